@@ -1,0 +1,15 @@
+# frozen_string_literal: true
+
+require "fileutils"
+require "mkmf"
+
+# core/ knows nothing of Ruby and keeps its own folder of objects, so that a binding file may have the
+# name of the core file that it wraps.
+FileUtils.mkdir_p("core")
+$objs = Dir.chdir(__dir__) { Dir["*.c", "core/*.c"].sort.map { |source| source.sub(/\.c\z/, ".o") } }
+$INCFLAGS << " -I$(srcdir)/core"
+$CPPFLAGS << " -D_GNU_SOURCE"
+$CFLAGS << " -std=c11 -O3 -fvisibility=hidden"
+$warnflags = "-Wall -Wextra -Wno-unused-parameter -Wno-missing-field-initializers"
+
+create_makefile "fairlead/fairlead"

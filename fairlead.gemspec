@@ -1,0 +1,31 @@
+# frozen_string_literal: true
+
+require_relative "lib/fairlead/version"
+
+Gem::Specification.new do |spec|
+  spec.name = "fairlead"
+  spec.version = Fairlead::VERSION
+  spec.summary = "A Rack and Rails server that runs every request in a fiber, from a C core."
+  spec.description = <<~TEXT
+    Fairlead serves Rack and Rails apps with one fiber per request: a request that waits for a socket,
+    a database, a lock or a sleep costs nothing, and everything scarce is given first come, first served.
+    HTTP is read and written by a C core that needs no Ruby; the fibers are scheduled by async.
+  TEXT
+  spec.authors = ["The Fairlead authors"]
+  spec.license = "MIT"
+  spec.required_ruby_version = ">= 3.3"
+
+  spec.files = Dir.chdir(__dir__) do
+    Dir["lib/**/*.rb", "lib/**/*.tt", "ext/**/*.{c,h,rb}", "ext/fairlead/depend", "exe/*", "guides/**/*.md",
+      "README.md", "CHANGELOG.md", "LICENSE"]
+  end
+  spec.bindir = "exe"
+  spec.executables = ["fairlead"]
+  spec.extensions = ["ext/fairlead/extconf.rb"]
+  spec.require_paths = ["lib"]
+  spec.metadata = { "rubygems_mfa_required" => "true" }
+
+  spec.add_dependency "async", "~> 2.46"
+  spec.add_dependency "rack", ">= 2.2"
+  spec.add_dependency "rackup"
+end
