@@ -1,0 +1,59 @@
+/*
+ * What a badly behaved, and a well behaved, C extension does to a server: both block their thread for some
+ * seconds; one keeps Ruby's global VM lock (GVL) meanwhile, the other releases it.
+ */
+#include <ruby.h>
+#include <ruby/thread.h>
+#include <errno.h>
+#include <time.h>
+
+static struct timespec
+now_plus(double seconds)
+{
+    struct timespec end;
+    long nanoseconds;
+
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    nanoseconds = end.tv_nsec + (long)((seconds - (time_t)seconds) * 1e9);
+    end.tv_sec += (time_t)seconds + nanoseconds / 1000000000L;
+    end.tv_nsec = nanoseconds % 1000000000L;
+    return end;
+}
+
+/* Returns NULL at the end, else the argument: a signal came first. */
+static void *
+block_until(void *end)
+{
+    return clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, end, NULL) == EINTR ? end : NULL;
+}
+
+static VALUE
+cwork_with_gvl(VALUE self, VALUE seconds)
+{
+    struct timespec end = now_plus(NUM2DBL(seconds));
+
+    while (block_until(&end)) {
+    }
+    return seconds;
+}
+
+static VALUE
+cwork_without_gvl(VALUE self, VALUE seconds)
+{
+    struct timespec end = now_plus(NUM2DBL(seconds));
+
+    /* Ruby interrupts the sleep with a signal; a killed thread leaves from check_ints. */
+    while (rb_thread_call_without_gvl(block_until, &end, RUBY_UBF_IO, NULL)) {
+        rb_thread_check_ints();
+    }
+    return seconds;
+}
+
+RUBY_FUNC_EXPORTED void
+Init_cwork(void)
+{
+    VALUE cwork = rb_define_module("Cwork");
+
+    rb_define_module_function(cwork, "with_gvl", cwork_with_gvl, 1);
+    rb_define_module_function(cwork, "without_gvl", cwork_without_gvl, 1);
+}
