@@ -1,0 +1,114 @@
+#include "buffer.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { LARGEST_CLASS_SIZE = FL_SLAB_SMALLEST << (FL_SLAB_CLASSES - 1) };
+
+/* Beyond this a buffer does not grow: offsets and lengths have 32 bits. */
+static const size_t largest_block = (size_t) 1 << 31;
+
+/* A free block carries the link to the next one in its first bytes. */
+typedef struct free_block {
+    struct free_block *next;
+} free_block;
+
+static size_t block_size_for(size_t size) {
+    size_t block = FL_SLAB_SMALLEST;
+    while (block < size) block <<= 1;
+    return block;
+}
+
+static unsigned class_of(size_t block_size) {
+    return (unsigned) (__builtin_ctzll(block_size) - __builtin_ctz(FL_SLAB_SMALLEST));
+}
+
+static char *borrow(fl_slab *slab, size_t block_size) {
+    free_block *block = NULL;
+    if (block_size <= LARGEST_CLASS_SIZE) {
+        unsigned class = class_of(block_size);
+        block = slab->free[class];
+        if (block) {
+            slab->free[class] = block->next;
+            slab->kept -= block_size;
+        }
+    }
+    if (!block) block = malloc(block_size);
+    if (block) slab->borrowed += block_size;
+    return (char *) block;
+}
+
+static void give_back(fl_slab *slab, char *bytes, size_t block_size) {
+    slab->borrowed -= block_size;
+    if (block_size > LARGEST_CLASS_SIZE || slab->kept + block_size > FL_SLAB_KEPT_MOST) {
+        free(bytes);
+        return;
+    }
+    free_block *block = (free_block *) (void *) bytes;
+    unsigned class = class_of(block_size);
+    block->next = slab->free[class];
+    slab->free[class] = block;
+    slab->kept += block_size;
+}
+
+void fl_slab_close(fl_slab *slab) {
+    for (unsigned class = 0; class < FL_SLAB_CLASSES; class++) {
+        free_block *block = slab->free[class];
+        while (block) {
+            free_block *next = block->next;
+            free(block);
+            block = next;
+        }
+        slab->free[class] = NULL;
+    }
+    slab->kept = 0;
+}
+
+fl_status fl_buffer_reserve(fl_slab *slab, fl_buffer *buffer, size_t size) {
+    if (size <= fl_buffer_room_size(buffer)) return FL_OK;
+    if (size > largest_block - buffer->length) return FL_NO_MEMORY;
+
+    size_t needed = buffer->length + size;
+    /* Moving to the front costs a copy of what is there: worth it only while that is the smaller half, else a
+     * nearly full buffer that is consumed byte by byte would be copied each time. */
+    if (needed <= buffer->capacity && buffer->length <= buffer->capacity / 2) {
+        memmove(buffer->block, buffer->block + buffer->start, buffer->length);
+        buffer->start = 0;
+        return FL_OK;
+    }
+
+    size_t block_size = block_size_for(needed > buffer->capacity ? needed : (size_t) buffer->capacity + 1);
+    if (block_size > largest_block) return FL_NO_MEMORY;
+    char *block = borrow(slab, block_size);
+    if (!block) return FL_NO_MEMORY;
+    if (buffer->block) {
+        memcpy(block, buffer->block + buffer->start, buffer->length);
+        give_back(slab, buffer->block, buffer->capacity);
+    }
+    buffer->block = block;
+    buffer->capacity = (uint32_t) block_size;
+    buffer->start = 0;
+    return FL_OK;
+}
+
+fl_status fl_buffer_append(fl_slab *slab, fl_buffer *buffer, const char *bytes, size_t size) {
+    if (size == 0) return FL_OK;
+    fl_status status = fl_buffer_reserve(slab, buffer, size);
+    if (status != FL_OK) return status;
+    memcpy(fl_buffer_room(buffer), bytes, size);
+    fl_buffer_added(buffer, size);
+    return FL_OK;
+}
+
+void fl_buffer_consume(fl_slab *slab, fl_buffer *buffer, size_t size) {
+    if (size >= buffer->length) {
+        fl_buffer_free(slab, buffer);
+        return;
+    }
+    buffer->start += (uint32_t) size;
+    buffer->length -= (uint32_t) size;
+}
+
+void fl_buffer_free(fl_slab *slab, fl_buffer *buffer) {
+    if (buffer->block) give_back(slab, buffer->block, buffer->capacity);
+    *buffer = (fl_buffer){0};
+}
