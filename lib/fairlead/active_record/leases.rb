@@ -1,0 +1,67 @@
+# frozen_string_literal: true
+
+module Fairlead
+  module ActiveRecord
+    # Gives back the database connections that a request still holds at its end.
+    #
+    # Rails' executor does so too; a plain Rack app has none, and its serving fibers never die, so that
+    # ActiveRecord's reaper would never find their connections abandoned.
+    module Leases
+      class << self
+        # Returns what the current fiber has leased, in all pools of all roles and shards, to its pool. To be
+        # called at the end of each request, in its own fiber; a connection that cannot be given back is closed,
+        # and said to be on the error stream.
+        #
+        # @return [void]
+        def release
+          return unless @loaded ||= loaded?
+
+          ::ActiveRecord::Base.connection_handler.each_connection_pool do |pool|
+            connection = pool.active_connection?
+            give_back(pool, connection) if connection
+          end
+        end
+
+        private
+
+        # ActiveRecord may be loaded at any time, and `ActiveRecord::Base` is an autoload: never trigger it.
+        # An app that loads it in a request only has its fibers isolated from here on.
+        def loaded?
+          return false unless defined?(::ActiveRecord) && ::ActiveRecord.respond_to?(:gem_version)
+          return false if ::ActiveRecord.autoload?(:Base) || !defined?(::ActiveRecord::Base)
+
+          Isolation.establish
+          true
+        end
+
+        def give_back(pool, connection)
+          if abandoned_transaction?(connection)
+            warn "fairlead: a request ended within an open database transaction; it is rolled back. " \
+              "Use transaction { … } with a block, or commit before the response is returned."
+            discard(pool, connection)
+          else
+            pool.release_connection
+          end
+        rescue StandardError => error
+          warn "fairlead: a database connection could not be returned to its pool " \
+            "(#{error.class}: #{error.message}); it is closed."
+          discard(pool, connection)
+        end
+
+        # The transaction around a test case is not joinable, and not the request's.
+        def abandoned_transaction?(connection)
+          transaction = connection.current_transaction
+          transaction.open? && transaction.joinable?
+        end
+
+        # The database rolls back what was open, and the pool may open a new connection.
+        def discard(pool, connection)
+          pool.remove(connection)
+          connection.disconnect!
+        rescue StandardError => error
+          warn "fairlead: a database connection could not be closed (#{error.class}: #{error.message})."
+        end
+      end
+    end
+  end
+end

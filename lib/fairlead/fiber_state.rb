@@ -1,0 +1,75 @@
+# frozen_string_literal: true
+
+module Fairlead
+  # What puts a serving fiber back to clean after a request, so that nothing of it leaks into the next one:
+  #
+  # - fiber-locals (`Thread.current[:key]`),
+  # - fiber storage (`Fiber[:key]`),
+  # - ActiveSupport's isolated state (CurrentAttributes, Time.zone, the stack of `connected_to`, …).
+  #
+  # Each is put back key by key to what it was when the fiber was born; what a request added goes. All else on
+  # the fiber is left alone (async keeps its task there). Thread variables are not touched: they belong to the
+  # thread, and so to all requests that it serves, as under any server with threads.
+  #
+  # A serving fiber must be born clean: from the boot's fiber or from a serving fiber between two requests,
+  # never from within one, whose fiber storage it would inherit.
+  #
+  # @example the life of a serving fiber
+  #   state = Fairlead::FiberState.capture
+  #   loop { answer(request); state.restore }
+  class FiberState
+    # Kept and emptied instead of removed. concurrent-ruby registers this array, and a finalizer of the fiber,
+    # each time that it finds none: one of each would be left behind for every request.
+    CONCURRENT_LOCALS = :concurrent_fiber_locals
+    private_constant :CONCURRENT_LOCALS
+
+    # ActiveSupport keeps its state in this attribute of Fiber under `isolation_level = :fiber`. Read as an
+    # instance variable, since ActiveSupport may be loaded late or never.
+    ACTIVE_SUPPORT_STATE = :@active_support_execution_state
+    private_constant :ACTIVE_SUPPORT_STATE
+
+    # @return [FiberState] the state of the current fiber, to which {#restore} will return it
+    def self.capture = new
+
+    # @api private
+    def initialize
+      @fiber = Fiber.current
+      @thread = Thread.current
+      @locals = @thread.keys.to_h { |key| [key, @thread[key]] }.freeze
+      @storage = (@fiber.storage || {}).freeze
+    end
+
+    # Puts the current fiber back to the state captured. To be called by the fiber that captured it, once a
+    # request's own code is done (its body closed, `rack.response_finished` run).
+    #
+    # Costs no more than three looks when nothing was left behind.
+    def restore
+      keys = @thread.keys
+      restore_locals(keys) unless keys.empty? && @locals.empty?
+
+      # A copy; nil where nothing was ever stored.
+      storage = @fiber.storage
+      restore_storage(storage) if storage && !(storage.empty? && @storage.empty?)
+
+      @fiber.instance_variable_set(ACTIVE_SUPPORT_STATE, nil) if @fiber.instance_variable_get(ACTIVE_SUPPORT_STATE)
+      nil
+    end
+
+    private
+
+    def restore_locals(keys)
+      keys.each do |key|
+        next if @locals.key?(key)
+
+        # Assigning nil removes the key.
+        key == CONCURRENT_LOCALS ? @thread[key].clear : @thread[key] = nil
+      end
+      @locals.each { |key, value| @thread[key] = value unless value.equal?(@thread[key]) }
+    end
+
+    def restore_storage(storage)
+      storage.each_key { |key| Fiber[key] = nil unless @storage.key?(key) }
+      @storage.each { |key, value| Fiber[key] = value unless value.equal?(storage[key]) }
+    end
+  end
+end

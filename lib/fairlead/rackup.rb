@@ -1,0 +1,60 @@
+# frozen_string_literal: true
+
+require "fairlead/parts"
+
+module Fairlead
+  # How `bin/rails server` and `rackup` come to Fairlead. Loaded with the gem, if Rackup is there already.
+  module Rackup
+    HANDLER = "fairlead"
+    VARIABLES = %w[RACKUP_HANDLER RACK_HANDLER].freeze
+    private_constant :VARIABLES
+
+    # @param name [String, Symbol, nil] the handler asked for by `-s` or `-u`.
+    # @return [Boolean] whether Rackup will serve with Fairlead.
+    def self.chosen?(name)
+      name = ENV.values_at(*VARIABLES).compact.first if name.nil?
+      name.nil? || name.to_s == HANDLER
+    end
+
+    # Rackup itself would try Puma first. Whoever has Fairlead in the Gemfile wants it, unless a variable says
+    # otherwise.
+    module Default
+      # (see Rackup::Handler.default)
+      def default = Rackup.chosen?(nil) ? get(HANDLER) : super
+    end
+
+    # The moment before config.ru is loaded: an app's initializers may ask whether Fairlead serves.
+    module Server
+      # (see Rackup::Server#app)
+      def app
+        Fairlead.serving! if Rackup.chosen?(options[:server])
+        super
+      end
+
+      private
+
+      # Rackup removes its pid file at exit. A worker's exit is not the server's.
+      def at_exit
+        owner = Process.pid
+        super { yield if Process.pid == owner }
+      end
+    end
+
+    # @return [void]
+    def self.install
+      ::Rackup::Handler.singleton_class.prepend(Default)
+      ::Rackup::Server.prepend(Server)
+      Fairlead.serving! if serving_already?
+    end
+
+    # Under `rackup`, a Rails app loads this gem when its config.ru is already being loaded.
+    def self.serving_already?
+      return false unless caller_locations.any? { |place| place.path.end_with?("/rackup/server.rb") }
+
+      ObjectSpace.each_object(::Rackup::Server).any? { |server| chosen?(server.options[:server]) }
+    end
+    private_class_method :serving_already?
+
+    install
+  end
+end
