@@ -1,0 +1,27 @@
+# frozen_string_literal: true
+
+# What the server does now, from the page of memory that all its workers share: any of them can answer.
+class StatusController < ApplicationController
+  EVERY = 0.25 # seconds
+  # After which the browser asks again, perhaps another worker.
+  LASTS = 60.0
+
+  def show
+    render json: status
+  end
+
+  def live
+    stream("text/event-stream") do |events|
+      (LASTS / EVERY).to_i.times do
+        events << "data: #{status.to_json}\n\n"
+        sleep EVERY
+      end
+    end
+  end
+
+  private
+
+  def status
+    { pid: Process.pid, **Fairlead.stats }
+  end
+end
