@@ -1,0 +1,101 @@
+# frozen_string_literal: true
+
+require_relative "../../helper"
+require "active_record"
+require "tmpdir"
+
+module Fairlead
+  class LeasesTest < Test
+    class Primary < ::ActiveRecord::Base
+      self.abstract_class = true
+    end
+
+    def setup
+      super
+      Isolation.establish
+      @directory = Dir.mktmpdir("fairlead-")
+      Primary.connects_to(
+        database: { writing: sqlite("writing"), reading: sqlite("reading") }
+      )
+    end
+
+    def teardown
+      Primary.connection_handler.clear_all_connections!(:all)
+      FileUtils.remove_entry(@directory)
+      super
+    end
+
+    def test_what_is_leased_goes_back_to_the_pools_of_all_roles
+      in_a_fiber do
+        writing = Primary.lease_connection
+        reading = Primary.connected_to(role: :reading) { Primary.lease_connection }
+
+        assert_predicate writing, :in_use?
+        assert_predicate reading, :in_use?
+        ActiveRecord::Leases.release
+
+        refute_predicate writing, :in_use?
+        refute_predicate reading, :in_use?
+      end
+    end
+
+    def test_what_another_fiber_has_leased_stays_with_it
+      other = Fiber.new do
+        connection = Primary.lease_connection
+        Fiber.yield connection
+        ActiveRecord::Leases.release
+      end
+      connection = other.resume
+      in_a_fiber do
+        refute_same connection, Primary.lease_connection
+        ActiveRecord::Leases.release
+      end
+
+      assert_predicate connection, :in_use?
+      other.resume
+
+      refute_predicate connection, :in_use?
+    end
+
+    def test_a_connection_within_a_forgotten_transaction_is_closed_and_the_transaction_rolled_back
+      in_a_fiber do
+        connection = Primary.lease_connection
+        connection.execute("CREATE TABLE things (name text)")
+        connection.begin_transaction
+        connection.execute("INSERT INTO things VALUES ('never committed')")
+
+        _, said = capture_io { ActiveRecord::Leases.release }
+
+        assert_includes said, "open database transaction"
+        refute_predicate connection, :connected?
+        assert_equal 0, Primary.with_connection { |fresh| fresh.select_value("SELECT count(*) FROM things") }
+      end
+    end
+
+    def test_nothing_is_leased_by_asking
+      in_a_fiber do
+        Primary.with_connection { |connection| connection.execute("SELECT 1") }
+        3.times { ActiveRecord::Leases.release }
+
+        assert_equal 0, Primary.connection_pool.stat[:busy]
+      end
+    end
+
+    def test_without_active_record_nothing_happens
+      script = <<~RUBY
+        require "fairlead/parts"
+        Fairlead::ActiveRecord::Leases.release
+        print defined?(::ActiveRecord).inspect
+      RUBY
+      written = IO.popen([RbConfig.ruby, "-I", File.join(ROOT, "lib"), "-e", script], err: %i[child out], &:read)
+
+      assert_equal "nil", written
+    end
+
+    private
+
+    def sqlite(name) = { adapter: "sqlite3", database: File.join(@directory, "#{name}.sqlite3"), pool: 5 }
+
+    def in_a_fiber(&) = Fiber.new(&).resume
+  end
+end
