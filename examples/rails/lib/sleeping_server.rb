@@ -15,7 +15,7 @@ module SleepingServer
       listener = TCPServer.new("127.0.0.1", 0)
       alive, @keep = IO.pipe
       # Through a shell that ends at once: the server's supervisor has no unknown child to wait for.
-      Process.wait spawn("exec 1>&2; \"$@\" &", "sh", RbConfig.ruby, "--disable-gems", __FILE__,
+      Process.wait spawn({ "RUBYOPT" => nil }, "sh", "-c", "exec 1>&2; \"$@\" &", "sh", RbConfig.ruby, "--disable-gems", __FILE__,
         listener.fileno.to_s, alive.fileno.to_s, listener => listener, alive => alive)
       ENV[VARIABLE] = "http://127.0.0.1:#{listener.addr[1]}"
       listener.close

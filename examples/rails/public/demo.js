@@ -74,10 +74,10 @@ function showTrace(inFlight) {
   const path = document.createElementNS("http://www.w3.org/2000/svg", "path");
   path.setAttribute("d", `M${start} 48 L${points.join(" L")} L${TRACE_LENGTH - 1} 48`);
   element("trace").replaceChildren(path);
-  element("trace-top").textContent = top;
+  element("trace-top").textContent = `top of the scale: ${top}`;
 }
 
-const STATES = { 0: "starting", 1: "starting", 2: "serving", 3: "finishing" };
+const STATES = { booting: "starting", serving: "serving", draining: "finishing" };
 
 function workerCard(worker) {
   const field = (name, value) => make("div", {}, make("dt", { textContent: name }), make("dd", { textContent: value }));
@@ -132,9 +132,15 @@ class Burst {
       event.preventDefault();
       this.fire();
     });
+    this.clear();
     this.input.addEventListener("input", () => {
       row.querySelector("form a").href = `/${row.dataset.kind}?duration=${this.input.value}`;
     });
+  }
+
+  clear() {
+    this.bars = Array.from({ length: COUNT }, () => make("i"));
+    this.columns.replaceChildren(...this.bars);
   }
 
   async fire() {
@@ -144,11 +150,10 @@ class Burst {
     this.began = null;
     this.wall = null;
     this.top = Math.max(this.duration * 1.5, 0.01);
-    this.bars = Array.from({ length: COUNT }, () => make("i"));
-    this.columns.replaceChildren(...this.bars);
+    this.clear();
     this.plot.querySelector(".ideal")?.remove();
     if (this.duration > 0) {
-      this.ideal = make("div", { className: "ideal" }, make("span", { textContent: `${seconds(this.duration)} alone` }));
+      this.ideal = make("div", { className: "ideal" }, make("span", {}, make("b", { textContent: seconds(this.duration) }), "alone"));
       this.plot.append(this.ideal);
     } else {
       this.ideal = null;

@@ -12,7 +12,7 @@ class BurstsController < ApplicationController
     kind = Work::KINDS.fetch(params[:kind]) { return head :not_found }
     seconds = duration(kind.duration)
     count = params.fetch(:count, 50).to_i.clamp(1, MOST)
-    command = [RbConfig.ruby, "--disable-gems", Rails.root.join("lib/burst_client.rb").to_s, "127.0.0.1",
+    command = [{ "RUBYOPT" => nil }, RbConfig.ruby, "--disable-gems", Rails.root.join("lib/burst_client.rb").to_s, "127.0.0.1",
       own_port.to_s, "/#{kind.name}?duration=#{seconds}", count.to_s]
 
     stream("application/x-ndjson") do |lines|
