@@ -30,8 +30,9 @@ typedef struct fl_buffer {
     uint32_t length;
 } fl_buffer;
 
+/* The first byte; NULL when the buffer holds no block. */
 static inline char *fl_buffer_at(const fl_buffer *buffer) {
-    return buffer->block + buffer->start;
+    return buffer->block ? buffer->block + buffer->start : NULL;
 }
 
 /* Makes sure that `size` more bytes fit behind the present ones. */
@@ -39,7 +40,7 @@ fl_status fl_buffer_reserve(fl_slab *slab, fl_buffer *buffer, size_t size);
 
 /* Where the next bytes go, after fl_buffer_reserve; say with fl_buffer_added how many were written there. */
 static inline char *fl_buffer_room(fl_buffer *buffer) {
-    return buffer->block + buffer->start + buffer->length;
+    return buffer->block ? buffer->block + buffer->start + buffer->length : NULL;
 }
 static inline size_t fl_buffer_room_size(const fl_buffer *buffer) {
     return buffer->capacity - buffer->start - buffer->length;

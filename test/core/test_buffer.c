@@ -1,0 +1,151 @@
+#include "buffer.h"
+#include "test.h"
+
+static void an_empty_buffer_holds_no_block(void) {
+    fl_slab slab = {0};
+    fl_buffer buffer = {0};
+    CHECK(fl_buffer_at(&buffer) == NULL);
+    CHECK(fl_buffer_room(&buffer) == NULL);
+    CHECK_NUMBER(0, fl_buffer_room_size(&buffer));
+    CHECK_NUMBER(FL_OK, fl_buffer_reserve(&slab, &buffer, 0));
+    CHECK_NUMBER(FL_OK, fl_buffer_append(&slab, &buffer, NULL, 0));
+    CHECK(buffer.block == NULL);
+    fl_buffer_consume(&slab, &buffer, 0);
+    fl_buffer_free(&slab, &buffer);
+    CHECK_NUMBER(0, slab.borrowed);
+    fl_slab_close(&slab);
+}
+
+static void bytes_come_out_in_the_order_they_went_in(void) {
+    fl_slab slab = {0};
+    fl_buffer buffer = {0};
+    unsigned in = 0, out = 0;
+    for (unsigned round = 1; round < 3000; round++) {
+        char bytes[97];
+        unsigned add = round * 7 % sizeof bytes, take = round * 5 % 61;
+        for (unsigned i = 0; i < add; i++) bytes[i] = (char) (in++ * 31 % 251);
+        char *exact = test_copy(bytes, add);
+        CHECK_NUMBER(FL_OK, fl_buffer_append(&slab, &buffer, exact, add));
+        free(exact);
+        if (take > buffer.length) take = buffer.length;
+        for (unsigned i = 0; i < take; i++) CHECK_NUMBER((char) (out++ * 31 % 251), fl_buffer_at(&buffer)[i]);
+        fl_buffer_consume(&slab, &buffer, take);
+        CHECK_NUMBER(in - out, buffer.length);
+    }
+    CHECK(buffer.length > 10000);
+    for (unsigned i = 0; i < buffer.length; i++) CHECK_NUMBER((char) (out++ * 31 % 251), fl_buffer_at(&buffer)[i]);
+    fl_buffer_consume(&slab, &buffer, buffer.length);
+    CHECK(buffer.block == NULL);
+    CHECK_NUMBER(0, slab.borrowed);
+    fl_slab_close(&slab);
+}
+
+static void room_that_was_reserved_can_be_written(void) {
+    fl_slab slab = {0};
+    fl_buffer buffer = {0};
+    const size_t sizes[] = {1, 1023, 1024, 1025, 4096, 131072, 131073, 300000};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        CHECK_NUMBER(FL_OK, fl_buffer_reserve(&slab, &buffer, sizes[i]));
+        CHECK(fl_buffer_room_size(&buffer) >= sizes[i]);
+        memset(fl_buffer_room(&buffer), (int) i, sizes[i]);
+        fl_buffer_added(&buffer, sizes[i]);
+        CHECK_NUMBER(i, fl_buffer_at(&buffer)[buffer.length - 1]);
+        CHECK_NUMBER(0, fl_buffer_at(&buffer)[0]);
+    }
+    fl_buffer_free(&slab, &buffer);
+    fl_slab_close(&slab);
+}
+
+static void a_block_given_back_is_borrowed_again(void) {
+    fl_slab slab = {0};
+    fl_buffer first = {0}, second = {0};
+    fl_buffer_append(&slab, &first, "one", 3);
+    char *block = first.block;
+    fl_buffer_consume(&slab, &first, 3);
+    CHECK_NUMBER(FL_SLAB_SMALLEST, slab.kept);
+    fl_buffer_append(&slab, &second, "two", 3);
+    CHECK(second.block == block);
+    CHECK_NUMBER(0, slab.kept);
+    fl_buffer_append(&slab, &first, "three", 5);
+    CHECK(first.block != block);
+    CHECK_BYTES("two", 3, fl_buffer_at(&second), second.length);
+    fl_buffer_free(&slab, &first);
+    fl_buffer_free(&slab, &second);
+    fl_slab_close(&slab);
+    CHECK_NUMBER(0, slab.kept);
+}
+
+static void what_a_slab_holds_back_is_bounded(void) {
+    enum { MANY = 64 };
+    fl_slab slab = {0};
+    fl_buffer buffers[MANY] = {{0}};
+    for (int i = 0; i < MANY; i++) CHECK_NUMBER(FL_OK, fl_buffer_reserve(&slab, &buffers[i], 128 * 1024));
+    CHECK_NUMBER(MANY * 128 * 1024, slab.borrowed);
+    for (int i = 0; i < MANY; i++) fl_buffer_free(&slab, &buffers[i]);
+    CHECK_NUMBER(0, slab.borrowed);
+    CHECK_NUMBER(FL_SLAB_KEPT_MOST, slab.kept);
+    fl_slab_close(&slab);
+}
+
+static void a_large_block_goes_back_at_once(void) {
+    fl_slab slab = {0};
+    fl_buffer buffer = {0};
+    fl_buffer_reserve(&slab, &buffer, 128 * 1024 + 1);
+    fl_buffer_free(&slab, &buffer);
+    CHECK_NUMBER(0, slab.kept);
+    CHECK_NUMBER(0, slab.borrowed);
+    fl_slab_close(&slab);
+}
+
+static void consumed_room_is_used_again_before_the_buffer_grows(void) {
+    fl_slab slab = {0};
+    fl_buffer buffer = {0};
+    char bytes[1000];
+    memset(bytes, 'x', sizeof bytes);
+    for (int i = 0; i < 100; i++) {
+        fl_buffer_append(&slab, &buffer, bytes, 500);
+        fl_buffer_consume(&slab, &buffer, 499 + (i > 0));
+    }
+    CHECK_NUMBER(1, buffer.length);
+    CHECK_NUMBER(1024, buffer.capacity);
+    fl_buffer_free(&slab, &buffer);
+    fl_slab_close(&slab);
+}
+
+static void growing_beyond_all_bounds_fails_and_changes_nothing(void) {
+    fl_slab slab = {0};
+    fl_buffer buffer = {0};
+    fl_buffer_append(&slab, &buffer, "kept", 4);
+    fl_buffer before = buffer;
+    CHECK_NUMBER(FL_NO_MEMORY, fl_buffer_reserve(&slab, &buffer, SIZE_MAX));
+    CHECK_NUMBER(FL_NO_MEMORY, fl_buffer_reserve(&slab, &buffer, SIZE_MAX - 4));
+    CHECK_NUMBER(FL_NO_MEMORY, fl_buffer_reserve(&slab, &buffer, (size_t) 1 << 31));
+    CHECK_NUMBER(FL_NO_MEMORY, fl_buffer_reserve(&slab, &buffer, (size_t) 1 << 32));
+    CHECK(memcmp(&before, &buffer, sizeof buffer) == 0);
+    CHECK_BYTES("kept", 4, fl_buffer_at(&buffer), buffer.length);
+    fl_buffer_free(&slab, &buffer);
+    fl_slab_close(&slab);
+}
+
+static void consuming_more_than_there_is_empties(void) {
+    fl_slab slab = {0};
+    fl_buffer buffer = {0};
+    fl_buffer_append(&slab, &buffer, "abc", 3);
+    fl_buffer_consume(&slab, &buffer, 4);
+    CHECK_NUMBER(0, buffer.length);
+    CHECK(buffer.block == NULL);
+    fl_slab_close(&slab);
+}
+
+int main(void) {
+    TEST(an_empty_buffer_holds_no_block);
+    TEST(bytes_come_out_in_the_order_they_went_in);
+    TEST(room_that_was_reserved_can_be_written);
+    TEST(a_block_given_back_is_borrowed_again);
+    TEST(what_a_slab_holds_back_is_bounded);
+    TEST(a_large_block_goes_back_at_once);
+    TEST(consumed_room_is_used_again_before_the_buffer_grows);
+    TEST(growing_beyond_all_bounds_fails_and_changes_nothing);
+    TEST(consuming_more_than_there_is_empties);
+    return test_summary();
+}
