@@ -1,0 +1,164 @@
+# frozen_string_literal: true
+
+require "optparse"
+require_relative "database"
+require_relative "fairlead_build"
+require_relative "progress"
+require_relative "results"
+require_relative "runner"
+require_relative "server"
+require_relative "table"
+require_relative "toolchain"
+require_relative "workload"
+
+Dir[File.expand_path("../servers/*.rb", __dir__)].sort.each { |path| require path }
+
+module Bench
+  # bin/bench: from the arguments to the tables.
+  class CLI
+    Options = Struct.new(:against, :rounds, :seconds, :only, :ruby, :build_ruby, :seed, :save, :list, :ours) do
+      # Whether the result is one to publish: every peer and every load, at the full length.
+      def whole? = save || [against, rounds, seconds, only, ours].none?
+    end
+    ROUNDS = 5
+
+    def self.run(arguments) = new.run(arguments)
+
+    # @return [Integer] the exit status: 1 where a run of ours failed or had errors.
+    def run(arguments)
+      @options = Options.new
+      names = parser.parse(arguments)
+      return list if @options.list
+      raise UsageError, "which workload? #{Workload.names.join(", ")}, or all" if names.empty?
+
+      names = Workload.names if names == ["all"]
+      workloads = names.map { |name| Workload.load(name) }
+      raise_descriptor_limit
+      @toolchain = Toolchain.new(ruby: @options.ruby, build: @options.build_ruby)
+      @toolchain.install
+      workloads.map { |workload| bench(workload) }.all? ? 0 : 1
+    rescue UsageError, OptionParser::ParseError => error
+      warn "bin/bench: #{error.message}"
+      2
+    end
+
+    private
+
+    def parser
+      OptionParser.new do |options|
+        options.banner = "Usage: bin/bench WORKLOAD… [options]\n       bin/bench all | --list\n\n"
+        options.on("--against LIST", Array, "only these peers (puma,falcon or with a setting: puma:60)") { |list| @options.against = list }
+        options.on("--rounds N", Integer, "rounds, in each of which every server is measured (#{ROUNDS})") { |n| @options.rounds = n }
+        options.on("--seconds N", Integer, "how long each load is measured") { |n| @options.seconds = n }
+        options.on("--only LIST", Array, "only these loads (c32,c256)") { |list| @options.only = list }
+        options.on("--ours LIST", Array, "what to compare with the peers, the reference first: fairlead,",
+          "fairlead:REVISION (a git revision), or none") { |list| @options.ours = list - ["none"] }
+        options.on("--ruby PATH", "a Ruby with YJIT (found by itself otherwise)") { |path| @options.ruby = path }
+        options.on("--build-ruby", "build one if there is none") { @options.build_ruby = true }
+        options.on("--seed N", Integer, "repeat the order of an earlier run") { |n| @options.seed = n }
+        options.on("--save", "write to bench/results also when run with options") { @options.save = true }
+        options.on("--list", "show workloads, loads and peers") { @options.list = true }
+      end
+    end
+
+    def list
+      Workload.names.each do |name|
+        workload = Workload.load(name)
+        puts "#{name.ljust(12)} #{workload.title}"
+        puts "#{" " * 13}loads: #{workload.loads.map(&:name).join(", ")}; peers: #{workload.peers.join(", ")}"
+      end
+      0
+    end
+
+    def bench(workload)
+      servers = choose_servers(workload)
+      loads = choose_loads(workload)
+      versions = prepare(workload, servers)
+      rounds = @options.rounds || ROUNDS
+      seconds = @options.seconds || workload.seconds
+      seed = @options.seed || Random.new_seed % 100_000
+      warn "#{workload.name}: #{servers.map(&:label).join(", ")}; #{rounds} rounds of #{seconds} s, seed #{seed}"
+
+      runs = Runner.new(
+        workload, servers, toolchain: @toolchain, rounds:, seconds:, loads:, random: Random.new(seed),
+        progress: Progress.new(noise: workload.database.nil?)
+      ).run
+      document = Results.document(workload, servers, runs, toolchain: @toolchain, rounds:, seconds:, seed:, versions:)
+      path = Results.write(document, whole: @options.whole?)
+      loads.map { |load| report(workload, load, runs[load.name], rounds, seconds, servers.first.label) }
+        .all?.tap { puts "Written to #{path.delete_prefix("#{Toolchain::ROOT}/")}" }
+    end
+
+    # @return [Boolean] whether ours had no error.
+    def report(workload, load, runs, rounds, seconds, ours)
+      comparison = Comparison.new(runs, ours:)
+      puts "", "#{workload.name} #{load.name}: #{load.generator.description}; #{workload.workers} worker, #{rounds} × #{seconds} s"
+      puts "ideal: #{load.ideal}" if load.ideal
+      puts Table.new(comparison, main: load.generator.main_figure)
+      workload.aims.select { |aim| aim.load == load.name }.each { |aim| puts verdict(aim, comparison) } if ours == "fairlead"
+      comparison.servers.each do |server|
+        comparison.failures(server).uniq.each { |message| puts "#{server} failed: #{message}" }
+      end
+      puts noise(comparison) if workload.database.nil?
+      comparison.faultless?
+    end
+
+    def verdict(aim, comparison)
+      reached = aim.test.call(comparison)
+      return "  ? #{aim.text}: not measured" if reached.nil?
+
+      "  #{reached ? "✓" : "✗"} #{aim.text}"
+    end
+
+    def noise(comparison)
+      used = comparison.servers.filter_map { |server| comparison.summary(server, :other_cpu)&.maximum }.max
+      "  ! other processes used up to #{used.round(2)} cores meanwhile" if used && used > Progress::NOISE
+    end
+
+    def choose_servers(workload)
+      ours = @options.ours || ["fairlead"]
+      peers = workload.peers
+      peers = @options.against.flat_map { |name| chosen_peers(peers, name) } if @options.against
+      servers = (ours + peers).uniq.map { |label| Server.for(label) }
+      servers.reject do |server|
+        reason = server.unavailable or next
+        warn "leaving out #{server.label}: #{reason}"
+        true
+      end
+    end
+
+    # A bare name means all of a workload's settings of that server.
+    def chosen_peers(peers, name)
+      return [name] if name.include?(":")
+
+      found = peers.select { |label| label == name || label.start_with?("#{name}:") }
+      found.empty? ? [name] : found
+    end
+
+    def choose_loads(workload)
+      return workload.loads unless @options.only
+
+      unknown = @options.only - workload.loads.map(&:name)
+      raise UsageError, "#{workload.name} has no load #{unknown.first}; it has #{workload.loads.map(&:name).join(", ")}" if unknown.any?
+
+      workload.loads.select { |load| @options.only.include?(load.name) }
+    end
+
+    # @return [Hash{Symbol => String}] versions that the bundle does not know.
+    def prepare(workload, servers)
+      versions = servers.filter_map { |server| server.prepare(@toolchain) }.reduce({}, :merge)
+      return versions unless workload.database
+
+      url = Database.url(workload.database)
+      workload.environment = workload.environment.merge("DATABASE_URL" => url)
+      seed = File.expand_path("../apps/seed.rb", __dir__)
+      versions.merge(database: @toolchain.capture(*@toolchain.ruby, seed, variables: { "DATABASE_URL" => url }))
+    end
+
+    # 10,000 connections need as many descriptors in the load tool, and again in the server, which inherits this.
+    def raise_descriptor_limit
+      _, hard = Process.getrlimit(:NOFILE)
+      Process.setrlimit(:NOFILE, hard, hard)
+    end
+  end
+end

@@ -1,0 +1,107 @@
+# frozen_string_literal: true
+
+require "socket"
+
+module Bench
+  # A crowd of keep-alive connections that each asked once, got their answer, and now sit there: what does a
+  # server pay for them? The figure is the memory of all its processes with the crowd less that without it, both
+  # after the same number of requests, so that a grown heap is not taken for the price of connections.
+  class Crowd
+    BATCH = 100
+    ANSWER_TIMEOUT = 10
+    SETTLE = 1
+    private_constant :BATCH, :ANSWER_TIMEOUT, :SETTLE
+
+    attr_reader :connections
+
+    def initialize(connections:, path: "/")
+      @connections = connections
+      @path = path
+    end
+
+    def name = "crowd"
+
+    def description = "#{@connections} connections, one request each (path #{@path}), then idle"
+
+    def main_figure = :extra_memory
+
+    # @param _seconds ignored: what is measured is a state, not a speed.
+    # @return [Hash{Symbol => Numeric}] memory in MB.
+    def run(server, _seconds)
+      @request = "GET #{@path} HTTP/1.1\r\nHost: localhost\r\n\r\n"
+      ask_in_turn(server)
+      before = settled_memory(server)
+      sockets, errors = gather(server)
+      with_crowd = settled_memory(server)
+      closed = sockets.count { |socket| closed?(socket) }
+
+      {
+        requests: @connections * 2, errors:, non_2xx: 0, closed_by_server: closed,
+        memory_before: before, memory_with_crowd: with_crowd, extra_memory: with_crowd - before
+      }
+    ensure
+      sockets&.each(&:close)
+    end
+
+    private
+
+    # As many requests as the crowd will send, on a few connections.
+    def ask_in_turn(server)
+      (@connections / BATCH).times do
+        sockets = Array.new(BATCH) { TCPSocket.new("127.0.0.1", server.port) }
+        sockets.each { |socket| socket.write(@request) }
+        sockets.each { |socket| answered?(socket) }
+        sockets.each(&:close)
+      end
+    end
+
+    def gather(server)
+      errors = 0
+      sockets = []
+      (@connections / BATCH).times do
+        batch = Array.new(BATCH) { TCPSocket.new("127.0.0.1", server.port) }
+        batch.each { |socket| socket.write(@request) }
+        errors += batch.count { |socket| !answered?(socket) }
+        sockets.concat(batch)
+      end
+      [sockets, errors]
+    rescue SystemCallError
+      [sockets, @connections - sockets.size + errors]
+    end
+
+    # Answers of these workloads are small: head and body come in one piece or two.
+    def answered?(socket)
+      answer = +""
+      until complete?(answer)
+        return false unless socket.wait_readable(ANSWER_TIMEOUT)
+
+        piece = socket.read_nonblock(16_384, exception: false)
+        return false if piece.nil?
+
+        answer << piece unless piece == :wait_readable
+      end
+      answer.start_with?("HTTP/1.1 200")
+    rescue SystemCallError
+      false
+    end
+
+    def complete?(answer)
+      head, body = answer.split("\r\n\r\n", 2)
+      return false unless body
+
+      length = head[/^content-length: *(\d+)/i, 1]
+      length ? body.bytesize >= length.to_i : body.end_with?("0\r\n\r\n")
+    end
+
+    def settled_memory(server)
+      sleep SETTLE
+      server.processes.memory[:pss]
+    end
+
+    def closed?(socket)
+      socket.recv_nonblock(1, Socket::MSG_PEEK, exception: false) != :wait_readable
+    rescue SystemCallError
+      true
+    end
+  end
+end

@@ -1,0 +1,44 @@
+# frozen_string_literal: true
+
+module Bench
+  # Says on standard error what was just measured, and how long the rest will take.
+  class Progress
+    # What other processes used of the machine while we measured, in cores: more makes figures doubtful.
+    NOISE = 0.15
+
+    def initialize(output = $stderr, noise: true)
+      @output = output
+      @noise = noise
+    end
+
+    def start(steps)
+      @steps = steps
+      @done = 0
+      @started = now
+    end
+
+    # @param results [Array<(Workload::Load, Hash)>]
+    def step(round, server, results)
+      @done += 1
+      left = (now - @started) / @done * (@steps - @done)
+      @output.puts "[#{clock(left)} left] round #{round} #{server}: #{results.map { |load, run| line(load, run) }.join("  ")}"
+    end
+
+    private
+
+    def line(load, run)
+      return "#{load.name} FAILED (#{run[:failed]})" if run[:failed]
+
+      figure = load.generator.main_figure
+      errors = run[:errors] + run[:non_2xx]
+      [
+        load.name, "#{run[figure].round(figure == :requests_per_second ? 0 : 1)}#{" (#{errors} errors)" if errors.positive?}",
+        ("(others used #{run[:other_cpu].round(2)} cores)" if @noise && run[:other_cpu] > NOISE)
+      ].compact.join(" ")
+    end
+
+    def clock(seconds) = format("%d:%02d", seconds / 60, seconds % 60)
+
+    def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+  end
+end

@@ -1,0 +1,79 @@
+# frozen_string_literal: true
+
+require "fileutils"
+require "json"
+require "time"
+require "tmpdir"
+require_relative "comparison"
+require_relative "machine"
+require_relative "toolchain"
+
+module Bench
+  # What a run leaves: all figures of all rounds, what was measured with which versions, and where.
+  module Results
+    # To be raised when a reader of older files would misread newer ones.
+    FORMAT = 1
+    FOLDER = File.join(Toolchain::ROOT, "bench/results")
+    PARTIAL_FOLDER = File.join(Toolchain::WORK, "results")
+    private_constant :FOLDER, :PARTIAL_FOLDER
+
+    module_function
+
+    # @param runs [Hash{String => Array<Hash>}] what {Runner#run} returned.
+    # @return [Hash]
+    def document(workload, servers, runs, toolchain:, rounds:, seconds:, seed:, versions:)
+      {
+        format: FORMAT, workload: workload.name, title: workload.title, date: Time.now.utc.iso8601,
+        rounds:, seconds:, warm_up: workload.warm_up, workers: workload.workers, seed:,
+        machine: Machine.description,
+        versions: { ruby: toolchain.description, yjit: true, wrk: Machine.wrk_version, **versions, gems: toolchain.gems },
+        servers: servers.to_h { |server| [server.label, settings(server, workload)] },
+        loads: workload.loads.filter_map { |load| describe(load, runs[load.name]) if runs.key?(load.name) }
+      }
+    end
+
+    # A whole run replaces the workload's published result; a partial one (fewer rounds, fewer servers) is put
+    # aside, under its date.
+    #
+    # @return [String] the path.
+    def write(document, whole:)
+      name = document[:workload]
+      name = "#{name}-#{Time.now.utc.strftime("%Y%m%d-%H%M%S")}" unless whole
+      path = File.join(whole ? FOLDER : PARTIAL_FOLDER, "#{name}.json")
+      FileUtils.mkdir_p(File.dirname(path))
+      File.write(path, "#{JSON.pretty_generate(document)}\n")
+      path
+    end
+
+    # How a server was started, without what differs from run to run.
+    def settings(server, workload)
+      Dir.mktmpdir do |folder|
+        site = Site.new(app: workload.app_path, port: "PORT", workers: workload.workers, folder:, workload: workload.name)
+        portable = ->(text) { text&.gsub(folder, ".")&.gsub("#{Toolchain::ROOT}/", "") }
+        command = portable.call(server.command(site).join(" "))
+        files = Dir.children(folder).to_h { |name| [name, portable.call(File.read(File.join(folder, name)))] }
+        { command:, environment: server.environment(site).transform_values(&portable), files: }
+      end
+    end
+
+    def describe(load, runs)
+      comparison = Comparison.new(runs)
+      main = load.generator.main_figure
+      {
+        name: load.name, tool: load.generator.description, connections: load.generator.connections,
+        ideal: load.ideal, main_figure: main,
+        summary: comparison.servers.to_h { |server| [server, summarize(comparison, server, main)] }, runs:
+      }
+    end
+
+    def summarize(comparison, server, main)
+      figures = [main, :p50, :p99, :p999, :cpu_per_request, :peak_rss, :pss]
+      {
+        **figures.to_h { |figure| [figure, comparison.summary(server, figure)&.to_h] }.compact,
+        reference: comparison.reference, ratio: comparison.ratio(server, main)&.to_h,
+        errors: comparison.total(server, :errors), non_2xx: comparison.total(server, :non_2xx),
+        failed: comparison.failures(server).size
+      }
+    end
+  end
+end

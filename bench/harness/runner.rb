@@ -1,0 +1,85 @@
+# frozen_string_literal: true
+
+require_relative "comparison"
+require_relative "process_tree"
+require_relative "server_process"
+
+module Bench
+  # Runs a workload: in each round every server in turn, in an order shuffled anew, each started fresh, proven,
+  # warmed up and put under all loads.
+  class Runner
+    # @param servers [Array<Server>] ours first.
+    # @param progress [#start, #step] is told what is done; see {Progress}.
+    def initialize(workload, servers, toolchain:, rounds:, seconds:, loads:, random:, progress:)
+      @workload = workload
+      @servers = servers
+      @toolchain = toolchain
+      @rounds = rounds
+      @seconds = seconds
+      @loads = loads
+      @random = random
+      @progress = progress
+    end
+
+    # @return [Hash{String => Array<Hash>}] the runs of each load, in the order in which they ran.
+    def run
+      runs = @loads.to_h { |load| [load.name, []] }
+      @progress.start(@rounds * @servers.size)
+      1.upto(@rounds) do |round|
+        @servers.shuffle(random: @random).each_with_index do |server, position|
+          visit(server) do |load, figures|
+            runs[load.name] << { server: server.label, round:, position:, **figures }
+          end
+          @progress.step(round, server.label, @loads.map { |load| [load, runs[load.name].last] })
+        end
+      end
+      runs
+    end
+
+    private
+
+    # Yields the figures of every load; where the server fails, those that say so.
+    def visit(server, &block)
+      remaining = @loads.dup
+      ServerProcess.run(server, @workload, @toolchain) do |process|
+        warm_up(process)
+        until remaining.empty?
+          figures = measure(process, remaining.first)
+          process.check
+          block.call(remaining.shift, figures)
+        end
+      end
+    rescue ServerProcess::Failed, Wrk::Failed => error
+      remaining.each { |load| block.call(load, { failed: error.message }) }
+    end
+
+    def warm_up(process)
+      return if @workload.warm_up.zero?
+
+      Wrk.new(connections: 32, path: @workload.check_path, timeout: 10).run(process, @workload.warm_up)
+    end
+
+    def measure(process, load)
+      load_before = File.read("/proc/loadavg").to_f
+      started = clocks(process)
+      figures = load.generator.run(process, @seconds)
+      used = clocks(process).merge(started) { |_, after, before| after - before }
+      memory = process.processes.memory
+
+      figures.merge(
+        server_cpu: used[:server], cpu_per_request: used[:server] * 1e6 / [figures[:requests], 1].max,
+        other_cpu: [used[:machine] - used[:server] - used[:client], 0].max.fdiv(used[:time]),
+        load_before:, **memory
+      )
+    end
+
+    def clocks(process)
+      times = Process.times
+      {
+        server: process.processes.cpu, machine: ProcessTree.machine_cpu,
+        client: times.utime + times.stime + times.cutime + times.cstime,
+        time: Process.clock_gettime(Process::CLOCK_MONOTONIC)
+      }
+    end
+  end
+end

@@ -1,0 +1,120 @@
+# frozen_string_literal: true
+
+require "net/http"
+require "socket"
+require "fileutils"
+require "tmpdir"
+require_relative "process_tree"
+require_relative "server"
+
+module Bench
+  # One server, running: from its start, over the proof that it answers rightly, to its end.
+  class ServerProcess
+    Failed = Class.new(StandardError)
+
+    BOOT_TIMEOUT = 60
+    STOP_TIMEOUT = 10
+    private_constant :BOOT_TIMEOUT, :STOP_TIMEOUT
+
+    attr_reader :port, :processes, :pid
+
+    # Starts the server, yields it once it answers, and ends it.
+    def self.run(server, workload, toolchain, ruby_flags: [])
+      Dir.mktmpdir("bench") do |folder|
+        process = new(server, workload, toolchain, folder, ruby_flags)
+        begin
+          process.start
+          yield process
+        ensure
+          process.stop
+        end
+      end
+    end
+
+    def initialize(server, workload, toolchain, folder, ruby_flags)
+      @server = server
+      @workload = workload
+      @toolchain = toolchain
+      @log = File.join(folder, "log")
+      @ruby_flags = ruby_flags
+      # A fresh port each time: the last server's closing connections are not in the way.
+      @port = TCPServer.open("127.0.0.1", 0) { |socket| socket.local_address.ip_port }
+      @site = Site.new(app: workload.app_path, port: @port, workers: workload.workers, folder:, workload: workload.name)
+    end
+
+    def url(path = "/") = "http://127.0.0.1:#{@port}#{path}"
+
+    # @raise [Failed] when it ends, or does not answer as the workload expects.
+    def start
+      @pid = Process.spawn(
+        @toolchain.environment.merge(@workload.environment, @server.environment(@site)),
+        *@toolchain.ruby, *@ruby_flags, *@server.command(@site),
+        chdir: @site.folder, pgroup: true, in: File::NULL, out: @log, err: %i[child out]
+      )
+      @processes = ProcessTree.new(@pid)
+      await_answer
+      check
+    end
+
+    # Whether it still runs and answers rightly.
+    #
+    # @raise [Failed]
+    def check
+      raise Failed, "ended: #{last_words}" if ended?
+
+      answer = get(@workload.check_path)
+      return if answer.code == "200" && @workload.expects?(answer.body)
+
+      raise Failed, "answered wrongly: #{answer.code} #{answer.body.to_s[0, 200].inspect}; #{last_words}"
+    rescue SystemCallError, IOError, Timeout::Error => error
+      raise Failed, "does not answer (#{error.class}: #{error.message}); #{last_words}"
+    end
+
+    def stop
+      return unless @pid && !ended?
+
+      Process.kill(:TERM, @pid)
+      deadline = monotonic + STOP_TIMEOUT
+      sleep 0.02 until ended? || monotonic > deadline
+    ensure
+      kill_group
+    end
+
+    def last_words = "its log ends: #{File.exist?(@log) ? File.read(@log).scrub.lines.last(15).join.strip : "(none)"}"
+
+    private
+
+    def get(path)
+      Net::HTTP.start("127.0.0.1", @port, nil, nil, open_timeout: 5, read_timeout: 10) { |http| http.get(path) }
+    end
+
+    def await_answer
+      deadline = monotonic + BOOT_TIMEOUT
+      begin
+        raise Failed, "ended while it started: #{last_words}" if ended?
+
+        get(@workload.check_path)
+      rescue SystemCallError, IOError, Timeout::Error
+        raise Failed, "did not answer within #{BOOT_TIMEOUT} s: #{last_words}" if monotonic > deadline
+
+        sleep 0.05
+        retry
+      end
+    end
+
+    def ended?
+      @ended ||= !Process.waitpid(@pid, Process::WNOHANG).nil?
+    end
+
+    # Its whole group, which is ours alone: a supervisor that was slow must leave no worker behind.
+    def kill_group
+      Process.kill(:KILL, -@pid) if @pid
+    rescue Errno::ESRCH
+      nil
+    ensure
+      Process.waitpid(@pid) if @pid && !ended?
+    end
+
+    def monotonic = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+  end
+end

@@ -1,0 +1,38 @@
+# frozen_string_literal: true
+
+module Bench
+  # What several runs of one figure say together. Medians, since one disturbed run must not move the result.
+  module Statistics
+    # A figure over all rounds.
+    Summary = Data.define(:median, :minimum, :maximum, :count)
+
+    module_function
+
+    # @param values [Array<Numeric, nil>] one a round; nil where the run failed.
+    # @return [Summary, nil] nil when there is no value at all.
+    def summary(values)
+      sorted = values.compact.sort
+      return if sorted.empty?
+
+      Summary.new(median: median(sorted), minimum: sorted.first, maximum: sorted.last, count: sorted.size)
+    end
+
+    # @param sorted [Array<Numeric>] in ascending order, not empty.
+    def median(sorted)
+      middle = sorted.size / 2
+      sorted.size.odd? ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2.0
+    end
+
+    # Ratios of one round each: both runs of a pair saw the machine in the same mood, so that their ratio moves
+    # less than the ratio of the medians would.
+    #
+    # @param ours [Array<Numeric, nil>] one a round.
+    # @param theirs [Array<Numeric, nil>] one a round, in the same order.
+    # @return [Array<Float>] the ratios of the rounds in which both have a value.
+    def paired_ratios(ours, theirs)
+      ours.zip(theirs).filter_map do |our, their|
+        our.fdiv(their) if our && their && their.positive?
+      end
+    end
+  end
+end

@@ -1,0 +1,84 @@
+# frozen_string_literal: true
+
+module Bench
+  # A comparison as a table for people. Figures are medians; in parentheses the smallest and the largest of all
+  # rounds. Errors are sums over all rounds.
+  class Table
+    # Title, figure, decimals, and whether the range is shown.
+    Column = Data.define(:title, :figure, :decimals, :range)
+
+    MAIN = {
+      requests_per_second: Column.new("requests/s", :requests_per_second, 0, true),
+      extra_memory: Column.new("extra MB", :extra_memory, 1, true)
+    }.freeze
+    COMMON = [
+      Column.new("p50 ms", :p50, 2, false),
+      Column.new("p99 ms", :p99, 2, true),
+      Column.new("max ms", :max, 1, false),
+      Column.new("CPU µs/request", :cpu_per_request, 1, true),
+      Column.new("peak RSS MB", :peak_rss, 0, false),
+      Column.new("PSS MB", :pss, 0, false)
+    ].freeze
+    private_constant :Column, :MAIN, :COMMON
+
+    # @param comparison [Comparison]
+    # @param main [Symbol] the figure that is compared.
+    def initialize(comparison, main:)
+      @comparison = comparison
+      @main = main
+      @columns = [MAIN.fetch(main), *COMMON].select do |column|
+        comparison.runs.any? { |run| run[column.figure] }
+      end
+    end
+
+    # @return [String] with a line end.
+    def to_s
+      rows = [header, *@comparison.servers.map { |server| row(server) }]
+      widths = rows.transpose.map { |cells| cells.map(&:length).max }
+      rows.map do |cells|
+        line = cells.each_with_index.map { |cell, index| index.zero? ? cell.ljust(widths[0]) : cell.rjust(widths[index]) }
+        "#{line.join("  ").rstrip}\n"
+      end.join
+    end
+
+    private
+
+    def header
+      main, *others = @columns.map(&:title)
+      ["", main || "result", "#{@comparison.reference} ÷ it", *others, "errors", "non-2xx"]
+    end
+
+    def row(server)
+      main, *others = @columns.map { |column| cell(server, column) }
+      # A failed run is never a silent gap.
+      failed = @comparison.failures(server).size
+      main = [main, ("#{failed} failed" if failed.positive?)].compact.join(", ")
+      [server, main, ratio(server), *others, count(server, :errors), count(server, :non_2xx)]
+    end
+
+    def ratio(server)
+      return "—" if server == @comparison.reference
+
+      summary = @comparison.ratio(server, @main) or return "—"
+      "#{number(summary.median, 2)}#{range(summary, 2)}"
+    end
+
+    def cell(server, column)
+      summary = @comparison.summary(server, column.figure) or return "—"
+      "#{number(summary.median, column.decimals)}#{range(summary, column.decimals) if column.range}"
+    end
+
+    def count(server, figure) = number(@comparison.total(server, figure), 0)
+
+    def range(summary, decimals)
+      return "" if summary.count < 2
+
+      " (#{number(summary.minimum, decimals)}–#{number(summary.maximum, decimals)})"
+    end
+
+    def number(value, decimals)
+      whole, fraction = format("%.#{decimals}f", value).split(".")
+      [whole.gsub(/(?<=\d)(?=(\d{3})+\z)/, ","), fraction].compact.join(".")
+    end
+  end
+end

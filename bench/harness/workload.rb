@@ -1,0 +1,79 @@
+# frozen_string_literal: true
+
+require_relative "crowd"
+require_relative "wrk"
+
+module Bench
+  UsageError = Class.new(StandardError)
+
+  # One workload: an app, the loads it is put under, the peers it makes sense for, and what would be ideal. Each
+  # has a file in workloads/, written in the words of {Definition}.
+  class Workload
+    FOLDER = File.expand_path("../workloads", __dir__)
+    APPS = File.expand_path("../apps", __dir__)
+    private_constant :FOLDER, :APPS
+
+    # A load, under its name, with what would be ideal for it.
+    Load = Data.define(:name, :generator, :ideal)
+    # A figure that is aimed at: the test is called with a {Comparison}.
+    Aim = Data.define(:load, :text, :test)
+
+    attr_accessor :title, :app, :peers, :workers, :seconds, :warm_up, :check_path, :expectation, :database,
+      :environment
+    attr_reader :name, :loads, :aims
+
+    # @return [Array<String>] the names of all workloads there are.
+    def self.names = Dir.children(FOLDER).map { |file| file.delete_suffix(".rb").tr("_", "-") }.sort
+
+    def self.load(name)
+      raise UsageError, "no workload #{name}; there are: #{names.join(", ")}" unless names.include?(name)
+
+      path = File.join(FOLDER, "#{name.tr("-", "_")}.rb")
+      new(name).tap { |workload| Definition.new(workload).instance_eval(File.read(path), path) }
+    end
+
+    def initialize(name)
+      @name = name
+      @loads = []
+      @aims = []
+      @peers = []
+      @workers = 1
+      @seconds = 5
+      @warm_up = 2
+      @check_path = "/"
+      @environment = {}
+    end
+
+    def app_path = File.join(APPS, @app)
+
+    def expects?(body) = @expectation.nil? || @expectation === body # rubocop:disable Style/CaseEquality
+
+    # The words of a workload's file.
+    class Definition
+      def initialize(workload)
+        @workload = workload
+      end
+
+      def title(text) = @workload.title = text
+      # A file in apps/, the same for all servers.
+      def app(file) = @workload.app = file
+      # Who is compared, each as "name" or "name:setting".
+      def peers(*labels) = @workload.peers = labels
+      # Processes of each server.
+      def workers(count) = @workload.workers = count
+      # How long each load is measured, and the server warmed up before the first one.
+      def seconds(count, warm_up: 2) = (@workload.seconds, @workload.warm_up = count, warm_up)
+      # What a right answer's body is, a String or a Regexp; asked for before and after each run.
+      def expect(body, path: "/") = (@workload.expectation, @workload.check_path = body, path)
+      # Which of bin/services' databases it needs.
+      def database(name) = @workload.database = name
+      # Environment variables of all servers.
+      def environment(**variables) = @workload.environment = variables.transform_keys(&:to_s)
+      def load(name, generator, ideal: nil) = @workload.loads << Load.new(name:, generator:, ideal:)
+      # What Fairlead should reach. The block says whether a {Comparison} of that load's runs does.
+      def aim(load, text, &test) = @workload.aims << Aim.new(load:, text:, test:)
+      def wrk(...) = Wrk.new(...)
+      def crowd(...) = Crowd.new(...)
+    end
+  end
+end

@@ -1,0 +1,33 @@
+# frozen_string_literal: true
+
+module Bench
+  module Servers
+    # Puma in one process without a cluster's supervisor (with more workers: a cluster that preloads). The setting
+    # is the number of threads; its own default is 5.
+    class Puma < Server
+      DEFAULT_THREADS = 5
+      private_constant :DEFAULT_THREADS
+
+      def command(site)
+        [*gem_program("puma"), "--config", site.write("puma.rb", configuration(site)), "--silent", site.app]
+      end
+
+      private
+
+      def configuration(site)
+        threads = setting ? Integer(setting, 10) : DEFAULT_THREADS
+        <<~RUBY
+          # As many connections may wait as for the others: 10,000 come at once.
+          bind "tcp://127.0.0.1:#{site.port}?backlog=4096"
+          environment "production"
+          workers #{site.workers > 1 ? site.workers : 0}
+          #{"preload_app!" if site.workers > 1}
+          # All threads from the start: none is begun while we measure.
+          threads #{threads}, #{threads}
+          # No connection is closed after 999 requests: no other server does that.
+          max_keep_alive Float::INFINITY
+        RUBY
+      end
+    end
+  end
+end

@@ -1,0 +1,255 @@
+# frozen_string_literal: true
+
+require "minitest/autorun"
+require "stringio"
+require_relative "../bench/harness/cli"
+
+module Bench
+  class StatisticsTest < Minitest::Test
+    def test_the_median_of_an_odd_number_of_rounds_is_the_middle_one
+      assert_equal 3, Statistics.summary([9, 1, 3]).median
+    end
+
+    def test_the_median_of_an_even_number_of_rounds_is_between_the_middle_ones
+      assert_in_delta 2.5, Statistics.summary([1, 2, 3, 90]).median
+    end
+
+    def test_a_failed_round_is_left_out_of_the_summary
+      summary = Statistics.summary([5, nil, 7])
+
+      assert_equal [6.0, 5, 7, 2], summary.deconstruct_keys(nil).values_at(:median, :minimum, :maximum, :count)
+    end
+
+    def test_without_any_value_there_is_no_summary
+      assert_nil Statistics.summary([nil, nil])
+    end
+
+    def test_ratios_are_of_the_same_round
+      assert_equal [2.0, 0.5], Statistics.paired_ratios([10, 20], [5, 40])
+    end
+
+    def test_a_round_in_which_one_failed_has_no_ratio
+      assert_equal [3.0], Statistics.paired_ratios([10, nil, 9, 8], [nil, 5, 3, 0])
+    end
+  end
+
+  class WrkTest < Minitest::Test
+    OUTPUT = <<~TEXT
+      Running 2s test @ http://127.0.0.1:9292/
+        1 threads and 32 connections
+        Thread Stats   Avg      Stdev     Max   +/- Stdev
+          Latency     2.66ms    1.24ms  30.11ms   92.05%
+      Requests/sec:  11622.05
+      report {"requests":23000,"microseconds":2000000,"bytes":3100000,"connect":1,"read":2,"write":3,"timeout":4,"status":1000,"mean":2660.5,"max":30110.0,"p50":2500.0,"p75":2700.0,"p90":3000.0,"p99":7400.0,"p999":20000.0}
+    TEXT
+
+    def test_answers_with_an_error_status_are_not_counted_among_the_requests_per_second
+      report = Wrk.parse(OUTPUT)
+
+      assert_in_delta 11_000, report[:requests_per_second]
+      assert_equal 1000, report[:non_2xx]
+      assert_equal 23_000, report[:requests]
+    end
+
+    def test_errors_of_all_kinds_are_summed_and_kept
+      report = Wrk.parse(OUTPUT)
+
+      assert_equal 10, report[:errors]
+      assert_equal [1, 2, 3, 4], report.values_at(:connect, :read, :write, :timeout)
+    end
+
+    def test_latencies_are_in_milliseconds
+      assert_equal [2.5, 7.4, 20.0, 30.11], Wrk.parse(OUTPUT).values_at(:p50, :p99, :p999, :max)
+    end
+
+    def test_an_output_without_a_report_is_a_failure_that_shows_it
+      error = assert_raises(Wrk::Failed) { Wrk.parse("unable to connect to 127.0.0.1:1 Connection refused\n") }
+
+      assert_match(/Connection refused/, error.message)
+    end
+
+    def test_wrk_prints_the_report_that_is_parsed
+      skip "wrk is not installed" unless system("command -v wrk >/dev/null")
+
+      answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+      server = TCPServer.new("127.0.0.1", 0)
+      thread = Thread.new { loop { serve(server.accept, answer) } }
+      target = Struct.new(:port) { def url(path) = "http://127.0.0.1:#{port}#{path}" }.new(server.local_address.ip_port)
+      report = Wrk.new(connections: 1).run(target, 1)
+
+      assert_operator report[:requests_per_second], :>, 10
+      assert_equal [0, 0], report.values_at(:errors, :non_2xx)
+      assert_operator report[:p50], :<=, report[:p99]
+    ensure
+      thread&.kill&.join
+      server&.close
+    end
+
+    private
+
+    def serve(socket, answer)
+      while socket.gets("\r\n\r\n")
+        socket.write(answer)
+      end
+    rescue SystemCallError
+      nil
+    ensure
+      socket.close
+    end
+  end
+
+  class ComparisonTest < Minitest::Test
+    def run_of(server, round, speed, **others)
+      { server:, round:, requests_per_second: speed, errors: 0, non_2xx: 0, **others }
+    end
+
+    def comparison
+      Comparison.new([
+        run_of("puma", 1, 10, p99: 4.0), run_of("fairlead", 1, 100, p99: 1.0), run_of("itsi", 1, 40),
+        run_of("fairlead", 2, 120, p99: 3.0), run_of("itsi", 2, 80), run_of("puma", 2, 10, p99: 2.0),
+        run_of("itsi", 3, 50), { server: "puma", round: 3, failed: "did not start" },
+        run_of("fairlead", 3, 90, p99: 2.0)
+      ])
+    end
+
+    def test_ratios_are_ours_divided_by_theirs_round_by_round_whatever_the_order
+      ratio = comparison.ratio("itsi", :requests_per_second)
+
+      assert_in_delta 1.8, ratio.median
+      assert_in_delta 1.5, ratio.minimum
+      assert_in_delta 2.5, ratio.maximum
+    end
+
+    def test_a_peer_that_failed_in_a_round_counts_nothing_there
+      assert_equal 2, comparison.ratio("puma", :requests_per_second).count
+      assert_equal ["did not start"], comparison.failures("puma")
+    end
+
+    def test_the_best_of_several_peers_is_taken_anew_in_each_round
+      assert_in_delta 1.8, comparison.times(:requests_per_second, "itsi", "puma")
+    end
+
+    def test_a_peer_that_is_not_there_gives_no_ratio
+      assert_nil comparison.times(:requests_per_second, "falcon")
+      assert_nil comparison.ratio("falcon", :requests_per_second)
+    end
+
+    def test_without_ours_the_first_is_the_reference
+      assert_equal "a", Comparison.new([run_of("a", 1, 2), run_of("b", 1, 1)]).reference
+    end
+
+    def test_one_error_or_one_failed_round_is_a_fault
+      assert_predicate comparison, :faultless?
+      refute_predicate Comparison.new([run_of("fairlead", 1, 5, errors: 1)]), :faultless?
+      refute_predicate Comparison.new([run_of("fairlead", 1, 5, non_2xx: 1)]), :faultless?
+      refute_predicate Comparison.new([{ server: "fairlead", round: 1, failed: "ended" }]), :faultless?
+    end
+
+    def test_the_table_shows_medians_ranges_ratios_errors_and_failed_runs
+      table = Table.new(comparison, main: :requests_per_second).to_s.lines(chomp: true)
+
+      assert_match(/\A +requests\/s +fairlead ÷ it +p99 ms +errors +non-2xx\z/, table[0])
+      assert_includes table, table.grep(/\Afairlead +100 \(90–120\) +— +2\.00 \(1\.00–3\.00\) +0 +0\z/).first
+      assert_includes table, table.grep(/\Apuma +10 \(10–10\), 1 failed +11\.00 \(10\.00–12\.00\)/).first
+      assert_equal 4, table.size
+    end
+
+    def test_the_table_groups_thousands
+      runs = [run_of("fairlead", 1, 112_345.6, errors: 1234)]
+
+      assert_match(/^fairlead +112,346 +— +1,234 +0$/, Table.new(Comparison.new(runs), main: :requests_per_second).to_s)
+    end
+  end
+
+  class WorkloadTest < Minitest::Test
+    Workload.names.each do |name|
+      define_method("test_#{name}_names_an_app_loads_peers_and_aims_that_exist") do
+        workload = Workload.load(name)
+
+        assert_path_exists workload.app_path
+        assert_kind_of String, workload.title
+        refute_empty workload.loads
+        assert_empty workload.aims.map(&:load).uniq - workload.loads.map(&:name)
+        workload.peers.each { |label| assert_kind_of Server, Server.for(label) }
+      end
+
+      define_method("test_the_aims_of_#{name}_are_open_when_nothing_was_measured") do
+        nothing = Comparison.new([{ server: "fairlead", round: 1, failed: "did not start" }])
+
+        Workload.load(name).aims.each { |aim| refute aim.test.call(nothing), aim.text }
+      end
+    end
+
+    def test_an_unknown_workload_is_refused_with_those_there_are
+      error = assert_raises(UsageError) { Workload.load("helo") }
+
+      assert_match(/no workload helo; there are: hello, /, error.message)
+    end
+
+    def test_an_unknown_server_is_refused_with_those_there_are
+      error = assert_raises(UsageError) { Server.for("pumas:5") }
+
+      assert_match(/no server pumas; there are: .*puma/, error.message)
+    end
+
+    def test_what_follows_the_colon_is_the_setting
+      assert_equal "HEAD~1", Server.for("fairlead:HEAD~1").setting
+      assert_nil Server.for("puma").setting
+    end
+  end
+
+  class ProcessTreeTest < Minitest::Test
+    def setup
+      skip "needs /proc" unless File.exist?("/proc/self/smaps_rollup")
+    end
+
+    # A shell and its child, which uses CPU until it has said so.
+    def test_memory_and_cpu_are_those_of_all_descendants
+      reader, writer = IO.pipe
+      busy = "n = 0; n += 1 until Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID) > 0.2; puts :busy; $stdout.flush; sleep"
+      pid = Process.spawn("#{RbConfig.ruby} --disable-gems -e '#{busy}' & wait", out: writer, pgroup: true)
+      reader.gets
+      tree = ProcessTree.new(pid)
+
+      assert_equal 2, tree.pids.size
+      assert_operator tree.cpu, :>=, 0.15
+      memory = tree.memory
+      assert_equal 2, memory[:processes]
+      assert_operator memory[:pss], :>, 1
+      assert_operator memory[:rss], :>=, memory[:pss]
+      assert_operator memory[:peak_rss], :>, 1
+    ensure
+      Process.kill(:KILL, -pid)
+      Process.wait(pid)
+    end
+  end
+
+  class CommandLineTest < Minitest::Test
+    def command(*arguments)
+      status = nil
+      output, errors = capture_io { status = CLI.run(arguments) }
+      [status, output, errors]
+    end
+
+    def test_the_list_names_workloads_with_their_loads_and_peers
+      status, output, = command("--list")
+
+      assert_equal 0, status
+      assert_match(/^hello +The smallest answer.*\n +loads: c1, c4, c32, c256; peers: iodine, itsi, falcon, puma$/, output)
+    end
+
+    def test_a_wrong_flag_or_workload_ends_with_one_line
+      status, output, errors = command("nothing")
+
+      assert_equal [2, ""], [status, output]
+      assert_match(/\Abin\/bench: no workload nothing; there are: .*\n\z/, errors)
+    end
+
+    def test_a_run_without_a_workload_says_which_there_are
+      status, _, errors = command
+
+      assert_equal 2, status
+      assert_match(/which workload\? hello, idle/, errors)
+    end
+  end
+end
