@@ -1,0 +1,9 @@
+# frozen_string_literal: true
+
+require_relative "fairlead/parts"
+
+# An app's Gemfile loads this file after Rails, and the railtie makes the app ready for fibers.
+require_relative "fairlead/railtie" if defined?(Rails::Railtie)
+
+# Under `bin/rails server` and `rackup` it is about to be served, perhaps by Fairlead.
+require_relative "fairlead/rackup" if defined?(Rackup::Server)

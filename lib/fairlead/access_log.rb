@@ -1,0 +1,109 @@
+# frozen_string_literal: true
+
+require "json"
+require_relative "parts"
+
+module Fairlead
+  # A line for each request that was answered. It is written at once, with one call, so that the lines of several
+  # workers do not mix.
+  class AccessLog
+    # @return [AccessLog, nil] what the option `access_log` asks for; nil: nothing.
+    # @raise [ConfigurationError] if its file cannot be opened.
+    def self.for(configuration)
+      io = configuration.log ? Log.open_file(configuration) : $stdout unless configuration.access_log == "off"
+      case configuration.access_log
+      when "common" then Common.new(io)
+      when "json" then JSONLines.new(io)
+      end
+    end
+
+    # @param io [IO]
+    def initialize(io)
+      @io = io
+    end
+
+    # @param request [#queue_time, #duration] what the server knows of it, in seconds.
+    # @param env [Hash] the Rack environment.
+    # @param status [Integer]
+    # @param bytes [Integer] how much of a body was sent.
+    # @param started_at [Time, nil] when it came; nil: as long ago as it took.
+    def write(request, env, status, bytes, started_at = nil)
+      @io.write(line(request, env, status, bytes, started_at || (Time.now - request.duration)))
+    rescue IOError, SystemCallError
+      # A full disk, or a reader that has gone, must not fail a request.
+      nil
+    end
+
+    private
+
+    def target(env)
+      query = env["QUERY_STRING"]
+      path = "#{env["SCRIPT_NAME"]}#{env["PATH_INFO"]}"
+      query.nil? || query.empty? ? path : "#{path}?#{query}"
+    end
+
+    # `%h %l %u %t "%r" %>s %b`, as the first web servers wrote it.
+    class Common < AccessLog
+      private
+
+      def line(_request, env, status, bytes, started_at)
+        "#{env["REMOTE_ADDR"] || "-"} - #{escape(env["REMOTE_USER"] || "-")} [#{stamp(started_at)}] " \
+          "\"#{env["REQUEST_METHOD"]} #{escape(target(env))} #{env["SERVER_PROTOCOL"]}\" #{status} " \
+          "#{bytes.zero? ? "-" : bytes}\n"
+      end
+
+      # What a client sends must not forge a line, nor command a terminal.
+      def escape(text)
+        return text unless text.match?(/["\\]|[^ -~]/n)
+
+        text.b.gsub(/["\\]|[^ -~]/n) { |byte| format("\\x%02x", byte.ord) }
+      end
+
+      # A second's text serves all its requests.
+      def stamp(time)
+        second = time.to_i
+        return @stamp if @second == second
+
+        @second = second
+        @stamp = time.strftime("%d/%b/%Y:%H:%M:%S %z")
+      end
+    end
+
+    # One JSON object a line. `duration` is the time from the first byte of the request to the last of the response,
+    # `queue_time` how long of it the request waited until the app was called; both in seconds.
+    class JSONLines < AccessLog
+      private
+
+      def line(request, env, status, bytes, started_at)
+        fields = {
+          time: started_at.strftime("%Y-%m-%dT%H:%M:%S.%6N%:z"),
+          remote: env["REMOTE_ADDR"],
+          method: env["REQUEST_METHOD"],
+          target: target(env),
+          protocol: env["SERVER_PROTOCOL"],
+          status:, bytes:,
+          duration: request.duration.round(6),
+          queue_time: request.queue_time.round(6),
+          host: env["HTTP_HOST"],
+          user_agent: env["HTTP_USER_AGENT"],
+          referer: env["HTTP_REFERER"],
+          request_id: env["action_dispatch.request_id"] || env["HTTP_X_REQUEST_ID"],
+          pid: Process.pid
+        }
+        fields.compact!
+        "#{generate(fields)}\n"
+      end
+
+      def generate(fields)
+        JSON.generate(fields)
+      rescue JSON::GeneratorError, EncodingError
+        JSON.generate(fields.transform_values { |value| value.is_a?(String) ? readable(value) : value })
+      end
+
+      # A client may send any bytes.
+      def readable(text) = text.dup.force_encoding(Encoding::UTF_8).scrub { |bytes| "\\x#{bytes.unpack1("H*")}" }
+    end
+
+    private_constant :Common, :JSONLines
+  end
+end

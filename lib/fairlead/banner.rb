@@ -1,0 +1,63 @@
+# frozen_string_literal: true
+
+require "rbconfig"
+require_relative "parts"
+
+module Fairlead
+  # What the server says of itself when it starts: one line at once, and up to four once it serves.
+  class Banner
+    # @param configuration [Configuration]
+    # @param io [IO]
+    def initialize(configuration, io: $stdout)
+      @configuration = configuration
+      @io = io
+    end
+
+    # @return [String] said before the app is loaded.
+    def opening = "Fairlead #{VERSION} on #{ruby}"
+
+    # @param addresses [Array<String>]
+    # @return [Array<String>] said once all workers serve.
+    def lines(addresses)
+      [
+        "  addresses  #{addresses.join("  ")}",
+        "  workers    #{processes}, up to #{@configuration.in_flight} requests at once in each",
+        "  app        #{@configuration.rackup} in #{Dir.pwd}, #{@configuration.environment}#{file}",
+        "  process    #{Process.pid}: #{control}"
+      ]
+    end
+
+    def open = print(opening)
+
+    def serving(addresses) = print(*lines(addresses))
+
+    private
+
+    def ruby
+      yjit = defined?(RubyVM::YJIT) && RubyVM::YJIT.enabled? ? "with YJIT" : "without YJIT"
+      "#{RUBY_ENGINE} #{RUBY_VERSION} #{yjit}"
+    end
+
+    def processes
+      case @configuration.workers
+      when 0 then "none: the foreground process serves"
+      when 1 then "1 process"
+      else "#{@configuration.workers} processes"
+      end
+    end
+
+    def file = @configuration.file ? ", set by #{@configuration.file}" : ""
+
+    def control
+      stop = "Ctrl-C or TERM finishes what runs and stops"
+      @configuration.workers.zero? ? stop : "#{stop}, HUP restarts the workers"
+    end
+
+    def print(*lines)
+      @io.write(lines.join("\n") << "\n")
+      @io.flush
+    rescue IOError, SystemCallError
+      nil
+    end
+  end
+end

@@ -1,0 +1,171 @@
+# frozen_string_literal: true
+
+require "optparse"
+require_relative "parts"
+
+module Fairlead
+  # The `fairlead` command. Its flags come from the table of options.
+  class CLI
+    INTRODUCTION = <<~TEXT
+      Usage: fairlead [flags] [config.ru]
+
+      Serves a Rack or Rails app: each request in a fiber, one worker per core.
+      Without flags: config.ru in this folder, on http://127.0.0.1:9292, set by
+      config/fairlead.rb if there is one.
+
+        fairlead                                  serve this folder's app
+        fairlead -p 3000 -w 2                     on port 3000, with two workers
+        fairlead -b unix:/run/app.sock -e production
+    TEXT
+
+    CONCLUSION = <<~TEXT
+      Every flag is also a word in config/fairlead.rb (drain_timeout 60) and a variable
+      (FAIRLEAD_DRAIN_TIMEOUT=60). A flag goes before a variable, a variable before the
+      file. PORT, WEB_CONCURRENCY, RAILS_ENV and RACK_ENV are respected.
+
+      Signals to the first process: TERM and INT finish what runs and stop, a second one
+      stops at once; HUP restarts the workers one by one, and no request fails; TTIN and
+      TTOU add and remove a worker; USR1 reopens the logs.
+    TEXT
+
+    # @param arguments [Array<String>]
+    # @param output [IO] for what was asked for.
+    # @param errors [IO] for what went wrong.
+    def initialize(arguments, output: $stdout, errors: $stderr)
+      @arguments = arguments.dup
+      @output = output
+      @errors = errors
+      @given = []
+      @file = nil
+      @action = :serve
+    end
+
+    # @return [Integer] the exit status.
+    def run
+      parse
+      case @action
+      when :help then @output.write(help)
+      when :version then @output.puts("Fairlead #{VERSION}")
+      when :serve then serve
+      end
+      0
+    rescue Error => error
+      complain(error.message)
+    rescue SignalException => error
+      128 + error.signo
+    end
+
+    # @return [String] what --help prints.
+    def help
+      flags = parser.summarize(+"", 30, 78).gsub(/^ +$/, "")
+      "#{INTRODUCTION}\n#{flags}\n#{CONCLUSION}"
+    end
+
+    private
+
+    def serve
+      Fairlead.serving!
+      configuration = load_configuration
+      set_environment(configuration)
+      Supervisor.new(configuration).run
+    end
+
+    def load_configuration
+      overrides = @given.group_by(&:first)
+      configuration = Configuration.new
+      overrides.each_value do |given|
+        given.each do |name, value, flag|
+          name == :port ? configuration.set_port(value, at: flag) : configuration.set(name, value, at: flag)
+        end
+      end
+      configuration.read_environment(ENV)
+      file = @file.nil? && File.exist?(Configuration::DEFAULT_FILE) ? Configuration::DEFAULT_FILE : @file
+      configuration.read_file(file) if file && file != "-"
+      configuration
+    end
+
+    # Frameworks look at these. What was said on the command line is meant for all of them.
+    def set_environment(configuration)
+      %w[RACK_ENV RAILS_ENV].each do |name|
+        next if configuration.origin(:environment) == :environment && ENV[name]
+
+        ENV[name] = configuration.environment
+      end
+    end
+
+    def parse
+      rest = parser.parse(@arguments)
+      return if @action != :serve || rest.empty?
+      raise ConfigurationError, "One file can be served, not #{rest.size}: #{rest.join(", ")}." if rest.size > 1
+
+      @given << [:rackup, rest.first, "the argument"]
+    rescue OptionParser::ParseError => error
+      raise ConfigurationError, explain(error)
+    end
+
+    def parser
+      @parser ||= OptionParser.new do |parser|
+        # An abbreviated flag is a typing error sooner or later.
+        parser.require_exact = true
+        Configuration::GROUPS.each do |group, title|
+          parser.separator("#{title}:")
+          Configuration::TABLE.each_value { |option| define(parser, option) if option.group == group }
+          parser.separator("")
+        end
+        define_rest(parser)
+      end
+    end
+
+    def define(parser, option)
+      words = [*("-#{option.short}" if option.short), long(option)]
+      text = wrap("#{option.description} Default: #{option.default_in_words}.")
+      parser.on(*words, *text) { |value| @given << [option.name, value, option.flag] }
+      define_port(parser) if option.name == :bind
+    end
+
+    def long(option)
+      return option.flag.sub("--", "--[no-]") if option.boolean?
+
+      "#{option.flag} #{option.kind == :choice ? option.choices.join("|") : option.placeholder}"
+    end
+
+    def define_port(parser)
+      text = wrap("Short for --bind: on 127.0.0.1 in development and test, else on every interface.")
+      parser.on("-p", "--port PORT", *text) { |value| @given << [:port, value, "--port"] }
+    end
+
+    def define_rest(parser)
+      parser.separator("This command:")
+      parser.on("-C", "--config FILE", *wrap("The configuration file. Default: config/fairlead.rb if there is one; - " \
+                                             "for none.")) { |value| @file = value }
+      parser.on("-v", "--version", "Print the version.") { @action = :version }
+      parser.on("-h", "--help", "Print this.") { @action = :help }
+    end
+
+    # Into lines that --help can show beside the flags.
+    def wrap(text) = text.scan(/\S.{0,56}\S(?=\s|\z)|\S+/)
+
+    def explain(error)
+      flag = error.args.first.to_s[/\A--?[^=]*/]
+      case error
+      when OptionParser::InvalidOption
+        "There is no flag #{flag}.#{suggestion(flag)} `fairlead --help` lists them all."
+      when OptionParser::MissingArgument
+        "The flag #{flag} needs a value. `fairlead --help` says which."
+      else
+        "#{error.message}. `fairlead --help` lists all flags."
+      end
+    end
+
+    def suggestion(flag)
+      known = Configuration::TABLE.each_value.map(&:flag) + %w[--port --config --version --help]
+      nearest = DidYouMean::SpellChecker.new(dictionary: known).correct(flag).first
+      nearest ? " Did you mean #{nearest}?" : ""
+    end
+
+    def complain(message)
+      @errors.puts("fairlead: #{message}")
+      1
+    end
+  end
+end

@@ -1,0 +1,158 @@
+# frozen_string_literal: true
+
+require "did_you_mean"
+require "etc"
+require "socket"
+require_relative "parts"
+require_relative "configuration/option"
+require_relative "configuration/table"
+require_relative "configuration/script"
+
+module Fairlead
+  # Everything that can be set, from four places. A later one wins: the default, the configuration file, an
+  # environment variable, a flag (or an override given in Ruby). What exists is said once, in {TABLE}.
+  #
+  #   Configuration.new(workers: 2).workers  # => 2
+  #   Configuration.load.drain_timeout       # => 30.0, or what config/fairlead.rb says
+  class Configuration
+    # Where a configuration file is looked for when none is named, below the current folder.
+    DEFAULT_FILE = "config/fairlead.rb"
+
+    PRECEDENCE = %i[default file environment override].freeze
+    private_constant :PRECEDENCE
+
+    # Reads all four places, as the command does.
+    #
+    # @param file [String, false, nil] a configuration file; nil: {DEFAULT_FILE} if there is one; false: none.
+    # @param variables [Hash] environment variables.
+    # @param overrides [Hash{Symbol => Object}] what wins over everything, as {#initialize} takes it.
+    # @raise [ConfigurationError] naming what is wrong, where, and what would be right.
+    def self.load(file = nil, variables: ENV, **overrides)
+      configuration = new(**overrides)
+      configuration.read_environment(variables)
+      file = DEFAULT_FILE if file.nil? && File.exist?(DEFAULT_FILE)
+      configuration.read_file(file) if file
+      configuration
+    end
+
+    # @return [String, nil] the configuration file that was read.
+    attr_reader :file
+
+    # @param overrides [Hash{Symbol => Object}] option => value. Reads no file and no environment variable.
+    # @raise [ConfigurationError]
+    def initialize(**overrides)
+      @settings = {}
+      @hooks = HOOKS.to_h { |name, _| [name, []] }
+      overrides.each { |name, value| set(name, value, from: :override, at: name.to_s) }
+    end
+
+    (TABLE.values - [TABLE[:bind]]).each do |option|
+      define_method(option.name) do
+        setting = @settings[option.name]
+        setting ? setting.value : option.default_value(self)
+      end
+    end
+
+    # Sets one option, unless a place that comes first has set it. A list grows by what the same place adds.
+    #
+    # @param name [Symbol]
+    # @param value [Object] checked and converted by the option's row in the table.
+    # @param from [Symbol] :file, :environment or :override.
+    # @param at [String] where the value was written, for the error message and for {#source}.
+    # @raise [ConfigurationError]
+    def set(name, value, from: :override, at: name.to_s)
+      option = TABLE[name] or raise ConfigurationError, unknown(name, at)
+      value = option.check(value, at)
+      old = @settings[name]
+      if old
+        return if PRECEDENCE.index(old.from) > PRECEDENCE.index(from)
+
+        value = old.value + value if option.list? && old.from == from
+      end
+      @settings[name] = Setting.new(value, from, at)
+    end
+
+    # @return [Array<String>] the addresses to serve. One that was given as a mere port (http://:3000) is served on
+    #   this machine alone in development and test, and on every interface elsewhere.
+    def bind
+      uris = @settings[:bind]&.value || TABLE[:bind].default_value(self)
+      uris.map { |uri| uri.sub(%r{\A(\w+://)(?=:\d+\z)}) { "#{Regexp.last_match(1)}#{default_host}" } }
+    end
+
+    # @return [String] where the value of an option comes from: "config/fairlead.rb:3", "--workers", "default".
+    def source(name) = @settings[name]&.at || "default"
+
+    # @return [Symbol] :default, :file, :environment or :override.
+    def origin(name) = @settings[name]&.from || :default
+
+    # Serves a port, on the host that suits the environment (see {#bind}).
+    #
+    # @raise [ConfigurationError]
+    def set_port(port, from: :override, at: "port")
+      number = Integer(port.to_s, 10, exception: false)
+      unless number && (0..65_535).cover?(number)
+        raise ConfigurationError, "#{at}: a port is a whole number from 0 to 65535, not #{port.inspect}."
+      end
+
+      set(:bind, "http://:#{number}", from:, at:)
+    end
+
+    # Adds a block to a hook; the blocks of a hook run in the order they came.
+    def hook(name, &block)
+      @hooks.fetch(ALIASES.fetch(name, name)) << block
+    end
+
+    # Runs the blocks of a hook.
+    def run_hook(name, *arguments)
+      @hooks.fetch(name).each { |block| block.call(*arguments) }
+    end
+
+    # @param variables [Hash]
+    # @raise [ConfigurationError] naming the variable.
+    def read_environment(variables)
+      TABLE.each_value do |option|
+        name = option.variables.find { |variable| !variables.fetch(variable, "").empty? } or next
+        set(option.name, variables[name], from: :environment, at: "the environment variable #{name}")
+      end
+      return if variables.fetch("PORT", "").empty? || origin(:bind) == :environment
+
+      set_port(variables["PORT"], from: :environment, at: "the environment variable PORT")
+    end
+
+    # @param path [String]
+    # @raise [ConfigurationError] naming file and line.
+    def read_file(path)
+      @file = path
+      Script.new(self, path).read
+    end
+
+    # @return [Hash{Symbol => Object}] every option and its value.
+    def to_h = TABLE.keys.to_h { |name| [name, public_send(name)] }
+
+    # The words of the configuration file.
+    # @return [Array<Symbol>]
+    def self.words = TABLE.keys + HOOKS.keys + ALIASES.keys + [:port]
+
+    # @return [String] " Did you mean `workers`?", or nothing.
+    def self.suggestion(word, words = self.words)
+      nearest = DidYouMean::SpellChecker.new(dictionary: words.map(&:to_s)).correct(word.to_s).first
+      nearest ? " Did you mean `#{nearest}`?" : ""
+    end
+
+    Setting = Data.define(:value, :from, :at)
+    private_constant :Setting
+
+    private
+
+    def default_host
+      return "127.0.0.1" if %w[development test].include?(environment)
+
+      # One socket for both protocols, where the machine has IPv6 at all.
+      Socket.ip_address_list.any? { |address| address.ipv6? && !address.ipv6_loopback? } ? "[::]" : "0.0.0.0"
+    end
+
+    def unknown(name, at)
+      "#{at}: there is no option `#{name}`.#{self.class.suggestion(name, TABLE.keys)}"
+    end
+  end
+end

@@ -1,0 +1,163 @@
+# frozen_string_literal: true
+
+module Fairlead
+  class Configuration
+    # One row of the table: what an option is called everywhere, what it may be, and what it is for.
+    class Option
+      BYTE_UNITS = { "" => 1, "K" => 1 << 10, "M" => 1 << 20, "G" => 1 << 30 }.freeze
+      BOOLEANS = { "true" => true, "yes" => true, "on" => true, "1" => true,
+                   "false" => false, "no" => false, "off" => false, "0" => false }.freeze
+      private_constant :BYTE_UNITS, :BOOLEANS
+
+      # @return [Symbol] the word in the configuration file, and the method of {Configuration}.
+      attr_reader :name
+      # @return [Symbol] :integer, :seconds, :bytes, :boolean, :path, :text, :choice, :uri or :uris.
+      attr_reader :kind
+      # @return [String] one sentence or two, for --help and the reference page.
+      attr_reader :description
+      # @return [Array<String>] environment variables; the first that is set counts.
+      attr_reader :variables
+      # @return [String, nil] a flag of one letter.
+      attr_reader :short
+      # @return [Symbol] the heading below which --help and the reference page list it.
+      attr_reader :group
+      # @return [Array<String>, nil] what a choice can be.
+      attr_reader :choices
+
+      # @param default [Object, Proc] a Proc is given the configuration.
+      # @param shown [String, nil] the default in words, if it depends on the machine.
+      # @param within [Range, nil] what a number may be.
+      def initialize(name, kind, default, description, group:, within: nil, choices: nil, short: nil, variables: [],
+                     shown: nil)
+        @name = name
+        @kind = kind
+        @default = default
+        @description = description
+        @group = group
+        @within = within
+        @choices = choices
+        @short = short
+        @variables = ["FAIRLEAD_#{name.upcase}", *variables]
+        @shown = shown
+      end
+
+      def list? = kind == :uris
+
+      def boolean? = kind == :boolean
+
+      # @return [String] the long flag, without an argument: "--drain-timeout".
+      def flag = "--#{name.to_s.tr("_", "-")}"
+
+      # @return [String] what a value looks like in --help: "SECONDS".
+      def placeholder
+        case kind
+        when :integer then "N"
+        when :uris then "URI"
+        when :choice then choices.join("|")
+        else kind.to_s.upcase
+        end
+      end
+
+      def default_value(configuration)
+        @default.is_a?(Proc) ? @default.call(configuration) : @default
+      end
+
+      # @return [String] the default in words.
+      def default_in_words
+        @shown || case kind
+                  when :bytes then bytes_in_words(@default)
+                  when :seconds then "#{@default.to_i} s"
+                  when :uris then @default.join(", ")
+                  else @default.nil? ? "none" : @default.to_s
+                  end
+      end
+
+      # @return [String] what a value may be, in words.
+      def expectation
+        case kind
+        when :integer then "a whole number#{range_in_words}"
+        when :bytes then "a number of bytes#{range_in_words}, like 65536, \"64K\", \"10M\" or \"1G\""
+        when :seconds then "a number of seconds#{range_in_words}"
+        when :boolean then "true or false"
+        when :choice then "one of #{choices.join(", ")}"
+        when :uris then "an address like http://127.0.0.1:9292 or unix:/path/to.sock"
+        when :path then "the path of a file"
+        else "a text"
+        end
+      end
+
+      # Converts a value as it was written (in Ruby, or as text in a flag or variable) and checks it.
+      #
+      # @param at [String] where it was written.
+      # @raise [ConfigurationError]
+      def check(value, at)
+        checked = convert(value)
+        return checked unless checked.nil? && !(value.nil? && @default.nil?)
+
+        raise ConfigurationError, "#{at}: `#{name}` must be #{expectation}, not #{value.inspect}."
+      end
+
+      private
+
+      # @return [Object, nil] nil if the value is not of this kind.
+      def convert(value)
+        case kind
+        when :integer then bounded(whole(value))
+        when :bytes then bounded(bytes(value))
+        when :seconds then bounded(seconds(value))
+        when :boolean then BOOLEANS[value.to_s.downcase]
+        when :choice then choice(value)
+        when :uris then uris(value)
+        when :path then value.to_s.empty? ? nil : value.to_s
+        when :text then value.is_a?(String) || value.is_a?(Symbol) ? value.to_s : nil
+        end
+      end
+
+      def bounded(number) = number && (@within.nil? || @within.cover?(number)) ? number : nil
+
+      def whole(value)
+        case value
+        when Integer then value
+        when String then Integer(value, 10, exception: false)
+        end
+      end
+
+      def seconds(value)
+        number = value.is_a?(String) || value.is_a?(Numeric) ? Float(value, exception: false) : nil
+        # ActiveSupport's 30.seconds is no Numeric, and knows #to_f.
+        number ||= value.to_f if defined?(ActiveSupport::Duration) && ActiveSupport::Duration === value
+        number if number&.finite?
+      end
+
+      def bytes(value)
+        return value if value.is_a?(Integer)
+
+        match = /\A(\d+)\s*([KMG]?)(?:i?B)?\z/i.match(value.to_s) or return
+        match[1].to_i * BYTE_UNITS.fetch(match[2].upcase)
+      end
+
+      # A symbol is as good as a text, and false as "off".
+      def choice(value)
+        value = "off" if value == false
+        choices.find { |choice| choice == value.to_s }
+      end
+
+      def uris(value)
+        list = value.is_a?(Array) ? value.map(&:to_s) : value.to_s.split(/[\s,]+/)
+        list.empty? || list.any?(&:empty?) ? nil : list
+      end
+
+      def range_in_words
+        return "" unless @within
+        return " of #{kind == :bytes ? bytes_in_words(@within.begin) : @within.begin} or more" unless @within.end
+
+        " from #{@within.begin} to #{@within.end}"
+      end
+
+      def bytes_in_words(number)
+        unit = BYTE_UNITS.keys.reverse.find { |key| number.positive? && (number % BYTE_UNITS[key]).zero? } || ""
+        unit.empty? ? "#{number} bytes" : "#{number / BYTE_UNITS[unit]} #{unit}iB"
+      end
+    end
+  end
+end

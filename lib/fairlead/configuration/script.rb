@@ -1,0 +1,110 @@
+# frozen_string_literal: true
+
+require_relative "../diagnosis"
+
+module Fairlead
+  class Configuration
+    # Reads a configuration file: Ruby, in which every option is a word. What is wrong in it is said with file and
+    # line.
+    class Script
+      # Words that people bring along from Puma's configuration, and what to write instead.
+      ELSEWHERE = {
+        threads: "There is nothing to tune: each request runs in a fiber of its own. Remove the line; `in_flight` " \
+                 "bounds how many run at once.",
+        preload_app!: "Write `preload true`, which is the default.",
+        worker_timeout: "Remove the line: there is no timeout that kills a worker while requests run in it.",
+        worker_boot_timeout: "Write `boot_timeout` instead.",
+        worker_shutdown_timeout: "Write `drain_timeout` instead.",
+        force_shutdown_after: "Write `drain_timeout` instead.",
+        stdout_redirect: "Write `log \"log/fairlead.log\"` instead.",
+        log_requests: "Write `access_log \"common\"` or `access_log \"json\"` instead.",
+        state_path: "Remove the line: there is no state file.",
+        plugin: "Remove the line: there are no plugins.",
+        wait_for_less_busy_worker: "Remove the line.",
+        first_data_timeout: "Write `head_timeout` instead.",
+        persistent_timeout: "Write `idle_timeout` instead."
+      }.freeze
+
+      def initialize(configuration, path)
+        @configuration = configuration
+        @path = path
+        @absolute = ::File.expand_path(path)
+      end
+
+      # @raise [ConfigurationError]
+      def read
+        text = ::File.read(@absolute)
+        Words.new(self).instance_eval(text, @absolute, 1)
+      rescue Errno::ENOENT, Errno::EACCES, Errno::EISDIR, Errno::ENOTDIR => error
+        raise ConfigurationError,
+              "The configuration file #{@path} cannot be read: #{error.message[/\A[^@]+/].strip}. " \
+              "Name another with --config, or write one."
+      rescue ConfigurationError
+        raise
+      rescue StandardError, ScriptError => error
+        diagnosis = Diagnosis.new(error, file: @absolute)
+        raise ConfigurationError, ["The configuration file has an error.", diagnosis, diagnosis.remedy].compact.join("\n")
+      end
+
+      # @api private
+      def set(name, value) = @configuration.set(name, value, from: :file, at: place)
+
+      # @api private
+      def set_port(port) = @configuration.set_port(port, from: :file, at: place)
+
+      # @api private
+      def hook(name, &block)
+        raise ConfigurationError, "#{place}: `#{name}` needs a block: #{name} { … }" unless block
+
+        @configuration.hook(name, &block)
+      end
+
+      # @api private
+      def get(name) = @configuration.public_send(name)
+
+      # @api private
+      def unknown(word)
+        remedy = ELSEWHERE.fetch(word) do
+          "#{Configuration.suggestion(word).strip} `fairlead --help` lists all options.".strip
+        end
+        raise ConfigurationError, "#{place}: there is no option `#{word}`. #{remedy}"
+      end
+
+      private
+
+      # @return [String] the line of the file that is being run: "config/fairlead.rb:3".
+      def place
+        location = caller_locations.find { |frame| frame.absolute_path == @absolute || frame.path == @absolute }
+        location ? "#{@path}:#{location.lineno}" : @path
+      end
+
+      # What `self` is in the file.
+      class Words
+        def initialize(script)
+          @script = script
+        end
+
+        TABLE.each_key do |name|
+          define_method(name) do |*values|
+            # Without a value the word reads, as in `bind "http://127.0.0.1:1" unless environment == "test"`.
+            return @script.get(name) if values.empty?
+
+            @script.set(name, values.size == 1 ? values.first : values)
+          end
+        end
+
+        HOOKS.each_key { |name| define_method(name) { |&block| @script.hook(name, &block) } }
+        ALIASES.each_key { |name| define_method(name) { |&block| @script.hook(name, &block) } }
+
+        def port(number) = @script.set_port(number)
+
+        def respond_to_missing?(*) = false
+
+        private
+
+        def method_missing(word, *) = @script.unknown(word)
+      end
+      private_constant :Words
+    end
+  end
+end

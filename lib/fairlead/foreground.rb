@@ -1,0 +1,81 @@
+# frozen_string_literal: true
+
+require_relative "parts"
+
+module Fairlead
+  # Serves in this very process, without workers: for development, where a debugger's prompt wants the terminal.
+  # No process is forked, so the hooks around forks do not run, and nothing is restarted.
+  class Foreground
+    include Startup
+
+    # @param configuration [Configuration]
+    # @param app [#call, nil] nil: it is loaded from the configuration's `rackup`.
+    def initialize(configuration, app: nil)
+      @configuration = configuration
+      @app = app
+    end
+
+    # Serves until TERM or INT, or {#stop}.
+    #
+    # @raise [ConfigurationError, BootError]
+    def run
+      Fairlead.serving!
+      @banner = Banner.new(@configuration)
+      @banner.open
+      open_premises
+      @app ||= Loader.load(@configuration)
+      serve
+    ensure
+      close_premises
+    end
+
+    # Finishes what runs, and ends {#run}. May be called from any thread.
+    def stop = @signals&.note(:TERM)
+
+    private
+
+    def serve
+      Fairlead.page = SharedPage.new(1)
+      @server = Server.new(@app, @configuration, @listeners, page: Fairlead.page, slot: 0)
+      @signals = Signals.new(:TERM, :INT, :USR1)
+      listener = Thread.new { listen }
+      listener.name = "fairlead control"
+      @server.run do
+        @banner.serving(addresses)
+        @notifier.ready(addresses)
+      end
+    ensure
+      listener&.kill&.join
+      @signals&.restore
+      Fairlead.page = nil
+    end
+
+    # The second thread.
+    def listen
+      deadline = nil
+      loop do
+        readable = @signals.io.wait_readable(deadline && [deadline - monotonic, 0].max)
+        next deadline = too_long if readable.nil?
+
+        @signals.take.each do |signal|
+          next Log.reopen if signal == :USR1
+          next @server.stop if deadline
+
+          deadline = drain
+        end
+      end
+    end
+
+    # @return [Float] when it will have taken too long.
+    def drain
+      @notifier.stopping
+      @server.drain
+      monotonic + @configuration.drain_timeout
+    end
+
+    def too_long
+      @server.stop
+      monotonic + @configuration.drain_timeout
+    end
+  end
+end

@@ -1,0 +1,235 @@
+# frozen_string_literal: true
+
+require "io/nonblock"
+require "socket"
+require "uri"
+require_relative "parts"
+
+module Fairlead
+  # A socket that listens on one address: bound by the supervisor, shared by its workers.
+  class Listener
+    # The first descriptor that a service manager hands over (sd_listen_fds(3)).
+    FIRST_INHERITED = 3
+
+    # How long an old Unix socket may take to show that somebody answers there, seconds.
+    ANSWER = 1
+
+    class << self
+      # @param uri [String] "http://host:port", "http://[::1]:port" or "unix:/path[?mode=0660]". Port 0 takes a free one.
+      # @return [Listener]
+      # @raise [ConfigurationError] if the address is none, or is taken, or may not be used.
+      def open(uri, backlog: 4096)
+        address = Address.parse(uri)
+        address.path ? open_unix(address, backlog) : open_tcp(address, backlog)
+      end
+
+      # Opens all addresses, or none. `localhost` is both 127.0.0.1 and ::1, where the machine has it.
+      #
+      # @param uris [Array<String>]
+      # @return [Array<Listener>]
+      # @raise [ConfigurationError]
+      def open_all(uris, backlog: 4096)
+        listeners = []
+        uris.uniq.each do |uri|
+          address = Address.parse(uri)
+          next listeners << open(uri, backlog:) unless address.host == "localhost"
+
+          listeners << (first = open("http://127.0.0.1:#{address.port}", backlog:))
+          second = open_second_localhost(first.port, backlog) and listeners << second
+        end
+        listeners
+      rescue ConfigurationError
+        listeners.each(&:close)
+        raise
+      end
+
+      # The sockets that a service manager has opened for this process: LISTEN_FDS of them, from descriptor 3. The
+      # variables are removed, so that no child takes them for its own.
+      #
+      # @param variables [Hash] environment variables.
+      # @return [Array<Listener>]
+      # @raise [ConfigurationError] if one of them is no listening socket.
+      def inherited(variables = ENV)
+        count, pid = %w[LISTEN_FDS LISTEN_PID].map { |name| variables.delete(name) }
+        variables.delete("LISTEN_FDNAMES")
+        return [] unless count && (pid.nil? || pid.to_i == Process.pid)
+
+        Array.new(count.to_i) { |index| adopt(FIRST_INHERITED + index) }
+      end
+
+      private
+
+      def open_tcp(address, backlog)
+        info = Addrinfo.tcp(address.host, address.port)
+        socket = Socket.new(info.afamily, Socket::SOCK_STREAM, 0)
+        socket.setsockopt(:SOCKET, :REUSEADDR, true)
+        # [::] serves IPv4 too, whatever the machine's default.
+        socket.setsockopt(:IPV6, :V6ONLY, info.ipv6_loopback?) if info.ipv6?
+        socket.bind(info)
+        socket.listen(backlog)
+        new(socket)
+      rescue SystemCallError, SocketError => error
+        socket&.close
+        raise ConfigurationError, refusal(address, error)
+      end
+
+      def open_second_localhost(port, backlog)
+        open("http://[::1]:#{port}", backlog:)
+      rescue ConfigurationError
+        # No IPv6 on this machine, or somebody else has the port there: 127.0.0.1 it is.
+        nil
+      end
+
+      def open_unix(address, backlog)
+        remove_stale(address)
+        socket = Socket.new(:UNIX, :STREAM, 0)
+        socket.bind(Addrinfo.unix(address.path))
+        File.chmod(address.mode, address.path) if address.mode
+        socket.listen(backlog)
+        new(socket, owned: File.stat(address.path).ino)
+      rescue SystemCallError, ArgumentError => error
+        socket&.close
+        raise ConfigurationError, refusal(address, error)
+      end
+
+      # A socket file outlives a server that was killed. It is removed only if nobody answers there.
+      def remove_stale(address)
+        path = address.path
+        return unless File.exist?(path)
+        raise ConfigurationError, "#{address}: #{path} exists and is no socket. Remove it, or bind another path." unless
+          File.socket?(path)
+
+        Socket.unix(path).close
+        raise ConfigurationError, "#{address} is taken: another server answers there. Stop it, or bind another path."
+      rescue Errno::ECONNREFUSED
+        File.unlink(path)
+      rescue Errno::ENOENT
+        nil
+      end
+
+      def refusal(address, error)
+        case error
+        when Errno::EADDRINUSE
+          "#{address} is taken: another server listens there (`ss -ltnp \"sport = :#{address.port}\"` shows which). " \
+          "Stop it, or choose another port with --port."
+        when Errno::EACCES, Errno::EPERM
+          if address.path
+            "#{address}: this user may not make a socket there. Choose a folder that it may write to."
+          else
+            "#{address}: this user may not listen on port #{address.port}. Choose a port of 1024 or more with --port, " \
+            "or let a service manager open it (LISTEN_FDS)."
+          end
+        when Errno::EADDRNOTAVAIL
+          "#{address}: no interface of this machine has the address #{address.host}. " \
+          "Bind 127.0.0.1, or 0.0.0.0 for all of them."
+        when SocketError
+          "#{address}: the host #{address.host} is not known. Bind an address of this machine, like 127.0.0.1."
+        else
+          "#{address} cannot be bound: #{error.message}."
+        end
+      end
+
+      def adopt(descriptor)
+        socket = Socket.for_fd(descriptor)
+        return new(socket) if socket.getsockopt(:SOCKET, :ACCEPTCONN).bool
+
+        raise ConfigurationError, "The descriptor #{descriptor} (LISTEN_FDS) is a socket that does not listen. " \
+                                  "In the socket unit, set Accept=no."
+      rescue SystemCallError => error
+        raise ConfigurationError, "The descriptor #{descriptor} (LISTEN_FDS) is no socket: #{error.message}."
+      end
+    end
+
+    # @return [Socket] non-blocking, closed on exec.
+    attr_reader :io
+    # @return [String] the real address: "http://127.0.0.1:9292", "unix:/run/app.sock".
+    attr_reader :uri
+    # @return [String] "http".
+    attr_reader :scheme
+    # @return [String, nil] the IP address; nil for a Unix socket.
+    attr_reader :host
+    # @return [Integer, nil] the port, also if a free one was asked for.
+    attr_reader :port
+    # @return [String, nil] the path of a Unix socket.
+    attr_reader :path
+
+    # @param io [Socket] bound and listening.
+    # @param owned [Integer, nil] the inode of the socket file, if it is ours to remove.
+    def initialize(io, owned: nil)
+      @io = io
+      @owned = owned
+      @owner = Process.pid
+      @scheme = "http"
+      io.close_on_exec = true
+      io.nonblock = true
+      read_address(io.local_address)
+    end
+
+    def unix? = !path.nil?
+
+    # Closes it in this process. Its maker also removes the file of a Unix socket.
+    def close
+      return if io.closed?
+
+      io.close
+      File.unlink(path) if @owned && @owner == Process.pid && File.stat(path).ino == @owned
+    rescue Errno::ENOENT
+      nil
+    end
+
+    def to_s = uri
+
+    private
+
+    def read_address(address)
+      if address.unix?
+        @path = address.unix_path
+        @uri = "unix:#{path}"
+      else
+        @host = address.ip_address
+        @port = address.ip_port
+        @uri = "http://#{address.ipv6? ? "[#{host}]" : host}:#{port}"
+      end
+    end
+
+    # What an address says.
+    class Address
+      attr_reader :text, :host, :port, :path, :mode
+
+      EXPECTED = "An address looks like http://127.0.0.1:9292, http://[::1]:9292 or unix:/path/to.sock."
+
+      # @raise [ConfigurationError]
+      def self.parse(text) = new(text)
+
+      def initialize(text)
+        @text = text.to_s
+        case @text
+        when %r{\Aunix:(?://)?(?<path>[^?]+)(?:\?mode=(?<mode>[0-7]{3,4}))?\z} then read_unix(Regexp.last_match)
+        when %r{\A(?:http|tcp)://(?:\[(?<six>[\h:.%\w]+)\]|(?<host>[^\[\]/:?#]+))(?::(?<port>\d+))?/?\z}
+          read_tcp(Regexp.last_match)
+        when %r{\A(https|ssl)://} then raise ConfigurationError, no_tls
+        else raise ConfigurationError, "#{@text.inspect} is no address. #{EXPECTED}"
+        end
+      end
+
+      def to_s = text
+
+      private
+
+      def read_unix(match)
+        @path = File.expand_path(match[:path])
+        @mode = match[:mode]&.to_i(8)
+      end
+
+      def read_tcp(match)
+        @host = match[:six] || match[:host]
+        @port = (match[:port] || 80).to_i
+        raise ConfigurationError, "#{text}: a port is a number from 0 to 65535." if port > 65_535
+      end
+
+      def no_tls
+        "#{text}: https is not served yet. Bind http://… and let a proxy in front of it do TLS."
+      end
+    end
+  end
+end

@@ -1,0 +1,42 @@
+# frozen_string_literal: true
+
+require "rack"
+require "rack/builder"
+require_relative "diagnosis"
+
+module Fairlead
+  # Builds the Rack app from config.ru. Whatever is wrong there is one message: file, line and remedy.
+  module Loader
+    # @param configuration [Configuration] its `rackup` is the file.
+    # @return [#call] the app.
+    # @raise [BootError]
+    def self.load(configuration)
+      path = configuration.rackup
+      raise BootError, missing(path) unless File.file?(path)
+
+      # Rack 2 returns the app and options.
+      app, = Rack::Builder.parse_file(File.expand_path(path))
+      Isolation.establish
+      app
+    rescue StandardError, ScriptError, SystemStackError => error
+      raise if error.is_a?(BootError)
+
+      raise BootError, broken(path, error, configuration.debug)
+    end
+
+    # @return [String]
+    def self.missing(path)
+      "There is no #{path} in #{Dir.pwd}.\n" \
+        "Start fairlead in the folder of your app, or name the file: fairlead path/to/config.ru. " \
+        "The smallest one is:\n  run ->(env) { [200, { \"content-type\" => \"text/plain\" }, [\"Hello\"]] }"
+    end
+
+    # @return [String]
+    def self.broken(path, error, debug)
+      diagnosis = Diagnosis.new(error, file: path, debug:)
+      remedy = diagnosis.remedy || ("Mend it and start again; --debug shows the whole backtrace." unless debug)
+      ["The app could not be loaded from #{path}.", diagnosis, remedy].compact.join("\n")
+    end
+    private_class_method :missing, :broken
+  end
+end

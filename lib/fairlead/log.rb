@@ -1,0 +1,94 @@
+# frozen_string_literal: true
+
+require "fcntl"
+require_relative "parts"
+
+module Fairlead
+  # What Fairlead has to say while it runs: lines on stderr, or in the file that the option `log` names.
+  module Log
+    class << self
+      # @return [IO, nil] nil silences it.
+      attr_writer :io
+
+      def io
+        defined?(@io) ? @io : $stderr
+      end
+
+      # Opens the log file of a configuration, if it names one.
+      #
+      # @raise [ConfigurationError]
+      def open(configuration)
+        self.io = configuration.log ? open_file(configuration) : $stderr
+      end
+
+      # @return [File] for appending whole lines, from several processes.
+      # @api private
+      def open_file(configuration)
+        file = File.open(configuration.log, File::WRONLY | File::APPEND | File::CREAT, 0o644)
+        file.sync = true
+        file
+      rescue SystemCallError => error
+        raise ConfigurationError,
+              "#{configuration.source(:log)}: the log #{configuration.log} cannot be opened: " \
+              "#{error.message[/\A[^@]+/].strip}. Make its folder, or name another file."
+      end
+
+      # Writes one line; several for a message of several lines. Never raises: a full disk must not end a server.
+      def say(message)
+        io&.write("[#{Process.pid}] fairlead: #{message}\n")
+      rescue IOError, SystemCallError
+        nil
+      end
+
+      # Reopens every log file of this process that has been moved away, as logrotate does: the own ones, those of
+      # the app, and stdout and stderr if they go to a file.
+      #
+      # @return [Integer] how many were reopened.
+      def reopen
+        redirect(@redirected) if @redirected
+        ObjectSpace.each_object(File).count { |file| log_file?(file) && moved?(file) && reopen_file(file) }
+      end
+
+      # Sends stdout and stderr of this process to a file.
+      def redirect(path)
+        @redirected = File.expand_path(path)
+        [$stdout, $stderr].each do |stream|
+          stream.reopen(@redirected, "a")
+          stream.sync = true
+        end
+      end
+
+      private
+
+      # A log is a file that is open for appending, under an absolute or still valid path.
+      def log_file?(file)
+        !file.closed? && file.fcntl(Fcntl::F_GETFL).anybits?(File::APPEND) && file.path
+      rescue IOError, SystemCallError
+        false
+      end
+
+      def moved?(file)
+        there = File.stat(file.path)
+        here = file.stat
+        there.ino != here.ino || there.dev != here.dev
+      rescue Errno::ENOENT
+        true
+      rescue IOError, SystemCallError
+        false
+      end
+
+      def reopen_file(file)
+        encoding = file.external_encoding
+        sync = file.sync
+        file.flush
+        file.reopen(file.path, "a")
+        file.sync = sync
+        file.set_encoding(encoding) if encoding
+        true
+      rescue IOError, SystemCallError => error
+        say "The log #{file.path} cannot be reopened: #{error.message}"
+        false
+      end
+    end
+  end
+end

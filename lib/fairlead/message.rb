@@ -1,0 +1,97 @@
+# frozen_string_literal: true
+
+require "json"
+require "socket"
+require_relative "parts"
+
+module Fairlead
+  # What supervisor and worker say to each other over the control socket of the worker: one line of JSON each.
+  #
+  # The end of the file is a message too: the worker has ended, or the supervisor has.
+  module Message
+    # Worker → supervisor: it serves.
+    Ready = Data.define
+
+    # Worker → supervisor: it could not start, and ends. The description is complete: what, file, line, remedy.
+    Failed = Data.define(:description)
+
+    # Supervisor → worker: finish what runs, then end.
+    # @!attribute handover [Boolean] whether siblings go on serving: then idle connections go to them.
+    Drain = Data.define(:handover)
+
+    # Supervisor → worker: end at once.
+    Stop = Data.define
+
+    # Supervisor → worker: reopen the log files.
+    Reopen = Data.define
+
+    TYPES = [Ready, Failed, Drain, Stop, Reopen].to_h { |type| [type.name[/\w+\z/].downcase, type] }.freeze
+    private_constant :TYPES
+
+    # @return [String] one line.
+    def self.dump(message)
+      JSON.generate([TYPES.key(message.class), message.to_h]) << "\n"
+    end
+
+    # @param line [String]
+    # @return [Ready, Failed, Drain, Stop, Reopen]
+    # @raise [Error] if it is none of them.
+    def self.parse(line)
+      type, fields = JSON.parse(line)
+      TYPES.fetch(type).new(**fields.transform_keys(&:to_sym))
+    rescue JSON::ParserError, KeyError, ArgumentError => error
+      raise Error, "Not a message: #{line.inspect} (#{error.message})"
+    end
+
+    # One end of a control socket.
+    class Channel
+      # More than any message is: a peer must not fill our memory.
+      LIMIT = 1 << 20
+
+      # @return [Array(Channel, Channel)] the supervisor's end and the worker's.
+      def self.pair = UNIXSocket.pair.map { |socket| new(socket) }
+
+      # @return [UNIXSocket] readable when a message, or the end, has come.
+      attr_reader :io
+
+      def initialize(io)
+        @io = io
+        @buffer = +""
+      end
+
+      # @return [Boolean] false if the peer has gone, or does not read. Never waits.
+      def tell(message)
+        line = Message.dump(message)
+        @io.write_nonblock(line) == line.bytesize
+      rescue IO::WaitWritable, SystemCallError, IOError
+        false
+      end
+
+      # @return [Array(Array<Message>, Boolean)] the messages that have come, and whether the peer has gone. Never
+      #   waits.
+      def receive
+        loop do
+          chunk = @io.read_nonblock(65_536, exception: false)
+          return [take, false] if chunk == :wait_readable
+          return [take, true] if chunk.nil? || @buffer.bytesize > LIMIT
+
+          @buffer << chunk
+        end
+      rescue SystemCallError, IOError
+        [take, true]
+      end
+
+      def close = @io.close
+
+      private
+
+      def take
+        lines = []
+        while (line = @buffer.slice!(/\A.*\n/))
+          lines << Message.parse(line)
+        end
+        lines
+      end
+    end
+  end
+end

@@ -1,0 +1,89 @@
+# frozen_string_literal: true
+
+# The module, its errors, and where its parts are. The command loads this file and not "fairlead": an app's
+# Gemfile then still loads "fairlead" itself, after Rails, and so gets the railtie.
+require_relative "version"
+
+module Fairlead
+  # What all errors of Fairlead have in common.
+  class Error < StandardError; end
+
+  # A mistake in the user's hands. The message is complete (what, where, remedy): it is printed without a
+  # backtrace, and the process ends with status 1.
+  class ConfigurationError < Error; end
+
+  # An app that could not be loaded, or workers that could not be started. Complete like ConfigurationError.
+  class BootError < Error; end
+
+  autoload :AccessLog, "fairlead/access_log"
+  autoload :ActiveRecord, "fairlead/active_record"
+  autoload :ActiveRecord, "fairlead/active_record"
+  autoload :Banner, "fairlead/banner"
+  autoload :CLI, "fairlead/cli"
+  autoload :Configuration, "fairlead/configuration"
+  autoload :FiberState, "fairlead/fiber_state"
+  autoload :Diagnosis, "fairlead/diagnosis"
+  autoload :FiberState, "fairlead/fiber_state"
+  autoload :Foreground, "fairlead/foreground"
+  autoload :Handoff, "fairlead/fairlead"
+  autoload :Isolation, "fairlead/isolation"
+  autoload :Isolation, "fairlead/isolation"
+  autoload :Listener, "fairlead/listener"
+  autoload :Live, "fairlead/live"
+  autoload :Live, "fairlead/live"
+  autoload :Loader, "fairlead/loader"
+  autoload :Log, "fairlead/log"
+  autoload :Message, "fairlead/message"
+  autoload :Notifier, "fairlead/notifier"
+  autoload :PidFile, "fairlead/pid_file"
+  autoload :Server, "fairlead/server"
+  autoload :SharedPage, "fairlead/fairlead"
+  autoload :Signals, "fairlead/signals"
+  autoload :Startup, "fairlead/startup"
+  autoload :Supervisor, "fairlead/supervisor"
+  autoload :Worker, "fairlead/worker"
+  autoload :Workers, "fairlead/workers"
+
+  STATES = %i[empty booting serving draining].freeze
+  private_constant :STATES
+
+  class << self
+    # @return [SharedPage, nil] the figures of all workers; set by the supervisor before it forks.
+    # @api private
+    attr_accessor :page
+
+    # @return [Boolean] whether this process serves, or is about to: true from the moment the command or the
+    #   Rackup handler begins, before config.ru is loaded. Not in a console, a task or a migration.
+    def serving?
+      @serving ? true : false
+    end
+
+    # Called by whoever begins to serve, before the app is loaded.
+    def serving!
+      @serving = true
+    end
+
+    # What the workers do now, read from the page they share: the same in the supervisor and in each worker.
+    #
+    # @return [Hash] `{ workers: [{ index:, pid:, state:, in_flight:, streams:, queued:, connections:, requests:,
+    #   restarts:, heartbeat_age: }] }`; heartbeat_age in seconds. No workers when nothing is served.
+    def stats
+      return { workers: [] } unless page
+
+      workers = Array.new(page.slots) { |slot| [slot, page.read(slot)] }
+      { workers: workers.filter_map { |slot, fields| worker_stats(slot, fields) if fields[:state].positive? } }
+    end
+
+    private
+
+    def worker_stats(slot, fields)
+      now = Process.clock_gettime(Process::CLOCK_MONOTONIC, :millisecond)
+      heartbeat_age = fields[:heartbeat_ms].zero? ? 0.0 : [now - fields[:heartbeat_ms], 0].max / 1000.0
+      {
+        index: slot, pid: fields[:pid], state: STATES.fetch(fields[:state], :unknown),
+        **fields.slice(:in_flight, :streams, :queued, :connections, :requests, :restarts),
+        heartbeat_age:
+      }
+    end
+  end
+end

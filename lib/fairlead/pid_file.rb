@@ -1,0 +1,56 @@
+# frozen_string_literal: true
+
+require_relative "parts"
+
+module Fairlead
+  # The file that holds the supervisor's process id while it runs.
+  class PidFile
+    # @param path [String, nil] nil: none.
+    # @param at [String] where the path was written, for error messages.
+    def initialize(path, at: "pidfile")
+      @path = path && File.expand_path(path)
+      @at = at
+    end
+
+    # @raise [ConfigurationError] if another process is alive under the id it holds, or it cannot be written.
+    def write
+      return unless @path
+
+      other = holder
+      if other && other != Process.pid && alive?(other)
+        raise ConfigurationError, "#{@at}: #{@path} says that the server runs already, as process #{other}. " \
+                                  "Stop it (kill #{other}), or remove the file if that process is another program."
+      end
+      File.write(@path, "#{Process.pid}\n")
+    rescue SystemCallError => error
+      raise ConfigurationError, "#{@at}: #{@path} cannot be written: #{error.message[/\A[^@]+/].strip}. " \
+                                "Make its folder, or name another file."
+    end
+
+    # Only if it is still ours.
+    def remove
+      File.unlink(@path) if @path && holder == Process.pid
+    rescue SystemCallError
+      nil
+    end
+
+    private
+
+    # @return [Integer, nil] the process the file names.
+    def holder
+      pid = Integer(File.read(@path).strip, 10, exception: false)
+      pid if pid&.positive?
+    rescue Errno::ENOENT
+      nil
+    end
+
+    def alive?(pid)
+      Process.kill(0, pid)
+      true
+    rescue Errno::ESRCH
+      false
+    rescue Errno::EPERM
+      true
+    end
+  end
+end

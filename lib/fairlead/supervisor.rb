@@ -1,0 +1,295 @@
+# frozen_string_literal: true
+
+require_relative "parts"
+
+module Fairlead
+  # The process that serves nothing itself: it binds the addresses, loads the app, forks the workers, replaces those
+  # that end, and passes on what it is told by signals.
+  #
+  # | signal    |                                                            |
+  # | --------- | ---------------------------------------------------------- |
+  # | TERM, INT | the workers finish what runs, and all ends; again: at once |
+  # | HUP       | replaces the workers one by one; no request fails          |
+  # | TTIN      | one worker more                                            |
+  # | TTOU      | one worker less                                            |
+  # | USR1      | reopens the logs, here and in all workers                  |
+  #
+  # What should be done when is decided by {Workers}; here it is done.
+  class Supervisor
+    include Startup
+
+    SIGNALS = %i[TERM INT HUP TTIN TTOU USR1 CHLD].freeze
+    private_constant :SIGNALS
+
+    # @param configuration [Configuration]
+    # @param app [#call, nil] an app that is loaded already; nil: it is loaded from the configuration's `rackup`, here
+    #   or, without `preload`, in each worker.
+    def initialize(configuration, app: nil)
+      @configuration = configuration
+      @app = app
+    end
+
+    # Serves until TERM or INT, or {#stop}. The traps that were set before are set again when it returns.
+    #
+    # @raise [ConfigurationError] before anything is served.
+    # @raise [BootError] if the app cannot be loaded, or no worker can be started.
+    def run
+      return Foreground.new(@configuration, app: @app).tap { |foreground| @foreground = foreground }.run if
+        @configuration.workers.zero?
+
+      prepare
+      supervise
+      raise BootError, @hopeless if @hopeless
+    ensure
+      close_premises
+      @signals&.restore
+      Fairlead.page = nil
+    end
+
+    # Drains, and ends {#run}. May be called from any thread.
+    def stop
+      @foreground ? @foreground.stop : @signals&.note(:TERM)
+    end
+
+    private
+
+    def prepare
+      Fairlead.serving!
+      @banner = Banner.new(@configuration)
+      @banner.open
+      open_premises
+      Process.setproctitle("fairlead: supervisor [#{@configuration.tag}]")
+      @app ||= Loader.load(@configuration) if @configuration.preload
+      make_table
+      prepare_forks
+      @terminal = terminal?
+      @signals = Signals.new(*SIGNALS)
+    end
+
+    def make_table
+      count = @configuration.workers
+      slots = [[2 * count + 8, Configuration::MAXIMUM_SLOTS].min, count + 2].max
+      @workers = Workers.new(count, slots:, boot_timeout: @configuration.boot_timeout,
+                                    drain_timeout: @configuration.drain_timeout)
+      @channels = Array.new(slots) { UNIXSocket.pair(:SEQPACKET) }
+      @page = Fairlead.page = SharedPage.new(slots)
+    end
+
+    def prepare_forks
+      @configuration.run_hook(:before_fork)
+      # Compacts, and marks what is there as old: more of it stays shared.
+      Process.warmup if Process.respond_to?(:warmup)
+    rescue StandardError, ScriptError => error
+      diagnosis = Diagnosis.new(error, file: @configuration.file || @configuration.rackup, debug: @configuration.debug)
+      raise BootError, "The hook before_fork failed.\n#{diagnosis}"
+    end
+
+    def supervise
+      until @workers.stopping? && @workers.empty?
+        @workers.due(monotonic).each { |action| perform(action) }
+        announce
+        wait
+        @signals.take.each { |signal| handle(signal) }
+        @workers.to_a.each { |worker| listen(worker) }
+        reap
+        give_up if @workers.hopeless?
+      end
+    end
+
+    # Until something happens: a signal, a message, or a time that was waited for.
+    def wait
+      now = monotonic
+      deadline = @workers.next_deadline(now)
+      channels = @workers.filter_map { |worker| worker.channel&.io }
+      IO.select([@signals.io, *channels], nil, nil, deadline && (deadline - now))
+    end
+
+    def perform(action)
+      worker = action.worker
+      case action
+      when Workers::Fork then fork_worker(worker)
+      when Workers::Drain then worker.channel&.tell(Message::Drain.new(handover: action.handover))
+      when Workers::Stop then worker.channel&.tell(Message::Stop.new)
+      when Workers::Kill then kill(worker)
+      end
+    end
+
+    def handle(signal)
+      case signal
+      when :TERM, :INT then dismiss
+      when :HUP then @terminal && !terminal? ? dismiss : restart
+      when :TTIN then resize(:grow, "There is no room for another worker.")
+      when :TTOU then resize(:shrink, "The last worker stays.")
+      when :USR1 then reopen_logs
+      end
+    end
+
+    # The first time what runs is finished; the second time all ends.
+    def dismiss
+      return @workers.stop_now if @workers.stopping?
+
+      @notifier.stopping
+      # No more connections are taken in here that no worker would accept.
+      @listeners.each(&:close)
+      @workers.stop
+    end
+
+    def restart
+      return if @workers.stopping?
+
+      @notifier.reloading
+      @configuration.run_hook(:on_restart)
+      @workers.restart
+      @restarting = true
+      Log.say "The workers are being restarted, one by one."
+    rescue StandardError, ScriptError => error
+      Log.say "The hook on_restart failed, and nothing is restarted.\n" \
+              "#{Diagnosis.new(error, file: @configuration.file || @configuration.rackup)}"
+      @notifier.ready(addresses)
+    end
+
+    def resize(change, refusal)
+      return if @workers.stopping?
+
+      Log.say(@workers.public_send(change) ? "There are to be #{@workers.size} workers now." : refusal)
+    end
+
+    def reopen_logs
+      Log.reopen
+      @workers.each { |worker| worker.channel&.tell(Message::Reopen.new) }
+    end
+
+    # Says that all serve: once at the start, and after each restart.
+    def announce
+      return if @workers.stopping? || !@workers.complete?
+
+      unless @announced
+        @announced = true
+        @banner.serving(addresses)
+        @notifier.ready(addresses)
+      end
+      return unless @restarting && !@workers.restarting?
+
+      @restarting = false
+      @notifier.ready(addresses)
+      Log.say "The workers have been restarted." unless @restart_failed
+      @restart_failed = false
+    end
+
+    def fork_worker(worker)
+      release_connections
+      ours, theirs = Message::Channel.pair
+      @page.clear(worker.slot)
+      @page.write(worker.slot, :restarts, @workers.restarts(worker.index))
+      @page.write(worker.slot, :state, 1)
+      pid = Process.fork { exit(become(worker, theirs, ours)) }
+      @page.write(worker.slot, :pid, pid)
+      @workers.forked(worker, pid, ours)
+    rescue SystemCallError => error
+      ours&.close
+      worker.failure = "It could not be forked: #{error.message}."
+      ended(worker)
+    ensure
+      theirs&.close
+    end
+
+    # In the child: leaves behind what is the supervisor's.
+    #
+    # @return [Integer] the exit status.
+    def become(worker, control, other_end)
+      other_end.close
+      @workers.each { |other| other.channel&.close }
+      @signals.close
+      Worker.new(worker, control:, configuration: @configuration, app: @app, listeners: @listeners, page: @page,
+                         channels: @channels).run
+    end
+
+    # A database connection must not be used by two processes. Those that the app opened while it was loaded are
+    # closed; each worker opens its own.
+    def release_connections
+      return unless defined?(::ActiveRecord::Base) && !::ActiveRecord.autoload?(:Base)
+
+      handler = ::ActiveRecord::Base.connection_handler
+      if ::ActiveRecord.version >= Gem::Version.new("7.1")
+        handler.clear_all_connections!(:all)
+      else
+        handler.all_connection_pools.each(&:disconnect!)
+      end
+    end
+
+    def listen(worker)
+      return unless worker.channel
+
+      messages, gone = worker.channel.receive
+      messages.each do |message|
+        case message
+        when Message::Ready then @workers.ready(worker, monotonic).each { |action| perform(action) }
+        when Message::Failed then worker.failure = message.description
+        end
+      end
+      return unless gone
+
+      worker.channel.close
+      worker.channel = nil
+    end
+
+    # Only its own: other children of this process are not its business.
+    def reap
+      @workers.select(&:pid).each do |worker|
+        _, status = Process.wait2(worker.pid, Process::WNOHANG)
+        next unless status
+
+        listen(worker)
+        worker.failure ||= "It #{status.signaled? ? "was ended by SIG#{Signal.signame(status.termsig)}" : "ended with status #{status.exitstatus}"}."
+        ended(worker)
+      rescue Errno::ECHILD
+        worker.failure ||= "It ended, and somebody else in this process took its status."
+        ended(worker)
+      end
+    end
+
+    def ended(worker)
+      worker.channel&.close
+      worker.channel = nil
+      @page.clear(worker.slot)
+      how = @workers.ended(worker, monotonic)
+      report(worker, how) unless how == :expected || @workers.stopping?
+    end
+
+    def report(worker, how)
+      @last_failure = worker.failure
+      return Log.say("Worker #{worker.index} (process #{worker.pid}) has ended unasked. #{worker.failure}") if
+        how == :death
+
+      # A boot that fails again and again is told once.
+      Log.say "Worker #{worker.index} could not start. #{worker.failure}" unless @told == worker.failure
+      @told = worker.failure
+      return unless @restarting && !@workers.restarting?
+
+      @restart_failed = true
+      Log.say "The restart is given up; the workers that serve go on."
+    end
+
+    def give_up
+      @hopeless = "No worker could start, in #{Workers::PATIENCE} tries. #{@last_failure}"
+      @workers.stop_now
+    end
+
+    def kill(worker)
+      Log.say "Worker #{worker.index} (process #{worker.pid}) does not end: it is killed." unless worker.booting?
+      Process.kill(:KILL, worker.pid) if worker.pid
+    rescue Errno::ESRCH
+      nil
+    end
+
+    # Whether this process is bound to a terminal that is still there. When it closes, HUP means: end.
+    def terminal?
+      return false unless @terminal.nil? ? $stdin.tty? : true
+
+      File.open("/dev/tty", &:close)
+      true
+    rescue SystemCallError
+      false
+    end
+  end
+end

@@ -1,0 +1,133 @@
+# frozen_string_literal: true
+
+require_relative "parts"
+
+module Fairlead
+  # A worker: the process that serves, from its fork to its end. Its main thread runs the server; a second one
+  # listens to the supervisor and to signals.
+  class Worker
+    # The exit status of a worker that could not start, or whose server failed.
+    FAILED = 1
+
+    # @param place [Workers::Worker] its row in the supervisor's table.
+    # @param control [Message::Channel] its end of the control socket.
+    # @param app [#call, nil] nil: it is loaded here.
+    def initialize(place, control:, configuration:, app:, listeners:, page:, channels:)
+      @place = place
+      @control = control
+      @configuration = configuration
+      @app = app
+      @listeners = listeners
+      @page = page
+      @channels = channels
+      @lock = Thread::Mutex.new
+    end
+
+    # @return [Integer] the exit status.
+    def run
+      settle
+      Thread.new { listen }.name = "fairlead control"
+      start
+      @server.run { @control.tell(Message::Ready.new) }
+      @configuration.run_hook(:before_worker_exit, @place.index)
+      0
+    rescue StandardError, ScriptError, SystemStackError => error
+      fail_with(error)
+    end
+
+    private
+
+    # Makes the process its own.
+    def settle
+      name = @place.regular? ? "worker #{@place.index}" : "#{@place.kind} worker #{@place.index}"
+      Process.setproctitle("fairlead: #{name} [#{@configuration.tag}]")
+      @signals = Signals.new(:TERM, :INT, :USR1)
+      Signal.trap(:HUP, "IGNORE")
+      %i[CHLD TTIN TTOU].each { |signal| Signal.trap(signal, "DEFAULT") }
+      # Each connection is a descriptor: as many as the system allows.
+      _, hard = Process.getrlimit(:NOFILE)
+      Process.setrlimit(:NOFILE, hard, hard)
+    rescue Errno::EPERM, Errno::EINVAL
+      nil
+    ensure
+      Log.redirect(@configuration.log) if @configuration.log
+    end
+
+    def start
+      @app ||= Loader.load(@configuration)
+      @configuration.run_hook(:after_fork, @place.index)
+      server = Server.new(@app, @configuration, @listeners, page: @page, slot: @place.slot, channels: @channels)
+      @lock.synchronize { @server = server }
+    end
+
+    # The second thread. It ends with the process.
+    def listen
+      asked = 0
+      deadline = nil
+      loop do
+        readable, = IO.select([@signals.io, *(@control.io unless deadline)], nil, nil, deadline && until_then(deadline))
+        next abandon if readable.nil?
+
+        @signals.take.each do |signal|
+          next Log.reopen if signal == :USR1
+
+          (asked += 1) == 1 ? drain(handover: false) : stop
+        end
+        deadline = obey if readable.include?(@control.io)
+      end
+    end
+
+    # @return [Float, nil] when to end at the latest, if the supervisor has gone.
+    def obey
+      messages, gone = @control.receive
+      messages.each do |message|
+        case message
+        when Message::Drain then drain(handover: message.handover)
+        when Message::Stop then stop
+        when Message::Reopen then Log.reopen
+        end
+      end
+      return unless gone
+
+      Log.say "Worker #{@place.index} has lost its supervisor: it finishes what runs and ends."
+      drain(handover: false)
+      monotonic + @configuration.drain_timeout
+    end
+
+    # No supervisor is left to end what does not end by itself.
+    def abandon
+      stop
+      sleep(Workers::GRACE)
+      Process.exit!(FAILED)
+    end
+
+    # Before it serves there is nothing to finish.
+    def drain(handover:)
+      @lock.synchronize { @server ? @server.drain(handover:) : Process.exit!(0) }
+    end
+
+    def stop
+      @lock.synchronize { @server ? @server.stop : Process.exit!(0) }
+    end
+
+    # Before it serves, the supervisor tells what was wrong: once, also if each try ends like this.
+    def fail_with(error)
+      description = error.is_a?(Error) ? error.message : Diagnosis.new(error, file: hook_file, debug: debug?).to_s
+      if @server&.ready?
+        Log.say "Worker #{@place.index} failed: #{description}"
+      else
+        @control.tell(Message::Failed.new(description))
+      end
+      FAILED
+    end
+
+    def debug? = @configuration.debug || @server&.ready?
+
+    # Where a mistake of the user's can be, once the app is loaded: in a hook.
+    def hook_file = @configuration.file || @configuration.rackup
+
+    def until_then(deadline) = [deadline - monotonic, 0].max
+
+    def monotonic = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+  end
+end

@@ -1,0 +1,297 @@
+# frozen_string_literal: true
+
+require_relative "parts"
+
+module Fairlead
+  # The supervisor's table of workers: who there is, who should be, and what is due. It knows no process, no socket
+  # and no clock: events go in with the time they happened at, and {#due} says what to do next.
+  #
+  # A worker has a slot (its place in the shared page and its channel, never used by two at once) and, if it is one
+  # of the regular ones, an index: 0 up to the number of workers. A successor has its predecessor's index and a slot
+  # of its own. Each restart begins a generation.
+  #
+  # Times are seconds of any monotonic clock.
+  class Workers
+    # @!attribute slot [Integer]
+    # @!attribute index [Integer]
+    # @!attribute kind [Symbol] :regular, or the name of another kind, which only {#add_extra} makes.
+    # @!attribute generation [Integer]
+    # @!attribute state [Symbol] :booting, :serving, :draining or :stopping.
+    # @!attribute pid [Integer, nil] nil until it is forked.
+    # @!attribute channel [Object, nil] the supervisor's end of its control socket; the table does not use it.
+    # @!attribute since [Float] when it came into its state.
+    # @!attribute deadline [Float, nil] when its state has lasted too long.
+    # @!attribute failure [String, nil] why it could not boot, in its own words.
+    Worker = Struct.new(:slot, :index, :kind, :generation, :state, :pid, :channel, :since, :deadline, :failure,
+                        keyword_init: true) do
+      def regular? = kind == :regular
+      def booting? = state == :booting
+      def serving? = state == :serving
+      def leaving? = state == :draining || state == :stopping
+    end
+
+    # What is due.
+    Fork = Data.define(:worker)
+    Drain = Data.define(:worker, :handover)
+    Stop = Data.define(:worker)
+    Kill = Data.define(:worker)
+
+    # A place for a regular worker.
+    # @!attribute failures [Integer] workers in a row that failed to boot, or ended soon after they served.
+    # @!attribute failed_boots [Integer] workers in a row that failed to boot.
+    # @!attribute not_before [Float] when the next may be forked.
+    # @!attribute restarts [Integer] how many have ended unasked.
+    Seat = Struct.new(:failures, :failed_boots, :not_before, :restarts)
+
+    # A worker that ends unasked is replaced at once; if it keeps ending, after this time, doubled each time.
+    FIRST_DELAY = 0.25
+    LONGEST_DELAY = 30.0
+
+    # A worker that has served this long before it ended does not count as a failure in a row.
+    GOOD_WHILE = 30.0
+
+    # So many boots of one worker in a row may fail while none serves; then there is no use in another.
+    PATIENCE = 5
+
+    # How long a worker that was told to stop at once may take, before it is killed.
+    GRACE = 1.0
+
+    # @return [Integer] how many regular workers there should be.
+    attr_reader :size
+    # @return [Integer]
+    attr_reader :generation
+
+    # @param size [Integer]
+    # @param slots [Integer] how many there can be in all, with those that drain.
+    # @param boot_timeout [Float] seconds
+    # @param drain_timeout [Float] seconds
+    def initialize(size, slots:, boot_timeout:, drain_timeout:)
+      @size = size
+      @slots = slots
+      @boot_timeout = boot_timeout
+      @drain_timeout = drain_timeout
+      @workers = []
+      @seats = Hash.new { |seats, index| seats[index] = Seat.new(0, 0, 0.0, 0) }
+      @generation = 0
+      @oldest_wanted = 0
+      @stopping = nil
+    end
+
+    include Enumerable
+
+    def each(&) = @workers.each(&)
+
+    def [](pid) = @workers.find { |worker| worker.pid == pid }
+
+    def empty? = @workers.empty?
+
+    # @return [Boolean] whether each place has a worker that serves.
+    def complete?
+      (0...@size).all? { |index| serving_at(index) }
+    end
+
+    # @return [Boolean] whether a restart is under way.
+    def restarting?
+      !@stopping && @workers.any? { |worker| outdated?(worker) }
+    end
+
+    def stopping? = !@stopping.nil?
+
+    # @return [Boolean] whether there is no use in going on: none serves, and one has failed to boot too often.
+    def hopeless?
+      !@stopping && @workers.none?(&:serving?) && @seats.each_value.any? { |seat| seat.failed_boots >= PATIENCE }
+    end
+
+    # @return [Integer] how often the worker of an index has ended unasked, since the last restart.
+    def restarts(index) = @seats[index].restarts
+
+    # What is to be done now. Each is said once: whoever asks must do it.
+    #
+    # @return [Array<Fork, Drain, Stop, Kill>]
+    def due(now)
+      overdue(now) + (@stopping ? dismissals(now) : retirements(now) + vacancies(now) + successions(now))
+    end
+
+    # @return [Float, nil] when {#due} will have something new, if nothing happens before.
+    def next_deadline(now)
+      deadlines = @workers.filter_map(&:deadline)
+      unless @stopping
+        vacant = (0...@size).reject { |index| occupied?(index) }
+        deadlines.concat(vacant.map { |index| @seats[index].not_before })
+        deadlines << @seats[outdated.first.index].not_before if outdated.any? && none?(&:booting?)
+      end
+      # What is past already waits for a slot, thus for an end, not for a time.
+      deadlines.select { |deadline| deadline > now }.min
+    end
+
+    # A worker beside the regular ones, if a slot is free.
+    #
+    # @param kind [Symbol] not :regular.
+    # @return [Fork, nil]
+    def add_extra(kind, index, now)
+      slot = free_slot or return
+      Fork.new(book(slot:, index:, kind:, now:))
+    end
+
+    # A worker that was to be forked was.
+    def forked(worker, pid, channel = nil)
+      worker.pid = pid
+      worker.channel = channel
+    end
+
+    # A worker serves.
+    #
+    # @return [Array<Drain>] its predecessor, which may go.
+    def ready(worker, now)
+      return [] unless worker.booting?
+
+      enter(worker, :serving, now)
+      @seats[worker.index].failed_boots = 0 if worker.regular?
+      predecessors = select { |other| succeeded?(other, worker) }
+      predecessors.map { |predecessor| drain(predecessor, now, handover: true) }
+    end
+
+    # A worker has ended.
+    #
+    # @return [Symbol] :expected, if it was told to end; :boot, if it never served; :death.
+    def ended(worker, now)
+      @workers.delete(worker)
+      return :expected if worker.leaving?
+
+      count_failure(@seats[worker.index], worker, now) if worker.regular?
+      return :death if worker.serving?
+
+      # A restart that cannot boot is given up while there are others that serve: they stay.
+      @oldest_wanted = 0 if serving_at(worker.index) && @seats[worker.index].failed_boots >= PATIENCE
+      :boot
+    end
+
+    # Replaces all workers, one after the other: the successor first serves, then the other drains.
+    def restart
+      @generation += 1
+      @oldest_wanted = @generation
+      @seats.clear
+    end
+
+    # @return [Boolean] false if there is no room for one more.
+    def grow
+      return false if @size + 2 > @slots
+
+      @size += 1
+      true
+    end
+
+    # @return [Boolean] false if it is the last one.
+    def shrink
+      return false if @size <= 1
+
+      @size -= 1
+      true
+    end
+
+    # All drain, and none is forked any more.
+    def stop = @stopping ||= :drain
+
+    # All end at once.
+    def stop_now = @stopping = :now
+
+    private
+
+    def overdue(now)
+      select { |worker| worker.deadline && worker.deadline <= now }.map do |worker|
+        if worker.state == :draining
+          stop_worker(worker, now)
+        else
+          worker.failure ||= "It did not serve within #{@boot_timeout} s (boot_timeout)." if worker.booting?
+          worker.deadline = nil
+          Kill.new(worker)
+        end
+      end
+    end
+
+    def dismissals(now)
+      affected = reject { |worker| worker.state == :stopping || (@stopping == :drain && worker.leaving?) }
+      affected.map { |worker| @stopping == :drain ? drain(worker, now) : stop_worker(worker, now) }
+    end
+
+    # Those above the number wanted.
+    def retirements(now)
+      surplus = select { |worker| worker.regular? && worker.index >= @size && !worker.leaving? }
+      surplus.map { |worker| drain(worker, now, handover: true) }
+    end
+
+    # Places without a worker.
+    def vacancies(now)
+      vacant = (0...@size).reject { |index| occupied?(index) }
+      vacant.select { |index| @seats[index].not_before <= now }.filter_map { |index| fork_worker(index, now) }
+    end
+
+    # One successor at a time.
+    def successions(now)
+      return [] if @workers.any?(&:booting?)
+
+      predecessor = outdated.first or return []
+      return [] if @seats[predecessor.index].not_before > now
+
+      [fork_worker(predecessor.index, now)].compact
+    end
+
+    def outdated = select { |worker| outdated?(worker) }.sort_by(&:index)
+
+    def outdated?(worker) = worker.regular? && worker.serving? && worker.generation < @oldest_wanted
+
+    def fork_worker(index, now)
+      slot = free_slot or return
+      Fork.new(book(slot:, index:, kind: :regular, now:))
+    end
+
+    def book(slot:, index:, kind:, now:)
+      worker = Worker.new(slot:, index:, kind:, generation: @generation)
+      enter(worker, :booting, now, @boot_timeout)
+      @workers << worker
+      worker
+    end
+
+    # The lowest one: figures stay where they were looked at.
+    def free_slot = (0...@slots).find { |slot| none? { |worker| worker.slot == slot } }
+
+    def occupied?(index)
+      any? { |worker| worker.regular? && worker.index == index && !worker.leaving? }
+    end
+
+    def serving_at(index)
+      find { |worker| worker.regular? && worker.index == index && worker.serving? }
+    end
+
+    def succeeded?(other, worker)
+      other.regular? && worker.regular? && other.index == worker.index && other != worker && other.serving? &&
+        other.generation < worker.generation
+    end
+
+    def drain(worker, now, handover: false)
+      enter(worker, :draining, now, @drain_timeout)
+      Drain.new(worker, handover)
+    end
+
+    def stop_worker(worker, now)
+      enter(worker, :stopping, now, GRACE)
+      Stop.new(worker)
+    end
+
+    def enter(worker, state, now, timeout = nil)
+      worker.state = state
+      worker.since = now
+      worker.deadline = timeout && (now + timeout)
+    end
+
+    def count_failure(seat, worker, now)
+      seat.failures = 0 if worker.serving? && now - worker.since >= GOOD_WHILE
+      # The first that ends after it has served is replaced at once.
+      delay = worker.serving? && seat.failures.zero? ? 0.0 : FIRST_DELAY * (2**[seat.failures, 16].min)
+      seat.not_before = now + [delay, LONGEST_DELAY].min
+      seat.failures += 1
+      seat.failed_boots += 1 if worker.booting?
+      seat.restarts += 1
+    end
+  end
+end

@@ -1,0 +1,63 @@
+# frozen_string_literal: true
+
+$LOAD_PATH.unshift File.expand_path("../lib", __dir__)
+
+require "minitest/autorun"
+require "fairlead/parts"
+require_relative "server_process"
+
+Minitest.parallel_executor = Minitest::Parallel::Executor.new(1)
+
+module Fairlead
+  # The base of all tests of the Ruby side: what they share to start servers and to await events.
+  class Test < Minitest::Test
+    ROOT = File.expand_path("..", __dir__)
+
+    def teardown
+      (@servers || []).each(&:finish)
+      super
+    end
+
+    # Starts the real command on an app and waits until it is ready; it is stopped when the block ends, or, without
+    # a block, when the test does. See ServerProcess for what it can do.
+    #
+    # @param app [String] the text of a config.ru. Rack::Lint wraps it, unless lint is false.
+    # @param flags [Array<String>] flags of the command. One worker on a free port, unless they say otherwise.
+    # @param env [Hash{String => String, nil}] environment variables; nil unsets one.
+    # @param files [Hash{String => String}] further files of the app's folder: path => text.
+    # @param ready [Boolean] whether to wait until it serves.
+    def with_server(app, *flags, env: {}, files: {}, lint: true, ready: true, **options)
+      server = ServerProcess.new(app, *flags, env:, files:, lint:, **options)
+      (@servers ||= []) << server
+      server.start
+      server.wait_until_ready if ready
+      return server unless block_given?
+
+      begin
+        yield server
+      ensure
+        server.finish
+      end
+    end
+
+    # Waits until the block returns something true, for what has no event to wait for.
+    def eventually(what = "the condition", within: 10)
+      deadline = monotonic + within
+      until (result = yield)
+        flunk "#{what} did not come true within #{within} s" if monotonic > deadline
+        sleep 0.01
+      end
+      pass
+      result
+    end
+
+    # @return [Float] how many seconds the block took.
+    def duration
+      started = monotonic
+      yield
+      monotonic - started
+    end
+
+    def monotonic = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+  end
+end

@@ -1,0 +1,248 @@
+# frozen_string_literal: true
+
+require "fileutils"
+require "net/http"
+require "rbconfig"
+require "socket"
+require "tmpdir"
+
+module Fairlead
+  # A real server under test: `exe/fairlead` in a process of its own, in a folder of its own. It tells that it is
+  # ready in the way it tells systemd, over NOTIFY_SOCKET. It ends, and its folder goes, with {#finish}, which ends
+  # no process but its own children.
+  #
+  #   with_server("run ->(env) { [200, {}, [\"hello\"]] }", "--workers", "2") do |server|
+  #     server.get("/").body            # => "hello"
+  #     server.connect { |socket| socket.write("GET / HTTP/1.1\r\n\r\n"); socket.read }
+  #     server.supervisor_pid           # => 4711
+  #     server.worker_pids              # => [4712, 4713]
+  #     server.signal(:HUP)
+  #     server.log                      # => what it wrote to stdout and stderr
+  #   end
+  class ServerProcess
+    ROOT = File.expand_path("..", __dir__)
+    LIBRARY = [File.join(ROOT, "lib"), *ENV["FAIRLEAD_STUB"]].freeze
+
+    # What outside settings must not leak into a server under test.
+    CLEAN = %w[PORT WEB_CONCURRENCY RACK_ENV RAILS_ENV LISTEN_FDS LISTEN_PID LISTEN_FDNAMES NOTIFY_SOCKET
+               FAIRLEAD_BIND FAIRLEAD_WORKERS].to_h { |name| [name, nil] }.freeze
+
+    # @return [String] the folder the server runs in.
+    attr_reader :directory
+    # @return [Integer] the process that was started: the supervisor.
+    attr_reader :supervisor_pid
+    # @return [Process::Status, nil] how it ended; nil while it runs.
+    attr_reader :status
+
+    # @param spawn_options [Hash] further options of Process.spawn.
+    # @param ruby_flags [Array<String>] flags of the ruby that runs it, like "--yjit".
+    # @param timeout [Numeric] seconds that a start or an end may take.
+    def initialize(app, *flags, env: {}, files: {}, lint: true, timeout: 30, ruby_flags: [], spawn_options: {})
+      @flags = flags
+      @env = env
+      @timeout = timeout
+      @ruby_flags = ruby_flags
+      @spawn_options = spawn_options
+      @directory = File.realpath(Dir.mktmpdir("fairlead-"))
+      write("config.ru", lint ? "require \"rack/lint\"\nuse Rack::Lint\n#{app}" : app) if app
+      files.each { |path, text| write(path, text) }
+    end
+
+    # Writes a file into the server's folder.
+    def write(path, text)
+      path = File.join(@directory, path)
+      FileUtils.mkdir_p(File.dirname(path))
+      File.write(path, text)
+      path
+    end
+
+    def path(name) = File.join(@directory, name)
+
+    def start
+      @notifications = Socket.new(:UNIX, :DGRAM)
+      @notifications.bind(Socket.sockaddr_un(path("notify.sock")))
+      @seen = []
+      @log = File.open(path("output.log"), "a")
+      @supervisor_pid = Process.spawn(
+        CLEAN.merge("NOTIFY_SOCKET" => path("notify.sock"), **@env),
+        RbConfig.ruby, *@ruby_flags, *LIBRARY.flat_map { |folder| ["-I", folder] },
+        File.join(ROOT, "exe/fairlead"), *flags,
+        chdir: @directory, in: File::NULL, out: @log, err: @log, **@spawn_options
+      )
+      self
+    end
+
+    # @raise [RuntimeError] with the log, if it ends or takes too long instead.
+    def wait_until_ready
+      wait_for_notification("READY=1")
+      self
+    end
+
+    # Waits for a message that the server sends to its service manager, like "READY=1" or "STOPPING=1". Each is
+    # waited for once.
+    #
+    # @return [String] the whole message, all its lines.
+    def wait_for_notification(line)
+      deadline = now + @timeout
+      loop do
+        found = @seen.index { |message| message.lines(chomp: true).include?(line) }
+        return @seen.slice!(0..found).last if found
+
+        next receive_notification if @notifications.wait_readable(0.05)
+        raise "The server ended (#{status}) before it sent #{line}:\n#{log}" if ended?
+        raise "The server did not send #{line} within #{@timeout} s:\n#{log}" if now > deadline
+      end
+    end
+
+    # @return [Array<String>] the addresses it serves, as URIs.
+    def addresses
+      @addresses or raise "The server has not told its addresses:\n#{log}"
+    end
+
+    # @return [String] the first address it serves, like "http://127.0.0.1:40123".
+    def address = addresses.first
+
+    def port = URI(address).port
+
+    # @return [Net::HTTPResponse]
+    def get(path = "/", headers = {})
+      Net::HTTP.start("127.0.0.1", port, read_timeout: @timeout) { |http| http.get(path, headers) }
+    end
+
+    # @return [Net::HTTPResponse]
+    def post(path, body, headers = {})
+      Net::HTTP.start("127.0.0.1", port, read_timeout: @timeout) { |http| http.post(path, body, headers) }
+    end
+
+    # Opens a connection: to the first address, or to the Unix socket of that path.
+    #
+    # @yield [Socket] closed afterwards; without a block it is returned, and the caller closes it.
+    def connect(unix: nil)
+      socket = unix ? UNIXSocket.new(unix) : TCPSocket.new("127.0.0.1", port)
+      return socket unless block_given?
+
+      begin
+        yield socket
+      ensure
+        socket.close
+      end
+    end
+
+    # Sends bytes over a new connection, and reads until the server closes it.
+    def exchange(bytes)
+      connect do |socket|
+        socket.write(bytes)
+        socket.read
+      end
+    end
+
+    # @return [Array<Integer>] the running workers, without those that have ended and are not reaped yet.
+    def worker_pids
+      children(@supervisor_pid).select { |pid| alive?(pid) }
+    end
+
+    # @return [String] the title of a process, as ps shows it.
+    def title(pid) = File.read("/proc/#{pid}/cmdline").tr("\0", " ").strip
+
+    def signal(name, pid = @supervisor_pid) = Process.kill(name, pid)
+
+    # Sends TERM, and waits for the end.
+    #
+    # @return [Process::Status]
+    def stop(signal = :TERM)
+      signal(signal) unless ended?
+      wait_for_end
+    end
+
+    # @return [Process::Status]
+    # @raise [RuntimeError] with the log, if it does not end in time.
+    def wait_for_end(within: @timeout)
+      deadline = now + within
+      until ended?
+        raise "The server did not end within #{within} s:\n#{log}" if now > deadline
+
+        sleep 0.005
+      end
+      status
+    end
+
+    def ended?
+      return true if @status
+
+      _, @status = Process.wait2(@supervisor_pid, Process::WNOHANG)
+      @status ? true : false
+    end
+
+    def alive?(pid)
+      File.read("/proc/#{pid}/stat")[/\) (.)/, 1] != "Z"
+    rescue Errno::ENOENT, Errno::ESRCH
+      false
+    end
+
+    # @return [String] what it wrote to stdout and stderr.
+    def log
+      File.exist?(path("output.log")) ? File.read(path("output.log")) : ""
+    end
+
+    # Ends the server and its workers, whatever state they are in, and removes its folder.
+    def finish
+      return if @finished
+
+      @finished = true
+      end_processes if @supervisor_pid
+      @notifications&.close
+      @log&.close
+      FileUtils.remove_entry(@directory)
+    end
+
+    private
+
+    # The defaults come first: a later flag wins.
+    def flags
+      bound = @flags.any? { |flag| flag.match?(/\A(-b|--bind|-p|--port)/) }
+      configured = @flags.any? { |flag| flag.match?(/\A(-C|--config)/) } || File.exist?(path("config/fairlead.rb"))
+      defaults = []
+      defaults.push("--workers", "1") unless @flags.any? { |flag| flag.match?(/\A(-w|--workers)/) } || configured
+      defaults.push("--bind", "http://127.0.0.1:0") unless bound || configured
+      defaults + @flags
+    end
+
+    def receive_notification
+      message = @notifications.recv(65_536)
+      status = message[/^STATUS=serving (.*)$/, 1]
+      @addresses = status.split if status
+      @seen << message
+    end
+
+    def end_processes
+      workers = worker_pids
+      unless ended?
+        signal(:TERM)
+        signal(:TERM)
+        begin
+          wait_for_end(within: 5)
+        rescue RuntimeError
+          signal(:KILL)
+          wait_for_end
+        end
+      end
+      # The workers of a supervisor that was killed: they end by themselves, and must not outlive their test.
+      workers.each { |pid| Process.kill(:KILL, pid) if alive?(pid) && ours?(pid) }
+    end
+
+    # A pid may have been given to another process since.
+    def ours?(pid)
+      File.readlink("/proc/#{pid}/cwd") == @directory
+    rescue SystemCallError
+      false
+    end
+
+    def children(pid)
+      File.read("/proc/#{pid}/task/#{pid}/children").split.map(&:to_i)
+    rescue Errno::ENOENT
+      []
+    end
+
+    def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+  end
+end
