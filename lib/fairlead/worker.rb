@@ -65,7 +65,8 @@ module Fairlead
       asked = 0
       deadline = nil
       loop do
-        readable, = IO.select([@signals.io, *(@control.io unless deadline)], nil, nil, deadline && until_then(deadline))
+        sources = [@signals.io, (@control.io unless deadline)].compact
+        readable, = IO.select(sources, nil, nil, deadline && until_then(deadline))
         next abandon if readable.nil?
 
         @signals.take.each do |signal|
