@@ -1,0 +1,225 @@
+# frozen_string_literal: true
+
+require_relative "helper"
+require_relative "demo_process"
+require "ferrum"
+require "json"
+
+module Fairlead
+  # The demo as its user meets it: started by bin/demo, looked at with a real browser.
+  class DemoTest < Test
+    CHROMIUM = ENV["CHROMIUM"] || %w[chromium google-chrome chromium-browser]
+      .flat_map { |name| ENV.fetch("PATH").split(":").map { |folder| File.join(folder, name) } }
+      .find { |path| File.executable?(path) }
+    FLAGS = %w[no-sandbox disable-gpu no-first-run disable-background-networking disable-component-update disable-sync]
+      .to_h { |flag| [flag, nil] }.freeze
+
+    class << self
+      # One demo and one browser for all these tests.
+      def demo
+        @demo ||= DemoProcess.new.tap { |demo| Minitest.after_run { demo.finish } }
+      end
+
+      def browser
+        @browser ||= begin
+          profile = Dir.mktmpdir("fairlead-chromium-")
+          options = FLAGS.merge("user-data-dir" => profile)
+          browser = Ferrum::Browser.new(browser_path: CHROMIUM, browser_options: options, headless: true,
+            window_size: [1200, 900], timeout: 30, process_timeout: 30)
+          Minitest.after_run do
+            browser.quit
+            FileUtils.remove_entry(profile, true)
+          end
+          browser
+        end
+      end
+    end
+
+    def setup
+      eventually("the demo's start", within: 60) { demo.ready? }
+    end
+
+    def teardown
+      @page&.close
+      super
+    end
+
+    def test_the_start_page_shows_what_each_worker_does
+      visit
+
+      eventually("the live figures") { page.at_css("#live").text == "live" }
+      assert_operator page.css(".worker").size, :>=, 2
+      assert_match(/\A\d+\z/, page.at_css("#in-flight").text)
+      assert_match(/Worker 0.*serving/m, page.at_css(".worker").text)
+      assert_match(/served by .*fairlead/i, page.at_css("footer").text)
+    end
+
+    def test_a_click_fires_fifty_sleeps_that_take_as_long_as_one
+      visit
+      fire "sleep", seconds: 0.5
+
+      assert_equal 50, page.css("[data-kind=sleep] .columns .done").size
+      assert_match(/fastest .*median .*slowest .*all done after/, caption("sleep"))
+      assert_match(/50 requests, by \d workers?; one after the other: 25\.0 s/, caption("sleep"))
+      assert_operator finished("sleep"), :<, 2.0
+    end
+
+    def test_the_page_sees_the_requests_in_flight
+      visit
+      eventually("the live figures") { page.at_css("#live").text == "live" }
+      click "sleep", seconds: 2
+
+      eventually("forty requests in flight") { page.at_css("#in-flight").text.to_i >= 40 }
+      eventually("as many dots") { page.css(".worker .dots i").size >= 40 }
+      await "sleep"
+    end
+
+    def test_every_button_brings_fifty_answers
+      visit
+      kinds = page.css(".kind").map { |row| row.attribute("data-kind") }
+
+      assert_equal %w[cpu cwork_with_gvl cwork_without_gvl find plain remote_io sleep slow_sql], kinds.sort
+      kinds.each do |kind|
+        fire kind, seconds: 0.01
+
+        assert_equal 50, page.css("[data-kind=#{kind}] .columns .done").size, "#{kind}: #{caption(kind)}"
+      end
+    end
+
+    def test_fifty_remote_requests_wait_together
+      visit
+      fire "remote_io", seconds: 0.5
+
+      assert_operator finished("remote_io"), :<, 2.0
+    end
+
+    def test_an_upload_a_download_and_events_reach_the_page
+      visit
+      page.at_css("#upload input[type=file]").select_file(__FILE__)
+      page.at_css("#upload button").click
+      eventually("the upload's answer") do
+        page.at_css("#upload-result").text.start_with?(File.size(__FILE__).to_s.gsub(/(?<=\d)(?=(\d{3})+\z)/, ","))
+      end
+
+      page.at_css("#download").click
+      eventually("the end of the download") { page.at_css("#download-result").text.start_with?("10,240,000 bytes") }
+
+      page.at_css("#events").click
+      eventually("ten events", within: 15) { page.at_css("#events-result").text.end_with?("all 10 came") }
+    end
+
+    def test_the_page_fits_a_phone
+      page.command("Emulation.setDeviceMetricsOverride", width: 360, height: 740, deviceScaleFactor: 2, mobile: true)
+      visit
+
+      assert_equal 360, page.evaluate("document.documentElement.scrollWidth")
+    end
+
+    def test_the_page_loads_nothing_from_elsewhere
+      visit
+      eventually("the live figures") { page.at_css("#live").text == "live" }
+
+      elsewhere = page.network.traffic.map(&:url).reject { |url| url.start_with?(demo.address) }
+
+      assert_empty elsewhere
+    end
+
+    def test_a_duration_out_of_bounds_is_refused_with_a_reason
+      assert_equal "400", demo.get("sleep", duration: 11).code
+      assert_equal "duration=soon: give seconds from 0 to 10.\n", demo.get("sleep", duration: "soon").body
+    end
+
+    def test_slow_sql_says_what_it_does_on_sqlite
+      answer = JSON.parse(demo.get("slow_sql", duration: 0.1).body)
+
+      assert_match(/SQLite has no sleep/, answer["how"])
+    end
+
+    def test_slow_sql_asks_postgresql_to_sleep_with_its_address_in_database_url
+      with_database do |url|
+        demo = DemoProcess.new("--workers", "1", env: { "DATABASE_URL" => url })
+        eventually("the demo's start", within: 60) { demo.ready? }
+        answer = nil
+        took = duration { answer = JSON.parse(demo.get("slow_sql", duration: 0.3).body) }
+
+        assert_match(/PostgreSQL ran SELECT pg_sleep/, answer["how"])
+        assert_operator took, :>=, 0.3
+        assert_equal 7, JSON.parse(demo.get("find", id: 7).body)["id"]
+      ensure
+        demo&.finish
+      end
+    end
+
+    def test_control_c_ends_the_demo_and_its_sleeping_server
+      demo = DemoProcess.new("--workers", "1")
+      eventually("the demo's start", within: 60) { demo.ready? }
+
+      assert_equal "200", demo.get("remote_io", duration: 0).code
+      sleepers = sleeping_servers_of(demo)
+
+      assert_equal 1, sleepers.size
+      demo.interrupt
+      eventually("the end of the demo", within: 30) { demo.ended? }
+      eventually("the end of its sleeping server") { sleepers.none? { |pid| File.exist?("/proc/#{pid}") } }
+
+      assert_equal 0, demo.status.exitstatus, demo.log
+    ensure
+      demo&.finish
+    end
+
+    private
+
+    def demo = self.class.demo
+
+    def page = @page ||= self.class.browser.create_page
+
+    def visit = page.go_to(demo.address)
+
+    def click(kind, seconds:)
+      page.evaluate(<<~SCRIPT)
+        Object.assign(document.querySelector("[data-kind=#{kind}] input"), { value: "#{seconds}" })
+          .dispatchEvent(new Event("input"))
+      SCRIPT
+      page.at_css("[data-kind=#{kind}] button").click
+    end
+
+    def fire(kind, seconds:)
+      click(kind, seconds:)
+      await(kind)
+    end
+
+    def await(kind)
+      eventually("the end of fifty times #{kind} (#{caption(kind)})", within: 60) { finished(kind) }
+    end
+
+    # Seconds that all fifty took together; nil before the end.
+    def finished(kind) = page.at_css("[data-kind=#{kind}]").attribute("data-finished")&.to_f
+
+    def caption(kind) = page.at_css("[data-kind=#{kind}] figcaption").property("innerText").tr("\n", " ")
+
+    # A database of its own on the tests' PostgreSQL.
+    def with_database
+      require "pg"
+      address = ENV["TEST_DATABASE_URL"] || skip("No PostgreSQL: run bin/test, or set TEST_DATABASE_URL (bin/services url)")
+      name = "demo_#{Process.pid}"
+      server = PG.connect(address)
+      server.exec("CREATE DATABASE #{name}")
+      yield URI(address).tap { |uri| uri.path = "/#{name}" }.to_s
+    ensure
+      server&.exec("DROP DATABASE IF EXISTS #{name} WITH (FORCE)")
+      server&.close
+    end
+
+    # They are known by the process group that they share with the demo.
+    def sleeping_servers_of(demo)
+      Dir["/proc/[0-9]*"].filter_map do |folder|
+        next unless File.read("#{folder}/cmdline").include?("lib/sleeping_server.rb")
+
+        pid = File.basename(folder).to_i
+        pid if Process.getpgid(pid) == demo.pid
+      rescue SystemCallError
+        nil
+      end
+    end
+  end
+end
