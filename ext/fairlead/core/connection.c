@@ -1,0 +1,567 @@
+#include "connection.h"
+#include "exchange.h"
+#include "loop.h"
+#include "platform.h"
+
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    READ_SIZE = 4096,             /* for heads: most fit, and the block is small */
+    BODY_READ_SIZE = 65536,
+    LEAST_PROGRESS = 4096,        /* bytes that must move within a deadline's time, or the client has stalled */
+    MOST_UNSENT_BEFORE_NEXT = 65536,
+    GIVEN_UP = 250000,            /* microseconds: a client that ends its side later than this after its request has left */
+};
+
+static void next_request(fl_connection *connection);
+
+static void remember_address(fl_connection *connection) {
+    struct sockaddr_storage address;
+    socklen_t size = sizeof address;
+    if (getpeername(connection->transport.descriptor, (struct sockaddr *) &address, &size) < 0)
+        return;
+    connection->address_family = (uint8_t) address.ss_family;
+    if (address.ss_family == AF_INET)
+        memcpy(connection->address, &((struct sockaddr_in *) &address)->sin_addr, 4);
+    else if (address.ss_family == AF_INET6)
+        memcpy(connection->address, &((struct sockaddr_in6 *) &address)->sin6_addr, 16);
+}
+
+fl_connection *fl_connection_open(fl_loop *loop, fl_listener *listener, int descriptor, const char *bytes,
+                                  size_t size) {
+    fl_connection *connection = calloc(1, sizeof *connection);
+    if (connection == NULL || fl_buffer_append(&loop->slab, &connection->in, bytes, size) != FL_OK ||
+        fl_poll_add_connection(&loop->poll, descriptor, connection) < 0) {
+        if (connection != NULL)
+            fl_buffer_free(&loop->slab, &connection->in);
+        free(connection);
+        close(descriptor);
+        return NULL;
+    }
+    connection->source = FL_SOURCE_CONNECTION;
+    connection->transport = (fl_transport){&fl_transport_plain, descriptor};
+    connection->loop = loop;
+    connection->listener = listener;
+    connection->state = FL_CONNECTION_IDLE;
+    connection->next = loop->connections;
+    if (loop->connections != NULL)
+        loop->connections->previous = connection;
+    loop->connections = connection;
+    loop->counts.connections++;
+    remember_address(connection);
+    next_request(connection);
+    return connection;
+}
+
+void fl_connection_close(fl_connection *connection) {
+    fl_loop *loop = connection->loop;
+    if (connection->state == FL_CONNECTION_CLOSED)
+        return;
+    fl_loop_set_deadline(connection, FL_DEADLINE_NONE);
+    fl_exchange *exchange = connection->exchange;
+    connection->exchange = NULL;
+    uint8_t state = connection->state;
+    connection->state = FL_CONNECTION_CLOSED;
+    if (exchange != NULL) {
+        if (state == FL_CONNECTION_QUEUED)
+            fl_loop_dequeue(exchange);
+        if (state == FL_CONNECTION_SERVED)
+            fl_exchange_lost(exchange);
+        else
+            fl_loop_free_exchange(loop, exchange);
+    }
+    fl_buffer_free(&loop->slab, &connection->in);
+    fl_buffer_free(&loop->slab, &connection->out);
+    /* A process forked by the app may hold the socket too: closing alone would leave it in the poll. */
+    fl_poll_remove(&loop->poll, connection->transport.descriptor);
+    connection->transport.kind->close(&connection->transport);
+
+    if (connection->previous != NULL)
+        connection->previous->next = connection->next;
+    else
+        loop->connections = connection->next;
+    if (connection->next != NULL)
+        connection->next->previous = connection->previous;
+    connection->previous = NULL;
+    connection->next = loop->graveyard;
+    loop->graveyard = connection;
+    loop->counts.connections--;
+}
+
+/* All is sent that will ever be. */
+static void linger(fl_connection *connection) {
+    bool client_may_be_sending = connection->readable || connection->in.length > 0;
+    if (connection->half_closed || !client_may_be_sending) {
+        fl_connection_close(connection);
+        return;
+    }
+    connection->state = FL_CONNECTION_LINGERING;
+    fl_buffer_free(&connection->loop->slab, &connection->in);
+    connection->transport.kind->finish(&connection->transport);
+    fl_loop_set_deadline(connection, FL_DEADLINE_LINGER);
+    fl_connection_receive(connection);
+}
+
+/* What was waiting for the output to be sent can go on. */
+static void all_sent(fl_connection *connection) {
+    switch (connection->state) {
+    case FL_CONNECTION_IDLE:
+        fl_loop_set_deadline(connection, FL_DEADLINE_IDLE);
+        break;
+    case FL_CONNECTION_HEAD:
+        fl_loop_set_deadline(connection, FL_DEADLINE_HEAD);
+        break;
+    case FL_CONNECTION_SENDING:
+        next_request(connection);
+        break;
+    case FL_CONNECTION_ENDING:
+        linger(connection);
+        break;
+    case FL_CONNECTION_SERVED:
+        fl_loop_set_deadline(connection, FL_DEADLINE_NONE);
+        if (connection->exchange->awaits_room)
+            fl_exchange_wake(connection->exchange);
+        break;
+    default:
+        break;
+    }
+}
+
+/* Answers false when the connection has been lost. */
+static bool write_out(fl_connection *connection, fl_buffer *bytes) {
+    struct iovec part = {fl_buffer_at(bytes), bytes->length};
+    ssize_t written = connection->transport.kind->write(&connection->transport, &part, 1);
+    if (written == FL_TRANSPORT_BROKEN) {
+        fl_connection_close(connection);
+        return false;
+    }
+    if (written > 0) {
+        connection->progress += (uint64_t) written;
+        fl_buffer_consume(&connection->loop->slab, bytes, (size_t) written);
+    }
+    return true;
+}
+
+static void await_writable(fl_connection *connection) {
+    if (!connection->wants_writable) {
+        connection->wants_writable = true;
+        fl_poll_want_writable(&connection->loop->poll, connection->transport.descriptor, connection);
+    }
+    if (connection->deadline_kind != FL_DEADLINE_WRITE)
+        fl_loop_set_deadline(connection, FL_DEADLINE_WRITE);
+}
+
+void fl_connection_send(fl_connection *connection, fl_buffer *staged) {
+    fl_loop *loop = connection->loop;
+    fl_buffer *out = &connection->out;
+    bool had_to_wait = connection->deadline_kind == FL_DEADLINE_WRITE;
+    if (staged != NULL && staged->length > 0) {
+        if (out->length == 0) {
+            if (!write_out(connection, staged))
+                return;
+            if (staged->length > 0) {
+                fl_buffer rest = *staged;
+                *staged = *out;
+                *out = rest;
+            }
+        } else if (fl_buffer_append(&loop->slab, out, fl_buffer_at(staged), staged->length) == FL_OK) {
+            fl_buffer_free(&loop->slab, staged);
+            if (!had_to_wait && !write_out(connection, out))
+                return;
+        } else {
+            fl_connection_close(connection);
+            return;
+        }
+    } else if (out->length > 0 && !write_out(connection, out)) {
+        return;
+    }
+    if (out->length > 0)
+        await_writable(connection);
+    else if (had_to_wait || connection->state == FL_CONNECTION_ENDING)
+        all_sent(connection);
+}
+
+void fl_connection_stage(fl_connection *connection, fl_buffer *staged) {
+    fl_loop *loop = connection->loop;
+    if (connection->out.length == 0) {
+        fl_buffer_free(&loop->slab, &connection->out);
+        connection->out = *staged;
+        *staged = (fl_buffer){0};
+    } else if (fl_buffer_append(&loop->slab, &connection->out, fl_buffer_at(staged), staged->length) == FL_OK) {
+        fl_buffer_free(&loop->slab, staged);
+    } else {
+        fl_connection_close(connection);
+        return;
+    }
+    fl_loop_add_dirty(connection);
+}
+
+size_t fl_connection_send_directly(fl_connection *connection, const char *bytes, size_t size) {
+    if (connection->out.length > 0)
+        return 0;
+    struct iovec part = {(void *) bytes, size};
+    ssize_t written = connection->transport.kind->write(&connection->transport, &part, 1);
+    if (written == FL_TRANSPORT_BROKEN)
+        fl_connection_close(connection);
+    if (written <= 0)
+        return 0;
+    connection->progress += (uint64_t) written;
+    return (size_t) written;
+}
+
+static void end_connection(fl_connection *connection) {
+    connection->state = FL_CONNECTION_ENDING;
+    fl_connection_send(connection, NULL);
+}
+
+void fl_connection_refuse(fl_connection *connection, fl_status status) {
+    fl_loop *loop = connection->loop;
+    fl_exchange *exchange = connection->exchange;
+    if (connection->state == FL_CONNECTION_SERVED) { /* the app is answering: it is told, and the connection ends */
+        exchange->body_failed = true;
+        exchange->close = true;
+        fl_exchange_wake(exchange);
+        return;
+    }
+    loop->counts.refused++;
+    if (connection->state == FL_CONNECTION_QUEUED)
+        fl_loop_dequeue(exchange);
+    connection->exchange = NULL;
+    if (exchange != NULL)
+        fl_loop_free_exchange(loop, exchange);
+
+    int code = fl_status_http(status);
+    const char *text = fl_status_text(status);
+    char answer[512];
+    int size = snprintf(answer, sizeof answer,
+                        "HTTP/1.1 %d %s\r\n%.*sconnection: close\r\n%scontent-type: text/plain\r\n"
+                        "content-length: %zu\r\n\r\n%s\n",
+                        code, fl_reason(code), FL_DATE_SIZE, fl_loop_date(loop), code == 503 ? "retry-after: 1\r\n" : "",
+                        strlen(text) + 1, text);
+    if (fl_buffer_append(&loop->slab, &connection->out, answer, (size_t) size) != FL_OK) {
+        fl_connection_close(connection);
+        return;
+    }
+    connection->readable = true; /* there may be more: let the client read the answer before it sees a reset */
+    end_connection(connection);
+}
+
+/* Reads into `buffer`; answers how many bytes, 0 when there is nothing now, -1 when the stream has ended. */
+static ssize_t read_into(fl_connection *connection, fl_buffer *buffer, size_t most) {
+    if (fl_buffer_reserve(&connection->loop->slab, buffer, most) != FL_OK) {
+        fl_connection_close(connection);
+        return 0;
+    }
+    ssize_t count = connection->transport.kind->read(&connection->transport, fl_buffer_room(buffer), most);
+    if (count == FL_TRANSPORT_BROKEN) {
+        fl_connection_close(connection);
+        return 0;
+    }
+    if (count == FL_TRANSPORT_WAIT) {
+        connection->readable = false;
+        fl_buffer_consume(&connection->loop->slab, buffer, 0);
+        return 0;
+    }
+    if (count == 0) {
+        connection->readable = false;
+        connection->half_closed = true;
+        fl_buffer_consume(&connection->loop->slab, buffer, 0);
+        return -1;
+    }
+    connection->progress += (uint64_t) count;
+    /* Less than asked for: the socket is empty, and what comes later is a new event. */
+    if ((size_t) count < most && !connection->half_closed)
+        connection->readable = false;
+    return count;
+}
+
+static void request_is_ready(fl_connection *connection) {
+    fl_exchange *exchange = connection->exchange;
+    if (connection->deadline_kind != FL_DEADLINE_WRITE)
+        fl_loop_set_deadline(connection, FL_DEADLINE_NONE);
+    connection->state = FL_CONNECTION_QUEUED;
+    exchange->ready_at = connection->loop->now;
+    fl_loop_enqueue(exchange);
+}
+
+/* Takes `size` bytes of the coded body, which lie at the end of `buffer` or elsewhere, out of `bytes`; answers how many
+ * were used, or -1 when the connection has been refused. Those of the body move to its buffer. */
+static ssize_t accept_body(fl_exchange *exchange, char *bytes, size_t size, bool in_place) {
+    fl_connection *connection = exchange->connection;
+    fl_loop *loop = connection->loop;
+    size_t used, decoded;
+    if (exchange->chunked) {
+        fl_status status = fl_chunks_decode(&exchange->chunks, bytes, size, &used, &decoded);
+        if (status != FL_OK && status != FL_AGAIN) {
+            fl_connection_refuse(connection, status);
+            return -1;
+        }
+        exchange->body_done = status == FL_OK;
+    } else {
+        uint64_t left = exchange->body_expected - exchange->body_received;
+        used = decoded = size < left ? size : (size_t) left;
+        exchange->body_done = decoded == left;
+    }
+    exchange->body_received += decoded;
+    if (exchange->body_received > loop->limits.body_size) {
+        fl_connection_refuse(connection, FL_BODY_TOO_LARGE);
+        return -1;
+    }
+    if (in_place) {
+        fl_buffer_added(&exchange->body, decoded);
+    } else if (fl_buffer_append(&loop->slab, &exchange->body, bytes, decoded) != FL_OK) {
+        fl_connection_refuse(connection, FL_NO_MEMORY);
+        return -1;
+    }
+    return (ssize_t) used;
+}
+
+/* The request may go on: all of its body is here, or as much as is read ahead. */
+static void body_has_grown(fl_connection *connection) {
+    fl_exchange *exchange = connection->exchange;
+    if (connection->state == FL_CONNECTION_SERVED) {
+        fl_exchange_wake(exchange);
+    } else if (exchange->body_done || exchange->body.length >= connection->loop->limits.body_buffer) {
+        request_is_ready(connection);
+    } else if (connection->deadline_kind == FL_DEADLINE_NONE || connection->deadline_kind == FL_DEADLINE_IDLE ||
+               connection->deadline_kind == FL_DEADLINE_HEAD) {
+        fl_loop_set_deadline(connection, FL_DEADLINE_BODY);
+    }
+}
+
+static void receive_body(fl_connection *connection) {
+    fl_exchange *exchange = connection->exchange;
+    fl_loop *loop = connection->loop;
+    uint32_t limit = loop->limits.body_buffer;
+    if (exchange->body_done || exchange->body_failed || exchange->body.length >= limit)
+        return;
+    size_t most = limit - exchange->body.length;
+    if (most > BODY_READ_SIZE)
+        most = BODY_READ_SIZE;
+    if (!exchange->chunked && most > exchange->body_expected - exchange->body_received)
+        most = (size_t) (exchange->body_expected - exchange->body_received);
+    ssize_t count = read_into(connection, &exchange->body, most);
+    if (connection->state == FL_CONNECTION_CLOSED)
+        return;
+    if (count < 0) {
+        if (connection->state == FL_CONNECTION_SERVED) {
+            exchange->body_failed = true;
+            fl_exchange_wake(exchange);
+        } else {
+            fl_connection_close(connection);
+        }
+        return;
+    }
+    if (count == 0)
+        return;
+    char *bytes = fl_buffer_room(&exchange->body);
+    ssize_t used = accept_body(exchange, bytes, (size_t) count, true);
+    if (used < 0)
+        return;
+    if (used < count) { /* the next request; `bytes` are still where they were read */
+        if (fl_buffer_append(&loop->slab, &connection->in, bytes + used, (size_t) (count - used)) != FL_OK) {
+            fl_connection_close(connection);
+            return;
+        }
+    }
+    body_has_grown(connection);
+}
+
+static void head_is_complete(fl_connection *connection) {
+    static const char go_on[] = "HTTP/1.1 100 Continue\r\n\r\n";
+    fl_exchange *exchange = connection->exchange;
+    fl_loop *loop = connection->loop;
+    fl_http1_head *head = exchange->head;
+    exchange->minor = head->minor;
+    exchange->head_method = head->head_method;
+    exchange->chunked = head->chunked;
+    exchange->body_expected = head->has_length ? head->content_length : 0;
+    exchange->body_done = !head->chunked && exchange->body_expected == 0;
+    connection->keep_alive = head->keep_alive;
+    if (exchange->body_done) {
+        request_is_ready(connection);
+        return;
+    }
+    if (exchange->body_expected > loop->limits.body_size) {
+        fl_connection_refuse(connection, FL_BODY_TOO_LARGE);
+        return;
+    }
+    connection->state = FL_CONNECTION_BODY;
+    fl_buffer *in = &connection->in;
+    size_t rest = in->length - head->size;
+    if (rest > 0) {
+        char *bytes = fl_buffer_at(in) + head->size;
+        ssize_t used = accept_body(exchange, bytes, rest, false);
+        if (used < 0)
+            return;
+        memmove(bytes, bytes + used, rest - (size_t) used);
+        in->length -= (uint32_t) used;
+    } else if (head->expect_continue) {
+        if (fl_buffer_append(&loop->slab, &connection->out, go_on, sizeof go_on - 1) == FL_OK)
+            fl_connection_send(connection, NULL);
+        if (connection->state == FL_CONNECTION_CLOSED)
+            return;
+    }
+    body_has_grown(connection);
+}
+
+/* Reads requests out of `in` until one is ready or more bytes are needed. */
+static void parse(fl_connection *connection) {
+    fl_loop *loop = connection->loop;
+    if (connection->in.length == 0)
+        return;
+    if (connection->exchange == NULL) {
+        connection->exchange = fl_loop_new_exchange(loop, connection);
+        if (connection->exchange == NULL) {
+            fl_connection_refuse(connection, FL_NO_MEMORY);
+            return;
+        }
+        connection->state = FL_CONNECTION_HEAD;
+    }
+    fl_status status = fl_http1_parse(connection->exchange->head, fl_buffer_at(&connection->in), connection->in.length,
+                                      &loop->limits.http1);
+    if (status == FL_OK)
+        head_is_complete(connection);
+    else if (status != FL_AGAIN)
+        fl_connection_refuse(connection, status);
+    else if (connection->deadline_kind != FL_DEADLINE_HEAD && connection->deadline_kind != FL_DEADLINE_WRITE)
+        fl_loop_set_deadline(connection, FL_DEADLINE_HEAD);
+}
+
+static void receive_head(fl_connection *connection) {
+    ssize_t count = read_into(connection, &connection->in, READ_SIZE);
+    if (count < 0) {
+        if (connection->out.length > 0) /* it has asked, and ended its side: it may still read */
+            end_connection(connection);
+        else
+            fl_connection_close(connection);
+    }
+    if (count <= 0)
+        return;
+    fl_buffer_added(&connection->in, (size_t) count);
+    parse(connection);
+}
+
+static void drop_input(fl_connection *connection) {
+    fl_buffer scratch = {0};
+    for (int i = 0; i < 16 && connection->readable; i++)
+        if (read_into(connection, &scratch, BODY_READ_SIZE) < 0) {
+            fl_connection_close(connection);
+            break;
+        }
+    fl_buffer_free(&connection->loop->slab, &scratch);
+}
+
+void fl_connection_receive(fl_connection *connection) {
+    uint64_t before;
+    do {
+        if (!connection->readable)
+            return;
+        before = connection->progress;
+        switch (connection->state) {
+        case FL_CONNECTION_IDLE:
+        case FL_CONNECTION_HEAD:
+            receive_head(connection);
+            break;
+        case FL_CONNECTION_BODY:
+        case FL_CONNECTION_SERVED:
+            receive_body(connection);
+            break;
+        case FL_CONNECTION_LINGERING:
+            drop_input(connection);
+            return;
+        default: /* busy with what has come already */
+            return;
+        }
+    } while (connection->progress != before);
+}
+
+void fl_connection_event(fl_connection *connection, uint32_t ready) {
+    if (connection->state == FL_CONNECTION_CLOSED)
+        return;
+    if (ready & FL_BROKEN) {
+        fl_connection_close(connection);
+        return;
+    }
+    if (ready & FL_HALF_CLOSED)
+        connection->half_closed = true;
+    if (ready & (FL_READABLE | FL_HALF_CLOSED))
+        connection->readable = true;
+    if (connection->half_closed && connection->state == FL_CONNECTION_QUEUED &&
+        connection->loop->now - connection->exchange->ready_at > GIVEN_UP) {
+        fl_connection_close(connection); /* nobody is waiting for this answer any more */
+        return;
+    }
+    if ((ready & FL_WRITABLE) && connection->out.length > 0)
+        fl_connection_send(connection, NULL);
+    if (connection->state != FL_CONNECTION_CLOSED)
+        fl_connection_receive(connection);
+}
+
+static void next_request(fl_connection *connection) {
+    connection->state = FL_CONNECTION_IDLE;
+    if (connection->out.length == 0 || connection->dirty)
+        fl_loop_set_deadline(connection, FL_DEADLINE_IDLE);
+    parse(connection);
+    if (connection->state == FL_CONNECTION_IDLE || connection->state == FL_CONNECTION_HEAD)
+        fl_connection_receive(connection);
+    if (connection->loop->draining && !connection->loop->handing_over && fl_connection_is_idle(connection))
+        fl_connection_close(connection);
+}
+
+void fl_connection_answered(fl_connection *connection, bool body_unread) {
+    connection->exchange = NULL;
+    if (!connection->keep_alive || body_unread) {
+        connection->readable |= body_unread;
+        end_connection(connection);
+    } else if (connection->out.length > MOST_UNSENT_BEFORE_NEXT) {
+        connection->state = FL_CONNECTION_SENDING;
+    } else {
+        next_request(connection);
+    }
+}
+
+void fl_connection_head_used(fl_connection *connection, uint32_t size) {
+    fl_buffer_consume(&connection->loop->slab, &connection->in, size);
+}
+
+bool fl_connection_is_idle(const fl_connection *connection) {
+    return connection->state == FL_CONNECTION_IDLE && connection->in.length == 0 && connection->out.length == 0 &&
+           !connection->readable && !connection->half_closed;
+}
+
+/* Slow is not stalled: while enough moves, the time starts again. */
+static bool moves_on(fl_connection *connection) {
+    return connection->progress - connection->progress_at_deadline >= LEAST_PROGRESS;
+}
+
+void fl_connection_deadline(fl_connection *connection) {
+    fl_exchange *exchange = connection->exchange;
+    fl_deadline_kind kind = connection->deadline_kind;
+    fl_loop_set_deadline(connection, FL_DEADLINE_NONE);
+    switch (kind) {
+    case FL_DEADLINE_HEAD:
+        if (exchange != NULL && (exchange->head->started || exchange->head->line < connection->in.length))
+            fl_connection_refuse(connection, FL_HEAD_TIMEOUT);
+        else
+            fl_connection_close(connection); /* but empty lines, nothing was asked */
+        break;
+    case FL_DEADLINE_BODY:
+        if (moves_on(connection))
+            fl_loop_set_deadline(connection, kind);
+        else
+            fl_connection_refuse(connection, FL_BODY_TIMEOUT);
+        break;
+    case FL_DEADLINE_WRITE:
+        if (moves_on(connection))
+            fl_loop_set_deadline(connection, kind);
+        else
+            fl_connection_close(connection);
+        break;
+    default:
+        fl_connection_close(connection);
+    }
+}

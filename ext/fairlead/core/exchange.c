@@ -1,0 +1,357 @@
+#include "exchange.h"
+#include "loop.h"
+
+#include <string.h>
+
+enum {
+    MOST_HELD = 32768,   /* bytes of a body without a length that are kept, hoping for its end */
+    MOST_STAGED = 65536, /* bytes that wait for the loop's next turn */
+    MOST_COPIED = 16384, /* larger pieces are offered to the kernel where they lie */
+};
+
+const char *fl_exchange_head_bytes(const fl_exchange *exchange) {
+    return fl_buffer_at(&exchange->connection->in);
+}
+
+void fl_exchange_head_used(fl_exchange *exchange) {
+    if (exchange->head == NULL)
+        return;
+    if (exchange->connection != NULL)
+        fl_connection_head_used(exchange->connection, exchange->head->size);
+    fl_loop_free_head(exchange->loop, exchange);
+}
+
+fl_status fl_exchange_body(fl_exchange *exchange, const char **bytes, size_t *size) {
+    exchange->awaits_body = false;
+    fl_connection *connection = exchange->connection;
+    if (exchange->body.length == 0 && !exchange->body_done && connection != NULL) {
+        fl_connection_receive(connection);
+        connection = exchange->connection;
+    }
+    *bytes = exchange->body.length > 0 ? fl_buffer_at(&exchange->body) : "";
+    *size = exchange->body.length;
+    if (exchange->body.length > 0 || exchange->body_done)
+        return FL_OK;
+    if (exchange->body_failed || connection == NULL)
+        return FL_CLOSED;
+    exchange->awaits_body = true;
+    if (connection->deadline_kind == FL_DEADLINE_NONE)
+        fl_loop_set_deadline(connection, FL_DEADLINE_BODY);
+    return FL_AGAIN;
+}
+
+void fl_exchange_body_used(fl_exchange *exchange, size_t size) {
+    if (exchange->loop != NULL)
+        fl_buffer_consume(&exchange->loop->slab, &exchange->body, size);
+}
+
+static bool has_no_body(const fl_exchange *exchange) {
+    return exchange->head_method || exchange->code < 200 || exchange->code == 204 || exchange->code == 304;
+}
+
+fl_status fl_exchange_begin(fl_exchange *exchange, int code) {
+    if (exchange->committed)
+        return FL_CLOSED;
+    if (exchange->loop == NULL)
+        return FL_CLOSED;
+    fl_slab *slab = &exchange->loop->slab;
+    fl_buffer_free(slab, &exchange->out);
+    fl_buffer_free(slab, &exchange->held);
+    exchange->framing = FL_FRAMING_UNDECIDED;
+    exchange->has_length = exchange->has_date = exchange->head_done = false;
+    exchange->length_left = 0;
+    exchange->begun = true;
+    exchange->code = code;
+    return fl_http1_write_status(slab, &exchange->out, code);
+}
+
+static bool parse_length(const char *text, size_t size, uint64_t *length) {
+    uint64_t value = 0;
+    if (size == 0 || size > 18)
+        return false;
+    for (size_t i = 0; i < size; i++) {
+        if (text[i] < '0' || text[i] > '9')
+            return false;
+        value = value * 10 + (uint64_t) (text[i] - '0');
+    }
+    *length = value;
+    return true;
+}
+
+static bool equal(const char *name, size_t size, const char *known, size_t known_size) {
+    return size == known_size && strncasecmp(name, known, size) == 0;
+}
+#define IS(known) equal(name, name_size, known, sizeof known - 1)
+
+fl_status fl_exchange_header(fl_exchange *exchange, const char *name, size_t name_size, const char *value,
+                             size_t value_size) {
+    fl_slab *slab = &exchange->loop->slab;
+    switch (name_size) {
+    case 4:
+        exchange->has_date |= IS("date");
+        break;
+    case 10:
+        if (IS("connection")) { /* ours to say; an app can only ask to end the connection */
+            if (equal(value, value_size, "close", 5)) {
+                exchange->close = true;
+                return FL_OK;
+            }
+            if (equal(value, value_size, "keep-alive", 10))
+                return FL_OK;
+        }
+        break;
+    case 14:
+        if (IS("content-length")) {
+            uint64_t length;
+            if (exchange->has_length || !parse_length(value, value_size, &length))
+                return FL_BAD_HEADER_VALUE;
+            exchange->has_length = true;
+            exchange->length_left = length;
+            if (exchange->code < 200 || exchange->code == 204) /* RFC 9110, 8.6: not there */
+                return FL_OK;
+        }
+        break;
+    case 17:
+        if (IS("transfer-encoding"))
+            exchange->framing = FL_FRAMING_RAW;
+        break;
+    }
+    return fl_http1_write_header(slab, &exchange->out, name, name_size, value, value_size);
+}
+
+static fl_status append(fl_exchange *exchange, const char *text, size_t size) {
+    return fl_buffer_append(&exchange->loop->slab, &exchange->out, text, size);
+}
+#define APPEND(text) append(exchange, text, sizeof text - 1)
+
+/* The framing headers and the end of the head. `length` is -1 when it is not known and nothing can wait for it. */
+static fl_status decide(fl_exchange *exchange, int64_t length) {
+    fl_slab *slab = &exchange->loop->slab;
+    fl_connection *connection = exchange->connection;
+    fl_status status = FL_OK;
+    bool no_body = has_no_body(exchange);
+    if (exchange->framing == FL_FRAMING_RAW) {
+        if (no_body)
+            exchange->framing = FL_FRAMING_NONE;
+    } else if (exchange->has_length) {
+        exchange->framing = no_body ? FL_FRAMING_NONE : FL_FRAMING_LENGTH;
+    } else if (no_body) {
+        exchange->framing = FL_FRAMING_NONE;
+        if (length > 0 && exchange->code == 200) /* of HEAD: what GET would have had */
+            status = fl_http1_write_length(slab, &exchange->out, (uint64_t) length);
+    } else if (length >= 0) {
+        exchange->framing = FL_FRAMING_LENGTH;
+        exchange->length_left = (uint64_t) length;
+        status = fl_http1_write_length(slab, &exchange->out, (uint64_t) length);
+    } else if (exchange->minor >= 1) {
+        exchange->framing = FL_FRAMING_CHUNKED;
+        status = APPEND("transfer-encoding: chunked\r\n");
+    } else {
+        exchange->framing = FL_FRAMING_CLOSE;
+        exchange->close = true;
+    }
+    if (connection != NULL && (!connection->keep_alive || connection->half_closed || fl_loop_is_ending(exchange->loop)))
+        exchange->close = true;
+    if (status == FL_OK && exchange->close)
+        status = APPEND("connection: close\r\n");
+    else if (status == FL_OK && exchange->minor == 0)
+        status = APPEND("connection: keep-alive\r\n");
+    if (status == FL_OK && !exchange->has_date)
+        status = append(exchange, fl_loop_date(exchange->loop), FL_DATE_SIZE);
+    if (status == FL_OK)
+        status = APPEND("\r\n");
+    exchange->head_done = true;
+    return status;
+}
+
+fl_status fl_exchange_head_end(fl_exchange *exchange, int64_t length) {
+    if (exchange->loop == NULL)
+        return FL_CLOSED;
+    if (length < 0 && !exchange->has_length && exchange->framing != FL_FRAMING_RAW && !has_no_body(exchange))
+        return FL_OK; /* decided when the body ends, or has to be sent before */
+    return decide(exchange, length);
+}
+
+/* Body bytes in the framing that has been decided. */
+static fl_status stage(fl_exchange *exchange, const char *bytes, size_t size) {
+    exchange->body_sent += size;
+    if (exchange->framing == FL_FRAMING_CHUNKED)
+        return fl_http1_write_chunk(&exchange->loop->slab, &exchange->out, bytes, size);
+    return append(exchange, bytes, size);
+}
+
+static fl_status decide_now(fl_exchange *exchange, int64_t length) {
+    fl_slab *slab = &exchange->loop->slab;
+    fl_status status = decide(exchange, length);
+    if (status == FL_OK && exchange->held.length > 0 && exchange->framing != FL_FRAMING_NONE) {
+        if (exchange->framing == FL_FRAMING_LENGTH)
+            exchange->length_left -= exchange->held.length;
+        status = stage(exchange, fl_buffer_at(&exchange->held), exchange->held.length);
+    }
+    fl_buffer_free(slab, &exchange->held);
+    return status;
+}
+
+void fl_exchange_flush(fl_exchange *exchange) {
+    if (exchange->connection == NULL || !exchange->begun)
+        return;
+    if (!exchange->head_done && decide_now(exchange, -1) != FL_OK) {
+        fl_connection_close(exchange->connection);
+        return;
+    }
+    exchange->committed = true;
+    fl_connection_send(exchange->connection, &exchange->out);
+}
+
+size_t fl_exchange_room(const fl_exchange *exchange) {
+    if (exchange->connection == NULL)
+        return 0;
+    size_t limit = exchange->loop->limits.response_buffer;
+    size_t unsent = (size_t) exchange->out.length + exchange->held.length + exchange->connection->out.length;
+    return unsent < limit ? limit - unsent : 0;
+}
+
+fl_status fl_exchange_write(fl_exchange *exchange, const char *bytes, size_t size, size_t *used) {
+    *used = 0;
+    exchange->awaits_room = false;
+    if (exchange->connection == NULL)
+        return FL_CLOSED;
+    fl_loop *loop = exchange->loop;
+    size_t wanted = size;
+    if (exchange->head_done && exchange->framing == FL_FRAMING_NONE) {
+        *used = size;
+        return FL_OK;
+    }
+    if (exchange->head_done && exchange->framing == FL_FRAMING_LENGTH && size > exchange->length_left)
+        size = (size_t) exchange->length_left; /* what goes beyond the announced length would be the next response */
+    if (!exchange->head_done) {
+        if (exchange->held.length + size <= MOST_HELD) {
+            *used = wanted;
+            fl_status status = fl_buffer_append(&loop->slab, &exchange->held, bytes, size);
+            fl_loop_add_dirty(exchange->connection);
+            return status;
+        }
+        fl_exchange_flush(exchange);
+        if (exchange->connection == NULL)
+            return FL_CLOSED;
+    }
+    size_t taken = 0;
+    if (size > MOST_COPIED && exchange->framing != FL_FRAMING_CHUNKED) {
+        if (exchange->out.length > 0)
+            fl_exchange_flush(exchange);
+        if (exchange->connection != NULL)
+            taken = fl_connection_send_directly(exchange->connection, bytes, size);
+        if (exchange->connection == NULL)
+            return FL_CLOSED;
+        exchange->committed = true;
+        exchange->body_sent += taken;
+    }
+    size_t room = fl_exchange_room(exchange);
+    size_t copied = size - taken < room ? size - taken : room;
+    if (copied > 0) {
+        fl_status status = stage(exchange, bytes + taken, copied);
+        if (status != FL_OK)
+            return status;
+    }
+    if (exchange->framing == FL_FRAMING_LENGTH)
+        exchange->length_left -= taken + copied;
+    *used = taken + copied == size ? wanted : taken + copied;
+    if (exchange->out.length >= MOST_STAGED)
+        fl_exchange_flush(exchange);
+    else if (exchange->out.length > 0)
+        fl_loop_add_dirty(exchange->connection);
+    if (exchange->connection == NULL)
+        return FL_CLOSED;
+    if (*used == wanted)
+        return FL_OK;
+    exchange->awaits_room = true;
+    fl_exchange_flush(exchange);
+    return exchange->connection == NULL ? FL_CLOSED : FL_AGAIN;
+}
+
+static void release(fl_exchange *exchange) {
+    fl_loop *loop = exchange->loop;
+    if (loop == NULL)
+        return;
+    if (exchange->stream)
+        loop->counts.streams--;
+    else
+        loop->counts.in_flight--;
+    loop->counts.requests++;
+    fl_loop_free_exchange(loop, exchange);
+}
+
+void fl_exchange_finish(fl_exchange *exchange) {
+    fl_connection *connection = exchange->connection;
+    if (connection == NULL) {
+        release(exchange);
+        return;
+    }
+    fl_loop *loop = exchange->loop;
+    fl_exchange_head_used(exchange);
+    bool body_unread = !exchange->body_done;
+    if (body_unread && !exchange->head_done)
+        exchange->close = true;
+    fl_status status = FL_OK;
+    if (!exchange->head_done)
+        status = decide_now(exchange, exchange->held.length);
+    if (status == FL_OK && exchange->framing == FL_FRAMING_CHUNKED)
+        status = fl_http1_write_last_chunk(&loop->slab, &exchange->out);
+    if (status != FL_OK || (exchange->framing == FL_FRAMING_LENGTH && exchange->length_left > 0)) {
+        fl_exchange_abandon(exchange);
+        return;
+    }
+    if (exchange->close)
+        connection->keep_alive = false;
+    /* Responses to pipelined requests go out together, at the loop's next turn at the latest. */
+    if (connection->keep_alive && connection->in.length > 0 && connection->out.length + exchange->out.length < MOST_STAGED) {
+        fl_connection_stage(connection, &exchange->out);
+    } else {
+        fl_connection_send(connection, &exchange->out);
+    }
+    connection = exchange->connection;
+    release(exchange);
+    if (connection != NULL)
+        fl_connection_answered(connection, body_unread);
+}
+
+void fl_exchange_abandon(fl_exchange *exchange) {
+    fl_connection *connection = exchange->connection;
+    if (connection != NULL) {
+        fl_exchange_flush(exchange);
+        if (exchange->connection != NULL)
+            fl_connection_close(connection);
+    }
+    release(exchange);
+}
+
+void fl_exchange_becomes_stream(fl_exchange *exchange) {
+    fl_loop *loop = exchange->loop;
+    if (loop == NULL || exchange->stream || loop->counts.streams >= loop->limits.streams)
+        return;
+    exchange->stream = true;
+    loop->counts.streams++;
+    loop->counts.in_flight--;
+}
+
+void fl_exchange_wake(fl_exchange *exchange) {
+    fl_loop *loop = exchange->loop;
+    if (exchange->woken || !(exchange->awaits_body || exchange->awaits_room))
+        return;
+    exchange->woken = true;
+    exchange->woken_next = NULL;
+    if (loop->last_woken != NULL)
+        loop->last_woken->woken_next = exchange;
+    else
+        loop->first_woken = exchange;
+    loop->last_woken = exchange;
+}
+
+void fl_exchange_lost(fl_exchange *exchange) {
+    fl_exchange_head_used(exchange);
+    exchange->connection = NULL;
+    exchange->body_failed = !exchange->body_done;
+    fl_buffer_free(&exchange->loop->slab, &exchange->out);
+    fl_buffer_free(&exchange->loop->slab, &exchange->held);
+    fl_exchange_wake(exchange);
+}

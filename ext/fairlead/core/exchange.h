@@ -1,0 +1,103 @@
+/* One request and its response, seen from the one who answers it.
+ * The loop allocates it with the first byte of a request, and it is freed by fl_exchange_finish or fl_exchange_abandon,
+ * or before it was taken when its client goes. `connection` is NULL once the client has gone.
+ * Only the holder of the loop may call. What can fail: writing, with FL_CLOSED when the client has gone, FL_AGAIN when
+ * too much is unsent (the loop then tells, as woken, when there is room), FL_NO_MEMORY, and a refused header. */
+#ifndef FL_EXCHANGE_H
+#define FL_EXCHANGE_H
+
+#include "buffer.h"
+#include "connection.h"
+#include "http1.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef enum fl_framing {
+    FL_FRAMING_UNDECIDED, /* by length if the body ends before it has to be sent, else in chunks */
+    FL_FRAMING_LENGTH,
+    FL_FRAMING_CHUNKED,
+    FL_FRAMING_CLOSE, /* the end of the connection ends the body */
+    FL_FRAMING_RAW,   /* the app frames it itself */
+    FL_FRAMING_NONE,  /* there is no body: HEAD, 1xx, 204, 304 */
+} fl_framing;
+
+typedef struct fl_exchange {
+    fl_connection *connection;
+    struct fl_loop *loop;
+    struct fl_exchange *previous, *next; /* the FIFO, then all that are being served */
+    struct fl_exchange *woken_next;
+    uint64_t id;
+    uint64_t first_byte_at, ready_at, started_at; /* of fl_clock */
+
+    fl_http1_head *head; /* until fl_exchange_head_used */
+    fl_buffer body;      /* what has come of the body and has not been read yet */
+    fl_chunks chunks;
+    uint64_t body_expected; /* content-length */
+    uint64_t body_received;
+
+    fl_buffer out;  /* the head, and body bytes as they are sent, not handed to the connection yet */
+    fl_buffer held; /* body bytes while the framing is undecided */
+    uint64_t length_left;
+    uint64_t body_sent;
+    int code;
+
+    uint8_t minor;
+    uint8_t framing;
+    bool chunked : 1;
+    bool body_done : 1;   /* the whole body has been received */
+    bool body_failed : 1; /* it will never come whole */
+    bool head_method : 1;
+    bool close : 1;       /* the connection ends after this response */
+    bool has_length : 1;
+    bool has_date : 1;
+    bool begun : 1;       /* a status line has been staged */
+    bool head_done : 1;   /* framing headers and the empty line are staged or sent */
+    bool committed : 1;   /* something has been handed to the connection */
+    bool woken : 1;
+    bool awaits_body : 1;
+    bool awaits_room : 1;
+    bool taken : 1;
+    bool stream : 1;      /* counted as long-lived */
+} fl_exchange;
+
+/* The request's side */
+
+/* The bytes of the head, to which its spans refer; valid until fl_exchange_head_used. */
+const char *fl_exchange_head_bytes(const fl_exchange *exchange);
+
+/* The head has been turned into what the app gets: its memory is free for others. */
+void fl_exchange_head_used(fl_exchange *exchange);
+
+/* What has come of the body: FL_OK with `size` > 0 or, at its end, 0; FL_AGAIN when the loop has to be awaited;
+ * FL_CLOSED when the rest will never come. The bytes are valid until fl_exchange_body_used. */
+fl_status fl_exchange_body(fl_exchange *exchange, const char **bytes, size_t *size);
+void fl_exchange_body_used(fl_exchange *exchange, size_t size);
+
+/* The response's side, in this order */
+
+/* Starts over if a head was staged and nothing has been sent; FL_CLOSED once something has. */
+fl_status fl_exchange_begin(fl_exchange *exchange, int code);
+fl_status fl_exchange_header(fl_exchange *exchange, const char *name, size_t name_size, const char *value,
+                             size_t value_size);
+/* Ends the head. `length`: of the body, or -1 if it is not known (a content-length header given before counts). */
+fl_status fl_exchange_head_end(fl_exchange *exchange, int64_t length);
+/* How many bytes fl_exchange_write takes now without asking to wait. */
+size_t fl_exchange_room(const fl_exchange *exchange);
+/* `used` tells how many of the bytes were taken; not all of them with FL_AGAIN. */
+fl_status fl_exchange_write(fl_exchange *exchange, const char *bytes, size_t size, size_t *used);
+/* Sends what is staged now, instead of at the loop's next turn. */
+void fl_exchange_flush(fl_exchange *exchange);
+/* The response is complete; the exchange is gone after this. */
+void fl_exchange_finish(fl_exchange *exchange);
+/* The response will never be complete: the connection ends, so that the client sees it. */
+void fl_exchange_abandon(fl_exchange *exchange);
+
+/* From now on it counts as a long-lived response, if there is room for one more. */
+void fl_exchange_becomes_stream(fl_exchange *exchange);
+
+/* Of the connection and the loop: something that the exchange waits for may have happened. */
+void fl_exchange_wake(fl_exchange *exchange);
+/* Of the loop, when the client has gone. */
+void fl_exchange_lost(fl_exchange *exchange);
+
+#endif

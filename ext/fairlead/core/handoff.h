@@ -1,0 +1,31 @@
+/* Handing a connection to a sibling worker: its descriptor and the bytes read from it, in one message of a socket pair.
+ * Nothing is allocated here but what the receiver's connection needs. The ends of the pairs belong to the supervisor,
+ * and are used by the holder of the loop alone. Giving fails quietly: the connection then stays where it is. */
+#ifndef FL_HANDOFF_H
+#define FL_HANDOFF_H
+
+#include "connection.h"
+#include "shared_page.h"
+#include <stdbool.h>
+
+enum { FL_MOST_SIBLINGS = 256 };
+
+typedef struct fl_siblings {
+    fl_source source; /* what the event of the receiving end points at */
+    fl_shared_page *page;
+    fl_slot *slot; /* our own; NULL: alone */
+    int own, count;
+    int receiving;
+    int sending[FL_MOST_SIBLINGS];
+} fl_siblings;
+
+/* The slot of another worker that serves, the least loaded first; -1 if there is none. */
+int fl_siblings_choose(const fl_siblings *siblings);
+
+/* Gives an idle connection to a sibling and closes our side of it, unnoticed by the client. */
+bool fl_handoff_give(fl_connection *connection);
+
+/* Takes in all that has been handed to us. */
+void fl_handoff_receive(struct fl_loop *loop);
+
+#endif

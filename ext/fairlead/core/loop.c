@@ -1,0 +1,469 @@
+#include "loop.h"
+#include "platform.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    ACCEPTS_A_TURN = 8,       /* of one listener: the siblings shall have some too */
+    LISTEN_AGAIN = 100000,    /* microseconds, after the descriptors ran out */
+    HAND_OVER_AGAIN = 10000,  /* microseconds, after siblings could not take what we have to give */
+};
+
+fl_loop *fl_loop_open(const fl_limits *limits) {
+    fl_loop *loop = calloc(1, sizeof *loop);
+    if (loop == NULL)
+        return NULL;
+    loop->limits = *limits;
+    loop->waiting_events = -1;
+    loop->date_second = -1;
+    loop->siblings.source = FL_SOURCE_CHANNEL;
+    loop->siblings.receiving = -1;
+    if (fl_poll_open(&loop->poll) < 0) {
+        free(loop);
+        return NULL;
+    }
+    loop->now = fl_clock();
+    loop->wall_offset = fl_wall_clock() - loop->now;
+    return loop;
+}
+
+static void bury(fl_loop *loop) {
+    while (loop->graveyard != NULL) {
+        fl_connection *connection = loop->graveyard;
+        loop->graveyard = connection->next;
+        free(connection);
+    }
+}
+
+static void free_all(fl_loop *loop) {
+    loop->dirty = NULL;
+    bury(loop);
+    for (fl_exchange *exchange = loop->served; exchange != NULL;) {
+        fl_exchange *next = exchange->next;
+        fl_buffer_free(&loop->slab, &exchange->body);
+        fl_buffer_free(&loop->slab, &exchange->out);
+        fl_buffer_free(&loop->slab, &exchange->held);
+        exchange->loop = NULL; /* its owner frees it */
+        exchange->connection = NULL;
+        exchange->next = exchange->previous = NULL;
+        exchange = next;
+    }
+    while (loop->free_exchanges != NULL) {
+        fl_exchange *exchange = loop->free_exchanges;
+        loop->free_exchanges = exchange->next;
+        free(exchange);
+    }
+    while (loop->free_heads != NULL) {
+        fl_http1_head *head = loop->free_heads;
+        memcpy(&loop->free_heads, head, sizeof(void *));
+        free(head);
+    }
+    while (loop->listeners != NULL) {
+        fl_listener *listener = loop->listeners;
+        loop->listeners = listener->next;
+        free(listener);
+    }
+    fl_poll_close(&loop->poll);
+    fl_slab_close(&loop->slab);
+    free(loop);
+}
+
+void fl_loop_close(fl_loop *loop) {
+    while (loop->connections != NULL)
+        fl_connection_close(loop->connections);
+    free_all(loop);
+}
+
+void fl_loop_forget(fl_loop *loop) {
+    for (fl_connection *connection = loop->connections; connection != NULL; connection = connection->next)
+        close(connection->transport.descriptor);
+    for (fl_listener *listener = loop->listeners; listener != NULL; listener = listener->next)
+        close(listener->descriptor);
+    fl_poll_close(&loop->poll);
+    loop->siblings.slot = NULL;
+}
+
+fl_status fl_loop_listen(fl_loop *loop, int descriptor, bool unix_socket) {
+    fl_listener *listener = calloc(1, sizeof *listener);
+    if (listener == NULL)
+        return FL_NO_MEMORY;
+    listener->source = FL_SOURCE_LISTENER;
+    listener->descriptor = descriptor;
+    listener->unix_socket = unix_socket;
+    listener->watched = true;
+    int one = 1;
+    if (!unix_socket) /* accepted connections inherit it */
+        setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    if (fl_close_on_exec_nonblocking(descriptor) < 0 ||
+        fl_poll_add_listener(&loop->poll, descriptor, listener) < 0) {
+        free(listener);
+        return FL_SYSTEM;
+    }
+    listener->index = loop->listeners == NULL ? 0 : loop->listeners->index + 1;
+    listener->next = loop->listeners;
+    loop->listeners = listener;
+    return FL_OK;
+}
+
+fl_status fl_loop_join(fl_loop *loop, fl_shared_page *page, int slot, int receiving, const int *sending, int count) {
+    fl_siblings *siblings = &loop->siblings;
+    siblings->page = page;
+    siblings->slot = &page->slots[slot];
+    siblings->own = slot;
+    siblings->receiving = receiving;
+    siblings->count = count < FL_MOST_SIBLINGS ? count : FL_MOST_SIBLINGS;
+    memcpy(siblings->sending, sending, sizeof(int) * (size_t) siblings->count);
+    if (receiving >= 0 && fl_poll_add_reader(&loop->poll, receiving, siblings) < 0)
+        return FL_SYSTEM;
+    return FL_OK;
+}
+
+/* Deadlines */
+
+void fl_loop_set_deadline(fl_connection *connection, fl_deadline_kind kind) {
+    fl_loop *loop = connection->loop;
+    fl_deadline_kind before = connection->deadline_kind;
+    if (before != FL_DEADLINE_NONE) {
+        if (connection->deadline_before != NULL)
+            connection->deadline_before->deadline_after = connection->deadline_after;
+        else
+            loop->deadlines[before].first = connection->deadline_after;
+        if (connection->deadline_after != NULL)
+            connection->deadline_after->deadline_before = connection->deadline_before;
+        else
+            loop->deadlines[before].last = connection->deadline_before;
+    }
+    connection->deadline_kind = (uint8_t) kind;
+    if (kind == FL_DEADLINE_NONE)
+        return;
+    connection->deadline = loop->now + loop->limits.deadlines[kind];
+    connection->progress_at_deadline = connection->progress;
+    connection->deadline_after = NULL;
+    connection->deadline_before = loop->deadlines[kind].last;
+    if (connection->deadline_before != NULL)
+        connection->deadline_before->deadline_after = connection;
+    else
+        loop->deadlines[kind].first = connection;
+    loop->deadlines[kind].last = connection;
+}
+
+static void see_to_deadlines(fl_loop *loop) {
+    for (int kind = FL_DEADLINE_NONE + 1; kind < FL_DEADLINE_KINDS; kind++)
+        for (fl_connection *connection; (connection = loop->deadlines[kind].first) != NULL;) {
+            if (connection->deadline > loop->now)
+                break;
+            fl_connection_deadline(connection);
+        }
+    for (fl_exchange *exchange; (exchange = loop->first_ready) != NULL;) {
+        if (exchange->ready_at + loop->limits.queue_timeout > loop->now)
+            break;
+        fl_connection_refuse(exchange->connection, FL_QUEUE_TIMEOUT);
+    }
+}
+
+static void set_timer(fl_loop *loop) {
+    uint64_t earliest = UINT64_MAX;
+    for (int kind = FL_DEADLINE_NONE + 1; kind < FL_DEADLINE_KINDS; kind++)
+        if (loop->deadlines[kind].first != NULL && loop->deadlines[kind].first->deadline < earliest)
+            earliest = loop->deadlines[kind].first->deadline;
+    if (loop->first_ready != NULL && loop->first_ready->ready_at + loop->limits.queue_timeout < earliest)
+        earliest = loop->first_ready->ready_at + loop->limits.queue_timeout;
+    if (loop->listen_again != 0 && loop->listen_again < earliest)
+        earliest = loop->listen_again;
+    if (loop->handing_over && loop->connections != NULL && loop->now + HAND_OVER_AGAIN < earliest)
+        earliest = loop->now + HAND_OVER_AGAIN;
+    /* A timer that fires too early costs one turn; setting it anew costs a system call each time. */
+    if (earliest != UINT64_MAX && (loop->timer <= loop->now || earliest < loop->timer)) {
+        loop->timer = earliest;
+        fl_poll_set_timer(&loop->poll, earliest);
+    }
+}
+
+const char *fl_loop_date(fl_loop *loop) {
+    int64_t second = (int64_t) ((loop->now + loop->wall_offset) / 1000000);
+    if (second != loop->date_second) {
+        loop->wall_offset = fl_wall_clock() - fl_clock(); /* the wall clock may have been set */
+        loop->date_second = second;
+        fl_http1_date(loop->date, second);
+    }
+    return loop->date;
+}
+
+/* Requests */
+
+fl_exchange *fl_loop_new_exchange(fl_loop *loop, fl_connection *connection) {
+    fl_exchange *exchange = loop->free_exchanges;
+    if (exchange != NULL)
+        loop->free_exchanges = exchange->next;
+    else if ((exchange = malloc(sizeof *exchange)) == NULL)
+        return NULL;
+    fl_http1_head *head = loop->free_heads;
+    if (head != NULL) {
+        memcpy(&loop->free_heads, head, sizeof(void *));
+    } else if ((head = malloc(sizeof *head)) == NULL) {
+        exchange->next = loop->free_exchanges;
+        loop->free_exchanges = exchange;
+        return NULL;
+    }
+    memset(exchange, 0, sizeof *exchange);
+    fl_http1_head_clear(head);
+    exchange->head = head;
+    exchange->loop = loop;
+    exchange->connection = connection;
+    exchange->id = ++loop->last_id;
+    exchange->first_byte_at = loop->now;
+    return exchange;
+}
+
+void fl_loop_free_head(fl_loop *loop, fl_exchange *exchange) {
+    if (exchange->head == NULL)
+        return;
+    memcpy(exchange->head, &loop->free_heads, sizeof(void *)); /* the list runs through their first bytes */
+    loop->free_heads = exchange->head;
+    exchange->head = NULL;
+}
+
+void fl_loop_free_exchange(fl_loop *loop, fl_exchange *exchange) {
+    if (exchange->woken) {
+        fl_exchange **link = &loop->first_woken, *before = NULL;
+        while (*link != exchange) {
+            before = *link;
+            link = &before->woken_next;
+        }
+        *link = exchange->woken_next;
+        if (loop->last_woken == exchange)
+            loop->last_woken = before;
+    }
+    if (exchange->taken) {
+        if (exchange->previous != NULL)
+            exchange->previous->next = exchange->next;
+        else
+            loop->served = exchange->next;
+        if (exchange->next != NULL)
+            exchange->next->previous = exchange->previous;
+    }
+    fl_loop_free_head(loop, exchange);
+    fl_buffer_free(&loop->slab, &exchange->body);
+    fl_buffer_free(&loop->slab, &exchange->out);
+    fl_buffer_free(&loop->slab, &exchange->held);
+    exchange->next = loop->free_exchanges;
+    loop->free_exchanges = exchange;
+}
+
+void fl_loop_enqueue(fl_exchange *exchange) {
+    fl_loop *loop = exchange->loop;
+    exchange->next = NULL;
+    exchange->previous = loop->last_ready;
+    if (loop->last_ready != NULL)
+        loop->last_ready->next = exchange;
+    else
+        loop->first_ready = exchange;
+    loop->last_ready = exchange;
+    loop->counts.queued++;
+}
+
+void fl_loop_dequeue(fl_exchange *exchange) {
+    fl_loop *loop = exchange->loop;
+    if (exchange->previous != NULL)
+        exchange->previous->next = exchange->next;
+    else
+        loop->first_ready = exchange->next;
+    if (exchange->next != NULL)
+        exchange->next->previous = exchange->previous;
+    else
+        loop->last_ready = exchange->previous;
+    exchange->next = exchange->previous = NULL;
+    loop->counts.queued--;
+}
+
+uint32_t fl_loop_takeable(const fl_loop *loop) {
+    uint32_t room =
+        loop->counts.in_flight < loop->limits.in_flight ? loop->limits.in_flight - loop->counts.in_flight : 0;
+    return loop->counts.queued < room ? loop->counts.queued : room;
+}
+
+fl_exchange *fl_loop_take(fl_loop *loop) {
+    fl_exchange *exchange = loop->first_ready;
+    if (exchange == NULL || loop->counts.in_flight >= loop->limits.in_flight)
+        return NULL;
+    fl_loop_dequeue(exchange);
+    exchange->taken = true;
+    exchange->next = loop->served;
+    if (loop->served != NULL)
+        loop->served->previous = exchange;
+    loop->served = exchange;
+    exchange->started_at = fl_clock();
+    exchange->connection->state = FL_CONNECTION_SERVED;
+    loop->counts.in_flight++;
+    return exchange;
+}
+
+uint64_t fl_loop_woken(fl_loop *loop) {
+    fl_exchange *exchange = loop->first_woken;
+    if (exchange == NULL)
+        return 0;
+    loop->first_woken = exchange->woken_next;
+    if (loop->first_woken == NULL)
+        loop->last_woken = NULL;
+    exchange->woken = false;
+    return exchange->id;
+}
+
+/* Turning */
+
+void fl_loop_add_dirty(fl_connection *connection) {
+    if (connection->dirty)
+        return;
+    connection->dirty = true;
+    connection->dirty_next = connection->loop->dirty;
+    connection->loop->dirty = connection;
+}
+
+static void flush(fl_loop *loop) {
+    fl_connection *connection = loop->dirty;
+    loop->dirty = NULL;
+    while (connection != NULL) {
+        fl_connection *next = connection->dirty_next;
+        connection->dirty = false;
+        if (connection->state == FL_CONNECTION_SERVED)
+            fl_exchange_flush(connection->exchange);
+        if (connection->state != FL_CONNECTION_CLOSED && connection->out.length > 0)
+            fl_connection_send(connection, NULL);
+        connection = next;
+    }
+}
+
+static void watch_listeners(fl_loop *loop, bool watch) {
+    for (fl_listener *listener = loop->listeners; listener != NULL; listener = listener->next) {
+        if (listener->watched == watch)
+            continue;
+        if (watch)
+            fl_poll_add_listener(&loop->poll, listener->descriptor, listener);
+        else
+            fl_poll_remove(&loop->poll, listener->descriptor);
+        listener->watched = watch;
+    }
+}
+
+static void accept_some(fl_loop *loop, fl_listener *listener, int most) {
+    for (int i = 0; i < most; i++) {
+        int descriptor = fl_accept(listener->descriptor, NULL, NULL);
+        if (descriptor >= 0) {
+            fl_connection_open(loop, listener, descriptor, "", 0);
+        } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+            /* The listener stays readable: look away for a while instead of spinning. */
+            watch_listeners(loop, false);
+            loop->listen_again = loop->now + LISTEN_AGAIN;
+            return;
+        } else if (errno != ECONNABORTED && errno != EINTR) {
+            return;
+        }
+    }
+}
+
+static void hand_over(fl_loop *loop) {
+    for (fl_connection *connection = loop->connections, *next; connection != NULL; connection = next) {
+        next = connection->next;
+        if (fl_connection_is_idle(connection) && !fl_handoff_give(connection))
+            return;
+    }
+}
+
+static void publish(fl_loop *loop) {
+    fl_slot *slot = loop->siblings.slot;
+    if (slot == NULL)
+        return;
+    fl_slot_set(slot, FL_SLOT_in_flight, loop->counts.in_flight);
+    fl_slot_set(slot, FL_SLOT_streams, loop->counts.streams);
+    fl_slot_set(slot, FL_SLOT_queued, loop->counts.queued);
+    fl_slot_set(slot, FL_SLOT_connections, loop->counts.connections);
+    fl_slot_set(slot, FL_SLOT_requests, (int64_t) loop->counts.requests);
+    fl_slot_set(slot, FL_SLOT_errors, (int64_t) loop->counts.errors);
+    fl_slot_set(slot, FL_SLOT_refused, (int64_t) loop->counts.refused);
+    fl_slot_set(slot, FL_SLOT_heartbeat_ms, (int64_t) (loop->now / 1000));
+}
+
+uint32_t fl_loop_turn(fl_loop *loop) {
+    flush(loop);
+    int count = loop->waiting_events;
+    loop->waiting_events = -1;
+    bool woken;
+    if (count < 0)
+        count = fl_poll_wait(&loop->poll, 0, &woken);
+    loop->now = fl_clock();
+    for (int i = 0; i < count; i++) {
+        fl_event *event = &loop->poll.events[i];
+        switch (*(fl_source *) event->data) {
+        case FL_SOURCE_LISTENER:
+            accept_some(loop, event->data, ACCEPTS_A_TURN);
+            break;
+        case FL_SOURCE_CONNECTION:
+            fl_connection_event(event->data, event->ready);
+            break;
+        case FL_SOURCE_CHANNEL:
+            fl_handoff_receive(loop);
+            break;
+        }
+    }
+    see_to_deadlines(loop);
+    if (loop->listen_again != 0 && loop->listen_again <= loop->now && !loop->draining) {
+        loop->listen_again = 0;
+        watch_listeners(loop, true);
+    }
+    if (loop->handing_over)
+        hand_over(loop);
+    set_timer(loop);
+    publish(loop);
+    bury(loop);
+    return fl_loop_takeable(loop);
+}
+
+bool fl_loop_wait(fl_loop *loop, int64_t microseconds) {
+    bool woken;
+    loop->waiting_events = fl_poll_wait(&loop->poll, microseconds, &woken);
+    return woken;
+}
+
+void fl_loop_wake(fl_loop *loop) {
+    fl_poll_wake(&loop->poll);
+}
+
+static void close_idle(fl_loop *loop) {
+    for (fl_connection *connection = loop->connections, *next; connection != NULL; connection = next) {
+        next = connection->next;
+        if (!fl_connection_is_idle(connection))
+            continue;
+        connection->readable = true; /* a request may have come that no event has told of yet */
+        fl_connection_receive(connection);
+        if (fl_connection_is_idle(connection))
+            fl_connection_close(connection);
+    }
+}
+
+void fl_loop_drain(fl_loop *loop, bool handing_over) {
+    if (!loop->draining) {
+        /* A wake-up meant for all may have come to us alone: take what is there before looking away. */
+        for (fl_listener *listener = loop->listeners; listener != NULL; listener = listener->next)
+            accept_some(loop, listener, 1024);
+        watch_listeners(loop, false);
+        loop->listen_again = 0;
+    }
+    loop->draining = true;
+    loop->handing_over = handing_over;
+    if (handing_over)
+        hand_over(loop);
+    else
+        close_idle(loop);
+    fl_loop_wake(loop);
+}
+
+bool fl_loop_is_ending(const fl_loop *loop) {
+    return loop->draining && (!loop->handing_over || loop->siblings.slot == NULL || fl_siblings_choose(&loop->siblings) < 0);
+}
+
+bool fl_loop_is_drained(const fl_loop *loop) {
+    return loop->draining && loop->connections == NULL && loop->served == NULL;
+}

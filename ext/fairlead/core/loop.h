@@ -1,0 +1,114 @@
+/* The loop: every listener and connection of a worker, the FIFO of ready requests, deadlines and counts.
+ * fl_loop_open allocates it, fl_loop_close frees it with all that it holds; exchanges still taken are told and freed by
+ * their owners later. One holder at a time may call; fl_loop_wait may block, and fl_loop_wake may be called
+ * by anybody at any time. What can fail: opening and listening, with FL_SYSTEM and errno. */
+#ifndef FL_LOOP_H
+#define FL_LOOP_H
+
+#include "connection.h"
+#include "exchange.h"
+#include "handoff.h"
+#include "http1.h"
+#include "poll.h"
+#include "shared_page.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct fl_limits {
+    fl_http1_limits http1;
+    uint64_t body_size;       /* bytes */
+    uint32_t body_buffer;     /* bytes of a body that are read before a fiber is taken */
+    uint32_t response_buffer; /* bytes of a response that are kept for a slow client */
+    uint32_t in_flight, streams;
+    uint64_t queue_timeout;                    /* microseconds */
+    uint64_t deadlines[FL_DEADLINE_KINDS];     /* microseconds, by kind */
+} fl_limits;
+
+typedef struct fl_listener {
+    fl_source source;
+    int descriptor;
+    bool unix_socket;
+    bool watched;
+    struct fl_listener *next;
+    int index; /* in the order in which they were added */
+} fl_listener;
+
+typedef struct fl_counts {
+    uint32_t in_flight, streams, queued, connections;
+    uint64_t requests, errors, refused;
+} fl_counts;
+
+typedef struct fl_loop {
+    fl_poll poll;
+    fl_limits limits;
+    fl_slab slab;
+    fl_listener *listeners;
+    fl_connection *connections, *graveyard;
+    fl_connection *dirty;
+    struct { fl_connection *first, *last; } deadlines[FL_DEADLINE_KINDS];
+    fl_exchange *first_ready, *last_ready;
+    fl_exchange *served;
+    fl_exchange *first_woken, *last_woken;
+    fl_exchange *free_exchanges;
+    fl_http1_head *free_heads;
+    uint64_t now;         /* of fl_clock, at the last turn */
+    uint64_t wall_offset; /* what to add to get microseconds since 1970 */
+    uint64_t timer;       /* when the poll's timer fires; 0: not set */
+    uint64_t listen_again;/* when listeners are watched again after the descriptors ran out; 0: they are */
+    uint64_t last_id;
+    int64_t date_second;
+    char date[FL_DATE_SIZE];
+    int waiting_events;   /* of fl_loop_wait, for the next turn; -1: none were fetched */
+    bool draining;
+    bool handing_over;
+    fl_counts counts;
+    fl_siblings siblings;
+} fl_loop;
+
+fl_loop *fl_loop_open(const fl_limits *limits);
+void fl_loop_close(fl_loop *loop);
+
+/* The process that has just been forked must not touch what it shares with its parent: closes without a word to
+ * any client. */
+void fl_loop_forget(fl_loop *loop);
+
+fl_status fl_loop_listen(fl_loop *loop, int descriptor, bool unix_socket);
+
+/* This worker is one of several: its counts are shown in its slot of the page, and connections can be handed over.
+ * `receiving` is its own end (-1: none), `sending` holds `count` ends, one for each slot; both stay the caller's. */
+fl_status fl_loop_join(fl_loop *loop, fl_shared_page *page, int slot, int receiving, const int *sending, int count);
+
+/* Flushes, takes in what the kernel has, and sees to deadlines. Answers how many requests can be taken. */
+uint32_t fl_loop_turn(fl_loop *loop);
+
+/* Blocks until something happens, `microseconds` have passed (negative: for ever), or somebody wakes it. Touches
+ * nothing but the poll, so the GVL may be released. The next turn takes in what it found. */
+bool fl_loop_wait(fl_loop *loop, int64_t microseconds);
+void fl_loop_wake(fl_loop *loop);
+
+/* The oldest ready request, or NULL if there is none or as many are in flight as may be. */
+fl_exchange *fl_loop_take(fl_loop *loop);
+uint32_t fl_loop_takeable(const fl_loop *loop);
+
+/* The next exchange that waits and has been woken: its id, or 0. */
+uint64_t fl_loop_woken(fl_loop *loop);
+
+/* No new connections and no further requests on those that there are; what has been received is answered.
+ * With `hand_over`, idle connections go to siblings, or get one more answer. */
+void fl_loop_drain(fl_loop *loop, bool hand_over);
+bool fl_loop_is_drained(const fl_loop *loop);
+
+/* A connection cannot go on after its present response: we drain, and no sibling would take it over. */
+bool fl_loop_is_ending(const fl_loop *loop);
+
+/* Of connections and exchanges */
+void fl_loop_set_deadline(fl_connection *connection, fl_deadline_kind kind);
+void fl_loop_add_dirty(fl_connection *connection);
+void fl_loop_enqueue(fl_exchange *exchange);
+void fl_loop_dequeue(fl_exchange *exchange);
+fl_exchange *fl_loop_new_exchange(fl_loop *loop, fl_connection *connection);
+void fl_loop_free_exchange(fl_loop *loop, fl_exchange *exchange);
+void fl_loop_free_head(fl_loop *loop, fl_exchange *exchange);
+const char *fl_loop_date(fl_loop *loop);
+
+#endif

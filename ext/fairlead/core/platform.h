@@ -1,0 +1,54 @@
+/* What Linux has and other systems name otherwise: the only #ifdefs of the core.
+ * Allocates nothing; every function may be called from any thread; failures are -1 with errno. */
+#ifndef FL_PLATFORM_H
+#define FL_PLATFORM_H
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Microseconds of a clock that only goes forward. */
+static inline uint64_t fl_clock(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t) now.tv_sec * 1000000 + (uint64_t) now.tv_nsec / 1000;
+}
+
+/* Microseconds since 1970. */
+static inline uint64_t fl_wall_clock(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t) now.tv_sec * 1000000 + (uint64_t) now.tv_nsec / 1000;
+}
+
+static inline int fl_close_on_exec_nonblocking(int descriptor) {
+    int flags = fcntl(descriptor, F_GETFL);
+    if (flags < 0 || fcntl(descriptor, F_SETFL, flags | O_NONBLOCK) < 0)
+        return -1;
+    return fcntl(descriptor, F_SETFD, FD_CLOEXEC);
+}
+
+/* A new connection of a listener, non-blocking and closed on exec. */
+static inline int fl_accept(int listener, struct sockaddr *address, socklen_t *size) {
+#if defined(__linux__) && !defined(FL_PLAIN)
+    return accept4(listener, address, size, SOCK_NONBLOCK | SOCK_CLOEXEC);
+#else
+    int descriptor = accept(listener, address, size);
+    if (descriptor >= 0 && fl_close_on_exec_nonblocking(descriptor) < 0) {
+        close(descriptor);
+        return -1;
+    }
+    return descriptor;
+#endif
+}
+
+#ifdef MSG_NOSIGNAL
+enum { FL_SEND_FLAGS = MSG_NOSIGNAL };
+#else
+enum { FL_SEND_FLAGS = 0 }; /* Ruby ignores SIGPIPE */
+#endif
+
+#endif

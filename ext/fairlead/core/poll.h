@@ -1,0 +1,57 @@
+/* What the loop asks of the kernel: which descriptors are ready. One backend a file: poll_epoll.c.
+ * fl_poll_open allocates descriptors, fl_poll_close gives them back. Events are valid until the next wait.
+ * fl_poll_wake may be called from any thread, also in a signal handler; the others by one thread at a time, except
+ * that fl_poll_wait may run while nobody else touches its `events`. Failures are -1 with errno. */
+#ifndef FL_POLL_H
+#define FL_POLL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum {
+    FL_READABLE = 1,
+    FL_WRITABLE = 2,
+    FL_HALF_CLOSED = 4, /* the peer sends no more */
+    FL_BROKEN = 8,      /* reset, or closed both ways */
+};
+
+typedef struct fl_event {
+    void *data;
+    uint32_t ready;
+} fl_event;
+
+enum { FL_POLL_EVENTS = 256 };
+
+typedef struct fl_poll {
+    int descriptor; /* readable when anything below is ready: another poll can wait for it */
+    int wake;
+    int timer;
+    fl_event events[FL_POLL_EVENTS];
+} fl_poll;
+
+int fl_poll_open(fl_poll *poll);
+void fl_poll_close(fl_poll *poll);
+
+/* A listener: level-triggered; of several processes that watch it, as few as possible are woken. */
+int fl_poll_add_listener(fl_poll *poll, int descriptor, void *data);
+
+/* A connection: each change is told once (edge-triggered), without asking again. Writability is told only after
+ * fl_poll_want_writable, and from then on. */
+int fl_poll_add_connection(fl_poll *poll, int descriptor, void *data);
+int fl_poll_want_writable(fl_poll *poll, int descriptor, void *data);
+
+/* Any other descriptor to read from, level-triggered. */
+int fl_poll_add_reader(fl_poll *poll, int descriptor, void *data);
+
+int fl_poll_remove(fl_poll *poll, int descriptor);
+
+/* Makes the descriptor readable at this time of fl_clock; the next wait after it clears it. */
+int fl_poll_set_timer(fl_poll *poll, uint64_t at);
+
+void fl_poll_wake(fl_poll *poll);
+
+/* Waits up to `microseconds` (0: not at all; negative: for ever) and fills `events`. Answers how many, 0 also when it
+ * was woken, timed out or interrupted. `woken` tells whether anything at all happened. */
+int fl_poll_wait(fl_poll *poll, int64_t microseconds, bool *woken);
+
+#endif

@@ -1,0 +1,54 @@
+/* One page of memory shared by supervisor and workers: a slot for each worker, each on cache lines of its own.
+ * fl_shared_page_open maps it (before any fork), fl_shared_page_close unmaps it in this process only.
+ * Every field is one atomic number. A slot is written by its worker alone, and by the supervisor while the slot has no
+ * worker; anybody may read at any time. Mapping can fail: NULL with errno; nothing else can. */
+#ifndef FL_SHARED_PAGE_H
+#define FL_SHARED_PAGE_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* X(field): in the order in which they are shown */
+#define FL_SLOT_MAP(X)                                                                                       \
+    X(pid)                                                                                                   \
+    X(state)       /* FL_WORKER_… */                                                                         \
+    X(in_flight)   /* requests that have a fiber */                                                          \
+    X(streams)     /* long-lived responses */                                                                \
+    X(queued)      /* requests that wait for their turn */                                                   \
+    X(connections) /* open */                                                                                \
+    X(requests)    /* answered since the worker began */                                                     \
+    X(errors)      /* of them, those that the app let escape */                                              \
+    X(refused)     /* answered by the core: malformed, too large, too late */                                \
+    X(restarts)    /* of this slot */                                                                        \
+    X(heartbeat_ms) /* fl_clock in milliseconds when the loop last turned */
+
+typedef enum fl_slot_field {
+#define X(field) FL_SLOT_##field,
+    FL_SLOT_MAP(X)
+#undef X
+    FL_SLOT_FIELDS,
+} fl_slot_field;
+
+enum { FL_WORKER_EMPTY, FL_WORKER_BOOTING, FL_WORKER_SERVING, FL_WORKER_DRAINING };
+
+typedef struct fl_slot {
+    _Alignas(128) _Atomic int64_t fields[FL_SLOT_FIELDS];
+} fl_slot;
+
+typedef struct fl_shared_page {
+    size_t count;
+    fl_slot slots[];
+} fl_shared_page;
+
+fl_shared_page *fl_shared_page_open(size_t slots);
+void fl_shared_page_close(fl_shared_page *page);
+
+static inline void fl_slot_set(fl_slot *slot, fl_slot_field field, int64_t value) {
+    atomic_store_explicit(&slot->fields[field], value, memory_order_relaxed);
+}
+static inline int64_t fl_slot_get(fl_slot *slot, fl_slot_field field) {
+    return atomic_load_explicit(&slot->fields[field], memory_order_relaxed);
+}
+
+#endif

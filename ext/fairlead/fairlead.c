@@ -1,0 +1,256 @@
+#include "fairlead.h"
+
+#include <errno.h>
+#include <ruby/thread.h>
+
+VALUE fl_mFairlead;
+static VALUE eClosed, eInvalid;
+
+void fl_raise(fl_status status) {
+    switch (status) {
+    case FL_SYSTEM:
+        rb_sys_fail("fairlead");
+    case FL_NO_MEMORY:
+        rb_memerror();
+    case FL_CLOSED:
+        rb_raise(eClosed, "the client has closed the connection");
+    default:
+        rb_raise(eInvalid, "%s", fl_status_text(status));
+    }
+}
+
+static void loop_mark(void *data) {
+    fl_ruby_loop *self = data;
+    rb_gc_mark_movable(self->templates);
+}
+
+static void loop_compact(void *data) {
+    fl_ruby_loop *self = data;
+    self->templates = rb_gc_location(self->templates);
+}
+
+static void loop_free(void *data) {
+    fl_ruby_loop *self = data;
+    if (self->loop != NULL)
+        fl_loop_close(self->loop);
+    ruby_xfree(self);
+}
+
+static size_t loop_size(const void *data) {
+    const fl_ruby_loop *self = data;
+    if (self->loop == NULL)
+        return sizeof *self;
+    return sizeof *self + sizeof *self->loop + self->loop->slab.kept + self->loop->slab.borrowed +
+           self->loop->counts.connections * sizeof(fl_connection);
+}
+
+static const rb_data_type_t loop_type = {
+    .wrap_struct_name = "Fairlead::Loop",
+    .function = {.dmark = loop_mark, .dfree = loop_free, .dsize = loop_size, .dcompact = loop_compact},
+    .flags = RUBY_TYPED_FREE_IMMEDIATELY,
+};
+
+static VALUE loop_allocate(VALUE class) {
+    fl_ruby_loop *self;
+    VALUE object = TypedData_Make_Struct(class, fl_ruby_loop, &loop_type, self);
+    self->templates = rb_ary_new();
+    return object;
+}
+
+fl_loop *fl_ruby_loop_get(VALUE object) {
+    fl_ruby_loop *self = rb_check_typeddata(object, &loop_type);
+    if (self->loop == NULL)
+        rb_raise(rb_eIOError, "the loop is closed");
+    return self->loop;
+}
+
+static VALUE option(VALUE options, const char *name) {
+    return rb_hash_fetch(options, ID2SYM(rb_intern(name)));
+}
+
+static uint64_t microseconds(VALUE options, const char *name) {
+    return (uint64_t) (NUM2DBL(option(options, name)) * 1e6);
+}
+
+static VALUE loop_initialize(VALUE object, VALUE options) {
+    fl_ruby_loop *self = rb_check_typeddata(object, &loop_type);
+    fl_limits limits = {
+        .http1 = {.request_line = NUM2UINT(option(options, "request_line")),
+                  .head = NUM2UINT(option(options, "head_size")),
+                  .headers = NUM2UINT(option(options, "headers"))},
+        .body_size = NUM2ULL(option(options, "body_size")),
+        .body_buffer = NUM2UINT(option(options, "body_buffer")),
+        .response_buffer = NUM2UINT(option(options, "response_buffer")),
+        .in_flight = NUM2UINT(option(options, "in_flight")),
+        .streams = NUM2UINT(option(options, "streams")),
+        .queue_timeout = microseconds(options, "queue_timeout"),
+        .deadlines = {[FL_DEADLINE_IDLE] = microseconds(options, "idle_timeout"),
+                      [FL_DEADLINE_HEAD] = microseconds(options, "head_timeout"),
+                      [FL_DEADLINE_BODY] = microseconds(options, "body_timeout"),
+                      [FL_DEADLINE_WRITE] = microseconds(options, "write_timeout"),
+                      [FL_DEADLINE_LINGER] = 2000000},
+    };
+    if (limits.http1.headers > FL_MOST_HEADERS)
+        limits.http1.headers = FL_MOST_HEADERS;
+    self->loop = fl_loop_open(&limits);
+    if (self->loop == NULL)
+        rb_sys_fail("fairlead");
+    rb_update_max_fd(self->loop->poll.descriptor);
+    return object;
+}
+
+static VALUE loop_listen(VALUE object, VALUE descriptor, VALUE unix_socket, VALUE template) {
+    fl_loop *loop = fl_ruby_loop_get(object);
+    fl_status status = fl_loop_listen(loop, NUM2INT(descriptor), RTEST(unix_socket));
+    if (status != FL_OK)
+        fl_raise(status);
+    fl_ruby_loop *self = rb_check_typeddata(object, &loop_type);
+    rb_ary_store(self->templates, loop->listeners->index, template);
+    return Qnil;
+}
+
+static VALUE loop_join(VALUE object, VALUE page, VALUE slot, VALUE receiving, VALUE sending) {
+    fl_loop *loop = fl_ruby_loop_get(object);
+    int ends[FL_MOST_SIBLINGS], count = 0;
+    for (long i = 0; i < RARRAY_LEN(sending) && count < FL_MOST_SIBLINGS; i++)
+        ends[count++] = NUM2INT(rb_ary_entry(sending, i));
+    fl_shared_page *shared = fl_ruby_shared_page_get(page);
+    int own = NUM2INT(slot);
+    if (own < 0 || (size_t) own >= shared->count || (size_t) count > shared->count)
+        rb_raise(rb_eIndexError, "the page has %zu slots", shared->count);
+    fl_status status =
+        fl_loop_join(loop, shared, own, NIL_P(receiving) ? -1 : NUM2INT(receiving), ends, count);
+    if (status != FL_OK)
+        fl_raise(status);
+    rb_ivar_set(object, rb_intern("page"), page); /* keeps the memory that the loop writes to */
+    return Qnil;
+}
+
+static VALUE loop_turn(VALUE object) {
+    return UINT2NUM(fl_loop_turn(fl_ruby_loop_get(object)));
+}
+
+struct wait {
+    fl_loop *loop;
+    int64_t microseconds;
+    bool woken;
+};
+
+static void *wait_without_gvl(void *data) {
+    struct wait *wait = data;
+    wait->woken = fl_loop_wait(wait->loop, wait->microseconds);
+    return NULL;
+}
+
+static void unblock_wait(void *data) {
+    fl_loop_wake(((struct wait *) data)->loop);
+}
+
+static VALUE loop_wait(VALUE object, VALUE seconds) {
+    struct wait wait = {fl_ruby_loop_get(object), NIL_P(seconds) ? -1 : (int64_t) (NUM2DBL(seconds) * 1e6), false};
+    if (wait.microseconds == 0)
+        wait_without_gvl(&wait);
+    else
+        rb_thread_call_without_gvl(wait_without_gvl, &wait, unblock_wait, &wait);
+    return wait.woken ? Qtrue : Qfalse;
+}
+
+static VALUE loop_wake(VALUE object) {
+    fl_ruby_loop *self = rb_check_typeddata(object, &loop_type);
+    if (self->loop != NULL)
+        fl_loop_wake(self->loop);
+    return Qnil;
+}
+
+static VALUE loop_woken(VALUE object) {
+    uint64_t id = fl_loop_woken(fl_ruby_loop_get(object));
+    return id == 0 ? Qnil : ULL2NUM(id);
+}
+
+static VALUE loop_takeable(VALUE object) {
+    return UINT2NUM(fl_loop_takeable(fl_ruby_loop_get(object)));
+}
+
+static VALUE loop_fileno(VALUE object) {
+    return INT2NUM(fl_ruby_loop_get(object)->poll.descriptor);
+}
+
+static VALUE loop_drain(VALUE object, VALUE hand_over) {
+    fl_loop_drain(fl_ruby_loop_get(object), RTEST(hand_over));
+    return Qnil;
+}
+
+static VALUE loop_drained_p(VALUE object) {
+    return fl_loop_is_drained(fl_ruby_loop_get(object)) ? Qtrue : Qfalse;
+}
+
+static VALUE loop_count_error(VALUE object) {
+    fl_ruby_loop_get(object)->counts.errors++;
+    return Qnil;
+}
+
+static VALUE loop_counts(VALUE object) {
+    const fl_counts *counts = &fl_ruby_loop_get(object)->counts;
+    VALUE hash = rb_hash_new();
+#define COUNT(name) rb_hash_aset(hash, ID2SYM(rb_intern(#name)), ULL2NUM(counts->name))
+    COUNT(in_flight);
+    COUNT(streams);
+    COUNT(queued);
+    COUNT(connections);
+    COUNT(requests);
+    COUNT(errors);
+    COUNT(refused);
+#undef COUNT
+    return hash;
+}
+
+static VALUE loop_close(VALUE object) {
+    fl_ruby_loop *self = rb_check_typeddata(object, &loop_type);
+    fl_loop *loop = self->loop;
+    self->loop = NULL;
+    if (loop != NULL)
+        fl_loop_close(loop);
+    return Qnil;
+}
+
+/* In the child of a fork: lets go of everything without a word to the clients, and never touches it again. */
+static VALUE loop_forget(VALUE object) {
+    fl_ruby_loop *self = rb_check_typeddata(object, &loop_type);
+    if (self->loop != NULL)
+        fl_loop_forget(self->loop);
+    self->loop = NULL;
+    return Qnil;
+}
+
+RUBY_FUNC_EXPORTED void Init_fairlead(void) {
+    fl_mFairlead = rb_define_module("Fairlead");
+    VALUE error = rb_const_defined(fl_mFairlead, rb_intern("Error"))
+                      ? rb_const_get(fl_mFairlead, rb_intern("Error"))
+                      : rb_define_class_under(fl_mFairlead, "Error", rb_eStandardError);
+    eClosed = rb_define_class_under(fl_mFairlead, "ClientGone", error);
+    eInvalid = rb_define_class_under(fl_mFairlead, "InvalidResponse", error);
+    rb_gc_register_mark_object(eClosed);
+    rb_gc_register_mark_object(eInvalid);
+
+    VALUE loop = rb_define_class_under(fl_mFairlead, "Loop", rb_cObject);
+    rb_define_alloc_func(loop, loop_allocate);
+    rb_define_method(loop, "initialize", loop_initialize, 1);
+    rb_define_method(loop, "listen", loop_listen, 3);
+    rb_define_method(loop, "join", loop_join, 4);
+    rb_define_method(loop, "turn", loop_turn, 0);
+    rb_define_method(loop, "wait", loop_wait, 1);
+    rb_define_method(loop, "wake", loop_wake, 0);
+    rb_define_method(loop, "woken", loop_woken, 0);
+    rb_define_method(loop, "take", fl_ruby_loop_take, 0);
+    rb_define_method(loop, "takeable", loop_takeable, 0);
+    rb_define_method(loop, "fileno", loop_fileno, 0);
+    rb_define_method(loop, "drain", loop_drain, 1);
+    rb_define_method(loop, "drained?", loop_drained_p, 0);
+    rb_define_method(loop, "count_error", loop_count_error, 0);
+    rb_define_method(loop, "counts", loop_counts, 0);
+    rb_define_method(loop, "close", loop_close, 0);
+    rb_define_method(loop, "forget", loop_forget, 0);
+
+    fl_init_request();
+    fl_init_shared_page();
+}

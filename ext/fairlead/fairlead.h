@@ -1,0 +1,51 @@
+/* What the files of the binding share: the Ruby side of the core. Only these files include ruby.h.
+ * VALUEs live here only, marked by the objects that hold them. All of it runs with the GVL. */
+#ifndef FAIRLEAD_H
+#define FAIRLEAD_H
+
+#include "loop.h"
+#include <ruby.h>
+#include <ruby/encoding.h>
+
+extern VALUE fl_mFairlead;
+
+/* Raises the Ruby exception for a status that is not FL_OK; `errno` counts with FL_SYSTEM. */
+NORETURN(void fl_raise(fl_status status));
+
+/* A reactor's loop as a Ruby object. `templates` holds one env Hash for each listener, `callbacks` none: the loop calls
+ * no Ruby. */
+typedef struct fl_ruby_loop {
+    fl_loop *loop;
+    VALUE templates;
+} fl_ruby_loop;
+
+fl_loop *fl_ruby_loop_get(VALUE self);
+
+/* A taken request as a Ruby object. `exchange` is NULL once it has been answered. */
+typedef struct fl_ruby_request {
+    fl_exchange *exchange;
+    VALUE loop, env, finished;
+    uint64_t id, first_byte_at, started_at;
+    uint64_t bytes_sent;
+    int code;
+} fl_ruby_request;
+
+extern const rb_data_type_t fl_request_type;
+
+static inline fl_ruby_request *fl_ruby_request_get(VALUE self) {
+    return rb_check_typeddata(self, &fl_request_type);
+}
+
+/* The exchange of a request that is not over yet; raises otherwise. */
+fl_exchange *fl_exchange_get(VALUE self);
+
+/* request.c: the oldest ready request with its env, or nil */
+VALUE fl_ruby_loop_take(VALUE self);
+void fl_init_request(void);
+/* response.c */
+void fl_init_response(VALUE request_class);
+/* shared_page.c */
+void fl_init_shared_page(void);
+fl_shared_page *fl_ruby_shared_page_get(VALUE self);
+
+#endif

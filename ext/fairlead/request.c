@@ -1,0 +1,347 @@
+/* A request head becomes what Rack's specification calls the environment. */
+#include "fairlead.h"
+
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <string.h>
+
+static VALUE cRequest, cInput, cStringIO, no_input, empty_string;
+static VALUE header_keys[FL_HEADER_IDS];
+static VALUE protocols[2];
+static ID id_new;
+
+/* X(variable, Rack key) */
+#define KEY_MAP(X)                                                                                           \
+    X(request_method, "REQUEST_METHOD")                                                                      \
+    X(path_info, "PATH_INFO")                                                                                \
+    X(query_string, "QUERY_STRING")                                                                          \
+    X(request_uri, "REQUEST_URI")                                                                            \
+    X(server_protocol, "SERVER_PROTOCOL")                                                                    \
+    X(server_name, "SERVER_NAME")                                                                            \
+    X(server_port, "SERVER_PORT")                                                                            \
+    X(remote_address, "REMOTE_ADDR")                                                                         \
+    X(input, "rack.input")                                                                                   \
+    X(url_scheme, "rack.url_scheme")                                                                         \
+    X(finished, "rack.response_finished")                                                                    \
+    X(request, "fairlead.request")
+#define X(name, key) static VALUE key_##name;
+KEY_MAP(X)
+#undef X
+
+/* X(method): those that have a string ready */
+#define METHOD_MAP(X) X(GET) X(POST) X(PUT) X(HEAD) X(PATCH) X(DELETE) X(OPTIONS)
+#define X(method) static VALUE method_##method;
+METHOD_MAP(X)
+#undef X
+
+static void request_mark(void *data) {
+    fl_ruby_request *self = data;
+    rb_gc_mark_movable(self->loop);
+    rb_gc_mark_movable(self->env);
+    rb_gc_mark_movable(self->finished);
+}
+
+static void request_compact(void *data) {
+    fl_ruby_request *self = data;
+    self->loop = rb_gc_location(self->loop);
+    self->env = rb_gc_location(self->env);
+    self->finished = rb_gc_location(self->finished);
+}
+
+static void request_free(void *data) {
+    fl_ruby_request *self = data;
+    if (self->exchange != NULL && self->exchange->loop == NULL)
+        free(self->exchange);
+    else if (self->exchange != NULL)
+        fl_exchange_abandon(self->exchange);
+    ruby_xfree(self);
+}
+
+static size_t request_size(const void *data) {
+    return sizeof(fl_ruby_request) + sizeof(fl_exchange);
+}
+
+const rb_data_type_t fl_request_type = {
+    .wrap_struct_name = "Fairlead::Request",
+    .function = {.dmark = request_mark, .dfree = request_free, .dsize = request_size, .dcompact = request_compact},
+    .flags = RUBY_TYPED_FREE_IMMEDIATELY,
+};
+
+fl_exchange *fl_exchange_get(VALUE object) {
+    fl_ruby_request *self = fl_ruby_request_get(object);
+    if (self->exchange == NULL)
+        rb_raise(rb_eIOError, "the request has been answered");
+    return self->exchange;
+}
+
+static inline VALUE string_of(const char *bytes, fl_span span) {
+    return rb_str_new(bytes + span.at, span.size);
+}
+
+static VALUE method_of(const char *bytes, fl_span span) {
+    const char *method = bytes + span.at;
+#define X(known)                                                                                             \
+    if (span.size == sizeof #known - 1 && memcmp(method, #known, sizeof #known - 1) == 0)                    \
+        return method_##known;
+    METHOD_MAP(X)
+#undef X
+    return rb_str_new(method, span.size);
+}
+
+/* HTTP_… for a name that has no key ready. */
+static VALUE key_of(const char *name, size_t size) {
+    char stack[256];
+    char *key = size + 5 <= sizeof stack ? stack : ALLOC_N(char, size + 5);
+    memcpy(key, "HTTP_", 5);
+    for (size_t i = 0; i < size; i++) {
+        char c = name[i];
+        key[5 + i] = c == '-' ? '_' : c >= 'a' && c <= 'z' ? (char) (c - 32) : c;
+    }
+    VALUE string = rb_interned_str(key, (long) size + 5);
+    if (key != stack)
+        xfree(key);
+    return string;
+}
+
+/* A header that is sent several times means its values joined (RFC 9110, 5.3; cookies: RFC 6265, 5.4). */
+static void add_header(VALUE env, VALUE key, VALUE value, const fl_header *header, bool may_be_there) {
+    VALUE present = may_be_there ? rb_hash_lookup2(env, key, Qnil) : Qnil;
+    if (!NIL_P(present)) {
+        VALUE joined = rb_str_dup(present);
+        rb_str_cat_cstr(joined, header->id == FL_HEADER_COOKIE ? "; " : ", ");
+        value = rb_str_append(joined, value);
+    }
+    rb_hash_aset(env, key, value);
+}
+
+static void add_headers(VALUE env, const char *bytes, const fl_http1_head *head) {
+    uint64_t seen[(FL_HEADER_IDS + 63) / 64] = {0};
+    bool underscores = false;
+    for (uint32_t i = 0; i < head->count; i++) {
+        const fl_header *header = &head->headers[i];
+        const char *name = bytes + header->name.at;
+        if (header->id == FL_HEADER_HOST)
+            continue; /* set from the authority */
+        if (header->id != FL_HEADER_OTHER) {
+            uint64_t bit = 1ull << (header->id % 64);
+            bool again = seen[header->id / 64] & bit;
+            seen[header->id / 64] |= bit;
+            add_header(env, header_keys[header->id], string_of(bytes, header->value), header, again);
+        } else if (memchr(name, '_', header->name.size) != NULL) {
+            underscores = true;
+        } else {
+            add_header(env, key_of(name, header->name.size), string_of(bytes, header->value), header, true);
+        }
+    }
+    /* "x_y" and "x-y" have the same key: one with an underscore must never pass for, or add to, the other. */
+    for (uint32_t i = 0; underscores && i < head->count; i++) {
+        const fl_header *header = &head->headers[i];
+        if (header->id != FL_HEADER_OTHER || memchr(bytes + header->name.at, '_', header->name.size) == NULL)
+            continue;
+        VALUE key = key_of(bytes + header->name.at, header->name.size);
+        if (NIL_P(rb_hash_lookup2(env, key, Qnil)))
+            rb_hash_aset(env, key, string_of(bytes, header->value));
+    }
+}
+
+static void add_host(VALUE env, const char *bytes, const fl_http1_head *head) {
+    fl_span host = head->authority;
+    if (host.size == 0)
+        return;
+    const char *text = bytes + host.at;
+    rb_hash_aset(env, header_keys[FL_HEADER_HOST], rb_str_new(text, host.size));
+    fl_span name = host;
+    for (uint32_t i = host.size; i > 0 && text[i - 1] != ']'; i--)
+        if (text[i - 1] == ':') {
+            name.size = i - 1;
+            if (i < host.size)
+                rb_hash_aset(env, key_server_port, rb_str_new(text + i, host.size - i));
+            break;
+        }
+    if (name.size > 0)
+        rb_hash_aset(env, key_server_name, string_of(bytes, name));
+}
+
+static VALUE address_of(const fl_connection *connection) {
+    char text[INET6_ADDRSTRLEN];
+    const uint8_t *address = connection->address;
+    if (connection->address_family == AF_INET) {
+        int size = 0;
+        for (int i = 0; i < 4; i++) {
+            uint8_t part = address[i];
+            if (part >= 100)
+                text[size++] = (char) ('0' + part / 100);
+            if (part >= 10)
+                text[size++] = (char) ('0' + part / 10 % 10);
+            text[size++] = (char) ('0' + part % 10);
+            text[size++] = '.';
+        }
+        return rb_usascii_str_new(text, size - 1);
+    }
+    if (connection->address_family == AF_INET6 && inet_ntop(AF_INET6, address, text, sizeof text) != NULL)
+        return rb_usascii_str_new_cstr(text);
+    return rb_usascii_str_new_cstr("127.0.0.1"); /* a Unix socket: a process of this machine */
+}
+
+/* t=1700000000.123456: seconds since 1970 when the first byte was read */
+static VALUE request_start(const fl_exchange *exchange) {
+    uint64_t at = exchange->first_byte_at + exchange->loop->wall_offset;
+    char text[32] = "t=";
+    int size = 2;
+    char digits[24];
+    int count = 0;
+    for (uint64_t rest = at; rest > 0; rest /= 10) {
+        digits[count++] = (char) ('0' + rest % 10);
+        if (count == 6)
+            digits[count++] = '.';
+    }
+    while (count > 0)
+        text[size++] = digits[--count];
+    return rb_usascii_str_new(text, size);
+}
+
+static VALUE input_of(VALUE request, fl_exchange *exchange) {
+    if (!exchange->body_done)
+        return rb_funcallv(cInput, id_new, 1, &request);
+    if (exchange->body.length == 0)
+        return no_input;
+    VALUE bytes = rb_str_new(fl_buffer_at(&exchange->body), exchange->body.length);
+    fl_exchange_body_used(exchange, exchange->body.length);
+    return rb_class_new_instance(1, &bytes, cStringIO);
+}
+
+static VALUE build_env(VALUE request, fl_exchange *exchange, VALUE template) {
+    const fl_http1_head *head = exchange->head;
+    const char *bytes = fl_exchange_head_bytes(exchange);
+    VALUE env = rb_hash_dup(template);
+    rb_hash_aset(env, key_request_method, method_of(bytes, head->method));
+    fl_span path = head->form == FL_TARGET_AUTHORITY ? head->target : head->path;
+    rb_hash_aset(env, key_path_info, path.size > 0 ? string_of(bytes, path) : rb_str_new_cstr("/"));
+    rb_hash_aset(env, key_query_string, head->query.size > 0 ? string_of(bytes, head->query) : empty_string);
+    rb_hash_aset(env, key_request_uri, string_of(bytes, head->target));
+    rb_hash_aset(env, key_server_protocol, protocols[head->minor]);
+    rb_hash_aset(env, key_remote_address, address_of(exchange->connection));
+    rb_hash_aset(env, header_keys[FL_HEADER_X_REQUEST_START], request_start(exchange));
+    add_host(env, bytes, head);
+    add_headers(env, bytes, head);
+    return env;
+}
+
+VALUE fl_ruby_loop_take(VALUE object) {
+    fl_loop *loop = fl_ruby_loop_get(object);
+    fl_exchange *exchange = fl_loop_take(loop);
+    if (exchange == NULL)
+        return Qnil;
+    fl_ruby_request *self;
+    VALUE request = TypedData_Make_Struct(cRequest, fl_ruby_request, &fl_request_type, self);
+    self->env = self->finished = Qnil;
+    self->exchange = exchange;
+    self->loop = object;
+    self->id = exchange->id;
+    self->first_byte_at = exchange->first_byte_at;
+    self->started_at = exchange->started_at;
+    VALUE templates = ((fl_ruby_loop *) RTYPEDDATA_GET_DATA(object))->templates;
+    VALUE env = build_env(request, exchange, rb_ary_entry(templates, exchange->connection->listener->index));
+    self->env = env;
+    self->finished = rb_ary_new();
+    fl_exchange_head_used(exchange);
+    rb_hash_aset(env, key_input, input_of(request, exchange));
+    rb_hash_aset(env, key_finished, self->finished);
+    rb_hash_aset(env, key_request, request);
+    return request;
+}
+
+static VALUE request_env(VALUE self) {
+    return fl_ruby_request_get(self)->env;
+}
+
+static VALUE request_finished(VALUE self) {
+    return fl_ruby_request_get(self)->finished;
+}
+
+static VALUE request_id(VALUE self) {
+    return ULL2NUM(fl_ruby_request_get(self)->id);
+}
+
+static VALUE request_queue_time(VALUE object) {
+    fl_ruby_request *self = fl_ruby_request_get(object);
+    return DBL2NUM((double) (self->started_at - self->first_byte_at) / 1e6);
+}
+
+static VALUE request_duration(VALUE object) {
+    fl_ruby_request *self = fl_ruby_request_get(object);
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return DBL2NUM((double) now.tv_sec + (double) now.tv_nsec / 1e9 - (double) self->started_at / 1e6);
+}
+
+static VALUE request_gone_p(VALUE object) {
+    fl_exchange *exchange = fl_ruby_request_get(object)->exchange;
+    return exchange == NULL || exchange->connection == NULL ? Qtrue : Qfalse;
+}
+
+/* Up to `most` bytes of the body; nil at its end; false when the loop must be awaited. */
+static VALUE request_read(VALUE object, VALUE most) {
+    fl_exchange *exchange = fl_exchange_get(object);
+    const char *bytes;
+    size_t size;
+    fl_status status = fl_exchange_body(exchange, &bytes, &size);
+    if (status == FL_AGAIN)
+        return Qfalse;
+    if (status != FL_OK)
+        fl_raise(status);
+    if (size == 0)
+        return Qnil;
+    size_t wanted = NUM2SIZET(most);
+    if (size > wanted)
+        size = wanted;
+    VALUE string = rb_str_new(bytes, (long) size);
+    fl_exchange_body_used(exchange, size);
+    return string;
+}
+
+static VALUE frozen(const char *text) {
+    VALUE string = rb_interned_str_cstr(text);
+    rb_gc_register_mark_object(string);
+    return string;
+}
+
+static VALUE constant(const char *name) {
+    VALUE value = rb_path2class(name);
+    rb_gc_register_mark_object(value);
+    return value;
+}
+
+void fl_init_request(void) {
+    rb_require("stringio");
+    rb_require("fairlead/input");
+    id_new = rb_intern("new");
+#define X(name, key) key_##name = frozen(key);
+    KEY_MAP(X)
+#undef X
+#define X(method) method_##method = frozen(#method);
+    METHOD_MAP(X)
+#undef X
+#define X(id, name, key) header_keys[FL_HEADER_##id] = frozen(key);
+    FL_HEADER_MAP(X)
+#undef X
+    protocols[0] = frozen("HTTP/1.0");
+    protocols[1] = frozen("HTTP/1.1");
+    empty_string = frozen("");
+    cStringIO = constant("StringIO");
+    cInput = constant("Fairlead::Input");
+    no_input = rb_const_get(cInput, rb_intern("NONE"));
+    rb_gc_register_mark_object(no_input);
+
+    cRequest = rb_define_class_under(fl_mFairlead, "Request", rb_cObject);
+    rb_gc_register_mark_object(cRequest);
+    rb_undef_alloc_func(cRequest);
+    rb_define_method(cRequest, "env", request_env, 0);
+    rb_define_method(cRequest, "finished", request_finished, 0);
+    rb_define_method(cRequest, "id", request_id, 0);
+    rb_define_method(cRequest, "queue_time", request_queue_time, 0);
+    rb_define_method(cRequest, "duration", request_duration, 0);
+    rb_define_method(cRequest, "gone?", request_gone_p, 0);
+    rb_define_method(cRequest, "read", request_read, 1);
+    fl_init_response(cRequest);
+}

@@ -1,0 +1,81 @@
+#include "fairlead.h"
+
+static void page_free(void *data) {
+    fl_shared_page_close(data);
+}
+
+static const rb_data_type_t page_type = {
+    .wrap_struct_name = "Fairlead::SharedPage",
+    .function = {.dfree = page_free},
+    .flags = RUBY_TYPED_FREE_IMMEDIATELY,
+};
+
+static VALUE page_new(VALUE class, VALUE slots) {
+    fl_shared_page *page = fl_shared_page_open(NUM2SIZET(slots));
+    if (page == NULL)
+        rb_sys_fail("shared page");
+    return TypedData_Wrap_Struct(class, &page_type, page);
+}
+
+fl_shared_page *fl_ruby_shared_page_get(VALUE self) {
+    return rb_check_typeddata(self, &page_type);
+}
+
+static fl_slot *slot_at(VALUE self, VALUE index) {
+    fl_shared_page *page = fl_ruby_shared_page_get(self);
+    size_t slot = NUM2SIZET(index);
+    if (slot >= page->count)
+        rb_raise(rb_eIndexError, "the page has %zu slots", page->count);
+    return &page->slots[slot];
+}
+
+static fl_slot_field field_named(VALUE name) {
+    ID id = rb_sym2id(rb_to_symbol(name));
+#define X(field)                                                                                             \
+    if (id == rb_intern(#field))                                                                             \
+        return FL_SLOT_##field;
+    FL_SLOT_MAP(X)
+#undef X
+    rb_raise(rb_eKeyError, "a slot has no field %" PRIsVALUE, name);
+}
+
+static VALUE page_slots(VALUE self) {
+    return SIZET2NUM(fl_ruby_shared_page_get(self)->count);
+}
+
+static VALUE page_write(VALUE self, VALUE slot, VALUE field, VALUE value) {
+    fl_slot_set(slot_at(self, slot), field_named(field), NUM2LL(value));
+    return value;
+}
+
+static VALUE page_add(VALUE self, VALUE slot, VALUE field, VALUE value) {
+    int64_t step = NUM2LL(value);
+    return LL2NUM(atomic_fetch_add(&slot_at(self, slot)->fields[field_named(field)], step) + step);
+}
+
+static VALUE page_read(VALUE self, VALUE index) {
+    fl_slot *slot = slot_at(self, index);
+    VALUE hash = rb_hash_new();
+#define X(field) rb_hash_aset(hash, ID2SYM(rb_intern(#field)), LL2NUM(fl_slot_get(slot, FL_SLOT_##field)));
+    FL_SLOT_MAP(X)
+#undef X
+    return hash;
+}
+
+static VALUE page_clear(VALUE self, VALUE index) {
+    fl_slot *slot = slot_at(self, index);
+    for (int field = 0; field < FL_SLOT_FIELDS; field++)
+        fl_slot_set(slot, field, 0);
+    return Qnil;
+}
+
+void fl_init_shared_page(void) {
+    VALUE page = rb_define_class_under(fl_mFairlead, "SharedPage", rb_cObject);
+    rb_undef_alloc_func(page);
+    rb_define_singleton_method(page, "new", page_new, 1);
+    rb_define_method(page, "slots", page_slots, 0);
+    rb_define_method(page, "write", page_write, 3);
+    rb_define_method(page, "add", page_add, 3);
+    rb_define_method(page, "read", page_read, 1);
+    rb_define_method(page, "clear", page_clear, 1);
+}

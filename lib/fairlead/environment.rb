@@ -1,0 +1,38 @@
+# frozen_string_literal: true
+
+require "rack"
+
+module Fairlead
+  # What is the same in the Rack environment of every request of a listener. The core copies it and fills in the rest;
+  # keys that every request sets are here already, so that the copy does not have to grow.
+  module Environment
+    FILLED_IN = %w[
+      REQUEST_METHOD PATH_INFO QUERY_STRING REQUEST_URI SERVER_PROTOCOL SERVER_NAME SERVER_PORT REMOTE_ADDR HTTP_HOST
+      HTTP_X_REQUEST_START rack.input rack.response_finished fairlead.request
+    ].freeze
+    private_constant :FILLED_IN
+
+    # @param listener [Listener]
+    # @return [Hash]
+    def self.template(listener, errors: $stderr)
+      environment = Hash.new(capacity: 24) rescue {}
+      FILLED_IN.each { |key| environment[key] = nil }
+      environment.update(
+        "SCRIPT_NAME" => "", "QUERY_STRING" => "",
+        "SERVER_NAME" => (listener.unix? ? "localhost" : listener.host.to_s).freeze,
+        "SERVER_PORT" => (listener.unix? ? 80 : listener.port).to_s.freeze,
+        "SERVER_SOFTWARE" => "fairlead/#{VERSION}", "GATEWAY_INTERFACE" => "CGI/1.2",
+        "rack.url_scheme" => listener.scheme.to_s.freeze, "rack.errors" => errors
+      )
+      environment.update(older_keys) if Rack.release < "3"
+      environment
+    end
+
+    # What the specification of Rack 2 asks for beside.
+    def self.older_keys
+      { "rack.version" => [1, 3], "rack.multithread" => true, "rack.multiprocess" => true, "rack.run_once" => false,
+        "rack.hijack?" => false }
+    end
+    private_class_method :older_keys
+  end
+end

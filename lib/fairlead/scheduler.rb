@@ -1,0 +1,65 @@
+# frozen_string_literal: true
+
+require "async"
+require "async/scheduler"
+require_relative "selector"
+
+# How many waits of a serving fiber have ended: tells a wake-up for the present wait from one for an earlier wait.
+Fiber.attr_accessor :fairlead_waits
+
+module Fairlead
+  # Async's scheduler, made for fibers that outlive a request.
+  class Scheduler < Async::Scheduler
+    # A wake-up that counts only for the wait for which it was meant. Late ones (the wait has ended by a timeout, or
+    # another cause) are dropped: they would end the next wait of the same fiber, in another request.
+    Wakeup = Struct.new(:fiber, :waits) do
+      def alive? = fiber.alive?
+
+      def transfer(*) = (fiber.transfer if fiber.fairlead_waits == waits)
+    end
+
+    def initialize(loop)
+      @loop = loop
+      @awaited = {}
+      super(nil, selector: Selector.new(Fiber.current, loop))
+    end
+
+    # @return [Selector]
+    attr_reader :selector
+
+    # @return [Boolean] whether any fiber waits for anything but requests.
+    def others? = @blocked.positive? || @selector.waiting.positive?
+
+    def block(blocker, timeout)
+      super
+    ensure
+      fiber = Fiber.current
+      fiber.fairlead_waits = (fiber.fairlead_waits || 0) + 1
+    end
+
+    def unblock(blocker, fiber)
+      super(blocker, fiber.is_a?(Fiber) ? Wakeup.new(fiber, fiber.fairlead_waits) : fiber)
+    end
+
+    # Waits until the loop has news of a request: more of its body, or room for its response. From any thread.
+    #
+    # @param request [Request]
+    def await(request)
+      queue = @awaited[request.id] = Thread::Queue.new
+      # The news may have come before another thread was here to hear it: it looks again after a while.
+      queue.pop(timeout: 1)
+    ensure
+      @awaited.delete(request.id)
+    end
+
+    # Tells those who {#await} that the loop has news for them. @return [Boolean] whether there were any.
+    def tell
+      told = false
+      while (id = @loop.woken)
+        @awaited[id]&.push(true)
+        told = true
+      end
+      told
+    end
+  end
+end

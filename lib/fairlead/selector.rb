@@ -1,0 +1,110 @@
+# frozen_string_literal: true
+
+require "io/event"
+
+module Fairlead
+  # The selector of a reactor's scheduler: io-event's, which knows what fibers wait for, beside the core's own set,
+  # which holds every HTTP socket. When no fiber waits for a descriptor, it waits in the core's set directly: a lone
+  # connection must not pay for two.
+  class Selector < (IO::Event::Selector.const_defined?(:EPoll) ? IO::Event::Selector::EPoll : IO::Event::Selector.default)
+    # @return [Integer] how many fibers wait for a descriptor or a process.
+    attr_reader :waiting
+
+    def initialize(fiber, loop)
+      super(fiber)
+      @loop = loop
+      @waiting = 0
+      @driver = nil
+      @in_core = false
+      @idle_duration = nil
+    end
+
+    # The driver waits here until the core has something for it.
+    def rest_driver
+      @driver = Fiber.current
+      transfer
+    ensure
+      @driver = nil
+    end
+
+    # To be called when the core's descriptor is readable.
+    def push_driver
+      return unless (driver = @driver)
+
+      @driver = nil
+      push(driver)
+    end
+
+    def select(interval)
+      return super if @waiting.positive? || @driver.nil?
+
+      # Set first: who pushes a fiber from another thread from here on also wakes the core.
+      @in_core = true
+      return super if ready?
+
+      resume_driver if wait_in_core(interval)
+      0
+    ensure
+      @in_core = false
+    end
+
+    def wakeup
+      @loop.wake if @in_core
+      super
+    end
+
+    def idle_duration = @idle_duration || super
+
+    def io_wait(fiber, io, events)
+      @waiting += 1
+      super
+    ensure
+      @waiting -= 1
+    end
+
+    # The core's descriptor itself: does not count.
+    def watch(fiber, io) = IO::Event::Selector::EPoll.instance_method(:io_wait).bind_call(self, fiber, io, IO::READABLE)
+
+    if method_defined?(:io_read)
+      def io_read(fiber, io, *arguments)
+        @waiting += 1
+        super
+      ensure
+        @waiting -= 1
+      end
+
+      def io_write(fiber, io, *arguments)
+        @waiting += 1
+        super
+      ensure
+        @waiting -= 1
+      end
+    end
+
+    def process_wait(fiber, pid, flags)
+      @waiting += 1
+      super
+    ensure
+      @waiting -= 1
+    end
+
+    private
+
+    def wait_in_core(interval)
+      return @loop.wait(interval) if interval == 0
+
+      began = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+      woken = @loop.wait(interval)
+      @idle_duration = Process.clock_gettime(Process::CLOCK_MONOTONIC) - began
+      woken
+    end
+
+    def resume_driver
+      return unless (driver = @driver)
+
+      @driver = nil
+      @in_core = false
+      driver.transfer
+    end
+  end
+end

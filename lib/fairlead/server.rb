@@ -1,0 +1,208 @@
+# frozen_string_literal: true
+
+require_relative "parts"
+require_relative "input"
+require_relative "fairlead"
+require_relative "environment"
+require_relative "reactor"
+require_relative "stream"
+
+module Fairlead
+  # Serves one Rack app in this process, in the calling thread: the way of a request from the core's FIFO through the
+  # app and back.
+  class Server
+    # What the core is told of the configuration; the units are those of Configuration.
+    LIMITS = %i[
+      request_line head_size headers body_size body_buffer response_buffer in_flight streams queue_timeout idle_timeout
+      head_timeout body_timeout write_timeout
+    ].freeze
+    # Seconds after which a response counts as long-lived.
+    LONG_LIVED = 5
+    private_constant :LIMITS, :LONG_LIVED
+
+    # In the child of a fork, connections and listeners are the parent's.
+    module ForkGuard
+      def _fork
+        super.tap { |pid| Server.forget if pid.zero? }
+      end
+    end
+    Process.singleton_class.prepend(ForkGuard)
+
+    class << self
+      # The servers that run in this process.
+      #
+      # @api private
+      def running = @running ||= []
+
+      # @api private
+      def forget
+        running.each(&:forget)
+        running.clear
+      end
+    end
+
+    # @param app [#call]
+    # @param listeners [Array<Listener>] bound and listening
+    # @param page [SharedPage, nil] where this worker shows its figures, in its slot
+    # @param channels [Array<Array(UNIXSocket, UNIXSocket)>, nil] for each slot its receiving and its sending end
+    def initialize(app, configuration, listeners, page: nil, slot: 0, channels: nil)
+      @app = app
+      @listeners = listeners
+      @page = page
+      @slot = slot
+      @access_log = AccessLog.for(configuration)
+      @loop = Loop.new(limits(configuration))
+      listeners.each { |listener| @loop.listen(listener.io.fileno, listener.unix?, Environment.template(listener)) }
+      @channels = channels
+      join if page
+      @ready = false
+      @reactor = Reactor.new(@loop) { |request| answer(request) }
+    end
+
+    # Serves until it is drained or stopped.
+    #
+    # @yield once it serves
+    def run
+      Isolation.establish
+      Server.running << self
+      @reactor.run do
+        @ready = true
+        show_state(2)
+        yield if block_given?
+      end
+    ensure
+      @ready = false
+      Server.running.delete(self)
+      @loop.close
+    end
+
+    # @return [Boolean] whether it serves
+    def ready? = @ready
+
+    # Takes no new connections, finishes what runs, and then has {#run} return. Safe in any thread, and in a trap.
+    #
+    # @param handover [Boolean] idle connections go to a sibling, or get one more answer; else they are closed
+    def drain(handover: false)
+      @reactor.ask do
+        show_state(3)
+        @loop.drain(handover)
+        @draining = true
+        watch_the_end
+      end
+    end
+
+    # Ends at once; what runs is cancelled. Safe in any thread, and in a trap.
+    def stop = @reactor.ask { @reactor.finish }
+
+    # @return [Hash] what this process does now
+    def counts = @loop.counts
+
+    # @api private
+    def forget = @loop.forget
+
+    private
+
+    # One request, in a serving fiber.
+    def answer(request)
+      status, headers, body = @app.call(request.env)
+      send_parts(request, headers, body) unless request.respond(status, headers, body)
+    rescue ClientGone => error
+      request.abandon
+    rescue Async::Cancel => error
+      request.abandon
+      raise
+    rescue Exception => error # an app may raise anything; the fiber must live on
+      apologise(request, error)
+    ensure
+      complete(request, status, headers, body, error)
+    end
+
+    # A body that is not an Array, or a large one.
+    def send_parts(request, headers, body)
+      scheduler = @reactor.scheduler
+      if body.respond_to?(:each)
+        request.becomes_stream if event_stream?(headers)
+        body.each do |part|
+          Stream.write(request, part, scheduler)
+          request.becomes_stream if request.duration > LONG_LIVED
+        end
+        request.finish
+      else
+        request.becomes_stream
+        body.call(Stream.new(request, scheduler))
+        request.finish
+      end
+    end
+
+    def event_stream?(headers)
+      type = headers["content-type"] || headers["Content-Type"]
+      type.is_a?(String) && type.start_with?("text/event-stream")
+    end
+
+    # The app has raised.
+    def apologise(request, error)
+      @loop.count_error
+      report(request, error)
+      return request.abandon if request.committed?
+
+      request.respond(500, { "content-type" => "text/plain" }, ["Internal Server Error\n"])
+    rescue Error
+      request.abandon
+    end
+
+    def report(request, error)
+      env = request.env
+      env["rack.errors"].puts("fairlead: #{env["REQUEST_METHOD"]} #{env["PATH_INFO"]}: " \
+        "#{error.full_message(highlight: false, order: :top)}")
+    rescue StandardError
+      nil # a broken log must not take the fiber
+    end
+
+    # Each step happens, whatever the one before raises.
+    def complete(request, status, headers, body, error)
+      request.abandon unless request.answered?
+      guard(request) { body.close } if body.respond_to?(:close)
+      finished = request.finished
+      finished.reverse_each { |callback| guard(request) { callback.call(request.env, status, headers, error) } } unless finished.empty?
+      ActiveRecord::Leases.release
+      @access_log&.write(request, request.env, request.status, request.bytes_sent)
+    end
+
+    def guard(request)
+      yield
+    rescue Async::Cancel
+      raise
+    rescue Exception => error
+      report(request, error)
+    end
+
+    def limits(configuration)
+      limits = LIMITS.to_h { |name| [name, configuration.public_send(name)] }
+      limits[:in_flight] = [limits[:in_flight], most_fibers].min
+      limits
+    end
+
+    # Each fiber's stack takes two or three of the memory maps that the system allows a process.
+    def most_fibers
+      [Integer(File.read("/proc/sys/vm/max_map_count"), 10) / 3, 100].max
+    rescue SystemCallError, ArgumentError
+      10_000
+    end
+
+    def join
+      receiving = @channels&.at(@slot)&.first
+      sending = @channels.to_a.map { |_, sender| sender.fileno }
+      @loop.join(@page, @slot, receiving&.fileno, sending)
+    end
+
+    def show_state(state) = @page&.write(@slot, :state, state)
+
+    # The loop is drained when its last connection has gone.
+    def watch_the_end
+      Async::Task.new(@reactor.scheduler, transient: true) do
+        sleep(0.01) until @loop.drained?
+        @reactor.finish
+      end.run
+    end
+  end
+end

@@ -1,0 +1,68 @@
+# frozen_string_literal: true
+
+module Fairlead
+  # What a callable body writes to, and reads the rest of the request from (Rack specification, "Streaming Body").
+  class Stream
+    # @param request [Request]
+    # @param scheduler [Scheduler]
+    def initialize(request, scheduler)
+      @request = request
+      @scheduler = scheduler
+      @input = request.env["rack.input"]
+      @closed = false
+    end
+
+    def read(...) = @input.read(...)
+
+    def readpartial(...) = @input.readpartial(...)
+
+    # Waits while the client is too slow to take it.
+    #
+    # @param string [String]
+    # @return [Integer] its bytes
+    # @raise [ClientGone]
+    def write(string)
+      raise IOError, "closed stream" if @closed
+
+      string = string.to_s
+      Stream.write(@request, string, @scheduler)
+      string.bytesize
+    end
+
+    def <<(string)
+      write(string)
+      self
+    end
+
+    # What was written leaves now; else it does when the fiber waits.
+    def flush
+      @request.flush unless @closed
+      self
+    end
+
+    def close_read = nil
+
+    def close_write = close
+
+    def close(_error = nil)
+      return if @closed
+
+      @closed = true
+      @request.finish
+      nil
+    end
+
+    def closed? = @closed
+
+    # @api private
+    def self.write(request, string, scheduler)
+      string = string.to_s unless string.is_a?(String)
+      size = string.bytesize
+      written = request.write(string, 0)
+      while written < size
+        scheduler.await(request)
+        written = request.write(string, written)
+      end
+    end
+  end
+end
