@@ -35,7 +35,7 @@ module Rackup
         def run(app, **options)
           ::Fairlead.serving!
           ::Fairlead::Isolation.establish
-          @server = server_for(app, configuration(options))
+          @server = ::Fairlead::Supervisor.new(configuration(options), app:)
           yield @server if block_given?
           @server.run
         rescue ::Fairlead::Error => error
@@ -70,11 +70,6 @@ module Rackup
         end
 
         private
-
-        def server_for(app, configuration)
-          kind = configuration.workers.zero? ? ::Fairlead::Foreground : ::Fairlead::Supervisor
-          kind.new(configuration, app:)
-        end
 
         # Whether the user chose host or port. Rails says so; of Rackup only what differs from its own choice shows.
         def asked?(options)

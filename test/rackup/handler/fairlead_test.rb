@@ -1,0 +1,140 @@
+# frozen_string_literal: true
+
+require_relative "../../helper"
+require "rackup/handler/fairlead"
+
+module Fairlead
+  class RackupHandlerTest < Test
+    VARIABLES = %w[RACKUP_HANDLER RACK_HANDLER RACK_ENV RAILS_ENV WEB_CONCURRENCY FAIRLEAD_WORKERS FAIRLEAD_BIND
+                   PORT].freeze
+
+    # What bin/rails server passes, whatever the user says.
+    RAILS = { user_supplied_options: [], Port: 3000, Host: "localhost", DoNotReverseLookup: true, config: "config.ru",
+              daemonize: false, caching: nil, early_hints: nil, log_stdout: true }.freeze
+
+    def setup
+      super
+      @variables = ENV.to_h.slice(*VARIABLES)
+      VARIABLES.each { |name| ENV.delete(name) }
+      @directory = Dir.mktmpdir("fairlead-")
+    end
+
+    def teardown
+      VARIABLES.each { |name| ENV[name] = @variables[name] }
+      FileUtils.remove_entry(@directory)
+      super
+    end
+
+    def test_it_is_found_by_its_name
+      assert_same ::Rackup::Handler::Fairlead, ::Rackup::Handler.get("fairlead")
+    end
+
+    def test_it_is_the_default_though_puma_is_in_the_bundle
+      assert_same ::Rackup::Handler::Fairlead, ::Rackup::Handler.default
+    end
+
+    def test_a_variable_can_name_another_default
+      ENV["RACKUP_HANDLER"] = "puma"
+
+      assert_equal "Rackup::Handler::Puma", ::Rackup::Handler.default.name
+    end
+
+    def test_host_and_port_become_the_address
+      assert_equal ["http://127.0.0.1:4000"], configuration(Host: "127.0.0.1", Port: "4000").bind
+      assert_equal ["http://[::1]:4000"], configuration(Host: "::1", Port: 4000).bind
+      assert_equal ["unix:/tmp/app.sock"], configuration(Host: "/tmp/app.sock").bind
+      assert_equal ["unix:/tmp/app.sock"], configuration(Host: "unix:/tmp/app.sock").bind
+    end
+
+    def test_localhost_is_each_loopback_address
+      bind = configuration(Host: "localhost", Port: 3000).bind
+
+      assert_equal "http://127.0.0.1:3000", bind.first
+      assert_equal Socket.ip_address_list.any?(&:ipv6_loopback?), bind.include?("http://[::1]:3000")
+    end
+
+    def test_the_configuration_file_goes_before_what_rails_assumes
+      configure "bind \"http://127.0.0.1:7000\"\nworkers 3"
+      configuration = configuration(**RAILS, environment: "production")
+
+      assert_equal ["http://127.0.0.1:7000"], configuration.bind
+      assert_equal 3, configuration.workers
+    end
+
+    def test_what_the_user_asks_of_rails_goes_before_the_configuration_file
+      configure "bind \"http://127.0.0.1:7000\""
+
+      assert_equal ["http://0.0.0.0:3000"],
+                   configuration(**RAILS, Host: "0.0.0.0", user_supplied_options: [:Host]).bind
+    end
+
+    def test_the_configuration_file_goes_before_what_rackup_assumes
+      configure "bind \"http://127.0.0.1:7000\""
+
+      assert_equal ["http://127.0.0.1:7000"], configuration(Host: "localhost", Port: 9292).bind
+      assert_equal ["http://0.0.0.0:9000"], configuration(Host: "0.0.0.0", Port: "9000").bind
+    end
+
+    def test_in_development_one_process_serves_in_the_foreground
+      assert_equal 0, configuration(**RAILS, environment: "development").workers
+      assert_equal 0, configuration(environment: "development").workers
+    end
+
+    def test_in_production_there_is_a_worker_for_each_core
+      assert_equal Etc.nprocessors, configuration(**RAILS, environment: "production").workers
+    end
+
+    def test_workers_asked_for_are_given_in_development_too
+      assert_equal 2, configuration(environment: "development", workers: "2").workers
+      ENV["WEB_CONCURRENCY"] = "3"
+
+      assert_equal 3, configuration(environment: "development").workers
+    end
+
+    def test_every_option_can_be_given_by_its_name
+      configuration = configuration(access_log: "json", Drain_Timeout: "5")
+
+      assert_equal "json", configuration.access_log
+      assert_in_delta 5.0, configuration.drain_timeout
+    end
+
+    def test_a_wrong_option_is_named_with_what_was_meant
+      _, said = capture_io { configuration(worker: "2") }
+
+      assert_match(/worker: there is no such option.*Did you mean `workers`\?/, said)
+    end
+
+    def test_what_rails_and_rackup_pass_is_known
+      _, said = capture_io do
+        configuration(**RAILS, environment: "production", pid: nil, server: nil, restart_cmd: "bin/rails server")
+        configuration(environment: "development", pid: nil, Port: 9292, Host: "localhost", AccessLog: [],
+                      config: "config.ru")
+      end
+
+      assert_empty said
+    end
+
+    def test_the_pid_file_is_written_once
+      configure "pidfile \"tmp/server.pid\""
+      path = File.join(File.realpath(@directory), "tmp/server.pid")
+
+      assert_nil configuration(pid: path).pidfile
+      assert_equal "tmp/server.pid", configuration.pidfile
+    end
+
+    def test_rackup_can_list_the_options
+      assert_includes ::Rackup::Handler::Fairlead.valid_options.keys, "drain_timeout=SECONDS"
+    end
+
+    private
+
+    def configure(text)
+      FileUtils.mkdir_p(File.join(@directory, "config"))
+      File.write(File.join(@directory, "config/fairlead.rb"), text)
+    end
+
+    def configuration(**options)
+      Dir.chdir(@directory) { ::Rackup::Handler::Fairlead.configuration(options) }
+    end
+  end
+end

@@ -1,0 +1,107 @@
+# frozen_string_literal: true
+
+require_relative "rails_app"
+
+module Fairlead
+  # What concurrent requests of a Rails app do to each other: nothing.
+  class RailsRequestsTest < RailsTest
+    REQUESTS = 100
+
+    def test_a_hundred_requests_at_once_query_sqlite
+      assert_all_query(serve)
+    end
+
+    def test_a_hundred_requests_at_once_query_postgresql
+      server = serve(database: postgresql)
+      took = duration { assert_all_query(server) }
+
+      # 20 ms each on 20 connections, that is 0.1 s; one after the other it would be 2 s.
+      assert_operator took, :<, 1.5
+    end
+
+    def test_waiting_requests_keep_their_own_state_and_find_nothing_of_others
+      server = serve
+      2.times do
+        answers = server.json_at_once(*(1..REQUESTS).map { |n| "/state?number=#{n}" })
+
+        (1..REQUESTS).zip(answers) do |n, answer|
+          assert_equal [nil, nil, nil, "en"], answer["found"]
+          assert_equal [n, n, n, n.even? ? "en" : "de"], answer["kept"]
+          assert_equal 1 + (n % 10), answer["id"]
+        end
+      end
+    end
+
+    def test_a_connection_that_an_action_keeps_is_given_back_at_its_end
+      server = serve
+      30.times { assert_equal "200", server.get("/keep").code }
+
+      assert_equal 0, server.json("/stat")["busy"]
+    end
+
+    def test_a_transaction_that_an_action_forgets_is_rolled_back
+      server = serve(database: postgresql)
+
+      assert_equal "200", server.get("/begin_and_forget").code
+      assert_equal 0, server.json("/stat")["busy"]
+      assert_equal "0", PG.connect(postgresql) { |connection|
+        connection.exec("SELECT count(*) FROM items WHERE name = 'never committed'").getvalue(0, 0)
+      }
+      assert_includes server.log, "open database transaction"
+    end
+
+    def test_an_event_stream_of_action_controller_live
+      server = serve
+      response = server.get("/live?number=7")
+
+      assert_equal "text/event-stream", response["content-type"]
+      assert_equal [0, 1, 2].map { |n| { "n" => n, "number" => 7, "item" => "item #{n + 1}" } }, events(response)
+      assert_equal 0, server.json("/stat")["busy"]
+    end
+
+    def test_a_hundred_event_streams_at_once_each_know_their_own_request
+      server = serve
+      responses = nil
+      took = duration do
+        responses = (1..REQUESTS).map { |n| Thread.new { server.get("/live?number=#{n}&pause=0.1") } }.map(&:value)
+      end
+
+      assert_equal((1..REQUESTS).to_a, responses.map { |response| events(response).first["number"] })
+      assert_operator took, :<, 3
+    end
+
+    def test_a_body_that_is_an_enumerator
+      assert_equal "line 0\nline 1\nline 2\n", serve.get("/enumerator").body
+    end
+
+    def test_a_file_is_sent
+      server = serve
+
+      assert_equal File.read(server.path("config.ru")), server.get("/file").body
+    end
+
+    def test_an_upload
+      server = serve
+      file = "x" * 1_000_000
+      body = "--edge\r\ncontent-disposition: form-data; name=\"file\"; filename=\"a.txt\"\r\n\r\n#{file}\r\n--edge--\r\n"
+      response = server.post("/upload", body, "content-type" => "multipart/form-data; boundary=edge")
+
+      assert_equal({ "name" => "a.txt", "size" => 1_000_000 }, JSON.parse(response.body))
+    end
+
+    private
+
+    def serve(**options) = rails(:fairlead, "--workers", "1", **options)
+
+    def assert_all_query(server)
+      answers = server.json_at_once(*(1..REQUESTS).map { |n| "/query?number=#{n}" })
+
+      assert_equal (1..REQUESTS).map { |n| "item #{1 + (n % 10)}" }, answers.map { |answer| answer["name"] }
+      assert_equal 0, server.json("/stat")["busy"]
+    end
+
+    def events(response)
+      response.body.scan(/^data: (.+)$/).map { |(data)| JSON.parse(data) }
+    end
+  end
+end

@@ -1,0 +1,117 @@
+# frozen_string_literal: true
+
+require_relative "rails_app"
+
+module Fairlead
+  # Who serves a Rails app, and what the app finds itself in.
+  class RailsServingTest < RailsTest
+    def test_bin_rails_server_serves_with_fairlead_though_puma_is_in_the_bundle
+      about = rails(:rails).json("/about")
+
+      assert about["serving"]
+      assert_equal "fiber", about["isolation"]
+      assert_equal "production", about["environment"]
+      assert_equal "Async::Task", about["task"]
+    end
+
+    def test_rackup_serves_a_rails_app
+      about = rails(:rackup, "-E", "production").json("/about")
+
+      assert about["serving"]
+      assert_equal "fiber", about["isolation"]
+    end
+
+    def test_the_command_serves_a_rails_app
+      about = rails(:fairlead, "--workers", "1").json("/about")
+
+      assert about["serving"]
+      assert_equal "fiber", about["isolation"]
+    end
+
+    def test_initializers_know_that_they_are_served
+      RailsServer::COMMANDS.each_key do |command|
+        assert rails(command).json("/about")["serving_in_initializer"], command
+      end
+    end
+
+    def test_a_runner_is_not_served_and_stays_as_it_is
+      server = RailsServer.new(:rails)
+      (@servers ||= []) << server
+      written = server.run("bin/rails", "runner", <<~RUBY)
+        p Fairlead.serving?, SERVING_IN_INITIALIZER, ActiveSupport::IsolatedExecutionState.isolation_level
+      RUBY
+
+      assert_equal "false\nfalse\n:thread\n", written
+    end
+
+    def test_another_server_can_be_asked_for
+      server = rails(:rails, "-u", "puma", ready: false)
+      eventually("Puma serves") { server.log[/Listening on http:\S+:(\d+)/] || server.ended? }
+      about = JSON.parse(Net::HTTP.get(URI("#{server.log[/Listening on (\S+)/, 1]}/about")))
+
+      refute about["serving"]
+      assert_equal "thread", about["isolation"]
+    end
+
+    def test_an_app_that_asks_for_isolation_by_thread_is_told_that_it_gets_fibers
+      server = rails(:rails, files: { "config/initializers/isolation.rb" => <<~RUBY })
+        Rails.application.config.active_support.isolation_level = :thread
+      RUBY
+
+      assert_equal "fiber", server.json("/about")["isolation"]
+      assert_match(/isolation_level is :thread.*:fiber is used/, server.log)
+    end
+
+    def test_in_development_the_foreground_process_serves
+      server = rails(:rails, environment: "development")
+
+      assert_equal server.supervisor_pid, server.json("/about")["pid"]
+    end
+
+    def test_in_production_workers_serve
+      server = rails(:rails)
+      about = server.json("/about")
+
+      assert_equal server.supervisor_pid, about["parent"]
+      assert_equal Etc.nprocessors, server.worker_pids.size
+    end
+
+    def test_the_pid_file_is_there_until_the_server_ends
+      server = rails(:rails, "-P", "tmp/server.pid", env: { "WEB_CONCURRENCY" => "1" })
+      path = server.path("tmp/server.pid")
+
+      assert_equal server.supervisor_pid, File.read(path).to_i
+
+      worker = server.worker_pids.first
+      Process.kill(:TERM, worker)
+      eventually("the worker is replaced") { server.worker_pids.any? && !server.worker_pids.include?(worker) }
+
+      assert_path_exists path
+      server.stop
+
+      refute_path_exists path
+    end
+
+    def test_a_taken_port_is_one_clear_message
+      TCPServer.open("127.0.0.1", 0) do |taken|
+        server = rails(:rails, "-p", taken.addr[1].to_s, ready: false)
+        status = server.wait_for_end
+
+        refute_predicate status, :success?
+        assert_includes server.log, taken.addr[1].to_s
+        refute_match(/\.rb:\d+:in /, server.log)
+      end
+    end
+
+    def test_the_generator_writes_a_configuration_that_can_be_served
+      server = RailsServer.new(:fairlead)
+      (@servers ||= []) << server
+      written = server.run("bin/rails", "generate", "fairlead:install")
+
+      assert_match(%r{create\s+config/fairlead.rb}, written)
+      server.start.wait_until_ready
+
+      assert server.json("/about")["serving"]
+    end
+  end
+end
