@@ -14,14 +14,14 @@ module Fairlead
     end
 
     # @return [String] said before the app is loaded.
-    def opening = "Fairlead #{VERSION} on #{ruby}"
+    def opening = "Fairlead #{VERSION} on #{RUBY_ENGINE} #{RUBY_VERSION}"
 
     # @param addresses [Array<String>]
     # @return [Array<String>] said once all workers serve.
     def lines(addresses)
       [
         "  addresses  #{addresses.join("  ")}",
-        "  workers    #{processes}, up to #{@configuration.in_flight} requests at once in each",
+        "  workers    #{processes}#{compiled}, up to #{@configuration.in_flight} requests at once in each",
         "  app        #{@configuration.rackup} in #{Dir.pwd}, #{@configuration.environment}#{file}",
         "  process    #{Process.pid}: #{control}"
       ]
@@ -33,14 +33,14 @@ module Fairlead
 
     private
 
-    def ruby
-      yjit = defined?(RubyVM::YJIT) && RubyVM::YJIT.enabled? ? "with YJIT" : "without YJIT"
-      "#{RUBY_ENGINE} #{RUBY_VERSION} #{yjit}"
+    # Known only once the app is loaded: it is Rails that turns YJIT on.
+    def compiled
+      " with YJIT" if defined?(RubyVM::YJIT) && RubyVM::YJIT.enabled?
     end
 
     def processes
       case @configuration.workers
-      when 0 then "none: the foreground process serves"
+      when 0 then "none: this process serves"
       when 1 then "1 process"
       else "#{@configuration.workers} processes"
       end

@@ -18,6 +18,8 @@ module Fairlead
     # Where a configuration file is looked for when none is named, below the current folder.
     DEFAULT_FILE = "config/fairlead.rb"
 
+    autoload :Reference, "fairlead/configuration/reference"
+
     PRECEDENCE = %i[default file environment override].freeze
     private_constant :PRECEDENCE
 

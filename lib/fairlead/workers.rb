@@ -102,7 +102,7 @@ module Fairlead
       !@stopping && @workers.none?(&:serving?) && @seats.each_value.any? { |seat| seat.failed_boots >= PATIENCE }
     end
 
-    # @return [Integer] how often the worker of an index has ended unasked, since the last restart.
+    # @return [Integer] how often the worker of an index has ended unasked.
     def restarts(index) = @seats[index].restarts
 
     # What is to be done now. Each is said once: whoever asks must do it.
@@ -170,7 +170,8 @@ module Fairlead
     def restart
       @generation += 1
       @oldest_wanted = @generation
-      @seats.clear
+      @seats.each_value { |seat| seat.failures = seat.failed_boots = 0 }
+      @seats.each_value { |seat| seat.not_before = 0.0 }
     end
 
     # @return [Boolean] false if there is no room for one more.
