@@ -30,7 +30,7 @@ function colour(pid) {
 
 const TRACE_LENGTH = 240; // four a second, for a minute
 const trace = [];
-const answered = []; // [milliseconds, requests in all]
+const answered = []; // [seconds of the server's clock, requests in all]
 
 function total(workers, field) {
   return workers.reduce((sum, worker) => sum + (worker[field] || 0), 0);
@@ -51,17 +51,16 @@ function showStatus(status) {
   element("in-flight").textContent = inFlight;
   element("queued").textContent = total(workers, "queued");
   element("streams").textContent = total(workers, "streams");
-  showRate(total(workers, "requests"));
+  showRate(status.at, total(workers, "requests"));
   showTrace(inFlight);
   element("workers").replaceChildren(...workers.map(workerCard));
 }
 
-function showRate(requests) {
-  const now = performance.now();
+function showRate(now, requests) {
   answered.push([now, requests]);
-  while (answered.length > 1 && now - answered[0][0] > 1100) answered.shift();
+  while (answered.length > 2 && now - answered[0][0] > 1.2) answered.shift();
   const [then, before] = answered[0];
-  const rate = now > then ? (requests - before) / ((now - then) / 1000) : 0;
+  const rate = now > then ? (requests - before) / (now - then) : 0;
   element("rate").textContent = Math.max(0, Math.round(rate));
 }
 
@@ -84,9 +83,11 @@ function workerCard(worker) {
   const dots = make("div", { className: "dots" });
   const most = 60;
   const waiting = worker.queued || 0;
-  for (let i = 0; i < Math.min(worker.in_flight, most); i++) dots.append(make("i"));
-  for (let i = 0; i < Math.min(waiting, most - dots.childElementCount); i++) dots.append(make("i", { className: "waiting" }));
-  const more = worker.in_flight + waiting - dots.childElementCount;
+  const running = Math.min(worker.in_flight, most);
+  const standing = Math.min(waiting, most - running);
+  for (let i = 0; i < running; i++) dots.append(make("i"));
+  for (let i = 0; i < standing; i++) dots.append(make("i", { className: "waiting" }));
+  const more = worker.in_flight + waiting - running - standing;
   if (more > 0) dots.append(make("em", { textContent: `and ${more} more` }));
 
   const card = make("article", { className: "worker" },

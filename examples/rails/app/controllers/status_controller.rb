@@ -22,6 +22,6 @@ class StatusController < ApplicationController
   private
 
   def status
-    { pid: Process.pid, **Fairlead.stats }
+    { at: Process.clock_gettime(Process::CLOCK_MONOTONIC), pid: Process.pid, **Fairlead.stats }
   end
 end
