@@ -15,8 +15,7 @@ module Fairlead
     # @param listener [Listener]
     # @return [Hash]
     def self.template(listener, errors: $stderr)
-      environment = Hash.new(capacity: 24) rescue {}
-      FILLED_IN.each { |key| environment[key] = nil }
+      environment = FILLED_IN.to_h { |key| [key, nil] }
       environment.update(
         "SCRIPT_NAME" => "", "QUERY_STRING" => "",
         "SERVER_NAME" => (listener.unix? ? "localhost" : listener.host.to_s).freeze,
