@@ -2,7 +2,7 @@
 
 require_relative "parts"
 require_relative "input"
-require_relative "fairlead"
+require "fairlead/fairlead"
 require_relative "environment"
 require_relative "reactor"
 require_relative "stream"
