@@ -16,7 +16,8 @@ Dir[File.expand_path("../servers/*.rb", __dir__)].sort.each { |path| require pat
 module Bench
   # bin/bench: from the arguments to the tables.
   class CLI
-    Options = Struct.new(:against, :rounds, :seconds, :only, :ruby, :build_ruby, :seed, :save, :list, :ours) do
+    Options = Struct.new(:against, :rounds, :seconds, :only, :ruby, :build_ruby, :seed, :save, :list, :ours,
+      :patience) do
       # Whether the result is one to publish: every peer and every load, at the full length.
       def whole? = save || [against, rounds, seconds, only, ours].none?
     end
@@ -35,8 +36,10 @@ module Bench
       workloads = names.map { |name| Workload.load(name) }
       raise_descriptor_limit
       @toolchain = Toolchain.new(ruby: @options.ruby, build: @options.build_ruby)
-      @toolchain.install
-      workloads.map { |workload| bench(workload) }.all? ? 0 : 1
+      alone do
+        @toolchain.install
+        workloads.map { |workload| bench(workload) }.all? ? 0 : 1
+      end
     rescue UsageError, OptionParser::ParseError => error
       warn "bin/bench: #{error.message}"
       2
@@ -56,6 +59,8 @@ module Bench
         options.on("--ruby PATH", "a Ruby with YJIT (found by itself otherwise)") { |path| @options.ruby = path }
         options.on("--build-ruby", "build one if there is none") { @options.build_ruby = true }
         options.on("--seed N", Integer, "repeat the order of an earlier run") { |n| @options.seed = n }
+        options.on("--patience N", Integer, "repeat a measurement up to N times while other processes disturb it",
+          "(the quietest counts)") { |n| @options.patience = n }
         options.on("--save", "write to bench/results also when run with options") { @options.save = true }
         options.on("--list", "show workloads, loads and peers") { @options.list = true }
       end
@@ -81,7 +86,7 @@ module Bench
 
       runs = Runner.new(
         workload, servers, toolchain: @toolchain, rounds:, seconds:, loads:, random: Random.new(seed),
-        progress: Progress.new(noise: workload.database.nil?)
+        progress: Progress.new, patience: @options.patience || 0
       ).run
       document = Results.document(workload, servers, runs, toolchain: @toolchain, rounds:, seconds:, seed:, versions:)
       path = Results.write(document, whole: @options.whole?)
@@ -99,7 +104,7 @@ module Bench
       comparison.servers.each do |server|
         comparison.failures(server).uniq.each { |message| puts "#{server} failed: #{message}" }
       end
-      puts noise(comparison) if workload.database.nil?
+      puts noise(comparison)
       comparison.faultless?
     end
 
@@ -112,7 +117,7 @@ module Bench
 
     def noise(comparison)
       used = comparison.servers.filter_map { |server| comparison.summary(server, :other_cpu)&.maximum }.max
-      "  ! other processes used up to #{used.round(2)} cores meanwhile" if used && used > Progress::NOISE
+      "  ! other processes used up to #{used.round(2)} cores meanwhile: the figures are doubtful" if used && used > Progress::NOISE
     end
 
     def choose_servers(workload)
@@ -147,12 +152,19 @@ module Bench
     # @return [Hash{Symbol => String}] versions that the bundle does not know.
     def prepare(workload, servers)
       versions = servers.filter_map { |server| server.prepare(@toolchain) }.reduce({}, :merge)
-      return versions unless workload.database
+      versions.merge(Database.prepare(workload, @toolchain))
+    end
 
-      url = Database.url(workload.database)
-      workload.environment = workload.environment.merge("DATABASE_URL" => url)
-      seed = File.expand_path("../apps/seed.rb", __dir__)
-      versions.merge(database: @toolchain.capture(*@toolchain.ruby, seed, variables: { "DATABASE_URL" => url }))
+    # Two at once would measure each other.
+    def alone
+      FileUtils.mkdir_p(Toolchain::WORK)
+      File.open(File.join(Toolchain::WORK, "lock"), File::CREAT | File::RDWR) do |lock|
+        unless lock.flock(File::LOCK_EX | File::LOCK_NB)
+          warn "Another bin/bench runs here: waiting for its end"
+          lock.flock(File::LOCK_EX)
+        end
+        yield
+      end
     end
 
     # 10,000 connections need as many descriptors in the load tool, and again in the server, which inherits this.

@@ -7,13 +7,29 @@ module Bench
   # The throwaway database server that bin/services keeps, for workloads that need one.
   module Database
     SERVICES = File.join(Toolchain::ROOT, "bin/services")
-    private_constant :SERVICES
+    # What bin/services calls the server whose processes have this name.
+    SERVICE_NAMES = { "postgres" => "postgresql" }.freeze
+    private_constant :SERVICES, :SERVICE_NAMES
+
+    SEED = File.expand_path("../apps/seed.rb", __dir__)
+    private_constant :SEED
 
     module_function
 
+    # Starts what a workload needs, fills its tables, and gives its servers the address.
+    #
+    # @return [Hash{Symbol => String}] the database's version.
+    def prepare(workload, toolchain)
+      return {} unless workload.database
+
+      url = url(workload.database)
+      workload.environment = workload.environment.merge("DATABASE_URL" => url)
+      { database: toolchain.capture(*toolchain.ruby, SEED, variables: { "DATABASE_URL" => url }) }
+    end
+
     # Starts the services unless they run.
     #
-    # @param name [String] as bin/services names it.
+    # @param name [String] of the database's processes.
     # @return [String] for DATABASE_URL.
     def url(name)
       given = ENV["BENCH_DATABASE_URL"]
@@ -22,7 +38,7 @@ module Bench
       Open3.capture2e(SERVICES, "start").then do |output, status|
         raise UsageError, "bin/services start failed:\n#{output}" unless status.success?
       end
-      output, status = Open3.capture2(SERVICES, "url", name)
+      output, status = Open3.capture2(SERVICES, "url", SERVICE_NAMES.fetch(name))
       raise UsageError, "bin/services knows no address of #{name}" unless status.success?
 
       output.strip

@@ -44,6 +44,18 @@ module Bench
       totals.merge(processes: living.size)
     end
 
+    # @return [Float] the same for all processes of a command's name and what has descended from them, whoever
+    #   started them: a database's processes.
+    def self.cpu_of(name)
+      Dir.each_child("/proc").sum do |entry|
+        next 0 unless entry.match?(/\A\d+\z/) && File.read("/proc/#{entry}/comm").chomp == name
+
+        File.read("/proc/#{entry}/stat").rpartition(") ").last.split.values_at(11, 12, 13, 14).sum(&:to_i)
+      rescue Errno::ENOENT, Errno::ESRCH
+        0
+      end / TICKS
+    end
+
     # @return [Float] seconds of CPU that the whole machine has been busy since it started (also stolen ones).
     def self.machine_cpu
       user, nice, system, _idle, _iowait, irq, softirq, steal =

@@ -6,9 +6,8 @@ module Bench
     # What other processes used of the machine while we measured, in cores: more makes figures doubtful.
     NOISE = 0.15
 
-    def initialize(output = $stderr, noise: true)
+    def initialize(output = $stderr)
       @output = output
-      @noise = noise
     end
 
     def start(steps)
@@ -33,7 +32,7 @@ module Bench
       errors = run[:errors] + run[:non_2xx]
       [
         load.name, "#{run[figure].round(figure == :requests_per_second ? 0 : 1)}#{" (#{errors} errors)" if errors.positive?}",
-        ("(others used #{run[:other_cpu].round(2)} cores)" if @noise && run[:other_cpu] > NOISE)
+        ("(others used #{run[:other_cpu].round(2)} cores)" if run[:other_cpu] > NOISE)
       ].compact.join(" ")
     end
 

@@ -2,15 +2,21 @@
 
 require_relative "comparison"
 require_relative "process_tree"
+require_relative "progress"
 require_relative "server_process"
 
 module Bench
   # Runs a workload: in each round every server in turn, in an order shuffled anew, each started fresh, proven,
   # warmed up and put under all loads.
   class Runner
+    WARM_UP_CONNECTIONS = 32
+    private_constant :WARM_UP_CONNECTIONS
+
     # @param servers [Array<Server>] ours first.
+    # @param patience [Integer] how often a measurement is repeated while other processes disturb it; the quietest
+    #   counts, whatever its figures are.
     # @param progress [#start, #step] is told what is done; see {Progress}.
-    def initialize(workload, servers, toolchain:, rounds:, seconds:, loads:, random:, progress:)
+    def initialize(workload, servers, toolchain:, rounds:, seconds:, loads:, random:, progress:, patience: 0)
       @workload = workload
       @servers = servers
       @toolchain = toolchain
@@ -19,6 +25,7 @@ module Bench
       @loads = loads
       @random = random
       @progress = progress
+      @patience = patience
     end
 
     # @return [Hash{String => Array<Hash>}] the runs of each load, in the order in which they ran.
@@ -44,7 +51,7 @@ module Bench
       ServerProcess.run(server, @workload, @toolchain) do |process|
         warm_up(process)
         until remaining.empty?
-          figures = measure(process, remaining.first)
+          figures = measure_in_peace(process, remaining.first)
           process.check
           block.call(remaining.shift, figures)
         end
@@ -53,10 +60,23 @@ module Bench
       remaining.each { |load| block.call(load, { failed: error.message }) }
     end
 
+    # With as many connections as the first load has: what grows with them has grown.
     def warm_up(process)
       return if @workload.warm_up.zero?
 
-      Wrk.new(connections: 32, path: @workload.check_path, timeout: 10).run(process, @workload.warm_up)
+      first = @loads.first.generator
+      connections = first.is_a?(Wrk) ? [first.connections, WARM_UP_CONNECTIONS].max : WARM_UP_CONNECTIONS
+      Wrk.new(connections:, path: @workload.check_path, timeout: 10).run(process, @workload.warm_up)
+      sleep @workload.settle
+    end
+
+    def measure_in_peace(process, load)
+      attempts = []
+      loop do
+        attempts << measure(process, load)
+        break if attempts.size > @patience || attempts.last[:other_cpu] < Progress::NOISE
+      end
+      attempts.min_by { |figures| figures[:other_cpu] }.merge(attempts: attempts.size)
     end
 
     def measure(process, load)
@@ -68,7 +88,8 @@ module Bench
 
       figures.merge(
         server_cpu: used[:server], cpu_per_request: used[:server] * 1e6 / [figures[:requests], 1].max,
-        other_cpu: [used[:machine] - used[:server] - used[:client], 0].max.fdiv(used[:time]),
+        database_cpu: used[:database],
+        other_cpu: [used[:machine] - used[:server] - used[:client] - used[:database], 0].max.fdiv(used[:time]),
         load_before:, **memory
       )
     end
@@ -78,6 +99,7 @@ module Bench
       {
         server: process.processes.cpu, machine: ProcessTree.machine_cpu,
         client: times.utime + times.stime + times.cutime + times.cstime,
+        database: @workload.database ? ProcessTree.cpu_of(@workload.database) : 0.0,
         time: Process.clock_gettime(Process::CLOCK_MONOTONIC)
       }
     end

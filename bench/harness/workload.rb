@@ -18,7 +18,7 @@ module Bench
     # A figure that is aimed at: the test is called with a {Comparison}.
     Aim = Data.define(:load, :text, :test)
 
-    attr_accessor :title, :app, :peers, :workers, :seconds, :warm_up, :check_path, :expectation, :database,
+    attr_accessor :title, :app, :peers, :workers, :seconds, :warm_up, :settle, :check_path, :expectation, :database,
       :environment
     attr_reader :name, :loads, :aims
 
@@ -40,6 +40,7 @@ module Bench
       @workers = 1
       @seconds = 5
       @warm_up = 2
+      @settle = 0
       @check_path = "/"
       @environment = {}
     end
@@ -61,11 +62,21 @@ module Bench
       def peers(*labels) = @workload.peers = labels
       # Processes of each server.
       def workers(count) = @workload.workers = count
-      # How long each load is measured, and the server warmed up before the first one.
-      def seconds(count, warm_up: 2) = (@workload.seconds, @workload.warm_up = count, warm_up)
+      # How long each load is measured, the server warmed up before the first one, and left alone after that: its
+      # last requests must have ended.
+      def seconds(count, warm_up: 2, settle: 0)
+        @workload.seconds = count
+        @workload.warm_up = warm_up
+        @workload.settle = settle
+      end
+
       # What a right answer's body is, a String or a Regexp; asked for before and after each run.
-      def expect(body, path: "/") = (@workload.expectation, @workload.check_path = body, path)
-      # Which of bin/services' databases it needs.
+      def expect(body, path: "/")
+        @workload.expectation = body
+        @workload.check_path = path
+      end
+
+      # The database it needs, by the name of its processes.
       def database(name) = @workload.database = name
       # Environment variables of all servers.
       def environment(**variables) = @workload.environment = variables.transform_keys(&:to_s)

@@ -5,7 +5,7 @@ app "rails_find.ru"
 expect(/\A\{"id":\d+,"name":"Item \d+"/)
 peers "falcon", "itsi", "puma:5", "puma:1"
 seconds 5, warm_up: 4
-database "postgresql"
+database "postgres"
 
 load "c32", wrk(connections: 32, timeout: 10)
 

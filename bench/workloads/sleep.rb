@@ -4,7 +4,7 @@ title "Every request waits 0.1 s, on 2,000 connections"
 app "sleep.ru"
 expect "slept"
 peers "falcon", "itsi:fibers", "puma:1000"
-seconds 6
+seconds 6, settle: 0.5
 environment SLEEP: "0.1"
 
 load "c2000", wrk(connections: 2000, threads: 2, timeout: 10), ideal: "20,000 requests/s"
