@@ -54,7 +54,7 @@ module Fairlead
 
       # What a client sends must not forge a line, nor command a terminal.
       def escape(text)
-        return text unless text.match?(/["\\]|[^ -~]/n)
+        return text if text.ascii_only? && !text.match?(/["\\]|[^ -~]/)
 
         text.b.gsub(/["\\]|[^ -~]/n) { |byte| format("\\x%02x", byte.ord) }
       end

@@ -94,6 +94,7 @@ module Fairlead
     end
 
     def parse
+      check_spelling
       rest = parser.parse(@arguments)
       return if @action != :serve || rest.empty?
       raise ConfigurationError, "One file can be served, not #{rest.size}: #{rest.join(", ")}." if rest.size > 1
@@ -105,8 +106,6 @@ module Fairlead
 
     def parser
       @parser ||= OptionParser.new do |parser|
-        # An abbreviated flag is a typing error sooner or later.
-        parser.require_exact = true
         Configuration::GROUPS.each do |group, title|
           parser.separator("#{title}:")
           Configuration::TABLE.each_value { |option| define(parser, option) if option.group == group }
@@ -145,22 +144,33 @@ module Fairlead
     # Into lines that --help can show beside the flags.
     def wrap(text) = text.scan(/\S.{0,56}\S(?=\s|\z)|\S+/)
 
+    # OptionParser takes any beginning of a flag for the flag: a typing error that would pass, until there is another
+    # flag with that beginning.
+    def check_spelling
+      flags = @arguments.take_while { |argument| argument != "--" }.filter_map { |argument| argument[/\A--[^=]+/] }
+      wrong = flags.find { |flag| !known_flags.include?(flag.sub(/\A--no-/, "--")) }
+      raise ConfigurationError, no_flag(wrong) if wrong
+    end
+
+    def known_flags
+      @known_flags ||= Configuration::TABLE.each_value.map(&:flag) + %w[--port --config --version --help]
+    end
+
+    def no_flag(flag)
+      nearest = DidYouMean::SpellChecker.new(dictionary: known_flags).correct(flag).first
+      suggestion = " Did you mean #{nearest}?" if nearest
+      "There is no flag #{flag}.#{suggestion} `fairlead --help` lists them all."
+    end
+
     def explain(error)
       flag = error.args.first.to_s[/\A--?[^=]*/]
       case error
-      when OptionParser::InvalidOption
-        "There is no flag #{flag}.#{suggestion(flag)} `fairlead --help` lists them all."
+      when OptionParser::InvalidOption then no_flag(flag)
       when OptionParser::MissingArgument
         "The flag #{flag} needs a value. `fairlead --help` says which."
       else
         "#{error.message}. `fairlead --help` lists all flags."
       end
-    end
-
-    def suggestion(flag)
-      known = Configuration::TABLE.each_value.map(&:flag) + %w[--port --config --version --help]
-      nearest = DidYouMean::SpellChecker.new(dictionary: known).correct(flag).first
-      nearest ? " Did you mean #{nearest}?" : ""
     end
 
     def complain(message)

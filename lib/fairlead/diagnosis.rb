@@ -39,8 +39,7 @@ module Fairlead
     def place
       return syntax_place if @error.is_a?(SyntaxError) && syntax_place
 
-      frame = own_frame || frames.first
-      frame ? "#{shorten(frame[/\A(.+?):\d+/, 1])}:#{frame[/:(\d+)/, 1]}" : shorten(@file)
+      own_frame ? "#{shorten(own_frame[/\A(.+?):\d+/, 1])}:#{own_frame[/:(\d+)/, 1]}" : shorten(@file)
     end
 
     private
@@ -75,7 +74,7 @@ module Fairlead
       "#{shorten(path)}:#{line}" if path
     end
 
-    def syntax_message = clip(message(@error).sub(/\A.+?:\d+: /, ""))
+    def syntax_message = clip(@error.message.sub(/\A.+?:\d+: /, ""))
 
     def clip(text)
       lines = text.lines(chomp: true)
@@ -90,7 +89,7 @@ module Fairlead
     end
 
     def own?(frame)
-      frame.start_with?("#{::File.dirname(@file)}/") && Gem.path.none? { |path| frame.start_with?("#{path}/") } &&
+      frame.start_with?("#{::File.dirname(@file)}/", "#{Dir.pwd}/") && Gem.path.none? { |path| frame.start_with?("#{path}/") } &&
         !frame.include?("/vendor/bundle/")
     end
 

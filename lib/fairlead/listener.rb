@@ -30,7 +30,8 @@ module Fairlead
       # @raise [ConfigurationError]
       def open_all(uris, backlog: 4096)
         listeners = []
-        uris.uniq.each do |uri|
+        # The same address twice is once; a free port twice is two.
+      uris.uniq { |uri| uri.end_with?(":0") ? Object.new : uri }.each do |uri|
           address = Address.parse(uri)
           next listeners << open(uri, backlog:) unless address.host == "localhost"
 
@@ -205,7 +206,7 @@ module Fairlead
         @text = text.to_s
         case @text
         when %r{\Aunix:(?://)?(?<path>[^?]+)(?:\?mode=(?<mode>[0-7]{3,4}))?\z} then read_unix(Regexp.last_match)
-        when %r{\A(?:http|tcp)://(?:\[(?<six>[\h:.%\w]+)\]|(?<host>[^\[\]/:?#]+))(?::(?<port>\d+))?/?\z}
+        when %r{\A(?:http|tcp)://(?:\[(?<six>[\w:.%]+)\]|(?<host>[^\[\]/:?#]+))(?::(?<port>\d+))?/?\z}
           read_tcp(Regexp.last_match)
         when %r{\A(https|ssl)://} then raise ConfigurationError, no_tls
         else raise ConfigurationError, "#{@text.inspect} is no address. #{EXPECTED}"

@@ -1,0 +1,100 @@
+# frozen_string_literal: true
+
+require_relative "../helper"
+require "json"
+require "time"
+require "stringio"
+
+module Fairlead
+  class AccessLogTest < Test
+    REQUEST = Struct.new(:duration, :queue_time).new(0.1234567, 0.0012345)
+    TIME = Time.new(2026, 3, 4, 5, 6, 7.25, "+02:00")
+
+    def test_off_is_nothing_at_all
+      assert_nil AccessLog.for(Configuration.new)
+    end
+
+    def test_common
+      assert_equal %(192.0.2.7 - - [04/Mar/2026:05:06:07 +0200] "GET /path?a=1 HTTP/1.1" 200 1234\n),
+                   common(env, 200, 1234)
+      assert_equal %(192.0.2.7 - ada [04/Mar/2026:05:06:07 +0200] "GET /app/path HTTP/1.1" 304 -\n),
+                   common(env("QUERY_STRING" => "", "SCRIPT_NAME" => "/app", "REMOTE_USER" => "ada"), 304, 0)
+    end
+
+    def test_a_unix_socket_has_no_remote_address
+      assert_match(/\A- - - \[/, common(env("REMOTE_ADDR" => nil), 200, 1))
+    end
+
+    def test_a_client_can_not_forge_a_line
+      line = common(env("PATH_INFO" => "/\"\n\e[2J\\é"), 200, 1)
+
+      assert_equal 1, line.count("\n")
+      assert_includes line, "/\\x22\\x0a\\x1b[2J\\x5c\\xc3\\xa9"
+    end
+
+    def test_json
+      line = json(env("HTTP_HOST" => "example.org", "HTTP_USER_AGENT" => "wrk", "HTTP_REFERER" => "http://a/",
+                      "HTTP_X_REQUEST_ID" => "abc"), 200, 1234)
+
+      assert line.end_with?("}\n")
+      assert_equal({ "time" => "2026-03-04T05:06:07.250000+02:00", "remote" => "192.0.2.7", "method" => "GET",
+                     "target" => "/path?a=1", "protocol" => "HTTP/1.1", "status" => 200, "bytes" => 1234,
+                     "duration" => 0.123457, "queue_time" => 0.001235, "host" => "example.org", "user_agent" => "wrk",
+                     "referer" => "http://a/", "request_id" => "abc", "pid" => Process.pid }, JSON.parse(line))
+    end
+
+    def test_json_leaves_out_what_there_is_not
+      assert_empty JSON.parse(json(env, 200, 1)).keys & %w[host user_agent referer request_id]
+    end
+
+    def test_json_bears_any_bytes
+      line = json(env("HTTP_USER_AGENT" => "caf\xE9 \xFF".b, "PATH_INFO" => "/\xC3\xA9".b), 200, 1)
+
+      assert_equal ["caf\\xe9 \\xff", "/é?a=1"], JSON.parse(line).values_at("user_agent", "target")
+      assert_equal 1, line.count("\n")
+    end
+
+    def test_without_a_time_it_is_as_long_ago_as_the_request_took
+      time = Time.iso8601(JSON.parse(json(env, 200, 1, nil)).fetch("time"))
+
+      assert_in_delta Time.now - REQUEST.duration, time, 1
+    end
+
+    def test_a_reader_that_has_gone_fails_no_request
+      reader, writer = IO.pipe
+      reader.close
+      log = AccessLog.for(Configuration.new(access_log: "common"))
+      log.instance_variable_set(:@io, writer)
+
+      assert_nil log.write(REQUEST, env, 200, 1, TIME)
+    ensure
+      writer.close
+    end
+
+    def test_a_file_that_cannot_be_opened_is_named
+      error = assert_raises(ConfigurationError) do
+        AccessLog.for(Configuration.new(access_log: "json", log: "/no/such/folder/file.log"))
+      end
+
+      assert_match(%r{the log /no/such/folder/file\.log cannot be opened: No such file or directory}, error.message)
+    end
+
+    private
+
+    def env(changes = {})
+      { "REMOTE_ADDR" => "192.0.2.7", "REQUEST_METHOD" => "GET", "SCRIPT_NAME" => "", "PATH_INFO" => "/path",
+        "QUERY_STRING" => "a=1", "SERVER_PROTOCOL" => "HTTP/1.1" }.merge(changes)
+    end
+
+    def common(*arguments) = line("common", *arguments)
+    def json(*arguments) = line("json", *arguments)
+
+    def line(format, env, status, bytes, time = TIME)
+      Dir.mktmpdir do |folder|
+        log = AccessLog.for(Configuration.new(access_log: format, log: "#{folder}/access.log"))
+        log.write(REQUEST, env, status, bytes, time)
+        File.read("#{folder}/access.log")
+      end
+    end
+  end
+end

@@ -1,0 +1,518 @@
+# frozen_string_literal: true
+
+require_relative "../helper"
+require "json"
+
+module Fairlead
+  class SupervisorTest < Test
+    # Answers with the process that serves.
+    PID = "run ->(env) { [200, { \"content-type\" => \"text/plain\" }, [Process.pid.to_s]] }"
+
+    # Answers after a while; the file `began` says that the request runs.
+    SLOW = <<~RUBY
+      run ->(env) do
+        File.write("began", "")
+        sleep Float(env["QUERY_STRING"].empty? ? 0 : env["QUERY_STRING"])
+        [200, { "content-type" => "text/plain" }, ["done"]]
+      end
+    RUBY
+
+    def test_it_forks_the_workers_it_is_told_to
+      with_server(PID, "-w", "3") do |server|
+        assert_equal 3, server.worker_pids.size
+        assert_includes server.worker_pids, server.get.body.to_i
+      end
+    end
+
+    def test_processes_say_what_they_are
+      with_server(PID, "-w", "2", "--tag", "shop") do |server|
+        assert_equal "fairlead: supervisor [shop]", server.title(server.supervisor_pid)
+        assert_equal ["fairlead: worker 0 [shop]", "fairlead: worker 1 [shop]"],
+                     server.worker_pids.map { |pid| server.title(pid) }.sort
+      end
+    end
+
+    def test_term_and_int_end_it_with_status_0
+      %i[TERM INT].each do |signal|
+        with_server(PID, "-w", "2") do |server|
+          workers = server.worker_pids
+          status = server.stop(signal)
+
+          assert_predicate status, :success?, server.log
+          assert_empty workers.select { |pid| server.alive?(pid) }
+        end
+      end
+    end
+
+    def test_term_lets_what_runs_finish_and_takes_nothing_new
+      with_server(SLOW) do |server|
+        server.connect do |socket|
+          begin_slow_request(server, socket, 0.5)
+          server.signal(:TERM)
+          server.wait_for_notification("STOPPING=1")
+
+          eventually("refused") { refused?(server) }
+          assert_match(/\AHTTP\/1.1 200 .*done\z/m, socket.read)
+        end
+        assert_predicate server.wait_for_end, :success?
+      end
+    end
+
+    def test_a_second_term_ends_at_once
+      with_server(SLOW) do |server|
+        server.connect do |socket|
+          begin_slow_request(server, socket, 20)
+          server.signal(:TERM)
+          server.wait_for_notification("STOPPING=1")
+          took = duration { server.stop(:TERM) }
+
+          assert_operator took, :<, 3
+          assert_predicate server.status, :success?
+        end
+      end
+    end
+
+    def test_what_does_not_finish_in_time_is_ended
+      with_server(SLOW, "--drain-timeout", "0.3") do |server|
+        server.connect do |socket|
+          begin_slow_request(server, socket, 20)
+          took = duration { server.stop }
+
+          assert_includes 0.3..3, took
+          assert_predicate server.status, :success?
+        end
+      end
+    end
+
+    def test_a_worker_that_hears_nothing_is_killed
+      with_server("run ->(env) { File.write(\"began\", \"\"); Process.kill(:STOP, Process.pid); [200, {}, []] }",
+                  "--drain-timeout", "0.2") do |server|
+        server.connect do |socket|
+          begin_slow_request(server, socket, 0)
+          worker = server.worker_pids.first
+
+          assert_predicate server.stop, :success?
+          refute server.alive?(worker)
+          assert_match(/Worker 0 \(process #{worker}\) does not end: it is killed/, server.log)
+        end
+      end
+    end
+
+    def test_a_worker_that_is_killed_is_replaced
+      with_server(PID, "-w", "2") do |server|
+        killed, other = server.worker_pids
+        server.signal(:KILL, killed)
+        eventually("a new worker") { (server.worker_pids - [killed, other]).any? && server.worker_pids.size == 2 }
+
+        assert_match(/Worker 0 \(process #{killed}\) has ended unasked\. It was ended by SIGKILL\./, server.log)
+        assert_equal "fairlead: worker 0", server.title((server.worker_pids - [other]).first)[/\A[^\[]+/].strip
+      end
+    end
+
+    def test_a_worker_without_a_supervisor_finishes_what_runs_and_ends
+      with_server(SLOW, "-w", "2") do |server|
+        workers = server.worker_pids
+        server.connect do |socket|
+          begin_slow_request(server, socket, 0.5)
+          server.signal(:KILL)
+          server.wait_for_end
+
+          assert_match(/\AHTTP\/1.1 200 .*done\z/m, socket.read)
+        end
+        eventually("the end of the workers") { workers.none? { |pid| server.alive?(pid) } }
+      end
+    end
+
+    def test_a_worker_without_a_supervisor_ends_also_if_a_request_does_not
+      with_server(SLOW, "--drain-timeout", "0.3") do |server|
+        workers = server.worker_pids
+        server.connect do |socket|
+          begin_slow_request(server, socket, 60)
+          server.signal(:KILL)
+
+          eventually("the end of the workers") { workers.none? { |pid| server.alive?(pid) } }
+        end
+      end
+    end
+
+    def test_hup_replaces_all_workers
+      with_server(PID, "-w", "2") do |server|
+        before = server.worker_pids
+        server.signal(:HUP)
+        server.wait_for_notification("RELOADING=1")
+        server.wait_for_notification("READY=1")
+        eventually("the end of the old ones") { (server.worker_pids & before).empty? }
+
+        assert_equal 2, server.worker_pids.size
+        assert_equal ["fairlead: worker 0", "fairlead: worker 1"],
+                     server.worker_pids.map { |pid| server.title(pid)[/\A[^\[]+/].strip }.sort
+        assert_includes server.worker_pids, server.get.body.to_i
+      end
+    end
+
+    def test_hup_lets_what_runs_finish
+      with_server(SLOW) do |server|
+        server.connect do |socket|
+          begin_slow_request(server, socket, 0.5)
+          server.signal(:HUP)
+          server.wait_for_notification("RELOADING=1")
+
+          assert_match(/\AHTTP\/1.1 200 .*done\z/m, socket.read)
+        end
+      end
+    end
+
+    def test_hup_many_times_leaks_nothing
+      with_server(PID, "-w", "2") do |server|
+        restart = lambda do
+          server.signal(:HUP)
+          server.wait_for_notification("RELOADING=1")
+          server.wait_for_notification("READY=1")
+          eventually("two workers") { server.worker_pids.size == 2 }
+        end
+        restart.call
+        before = descriptors(server.supervisor_pid)
+        5.times { restart.call }
+
+        assert_equal before, descriptors(server.supervisor_pid)
+      end
+    end
+
+    def test_hup_without_preload_brings_new_code_in
+      with_server("run ->(env) { [200, {}, [\"old\"]] }", "--no-preload") do |server|
+        assert_equal "old", server.get.body
+        server.write("config.ru", "run ->(env) { [200, {}, [\"new\"]] }")
+        server.signal(:HUP)
+        server.wait_for_notification("RELOADING=1")
+        server.wait_for_notification("READY=1")
+
+        eventually("new code") { server.get.body == "new" }
+      end
+    end
+
+    def test_hup_with_broken_code_is_given_up_and_the_old_workers_go_on
+      with_server("run ->(env) { [200, {}, [\"old\"]] }", "--no-preload", "-w", "2") do |server|
+        workers = server.worker_pids
+        server.write("config.ru", "\nrun nonsense")
+        server.signal(:HUP)
+        server.wait_for_notification("RELOADING=1")
+        server.wait_for_notification("READY=1")
+
+        assert_equal workers, server.worker_pids
+        assert_equal "old", server.get.body
+        assert_match(/^config\.ru:2: NameError: .*nonsense/, server.log)
+        assert_equal 1, server.log.scan("could not start").size, "it is told once"
+        assert_match(/The restart is given up; the workers that serve go on\./, server.log)
+      end
+    end
+
+    def test_ttin_and_ttou_add_and_remove_a_worker
+      with_server(PID) do |server|
+        server.signal(:TTIN)
+        eventually("two") { server.worker_pids.size == 2 }
+        server.signal(:TTIN)
+        eventually("three") { server.worker_pids.size == 3 }
+        2.times { server.signal(:TTOU) }
+        eventually("fewer") { server.worker_pids.size < 3 }
+        server.signal(:TTOU)
+        eventually("one") { server.worker_pids.size == 1 }
+        server.signal(:TTOU)
+        eventually("a refusal") { server.log.include?("The last worker stays.") }
+
+        assert_equal 1, server.worker_pids.size
+        assert_equal "fairlead: worker 0", server.title(server.worker_pids.first)[/\A[^\[]+/].strip
+        assert_equal "200", server.get.code
+      end
+    end
+
+    def test_usr1_reopens_the_logs_of_all
+      app = <<~RUBY
+        LOG = File.open("app.log", "a").tap { |file| file.sync = true }
+        run ->(env) { LOG.puts(env["PATH_INFO"]); $stderr.puts("stderr \#{env["PATH_INFO"]}"); [200, {}, []] }
+      RUBY
+      with_server(app, "-w", "2", "--log", "server.log", "--access-log", "common") do |server|
+        server.get("/before")
+        files = %w[app.log server.log]
+        files.each { |file| File.rename(server.path(file), server.path("#{file}.1")) }
+        server.signal(:USR1)
+        eventually("reopened") { files.all? { |file| File.exist?(server.path(file)) } }
+        # Each worker reopens them for itself.
+        eventually("all") { server.worker_pids.all? { |pid| opened(pid).grep(/\.log\.1/).empty? } }
+        server.get("/after")
+
+        assert_equal "/before\n", File.read(server.path("app.log.1"))
+        assert_equal "/after\n", File.read(server.path("app.log"))
+        eventually("the access log") { File.read(server.path("server.log")).match?(%r{"GET /after HTTP/1.1" 200}) }
+        assert_match(%r{^stderr /after$}, File.read(server.path("server.log")))
+        refute_match(%r{/before}, File.read(server.path("server.log")))
+      end
+    end
+
+    def test_usr1_sent_to_a_worker_does_not_end_it
+      with_server(PID) do |server|
+        worker = server.worker_pids.first
+        server.signal(:USR1, worker)
+
+        assert_equal worker, server.get.body.to_i
+      end
+    end
+
+    def test_a_hung_up_terminal_of_a_worker_does_not_end_it
+      with_server(PID) do |server|
+        worker = server.worker_pids.first
+        server.signal(:HUP, worker)
+
+        assert_equal worker, server.get.body.to_i
+      end
+    end
+
+    def test_a_worker_that_is_told_to_end_finishes_what_runs_and_is_replaced
+      with_server(SLOW) do |server|
+        worker = server.worker_pids.first
+        server.connect do |socket|
+          begin_slow_request(server, socket, 0.5)
+          server.signal(:TERM, worker)
+
+          assert_match(/done\z/, socket.read)
+        end
+        eventually("a successor") { server.worker_pids.size == 1 && server.worker_pids != [worker] }
+      end
+    end
+
+    def test_a_boot_that_always_fails_ends_with_a_message
+      server = with_server("\nrun nonsense", "--no-preload", "-w", "2", lint: false, ready: false)
+      status = server.wait_for_end
+
+      assert_equal 1, status.exitstatus
+      assert_match(/^fairlead: No worker could start, in 5 tries\. The app could not be loaded from config\.ru\.\n/,
+                   server.log)
+      assert_match(/^config\.ru:2: NameError: .*nonsense/, server.log)
+      assert_equal 1, server.log.scan("could not start").size
+    end
+
+    def test_a_hook_that_fails_is_named
+      server = with_server(PID, ready: false, files: { "config/fairlead.rb" => <<~RUBY })
+        bind "http://127.0.0.1:0"
+        workers 1
+        after_fork { |index| raise "no cache" }
+      RUBY
+
+      assert_equal 1, server.wait_for_end.exitstatus
+      assert_match(%r{^fairlead: No worker could start.* config/fairlead\.rb:3: RuntimeError: no cache$}, server.log)
+    end
+
+    def test_a_worker_that_ends_while_it_boots_is_told
+      server = with_server(PID, ready: false, files: { "config/fairlead.rb" => <<~RUBY })
+        bind "http://127.0.0.1:0"
+        workers 1
+        after_fork { |index| Process.kill(:KILL, Process.pid) }
+      RUBY
+
+      assert_equal 1, server.wait_for_end.exitstatus
+      assert_match(/^fairlead: No worker could start, in 5 tries\. It was ended by SIGKILL\.$/, server.log)
+    end
+
+    def test_a_worker_that_takes_too_long_to_boot_is_killed_and_forked_again
+      server = with_server(PID, files: { "config/fairlead.rb" => <<~RUBY })
+        bind "http://127.0.0.1:0"
+        workers 1
+        boot_timeout 0.5
+        after_fork { |index| File.exist?("second") ? nil : (File.write("second", ""); sleep) }
+      RUBY
+
+      assert_equal "200", server.get.code
+      assert_match(/Worker 0 could not start\. It did not serve within 0\.5 s \(boot_timeout\)\./, server.log)
+    end
+
+    def test_hooks_run_where_and_when_they_should
+      with_server(PID, files: { "config/fairlead.rb" => <<~RUBY }) do |server|
+        bind "http://127.0.0.1:0"
+        workers 2
+        note = ->(*what) { File.write("notes", "\#{what.join(" ")}\\n", mode: "a") }
+        before_fork { note.call(:before_fork, Process.pid) }
+        after_fork { |index| note.call(:after_fork, index) }
+        before_worker_exit { |index| note.call(:before_worker_exit, index) }
+        on_restart { note.call(:on_restart, Process.pid) }
+      RUBY
+        supervisor = server.supervisor_pid
+        notes = -> { File.readlines(server.path("notes"), chomp: true) }
+
+        assert_equal ["before_fork #{supervisor}", "after_fork 0", "after_fork 1"],
+                     [notes.call.first, *notes.call.drop(1).sort]
+        server.signal(:HUP)
+        server.wait_for_notification("RELOADING=1")
+        server.wait_for_notification("READY=1")
+        eventually("the exits") { notes.call.size == 8 }
+
+        assert_equal ["after_fork 0", "after_fork 1", "before_worker_exit 0", "before_worker_exit 1",
+                      "on_restart #{supervisor}"], notes.call.drop(3).sort
+      end
+    end
+
+    def test_the_app_is_loaded_once_with_preload_and_in_each_worker_without
+      app = "File.write(\"loads\", \"\#{Process.pid}\\n\", mode: \"a\")\n#{PID}"
+      with_server(app, "-w", "2") do |server|
+        assert_equal ["#{server.supervisor_pid}\n"], File.readlines(server.path("loads"))
+      end
+      with_server(app, "-w", "2", "--no-preload") do |server|
+        assert_equal server.worker_pids.map { |pid| "#{pid}\n" }, File.readlines(server.path("loads")).sort
+      end
+    end
+
+    def test_a_worker_may_open_as_many_descriptors_as_the_system_allows
+      with_server(PID, spawn_options: { rlimit_nofile: [256, 4096] }) do |server|
+        limits = File.read("/proc/#{server.worker_pids.first}/limits")[/^Max open files.*/].split
+
+        assert_equal %w[4096 4096], limits[3, 2]
+      end
+    end
+
+    def test_a_worker_holds_nothing_of_its_siblings
+      with_server(PID, "-w", "2") do |server|
+        first, second = server.worker_pids
+        server.signal(:KILL, first)
+        eventually("a successor") { server.worker_pids.size == 2 && !server.worker_pids.include?(first) }
+        # Were the end of its control socket open elsewhere, it would not notice the supervisor's end.
+        successor = (server.worker_pids - [second]).first
+        server.signal(:KILL)
+
+        eventually("the end of both") { [second, successor].none? { |pid| server.alive?(pid) } }
+      end
+    end
+
+    def test_it_leaves_other_children_alone
+      app = <<~RUBY
+        CHILD = Process.spawn("sleep 0.2")
+        Thread.new { Process.wait(CHILD); File.write("child", $?.exitstatus.to_s) }
+        #{PID}
+      RUBY
+      with_server(app) do |server|
+        eventually("the status") { File.exist?(server.path("child")) && File.read(server.path("child")) == "0" }
+      end
+    end
+
+    def test_it_waits_without_turning
+      with_server(PID, "-w", "2") do |server|
+        before = cpu_and_switches(server.supervisor_pid)
+        sleep 1
+        cpu, switches = cpu_and_switches(server.supervisor_pid).zip(before).map { |after, earlier| after - earlier }
+
+        assert_operator cpu, :<=, 1
+        assert_operator switches, :<, 30
+      end
+    end
+
+    def test_a_unix_socket_and_several_addresses
+      with_server(PID, "-b", "http://127.0.0.1:0", "-b", "unix:app.sock", "-b", "http://127.0.0.1:0") do |server|
+        assert_equal 3, server.addresses.size
+        path = server.path("app.sock")
+        assert_equal "unix:#{path}", server.addresses[1]
+        server.connect(unix: path) do |socket|
+          socket.write("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+
+          assert_match(/\AHTTP\/1.1 200 /, socket.read)
+        end
+        [server.addresses[0], server.addresses[2]].each { |uri| assert_equal "200", Net::HTTP.get_response(URI(uri)).code }
+        server.stop
+
+        refute_path_exists path
+      end
+    end
+
+    def test_sockets_of_a_service_manager_replace_the_default_address
+      listener = TCPServer.new("127.0.0.1", 0)
+      app = "TOLD = ENV.key?(\"LISTEN_FDS\")\nrun ->(env) { [200, {}, [TOLD.to_s]] }"
+      files = { "config/fairlead.rb" => "workers 1" }
+      with_server(app, files:, env: { "LISTEN_FDS" => "1" }, spawn_options: { 3 => listener }) do |server|
+        assert_equal ["http://127.0.0.1:#{listener.addr[1]}"], server.addresses
+        assert_equal "false", server.get.body, "no child takes them for its own"
+      end
+    ensure
+      listener.close
+    end
+
+    def test_a_descriptor_that_does_not_listen_is_refused
+      reader, writer = IO.pipe
+      server = with_server(PID, env: { "LISTEN_FDS" => "1" }, spawn_options: { 3 => reader }, ready: false)
+
+      assert_equal 1, server.wait_for_end.exitstatus
+      assert_match(/^fairlead: The descriptor 3 \(LISTEN_FDS\) is no socket/, server.log)
+    ensure
+      [reader, writer].each(&:close)
+    end
+
+    def test_the_service_manager_is_told_everything
+      with_server(PID, ready: false) do |server|
+        ready = server.wait_for_notification("READY=1")
+
+        assert_match(/^MAINPID=#{server.supervisor_pid}$/, ready)
+        server.signal(:HUP)
+        assert_match(/^MONOTONIC_USEC=\d+$/, server.wait_for_notification("RELOADING=1"))
+        server.wait_for_notification("READY=1")
+        server.signal(:TERM)
+        server.wait_for_notification("STOPPING=1")
+      end
+    end
+
+    def test_the_process_id_file
+      with_server(PID, "--pidfile", "server.pid") do |server|
+        assert_equal "#{server.supervisor_pid}\n", File.read(server.path("server.pid"))
+        server.signal(:KILL, server.worker_pids.first)
+        eventually("a new worker") { server.log.include?("SIGKILL") && server.worker_pids.size == 1 }
+        assert_path_exists server.path("server.pid")
+        server.stop
+        refute_path_exists server.path("server.pid")
+      end
+    end
+
+    def test_a_second_server_with_the_same_process_id_file_is_refused
+      with_server(PID, "--pidfile", "server.pid") do |server|
+        second = with_server(PID, "--pidfile", server.path("server.pid"), ready: false)
+
+        assert_equal 1, second.wait_for_end.exitstatus
+        assert_match(/says that the server runs already, as process #{server.supervisor_pid}\./, second.log)
+        assert_path_exists server.path("server.pid")
+      end
+    end
+
+    def test_the_figures_of_all_workers_are_known_in_each
+      app = "require \"json\"\nrun ->(env) { [200, {}, [JSON.generate(Fairlead.stats)]] }"
+      with_server(app, "-w", "2") do |server|
+        workers = JSON.parse(server.get.body).fetch("workers")
+
+        assert_equal server.worker_pids, workers.map { |worker| worker.fetch("pid") }
+        assert_equal %w[serving serving], workers.map { |worker| worker.fetch("state") }
+        assert_equal 1, workers.sum { |worker| worker.fetch("in_flight") }
+        killed = server.worker_pids.first
+        server.signal(:KILL, killed)
+        eventually("its successor") { JSON.parse(server.get.body)["workers"].map { |worker| worker["restarts"] } == [1, 0] }
+      end
+    end
+
+    private
+
+    def begin_slow_request(server, socket, seconds)
+      socket.write("GET /?#{seconds} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+      eventually("the request runs") { File.exist?(server.path("began")) }
+    end
+
+    def refused?(server)
+      server.connect(&:close)
+      false
+    rescue Errno::ECONNREFUSED
+      true
+    end
+
+    def descriptors(pid) = Dir.children("/proc/#{pid}/fd").size
+
+    def opened(pid)
+      Dir.children("/proc/#{pid}/fd").map { |name| File.readlink("/proc/#{pid}/fd/#{name}") rescue "" }
+    end
+
+    # Ticks of CPU, and how often it was woken.
+    def cpu_and_switches(pid)
+      ticks = File.read("/proc/#{pid}/stat").split[13, 2].sum(&:to_i)
+      [ticks, File.read("/proc/#{pid}/status")[/^voluntary_ctxt_switches:\s+(\d+)/, 1].to_i]
+    end
+  end
+end
