@@ -17,12 +17,15 @@ module Fairlead
     def test_code_is_not_unloaded_under_a_request_that_waits
       serve
       @server.json("/reload")
-      waiting = Array.new(10) { Thread.new { @server.json("/reload?wait=0.5") } }
-      eventually("all wait") { stats_in_flight == 11 }
+      waiting = Array.new(10) { Thread.new { @server.json("/reload?until=go") } }
+      eventually("all wait") { in_flight == 10 }
       change_to 2
-      after = @server.json("/reload")
+      after = Thread.new { @server.json("/reload") }
+      # It has to wait for those who run the old code, who have to go on meanwhile.
+      eventually("the next request waits too") { in_flight == 11 }
+      @server.write("go", "")
 
-      assert_equal({ "version" => 2, "steady" => true }, after)
+      assert_equal({ "version" => 2, "steady" => true }, after.value)
       assert_equal([{ "version" => 1, "steady" => true }] * 10, waiting.map(&:value))
     end
 
@@ -59,6 +62,7 @@ module Fairlead
           def show = render(json: { number: Slow::NUMBER, loads: $loads })
         end
       CONTROLLER
+      @server.json("/reload")
       answers = @server.json_at_once(*["/slow"] * 10)
 
       assert_equal [{ "number" => 1, "loads" => 1 }] * 10, answers
@@ -79,6 +83,7 @@ module Fairlead
       File.utime(@changed, @changed, path)
     end
 
-    def stats_in_flight = @server.json("/stat")["in_flight"]
+    # Beside the one that asks.
+    def in_flight = @server.json("/in_flight")
   end
 end
