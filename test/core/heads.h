@@ -1,6 +1,6 @@
-/* Tables of request heads. A row is a request and either the status it is refused with, or what was read, in words:
- *     GET origin path=/a query=b authority=example.com 1.1 keep-alive
- * Each is parsed whole, byte by byte, and cut in two at every place; all ways have to give the same answer. */
+/* Tables of request heads. A row is a request and either the status it is refused with, or what was read, in
+ * words: GET origin path=/a query=b authority=example.com 1.1 keep-alive Each is parsed whole, byte by byte,
+ * and cut in two at every place; all ways have to give the same answer. */
 #ifndef FL_TEST_HEADS_H
 #define FL_TEST_HEADS_H
 
@@ -25,7 +25,8 @@ typedef struct answer {
 static const fl_http1_limits usual_limits = {8192, 32768, 100};
 
 static inline void put_span(FILE *out, const char *label, const char *bytes, fl_span span) {
-    if (span.size) fprintf(out, " %s=%.*s", label, (int) span.size, bytes + span.at);
+    if (span.size)
+        fprintf(out, " %s=%.*s", label, (int) span.size, bytes + span.at);
 }
 
 static inline void describe(answer *into, const fl_http1_head *head, const char *bytes) {
@@ -38,11 +39,16 @@ static inline void describe(answer *into, const fl_http1_head *head, const char 
     put_span(out, "query", bytes, head->query);
     put_span(out, "authority", bytes, head->authority);
     fprintf(out, " 1.%d %s", head->minor, head->keep_alive ? "keep-alive" : "close");
-    if (head->has_length) fprintf(out, " length=%llu", (unsigned long long) head->content_length);
-    if (head->chunked) fprintf(out, " chunked");
-    if (head->expect_continue) fprintf(out, " continue");
-    if (head->upgrade) fprintf(out, " upgrade");
-    if (head->head_method) fprintf(out, " no-body");
+    if (head->has_length)
+        fprintf(out, " length=%llu", (unsigned long long) head->content_length);
+    if (head->chunked)
+        fprintf(out, " chunked");
+    if (head->expect_continue)
+        fprintf(out, " continue");
+    if (head->upgrade)
+        fprintf(out, " upgrade");
+    if (head->head_method)
+        fprintf(out, " no-body");
     fclose(out);
 
     out = fmemopen(into->headers, sizeof into->headers, "w");
@@ -55,7 +61,8 @@ static inline void describe(answer *into, const fl_http1_head *head, const char 
     into->size = head->size;
 }
 
-/* Feeds the first `cuts[0]` bytes, then the first `cuts[1]`, … each in a block of its own, as if memory had moved. */
+/* Feeds the first `cuts[0]` bytes, then the first `cuts[1]`, … each in a block of its own, as if memory had
+ * moved. */
 static inline fl_status feed(fl_http1_head *head, const char *request, const size_t *cuts, size_t count,
                              const fl_http1_limits *limits) {
     fl_status status = FL_AGAIN;
@@ -68,17 +75,18 @@ static inline fl_status feed(fl_http1_head *head, const char *request, const siz
     return status;
 }
 
-static inline void check_same(const answer *whole, const fl_http1_head *head, fl_status status, const char *request,
-                              const char *how, size_t where) {
+static inline void check_same(const answer *whole, const fl_http1_head *head, fl_status status,
+                              const char *request, const char *how, size_t where) {
     static answer other;
     if (whole->status != status) {
         test_fail(__FILE__, __LINE__, "%s %zu: %s, whole: %s", how, where, fl_status_text(status),
                   fl_status_text(whole->status));
     } else if (status == FL_OK) {
         describe(&other, head, request);
-        if (strcmp(whole->head, other.head) || strcmp(whole->headers, other.headers) || whole->size != other.size)
-            test_fail(__FILE__, __LINE__, "%s %zu: read %s, %s, whole: %s, %s", how, where, other.head, other.headers,
-                      whole->head, whole->headers);
+        if (strcmp(whole->head, other.head) || strcmp(whole->headers, other.headers) ||
+            whole->size != other.size)
+            test_fail(__FILE__, __LINE__, "%s %zu: read %s, %s, whole: %s, %s", how, where, other.head,
+                      other.headers, whole->head, whole->headers);
     }
 }
 
@@ -95,13 +103,16 @@ static inline void check_head(const head_case *row, const fl_http1_limits *limit
                   fl_status_text(whole.status));
     if (whole.status == FL_OK) {
         describe(&whole, &head, request);
-        if (row->head) CHECK_TEXT(row->head, whole.head);
-        if (row->headers) CHECK_TEXT(row->headers, whole.headers);
+        if (row->head)
+            CHECK_TEXT(row->head, whole.head);
+        if (row->headers)
+            CHECK_TEXT(row->headers, whole.headers);
         CHECK_NUMBER(size - (row->rest ? strlen(row->rest) : 0), whole.size);
     }
 
     size_t *cuts = malloc((size + 1) * sizeof *cuts);
-    for (size_t i = 0; i <= size; i++) cuts[i] = i;
+    for (size_t i = 0; i <= size; i++)
+        cuts[i] = i;
     fl_status status = feed(&head, request, cuts, size + 1, limits);
     check_same(&whole, &head, status, request, "byte by byte", 1);
     free(cuts);
@@ -113,7 +124,8 @@ static inline void check_head(const head_case *row, const fl_http1_limits *limit
     test_end();
 }
 
-#define CHECK_HEADS(table, limits)                                                                           \
-    for (size_t i = 0; i < sizeof(table) / sizeof((table)[0]); i++) check_head(&(table)[i], limits)
+#define CHECK_HEADS(table, limits)                                                                             \
+    for (size_t i = 0; i < sizeof(table) / sizeof((table)[0]); i++)                                            \
+    check_head(&(table)[i], limits)
 
 #endif

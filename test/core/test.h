@@ -1,5 +1,6 @@
 /* The little a C test needs: named checks that are counted, and a last line for the Makefile to add up.
- * A test is a function; TEST(name) runs it. A table runs each of its rows as a test of its own with test_begin. */
+ * A test is a function; TEST(name) runs it. A table runs each of its rows as a test of its own with test_begin.
+ */
 #ifndef FL_TEST_H
 #define FL_TEST_H
 
@@ -27,9 +28,11 @@ static inline void test_end(void) {
         test.passed++;
 }
 
-__attribute__((format(printf, 3, 4))) static inline void test_fail(const char *file, int line, const char *format, ...) {
+__attribute__((format(printf, 3, 4))) static inline void test_fail(const char *file, int line,
+                                                                   const char *format, ...) {
     va_list arguments;
-    if (!test.failing) printf("FAILED %s\n", test.name);
+    if (!test.failing)
+        printf("FAILED %s\n", test.name);
     test.failing = true;
     printf("  %s:%d: ", file, line);
     va_start(arguments, format);
@@ -40,32 +43,32 @@ __attribute__((format(printf, 3, 4))) static inline void test_fail(const char *f
 
 /* The rest of a test goes on after a failed check, so each shows all it has to say. */
 #define CHECK(condition) ((condition) ? (void) 0 : test_fail(__FILE__, __LINE__, "not true: %s", #condition))
-#define CHECK_NUMBER(expected, actual)                                                                       \
-    do {                                                                                                     \
-        long long expected_ = (long long) (expected), actual_ = (long long) (actual);                        \
-        if (expected_ != actual_)                                                                            \
-            test_fail(__FILE__, __LINE__, "%s: expected %lld, got %lld", #actual, expected_, actual_);       \
+#define CHECK_NUMBER(expected, actual)                                                                         \
+    do {                                                                                                       \
+        long long expected_ = (long long) (expected), actual_ = (long long) (actual);                          \
+        if (expected_ != actual_)                                                                              \
+            test_fail(__FILE__, __LINE__, "%s: expected %lld, got %lld", #actual, expected_, actual_);         \
     } while (0)
-#define CHECK_TEXT(expected, actual)                                                                         \
-    do {                                                                                                     \
-        const char *expected_ = (expected), *actual_ = (actual);                                             \
-        if (strcmp(expected_, actual_) != 0)                                                                 \
-            test_fail(__FILE__, __LINE__, "\n    expected %s\n    got      %s", expected_, actual_);         \
+#define CHECK_TEXT(expected, actual)                                                                           \
+    do {                                                                                                       \
+        const char *expected_ = (expected), *actual_ = (actual);                                               \
+        if (strcmp(expected_, actual_) != 0)                                                                   \
+            test_fail(__FILE__, __LINE__, "\n    expected %s\n    got      %s", expected_, actual_);           \
     } while (0)
-#define CHECK_BYTES(expected, expected_size, actual, actual_size)                                            \
-    do {                                                                                                     \
-        size_t expected_size_ = (expected_size), actual_size_ = (actual_size);                               \
-        const char *actual_ = (actual);                                                                      \
-        if (expected_size_ != actual_size_ || (actual_size_ && memcmp(expected, actual_, actual_size_)))     \
-            test_fail(__FILE__, __LINE__, "%zu bytes differ from the %zu expected: \"%.*s\"", actual_size_,  \
-                      expected_size_, (int) (actual_size_ < 200 ? actual_size_ : 200), actual_);             \
+#define CHECK_BYTES(expected, expected_size, actual, actual_size)                                              \
+    do {                                                                                                       \
+        size_t expected_size_ = (expected_size), actual_size_ = (actual_size);                                 \
+        const char *actual_ = (actual);                                                                        \
+        if (expected_size_ != actual_size_ || (actual_size_ && memcmp(expected, actual_, actual_size_)))       \
+            test_fail(__FILE__, __LINE__, "%zu bytes differ from the %zu expected: \"%.*s\"", actual_size_,    \
+                      expected_size_, (int) (actual_size_ < 200 ? actual_size_ : 200), actual_);               \
     } while (0)
 
-#define TEST(function)                                                                                       \
-    do {                                                                                                     \
-        test_begin(#function);                                                                               \
-        function();                                                                                          \
-        test_end();                                                                                          \
+#define TEST(function)                                                                                         \
+    do {                                                                                                       \
+        test_begin(#function);                                                                                 \
+        function();                                                                                            \
+        test_end();                                                                                            \
     } while (0)
 
 static inline int test_summary(void) {
@@ -76,7 +79,8 @@ static inline int test_summary(void) {
 /* A copy in a block of exactly its size, so that a read behind its end is noticed. */
 static inline char *test_copy(const char *bytes, size_t size) {
     char *copy = malloc(size ? size : 1);
-    if (size) memcpy(copy, bytes, size);
+    if (size)
+        memcpy(copy, bytes, size);
     return copy;
 }
 

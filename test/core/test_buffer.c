@@ -23,17 +23,21 @@ static void bytes_come_out_in_the_order_they_went_in(void) {
     for (unsigned round = 1; round < 3000; round++) {
         char bytes[97];
         unsigned add = round * 7 % sizeof bytes, take = round * 5 % 61;
-        for (unsigned i = 0; i < add; i++) bytes[i] = (char) (in++ * 31 % 251);
+        for (unsigned i = 0; i < add; i++)
+            bytes[i] = (char) (in++ * 31 % 251);
         char *exact = test_copy(bytes, add);
         CHECK_NUMBER(FL_OK, fl_buffer_append(&slab, &buffer, exact, add));
         free(exact);
-        if (take > buffer.length) take = buffer.length;
-        for (unsigned i = 0; i < take; i++) CHECK_NUMBER((char) (out++ * 31 % 251), fl_buffer_at(&buffer)[i]);
+        if (take > buffer.length)
+            take = buffer.length;
+        for (unsigned i = 0; i < take; i++)
+            CHECK_NUMBER((char) (out++ * 31 % 251), fl_buffer_at(&buffer)[i]);
         fl_buffer_consume(&slab, &buffer, take);
         CHECK_NUMBER(in - out, buffer.length);
     }
     CHECK(buffer.length > 10000);
-    for (unsigned i = 0; i < buffer.length; i++) CHECK_NUMBER((char) (out++ * 31 % 251), fl_buffer_at(&buffer)[i]);
+    for (unsigned i = 0; i < buffer.length; i++)
+        CHECK_NUMBER((char) (out++ * 31 % 251), fl_buffer_at(&buffer)[i]);
     fl_buffer_consume(&slab, &buffer, buffer.length);
     CHECK(buffer.block == NULL);
     CHECK_NUMBER(0, slab.borrowed);
@@ -79,9 +83,11 @@ static void what_a_slab_holds_back_is_bounded(void) {
     enum { MANY = 64 };
     fl_slab slab = {0};
     fl_buffer buffers[MANY] = {{0}};
-    for (int i = 0; i < MANY; i++) CHECK_NUMBER(FL_OK, fl_buffer_reserve(&slab, &buffers[i], 128 * 1024));
+    for (int i = 0; i < MANY; i++)
+        CHECK_NUMBER(FL_OK, fl_buffer_reserve(&slab, &buffers[i], 128 * 1024));
     CHECK_NUMBER(MANY * 128 * 1024, slab.borrowed);
-    for (int i = 0; i < MANY; i++) fl_buffer_free(&slab, &buffers[i]);
+    for (int i = 0; i < MANY; i++)
+        fl_buffer_free(&slab, &buffers[i]);
     CHECK_NUMBER(0, slab.borrowed);
     CHECK_NUMBER(FL_SLAB_KEPT_MOST, slab.kept);
     fl_slab_close(&slab);

@@ -28,7 +28,8 @@ static const chunk_case cases[] = {
     DECODED("3;\xc3\xb6\r\nabc\r\n0\r\n\r\n", "abc"),
     DECODED("1\r\nx\r\n0\r\nA: b\r\n\r\n", "x"),
     DECODED("1\r\nx\r\n0\r\nA:\r\nContent-Length:\t5 \r\n\r\n", "x"),
-    {"the next request is left alone", "1\r\nx\r\n0\r\n\r\nGET / HTTP/1.1\r\n", FL_OK, "x", "GET / HTTP/1.1\r\n"},
+    {"the next request is left alone", "1\r\nx\r\n0\r\n\r\nGET / HTTP/1.1\r\n", FL_OK, "x",
+     "GET / HTTP/1.1\r\n"},
     {"so is an empty line", "0\r\n\r\n\r\n", FL_OK, "", "\r\n"},
 
     PART("", ""),
@@ -87,7 +88,8 @@ static const chunk_case cases[] = {
 };
 
 /* Decodes in pieces that end at `cuts`; the body goes to `body`. */
-static fl_status decode(const char *coded, const size_t *cuts, size_t count, char *body, size_t *length, size_t *used) {
+static fl_status decode(const char *coded, const size_t *cuts, size_t count, char *body, size_t *length,
+                        size_t *used) {
     fl_chunks chunks = {0};
     fl_status status = FL_AGAIN;
     *length = *used = 0;
@@ -96,7 +98,8 @@ static fl_status decode(const char *coded, const size_t *cuts, size_t count, cha
         char *bytes = test_copy(coded + *used, size);
         status = fl_chunks_decode(&chunks, bytes, size, &piece_used, &decoded);
         CHECK(piece_used <= size && decoded <= piece_used);
-        if (status == FL_AGAIN) CHECK_NUMBER(size, piece_used);
+        if (status == FL_AGAIN)
+            CHECK_NUMBER(size, piece_used);
         CHECK_NUMBER(status == FL_OK, chunks.done);
         memcpy(body + *length, bytes, decoded);
         *length += decoded;
@@ -113,8 +116,10 @@ static void check_pieces(const chunk_case *row, const size_t *cuts, size_t count
     if (status != row->status)
         test_fail(__FILE__, __LINE__, "cut at %zu: expected %s, got %s", cuts[0], fl_status_text(row->status),
                   fl_status_text(status));
-    if (row->body) CHECK_BYTES(row->body, strlen(row->body), body, length);
-    if (status == FL_OK) CHECK_NUMBER(size - (row->rest ? strlen(row->rest) : 0), used);
+    if (row->body)
+        CHECK_BYTES(row->body, strlen(row->body), body, length);
+    if (status == FL_OK)
+        CHECK_NUMBER(size - (row->rest ? strlen(row->rest) : 0), used);
     free(body);
 }
 
@@ -133,7 +138,8 @@ static void check_chunks(const chunk_case *row) {
 }
 
 /* `prefix`, `count` times "x", `suffix`. */
-static void check_filled(const char *name, const char *prefix, size_t count, const char *suffix, fl_status status) {
+static void check_filled(const char *name, const char *prefix, size_t count, const char *suffix,
+                         fl_status status) {
     char *coded = malloc(strlen(prefix) + count + strlen(suffix) + 1), *at = coded;
     at += sprintf(at, "%s", prefix);
     memset(at, 'x', count);
@@ -167,7 +173,8 @@ static fl_status decode_many(unsigned count, unsigned size, unsigned extension) 
         at += sprintf(at, "\r\n");
         size_t used, decoded;
         status = fl_chunks_decode(&chunks, coded, (size_t) (at - coded), &used, &decoded);
-        if (status == FL_AGAIN) CHECK_NUMBER(size, decoded);
+        if (status == FL_AGAIN)
+            CHECK_NUMBER(size, decoded);
     }
     free(coded);
     return status;
@@ -211,7 +218,8 @@ static void nothing_may_be_given(void) {
 }
 
 int main(void) {
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) check_chunks(&cases[i]);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        check_chunks(&cases[i]);
     bounds();
     TEST(extensions_may_not_outweigh_the_body);
     TEST(a_refused_body_stays_refused);

@@ -4,7 +4,8 @@
 #define HOST "\r\nHost: a\r\n\r\n"
 #define ACCEPTED(request, head) {request, request HOST, 0, FL_OK, head, NULL, NULL}
 #define REFUSED(status, request) {#status " " request, request HOST, 0, FL_##status, NULL, NULL, NULL}
-#define WITH_NUL(status, request) {#status " with a NUL", request, sizeof(request) - 1, FL_##status, NULL, NULL, NULL}
+#define WITH_NUL(status, request)                                                                            \
+    {#status " with a NUL", request, sizeof(request) - 1, FL_##status, NULL, NULL, NULL}
 #define RAW(status, request) {#status " " request, request, 0, FL_##status, NULL, NULL, NULL}
 
 static const head_case request_lines[] = {
@@ -17,13 +18,15 @@ static const head_case request_lines[] = {
     ACCEPTED("GET /a;b=c@d:e,f$g!h'i(j)k*l+m HTTP/1.1",
              "GET origin path=/a;b=c@d:e,f$g!h'i(j)k*l+m authority=a 1.1 keep-alive"),
     /* what browsers leave as it is */
-    ACCEPTED("GET /[]|{}^`\\?[]|{}^`\\ HTTP/1.1", "GET origin path=/[]|{}^`\\ query=[]|{}^`\\ authority=a 1.1 keep-alive"),
+    ACCEPTED("GET /[]|{}^`\\?[]|{}^`\\ HTTP/1.1",
+             "GET origin path=/[]|{}^`\\ query=[]|{}^`\\ authority=a 1.1 keep-alive"),
     ACCEPTED("HEAD / HTTP/1.1", "HEAD origin path=/ authority=a 1.1 keep-alive no-body"),
     ACCEPTED("GET / HTTP/1.0", "GET origin path=/ authority=a 1.0 close"),
     ACCEPTED("get / HTTP/1.1", "get origin path=/ authority=a 1.1 keep-alive"),
     ACCEPTED("HEADER / HTTP/1.1", "HEADER origin path=/ authority=a 1.1 keep-alive"),
     ACCEPTED("M-SEARCH / HTTP/1.1", "M-SEARCH origin path=/ authority=a 1.1 keep-alive"),
-    ACCEPTED("!#$%&'*+-.^_`|~09AZaz / HTTP/1.1", "!#$%&'*+-.^_`|~09AZaz origin path=/ authority=a 1.1 keep-alive"),
+    ACCEPTED("!#$%&'*+-.^_`|~09AZaz / HTTP/1.1",
+             "!#$%&'*+-.^_`|~09AZaz origin path=/ authority=a 1.1 keep-alive"),
     ACCEPTED("A23456789012345678901234567890ZZ / HTTP/1.1",
              "A23456789012345678901234567890ZZ origin path=/ authority=a 1.1 keep-alive"),
 
@@ -31,8 +34,10 @@ static const head_case request_lines[] = {
     ACCEPTED("OPTIONS /x HTTP/1.1", "OPTIONS origin path=/x authority=a 1.1 keep-alive"),
     ACCEPTED("CONNECT b:443 HTTP/1.1", "CONNECT authority authority=b:443 1.1 keep-alive"),
     ACCEPTED("CONNECT [::1]:443 HTTP/1.1", "CONNECT authority authority=[::1]:443 1.1 keep-alive"),
-    ACCEPTED("GET http://b/c?d HTTP/1.1", "GET absolute scheme=http path=/c query=d authority=b 1.1 keep-alive"),
-    ACCEPTED("GET HTTPS://b:8443/c HTTP/1.1", "GET absolute scheme=HTTPS path=/c authority=b:8443 1.1 keep-alive"),
+    ACCEPTED("GET http://b/c?d HTTP/1.1",
+             "GET absolute scheme=http path=/c query=d authority=b 1.1 keep-alive"),
+    ACCEPTED("GET HTTPS://b:8443/c HTTP/1.1",
+             "GET absolute scheme=HTTPS path=/c authority=b:8443 1.1 keep-alive"),
     ACCEPTED("GET http://b HTTP/1.1", "GET absolute scheme=http authority=b 1.1 keep-alive"),
     ACCEPTED("GET http://b?d HTTP/1.1", "GET absolute scheme=http query=d authority=b 1.1 keep-alive"),
     ACCEPTED("GET http://b:/ HTTP/1.1", "GET absolute scheme=http path=/ authority=b 1.1 keep-alive"),
@@ -124,7 +129,8 @@ static const head_case line_ends[] = {
      "GET origin path=/ authority=a 1.1 keep-alive", "Host=a", NULL},
     {"two empty lines before the request", "\r\n\r\nGET / HTTP/1.1" HOST, 0, FL_OK,
      "GET origin path=/ authority=a 1.1 keep-alive", "Host=a", NULL},
-    {"three empty lines before the request", "\r\n\r\n\r\nGET / HTTP/1.1" HOST, 0, FL_BAD_METHOD, NULL, NULL, NULL},
+    {"three empty lines before the request", "\r\n\r\n\r\nGET / HTTP/1.1" HOST, 0, FL_BAD_METHOD,
+     NULL, NULL, NULL},
     {"what follows the head is left alone", "GET / HTTP/1.1" HOST "\n\rGET\n\n", 0, FL_OK,
      "GET origin path=/ authority=a 1.1 keep-alive", "Host=a", "\n\rGET\n\n"},
     {"a pipelined request is left alone", "GET / HTTP/1.1" HOST "GET /b HTTP/1.1" HOST, 0, FL_OK,

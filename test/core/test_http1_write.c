@@ -5,11 +5,11 @@
 static fl_slab slab;
 static fl_buffer out;
 
-#define WRITES(expected, call)                                                                               \
-    do {                                                                                                     \
-        CHECK_NUMBER(FL_OK, call);                                                                           \
-        CHECK_BYTES(expected, sizeof(expected) - 1, fl_buffer_at(&out), out.length);                         \
-        fl_buffer_free(&slab, &out);                                                                         \
+#define WRITES(expected, call)                                                                                 \
+    do {                                                                                                       \
+        CHECK_NUMBER(FL_OK, call);                                                                             \
+        CHECK_BYTES(expected, sizeof(expected) - 1, fl_buffer_at(&out), out.length);                           \
+        fl_buffer_free(&slab, &out);                                                                           \
     } while (0)
 
 static void a_status_line_says_code_and_reason(void) {
@@ -64,7 +64,8 @@ static void a_header_that_would_split_the_response_is_refused(void) {
                 fl_status status = fl_http1_write_header(&slab, &out, "x", 1, exact, size);
                 free(exact);
                 if (status != (allowed ? FL_OK : FL_BAD_HEADER_VALUE))
-                    test_fail(__FILE__, __LINE__, "byte %02x at %zu of %zu: %s", byte, at, size, fl_status_text(status));
+                    test_fail(__FILE__, __LINE__, "byte %02x at %zu of %zu: %s", byte, at, size,
+                              fl_status_text(status));
                 fl_buffer_free(&slab, &out);
             }
     }
@@ -111,7 +112,8 @@ static void an_empty_chunk_does_not_end_the_body(void) {
 
 static void what_is_written_in_chunks_is_read_back(void) {
     char body[3000];
-    for (size_t i = 0; i < sizeof body; i++) body[i] = (char) (i * 7);
+    for (size_t i = 0; i < sizeof body; i++)
+        body[i] = (char) (i * 7);
     for (size_t piece = 1; piece < 400; piece += 13) {
         for (size_t at = 0; at < sizeof body; at += piece)
             fl_http1_write_chunk(&slab, &out, body + at, sizeof body - at < piece ? sizeof body - at : piece);
@@ -151,13 +153,17 @@ static void a_date_is_what_rfc_9110_shows(void) {
 static void dates_are_those_of_the_c_library(void) {
     const int64_t day = 86400;
     for (int64_t seconds = -day * 800000; seconds < day * 3000000; seconds += day * 13 + 3601) {
-        if (seconds >= -62135596800 && seconds <= 253402300799) check_date(seconds);
+        if (seconds >= -62135596800 && seconds <= 253402300799)
+            check_date(seconds);
     }
-    for (int64_t seconds = 0; seconds < day * 366 * 4; seconds += 86399) check_date(951782400 - day * 366 + seconds);
-    static const int64_t corners[] = {0,           -1,         1,           951782399,   951782400,    951868800,
-                                      4107542399,  4107542400, 1709164800,  1709251199,  253402300799, -62135596800,
-                                      68169600000, 2147483647, 2147483648U, 4294967295U, 4294967296,   1735689599};
-    for (size_t i = 0; i < sizeof corners / sizeof corners[0]; i++) check_date(corners[i]);
+    for (int64_t seconds = 0; seconds < day * 366 * 4; seconds += 86399)
+        check_date(951782400 - day * 366 + seconds);
+    static const int64_t corners[] = {
+        0,           -1,         1,           951782399,   951782400,    951868800,
+        4107542399,  4107542400, 1709164800,  1709251199,  253402300799, -62135596800,
+        68169600000, 2147483647, 2147483648U, 4294967295U, 4294967296,   1735689599};
+    for (size_t i = 0; i < sizeof corners / sizeof corners[0]; i++)
+        check_date(corners[i]);
 }
 
 static void dates_beyond_four_digits_stay_at_the_bound(void) {

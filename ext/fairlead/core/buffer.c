@@ -14,7 +14,8 @@ typedef struct free_block {
 
 static size_t block_size_for(size_t size) {
     size_t block = FL_SLAB_SMALLEST;
-    while (block < size) block <<= 1;
+    while (block < size)
+        block <<= 1;
     return block;
 }
 
@@ -25,15 +26,17 @@ static unsigned class_of(size_t block_size) {
 static char *borrow(fl_slab *slab, size_t block_size) {
     free_block *block = NULL;
     if (block_size <= LARGEST_CLASS_SIZE) {
-        unsigned class = class_of(block_size);
-        block = slab->free[class];
+        unsigned index = class_of(block_size);
+        block = slab->free[index];
         if (block) {
-            slab->free[class] = block->next;
+            slab->free[index] = block->next;
             slab->kept -= block_size;
         }
     }
-    if (!block) block = malloc(block_size);
-    if (block) slab->borrowed += block_size;
+    if (!block)
+        block = malloc(block_size);
+    if (block)
+        slab->borrowed += block_size;
     return (char *) block;
 }
 
@@ -44,28 +47,30 @@ static void give_back(fl_slab *slab, char *bytes, size_t block_size) {
         return;
     }
     free_block *block = (free_block *) (void *) bytes;
-    unsigned class = class_of(block_size);
-    block->next = slab->free[class];
-    slab->free[class] = block;
+    unsigned index = class_of(block_size);
+    block->next = slab->free[index];
+    slab->free[index] = block;
     slab->kept += block_size;
 }
 
 void fl_slab_close(fl_slab *slab) {
-    for (unsigned class = 0; class < FL_SLAB_CLASSES; class++) {
-        free_block *block = slab->free[class];
+    for (unsigned index = 0; index < FL_SLAB_CLASSES; index++) {
+        free_block *block = slab->free[index];
         while (block) {
             free_block *next = block->next;
             free(block);
             block = next;
         }
-        slab->free[class] = NULL;
+        slab->free[index] = NULL;
     }
     slab->kept = 0;
 }
 
 fl_status fl_buffer_reserve(fl_slab *slab, fl_buffer *buffer, size_t size) {
-    if (size <= fl_buffer_room_size(buffer)) return FL_OK;
-    if (size > largest_block - buffer->length) return FL_NO_MEMORY;
+    if (size <= fl_buffer_room_size(buffer))
+        return FL_OK;
+    if (size > largest_block - buffer->length)
+        return FL_NO_MEMORY;
 
     size_t needed = buffer->length + size;
     /* Moving to the front costs a copy of what is there: worth it only while that is the smaller half, else a
@@ -77,9 +82,11 @@ fl_status fl_buffer_reserve(fl_slab *slab, fl_buffer *buffer, size_t size) {
     }
 
     size_t block_size = block_size_for(needed > buffer->capacity ? needed : (size_t) buffer->capacity + 1);
-    if (block_size > largest_block) return FL_NO_MEMORY;
+    if (block_size > largest_block)
+        return FL_NO_MEMORY;
     char *block = borrow(slab, block_size);
-    if (!block) return FL_NO_MEMORY;
+    if (!block)
+        return FL_NO_MEMORY;
     if (buffer->block) {
         memcpy(block, buffer->block + buffer->start, buffer->length);
         give_back(slab, buffer->block, buffer->capacity);
@@ -91,9 +98,11 @@ fl_status fl_buffer_reserve(fl_slab *slab, fl_buffer *buffer, size_t size) {
 }
 
 fl_status fl_buffer_append(fl_slab *slab, fl_buffer *buffer, const char *bytes, size_t size) {
-    if (size == 0) return FL_OK;
+    if (size == 0)
+        return FL_OK;
     fl_status status = fl_buffer_reserve(slab, buffer, size);
-    if (status != FL_OK) return status;
+    if (status != FL_OK)
+        return status;
     memcpy(fl_buffer_room(buffer), bytes, size);
     fl_buffer_added(buffer, size);
     return FL_OK;
@@ -109,6 +118,7 @@ void fl_buffer_consume(fl_slab *slab, fl_buffer *buffer, size_t size) {
 }
 
 void fl_buffer_free(fl_slab *slab, fl_buffer *buffer) {
-    if (buffer->block) give_back(slab, buffer->block, buffer->capacity);
+    if (buffer->block)
+        give_back(slab, buffer->block, buffer->capacity);
     *buffer = (fl_buffer){0};
 }

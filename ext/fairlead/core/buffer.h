@@ -1,8 +1,8 @@
 /* A growing run of bytes, consumed at the front and filled at the end, on blocks borrowed from a slab.
  * Allocates and frees: the buffer itself, from the slab it is given; an empty buffer holds no block.
- * Pointers into it (fl_buffer_at, fl_buffer_room) are valid until the next call that may grow, consume or free it.
- * One slab and its buffers belong to one loop: only the holder of that loop's lock may call.
- * What can fail: growing, with FL_NO_MEMORY; the buffer is then as it was. */
+ * Pointers into it (fl_buffer_at, fl_buffer_room) are valid until the next call that may grow, consume or free
+ * it. One slab and its buffers belong to one loop: only the holder of that loop's lock may call. What can fail:
+ * growing, with FL_NO_MEMORY; the buffer is then as it was. */
 #ifndef FL_BUFFER_H
 #define FL_BUFFER_H
 
@@ -13,8 +13,9 @@
 enum { FL_SLAB_CLASSES = 8, FL_SLAB_SMALLEST = 1024, FL_SLAB_KEPT_MOST = 4 << 20 };
 
 /* Free blocks by size class: 1 KiB, 2 KiB, … 128 KiB. Larger ones come from malloc and go back at once.
- * `kept` is how many bytes are held back for reuse, at most FL_SLAB_KEPT_MOST; `borrowed` how many are in buffers.
- * Zeroed before its first use; fl_slab_close frees what is held back, and buffers may outlive it only to be freed. */
+ * `kept` is how many bytes are held back for reuse, at most FL_SLAB_KEPT_MOST; `borrowed` how many are in
+ * buffers. Zeroed before its first use; fl_slab_close frees what is held back, and buffers may outlive it only
+ * to be freed. */
 typedef struct fl_slab {
     void *free[FL_SLAB_CLASSES];
     size_t kept;

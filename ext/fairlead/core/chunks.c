@@ -1,14 +1,14 @@
-/* Chunked coding (RFC 9112, 7.1). Size lines and trailers go byte by byte, which makes cuts anywhere harmless; the
- * data between moves in one piece. */
+/* Chunked coding (RFC 9112, 7.1). Size lines and trailers go byte by byte, which makes cuts anywhere harmless;
+ * the data between moves in one piece. */
 #include "http1.h"
 #include "http1_characters.h"
 
 enum {
-    MOST_SIZE_DIGITS = 16,     /* 64 bits: no overflow */
-    MOST_LINE = 4096,          /* bytes of a size line with its extensions */
-    MOST_TRAILERS = 8192,      /* bytes of all trailers */
-    MOST_EXTENSIONS = 16384,   /* bytes of extensions beyond what the data pays for, see charge() */
-    PAID_BY_CHUNK = 128,       /* what a chunk may bring along for free */
+    MOST_SIZE_DIGITS = 16,   /* 64 bits: no overflow */
+    MOST_LINE = 4096,        /* bytes of a size line with its extensions */
+    MOST_TRAILERS = 8192,    /* bytes of all trailers */
+    MOST_EXTENSIONS = 16384, /* bytes of extensions beyond what the data pays for, see charge() */
+    PAID_BY_CHUNK = 128,     /* what a chunk may bring along for free */
 };
 
 typedef enum state {
@@ -32,8 +32,8 @@ static inline uint64_t hex_value(char digit) {
     return digit <= '9' ? (uint64_t) (digit - '0') : (uint64_t) ((digit | 0x20) - 'a' + 10);
 }
 
-/* Extensions are dropped, so without a bound over the whole body a client could have the server read without end for
- * a body that hardly grows. Each byte of data and each chunk pays for some of them. */
+/* Extensions are dropped, so without a bound over the whole body a client could have the server read without
+ * end for a body that hardly grows. Each byte of data and each chunk pays for some of them. */
 static state charge(fl_chunks *chunks) {
     uint64_t cost = (uint64_t) chunks->extensions + chunks->line;
     uint64_t paid = chunks->left < MOST_LINE ? chunks->left + PAID_BY_CHUNK : MOST_LINE + PAID_BY_CHUNK;
@@ -45,19 +45,24 @@ static state charge(fl_chunks *chunks) {
 /* The state after `byte`, which is not chunk data. */
 static state step(fl_chunks *chunks, char byte) {
     state now = (state) chunks->state;
-    if (now <= EXTENSION && byte != '\r' && ++chunks->line > MOST_LINE) return FAILED;
-    if (now >= TRAILER_FIRST && ++chunks->line > MOST_TRAILERS) return FAILED;
+    if (now <= EXTENSION && byte != '\r' && ++chunks->line > MOST_LINE)
+        return FAILED;
+    if (now >= TRAILER_FIRST && ++chunks->line > MOST_TRAILERS)
+        return FAILED;
 
     switch (now) {
     case SIZE_FIRST:
     case SIZE:
         if (fl_is(byte, FL_IS_HEX)) {
-            if (chunks->line > MOST_SIZE_DIGITS) return FAILED;
+            if (chunks->line > MOST_SIZE_DIGITS)
+                return FAILED;
             chunks->left = chunks->left << 4 | hex_value(byte);
             return SIZE;
         }
-        if (now == SIZE_FIRST) return FAILED;
-        if (byte == '\r') return SIZE_LF;
+        if (now == SIZE_FIRST)
+            return FAILED;
+        if (byte == '\r')
+            return SIZE_LF;
         /* fall through */
     case SIZE_BLANK:
         return byte == ';' ? EXTENSION : byte == ' ' || byte == '\t' ? SIZE_BLANK : FAILED;
@@ -95,11 +100,13 @@ fl_status fl_chunks_decode(fl_chunks *chunks, char *bytes, size_t size, size_t *
             continue;
         }
         size_t piece = size - at < chunks->left ? size - at : (size_t) chunks->left;
-        if (length != at) memmove(bytes + length, bytes + at, piece);
+        if (length != at)
+            memmove(bytes + length, bytes + at, piece);
         at += piece;
         length += piece;
         chunks->left -= piece;
-        if (chunks->left == 0) chunks->state = DATA_CR;
+        if (chunks->left == 0)
+            chunks->state = DATA_CR;
     }
     *used = at;
     *decoded = length;

@@ -1,10 +1,10 @@
-/* HTTP/1.0 and 1.1 (RFC 9110, 9112) without a socket: bytes in, spans out; a head and chunks written into a buffer.
+/* HTTP/1.0 and 1.1 (RFC 9110, 9112) without a socket: bytes in, spans out; heads and chunks into a buffer.
  * Nothing here allocates but the writers, which grow the buffer they are given; nothing is freed here.
  * Spans are offsets from the first byte given to fl_http1_parse, so they stay valid when that memory moves;
  * they mean something as long as the caller keeps those bytes.
  * No state but in the structures: any thread may call, one at a time for each structure.
- * What can fail: parsing, with the status that says what was wrong (its HTTP code is fl_status_http); writing, with
- * FL_NO_MEMORY, or FL_BAD_HEADER_NAME and FL_BAD_HEADER_VALUE for what would split the response. */
+ * What can fail: parsing, with the status that says what was wrong (its HTTP code is fl_status_http); writing,
+ * with FL_NO_MEMORY, or FL_BAD_HEADER_NAME and FL_BAD_HEADER_VALUE for what would split the response. */
 #ifndef FL_HTTP1_H
 #define FL_HTTP1_H
 
@@ -87,7 +87,12 @@ typedef struct fl_http1_limits {
     uint32_t headers;      /* how many: FL_HEAD_TOO_LARGE */
 } fl_http1_limits;
 
-typedef enum fl_target_form { FL_TARGET_ORIGIN, FL_TARGET_ABSOLUTE, FL_TARGET_AUTHORITY, FL_TARGET_ASTERISK } fl_target_form;
+typedef enum fl_target_form {
+    FL_TARGET_ORIGIN,    /* "/path?query" */
+    FL_TARGET_ABSOLUTE,  /* "http://authority/path?query", also https; without userinfo */
+    FL_TARGET_AUTHORITY, /* "host:port", of CONNECT alone */
+    FL_TARGET_ASTERISK,  /* "*", of OPTIONS alone */
+} fl_target_form;
 
 /* A request head. Zeroed before the first fl_http1_parse of a request. */
 typedef struct fl_http1_head {
@@ -97,9 +102,12 @@ typedef struct fl_http1_head {
     bool started;     /* the request line has been read */
 
     fl_span method, target; /* the target as sent */
-    fl_span path, query;    /* of an origin-form or absolute-form target; "*" for the asterisk; query without its "?" */
+    fl_span path;           /* of an origin-form or absolute-form target (there perhaps empty); "*" */
+    fl_span query;          /* without its "?" */
     fl_span scheme;         /* of an absolute-form target, else empty */
-    fl_span authority;      /* the host as the request means it: of an absolute-form or authority-form target, else Host */
+    fl_span authority;      /* the host as the request means it: of an absolute-form or authority-form target,
+                               else Host; a port is at most 65535 and not empty ("a:" is "a"). Empty without a
+                               Host (1.0) and with an empty one (RFC 9112, 3.2). */
     fl_target_form form;
     uint8_t minor;          /* 0 or 1 of HTTP/1.x */
     bool head_method;       /* HEAD */
@@ -115,9 +123,11 @@ typedef struct fl_http1_head {
     fl_header headers[FL_MOST_HEADERS];
 } fl_http1_head;
 
-/* Reads as much of a head as is there. `bytes` always begins with the first byte of the request; call again with more
- * (the memory may have moved). At most two empty lines before the request line are skipped (RFC 9112, 2.2).
- * Every line is read once, when it is complete, so the answer does not depend on how the bytes were cut.
+/* Reads as much of a head as is there. `bytes` always begins with the first byte of the request; call again
+ * with more (the memory may have moved). At most two empty lines before the request line are skipped (RFC
+ * 9112, 2.2). Every line is read once, when it is complete, in its order, so the answer does not depend on how
+ * the bytes were cut; a line beyond a limit is refused as soon as it is. The headers are judged together at
+ * the head's end.
  * FL_OK: complete. FL_AGAIN: more is needed. Anything else: refuse with it and close.
  * With FL_MOST_HEADERS spans the structure is large: clear it with fl_http1_head_clear, which leaves them. */
 fl_status fl_http1_parse(fl_http1_head *head, const char *bytes, size_t size, const fl_http1_limits *limits);
@@ -128,17 +138,18 @@ static inline void fl_http1_head_clear(fl_http1_head *head) {
 
 /* The chunked coding of a body, decoded as it comes. Zeroed before the first byte. */
 typedef struct fl_chunks {
-    uint64_t left;    /* of the present chunk */
-    uint32_t line;    /* length so far of a size line, or of all trailers */
+    uint64_t left;       /* of the present chunk */
+    uint32_t line;       /* length so far of a size line, or of all trailers */
     uint32_t extensions; /* bytes of chunk extensions that the data has not yet paid for */
     uint8_t state;
-    bool done;        /* the last chunk and the trailers have been read */
+    bool done;           /* the last chunk and the trailers have been read */
 } fl_chunks;
 
-/* Decodes in place: `bytes` holds `size` coded bytes; afterwards its first `*decoded` bytes are body, and `*used`
- * coded bytes were consumed (all of them, unless done: what follows is the next request's, still at bytes[*used]).
- * Chunk extensions (4 KiB a line) and trailers (8 KiB) are read, checked and dropped. A size is at most 16
- * hexadecimal digits.
+/* Decodes in place: `bytes` holds `size` coded bytes; afterwards its first `*decoded` bytes are body, and
+ * `*used` coded bytes were consumed (all of them, unless done: what follows is the next request's, still at
+ * bytes[*used]).
+ * A size is at most 16 hexadecimal digits. Chunk extensions (4 KiB a line, and no more than the body
+ * outweighs) and trailers (8 KiB) are read, checked and dropped.
  * FL_OK: done. FL_AGAIN: all was consumed, more is to come. FL_BAD_CHUNK: refuse and close; it stays that. */
 fl_status fl_chunks_decode(fl_chunks *chunks, char *bytes, size_t size, size_t *used, size_t *decoded);
 
@@ -147,15 +158,16 @@ fl_status fl_chunks_decode(fl_chunks *chunks, char *bytes, size_t size, size_t *
 /* "HTTP/1.1 200 OK" CR LF. `code` is 100 to 999. */
 fl_status fl_http1_write_status(fl_slab *slab, fl_buffer *out, int code);
 
-/* One header field. Refuses a name that is not a token and a value with CR, LF, NUL or another control character
- * but HTAB. */
-fl_status fl_http1_write_header(fl_slab *slab, fl_buffer *out, const char *name, size_t name_size, const char *value,
-                                size_t value_size);
+/* One header field. Refuses a name that is not a token and a value with CR, LF, NUL or another control
+ * character but HTAB. */
+fl_status fl_http1_write_header(fl_slab *slab, fl_buffer *out, const char *name, size_t name_size,
+                                const char *value, size_t value_size);
 
 /* "content-length: 123" CR LF. */
 fl_status fl_http1_write_length(fl_slab *slab, fl_buffer *out, uint64_t length);
 
-/* A chunk's size line and, after its bytes, its end; the last chunk is fl_http1_write_last_chunk. */
+/* A chunk's size line and, after its bytes, its end; nothing for no bytes, which would end the body: that is
+ * what fl_http1_write_last_chunk is for. */
 fl_status fl_http1_write_chunk(fl_slab *slab, fl_buffer *out, const char *bytes, size_t size);
 fl_status fl_http1_write_last_chunk(fl_slab *slab, fl_buffer *out);
 

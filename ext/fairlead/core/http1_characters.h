@@ -1,5 +1,5 @@
-/* What the bytes of HTTP/1 may be, by table, and whole words of text checked at once. For the http1 files alone.
- * Nothing is allocated, nothing fails, any thread may call. */
+/* What the bytes of HTTP/1 may be, by table, and whole words of text checked at once. For the http1 files
+ * alone. Nothing is allocated, nothing fails, any thread may call. */
 #ifndef FL_HTTP1_CHARACTERS_H
 #define FL_HTTP1_CHARACTERS_H
 
@@ -37,12 +37,14 @@ static inline bool fl_is_text_byte(char character) {
 
 static inline bool fl_is_text_slowly(const char *at, size_t size) {
     for (size_t i = 0; i < size; i++)
-        if (!fl_is_text_byte(at[i])) return false;
+        if (!fl_is_text_byte(at[i]))
+            return false;
     return true;
 }
 
-/* Not zero when one of the eight bytes is below 0x20 or is 0x7f: a subtraction borrows out of exactly the byte that
- * is too small, and bytes from 0x80 on are masked away. A borrow may mark a neighbour too, never without cause. */
+/* Not zero when one of the eight bytes is below 0x20 or is 0x7f: a subtraction borrows out of exactly the byte
+ * that is too small, and bytes from 0x80 on are masked away. A borrow may mark a neighbour too, never without
+ * cause. */
 static inline uint64_t fl_suspects(uint64_t word) {
     const uint64_t ones = 0x0101010101010101u;
     uint64_t deleted = word ^ (ones * 0x7f);
@@ -50,24 +52,29 @@ static inline uint64_t fl_suspects(uint64_t word) {
 }
 
 static inline bool fl_is_text(const char *at, size_t size) {
-    if (size < 8) return fl_is_text_slowly(at, size);
+    if (size < 8)
+        return fl_is_text_slowly(at, size);
     uint64_t suspects = fl_suspects(fl_word(at + size - 8));
-    for (size_t i = 0; i + 8 < size; i += 8) suspects |= fl_suspects(fl_word(at + i));
+    for (size_t i = 0; i + 8 < size; i += 8)
+        suspects |= fl_suspects(fl_word(at + i));
     return suspects == 0 || fl_is_text_slowly(at, size); /* a HTAB is a suspect too */
 }
 
 static inline size_t fl_token_size(const char *at, size_t size) {
     size_t i = 0;
-    while (i < size && fl_is(at[i], FL_IS_TOKEN)) i++;
+    while (i < size && fl_is(at[i], FL_IS_TOKEN))
+        i++;
     return i;
 }
 
 /* Whether field content says `word`, which is in lower case, in any case. */
 static inline bool fl_says(const char *at, size_t size, const char *word, size_t word_size) {
-    if (size != word_size) return false;
+    if (size != word_size)
+        return false;
     for (size_t i = 0; i < size; i++) {
         char lower = at[i] >= 'A' && at[i] <= 'Z' ? (char) (at[i] | 0x20) : at[i];
-        if (lower != word[i]) return false;
+        if (lower != word[i])
+            return false;
     }
     return true;
 }

@@ -10,13 +10,16 @@ typedef struct list {
 
 /* The next element of a comma-separated list without the white space around it; false at its end. */
 static bool next_element(list *rest, const char **element, size_t *size) {
-    if (!rest->at) return false;
+    if (!rest->at)
+        return false;
     const char *at = rest->at;
     const char *comma = memchr(at, ',', (size_t) (rest->end - at));
     const char *end = comma ? comma : rest->end;
     rest->at = comma ? comma + 1 : NULL;
-    while (at < end && (*at == ' ' || *at == '\t')) at++;
-    while (end > at && (end[-1] == ' ' || end[-1] == '\t')) end--;
+    while (at < end && (*at == ' ' || *at == '\t'))
+        at++;
+    while (end > at && (end[-1] == ' ' || end[-1] == '\t'))
+        end--;
     *element = at;
     *size = (size_t) (end - at);
     return true;
@@ -43,29 +46,35 @@ static void read_connection(connection_options *options, list rest) {
 
 /* Digits and nothing else: no sign, no list, no value beyond 64 bits (RFC 9112, 6.3). */
 static fl_status read_length(fl_http1_head *head, const char *at, size_t size) {
-    if (size == 0 || head->has_length) return FL_BAD_LENGTH;
+    if (size == 0 || head->has_length)
+        return FL_BAD_LENGTH;
     uint64_t length = 0;
     for (size_t i = 0; i < size; i++) {
-        if (!fl_is(at[i], FL_IS_DIGIT)) return FL_BAD_LENGTH;
-        if (__builtin_mul_overflow(length, 10, &length)) return FL_BAD_LENGTH;
-        if (__builtin_add_overflow(length, (uint64_t) (at[i] - '0'), &length)) return FL_BAD_LENGTH;
+        if (!fl_is(at[i], FL_IS_DIGIT))
+            return FL_BAD_LENGTH;
+        if (__builtin_mul_overflow(length, 10, &length))
+            return FL_BAD_LENGTH;
+        if (__builtin_add_overflow(length, (uint64_t) (at[i] - '0'), &length))
+            return FL_BAD_LENGTH;
     }
     head->content_length = length;
     head->has_length = true;
     return FL_OK;
 }
 
-/* One transfer coding after the other, over all Transfer-Encoding headers. "chunked" has to be the last one; an empty
- * element or a parameter of chunked is refused, since servers do not agree on them. An unknown coding is looked for
- * only if nothing is wrong: *unknown. */
+/* One transfer coding after the other, over all Transfer-Encoding headers. "chunked" has to be the last one; an
+ * empty element or a parameter of chunked is refused, since servers do not agree on them. An unknown coding is
+ * looked for only if nothing is wrong: *unknown. */
 static fl_status read_encoding(fl_http1_head *head, list rest, bool *unknown) {
     const char *coding;
     size_t size;
     while (next_element(&rest, &coding, &size)) {
         size_t name = fl_token_size(coding, size);
-        if (name == 0 || head->chunked) return FL_BAD_ENCODING;
+        if (name == 0 || head->chunked)
+            return FL_BAD_ENCODING;
         if (FL_SAYS(coding, name, "chunked")) {
-            if (name != size) return FL_BAD_ENCODING;
+            if (name != size)
+                return FL_BAD_ENCODING;
             head->chunked = true;
         } else {
             if (name != size && coding[name] != ';' && coding[name] != ' ' && coding[name] != '\t')
@@ -78,7 +87,8 @@ static fl_status read_encoding(fl_http1_head *head, list rest, bool *unknown) {
 
 /* An empty Host is what RFC 9112, 3.2 asks of a client whose target has no authority: it counts as there. */
 static fl_status read_host(fl_http1_head *head, const char *bytes, const fl_header *host) {
-    if (!host) return head->minor == 0 ? FL_OK : FL_BAD_HOST;
+    if (!host)
+        return head->minor == 0 ? FL_OK : FL_BAD_HOST;
     uint32_t significant = 0;
     if (host->value.size > 0 &&
         !fl_http1_is_authority(bytes + host->value.at, host->value.size, false, &significant))
@@ -99,7 +109,8 @@ fl_status fl_http1_conclude(fl_http1_head *head, const char *bytes) {
         const char *value = bytes + header->value.at;
         switch (header->id) {
         case FL_HEADER_HOST:
-            if (host) return FL_BAD_HOST;
+            if (host)
+                return FL_BAD_HOST;
             host = header;
             break;
         case FL_HEADER_CONNECTION:
@@ -114,7 +125,8 @@ fl_status fl_http1_conclude(fl_http1_head *head, const char *bytes) {
             break;
         case FL_HEADER_EXPECT:
             expects = true;
-            if (!FL_SAYS(value, header->value.size, "100-continue")) status = FL_EXPECTATION_FAILED;
+            if (!FL_SAYS(value, header->value.size, "100-continue"))
+                status = FL_EXPECTATION_FAILED;
             break;
         case FL_HEADER_UPGRADE:
             upgrades = upgrades || header->value.size > 0;
@@ -122,14 +134,18 @@ fl_status fl_http1_conclude(fl_http1_head *head, const char *bytes) {
         default:
             break;
         }
-        if (status != FL_OK) return status;
+        if (status != FL_OK)
+            return status;
     }
 
     status = read_host(head, bytes, host);
-    if (status != FL_OK) return status;
+    if (status != FL_OK)
+        return status;
     if (encoded) {
-        if (head->has_length || head->minor == 0) return FL_BAD_ENCODING;
-        if (unknown) return FL_UNKNOWN_ENCODING;
+        if (head->has_length || head->minor == 0)
+            return FL_BAD_ENCODING;
+        if (unknown)
+            return FL_UNKNOWN_ENCODING;
     }
     bool modern = head->minor == 1;
     head->keep_alive = (modern || options.keep_alive) && !options.close;

@@ -12,8 +12,8 @@ typedef struct known_name {
 
 static known_name table[SLOTS];
 
-/* The last bytes and the length tell the known names apart; "| 0x20" makes letters lower case. What other characters
- * become does not matter here: the comparison is exact. */
+/* The last bytes and the length tell the known names apart; "| 0x20" makes letters lower case. What other
+ * characters become does not matter here: the comparison is exact. */
 static inline uint32_t slot_of(const char *name, size_t size) {
     uint32_t tail;
     if (size >= 4)
@@ -24,14 +24,16 @@ static inline uint32_t slot_of(const char *name, size_t size) {
     return ((tail + (uint32_t) size * 0x9e3779b1u) * 0x85ebca6bu) >> 24;
 }
 
-/* From the one list of names, so that a new row there is all it takes; before main, so that lookups need no lock. */
+/* From the one list of names, so that a new row there is all it takes; before main, so that lookups need no
+ * lock. */
 __attribute__((constructor)) static void fill_table(void) {
 #define X(id, text, key) {text, sizeof(text) - 1, FL_HEADER_##id},
     static const known_name names[] = {FL_HEADER_MAP(X)};
 #undef X
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         uint32_t slot = slot_of(names[i].name, names[i].size);
-        while (table[slot].size) slot = (slot + 1) % SLOTS;
+        while (table[slot].size)
+            slot = (slot + 1) % SLOTS;
         table[slot] = names[i];
     }
 }
@@ -44,7 +46,8 @@ static inline uint64_t difference(uint64_t word, uint64_t known) {
 static inline bool same_name(const char *name, size_t size, const char *known) {
     if (size >= 8) {
         uint64_t different = difference(fl_word(name + size - 8), fl_word(known + size - 8));
-        for (size_t i = 0; i + 8 < size; i += 8) different |= difference(fl_word(name + i), fl_word(known + i));
+        for (size_t i = 0; i + 8 < size; i += 8)
+            different |= difference(fl_word(name + i), fl_word(known + i));
         return different == 0;
     }
     uint64_t different = 0;
@@ -54,7 +57,8 @@ static inline bool same_name(const char *name, size_t size, const char *known) {
 }
 
 fl_header_id fl_header_lookup(const char *name, size_t size) {
-    if (size == 0 || size > LONGEST_NAME) return FL_HEADER_OTHER;
+    if (size == 0 || size > LONGEST_NAME)
+        return FL_HEADER_OTHER;
     for (uint32_t slot = slot_of(name, size); table[slot].size; slot = (slot + 1) % SLOTS)
         if (table[slot].size == size && same_name(name, size, table[slot].name))
             return (fl_header_id) table[slot].id;
