@@ -155,6 +155,11 @@ static VALUE loop_wait(VALUE object, VALUE seconds) {
     return wait.woken ? Qtrue : Qfalse;
 }
 
+static VALUE loop_settle(VALUE object) {
+    fl_loop_settle(fl_ruby_loop_get(object));
+    return Qnil;
+}
+
 static VALUE loop_wake(VALUE object) {
     fl_ruby_loop *self = rb_check_typeddata(object, &loop_type);
     if (self->loop != NULL)
@@ -239,6 +244,7 @@ RUBY_FUNC_EXPORTED void Init_fairlead(void) {
     rb_define_method(loop, "join", loop_join, 4);
     rb_define_method(loop, "turn", loop_turn, 0);
     rb_define_method(loop, "wait", loop_wait, 1);
+    rb_define_method(loop, "settle", loop_settle, 0);
     rb_define_method(loop, "wake", loop_wake, 0);
     rb_define_method(loop, "woken", loop_woken, 0);
     rb_define_method(loop, "take", fl_ruby_loop_take, 0);

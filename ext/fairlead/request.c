@@ -54,17 +54,16 @@ static void request_free(void *data) {
         free(self->exchange);
     else if (self->exchange != NULL)
         fl_exchange_abandon(self->exchange);
-    ruby_xfree(self);
 }
 
 static size_t request_size(const void *data) {
-    return sizeof(fl_ruby_request) + sizeof(fl_exchange);
+    return sizeof(fl_exchange); /* the rest lies in the object's own slot */
 }
 
 const rb_data_type_t fl_request_type = {
     .wrap_struct_name = "Fairlead::Request",
     .function = {.dmark = request_mark, .dfree = request_free, .dsize = request_size, .dcompact = request_compact},
-    .flags = RUBY_TYPED_FREE_IMMEDIATELY,
+    .flags = RUBY_TYPED_FREE_IMMEDIATELY | RUBY_TYPED_EMBEDDABLE,
 };
 
 fl_exchange *fl_exchange_get(VALUE object) {
@@ -144,25 +143,60 @@ static void add_headers(VALUE env, const char *bytes, const fl_http1_head *head)
     }
 }
 
+/* Most requests of a process name the same host: its strings are kept, frozen, until another comes. */
+static struct {
+    VALUE host, name, port; /* port: nil if the host has none */
+} last_host;
+
+static void remember_host(const char *text, uint32_t size) {
+    uint32_t name_size = size;
+    last_host.port = Qnil;
+    for (uint32_t i = size; i > 0 && text[i - 1] != ']'; i--)
+        if (text[i - 1] == ':') {
+            name_size = i - 1;
+            if (i < size)
+                last_host.port = rb_obj_freeze(rb_str_new(text + i, size - i));
+            break;
+        }
+    last_host.name = rb_obj_freeze(rb_str_new(text, name_size));
+    last_host.host = rb_obj_freeze(rb_str_new(text, size));
+}
+
 static void add_host(VALUE env, const char *bytes, const fl_http1_head *head) {
     fl_span host = head->authority;
     if (host.size == 0)
         return;
     const char *text = bytes + host.at;
-    rb_hash_aset(env, header_keys[FL_HEADER_HOST], rb_str_new(text, host.size));
-    fl_span name = host;
-    for (uint32_t i = host.size; i > 0 && text[i - 1] != ']'; i--)
-        if (text[i - 1] == ':') {
-            name.size = i - 1;
-            if (i < host.size)
-                rb_hash_aset(env, key_server_port, rb_str_new(text + i, host.size - i));
-            break;
-        }
-    if (name.size > 0)
-        rb_hash_aset(env, key_server_name, string_of(bytes, name));
+    if (NIL_P(last_host.host) || RSTRING_LEN(last_host.host) != host.size ||
+        memcmp(RSTRING_PTR(last_host.host), text, host.size) != 0)
+        remember_host(text, host.size);
+    rb_hash_aset(env, header_keys[FL_HEADER_HOST], last_host.host);
+    if (!NIL_P(last_host.port))
+        rb_hash_aset(env, key_server_port, last_host.port);
+    if (RSTRING_LEN(last_host.name) > 0)
+        rb_hash_aset(env, key_server_name, last_host.name);
 }
 
+static VALUE format_address(const fl_connection *connection);
+
+/* Behind a proxy all clients have one address: kept like the host. */
+static struct {
+    VALUE text;
+    uint8_t address[16];
+    uint8_t family;
+} last_address;
+
 static VALUE address_of(const fl_connection *connection) {
+    if (NIL_P(last_address.text) || last_address.family != connection->address_family ||
+        memcmp(last_address.address, connection->address, sizeof last_address.address) != 0) {
+        last_address.text = rb_obj_freeze(format_address(connection));
+        last_address.family = connection->address_family;
+        memcpy(last_address.address, connection->address, sizeof last_address.address);
+    }
+    return last_address.text;
+}
+
+static VALUE format_address(const fl_connection *connection) {
     char text[INET6_ADDRSTRLEN];
     const uint8_t *address = connection->address;
     if (connection->address_family == AF_INET) {
@@ -313,6 +347,11 @@ static VALUE constant(const char *name) {
 }
 
 void fl_init_request(void) {
+    last_host.host = last_host.name = last_host.port = last_address.text = Qnil;
+    rb_gc_register_address(&last_host.host);
+    rb_gc_register_address(&last_host.name);
+    rb_gc_register_address(&last_host.port);
+    rb_gc_register_address(&last_address.text);
     rb_require("stringio");
     rb_require("fairlead/input");
     id_new = rb_intern("new");

@@ -36,6 +36,7 @@ module Fairlead
     end
 
     def select(interval)
+      @loop.settle
       return super if @waiting.positive? || @driver.nil?
 
       # Set first: who pushes a fiber from another thread from here on also wakes the core.

@@ -1,5 +1,6 @@
 #include "exchange.h"
 #include "loop.h"
+#include "platform.h"
 
 #include <string.h>
 
@@ -200,6 +201,7 @@ void fl_exchange_flush(fl_exchange *exchange) {
         return;
     }
     exchange->committed = true;
+    exchange->loop->now = fl_clock();
     fl_connection_send(exchange->connection, &exchange->out);
 }
 
@@ -288,6 +290,7 @@ void fl_exchange_finish(fl_exchange *exchange) {
         return;
     }
     fl_loop *loop = exchange->loop;
+    loop->now = fl_clock(); /* the app may have taken long since the last turn */
     fl_exchange_head_used(exchange);
     bool body_unread = !exchange->body_done;
     if (body_unread && !exchange->head_done)

@@ -140,6 +140,7 @@ void fl_loop_set_deadline(fl_connection *connection, fl_deadline_kind kind) {
     if (kind == FL_DEADLINE_NONE)
         return;
     connection->deadline = loop->now + loop->limits.deadlines[kind];
+    loop->timer_stale = true;
     connection->progress_at_deadline = connection->progress;
     connection->deadline_after = NULL;
     connection->deadline_before = loop->deadlines[kind].last;
@@ -166,6 +167,7 @@ static void see_to_deadlines(fl_loop *loop) {
 
 static void set_timer(fl_loop *loop) {
     uint64_t earliest = UINT64_MAX;
+    loop->timer_stale = false;
     for (int kind = FL_DEADLINE_NONE + 1; kind < FL_DEADLINE_KINDS; kind++)
         if (loop->deadlines[kind].first != NULL && loop->deadlines[kind].first->deadline < earliest)
             earliest = loop->deadlines[kind].first->deadline;
@@ -295,7 +297,7 @@ fl_exchange *fl_loop_take(fl_loop *loop) {
     if (loop->served != NULL)
         loop->served->previous = exchange;
     loop->served = exchange;
-    exchange->started_at = fl_clock();
+    exchange->started_at = loop->now = fl_clock();
     exchange->connection->state = FL_CONNECTION_SERVED;
     loop->counts.in_flight++;
     return exchange;
@@ -419,6 +421,14 @@ uint32_t fl_loop_turn(fl_loop *loop) {
     publish(loop);
     bury(loop);
     return fl_loop_takeable(loop);
+}
+
+void fl_loop_settle(fl_loop *loop) {
+    loop->now = fl_clock();
+    flush(loop);
+    if (loop->timer_stale)
+        set_timer(loop);
+    publish(loop);
 }
 
 bool fl_loop_wait(fl_loop *loop, int64_t microseconds) {

@@ -54,6 +54,7 @@ typedef struct fl_loop {
     uint64_t now;         /* of fl_clock, at the last turn */
     uint64_t wall_offset; /* what to add to get microseconds since 1970 */
     uint64_t timer;       /* when the poll's timer fires; 0: not set */
+    bool timer_stale;     /* a deadline has been set since */
     uint64_t listen_again;/* when listeners are watched again after the descriptors ran out; 0: they are */
     uint64_t last_id;
     int64_t date_second;
@@ -80,6 +81,9 @@ fl_status fl_loop_join(fl_loop *loop, fl_shared_page *page, int slot, int receiv
 
 /* Flushes, takes in what the kernel has, and sees to deadlines. Answers how many requests can be taken. */
 uint32_t fl_loop_turn(fl_loop *loop);
+
+/* To be called before nobody turns the loop for a while: sends what is staged, sets the timer, shows the counts. */
+void fl_loop_settle(fl_loop *loop);
 
 /* Blocks until something happens, `microseconds` have passed (negative: for ever), or somebody wakes it. Touches
  * nothing but the poll, so the GVL may be released. The next turn takes in what it found. */
