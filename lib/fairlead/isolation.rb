@@ -8,6 +8,8 @@ module Fairlead
     #
     # @return [void]
     def self.establish
+      # ActiveRecord may still be loaded by a request: it must not find :thread then.
+      require "active_support" if !defined?(::ActiveSupport) && Gem.loaded_specs.key?("activerecord")
       # A constant that is still to be autoloaded counts as defined, and is loaded here.
       return unless defined?(::ActiveSupport::IsolatedExecutionState)
 

@@ -2,6 +2,7 @@
 
 require_relative "../helper"
 require "async"
+require "bundler"
 require "active_support"
 require "active_support/dependencies"
 
@@ -52,10 +53,23 @@ module Fairlead
     end
 
     def test_without_active_support_nothing_happens
-      script = "require \"fairlead/parts\"; Fairlead::Isolation.establish; print defined?(::ActiveSupport).inspect"
-      written = IO.popen([RbConfig.ruby, "-I", File.join(ROOT, "lib"), "-e", script], err: %i[child out], &:read)
+      assert_equal "nil", run_ruby("Fairlead::Isolation.establish; print defined?(::ActiveSupport).inspect")
+    end
 
-      assert_equal "nil", written
+    def test_active_record_that_is_in_the_bundle_may_be_loaded_later
+      assert_equal "fiber", run_ruby(<<~RUBY, "-rbundler/setup")
+        Fairlead::Isolation.establish
+        require "active_record"
+        print ActiveSupport::IsolatedExecutionState.isolation_level
+      RUBY
+    end
+
+    private
+
+    # Without the bundle, unless asked for: in the tests' own, ActiveRecord is there.
+    def run_ruby(script, *flags)
+      command = [RbConfig.ruby, *flags, "-I", File.join(ROOT, "lib"), "-r", "fairlead/parts", "-e", script]
+      Bundler.with_unbundled_env { IO.popen(command, chdir: ROOT, err: %i[child out], &:read) }
     end
   end
 end

@@ -1,0 +1,58 @@
+# frozen_string_literal: true
+
+require_relative "../../helper"
+
+module Fairlead
+  # A plain Rack app that uses ActiveRecord without Rails.
+  class PlainRackTest < Test
+    REQUESTS = 100
+
+    # Each request works with the one connection that it has leased and never gives back.
+    APP = <<~RUBY
+      require "active_record"
+      ActiveRecord::Base.establish_connection(ENV.fetch("DATABASE_URL") + "?pool=10&checkout_timeout=20")
+
+      run(lambda do |env|
+        connection = ActiveRecord::Base.lease_connection
+        number = env["QUERY_STRING"].to_i
+        first = connection.select_value("SELECT set_config('fairlead.number', '\#{number}', false)")
+        connection.select_value("SELECT pg_sleep(0.01)")
+        second = connection.select_value("SELECT current_setting('fairlead.number')")
+        pool = ActiveRecord::Base.connection_pool
+        held = pool.connections.count { |other| other.owner == Fiber.current }
+        [200, { "content-type" => "text/plain" }, [[number, first, second, held, pool.stat[:busy]].join(" ")]]
+      end)
+    RUBY
+
+    def test_each_request_has_a_connection_of_its_own_and_returns_it
+      with_server(APP, env: { "DATABASE_URL" => postgresql }) do |server|
+        answers = (1..REQUESTS).map { |n| Thread.new { server.get("/?#{n}").body } }.map(&:value)
+
+        answers.each.with_index(1) do |answer, n|
+          assert_equal [n, n, n, 1], answer.split.map(&:to_i).first(4)
+        end
+        # The one that asks.
+        assert_equal 1, server.get("/?0").body.split.last.to_i
+      end
+    end
+
+    def test_active_record_may_be_loaded_by_the_first_request
+      app = APP.sub(/\A(.*\n.*\n)/, "").sub("connection = ", <<~RUBY.chomp << "\n    connection = ")
+        unless defined?(ActiveRecord)
+            #{APP.lines.first(2).join("    ")}  end
+      RUBY
+      with_server(app, env: { "DATABASE_URL" => postgresql }) do |server|
+        2.times { assert_equal "1 1 1 1 1", server.get("/?1").body }
+        answers = (1..20).map { |n| Thread.new { server.get("/?#{n}").body } }.map(&:value)
+
+        answers.each.with_index(1) { |answer, n| assert_equal [n, n, n, 1], answer.split.map(&:to_i).first(4) }
+      end
+    end
+
+    private
+
+    def postgresql
+      ENV["TEST_DATABASE_URL"] || skip("No PostgreSQL: run bin/test, or set TEST_DATABASE_URL (bin/services url)")
+    end
+  end
+end
