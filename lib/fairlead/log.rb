@@ -62,7 +62,7 @@ module Fairlead
 
       # A log is a file that is open for appending, under an absolute or still valid path.
       def log_file?(file)
-        !file.closed? && file.fcntl(Fcntl::F_GETFL).anybits?(File::APPEND) && file.path
+        !file.closed? && file.fcntl(Fcntl::F_GETFL).allbits?(File::WRONLY | File::APPEND) && !file.path.to_s.empty?
       rescue IOError, SystemCallError
         false
       end
@@ -85,7 +85,7 @@ module Fairlead
         file.sync = sync
         file.set_encoding(encoding) if encoding
         true
-      rescue IOError, SystemCallError => error
+      rescue IOError, SystemCallError, ArgumentError => error
         say "The log #{file.path} cannot be reopened: #{error.message}"
         false
       end

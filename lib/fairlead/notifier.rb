@@ -38,8 +38,10 @@ module Fairlead
 
       socket = Socket.new(:UNIX, :DGRAM)
       socket.send("#{lines.join("\n")}\n", Socket::MSG_DONTWAIT, @address)
+      nil
     rescue SystemCallError => error
       Log.say "The service manager cannot be told (NOTIFY_SOCKET): #{error.message}"
+      nil
     ensure
       socket&.close
     end

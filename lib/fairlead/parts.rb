@@ -25,7 +25,7 @@ module Fairlead
   autoload :Diagnosis, "fairlead/diagnosis"
   autoload :FiberState, "fairlead/fiber_state"
   autoload :Foreground, "fairlead/foreground"
-  autoload :Handoff, "fairlead/fairlead"
+  autoload :Handoff, "fairlead/handoff"
   autoload :Isolation, "fairlead/isolation"
   autoload :Isolation, "fairlead/isolation"
   autoload :Listener, "fairlead/listener"

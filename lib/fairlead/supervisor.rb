@@ -42,6 +42,7 @@ module Fairlead
       raise BootError, @hopeless if @hopeless
     ensure
       close_premises
+      @handoff&.close
       @signals&.restore
       Fairlead.page = nil
     end
@@ -71,7 +72,7 @@ module Fairlead
       slots = [[2 * count + 8, Configuration::MAXIMUM_SLOTS].min, count + 2].max
       @workers = Workers.new(count, slots:, boot_timeout: @configuration.boot_timeout,
                                     drain_timeout: @configuration.drain_timeout)
-      @channels = Array.new(slots) { UNIXSocket.pair(:SEQPACKET) }
+      @handoff = Handoff.new(slots)
       @page = Fairlead.page = SharedPage.new(slots)
     end
 
@@ -201,7 +202,7 @@ module Fairlead
       @workers.each { |other| other.channel&.close }
       @signals.close
       Worker.new(worker, control:, configuration: @configuration, app: @app, listeners: @listeners, page: @page,
-                         channels: @channels).run
+                         channels: @handoff.pairs).run
     end
 
     # A database connection must not be used by two processes. Those that the app opened while it was loaded are
@@ -253,6 +254,7 @@ module Fairlead
       worker.channel = nil
       @page.clear(worker.slot)
       how = @workers.ended(worker, monotonic)
+      @handoff.pass_on(worker.slot, @workers.select(&:serving?).map(&:slot))
       report(worker, how) unless how == :expected || @workers.stopping?
     end
 

@@ -476,16 +476,24 @@ module Fairlead
     end
 
     def test_the_figures_of_all_workers_are_known_in_each
-      app = "require \"json\"\nrun ->(env) { [200, {}, [JSON.generate(Fairlead.stats)]] }"
+      app = <<~RUBY
+        require "json"
+        run ->(env) do
+          sleep 0.5 if env["PATH_INFO"] == "/sleep"
+          [200, {}, [JSON.generate(Fairlead.stats)]]
+        end
+      RUBY
       with_server(app, "-w", "2") do |server|
-        workers = JSON.parse(server.get.body).fetch("workers")
+        stats = -> { JSON.parse(server.get.body).fetch("workers") }
+        workers = stats.call
 
         assert_equal server.worker_pids, workers.map { |worker| worker.fetch("pid") }
         assert_equal %w[serving serving], workers.map { |worker| worker.fetch("state") }
-        assert_equal 1, workers.sum { |worker| worker.fetch("in_flight") }
-        killed = server.worker_pids.first
-        server.signal(:KILL, killed)
-        eventually("its successor") { JSON.parse(server.get.body)["workers"].map { |worker| worker["restarts"] } == [1, 0] }
+        waiting = Array.new(3) { Thread.new { server.get("/sleep") } }
+        eventually("the three that wait") { stats.call.sum { |worker| worker.fetch("in_flight") } == 3 }
+        waiting.each(&:join)
+        server.signal(:KILL, server.worker_pids.first)
+        eventually("its successor") { stats.call.map { |worker| worker["restarts"] } == [1, 0] }
       end
     end
 

@@ -1,0 +1,63 @@
+# frozen_string_literal: true
+
+require_relative "../helper"
+
+module Fairlead
+  class DiagnosisTest < Test
+    def test_the_place_is_the_users_own_file_also_if_a_library_raised
+      text = diagnose("require \"json\"\n\nJSON.parse(\"{\")\n")
+
+      assert_match(/\A#{Regexp.escape(@path)}:3: JSON::ParserError: /, text)
+      assert_match(%r{^  raised in /}, text)
+    end
+
+    def test_a_gem_in_the_users_folder_is_not_the_users_file
+      folder = Dir.mktmpdir
+      FileUtils.mkdir_p("#{folder}/vendor/bundle")
+      File.write("#{folder}/vendor/bundle/library.rb", "def self.broken = raise(\"broken\")\nbroken\n")
+      text = diagnose("\nload \"#{folder}/vendor/bundle/library.rb\"", folder)
+
+      assert_match(/\A#{Regexp.escape(@path)}:2: RuntimeError: broken$/, text)
+    end
+
+    def test_a_cause_is_named
+      text = diagnose("begin\n  Integer(\"x\")\nrescue ArgumentError\n  raise \"no number\"\nend\n")
+
+      assert_match(/:4: RuntimeError: no number\n  caused by ArgumentError: invalid value for Integer/, text)
+    end
+
+    def test_a_message_of_many_lines_is_cut
+      text = diagnose("raise (1..100).map { |number| \"line \#{number}\" }.join(\"\\n\")")
+
+      assert_match(/^line 12\n  …$/, text)
+      refute_match(/line 13/, text)
+    end
+
+    def test_debug_adds_the_backtrace
+      assert_match(/^    #{Regexp.escape(__FILE__)}:\d+:in /, diagnose("raise \"x\"", debug: true))
+      refute_match(/^    /, diagnose("raise \"x\""))
+    end
+
+    def test_known_errors_have_a_remedy
+      assert_match(/bundle install/, error_of("require \"no/such/thing\"").then { |error| Diagnosis.new(error, file: @path) }.remedy)
+      assert_match(/bundle exec/, Diagnosis.new(Gem::LoadError.new("already activated"), file: "config.ru").remedy)
+      assert_nil Diagnosis.new(RuntimeError.new("x"), file: "config.ru").remedy
+    end
+
+    private
+
+    def diagnose(code, folder = Dir.mktmpdir, debug: false)
+      Diagnosis.new(error_of(code, folder), file: @path, debug:).to_s
+    end
+
+    def error_of(code, folder = Dir.mktmpdir)
+      @path = File.join(folder, "config.ru")
+      File.write(@path, code)
+      load(@path)
+    rescue StandardError, LoadError => error
+      error
+    ensure
+      FileUtils.rm_rf(folder)
+    end
+  end
+end

@@ -1,0 +1,52 @@
+# frozen_string_literal: true
+
+require_relative "../helper"
+
+module Fairlead
+  class NotifierTest < Test
+    def test_it_says_what_systemd_expects
+      listen("@fairlead-#{Process.pid}-#{object_id}") do |notifier, receive|
+        notifier.ready(["http://127.0.0.1:1", "unix:/a"])
+        assert_equal "READY=1\nMAINPID=#{Process.pid}\nSTATUS=serving http://127.0.0.1:1 unix:/a\n", receive.call
+        notifier.reloading
+        assert_match(/\ARELOADING=1\nMONOTONIC_USEC=\d+\n/, receive.call)
+        notifier.stopping
+        assert_match(/\ASTOPPING=1\n/, receive.call)
+      end
+    end
+
+    def test_a_path_is_as_good_as_an_abstract_name
+      Dir.mktmpdir do |folder|
+        listen("#{folder}/notify") do |notifier, receive|
+          notifier.stopping
+          assert_match(/\ASTOPPING=1\n/, receive.call)
+        end
+      end
+    end
+
+    def test_without_a_service_manager_nothing_happens
+      assert_nil Notifier.new({}).stopping
+    end
+
+    def test_a_service_manager_that_has_gone_ends_nothing
+      Log.io = File.open(File::NULL, "w")
+
+      assert_nil Notifier.new({ "NOTIFY_SOCKET" => "/no/such/socket" }).stopping
+    ensure
+      Log.io = $stderr
+    end
+
+    private
+
+    def listen(name)
+      socket = Socket.new(:UNIX, :DGRAM)
+      socket.bind(Socket.sockaddr_un(name.sub(/\A@/, "\0")))
+      variables = { "NOTIFY_SOCKET" => name }
+      notifier = Notifier.new(variables)
+      assert_empty variables, "no child speaks in our name"
+      yield notifier, -> { socket.wait_readable(5) && socket.recv(4096) }
+    ensure
+      socket.close
+    end
+  end
+end

@@ -1,0 +1,150 @@
+# frozen_string_literal: true
+
+require_relative "../helper"
+
+module Fairlead
+  # What clients see of restarts and deaths: nothing, or as little as can be.
+  class RestartTest < Test
+    APP = <<~RUBY
+      run ->(env) do
+        sleep 0.01 if env["PATH_INFO"] == "/wait"
+        [200, { "content-type" => "text/plain" }, [Process.pid.to_s]]
+      end
+    RUBY
+
+    # A browser or a proxy: it keeps its connection open, and opens a new one only when the server has said that it
+    # closes this one. Anything else is a failure.
+    class Client
+      attr_reader :failures, :answers, :pid
+
+      def initialize(server)
+        @server = server
+        @failures = []
+        @answers = 0
+      end
+
+      def request(path = "/")
+        @socket ||= @server.connect
+        @socket.write("GET #{path} HTTP/1.1\r\nHost: a\r\n\r\n")
+        head = @socket.gets("\r\n\r\n") or raise EOFError, "closed instead of an answer"
+        @pid = @socket.read(head[/^content-length: (\d+)/i, 1].to_i).to_i
+        raise "answered #{head.lines.first}" unless head.start_with?("HTTP/1.1 200")
+
+        @answers += 1
+        disconnect if head.match?(/^connection: close/i)
+        true
+      rescue SystemCallError, IOError, RuntimeError => error
+        @failures << "#{error.class}: #{error.message}"
+        disconnect
+        false
+      end
+
+      def disconnect
+        @socket&.close
+        @socket = nil
+      end
+    end
+
+    def test_no_request_fails_while_the_workers_are_restarted_under_load
+      with_server(APP, "-w", "2") do |server|
+        clients = under_load(server, 8) do
+          3.times { restart(server) }
+        end
+
+        assert_empty clients.flat_map(&:failures)
+        assert_operator clients.sum(&:answers), :>, 100
+      end
+    end
+
+    def test_connections_that_are_idle_while_the_workers_are_restarted_get_another_answer
+      with_server(APP, "-w", "2") do |server|
+        clients = Array.new(50) { Client.new(server) }
+        clients.each(&:request)
+        before = server.worker_pids
+        restart(server)
+        eventually("the end of the old workers") { (server.worker_pids & before).empty? }
+        clients.each(&:request)
+
+        assert_empty clients.flat_map(&:failures)
+        assert_equal [2], clients.map(&:answers).uniq
+        assert_empty clients.map(&:pid) & before, "the new workers have answered"
+      ensure
+        clients&.each(&:disconnect)
+      end
+    end
+
+    def test_one_worker_alone_is_restarted_without_a_failed_request_too
+      with_server(APP, "-w", "1") do |server|
+        idle = Client.new(server)
+        idle.request
+        clients = under_load(server, 4) { 3.times { restart(server) } }
+        idle.request
+
+        assert_empty (clients + [idle]).flat_map(&:failures)
+      ensure
+        idle&.disconnect
+      end
+    end
+
+    def test_no_request_fails_when_workers_are_added_and_removed_under_load
+      with_server(APP, "-w", "2") do |server|
+        clients = under_load(server, 8) do
+          2.times { server.signal(:TTIN) && eventually("more") { server.log.include?("3 workers") } }
+          eventually("four") { server.worker_pids.size == 4 }
+          3.times do |round|
+            server.signal(:TTOU)
+            eventually("fewer") { server.worker_pids.size == 3 - round }
+          end
+        end
+
+        assert_empty clients.flat_map(&:failures)
+      end
+    end
+
+    def test_over_a_unix_socket_too
+      with_server(APP, "-w", "2", "-b", "unix:app.sock") do |server|
+        connect = server.method(:connect)
+        server.define_singleton_method(:connect) { connect.call(unix: path("app.sock")) }
+        clients = under_load(server, 4) { 2.times { restart(server) } }
+
+        assert_empty clients.flat_map(&:failures)
+      end
+    end
+
+    def test_a_worker_that_is_killed_under_load_loses_only_what_it_held
+      with_server(APP, "-w", "2") do |server|
+        killed, other = server.worker_pids
+        clients = under_load(server, 8) do
+          server.signal(:KILL, killed)
+          eventually("a successor") { server.worker_pids.size == 2 && !server.worker_pids.include?(killed) }
+          sleep 0.2
+        end
+
+        assert clients.all? { |client| client.failures.size <= 1 }, clients.flat_map(&:failures).inspect
+        assert_includes server.worker_pids, other
+      end
+    end
+
+    private
+
+    # Eight clients that ask all the time, while the block runs.
+    def under_load(server, count)
+      going = true
+      clients = Array.new(count) { Client.new(server) }
+      threads = clients.each_with_index.map do |client, index|
+        Thread.new { client.request(index.even? ? "/" : "/wait") while going }
+      end
+      eventually("load") { clients.all? { |client| client.answers > 5 } }
+      yield
+      going = false
+      threads.each(&:join)
+      clients.each(&:disconnect)
+    end
+
+    def restart(server)
+      server.signal(:HUP)
+      server.wait_for_notification("RELOADING=1")
+      server.wait_for_notification("READY=1")
+    end
+  end
+end
