@@ -144,6 +144,13 @@ static const head_case line_ends[] = {
     RAW(AGAIN, "GET / HTTP/1.1\r\nHost: a\r\n"),
     RAW(AGAIN, "GET / HTTP/1.1\r\nHost: a\r\n\r"),
 
+    /* refused before the line has ended */
+    RAW(BAD_METHOD, "\x16"),
+    RAW(BAD_METHOD, "\x16\x03\x01\x02"),
+    RAW(BAD_METHOD, " "),
+    RAW(BAD_METHOD, "\x80\n"),
+    WITH_NUL(BAD_METHOD, "\0"),
+
     RAW(BAD_LINE_ENDING, "\n"),
     RAW(BAD_LINE_ENDING, "\r\n\n"),
     RAW(BAD_LINE_ENDING, "GET / HTTP/1.1\n"),

@@ -43,6 +43,17 @@ static inline uint64_t difference(uint64_t word, uint64_t known) {
     return (word ^ known) & ~((known & 0x4040404040404040u) >> 1);
 }
 
+/* All bytes of a name of one to seven, some of them twice. */
+static inline uint64_t short_word(const char *at, size_t size) {
+    if (size < 4)
+        return (uint64_t) (unsigned char) at[0] << 16 | (uint64_t) (unsigned char) at[size / 2] << 8 |
+               (unsigned char) at[size - 1];
+    uint32_t first, last;
+    memcpy(&first, at, 4);
+    memcpy(&last, at + size - 4, 4);
+    return (uint64_t) first << 32 | last;
+}
+
 static inline bool same_name(const char *name, size_t size, const char *known) {
     if (size >= 8) {
         uint64_t different = difference(fl_word(name + size - 8), fl_word(known + size - 8));
@@ -50,10 +61,7 @@ static inline bool same_name(const char *name, size_t size, const char *known) {
             different |= difference(fl_word(name + i), fl_word(known + i));
         return different == 0;
     }
-    uint64_t different = 0;
-    for (size_t i = 0; i < size; i++)
-        different |= difference((unsigned char) name[i], (unsigned char) known[i]);
-    return different == 0;
+    return difference(short_word(name, size), short_word(known, size)) == 0;
 }
 
 fl_header_id fl_header_lookup(const char *name, size_t size) {
