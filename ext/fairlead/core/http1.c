@@ -66,7 +66,7 @@ static inline fl_status read_header(fl_http1_head *head, const char *bytes, uint
 
 fl_status fl_http1_parse(fl_http1_head *head, const char *bytes, size_t size, const fl_http1_limits *limits) {
     uint32_t most = limits->headers < FL_MOST_HEADERS ? limits->headers : FL_MOST_HEADERS;
-    /* TLS spoken to this port begins with a byte that no method has, and waits for its answer without a line end. */
+    /* TLS begins with a byte that no method has, and waits for its answer without having ended a line. */
     if (head->scanned == 0 && size > 0 && !fl_is(bytes[0], FL_IS_TOKEN) && bytes[0] != '\r' && bytes[0] != '\n')
         return FL_BAD_METHOD;
     for (;;) {
