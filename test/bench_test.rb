@@ -109,7 +109,7 @@ module Bench
         run_of("fairlead", 2, 120, p99: 3.0), run_of("itsi", 2, 80), run_of("puma", 2, 10, p99: 2.0),
         run_of("itsi", 3, 50), { server: "puma", round: 3, failed: "did not start" },
         run_of("fairlead", 3, 90, p99: 2.0)
-      ])
+      ], order: %w[fairlead puma itsi])
     end
 
     def test_ratios_are_ours_divided_by_theirs_round_by_round_whatever_the_order
@@ -134,8 +134,12 @@ module Bench
       assert_nil comparison.ratio("falcon", :requests_per_second)
     end
 
-    def test_without_ours_the_first_is_the_reference
-      assert_equal "a", Comparison.new([run_of("a", 1, 2), run_of("b", 1, 1)]).reference
+    def test_the_reference_is_the_first_in_the_given_order_that_ran
+      runs = [run_of("a", 1, 2), run_of("b", 1, 1)]
+
+      assert_equal "a", Comparison.new(runs).reference
+      assert_equal %w[b a], Comparison.new(runs, order: %w[c b a]).servers
+      assert_equal "b", Comparison.new(runs, order: %w[c b a]).reference
     end
 
     def test_one_error_or_one_failed_round_is_a_fault

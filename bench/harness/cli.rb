@@ -43,6 +43,9 @@ module Bench
     rescue UsageError, OptionParser::ParseError => error
       warn "bin/bench: #{error.message}"
       2
+    rescue Interrupt
+      warn "bin/bench: interrupted"
+      130
     end
 
     private
@@ -84,23 +87,27 @@ module Bench
       seed = @options.seed || Random.new_seed % 100_000
       warn "#{workload.name}: #{servers.map(&:label).join(", ")}; #{rounds} rounds of #{seconds} s, seed #{seed}"
 
-      runs = Runner.new(
+      runner = Runner.new(
         workload, servers, toolchain: @toolchain, rounds:, seconds:, loads:, random: Random.new(seed),
         progress: Progress.new, patience: @options.patience || 0
-      ).run
+      )
+      runs = runner.run
+      raise Interrupt if runs.values.first.empty?
+
       document = Results.document(workload, servers, runs, toolchain: @toolchain, rounds:, seconds:, seed:, versions:)
-      path = Results.write(document, whole: @options.whole?)
-      loads.map { |load| report(workload, load, runs[load.name], rounds, seconds, servers.first.label) }
-        .all?.tap { puts "Written to #{path.delete_prefix("#{Toolchain::ROOT}/")}" }
+      path = Results.write(document, whole: @options.whole? && !runner.interrupted)
+      loads.map { |load| report(workload, load, runs[load.name], rounds, seconds, servers.map(&:label)) }
+        .all?.tap { puts "", "Written to #{path.delete_prefix("#{Toolchain::ROOT}/")}" }
+        .tap { raise Interrupt if runner.interrupted }
     end
 
     # @return [Boolean] whether ours had no error.
-    def report(workload, load, runs, rounds, seconds, ours)
-      comparison = Comparison.new(runs, ours:)
+    def report(workload, load, runs, rounds, seconds, order)
+      comparison = Comparison.new(runs, order:)
       puts "", "#{workload.name} #{load.name}: #{load.generator.description}; #{workload.workers} worker, #{rounds} × #{seconds} s"
       puts "ideal: #{load.ideal}" if load.ideal
       puts Table.new(comparison, main: load.generator.main_figure)
-      workload.aims.select { |aim| aim.load == load.name }.each { |aim| puts verdict(aim, comparison) } if ours == "fairlead"
+      workload.aims.select { |aim| aim.load == load.name }.each { |aim| puts verdict(aim, comparison) } if order.first == "fairlead"
       comparison.servers.each do |server|
         comparison.failures(server).uniq.each { |message| puts "#{server} failed: #{message}" }
       end

@@ -9,16 +9,16 @@ module Bench
     attr_reader :runs
 
     # @param runs [Array<Hash{Symbol => Object}>] each with :server, :round, and figures or :failed.
-    # @param ours [String] the label that the others are compared with.
-    def initialize(runs, ours: "fairlead")
+    # @param order [Array<String>] the servers' labels in the order to show them, the first being the one that the
+    #   others are compared with. Those without a run are left out.
+    def initialize(runs, order: [])
       @runs = runs
-      @ours = ours
+      @order = order
     end
 
-    def servers = @runs.map { |run| run[:server] }.uniq
+    def servers = @servers ||= @runs.map { |run| run[:server] }.uniq.sort_by { |label| @order.index(label) || @order.size }
 
-    # The one that the others are compared with: ours, or the first when ours is not there.
-    def reference = servers.include?(@ours) ? @ours : servers.first
+    def reference = servers.first
 
     # @return [Statistics::Summary, nil]
     def summary(server, figure) = Statistics.summary(by_round(server, figure))

@@ -28,7 +28,7 @@ module Bench
         machine: Machine.description,
         versions: { ruby: toolchain.description, yjit: true, wrk: Machine.wrk_version, **versions, gems: toolchain.gems },
         servers: servers.to_h { |server| [server.label, settings(server, workload)] },
-        loads: workload.loads.filter_map { |load| describe(load, runs[load.name]) if runs.key?(load.name) }
+        loads: workload.loads.filter_map { |load| describe(load, runs[load.name], servers.map(&:label)) if runs.key?(load.name) }
       }
     end
 
@@ -56,8 +56,8 @@ module Bench
       end
     end
 
-    def describe(load, runs)
-      comparison = Comparison.new(runs)
+    def describe(load, runs, order)
+      comparison = Comparison.new(runs, order:)
       main = load.generator.main_figure
       {
         name: load.name, tool: load.generator.description, connections: load.generator.connections,

@@ -28,6 +28,9 @@ module Bench
       @patience = patience
     end
 
+    # Whether a signal ended the run early; what was measured until then counts.
+    attr_reader :interrupted
+
     # @return [Hash{String => Array<Hash>}] the runs of each load, in the order in which they ran.
     def run
       runs = @loads.to_h { |load| [load.name, []] }
@@ -40,6 +43,9 @@ module Bench
           @progress.step(round, server.label, @loads.map { |load| [load, runs[load.name].last] })
         end
       end
+      runs
+    rescue SignalException
+      @interrupted = true
       runs
     end
 

@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
 require "json"
-require "open3"
 
 module Bench
   # Closed-loop load: a fixed number of connections, each of which sends its next request once it has its answer.
@@ -34,11 +33,12 @@ module Bench
     # @return [Hash{Symbol => Numeric}] see {.parse}.
     # @raise [Failed] when wrk could not run at all.
     def run(server, seconds)
-      output, status = Open3.capture2e(
+      command = [
         "wrk", "--latency", "--threads", @threads.to_s, "--connections", @connections.to_s,
         "--timeout", "#{@timeout}s", "--duration", "#{seconds}s", "--script", REPORT, server.url(@path)
-      )
-      raise Failed, "wrk failed: #{output.strip}" unless status.success?
+      ]
+      output = IO.popen([*command, err: %i[child out]], &:read)
+      raise Failed, "wrk failed: #{output.strip}" unless $?.success? # rubocop:disable Style/SpecialGlobalVars
 
       self.class.parse(output)
     end

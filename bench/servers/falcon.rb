@@ -2,10 +2,12 @@
 
 module Bench
   module Servers
-    # Falcon, forked as it comes, with one process for each worker. `serve` is the command of its guide; its log
-    # says nothing of requests unless asked.
+    # Falcon as its guide has it for production: `falcon host` with HTTP/1 alone, one forked process for each worker.
+    # The setting "serve" is its command for development, which also looks for HTTP/2 on each connection.
     class Falcon < Server
       def command(site)
+        return [*gem_program("falcon"), "host", site.write("falcon.rb", configuration(site))] unless setting == "serve"
+
         [
           *gem_program("falcon"), "serve", "--bind", "http://127.0.0.1:#{site.port}",
           "--count", site.workers.to_s, "--config", site.app
@@ -13,6 +15,26 @@ module Bench
       end
 
       def environment(_site) = { "CONSOLE_LEVEL" => "warn" }
+
+      private
+
+      def configuration(site)
+        <<~RUBY
+          require "falcon/environment/server"
+          require "falcon/environment/rackup"
+
+          service "bench" do
+            include Falcon::Environment::Server
+            include Falcon::Environment::Rackup
+
+            count #{site.workers}
+            rackup_path "#{site.app}"
+            endpoint do
+              Async::HTTP::Endpoint.parse("http://127.0.0.1:#{site.port}").with(protocol: Async::HTTP::Protocol::HTTP11)
+            end
+          end
+        RUBY
+      end
     end
   end
 end
