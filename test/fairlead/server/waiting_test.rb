@@ -1,0 +1,188 @@
+# frozen_string_literal: true
+
+require_relative "../../helper"
+require_relative "../../burst"
+
+module Fairlead
+  # Whatever a request waits for, the others go on: a hundred that each wait 0.2 s take little more than one.
+  class WaitingTest < Test
+    include Burst
+
+    APP = <<~'RUBY'
+      require "json"
+      require "monitor"
+      require "net/http"
+      require "resolv"
+      require "socket"
+      require "timeout"
+
+      WAIT = 0.2
+      HUNDRED = 100
+
+      # A server of another kind, in a process of its own: what connects gets its answer after 0.2 s.
+      SLEEPER_PORT, port_to_tell = IO.pipe
+      fork do
+        supervisor = Process.ppid
+        listener = TCPServer.new("127.0.0.1", 0)
+        listener.listen(1024)
+        port_to_tell.puts listener.addr[1]
+        port_to_tell.close
+        due = []
+        until Process.ppid != supervisor
+          now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+          ready, = IO.select([listener], nil, nil, due.empty? ? 1 : [due[0][0] - now, 0].max)
+          now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+          due << [now + WAIT, listener.accept] if ready
+          while due.any? && due[0][0] <= now
+            socket = due.shift[1]
+            socket.write("HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello")
+            socket.close
+          end
+        end
+        exit!
+      end
+      SLEEPER = SLEEPER_PORT.gets.to_i
+
+      # What ends the waits of a hundred fibers at one moment.
+      def later(count = HUNDRED, &wake)
+        $waiting = ($waiting || 0) + 1
+        return if $waiting < count
+
+        $waiting = 0
+        Thread.new { sleep WAIT; wake.call }
+      end
+
+      MUTEX, CONDITION = Thread::Mutex.new, Thread::ConditionVariable.new
+      MONITOR = Monitor.new
+      MONITOR_CONDITION = MONITOR.new_cond
+      QUEUE, SIZED = Thread::Queue.new, Thread::SizedQueue.new(1)
+      HELD = Array.new(HUNDRED) { Thread::Mutex.new }
+      LOCKS = Array.new(HUNDRED) { Monitor.new }
+      $turn = -1
+
+      KINDS = {
+        "sleep" => -> { sleep WAIT },
+        "pipe" => lambda {
+          reader, writer = IO.pipe
+          Thread.new { sleep WAIT; writer.write "x"; writer.close }
+          reader.read
+          reader.close
+        },
+        "socket-read" => lambda {
+          socket = TCPSocket.new("127.0.0.1", SLEEPER)
+          socket.read
+          socket.close
+        },
+        "socket-write" => lambda {
+          ours, theirs = UNIXSocket.pair
+          Thread.new { sleep WAIT; theirs.read; theirs.close }
+          ours.write("x" * 400_000)
+          ours.close
+        },
+        "net-http" => -> { Net::HTTP.get(URI("http://127.0.0.1:#{SLEEPER}/")) == "hello" or raise },
+        "mutex" => lambda {
+          mutex = HELD[$turn = ($turn + 1) % HUNDRED]
+          taken = Thread::Queue.new
+          Thread.new { mutex.synchronize { taken << 1; sleep WAIT } }
+          taken.pop
+          mutex.synchronize { }
+        },
+        "monitor" => lambda {
+          lock = LOCKS[$turn = ($turn + 1) % HUNDRED]
+          taken = Thread::Queue.new
+          Thread.new { lock.synchronize { taken << 1; sleep WAIT } }
+          taken.pop
+          lock.synchronize { lock.synchronize { } }
+        },
+        "condition" => -> { MUTEX.synchronize { later { MUTEX.synchronize { CONDITION.broadcast } }; CONDITION.wait(MUTEX) } },
+        "condition-timeout" => -> { MUTEX.synchronize { CONDITION.wait(MUTEX, WAIT) } },
+        "monitor-condition" => lambda {
+          MONITOR.synchronize { later { MONITOR.synchronize { MONITOR_CONDITION.broadcast } }; MONITOR_CONDITION.wait }
+        },
+        "queue" => -> { later { HUNDRED.times { QUEUE << 1 } }; QUEUE.pop },
+        "queue-timeout" => -> { Thread::Queue.new.pop(timeout: WAIT) },
+        "sized-queue" => -> { later { (HUNDRED - 1).times { SIZED.pop } and SIZED.clear }; SIZED << 1 },
+        "thread-join" => -> { Thread.new { sleep WAIT }.join },
+        "thread-value" => -> { Thread.new { sleep WAIT; 7 }.value == 7 or raise },
+        "dns" => lambda {
+          Resolv.getaddress("localhost")
+          Addrinfo.getaddrinfo("localhost", nil)
+          socket = Socket.tcp("localhost", SLEEPER)
+          socket.read
+          socket.close
+        },
+        "timeout" => lambda {
+          begin
+            Timeout.timeout(WAIT) { sleep 5 }
+            raise "no timeout"
+          rescue Timeout::Error
+            nil
+          end
+        },
+        "timeout-unneeded" => -> { Timeout.timeout(5) { sleep WAIT } },
+        "select" => lambda {
+          reader, writer = IO.pipe
+          IO.select([reader], nil, nil, WAIT)
+          reader.close
+          writer.close
+        },
+        "wait-readable" => lambda {
+          reader, writer = IO.pipe
+          reader.wait_readable(WAIT).nil? or raise
+          reader.close
+          writer.close
+        },
+        "process-wait" => -> { Process.wait(spawn("sleep 0.2")) },
+        "process-detach" => -> { Process.detach(spawn("sleep 0.2")).value.success? or raise },
+        "system" => -> { system("sleep 0.2") or raise },
+        "backticks" => -> { `sleep 0.2; echo done` == "done\n" or raise },
+        "popen" => -> { IO.popen(["sleep", "0.2"], &:read) },
+        # What twenty processes take this process without any server's doing.
+        "plain-processes" => lambda {
+          Fiber.new(blocking: true) { Array.new(20) { spawn("sleep 0.2") }.each { |pid| Process.wait(pid) } }.resume
+        },
+      }
+
+      run lambda { |env|
+        KINDS.fetch(env["PATH_INFO"].delete_prefix("/")).call
+        [200, {}, ["done"]]
+      }
+    RUBY
+
+    class << self
+      # One server for all tests of this class.
+      def server
+        @server ||= ServerProcess.new(APP, lint: true).tap do |server|
+          Minitest.after_run { server.finish }
+          server.start.wait_until_ready
+        end
+      end
+    end
+
+    %w[sleep pipe socket-read socket-write net-http mutex monitor condition condition-timeout monitor-condition queue
+       queue-timeout sized-queue thread-join thread-value dns timeout timeout-unneeded select wait-readable].each do |kind|
+      define_method("test_a_hundred_requests_wait_at_once_for_#{kind.tr("-", "_")}") { assert_wait_together(kind, 100) }
+    end
+
+    # A busy machine takes its time to start processes: no less for any Ruby.
+    %w[process-wait process-detach system backticks popen].each do |kind|
+      define_method("test_twenty_requests_wait_at_once_for_#{kind.tr("-", "_")}") do
+        assert_wait_together(kind, 20) { seconds_of_burst(self.class.server, ["/plain-processes"]) + 0.1 }
+      end
+    end
+
+    private
+
+    # @yield [Float] the seconds that are enough, if they are more than 0.35.
+    def assert_wait_together(kind, count)
+      enough = seconds = nil
+      6.times do
+        enough = [0.35, block_given? ? yield : 0].max
+        seconds = seconds_of_burst(self.class.server, ["/#{kind}"] * count, within: 10)
+        break if seconds < enough
+      end
+      assert_operator seconds, :<, enough, "#{count} × #{kind}"
+      assert_operator seconds, :>=, 0.19, "#{count} × #{kind} did not wait"
+    end
+  end
+end
