@@ -5,9 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static VALUE cRequest, cInput, cStringIO, no_input, empty_string;
+static VALUE cRequest, cInput, cStringIO, protocol_1_0;
 static VALUE header_keys[FL_HEADER_IDS];
-static VALUE protocols[2];
 static ID id_new;
 
 /* X(variable, Rack key) */
@@ -21,7 +20,6 @@ static ID id_new;
     X(server_port, "SERVER_PORT")                                                                            \
     X(remote_address, "REMOTE_ADDR")                                                                         \
     X(input, "rack.input")                                                                                   \
-    X(url_scheme, "rack.url_scheme")                                                                         \
     X(finished, "rack.response_finished")                                                                    \
     X(request, "fairlead.request")
 #define X(name, key) static VALUE key_##name;
@@ -143,43 +141,51 @@ static void add_headers(VALUE env, const char *bytes, const fl_http1_head *head)
     }
 }
 
-/* Most requests of a process name the same host: its strings are kept, frozen, until another comes. */
+/* Most requests of a process name the same host. The environment that they begin with, with all that follows from the
+ * host, is kept: each key that it spares costs a request some 500 instructions. */
 static struct {
-    VALUE host, name, port; /* port: nil if the host has none */
-} last_host;
+    VALUE host, template, from; /* `from`: the listener's own template */
+} usual, last_host;
 
-static void remember_host(const char *text, uint32_t size) {
+static bool is_host(VALUE known, const char *text, uint32_t size) {
+    return !NIL_P(known) && RSTRING_LEN(known) == size && memcmp(RSTRING_PTR(known), text, size) == 0;
+}
+
+static void add_host(VALUE env, const char *text, uint32_t size) {
     uint32_t name_size = size;
-    last_host.port = Qnil;
     for (uint32_t i = size; i > 0 && text[i - 1] != ']'; i--)
         if (text[i - 1] == ':') {
             name_size = i - 1;
             if (i < size)
-                last_host.port = rb_obj_freeze(rb_str_new(text + i, size - i));
+                rb_hash_aset(env, key_server_port, rb_obj_freeze(rb_str_new(text + i, size - i)));
             break;
         }
-    last_host.name = rb_obj_freeze(rb_str_new(text, name_size));
-    last_host.host = rb_obj_freeze(rb_str_new(text, size));
+    if (name_size > 0)
+        rb_hash_aset(env, key_server_name, rb_obj_freeze(rb_str_new(text, name_size)));
+    rb_hash_aset(env, header_keys[FL_HEADER_HOST], rb_obj_freeze(rb_str_new(text, size)));
 }
 
-static void add_host(VALUE env, const char *bytes, const fl_http1_head *head) {
-    fl_span host = head->authority;
-    if (host.size == 0)
-        return;
-    const char *text = bytes + host.at;
-    if (NIL_P(last_host.host) || RSTRING_LEN(last_host.host) != host.size ||
-        memcmp(RSTRING_PTR(last_host.host), text, host.size) != 0)
-        remember_host(text, host.size);
-    rb_hash_aset(env, header_keys[FL_HEADER_HOST], last_host.host);
-    if (!NIL_P(last_host.port))
-        rb_hash_aset(env, key_server_port, last_host.port);
-    if (RSTRING_LEN(last_host.name) > 0)
-        rb_hash_aset(env, key_server_name, last_host.name);
+static VALUE env_with_host(VALUE template, const char *text, uint32_t size) {
+    if (size == 0)
+        return rb_hash_dup(template);
+    if (usual.from == template && is_host(usual.host, text, size))
+        return rb_hash_dup(usual.template);
+    VALUE env = rb_hash_dup(template);
+    add_host(env, text, size);
+    /* Twice in a row: it may be the usual one. */
+    if (last_host.from == template && is_host(last_host.host, text, size)) {
+        usual.template = rb_hash_dup(env);
+        usual.host = last_host.host;
+        usual.from = template;
+    }
+    last_host.host = rb_hash_aref(env, header_keys[FL_HEADER_HOST]);
+    last_host.from = template;
+    return env;
 }
 
 static VALUE format_address(const fl_connection *connection);
 
-/* Behind a proxy all clients have one address: kept like the host. */
+/* Behind a proxy all clients have one address. */
 static struct {
     VALUE text;
     uint8_t address[16];
@@ -234,11 +240,10 @@ static VALUE request_start(const fl_exchange *exchange) {
     return rb_usascii_str_new(text, size);
 }
 
+/* Of a request with a body. */
 static VALUE input_of(VALUE request, fl_exchange *exchange) {
     if (!exchange->body_done)
         return rb_funcallv(cInput, id_new, 1, &request);
-    if (exchange->body.length == 0)
-        return no_input;
     VALUE bytes = rb_str_new(fl_buffer_at(&exchange->body), exchange->body.length);
     fl_exchange_body_used(exchange, exchange->body.length);
     return rb_class_new_instance(1, &bytes, cStringIO);
@@ -247,16 +252,19 @@ static VALUE input_of(VALUE request, fl_exchange *exchange) {
 static VALUE build_env(VALUE request, fl_exchange *exchange, VALUE template) {
     const fl_http1_head *head = exchange->head;
     const char *bytes = fl_exchange_head_bytes(exchange);
-    VALUE env = rb_hash_dup(template);
-    rb_hash_aset(env, key_request_method, method_of(bytes, head->method));
+    VALUE env = env_with_host(template, bytes + head->authority.at, head->authority.size);
+    VALUE method = method_of(bytes, head->method);
+    if (method != method_GET) /* what is so in the template already is spared */
+        rb_hash_aset(env, key_request_method, method);
     fl_span path = head->form == FL_TARGET_AUTHORITY ? head->target : head->path;
     rb_hash_aset(env, key_path_info, path.size > 0 ? string_of(bytes, path) : rb_str_new_cstr("/"));
-    rb_hash_aset(env, key_query_string, head->query.size > 0 ? string_of(bytes, head->query) : empty_string);
+    if (head->query.size > 0)
+        rb_hash_aset(env, key_query_string, string_of(bytes, head->query));
     rb_hash_aset(env, key_request_uri, string_of(bytes, head->target));
-    rb_hash_aset(env, key_server_protocol, protocols[head->minor]);
+    if (head->minor != 1)
+        rb_hash_aset(env, key_server_protocol, protocol_1_0);
     rb_hash_aset(env, key_remote_address, address_of(exchange->connection));
     rb_hash_aset(env, header_keys[FL_HEADER_X_REQUEST_START], request_start(exchange));
-    add_host(env, bytes, head);
     add_headers(env, bytes, head);
     return env;
 }
@@ -279,7 +287,8 @@ VALUE fl_ruby_loop_take(VALUE object) {
     self->env = env;
     self->finished = rb_ary_new();
     fl_exchange_head_used(exchange);
-    rb_hash_aset(env, key_input, input_of(request, exchange));
+    if (!exchange->body_done || exchange->body.length > 0)
+        rb_hash_aset(env, key_input, input_of(request, exchange));
     rb_hash_aset(env, key_finished, self->finished);
     rb_hash_aset(env, key_request, request);
     return request;
@@ -347,11 +356,12 @@ static VALUE constant(const char *name) {
 }
 
 void fl_init_request(void) {
-    last_host.host = last_host.name = last_host.port = last_address.text = Qnil;
-    rb_gc_register_address(&last_host.host);
-    rb_gc_register_address(&last_host.name);
-    rb_gc_register_address(&last_host.port);
-    rb_gc_register_address(&last_address.text);
+    VALUE *kept[] = {&usual.host, &usual.template, &usual.from, &last_host.host, &last_host.template, &last_host.from,
+                     &last_address.text};
+    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
+        *kept[i] = Qnil;
+        rb_gc_register_address(kept[i]);
+    }
     rb_require("stringio");
     rb_require("fairlead/input");
     id_new = rb_intern("new");
@@ -364,13 +374,9 @@ void fl_init_request(void) {
 #define X(id, name, key) header_keys[FL_HEADER_##id] = frozen(key);
     FL_HEADER_MAP(X)
 #undef X
-    protocols[0] = frozen("HTTP/1.0");
-    protocols[1] = frozen("HTTP/1.1");
-    empty_string = frozen("");
+    protocol_1_0 = frozen("HTTP/1.0");
     cStringIO = constant("StringIO");
     cInput = constant("Fairlead::Input");
-    no_input = rb_const_get(cInput, rb_intern("NONE"));
-    rb_gc_register_mark_object(no_input);
 
     cRequest = rb_define_class_under(fl_mFairlead, "Request", rb_cObject);
     rb_gc_register_mark_object(cRequest);

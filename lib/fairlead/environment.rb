@@ -6,22 +6,19 @@ module Fairlead
   # What is the same in the Rack environment of every request of a listener. The core copies it and fills in the rest;
   # keys that every request sets are here already, so that the copy does not have to grow.
   module Environment
-    FILLED_IN = %w[
-      REQUEST_METHOD PATH_INFO QUERY_STRING REQUEST_URI SERVER_PROTOCOL SERVER_NAME SERVER_PORT REMOTE_ADDR HTTP_HOST
-      HTTP_X_REQUEST_START rack.input rack.response_finished fairlead.request
-    ].freeze
+    FILLED_IN = %w[PATH_INFO REQUEST_URI REMOTE_ADDR HTTP_X_REQUEST_START rack.response_finished fairlead.request].freeze
     private_constant :FILLED_IN
 
     # @param listener [Listener]
-    # @return [Hash]
+    # @return [Hash] as it is for `GET` over HTTP/1.1 without a query and a body: what differs is set anew.
     def self.template(listener, errors: $stderr)
       environment = FILLED_IN.to_h { |key| [key, nil] }
       environment.update(
-        "SCRIPT_NAME" => "", "QUERY_STRING" => "",
+        "REQUEST_METHOD" => "GET", "SERVER_PROTOCOL" => "HTTP/1.1", "SCRIPT_NAME" => "", "QUERY_STRING" => "",
         "SERVER_NAME" => (listener.unix? ? "localhost" : listener.host.to_s).freeze,
         "SERVER_PORT" => (listener.unix? ? 80 : listener.port).to_s.freeze,
         "SERVER_SOFTWARE" => "fairlead/#{VERSION}", "GATEWAY_INTERFACE" => "CGI/1.2",
-        "rack.url_scheme" => listener.scheme.to_s.freeze, "rack.errors" => errors
+        "rack.url_scheme" => listener.scheme.to_s.freeze, "rack.errors" => errors, "rack.input" => Input::NONE
       )
       environment.update(older_keys) if Rack.release < "3"
       environment
