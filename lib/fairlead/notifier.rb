@@ -37,9 +37,10 @@ module Fairlead
       return unless @address
 
       socket = Socket.new(:UNIX, :DGRAM)
-      socket.send("#{lines.join("\n")}\n", Socket::MSG_DONTWAIT, @address)
+      # Never waits: a service manager that does not listen must not stop the supervisor.
+      socket.sendmsg_nonblock("#{lines.join("\n")}\n", 0, @address)
       nil
-    rescue SystemCallError => error
+    rescue IO::WaitWritable, SystemCallError => error
       Log.say "The service manager cannot be told (NOTIFY_SOCKET): #{error.message}"
       nil
     ensure

@@ -36,6 +36,17 @@ module Fairlead
       Log.io = $stderr
     end
 
+    def test_a_service_manager_that_does_not_listen_is_not_waited_for
+      Log.io = File.open(File::NULL, "w")
+      listen("@fairlead-#{Process.pid}-#{object_id}") do |notifier, _|
+        took = duration { 1000.times { notifier.stopping } }
+
+        assert_operator took, :<, 5
+      end
+    ensure
+      Log.io = $stderr
+    end
+
     private
 
     def listen(name)
