@@ -43,7 +43,8 @@ module Fairlead
       @least_idle = 0
       @newcomer = Newcomer.new(self)
       @driving = @passed = @ended = false
-      @to_do = nil
+      @turns = 0
+      @to_do = []
     end
 
     # Serves until {#finish}. The calling thread must have no scheduler.
@@ -52,7 +53,7 @@ module Fairlead
     def run(&ready)
       @scheduler = Scheduler.new(@loop)
       @selector = @scheduler.selector
-      @trim_at = @sliced_at = monotonic
+      @sliced_at = monotonic
       Fiber.set_scheduler(@scheduler)
       @scheduler.run do
         watch
@@ -70,12 +71,18 @@ module Fairlead
 
     # Has the driver call this block after its present turn. Safe in any thread, and in a trap.
     def ask(&block)
-      @to_do = block
+      @to_do << block
       @loop.wake
     end
 
     # Ends {#run}. In the reactor's own thread.
-    def finish = @scheduler.interrupt
+    def finish
+      @ended = true
+      @scheduler.interrupt
+    end
+
+    # @return [Boolean] whether what still runs is being cancelled.
+    def ending? = @ended || @scheduler.cancelled_all?
 
     # @api private
     def add_fiber
@@ -92,15 +99,20 @@ module Fairlead
       state = FiberState.capture
       seat = Seat.new(Fiber.current)
       until @ended || seat.dismissed
-        if (request = @loop.take)
-          pass_the_lead unless @passed
-          @answer.call(request)
-          clean_up(task, state)
-          give_way if @scheduler.others?
-        elsif @driving
-          rest(seat)
-        else
-          drive
+        begin
+          if (request = @loop.take)
+            pass_the_lead unless @passed
+            @answer.call(request)
+            clean_up(task, state)
+            give_way if @scheduler.others?
+          elsif @driving
+            rest(seat)
+          else
+            drive
+          end
+        rescue Async::Cancel
+          # A task that an earlier request has left behind stops what it takes for its parent.
+          raise if ending?
         end
       end
     end
@@ -118,7 +130,11 @@ module Fairlead
     def rest(seat)
       @idle.push(seat)
       @scheduler.transfer until seat.called
-      seat.called = @passed = false
+    rescue Async::Cancel
+      @idle.delete(seat)
+      raise
+    ensure
+      seat.called = @passed = false if seat.called
     end
 
     # Turns the loop, and waits for the next thing to happen if there was nothing.
@@ -126,14 +142,12 @@ module Fairlead
       @driving = true
       takeable = @loop.turn
       told = @scheduler.tell
-      if (to_do = @to_do)
-        @to_do = nil
-        to_do.call
-      end
-      return if takeable.positive? || @ended
-      return @scheduler.yield if told
+      @to_do.shift.call until @to_do.empty?
+      return if @ended
+      # Fibers that yield, or were pushed by the app, wait for nothing: they are not among the others that go first.
+      return (@scheduler.yield if told || ((@turns += 1) & 63).zero?) if takeable.positive? || told
 
-      trim if @idle.size > 8
+      trim_later if @idle.size > 8
       @selector.rest_driver
     ensure
       @driving = false
@@ -154,16 +168,23 @@ module Fairlead
       state.restore
     end
 
-    def trim
-      now = monotonic
-      return if now - @trim_at < TRIM
+    # Fibers that nobody needed for some time end.
+    def trim_later
+      return if @trimming
 
-      @trim_at = now
-      @idle.shift(@least_idle).each do |seat|
+      @trimming = true
+      @least_idle = @idle.size
+      @scheduler.after(TRIM) do
+        @trimming = false
+        trim
+      end
+    end
+
+    def trim
+      @idle.shift([@least_idle - 1, 0].max).each do |seat|
         seat.called = seat.dismissed = true
         @selector.push(seat)
       end
-      @least_idle = @idle.size
     end
 
     # While others wait for descriptors too, this task waits for the core's.

@@ -21,6 +21,7 @@ module Fairlead
     def initialize(loop)
       @loop = loop
       @awaited = {}
+      @cancelled_all = @forked = false
       super(nil, selector: Selector.new(Fiber.current, loop))
     end
 
@@ -29,6 +30,27 @@ module Fairlead
 
     # @return [Boolean] whether any fiber waits for anything but requests.
     def others? = @blocked.positive? || @selector.waiting.positive?
+
+    # @return [Boolean] whether all tasks have been cancelled: the end.
+    def cancelled_all? = @cancelled_all
+
+    def cancel(...)
+      @cancelled_all = true
+      super
+    end
+
+    # Calls the block in the loop's own fiber, where it must not wait.
+    #
+    # @param seconds [Numeric]
+    def after(seconds, &) = @timers.after(seconds, &)
+
+    # In the child of a fork, what waits in its parent does not go on.
+    def process_fork
+      @forked = true
+      super
+    end
+
+    def scheduler_close(...) = (super unless @forked)
 
     def block(blocker, timeout)
       super

@@ -98,7 +98,10 @@ module Fairlead
     def counts = @loop.counts
 
     # @api private
-    def forget = @loop.forget
+    def forget
+      @forgotten = true
+      @loop.forget
+    end
 
     private
 
@@ -108,9 +111,6 @@ module Fairlead
       send_parts(request, headers, body) unless request.respond(status, headers, body)
     rescue ClientGone => error
       request.abandon
-    rescue Async::Cancel => error
-      request.abandon
-      raise
     rescue Exception => error # an app may raise anything; the fiber must live on
       apologise(request, error)
     ensure
@@ -141,6 +141,9 @@ module Fairlead
 
     # The app has raised.
     def apologise(request, error)
+      return leave(error) if @forgotten
+      return request.abandon if error.is_a?(Async::Cancel) && @reactor.ending?
+
       @loop.count_error
       report(request, error)
       return request.abandon if request.committed?
@@ -158,20 +161,26 @@ module Fairlead
       nil # a broken log must not take the fiber
     end
 
+    # The app has forked in a request, and this is the child, back from it: it was never meant to serve.
+    def leave(error)
+      [$stdout, $stderr].each(&:flush)
+      $stderr.puts(error.full_message(highlight: false)) if error && !error.is_a?(SystemExit)
+      Process.exit!(error.is_a?(SystemExit) ? error.status : error.nil?)
+    end
+
     # Each step happens, whatever the one before raises.
     def complete(request, status, headers, body, error)
+      leave(nil) if @forgotten
       request.abandon unless request.answered?
       guard(request) { body.close } if body.respond_to?(:close)
       finished = request.finished
       finished.reverse_each { |callback| guard(request) { callback.call(request.env, status, headers, error) } } unless finished.empty?
-      ActiveRecord::Leases.release
-      @access_log&.write(request, request.env, request.status, request.bytes_sent)
+      guard(request) { ActiveRecord::Leases.release }
+      guard(request) { @access_log.write(request, request.env, request.status, request.bytes_sent) } if @access_log
     end
 
     def guard(request)
       yield
-    rescue Async::Cancel
-      raise
     rescue Exception => error
       report(request, error)
     end

@@ -8,6 +8,7 @@
 
 enum {
     ACCEPTS_A_TURN = 8,       /* of one listener: the siblings shall have some too */
+    TAKES_A_TURN = 128,       /* at most, before the kernel is asked again what there is */
     LISTEN_AGAIN = 100000,    /* microseconds, after the descriptors ran out */
     HAND_OVER_AGAIN = 10000,  /* microseconds, after siblings could not take what we have to give */
 };
@@ -38,19 +39,28 @@ static void bury(fl_loop *loop) {
     }
 }
 
-static void free_all(fl_loop *loop) {
-    loop->dirty = NULL;
-    bury(loop);
+/* Those who serve free them, and find the client gone. */
+static void disown_served(fl_loop *loop, bool free_buffers) {
     for (fl_exchange *exchange = loop->served; exchange != NULL;) {
         fl_exchange *next = exchange->next;
-        fl_buffer_free(&loop->slab, &exchange->body);
-        fl_buffer_free(&loop->slab, &exchange->out);
-        fl_buffer_free(&loop->slab, &exchange->held);
-        exchange->loop = NULL; /* its owner frees it */
+        if (free_buffers) {
+            fl_buffer_free(&loop->slab, &exchange->body);
+            fl_buffer_free(&loop->slab, &exchange->out);
+            fl_buffer_free(&loop->slab, &exchange->held);
+        }
+        exchange->loop = NULL;
         exchange->connection = NULL;
+        exchange->body_failed = true;
+        exchange->body_done = false;
         exchange->next = exchange->previous = NULL;
         exchange = next;
     }
+}
+
+static void free_all(fl_loop *loop) {
+    loop->dirty = NULL;
+    bury(loop);
+    disown_served(loop, true);
     while (loop->free_exchanges != NULL) {
         fl_exchange *exchange = loop->free_exchanges;
         loop->free_exchanges = exchange->next;
@@ -78,10 +88,13 @@ void fl_loop_close(fl_loop *loop) {
 }
 
 void fl_loop_forget(fl_loop *loop) {
-    for (fl_connection *connection = loop->connections; connection != NULL; connection = connection->next)
+    for (fl_connection *connection = loop->connections; connection != NULL; connection = connection->next) {
         close(connection->transport.descriptor);
+        connection->transport.descriptor = -1; /* its number may soon mean another file */
+    }
     for (fl_listener *listener = loop->listeners; listener != NULL; listener = listener->next)
         close(listener->descriptor);
+    disown_served(loop, false);
     fl_poll_close(&loop->poll);
     loop->siblings.slot = NULL;
 }
@@ -122,6 +135,10 @@ fl_status fl_loop_join(fl_loop *loop, fl_shared_page *page, int slot, int receiv
 }
 
 /* Deadlines */
+
+void fl_loop_look_at_clock(fl_loop *loop) {
+    loop->now = fl_clock();
+}
 
 void fl_loop_set_deadline(fl_connection *connection, fl_deadline_kind kind) {
     fl_loop *loop = connection->loop;
@@ -288,6 +305,12 @@ uint32_t fl_loop_takeable(const fl_loop *loop) {
 }
 
 fl_exchange *fl_loop_take(fl_loop *loop) {
+    if (loop->takes++ >= TAKES_A_TURN && loop->first_ready != NULL) {
+        /* Pipelined requests follow each other without end: others want to be heard too. */
+        fl_loop_turn(loop);
+        if (loop->first_woken != NULL)
+            fl_poll_wake(&loop->poll);
+    }
     fl_exchange *exchange = loop->first_ready;
     if (exchange == NULL || loop->counts.in_flight >= loop->limits.in_flight)
         return NULL;
@@ -389,6 +412,7 @@ static void publish(fl_loop *loop) {
 }
 
 uint32_t fl_loop_turn(fl_loop *loop) {
+    loop->takes = 0;
     flush(loop);
     int count = loop->waiting_events;
     loop->waiting_events = -1;
@@ -433,6 +457,8 @@ void fl_loop_settle(fl_loop *loop) {
 
 bool fl_loop_wait(fl_loop *loop, int64_t microseconds) {
     bool woken;
+    if (loop->waiting_events > 0) /* not taken in yet, and never told again */
+        return true;
     loop->waiting_events = fl_poll_wait(&loop->poll, microseconds, &woken);
     return woken;
 }

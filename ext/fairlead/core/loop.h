@@ -59,6 +59,7 @@ typedef struct fl_loop {
     uint64_t last_id;
     int64_t date_second;
     char date[FL_DATE_SIZE];
+    uint32_t takes;       /* since the last turn */
     int waiting_events;   /* of fl_loop_wait, for the next turn; -1: none were fetched */
     bool draining;
     bool handing_over;
@@ -106,6 +107,7 @@ bool fl_loop_is_drained(const fl_loop *loop);
 bool fl_loop_is_ending(const fl_loop *loop);
 
 /* Of connections and exchanges */
+void fl_loop_look_at_clock(fl_loop *loop);
 void fl_loop_set_deadline(fl_connection *connection, fl_deadline_kind kind);
 void fl_loop_add_dirty(fl_connection *connection);
 void fl_loop_enqueue(fl_exchange *exchange);
