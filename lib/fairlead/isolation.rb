@@ -13,8 +13,7 @@ module Fairlead
       # A constant that is still to be autoloaded counts as defined, and is loaded here.
       return unless defined?(::ActiveSupport::IsolatedExecutionState)
 
-      state = ::ActiveSupport::IsolatedExecutionState
-      state.isolation_level = :fiber unless state.isolation_level == :fiber
+      isolate(::ActiveSupport::IsolatedExecutionState)
       return if @established
 
       @established = true
@@ -22,5 +21,14 @@ module Fairlead
       require "active_support/lazy_load_hooks"
       ::ActiveSupport.on_load(:action_controller_live) { Live.install }
     end
+
+    def self.isolate(state)
+      return if state.isolation_level == :fiber
+
+      # What the boot has leased is the thread's: no fiber would ever find it and give it back.
+      ActiveRecord::Leases.release
+      state.isolation_level = :fiber
+    end
+    private_class_method :isolate
   end
 end

@@ -49,7 +49,10 @@ module Fairlead
 
     # Under `rackup`, a Rails app loads this gem when its config.ru is already being loaded.
     def self.serving_already?
-      return false unless caller_locations.any? { |place| place.path.end_with?("/rackup/server.rb") }
+      loading = caller_locations.any? do |place|
+        place.base_label == "app" && place.path.end_with?("/rackup/server.rb")
+      end
+      return false unless loading
 
       ObjectSpace.each_object(::Rackup::Server).any? { |server| chosen?(server.options[:server]) }
     end

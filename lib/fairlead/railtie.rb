@@ -16,9 +16,8 @@ module Fairlead
             "to :fiber."
         end
         app.config.active_support.isolation_level = :fiber
+        Isolation.establish
       end
     end
-
-    config.after_initialize { Isolation.establish if Fairlead.serving? }
   end
 end

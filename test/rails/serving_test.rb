@@ -6,32 +6,30 @@ module Fairlead
   # Who serves a Rails app, and what the app finds itself in.
   class RailsServingTest < RailsTest
     def test_bin_rails_server_serves_with_fairlead_though_puma_is_in_the_bundle
-      about = rails(:rails).json("/about")
+      server = rails(:rails)
+      about = server.json("/about")
 
-      assert about["serving"]
-      assert_equal "fiber", about["isolation"]
+      assert_served about
       assert_equal "production", about["environment"]
-      assert_equal "Async::Task", about["task"]
+      # In production, a worker for each core.
+      assert_equal server.supervisor_pid, about["parent"]
+      assert_equal Etc.nprocessors, server.worker_pids.size
+    end
+
+    def test_in_development_the_foreground_process_serves
+      server = rails(:rails, environment: "development")
+      about = server.json("/about")
+
+      assert_served about
+      assert_equal server.supervisor_pid, about["pid"]
     end
 
     def test_rackup_serves_a_rails_app
-      about = rails(:rackup, "-E", "production").json("/about")
-
-      assert about["serving"]
-      assert_equal "fiber", about["isolation"]
+      assert_served rails(:rackup, "-E", "production").json("/about")
     end
 
     def test_the_command_serves_a_rails_app
-      about = rails(:fairlead, "--workers", "1").json("/about")
-
-      assert about["serving"]
-      assert_equal "fiber", about["isolation"]
-    end
-
-    def test_initializers_know_that_they_are_served
-      RailsServer::COMMANDS.each_key do |command|
-        assert rails(command).json("/about")["serving_in_initializer"], command
-      end
+      assert_served rails(:fairlead, "--workers", "1").json("/about")
     end
 
     def test_a_runner_is_not_served_and_stays_as_it_is
@@ -62,18 +60,12 @@ module Fairlead
       assert_match(/isolation_level is :thread.*:fiber is used/, server.log)
     end
 
-    def test_in_development_the_foreground_process_serves
-      server = rails(:rails, environment: "development")
+    def test_a_connection_that_an_initializer_has_leased_is_given_back
+      server = rails(:rails, environment: "development", files: { "config/initializers/leases.rb" => <<~RUBY })
+        ActiveRecord::Base.lease_connection.select_value("SELECT 1")
+      RUBY
 
-      assert_equal server.supervisor_pid, server.json("/about")["pid"]
-    end
-
-    def test_in_production_workers_serve
-      server = rails(:rails)
-      about = server.json("/about")
-
-      assert_equal server.supervisor_pid, about["parent"]
-      assert_equal Etc.nprocessors, server.worker_pids.size
+      assert_equal 0, server.json("/stat")["busy"]
     end
 
     def test_the_pid_file_is_there_until_the_server_ends
@@ -90,6 +82,20 @@ module Fairlead
       server.stop
 
       refute_path_exists path
+    end
+
+    def test_it_can_go_into_the_background
+      port = TCPServer.open("127.0.0.1", 0) { |server| server.addr[1] }
+      server = RailsServer.new(:rails, env: { "WEB_CONCURRENCY" => "1" })
+      (@servers ||= []) << server
+      server.run("bin/rails", "server", "-d", "-b", "127.0.0.1", "-p", port.to_s, "-P", "tmp/server.pid")
+      pid = File.read(server.path("tmp/server.pid")).to_i
+      about = eventually("it serves", within: 30) { get("http://127.0.0.1:#{port}/about") }
+
+      assert_equal pid, JSON.parse(about)["parent"]
+    ensure
+      Process.kill(:TERM, pid) if pid
+      eventually("it has ended", within: 30) { pid.nil? || !server.alive?(pid) }
     end
 
     def test_a_taken_port_is_one_clear_message
@@ -112,6 +118,20 @@ module Fairlead
       server.start.wait_until_ready
 
       assert server.json("/about")["serving"]
+    end
+
+    private
+
+    # In fibers, and known to the app before its initializers.
+    def assert_served(about)
+      assert_equal [true, true, "fiber", "Async::Task"],
+                   about.values_at("serving", "serving_in_initializer", "isolation", "task")
+    end
+
+    def get(url)
+      Net::HTTP.get(URI(url))
+    rescue SystemCallError
+      nil
     end
   end
 end

@@ -14,7 +14,7 @@ module Fairlead
         #
         # @return [void]
         def release
-          return unless @loaded ||= loaded?
+          return unless @loaded || discovered?
 
           ::ActiveRecord::Base.connection_handler.each_connection_pool do |pool|
             connection = pool.active_connection?
@@ -24,14 +24,19 @@ module Fairlead
 
         private
 
-        # ActiveRecord may be loaded at any time, and `ActiveRecord::Base` is an autoload: never trigger it.
-        # An app that loads it in a request only has its fibers isolated from here on.
-        def loaded?
-          return false unless defined?(::ActiveRecord) && ::ActiveRecord.respond_to?(:gem_version)
-          return false if ::ActiveRecord.autoload?(:Base) || !defined?(::ActiveRecord::Base)
+        # An app may load ActiveRecord in a request only: its fibers are isolated from here on, at the latest.
+        def discovered?
+          return false unless loaded?
 
+          @loaded = true
           Isolation.establish
           true
+        end
+
+        # `ActiveRecord::Base` is an autoload: never trigger it.
+        def loaded?
+          defined?(::ActiveRecord) && ::ActiveRecord.respond_to?(:gem_version) &&
+            !::ActiveRecord.autoload?(:Base) && defined?(::ActiveRecord::Base)
         end
 
         def give_back(pool, connection)

@@ -23,7 +23,10 @@ module Rackup
         AccessLog DoNotReverseLookup builder caching config daemonize early_hints environment heapfile Host include
         log_stdout pid Port profile_file profile_mode quiet require restart_cmd server user_supplied_options warn
       ].freeze
-      private_constant :LOCAL, :ASSUMED, :IGNORED
+
+      # Options of the command which mean nothing here: Rackup has its own ways, and has loaded the app already.
+      UNSUITED = %i[bind rackup environment preload].freeze
+      private_constant :LOCAL, :ASSUMED, :IGNORED, :UNSUITED
 
       class << self
         # Serves the app until it is told to stop.
@@ -51,7 +54,7 @@ module Rackup
         # @return [Hash{String => String}] what `rackup -s fairlead -O name=value` takes.
         def valid_options
           { "Host=HOST" => "Address to serve (default: localhost)", "Port=PORT" => "Port to serve (default: 9292)" }
-            .merge(::Fairlead::Configuration::TABLE.except(:bind, :rackup, :environment).to_h do |name, option|
+            .merge(::Fairlead::Configuration::TABLE.except(*UNSUITED).to_h do |name, option|
               ["#{name}=#{option.placeholder}", "#{option.description} Default: #{option.default_in_words}."]
             end)
         end

@@ -49,6 +49,15 @@ module Fairlead
       end
     end
 
+    def test_a_connection_that_the_boot_has_opened_is_not_shared_by_the_workers
+      app = APP.sub("run(", "ActiveRecord::Base.lease_connection.select_value(\"SELECT 1\")\n\nrun(")
+      with_server(app, "--workers", "2", env: { "DATABASE_URL" => postgresql }) do |server|
+        answers = (1..REQUESTS).map { |n| Thread.new { server.get("/?#{n}").body } }.map(&:value)
+
+        answers.each.with_index(1) { |answer, n| assert_equal [n, n, n, 1], answer.split.map(&:to_i).first(4) }
+      end
+    end
+
     private
 
     def postgresql

@@ -122,11 +122,41 @@ module Fairlead
       assert_equal "tmp/server.pid", configuration.pidfile
     end
 
-    def test_rackup_can_list_the_options
-      assert_includes ::Rackup::Handler::Fairlead.valid_options.keys, "drain_timeout=SECONDS"
+    def test_rackup_lists_the_options
+      command = [RbConfig.ruby, Gem.bin_path("rackup", "rackup"), "-s", "fairlead", "-h"]
+      written = IO.popen(command, chdir: @directory, err: %i[child out], &:read)
+
+      assert_match(/^  -O drain_timeout=SECONDS +How long/, written)
+    end
+
+    def test_what_it_yields_can_be_stopped
+      answers = Thread::Queue.new
+      app = ->(_) { [200, {}, ["served"]] }
+      options = { Host: "127.0.0.1", Port: free_port, environment: "test" }
+      said, = capture_io do
+        ::Rackup::Handler::Fairlead.run(app, **options) do |server|
+          Thread.new do
+            answers << eventually("it serves") { answer }
+            server.stop
+          end
+        end
+      end
+
+      assert_equal "served", answers.pop
+      assert_includes said, "http://127.0.0.1:#{@port}"
+    ensure
+      Fairlead.instance_variable_set(:@serving, false)
     end
 
     private
+
+    def free_port = @port = TCPServer.open("127.0.0.1", 0) { |server| server.addr[1] }
+
+    def answer
+      Net::HTTP.get("127.0.0.1", "/", @port)
+    rescue SystemCallError
+      nil
+    end
 
     def configure(text)
       FileUtils.mkdir_p(File.join(@directory, "config"))
