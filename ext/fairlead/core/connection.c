@@ -91,10 +91,10 @@ void fl_connection_close(fl_connection *connection) {
     loop->counts.connections--;
 }
 
-/* All is sent that will ever be. */
+/* All is sent that will ever be. Closing with unread input would reset the connection, and the client might then never
+ * see the answer. */
 static void linger(fl_connection *connection) {
-    bool client_may_be_sending = connection->readable || connection->in.length > 0;
-    if (connection->half_closed || !client_may_be_sending) {
+    if (!connection->readable && (connection->half_closed || connection->in.length == 0)) {
         fl_connection_close(connection);
         return;
     }
@@ -120,8 +120,14 @@ static void all_sent(fl_connection *connection) {
     case FL_CONNECTION_ENDING:
         linger(connection);
         break;
-    case FL_CONNECTION_SERVED:
+    case FL_CONNECTION_BODY:
+        fl_loop_set_deadline(connection, FL_DEADLINE_BODY);
+        break;
+    case FL_CONNECTION_QUEUED:
         fl_loop_set_deadline(connection, FL_DEADLINE_NONE);
+        break;
+    case FL_CONNECTION_SERVED:
+        fl_loop_set_deadline(connection, connection->exchange->awaits_body ? FL_DEADLINE_BODY : FL_DEADLINE_NONE);
         if (connection->exchange->awaits_room)
             fl_exchange_wake(connection->exchange);
         break;
@@ -150,8 +156,10 @@ static void await_writable(fl_connection *connection) {
         connection->wants_writable = true;
         fl_poll_want_writable(&connection->loop->poll, connection->transport.descriptor, connection);
     }
-    if (connection->deadline_kind != FL_DEADLINE_WRITE)
+    if (connection->deadline_kind != FL_DEADLINE_WRITE) {
+        fl_loop_look_at_clock(connection->loop); /* the app may have computed for long since the last turn */
         fl_loop_set_deadline(connection, FL_DEADLINE_WRITE);
+    }
 }
 
 void fl_connection_send(fl_connection *connection, fl_buffer *staged) {
@@ -230,8 +238,11 @@ void fl_connection_refuse(fl_connection *connection, fl_status status) {
     if (connection->state == FL_CONNECTION_QUEUED)
         fl_loop_dequeue(exchange);
     connection->exchange = NULL;
-    if (exchange != NULL)
+    bool head_method = false;
+    if (exchange != NULL) {
+        head_method = exchange->head != NULL && exchange->head->head_method;
         fl_loop_free_exchange(loop, exchange);
+    }
 
     int code = fl_status_http(status);
     const char *text = fl_status_text(status);
@@ -241,6 +252,8 @@ void fl_connection_refuse(fl_connection *connection, fl_status status) {
                         "content-length: %zu\r\n\r\n%s\n",
                         code, fl_reason(code), FL_DATE_SIZE, fl_loop_date(loop), code == 503 ? "retry-after: 1\r\n" : "",
                         strlen(text) + 1, text);
+    if (head_method)
+        size -= (int) strlen(text) + 1;
     if (fl_buffer_append(&loop->slab, &connection->out, answer, (size_t) size) != FL_OK) {
         fl_connection_close(connection);
         return;
@@ -324,6 +337,7 @@ static void body_has_grown(fl_connection *connection) {
     fl_exchange *exchange = connection->exchange;
     if (connection->state == FL_CONNECTION_SERVED) {
         fl_exchange_wake(exchange);
+        exchange->awaits_body = false; /* the client's deadline ends here, however long the app takes to come back */
     } else if (exchange->body_done || exchange->body.length >= connection->loop->limits.body_buffer) {
         request_is_ready(connection);
     } else if (connection->deadline_kind == FL_DEADLINE_NONE || connection->deadline_kind == FL_DEADLINE_IDLE ||
@@ -336,6 +350,8 @@ static void receive_body(fl_connection *connection) {
     fl_exchange *exchange = connection->exchange;
     fl_loop *loop = connection->loop;
     uint32_t limit = loop->limits.body_buffer;
+    if (connection->state == FL_CONNECTION_SERVED && limit < BODY_READ_SIZE)
+        limit = BODY_READ_SIZE; /* who serves it reads it, however little is read ahead */
     if (exchange->body_done || exchange->body_failed || exchange->body.length >= limit)
         return;
     size_t most = limit - exchange->body.length;
@@ -447,7 +463,7 @@ static void receive_head(fl_connection *connection) {
 
 static void drop_input(fl_connection *connection) {
     fl_buffer scratch = {0};
-    for (int i = 0; i < 16 && connection->readable; i++)
+    for (int i = 0; i < 16 && connection->readable && connection->state == FL_CONNECTION_LINGERING; i++)
         if (read_into(connection, &scratch, BODY_READ_SIZE) < 0) {
             fl_connection_close(connection);
             break;
@@ -550,6 +566,8 @@ void fl_connection_deadline(fl_connection *connection) {
             fl_connection_close(connection); /* but empty lines, nothing was asked */
         break;
     case FL_DEADLINE_BODY:
+        if (connection->state == FL_CONNECTION_SERVED && !exchange->awaits_body)
+            break; /* the app takes its time, not the client */
         if (moves_on(connection))
             fl_loop_set_deadline(connection, kind);
         else

@@ -36,8 +36,10 @@ fl_status fl_exchange_body(fl_exchange *exchange, const char **bytes, size_t *si
     if (exchange->body_failed || connection == NULL)
         return FL_CLOSED;
     exchange->awaits_body = true;
-    if (connection->deadline_kind == FL_DEADLINE_NONE)
+    if (connection->deadline_kind == FL_DEADLINE_NONE) {
+        fl_loop_look_at_clock(exchange->loop);
         fl_loop_set_deadline(connection, FL_DEADLINE_BODY);
+    }
     return FL_AGAIN;
 }
 
@@ -86,6 +88,8 @@ static bool equal(const char *name, size_t size, const char *known, size_t known
 
 fl_status fl_exchange_header(fl_exchange *exchange, const char *name, size_t name_size, const char *value,
                              size_t value_size) {
+    if (exchange->loop == NULL)
+        return FL_CLOSED;
     fl_slab *slab = &exchange->loop->slab;
     switch (name_size) {
     case 4:
@@ -151,7 +155,7 @@ static fl_status decide(fl_exchange *exchange, int64_t length) {
         exchange->framing = FL_FRAMING_CLOSE;
         exchange->close = true;
     }
-    if (connection != NULL && (!connection->keep_alive || connection->half_closed || fl_loop_is_ending(exchange->loop)))
+    if (connection != NULL && (!connection->keep_alive || !exchange->body_done || fl_loop_is_ending(exchange->loop)))
         exchange->close = true;
     if (status == FL_OK && exchange->close)
         status = APPEND("connection: close\r\n");
@@ -213,6 +217,29 @@ size_t fl_exchange_room(const fl_exchange *exchange) {
     return unsent < limit ? limit - unsent : 0;
 }
 
+/* Sends or stages as much as there is room for, in the framing that has been decided. */
+static fl_status write_some(fl_exchange *exchange, const char *bytes, size_t size, size_t *taken) {
+    *taken = 0;
+    if (size > MOST_COPIED && exchange->framing != FL_FRAMING_CHUNKED) {
+        if (exchange->out.length > 0)
+            fl_exchange_flush(exchange);
+        if (exchange->connection != NULL)
+            *taken = fl_connection_send_directly(exchange->connection, bytes, size);
+        if (exchange->connection == NULL)
+            return FL_CLOSED;
+        exchange->committed = true;
+        exchange->body_sent += *taken;
+    }
+    size_t room = fl_exchange_room(exchange);
+    size_t copied = size - *taken < room ? size - *taken : room;
+    fl_status status = copied > 0 ? stage(exchange, bytes + *taken, copied) : FL_OK;
+    if (status == FL_OK)
+        *taken += copied;
+    if (exchange->framing == FL_FRAMING_LENGTH)
+        exchange->length_left -= *taken;
+    return status;
+}
+
 fl_status fl_exchange_write(fl_exchange *exchange, const char *bytes, size_t size, size_t *used) {
     *used = 0;
     exchange->awaits_room = false;
@@ -237,38 +264,28 @@ fl_status fl_exchange_write(fl_exchange *exchange, const char *bytes, size_t siz
         if (exchange->connection == NULL)
             return FL_CLOSED;
     }
-    size_t taken = 0;
-    if (size > MOST_COPIED && exchange->framing != FL_FRAMING_CHUNKED) {
-        if (exchange->out.length > 0)
-            fl_exchange_flush(exchange);
-        if (exchange->connection != NULL)
-            taken = fl_connection_send_directly(exchange->connection, bytes, size);
-        if (exchange->connection == NULL)
-            return FL_CLOSED;
-        exchange->committed = true;
-        exchange->body_sent += taken;
-    }
-    size_t room = fl_exchange_room(exchange);
-    size_t copied = size - taken < room ? size - taken : room;
-    if (copied > 0) {
-        fl_status status = stage(exchange, bytes + taken, copied);
+    for (;;) {
+        size_t taken;
+        fl_status status = write_some(exchange, bytes + *used, size - *used, &taken);
+        *used += taken;
         if (status != FL_OK)
             return status;
+        if (*used == size)
+            break;
+        fl_exchange_flush(exchange);
+        if (exchange->connection == NULL)
+            return FL_CLOSED;
+        if (exchange->connection->out.length > 0) { /* there will be word of room */
+            exchange->awaits_room = true;
+            return FL_AGAIN;
+        }
     }
-    if (exchange->framing == FL_FRAMING_LENGTH)
-        exchange->length_left -= taken + copied;
-    *used = taken + copied == size ? wanted : taken + copied;
+    *used = wanted;
     if (exchange->out.length >= MOST_STAGED)
         fl_exchange_flush(exchange);
     else if (exchange->out.length > 0)
         fl_loop_add_dirty(exchange->connection);
-    if (exchange->connection == NULL)
-        return FL_CLOSED;
-    if (*used == wanted)
-        return FL_OK;
-    exchange->awaits_room = true;
-    fl_exchange_flush(exchange);
-    return exchange->connection == NULL ? FL_CLOSED : FL_AGAIN;
+    return exchange->connection == NULL ? FL_CLOSED : FL_OK;
 }
 
 static void release(fl_exchange *exchange) {
@@ -293,8 +310,6 @@ void fl_exchange_finish(fl_exchange *exchange) {
     loop->now = fl_clock(); /* the app may have taken long since the last turn */
     fl_exchange_head_used(exchange);
     bool body_unread = !exchange->body_done;
-    if (body_unread && !exchange->head_done)
-        exchange->close = true;
     fl_status status = FL_OK;
     if (!exchange->head_done)
         status = decide_now(exchange, exchange->held.length);
@@ -335,6 +350,8 @@ void fl_exchange_becomes_stream(fl_exchange *exchange) {
     exchange->stream = true;
     loop->counts.streams++;
     loop->counts.in_flight--;
+    if (loop->counts.queued > 0) /* there is room for one more, and nothing else may tell the driver */
+        fl_loop_wake(loop);
 }
 
 void fl_exchange_wake(fl_exchange *exchange) {

@@ -9,6 +9,7 @@
 enum {
     ACCEPTS_A_TURN = 8,       /* of one listener: the siblings shall have some too */
     TAKES_A_TURN = 128,       /* at most, before the kernel is asked again what there is */
+    TAKES_LAST = 5000,        /* microseconds, likewise */
     LISTEN_AGAIN = 100000,    /* microseconds, after the descriptors ran out */
     HAND_OVER_AGAIN = 10000,  /* microseconds, after siblings could not take what we have to give */
 };
@@ -305,8 +306,10 @@ uint32_t fl_loop_takeable(const fl_loop *loop) {
 }
 
 fl_exchange *fl_loop_take(fl_loop *loop) {
-    if (loop->takes++ >= TAKES_A_TURN && loop->first_ready != NULL) {
-        /* Pipelined requests follow each other without end: others want to be heard too. */
+    bool long_ago = loop->now - loop->turned_at > TAKES_LAST;
+    if ((loop->takes++ >= TAKES_A_TURN || long_ago) && loop->first_ready != NULL) {
+        /* Pipelined requests may follow each other without end, and those that wait may be too late, or have nobody
+         * waiting for them any more: look around. */
         fl_loop_turn(loop);
         if (loop->first_woken != NULL)
             fl_poll_wake(&loop->poll);
@@ -419,7 +422,7 @@ uint32_t fl_loop_turn(fl_loop *loop) {
     bool woken;
     if (count < 0)
         count = fl_poll_wait(&loop->poll, 0, &woken);
-    loop->now = fl_clock();
+    loop->now = loop->turned_at = fl_clock();
     for (int i = 0; i < count; i++) {
         fl_event *event = &loop->poll.events[i];
         switch (*(fl_source *) event->data) {

@@ -51,7 +51,8 @@ typedef struct fl_loop {
     fl_exchange *first_woken, *last_woken;
     fl_exchange *free_exchanges;
     fl_http1_head *free_heads;
-    uint64_t now;         /* of fl_clock, at the last turn */
+    uint64_t now;         /* of fl_clock, at the last turn or later */
+    uint64_t turned_at;
     uint64_t wall_offset; /* what to add to get microseconds since 1970 */
     uint64_t timer;       /* when the poll's timer fires; 0: not set */
     bool timer_stale;     /* a deadline has been set since */

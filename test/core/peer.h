@@ -1,0 +1,230 @@
+/* A loop under test and the clients of its connections, all in this process: TCP over the loopback, and socket pairs.
+ * Nothing here sleeps without an end: what is awaited comes within five seconds, or the test fails. */
+#ifndef FL_TEST_PEER_H
+#define FL_TEST_PEER_H
+
+#include "loop.h"
+#include "platform.h"
+#include "test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+enum { MILLISECOND = 1000, SECOND = 1000000 };
+
+static const fl_limits peer_limits = {
+    .http1 = {8192, 32768, 100},
+    .body_size = 1 << 30,
+    .body_buffer = 65536,
+    .response_buffer = 1 << 20,
+    .in_flight = 100,
+    .streams = 100,
+    .queue_timeout = 5 * SECOND,
+    .deadlines = {[FL_DEADLINE_IDLE] = 5 * SECOND,
+                  [FL_DEADLINE_HEAD] = 5 * SECOND,
+                  [FL_DEADLINE_BODY] = 5 * SECOND,
+                  [FL_DEADLINE_WRITE] = 5 * SECOND,
+                  [FL_DEADLINE_LINGER] = 5 * SECOND},
+};
+
+typedef struct peer_server {
+    fl_loop *loop;
+    int listening, port;
+} peer_server;
+
+static inline peer_server server_with(fl_limits limits) {
+    peer_server server = {.loop = fl_loop_open(&limits), .listening = socket(AF_INET, SOCK_STREAM, 0)};
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t size = sizeof address;
+    if (bind(server.listening, (struct sockaddr *) &address, size) < 0 || listen(server.listening, 128) < 0 ||
+        getsockname(server.listening, (struct sockaddr *) &address, &size) < 0)
+        abort();
+    server.port = ntohs(address.sin_port);
+    CHECK_NUMBER(FL_OK, fl_loop_listen(server.loop, server.listening, false));
+    return server;
+}
+
+static inline peer_server server_start(void) {
+    return server_with(peer_limits);
+}
+
+static inline void server_stop(peer_server *server) {
+    if (server->loop != NULL)
+        fl_loop_close(server->loop);
+    server->loop = NULL;
+    close(server->listening);
+}
+
+/* Turns until nothing happens any more. */
+static inline void turn(fl_loop *loop) {
+    for (int i = 0; i < 50; i++) {
+        fl_loop_turn(loop);
+        if (!fl_loop_wait(loop, 2 * MILLISECOND))
+            break;
+    }
+    fl_loop_turn(loop);
+}
+
+#define TURN_UNTIL(loop, condition)                                                                            \
+    do {                                                                                                       \
+        uint64_t give_up_ = fl_clock() + 5 * SECOND;                                                           \
+        bool came_ = false;                                                                                    \
+        for (fl_loop_turn(loop); !(came_ = (condition)) && fl_clock() < give_up_; fl_loop_turn(loop))          \
+            fl_loop_wait(loop, 5 * MILLISECOND);                                                               \
+        if (!came_)                                                                                            \
+            test_fail(__FILE__, __LINE__, "did not come true: %s", #condition);                                \
+    } while (0)
+
+static inline int client_socket(int descriptor) {
+    fcntl(descriptor, F_SETFL, O_NONBLOCK);
+    return descriptor;
+}
+
+static inline int client(peer_server *server) {
+    int descriptor = socket(AF_INET, SOCK_STREAM, 0), one = 1;
+    setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one); /* what is said is heard at once */
+    struct sockaddr_in address = {
+        .sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}, .sin_port = htons((uint16_t) server->port)};
+    if (connect(descriptor, (struct sockaddr *) &address, sizeof address) < 0)
+        abort();
+    return client_socket(descriptor);
+}
+
+/* A client with tiny buffers on both sides, so that little is on its way. */
+static inline int narrow_client(peer_server *server) {
+    int pair[2], size = 4096;
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) < 0)
+        abort();
+    setsockopt(pair[0], SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
+    setsockopt(pair[1], SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
+    fl_close_on_exec_nonblocking(pair[0]);
+    CHECK(fl_connection_open(server->loop, server->loop->listeners, pair[0], "", 0) != NULL);
+    return client_socket(pair[1]);
+}
+
+static inline void say_bytes(int descriptor, const char *bytes, size_t size) {
+    if (send(descriptor, bytes, size, MSG_NOSIGNAL) != (ssize_t) size)
+        test_fail(__FILE__, __LINE__, "could not send %zu bytes: %s", size, strerror(errno));
+}
+
+static inline void say(int descriptor, const char *text) {
+    say_bytes(descriptor, text, strlen(text));
+}
+
+/* What a client has received. */
+typedef struct fl_heard {
+    char *bytes;
+    size_t size;
+    bool ended, reset;
+} fl_heard;
+
+static inline void hear_now(int descriptor, fl_heard *heard) {
+    for (;;) {
+        heard->bytes = realloc(heard->bytes, heard->size + 65537);
+        ssize_t count = recv(descriptor, heard->bytes + heard->size, 65536, 0);
+        if (count > 0)
+            heard->size += (size_t) count;
+        heard->bytes[heard->size] = 0;
+        heard->ended |= count == 0;
+        heard->reset |= count < 0 && errno != EAGAIN;
+        if (count <= 0)
+            return;
+    }
+}
+
+static inline fl_heard hear(fl_loop *loop, int descriptor) {
+    fl_heard heard = {0};
+    turn(loop);
+    hear_now(descriptor, &heard);
+    return heard;
+}
+
+static inline fl_heard hear_end(fl_loop *loop, int descriptor) {
+    fl_heard heard = {0};
+    uint64_t give_up = fl_clock() + 5 * SECOND;
+    for (hear_now(descriptor, &heard); !heard.ended && !heard.reset; hear_now(descriptor, &heard)) {
+        if (fl_clock() > give_up) {
+            test_fail(__FILE__, __LINE__, "the connection was not closed");
+            break;
+        }
+        fl_loop_turn(loop);
+        fl_loop_wait(loop, 5 * MILLISECOND);
+    }
+    return heard;
+}
+
+/* Checks how it begins and ends, and that a Date is all that is between where the two leave something out. */
+#define CHECK_HEARD(start, end, said)                                                                          \
+    do {                                                                                                       \
+        fl_heard said_ = (said);                                                                                  \
+        size_t start_ = strlen(start), end_ = strlen(end);                                                     \
+        if (said_.size < start_ || memcmp(said_.bytes, start, start_) || said_.size < end_ ||                  \
+            memcmp(said_.bytes + said_.size - end_, end, end_))                                                \
+            test_fail(__FILE__, __LINE__, "heard %zu bytes: \"%.*s\"", said_.size,                             \
+                      (int) (said_.size < 400 ? said_.size : 400), said_.size ? said_.bytes : "");             \
+        free(said_.bytes);                                                                                     \
+    } while (0)
+
+#define CHECK_SILENT(said)                                                                                     \
+    do {                                                                                                       \
+        fl_heard said_ = (said);                                                                                  \
+        if (said_.size > 0 || said_.ended || said_.reset)                                                      \
+            test_fail(__FILE__, __LINE__, "heard %zu bytes, ended %d, reset %d: \"%s\"", said_.size,           \
+                      said_.ended, said_.reset, said_.bytes);                                                  \
+        free(said_.bytes);                                                                                     \
+    } while (0)
+
+static inline unsigned occurrences(const fl_heard *heard, const char *text) {
+    unsigned count = 0;
+    for (const char *at = heard->bytes; at != NULL && (at = strstr(at, text)) != NULL; at += strlen(text)) count++;
+    return count;
+}
+
+/* The server's side */
+
+static inline fl_exchange *take(fl_loop *loop) {
+    turn(loop);
+    fl_exchange *exchange = fl_loop_take(loop);
+    if (exchange == NULL)
+        test_fail(__FILE__, __LINE__, "no request is ready");
+    return exchange;
+}
+
+static inline const char *path_of(fl_exchange *exchange) {
+    static char path[256];
+    snprintf(path, sizeof path, "%.*s", (int) exchange->head->path.size,
+             fl_exchange_head_bytes(exchange) + exchange->head->path.at);
+    return path;
+}
+
+static inline void answer(fl_exchange *exchange, int code, const char *body) {
+    size_t used, size = strlen(body);
+    fl_exchange_head_used(exchange);
+    CHECK_NUMBER(FL_OK, fl_exchange_begin(exchange, code));
+    CHECK_NUMBER(FL_OK, fl_exchange_head_end(exchange, (int64_t) size));
+    if (size > 0)
+        CHECK_NUMBER(FL_OK, fl_exchange_write(exchange, body, size, &used));
+    fl_exchange_finish(exchange);
+}
+
+/* All that is ready, each with its path. */
+static inline unsigned answer_all(fl_loop *loop) {
+    unsigned count = 0;
+    turn(loop);
+    for (fl_exchange *exchange; (exchange = fl_loop_take(loop)) != NULL; count++) {
+        char path[256];
+        snprintf(path, sizeof path, "%s", path_of(exchange));
+        answer(exchange, 200, path);
+        fl_loop_turn(loop);
+    }
+    turn(loop);
+    return count;
+}
+
+#endif

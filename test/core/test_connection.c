@@ -1,0 +1,516 @@
+/* Connections over real sockets: requests in, responses out, in order; whatever the client does meanwhile. */
+#include "peer.h"
+
+#define GET(path) "GET " path " HTTP/1.1\r\nHost: a\r\n\r\n"
+
+static void a_request_is_taken_and_answered(void) {
+    peer_server server = server_start();
+    int socket = client(&server);
+    say(socket, GET("/one"));
+    fl_exchange *exchange = take(server.loop);
+    CHECK_TEXT("/one", path_of(exchange));
+    CHECK_NUMBER(1, server.loop->counts.in_flight);
+    answer(exchange, 200, "hello");
+    CHECK_HEARD("HTTP/1.1 200 OK\r\ncontent-length: 5\r\ndate: ", " GMT\r\n\r\nhello", hear(server.loop, socket));
+    CHECK_NUMBER(0, server.loop->counts.in_flight);
+    CHECK_NUMBER(1, server.loop->counts.connections);
+    close(socket);
+    TURN_UNTIL(server.loop, server.loop->counts.connections == 0);
+    server_stop(&server);
+}
+
+static void pipelined_requests_are_answered_in_order(void) {
+    peer_server server = server_start();
+    int socket = client(&server);
+    char expected[40];
+    for (int i = 0; i < 20; i++) {
+        char request[120];
+        snprintf(request, sizeof request, "POST /%02d HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc", i);
+        say(socket, request);
+    }
+    turn(server.loop);
+    CHECK_NUMBER(1, server.loop->counts.queued); /* never two of one connection */
+    CHECK_NUMBER(20, answer_all(server.loop));
+    fl_heard heard = hear(server.loop, socket);
+    const char *at = heard.bytes;
+    for (int i = 0; i < 20; i++) {
+        snprintf(expected, sizeof expected, "\r\n\r\n/%02d", i);
+        at = strstr(at, expected);
+        CHECK(at != NULL);
+        if (at == NULL)
+            break;
+    }
+    free(heard.bytes);
+    close(socket);
+    server_stop(&server);
+}
+
+static void a_request_in_single_bytes_is_the_same_request(void) {
+    peer_server server = server_start();
+    int socket = client(&server);
+    static const char request[] =
+        "POST /slow HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3;x=y\r\nabc\r\n2\r\nde\r\n0\r\nT: x\r\n\r\n";
+    for (size_t i = 0; i + 1 < sizeof request; i++) {
+        CHECK_NUMBER(0, server.loop->counts.queued);
+        say_bytes(socket, request + i, 1);
+        fl_loop_wait(server.loop, 100 * MILLISECOND);
+        fl_loop_turn(server.loop);
+    }
+    fl_exchange *exchange = take(server.loop);
+    const char *bytes;
+    size_t size;
+    CHECK_NUMBER(FL_OK, fl_exchange_body(exchange, &bytes, &size));
+    CHECK_BYTES("abcde", 5, bytes, size);
+    fl_exchange_body_used(exchange, size);
+    CHECK_NUMBER(FL_OK, fl_exchange_body(exchange, &bytes, &size));
+    CHECK_NUMBER(0, size);
+    answer(exchange, 200, "");
+    close(socket);
+    server_stop(&server);
+}
+
+static void a_chunked_body_ends_where_the_next_request_begins(void) {
+    peer_server server = server_start();
+    int socket = client(&server);
+    say(socket, "POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n" GET("/b"));
+    CHECK_NUMBER(2, answer_all(server.loop));
+    CHECK_HEARD("HTTP/1.1 200 OK", "\r\n\r\n/b", hear(server.loop, socket));
+    /* the same, with the end of the body read apart from the head */
+    say(socket, "POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\na");
+    turn(server.loop);
+    say(socket, "bc\r\n0\r\n\r\n" GET("/c"));
+    CHECK_NUMBER(2, answer_all(server.loop));
+    CHECK_HEARD("HTTP/1.1 200 OK", "\r\n\r\n/c", hear(server.loop, socket));
+    close(socket);
+    server_stop(&server);
+}
+
+static void a_client_that_ends_its_side_gets_all_its_answers(void) {
+    peer_server server = server_start();
+    int socket = client(&server);
+    say(socket, GET("/1") GET("/2") GET("/3"));
+    shutdown(socket, SHUT_WR);
+    CHECK_NUMBER(3, answer_all(server.loop));
+    fl_heard heard = hear_end(server.loop, socket);
+    CHECK_NUMBER(3, occurrences(&heard, "HTTP/1.1 200 OK"));
+    CHECK(heard.ended);
+    CHECK_HEARD("HTTP/1.1 200 OK", "\r\n\r\n/3", heard);
+    CHECK_NUMBER(0, server.loop->counts.connections);
+    close(socket);
+    server_stop(&server);
+}
+
+static void a_refusal_is_read_by_a_client_that_is_still_sending(void) {
+    peer_server server = server_start();
+    int socket = client(&server);
+    say(socket, "GET / HTTP/1.1\r\nHost : a\r\n\r\n");
+    static char more[200000];
+    memset(more, 'x', sizeof more);
+    say_bytes(socket, more, sizeof more);
+    turn(server.loop);
+    say(socket, GET("/never"));
+    shutdown(socket, SHUT_WR);
+    fl_heard heard = hear_end(server.loop, socket);
+    CHECK(heard.ended && !heard.reset);
+    CHECK_NUMBER(1, occurrences(&heard, "HTTP/1.1 "));
+    CHECK_HEARD("HTTP/1.1 400 Bad Request\r\n", "\n", heard);
+    CHECK_NUMBER(0, server.loop->counts.queued);
+    CHECK_NUMBER(1, server.loop->counts.refused);
+    close(socket);
+    server_stop(&server);
+}
+
+static void a_refused_HEAD_has_no_body(void) {
+    peer_server server = server_start();
+    int socket = client(&server);
+    say(socket, "HEAD / HTTP/1.1\r\nHost: a\r\nExpect: a miracle\r\n\r\n");
+    CHECK_HEARD("HTTP/1.1 417 Expectation Failed\r\n", "\r\n\r\n", hear_end(server.loop, socket));
+    close(socket);
+    server_stop(&server);
+}
+
+static void a_client_may_go_at_every_stage(void) {
+    static const char *const beginnings[] = {
+        "", "\r\n", "GET / HT", GET("/"), GET("/") GET("/"),
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nab",
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab",
+        "GET / HTTP/1.1\r\n\r\n"};
+    struct linger now = {1, 0};
+    for (size_t i = 0; i < sizeof beginnings / sizeof beginnings[0]; i++)
+        for (int stage = 0; stage < 4; stage++)
+            for (int reset = 0; reset < 2; reset++) {
+                peer_server server = server_start();
+                int socket = client(&server);
+                say(socket, beginnings[i]);
+                if (stage > 0)
+                    turn(server.loop);
+                fl_exchange *exchange = stage > 1 ? fl_loop_take(server.loop) : NULL;
+                if (exchange != NULL && stage > 2) {
+                    size_t used;
+                    fl_exchange_head_used(exchange);
+                    fl_exchange_begin(exchange, 200);
+                    fl_exchange_head_end(exchange, -1);
+                    fl_exchange_write(exchange, "part", 4, &used);
+                }
+                if (reset)
+                    setsockopt(socket, SOL_SOCKET, SO_LINGER, &now, sizeof now);
+                close(socket);
+                turn(server.loop);
+                if (exchange != NULL)
+                    fl_exchange_finish(exchange);
+                while ((exchange = fl_loop_take(server.loop)) != NULL) answer(exchange, 200, "late");
+                TURN_UNTIL(server.loop, server.loop->counts.connections == 0);
+                CHECK_NUMBER(0, server.loop->counts.in_flight);
+                CHECK_NUMBER(0, server.loop->counts.queued);
+                CHECK(server.loop->served == NULL && server.loop->first_woken == NULL);
+                server_stop(&server);
+            }
+}
+
+static void an_event_of_a_connection_closed_meanwhile_is_passed_over(void) {
+    peer_server server = server_start();
+    int sockets[20];
+    fl_exchange *exchanges[20];
+    for (int i = 0; i < 20; i++) {
+        sockets[i] = client(&server);
+        say(sockets[i], GET("/"));
+        exchanges[i] = take(server.loop);
+    }
+    for (int i = 0; i < 20; i++) say(sockets[i], GET("/next"));
+    fl_loop_wait(server.loop, SECOND); /* their events are fetched … */
+    for (int i = 0; i < 20; i++) fl_exchange_abandon(exchanges[i]); /* … and they go before the turn */
+    turn(server.loop);
+    CHECK_NUMBER(0, server.loop->counts.connections);
+    for (int i = 0; i < 20; i++) close(sockets[i]);
+    server_stop(&server);
+}
+
+static void events_are_not_lost_when_two_wait_in_a_row(void) {
+    peer_server server = server_start();
+    int socket = client(&server);
+    turn(server.loop);
+    say(socket, GET("/"));
+    CHECK(fl_loop_wait(server.loop, SECOND));
+    CHECK(fl_loop_wait(server.loop, 0));
+    CHECK_NUMBER(1, fl_loop_turn(server.loop));
+    close(socket);
+    server_stop(&server);
+}
+
+static void requests_over_the_limit_wait_their_turn(void) {
+    fl_limits limits = peer_limits;
+    limits.in_flight = 2;
+    peer_server server = server_with(limits);
+    int sockets[5];
+    for (int i = 0; i < 5; i++) {
+        char request[80];
+        snprintf(request, sizeof request, "GET /%d HTTP/1.1\r\nHost: a\r\n\r\n", i);
+        sockets[i] = client(&server);
+        say(sockets[i], request);
+        turn(server.loop);
+    }
+    CHECK_NUMBER(2, fl_loop_takeable(server.loop));
+    fl_exchange *first = fl_loop_take(server.loop), *second = fl_loop_take(server.loop);
+    CHECK(first != NULL && second != NULL && fl_loop_take(server.loop) == NULL);
+    CHECK_TEXT("/1", path_of(second));
+    answer(first, 200, "");
+    fl_exchange *third = fl_loop_take(server.loop);
+    CHECK_TEXT("/2", path_of(third));
+    CHECK(fl_loop_take(server.loop) == NULL);
+    fl_exchange_becomes_stream(second); /* long-lived: does not count */
+    fl_exchange *fourth = fl_loop_take(server.loop);
+    CHECK_TEXT("/3", path_of(fourth));
+    CHECK_NUMBER(1, server.loop->counts.streams);
+    CHECK(fl_loop_take(server.loop) == NULL);
+    for (int i = 0; i < 5; i++) close(sockets[i]);
+    turn(server.loop);
+    fl_exchange_finish(second);
+    fl_exchange_finish(third);
+    fl_exchange_finish(fourth);
+    CHECK_NUMBER(0, server.loop->counts.streams + server.loop->counts.in_flight);
+    server_stop(&server);
+}
+
+static void a_request_that_waits_too_long_is_told_so(void) {
+    fl_limits limits = peer_limits;
+    limits.in_flight = 1;
+    limits.queue_timeout = 30 * MILLISECOND;
+    peer_server server = server_with(limits);
+    int busy = client(&server), late = client(&server);
+    say(busy, GET("/"));
+    fl_exchange *exchange = take(server.loop);
+    say(late, GET("/"));
+    uint64_t before = fl_clock();
+    fl_heard heard = hear_end(server.loop, late);
+    CHECK(fl_clock() - before < SECOND);
+    CHECK(strstr(heard.bytes, "\r\nretry-after: ") != NULL);
+    CHECK_HEARD("HTTP/1.1 503 Service Unavailable\r\n", "\n", heard);
+    answer(exchange, 200, "");
+    CHECK_NUMBER(1, server.loop->counts.refused);
+    close(busy);
+    close(late);
+    server_stop(&server);
+}
+
+static void a_request_whose_client_has_gone_is_not_run(void) {
+    fl_limits limits = peer_limits;
+    limits.in_flight = 1;
+    peer_server server = server_with(limits);
+    int busy = client(&server), gone = client(&server);
+    say(busy, GET("/"));
+    fl_exchange *exchange = take(server.loop);
+    say(gone, GET("/gone"));
+    turn(server.loop);
+    CHECK_NUMBER(1, server.loop->counts.queued);
+    struct linger now = {1, 0};
+    setsockopt(gone, SOL_SOCKET, SO_LINGER, &now, sizeof now);
+    close(gone);
+    TURN_UNTIL(server.loop, server.loop->counts.queued == 0);
+    answer(exchange, 200, "");
+    CHECK(fl_loop_take(server.loop) == NULL);
+    close(busy);
+    server_stop(&server);
+}
+
+static void deadlines_end_what_stalls(void) {
+    static const struct { const char *name, *request, *answer; } stalls[] = {
+        {"idle", "", ""},
+        {"empty lines", "\r\n", ""},
+        {"head", "GET / HTTP/1.1\r\nHo", "HTTP/1.1 408 Request Timeout\r\n"},
+        {"body", "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nab", "HTTP/1.1 408 Request Timeout\r\n"},
+    };
+    fl_limits limits = peer_limits;
+    for (int kind = 1; kind < FL_DEADLINE_KINDS; kind++) limits.deadlines[kind] = 20 * MILLISECOND;
+    peer_server server = server_with(limits);
+    for (size_t i = 0; i < sizeof stalls / sizeof stalls[0]; i++) {
+        int socket = client(&server);
+        say(socket, stalls[i].request);
+        fl_heard heard = hear_end(server.loop, socket);
+        if (heard.size < strlen(stalls[i].answer) || (stalls[i].answer[0] == 0 && heard.size > 0))
+            test_fail(__FILE__, __LINE__, "%s: %s", stalls[i].name, heard.bytes);
+        CHECK_HEARD(stalls[i].answer, "", heard);
+        close(socket);
+    }
+    TURN_UNTIL(server.loop, server.loop->counts.connections == 0);
+    server_stop(&server);
+}
+
+/* A deadline belongs to what the client owes, and never strikes while the app takes its time. */
+static void no_deadline_runs_while_the_app_has_the_request(void) {
+    fl_limits limits = peer_limits;
+    for (int kind = 1; kind < FL_DEADLINE_KINDS; kind++) limits.deadlines[kind] = 20 * MILLISECOND;
+    limits.body_buffer = 4;
+    peer_server server = server_with(limits);
+    int socket = client(&server);
+    say(socket, "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 8\r\n\r\nabcd");
+    fl_exchange *exchange = take(server.loop);
+    fl_exchange_head_used(exchange);
+    const char *bytes;
+    size_t size;
+    CHECK_NUMBER(FL_OK, fl_exchange_body(exchange, &bytes, &size));
+    fl_exchange_body_used(exchange, size);
+    CHECK_NUMBER(FL_AGAIN, fl_exchange_body(exchange, &bytes, &size));
+    say(socket, "efg");
+    TURN_UNTIL(server.loop, fl_loop_woken(server.loop) == exchange->id);
+    for (uint64_t end = fl_clock() + 80 * MILLISECOND; fl_clock() < end;) {
+        fl_loop_wait(server.loop, 10 * MILLISECOND);
+        fl_loop_turn(server.loop);
+    }
+    CHECK(!exchange->body_failed && exchange->connection != NULL);
+    CHECK_NUMBER(FL_OK, fl_exchange_body(exchange, &bytes, &size));
+    CHECK_BYTES("efg", 3, bytes, size);
+    fl_exchange_body_used(exchange, size);
+    CHECK_NUMBER(FL_AGAIN, fl_exchange_body(exchange, &bytes, &size)); /* now the client owes the rest */
+    TURN_UNTIL(server.loop, fl_loop_woken(server.loop) == exchange->id);
+    CHECK_NUMBER(FL_CLOSED, fl_exchange_body(exchange, &bytes, &size));
+    answer(exchange, 408, "");
+    close(socket);
+    server_stop(&server);
+}
+
+/* The answer before was slow to leave; then the app of the next one takes long. */
+static void a_write_deadline_ends_when_all_is_written(void) {
+    fl_limits limits = peer_limits;
+    limits.deadlines[FL_DEADLINE_WRITE] = 40 * MILLISECOND;
+    peer_server server = server_with(limits);
+    int socket = narrow_client(&server);
+    say(socket, GET("/large") GET("/long"));
+    fl_exchange *exchange = take(server.loop);
+    char large[20000];
+    memset(large, 'x', sizeof large);
+    large[sizeof large - 1] = 0;
+    answer(exchange, 200, large);
+    turn(server.loop);
+    CHECK_NUMBER(1, server.loop->counts.queued); /* the next one waits, and part of the first answer too */
+    CHECK(server.loop->connections->out.length > 0);
+    fl_heard heard = {0};
+    TURN_UNTIL(server.loop, (hear_now(socket, &heard), server.loop->connections->out.length == 0));
+    for (uint64_t end = fl_clock() + 120 * MILLISECOND; fl_clock() < end;) {
+        fl_loop_wait(server.loop, 10 * MILLISECOND);
+        fl_loop_turn(server.loop);
+    }
+    CHECK_NUMBER(1, server.loop->counts.queued);
+    CHECK_NUMBER(1, answer_all(server.loop));
+    hear_now(socket, &heard);
+    CHECK_NUMBER(2, occurrences(&heard, "HTTP/1.1 200 OK"));
+    CHECK_HEARD("HTTP/1.1 200 OK", "\r\n\r\n/long", heard);
+    close(socket);
+    server_stop(&server);
+}
+
+static void a_client_that_reads_nothing_is_dropped(void) {
+    fl_limits limits = peer_limits;
+    limits.deadlines[FL_DEADLINE_WRITE] = 30 * MILLISECOND;
+    peer_server server = server_with(limits);
+    int socket = narrow_client(&server);
+    say(socket, GET("/"));
+    fl_exchange *exchange = take(server.loop);
+    char *large = calloc(1, 500001);
+    memset(large, 'x', 500000);
+    answer(exchange, 200, large);
+    free(large);
+    CHECK_NUMBER(0, server.loop->counts.in_flight); /* it is buffered: nobody waits for this client */
+    CHECK_NUMBER(1, server.loop->counts.connections);
+    TURN_UNTIL(server.loop, server.loop->counts.connections == 0);
+    close(socket);
+    server_stop(&server);
+}
+
+static void a_drained_loop_answers_what_it_has_and_closes_the_rest(void) {
+    peer_server server = server_start();
+    int idle = client(&server), busy = client(&server), sent = client(&server);
+    say(busy, GET("/busy"));
+    fl_exchange *exchange = take(server.loop);
+    say(sent, GET("/sent"));
+    fl_loop_drain(server.loop, false);
+    turn(server.loop);
+    CHECK(!fl_loop_is_drained(server.loop));
+    CHECK_HEARD("", "", hear_end(server.loop, idle));
+    answer(exchange, 200, "b");
+    fl_heard last = hear_end(server.loop, busy);
+    CHECK(strstr(last.bytes, "\r\nconnection: close\r\n") != NULL);
+    CHECK_HEARD("HTTP/1.1 200 OK", "\r\n\r\nb", last);
+    CHECK_NUMBER(1, answer_all(server.loop));
+    CHECK_HEARD("HTTP/1.1 200 OK", "\r\n\r\n/sent", hear_end(server.loop, sent));
+    CHECK(fl_loop_is_drained(server.loop));
+    close(idle);
+    close(busy);
+    close(sent);
+    server_stop(&server);
+}
+
+static void an_idle_connection_goes_to_the_sibling(void) {
+    peer_server old = server_start(), young = server_start();
+    fl_shared_page *page = fl_shared_page_open(2);
+    int to_old[2], to_young[2];
+    if (page == NULL || socketpair(AF_UNIX, SOCK_SEQPACKET, 0, to_old) < 0 ||
+        socketpair(AF_UNIX, SOCK_SEQPACKET, 0, to_young) < 0)
+        abort();
+    int sending[] = {to_old[1], to_young[1]};
+    CHECK_NUMBER(FL_OK, fl_loop_join(old.loop, page, 0, to_old[0], sending, 2));
+    CHECK_NUMBER(FL_OK, fl_loop_join(young.loop, page, 1, to_young[0], sending, 2));
+    fl_slot_set(&page->slots[0], FL_SLOT_state, FL_WORKER_SERVING);
+    fl_slot_set(&page->slots[1], FL_SLOT_state, FL_WORKER_SERVING);
+    int idle = client(&old), busy = client(&old);
+    say(idle, GET("/before"));
+    CHECK_NUMBER(1, answer_all(old.loop));
+    CHECK_HEARD("HTTP/1.1 200 OK", "/before", hear(old.loop, idle));
+    say(busy, GET("/busy"));
+    fl_exchange *exchange = take(old.loop);
+
+    fl_loop_drain(old.loop, true);
+    turn(old.loop);
+    turn(young.loop);
+    CHECK_NUMBER(1, old.loop->counts.connections);
+    CHECK_NUMBER(1, young.loop->counts.connections);
+    say(idle, GET("/after"));
+    CHECK_NUMBER(1, answer_all(young.loop));
+    CHECK_HEARD("HTTP/1.1 200 OK", "/after", hear(young.loop, idle));
+    answer(exchange, 200, "b"); /* keeps its connection too */
+    turn(old.loop);
+    CHECK_HEARD("HTTP/1.1 200 OK", "\r\n\r\nb", hear(old.loop, busy));
+    TURN_UNTIL(old.loop, fl_loop_is_drained(old.loop));
+    say(busy, GET("/again"));
+    CHECK_NUMBER(1, answer_all(young.loop));
+    CHECK_HEARD("HTTP/1.1 200 OK", "/again", hear(young.loop, busy));
+    int channels[] = {to_old[0], to_old[1], to_young[0], to_young[1], idle, busy};
+    server_stop(&old);
+    server_stop(&young);
+    for (int i = 0; i < 6; i++) close(channels[i]);
+}
+
+static void a_loop_that_closes_leaves_taken_requests_to_their_owners(void) {
+    peer_server server = server_start();
+    int socket = client(&server);
+    say(socket, "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nab");
+    fl_exchange *exchange = take(server.loop);
+    fl_exchange_head_used(exchange);
+    server_stop(&server);
+    const char *bytes;
+    size_t size, used;
+    CHECK_NUMBER(FL_CLOSED, fl_exchange_body(exchange, &bytes, &size));
+    CHECK_NUMBER(FL_CLOSED, fl_exchange_begin(exchange, 200));
+    CHECK_NUMBER(FL_CLOSED, fl_exchange_header(exchange, "a", 1, "b", 1));
+    CHECK_NUMBER(FL_CLOSED, fl_exchange_head_end(exchange, 2));
+    CHECK_NUMBER(FL_CLOSED, fl_exchange_write(exchange, "ab", 2, &used));
+    fl_exchange_flush(exchange);
+    free(exchange);
+    close(socket);
+}
+
+/* The child of a fork lets go: what it frees later must not write to, or close, files that have come since. */
+static void a_forgotten_loop_touches_nothing(void) {
+    peer_server server = server_start();
+    int socket = client(&server);
+    say(socket, GET("/"));
+    fl_exchange *exchange = take(server.loop);
+    fl_exchange_head_used(exchange);
+    fl_exchange_begin(exchange, 200);
+    fl_exchange_head_end(exchange, 0);
+    fl_loop_forget(server.loop);
+    int pair[2][2];
+    for (int i = 0; i < 2; i++)
+        if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair[i]) < 0)
+            abort();
+    size_t used;
+    fl_exchange_flush(exchange);
+    CHECK_NUMBER(FL_CLOSED, fl_exchange_write(exchange, "ab", 2, &used));
+    free(exchange->out.block); /* the slab that it came from is forgotten too */
+    free(exchange);
+    for (int i = 0; i < 4; i++) {
+        char byte;
+        CHECK_NUMBER(-1, recv(pair[i / 2][i % 2], &byte, 1, MSG_DONTWAIT));
+        CHECK_NUMBER(EAGAIN, errno);
+    }
+    for (int i = 0; i < 4; i++) close(pair[i / 2][i % 2]);
+    close(socket);
+    static fl_loop *volatile forgotten; /* its memory stays */
+    forgotten = server.loop;
+    CHECK(forgotten != NULL);
+}
+
+int main(void) {
+    TEST(a_request_is_taken_and_answered);
+    TEST(pipelined_requests_are_answered_in_order);
+    TEST(a_request_in_single_bytes_is_the_same_request);
+    TEST(a_chunked_body_ends_where_the_next_request_begins);
+    TEST(a_client_that_ends_its_side_gets_all_its_answers);
+    TEST(a_refusal_is_read_by_a_client_that_is_still_sending);
+    TEST(a_refused_HEAD_has_no_body);
+    TEST(a_client_may_go_at_every_stage);
+    TEST(an_event_of_a_connection_closed_meanwhile_is_passed_over);
+    TEST(events_are_not_lost_when_two_wait_in_a_row);
+    TEST(requests_over_the_limit_wait_their_turn);
+    TEST(a_request_that_waits_too_long_is_told_so);
+    TEST(a_request_whose_client_has_gone_is_not_run);
+    TEST(deadlines_end_what_stalls);
+    TEST(no_deadline_runs_while_the_app_has_the_request);
+    TEST(a_write_deadline_ends_when_all_is_written);
+    TEST(a_client_that_reads_nothing_is_dropped);
+    TEST(a_drained_loop_answers_what_it_has_and_closes_the_rest);
+    TEST(an_idle_connection_goes_to_the_sibling);
+    TEST(a_loop_that_closes_leaves_taken_requests_to_their_owners);
+    TEST(a_forgotten_loop_touches_nothing);
+    return test_summary();
+}
