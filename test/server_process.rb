@@ -36,13 +36,16 @@ module Fairlead
 
     # @param spawn_options [Hash] further options of Process.spawn.
     # @param ruby_flags [Array<String>] flags of the ruby that runs it, like "--yjit".
+    # @param prefix [Array<String>] a command that becomes the server, like ["setsid", "--ctty"].
     # @param timeout [Numeric] seconds that a start or an end may take.
-    def initialize(app, *flags, env: {}, files: {}, lint: true, timeout: 30, ruby_flags: [], spawn_options: {})
+    def initialize(app, *flags, env: {}, files: {}, lint: true, timeout: 30, ruby_flags: [], spawn_options: {},
+                   prefix: [])
       @flags = flags
       @env = env
       @timeout = timeout
       @ruby_flags = ruby_flags
       @spawn_options = spawn_options
+      @prefix = prefix
       @directory = File.realpath(Dir.mktmpdir("fairlead-"))
       write("config.ru", lint ? "require \"rack/lint\"\nuse Rack::Lint\n#{app}" : app) if app
       files.each { |path, text| write(path, text) }
@@ -65,7 +68,7 @@ module Fairlead
       @log = File.open(path("output.log"), "a")
       @supervisor_pid = Process.spawn(
         CLEAN.merge("NOTIFY_SOCKET" => path("notify.sock"), **@env),
-        RbConfig.ruby, *@ruby_flags, *LIBRARY.flat_map { |folder| ["-I", folder] },
+        *@prefix, RbConfig.ruby, *@ruby_flags, *LIBRARY.flat_map { |folder| ["-I", folder] },
         File.join(ROOT, "exe/fairlead"), *flags,
         chdir: @directory, in: File::NULL, out: @log, err: @log, **@spawn_options
       )

@@ -10,12 +10,20 @@ module Fairlead
     # @return [AccessLog, nil] what the option `access_log` asks for; nil: nothing.
     # @raise [ConfigurationError] if its file cannot be opened.
     def self.for(configuration)
-      io = configuration.log ? Log.open_file(configuration) : $stdout unless configuration.access_log == "off"
       case configuration.access_log
-      when "common" then Common.new(io)
-      when "json" then JSONLines.new(io)
+      when "common" then Common.new(open(configuration))
+      when "json" then JSONLines.new(open(configuration))
       end
     end
+
+    # @return [IO]
+    def self.open(configuration)
+      return Log.open_file(configuration) if configuration.log
+
+      $stdout.sync = true
+      $stdout
+    end
+    private_class_method :open
 
     # @param io [IO]
     def initialize(io)

@@ -4,6 +4,12 @@ require "did_you_mean"
 require "etc"
 require "socket"
 require_relative "parts"
+
+module Fairlead
+  # Defined before its parts open it: else they would have it loaded again.
+  class Configuration; end
+end
+
 require_relative "configuration/option"
 require_relative "configuration/table"
 require_relative "configuration/script"

@@ -36,6 +36,7 @@ module Fairlead
 
     def serve
       Fairlead.page = SharedPage.new(1)
+      Fairlead.page.write(0, :pid, Process.pid)
       @server = Server.new(@app, @configuration, @listeners, page: Fairlead.page, slot: 0)
       @signals = Signals.new(:TERM, :INT, :USR1)
       listener = Thread.new { listen }

@@ -77,8 +77,8 @@ module Fairlead
     end
 
     def prepare_forks
-      # Loads the server's code (an autoload): once, for all workers.
-      Server
+      # Once, for all workers.
+      require "fairlead/server"
       @configuration.run_hook(:before_fork)
       # Compacts, and marks what is there as old: more of it stays shared.
       Process.warmup if Process.respond_to?(:warmup)

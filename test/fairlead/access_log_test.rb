@@ -79,6 +79,37 @@ module Fairlead
       assert_match(%r{the log /no/such/folder/file\.log cannot be opened: No such file or directory}, error.message)
     end
 
+    def test_a_server_writes_a_line_for_each_request_it_answers
+      app = "run ->(env) { sleep 0.1; [env[\"PATH_INFO\"] == \"/no\" ? 404 : 200, {}, [\"hello\"]] }"
+      with_server(app, "-w", "2", "--access-log", "json", "--log", "server.log") do |server|
+        threads = Array.new(20) { |index| Thread.new { server.get(index.zero? ? "/no" : "/yes?#{index}", "user-agent" => "test") } }
+        threads.each(&:join)
+        lines = eventually("twenty lines") do
+          read = File.readlines(server.path("server.log")).grep(/\A{/)
+          read if read.size == 20
+        end
+        entries = lines.map { |line| JSON.parse(line) }
+
+        assert_equal ["/no", *(1..19).map { |index| "/yes?#{index}" }].sort, entries.map { |entry| entry["target"] }.sort
+        assert_equal({ 404 => 1, 200 => 19 }, entries.map { |entry| entry["status"] }.tally)
+        entries.each do |entry|
+          assert_equal ["GET", "HTTP/1.1", 5, "127.0.0.1", "test"],
+                       entry.values_at("method", "protocol", "bytes", "remote", "user_agent")
+          assert_includes 0.1..2, entry["duration"]
+          assert_includes 0.0..1, entry["queue_time"]
+          assert_operator entry["duration"], :>=, entry["queue_time"] + 0.1
+        end
+      end
+    end
+
+    def test_without_a_log_the_lines_go_to_stdout
+      with_server("run ->(env) { [200, {}, []] }", "--access-log", "common") do |server|
+        server.get("/path")
+
+        eventually("the line") { server.log.match?(%r{^127\.0\.0\.1 - - \[.+\] "GET /path HTTP/1\.1" 200 -$}) }
+      end
+    end
+
     private
 
     def env(changes = {})

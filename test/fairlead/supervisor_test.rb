@@ -2,6 +2,7 @@
 
 require_relative "../helper"
 require "json"
+require "pty"
 
 module Fairlead
   class SupervisorTest < Test
@@ -452,6 +453,54 @@ module Fairlead
         server.signal(:TERM)
         server.wait_for_notification("STOPPING=1")
       end
+    end
+
+    def test_when_its_terminal_closes_it_ends
+      terminal, slave = PTY.open
+      with_server(PID, prefix: %w[setsid --ctty], spawn_options: { in: slave }) do |server|
+        slave.close
+        server.signal(:HUP)
+        server.wait_for_notification("RELOADING=1")
+        server.wait_for_notification("READY=1")
+        terminal.close
+        server.wait_for_notification("STOPPING=1")
+
+        assert_predicate server.wait_for_end, :success?
+      end
+    end
+
+    def test_without_a_terminal_hup_always_restarts
+      with_server(PID, prefix: %w[setsid]) do |server|
+        server.signal(:HUP)
+        server.wait_for_notification("READY=1")
+
+        assert_equal "200", server.get.code
+      end
+    end
+
+    def test_term_while_the_workers_load_the_app_ends_it
+      server = with_server("File.write(\"loading\", \"\")\nsleep", "--no-preload", ready: false)
+      eventually("loading") { File.exist?(server.path("loading")) }
+
+      assert_predicate server.stop, :success?
+      assert_empty server.log.scan(/could not start/)
+    end
+
+    # SQLite's connections must not be carried over a fork; those of the others are no better for it.
+    def test_database_connections_that_the_app_opened_while_it_was_loaded_are_closed_before_the_fork
+      app = <<~RUBY
+        require "active_record"
+        ActiveRecord::Base.establish_connection(adapter: "sqlite3", database: "data.sqlite3")
+        ActiveRecord::Base.connection_pool.with_connection { |connection| connection.execute("CREATE TABLE a (b)") }
+        opened = -> { Dir.children("/proc/self/fd").count { |fd| File.readlink("/proc/self/fd/\#{fd}").end_with?("data.sqlite3") rescue false } }
+        loaded = opened.call
+        run ->(env) do
+          inherited = opened.call
+          rows = ActiveRecord::Base.connection_pool.with_connection { |connection| connection.select_value("SELECT 7") }
+          [200, {}, ["\#{loaded} \#{inherited} \#{rows}"]]
+        end
+      RUBY
+      with_server(app) { |server| assert_equal "1 0 7", server.get.body }
     end
 
     def test_the_process_id_file

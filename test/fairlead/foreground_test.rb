@@ -1,0 +1,91 @@
+# frozen_string_literal: true
+
+require_relative "../helper"
+require "json"
+
+module Fairlead
+  class ForegroundTest < Test
+    PID = "run ->(env) { [200, {}, [\"\#{Process.pid} \#{Fairlead.serving?}\"]] }"
+    SLOW = "run ->(env) { File.write(\"began\", \"\"); sleep Float(env[\"QUERY_STRING\"]); [200, {}, [\"done\"]] }"
+
+    def test_without_workers_the_process_itself_serves
+      with_server(PID, "-w", "0") do |server|
+        assert_equal "#{server.supervisor_pid} true", server.get.body
+        assert_empty server.worker_pids
+        assert_match(/^  workers    none: this process serves/, server.log)
+        assert_equal 5, server.log.lines.size
+      end
+    end
+
+    def test_term_lets_what_runs_finish
+      %i[TERM INT].each do |signal|
+        with_server(SLOW, "-w", "0") do |server|
+          server.connect do |socket|
+            begin_request(server, socket, 0.5)
+            server.signal(signal)
+            server.wait_for_notification("STOPPING=1")
+
+            assert_match(/done\z/, socket.read)
+          end
+          assert_predicate server.wait_for_end, :success?
+        end
+      end
+    end
+
+    def test_a_second_term_ends_at_once
+      with_server(SLOW, "-w", "0") do |server|
+        server.connect do |socket|
+          begin_request(server, socket, 60)
+          server.signal(:TERM)
+          server.wait_for_notification("STOPPING=1")
+
+          assert_operator duration { server.stop }, :<, 3
+        end
+      end
+    end
+
+    def test_what_does_not_finish_in_time_is_ended
+      with_server(SLOW, "-w", "0", "--drain-timeout", "0.3") do |server|
+        server.connect do |socket|
+          begin_request(server, socket, 60)
+
+          assert_includes 0.3..3, duration { server.stop }
+        end
+      end
+    end
+
+    def test_the_unix_socket_and_the_process_id_file_go_with_it
+      with_server(PID, "-w", "0", "-b", "unix:app.sock", "--pidfile", "app.pid") do |server|
+        files = [server.path("app.sock"), server.path("app.pid")]
+        files.each { |file| assert_path_exists file }
+        server.stop
+
+        files.each { |file| refute_path_exists file }
+      end
+    end
+
+    def test_its_figures_are_known
+      app = "require \"json\"\nrun ->(env) { [200, {}, [JSON.generate(Fairlead.stats)]] }"
+      with_server(app, "-w", "0") do |server|
+        worker, *others = JSON.parse(server.get.body).fetch("workers")
+
+        assert_empty others
+        assert_equal [0, server.supervisor_pid, "serving"], worker.values_at("index", "pid", "state")
+      end
+    end
+
+    def test_a_broken_app_is_one_message
+      server = with_server("\nrun nonsense", "-w", "0", lint: false, ready: false)
+
+      assert_equal 1, server.wait_for_end.exitstatus
+      assert_match(/^config\.ru:2: NameError: /, server.log)
+    end
+
+    private
+
+    def begin_request(server, socket, seconds)
+      socket.write("GET /?#{seconds} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+      eventually("the request runs") { File.exist?(server.path("began")) }
+    end
+  end
+end

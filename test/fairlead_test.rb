@@ -1,0 +1,36 @@
+# frozen_string_literal: true
+
+require_relative "helper"
+require "open3"
+
+class FairleadTest < Fairlead::Test
+  def test_there_are_no_workers_when_nothing_is_served
+    assert_equal({ workers: [] }, Fairlead.stats)
+    refute_predicate Fairlead, :serving?
+  end
+
+  def test_the_figures_come_from_the_shared_page
+    page = Fairlead::SharedPage.new(3)
+    page.write(1, :pid, 42)
+    page.write(1, :state, 2)
+    page.write(1, :queued, 7)
+    page.write(1, :heartbeat_ms, Process.clock_gettime(Process::CLOCK_MONOTONIC, :millisecond) - 1500)
+    Fairlead.page = page
+    worker, *others = Fairlead.stats.fetch(:workers)
+
+    assert_empty others
+    assert_equal [1, 42, :serving, 7, 0], worker.values_at(:index, :pid, :state, :queued, :in_flight)
+    assert_in_delta 1.5, worker.fetch(:heartbeat_age), 0.5
+  ensure
+    Fairlead.page = nil
+  end
+
+  def test_all_parts_load_without_a_warning
+    script = "require \"fairlead/configuration\"; (Fairlead.constants - [:Live]).each { |name| Fairlead.const_get(name) }"
+    _, errors, status = Open3.capture3(RbConfig.ruby, "-w", "-I", File.join(ROOT, "lib"), "-e", script)
+
+    assert_predicate status, :success?, errors
+    assert_empty errors.lines.select { |line| line.start_with?(File.join(ROOT, "lib")) }
+    refute_match(/circular/, errors)
+  end
+end
