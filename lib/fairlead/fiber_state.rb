@@ -51,7 +51,8 @@ module Fairlead
       storage = @fiber.storage
       restore_storage(storage) if storage && !(storage.empty? && @storage.empty?)
 
-      @fiber.instance_variable_set(ACTIVE_SUPPORT_STATE, nil) if @fiber.instance_variable_get(ACTIVE_SUPPORT_STATE)
+      isolated = @fiber.instance_variable_get(ACTIVE_SUPPORT_STATE)
+      @fiber.instance_variable_set(ACTIVE_SUPPORT_STATE, nil) if isolated
       nil
     end
 

@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
 module Fairlead
-  # Makes ActiveSupport and ActiveRecord go by fiber instead of by thread. With many requests in the fibers of one
-  # thread, `:thread` would have them share one database connection, one CurrentAttributes, one Time.zone.
+  # Makes ActiveSupport and ActiveRecord go by fiber instead of by thread. With many requests in the fibers of
+  # one thread, `:thread` would have them share one database connection, one CurrentAttributes, one Time.zone.
   module Isolation
     # To be called by whoever serves, once the app is loaded. May be called again.
     #

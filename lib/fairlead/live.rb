@@ -1,15 +1,16 @@
 # frozen_string_literal: true
 
 module Fairlead
-  # ActionController::Live runs the action beside the request that sends its output. In a serving fiber this needs
-  # no thread: the action runs in a child task, waits without holding anything, and a thousand event streams are
-  # a thousand fibers.
+  # ActionController::Live runs the action beside the request that sends its output. In a serving fiber this
+  # needs no thread: the action runs in a child task, waits without holding anything, and a thousand event
+  # streams are a thousand fibers.
   module Live
     # Marks the child's fiber with the fiber of its request, as a fiber-local.
     REQUEST_FIBER = :fairlead_live_request_fiber
     private_constant :REQUEST_FIBER
 
-    # Rails hands the request's isolated state over from its thread. Under `:fiber` it is in the request's fiber.
+    # Rails hands the request's isolated state over from its thread. Under `:fiber` it is with the request's
+    # fiber.
     module State
       # (see ActiveSupport::IsolatedExecutionState.share_with)
       def share_with(other, **options, &) = super(::Thread.current[REQUEST_FIBER] || other, **options, &)

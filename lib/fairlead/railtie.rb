@@ -11,9 +11,9 @@ module Fairlead
     initializer "fairlead.isolation_level", after: :load_config_initializers do |app|
       if Fairlead.serving?
         if app.config.active_support.isolation_level == :thread
-          warn "fairlead: config.active_support.isolation_level is :thread, which would mix up requests that run " \
-            "in fibers of one thread; :fiber is used. Remove that line from the app's configuration, or set it " \
-            "to :fiber."
+          warn "fairlead: config.active_support.isolation_level is :thread, which would mix up requests that " \
+            "run in fibers of one thread; :fiber is used. Remove that line from the app's configuration, or " \
+            "set it to :fiber."
         end
         app.config.active_support.isolation_level = :fiber
         Isolation.establish

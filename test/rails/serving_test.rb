@@ -89,8 +89,8 @@ module Fairlead
       server = RailsServer.new(:rails, env: { "WEB_CONCURRENCY" => "1" })
       (@servers ||= []) << server
       server.run("bin/rails", "server", "-d", "-b", "127.0.0.1", "-p", port.to_s, "-P", "tmp/server.pid")
-      pid = File.read(server.path("tmp/server.pid")).to_i
       about = eventually("it serves", within: 30) { get("http://127.0.0.1:#{port}/about") }
+      pid = File.read(server.path("tmp/server.pid")).to_i
 
       assert_equal pid, JSON.parse(about)["parent"]
     ensure

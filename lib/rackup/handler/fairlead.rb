@@ -7,10 +7,12 @@ require "fairlead/rackup"
 
 module Rackup
   module Handler
-    # Serves an app for `rackup -s fairlead`, `bin/rails server` and whatever else starts servers through Rackup.
+    # Serves an app for `rackup -s fairlead`, `bin/rails server` and whatever else starts servers through
+    # Rackup.
     #
     # Options count as they do for the `fairlead` command: what was asked for goes before environment variables,
-    # these before config/fairlead.rb; what Rackup or Rails merely assume (port 9292 or 3000, localhost) comes last.
+    # these before config/fairlead.rb; what Rackup or Rails merely assume (port 9292 or 3000, localhost) comes
+    # last.
     module Fairlead
       # In these environments one process serves, in the foreground: a debugger's prompt works there.
       LOCAL = %w[development test].freeze
@@ -20,8 +22,9 @@ module Rackup
 
       # What Rackup, Rails and other callers pass and Fairlead has no use for.
       IGNORED = %i[
-        AccessLog DoNotReverseLookup builder caching config daemonize early_hints environment heapfile Host include
-        log_stdout pid Port profile_file profile_mode quiet require restart_cmd server user_supplied_options warn
+        AccessLog DoNotReverseLookup Host Port builder caching config daemonize early_hints environment heapfile
+        include log_stdout pid profile_file profile_mode quiet require restart_cmd server user_supplied_options
+        warn
       ].freeze
 
       # Options of the command which mean nothing here: Rackup has its own ways, and has loaded the app already.
@@ -53,10 +56,11 @@ module Rackup
 
         # @return [Hash{String => String}] what `rackup -s fairlead -O name=value` takes.
         def valid_options
-          { "Host=HOST" => "Address to serve (default: localhost)", "Port=PORT" => "Port to serve (default: 9292)" }
-            .merge(::Fairlead::Configuration::TABLE.except(*UNSUITED).to_h do |name, option|
-              ["#{name}=#{option.placeholder}", "#{option.description} Default: #{option.default_in_words}."]
-            end)
+          named = ::Fairlead::Configuration::TABLE.except(*UNSUITED).to_h do |name, option|
+            ["#{name}=#{option.placeholder}", "#{option.description} Default: #{option.default_in_words}."]
+          end
+          { "Host=HOST" => "Address to serve (default: localhost)",
+            "Port=PORT" => "Port to serve (default: 9292)", **named }
         end
 
         # @api private
@@ -74,7 +78,8 @@ module Rackup
 
         private
 
-        # Whether the user chose host or port. Rails says so; of Rackup only what differs from its own choice shows.
+        # Whether the user chose host or port. Rails says so; of Rackup only what differs from its own choice
+        # shows.
         def asked?(options)
           given = options.slice(:Host, :Port).compact
           if (supplied = options[:user_supplied_options])
