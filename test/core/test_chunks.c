@@ -48,6 +48,7 @@ static const chunk_case cases[] = {
     REFUSED("3 \r\nabc\r\n"),
     REFUSED("3\t\r\nabc\r\n"),
     REFUSED("3 4\r\nabc\r\n"),
+    REFUSED("3 \r;a\r\nabc\r\n"),
     REFUSED("-3\r\nabc\r\n"),
     REFUSED("+3\r\nabc\r\n"),
     REFUSED("0x3\r\nabc\r\n"),
