@@ -120,13 +120,16 @@ static inline void say(int descriptor, const char *text) {
 /* What a client has received. */
 typedef struct fl_heard {
     char *bytes;
-    size_t size;
+    size_t size, capacity;
     bool ended, reset;
 } fl_heard;
 
 static inline void hear_now(int descriptor, fl_heard *heard) {
     for (;;) {
-        heard->bytes = realloc(heard->bytes, heard->size + 65537);
+        if (heard->capacity < heard->size + 65537) {
+            heard->capacity = 2 * heard->size + 65537;
+            heard->bytes = realloc(heard->bytes, heard->capacity);
+        }
         ssize_t count = recv(descriptor, heard->bytes + heard->size, 65536, 0);
         if (count > 0)
             heard->size += (size_t) count;

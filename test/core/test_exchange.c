@@ -1,0 +1,326 @@
+/* Responses as the one who answers writes them: framing, backpressure, what becomes of the connection. */
+#include "peer.h"
+
+#define GET(path) "GET " path " HTTP/1.1\r\nHost: a\r\n\r\n"
+
+static char large[1500001];
+
+static void header(fl_exchange *exchange, const char *name, const char *value) {
+    CHECK_NUMBER(FL_OK, fl_exchange_header(exchange, name, strlen(name), value, strlen(value)));
+}
+
+static fl_exchange *begin(fl_loop *loop, int code, int64_t length) {
+    fl_exchange *exchange = take(loop);
+    fl_exchange_head_used(exchange);
+    CHECK_NUMBER(FL_OK, fl_exchange_begin(exchange, code));
+    header(exchange, "date", "now");
+    CHECK_NUMBER(FL_OK, fl_exchange_head_end(exchange, length));
+    return exchange;
+}
+
+static void put(fl_exchange *exchange, const char *text) {
+    size_t used;
+    CHECK_NUMBER(FL_OK, fl_exchange_write(exchange, text, strlen(text), &used));
+    CHECK_NUMBER(strlen(text), used);
+}
+
+#define CHECK_ALL(expected, said)                                                                              \
+    do {                                                                                                       \
+        fl_heard all_ = (said);                                                                                \
+        CHECK_BYTES(expected, strlen(expected), all_.bytes, all_.size);                                        \
+        free(all_.bytes);                                                                                      \
+    } while (0)
+
+/* What one request gets, when the body is written in these parts, with a turn of the loop after each or with none. */
+static void exchange_of(const char *request, int code, bool turns, const char *const *parts, const char *expected,
+                        bool stays_open) {
+    peer_server server = server_start();
+    int socket = client(&server);
+    say(socket, request);
+    fl_exchange *exchange = begin(server.loop, code, -1);
+    for (; *parts != NULL; parts++) {
+        put(exchange, *parts);
+        if (turns)
+            fl_loop_turn(server.loop);
+    }
+    fl_exchange_finish(exchange);
+    if (stays_open) {
+        CHECK_ALL(expected, hear(server.loop, socket));
+        say(socket, GET("/next"));
+        CHECK_NUMBER(1, answer_all(server.loop));
+        CHECK_HEARD("HTTP/1.1 200 OK", "\r\n\r\n/next", hear(server.loop, socket));
+    } else {
+        CHECK_ALL(expected, hear_end(server.loop, socket));
+    }
+    close(socket);
+    server_stop(&server);
+}
+
+static void a_body_is_framed_by_length_if_it_ends_in_time_else_in_chunks(void) {
+    const char *parts[] = {"ab", "", "cde", NULL};
+    exchange_of(GET("/"), 200, false, parts, "HTTP/1.1 200 OK\r\ndate: now\r\ncontent-length: 5\r\n\r\nabcde", true);
+    exchange_of(GET("/"), 200, true, parts,
+                "HTTP/1.1 200 OK\r\ndate: now\r\ntransfer-encoding: chunked\r\n\r\n"
+                "2\r\nab\r\n3\r\ncde\r\n0\r\n\r\n",
+                true);
+}
+
+static void an_old_client_gets_no_chunks(void) {
+    const char *parts[] = {"ab", "cde", NULL};
+    exchange_of("GET / HTTP/1.0\r\n\r\n", 200, true, parts,
+                "HTTP/1.1 200 OK\r\ndate: now\r\nconnection: close\r\n\r\nabcde", false);
+    exchange_of("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", 200, true, parts,
+                "HTTP/1.1 200 OK\r\ndate: now\r\nconnection: close\r\n\r\nabcde", false);
+    exchange_of("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", 200, false, parts,
+                "HTTP/1.1 200 OK\r\ndate: now\r\ncontent-length: 5\r\nconnection: keep-alive\r\n\r\nabcde", true);
+}
+
+static void a_response_without_a_body_carries_none(void) {
+    const char *parts[] = {"ab", "cde", NULL};
+    for (int turns = 0; turns < 2; turns++) {
+        exchange_of("HEAD / HTTP/1.1\r\nHost: a\r\n\r\n", 200, turns, parts, "HTTP/1.1 200 OK\r\ndate: now\r\n\r\n", true);
+        exchange_of(GET("/"), 204, turns, parts, "HTTP/1.1 204 No Content\r\ndate: now\r\n\r\n", true);
+        exchange_of(GET("/"), 304, turns, parts, "HTTP/1.1 304 Not Modified\r\ndate: now\r\n\r\n", true);
+    }
+}
+
+static void an_announced_length_is_kept(void) {
+    peer_server server = server_start();
+    int socket = client(&server);
+    say(socket, GET("/"));
+    fl_exchange *exchange = take(server.loop);
+    CHECK_NUMBER(FL_OK, fl_exchange_begin(exchange, 200));
+    header(exchange, "Content-Length", "4");
+    CHECK_NUMBER(FL_BAD_HEADER_VALUE, fl_exchange_header(exchange, "content-length", 14, "4", 1));
+    CHECK_NUMBER(FL_OK, fl_exchange_head_end(exchange, -1));
+    put(exchange, "abcdef"); /* what is beyond would be taken for the next response */
+    put(exchange, "g");
+    fl_exchange_finish(exchange);
+    CHECK_HEARD("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n", "\r\n\r\nabcd", hear(server.loop, socket));
+
+    say(socket, GET("/"));
+    exchange = begin(server.loop, 200, 4);
+    put(exchange, "ab");
+    fl_exchange_finish(exchange); /* too little: only the end of the connection can tell */
+    CHECK_HEARD("HTTP/1.1 200 OK\r\n", "\r\n\r\nab", hear_end(server.loop, socket));
+    close(socket);
+    server_stop(&server);
+}
+
+static void a_response_may_start_over_until_something_has_left(void) {
+    peer_server server = server_start();
+    int socket = client(&server);
+    say(socket, GET("/") GET("/"));
+    fl_exchange *exchange = begin(server.loop, 200, -1);
+    put(exchange, "secret");
+    CHECK_NUMBER(FL_BAD_HEADER_VALUE, fl_exchange_header(exchange, "x", 1, "a\r\nb: c", 7));
+    CHECK_NUMBER(FL_BAD_HEADER_NAME, fl_exchange_header(exchange, "x y", 3, "a", 1));
+    CHECK_NUMBER(FL_OK, fl_exchange_begin(exchange, 500));
+    header(exchange, "date", "now");
+    CHECK_NUMBER(FL_OK, fl_exchange_head_end(exchange, 2));
+    put(exchange, "no");
+    fl_exchange_finish(exchange);
+    CHECK_ALL("HTTP/1.1 500 Internal Server Error\r\ndate: now\r\ncontent-length: 2\r\n\r\nno",
+              hear(server.loop, socket));
+    exchange = begin(server.loop, 200, -1);
+    put(exchange, "first");
+    turn(server.loop);
+    CHECK_NUMBER(FL_CLOSED, fl_exchange_begin(exchange, 500));
+    fl_exchange_abandon(exchange);
+    CHECK_HEARD("HTTP/1.1 200 OK\r\n", "5\r\nfirst\r\n", hear_end(server.loop, socket)); /* no last chunk */
+    close(socket);
+    server_stop(&server);
+}
+
+static void an_unread_body_ends_the_connection(void) {
+    fl_limits limits = peer_limits;
+    limits.body_buffer = 1000;
+    peer_server server = server_with(limits);
+    int socket = client(&server);
+    say(socket, "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 900000\r\n\r\n");
+    say_bytes(socket, large, 100000);
+    turn(server.loop);
+    say(socket, GET("/smuggled"));
+    answer(take(server.loop), 200, "early");
+    fl_heard heard = {0};
+    TURN_UNTIL(server.loop, (hear_now(socket, &heard), heard.ended));
+    CHECK(strstr(heard.bytes, "\r\nconnection: close\r\n") != NULL);
+    CHECK(!heard.reset && occurrences(&heard, "HTTP/1.1 ") == 1);
+    CHECK_HEARD("HTTP/1.1 200 OK\r\n", "\r\n\r\nearly", heard);
+    say_bytes(socket, large, 10); /* what still comes is dropped */
+    turn(server.loop);
+    CHECK_NUMBER(0, server.loop->counts.queued);
+    close(socket);
+    TURN_UNTIL(server.loop, server.loop->counts.connections == 0);
+    server_stop(&server);
+}
+
+/* A large body to a slow reader: however it is framed, every byte arrives once, and the writer waits in between. */
+static void a_large_body_arrives_whole(const char *request, int64_t length, size_t piece, uint32_t response_buffer) {
+    fl_limits limits = peer_limits;
+    limits.response_buffer = response_buffer;
+    peer_server server = server_with(limits);
+    int socket = narrow_client(&server);
+    say(socket, request);
+    fl_exchange *exchange = begin(server.loop, 200, length);
+    size_t size = sizeof large - 1, written = 0;
+    unsigned waits = 0;
+    fl_heard heard = {0};
+    while (written < size) {
+        size_t used, now = size - written < piece ? size - written : piece;
+        fl_status status = fl_exchange_write(exchange, large + written, now, &used);
+        written += used;
+        CHECK(exchange->connection->out.length + exchange->out.length <= response_buffer + 65536 + 40);
+        if (status == FL_AGAIN) {
+            waits++;
+            TURN_UNTIL(server.loop, (hear_now(socket, &heard), fl_loop_woken(server.loop) == exchange->id));
+        } else if (status != FL_OK) {
+            CHECK_NUMBER(FL_OK, status);
+            break;
+        }
+    }
+    CHECK(waits > 0);
+    fl_exchange_finish(exchange);
+    CHECK_NUMBER(0, server.loop->counts.in_flight);
+    TURN_UNTIL(server.loop, (hear_now(socket, &heard), heard.ended || server.loop->connections->out.length == 0));
+    hear_now(socket, &heard);
+    char *body = strstr(heard.bytes, "\r\n\r\n");
+    body = body == NULL ? heard.bytes : body + 4;
+    size_t got = heard.size - (size_t) (body - heard.bytes);
+    if (strstr(heard.bytes, "chunked") != NULL) {
+        fl_chunks chunks = {0};
+        size_t used;
+        CHECK_NUMBER(FL_OK, fl_chunks_decode(&chunks, body, got, &used, &got));
+    }
+    CHECK_BYTES(large, size, body, got);
+    free(heard.bytes);
+    close(socket);
+    server_stop(&server);
+}
+
+static void a_large_body_arrives_whole_however_it_is_framed(void) {
+    for (size_t i = 0; i + 1 < sizeof large; i++) large[i] = (char) (' ' + i % 89);
+    int64_t size = sizeof large - 1;
+    for (int small = 0; small < 2; small++)
+        for (int i = 0; i < 3; i++) {
+            size_t piece = i == 0 ? sizeof large : i == 1 ? 100000 : 999;
+            uint32_t buffer = small ? 4096 : 1 << 20;
+            a_large_body_arrives_whole(GET("/"), size, piece, buffer);
+            a_large_body_arrives_whole(GET("/"), -1, piece, buffer);
+            a_large_body_arrives_whole("GET / HTTP/1.0\r\n\r\n", -1, piece, buffer);
+        }
+}
+
+/* The kernel takes all that fits into a small buffer: nobody will tell of room later. */
+static void a_write_does_not_wait_for_room_that_is_there(void) {
+    fl_limits limits = peer_limits;
+    limits.response_buffer = 4096;
+    peer_server server = server_with(limits);
+    int socket = client(&server);
+    say(socket, GET("/"));
+    fl_exchange *exchange = begin(server.loop, 200, -1);
+    put(exchange, "x");
+    turn(server.loop);
+    size_t used;
+    CHECK_NUMBER(FL_OK, fl_exchange_write(exchange, large, 60000, &used));
+    CHECK_NUMBER(60000, used);
+    fl_exchange_finish(exchange);
+    CHECK_HEARD("HTTP/1.1 200 OK\r\n", "0\r\n\r\n", hear(server.loop, socket));
+    close(socket);
+    server_stop(&server);
+}
+
+static void a_body_that_is_not_read_is_not_received(void) {
+    fl_limits limits = peer_limits;
+    limits.body_buffer = 0;
+    peer_server server = server_with(limits);
+    int socket = client(&server);
+    say(socket, "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 1500000\r\n\r\n");
+    fl_exchange *exchange = take(server.loop);
+    fl_exchange_head_used(exchange);
+    size_t sent = 0, received = 0, most = 0;
+    while (received < 1500000) {
+        ssize_t count = sent < 1500000 ? send(socket, large + sent, 1500000 - sent, MSG_NOSIGNAL) : 0;
+        if (count > 0)
+            sent += (size_t) count;
+        turn(server.loop);
+        most = exchange->body.length > most ? exchange->body.length : most;
+        const char *bytes;
+        size_t size;
+        fl_status status = fl_exchange_body(exchange, &bytes, &size);
+        if (status == FL_AGAIN)
+            continue;
+        if (status != FL_OK || size == 0 || memcmp(bytes, large + received, size) != 0) {
+            CHECK_NUMBER(FL_OK, status);
+            CHECK(size > 0);
+            break;
+        }
+        received += size;
+        fl_exchange_body_used(exchange, size);
+    }
+    CHECK_NUMBER(1500000, received);
+    CHECK(most <= 65536);
+    answer(exchange, 200, "");
+    CHECK_HEARD("HTTP/1.1 200 OK\r\n", "\r\n\r\n", hear(server.loop, socket));
+    CHECK_NUMBER(1, server.loop->counts.connections);
+    close(socket);
+    server_stop(&server);
+}
+
+static void a_body_that_breaks_off_is_told(void) {
+    static const char *const ends[] = {"", "zz\r\n", "5\r\nabcdeX"};
+    for (size_t i = 0; i < 3; i++) {
+        fl_limits limits = peer_limits;
+        limits.body_buffer = 2;
+        peer_server server = server_with(limits);
+        int socket = client(&server);
+        say(socket, "PUT / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n");
+        fl_exchange *exchange = take(server.loop);
+        fl_exchange_head_used(exchange);
+        const char *bytes;
+        size_t size;
+        CHECK_NUMBER(FL_OK, fl_exchange_body(exchange, &bytes, &size));
+        CHECK_BYTES("ab", 2, bytes, size);
+        fl_exchange_body_used(exchange, size);
+        CHECK_NUMBER(FL_AGAIN, fl_exchange_body(exchange, &bytes, &size));
+        say(socket, ends[i]);
+        if (ends[i][0] == 0)
+            shutdown(socket, SHUT_WR);
+        TURN_UNTIL(server.loop, fl_loop_woken(server.loop) == exchange->id);
+        CHECK_NUMBER(FL_CLOSED, fl_exchange_body(exchange, &bytes, &size));
+        answer(exchange, 400, "bad");
+        CHECK_HEARD("HTTP/1.1 400 Bad Request\r\n", "\r\n\r\nbad", hear_end(server.loop, socket));
+        close(socket);
+        server_stop(&server);
+    }
+}
+
+static void a_writer_is_told_that_its_client_has_gone(void) {
+    peer_server server = server_start();
+    int socket = narrow_client(&server);
+    say(socket, GET("/"));
+    fl_exchange *exchange = begin(server.loop, 200, -1);
+    size_t used;
+    CHECK_NUMBER(FL_AGAIN, fl_exchange_write(exchange, large, sizeof large - 1, &used));
+    close(socket);
+    TURN_UNTIL(server.loop, fl_loop_woken(server.loop) == exchange->id);
+    CHECK_NUMBER(FL_CLOSED, fl_exchange_write(exchange, "x", 1, &used));
+    fl_exchange_abandon(exchange);
+    CHECK_NUMBER(0, server.loop->counts.in_flight + server.loop->counts.connections);
+    server_stop(&server);
+}
+
+int main(void) {
+    TEST(a_body_is_framed_by_length_if_it_ends_in_time_else_in_chunks);
+    TEST(an_old_client_gets_no_chunks);
+    TEST(a_response_without_a_body_carries_none);
+    TEST(an_announced_length_is_kept);
+    TEST(a_response_may_start_over_until_something_has_left);
+    TEST(an_unread_body_ends_the_connection);
+    TEST(a_large_body_arrives_whole_however_it_is_framed);
+    TEST(a_write_does_not_wait_for_room_that_is_there);
+    TEST(a_body_that_is_not_read_is_not_received);
+    TEST(a_body_that_breaks_off_is_told);
+    TEST(a_writer_is_told_that_its_client_has_gone);
+    return test_summary();
+}
