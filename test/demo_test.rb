@@ -106,6 +106,16 @@ module Fairlead
       eventually("ten events", within: 15) { page.at_css("#events-result").text.end_with?("all 10 came") }
     end
 
+    def test_events_come_one_by_one
+      arrived = []
+      Net::HTTP.start("127.0.0.1", demo.port) do |http|
+        http.request_get("/events?duration=1") { |answer| answer.read_body { arrived << monotonic } }
+      end
+
+      assert_operator arrived.size, :>=, 10
+      assert_in_delta 1, arrived.last - arrived.first, 0.5
+    end
+
     def test_the_page_fits_a_phone
       page.command("Emulation.setDeviceMetricsOverride", width: 360, height: 740, deviceScaleFactor: 2, mobile: true)
       visit

@@ -13,12 +13,16 @@ module Work
     Kind["remote_io", "Remote IO", 1.0, :yields,
       "<code>Net::HTTP</code> to a small server, started with this demo, that takes its time to answer."],
     Kind["cwork_without_gvl", "C code that releases Ruby’s lock", 0.1, :blocks,
-      "A C extension that blocks its thread, as a well-behaved one does: other threads could run meanwhile."],
+      "A C extension that blocks its thread, as a well-behaved one does: other threads could run. The requests " \
+      "behind it in its worker have to wait, so far; other workers carry on."],
     Kind["cwork_with_gvl", "C code that holds Ruby’s lock", 0.1, :blocks,
-      "The same extension, badly behaved: its whole process stands still meanwhile. Others have to take over."],
+      "The same extension, badly behaved: nothing else in its process can run, whatever the server does. Other " \
+      "workers carry on."],
     Kind["cpu", "Pure Ruby computing", 0.1, :computes,
-      "It waits for nothing, so nothing can be won by waiting well. What counts is that all get their turn."],
-    Kind["find", "A record as JSON", 0.0, :nothing, "<code>Vessel.find(id)</code>, rendered as JSON. Quick, unless you add a wait."],
+      "It waits for nothing, so nothing is won by waiting well: first come, first served, on as many cores as there " \
+      "are workers."],
+    Kind["find", "A record as JSON", 0.0, :nothing,
+      "<code>Vessel.find(id)</code>, rendered as JSON. Quick, unless you add a wait."],
     Kind["plain", "Plain text", 0.0, :nothing, "<code>render plain:</code>: what Rails itself costs, and the server."]
   ].to_h { |kind| [kind.name, kind] }.freeze
 
