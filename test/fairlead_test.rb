@@ -26,7 +26,8 @@ class FairleadTest < Fairlead::Test
   end
 
   def test_all_parts_load_without_a_warning
-    script = "require \"fairlead/configuration\"; (Fairlead.constants - [:Live]).each { |name| Fairlead.const_get(name) }"
+    script = "require \"fairlead/configuration\"\n" \
+             "(Fairlead.constants - [:Live]).each { |name| Fairlead.const_get(name) }"
     _, errors, status = Open3.capture3(RbConfig.ruby, "-w", "-I", File.join(ROOT, "lib"), "-e", script)
 
     assert_predicate status, :success?, errors

@@ -2,20 +2,21 @@
 
 module Fairlead
   class Configuration
-    # The reference page, guides/configuration.md, written from the table of options. A test checks that the page is
-    # what this makes; FAIRLEAD_WRITE_GUIDES=1 lets the test write it.
+    # The reference page, guides/configuration.md, written from the table of options. A test checks that the page
+    # is what this makes; FAIRLEAD_WRITE_GUIDES=1 lets the test write it.
     module Reference
       INTRODUCTION = <<~MARKDOWN
         # Configuration
 
-        Nothing has to be set: `fairlead` serves the `config.ru` of the current folder with one worker per core, and
-        there is no number of threads to tune. What can be set, can be set in three ways. A flag goes before an
-        environment variable, an environment variable before the configuration file, and the file before the default.
+        Nothing has to be set: `fairlead` serves the `config.ru` of the current folder with one worker per core,
+        and there is no number of threads to tune. What can be set, can be set in three ways. A flag goes before
+        an environment variable, an environment variable before the configuration file, and the file before the
+        default.
 
         ## The configuration file
 
-        `config/fairlead.rb`, if there is one, or the file that `--config` names; `--config -` reads none. It is Ruby,
-        and every option is a word in it:
+        `config/fairlead.rb`, if there is one, or the file that `--config` names; `--config -` reads none. It is
+        Ruby, and every option is a word in it:
 
         ```ruby
         bind "http://127.0.0.1:3000"
@@ -35,12 +36,12 @@ module Fairlead
         ## Addresses
 
         `http://host:port` serves TCP (`http://[::1]:9292` for IPv6), `unix:/path` a Unix socket, with
-        `?mode=0660` for its permissions. `http://localhost:9292` is both 127.0.0.1 and ::1. Port 0 takes a free port,
-        which the start banner names. A mere port (`port 3000`, `-p 3000`, `PORT=3000`) is served on 127.0.0.1 in
-        development and test, and on every interface elsewhere.
+        `?mode=0660` for its permissions. `http://localhost:9292` is both 127.0.0.1 and ::1. Port 0 takes a free
+        port, which the start banner names. A mere port (`port 3000`, `-p 3000`, `PORT=3000`) is served on
+        127.0.0.1 in development and test, and on every interface elsewhere.
 
-        Sockets that a service manager has opened (systemd's `LISTEN_FDS`) replace the default address; addresses that
-        are asked for are served besides.
+        Sockets that a service manager has opened (systemd's `LISTEN_FDS`) replace the default address;
+        addresses that are asked for are served besides.
       MARKDOWN
 
       CONCLUSION = <<~MARKDOWN
@@ -53,13 +54,14 @@ module Fairlead
         | TTIN, TTOU | one worker more, one less |
         | USR1 | reopen the logs, here and in the workers: Fairlead's own and every file that is open for appending |
 
-        With `preload` (the default) HUP forks the new workers from the app that was loaded at the start: it frees
-        memory, and opens new connections, but **new code needs a full restart**. With `preload false` each worker
-        loads the app, and HUP brings new code in; each worker then has a copy of its own in memory. A successor that
-        cannot boot is tried a few times; then the restart is given up, and those that serve go on.
+        With `preload` (the default) HUP forks the new workers from the app that was loaded at the start: it
+        frees memory, and opens new connections, but **new code needs a full restart**. With `preload false`
+        each worker loads the app, and HUP brings new code in; each worker then has a copy of its own in memory.
+        A successor that cannot boot is tried a few times; then the restart is given up, and those that serve go
+        on.
 
-        A service manager that gives a `NOTIFY_SOCKET` (systemd's `Type=notify-reload`) is told READY once all workers serve,
-        RELOADING when a restart begins and STOPPING when the server drains.
+        A service manager that gives a `NOTIFY_SOCKET` (systemd's `Type=notify-reload`) is told READY once all
+        workers serve, RELOADING when a restart begins and STOPPING when the server drains.
       MARKDOWN
 
       # @return [String] the whole page.
@@ -77,12 +79,15 @@ module Fairlead
       def self.entry(option)
         flag = option.boolean? ? option.flag.sub("--", "--[no-]") : option.flag
         flags = [*("-#{option.short}" if option.short), flag].map { |word| "`#{word}`" }
+        variables = option.variables.map { |name| "`#{name}`" }
         <<~MARKDOWN
           #### `#{option.name}`
 
           #{option.description}
 
-          #{option.expectation.capitalize}. Default: #{option.default_in_words}. Flag: #{flags.join(", ")}. Variable: #{option.variables.map { |name| "`#{name}`" }.join(", ")}.
+          #{option.expectation.sub(/\A./, &:upcase)}. Default: #{option.default_in_words}.
+
+          `#{option.name}` in the file, #{flags.join(" or ")}, or the variable #{variables.join(" or ")}.
         MARKDOWN
       end
 
@@ -94,8 +99,9 @@ module Fairlead
         <<~MARKDOWN
           ## Hooks
 
-          A hook takes a block, and may be given more than once. With `workers 0` nothing is forked, and no hook runs.
-          Connections of ActiveRecord need none: they are closed before each fork, and each worker opens its own.
+          A hook takes a block, and may be given more than once. With `workers 0` nothing is forked, and no hook
+          runs. Connections of ActiveRecord need none: they are closed before each fork, and each worker opens
+          its own.
 
           | hook | | also known as |
           | --- | --- | --- |
