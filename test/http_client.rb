@@ -1,0 +1,177 @@
+# frozen_string_literal: true
+
+require "io/wait"
+require "socket"
+
+module Fairlead
+  # A client that sends bytes as they are given, however wrong, and reads one response after the other. Nothing is read
+  # ahead of what a response says of its length, so that a byte too many is noticed.
+  class HTTPClient
+    Response = Struct.new(:version, :status, :headers, :body, :ended) do
+      # @return [Array<String>, String, nil] all values of a header; one value alone is a String.
+      def [](name)
+        values = headers.filter_map { |key, value| value if key.casecmp?(name) }
+        values.size > 1 ? values : values.first
+      end
+    end
+
+    attr_reader :socket
+
+    # @param timeout [Numeric] seconds without a byte, after which reading raises.
+    def initialize(socket, timeout: 10)
+      @socket = socket
+      @socket.setsockopt(:TCP, :NODELAY, 1) if socket.is_a?(TCPSocket)
+      @timeout = timeout
+      @buffer = String.new(encoding: Encoding::BINARY)
+    end
+
+    def write(bytes)
+      @socket.write(bytes)
+      self
+    end
+    alias << write
+
+    # Sends bytes while the server takes any; it may have refused and closed before all have left.
+    def write_as_taken(bytes)
+      @socket.write(bytes)
+    rescue Errno::EPIPE, Errno::ECONNRESET
+      nil
+    ensure
+      return self
+    end
+
+    # @param head [Boolean] whether the request was HEAD, so that there is no body whatever the headers say.
+    # @return [Response, nil] nil at the end of the connection.
+    def response(head: false)
+      return if eof?
+
+      version, status, = line.split(" ", 3)
+      headers = []
+      until (field = line).empty?
+        headers << field.split(": ", 2)
+      end
+      answer = Response.new(version, status.to_i, headers, String.new(encoding: Encoding::BINARY), false)
+      read_body(answer) unless head || status.to_i < 200 || [204, 304].include?(status.to_i)
+      answer
+    end
+
+    def get(path, *fields, head: false)
+      request(head ? "HEAD" : "GET", path, *fields).response(head:)
+    end
+
+    # @param fields [Array<String>] header lines.
+    def request(method, path, *fields, body: nil, host: "example.com", version: "1.1")
+      fields = ["Host: #{host}", *fields] if host
+      fields = [*fields, "Content-Length: #{body.bytesize}"] if body
+      write("#{method} #{path} HTTP/#{version}\r\n#{fields.map { |field| "#{field}\r\n" }.join}\r\n#{body}")
+    end
+
+    # Everything until the server closes.
+    def rest
+      loop { fill }
+    rescue EOFError
+      @buffer.slice!(0..)
+    end
+
+    # Bytes as they come; waits until there are some.
+    def some
+      fill if @buffer.empty?
+      @buffer.slice!(0..)
+    end
+
+    def read(size)
+      fill while @buffer.bytesize < size
+      @buffer.slice!(0, size)
+    end
+
+    def line
+      fill until (ends = @buffer.index("\r\n"))
+      @buffer.slice!(0, ends + 2).chomp("\r\n")
+    end
+
+    # @return [Boolean] whether the server has ended the connection; waits until it is known.
+    def eof?
+      fill if @buffer.empty?
+      false
+    rescue EOFError
+      true
+    end
+
+    # @return [Boolean] whether nothing comes within so many seconds.
+    def silent?(seconds = 0.05) = @buffer.empty? && !@socket.wait_readable(seconds)
+
+    def close_write = @socket.close_write
+
+    def close = @socket.close
+
+    # Closes so that the server sees a reset.
+    def reset
+      @socket.setsockopt(:SOCKET, :LINGER, [1, 0].pack("ii"))
+      @socket.close
+    end
+
+    private
+
+    def read_body(answer)
+      if answer["transfer-encoding"] == "chunked"
+        until (size = line.hex).zero?
+          answer.body << read(size)
+          line
+        end
+        line
+      elsif answer["content-length"]
+        answer.body << read(Integer(answer["content-length"], 10))
+      else
+        answer.body << rest
+        answer.ended = true
+      end
+    end
+
+    def fill
+      raise "nothing came from the server within #{@timeout} s" unless @socket.wait_readable(@timeout)
+
+      @buffer << @socket.readpartial(65_536)
+    rescue Errno::ECONNRESET
+      raise EOFError
+    end
+  end
+
+  # For tests that speak HTTP themselves. A server of a test class is started once, for all its tests, by the first
+  # that asks for it.
+  module SpeaksHTTP
+    def self.included(test)
+      test.extend(Sharing)
+    end
+
+    module Sharing
+      # @return [Hash] servers by name, of all classes.
+      def servers = (@servers ||= {})
+    end
+
+    # Ends what all tests of a class have shared, once they have all run.
+    Minitest.after_run { SpeaksHTTP.shared.each(&:finish) }
+
+    def self.shared = (@shared ||= [])
+
+    # @param name [Symbol] of a server of this test class
+    def shared_server(app, *flags, name: :server, lint: true, **options)
+      self.class.servers[name] ||= begin
+        server = ServerProcess.new(app, *flags, lint:, **options)
+        SpeaksHTTP.shared << server
+        server.start.wait_until_ready
+      end
+    end
+
+    # A new connection to the server under test; it is closed with the test.
+    def client(to: server, **options)
+      client = HTTPClient.new(to.connect, **options)
+      (@clients ||= []) << client
+      client
+    end
+
+    def teardown
+      (@clients || []).each { |client| client.close unless client.socket.closed? }
+      super
+    end
+  end
+end
