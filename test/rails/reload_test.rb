@@ -76,11 +76,13 @@ module Fairlead
       change_to 1
     end
 
-    # Rails looks at the time of a file's last change, and at none that is in the future.
+    # Rails looks at the time of a file's last change, and at none that is in the future. The file changes all at
+    # once: a request may look at any moment.
     def change_to(version)
-      path = @server.write("app/models/version.rb", "class Version\n  NUMBER = #{version}\nend\n")
+      path = @server.write("tmp/version.rb", "class Version\n  NUMBER = #{version}\nend\n")
       @changed += 10
       File.utime(@changed, @changed, path)
+      File.rename(path, @server.path("app/models/version.rb"))
     end
 
     # Beside the one that asks.
