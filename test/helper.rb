@@ -18,8 +18,8 @@ module Fairlead
       super
     end
 
-    # Starts the real command on an app and waits until it is ready; it is stopped when the block ends, or, without
-    # a block, when the test does. See ServerProcess for what it can do.
+    # Starts the real command on an app and waits until it is ready; it is stopped when the block ends, or,
+    # without a block, when the test does. See ServerProcess for what it can do.
     #
     # @param app [String] the text of a config.ru. Rack::Lint wraps it, unless lint is false.
     # @param flags [Array<String>] flags of the command. One worker on a free port, unless they say otherwise.

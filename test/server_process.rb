@@ -7,9 +7,9 @@ require "socket"
 require "tmpdir"
 
 module Fairlead
-  # A real server under test: `exe/fairlead` in a process of its own, in a folder of its own. It tells that it is
-  # ready in the way it tells systemd, over NOTIFY_SOCKET. It ends, and its folder goes, with {#finish}, which ends
-  # no process but its own children.
+  # A real server under test: `exe/fairlead` in a process of its own, in a folder of its own. It tells that it
+  # is ready in the way it tells systemd, over NOTIFY_SOCKET. It ends, and its folder goes, with {#finish},
+  # which ends no process but its own children.
   #
   #   with_server("run ->(env) { [200, {}, [\"hello\"]] }", "--workers", "2") do |server|
   #     server.get("/").body            # => "hello"
@@ -202,13 +202,15 @@ module Fairlead
 
     # The defaults come first: a later flag wins.
     def flags
-      bound = @flags.any? { |flag| flag.match?(/\A(-b|--bind|-p|--port)/) }
-      configured = @flags.any? { |flag| flag.match?(/\A(-C|--config)/) } || File.exist?(path("config/fairlead.rb"))
+      bound = given?(/\A(-b|--bind|-p|--port)/)
+      configured = given?(/\A(-C|--config)/) || File.exist?(path("config/fairlead.rb"))
       defaults = []
-      defaults.push("--workers", "1") unless @flags.any? { |flag| flag.match?(/\A(-w|--workers)/) } || configured
+      defaults.push("--workers", "1") unless given?(/\A(-w|--workers)/) || configured
       defaults.push("--bind", "http://127.0.0.1:0") unless bound || configured
       defaults + @flags
     end
+
+    def given?(pattern) = @flags.any?(pattern)
 
     def receive_notification
       message = @notifications.recv(65_536)

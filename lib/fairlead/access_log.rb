@@ -4,8 +4,8 @@ require "json"
 require_relative "parts"
 
 module Fairlead
-  # A line for each request that was answered. It is written at once, with one call, so that the lines of several
-  # workers do not mix.
+  # A line for each request that was answered. It is written at once, with one call, so that the lines of
+  # several workers do not mix.
   class AccessLog
     # @return [AccessLog, nil] what the option `access_log` asks for; nil: nothing.
     # @raise [ConfigurationError] if its file cannot be opened.
@@ -77,8 +77,8 @@ module Fairlead
       end
     end
 
-    # One JSON object a line. `duration` is the time from the first byte of the request to the last of the response,
-    # `queue_time` how long of it the request waited until the app was called; both in seconds.
+    # One JSON object a line. `duration` is the time from the first byte of the request to the last of the
+    # response, `queue_time` how long of it the request waited until the app was called; both in seconds.
     class JSONLines < AccessLog
       private
 
@@ -109,7 +109,9 @@ module Fairlead
       end
 
       # A client may send any bytes.
-      def readable(text) = text.dup.force_encoding(Encoding::UTF_8).scrub { |bytes| "\\x#{bytes.unpack1("H*")}" }
+      def readable(text)
+        text.dup.force_encoding(Encoding::UTF_8).scrub { |bytes| "\\x#{bytes.unpack1("H*")}" }
+      end
     end
 
     private_constant :Common, :JSONLines

@@ -135,8 +135,8 @@ module Fairlead
 
     def define_rest(parser)
       parser.separator("This command:")
-      parser.on("-C", "--config FILE", *wrap("The configuration file. Default: config/fairlead.rb if there is one; - " \
-                                             "for none.")) { |value| @file = value }
+      parser.on("-C", "--config FILE", *wrap("The configuration file. Default: config/fairlead.rb if there " \
+                                             "is one; - for none.")) { |value| @file = value }
       parser.on("-v", "--version", "Print the version.") { @action = :version }
       parser.on("-h", "--help", "Print this.") { @action = :help }
     end
@@ -144,10 +144,11 @@ module Fairlead
     # Into lines that --help can show beside the flags.
     def wrap(text) = text.scan(/\S.{0,56}\S(?=\s|\z)|\S+/)
 
-    # OptionParser takes any beginning of a flag for the flag: a typing error that would pass, until there is another
-    # flag with that beginning.
+    # OptionParser takes any beginning of a flag for the flag: a typing error that would pass, until there is
+    # another flag with that beginning.
     def check_spelling
-      flags = @arguments.take_while { |argument| argument != "--" }.filter_map { |argument| argument[/\A--[^=]+/] }
+      arguments = @arguments.take_while { |argument| argument != "--" }
+      flags = arguments.filter_map { |argument| argument[/\A--[^=]+/] }
       wrong = flags.find { |flag| !known_flags.include?(flag.sub(/\A--no-/, "--")) }
       raise ConfigurationError, no_flag(wrong) if wrong
     end

@@ -80,8 +80,8 @@ module Fairlead
       @settings[name] = Setting.new(value, from, at)
     end
 
-    # @return [Array<String>] the addresses to serve. One that was given as a mere port (http://:3000) is served on
-    #   this machine alone in development and test, and on every interface elsewhere.
+    # @return [Array<String>] the addresses to serve. One that was given as a mere port (http://:3000) is served
+    #   on this machine alone in development and test, and on every interface elsewhere.
     def bind
       uris = @settings[:bind]&.value || TABLE[:bind].default_value(self)
       uris.map { |uri| uri.sub(%r{\A(\w+://)(?=:\d+\z)}) { "#{Regexp.last_match(1)}#{default_host}" } }

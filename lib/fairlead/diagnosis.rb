@@ -89,8 +89,8 @@ module Fairlead
     end
 
     def own?(frame)
-      frame.start_with?("#{::File.dirname(@file)}/", "#{Dir.pwd}/") && Gem.path.none? { |path| frame.start_with?("#{path}/") } &&
-        !frame.include?("/vendor/bundle/")
+      frame.start_with?("#{::File.dirname(@file)}/", "#{Dir.pwd}/") && !frame.include?("/vendor/bundle/") &&
+        Gem.path.none? { |path| frame.start_with?("#{path}/") }
     end
 
     def shorten(path)

@@ -4,9 +4,9 @@ require "socket"
 require_relative "parts"
 
 module Fairlead
-  # The socket pairs over which workers hand each other connections: one for each slot, made before any fork. Every
-  # worker sends into all of them and receives from its own. The supervisor keeps both ends, so that what has been
-  # sent to a worker that then ended is not lost.
+  # The socket pairs over which workers hand each other connections: one for each slot, made before any fork.
+  # Every worker sends into all of them and receives from its own. The supervisor keeps both ends, so that what
+  # has been sent to a worker that then ended is not lost.
   class Handoff
     # @return [Array<Array(UNIXSocket, UNIXSocket)>] for each slot its receiving and its sending end.
     attr_reader :pairs
@@ -16,8 +16,8 @@ module Fairlead
       @pairs = Array.new(slots) { UNIXSocket.pair(:SEQPACKET) }
     end
 
-    # Passes on what nobody has received, when the worker of a slot has ended. What cannot be passed on stays for the
-    # next worker of the slot.
+    # Passes on what nobody has received, when the worker of a slot has ended. What cannot be passed on stays
+    # for the next worker of the slot.
     #
     # @param slot [Integer]
     # @param others [Array<Integer>] the slots of workers that serve.

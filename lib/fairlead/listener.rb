@@ -11,11 +11,9 @@ module Fairlead
     # The first descriptor that a service manager hands over (sd_listen_fds(3)).
     FIRST_INHERITED = 3
 
-    # How long an old Unix socket may take to show that somebody answers there, seconds.
-    ANSWER = 1
-
     class << self
-      # @param uri [String] "http://host:port", "http://[::1]:port" or "unix:/path[?mode=0660]". Port 0 takes a free one.
+      # @param uri [String] "http://host:port", "http://[::1]:port" or "unix:/path[?mode=0660]". Port 0 takes a
+      #   free one.
       # @return [Listener]
       # @raise [ConfigurationError] if the address is none, or is taken, or may not be used.
       def open(uri, backlog: 4096)
@@ -44,8 +42,8 @@ module Fairlead
         raise
       end
 
-      # The sockets that a service manager has opened for this process: LISTEN_FDS of them, from descriptor 3. The
-      # variables are removed, so that no child takes them for its own.
+      # The sockets that a service manager has opened for this process: LISTEN_FDS of them, from descriptor 3.
+      # The variables are removed, so that no child takes them for its own.
       #
       # @param variables [Hash] environment variables.
       # @return [Array<Listener>]
@@ -97,11 +95,15 @@ module Fairlead
       def remove_stale(address)
         path = address.path
         return unless File.exist?(path)
-        raise ConfigurationError, "#{address}: #{path} exists and is no socket. Remove it, or bind another path." unless
-          File.socket?(path)
+
+        unless File.socket?(path)
+          raise ConfigurationError,
+                "#{address}: #{path} exists and is no socket. Remove it, or bind another path."
+        end
 
         Socket.unix(path).close
-        raise ConfigurationError, "#{address} is taken: another server answers there. Stop it, or bind another path."
+        raise ConfigurationError,
+              "#{address} is taken: another server answers there. Stop it, or bind another path."
       rescue Errno::ECONNREFUSED
         File.unlink(path)
       rescue Errno::ENOENT
@@ -111,14 +113,14 @@ module Fairlead
       def refusal(address, error)
         case error
         when Errno::EADDRINUSE
-          "#{address} is taken: another server listens there (`ss -ltnp \"sport = :#{address.port}\"` shows which). " \
-          "Stop it, or choose another port with --port."
+          "#{address} is taken: another server listens there (`ss -ltnp \"sport = :#{address.port}\"` shows " \
+          "which). Stop it, or choose another port with --port."
         when Errno::EACCES, Errno::EPERM
           if address.path
             "#{address}: this user may not make a socket there. Choose a folder that it may write to."
           else
-            "#{address}: this user may not listen on port #{address.port}. Choose a port of 1024 or more with --port, " \
-            "or let a service manager open it (LISTEN_FDS)."
+            "#{address}: this user may not listen on port #{address.port}. Choose a port of 1024 or more " \
+            "with --port, or let a service manager open it (LISTEN_FDS)."
           end
         when Errno::EADDRNOTAVAIL
           "#{address}: no interface of this machine has the address #{address.host}. " \
@@ -134,8 +136,8 @@ module Fairlead
         socket = Socket.for_fd(descriptor)
         return new(socket) if socket.getsockopt(:SOCKET, :ACCEPTCONN).bool
 
-        raise ConfigurationError, "The descriptor #{descriptor} (LISTEN_FDS) is a socket that does not listen. " \
-                                  "In the socket unit, set Accept=no."
+        raise ConfigurationError, "The descriptor #{descriptor} (LISTEN_FDS) is a socket that does not " \
+                                  "listen. In the socket unit, set Accept=no."
       rescue SystemCallError => error
         raise ConfigurationError, "The descriptor #{descriptor} (LISTEN_FDS) is no socket: #{error.message}."
       end

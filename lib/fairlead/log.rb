@@ -33,15 +33,16 @@ module Fairlead
               "#{error.message[/\A[^@]+/].strip}. Make its folder, or name another file."
       end
 
-      # Writes one line; several for a message of several lines. Never raises: a full disk must not end a server.
+      # Writes one line; several for a message of several lines. Never raises: a full disk must not end a
+      # server.
       def say(message)
         io&.write("[#{Process.pid}] fairlead: #{message}\n")
       rescue IOError, SystemCallError
         nil
       end
 
-      # Reopens every log file of this process that has been moved away, as logrotate does: the own ones, those of
-      # the app, and stdout and stderr if they go to a file.
+      # Reopens every log file of this process that has been moved away, as logrotate does: the own ones, those
+      # of the app, and stdout and stderr if they go to a file.
       #
       # @return [Integer] how many were reopened.
       def reopen
@@ -62,7 +63,9 @@ module Fairlead
 
       # A log is a file that is open for appending, under an absolute or still valid path.
       def log_file?(file)
-        !file.closed? && file.fcntl(Fcntl::F_GETFL).allbits?(File::WRONLY | File::APPEND) && !file.path.to_s.empty?
+        return false if file.closed? || file.path.to_s.empty?
+
+        file.fcntl(Fcntl::F_GETFL).allbits?(File::WRONLY | File::APPEND)
       rescue IOError, SystemCallError
         false
       end

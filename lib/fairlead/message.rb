@@ -12,7 +12,8 @@ module Fairlead
     # Worker → supervisor: it serves.
     Ready = Data.define
 
-    # Worker → supervisor: it could not start, and ends. The description is complete: what, file, line, remedy.
+    # Worker → supervisor: it could not start, and ends. The description is complete: what, file, line, what
+    # to do.
     Failed = Data.define(:description)
 
     # Supervisor → worker: finish what runs, then end.
@@ -59,16 +60,20 @@ module Fairlead
         @buffer = +""
       end
 
+      # The longest description that is sent: what a socket takes at once, in any case.
+      DESCRIPTION = 50_000
+
       # @return [Boolean] false if the peer has gone, or does not read. Never waits.
       def tell(message)
+        message = Failed.new(message.description[0, DESCRIPTION]) if message.is_a?(Failed)
         line = Message.dump(message)
         @io.write_nonblock(line) == line.bytesize
       rescue IO::WaitWritable, SystemCallError, IOError
         false
       end
 
-      # @return [Array(Array<Message>, Boolean)] the messages that have come, and whether the peer has gone. Never
-      #   waits.
+      # @return [Array(Array<Message>, Boolean)] the messages that have come, and whether the peer has gone.
+      #   Never waits.
       def receive
         loop do
           chunk = @io.read_nonblock(65_536, exception: false)
@@ -90,6 +95,9 @@ module Fairlead
         while (line = @buffer.slice!(/\A.*\n/))
           lines << Message.parse(line)
         end
+        lines
+      rescue Error => error
+        Log.say error.message
         lines
       end
     end

@@ -6,7 +6,8 @@ require_relative "parts"
 module Fairlead
   # Tells a service manager how the server is (sd_notify(3)). Does nothing where there is none.
   class Notifier
-    # @param variables [Hash] environment variables; NOTIFY_SOCKET is removed, so that no child speaks in our name.
+    # @param variables [Hash] environment variables; NOTIFY_SOCKET is removed, so that no child speaks in our
+    #   name.
     def initialize(variables = ENV)
       path = variables.delete("NOTIFY_SOCKET")
       # A name that begins with @ is one of Linux' abstract namespace.

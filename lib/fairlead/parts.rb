@@ -65,8 +65,8 @@ module Fairlead
 
     # What the workers do now, read from the page they share: the same in the supervisor and in each worker.
     #
-    # @return [Hash] `{ workers: [{ index:, pid:, state:, in_flight:, streams:, queued:, connections:, requests:,
-    #   restarts:, heartbeat_age: }] }`; heartbeat_age in seconds. No workers when nothing is served.
+    # @return [Hash] `{ workers: [{ index:, pid:, state:, in_flight:, streams:, queued:, connections:,
+    #   requests:, restarts:, heartbeat_age: }] }`; heartbeat_age in seconds. No workers when nothing is served.
     def stats
       return { workers: [] } unless page
 

@@ -19,7 +19,8 @@ module Fairlead
       other = holder
       if other && other != Process.pid && alive?(other)
         raise ConfigurationError, "#{@at}: #{@path} says that the server runs already, as process #{other}. " \
-                                  "Stop it (kill #{other}), or remove the file if that process is another program."
+                                  "Stop it (kill #{other}), or remove the file if that process is another " \
+                                  "program."
       end
       File.write(@path, "#{Process.pid}\n")
     rescue SystemCallError => error

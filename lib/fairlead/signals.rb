@@ -3,8 +3,8 @@
 require_relative "parts"
 
 module Fairlead
-  # Signals as something to wait for: each trapped one makes {#io} readable, and is then given by {#take} to ordinary
-  # code, where locks may be taken and files opened.
+  # Signals as something to wait for: each trapped one makes {#io} readable, and is then given by {#take} to
+  # ordinary code, where locks may be taken and files opened.
   class Signals
     # @return [IO] readable when a signal has come.
     attr_reader :io

@@ -7,8 +7,8 @@ module Fairlead
   #
   # The includer has @configuration.
   module Startup
-    # Opens the log, and everything that others could hold: the process id file and the addresses. Done before the
-    # app is loaded, so that a taken port is told at once.
+    # Opens the log, and everything that others could hold: the process id file and the addresses. Done before
+    # the app is loaded, so that a taken port is told at once.
     #
     # @raise [ConfigurationError]
     def open_premises
@@ -29,7 +29,8 @@ module Fairlead
 
     private
 
-    # Sockets of a service manager replace the default address, and are not bound again where they were asked for too.
+    # Sockets of a service manager replace the default address, and are not bound again where they were asked
+    # for too.
     def open_listeners
       inherited = Listener.inherited
       wanted = inherited.any? && @configuration.origin(:bind) == :default ? [] : @configuration.bind

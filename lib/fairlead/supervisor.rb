@@ -3,8 +3,8 @@
 require_relative "parts"
 
 module Fairlead
-  # The process that serves nothing itself: it binds the addresses, loads the app, forks the workers, replaces those
-  # that end, and passes on what it is told by signals.
+  # The process that serves nothing itself: it binds the addresses, loads the app, forks the workers, replaces
+  # those that end, and passes on what it is told by signals.
   #
   # | signal    |                                                            |
   # | --------- | ---------------------------------------------------------- |
@@ -22,8 +22,8 @@ module Fairlead
     private_constant :SIGNALS
 
     # @param configuration [Configuration]
-    # @param app [#call, nil] an app that is loaded already; nil: it is loaded from the configuration's `rackup`, here
-    #   or, without `preload`, in each worker.
+    # @param app [#call, nil] an app that is loaded already; nil: it is loaded from the configuration's
+    #   `rackup`, here or, without `preload`, in each worker.
     def initialize(configuration, app: nil)
       @configuration = configuration
       @app = app
@@ -83,8 +83,7 @@ module Fairlead
       # Compacts, and marks what is there as old: more of it stays shared.
       Process.warmup if Process.respond_to?(:warmup)
     rescue StandardError, ScriptError => error
-      diagnosis = Diagnosis.new(error, file: @configuration.file || @configuration.rackup, debug: @configuration.debug)
-      raise BootError, "The hook before_fork failed.\n#{diagnosis}"
+      raise BootError, "The hook before_fork failed.\n#{diagnose(error)}"
     end
 
     def supervise
@@ -146,8 +145,7 @@ module Fairlead
       @restarting = true
       Log.say "The workers are being restarted, one by one."
     rescue StandardError, ScriptError => error
-      Log.say "The hook on_restart failed, and nothing is restarted.\n" \
-              "#{Diagnosis.new(error, file: @configuration.file || @configuration.rackup)}"
+      Log.say "The hook on_restart failed, and nothing is restarted.\n#{diagnose(error)}"
       @notifier.ready(addresses)
     end
 
@@ -243,12 +241,18 @@ module Fairlead
         next unless status
 
         listen(worker)
-        worker.failure ||= "It #{status.signaled? ? "was ended by SIG#{Signal.signame(status.termsig)}" : "ended with status #{status.exitstatus}"}."
+        worker.failure ||= how_it_ended(status)
         ended(worker)
       rescue Errno::ECHILD
         worker.failure ||= "It ended, and somebody else in this process took its status."
         ended(worker)
       end
+    end
+
+    def how_it_ended(status)
+      return "It ended with status #{status.exitstatus}." unless status.signaled?
+
+      "It was ended by SIG#{Signal.signame(status.termsig)}."
     end
 
     def ended(worker)
@@ -280,10 +284,17 @@ module Fairlead
     end
 
     def kill(worker)
-      Log.say "Worker #{worker.index} (process #{worker.pid}) does not end: it is killed." unless worker.booting?
+      unless worker.booting?
+        Log.say "Worker #{worker.index} (process #{worker.pid}) does not end: it is killed."
+      end
       Process.kill(:KILL, worker.pid) if worker.pid
     rescue Errno::ESRCH
       nil
+    end
+
+    # Of an error in a hook.
+    def diagnose(error)
+      Diagnosis.new(error, file: @configuration.file || @configuration.rackup, debug: @configuration.debug)
     end
 
     # Whether this process is bound to a terminal that is still there. When it closes, HUP means: end.

@@ -42,7 +42,8 @@ module Fairlead
       name = @place.regular? ? "worker #{@place.index}" : "#{@place.kind} worker #{@place.index}"
       Process.setproctitle("fairlead: #{name} [#{@configuration.tag}]")
       @signals = Signals.new(:TERM, :INT, :USR1)
-      Signal.trap(:HUP, "IGNORE")
+      # Not "IGNORE": programs that the app starts would inherit that.
+      Signal.trap(:HUP) { nil }
       %i[CHLD TTIN TTOU].each { |signal| Signal.trap(signal, "DEFAULT") }
       # Each connection is a descriptor: as many as the system allows.
       _, hard = Process.getrlimit(:NOFILE)
@@ -113,7 +114,8 @@ module Fairlead
 
     # Before it serves, the supervisor tells what was wrong: once, also if each try ends like this.
     def fail_with(error)
-      description = error.is_a?(Error) ? error.message : Diagnosis.new(error, file: hook_file, debug: debug?).to_s
+      description = error.message if error.is_a?(Error)
+      description ||= Diagnosis.new(error, file: hook_file, debug: debug?).to_s
       if @server&.ready?
         Log.say "Worker #{@place.index} failed: #{description}"
       else

@@ -3,12 +3,12 @@
 require_relative "parts"
 
 module Fairlead
-  # The supervisor's table of workers: who there is, who should be, and what is due. It knows no process, no socket
-  # and no clock: events go in with the time they happened at, and {#due} says what to do next.
+  # The supervisor's table of workers: who there is, who should be, and what is due. It knows no process, no
+  # socket and no clock: events go in with the time they happened at, and {#due} says what to do next.
   #
-  # A worker has a slot (its place in the shared page and its channel, never used by two at once) and, if it is one
-  # of the regular ones, an index: 0 up to the number of workers. A successor has its predecessor's index and a slot
-  # of its own. Each restart begins a generation.
+  # A worker has a slot (its place in the shared page and its channel, never used by two at once) and, if it is
+  # one of the regular ones, an index: 0 up to the number of workers. A successor has its predecessor's index
+  # and a slot of its own. Each restart begins a generation.
   #
   # Times are seconds of any monotonic clock.
   class Workers
@@ -51,7 +51,7 @@ module Fairlead
     GOOD_WHILE = 30.0
 
     # So many boots of one worker in a row may fail while none serves; then there is no use in another.
-    PATIENCE = 5
+    PATIENCE = 4
 
     # How long a worker that was told to stop at once may take, before it is killed.
     GRACE = 1.0
@@ -99,7 +99,9 @@ module Fairlead
 
     # @return [Boolean] whether there is no use in going on: none serves, and one has failed to boot too often.
     def hopeless?
-      !@stopping && @workers.none?(&:serving?) && @seats.each_value.any? { |seat| seat.failed_boots >= PATIENCE }
+      return false if @stopping || @workers.any?(&:serving?)
+
+      @seats.each_value.any? { |seat| seat.failed_boots >= PATIENCE }
     end
 
     # @return [Integer] how often the worker of an index has ended unasked.

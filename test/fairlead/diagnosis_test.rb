@@ -39,12 +39,14 @@ module Fairlead
     end
 
     def test_known_errors_have_a_remedy
-      assert_match(/bundle install/, error_of("require \"no/such/thing\"").then { |error| Diagnosis.new(error, file: @path) }.remedy)
-      assert_match(/bundle exec/, Diagnosis.new(Gem::LoadError.new("already activated"), file: "config.ru").remedy)
-      assert_nil Diagnosis.new(RuntimeError.new("x"), file: "config.ru").remedy
+      assert_match(/bundle install/, remedy(error_of("require \"no/such/thing\"")))
+      assert_match(/bundle exec/, remedy(Gem::LoadError.new("already activated")))
+      assert_nil remedy(RuntimeError.new("x"))
     end
 
     private
+
+    def remedy(error) = Diagnosis.new(error, file: "config.ru").remedy
 
     def diagnose(code, folder = Dir.mktmpdir, debug: false)
       Diagnosis.new(error_of(code, folder), file: @path, debug:).to_s

@@ -6,7 +6,13 @@ require "json"
 module Fairlead
   class ForegroundTest < Test
     PID = "run ->(env) { [200, {}, [\"\#{Process.pid} \#{Fairlead.serving?}\"]] }"
-    SLOW = "run ->(env) { File.write(\"began\", \"\"); sleep Float(env[\"QUERY_STRING\"]); [200, {}, [\"done\"]] }"
+    SLOW = <<~RUBY
+      run ->(env) do
+        File.write("began", "")
+        sleep Float(env["QUERY_STRING"])
+        [200, {}, ["done"]]
+      end
+    RUBY
 
     def test_without_workers_the_process_itself_serves
       with_server(PID, "-w", "0") do |server|

@@ -21,7 +21,8 @@ module Fairlead
 
       assert_operator listener.port, :>, 0
       assert_equal "http://127.0.0.1:#{listener.port}", listener.uri
-      assert_equal ["http", "127.0.0.1", nil, false], [listener.scheme, listener.host, listener.path, listener.unix?]
+      assert_equal ["http", "127.0.0.1", nil], [listener.scheme, listener.host, listener.path]
+      refute_predicate listener, :unix?
       TCPSocket.new("127.0.0.1", listener.port).close
     end
 
@@ -123,7 +124,8 @@ module Fairlead
       assert_match(/looks like http:/, refused("ftp://127.0.0.1:1"))
       assert_match(/a port is a number from 0 to 65535/, refused("http://127.0.0.1:70000"))
       assert_match(/https is not served yet.*proxy/, refused("https://127.0.0.1:1"))
-      assert_match(/no interface of this machine has the address 192\.0\.2\.1/, refused("http://192.0.2.1:8080"))
+      assert_match(/no interface of this machine has the address 192\.0\.2\.1/,
+                   refused("http://192.0.2.1:8080"))
       assert_match(/the host no-such-host\.invalid is not known/, refused("http://no-such-host.invalid:8080"))
       assert_match(/cannot be bound: No such file/, refused("unix:#{@folder}/no/such/folder.sock"))
       assert_match(/cannot be bound/, refused("unix:/#{"long" * 40}"))
@@ -131,7 +133,7 @@ module Fairlead
 
     def test_without_variables_nothing_is_inherited
       assert_empty Listener.inherited({})
-      assert_empty Listener.inherited({ "LISTEN_FDS" => "1", "LISTEN_PID" => "1" }), "it is meant for another process"
+      assert_empty Listener.inherited({ "LISTEN_FDS" => "1", "LISTEN_PID" => "1" }), "meant for another process"
     end
 
     def test_the_variables_are_removed_so_that_no_child_believes_them

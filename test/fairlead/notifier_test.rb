@@ -7,7 +7,8 @@ module Fairlead
     def test_it_says_what_systemd_expects
       listen("@fairlead-#{Process.pid}-#{object_id}") do |notifier, receive|
         notifier.ready(["http://127.0.0.1:1", "unix:/a"])
-        assert_equal "READY=1\nMAINPID=#{Process.pid}\nSTATUS=serving http://127.0.0.1:1 unix:/a\n", receive.call
+        assert_equal "READY=1\nMAINPID=#{Process.pid}\nSTATUS=serving http://127.0.0.1:1 unix:/a\n",
+                     receive.call
         notifier.reloading
         assert_match(/\ARELOADING=1\nMONOTONIC_USEC=\d+\n/, receive.call)
         notifier.stopping

@@ -36,7 +36,8 @@ module Fairlead
       File.write(@path, Process.ppid.to_s)
       error = assert_raises(ConfigurationError) { PidFile.new(@path, at: "--pidfile").write }
 
-      assert_match(/\A--pidfile: #{@path} says that the server runs already, as process #{Process.ppid}\./, error.message)
+      assert_match(/\A--pidfile: #{@path} says that the server runs already, as process #{Process.ppid}\./,
+                   error.message)
       PidFile.new(@path).remove
       assert_equal Process.ppid.to_s, File.read(@path)
     end

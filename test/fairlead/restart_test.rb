@@ -12,8 +12,8 @@ module Fairlead
       end
     RUBY
 
-    # A browser or a proxy: it keeps its connection open, and opens a new one only when the server has said that it
-    # closes this one. Anything else is a failure.
+    # A browser or a proxy: it keeps its connection open, and opens a new one only when the server has said that
+    # it closes this one. Anything else is a failure.
     class Client
       attr_reader :failures, :answers, :pid
 

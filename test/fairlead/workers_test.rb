@@ -65,7 +65,7 @@ module Fairlead
       end
 
       assert_equal 2 * Workers::PATIENCE, tries
-      assert_in_delta 3.75, now, 0.001
+      assert_in_delta 1.75, now, 0.001
     end
 
     def test_it_is_not_hopeless_while_one_serves

@@ -27,8 +27,8 @@ module Fairlead
       # @param default [Object, Proc] a Proc is given the configuration.
       # @param shown [String, nil] the default in words, if it depends on the machine.
       # @param within [Range, nil] what a number may be.
-      def initialize(name, kind, default, description, group:, within: nil, choices: nil, short: nil, variables: [],
-                     shown: nil)
+      def initialize(name, kind, default, description, group:, within: nil, choices: nil, short: nil,
+                     variables: [], shown: nil)
         @name = name
         @kind = kind
         @default = default
@@ -149,9 +149,10 @@ module Fairlead
 
       def range_in_words
         return "" unless @within
-        return " of #{kind == :bytes ? bytes_in_words(@within.begin) : @within.begin} or more" unless @within.end
+        return " from #{@within.begin} to #{@within.end}" if @within.end
+        return "" if @within.begin.zero?
 
-        " from #{@within.begin} to #{@within.end}"
+        " of #{kind == :bytes ? bytes_in_words(@within.begin) : @within.begin} or more"
       end
 
       def bytes_in_words(number)

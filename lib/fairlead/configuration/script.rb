@@ -4,13 +4,13 @@ require_relative "../diagnosis"
 
 module Fairlead
   class Configuration
-    # Reads a configuration file: Ruby, in which every option is a word. What is wrong in it is said with file and
-    # line.
+    # Reads a configuration file: Ruby, in which every option is a word. What is wrong in it is said with file
+    # and line.
     class Script
       # Words that people bring along from Puma's configuration, and what to write instead.
       ELSEWHERE = {
-        threads: "There is nothing to tune: each request runs in a fiber of its own. Remove the line; `in_flight` " \
-                 "bounds how many run at once.",
+        threads: "There is nothing to tune: each request runs in a fiber of its own. Remove the line; " \
+                 "`in_flight` bounds how many run at once.",
         preload_app!: "Write `preload true`, which is the default.",
         worker_timeout: "Remove the line: there is no timeout that kills a worker while requests run in it.",
         worker_boot_timeout: "Write `boot_timeout` instead.",
@@ -43,7 +43,8 @@ module Fairlead
         raise
       rescue StandardError, ScriptError => error
         diagnosis = Diagnosis.new(error, file: @absolute)
-        raise ConfigurationError, ["The configuration file has an error.", diagnosis, diagnosis.remedy].compact.join("\n")
+        message = ["The configuration file has an error.", diagnosis, diagnosis.remedy]
+        raise ConfigurationError, message.compact.join("\n")
       end
 
       # @api private

@@ -20,12 +20,12 @@ module Fairlead
     DEADLINE = (0.001..86_400)
     private_constant :DEADLINE
 
-    # Every option there is. A row makes the word of the configuration file, the flag, the environment variable, the
-    # default, the check, the line in --help and the entry of guides/configuration.md.
+    # Every option there is. A row makes the word of the configuration file, the flag, the environment variable,
+    # the default, the check, the line in --help and the entry of guides/configuration.md.
     TABLE = [
       Option.new(:bind, :uris, ["http://127.0.0.1:9292"],
-                 "An address to serve: http://host:port or unix:/path. May be given more than once. Port 0 takes a " \
-                 "free one; unix:/path?mode=0660 sets the permissions of the socket.",
+                 "An address to serve: http://host:port or unix:/path. May be given more than once. Port 0 " \
+                 "takes a free one; unix:/path?mode=0660 sets the permissions of the socket.",
                  group: :serving, short: "b"),
       Option.new(:rackup, :path, "config.ru", "The file that says what to run.", group: :serving),
       Option.new(:environment, :text, "development",
@@ -37,32 +37,35 @@ module Fairlead
                  group: :serving, within: (1..65_535)),
 
       Option.new(:workers, :integer, ->(_) { [Etc.nprocessors, MAXIMUM_WORKERS].min },
-                 "How many processes serve. 0 serves in the foreground process itself, so that a debugger's prompt " \
-                 "works; without a supervisor nothing restarts it.",
+                 "How many processes serve. 0 serves in the foreground process itself, so that a debugger's " \
+                 "prompt works; without a supervisor nothing restarts it.",
                  group: :processes, within: (0..MAXIMUM_WORKERS), short: "w", variables: %w[WEB_CONCURRENCY],
                  shown: "one per core"),
       Option.new(:preload, :boolean, true,
-                 "Load the app once, before the workers are forked, so that they share its memory. HUP then forks " \
-                 "new workers with the same code; with false each worker loads the app, and HUP brings new code in.",
+                 "Load the app once, before the workers are forked, so that they share its memory. HUP then " \
+                 "forks new workers with the same code; with false each worker loads the app, and HUP brings " \
+                 "new code in.",
                  group: :processes),
       Option.new(:pidfile, :path, nil, "A file that holds the process id of the supervisor while it runs.",
                  group: :processes),
-      Option.new(:tag, :text, ->(_) { ::File.basename(Dir.pwd) }, "What is shown of the app in the titles of the " \
-                                                                 "processes.",
+      Option.new(:tag, :text, ->(_) { ::File.basename(Dir.pwd) }, "What is shown of the app in the titles of " \
+                                                                 "the processes.",
                  group: :processes, shown: "the name of the current folder"),
-      Option.new(:boot_timeout, :seconds, 60.0, "How long a worker may take until it serves; then it is killed and " \
-                                                "forked again.",
+      Option.new(:boot_timeout, :seconds, 60.0, "How long a worker may take until it serves; then it is " \
+                                                "killed and forked again.",
                  group: :processes, within: DEADLINE),
       Option.new(:drain_timeout, :seconds, 30.0,
-                 "How long the requests that run may still take once the server, or one worker, is told to stop.",
+                 "How long the requests that run may still take once the server, or one worker, is told to " \
+                 "stop.",
                  group: :processes, within: DEADLINE),
 
       Option.new(:in_flight, :integer, 16_384,
-                 "How many requests a worker runs at once. What is over waits its turn, first come, first served.",
+                 "How many requests a worker runs at once. What is over waits its turn, first come, first " \
+                 "served.",
                  group: :fairness, within: (1..1_000_000)),
       Option.new(:streams, :integer, 16_384,
-                 "How many long-lived responses (event streams, upgraded connections) a worker serves at once, " \
-                 "beside in_flight.",
+                 "How many long-lived responses (event streams, upgraded connections) a worker serves at " \
+                 "once, beside in_flight.",
                  group: :fairness, within: (0..1_000_000)),
       Option.new(:queue_timeout, :seconds, 30.0,
                  "How long a request may wait for its turn. Past it, it is answered 503 with Retry-After.",
@@ -79,32 +82,37 @@ module Fairlead
 
       Option.new(:request_line, :bytes, 8192, "The longest request line; over it: 414.",
                  group: :limits, within: (64..1_048_576)),
-      Option.new(:head_size, :bytes, 32_768, "The largest head of a request, all its fields together; over it: 431.",
+      Option.new(:head_size, :bytes, 32_768,
+                 "The largest head of a request, all its fields together; over it: 431.",
                  group: :limits, within: (256..1_048_576)),
       Option.new(:headers, :integer, 100, "The most fields in a head; over it: 431.",
                  group: :limits, within: (1..256)),
       Option.new(:body_size, :bytes, 10 << 30, "The largest body of a request; over it: 413.",
                  group: :limits, within: (0..)),
       Option.new(:body_buffer, :bytes, 256 << 10,
-                 "How much of a body is read before the app is called: a slow upload up to this size costs no fiber.",
+                 "How much of a body is read before the app is called: a slow upload up to this size costs " \
+                 "no fiber.",
                  group: :limits, within: (0..)),
       Option.new(:response_buffer, :bytes, 1 << 20,
                  "How much of a response is kept for a slow client before the app that writes it has to wait.",
                  group: :limits, within: (4096..)),
 
       Option.new(:access_log, :choice, "off",
-                 "A line for each request: in the common log format, or as JSON with its duration and queue time.",
+                 "A line for each request: in the common log format, or as JSON with its duration and queue " \
+                 "time.",
                  group: :logs, choices: %w[off common json]),
       Option.new(:log, :path, nil,
-                 "A file for the access log, for what Fairlead has to say, and for what the workers write to stdout " \
-                 "and stderr. USR1 reopens it.",
+                 "A file for the access log, for what Fairlead has to say, and for what the workers write to " \
+                 "stdout and stderr. USR1 reopens it.",
                  group: :logs, shown: "the access log goes to stdout, the rest to stderr"),
-      Option.new(:debug, :boolean, false, "Show the whole backtrace of an app that cannot be loaded.", group: :logs)
+      Option.new(:debug, :boolean, false,
+                 "Show the whole backtrace of an app that cannot be loaded.", group: :logs)
     ].to_h { |option| [option.name, option] }.freeze
 
     # The hooks a configuration file can set, with the names by which Puma knows them.
     HOOKS = {
-      before_fork: "Runs in the supervisor, once, after the app is loaded and before the first worker is forked.",
+      before_fork: "Runs in the supervisor, once, after the app is loaded and before the first worker is " \
+                   "forked.",
       after_fork: "Runs in each worker before it serves; is given the worker's index, from 0.",
       before_worker_exit: "Runs in each worker after its last request; is given the worker's index.",
       on_restart: "Runs in the supervisor when a restart of the workers (HUP) begins."
