@@ -126,7 +126,7 @@ module Fairlead
       client = client(to: shared_server(APP, name: :without_lint, lint: false))
       %w[/ /chunked /gathered /length /nothing].each { |path| assert_equal 200, client.get(path, head: true).status }
       assert_equal "4", client.get("/length", head: true)["content-length"]
-      assert_equal "23", client.get("/", head: true)["content-length"]
+      assert_equal "20", client.get("/", head: true)["content-length"]
       assert_equal "GET /? example.com ", client.get("/").body
       assert_equal 200, client(to: server).get("/none", head: true).status
     end
