@@ -10,7 +10,9 @@ module Bench
   # warmed up and put under all loads.
   class Runner
     WARM_UP_CONNECTIONS = 32
-    private_constant :WARM_UP_CONNECTIONS
+    REST_STEP = 0.25
+    REST_TIMEOUT = 20
+    private_constant :WARM_UP_CONNECTIONS, :REST_STEP, :REST_TIMEOUT
 
     # @param servers [Array<Server>] ours first.
     # @param patience [Integer] how often a measurement is repeated while other processes disturb it; the quietest
@@ -59,6 +61,8 @@ module Bench
         until remaining.empty?
           figures = measure_in_peace(process, remaining.first)
           process.check
+          raise ServerProcess::Failed, "answered no request in #{@seconds} s" if figures[:requests].zero?
+
           block.call(remaining.shift, figures)
         end
       end
@@ -74,6 +78,16 @@ module Bench
       connections = first.is_a?(Wrk) ? [first.connections, WARM_UP_CONNECTIONS].max : WARM_UP_CONNECTIONS
       Wrk.new(connections:, path: @workload.check_path, timeout: 10).run(process, @workload.warm_up)
       sleep @workload.settle
+      await_rest(process)
+    end
+
+    # A server that was left with work by the warm-up ends it first; not for ever.
+    def await_rest(process)
+      (REST_TIMEOUT / REST_STEP).to_i.times do
+        before = process.processes.cpu
+        sleep REST_STEP
+        break if process.processes.cpu - before < REST_STEP * 0.1
+      end
     end
 
     def measure_in_peace(process, load)
