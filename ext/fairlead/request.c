@@ -111,6 +111,16 @@ static void add_header(VALUE env, VALUE key, VALUE value, const fl_header *heade
     rb_hash_aset(env, key, value);
 }
 
+/* Whether a name with underscores would have the key of a header that is known. */
+static bool forges_known(const char *name, size_t size) {
+    char hyphens[64]; /* longer than any that is known */
+    if (size > sizeof hyphens)
+        return false;
+    for (size_t i = 0; i < size; i++)
+        hyphens[i] = name[i] == '_' ? '-' : name[i];
+    return fl_header_lookup(hyphens, size) != FL_HEADER_OTHER;
+}
+
 static void add_headers(VALUE env, const char *bytes, const fl_http1_head *head) {
     uint64_t seen[(FL_HEADER_IDS + 63) / 64] = {0};
     bool underscores = false;
@@ -130,12 +140,15 @@ static void add_headers(VALUE env, const char *bytes, const fl_http1_head *head)
             add_header(env, key_of(name, header->name.size), string_of(bytes, header->value), header, true);
         }
     }
-    /* "x_y" and "x-y" have the same key: one with an underscore must never pass for, or add to, the other. */
+    /* "x_y" and "x-y" have the same key: one with an underscore must never pass for, or add to, the other. What a server
+     * or a proxy goes by is not taken from such a name at all. */
     for (uint32_t i = 0; underscores && i < head->count; i++) {
         const fl_header *header = &head->headers[i];
-        if (header->id != FL_HEADER_OTHER || memchr(bytes + header->name.at, '_', header->name.size) == NULL)
+        const char *name = bytes + header->name.at;
+        if (header->id != FL_HEADER_OTHER || memchr(name, '_', header->name.size) == NULL ||
+            forges_known(name, header->name.size))
             continue;
-        VALUE key = key_of(bytes + header->name.at, header->name.size);
+        VALUE key = key_of(name, header->name.size);
         if (NIL_P(rb_hash_lookup2(env, key, Qnil)))
             rb_hash_aset(env, key, string_of(bytes, header->value));
     }

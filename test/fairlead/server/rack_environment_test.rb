@@ -1,0 +1,158 @@
+# frozen_string_literal: true
+
+require_relative "../../helper"
+require_relative "../../http_client"
+
+module Fairlead
+  # The environment of the Rack 3 specification.
+  class RackEnvironmentTest < Test
+    include SpeaksHTTP
+
+    APP = <<~'RUBY'
+      run(lambda do |env|
+        seen = env.select { |_, value| value.is_a?(String) || value.nil? }
+        seen["classes"] = env.to_h { |key, value| [key, value.class.name] }
+        seen["frozen"] = env.frozen?
+        [200, { "content-type" => "application/octet-stream" }, [Marshal.dump(seen)]]
+      end)
+    RUBY
+
+    def server = shared_server(APP)
+
+    def test_every_key_of_the_specification
+      env = env_of("GET /a%20b/c?d=e&f HTTP/1.1\r\nHost: example.com:8080\r\n\r\n")
+      expected = {
+        "REQUEST_METHOD" => "GET", "SCRIPT_NAME" => "", "PATH_INFO" => "/a%20b/c", "QUERY_STRING" => "d=e&f",
+        "SERVER_NAME" => "example.com", "SERVER_PORT" => "8080", "SERVER_PROTOCOL" => "HTTP/1.1",
+        "HTTP_HOST" => "example.com:8080", "REMOTE_ADDR" => "127.0.0.1", "rack.url_scheme" => "http",
+        "REQUEST_URI" => "/a%20b/c?d=e&f"
+      }
+      assert_equal expected, env.slice(*expected.keys)
+      assert_match(/\Afairlead/, env["SERVER_SOFTWARE"])
+      %w[rack.input rack.errors rack.response_finished].each { |key| assert env["classes"][key], key }
+      refute env["frozen"]
+      assert_empty env.keys.grep(/CONTENT_/) + env["classes"].keys.grep(/\Arack\.(version|multi|run_once)/)
+    end
+
+    # The core keeps what the usual request begins with: nothing of one may be seen in the next.
+    def test_no_request_sees_anything_of_another
+      usual = "GET /a HTTP/1.1\r\nHost: a\r\n\r\n"
+      others = ["POST /b?c HTTP/1.0\r\nHost: b:1\r\nContent-Length: 1\r\nCookie: d\r\n\r\ne", "GET /f HTTP/1.0\r\n\r\n",
+                "OPTIONS * HTTP/1.1\r\nHost:\r\n\r\n", "PUT /?g HTTP/1.1\r\nHost: a:2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", usual]
+      expected = [usual, *others].to_h { |request| [request, stable(env_of(request, to: fresh))] }
+      [usual, usual, *others, usual, *others.reverse, usual, usual].each do |request|
+        assert_equal expected[request], stable(env_of(request)), request
+      end
+    end
+
+    def test_a_request_without_a_host_has_the_name_of_the_server
+      ["GET / HTTP/1.0\r\n\r\n", "GET / HTTP/1.1\r\nHost:\r\n\r\n"].each do |request|
+        env = env_of(request)
+        refute_includes env, "HTTP_HOST"
+        assert_equal ["127.0.0.1", server.port.to_s], env.values_at("SERVER_NAME", "SERVER_PORT")
+      end
+    end
+
+    def test_hosts_of_all_kinds
+      { "a" => ["a", server.port.to_s], "a:81" => %w[a 81], "[::1]" => ["[::1]", server.port.to_s],
+        "[::1]:82" => %w[[::1] 82], "127.0.0.1:83" => %w[127.0.0.1 83] }.each do |host, expected|
+        env = env_of("GET / HTTP/1.1\r\nHost: #{host}\r\n\r\n")
+        assert_equal [host, *expected], env.values_at("HTTP_HOST", "SERVER_NAME", "SERVER_PORT")
+      end
+    end
+
+    def test_targets_of_all_forms
+      { "/" => ["/", ""], "/?" => ["/", ""], "/a?b?c" => ["/a", "b?c"], "//a//b" => ["//a//b", ""],
+        "/%C3%A4%00%2f" => ["/%C3%A4%00%2f", ""], "http://x/y?z" => ["/y", "z"], "http://x" => ["/", ""],
+        "http://x?z" => ["/", "z"] }.each do |target, expected|
+        env = env_of("GET #{target} HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert_equal [*expected, target], env.values_at("PATH_INFO", "QUERY_STRING", "REQUEST_URI")
+      end
+      assert_equal "*", env_of("OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n")["PATH_INFO"]
+      assert_equal "a:443", env_of("CONNECT a:443 HTTP/1.1\r\nHost: a\r\n\r\n")["PATH_INFO"]
+    end
+
+    def test_methods_of_all_kinds
+      %w[GET POST PUT PATCH DELETE OPTIONS TRACE PROPFIND M-SEARCH get].each do |method|
+        assert_equal method, env_of("#{method} / HTTP/1.1\r\nHost: a\r\n\r\n")["REQUEST_METHOD"]
+      end
+    end
+
+    def test_fields_that_come_several_times_are_joined
+      env = env_of("GET / HTTP/1.1\r\nHost: a\r\nAccept: x\r\nX-Own: 1\r\nCookie: c=1\r\nACCEPT: y\r\nx-own: 2\r\n" \
+                   "Cookie: d=2\r\nX-Own:\r\n\r\n")
+      assert_equal ["x, y", "1, 2, ", "c=1; d=2"], env.values_at("HTTP_ACCEPT", "HTTP_X_OWN", "HTTP_COOKIE")
+    end
+
+    def test_values_are_taken_as_they_are
+      env = env_of("GET / HTTP/1.1\r\nHost: a\r\nX-A: \t a  b \t\r\nX-B:\r\nX-C: \xC3\xA4\xFF\r\n\r\n".b)
+      assert_equal ["a  b", "", "\xC3\xA4\xFF".b], env.values_at("HTTP_X_A", "HTTP_X_B", "HTTP_X_C")
+      assert_equal [Encoding::BINARY], env.values_at("HTTP_X_C", "PATH_INFO").map(&:encoding).uniq
+    end
+
+    # "X_Y" and "X-Y" have one key: what a proxy sets, or takes away, must not come in by the other spelling.
+    def test_a_name_with_an_underscore_never_stands_for_one_with_a_hyphen
+      [%w[X-Forwarded-For X_Forwarded_For], %w[X_Forwarded_For X-Forwarded-For], %w[X-Forwarded-For X_Forwarded-For],
+       %w[X-Own X_Own], %w[X_Own X-Own]].each do |names|
+        fields = names.map { |name| "#{name}: #{name.include?("_") ? "forged" : "true"}\r\n" }.join
+        env = env_of("GET / HTTP/1.1\r\nHost: a\r\n#{fields}\r\n")
+        assert_equal "true", env["HTTP_#{names.first.upcase.tr("-", "_")}"], fields
+      end
+    end
+
+    def test_names_with_underscores_do_not_reach_the_keys_of_the_server
+      env = env_of("GET / HTTP/1.1\r\nHost: a\r\nContent_Length: 5\r\nContent_Type: x\r\nX_Request_Start: t=1\r\n" \
+                   "Transfer_Encoding: chunked\r\n\r\n")
+      assert_empty env.keys.grep(/CONTENT_|TRANSFER/)
+      refute_equal "t=1", env["HTTP_X_REQUEST_START"]
+    end
+
+    def test_content_headers_have_keys_of_their_own
+      env = env_of("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Type: text/x\r\n\r\na")
+      assert_equal %w[1 text/x], env.values_at("CONTENT_LENGTH", "CONTENT_TYPE")
+      assert_empty env.keys.grep(/HTTP_CONTENT/)
+    end
+
+    def test_the_time_in_the_queue_counts_from_the_first_byte
+      client = client()
+      client << "G"
+      sent = Time.now.to_f
+      assert client.silent?(0.1)
+      client << "ET / HTTP/1.1\r\nHost: a\r\n\r\n"
+      start = Marshal.load(client.response.body)["HTTP_X_REQUEST_START"]
+      assert_match(/\At=\d+\.\d{6}\z/, start)
+      assert_in_delta sent, Float(start.delete_prefix("t=")), 0.08
+      kept = env_of("GET / HTTP/1.1\r\nHost: a\r\nX-Request-Start: t=123.5\r\n\r\n")
+      assert_equal "t=123.5", kept["HTTP_X_REQUEST_START"]
+    end
+
+    def test_long_and_many_fields
+      fields = Array.new(90) { |number| "X-#{number}-#{"n" * number}: #{"v" * number}\r\n" }
+      env = env_of("GET / HTTP/1.1\r\nHost: a\r\n#{fields.join}\r\n")
+      90.times { |number| assert_equal "v" * number, env["HTTP_X_#{number}_#{"N" * number}"] }
+      name = "X-#{"long" * 1000}"
+      assert_equal "v", env_of("GET / HTTP/1.1\r\nHost: a\r\n#{name}: v\r\n\r\n")["HTTP_#{name.upcase.tr("-", "_")}"]
+    end
+
+    def test_a_unix_socket
+      server = with_server(APP, "--bind", "unix:app.sock")
+      client = HTTPClient.new(server.connect(unix: server.path("app.sock")))
+      env = Marshal.load(client.get("/").body)
+      assert_equal %w[127.0.0.1 example.com], env.values_at("REMOTE_ADDR", "SERVER_NAME")
+    end
+
+    private
+
+    def env_of(request, to: server)
+      answer = client(to:).write(request).response
+      assert_equal 200, answer.status, server.log
+      Marshal.load(answer.body)
+    end
+
+    def fresh = shared_server(APP, name: :fresh)
+
+    def stable(env)
+      env.except("HTTP_X_REQUEST_START", "SERVER_PORT").merge("classes" => env["classes"])
+    end
+  end
+end
