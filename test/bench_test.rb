@@ -74,7 +74,8 @@ module Bench
       answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
       server = TCPServer.new("127.0.0.1", 0)
       thread = Thread.new { loop { serve(server.accept, answer) } }
-      target = Struct.new(:port) { def url(path) = "http://127.0.0.1:#{port}#{path}" }.new(server.local_address.ip_port)
+      address = "http://127.0.0.1:#{server.local_address.ip_port}"
+      target = Struct.new(:address) { def url(path) = "#{address}#{path}" }.new(address)
       report = Wrk.new(connections: 1).run(target, 1)
 
       assert_operator report[:requests_per_second], :>, 10
@@ -161,7 +162,9 @@ module Bench
     def test_the_table_groups_thousands
       runs = [run_of("fairlead", 1, 112_345.6, errors: 1234)]
 
-      assert_match(/^fairlead +112,346 +— +1,234 +0$/, Table.new(Comparison.new(runs), main: :requests_per_second).to_s)
+      table = Table.new(Comparison.new(runs), main: :requests_per_second).to_s
+
+      assert_match(/^fairlead +112,346 +— +1,234 +0$/, table)
     end
   end
 
@@ -210,7 +213,8 @@ module Bench
     # A shell and its child, which uses CPU until it has said so.
     def test_memory_and_cpu_are_those_of_all_descendants
       reader, writer = IO.pipe
-      busy = "n = 0; n += 1 until Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID) > 0.2; puts :busy; $stdout.flush; sleep"
+      busy = "nil until Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID) > 0.2; " \
+        "puts :busy; $stdout.flush; sleep"
       pid = Process.spawn("#{RbConfig.ruby} --disable-gems -e '#{busy}' & wait", out: writer, pgroup: true)
       reader.gets
       tree = ProcessTree.new(pid)
@@ -239,7 +243,7 @@ module Bench
       status, output, = command("--list")
 
       assert_equal 0, status
-      assert_match(/^hello +The smallest answer.*\n +loads: c1, c4, c32, c256; peers: iodine, itsi, falcon, puma$/, output)
+      assert_match(/^hello +The smallest answer.*\n +loads: c1, c4, c32, c256; peers: .*falcon, puma$/, output)
     end
 
     def test_a_wrong_flag_or_workload_ends_with_one_line

@@ -1,11 +1,12 @@
 # frozen_string_literal: true
 
 require "action_controller/railtie"
-# A server's own railtie is loaded by the app's Gemfile in real life. Falcon's sets fibers as the unit of isolation.
+# A server's own railtie is loaded by the app's Gemfile in real life. Falcon's sets fibers as the unit of
+# isolation.
 require "falcon/railtie" if defined?(Falcon)
 
-# A Rails app as it comes, in one file: the stock middleware and the settings of a new app's production.rb, with the
-# log at :warn.
+# A Rails app as it comes, in one file: the stock middleware and the settings of a new app's production.rb, with
+# the log at :warn.
 class BenchApplication < Rails::Application
   config.load_defaults 8.1
   config.root = __dir__

@@ -19,7 +19,9 @@ unless BenchItem.table_exists? && BenchItem.count == 1000
     table.timestamps
   end
   BenchItem.insert_all(
-    (1..1000).map { |n| { id: n, name: "Item #{n}", description: "What item #{n} is for. " * 4, price: n * 7 } },
+    (1..1000).map do |n|
+      { id: n, name: "Item #{n}", description: "What item #{n} is for. " * 4, price: n * 7 }
+    end,
     record_timestamps: true
   )
 end

@@ -54,19 +54,23 @@ module Bench
     def parser
       OptionParser.new do |options|
         options.banner = "Usage: bin/bench WORKLOAD… [options]\n       bin/bench all | --list\n\n"
-        options.on("--against LIST", Array, "only these peers (puma,falcon or with a setting: puma:60)") { |list| @options.against = list }
-        options.on("--rounds N", Integer, "rounds, in each of which every server is measured (#{ROUNDS})") { |n| @options.rounds = n }
+        options.on("--against LIST", Array, "only these peers (puma,falcon; with a setting: puma:60)") do |list|
+          @options.against = list
+        end
+        options.on("--rounds N", Integer, "rounds, each of which measures every server (#{ROUNDS})") do |n|
+          @options.rounds = n
+        end
         options.on("--seconds N", Integer, "how long each load is measured") { |n| @options.seconds = n }
         options.on("--only LIST", Array, "only these loads (c32,c256)") { |list| @options.only = list }
         options.on("--ours LIST", Array, "what to compare with the peers, the reference first: fairlead,",
           "fairlead:REVISION (a git revision), or none") { |list| @options.ours = list - ["none"] }
-        options.on("--ruby PATH", "a Ruby with YJIT (found by itself otherwise)") { |path| @options.ruby = path }
+        options.on("--ruby PATH", "a Ruby with YJIT (else one is looked for)") { |path| @options.ruby = path }
         options.on("--build-ruby", "build one if there is none") { @options.build_ruby = true }
         options.on("--seed N", Integer, "repeat the order of an earlier run") { |n| @options.seed = n }
-        options.on("--patience N", Integer, "repeat a measurement up to N times while other processes disturb it",
-          "(the quietest counts)") { |n| @options.patience = n }
-        options.on("--priority", "run servers and load before the machine's other processes (as root): for quick looks",
-          "on a shared machine; a database does not get it") { @options.priority = true }
+        options.on("--patience N", Integer, "repeat a measurement up to N times while others disturb",
+          "it (the quietest counts)") { |n| @options.patience = n }
+        options.on("--priority", "run servers and load before all other processes (as root): for quick",
+          "looks on a shared machine; a database does not get it") { @options.priority = true }
         options.on("--save", "write to bench/results also when run with options") { @options.save = true }
         options.on("--list", "show workloads, loads and peers") { @options.list = true }
       end
@@ -88,7 +92,8 @@ module Bench
       rounds = @options.rounds || ROUNDS
       seconds = @options.seconds || workload.seconds
       seed = @options.seed || Random.new_seed % 100_000
-      warn "#{workload.name}: #{servers.map(&:label).join(", ")}; #{rounds} rounds of #{seconds} s, seed #{seed}"
+      labels = servers.map(&:label)
+      warn "#{workload.name}: #{labels.join(", ")}; #{rounds} rounds of #{seconds} s, seed #{seed}"
 
       runner = Runner.new(
         workload, servers, toolchain: @toolchain, rounds:, seconds:, loads:, random: Random.new(seed),
@@ -97,9 +102,11 @@ module Bench
       runs = runner.run
       raise Interrupt if runs.values.first.empty?
 
-      document = Results.document(workload, servers, runs, toolchain: @toolchain, rounds:, seconds:, seed:, versions:)
+      document = Results.document(
+        workload, servers, runs, toolchain: @toolchain, rounds:, seconds:, seed:, versions:
+      )
       path = Results.write(document, whole: @options.whole? && !runner.interrupted)
-      loads.map { |load| report(workload, load, runs[load.name], rounds, seconds, servers.map(&:label)) }
+      loads.map { |load| report(workload, load, runs[load.name], rounds, seconds, labels) }
         .all?.tap { puts "", "Written to #{path.delete_prefix("#{Toolchain::ROOT}/")}" }
         .tap { raise Interrupt if runner.interrupted }
     end
@@ -107,10 +114,11 @@ module Bench
     # @return [Boolean] whether ours had no error.
     def report(workload, load, runs, rounds, seconds, order)
       comparison = Comparison.new(runs, order:)
-      puts "", "#{workload.name} #{load.name}: #{load.generator.description}; #{workload.workers} worker, #{rounds} × #{seconds} s"
+      puts "", "#{workload.name} #{load.name}: #{load.generator.description}; #{workload.workers} worker, " \
+        "#{rounds} × #{seconds} s"
       puts "ideal: #{load.ideal}" if load.ideal
       puts Table.new(comparison, main: load.generator.main_figure)
-      workload.aims.select { |aim| aim.load == load.name }.each { |aim| puts verdict(aim, comparison) } if order.first == "fairlead"
+      puts verdicts(workload, load, comparison) if order.first == "fairlead"
       comparison.servers.each do |server|
         comparison.failures(server).uniq.each { |message| puts "#{server} failed: #{message}" }
       end
@@ -118,16 +126,18 @@ module Bench
       comparison.faultless?
     end
 
-    def verdict(aim, comparison)
-      reached = aim.test.call(comparison)
-      return "  ? #{aim.text}: not measured" if reached.nil?
-
-      "  #{reached ? "✓" : "✗"} #{aim.text}"
+    def verdicts(workload, load, comparison)
+      workload.aims.select { |aim| aim.load == load.name }.map do |aim|
+        reached = aim.test.call(comparison)
+        reached.nil? ? "  ? #{aim.text}: not measured" : "  #{reached ? "✓" : "✗"} #{aim.text}"
+      end
     end
 
     def noise(comparison)
       used = comparison.servers.filter_map { |server| comparison.summary(server, :other_cpu)&.maximum }.max
-      "  ! other processes used up to #{used.round(2)} cores meanwhile: the figures are doubtful" if used && used > Progress::NOISE
+      return unless used && used > Progress::NOISE
+
+      "  ! other processes used up to #{used.round(2)} cores meanwhile: the figures are doubtful"
     end
 
     def choose_servers(workload)
@@ -154,7 +164,8 @@ module Bench
       return workload.loads unless @options.only
 
       unknown = @options.only - workload.loads.map(&:name)
-      raise UsageError, "#{workload.name} has no load #{unknown.first}; it has #{workload.loads.map(&:name).join(", ")}" if unknown.any?
+      known = workload.loads.map(&:name).join(", ")
+      raise UsageError, "#{workload.name} has no load #{unknown.first}; it has #{known}" if unknown.any?
 
       workload.loads.select { |load| @options.only.include?(load.name) }
     end
@@ -177,7 +188,8 @@ module Bench
       end
     end
 
-    # Where Linux schedules whole sessions against each other, a process's own priority says little beyond its own.
+    # Where Linux schedules whole sessions against each other, a process's own priority says little beyond its
+    # own.
     def raise_priority
       Process.setpriority(Process::PRIO_PROCESS, 0, -15)
       session = "/proc/self/autogroup"
@@ -190,7 +202,8 @@ module Bench
       raise UsageError, "--priority needs root"
     end
 
-    # 10,000 connections need as many descriptors in the load tool, and again in the server, which inherits this.
+    # 10,000 connections need as many descriptors in the load tool, and again in the server, which inherits
+    # this.
     def raise_descriptor_limit
       _, hard = Process.getrlimit(:NOFILE)
       Process.setrlimit(:NOFILE, hard, hard)

@@ -9,14 +9,16 @@ module Bench
     attr_reader :runs
 
     # @param runs [Array<Hash{Symbol => Object}>] each with :server, :round, and figures or :failed.
-    # @param order [Array<String>] the servers' labels in the order to show them, the first being the one that the
-    #   others are compared with. Those without a run are left out.
+    # @param order [Array<String>] the servers' labels in the order to show them, the first being the one that
+    #   the others are compared with. Those without a run are left out.
     def initialize(runs, order: [])
       @runs = runs
       @order = order
     end
 
-    def servers = @servers ||= @runs.map { |run| run[:server] }.uniq.sort_by { |label| @order.index(label) || @order.size }
+    def servers
+      @servers ||= @runs.map { |run| run[:server] }.uniq.sort_by { |label| @order.index(label) || @order.size }
+    end
 
     def reference = servers.first
 

@@ -5,9 +5,9 @@ require "fileutils"
 require_relative "toolchain"
 
 module Bench
-  # A copy of Fairlead, its extension compiled for the Ruby that is measured: the one in the work tree belongs to
-  # whatever Ruby the tests use, and the tree may change while a comparison runs. With a git revision, the copy is
-  # of that state: two states can be compared in one run.
+  # A copy of Fairlead, its extension compiled for the Ruby that is measured: the one in the work tree belongs
+  # to whatever Ruby the tests use, and the tree may change while a comparison runs. With a git revision, the
+  # copy is of that state: two states can be compared in one run.
   class FairleadBuild
     PARTS = %w[lib ext exe].freeze
     private_constant :PARTS
@@ -72,7 +72,8 @@ module Bench
       FileUtils.mkdir_p(build)
       @toolchain.capture(*@toolchain.ruby, File.join(@folder, "ext/fairlead/extconf.rb"), chdir: build)
       @toolchain.capture("make", "--quiet", "-j2", chdir: build)
-      Dir[File.join(build, "fairlead.{so,bundle}")].first or raise UsageError, "make left no fairlead library in #{build}"
+      Dir[File.join(build, "fairlead.{so,bundle}")].first or
+        raise UsageError, "make left no fairlead library in #{build}"
     end
 
     def digest
@@ -87,9 +88,9 @@ module Bench
 
     def git(*arguments)
       output, status = Open3.capture2("git", "-C", Toolchain::ROOT, *arguments)
-      raise UsageError, "git #{arguments.join(" ")} failed; is #{@revision || "HEAD"} a revision?" unless status.success?
+      return output.strip if status.success?
 
-      output.strip
+      raise UsageError, "git #{arguments.join(" ")} failed; is #{@revision || "HEAD"} a revision?"
     end
   end
 end

@@ -11,7 +11,8 @@ module Bench
     # @return [Hash{Symbol => Object}]
     def description
       {
-        cpu: File.read("/proc/cpuinfo")[/^model name\s*: (.*)$/, 1] || Etc.uname[:machine], cores: Etc.nprocessors,
+        cpu: File.read("/proc/cpuinfo")[/^model name\s*: (.*)$/, 1] || Etc.uname[:machine],
+        cores: Etc.nprocessors,
         memory_mb: File.read("/proc/meminfo")[/^MemTotal: +(\d+)/, 1].to_i / 1024,
         kernel: Etc.uname.values_at(:sysname, :release).join(" "),
         system: File.read("/etc/os-release")[/^PRETTY_NAME="(.*)"$/, 1]

@@ -31,8 +31,9 @@ module Bench
       pids.sum { |pid| (stat(pid)&.values_at(11, 12, 13, 14) || []).sum(&:to_i) } / TICKS
     end
 
-    # @return [Hash{Symbol => Float, Integer}] in MB: rss is the sum over all processes, which counts shared pages
-    #   again for each; pss divides them among those who share them; peak_rss is the sum of each one's highest RSS.
+    # @return [Hash{Symbol => Float, Integer}] in MB: rss is the sum over all processes, which counts shared
+    #   pages again for each; pss divides them among those who share them; peak_rss is the sum of each one's
+    #   highest RSS.
     def memory
       totals = Hash.new(0.0)
       living = pids

@@ -20,7 +20,8 @@ module Bench
     def step(round, server, results)
       @done += 1
       left = (now - @started) / @done * (@steps - @done)
-      @output.puts "[#{clock(left)} left] round #{round} #{server}: #{results.map { |load, run| line(load, run) }.join("  ")}"
+      lines = results.map { |load, run| line(load, run) }
+      @output.puts "[#{clock(left)} left] round #{round} #{server}: #{lines.join("  ")}"
     end
 
     private
@@ -31,7 +32,8 @@ module Bench
       figure = load.generator.main_figure
       errors = run[:errors] + run[:non_2xx]
       [
-        load.name, "#{run[figure].round(figure == :requests_per_second ? 0 : 1)}#{" (#{errors} errors)" if errors.positive?}",
+        load.name, run[figure].round(figure == :requests_per_second ? 0 : 1),
+        ("(#{errors} errors)" if errors.positive?),
         ("(others used #{run[:other_cpu].round(2)} cores)" if run[:other_cpu] > NOISE)
       ].compact.join(" ")
     end

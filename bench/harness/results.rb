@@ -26,9 +26,12 @@ module Bench
         format: FORMAT, workload: workload.name, title: workload.title, date: Time.now.utc.iso8601,
         rounds:, seconds:, warm_up: workload.warm_up, workers: workload.workers, seed:,
         machine: Machine.description,
-        versions: { ruby: toolchain.description, yjit: true, wrk: Machine.wrk_version, **versions, gems: toolchain.gems },
+        versions: {
+          ruby: toolchain.description, yjit: true, wrk: Machine.wrk_version, **versions, gems: toolchain.gems
+        },
         servers: servers.to_h { |server| [server.label, settings(server, workload)] },
-        loads: workload.loads.filter_map { |load| describe(load, runs[load.name], servers.map(&:label)) if runs.key?(load.name) }
+        loads: workload.loads.select { |load| runs.key?(load.name) }
+          .map { |load| describe(load, runs[load.name], servers.map(&:label)) }
       }
     end
 
@@ -48,7 +51,7 @@ module Bench
     # How a server was started, without what differs from run to run.
     def settings(server, workload)
       Dir.mktmpdir do |folder|
-        site = Site.new(app: workload.app_path, port: "PORT", workers: workload.workers, folder:, workload: workload.name)
+        site = Site.new(app: workload.app_path, port: "PORT", workers: workload.workers, folder:)
         portable = ->(text) { text&.gsub(folder, ".")&.gsub("#{Toolchain::ROOT}/", "") }
         command = portable.call(server.command(site).join(" "))
         files = Dir.children(folder).to_h { |name| [name, portable.call(File.read(File.join(folder, name)))] }

@@ -15,8 +15,8 @@ module Bench
     private_constant :WARM_UP_CONNECTIONS, :REST_STEP, :REST_TIMEOUT
 
     # @param servers [Array<Server>] ours first.
-    # @param patience [Integer] how often a measurement is repeated while other processes disturb it; the quietest
-    #   counts, whatever its figures are.
+    # @param patience [Integer] how often a measurement is repeated while other processes disturb it; the
+    #   quietest counts, whatever its figures are.
     # @param progress [#start, #step] is told what is done; see {Progress}.
     def initialize(workload, servers, toolchain:, rounds:, seconds:, loads:, random:, progress:, patience: 0)
       @workload = workload

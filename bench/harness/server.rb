@@ -2,7 +2,7 @@
 
 module Bench
   # What a server is asked to serve: an app, on a port, with some workers.
-  Site = Data.define(:app, :port, :workers, :folder, :workload) do
+  Site = Data.define(:app, :port, :workers, :folder) do
     # A file of this run alone, for a server that is configured by one.
     def write(name, text)
       path = File.join(folder, name)
@@ -26,7 +26,9 @@ module Bench
       # @param label [String] a server's name, and after a colon what it is set to: "puma", "puma:60".
       def for(label)
         name, setting = label.split(":", 2)
-        all.fetch(name) { raise UsageError, "no server #{name}; there are: #{all.keys.sort.join(", ")}" }.new(label, setting)
+        raise UsageError, "no server #{name}; there are: #{all.keys.sort.join(", ")}" unless all.key?(name)
+
+        all[name].new(label, setting)
       end
     end
 

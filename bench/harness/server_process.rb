@@ -39,7 +39,7 @@ module Bench
       @ruby_flags = ruby_flags
       # A fresh port each time: the last server's closing connections are not in the way.
       @port = TCPServer.open("127.0.0.1", 0) { |socket| socket.local_address.ip_port }
-      @site = Site.new(app: workload.app_path, port: @port, workers: workload.workers, folder:, workload: workload.name)
+      @site = Site.new(app: workload.app_path, port: @port, workers: workload.workers, folder:)
     end
 
     def url(path = "/") = "http://127.0.0.1:#{@port}#{path}"
@@ -80,7 +80,9 @@ module Bench
       kill_group
     end
 
-    def last_words = "its log ends: #{File.exist?(@log) ? File.read(@log).scrub.lines.last(15).join.strip : "(none)"}"
+    def last_words
+      "its log ends: #{File.exist?(@log) ? File.read(@log).scrub.lines.last(15).join.strip : "(none)"}"
+    end
 
     private
 

@@ -36,7 +36,8 @@ module Bench
       rows = [header, *@comparison.servers.map { |server| row(server) }]
       widths = rows.transpose.map { |cells| cells.map(&:length).max }
       rows.map do |cells|
-        line = cells.each_with_index.map { |cell, index| index.zero? ? cell.ljust(widths[0]) : cell.rjust(widths[index]) }
+        name, *figures = cells.zip(widths)
+        line = [name[0].ljust(name[1]), *figures.map { |cell, width| cell.rjust(width) }]
         "#{line.join("  ").rstrip}\n"
       end.join
     end

@@ -81,7 +81,7 @@ module Bench
     def demand_yjit(ruby)
       return ruby if yjit?(ruby)
 
-      raise UsageError, "#{ruby} has no YJIT, and figures without it say little; leave out --ruby to look for one"
+      raise UsageError, "#{ruby} has no YJIT, and figures without say little; leave out --ruby to look for one"
     end
 
     def find_ruby(build)

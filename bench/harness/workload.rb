@@ -18,8 +18,8 @@ module Bench
     # A figure that is aimed at: the test is called with a {Comparison}.
     Aim = Data.define(:load, :text, :test)
 
-    attr_accessor :title, :app, :peers, :workers, :seconds, :warm_up, :settle, :check_path, :expectation, :database,
-      :environment
+    attr_accessor :title, :app, :peers, :workers, :seconds, :warm_up, :settle, :check_path, :expectation,
+      :database, :environment
     attr_reader :name, :loads, :aims
 
     # @return [Array<String>] the names of all workloads there are.
@@ -62,8 +62,8 @@ module Bench
       def peers(*labels) = @workload.peers = labels
       # Processes of each server.
       def workers(count) = @workload.workers = count
-      # How long each load is measured, the server warmed up before the first one, and left alone after that: its
-      # last requests must have ended.
+      # How long each load is measured, the server warmed up before the first one, and left alone after that:
+      # its last requests must have ended.
       def seconds(count, warm_up: 2, settle: 0)
         @workload.seconds = count
         @workload.warm_up = warm_up

@@ -3,7 +3,8 @@
 require "json"
 
 module Bench
-  # Closed-loop load: a fixed number of connections, each of which sends its next request once it has its answer.
+  # Closed-loop load: a fixed number of connections, each of which sends its next request once it has its
+  # answer.
   class Wrk
     Failed = Class.new(StandardError)
 

@@ -2,8 +2,8 @@
 
 module Bench
   module Servers
-    # Ours, as it comes: nothing is set but the address and the number of workers. The setting is a git revision,
-    # so that two states can be compared in one run: `--ours fairlead,fairlead:HEAD~1`.
+    # Ours, as it comes: nothing is set but the address and the number of workers. The setting is a git
+    # revision, so that two states can be compared in one run: `--ours fairlead,fairlead:HEAD~1`.
     class Fairlead < Server
       def command(site)
         [
@@ -16,7 +16,7 @@ module Bench
       def environment(_site) = { "RUBYLIB" => File.join(build.folder, "lib") }
 
       def unavailable
-        "exe/fairlead is not there yet" unless setting || File.exist?(File.join(Toolchain::ROOT, "exe/fairlead"))
+        "there is no exe/fairlead" unless setting || File.exist?(File.join(Toolchain::ROOT, "exe/fairlead"))
       end
 
       def prepare(toolchain)

@@ -2,14 +2,16 @@
 
 module Bench
   module Servers
-    # Falcon as its guide has it for production: `falcon host` with HTTP/1 alone, one forked process for each worker.
-    # The setting "serve" is its command for development, which also looks for HTTP/2 on each connection.
+    # Falcon as its guide has it for production: `falcon host` with HTTP/1 alone, one forked process for each
+    # worker. The setting "serve" is its command for development, which also looks for HTTP/2 on each
+    # connection.
     class Falcon < Server
       def command(site)
-        return [*gem_program("falcon"), "host", site.write("falcon.rb", configuration(site))] unless setting == "serve"
+        falcon = gem_program("falcon")
+        return [*falcon, "host", site.write("falcon.rb", configuration(site))] unless setting == "serve"
 
         [
-          *gem_program("falcon"), "serve", "--bind", "http://127.0.0.1:#{site.port}",
+          *falcon, "serve", "--bind", "http://127.0.0.1:#{site.port}",
           "--count", site.workers.to_s, "--config", site.app
         ]
       end
@@ -30,7 +32,8 @@ module Bench
             count #{site.workers}
             rackup_path "#{site.app}"
             endpoint do
-              Async::HTTP::Endpoint.parse("http://127.0.0.1:#{site.port}").with(protocol: Async::HTTP::Protocol::HTTP11)
+              Async::HTTP::Endpoint.parse("http://127.0.0.1:#{site.port}")
+                .with(protocol: Async::HTTP::Protocol::HTTP11)
             end
           end
         RUBY

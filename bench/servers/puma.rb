@@ -2,8 +2,8 @@
 
 module Bench
   module Servers
-    # Puma in one process without a cluster's supervisor (with more workers: a cluster that preloads). The setting
-    # is the number of threads; its own default is 5.
+    # Puma in one process without a cluster's supervisor (with more workers: a cluster that preloads). The
+    # setting is the number of threads; its own default is 5.
     class Puma < Server
       DEFAULT_THREADS = 5
       private_constant :DEFAULT_THREADS
