@@ -5,8 +5,8 @@ require "socket"
 require "tmpdir"
 
 module Fairlead
-  # bin/demo, as a user starts it, in a process of its own with a database of its own. Started in a process group,
-  # as a terminal does; {#finish} ends no process but these.
+  # bin/demo, as a user starts it, in a process of its own with a database of its own. It gets a process group,
+  # as in a terminal; {#finish} ends no process but these.
   class DemoProcess
     ROOT = File.expand_path("..", __dir__)
 
@@ -19,7 +19,8 @@ module Fairlead
       @port = TCPServer.open("127.0.0.1", 0) { |server| server.addr[1] }
       env = { "PORT" => @port.to_s, "DATABASE_URL" => nil, "WEB_CONCURRENCY" => nil, "RAILS_ENV" => nil,
               "RACK_ENV" => nil, "DEMO_SQLITE" => File.join(@folder, "demo.sqlite3"), **env }
-      @pid = Process.spawn(env, File.join(ROOT, "bin/demo"), *flags, in: File::NULL, out: @log, err: @log, pgroup: true)
+      @pid = Process.spawn(env, File.join(ROOT, "bin/demo"), *flags,
+        in: File::NULL, out: @log, err: @log, pgroup: true)
     end
 
     def address = "http://127.0.0.1:#{port}/"

@@ -11,8 +11,8 @@ module Fairlead
     CHROMIUM = ENV["CHROMIUM"] || %w[chromium google-chrome chromium-browser]
       .flat_map { |name| ENV.fetch("PATH").split(":").map { |folder| File.join(folder, name) } }
       .find { |path| File.executable?(path) }
-    FLAGS = %w[no-sandbox disable-gpu no-first-run disable-background-networking disable-component-update disable-sync]
-      .to_h { |flag| [flag, nil] }.freeze
+    FLAGS = %w[no-sandbox disable-gpu no-first-run disable-background-networking disable-component-update
+               disable-sync].to_h { |flag| [flag, nil] }.freeze
 
     class << self
       # One demo and one browser for all these tests.
@@ -95,12 +95,13 @@ module Fairlead
       visit
       page.at_css("#upload input[type=file]").select_file(__FILE__)
       press "#upload button"
-      eventually("the upload's answer") do
-        page.at_css("#upload-result").text.start_with?(File.size(__FILE__).to_s.gsub(/(?<=\d)(?=(\d{3})+\z)/, ","))
-      end
+      size = File.size(__FILE__).to_s.gsub(/(?<=\d)(?=(\d{3})+\z)/, ",")
+      eventually("the upload's answer") { page.at_css("#upload-result").text.start_with?("#{size} bytes") }
 
       press "#download"
-      eventually("the end of the download") { page.at_css("#download-result").text.start_with?("10,240,000 bytes") }
+      eventually("the end of the download") do
+        page.at_css("#download-result").text.start_with?("10,240,000 bytes")
+      end
 
       press "#events"
       eventually("ten events", within: 15) { page.at_css("#events-result").text.end_with?("all 10 came") }
@@ -117,7 +118,8 @@ module Fairlead
     end
 
     def test_the_page_fits_a_phone
-      page.command("Emulation.setDeviceMetricsOverride", width: 360, height: 740, deviceScaleFactor: 2, mobile: true)
+      page.command("Emulation.setDeviceMetricsOverride", width: 360, height: 740, deviceScaleFactor: 2,
+        mobile: true)
       visit
 
       assert_equal 360, page.evaluate("document.documentElement.scrollWidth")
@@ -214,7 +216,8 @@ module Fairlead
     # A database of its own on the tests' PostgreSQL.
     def with_database
       require "pg"
-      address = ENV["TEST_DATABASE_URL"] || skip("No PostgreSQL: run bin/test, or set TEST_DATABASE_URL (bin/services url)")
+      address = ENV["TEST_DATABASE_URL"] or
+        skip("No PostgreSQL: run bin/test, or set TEST_DATABASE_URL (bin/services url)")
       name = "demo_#{Process.pid}"
       server = PG.connect(address)
       server.exec("CREATE DATABASE #{name}")

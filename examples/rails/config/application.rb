@@ -8,7 +8,7 @@ require "active_record/railtie"
 require "action_controller/railtie"
 require "action_view/railtie"
 
-# As `Bundler.require(*Rails.groups)` does, but the database drivers of the group are for their adapters to load.
+# As `Bundler.require(*Rails.groups)` does, but the drivers of the databases are left to their adapters.
 Bundler.require(:default)
 
 $LOAD_PATH.unshift File.expand_path("../../cwork/lib", __dir__)

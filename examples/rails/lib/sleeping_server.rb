@@ -2,21 +2,22 @@
 
 require "socket"
 
-# The "remote" of remote_io: a small HTTP server that answers GET /?seconds=1.5 after that time. It is a process of
-# its own, so that it is as far away as a server on this machine can be.
+# The "remote" of remote_io: a small HTTP server that answers GET /?seconds=1.5 after that time. It is a process
+# of its own, so that it is as far away as a server on this machine can be.
 module SleepingServer
   VARIABLE = "SLEEPING_SERVER"
 
   class << self
-    # Starts it, unless SLEEPING_SERVER already names one. It ends when no process is left that inherited the pipe.
+    # Starts it, unless SLEEPING_SERVER names one already. It ends with the last process that has the pipe.
     def start
       return if ENV[VARIABLE].present?
 
       listener = TCPServer.new("127.0.0.1", 0)
       alive, @keep = IO.pipe
       # Through a shell that ends at once: the server's supervisor has no unknown child to wait for.
-      Process.wait spawn({ "RUBYOPT" => nil }, "sh", "-c", "exec 1>&2; \"$@\" &", "sh", RbConfig.ruby, "--disable-gems", __FILE__,
-        listener.fileno.to_s, alive.fileno.to_s, listener => listener, alive => alive)
+      Process.wait spawn({ "RUBYOPT" => nil }, "sh", "-c", "exec 1>&2; \"$@\" &", "sh",
+        RbConfig.ruby, "--disable-gems", __FILE__, listener.fileno.to_s, alive.fileno.to_s,
+        listener => listener, alive => alive)
       ENV[VARIABLE] = "http://127.0.0.1:#{listener.addr[1]}"
       listener.close
       alive.close

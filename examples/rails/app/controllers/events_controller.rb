@@ -8,7 +8,8 @@ class EventsController < ApplicationController
     pause = duration(5.0) / COUNT
     stream("text/event-stream") do |events|
       (1..COUNT).each do |number|
-        events << "id: #{number}\ndata: #{{ number:, of: COUNT, at: Time.now.iso8601(3), worker: Process.pid }.to_json}\n\n"
+        data = { number:, of: COUNT, at: Time.now.iso8601(3), worker: Process.pid }
+        events << "id: #{number}\ndata: #{data.to_json}\n\n"
         sleep pause
       end
       # Without it the browser would ask again and again.

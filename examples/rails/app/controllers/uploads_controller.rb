@@ -5,7 +5,9 @@ require "digest"
 class UploadsController < ApplicationController
   def create
     file = params[:file]
-    return render plain: "Send a file in the field `file`.\n", status: :bad_request unless file.respond_to?(:read)
+    unless file.respond_to?(:read)
+      return render plain: "Send a file in the field `file`.\n", status: :bad_request
+    end
 
     seconds = duration(0.0)
     sleep seconds if seconds.positive?

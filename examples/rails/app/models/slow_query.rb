@@ -27,8 +27,9 @@ module SlowQuery
     when "postgresql" then "PostgreSQL runs <code>SELECT pg_sleep(…)</code> through ActiveRecord."
     when "trilogy", "mysql2" then "MySQL runs <code>SELECT SLEEP(…)</code> through ActiveRecord."
     else
-      "SQLite has no sleep, and no server that could be slow. So this holds a database connection, waits in Ruby, " \
-        "then runs <code>SELECT 1</code>. For the real thing start the demo with <code>DATABASE_URL</code>."
+      "SQLite has no sleep, and no server that could be slow. So this holds a database connection, waits in " \
+        "Ruby, then runs <code>SELECT 1</code>. For the real thing start the demo with " \
+        "<code>DATABASE_URL</code>."
     end
   end
 end

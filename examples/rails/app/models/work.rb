@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# The kinds of work that the demo can do: one row each makes the route, the row on the page and what may be fired.
+# The kinds of work that the demo can do. One row each makes the route, the row on the page, what may be fired.
 module Work
   # @!attribute duration [Float] seconds, when the request does not say.
   # @!attribute waits [Symbol] :nothing, :yields (others are served meanwhile), :blocks or :computes.
@@ -13,17 +13,18 @@ module Work
     Kind["remote_io", "Remote IO", 1.0, :yields,
       "<code>Net::HTTP</code> to a small server, started with this demo, that takes its time to answer."],
     Kind["cwork_without_gvl", "C code that releases Ruby’s lock", 0.1, :blocks,
-      "A C extension that blocks its thread, as a well-behaved one does: other threads could run. The requests " \
-      "behind it in its worker have to wait, so far; other workers carry on."],
+      "A C extension that blocks its thread, as a well-behaved one does: other threads could run. The " \
+      "requests behind it in its worker have to wait, so far; other workers carry on."],
     Kind["cwork_with_gvl", "C code that holds Ruby’s lock", 0.1, :blocks,
-      "The same extension, badly behaved: nothing else in its process can run, whatever the server does. Other " \
-      "workers carry on."],
+      "The same extension, badly behaved: nothing else in its process can run, whatever the server does. " \
+      "Other workers carry on."],
     Kind["cpu", "Pure Ruby computing", 0.1, :computes,
-      "It waits for nothing, so nothing is won by waiting well: first come, first served, on as many cores as there " \
-      "are workers."],
+      "It waits for nothing, so nothing is won by waiting well: first come, first served, on as many cores " \
+      "as there are workers."],
     Kind["find", "A record as JSON", 0.0, :nothing,
       "<code>Vessel.find(id)</code>, rendered as JSON. Quick, unless you add a wait."],
-    Kind["plain", "Plain text", 0.0, :nothing, "<code>render plain:</code>: what Rails itself costs, and the server."]
+    Kind["plain", "Plain text", 0.0, :nothing,
+      "<code>render plain:</code>: what Rails itself costs, and the server."]
   ].to_h { |kind| [kind.name, kind] }.freeze
 
   # Computes in Ruby until this thread has used so much CPU time.
