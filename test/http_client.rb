@@ -73,6 +73,12 @@ module Fairlead
       @buffer.slice!(0..)
     end
 
+    # Everything until the last chunk.
+    def rest_of_chunks
+      fill until @buffer.end_with?("0\r\n\r\n")
+      @buffer.slice!(0..)
+    end
+
     # Bytes as they come; waits until there are some.
     def some
       fill if @buffer.empty?

@@ -13,8 +13,10 @@ module Fairlead
     class None
       def read(length = nil, buffer = nil)
         buffer&.clear
-        length.nil? || length.zero? ? buffer || +"" : nil
+        length.nil? || length.zero? ? buffer || "".b : nil
       end
+
+      def readpartial(*) = raise(EOFError, "end of the request body")
 
       def gets(*) = nil
 

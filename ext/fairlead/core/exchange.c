@@ -53,10 +53,10 @@ static bool has_no_body(const fl_exchange *exchange) {
 }
 
 fl_status fl_exchange_begin(fl_exchange *exchange, int code) {
-    if (exchange->committed)
+    if (exchange->committed || exchange->loop == NULL)
         return FL_CLOSED;
-    if (exchange->loop == NULL)
-        return FL_CLOSED;
+    if (code < 200 || code > 999)
+        return FL_BAD_STATUS;
     fl_slab *slab = &exchange->loop->slab;
     fl_buffer_free(slab, &exchange->out);
     fl_buffer_free(slab, &exchange->held);
@@ -337,6 +337,8 @@ void fl_exchange_abandon(fl_exchange *exchange) {
     fl_connection *connection = exchange->connection;
     if (connection != NULL) {
         fl_exchange_flush(exchange);
+        if (exchange->connection != NULL && exchange->framing == FL_FRAMING_CLOSE)
+            connection->transport.kind->reset(&connection->transport);
         if (exchange->connection != NULL)
             fl_connection_close(connection);
     }

@@ -23,6 +23,7 @@
     X(BAD_LENGTH, 400, "the Content-Length header is repeated or not a plain number")                        \
     X(BAD_ENCODING, 400, "Transfer-Encoding is combined with Content-Length or does not end in chunked")     \
     X(BAD_CHUNK, 400, "a chunk is malformed")                                                                \
+    X(BAD_STATUS, 500, "the status of a response is not a number from 200 to 999")                           \
     X(HEAD_TIMEOUT, 408, "the request head took too long")                                                   \
     X(BODY_TIMEOUT, 408, "the request body took too long")                                                   \
     X(BODY_TOO_LARGE, 413, "the request body is larger than allowed")                                        \

@@ -18,6 +18,7 @@ typedef struct fl_transport_kind {
     ssize_t (*read)(fl_transport *transport, void *bytes, size_t size);
     ssize_t (*write)(fl_transport *transport, const struct iovec *parts, int count);
     void (*finish)(fl_transport *transport); /* no more will be written */
+    void (*reset)(fl_transport *transport);  /* closing shall not look like the end of what was sent */
     void (*close)(fl_transport *transport);
 } fl_transport_kind;
 

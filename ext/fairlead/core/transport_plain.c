@@ -22,9 +22,14 @@ static void plain_finish(fl_transport *transport) {
     shutdown(transport->descriptor, SHUT_WR);
 }
 
+static void plain_reset(fl_transport *transport) {
+    struct linger none = {.l_onoff = 1};
+    setsockopt(transport->descriptor, SOL_SOCKET, SO_LINGER, &none, sizeof none);
+}
+
 static void plain_close(fl_transport *transport) {
     close(transport->descriptor);
     transport->descriptor = -1;
 }
 
-const fl_transport_kind fl_transport_plain = {"http", plain_read, plain_write, plain_finish, plain_close};
+const fl_transport_kind fl_transport_plain = {"http", plain_read, plain_write, plain_finish, plain_reset, plain_close};

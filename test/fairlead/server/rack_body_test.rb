@@ -1,0 +1,227 @@
+# frozen_string_literal: true
+
+require_relative "../../helper"
+require_relative "../../http_client"
+
+module Fairlead
+  # What an app returns: bodies of all kinds, headers, and what happens at a response's end.
+  class RackBodyTest < Test
+    include SpeaksHTTP
+
+    APP = <<~'RUBY'
+      # Notes what becomes of it in the log: each line has the fiber it ran in.
+      class Body
+        def initialize(name, parts = [], &each) = (@name, @parts, @each = name, parts, each)
+        def each(&) = @each ? @each.call(&) : @parts.each(&)
+        def close = warn("#{@name}: closed in #{Fiber.current.object_id}")
+      end
+
+      TEXT = { "content-type" => "text/plain" }.freeze
+      GATES = Hash.new { |gates, name| gates[name] = Thread::Queue.new }
+
+      APPS = {
+        "/array" => ->(_) { [200, TEXT, %w[one two] + [""] + ["three"]] },
+        "/empty" => ->(_) { [200, TEXT, []] },
+        "/large" => ->(_) { [200, TEXT, ["x" * 5_000_000, "y" * 5_000_000]] },
+        "/large-each" => ->(env) { [200, TEXT, Body.new(env["QUERY_STRING"]) { |&out| 50.times { out.call("z" * 100_000) } }] },
+        "/gated" => ->(env) {
+          [200, TEXT, Body.new("gated") { |&out| 3.times { |i| out.call("part #{i}"); GATES[env["QUERY_STRING"]].pop } }]
+        },
+        "/open" => ->(env) { GATES[env["QUERY_STRING"]] << true; [204, {}, []] },
+        "/callable" => ->(_) { [200, TEXT, ->(stream) { stream.write("a"); stream << "b" << "c"; stream.flush; sleep 0.01; stream.write("d"); stream.close }] },
+        "/callable-open" => ->(_) { [200, TEXT, ->(stream) { stream.write("not closed") }] },
+        "/upcase" => ->(_) { [200, TEXT, ->(stream) { while (part = stream.read(3)) do stream.write(part.upcase); stream.flush; end; stream.close }] },
+        "/thread" => ->(_) { [200, TEXT, ->(stream) { Thread.new { stream.write("from"); stream.flush; sleep 0.3; stream.write(" a thread") }.join; stream.close }] },
+        "/arrays" => ->(_) { [200, { "set-cookie" => %w[a=1 b=2], "x-one" => ["1"] }.merge(TEXT), ["ok"]] },
+        "/injection" => ->(_) { [200, { "x-evil" => "a\r\nx-injected: 1" }.merge(TEXT), ["secret"]] },
+        "/late-injection" => ->(_) { [200, TEXT.merge("x-fine" => "1", "x-evil" => ["a", "b\rc"]), Body.new("late", ["secret"])] },
+        "/bad-name" => ->(_) { [200, TEXT.merge("x evil" => "1"), ["secret"]] },
+        "/raise" => ->(_) { raise "on purpose" },
+        "/raise-exception" => ->(_) { raise Exception, "on purpose" },
+        "/exit" => ->(_) { exit 3 },
+        "/throw" => ->(_) { throw :nobody },
+        "/raise-each" => ->(_) { [200, TEXT, Body.new("raise-each") { |&out| out.call("some"); raise "on purpose" }] },
+        "/raise-late" => ->(_) { [200, TEXT, Body.new("raise-late") { |&out| out.call("some"); sleep 0.01; raise "on purpose" }] },
+        "/raise-close" => ->(_) { [200, TEXT, Body.new("raise-close", ["fine"]).tap { |body| def body.close = (super; raise "on purpose") }] },
+        "/raise-callable" => ->(_) { [200, TEXT, ->(stream) { stream.write("some"); stream.flush; raise "on purpose" }] },
+        "/stuck" => ->(_) { [200, TEXT, Body.new("stuck") { |&out| loop { out.call("x" * 100_000) } }] },
+        "/finished" => ->(env) {
+          warn "finished: app in #{Fiber.current.object_id}"
+          [1, 2].each { |n| env["rack.response_finished"] << ->(e, s, h, x) { warn "finished: #{n} #{e.equal?(env)} #{s.inspect} #{h.class} #{x.inspect} in #{Fiber.current.object_id}" } }
+          env["rack.response_finished"] << ->(*) { raise "a callback may not raise" }
+          raise "on purpose" if env["QUERY_STRING"] == "raise"
+          [200, TEXT, Body.new("finished", ["ok"])]
+        },
+        "/short" => ->(_) { [200, TEXT.merge("content-length" => "10"), ["short"]] },
+        "/status" => ->(env) { [Integer(env["QUERY_STRING"]), TEXT, ["body"]] },
+        "/no-response" => ->(_) { [nil, {}, nil] },
+        "/rack-header" => ->(_) { [200, TEXT.merge("rack.private" => "1"), ["ok"]] },
+        "/nil-part" => ->(_) { [200, TEXT, [nil]] },
+        "/early-rack2" => ->(_) { [200, { "Content-Type" => "text/plain", "Set-Cookie" => "a=1\nb=2" }, ["ok"]] }
+      }.freeze
+      run(lambda do |env|
+        status, headers, body = APPS.fetch(env["PATH_INFO"]).call(env)
+        [status, headers.dup, body]
+      end)
+    RUBY
+
+    def server = shared_server(APP, "--write-timeout", "0.5", "--response-buffer", "100000")
+
+    # Rack::Lint raises where an app does wrong; this is about what the server makes of it.
+    def careless = shared_server(APP, "--response-buffer", "100000", name: :careless, lint: false)
+
+    def test_arrays
+      client = client()
+      answer = client.get("/array")
+      assert_equal %w[onetwothree 11], [answer.body, answer["content-length"]]
+      assert_equal ["", "0"], client.get("/empty").then { |empty| [empty.body, empty["content-length"]] }
+      [server, careless].each do |server|
+        assert_equal ("x" * 5_000_000) + ("y" * 5_000_000), client(to: server).get("/large").body
+      end
+    end
+
+    def test_a_large_body_in_parts_arrives_whole
+      [server, careless].each { |server| assert_equal "z" * 5_000_000, client(to: server).get("/large-each").body }
+    end
+
+    def test_each_part_leaves_when_the_fiber_waits
+      client = client()
+      client.request("GET", "/gated?a")
+      3.times do |number|
+        assert_includes client.some, "part #{number}"
+        client(to: server).get("/open?a")
+      end
+      assert_equal "0\r\n\r\n", client.read(5)
+    end
+
+    def test_callables_write
+      client = client()
+      assert_equal %w[abcd not\ closed], [client.get("/callable").body, client.get("/callable-open").body]
+    end
+
+    def test_callables_read_while_they_write
+      client = client()
+      client << "PUT /upcase HTTP/1.1\r\nHost: a\r\nContent-Length: 600000\r\n\r\n#{"abc" * 100_000}"
+      assert_includes client.some, "HTTP/1.1 200 OK"
+      client << ("def" * 100_000)
+      assert client.rest.end_with?("0\r\n\r\n")
+    end
+
+    def test_a_thread_may_write
+      client = client()
+      client.request("GET", "/thread")
+      assert_operator duration { assert_includes client.some, "from" }, :<, 0.25
+      assert_includes client.rest_of_chunks, "a thread"
+    end
+
+    def test_headers_may_have_several_values
+      answer = client.get("/arrays")
+      assert_equal [%w[a=1 b=2], "1"], [answer["set-cookie"], answer["x-one"]]
+      answer = client(to: careless).get("/early-rack2")
+      assert_equal [%w[a=1 b=2], "text/plain"], [answer["set-cookie"], answer["content-type"]]
+    end
+
+    def test_what_is_between_app_and_server_stays_there
+      assert_nil client(to: careless).get("/rack-header")["rack.private"]
+    end
+
+    def test_a_header_that_would_split_the_response_is_refused_and_nothing_leaks
+      %w[/injection /late-injection /bad-name].each do |path|
+        client = client(to: careless)
+        answer = client.get(path)
+        assert_equal 500, answer.status
+        assert_nil answer["x-injected"]
+        refute_includes answer.body, "secret"
+        assert_nil answer["x-fine"]
+        assert_equal 200, client.get("/array").status
+      end
+      assert_equal 1, careless.log.scan("late: closed").size
+    end
+
+    def test_an_app_that_raises_is_answered_500_and_the_connection_lives_on
+      client = client()
+      %w[/raise /raise-exception /exit /throw /raise-each /no-response].each do |path|
+        answer = client.get(path)
+        assert_equal [500, nil], [answer.status, answer["connection"]], path
+        refute_includes answer.body, "some"
+      end
+      assert_equal 200, client.get("/array").status
+      assert_includes server.log, "on purpose"
+    end
+
+    def test_a_status_that_is_none_is_an_error
+      %w[0 99 1000 100 199 -1].each do |status|
+        client = client(to: careless)
+        assert_equal [500, 200], [client.get("/status?#{status}").status, client.get("/array").status], status
+      end
+      assert_equal [599, "body"], client(to: careless).get("/status?599").then { |answer| [answer.status, answer.body] }
+    end
+
+    def test_a_part_that_is_no_string_is_an_error
+      assert_equal 500, client(to: careless).get("/nil-part").status
+    end
+
+    # The client must see that something is missing: neither a last chunk nor the whole length comes.
+    def test_a_response_that_breaks_off_ends_the_connection
+      { "/raise-late" => server, "/raise-callable" => server, "/short" => careless }.each do |path, server|
+        client = client(to: server)
+        text = client.request("GET", path).rest
+        assert_includes text, "200 OK"
+        refute text.end_with?("0\r\n\r\n"), path
+      end
+    end
+
+    def test_a_response_to_an_old_client_that_breaks_off_is_reset
+      client = client()
+      client.request("GET", "/raise-late", version: "1.0")
+      assert_raises(Errno::ECONNRESET) { loop { client.socket.readpartial(1000) } }
+    end
+
+    def test_a_body_is_closed_once_in_the_fiber_of_its_request
+      client = client()
+      %w[/raise-each /raise-late /raise-close /gated?b].each do |path|
+        name, query = path.delete_prefix("/").split("?")
+        before = server.log.scan("#{name}: closed").size
+        client = client()
+        client.request("GET", path)
+        3.times { client(to: server).get("/open?#{query}") } if query
+        client.response if path == "/raise-close"
+        eventually("closing of #{name}") { server.log.scan("#{name}: closed").size == before + 1 }
+        assert_equal 200, client().get("/array").status
+        assert_equal before + 1, server.log.scan("#{name}: closed").size
+      end
+    end
+
+    def test_a_body_is_closed_when_its_client_vanishes
+      before = server.log.scan("stuck: closed").size
+      client = client()
+      client.request("GET", "/stuck")
+      assert_includes client.some, "200 OK"
+      client.reset
+      eventually("closing") { server.log.scan("stuck: closed").size == before + 1 }
+    end
+
+    def test_a_body_is_closed_when_its_client_reads_no_more
+      before = server.log.scan("stuck: closed").size
+      client = client()
+      client.request("GET", "/stuck")
+      eventually("closing") { server.log.scan("stuck: closed").size == before + 1 }
+    end
+
+    def test_callbacks_run_after_the_response_in_reverse_order
+      answer = client.get("/finished")
+      assert_equal "ok", answer.body
+      lines = eventually { server.log.scan(/^finished: .*/).then { |found| found if found.size >= 4 } }
+      fiber = lines.first[/\d+$/]
+      assert_equal ["finished: app in #{fiber}", "finished: closed in #{fiber}",
+                    "finished: 2 true 200 Hash nil in #{fiber}", "finished: 1 true 200 Hash nil in #{fiber}"], lines
+    end
+
+    def test_callbacks_are_told_of_an_error
+      server = with_server(APP)
+      client(to: server).get("/finished?raise")
+      lines = eventually { server.log.scan(/^finished: \d.*/).then { |found| found if found.size >= 2 } }
+      assert_match(/\Afinished: 2 true nil NilClass #<RuntimeError: on purpose> in/, lines.first)
+    end
+  end
+end
