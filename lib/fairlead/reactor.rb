@@ -3,9 +3,9 @@
 require_relative "scheduler"
 
 module Fairlead
-  # One Ruby thread that serves: a scheduler and its interchangeable serving fibers. One of them, the driver, turns the
-  # loop; whoever has nothing to do takes the oldest ready request and runs it inline. Before it does, an idle sibling
-  # goes on the scheduler's ready list, once a batch: if the request waits, the sibling carries on as driver.
+  # One Ruby thread that serves: a scheduler and its interchangeable serving fibers. One of them has the lead: it turns
+  # the loop, takes the ready requests, the oldest first, and runs them inline. Before it does, an idle sibling goes on
+  # the scheduler's ready list, once a batch: if the request waits, the sibling has the lead when its turn comes.
   class Reactor
     # Seconds of requests in a row, after which fibers that can go on do so first.
     SLICE = 0.001
@@ -87,28 +87,34 @@ module Fairlead
     # @api private
     def add_fiber
       Async::Task.new(@scheduler, annotation: "serving") do |task|
-        @passed = false
-        serve(task)
+        seat = Seat.new(Fiber.current)
+        called(seat)
+        serve(task, seat)
+      ensure
+        # Nothing but an error of ours ends it early: another one carries on.
+        @selector.push(@newcomer) if @leader.equal?(seat) && !ending?
       end.run
     end
 
     private
 
     # The whole life of a serving fiber.
-    def serve(task)
+    def serve(task, seat)
       state = FiberState.capture
-      seat = Seat.new(Fiber.current)
       until @ended || seat.dismissed
         begin
-          if (request = @loop.take)
-            pass_the_lead unless @passed
+          leading = @leader.equal?(seat)
+          if (leading || slice_left?) && (request = @loop.take)
+            pass_the_lead if leading && !@passed
             @answer.call(request)
             clean_up(task, state)
-            give_way if @scheduler.others?
-          elsif @driving
-            rest(seat)
-          else
+            give_way(seat) if @scheduler.others?
+          elsif leading
             drive
+          else
+            # There is more to take where its request was one of a pipeline, or has made room for another one.
+            @selector.push_driver if @driving && @loop.takeable.positive?
+            rest(seat)
           end
         rescue Async::Cancel
           # A task that an earlier request has left behind stops what it takes for its parent.
@@ -134,7 +140,16 @@ module Fairlead
       @idle.delete(seat)
       raise
     ensure
-      seat.called = @passed = false if seat.called
+      called(seat) if seat.called
+    end
+
+    # It has the lead now, unless there is a driver after all.
+    def called(seat)
+      seat.called = @passed = false
+      return if @driving || seat.dismissed
+
+      @leader = seat
+      begin_slice
     end
 
     # Turns the loop, and waits for the next thing to happen if there was nothing.
@@ -149,18 +164,20 @@ module Fairlead
 
       trim_later if @idle.size > 8
       @selector.rest_driver
+      begin_slice
     ensure
       @driving = false
     end
 
-    # What was started first ends first: fibers that can go on do so before new requests.
-    def give_way
-      now = monotonic
-      return if now - @sliced_at < SLICE
+    def begin_slice = (@sliced_at = monotonic if @scheduler.others?)
 
-      @scheduler.yield
-      @sliced_at = monotonic
+    # What was started first ends first: fibers that can go on do so before new requests, which the sibling takes that
+    # is on the ready list behind them.
+    def give_way(seat)
+      rest(seat) if @leader.equal?(seat) && !slice_left?
     end
+
+    def slice_left? = monotonic - @sliced_at < SLICE
 
     # The fiber is as it was at boot. Tasks that the request has left behind go on without it.
     def clean_up(task, state)

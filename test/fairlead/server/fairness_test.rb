@@ -1,0 +1,129 @@
+# frozen_string_literal: true
+
+require_relative "../../helper"
+require_relative "../../burst"
+
+module Fairlead
+  # First come, first served; and what was started first goes on first.
+  class FairnessTest < Test
+    include Burst
+
+    APP = <<~'RUBY'
+      $order = []
+      def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+      def cpu = Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID)
+      def burn(seconds) = (ends = cpu + seconds; nil while cpu < ends)
+
+      run lambda { |env|
+        case env["PATH_INFO"]
+        when "/hello" then [200, {}, ["hello"]]
+        when %r{\A/number/(\d+)} then $order << $1; [200, {}, [$1]]
+        when "/order" then [200, {}, [$order.join(" ")]]
+        when "/hog" then burn(0.3); [200, {}, ["hogged"]]
+        when "/work" then burn(0.002); [200, {}, ["worked"]]
+        when "/naps"
+          late = Array.new(10) { started = now; sleep 0.02; now - started - 0.02 }
+          [200, {}, [late.join(" ")]]
+        when "/yields" then started = now; 20.times { Async::Task.current.yield }; [200, {}, [(now - started).to_s]]
+        end
+      }
+    RUBY
+
+    def test_requests_start_in_the_order_in_which_they_came
+      with_server(APP) do |server|
+        sockets = Array.new(50) { server.connect }
+        sockets.each { |socket| ask(socket, "/hello") } # from here on the worker holds them all
+        hog = sockets.pop
+        hog.write("GET /hog HTTP/1.1\r\nHost: a\r\n\r\n")
+        sockets.shuffle!(random: Random.new(7))
+        sockets.each_with_index do |socket, index|
+          socket.write("GET /number/#{index} HTTP/1.1\r\nHost: a\r\n\r\n")
+          sleep 0.001
+        end
+        sockets.each { |socket| read_answer(socket) }
+        assert_equal (0...49).to_a.join(" "), ask(sockets[0], "/order")
+      ensure
+        [*sockets, hog].compact.each(&:close)
+      end
+    end
+
+    # With 40 connections that keep it at work, 2 ms each, who has to queue waits for 80 ms.
+    def test_a_fiber_that_can_go_on_goes_before_new_requests
+      with_server(APP) do |server|
+        flood(server, "/work", 40) do
+          late = Array.new(3) { burst(server, ["/naps"])[0].body.split.map(&:to_f) }.flatten.sort
+          assert_operator late[late.size / 2], :<, 0.02, late.inspect
+        end
+      end
+    end
+
+    def test_a_fiber_that_yields_gets_its_turn_among_new_requests
+      with_server(APP) do |server|
+        flood(server, "/hello", 4) do
+          answer = burst(server, ["/yields"], within: 10)[0]
+          assert_equal 200, answer.status
+          assert_operator answer.body.to_f, :<, 2
+        end
+      end
+    end
+
+    # It always has its next request here before the present one is answered.
+    def test_a_client_that_pipelines_without_end_does_not_keep_others_waiting
+      with_server(APP) do |server|
+        socket = server.connect
+        writer = Thread.new { socket.write("GET /hello HTTP/1.1\r\nHost: a\r\n\r\n" * 200) while true rescue nil }
+        read = 0
+        reader = Thread.new { read += socket.readpartial(65_536).bytesize while true rescue nil }
+        eventually("the pipeline runs") { read > 100_000 }
+
+        assert_operator seconds_of_burst(server, ["/hello"] * 5, within: 10), :<, 1
+        before = read
+        eventually("the pipeline runs on") { read > before }
+      ensure
+        [writer, reader].compact.each { |thread| thread.kill.join }
+        socket&.close
+      end
+    end
+
+    private
+
+    # So many connections that ask for the same again and again, while the block runs. It ends first for a reason:
+    # what it looks at shall have come while all others did.
+    def flood(server, path, count)
+      reader, writer = IO.pipe
+      pid = fork do
+        reader.close
+        sockets = Array.new(count) { server.connect }
+        sockets.each { |socket| socket.write("GET #{path} HTTP/1.1\r\nHost: a\r\n\r\n") }
+        answered = 0
+        loop do
+          IO.select(sockets)[0].each do |socket|
+            socket.readpartial(4096)
+            socket.write("GET #{path} HTTP/1.1\r\nHost: a\r\n\r\n")
+            writer.puts("flowing") if (answered += 1) == 5 * count
+          end
+        end
+      ensure
+        exit!
+      end
+      writer.close
+      assert_equal "flowing\n", reader.gets
+      yield
+    ensure
+      Process.kill(:KILL, pid)
+      Process.wait(pid)
+      reader.close
+    end
+
+    def ask(socket, path)
+      socket.write("GET #{path} HTTP/1.1\r\nHost: a\r\n\r\n")
+      read_answer(socket)
+    end
+
+    def read_answer(socket)
+      head = +""
+      head << socket.gets until head.end_with?("\r\n\r\n")
+      socket.read(head[/content-length: (\d+)/, 1].to_i)
+    end
+  end
+end
