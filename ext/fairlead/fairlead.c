@@ -127,6 +127,7 @@ static VALUE loop_join(VALUE object, VALUE page, VALUE slot, VALUE receiving, VA
 }
 
 static VALUE loop_turn(VALUE object) {
+    ((fl_ruby_loop *) RTYPEDDATA_GET_DATA(object))->driver = pthread_self();
     return UINT2NUM(fl_loop_turn(fl_ruby_loop_get(object)));
 }
 

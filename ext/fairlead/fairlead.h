@@ -4,6 +4,7 @@
 #define FAIRLEAD_H
 
 #include "loop.h"
+#include <pthread.h>
 #include <ruby.h>
 #include <ruby/encoding.h>
 
@@ -16,6 +17,7 @@ NORETURN(void fl_raise(fl_status status));
  * no Ruby. */
 typedef struct fl_ruby_loop {
     fl_loop *loop;
+    pthread_t driver; /* the thread that turns it */
     VALUE templates;
 } fl_ruby_loop;
 

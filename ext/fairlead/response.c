@@ -67,6 +67,14 @@ static fl_exchange *begin(VALUE self, VALUE status, VALUE headers) {
     return exchange;
 }
 
+/* What was staged leaves at the loop's next turn, and there may be more to take. The driver's own fibers come back to
+ * it; for another thread it has to be woken. */
+static void tell_driver(VALUE request) {
+    fl_ruby_loop *self = RTYPEDDATA_GET_DATA(fl_ruby_request_get(request)->loop);
+    if (self->loop != NULL && !pthread_equal(self->driver, pthread_self()))
+        fl_loop_wake(self->loop);
+}
+
 static void finish(VALUE object) {
     fl_ruby_request *self = fl_ruby_request_get(object);
     fl_exchange *exchange = self->exchange;
@@ -115,6 +123,7 @@ static VALUE request_write(VALUE self, VALUE string, VALUE from) {
         fl_exchange_write(exchange, RSTRING_PTR(string) + start, (size_t) RSTRING_LEN(string) - start, &used);
     if (status != FL_OK && status != FL_AGAIN)
         fl_raise(status);
+    tell_driver(self);
     return SIZET2NUM(start + used);
 }
 
@@ -124,8 +133,10 @@ static VALUE request_flush(VALUE self) {
 }
 
 static VALUE request_finish(VALUE self) {
-    if (fl_ruby_request_get(self)->exchange != NULL)
-        finish(self);
+    if (fl_ruby_request_get(self)->exchange == NULL)
+        return Qnil;
+    finish(self);
+    tell_driver(self);
     return Qnil;
 }
 

@@ -31,7 +31,7 @@ module Fairlead
         "/callable" => ->(_) { [200, TEXT, ->(stream) { stream.write("a"); stream << "b" << "c"; stream.flush; sleep 0.01; stream.write("d"); stream.close }] },
         "/callable-open" => ->(_) { [200, TEXT, ->(stream) { stream.write("not closed") }] },
         "/upcase" => ->(_) { [200, TEXT, ->(stream) { while (part = stream.read(3)) do stream.write(part.upcase); stream.flush; end; stream.close }] },
-        "/thread" => ->(_) { [200, TEXT, ->(stream) { Thread.new { stream.write("from"); stream.flush; sleep 0.3; stream.write(" a thread") }.join; stream.close }] },
+        "/thread" => ->(_) { [200, TEXT, ->(stream) { Thread.new { stream.write("from"); sleep 0.3; stream.write(" a thread") }.join; stream.close }] },
         "/arrays" => ->(_) { [200, { "set-cookie" => %w[a=1 b=2], "x-one" => ["1"] }.merge(TEXT), ["ok"]] },
         "/injection" => ->(_) { [200, { "x-evil" => "a\r\nx-injected: 1" }.merge(TEXT), ["secret"]] },
         "/late-injection" => ->(_) { [200, TEXT.merge("x-fine" => "1", "x-evil" => ["a", "b\rc"]), Body.new("late", ["secret"])] },
