@@ -86,6 +86,7 @@ module Fairlead
       @reactor.ask do
         show_state(3)
         @loop.drain(handover)
+        @listeners.each(&:close) # a backlog that nobody empties would keep clients waiting
         @draining = true
         watch_the_end
       end

@@ -59,7 +59,6 @@ module Fairlead
     end
 
     def test_while_it_drains_new_connections_are_refused
-      skip "The workers keep their listeners open while they drain."
       with_server(SLOW) do |server|
         server.connect do |socket|
           begin_slow_request(server, socket, 2)
