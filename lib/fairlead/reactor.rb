@@ -10,7 +10,7 @@ module Fairlead
     # Seconds of requests in a row, after which fibers that can go on do so first.
     SLICE = 0.001
     # Seconds after which serving fibers that nobody needed meanwhile end.
-    TRIM = 10
+    TRIM = 3
     private_constant :SLICE, :TRIM
 
     # An idle serving fiber's place. It is pushed instead of its fiber, so that it wakes only who rests in it.
@@ -202,6 +202,7 @@ module Fairlead
         seat.called = seat.dismissed = true
         @selector.push(seat)
       end
+      trim_later if @idle.size > 8
     end
 
     # While others wait for descriptors too, this task waits for the core's.

@@ -13,7 +13,7 @@ module Fairlead
       require "async/semaphore"
 
       def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
-      def serving_fibers = Fiber.scheduler.children.count { |task| task.annotation == "serving" }
+      def serving_fibers = Fiber.scheduler.children.to_a.count { |task| task.annotation == "serving" }
       $done = []
 
       WAYS = {

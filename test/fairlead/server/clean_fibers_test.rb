@@ -1,0 +1,160 @@
+# frozen_string_literal: true
+
+require_relative "../../helper"
+require_relative "../../burst"
+
+module Fairlead
+  # What a request leaves on its fiber is gone before the next one; what it raises ends it alone; and fibers that a
+  # burst needed go again.
+  class CleanFibersTest < Test
+    include Burst
+
+    LEAKS = <<~'RUBY'
+      $leaks = []
+      $served = 0
+
+      # Each request looks for what others have left, and leaves more.
+      run lambda { |env|
+        number = ($served += 1)
+        # What a gem has stored while it was loaded is inherited.
+        leaks = Thread.current.keys + (Fiber.current.storage || {}).keys.grep(/\A(tenant|whole|child|part|late)/)
+        leaks << Fiber[:tenant] << Thread.current[:user]
+        $leaks.concat(leaks.compact.first(3)) unless leaks.compact.empty?
+        Thread.current[:user] = Thread.current["user#{number % 7}"] = number
+        Thread.current[:stack] = []
+        Fiber[:tenant] = number
+        Fiber.current.storage = { "whole#{number % 5}".to_sym => 1 } if number % 11 == 0
+        case number % 5
+        when 0 then sleep 0.001
+        when 1 then Async { Fiber[:child] = 1; Thread.current[:child] = 2; sleep 0.001 }
+        when 2 then Async { Thread.current[:waited] = 2; sleep 0.001 }.wait
+        when 3 then raise "on purpose" if number % 3 == 0
+        end
+        $leaks << "changed meanwhile" unless Thread.current[:user] == number
+        case env["PATH_INFO"]
+        when "/leaks" then [200, {}, ["#{$served} #{$leaks.inspect}"]]
+        when "/each" then [200, {}, Enumerator.new { |parts| 3.times { Fiber[:part] = Thread.current[:part] = 1; parts << "x" } }]
+        when "/finished"
+          env["rack.response_finished"] << ->(*) { Fiber[:late] = Thread.current[:late] = 1 }
+          [200, {}, ["finished"]]
+        else [200, {}, ["hello"]]
+        end
+      }
+    RUBY
+
+    def test_ten_thousand_mixed_requests_leave_nothing_behind
+      with_server(LEAKS, lint: false) do |server|
+        clients = Array.new(20) do |client|
+          Thread.new do
+            server.connect do |socket|
+              paths = %w[/hello /each /finished /hello].rotate(client)
+              500.times { |i| socket.write("GET #{paths[i % 4]} HTTP/1.1\r\nHost: a\r\n\r\n") and skip_answer(socket) }
+            end
+          end
+        end
+        clients.each(&:join)
+        text = ""
+        eventually("an answer that was not raised") { (text = server.get("/leaks")).code == "200" }
+        served, leaks = text.body.split(" ", 2)
+        assert_operator served.to_i, :>, 10_000
+        assert_equal "[]", leaks
+      end
+    end
+
+    ERRORS = <<~'RUBY'
+      ODD = Class.new(Exception) { def message = raise("no message either") }
+      def deep(n) = n.zero? ? 0 : 1 + deep(n - 1)
+
+      WAYS = {
+        "/standard" => -> { raise "standard" },
+        "/exception" => -> { raise Exception, "exception" },
+        "/exit" => -> { exit },
+        "/exit-1" => -> { exit 1 },
+        "/abort" => -> { abort "aborted" },
+        "/no-memory" => -> { raise NoMemoryError, "no memory" },
+        "/deep" => -> { deep(10_000_000) },
+        "/throw" => -> { throw :somewhere },
+        "/interrupt" => -> { raise Interrupt },
+        "/signal" => -> { raise SignalException, "TERM" },
+        "/script" => -> { eval("1 +") },
+        "/security" => -> { raise SecurityError },
+        "/stop-iteration" => -> { raise StopIteration },
+        "/break" => -> { proc { break }.call },
+        "/frozen" => -> { raise RuntimeError.new("frozen").freeze },
+        "/odd" => -> { raise ODD },
+        "/fiber" => -> { Fiber.yield },
+        "/client-gone" => -> { raise Fairlead::InvalidResponse },
+        "/nil" => -> { nil },
+        "/status" => -> { ["x", {}, []] },
+        "/headers" => -> { [200, { "a" => "b\u0000c" }, []] },
+        "/header-name" => -> { [200, { "a b" => "c" }, []] },
+        "/body" => -> { [200, {}, nil] },
+        "/parts" => -> { [200, {}, [1]] },
+        "/each" => -> { [200, {}, Enumerator.new { raise "in each" }] },
+        "/call" => -> { [200, {}, ->(stream) { raise Exception, "in call" }] },
+        "/timeout" => -> { Timeout.timeout(0.01) { sleep 1 } },
+      }
+      BAD_CLOSE = Class.new { def each = yield("fine"); def close = raise(Exception, "in close") }
+      run lambda { |env|
+        case path = env["PATH_INFO"]
+        when "/hello" then sleep 0.01; [200, {}, [Process.pid.to_s]]
+        when "/close" then [200, {}, BAD_CLOSE.new]
+        when "/finished" then env["rack.response_finished"] << ->(*) { raise Exception } << ->(*) { exit }; [200, {}, ["fine"]]
+        else WAYS.fetch(path).call
+        end
+      }
+    RUBY
+
+    def test_whatever_an_app_raises_the_answer_is_500_and_the_worker_lives_on
+      with_server(ERRORS, lint: false) do |server|
+        worker = server.get("/hello").body
+        paths = ERRORS.scan(%r{^ *"(/[a-z0-9-]+)" =>}).flatten
+        assert_operator paths.size, :>, 20
+        3.times do
+          paths.each do |path|
+            answer, other = burst(server, [path, "/hello"], within: 10)
+            assert_equal [path, 500], [path, answer.status]
+            assert_equal [path, worker], [path, other.body]
+          end
+          assert_equal %w[fine fine], %w[/close /finished].map { |path| server.get(path).body }
+        end
+        assert_equal [worker.to_i], server.worker_pids
+      end
+    end
+
+    def test_errors_are_told_once_each_with_method_and_path
+      with_server(ERRORS, lint: false) do |server|
+        server.get("/exception?a=b")
+        assert_equal 1, server.log.scan("fairlead: GET /exception: ").size
+        assert_includes server.log, "exception (Exception)"
+      end
+    end
+
+    BURST = <<~'RUBY'
+      run lambda { |env|
+        sleep 0.3 if env["PATH_INFO"] == "/nap"
+        [200, {}, [Fiber.scheduler.children.to_a.count { |task| task.annotation == "serving" }.to_s]]
+      }
+    RUBY
+
+    def test_fibers_are_used_again_and_end_when_nobody_needs_them
+      with_server(BURST, lint: false) do |server|
+        fibers = Array.new(3) { burst(server, ["/nap"] * 300).map { |answer| answer.body.to_i }.max }
+        assert_operator fibers.max, :<=, 310, "a second burst needs no more than the first"
+        assert_operator server.get("/").body.to_i, :>=, 290
+        # Nothing happens meanwhile: no request comes that could have led to it.
+        sleep 6.5
+        assert_operator server.get("/").body.to_i, :<=, 5
+        assert_operator seconds_of_burst(server, ["/nap"] * 100), :<, 1
+      end
+    end
+
+    private
+
+    def skip_answer(socket)
+      head = +""
+      head << socket.gets until head.end_with?("\r\n\r\n")
+      socket.read(head[/content-length: (\d+)/, 1].to_i)
+    end
+  end
+end
