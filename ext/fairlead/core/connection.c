@@ -151,6 +151,19 @@ static bool write_out(fl_connection *connection, fl_buffer *bytes) {
     return true;
 }
 
+/* The kernel tells of room only when a third of its buffer is free, which may be megabytes: a slow client is told from a
+ * stalled one by what has reached it. */
+static uint64_t progress_of(const fl_connection *connection, fl_deadline_kind kind) {
+    if (kind != FL_DEADLINE_WRITE)
+        return connection->progress;
+    return connection->progress - (uint64_t) fl_on_its_way(connection->transport.descriptor);
+}
+
+static void start_deadline(fl_connection *connection, fl_deadline_kind kind) {
+    fl_loop_set_deadline(connection, kind);
+    connection->progress_at_deadline = progress_of(connection, kind);
+}
+
 static void await_writable(fl_connection *connection) {
     if (!connection->wants_writable) {
         connection->wants_writable = true;
@@ -158,7 +171,7 @@ static void await_writable(fl_connection *connection) {
     }
     if (connection->deadline_kind != FL_DEADLINE_WRITE) {
         fl_loop_look_at_clock(connection->loop); /* the app may have computed for long since the last turn */
-        fl_loop_set_deadline(connection, FL_DEADLINE_WRITE);
+        start_deadline(connection, FL_DEADLINE_WRITE);
     }
 }
 
@@ -550,8 +563,8 @@ bool fl_connection_is_idle(const fl_connection *connection) {
 }
 
 /* Slow is not stalled: while enough moves, the time starts again. */
-static bool moves_on(fl_connection *connection) {
-    return connection->progress - connection->progress_at_deadline >= LEAST_PROGRESS;
+static bool moves_on(const fl_connection *connection, fl_deadline_kind kind) {
+    return (int64_t) (progress_of(connection, kind) - connection->progress_at_deadline) >= LEAST_PROGRESS;
 }
 
 void fl_connection_deadline(fl_connection *connection) {
@@ -568,14 +581,14 @@ void fl_connection_deadline(fl_connection *connection) {
     case FL_DEADLINE_BODY:
         if (connection->state == FL_CONNECTION_SERVED && !exchange->awaits_body)
             break; /* the app takes its time, not the client */
-        if (moves_on(connection))
-            fl_loop_set_deadline(connection, kind);
+        if (moves_on(connection, kind))
+            start_deadline(connection, kind);
         else
             fl_connection_refuse(connection, FL_BODY_TIMEOUT);
         break;
     case FL_DEADLINE_WRITE:
-        if (moves_on(connection))
-            fl_loop_set_deadline(connection, kind);
+        if (moves_on(connection, kind))
+            start_deadline(connection, kind);
         else
             fl_connection_close(connection);
         break;

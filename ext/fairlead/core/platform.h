@@ -6,9 +6,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
+#ifdef __linux__
+#include <linux/sockios.h>
+#endif
 
 /* Microseconds of a clock that only goes forward. */
 static inline uint64_t fl_clock(void) {
@@ -43,6 +47,20 @@ static inline int fl_accept(int listener, struct sockaddr *address, socklen_t *s
     }
     return descriptor;
 #endif
+}
+
+/* What has been written to a socket and has not reached its peer yet; 0 where the system does not tell. */
+static inline int fl_on_its_way(int descriptor) {
+    int size = 0;
+#if defined(SIOCOUTQ)
+    if (ioctl(descriptor, SIOCOUTQ, &size) < 0)
+        return 0;
+#elif defined(SO_NWRITE)
+    socklen_t room = sizeof size;
+    if (getsockopt(descriptor, SOL_SOCKET, SO_NWRITE, &size, &room) < 0)
+        return 0;
+#endif
+    return size;
 }
 
 #ifdef MSG_NOSIGNAL

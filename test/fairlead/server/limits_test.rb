@@ -1,0 +1,153 @@
+# frozen_string_literal: true
+
+require "json"
+require_relative "../../helper"
+require_relative "../../http_client"
+
+module Fairlead
+  # How much runs at once, who waits, who is refused, who is never run.
+  class LimitsTest < Test
+    include SpeaksHTTP
+
+    # /hold holds its request until /release; what has started is in the log.
+    APP = <<~'RUBY'
+      require "json"
+      GATE = Thread::Queue.new
+      TEXT = { "content-type" => "text/plain" }.freeze
+      run(lambda do |env|
+        warn "started #{env["REQUEST_URI"]}"
+        case env["PATH_INFO"]
+        when "/hold" then GATE.pop; [200, TEXT.dup, ["held"]]
+        when "/compute" then stop = Process.clock_gettime(Process::CLOCK_MONOTONIC) + 0.1; nil while Process.clock_gettime(Process::CLOCK_MONOTONIC) < stop; [200, TEXT.dup, ["computed"]]
+        when "/events" then [200, { "content-type" => "text/event-stream" }, Enumerator.new { |out| out << "data: x\n\n"; GATE.pop; out << "data: y\n\n" }]
+        when "/stream" then [200, TEXT.dup, ->(stream) { stream.write("x"); GATE.pop; stream.close }]
+        else [200, TEXT.dup, ["quick"]]
+        end
+      end)
+      # Released from without: a request could not, when none more may run.
+      Thread.new { loop { File.exist?("release") && GATE.num_waiting > 0 && (File.delete("release"); GATE.push(true)); sleep 0.005 } }
+    RUBY
+
+    def holding(*flags, **options) = with_server(APP, "--no-preload", *flags, **options)
+
+    def release(server)
+      eventually("the last one released") { !File.exist?(server.path("release")) }
+      server.write("release", "")
+    end
+
+    def started(server) = server.log.scan(/^started (\S+)/).flatten
+
+    def eventually_started(server, *paths) = eventually("start of #{paths}") { started(server) == paths }
+
+    def test_what_is_over_the_bound_waits_its_turn_first_come_first_served
+      server = holding("--in-flight", "2")
+      clients = Array.new(6) do |number|
+        client(to: server).request("GET", "/hold?#{number}").tap { |client| assert client.silent?(0.02) }
+      end
+      eventually_started(server, "/hold?0", "/hold?1")
+      6.times do |number|
+        release(server)
+        eventually_started(server, *(0..[number + 2, 5].min).map { |started| "/hold?#{started}" })
+      end
+      clients.each { |client| assert_equal "held", client.response.body }
+    end
+
+    def test_who_waits_too_long_is_told_so_at_once_and_the_connection_ends
+      server = holding("--in-flight", "1", "--queue-timeout", "0.2")
+      holder = client(to: server).request("GET", "/hold")
+      eventually_started(server, "/hold")
+      late = client(to: server).request("GET", "/late")
+      took = duration { @answer = late.response }
+      assert_includes 0.19..2, took
+      assert_equal [503, "close"], [@answer.status, @answer["connection"]]
+      assert_match(/\A\d+\z/, @answer["retry-after"])
+      assert_predicate late, :eof?
+      release(server)
+      assert_equal "held", holder.response.body
+      assert_equal "quick", client(to: server).get("/").body
+      refute_includes started(server), "/late"
+    end
+
+    # The loop looks around also while one request after the other computes.
+    def test_a_busy_worker_too_refuses_in_time_and_forgets_who_has_gone
+      server = holding("--queue-timeout", "0.35")
+      clients = Array.new(12) { |number| client(to: server).request("GET", "/compute?#{number}") }
+      gone = clients.delete_at(7)
+      clients[0].response
+      gone.reset
+      statuses = nil
+      took = duration { statuses = clients.drop(1).map { |client| client.response.status } }
+      assert_includes statuses, 503
+      assert_operator took, :<, 0.9
+      refute_includes started(server), "/compute?7"
+    end
+
+    def test_a_request_whose_client_has_gone_is_never_run
+      server = holding("--in-flight", "1")
+      holder = client(to: server).request("GET", "/hold")
+      eventually_started(server, "/hold")
+      reset, closed = client(to: server).request("GET", "/reset"), client(to: server).request("GET", "/closed")
+      half = client(to: server).request("GET", "/half")
+      half.close_write # at once: it may be a client that still reads
+      assert half.silent?(0.4)
+      open = descriptors(server)
+      reset.reset
+      closed.close
+      eventually("both are let go of") { descriptors(server) == open - 2 }
+      release(server)
+      assert_equal "held", holder.response.body
+      assert_equal "quick", half.response.body
+      assert_equal ["/hold", "/half"], started(server)
+    end
+
+    def test_long_lived_responses_do_not_count
+      server = holding("--in-flight", "1")
+      streams = %w[/events /stream /events].map do |path|
+        client(to: server).request("GET", path).tap { |client| assert_includes client.some, "200 OK" }
+      end
+      assert_equal "quick", client(to: server).get("/").body
+      3.times { release(server) }
+      streams.each { |client| assert client.rest_of_chunks.end_with?("0\r\n\r\n") }
+    end
+
+    # A request waits for the place that a stream gives up, while nothing else happens.
+    def test_a_place_that_becomes_free_is_taken_at_once
+      server = holding("--in-flight", "1")
+      stream = client(to: server).request("GET", "/stream")
+      second = client(to: server).request("GET", "/")
+      assert_operator duration { assert_equal "quick", second.response.body }, :<, 2
+      release(server)
+      stream.rest_of_chunks
+    end
+
+    def test_long_lived_responses_have_a_bound_of_their_own
+      server = holding("--in-flight", "1", "--streams", "1", "--queue-timeout", "0.3")
+      first = client(to: server).request("GET", "/events").tap { |client| assert_includes client.some, "data: x" }
+      second = client(to: server).request("GET", "/events").tap { |client| assert_includes client.some, "data: x" }
+      assert_equal 503, client(to: server).get("/").status # the second one counts as any other
+      2.times { release(server) }
+      [first, second].each(&:rest_of_chunks)
+      assert_equal "quick", client(to: server).get("/").body
+    end
+
+    def test_without_descriptors_accepting_pauses_and_goes_on_again
+      server = holding(spawn_options: { rlimit_nofile: [64, 64] })
+      clients = Array.new(100) { client(to: server) }
+      eventually("the descriptors are used up") { descriptors(server) >= 64 }
+      before = cpu(server)
+      assert_equal "quick", clients.first.get("/").body
+      sleep 0.5
+      assert_operator cpu(server) - before, :<, 0.25, "it spins"
+      clients.last << "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+      clients.first(90).each(&:close)
+      assert_equal "quick", clients.last.response.body
+    end
+
+    private
+
+    def descriptors(server) = Dir.children("/proc/#{server.worker_pids.first}/fd").size
+
+    # Seconds of the worker.
+    def cpu(server) = File.read("/proc/#{server.worker_pids.first}/stat").split[13, 2].sum(&:to_i) / 100.0
+  end
+end

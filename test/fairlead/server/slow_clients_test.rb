@@ -1,0 +1,153 @@
+# frozen_string_literal: true
+
+require "json"
+require_relative "../../helper"
+require_relative "../../http_client"
+
+module Fairlead
+  # A slow client costs a connection and some bytes, but no fiber, until limits are reached; then it is held back, and a
+  # stalled one is dropped.
+  class SlowClientsTest < Test
+    include SpeaksHTTP
+
+    APP = <<~'RUBY'
+      require "json"
+      $calls = Hash.new(0)
+      $steps = Hash.new(0)
+      APPS = {
+        "/stats" => ->(_) { [200, {}, [JSON.dump(Fairlead.stats[:workers].first.merge(calls: $calls, steps: $steps))]] },
+        "/quick" => ->(_) { [200, {}, ["quick"]] },
+        "/upload" => ->(env) { [200, {}, [env["rack.input"].read.bytesize.to_s]] },
+        "/download" => ->(env) { [200, {}, ["x" * Integer(env["QUERY_STRING"])]] },
+        "/parts" => ->(env) {
+          size = Integer(env["QUERY_STRING"])
+          [200, {}, Enumerator.new { |out| (size / 10_000).times { out << "x" * 10_000; $steps[size] += 10_000 } }]
+        }
+      }
+      run ->(env) { $calls[env["PATH_INFO"]] += 1; APPS.fetch(env["PATH_INFO"]).call(env) }
+    RUBY
+
+    FLAGS = %w[--body-buffer 100000 --response-buffer 10000000 --write-timeout 0.5 --body-timeout 0.5
+               --head-timeout 20].freeze
+
+    def server = shared_server(APP, *FLAGS)
+
+    def stats = JSON.parse((@asking ||= client).get("/stats").body)
+
+    # Of others than the one that asks: it was not running yet when the loop last showed its figures.
+    def in_flight = stats["in_flight"]
+
+    def small_client(receive: 4096)
+      socket = Socket.new(:INET, :STREAM)
+      socket.setsockopt(:SOCKET, :RCVBUF, receive)
+      socket.connect(Addrinfo.tcp("127.0.0.1", server.port))
+      HTTPClient.new(socket).tap { |client| (@clients ||= []) << client }
+    end
+
+    def test_a_thousand_clients_that_dribble_cost_nobody_anything
+      heads = "GET /quick HTTP/1.1\r\nHost: a\r\n\r\n"
+      bodies = "PUT /upload HTTP/1.1\r\nHost: a\r\nContent-Length: 30\r\n\r\n#{"x" * 30}"
+      clients = Array.new(1000) { |number| [client, number.even? ? heads : bodies] }
+      dribbled = [heads.size, bodies.size].min - 2
+      dribbled.times do |at|
+        clients.each { |client, request| client << request[at] }
+        assert_operator duration { assert_equal "quick", client.get("/quick").body }, :<, 1 if (at % 8).zero?
+        assert_equal 0, in_flight if (at % 16).zero?
+      end
+      assert_equal 0, in_flight
+      clients.each { |client, request| client << request[dribbled..] }
+      clients.each { |client, request| assert_equal request == heads ? "quick" : "30", client.response.body }
+    end
+
+    def test_a_response_to_a_slow_reader_is_kept_and_the_fiber_is_free
+      client = small_client
+      client.request("GET", "/parts?8000000")
+      eventually("the whole response is written") { stats["steps"]["8000000"] == 8_000_000 && in_flight.zero? }
+      assert_equal 8_000_000, client.response.body.size
+    end
+
+    def test_beyond_the_limit_the_app_is_held_back
+      client = small_client
+      client.request("GET", "/parts?20000000")
+      written = settled { stats["steps"]["20000000"].to_i }
+      assert_operator written, :<, 20_000_000
+      assert_operator written, :>=, 9_000_000
+      assert_equal 1, in_flight
+      assert_equal 20_000_000, client.response.body.size
+      eventually { in_flight.zero? }
+    end
+
+    def test_an_array_beyond_the_limit_is_held_back_too
+      client = small_client
+      client.request("GET", "/download?30000000")
+      eventually { in_flight == 1 }
+      assert_equal 30_000_000, client.response.body.size
+    end
+
+    def test_a_reader_that_stalls_is_dropped_whoever_has_its_response
+      { "/download?8000000" => 0, "/parts?30000000" => 1 }.each do |path, fibers|
+        before = stats["connections"]
+        client = small_client
+        client.request("GET", path)
+        client.line
+        eventually { in_flight == fibers }
+        took = duration { eventually { in_flight.zero? && stats["connections"] <= before } }
+        assert_operator took, :<, 5
+      end
+    end
+
+    # Twice the time that is allowed without progress.
+    def test_a_reader_that_is_slow_but_alive_is_not_dropped
+      client = small_client
+      client.request("GET", "/download?8000000")
+      10.times do
+        assert_equal 200_000, client.read(200_000).size
+        sleep 0.1
+      end
+      client.read(6_000_000)
+    end
+
+    def test_an_upload_up_to_the_limit_is_read_before_the_app_is_called
+      client = client()
+      before = stats["calls"]["/upload"].to_i
+      client << "PUT /upload HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n#{"x" * 99_999}"
+      3.times { assert_equal [0, before], [in_flight, stats["calls"]["/upload"].to_i] }
+      client << "x"
+      assert_equal "100000", client.response.body
+    end
+
+    def test_a_larger_upload_is_streamed_however_slowly_it_comes
+      client = client()
+      client << "PUT /upload HTTP/1.1\r\nHost: a\r\nContent-Length: 150000\r\n\r\n#{"x" * 100_000}"
+      eventually { in_flight == 1 }
+      10.times do
+        client << ("x" * 5000)
+        sleep 0.1
+      end
+      assert_equal "150000", client.response.body
+      assert_equal 0, in_flight
+    end
+
+    def test_an_upload_that_stalls_gives_its_fiber_back
+      client = client()
+      client << "PUT /upload HTTP/1.1\r\nHost: a\r\nContent-Length: 150000\r\n\r\n#{"x" * 100_000}"
+      eventually { in_flight == 1 }
+      eventually { in_flight.zero? }
+      client.rest # it ends, whatever was answered
+    end
+
+    private
+
+    # The value once it is the same for a while.
+    def settled
+      before = nil
+      loop do
+        now = yield
+        return now if now == before && now.positive?
+
+        before = now
+        sleep 0.1
+      end
+    end
+  end
+end
