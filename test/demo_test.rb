@@ -167,12 +167,16 @@ module Fairlead
       sleepers = sleeping_servers_of(demo)
 
       assert_equal 1, sleepers.size
+      open_page = TCPSocket.new("127.0.0.1", demo.port)
+      open_page.write("GET /status/live HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+      open_page.readpartial(10) # it is being served
       demo.interrupt
-      eventually("the end of the demo", within: 30) { demo.ended? }
+      eventually("the end of the demo", within: 10) { demo.ended? }
       eventually("the end of its sleeping server") { sleepers.none? { |pid| File.exist?("/proc/#{pid}") } }
 
       assert_equal 0, demo.status.exitstatus, demo.log
     ensure
+      open_page&.close
       demo&.finish
     end
 

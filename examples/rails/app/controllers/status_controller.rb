@@ -13,7 +13,11 @@ class StatusController < ApplicationController
   def live
     stream("text/event-stream") do |events|
       (LASTS / EVERY).to_i.times do
-        events << "data: #{status.to_json}\n\n"
+        now = status
+        events << "data: #{now.to_json}\n\n"
+        # The server finishes what runs before it ends: an open page shall not hold it up.
+        break if now[:workers].any? { |worker| worker[:pid] == now[:pid] && worker[:state] == :draining }
+
         sleep EVERY
       end
     end
