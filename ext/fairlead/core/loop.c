@@ -8,7 +8,8 @@
 
 enum {
     ACCEPTS_A_TURN = 8,       /* of one listener: the siblings shall have some too */
-    TAKES_A_TURN = 128,       /* at most, before the kernel is asked again what there is */
+    TAKES_A_TURN = FL_POLL_EVENTS, /* at most, before the kernel is asked again: as many as a turn may bring */
+    MOST_FREE_HEADS = 512,    /* that are kept: a burst must not cost memory for ever */
     TAKES_LAST = 5000,        /* microseconds, likewise */
     LISTEN_AGAIN = 100000,    /* microseconds, after the descriptors ran out */
     HAND_OVER_AGAIN = 10000,  /* microseconds, after siblings could not take what we have to give */
@@ -223,6 +224,7 @@ fl_exchange *fl_loop_new_exchange(fl_loop *loop, fl_connection *connection) {
     fl_http1_head *head = loop->free_heads;
     if (head != NULL) {
         memcpy(&loop->free_heads, head, sizeof(void *));
+        loop->free_head_count--;
     } else if ((head = malloc(sizeof *head)) == NULL) {
         exchange->next = loop->free_exchanges;
         loop->free_exchanges = exchange;
@@ -241,6 +243,12 @@ fl_exchange *fl_loop_new_exchange(fl_loop *loop, fl_connection *connection) {
 void fl_loop_free_head(fl_loop *loop, fl_exchange *exchange) {
     if (exchange->head == NULL)
         return;
+    if (loop->free_head_count >= MOST_FREE_HEADS) {
+        free(exchange->head);
+        exchange->head = NULL;
+        return;
+    }
+    loop->free_head_count++;
     memcpy(exchange->head, &loop->free_heads, sizeof(void *)); /* the list runs through their first bytes */
     loop->free_heads = exchange->head;
     exchange->head = NULL;

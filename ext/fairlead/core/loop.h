@@ -51,6 +51,7 @@ typedef struct fl_loop {
     fl_exchange *first_woken, *last_woken;
     fl_exchange *free_exchanges;
     fl_http1_head *free_heads;
+    uint32_t free_head_count;
     uint64_t now;         /* of fl_clock, at the last turn or later */
     uint64_t turned_at;
     uint64_t wall_offset; /* what to add to get microseconds since 1970 */
