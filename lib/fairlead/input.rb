@@ -41,6 +41,12 @@ module Fairlead
 
     NONE = None.new.freeze
 
+    # @return [Input, Rack::RewindableInput] Rack 2 asks for one that can be read again: it is kept in a file there.
+    def self.new(request)
+      @rewindable = Rack.release < "3" if @rewindable.nil?
+      @rewindable ? Rack::RewindableInput.new(super) : super
+    end
+
     # @param request [Request]
     def initialize(request)
       @request = request
@@ -78,10 +84,13 @@ module Fairlead
     def gets(separator = $/, *)
       return read if separator.nil?
 
-      fill until @ended || @buffer.include?(separator)
+      looked = 0 # up to here in vain
+      until (ends = @buffer.index(separator, looked)) || @ended
+        looked = [@buffer.bytesize - separator.bytesize + 1, 0].max
+        fill
+      end
       return nil if @buffer.empty?
 
-      ends = @buffer.index(separator)
       @buffer.slice!(0, ends ? ends + separator.bytesize : @buffer.bytesize)
     end
 

@@ -1,0 +1,81 @@
+# frozen_string_literal: true
+
+require "open3"
+require_relative "../../helper"
+require_relative "../../http_client"
+
+module Fairlead
+  # Apps that have stayed with Rack 2: a bundle of their own, in test/rack2, and Rack 2's own Rack::Lint.
+  class Rack2Test < Test
+    include SpeaksHTTP
+
+    APP = <<~'RUBY'
+      require "rack"
+      text = { "Content-Type" => "text/plain" }.freeze
+      APPS = {
+        "/release" => ->(_) { [200, text.dup, [Rack.release]] },
+        "/post" => ->(env) { [200, text.dup, [Rack::Request.new(env).POST.inspect]] },
+        "/again" => ->(env) {
+          input = env["rack.input"]
+          first = input.read
+          input.rewind
+          [200, text.dup, ["#{first.bytesize} #{input.read == first}"]]
+        },
+        "/each" => ->(_) { [200, text.dup, Enumerator.new { |out| out << "a"; sleep 0.01; out << "b" }] },
+        "/cookies" => ->(_) { [200, text.merge("Set-Cookie" => "a=1\nb=2"), ["ok"]] },
+        "/no-content" => ->(_) { [204, {}, []] },
+        "/raise" => ->(_) { raise "on purpose" }
+      }.freeze
+      run ->(env) { APPS.fetch(env["PATH_INFO"]).call(env) }
+    RUBY
+
+    ENVIRONMENT = { "BUNDLE_GEMFILE" => File.join(ROOT, "test/rack2/Gemfile"),
+                    "BUNDLE_PATH" => File.join(ROOT, "tmp/rack2"), "BUNDLE_FROZEN" => "true",
+                    "RUBYOPT" => "-rbundler/setup",
+                    **%w[BUNDLER_SETUP BUNDLER_VERSION BUNDLE_BIN_PATH RUBYLIB].to_h { |name| [name, nil] } }.freeze
+
+    def self.bundle
+      @bundle ||= begin
+        environment = ENVIRONMENT.merge("RUBYOPT" => nil)
+        Dir.chdir(ROOT) do
+          output, status = Open3.capture2e(environment, "bundle", "check")
+          output, status = Open3.capture2e(environment, "bundle", "install") unless status.success?
+          status.success? ? "" : output
+        end
+      end
+    end
+
+    def setup
+      skip "the gems of test/rack2 cannot be installed:\n#{self.class.bundle}" unless self.class.bundle.empty?
+    end
+
+    def server = shared_server(APP, "--body-buffer", "1000", env: ENVIRONMENT)
+
+    def test_it_is_rack_2
+      assert_match(/\A2\.2/, client.get("/release").body)
+    end
+
+    def test_forms_are_read
+      ["a=b", "a=#{"b" * 5000}"].each do |form|
+        answer = client.request("POST", "/post", "Content-Type: application/x-www-form-urlencoded", body: form).response
+        assert_equal({ "a" => form[2..] }.inspect, answer.body)
+      end
+    end
+
+    def test_a_body_of_any_size_can_be_read_again
+      [1, 1000, 300_000].each do |size|
+        client = client()
+        assert_equal "#{size} true", client.request("PUT", "/again", body: "x" * size).response.body
+        assert_equal "0 true", client.request("GET", "/again").response.body
+      end
+    end
+
+    def test_responses_of_all_kinds
+      client = client()
+      assert_equal "ab", client.get("/each").body
+      assert_equal %w[a=1 b=2], client.get("/cookies")["set-cookie"]
+      assert_equal [204, 500, 200], %w[/no-content /raise /release].map { |path| client.get(path).status }
+      assert_equal 200, client.request("GET", "/release", host: nil, version: "1.0").response.status
+    end
+  end
+end
