@@ -3,6 +3,7 @@
 require "async"
 require "async/scheduler"
 require_relative "selector"
+require_relative "file_lock"
 
 # How many waits of a serving fiber have ended: tells a wake-up for the present wait from one for an earlier wait.
 Fiber.attr_accessor :fairlead_waits

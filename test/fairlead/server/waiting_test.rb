@@ -132,6 +132,16 @@ module Fairlead
           reader.close
           writer.close
         },
+        "file-lock" => lambda {
+          File.open("lock-#{$turn = ($turn + 1) % HUNDRED}", "w") do |held|
+            held.flock(File::LOCK_EX)
+            Thread.new { sleep WAIT; held.flock(File::LOCK_UN) }
+            File.open(held.path) { |file| file.flock(File::LOCK_EX) == 0 or raise }
+          end
+        },
+        "file-lock-in-turn" => lambda {
+          File.open("turns", "w") { |file| file.flock(File::LOCK_EX); sleep 0.002 }
+        },
         "process-wait" => -> { Process.wait(spawn("sleep 0.2")) },
         "process-detach" => -> { Process.detach(spawn("sleep 0.2")).value.success? or raise },
         "system" => -> { system("sleep 0.2") or raise },
@@ -160,8 +170,13 @@ module Fairlead
     end
 
     %w[sleep pipe socket-read socket-write net-http mutex monitor condition condition-timeout monitor-condition queue
-       queue-timeout sized-queue thread-join thread-value dns timeout timeout-unneeded select wait-readable].each do |kind|
+       queue-timeout sized-queue thread-join thread-value dns timeout timeout-unneeded select wait-readable file-lock].each do |kind|
       define_method("test_a_hundred_requests_wait_at_once_for_#{kind.tr("-", "_")}") { assert_wait_together(kind, 100) }
+    end
+
+    # One holds it while the others want it: if waiting held the thread, none would ever go on.
+    def test_requests_of_one_worker_pass_a_file_lock_on
+      assert_operator seconds_of_burst(self.class.server, ["/file-lock-in-turn"] * 20), :<, 5
     end
 
     # A busy machine takes its time to start processes: no less for any Ruby.
