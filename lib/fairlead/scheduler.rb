@@ -68,18 +68,20 @@ module Fairlead
     #
     # @param request [Request]
     def await(request)
-      queue = @awaited[request.id] = Thread::Queue.new
+      queue = (@awaited[request.id] ||= Thread::Queue.new) # one fiber may read while another one writes
       # The news may have come before another thread was here to hear it: it looks again after a while.
       queue.pop(timeout: 1)
     ensure
-      @awaited.delete(request.id)
+      @awaited.delete(request.id) if queue.num_waiting.zero?
     end
 
     # Tells those who {#await} that the loop has news for them. @return [Boolean] whether there were any.
     def tell
       told = false
       while (id = @loop.woken)
-        @awaited[id]&.push(true)
+        if (queue = @awaited[id])
+          [queue.num_waiting, 1].max.times { queue.push(true) }
+        end
         told = true
       end
       told

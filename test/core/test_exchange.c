@@ -295,6 +295,64 @@ static void a_body_that_breaks_off_is_told(void) {
     }
 }
 
+static void a_request_at_fault_is_refused_if_the_app_has_nothing_to_say(void) {
+    for (int says = 0; says < 2; says++) {
+        fl_limits limits = peer_limits;
+        limits.body_buffer = 2;
+        peer_server server = server_with(limits);
+        int socket = client(&server);
+        say(socket, "PUT / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n");
+        fl_exchange *exchange = take(server.loop);
+        fl_exchange_head_used(exchange);
+        say(socket, "zz\r\n" GET("/smuggled"));
+        turn(server.loop);
+        size_t used;
+        if (says) {
+            fl_exchange_begin(exchange, 200);
+            fl_exchange_head_end(exchange, -1);
+            fl_exchange_write(exchange, "said", 4, &used);
+            fl_exchange_flush(exchange);
+        }
+        fl_exchange_abandon(exchange);
+        CHECK_NUMBER(0, server.loop->counts.in_flight);
+        CHECK(server.loop->served == NULL);
+        fl_heard heard = hear_end(server.loop, socket);
+        CHECK_NUMBER(1, occurrences(&heard, "HTTP/1.1 "));
+        if (says)
+            CHECK_HEARD("HTTP/1.1 200 OK\r\n", "4\r\nsaid\r\n", heard);
+        else
+            CHECK_HEARD("HTTP/1.1 400 Bad Request\r\n", "a chunk is malformed\n", heard);
+        close(socket);
+        server_stop(&server);
+    }
+}
+
+static void what_could_be_read_in_two_ways_is_not_sent(void) {
+    peer_server server = server_start();
+    int socket = client(&server);
+    say(socket, GET("/"));
+    fl_exchange *exchange = take(server.loop);
+    fl_exchange_head_used(exchange);
+    CHECK_NUMBER(FL_BAD_STATUS, fl_exchange_begin(exchange, 199));
+    CHECK_NUMBER(FL_BAD_STATUS, fl_exchange_begin(exchange, 1000));
+    CHECK_NUMBER(FL_OK, fl_exchange_begin(exchange, 200));
+    header(exchange, "Transfer-Encoding", "chunked");
+    CHECK_NUMBER(FL_BAD_HEADER_VALUE, fl_exchange_header(exchange, "content-length", 14, "1", 1));
+    CHECK_NUMBER(FL_OK, fl_exchange_begin(exchange, 200));
+    header(exchange, "content-length", "1");
+    CHECK_NUMBER(FL_BAD_HEADER_VALUE, fl_exchange_header(exchange, "transfer-encoding", 17, "chunked", 7));
+    CHECK_NUMBER(FL_OK, fl_exchange_begin(exchange, 200));
+    header(exchange, "connection", "x ,\tClose");
+    header(exchange, "transfer-encoding", "chunked");
+    CHECK_NUMBER(FL_OK, fl_exchange_head_end(exchange, -1));
+    put(exchange, "1\r\na\r\n0\r\n\r\n");
+    fl_exchange_finish(exchange);
+    CHECK_HEARD("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\nconnection: close\r\n", "1\r\na\r\n0\r\n\r\n",
+                hear_end(server.loop, socket));
+    close(socket);
+    server_stop(&server);
+}
+
 static void a_writer_is_told_that_its_client_has_gone(void) {
     peer_server server = server_start();
     int socket = narrow_client(&server);
@@ -321,6 +379,8 @@ int main(void) {
     TEST(a_write_does_not_wait_for_room_that_is_there);
     TEST(a_body_that_is_not_read_is_not_received);
     TEST(a_body_that_breaks_off_is_told);
+    TEST(a_request_at_fault_is_refused_if_the_app_has_nothing_to_say);
+    TEST(what_could_be_read_in_two_ways_is_not_sent);
     TEST(a_writer_is_told_that_its_client_has_gone);
     return test_summary();
 }

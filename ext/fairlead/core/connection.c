@@ -244,6 +244,7 @@ void fl_connection_refuse(fl_connection *connection, fl_status status) {
     if (connection->state == FL_CONNECTION_SERVED) { /* the app is answering: it is told, and the connection ends */
         exchange->body_failed = true;
         exchange->close = true;
+        exchange->refusal = (uint8_t) status;
         fl_exchange_wake(exchange);
         return;
     }

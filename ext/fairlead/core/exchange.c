@@ -84,6 +84,20 @@ static bool parse_length(const char *text, size_t size, uint64_t *length) {
 static bool equal(const char *name, size_t size, const char *known, size_t known_size) {
     return size == known_size && strncasecmp(name, known, size) == 0;
 }
+
+/* Whether it is one of a comma-separated list. */
+static bool has_token(const char *list, size_t size, const char *token, size_t token_size) {
+    for (size_t at = 0, end; at < size; at = end + 1) {
+        for (end = at; end < size && list[end] != ',';) end++;
+        size_t from = at, to = end;
+        while (from < to && (list[from] == ' ' || list[from] == '\t')) from++;
+        while (to > from && (list[to - 1] == ' ' || list[to - 1] == '\t')) to--;
+        if (equal(list + from, to - from, token, token_size))
+            return true;
+    }
+    return false;
+}
+
 #define IS(known) equal(name, name_size, known, sizeof known - 1)
 
 fl_status fl_exchange_header(fl_exchange *exchange, const char *name, size_t name_size, const char *value,
@@ -97,18 +111,15 @@ fl_status fl_exchange_header(fl_exchange *exchange, const char *name, size_t nam
         break;
     case 10:
         if (IS("connection")) { /* ours to say; an app can only ask to end the connection */
-            if (equal(value, value_size, "close", 5)) {
-                exchange->close = true;
-                return FL_OK;
-            }
-            if (equal(value, value_size, "keep-alive", 10))
+            exchange->close |= has_token(value, value_size, "close", 5);
+            if (exchange->close || has_token(value, value_size, "keep-alive", 10))
                 return FL_OK;
         }
         break;
     case 14:
         if (IS("content-length")) {
             uint64_t length;
-            if (exchange->has_length || !parse_length(value, value_size, &length))
+            if (exchange->has_length || exchange->framing == FL_FRAMING_RAW || !parse_length(value, value_size, &length))
                 return FL_BAD_HEADER_VALUE;
             exchange->has_length = true;
             exchange->length_left = length;
@@ -117,8 +128,11 @@ fl_status fl_exchange_header(fl_exchange *exchange, const char *name, size_t nam
         }
         break;
     case 17:
-        if (IS("transfer-encoding"))
+        if (IS("transfer-encoding")) {
+            if (exchange->has_length || exchange->minor == 0) /* could be read in two ways, or in none */
+                return FL_BAD_HEADER_VALUE;
             exchange->framing = FL_FRAMING_RAW;
+        }
         break;
     }
     return fl_http1_write_header(slab, &exchange->out, name, name_size, value, value_size);
@@ -335,6 +349,14 @@ void fl_exchange_finish(fl_exchange *exchange) {
 
 void fl_exchange_abandon(fl_exchange *exchange) {
     fl_connection *connection = exchange->connection;
+    if (connection != NULL && exchange->refusal != FL_OK && !exchange->committed) {
+        fl_status refusal = (fl_status) exchange->refusal;
+        release(exchange);
+        connection->exchange = NULL;
+        connection->state = FL_CONNECTION_IDLE;
+        fl_connection_refuse(connection, refusal);
+        return;
+    }
     if (connection != NULL) {
         fl_exchange_flush(exchange);
         if (exchange->connection != NULL && exchange->framing == FL_FRAMING_CLOSE)

@@ -43,6 +43,7 @@ typedef struct fl_exchange {
 
     uint8_t minor;
     uint8_t framing;
+    uint8_t refusal; /* of fl_status: what was wrong with its body, told to the client if the app has nothing to say */
     bool chunked : 1;
     bool body_done : 1;   /* the whole body has been received */
     bool body_failed : 1; /* it will never come whole */
@@ -89,7 +90,8 @@ fl_status fl_exchange_write(fl_exchange *exchange, const char *bytes, size_t siz
 void fl_exchange_flush(fl_exchange *exchange);
 /* The response is complete; the exchange is gone after this. */
 void fl_exchange_finish(fl_exchange *exchange);
-/* The response will never be complete: the connection ends, so that the client sees it. */
+/* The response will never be complete: the connection ends, so that the client sees it. If nothing has been sent and
+ * the request was at fault, it is refused. */
 void fl_exchange_abandon(fl_exchange *exchange);
 
 /* From now on it counts as a long-lived response, if there is room for one more. */

@@ -196,13 +196,20 @@ module Fairlead
       refused 413, "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 1001\r\nExpect: 100-continue\r\n\r\n"
     end
 
-    # Beyond body_buffer the app has the request already: it is told, and answers for itself.
+    # Beyond body_buffer the app has the request already: it is told, and if it has nothing to say, the client is.
     def test_the_size_of_a_chunked_body
       chunked = "PUT / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
       assert_equal "1000", client.write("#{chunked}#{"64\r\n#{"x" * 100}\r\n" * 10}0\r\n\r\n").response.body
+      refused 413, "#{chunked}3e9\r\n#{"x" * 1001}\r\n0\r\n\r\n"
+    end
+
+    def test_a_chunk_that_is_wrong_while_the_app_reads
       client = client()
-      client << "#{chunked}3e9\r\n#{"x" * 1001}\r\n0\r\n\r\n"
-      refute_equal 200, client.response&.status
+      client << "PUT / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n64\r\n#{"x" * 100}\r\n"
+      assert client.silent?(0.02)
+      client << "zz\r\n"
+      assert_equal 400, client.response.status
+      assert_predicate client, :eof?
     end
 
     def test_the_time_of_a_head
@@ -234,7 +241,8 @@ module Fairlead
     def test_the_time_of_a_body_that_is_read_while_it_comes
       client = client()
       client << "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 500\r\n\r\n#{"x" * 200}"
-      assert_after(0.2) { client.rest }
+      assert_after(0.2) { assert_equal 408, client.response.status }
+      assert_predicate client, :eof?
     end
 
     def test_the_time_between_requests
