@@ -1,0 +1,233 @@
+/* Many clients and whoever answers them do anything at any time, by a seeded dice: nothing may be used after it is
+ * freed, and in the end nothing may be left. FL_SEED=… and FL_STEPS=… repeat or prolong a run. */
+#include "peer.h"
+
+enum { CLIENTS = 5, TAKEN = 6 };
+
+static uint64_t dice_state;
+
+static unsigned dice(unsigned sides) {
+    dice_state ^= dice_state << 13;
+    dice_state ^= dice_state >> 7;
+    dice_state ^= dice_state << 17;
+    return (unsigned) (dice_state >> 11) % sides;
+}
+
+static const char *const snippets[] = {
+    "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+    "GET /a HTTP/1.1\r\nHost: a\r\n\r\nGET /b HTTP/1.1\r\nHost: a\r\n\r\nGET /c HTTP/1.1\r\nHost: a\r\n\r\n",
+    "HEAD / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
+    "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n0123456789",
+    "PUT / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabcde\r\n0\r\n\r\n",
+    "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx",
+    "GET / HTTP/1.0\r\n\r\n",
+    "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 80000\r\nExpect: 100-continue\r\n\r\n",
+    "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n",
+    "PUT / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nffff\r\n",
+    "0\r\n\r\n", "zz\r\n", "\r\n", "G", "X: y\r\n", "Host: a\r\n\r\n", "bad\r\n\r\n",
+};
+enum { WELL_FORMED = 6 }; /* of the snippets, the first ones */
+static char filling[70000];
+static bool polite; /* in some runs: then connections live long enough to see slow readers served */
+
+typedef struct taken {
+    fl_exchange *exchange;
+    bool begun, ended;
+} taken;
+
+static int clients[CLIENTS];
+static taken served[TAKEN];
+
+static void client_does_something(peer_server *server, int *socket) {
+    static const struct linger reset = {1, 0};
+    if (*socket < 0) {
+        *socket = dice(2) ? client(server) : narrow_client(server);
+        return;
+    }
+    const char *text;
+    char bytes[8192];
+    switch (polite ? 3 + dice(6) : dice(30)) {
+    case 0:
+        shutdown(*socket, SHUT_WR);
+        break;
+    case 1:
+        setsockopt(*socket, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+        /* fall through */
+    case 2:
+        close(*socket);
+        *socket = -1;
+        break;
+    case 3:
+    case 4:
+        while (recv(*socket, bytes, sizeof bytes, 0) > 0 && dice(20) > 0) {}
+        break;
+    case 29:
+        (void) !send(*socket, filling, dice(sizeof filling), MSG_NOSIGNAL);
+        break;
+    default:
+        text = snippets[dice(polite ? WELL_FORMED : sizeof snippets / sizeof snippets[0])];
+        size_t size = strlen(text);
+        (void) !send(*socket, text, polite || dice(6) ? size : dice((unsigned) size), MSG_NOSIGNAL);
+    }
+}
+
+static void read_some(fl_exchange *exchange) {
+    const char *bytes;
+    size_t size;
+    if (fl_exchange_body(exchange, &bytes, &size) != FL_OK || size == 0)
+        return;
+    unsigned sum = 0;
+    for (size_t i = 0; i < size; i++) sum += (unsigned char) bytes[i];
+    fl_exchange_body_used(exchange, sum % 2 ? size : size / 2 + 1);
+}
+
+static void begin(taken *one) {
+    static const int codes[] = {200, 200, 200, 204, 304, 500};
+    static const int64_t lengths[] = {-1, -1, -1, 0, 10, 100000};
+    if (fl_exchange_begin(one->exchange, codes[dice(6)]) != FL_OK)
+        return;
+    one->begun = true;
+    if (!polite && dice(4) == 0)
+        fl_exchange_header(one->exchange, "connection", 10, "close", 5);
+    if (!polite && dice(10) == 0)
+        fl_exchange_header(one->exchange, "content-length", 14, "7", 1);
+    one->ended = fl_exchange_head_end(one->exchange, lengths[dice(polite ? 3 : 6)]) == FL_OK;
+}
+
+static void server_does_something(peer_server *server, taken *one) {
+    fl_loop *loop = server->loop;
+    size_t used;
+    if (one->exchange == NULL) {
+        *one = (taken){.exchange = fl_loop_take(loop)};
+        if (one->exchange != NULL)
+            fl_exchange_head_used(one->exchange);
+        return;
+    }
+    switch (polite ? 1 + dice(11) : dice(12)) {
+    case 0:
+        fl_exchange_abandon(one->exchange);
+        one->exchange = NULL;
+        break;
+    case 1:
+        fl_exchange_becomes_stream(one->exchange);
+        break;
+    case 2:
+    case 3:
+        read_some(one->exchange);
+        break;
+    case 4:
+        if (one->begun)
+            fl_exchange_flush(one->exchange);
+        break;
+    case 5:
+    case 6:
+        if (!one->begun || dice(5) == 0)
+            begin(one);
+        break;
+    case 7:
+    case 8:
+    case 9:
+        if (one->ended)
+            fl_exchange_write(one->exchange, filling, dice(dice(3) ? 100 : sizeof filling), &used);
+        break;
+    default:
+        if (!one->ended)
+            break;
+        fl_exchange_finish(one->exchange);
+        one->exchange = NULL;
+    }
+}
+
+static void check_counts(const fl_loop *loop) {
+    unsigned connections = 0, queued = 0, running = 0;
+    for (fl_connection *each = loop->connections; each != NULL; each = each->next) {
+        connections++;
+        if (each->next != NULL)
+            CHECK(each->next->previous == each);
+        CHECK(each->state != FL_CONNECTION_CLOSED);
+        CHECK(each->state != FL_CONNECTION_IDLE || each->exchange == NULL);
+    }
+    for (fl_exchange *each = loop->first_ready; each != NULL; each = each->next) {
+        queued++;
+        CHECK(each->connection != NULL && each->connection->exchange == each);
+        CHECK_NUMBER(FL_CONNECTION_QUEUED, each->connection->state);
+    }
+    for (fl_exchange *each = loop->served; each != NULL; each = each->next) {
+        running++;
+        CHECK(each->connection == NULL || each->connection->state == FL_CONNECTION_SERVED);
+    }
+    CHECK_NUMBER(connections, loop->counts.connections);
+    CHECK_NUMBER(queued, loop->counts.queued);
+    CHECK_NUMBER(running, loop->counts.in_flight + loop->counts.streams);
+}
+
+static void run(uint64_t seed, unsigned steps) {
+    dice_state = seed * 0x9e3779b97f4a7c15u + 1;
+    polite = dice(2);
+    fl_limits limits = peer_limits;
+    limits.body_buffer = dice(3) ? 1000 : 100000;
+    limits.response_buffer = dice(2) ? 8192 : 300000;
+    limits.body_size = 90000;
+    limits.in_flight = 1 + dice(TAKEN);
+    limits.streams = dice(5);
+    limits.queue_timeout = (1 + dice(seed % 2 ? 20 : 1000)) * MILLISECOND;
+    for (int kind = 1; kind < FL_DEADLINE_KINDS; kind++) limits.deadlines[kind] = (1 + dice(seed % 2 ? 10 : 1000)) * MILLISECOND;
+    peer_server server = server_with(limits);
+    for (int i = 0; i < CLIENTS; i++) clients[i] = -1;
+    memset(served, 0, sizeof served);
+    bool drains = dice(4) == 0;
+
+    for (unsigned step = 0; step < steps && !test.failing; step++) {
+        switch (dice(4)) {
+        case 0:
+            fl_loop_turn(server.loop);
+            check_counts(server.loop);
+            break;
+        case 1:
+            fl_loop_wait(server.loop, dice(3) ? 0 : dice(500));
+            break;
+        case 2:
+            client_does_something(&server, &clients[dice(CLIENTS)]);
+            break;
+        case 3:
+            server_does_something(&server, &served[dice(TAKEN)]);
+            break;
+        }
+        while (dice(3) == 0 && fl_loop_woken(server.loop) != 0) {}
+        if (drains && step == steps * 3 / 4)
+            fl_loop_drain(server.loop, false);
+    }
+    bool closes_first = dice(2);
+    if (closes_first)
+        server_stop(&server);
+    for (int i = 0; i < TAKEN; i++) {
+        if (served[i].exchange == NULL)
+            continue;
+        if (served[i].exchange->loop == NULL)
+            free(served[i].exchange);
+        else
+            fl_exchange_abandon(served[i].exchange);
+    }
+    for (int i = 0; i < CLIENTS; i++)
+        if (clients[i] >= 0)
+            close(clients[i]);
+    if (!closes_first) {
+        TURN_UNTIL(server.loop, server.loop->connections == NULL);
+        check_counts(server.loop);
+        CHECK_NUMBER(0, server.loop->slab.borrowed);
+        server_stop(&server);
+    }
+    if (test.failing)
+        printf("  FL_SEED=%llu FL_STEPS=%u repeats it\n", (unsigned long long) seed, steps);
+}
+
+static void whatever_happens_nothing_is_lost_or_used_after_it_is_freed(void) {
+    const char *seed = getenv("FL_SEED"), *steps = getenv("FL_STEPS");
+    uint64_t first = seed == NULL ? 1 : strtoull(seed, NULL, 10), count = seed == NULL ? 40 : 1;
+    for (uint64_t i = 0; i < count && !test.failing; i++) run(first + i, steps == NULL ? 4000 : (unsigned) atoi(steps));
+}
+
+int main(void) {
+    TEST(whatever_happens_nothing_is_lost_or_used_after_it_is_freed);
+    return test_summary();
+}
