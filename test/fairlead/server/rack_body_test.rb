@@ -31,6 +31,18 @@ module Fairlead
         "/callable" => ->(_) { [200, TEXT, ->(stream) { stream.write("a"); stream << "b" << "c"; stream.flush; sleep 0.01; stream.write("d"); stream.close }] },
         "/callable-open" => ->(_) { [200, TEXT, ->(stream) { stream.write("not closed") }] },
         "/upcase" => ->(_) { [200, TEXT, ->(stream) { while (part = stream.read(3)) do stream.write(part.upcase); stream.flush; end; stream.close }] },
+        "/both" => ->(_) {
+          [200, TEXT, lambda do |stream|
+            reader = Async { size = 0; while (part = stream.read(50_000)) do size += part.bytesize; end; size }
+            100.times { stream.write("y" * 50_000) }
+            stream.write("read #{reader.wait}")
+            stream.close
+          end]
+        },
+        "/fork" => ->(_) {
+          Process.wait(fork { GC.start; 20.times { IO.pipe }; GC.start; exit })
+          [200, TEXT, [$?.exitstatus.to_s]]
+        },
         "/thread" => ->(_) { [200, TEXT, ->(stream) { Thread.new { stream.write("from"); sleep 0.3; stream.write(" a thread") }.join; stream.close }] },
         "/arrays" => ->(_) { [200, { "set-cookie" => %w[a=1 b=2], "x-one" => ["1"] }.merge(TEXT), ["ok"]] },
         "/injection" => ->(_) { [200, { "x-evil" => "a\r\nx-injected: 1" }.merge(TEXT), ["secret"]] },
@@ -105,6 +117,24 @@ module Fairlead
       assert_includes client.some, "HTTP/1.1 200 OK"
       client << ("def" * 100_000)
       assert client.rest.end_with?("0\r\n\r\n")
+    end
+
+    def test_one_fiber_may_read_while_another_one_writes
+      client = client()
+      client << "PUT /both HTTP/1.1\r\nHost: a\r\nContent-Length: 5000000\r\n\r\n"
+      sender = Thread.new { 100.times { client << ("x" * 50_000) } }
+      assert_operator duration { @body = client.response.body }, :<, 5
+      assert_equal "#{"y" * 5_000_000}read 5000000", @body
+      sender.join
+    end
+
+    # The child has the sockets of all connections, and must neither use nor shut them.
+    def test_a_fork_within_a_request_leaves_all_connections_alone
+      gated = client.request("GET", "/gated?fork")
+      assert_includes gated.some, "part 0"
+      3.times { assert_equal "0", client.get("/fork").body }
+      3.times { client(to: server).get("/open?fork") }
+      assert_match(/part 1.*part 2.*0\r\n\r\n\z/m, gated.rest_of_chunks)
     end
 
     def test_a_thread_may_write
