@@ -189,6 +189,7 @@ module Fairlead
     def limits(configuration)
       limits = LIMITS.to_h { |name| [name, configuration.public_send(name)] }
       limits[:in_flight] = [limits[:in_flight], most_fibers].min
+      limits[:body_size] = [limits[:body_size], (1 << 63) - 1].min
       limits
     end
 

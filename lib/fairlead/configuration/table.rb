@@ -92,10 +92,10 @@ module Fairlead
       Option.new(:body_buffer, :bytes, 256 << 10,
                  "How much of a body is read before the app is called: a slow upload up to this size costs " \
                  "no fiber.",
-                 group: :limits, within: (0..)),
+                 group: :limits, within: (0..1 << 30)),
       Option.new(:response_buffer, :bytes, 1 << 20,
                  "How much of a response is kept for a slow client before the app that writes it has to wait.",
-                 group: :limits, within: (4096..)),
+                 group: :limits, within: (4096..1 << 30)),
 
       Option.new(:access_log, :choice, "off",
                  "A line for each request: in the common log format, or as JSON with its duration and queue " \
