@@ -147,6 +147,8 @@ static VALUE request_abandon(VALUE object) {
     if (exchange == NULL)
         return Qnil;
     self->bytes_sent = exchange->body_sent;
+    if (exchange->refusal != FL_OK && !exchange->committed)
+        self->code = fl_status_http((fl_status) exchange->refusal);
     if (exchange->loop == NULL)
         free(exchange);
     else

@@ -165,7 +165,7 @@ module Fairlead
     RUBY
 
     FLAGS = %w[--request-line 100 --head-size 400 --headers 5 --body-size 1000 --body-buffer 100
-               --idle-timeout 0.3 --head-timeout 0.2 --body-timeout 0.2].freeze
+               --idle-timeout 0.3 --head-timeout 0.2 --body-timeout 0.2 --access-log common].freeze
 
     def server = shared_server(APP, *FLAGS)
 
@@ -209,6 +209,7 @@ module Fairlead
       assert client.silent?(0.02)
       client << "zz\r\n"
       assert_equal 400, client.response.status
+      eventually("the line in the access log") { server.log.include?("\"PUT / HTTP/1.1\" 400 -") }
       assert_predicate client, :eof?
     end
 
