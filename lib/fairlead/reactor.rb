@@ -7,11 +7,9 @@ module Fairlead
   # the loop, takes the ready requests, the oldest first, and runs them inline. Before it does, an idle sibling goes on
   # the scheduler's ready list, once a batch: if the request waits, the sibling has the lead when its turn comes.
   class Reactor
-    # Seconds of requests in a row, after which fibers that can go on do so first.
-    SLICE = 0.001
     # Seconds after which serving fibers that nobody needed meanwhile end.
     TRIM = 3
-    private_constant :SLICE, :TRIM
+    private_constant :TRIM
 
     # An idle serving fiber's place. It is pushed instead of its fiber, so that it wakes only who rests in it.
     class Seat
@@ -53,7 +51,6 @@ module Fairlead
     def run(&ready)
       @scheduler = Scheduler.new(@loop)
       @selector = @scheduler.selector
-      @sliced_at = monotonic
       Fiber.set_scheduler(@scheduler)
       @scheduler.run do
         watch
@@ -131,11 +128,12 @@ module Fairlead
       @least_idle = @idle.size if @idle.size < @least_idle
       seat.called = true
       @selector.push(seat)
+      @selector.bequeath(seat)
     end
 
     def rest(seat)
       @idle.push(seat)
-      @scheduler.transfer until seat.called
+      @selector.transfer_to_loop until seat.called
     rescue Async::Cancel
       @idle.delete(seat)
       raise
@@ -146,10 +144,10 @@ module Fairlead
     # It has the lead now, unless there is a driver after all.
     def called(seat)
       seat.called = @passed = false
+      @selector.bequeath(nil)
       return if @driving || seat.dismissed
 
       @leader = seat
-      begin_slice
     end
 
     # Turns the loop, and waits for the next thing to happen if there was nothing.
@@ -164,12 +162,9 @@ module Fairlead
 
       trim_later if @idle.size > 8
       @selector.rest_driver
-      begin_slice
     ensure
       @driving = false
     end
-
-    def begin_slice = (@sliced_at = monotonic if @scheduler.others?)
 
     # What was started first ends first: fibers that can go on do so before new requests, which the sibling takes that
     # is on the ready list behind them.
@@ -177,7 +172,7 @@ module Fairlead
       rest(seat) if @leader.equal?(seat) && !slice_left?
     end
 
-    def slice_left? = monotonic - @sliced_at < SLICE
+    def slice_left? = @selector.slice_left?
 
     # The fiber is as it was at boot. Tasks that the request has left behind go on without it.
     def clean_up(task, state)
@@ -215,7 +210,5 @@ module Fairlead
         end
       end.run
     end
-
-    def monotonic = Process.clock_gettime(Process::CLOCK_MONOTONIC)
   end
 end

@@ -14,15 +14,46 @@ module Fairlead
       super(fiber)
       @loop = loop
       @waiting = 0
+      @sliced_at = @heir = @testator = nil
       @driver = nil
       @in_core = false
       @idle_duration = nil
     end
 
+    # Seconds of new requests in each round, after which fibers that can go on do so first.
+    SLICE = 0.001
+    private_constant :SLICE
+
+    # @return [Boolean]
+    def slice_left?
+      now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+      now - (@sliced_at ||= now) < SLICE
+    end
+
+    # The present fiber passes the lead to one that waits for its turn on the ready list.
+    #
+    # @param heir [#transfer, nil] nil: nobody waits for it any more
+    def bequeath(heir)
+      @heir = heir
+      @testator = heir && Fiber.current
+    end
+
+    alias transfer_to_loop transfer
+
+    # The present fiber has to wait. If it has passed the lead, its heir goes on at once: a round of the scheduler's for
+    # each request that waits would cost as much as some of them.
+    def transfer
+      return super unless @heir && @testator.equal?(Fiber.current) && slice_left?
+
+      heir = @heir
+      @heir = nil
+      heir.transfer
+    end
+
     # The driver waits here until the core has something for it.
     def rest_driver
       @driver = Fiber.current
-      transfer
+      transfer_to_loop
     ensure
       @driver = nil
     end
@@ -36,6 +67,7 @@ module Fairlead
     end
 
     def select(interval)
+      @sliced_at = nil
       @loop.settle
       return super if @waiting.positive? || @driver.nil?
 
