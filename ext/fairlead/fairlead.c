@@ -19,6 +19,17 @@ void fl_raise(fl_status status) {
     }
 }
 
+static void *lock(void *data) {
+    pthread_mutex_lock(&((fl_loop *) data)->lock);
+    return data;
+}
+
+void fl_hold(fl_loop *loop) {
+    /* With an interrupt pending, Ruby comes back at once, without having called. */
+    if (pthread_mutex_trylock(&loop->lock) != 0 && rb_thread_call_without_gvl2(lock, loop, NULL, NULL) == NULL)
+        lock(loop);
+}
+
 static void loop_mark(void *data) {
     fl_ruby_loop *self = data;
     rb_gc_mark_movable(self->templates);
@@ -31,6 +42,8 @@ static void loop_compact(void *data) {
 
 static void loop_free(void *data) {
     fl_ruby_loop *self = data;
+    if (self->watch != NULL)
+        fl_watch_close(self->watch);
     if (self->loop != NULL)
         fl_loop_close(self->loop);
     ruby_xfree(self);
@@ -55,6 +68,10 @@ static VALUE loop_allocate(VALUE class) {
     VALUE object = TypedData_Make_Struct(class, fl_ruby_loop, &loop_type, self);
     self->templates = rb_ary_new();
     return object;
+}
+
+fl_ruby_loop *fl_ruby_loop_struct(VALUE object) {
+    return rb_check_typeddata(object, &loop_type);
 }
 
 fl_loop *fl_ruby_loop_get(VALUE object) {
@@ -127,8 +144,12 @@ static VALUE loop_join(VALUE object, VALUE page, VALUE slot, VALUE receiving, VA
 }
 
 static VALUE loop_turn(VALUE object) {
-    ((fl_ruby_loop *) RTYPEDDATA_GET_DATA(object))->driver = pthread_self();
-    return UINT2NUM(fl_loop_turn(fl_ruby_loop_get(object)));
+    fl_ruby_loop_struct(object)->driver = pthread_self();
+    fl_loop *loop = fl_ruby_loop_get(object);
+    fl_hold(loop);
+    uint32_t takeable = fl_loop_turn(loop);
+    fl_let_go(loop);
+    return UINT2NUM(takeable);
 }
 
 struct wait {
@@ -149,15 +170,15 @@ static void unblock_wait(void *data) {
 
 static VALUE loop_wait(VALUE object, VALUE seconds) {
     struct wait wait = {fl_ruby_loop_get(object), NIL_P(seconds) ? -1 : (int64_t) (NUM2DBL(seconds) * 1e6), false};
-    if (wait.microseconds == 0)
-        wait_without_gvl(&wait);
-    else
-        rb_thread_call_without_gvl(wait_without_gvl, &wait, unblock_wait, &wait);
+    rb_thread_call_without_gvl(wait_without_gvl, &wait, unblock_wait, &wait);
     return wait.woken ? Qtrue : Qfalse;
 }
 
 static VALUE loop_settle(VALUE object) {
-    fl_loop_settle(fl_ruby_loop_get(object));
+    fl_loop *loop = fl_ruby_loop_get(object);
+    fl_hold(loop);
+    fl_loop_settle(loop);
+    fl_let_go(loop);
     return Qnil;
 }
 
@@ -169,7 +190,10 @@ static VALUE loop_wake(VALUE object) {
 }
 
 static VALUE loop_woken(VALUE object) {
-    uint64_t id = fl_loop_woken(fl_ruby_loop_get(object));
+    fl_loop *loop = fl_ruby_loop_get(object);
+    fl_hold(loop);
+    uint64_t id = fl_loop_woken(loop);
+    fl_let_go(loop);
     return id == 0 ? Qnil : ULL2NUM(id);
 }
 
@@ -182,7 +206,10 @@ static VALUE loop_fileno(VALUE object) {
 }
 
 static VALUE loop_drain(VALUE object, VALUE hand_over) {
-    fl_loop_drain(fl_ruby_loop_get(object), RTEST(hand_over));
+    fl_loop *loop = fl_ruby_loop_get(object);
+    fl_hold(loop);
+    fl_loop_drain(loop, RTEST(hand_over));
+    fl_let_go(loop);
     return Qnil;
 }
 
@@ -213,6 +240,9 @@ static VALUE loop_counts(VALUE object) {
 static VALUE loop_close(VALUE object) {
     fl_ruby_loop *self = rb_check_typeddata(object, &loop_type);
     fl_loop *loop = self->loop;
+    if (self->watch != NULL)
+        fl_watch_close(self->watch);
+    self->watch = NULL;
     self->loop = NULL;
     if (loop != NULL)
         fl_loop_close(loop);
@@ -224,6 +254,7 @@ static VALUE loop_forget(VALUE object) {
     fl_ruby_loop *self = rb_check_typeddata(object, &loop_type);
     if (self->loop != NULL)
         fl_loop_forget(self->loop);
+    self->watch = NULL; /* its thread is the parent's */
     self->loop = NULL;
     return Qnil;
 }
@@ -259,5 +290,6 @@ RUBY_FUNC_EXPORTED void Init_fairlead(void) {
     rb_define_method(loop, "forget", loop_forget, 0);
 
     fl_init_request();
+    fl_init_watch(loop);
     fl_init_shared_page();
 }

@@ -4,6 +4,7 @@
 #define FAIRLEAD_H
 
 #include "loop.h"
+#include "watch.h"
 #include <pthread.h>
 #include <ruby.h>
 #include <ruby/encoding.h>
@@ -13,15 +14,24 @@ extern VALUE fl_mFairlead;
 /* Raises the Ruby exception for a status that is not FL_OK; `errno` counts with FL_SYSTEM. */
 NORETURN(void fl_raise(fl_status status));
 
+/* The loop's lock, for a thread that has the GVL: gives the GVL up rather than wait with it. Between the two calls no
+ * Ruby is called and nothing is raised. */
+void fl_hold(fl_loop *loop);
+static inline void fl_let_go(fl_loop *loop) {
+    pthread_mutex_unlock(&loop->lock);
+}
+
 /* A reactor's loop as a Ruby object. `templates` holds one env Hash for each listener, `callbacks` none: the loop calls
  * no Ruby. */
 typedef struct fl_ruby_loop {
     fl_loop *loop;
     pthread_t driver; /* the thread that turns it */
+    fl_watch *watch; /* NULL: nobody watches, and whoever asks leads */
     VALUE templates;
 } fl_ruby_loop;
 
 fl_loop *fl_ruby_loop_get(VALUE self);
+fl_ruby_loop *fl_ruby_loop_struct(VALUE self);
 
 /* A taken request as a Ruby object. `exchange` is NULL once it has been answered. */
 typedef struct fl_ruby_request {
@@ -46,6 +56,11 @@ VALUE fl_ruby_loop_take(VALUE self);
 void fl_init_request(void);
 /* response.c */
 void fl_init_response(VALUE request_class);
+/* watch.c */
+void fl_init_watch(VALUE loop_class);
+/* The calling thread's reactor; NULL: it is none. */
+extern __thread fl_reactor *fl_own_reactor;
+bool fl_own_reactor_leads(const fl_ruby_loop *loop);
 /* shared_page.c */
 void fl_init_shared_page(void);
 fl_shared_page *fl_ruby_shared_page_get(VALUE self);

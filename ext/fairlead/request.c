@@ -51,7 +51,7 @@ static void request_free(void *data) {
     if (self->exchange != NULL && self->exchange->loop == NULL)
         free(self->exchange);
     else if (self->exchange != NULL)
-        fl_exchange_abandon(self->exchange);
+        fl_loop_abandon_later(self->exchange);
 }
 
 static size_t request_size(const void *data) {
@@ -196,7 +196,7 @@ static VALUE env_with_host(VALUE template, const char *text, uint32_t size) {
     return env;
 }
 
-static VALUE format_address(const fl_connection *connection);
+static VALUE format_address(const fl_client *client);
 
 /* Behind a proxy all clients have one address. */
 static struct {
@@ -205,20 +205,20 @@ static struct {
     uint8_t family;
 } last_address;
 
-static VALUE address_of(const fl_connection *connection) {
-    if (NIL_P(last_address.text) || last_address.family != connection->address_family ||
-        memcmp(last_address.address, connection->address, sizeof last_address.address) != 0) {
-        last_address.text = rb_obj_freeze(format_address(connection));
-        last_address.family = connection->address_family;
-        memcpy(last_address.address, connection->address, sizeof last_address.address);
+static VALUE address_of(const fl_client *client) {
+    if (NIL_P(last_address.text) || last_address.family != client->family ||
+        memcmp(last_address.address, client->address, sizeof last_address.address) != 0) {
+        last_address.text = rb_obj_freeze(format_address(client));
+        last_address.family = client->family;
+        memcpy(last_address.address, client->address, sizeof last_address.address);
     }
     return last_address.text;
 }
 
-static VALUE format_address(const fl_connection *connection) {
+static VALUE format_address(const fl_client *client) {
     char text[INET6_ADDRSTRLEN];
-    const uint8_t *address = connection->address;
-    if (connection->address_family == AF_INET) {
+    const uint8_t *address = client->address;
+    if (client->family == AF_INET) {
         int size = 0;
         for (int i = 0; i < 4; i++) {
             uint8_t part = address[i];
@@ -231,7 +231,7 @@ static VALUE format_address(const fl_connection *connection) {
         }
         return rb_usascii_str_new(text, size - 1);
     }
-    if (connection->address_family == AF_INET6 && inet_ntop(AF_INET6, address, text, sizeof text) != NULL)
+    if (client->family == AF_INET6 && inet_ntop(AF_INET6, address, text, sizeof text) != NULL)
         return rb_usascii_str_new_cstr(text);
     return rb_usascii_str_new_cstr("127.0.0.1"); /* a Unix socket: a process of this machine */
 }
@@ -258,11 +258,10 @@ static VALUE input_of(VALUE request, fl_exchange *exchange) {
     if (!exchange->body_done)
         return rb_funcallv(cInput, id_new, 1, &request);
     VALUE bytes = rb_str_new(fl_buffer_at(&exchange->body), exchange->body.length);
-    fl_exchange_body_used(exchange, exchange->body.length);
     return rb_class_new_instance(1, &bytes, cStringIO);
 }
 
-static VALUE build_env(VALUE request, fl_exchange *exchange, VALUE template) {
+static VALUE build_env(fl_exchange *exchange, VALUE template) {
     const fl_http1_head *head = exchange->head;
     const char *bytes = fl_exchange_head_bytes(exchange);
     VALUE env = env_with_host(template, bytes + head->authority.at, head->authority.size);
@@ -276,7 +275,7 @@ static VALUE build_env(VALUE request, fl_exchange *exchange, VALUE template) {
     rb_hash_aset(env, key_request_uri, string_of(bytes, head->target));
     if (head->minor != 1)
         rb_hash_aset(env, key_server_protocol, protocol_1_0);
-    rb_hash_aset(env, key_remote_address, address_of(exchange->connection));
+    rb_hash_aset(env, key_remote_address, address_of(&exchange->client));
     rb_hash_aset(env, header_keys[FL_HEADER_X_REQUEST_START], request_start(exchange));
     add_headers(env, bytes, head);
     return env;
@@ -284,9 +283,18 @@ static VALUE build_env(VALUE request, fl_exchange *exchange, VALUE template) {
 
 VALUE fl_ruby_loop_take(VALUE object) {
     fl_loop *loop = fl_ruby_loop_get(object);
-    fl_exchange *exchange = fl_loop_take(loop);
-    if (exchange == NULL)
+    fl_ruby_loop *ours = fl_ruby_loop_struct(object);
+    fl_hold(loop);
+    fl_exchange *exchange = fl_own_reactor_leads(ours) ? fl_loop_take(loop) : NULL;
+    if (exchange == NULL) {
+        fl_let_go(loop);
         return Qnil;
+    }
+    fl_let_go(loop);
+    if (fl_own_reactor != NULL) {
+        fl_reactor_stamp(fl_own_reactor, false);
+        fl_watch_attend(ours->watch);
+    }
     fl_ruby_request *self;
     VALUE request = TypedData_Make_Struct(cRequest, fl_ruby_request, &fl_request_type, self);
     self->env = self->finished = Qnil;
@@ -295,15 +303,18 @@ VALUE fl_ruby_loop_take(VALUE object) {
     self->id = exchange->id;
     self->first_byte_at = exchange->first_byte_at;
     self->started_at = exchange->started_at;
-    VALUE templates = ((fl_ruby_loop *) RTYPEDDATA_GET_DATA(object))->templates;
-    VALUE env = build_env(request, exchange, rb_ary_entry(templates, exchange->connection->listener->index));
+    VALUE env = build_env(exchange, rb_ary_entry(ours->templates, exchange->listener));
     self->env = env;
     self->finished = rb_ary_new();
-    fl_exchange_head_used(exchange);
     if (!exchange->body_done || exchange->body.length > 0)
         rb_hash_aset(env, key_input, input_of(request, exchange));
     rb_hash_aset(env, key_finished, self->finished);
     rb_hash_aset(env, key_request, request);
+    fl_hold(loop); /* it may wait for long: what has been read of it is given back */
+    fl_exchange_head_used(exchange);
+    if (exchange->body_done)
+        fl_exchange_body_used(exchange, exchange->body.length);
+    fl_let_go(loop);
     return request;
 }
 
@@ -339,20 +350,28 @@ static VALUE request_gone_p(VALUE object) {
 /* Up to `most` bytes of the body; nil at its end; false when the loop must be awaited. */
 static VALUE request_read(VALUE object, VALUE most) {
     fl_exchange *exchange = fl_exchange_get(object);
+    fl_loop *loop = exchange->loop;
+    if (loop == NULL)
+        fl_raise(FL_CLOSED);
+    size_t wanted = NUM2SIZET(most), size;
+    VALUE string = rb_str_buf_new((long) wanted);
     const char *bytes;
-    size_t size;
+    fl_hold(loop);
     fl_status status = fl_exchange_body(exchange, &bytes, &size);
+    if (status == FL_OK && size > 0) {
+        if (size > wanted)
+            size = wanted;
+        memcpy(RSTRING_PTR(string), bytes, size);
+        fl_exchange_body_used(exchange, size);
+    }
+    fl_let_go(loop);
     if (status == FL_AGAIN)
         return Qfalse;
     if (status != FL_OK)
         fl_raise(status);
     if (size == 0)
         return Qnil;
-    size_t wanted = NUM2SIZET(most);
-    if (size > wanted)
-        size = wanted;
-    VALUE string = rb_str_new(bytes, (long) size);
-    fl_exchange_body_used(exchange, size);
+    rb_str_set_len(string, (long) size);
     return string;
 }
 

@@ -67,49 +67,63 @@ static fl_exchange *begin(VALUE self, VALUE status, VALUE headers) {
     return exchange;
 }
 
+/* The loop of an exchange, held; NULL when the server has ended. */
+static fl_loop *hold(fl_exchange *exchange) {
+    fl_loop *loop = exchange->loop;
+    if (loop != NULL)
+        fl_hold(loop);
+    return loop;
+}
+
 /* What was staged leaves at the loop's next turn, and there may be more to take. The driver's own fibers come back to
  * it; for another thread it has to be woken. */
 static void tell_driver(VALUE request) {
-    fl_ruby_loop *self = RTYPEDDATA_GET_DATA(fl_ruby_request_get(request)->loop);
+    fl_ruby_loop *self = fl_ruby_loop_struct(fl_ruby_request_get(request)->loop);
     if (self->loop != NULL && !pthread_equal(self->driver, pthread_self()))
         fl_loop_wake(self->loop);
 }
 
-static void finish(VALUE object) {
-    fl_ruby_request *self = fl_ruby_request_get(object);
+/* The last word on a request: `end` is fl_exchange_finish or fl_exchange_abandon. The loop is held, or NULL. */
+static void end(fl_ruby_request *self, void (*end)(fl_exchange *), fl_loop *loop) {
     fl_exchange *exchange = self->exchange;
     self->exchange = NULL;
     self->bytes_sent = exchange->body_sent + exchange->held.length;
-    if (exchange->loop == NULL)
+    if (loop == NULL)
         free(exchange);
     else
-        fl_exchange_finish(exchange);
+        end(exchange);
 }
 
 /* The whole response at once, if the body is an Array that fits into the response buffer: true. Otherwise only its
  * head is begun, and false: write the parts, then finish. */
-static VALUE request_respond(VALUE self, VALUE status, VALUE headers, VALUE body) {
-    fl_exchange *exchange = begin(self, status, headers);
-    if (!RB_TYPE_P(body, T_ARRAY)) {
-        check(fl_exchange_head_end(exchange, -1));
-        return Qfalse;
-    }
+static VALUE request_respond(VALUE object, VALUE status, VALUE headers, VALUE body) {
+    fl_ruby_request *self = fl_ruby_request_get(object);
+    fl_exchange *exchange = begin(object, status, headers);
+    bool whole = RB_TYPE_P(body, T_ARRAY);
     size_t length = 0;
-    for (long i = 0; i < RARRAY_LEN(body); i++) {
+    for (long i = 0; whole && i < RARRAY_LEN(body); i++) {
         VALUE part = RARRAY_AREF(body, i);
         Check_Type(part, T_STRING);
         length += (size_t) RSTRING_LEN(part);
     }
-    check(fl_exchange_head_end(exchange, (int64_t) length));
-    if (length > fl_exchange_room(exchange))
-        return Qfalse;
-    for (long i = 0; i < RARRAY_LEN(body); i++) {
+    fl_loop *loop = hold(exchange);
+    if (loop == NULL)
+        fl_raise(FL_CLOSED);
+    fl_status outcome = fl_exchange_head_end(exchange, whole ? (int64_t) length : -1);
+    whole = whole && outcome == FL_OK && length <= fl_exchange_room(exchange);
+    for (long i = 0; whole && outcome == FL_OK && i < RARRAY_LEN(body); i++) {
         VALUE part = RARRAY_AREF(body, i);
         size_t used; /* all of it: there is room */
-        check(fl_exchange_write(exchange, RSTRING_PTR(part), (size_t) RSTRING_LEN(part), &used));
+        outcome = fl_exchange_write(exchange, RSTRING_PTR(part), (size_t) RSTRING_LEN(part), &used);
     }
-    finish(self);
-    return Qtrue;
+    if (whole && outcome == FL_OK)
+        end(self, fl_exchange_finish, loop);
+    fl_let_go(loop);
+    check(outcome);
+    if (whole)
+        tell_driver(object);
+    RB_GC_GUARD(body);
+    return whole ? Qtrue : Qfalse;
 }
 
 /* Takes bytes of the body from `from` on; answers up to where: less than the end when the loop must be awaited. */
@@ -119,46 +133,58 @@ static VALUE request_write(VALUE self, VALUE string, VALUE from) {
     size_t start = NUM2SIZET(from), used;
     if (start > (size_t) RSTRING_LEN(string))
         rb_raise(rb_eArgError, "beyond the end of the string");
+    fl_loop *loop = hold(exchange);
+    if (loop == NULL)
+        fl_raise(FL_CLOSED);
     fl_status status =
         fl_exchange_write(exchange, RSTRING_PTR(string) + start, (size_t) RSTRING_LEN(string) - start, &used);
+    fl_let_go(loop);
     if (status != FL_OK && status != FL_AGAIN)
         fl_raise(status);
     tell_driver(self);
     return SIZET2NUM(start + used);
 }
 
+static VALUE with_loop(VALUE self, void (*act)(fl_exchange *)) {
+    fl_exchange *exchange = fl_exchange_get(self);
+    fl_loop *loop = hold(exchange);
+    if (loop != NULL) {
+        act(exchange);
+        fl_let_go(loop);
+    }
+    return Qnil;
+}
+
 static VALUE request_flush(VALUE self) {
-    fl_exchange_flush(fl_exchange_get(self));
+    return with_loop(self, fl_exchange_flush);
+}
+
+static VALUE request_becomes_stream(VALUE self) {
+    return with_loop(self, fl_exchange_becomes_stream);
+}
+
+static VALUE end_if_open(VALUE object, void (*how)(fl_exchange *)) {
+    fl_ruby_request *self = fl_ruby_request_get(object);
+    if (self->exchange == NULL)
+        return Qnil;
+    fl_loop *loop = hold(self->exchange);
+    end(self, how, loop);
+    if (loop != NULL)
+        fl_let_go(loop);
+    tell_driver(object);
     return Qnil;
 }
 
 static VALUE request_finish(VALUE self) {
-    if (fl_ruby_request_get(self)->exchange == NULL)
-        return Qnil;
-    finish(self);
-    tell_driver(self);
-    return Qnil;
+    return end_if_open(self, fl_exchange_finish);
 }
 
-static VALUE request_abandon(VALUE object) {
-    fl_ruby_request *self = fl_ruby_request_get(object);
-    fl_exchange *exchange = self->exchange;
-    self->exchange = NULL;
-    if (exchange == NULL)
-        return Qnil;
-    self->bytes_sent = exchange->body_sent;
-    if (exchange->refusal != FL_OK && !exchange->committed)
-        self->code = fl_status_http((fl_status) exchange->refusal);
-    if (exchange->loop == NULL)
-        free(exchange);
-    else
-        fl_exchange_abandon(exchange);
-    return Qnil;
-}
-
-static VALUE request_becomes_stream(VALUE self) {
-    fl_exchange_becomes_stream(fl_exchange_get(self));
-    return Qnil;
+static VALUE request_abandon(VALUE self) {
+    fl_ruby_request *request = fl_ruby_request_get(self);
+    fl_exchange *exchange = request->exchange;
+    if (exchange != NULL && exchange->refusal != FL_OK && !exchange->committed)
+        request->code = fl_status_http((fl_status) exchange->refusal);
+    return end_if_open(self, fl_exchange_abandon);
 }
 
 /* Whether anything of the response has left for the client. */

@@ -16,6 +16,9 @@ module Fairlead
     # to do.
     Failed = Data.define(:description)
 
+    # Worker → supervisor: it is stuck, requests wait, and no sibling can take them.
+    Relief = Data.define
+
     # Supervisor → worker: finish what runs, then end.
     # @!attribute handover [Boolean] whether siblings go on serving: then idle connections go to them.
     Drain = Data.define(:handover)
@@ -26,7 +29,7 @@ module Fairlead
     # Supervisor → worker: reopen the log files.
     Reopen = Data.define
 
-    TYPES = [Ready, Failed, Drain, Stop, Reopen].to_h { |type| [type.name[/\w+\z/].downcase, type] }.freeze
+    TYPES = [Ready, Failed, Relief, Drain, Stop, Reopen].to_h { |type| [type.name[/\w+\z/].downcase, type] }.freeze
     private_constant :TYPES
 
     # @return [String] one line.
@@ -35,7 +38,7 @@ module Fairlead
     end
 
     # @param line [String]
-    # @return [Ready, Failed, Drain, Stop, Reopen]
+    # @return [Ready, Failed, Relief, Drain, Stop, Reopen]
     # @raise [Error] if it is none of them.
     def self.parse(line)
       type, fields = JSON.parse(line)

@@ -33,49 +33,47 @@ module Fairlead
     private_constant :Seat, :Newcomer
 
     # @param loop [Loop]
+    # @param crew [Crew] the reactors of its worker, of which one leads.
     # @yieldparam request [Request] answers it, in a serving fiber
-    def initialize(loop, &answer)
+    def initialize(loop, crew, &answer)
       @loop = loop
+      @crew = crew
       @answer = answer
       @idle = []
       @least_idle = 0
       @newcomer = Newcomer.new(self)
       @driving = @passed = @ended = false
-      @turns = 0
-      @to_do = []
+      @turns = @taken = 0
     end
 
     # Serves until {#finish}. The calling thread must have no scheduler.
     #
     # @yield once it serves
     def run(&ready)
-      @scheduler = Scheduler.new(@loop)
+      @scheduler = Scheduler.new(@loop, @crew)
       @selector = @scheduler.selector
       Fiber.set_scheduler(@scheduler)
+      lead = @loop.enter
       @scheduler.run do
         watch
-        add_fiber
+        await_lead(lead) if lead
+        add_fiber if @loop.leads?
         ready&.call
       end
     ensure
       @ended = true
       @scheduler&.stop
       Fiber.set_scheduler(nil)
+      @loop.leave
     end
 
     # @return [Scheduler]
     attr_reader :scheduler
 
-    # Has the driver call this block after its present turn. Safe in any thread, and in a trap.
-    def ask(&block)
-      @to_do << block
-      @loop.wake
-    end
-
-    # Ends {#run}. In the reactor's own thread.
+    # Ends {#run}. Safe in any thread.
     def finish
       @ended = true
-      @scheduler.interrupt
+      @scheduler&.interrupt
     end
 
     # @return [Boolean] whether what still runs is being cancelled.
@@ -102,11 +100,12 @@ module Fairlead
         begin
           leading = @leader.equal?(seat)
           if (leading || slice_left?) && (request = @loop.take)
+            @taken += 1
             pass_the_lead if leading && !@passed
             @answer.call(request)
             clean_up(task, state)
             give_way(seat) if @scheduler.others?
-          elsif leading
+          elsif leading && @loop.leads?
             drive
           else
             # There is more to take where its request was one of a pipeline, or has made room for another one.
@@ -153,15 +152,17 @@ module Fairlead
     # Turns the loop, and waits for the next thing to happen if there was nothing.
     def drive
       @driving = true
-      takeable = @loop.turn
-      told = @scheduler.tell
-      @to_do.shift.call until @to_do.empty?
+      # After one request alone there is most likely nothing yet, and waiting looks too.
+      takeable = @taken == 1 ? @loop.takeable : @loop.turn
+      @taken = 0
+      told = @crew.attend
       return if @ended
       # Fibers that yield, or were pushed by the app, wait for nothing: they are not among the others that go first.
       return (@scheduler.yield if told || ((@turns += 1) & 63).zero?) if takeable.positive? || told
 
       trim_later if @idle.size > 8
-      @selector.rest_driver
+      @taken = 1 if @selector.rest_driver # the core has been waited in: it has taken in what there was
+      @loop.wake unless @loop.leads? # another one leads meanwhile, and has not heard of it
     ensure
       @driving = false
     end
@@ -205,10 +206,36 @@ module Fairlead
       io = IO.for_fd(@loop.fileno, autoclose: false)
       Async::Task.new(@scheduler, transient: true, annotation: "watching the core") do
         until @ended
-          @selector.watch(Fiber.current, io)
+          @loop.leads? ? @selector.watch(Fiber.current, io) : await_change
           @selector.push_driver
         end
       end.run
+    end
+
+    # The core's descriptor is not for a reactor that does not lead: it would be woken all the time.
+    def await_change
+      @watcher = Fiber.current
+      @scheduler.transfer
+    ensure
+      @watcher = nil
+    end
+
+    # The watch thread tells that the lead may have come here.
+    def await_lead(descriptor)
+      io = IO.for_fd(descriptor, autoclose: false)
+      Async::Task.new(@scheduler, annotation: "awaiting the lead") do
+        until @ended
+          @selector.watch(Fiber.current, io)
+          io.read_nonblock(8, exception: false)
+          lead if @loop.leads?
+        end
+      end.run
+    end
+
+    def lead
+      @crew.lead_taken
+      @selector.push(@watcher) if @watcher
+      pass_the_lead unless @passed || @driving
     end
   end
 end

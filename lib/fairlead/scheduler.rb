@@ -19,15 +19,17 @@ module Fairlead
       def transfer(*) = (fiber.transfer if fiber.fairlead_waits == waits)
     end
 
-    def initialize(loop)
-      @loop = loop
-      @awaited = {}
+    def initialize(loop, crew)
+      @crew = crew
       @cancelled_all = @forked = false
       super(nil, selector: Selector.new(Fiber.current, loop))
     end
 
     # @return [Selector]
     attr_reader :selector
+
+    # (see Crew#await)
+    def await(request) = @crew.await(request)
 
     # @return [Boolean] whether any fiber waits for anything but requests.
     def others? = @blocked.positive? || @selector.waiting.positive?
@@ -62,29 +64,6 @@ module Fairlead
 
     def unblock(blocker, fiber)
       super(blocker, fiber.is_a?(Fiber) ? Wakeup.new(fiber, fiber.fairlead_waits) : fiber)
-    end
-
-    # Waits until the loop has news of a request: more of its body, or room for its response. From any thread.
-    #
-    # @param request [Request]
-    def await(request)
-      queue = (@awaited[request.id] ||= Thread::Queue.new) # one fiber may read while another one writes
-      # The news may have come before another thread was here to hear it: it looks again after a while.
-      queue.pop(timeout: 1)
-    ensure
-      @awaited.delete(request.id) if queue.num_waiting.zero?
-    end
-
-    # Tells those who {#await} that the loop has news for them. @return [Boolean] whether there were any.
-    def tell
-      told = false
-      while (id = @loop.woken)
-        if (queue = @awaited[id])
-          [queue.num_waiting, 1].max.times { queue.push(true) }
-        end
-        told = true
-      end
-      told
     end
   end
 end

@@ -51,6 +51,8 @@ module Fairlead
     end
 
     # The driver waits here until the core has something for it.
+    #
+    # @return [Boolean, nil] true if it waited in the core's set, which has then taken in what there was.
     def rest_driver
       @driver = Fiber.current
       transfer_to_loop
@@ -137,7 +139,7 @@ module Fairlead
 
       @driver = nil
       @in_core = false
-      driver.transfer
+      driver.transfer(true)
     end
   end
 end

@@ -4,7 +4,7 @@ require_relative "parts"
 require_relative "input"
 require "fairlead/fairlead"
 require_relative "environment"
-require_relative "reactor"
+require_relative "crew"
 require_relative "stream"
 
 module Fairlead
@@ -45,7 +45,8 @@ module Fairlead
     # @param listeners [Array<Listener>] bound and listening
     # @param page [SharedPage, nil] where this worker shows its figures, in its slot
     # @param channels [Array<Array(UNIXSocket, UNIXSocket)>, nil] for each slot its receiving and its sending end
-    def initialize(app, configuration, listeners, page: nil, slot: 0, channels: nil)
+    # @param relief [Array(IO, String), nil] where a relief worker is asked for, and with which words
+    def initialize(app, configuration, listeners, page: nil, slot: 0, channels: nil, relief: nil)
       @app = app
       @listeners = listeners
       @page = page
@@ -56,7 +57,8 @@ module Fairlead
       @channels = channels
       join if page
       @ready = false
-      @reactor = Reactor.new(@loop) { |request| answer(request) }
+      @crew = Crew.new(@loop) { |request| answer(request) }
+      @loop.ask_for_relief_at(relief.first.fileno, relief.last) if relief
     end
 
     # Serves until it is drained or stopped.
@@ -65,7 +67,7 @@ module Fairlead
     def run
       Isolation.establish
       Server.running << self
-      @reactor.run do
+      @crew.run do
         @ready = true
         show_state(2)
         yield if block_given?
@@ -83,7 +85,7 @@ module Fairlead
     #
     # @param handover [Boolean] idle connections go to a sibling, or get one more answer; else they are closed
     def drain(handover: false)
-      @reactor.ask do
+      @crew.ask do
         show_state(3)
         @loop.drain(handover)
         @listeners.each(&:close) # a backlog that nobody empties would keep clients waiting
@@ -93,7 +95,7 @@ module Fairlead
     end
 
     # Ends at once; what runs is cancelled. Safe in any thread, and in a trap.
-    def stop = @reactor.ask { @reactor.finish }
+    def stop = @crew.ask { @crew.finish }
 
     # @return [Hash] what this process does now
     def counts = @loop.counts
@@ -120,7 +122,7 @@ module Fairlead
 
     # A body that is not an Array, or a large one.
     def send_parts(request, headers, body)
-      scheduler = @reactor.scheduler
+      scheduler = Fiber.scheduler
       if body.respond_to?(:each)
         request.becomes_stream if event_stream?(headers)
         body.each do |part|
@@ -143,7 +145,7 @@ module Fairlead
     # The app has raised.
     def apologise(request, error)
       return leave(error) if @forgotten
-      return request.abandon if error.is_a?(Async::Cancel) && @reactor.ending?
+      return request.abandon if error.is_a?(Async::Cancel) && @crew.ending?
 
       @loop.count_error
       report(request, error)
@@ -210,9 +212,9 @@ module Fairlead
 
     # The loop is drained when its last connection has gone.
     def watch_the_end
-      Async::Task.new(@reactor.scheduler, transient: true) do
+      Async::Task.new(Fiber.scheduler, transient: true) do
         sleep(0.01) until @loop.drained?
-        @reactor.finish
+        @crew.finish
       end.run
     end
   end

@@ -19,7 +19,11 @@ module Fairlead
     include Startup
 
     SIGNALS = %i[TERM INT HUP TTIN TTOU USR1 CHLD].freeze
-    private_constant :SIGNALS
+    # What the shared page says of a worker whose reactor sleeps with the GVL.
+    STUCK = 2
+    # Seconds between two lines about relief.
+    RELIEF_TOLD = 10
+    private_constant :SIGNALS, :STUCK, :RELIEF_TOLD
 
     # @param configuration [Configuration]
     # @param app [#call, nil] an app that is loaded already; nil: it is loaded from the configuration's
@@ -88,6 +92,7 @@ module Fairlead
 
     def supervise
       until @workers.stopping? && @workers.empty?
+        @workers.stuck(monotonic) if @workers.any? { |worker| stuck?(worker) }
         @workers.due(monotonic).each { |action| perform(action) }
         announce
         wait
@@ -226,6 +231,7 @@ module Fairlead
         case message
         when Message::Ready then @workers.ready(worker, monotonic).each { |action| perform(action) }
         when Message::Failed then worker.failure = message.description
+        when Message::Relief then relieve
         end
       end
       return unless gone
@@ -233,6 +239,22 @@ module Fairlead
       worker.channel.close
       worker.channel = nil
     end
+
+    # All workers are stuck, and requests wait. Without preload there is nothing to fork in time; and an app that is
+    # served by one process may count on being alone.
+    def relieve
+      return unless @configuration.preload && @workers.size > 1 && @workers.select(&:serving?).all? { |worker| stuck?(worker) }
+
+      action = @workers.relieve(monotonic) or return
+      perform(action)
+      now = monotonic
+      return if @relief_told && now - @relief_told < RELIEF_TOLD
+
+      @relief_told = now
+      Log.say "All workers are stuck in calls that hold Ruby's lock: a relief worker serves meanwhile."
+    end
+
+    def stuck?(worker) = @page.read(worker.slot)[:stall] == STUCK
 
     # Only its own: other children of this process are not its business.
     def reap

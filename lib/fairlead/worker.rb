@@ -57,7 +57,8 @@ module Fairlead
     def start
       @app ||= Loader.load(@configuration)
       @configuration.run_hook(:after_fork, @place.index)
-      server = Server.new(@app, @configuration, @listeners, page: @page, slot: @place.slot, channels: @channels)
+      server = Server.new(@app, @configuration, @listeners, page: @page, slot: @place.slot, channels: @channels,
+                          relief: [@control.io, Message.dump(Message::Relief.new)])
       @lock.synchronize { @server = server }
     end
 

@@ -53,6 +53,9 @@ module Fairlead
     # So many boots of one worker in a row may fail while none serves; then there is no use in another.
     PATIENCE = 4
 
+    # A relief worker retires when none of the others has been stuck for this long.
+    CALM = 5.0
+
     # How long a worker that was told to stop at once may take, before it is killed.
     GRACE = 1.0
 
@@ -135,6 +138,20 @@ module Fairlead
       Fork.new(book(slot:, index:, kind:, now:))
     end
 
+    # A worker for requests that wait while all others are stuck. One boots at a time.
+    #
+    # @return [Fork, nil] nil if there is no room for it, or one is coming already.
+    def relieve(now)
+      return if @stopping || any?(&:booting?) || @workers.size + 2 > @slots
+
+      add_extra(:relief, (0..).find { |index| none? { |worker| worker.kind == :relief && worker.index == index } }, now)
+    end
+
+    # Some worker is stuck: relief is needed for longer.
+    def stuck(now)
+      each { |worker| worker.deadline = now + CALM if worker.kind == :relief && worker.serving? }
+    end
+
     # A worker that was to be forked was.
     def forked(worker, pid, channel = nil)
       worker.pid = pid
@@ -147,7 +164,7 @@ module Fairlead
     def ready(worker, now)
       return [] unless worker.booting?
 
-      enter(worker, :serving, now)
+      enter(worker, :serving, now, (CALM if worker.kind == :relief))
       @seats[worker.index].failed_boots = 0 if worker.regular?
       predecessors = select { |other| succeeded?(other, worker) }
       predecessors.map { |predecessor| drain(predecessor, now, handover: true) }
@@ -204,6 +221,8 @@ module Fairlead
       select { |worker| worker.deadline && worker.deadline <= now }.map do |worker|
         if worker.state == :draining
           stop_worker(worker, now)
+        elsif worker.serving?
+          drain(worker, now, handover: true)
         else
           worker.failure ||= "It did not serve within #{@boot_timeout} s (boot_timeout)." if worker.booting?
           worker.deadline = nil

@@ -23,11 +23,11 @@ static void remember_address(fl_connection *connection) {
     socklen_t size = sizeof address;
     if (getpeername(connection->transport.descriptor, (struct sockaddr *) &address, &size) < 0)
         return;
-    connection->address_family = (uint8_t) address.ss_family;
+    connection->client.family = (uint8_t) address.ss_family;
     if (address.ss_family == AF_INET)
-        memcpy(connection->address, &((struct sockaddr_in *) &address)->sin_addr, 4);
+        memcpy(connection->client.address, &((struct sockaddr_in *) &address)->sin_addr, 4);
     else if (address.ss_family == AF_INET6)
-        memcpy(connection->address, &((struct sockaddr_in6 *) &address)->sin6_addr, 16);
+        memcpy(connection->client.address, &((struct sockaddr_in6 *) &address)->sin6_addr, 16);
 }
 
 fl_connection *fl_connection_open(fl_loop *loop, fl_listener *listener, int descriptor, const char *bytes,
@@ -310,7 +310,7 @@ static void request_is_ready(fl_connection *connection) {
     if (connection->deadline_kind != FL_DEADLINE_WRITE)
         fl_loop_set_deadline(connection, FL_DEADLINE_NONE);
     connection->state = FL_CONNECTION_QUEUED;
-    exchange->ready_at = connection->loop->now;
+    exchange->ready_at = connection->loop->handed.arrived != 0 ? connection->loop->handed.arrived : connection->loop->now;
     fl_loop_enqueue(exchange);
 }
 
@@ -552,10 +552,6 @@ void fl_connection_answered(fl_connection *connection, bool body_unread) {
     } else {
         next_request(connection);
     }
-}
-
-void fl_connection_head_used(fl_connection *connection, uint32_t size) {
-    fl_buffer_consume(&connection->loop->slab, &connection->in, size);
 }
 
 bool fl_connection_is_idle(const fl_connection *connection) {

@@ -43,6 +43,12 @@ typedef enum fl_deadline_kind {
     FL_DEADLINE_KINDS,
 } fl_deadline_kind;
 
+/* Who is at the other end, as far as the kernel knows. */
+typedef struct fl_client {
+    uint8_t address[16]; /* 4 or 16 bytes are used, by the family */
+    uint8_t family;
+} fl_client;
+
 typedef struct fl_connection {
     fl_source source;
     fl_transport transport;
@@ -58,8 +64,7 @@ typedef struct fl_connection {
     uint64_t progress_at_deadline;
 
     fl_buffer in, out;
-    uint8_t address[16]; /* of the client: 4 or 16 bytes, by its family */
-    uint8_t address_family;
+    fl_client client;
     uint8_t state;
     uint8_t deadline_kind;
     bool readable : 1;       /* the kernel may have more for us */
@@ -95,9 +100,6 @@ void fl_connection_receive(fl_connection *connection);
 
 /* The exchange has written its whole response: on with the next request, or the end. */
 void fl_connection_answered(fl_connection *connection, bool body_unread);
-
-/* The head and the body bytes of a taken request are no longer needed. */
-void fl_connection_head_used(fl_connection *connection, uint32_t size);
 
 /* Nothing is under way on it, neither from us nor, as far as we know, from the client. */
 bool fl_connection_is_idle(const fl_connection *connection);

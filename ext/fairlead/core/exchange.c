@@ -11,14 +11,11 @@ enum {
 };
 
 const char *fl_exchange_head_bytes(const fl_exchange *exchange) {
-    return fl_buffer_at(&exchange->connection->in);
+    return fl_buffer_at(&exchange->head_bytes);
 }
 
 void fl_exchange_head_used(fl_exchange *exchange) {
-    if (exchange->head == NULL)
-        return;
-    if (exchange->connection != NULL)
-        fl_connection_head_used(exchange->connection, exchange->head->size);
+    fl_buffer_free(&exchange->loop->slab, &exchange->head_bytes);
     fl_loop_free_head(exchange->loop, exchange);
 }
 
@@ -57,15 +54,13 @@ fl_status fl_exchange_begin(fl_exchange *exchange, int code) {
         return FL_CLOSED;
     if (code < 200 || code > 999)
         return FL_BAD_STATUS;
-    fl_slab *slab = &exchange->loop->slab;
-    fl_buffer_free(slab, &exchange->out);
-    fl_buffer_free(slab, &exchange->held);
+    exchange->out.start = exchange->out.length = 0;
+    exchange->held.start = exchange->held.length = 0;
     exchange->framing = FL_FRAMING_UNDECIDED;
-    exchange->has_length = exchange->has_date = exchange->head_done = false;
+    exchange->has_length = exchange->has_date = exchange->head_given = exchange->head_done = false;
     exchange->length_left = 0;
-    exchange->begun = true;
     exchange->code = code;
-    return fl_http1_write_status(slab, &exchange->out, code);
+    return fl_http1_write_status(&exchange->loop->staging, &exchange->out, code);
 }
 
 static bool parse_length(const char *text, size_t size, uint64_t *length) {
@@ -104,7 +99,6 @@ fl_status fl_exchange_header(fl_exchange *exchange, const char *name, size_t nam
                              size_t value_size) {
     if (exchange->loop == NULL)
         return FL_CLOSED;
-    fl_slab *slab = &exchange->loop->slab;
     switch (name_size) {
     case 4:
         exchange->has_date |= IS("date");
@@ -135,7 +129,7 @@ fl_status fl_exchange_header(fl_exchange *exchange, const char *name, size_t nam
         }
         break;
     }
-    return fl_http1_write_header(slab, &exchange->out, name, name_size, value, value_size);
+    return fl_http1_write_header(&exchange->loop->staging, &exchange->out, name, name_size, value, value_size);
 }
 
 static fl_status append(fl_exchange *exchange, const char *text, size_t size) {
@@ -186,6 +180,7 @@ static fl_status decide(fl_exchange *exchange, int64_t length) {
 fl_status fl_exchange_head_end(fl_exchange *exchange, int64_t length) {
     if (exchange->loop == NULL)
         return FL_CLOSED;
+    exchange->head_given = true;
     if (length < 0 && !exchange->has_length && exchange->framing != FL_FRAMING_RAW && !has_no_body(exchange))
         return FL_OK; /* decided when the body ends, or has to be sent before */
     return decide(exchange, length);
@@ -212,7 +207,7 @@ static fl_status decide_now(fl_exchange *exchange, int64_t length) {
 }
 
 void fl_exchange_flush(fl_exchange *exchange) {
-    if (exchange->connection == NULL || !exchange->begun)
+    if (exchange->connection == NULL || !exchange->head_given)
         return;
     if (!exchange->head_done && decide_now(exchange, -1) != FL_OK) {
         fl_connection_close(exchange->connection);
@@ -392,10 +387,7 @@ void fl_exchange_wake(fl_exchange *exchange) {
 }
 
 void fl_exchange_lost(fl_exchange *exchange) {
-    fl_exchange_head_used(exchange);
     exchange->connection = NULL;
     exchange->body_failed = !exchange->body_done;
-    fl_buffer_free(&exchange->loop->slab, &exchange->out);
-    fl_buffer_free(&exchange->loop->slab, &exchange->held);
-    fl_exchange_wake(exchange);
+    fl_exchange_wake(exchange); /* what it has staged is still its owner's */
 }

@@ -1,7 +1,8 @@
 /* One request and its response, seen from the one who answers it.
  * The loop allocates it with the first byte of a request, and it is freed by fl_exchange_finish or fl_exchange_abandon,
  * or before it was taken when its client goes. `connection` is NULL once the client has gone.
- * Only the holder of the loop may call. What can fail: writing, with FL_CLOSED when the client has gone, FL_AGAIN when
+ * Only the holder of the loop may call, but for fl_exchange_begin and fl_exchange_header, which touch nothing but what is
+ * staged: for them the GVL is enough, and the rest of that time nobody else touches it. What can fail: writing, with FL_CLOSED when the client has gone, FL_AGAIN when
  * too much is unsent (the loop then tells, as woken, when there is room), FL_NO_MEMORY, and a refused header. */
 #ifndef FL_EXCHANGE_H
 #define FL_EXCHANGE_H
@@ -25,11 +26,15 @@ typedef struct fl_exchange {
     fl_connection *connection;
     struct fl_loop *loop;
     struct fl_exchange *previous, *next; /* the FIFO, then all that are being served */
-    struct fl_exchange *woken_next;
+    struct fl_exchange *woken_next, *abandoned_next;
     uint64_t id;
+    fl_client client; /* this and the index of its listener: once it has been taken */
+    int listener;
+    int hand_overs;   /* between workers, so far */
     uint64_t first_byte_at, ready_at, started_at; /* of fl_clock */
 
     fl_http1_head *head; /* until fl_exchange_head_used */
+    fl_buffer head_bytes;/* its bytes, once it has been taken */
     fl_buffer body;      /* what has come of the body and has not been read yet */
     fl_chunks chunks;
     uint64_t body_expected; /* content-length */
@@ -51,19 +56,21 @@ typedef struct fl_exchange {
     bool close : 1;       /* the connection ends after this response */
     bool has_length : 1;
     bool has_date : 1;
-    bool begun : 1;       /* a status line has been staged */
+    bool head_given : 1;  /* the app has given the whole head */
     bool head_done : 1;   /* framing headers and the empty line are staged or sent */
     bool committed : 1;   /* something has been handed to the connection */
     bool woken : 1;
     bool awaits_body : 1;
     bool awaits_room : 1;
     bool taken : 1;
+    bool compact : 1;     /* its head has a block of its own size */
     bool stream : 1;      /* counted as long-lived */
 } fl_exchange;
 
 /* The request's side */
 
-/* The bytes of the head, to which its spans refer; valid until fl_exchange_head_used. */
+/* The bytes of the head of a taken request, to which its spans refer; valid until fl_exchange_head_used. They are the
+ * exchange's own: reading them does not need the lock. */
 const char *fl_exchange_head_bytes(const fl_exchange *exchange);
 
 /* The head has been turned into what the app gets: its memory is free for others. */

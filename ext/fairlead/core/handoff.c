@@ -1,23 +1,31 @@
 #include "handoff.h"
 #include "loop.h"
 #include "platform.h"
+#include "watch.h"
 
 #include <string.h>
 
 typedef struct message {
-    int32_t listener; /* its index */
+    uint64_t arrived;  /* of fl_clock; 0: no request comes with it */
+    int32_t listener;  /* its index */
+    int32_t hand_overs;/* how often it has been handed over */
 } message;
 
-enum { MOST_BYTES = 65536 };
+enum { MOST_BYTES = 65536, MOST_HAND_OVERS = 3 };
+
+bool fl_siblings_usable(const fl_siblings *siblings, int sibling) {
+    fl_slot *slot = &siblings->page->slots[sibling];
+    return sibling != siblings->own && fl_slot_get(slot, FL_SLOT_state) == FL_WORKER_SERVING &&
+           fl_slot_get(slot, FL_SLOT_stall) != FL_STALL_STUCK;
+}
 
 int fl_siblings_choose(const fl_siblings *siblings) {
     int best = -1;
     int64_t least = 0;
     for (int i = 0; i < siblings->count; i++) {
-        fl_slot *slot = &siblings->page->slots[i];
-        if (i == siblings->own || fl_slot_get(slot, FL_SLOT_state) != FL_WORKER_SERVING)
+        if (!fl_siblings_usable(siblings, i))
             continue;
-        int64_t load = fl_slot_get(slot, FL_SLOT_connections);
+        int64_t load = fl_slot_get(&siblings->page->slots[i], FL_SLOT_connections);
         if (best < 0 || load < least) {
             best = i;
             least = load;
@@ -41,23 +49,55 @@ static bool send_descriptor(int channel, int descriptor, struct iovec *parts, si
     return sendmsg(channel, &envelope, MSG_DONTWAIT | FL_SEND_FLAGS) >= 0;
 }
 
-bool fl_handoff_give(fl_connection *connection) {
+/* What has been read of a connection's request, as it was sent; 0 parts: it cannot be told. */
+static size_t raw_bytes(fl_connection *connection, struct iovec parts[3]) {
+    fl_exchange *exchange = connection->exchange;
+    fl_buffer *in = &connection->in, *body = &exchange->body;
+    if (exchange->chunked || !exchange->body_done || in->length + body->length > MOST_BYTES)
+        return 0;
+    char *bytes = fl_buffer_at(in);
+    uint32_t head = exchange->head->size;
+    size_t count = 0;
+    parts[count++] = (struct iovec){bytes, head};
+    if (body->length > 0)
+        parts[count++] = (struct iovec){fl_buffer_at(body), body->length};
+    if (in->length > head)
+        parts[count++] = (struct iovec){bytes + head, in->length - head};
+    return count;
+}
+
+bool fl_handoff_give(fl_connection *connection, int sibling) {
     fl_loop *loop = connection->loop;
     fl_siblings *siblings = &loop->siblings;
-    int sibling = siblings->slot == NULL ? -1 : fl_siblings_choose(siblings);
-    if (sibling < 0 || connection->transport.kind != &fl_transport_plain)
+    if (connection->transport.kind != &fl_transport_plain || connection->out.length > 0)
         return false;
     message message = {.listener = connection->listener->index};
-    struct iovec part = {&message, sizeof message};
+    struct iovec parts[4] = {{&message, sizeof message}};
+    size_t count = 1;
+    fl_slot *slot = &siblings->page->slots[sibling];
+    bool queued = connection->state == FL_CONNECTION_QUEUED;
+    if (queued) {
+        size_t more = raw_bytes(connection, parts + 1);
+        if (more == 0 || connection->exchange->hand_overs >= MOST_HAND_OVERS)
+            return false;
+        count += more;
+        message.arrived = connection->exchange->ready_at;
+        message.hand_overs = connection->exchange->hand_overs + 1;
+        atomic_fetch_add(&slot->fields[FL_SLOT_coming], 1);
+    }
     int descriptor = connection->transport.descriptor;
     fl_poll_remove(&loop->poll, descriptor);
-    if (!send_descriptor(siblings->sending[sibling], descriptor, &part, 1)) {
+    if (!send_descriptor(siblings->sending[sibling], descriptor, parts, count)) {
         /* Full, or too many descriptors on their way: not now. */
+        if (queued)
+            atomic_fetch_sub(&slot->fields[FL_SLOT_coming], 1);
         if (fl_poll_add_connection(&loop->poll, descriptor, connection) < 0)
             fl_connection_close(connection);
         return false;
     }
     fl_connection_close(connection);
+    if (queued)
+        loop->counts.handed++;
     return true;
 }
 
@@ -83,10 +123,16 @@ void fl_handoff_receive(fl_loop *loop) {
         fl_listener *listener = loop->listeners;
         while (listener != NULL && listener->index != message.listener)
             listener = listener->next;
+        if (message.arrived != 0)
+            atomic_fetch_sub(&loop->siblings.slot->fields[FL_SLOT_coming], 1);
         if (listener == NULL || fl_close_on_exec_nonblocking(descriptor) < 0) {
             close(descriptor);
             continue;
         }
+        loop->handed = (fl_handed){message.arrived, message.hand_overs};
         fl_connection_open(loop, listener, descriptor, bytes, (size_t) size - sizeof message);
+        loop->handed = (fl_handed){0};
+        if (message.arrived != 0)
+            loop->counts.received++;
     }
 }

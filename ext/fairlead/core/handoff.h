@@ -19,11 +19,15 @@ typedef struct fl_siblings {
     int sending[FL_MOST_SIBLINGS];
 } fl_siblings;
 
-/* The slot of another worker that serves, the least loaded first; -1 if there is none. */
+/* The slot of another worker that serves and is not stuck, the least loaded first; -1 if there is none. */
 int fl_siblings_choose(const fl_siblings *siblings);
 
-/* Gives an idle connection to a sibling and closes our side of it, unnoticed by the client. */
-bool fl_handoff_give(fl_connection *connection);
+/* Whether a sibling serves, and is not stuck. */
+bool fl_siblings_usable(const fl_siblings *siblings, int sibling);
+
+/* Gives a connection that is idle, or whose request waits in the FIFO, to a sibling, and closes our side of it,
+ * unnoticed by the client. False when it cannot be given now; it is then as it was. */
+bool fl_handoff_give(fl_connection *connection, int sibling);
 
 /* Takes in all that has been handed to us. */
 void fl_handoff_receive(struct fl_loop *loop);

@@ -7,11 +7,14 @@
 #include <string.h>
 
 enum {
+    ACCEPTS_BEFORE_LEAVING = 1024,
     ACCEPTS_A_TURN = 8,       /* of one listener: the siblings shall have some too */
     TAKES_A_TURN = FL_POLL_EVENTS, /* at most, before the kernel is asked again: as many as a turn may bring */
+    CROWD = 256,              /* waiting requests, from which on the next ones are made small */
     MOST_FREE_HEADS = 512,    /* that are kept: a burst must not cost memory for ever */
     TAKES_LAST = 5000,        /* microseconds, likewise */
     LISTEN_AGAIN = 100000,    /* microseconds, after the descriptors ran out */
+    RESPONSE_HEAD = 1024,     /* bytes that most heads of a response fit into */
     HAND_OVER_AGAIN = 10000,  /* microseconds, after siblings could not take what we have to give */
 };
 
@@ -19,8 +22,8 @@ fl_loop *fl_loop_open(const fl_limits *limits) {
     fl_loop *loop = calloc(1, sizeof *loop);
     if (loop == NULL)
         return NULL;
+    pthread_mutex_init(&loop->lock, NULL);
     loop->limits = *limits;
-    loop->waiting_events = -1;
     loop->date_second = -1;
     loop->siblings.source = FL_SOURCE_CHANNEL;
     loop->siblings.receiving = -1;
@@ -34,10 +37,25 @@ fl_loop *fl_loop_open(const fl_limits *limits) {
 }
 
 static void bury(fl_loop *loop) {
-    while (loop->graveyard != NULL) {
-        fl_connection *connection = loop->graveyard;
-        loop->graveyard = connection->next;
+    fl_connection **link = &loop->graveyard;
+    while (*link != NULL) {
+        fl_connection *connection = *link;
+        if (connection->dirty) { /* the list of those to flush still has it */
+            link = &connection->next;
+            continue;
+        }
+        *link = connection->next;
         free(connection);
+    }
+}
+
+/* What their owners gave up without the lock. */
+static void bury_abandoned(fl_loop *loop) {
+    fl_exchange *exchange = atomic_exchange(&loop->abandoned, NULL);
+    while (exchange != NULL) {
+        fl_exchange *next = exchange->abandoned_next;
+        fl_exchange_abandon(exchange);
+        exchange = next;
     }
 }
 
@@ -46,6 +64,7 @@ static void disown_served(fl_loop *loop, bool free_buffers) {
     for (fl_exchange *exchange = loop->served; exchange != NULL;) {
         fl_exchange *next = exchange->next;
         if (free_buffers) {
+            fl_buffer_free(&loop->slab, &exchange->head_bytes);
             fl_buffer_free(&loop->slab, &exchange->body);
             fl_buffer_free(&loop->slab, &exchange->out);
             fl_buffer_free(&loop->slab, &exchange->held);
@@ -60,8 +79,10 @@ static void disown_served(fl_loop *loop, bool free_buffers) {
 }
 
 static void free_all(fl_loop *loop) {
-    loop->dirty = NULL;
+    for (; loop->dirty != NULL; loop->dirty = loop->dirty->dirty_next)
+        loop->dirty->dirty = false;
     bury(loop);
+    bury_abandoned(loop);
     disown_served(loop, true);
     while (loop->free_exchanges != NULL) {
         fl_exchange *exchange = loop->free_exchanges;
@@ -80,6 +101,8 @@ static void free_all(fl_loop *loop) {
     }
     fl_poll_close(&loop->poll);
     fl_slab_close(&loop->slab);
+    fl_slab_close(&loop->staging);
+    pthread_mutex_destroy(&loop->lock);
     free(loop);
 }
 
@@ -236,14 +259,15 @@ fl_exchange *fl_loop_new_exchange(fl_loop *loop, fl_connection *connection) {
     exchange->loop = loop;
     exchange->connection = connection;
     exchange->id = ++loop->last_id;
-    exchange->first_byte_at = loop->now;
+    exchange->first_byte_at = loop->handed.arrived != 0 ? loop->handed.arrived : loop->now;
+    exchange->hand_overs = loop->handed.hand_overs;
     return exchange;
 }
 
 void fl_loop_free_head(fl_loop *loop, fl_exchange *exchange) {
     if (exchange->head == NULL)
         return;
-    if (loop->free_head_count >= MOST_FREE_HEADS) {
+    if (exchange->compact || loop->free_head_count >= MOST_FREE_HEADS) {
         free(exchange->head);
         exchange->head = NULL;
         return;
@@ -273,7 +297,7 @@ void fl_loop_free_exchange(fl_loop *loop, fl_exchange *exchange) {
         if (exchange->next != NULL)
             exchange->next->previous = exchange->previous;
     }
-    fl_loop_free_head(loop, exchange);
+    fl_exchange_head_used(exchange);
     fl_buffer_free(&loop->slab, &exchange->body);
     fl_buffer_free(&loop->slab, &exchange->out);
     fl_buffer_free(&loop->slab, &exchange->held);
@@ -281,15 +305,43 @@ void fl_loop_free_exchange(fl_loop *loop, fl_exchange *exchange) {
     loop->free_exchanges = exchange;
 }
 
+/* Many wait: each shall hold no more memory than what it says. */
+static void compact(fl_exchange *exchange) {
+    fl_loop *loop = exchange->loop;
+    fl_http1_head *head = exchange->head;
+    size_t size = offsetof(fl_http1_head, headers) + head->count * sizeof *head->headers;
+    fl_http1_head *small = malloc(size);
+    if (small == NULL)
+        return;
+    memcpy(small, head, size);
+    fl_loop_free_head(loop, exchange);
+    exchange->head = small;
+    exchange->compact = true;
+    fl_buffer *in = &exchange->connection->in, bytes = {0};
+    if (in->capacity <= FL_SLAB_SMALLEST || in->length > FL_SLAB_SMALLEST ||
+        fl_buffer_append(&loop->slab, &bytes, fl_buffer_at(in), in->length) != FL_OK)
+        return;
+    fl_buffer_free(&loop->slab, in);
+    *in = bytes;
+}
+
 void fl_loop_enqueue(fl_exchange *exchange) {
     fl_loop *loop = exchange->loop;
-    exchange->next = NULL;
-    exchange->previous = loop->last_ready;
-    if (loop->last_ready != NULL)
-        loop->last_ready->next = exchange;
+    if (loop->counts.queued >= CROWD)
+        compact(exchange);
+    fl_exchange *before = loop->last_ready; /* one from a sibling may be older than ours */
+    while (before != NULL && before->ready_at > exchange->ready_at)
+        before = before->previous;
+    exchange->previous = before;
+    exchange->next = before != NULL ? before->next : loop->first_ready;
+    if (exchange->next != NULL)
+        exchange->next->previous = exchange;
+    else
+        loop->last_ready = exchange;
+    if (before != NULL)
+        before->next = exchange;
     else
         loop->first_ready = exchange;
-    loop->last_ready = exchange;
     loop->counts.queued++;
 }
 
@@ -331,9 +383,30 @@ fl_exchange *fl_loop_take(fl_loop *loop) {
     if (loop->served != NULL)
         loop->served->previous = exchange;
     loop->served = exchange;
-    exchange->started_at = loop->now = fl_clock();
-    exchange->connection->state = FL_CONNECTION_SERVED;
+    uint64_t now = fl_clock();
+    if (loop->first_ready != NULL)
+        loop->usual += ((int64_t) (now - loop->taken_at) - loop->usual) / 8;
+    exchange->started_at = loop->now = loop->taken_at = now;
+    if (loop->siblings.slot != NULL) {
+        fl_slot_set(loop->siblings.slot, FL_SLOT_idle, 0);
+        fl_slot_set(loop->siblings.slot, FL_SLOT_oldest_us,
+                    loop->first_ready == NULL ? 0 : (int64_t) loop->first_ready->ready_at);
+    }
     loop->counts.in_flight++;
+    fl_connection *connection = exchange->connection;
+    connection->state = FL_CONNECTION_SERVED;
+    exchange->client = connection->client;
+    exchange->listener = connection->listener->index;
+    /* The head is its own from now on; what follows stays the connection's. */
+    fl_buffer *bytes = &exchange->head_bytes;
+    *bytes = connection->in;
+    connection->in = (fl_buffer){0};
+    uint32_t size = exchange->head->size;
+    if ((bytes->length > size && fl_buffer_append(&loop->slab, &connection->in, fl_buffer_at(bytes) + size,
+                                                  bytes->length - size) != FL_OK) ||
+        fl_buffer_reserve(&loop->slab, &exchange->out, RESPONSE_HEAD) != FL_OK)
+        connection->keep_alive = false;
+    bytes->length = size;
     return exchange;
 }
 
@@ -401,9 +474,13 @@ static void accept_some(fl_loop *loop, fl_listener *listener, int most) {
 }
 
 static void hand_over(fl_loop *loop) {
+    if (loop->siblings.slot == NULL)
+        return;
     for (fl_connection *connection = loop->connections, *next; connection != NULL; connection = next) {
         next = connection->next;
-        if (fl_connection_is_idle(connection) && !fl_handoff_give(connection))
+        int sibling;
+        if (fl_connection_is_idle(connection) &&
+            ((sibling = fl_siblings_choose(&loop->siblings)) < 0 || !fl_handoff_give(connection, sibling)))
             return;
     }
 }
@@ -419,26 +496,22 @@ static void publish(fl_loop *loop) {
     fl_slot_set(slot, FL_SLOT_requests, (int64_t) loop->counts.requests);
     fl_slot_set(slot, FL_SLOT_errors, (int64_t) loop->counts.errors);
     fl_slot_set(slot, FL_SLOT_refused, (int64_t) loop->counts.refused);
+    fl_slot_set(slot, FL_SLOT_handed, (int64_t) loop->counts.handed);
+    fl_slot_set(slot, FL_SLOT_received, (int64_t) loop->counts.received);
+    fl_slot_set(slot, FL_SLOT_oldest_us, loop->first_ready == NULL ? 0 : (int64_t) loop->first_ready->ready_at);
     fl_slot_set(slot, FL_SLOT_heartbeat_ms, (int64_t) (loop->now / 1000));
 }
 
-uint32_t fl_loop_turn(fl_loop *loop) {
-    loop->takes = 0;
-    flush(loop);
-    int count = loop->waiting_events;
-    loop->waiting_events = -1;
-    bool woken;
-    if (count < 0)
-        count = fl_poll_wait(&loop->poll, 0, &woken);
+/* What the poll has told of, then what has fallen due. */
+static void take_in(fl_loop *loop, fl_event *events, int count) {
     loop->now = loop->turned_at = fl_clock();
     for (int i = 0; i < count; i++) {
-        fl_event *event = &loop->poll.events[i];
-        switch (*(fl_source *) event->data) {
+        switch (*(fl_source *) events[i].data) {
         case FL_SOURCE_LISTENER:
-            accept_some(loop, event->data, ACCEPTS_A_TURN);
+            accept_some(loop, events[i].data, ACCEPTS_A_TURN);
             break;
         case FL_SOURCE_CONNECTION:
-            fl_connection_event(event->data, event->ready);
+            fl_connection_event(events[i].data, events[i].ready);
             break;
         case FL_SOURCE_CHANNEL:
             fl_handoff_receive(loop);
@@ -455,7 +528,40 @@ uint32_t fl_loop_turn(fl_loop *loop) {
     set_timer(loop);
     publish(loop);
     bury(loop);
+}
+
+void fl_loop_abandon_later(fl_exchange *exchange) {
+    fl_loop *loop = exchange->loop;
+    exchange->abandoned_next = atomic_load(&loop->abandoned);
+    while (!atomic_compare_exchange_weak(&loop->abandoned, &exchange->abandoned_next, exchange))
+        continue;
+}
+
+uint32_t fl_loop_turn(fl_loop *loop) {
+    fl_event events[FL_POLL_EVENTS];
+    bool woken;
+    loop->takes = 0;
+    flush(loop);
+    bury_abandoned(loop);
+    fl_loop_step_aside(loop, false);
+    take_in(loop, events, fl_poll_wait(&loop->poll, events, 0, &woken));
     return fl_loop_takeable(loop);
+}
+
+void fl_loop_stand_in(fl_loop *loop) {
+    fl_event events[FL_POLL_EVENTS];
+    bool woken;
+    take_in(loop, events, fl_poll_wait(&loop->poll, events, 0, &woken));
+}
+
+void fl_loop_step_aside(fl_loop *loop, bool aside) {
+    if (loop->aside == aside || loop->draining || loop->listen_again != 0)
+        return;
+    loop->aside = aside;
+    /* A wake-up meant for all may have come to us alone: take what is there before looking away. */
+    for (fl_listener *listener = loop->listeners; aside && listener != NULL; listener = listener->next)
+        accept_some(loop, listener, ACCEPTS_BEFORE_LEAVING);
+    watch_listeners(loop, !aside);
 }
 
 void fl_loop_settle(fl_loop *loop) {
@@ -464,13 +570,19 @@ void fl_loop_settle(fl_loop *loop) {
     if (loop->timer_stale)
         set_timer(loop);
     publish(loop);
+    if (loop->siblings.slot != NULL)
+        fl_slot_set(loop->siblings.slot, FL_SLOT_idle, loop->first_ready == NULL);
 }
 
 bool fl_loop_wait(fl_loop *loop, int64_t microseconds) {
+    fl_event events[FL_POLL_EVENTS];
     bool woken;
-    if (loop->waiting_events > 0) /* not taken in yet, and never told again */
-        return true;
-    loop->waiting_events = fl_poll_wait(&loop->poll, microseconds, &woken);
+    int count = fl_poll_wait(&loop->poll, events, microseconds, &woken);
+    if (woken) {
+        pthread_mutex_lock(&loop->lock);
+        take_in(loop, events, count);
+        pthread_mutex_unlock(&loop->lock);
+    }
     return woken;
 }
 
@@ -494,7 +606,7 @@ void fl_loop_drain(fl_loop *loop, bool handing_over) {
     if (!loop->draining) {
         /* A wake-up meant for all may have come to us alone: take what is there before looking away. */
         for (fl_listener *listener = loop->listeners; listener != NULL; listener = listener->next)
-            accept_some(loop, listener, 1024);
+            accept_some(loop, listener, ACCEPTS_BEFORE_LEAVING);
         watch_listeners(loop, false);
         loop->listen_again = 0;
     }

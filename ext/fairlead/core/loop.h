@@ -1,7 +1,8 @@
 /* The loop: every listener and connection of a worker, the FIFO of ready requests, deadlines and counts.
  * fl_loop_open allocates it, fl_loop_close frees it with all that it holds; exchanges still taken are told and freed by
- * their owners later. One holder at a time may call; fl_loop_wait may block, and fl_loop_wake may be called
- * by anybody at any time. What can fail: opening and listening, with FL_SYSTEM and errno. */
+ * their owners later. It belongs to the holder of its lock: whoever calls anything that touches it, but
+ * fl_loop_wait, fl_loop_wake and what says otherwise, holds it, never for longer than a turn, and calls no Ruby
+ * meanwhile. What can fail: opening and listening, with FL_SYSTEM and errno. */
 #ifndef FL_LOOP_H
 #define FL_LOOP_H
 
@@ -11,6 +12,7 @@
 #include "http1.h"
 #include "poll.h"
 #include "shared_page.h"
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -35,13 +37,21 @@ typedef struct fl_listener {
 
 typedef struct fl_counts {
     uint32_t in_flight, streams, queued, connections;
-    uint64_t requests, errors, refused;
+    uint64_t requests, errors, refused, handed, received;
 } fl_counts;
 
+/* Of a request that a sibling has handed to us. */
+typedef struct fl_handed {
+    uint64_t arrived;
+    int hand_overs;
+} fl_handed;
+
 typedef struct fl_loop {
+    pthread_mutex_t lock;
     fl_poll poll;
     fl_limits limits;
     fl_slab slab;
+    fl_slab staging; /* of what exchanges stage: touched by who has the GVL, whoever holds the lock */
     fl_listener *listeners;
     fl_connection *connections, *graveyard;
     fl_connection *dirty;
@@ -49,6 +59,7 @@ typedef struct fl_loop {
     fl_exchange *first_ready, *last_ready;
     fl_exchange *served;
     fl_exchange *first_woken, *last_woken;
+    _Atomic(fl_exchange *) abandoned; /* by their owners, without the lock */
     fl_exchange *free_exchanges;
     fl_http1_head *free_heads;
     uint32_t free_head_count;
@@ -62,11 +73,14 @@ typedef struct fl_loop {
     int64_t date_second;
     char date[FL_DATE_SIZE];
     uint32_t takes;       /* since the last turn */
-    int waiting_events;   /* of fl_loop_wait, for the next turn; -1: none were fetched */
     bool draining;
     bool handing_over;
     fl_counts counts;
     fl_siblings siblings;
+    fl_handed handed; /* while such a connection is opened */
+    bool aside;       /* listeners are left to the siblings */
+    uint64_t taken_at;/* of fl_clock, at the last take */
+    int64_t usual;    /* microseconds between two takes while requests wait, on the average */
 } fl_loop;
 
 fl_loop *fl_loop_open(const fl_limits *limits);
@@ -85,11 +99,18 @@ fl_status fl_loop_join(fl_loop *loop, fl_shared_page *page, int slot, int receiv
 /* Flushes, takes in what the kernel has, and sees to deadlines. Answers how many requests can be taken. */
 uint32_t fl_loop_turn(fl_loop *loop);
 
+/* A turn of who stands in for the reactor: what the reactor's fibers have staged is left to it. */
+void fl_loop_stand_in(fl_loop *loop);
+
+/* Leaves new connections to the siblings, once those that are there have been taken; or takes them again. */
+void fl_loop_step_aside(fl_loop *loop, bool aside);
+
 /* To be called before nobody turns the loop for a while: sends what is staged, sets the timer, shows the counts. */
 void fl_loop_settle(fl_loop *loop);
 
-/* Blocks until something happens, `microseconds` have passed (negative: for ever), or somebody wakes it. Touches
- * nothing but the poll, so the GVL may be released. The next turn takes in what it found. */
+/* Blocks until something happens, `microseconds` have passed (negative: for ever), or somebody wakes it; then takes in
+ * what the kernel has, and sees to deadlines. To be called without the lock, which it takes itself, and without the
+ * GVL. Answers whether anything happened. */
 bool fl_loop_wait(fl_loop *loop, int64_t microseconds);
 void fl_loop_wake(fl_loop *loop);
 
@@ -99,6 +120,9 @@ uint32_t fl_loop_takeable(const fl_loop *loop);
 
 /* The next exchange that waits and has been woken: its id, or 0. */
 uint64_t fl_loop_woken(fl_loop *loop);
+
+/* Gives an exchange up without the lock, from a finaliser for example; the loop ends it at its next turn. */
+void fl_loop_abandon_later(fl_exchange *exchange);
 
 /* No new connections and no further requests on those that there are; what has been received is answered.
  * With `hand_over`, idle connections go to siblings, or get one more answer. */

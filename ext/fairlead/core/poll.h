@@ -1,7 +1,7 @@
 /* What the loop asks of the kernel: which descriptors are ready. One backend a file: poll_epoll.c.
  * fl_poll_open allocates descriptors, fl_poll_close gives them back. Events are valid until the next wait.
  * fl_poll_wake may be called from any thread, also in a signal handler; the others by one thread at a time, except
- * that fl_poll_wait may run while nobody else touches its `events`. Failures are -1 with errno. */
+ * fl_poll_wait may run beside them. Failures are -1 with errno. */
 #ifndef FL_POLL_H
 #define FL_POLL_H
 
@@ -26,7 +26,6 @@ typedef struct fl_poll {
     int descriptor; /* readable when anything below is ready: another poll can wait for it */
     int wake;
     int timer;
-    fl_event events[FL_POLL_EVENTS];
 } fl_poll;
 
 int fl_poll_open(fl_poll *poll);
@@ -50,8 +49,9 @@ int fl_poll_set_timer(fl_poll *poll, uint64_t at);
 
 void fl_poll_wake(fl_poll *poll);
 
-/* Waits up to `microseconds` (0: not at all; negative: for ever) and fills `events`. Answers how many, 0 also when it
- * was woken, timed out or interrupted. `woken` tells whether anything at all happened. */
-int fl_poll_wait(fl_poll *poll, int64_t microseconds, bool *woken);
+/* Waits up to `microseconds` (0: not at all; negative: for ever) and fills `events`, FL_POLL_EVENTS of them at the
+ * most. Answers how many, 0 also when it was woken, timed out or interrupted. `woken` tells whether anything at all
+ * happened. */
+int fl_poll_wait(fl_poll *poll, fl_event *events, int64_t microseconds, bool *woken);
 
 #endif

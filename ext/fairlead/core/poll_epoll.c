@@ -66,7 +66,7 @@ void fl_poll_wake(fl_poll *poll) {
     (void) !write(poll->wake, &one, sizeof one); /* full: it is awake already */
 }
 
-int fl_poll_wait(fl_poll *poll, int64_t microseconds, bool *woken) {
+int fl_poll_wait(fl_poll *poll, fl_event *told_of, int64_t microseconds, bool *woken) {
     struct epoll_event ready[FL_POLL_EVENTS];
     int count;
     if (microseconds > 0) {
@@ -92,7 +92,7 @@ int fl_poll_wait(fl_poll *poll, int64_t microseconds, bool *woken) {
             continue;
         }
         uint32_t events = ready[i].events;
-        poll->events[told++] = (fl_event){
+        told_of[told++] = (fl_event){
             .data = data,
             .ready = (events & EPOLLIN ? FL_READABLE : 0u) | (events & EPOLLOUT ? FL_WRITABLE : 0u) |
                      (events & EPOLLRDHUP ? FL_HALF_CLOSED : 0u) |

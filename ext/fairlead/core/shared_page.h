@@ -1,7 +1,7 @@
 /* One page of memory shared by supervisor and workers: a slot for each worker, each on cache lines of its own.
  * fl_shared_page_open maps it (before any fork), fl_shared_page_close unmaps it in this process only.
- * Every field is one atomic number. A slot is written by its worker alone, and by the supervisor while the slot has no
- * worker; anybody may read at any time. Mapping can fail: NULL with errno; nothing else can. */
+ * Every field is one atomic number. A slot is written by its worker alone (`coming` also by its siblings), and by the
+ * supervisor while the slot has no worker; anybody may read at any time. Mapping can fail: NULL with errno; nothing else can. */
 #ifndef FL_SHARED_PAGE_H
 #define FL_SHARED_PAGE_H
 
@@ -21,7 +21,14 @@
     X(errors)      /* of them, those that the app let escape */                                              \
     X(refused)     /* answered by the core: malformed, too large, too late */                                \
     X(restarts)    /* of this slot */                                                                        \
-    X(heartbeat_ms) /* fl_clock in milliseconds when the loop last turned */
+    X(heartbeat_ms) /* fl_clock in milliseconds when the loop last turned */                                 \
+    X(idle)        /* 1: it waits in its loop, and no request waits for it */                                \
+    X(oldest_us)   /* fl_clock when its oldest waiting request came; 0: none waits */                        \
+    X(stall)       /* of the reactor that leads: fl_stall */                                                 \
+    X(coming)      /* requests on their way to it (added to by who sends them) */                            \
+    X(standbys)    /* how often the lead went to a standby reactor */                                        \
+    X(handed)      /* requests handed to siblings */                                                         \
+    X(received)    /* requests taken over from them */
 
 typedef enum fl_slot_field {
 #define X(field) FL_SLOT_##field,

@@ -1,0 +1,79 @@
+#include "balance.h"
+
+enum {
+    MARGIN = 5000,   /* microseconds by which a sibling's oldest must be younger: else workers pass requests around */
+    STALE = 20000,   /* microseconds: a worker that is busy tells more often than this */
+    AT_ONCE = 64,    /* requests that leave a stuck worker at one look */
+};
+
+/* How soon a sibling would serve one more: the smaller, the better. */
+typedef struct offer {
+    int sibling;
+    bool idle;
+    int64_t waiting;
+    uint64_t oldest; /* 0: none waits */
+} offer;
+
+static bool offer_of(const fl_loop *loop, int sibling, offer *offer) {
+    fl_slot *slot = &loop->siblings.page->slots[sibling];
+    if (!fl_siblings_usable(&loop->siblings, sibling))
+        return false;
+    int64_t coming = fl_slot_get(slot, FL_SLOT_coming);
+    offer->sibling = sibling;
+    offer->idle = fl_slot_get(slot, FL_SLOT_idle) == 1 && coming == 0;
+    offer->waiting = fl_slot_get(slot, FL_SLOT_queued) + coming;
+    offer->oldest = (uint64_t) fl_slot_get(slot, FL_SLOT_oldest_us);
+    uint64_t heard = (uint64_t) fl_slot_get(slot, FL_SLOT_heartbeat_ms) * 1000;
+    return offer->idle || loop->now < heard + STALE;
+}
+
+static bool best_offer(const fl_loop *loop, offer *best) {
+    bool found = false;
+    for (int i = 0; i < loop->siblings.count; i++) {
+        offer offer;
+        if (!offer_of(loop, i, &offer))
+            continue;
+        if (!found || offer.idle > best->idle || (offer.idle == best->idle && offer.waiting < best->waiting)) {
+            *best = offer;
+            found = true;
+        }
+    }
+    return found;
+}
+
+void fl_balance_listen(fl_loop *loop, bool stuck) {
+    fl_loop_step_aside(loop, stuck && loop->siblings.slot != NULL && fl_siblings_choose(&loop->siblings) >= 0);
+}
+
+/* All that waits, to whoever would serve it soonest. */
+static void evacuate(fl_loop *loop) {
+    offer best;
+    for (int i = 0; i < AT_ONCE && loop->first_ready != NULL && best_offer(loop, &best); i++)
+        if (!fl_handoff_give(loop->first_ready->connection, best.sibling))
+            return;
+}
+
+/* One request, if a sibling has nothing older to do: our second oldest, since the oldest is next here; but the oldest
+ * when the sibling is idle, or ours has been at it for unusually long. */
+static void even_out(fl_loop *loop, uint64_t away) {
+    offer best;
+    if (loop->first_ready == NULL || !best_offer(loop, &best))
+        return;
+    bool unusually_long = loop->usual > 0 && away > 2 * (uint64_t) loop->usual + MARGIN;
+    fl_exchange *candidate = best.idle || unusually_long ? loop->first_ready : loop->first_ready->next;
+    if (candidate == NULL)
+        return;
+    bool nothing_waits = best.waiting == 0;
+    if (best.idle || nothing_waits || best.oldest > candidate->ready_at + MARGIN)
+        fl_handoff_give(candidate->connection, best.sibling);
+}
+
+uint32_t fl_balance(fl_loop *loop, bool stuck, uint64_t away) {
+    if (loop->siblings.slot != NULL && !loop->draining) {
+        if (stuck)
+            evacuate(loop);
+        else
+            even_out(loop, away);
+    }
+    return loop->counts.queued;
+}

@@ -1,0 +1,242 @@
+#include "watch.h"
+#include "balance.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+
+enum {
+    CALM = 1000000,      /* microseconds without a stall or a request, after which the thread sleeps */
+    RELIEF_AFTER = 20000,/* microseconds: starting a process, for example, holds the GVL for some, and ends by itself */
+    RELIEF_AGAIN = 30000,/* microseconds between two calls for help */
+    SAMPLE = 4000,       /* microseconds over which a thread's clock is watched */
+};
+
+_Atomic(fl_thread *) fl_gvl_holder;
+
+static uint64_t cpu_clock(const fl_thread *thread) {
+    struct timespec time;
+    if (clock_gettime(thread->clock, &time) < 0)
+        return 0;
+    return (uint64_t) time.tv_sec * 1000000 + (uint64_t) time.tv_nsec / 1000;
+}
+
+/* S and D wait for something; R is computing, or waits for the machine to let it. */
+static bool task_sleeps(const fl_thread *thread) {
+    char path[64], text[512];
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", thread->id);
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0)
+        return false;
+    ssize_t size = read(file, text, sizeof text - 1);
+    close(file);
+    if (size <= 0)
+        return false;
+    text[size] = '\0';
+    const char *end = strrchr(text, ')');
+    return end != NULL && end[1] == ' ' && (end[2] == 'S' || end[2] == 'D');
+}
+
+/* Whether who holds the GVL sleeps with it: its clock stands still, and the kernel says so too. */
+static bool holder_sleeps(fl_watch *watch, const fl_thread *holder, uint64_t now) {
+    uint64_t clock = cpu_clock(holder);
+    if (watch->sampled != holder) {
+        watch->sampled = holder;
+        watch->sampled_at = now;
+        watch->sampled_clock = clock;
+        watch->sampled_asleep = false;
+    } else if (now - watch->sampled_at >= SAMPLE) {
+        watch->sampled_asleep = (clock - watch->sampled_clock) * 10 < now - watch->sampled_at && task_sleeps(holder);
+        watch->sampled_at = now;
+        watch->sampled_clock = clock;
+    }
+    return watch->sampled_asleep;
+}
+
+static fl_stall judge(fl_watch *watch, const fl_reactor *reactor, uint64_t now) {
+    const fl_thread *thread = reactor->thread;
+    int gvl = atomic_load(&thread->gvl);
+    bool home = atomic_load_explicit(&reactor->home, memory_order_acquire);
+    uint64_t stamp = atomic_load_explicit(&reactor->stamp, memory_order_relaxed);
+    uint64_t since = atomic_load(&thread->gvl_since);
+    uint64_t away = now > stamp ? now - stamp : 0;
+    /* At home it only waits for work; unless it has work, and does not get the GVL for it. */
+    if (home && (gvl != FL_GVL_WANTED || now < since + watch->limits.blocked)) {
+        watch->sampled = NULL;
+        return FL_STALL_NONE;
+    }
+    if (!home && away < watch->limits.blocked) {
+        watch->sampled = NULL;
+        return FL_STALL_NONE;
+    }
+    if (gvl == FL_GVL_RELEASED)
+        return now > since + watch->limits.blocked ? FL_STALL_BLOCKED : FL_STALL_NONE;
+    const fl_thread *holder = atomic_load(&fl_gvl_holder);
+    if (holder == NULL)
+        return FL_STALL_NONE;
+    return holder_sleeps(watch, holder, now) && away > watch->limits.stuck ? FL_STALL_STUCK : FL_STALL_COMPUTING;
+}
+
+/* The lead goes to a reactor that is at home, if there is one. */
+static bool give_lead(fl_watch *watch, int from) {
+    int count = atomic_load(&watch->count);
+    for (int i = 1; i < count; i++) {
+        int candidate = (from + i) % count;
+        fl_reactor *reactor = &watch->reactors[candidate];
+        if (!atomic_load_explicit(&reactor->home, memory_order_acquire) ||
+            atomic_load(&reactor->thread->gvl) != FL_GVL_RELEASED)
+            continue;
+        atomic_store_explicit(&reactor->stamp, fl_clock(), memory_order_relaxed); /* it is away from now on */
+        atomic_store_explicit(&watch->leader, candidate, memory_order_release);
+        if (watch->loop->siblings.slot != NULL)
+            atomic_fetch_add(&watch->loop->siblings.slot->fields[FL_SLOT_standbys], 1);
+        uint64_t one = 1;
+        (void) !write(reactor->lead, &one, sizeof one);
+        return true;
+    }
+    return false;
+}
+
+static void ask_for_relief(fl_watch *watch, uint64_t now) {
+    if (watch->relief < 0 || now < watch->relief_at + RELIEF_AGAIN)
+        return;
+    watch->relief_at = now;
+    (void) !send(watch->relief, watch->request, strlen(watch->request), MSG_DONTWAIT | FL_SEND_FLAGS);
+}
+
+/* What cannot wait until the reactor comes back. */
+static void stand_in(fl_watch *watch, fl_stall stall, uint64_t away, uint64_t now) {
+    fl_loop *loop = watch->loop;
+    int leader = atomic_load(&watch->leader);
+    if (stall == FL_STALL_BLOCKED && give_lead(watch, leader))
+        return;
+    pthread_mutex_lock(&loop->lock);
+    fl_balance_listen(loop, stall == FL_STALL_STUCK);
+    fl_loop_stand_in(loop);
+    uint32_t waiting = fl_balance(loop, stall == FL_STALL_STUCK, away);
+    pthread_mutex_unlock(&loop->lock);
+    if (waiting == 0)
+        return;
+    if (stall == FL_STALL_STUCK && away > RELIEF_AFTER)
+        ask_for_relief(watch, now);
+    else if (stall == FL_STALL_COMPUTING && away > watch->limits.computing)
+        give_lead(watch, leader);
+}
+
+/* Nothing stalls, but a queue of short requests may be longer here than elsewhere. */
+static void even_out_queue(fl_watch *watch, uint64_t now) {
+    fl_loop *loop = watch->loop;
+    fl_slot *slot = loop->siblings.slot;
+    int64_t oldest = slot == NULL ? 0 : fl_slot_get(slot, FL_SLOT_oldest_us);
+    if (oldest == 0 || now < (uint64_t) oldest + watch->limits.blocked || pthread_mutex_trylock(&loop->lock) != 0)
+        return;
+    fl_loop_stand_in(loop);
+    fl_balance(loop, false, 0);
+    pthread_mutex_unlock(&loop->lock);
+}
+
+static void look(fl_watch *watch, uint64_t *busy_at) {
+    uint64_t now = fl_clock();
+    fl_reactor *reactor = &watch->reactors[atomic_load(&watch->leader)];
+    fl_stall stall = judge(watch, reactor, now);
+    uint64_t stamp = atomic_load_explicit(&reactor->stamp, memory_order_relaxed);
+    if (stamp > *busy_at)
+        *busy_at = stamp;
+    fl_slot *slot = watch->loop->siblings.slot;
+    if (atomic_exchange(&watch->stall, stall) != (int) stall && slot != NULL)
+        fl_slot_set(slot, FL_SLOT_stall, stall);
+    if (stall == FL_STALL_NONE) {
+        even_out_queue(watch, now);
+        return;
+    }
+    if (slot != NULL)
+        fl_slot_set(slot, FL_SLOT_idle, 0);
+    *busy_at = now;
+    stand_in(watch, stall, now > stamp ? now - stamp : 0, now);
+}
+
+static void sleep_until_roused(fl_watch *watch) {
+    pthread_mutex_lock(&watch->lock);
+    atomic_store(&watch->asleep, 1);
+    while (atomic_load(&watch->asleep) && !atomic_load(&watch->ends))
+        pthread_cond_wait(&watch->wake, &watch->lock);
+    atomic_store(&watch->asleep, 0);
+    pthread_mutex_unlock(&watch->lock);
+}
+
+static void *run(void *data) {
+    fl_watch *watch = data;
+    uint64_t busy_at = fl_clock();
+    while (!atomic_load(&watch->ends)) {
+        if (fl_clock() > busy_at + CALM) {
+            sleep_until_roused(watch);
+            busy_at = fl_clock();
+        }
+        struct timespec tick = {.tv_sec = 0, .tv_nsec = (long) watch->limits.tick * 1000};
+        nanosleep(&tick, NULL);
+        look(watch, &busy_at);
+    }
+    return NULL;
+}
+
+void fl_watch_rouse(fl_watch *watch) {
+    pthread_mutex_lock(&watch->lock);
+    atomic_store(&watch->asleep, 0);
+    pthread_cond_signal(&watch->wake);
+    pthread_mutex_unlock(&watch->lock);
+}
+
+int fl_watch_enter(fl_watch *watch, fl_thread *thread) {
+    int number = atomic_load(&watch->count);
+    if (number >= FL_MOST_REACTORS)
+        return -1;
+    fl_reactor *reactor = &watch->reactors[number];
+    reactor->thread = thread;
+    reactor->lead = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (reactor->lead < 0)
+        return -1;
+    fl_reactor_stamp(reactor, true);
+    atomic_store(&watch->count, number + 1);
+    return number;
+}
+
+fl_watch *fl_watch_open(fl_loop *loop, const fl_watch_limits *limits) {
+    fl_watch *watch = calloc(1, sizeof *watch);
+    if (watch == NULL)
+        return NULL;
+    watch->loop = loop;
+    watch->limits = *limits;
+    watch->relief = -1;
+    pthread_mutex_init(&watch->lock, NULL);
+    pthread_cond_init(&watch->wake, NULL);
+    return watch;
+}
+
+/* Signals are for Ruby's threads. */
+int fl_watch_start(fl_watch *watch) {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_create(&watch->thread, NULL, run, watch);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (error == 0)
+        watch->started = true;
+    return error;
+}
+
+void fl_watch_close(fl_watch *watch) {
+    if (watch->started) {
+        pthread_mutex_lock(&watch->lock);
+        atomic_store(&watch->ends, 1);
+        pthread_cond_signal(&watch->wake);
+        pthread_mutex_unlock(&watch->lock);
+        pthread_join(watch->thread, NULL);
+    }
+    for (int i = 0; i < atomic_load(&watch->count); i++)
+        close(watch->reactors[i].lead);
+    pthread_mutex_destroy(&watch->lock);
+    pthread_cond_destroy(&watch->wake);
+    free(watch);
+}

@@ -1,0 +1,98 @@
+/* The watch thread: sees within milliseconds that the reactor which leads has not come back to its loop, tells why, and
+ * works around it. It needs no Ruby: it drives the loop itself meanwhile, gives the lead to a standby reactor, hands
+ * requests to a sibling worker, or asks the supervisor for a relief worker.
+ * fl_watch_open allocates it, fl_watch_start starts the thread, in the worker, after its fork; fl_watch_close joins it
+ * and frees all.
+ * Reactors and threads are entered and stamped by their own Ruby threads; all else is atomic and may be read by anyone.
+ * Opening can fail: NULL with errno. */
+#ifndef FL_WATCH_H
+#define FL_WATCH_H
+
+#include "loop.h"
+#include "platform.h"
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <time.h>
+
+typedef enum fl_gvl { FL_GVL_RELEASED, FL_GVL_WANTED, FL_GVL_HELD } fl_gvl;
+
+/* A Ruby thread, as its own events tell of it. */
+typedef struct fl_thread {
+    _Atomic int gvl;
+    _Atomic uint64_t gvl_since; /* of fl_clock */
+    clockid_t clock;
+    int id; /* of the kernel's task */
+} fl_thread;
+
+/* A Ruby thread that serves. */
+typedef struct fl_reactor {
+    fl_thread *thread;
+    _Atomic uint64_t stamp; /* of fl_clock, at its last take, answer and fiber switch */
+    _Atomic bool home;      /* its scheduler runs, or waits, and no fiber */
+    int lead;               /* an eventfd: it may have become the leader */
+} fl_reactor;
+
+/* Who holds the GVL of this process; NULL: nobody, or a thread that is not known. */
+extern _Atomic(fl_thread *) fl_gvl_holder;
+
+/* Why a reactor is away. */
+typedef enum fl_stall { FL_STALL_NONE, FL_STALL_BLOCKED, FL_STALL_STUCK, FL_STALL_COMPUTING } fl_stall;
+
+enum { FL_MOST_REACTORS = 16 };
+
+typedef struct fl_watch_limits {
+    uint64_t tick;      /* microseconds between two looks */
+    uint64_t blocked;   /* without the GVL for longer than this: a standby leads */
+    uint64_t stuck;     /* holding it and asleep for longer than this: requests are handed over */
+    uint64_t computing; /* holding it and computing for longer than this: a standby shares the GVL */
+} fl_watch_limits;
+
+typedef struct fl_watch {
+    fl_loop *loop;
+    fl_watch_limits limits;
+    fl_reactor reactors[FL_MOST_REACTORS];
+    _Atomic int count;
+    _Atomic int leader;
+    _Atomic int stall;           /* fl_stall of the leader, now */
+    _Atomic int ends;
+    _Atomic int asleep;          /* the thread itself: nothing has been going on */
+    int relief;                  /* where a relief worker is asked for, with this message; -1: nobody is there to ask */
+    char request[64];
+    pthread_t thread;
+    bool started;
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+
+    /* of the thread alone */
+    const fl_thread *sampled;
+    uint64_t sampled_at, sampled_clock, relief_at;
+    bool sampled_asleep;
+} fl_watch;
+
+fl_watch *fl_watch_open(fl_loop *loop, const fl_watch_limits *limits);
+
+/* Once the reactors have entered. Answers 0 or an errno. */
+int fl_watch_start(fl_watch *watch);
+void fl_watch_close(fl_watch *watch);
+
+/* Enters the calling thread as a reactor; answers its number, or -1 when there are too many. */
+int fl_watch_enter(fl_watch *watch, fl_thread *thread);
+
+/* Of the reactor's own thread: something has moved. */
+static inline void fl_reactor_stamp(fl_reactor *reactor, bool home) {
+    atomic_store_explicit(&reactor->stamp, fl_clock(), memory_order_relaxed);
+    atomic_store_explicit(&reactor->home, home, memory_order_release);
+}
+
+/* A request has been taken: the watch thread must be awake. */
+void fl_watch_rouse(fl_watch *watch);
+static inline void fl_watch_attend(fl_watch *watch) {
+    if (atomic_load_explicit(&watch->asleep, memory_order_relaxed))
+        fl_watch_rouse(watch);
+}
+
+static inline bool fl_watch_leads(const fl_watch *watch, int reactor) {
+    return atomic_load_explicit(&watch->leader, memory_order_acquire) == reactor;
+}
+
+#endif

@@ -1,0 +1,161 @@
+/* What Ruby tells of its threads and fibers becomes what the watch thread looks at. */
+#include "fairlead.h"
+
+#include <pthread.h>
+#include <ruby/debug.h>
+#include <ruby/fiber/scheduler.h>
+#include <ruby/thread.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+
+__thread fl_reactor *fl_own_reactor;
+static __thread int own_number;
+static __thread VALUE own_home; /* the fiber of the scheduler; kept alive and in place by its thread's reactor */
+
+static rb_internal_thread_specific_key_t thread_key;
+
+static fl_thread *thread_entry(VALUE thread, bool is_calling) {
+    fl_thread *entry = rb_internal_thread_specific_get(thread, thread_key);
+    if (entry != NULL || !is_calling)
+        return entry;
+    entry = calloc(1, sizeof *entry); /* never freed: the watch thread may look at it at any time */
+    if (entry == NULL)
+        return NULL;
+    pthread_getcpuclockid(pthread_self(), &entry->clock);
+    entry->id = (int) syscall(SYS_gettid);
+    rb_internal_thread_specific_set(thread, thread_key, entry);
+    return entry;
+}
+
+/* May run without the GVL, and on another thread than the one it speaks of. */
+static void thread_changed(rb_event_flag_t event, const rb_internal_thread_event_data_t *data, void *unused) {
+    fl_thread *entry = thread_entry(data->thread, event == RUBY_INTERNAL_THREAD_EVENT_RESUMED);
+    if (entry == NULL)
+        return;
+    atomic_store(&entry->gvl_since, fl_clock());
+    switch (event) {
+    case RUBY_INTERNAL_THREAD_EVENT_RESUMED:
+        atomic_store(&entry->gvl, FL_GVL_HELD);
+        atomic_store(&fl_gvl_holder, entry);
+        break;
+    case RUBY_INTERNAL_THREAD_EVENT_READY:
+        atomic_store(&entry->gvl, FL_GVL_WANTED);
+        break;
+    default: {
+        atomic_store(&entry->gvl, FL_GVL_RELEASED);
+        fl_thread *expected = entry;
+        atomic_compare_exchange_strong(&fl_gvl_holder, &expected, NULL);
+    }
+    }
+}
+
+static void fiber_switched(rb_event_flag_t event, VALUE data, VALUE self, ID method, VALUE class) {
+    if (fl_own_reactor != NULL)
+        fl_reactor_stamp(fl_own_reactor, rb_fiber_current() == own_home);
+}
+
+bool fl_own_reactor_leads(const fl_ruby_loop *loop) {
+    return loop->watch == NULL || (fl_own_reactor != NULL && fl_watch_leads(loop->watch, own_number));
+}
+
+static uint64_t milliseconds(VALUE options, const char *name) {
+    return (uint64_t) (NUM2DBL(rb_hash_fetch(options, ID2SYM(rb_intern(name)))) * 1000);
+}
+
+/* watch(tick:, blocked:, stuck:, computing:): in milliseconds */
+static VALUE loop_watch(VALUE object, VALUE options) {
+    static bool hooked;
+    fl_loop *loop = fl_ruby_loop_get(object);
+    fl_watch_limits limits = {
+        .tick = milliseconds(options, "tick"),
+        .blocked = milliseconds(options, "blocked"),
+        .stuck = milliseconds(options, "stuck"),
+        .computing = milliseconds(options, "computing"),
+    };
+    if (!hooked)
+        rb_internal_thread_add_event_hook(thread_changed,
+                                          RUBY_INTERNAL_THREAD_EVENT_READY | RUBY_INTERNAL_THREAD_EVENT_RESUMED |
+                                              RUBY_INTERNAL_THREAD_EVENT_SUSPENDED,
+                                          NULL);
+    hooked = true;
+    fl_watch *watch = fl_watch_open(loop, &limits);
+    if (watch == NULL)
+        rb_memerror();
+    fl_ruby_loop_struct(object)->watch = watch;
+    return Qnil;
+}
+
+static fl_watch *watch_of(VALUE object) {
+    fl_watch *watch = fl_ruby_loop_struct(object)->watch;
+    if (watch == NULL)
+        rb_raise(rb_eIOError, "nobody watches this loop");
+    return watch;
+}
+
+/* The calling thread serves from now on; to be called in the fiber of its scheduler. Answers the descriptor that tells
+ * it of the lead, or nil when there are too many reactors. */
+static VALUE loop_enter(VALUE object) {
+    fl_watch *watch = watch_of(object);
+    fl_thread *entry = thread_entry(rb_thread_current(), true);
+    if (entry == NULL)
+        rb_memerror();
+    atomic_store(&entry->gvl, FL_GVL_HELD);
+    atomic_store(&fl_gvl_holder, entry);
+    int number = fl_watch_enter(watch, entry);
+    if (number < 0)
+        return Qnil;
+    own_number = number;
+    own_home = rb_fiber_current();
+    rb_gc_register_mark_object(own_home);
+    fl_own_reactor = &watch->reactors[number];
+    rb_thread_add_event_hook(rb_thread_current(), fiber_switched, RUBY_EVENT_FIBER_SWITCH, Qnil);
+    return INT2NUM(fl_own_reactor->lead);
+}
+
+static VALUE loop_leave(VALUE object) {
+    fl_own_reactor = NULL;
+    rb_thread_remove_event_hook(rb_thread_current(), fiber_switched);
+    return Qnil;
+}
+
+static VALUE loop_leads_p(VALUE object) {
+    return fl_own_reactor_leads(fl_ruby_loop_struct(object)) ? Qtrue : Qfalse;
+}
+
+static VALUE loop_start_watch(VALUE object) {
+    int error = fl_watch_start(watch_of(object));
+    if (error != 0)
+        rb_syserr_fail(error, "the watch thread");
+    return Qnil;
+}
+
+/* A relief worker is asked for by sending `message` to this socket. */
+static VALUE loop_ask_for_relief_at(VALUE object, VALUE descriptor, VALUE message) {
+    fl_watch *watch = watch_of(object);
+    Check_Type(message, T_STRING);
+    if ((size_t) RSTRING_LEN(message) >= sizeof watch->request)
+        rb_raise(rb_eArgError, "the message is too long");
+    memcpy(watch->request, RSTRING_PTR(message), (size_t) RSTRING_LEN(message));
+    watch->relief = NUM2INT(descriptor);
+    return Qnil;
+}
+
+/* How many reactors could take the lead now. */
+static VALUE loop_standbys(VALUE object) {
+    fl_watch *watch = watch_of(object);
+    int count = 0;
+    for (int i = 0; i < atomic_load(&watch->count); i++)
+        count += i != atomic_load(&watch->leader) && atomic_load(&watch->reactors[i].home);
+    return INT2NUM(count);
+}
+
+void fl_init_watch(VALUE loop) {
+    thread_key = rb_internal_thread_specific_key_create();
+    rb_define_method(loop, "watch", loop_watch, 1);
+    rb_define_method(loop, "enter", loop_enter, 0);
+    rb_define_method(loop, "leave", loop_leave, 0);
+    rb_define_method(loop, "leads?", loop_leads_p, 0);
+    rb_define_method(loop, "start_watch", loop_start_watch, 0);
+    rb_define_method(loop, "ask_for_relief_at", loop_ask_for_relief_at, 2);
+    rb_define_method(loop, "standbys", loop_standbys, 0);
+}

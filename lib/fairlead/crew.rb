@@ -1,0 +1,114 @@
+# frozen_string_literal: true
+
+require_relative "reactor"
+
+module Fairlead
+  # The reactors of a worker: one leads, the others stand by, each in a thread of its own. When the one that leads does
+  # not come back to the loop, the core's watch thread gives the lead to another.
+  class Crew
+    # Reactors that stand by from the start.
+    STANDBYS = 2
+    # More than this are not created on need.
+    MOST = 12
+    # Ruby switches between threads that compute after a time slice; -3 makes it 12.5 ms instead of 100.
+    PRIORITY = -3
+    # What the watch thread goes by, in milliseconds: how often it looks; how long a reactor may be away without the
+    # GVL; holding it, asleep; holding it, computing.
+    WATCH = { tick: 2, blocked: 4, stuck: 8, computing: 60 }.freeze
+    private_constant :STANDBYS, :MOST, :PRIORITY, :WATCH
+
+    # @param loop [Loop]
+    # @param ladder [Boolean] whether anybody stands by
+    # @yieldparam request [Request] answers it, in a serving fiber
+    def initialize(loop, ladder: true, &answer)
+      @loop = loop
+      @ladder = ladder
+      @answer = answer
+      @to_do = []
+      @awaited = {}
+      @threads = []
+      @first = Reactor.new(loop, self, &answer)
+      @reactors = [@first]
+      @loop.watch(WATCH) if ladder
+    end
+
+    # Serves until {#finish}, in the calling thread and those that stand by.
+    #
+    # @yield once it serves
+    def run
+      before = Thread.current.priority
+      Thread.current.priority = PRIORITY if @ladder
+      @first.run do
+        if @ladder
+          STANDBYS.times { add_standby }
+          @loop.start_watch
+        end
+        yield if block_given?
+      end
+    ensure
+      @ended = true
+      Thread.current.priority = before
+      @reactors.drop(1).each(&:finish)
+      @threads.each(&:join)
+    end
+
+    # Ends {#run}. Safe in any thread.
+    def finish
+      @finishing = true
+      @first.finish
+    end
+
+    # @return [Boolean] whether what still runs is being cancelled.
+    def ending? = @finishing || @ended || Fiber.scheduler.cancelled_all?
+
+    # Has whoever drives call this block after the present turn. Safe in any thread, and in a trap.
+    def ask(&block)
+      @to_do << block
+      @loop.wake
+    end
+
+    # Waits until the loop has news of a request: more of its body, or room for its response. From any thread.
+    #
+    # @param request [Request]
+    def await(request)
+      queue = (@awaited[request.id] ||= Thread::Queue.new) # one fiber may read while another one writes
+      # The news may have come before another thread was here to hear it: it looks again after a while.
+      queue.pop(timeout: 1)
+    ensure
+      @awaited.delete(request.id) if queue.num_waiting.zero?
+    end
+
+    # @api private
+    # Of the driver, after each turn: what was asked for, and news for those who {#await} them.
+    #
+    # @return [Boolean] whether anybody was told anything.
+    def attend
+      @to_do.shift.call until @to_do.empty?
+      told = false
+      while (id = @loop.woken)
+        if (queue = @awaited[id])
+          [queue.num_waiting, 1].max.times { queue.push(true) }
+        end
+        told = true
+      end
+      told
+    end
+
+    # @api private
+    # Of a reactor that has just got the lead: somebody shall stand by for it too.
+    def lead_taken
+      add_standby if @loop.standbys.zero? && @reactors.size < MOST && !@ended
+    end
+
+    private
+
+    def add_standby
+      reactor = Reactor.new(@loop, self, &@answer)
+      @reactors << reactor
+      thread = Thread.new { reactor.run }
+      thread.name = "fairlead reactor #{@reactors.size - 1}"
+      thread.priority = PRIORITY
+      @threads << thread
+    end
+  end
+end
