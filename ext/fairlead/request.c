@@ -254,8 +254,8 @@ static VALUE request_start(const fl_exchange *exchange) {
 }
 
 /* Of a request with a body. */
-static VALUE input_of(VALUE request, fl_exchange *exchange) {
-    if (!exchange->body_done)
+static VALUE input_of(VALUE request, fl_exchange *exchange, bool whole) {
+    if (!whole)
         return rb_funcallv(cInput, id_new, 1, &request);
     VALUE bytes = rb_str_new(fl_buffer_at(&exchange->body), exchange->body.length);
     return rb_class_new_instance(1, &bytes, cStringIO);
@@ -290,6 +290,7 @@ VALUE fl_ruby_loop_take(VALUE object) {
         fl_let_go(loop);
         return Qnil;
     }
+    bool whole = exchange->body_done; /* else who stands in for us may receive the rest meanwhile */
     fl_let_go(loop);
     if (fl_own_reactor != NULL) {
         fl_reactor_stamp(fl_own_reactor, false);
@@ -306,13 +307,13 @@ VALUE fl_ruby_loop_take(VALUE object) {
     VALUE env = build_env(exchange, rb_ary_entry(ours->templates, exchange->listener));
     self->env = env;
     self->finished = rb_ary_new();
-    if (!exchange->body_done || exchange->body.length > 0)
-        rb_hash_aset(env, key_input, input_of(request, exchange));
+    if (!whole || exchange->body.length > 0)
+        rb_hash_aset(env, key_input, input_of(request, exchange, whole));
     rb_hash_aset(env, key_finished, self->finished);
     rb_hash_aset(env, key_request, request);
     fl_hold(loop); /* it may wait for long: what has been read of it is given back */
     fl_exchange_head_used(exchange);
-    if (exchange->body_done)
+    if (whole)
         fl_exchange_body_used(exchange, exchange->body.length);
     fl_let_go(loop);
     return request;

@@ -105,7 +105,8 @@ fl_status fl_exchange_header(fl_exchange *exchange, const char *name, size_t nam
         break;
     case 10:
         if (IS("connection")) { /* ours to say; an app can only ask to end the connection */
-            exchange->close |= has_token(value, value_size, "close", 5);
+            if (has_token(value, value_size, "close", 5))
+                exchange->close = true;
             if (exchange->close || has_token(value, value_size, "keep-alive", 10))
                 return FL_OK;
         }

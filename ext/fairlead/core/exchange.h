@@ -48,17 +48,18 @@ typedef struct fl_exchange {
 
     uint8_t minor;
     uint8_t framing;
+    /* Each of these has a byte of its own: who begins a response sets them without the lock. */
+    bool close;      /* the connection ends after this response */
+    bool has_length;
+    bool has_date;
+    bool head_given; /* the app has given the whole head */
+    bool head_done;  /* framing headers and the empty line are staged or sent */
+    bool committed;  /* something has been handed to the connection */
     uint8_t refusal; /* of fl_status: what was wrong with its body, told to the client if the app has nothing to say */
     bool chunked : 1;
     bool body_done : 1;   /* the whole body has been received */
     bool body_failed : 1; /* it will never come whole */
     bool head_method : 1;
-    bool close : 1;       /* the connection ends after this response */
-    bool has_length : 1;
-    bool has_date : 1;
-    bool head_given : 1;  /* the app has given the whole head */
-    bool head_done : 1;   /* framing headers and the empty line are staged or sent */
-    bool committed : 1;   /* something has been handed to the connection */
     bool woken : 1;
     bool awaits_body : 1;
     bool awaits_room : 1;
