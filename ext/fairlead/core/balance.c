@@ -48,9 +48,14 @@ void fl_balance_listen(fl_loop *loop, bool stuck) {
 /* All that waits, to whoever would serve it soonest. */
 static void evacuate(fl_loop *loop) {
     offer best;
-    for (int i = 0; i < AT_ONCE && loop->first_ready != NULL && best_offer(loop, &best); i++)
-        if (!fl_handoff_give(loop->first_ready->connection, best.sibling))
+    fl_exchange *next = loop->first_ready;
+    for (int i = 0; i < AT_ONCE && next != NULL && best_offer(loop, &best); i++) {
+        fl_exchange *exchange = next;
+        next = exchange->next;
+        /* One that must stay does not keep those behind it; a full socket does. */
+        if (fl_handoff_possible(exchange->connection) && !fl_handoff_give(exchange->connection, best.sibling))
             return;
+    }
 }
 
 /* One request, if a sibling has nothing older to do: our second oldest, since the oldest is next here; but the oldest

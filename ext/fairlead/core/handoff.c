@@ -66,10 +66,26 @@ static size_t raw_bytes(fl_connection *connection, struct iovec parts[3]) {
     return count;
 }
 
+bool fl_handoff_possible(fl_connection *connection) {
+    struct iovec parts[3];
+    if (connection->transport.kind != &fl_transport_plain || connection->out.length > 0)
+        return false;
+    return connection->state != FL_CONNECTION_QUEUED ||
+           (connection->exchange->hand_overs < MOST_HAND_OVERS && raw_bytes(connection, parts) > 0);
+}
+
+/* One that was coming is here. What came for a worker that has ended was never counted here. */
+static void has_come(fl_slot *slot) {
+    _Atomic int64_t *coming = &slot->fields[FL_SLOT_coming];
+    int64_t count = atomic_load(coming);
+    while (count > 0 && !atomic_compare_exchange_weak(coming, &count, count - 1))
+        continue;
+}
+
 bool fl_handoff_give(fl_connection *connection, int sibling) {
     fl_loop *loop = connection->loop;
     fl_siblings *siblings = &loop->siblings;
-    if (connection->transport.kind != &fl_transport_plain || connection->out.length > 0)
+    if (!fl_handoff_possible(connection))
         return false;
     message message = {.listener = connection->listener->index};
     struct iovec parts[4] = {{&message, sizeof message}};
@@ -77,10 +93,7 @@ bool fl_handoff_give(fl_connection *connection, int sibling) {
     fl_slot *slot = &siblings->page->slots[sibling];
     bool queued = connection->state == FL_CONNECTION_QUEUED;
     if (queued) {
-        size_t more = raw_bytes(connection, parts + 1);
-        if (more == 0 || connection->exchange->hand_overs >= MOST_HAND_OVERS)
-            return false;
-        count += more;
+        count += raw_bytes(connection, parts + 1);
         message.arrived = connection->exchange->ready_at;
         message.hand_overs = connection->exchange->hand_overs + 1;
         atomic_fetch_add(&slot->fields[FL_SLOT_coming], 1);
@@ -90,9 +103,11 @@ bool fl_handoff_give(fl_connection *connection, int sibling) {
     if (!send_descriptor(siblings->sending[sibling], descriptor, parts, count)) {
         /* Full, or too many descriptors on their way: not now. */
         if (queued)
-            atomic_fetch_sub(&slot->fields[FL_SLOT_coming], 1);
+            has_come(slot);
         if (fl_poll_add_connection(&loop->poll, descriptor, connection) < 0)
             fl_connection_close(connection);
+        else if (connection->wants_writable)
+            fl_poll_want_writable(&loop->poll, descriptor, connection);
         return false;
     }
     fl_connection_close(connection);
@@ -102,10 +117,13 @@ bool fl_handoff_give(fl_connection *connection, int sibling) {
 }
 
 void fl_handoff_receive(fl_loop *loop) {
+    fl_buffer room = {0};
+    if (fl_buffer_reserve(&loop->slab, &room, MOST_BYTES) != FL_OK)
+        return;
+    char *bytes = fl_buffer_room(&room);
     for (;;) {
-        static char bytes[MOST_BYTES]; /* one loop at a time receives in a process */
         message message = {0};
-        struct iovec parts[] = {{&message, sizeof message}, {bytes, sizeof bytes}};
+        struct iovec parts[] = {{&message, sizeof message}, {bytes, MOST_BYTES}};
         union {
             char bytes[CMSG_SPACE(sizeof(int))];
             struct cmsghdr header;
@@ -114,7 +132,7 @@ void fl_handoff_receive(fl_loop *loop) {
             .msg_iov = parts, .msg_iovlen = 2, .msg_control = control.bytes, .msg_controllen = sizeof control.bytes};
         ssize_t size = recvmsg(loop->siblings.receiving, &envelope, MSG_DONTWAIT);
         if (size < 0)
-            return;
+            break;
         struct cmsghdr *rights = CMSG_FIRSTHDR(&envelope);
         if (rights == NULL || rights->cmsg_type != SCM_RIGHTS || size < (ssize_t) sizeof message)
             continue;
@@ -124,7 +142,7 @@ void fl_handoff_receive(fl_loop *loop) {
         while (listener != NULL && listener->index != message.listener)
             listener = listener->next;
         if (message.arrived != 0)
-            atomic_fetch_sub(&loop->siblings.slot->fields[FL_SLOT_coming], 1);
+            has_come(loop->siblings.slot);
         if (listener == NULL || fl_close_on_exec_nonblocking(descriptor) < 0) {
             close(descriptor);
             continue;
@@ -135,4 +153,5 @@ void fl_handoff_receive(fl_loop *loop) {
         if (message.arrived != 0)
             loop->counts.received++;
     }
+    fl_buffer_free(&loop->slab, &room);
 }

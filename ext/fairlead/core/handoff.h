@@ -25,6 +25,9 @@ int fl_siblings_choose(const fl_siblings *siblings);
 /* Whether a sibling serves, and is not stuck. */
 bool fl_siblings_usable(const fl_siblings *siblings, int sibling);
 
+/* Whether a connection is such that it can be given at all. */
+bool fl_handoff_possible(fl_connection *connection);
+
 /* Gives a connection that is idle, or whose request waits in the FIFO, to a sibling, and closes our side of it,
  * unnoticed by the client. False when it cannot be given now; it is then as it was. */
 bool fl_handoff_give(fl_connection *connection, int sibling);
