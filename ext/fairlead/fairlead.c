@@ -177,7 +177,10 @@ static VALUE loop_wait(VALUE object, VALUE seconds) {
 static VALUE loop_settle(VALUE object) {
     fl_loop *loop = fl_ruby_loop_get(object);
     fl_hold(loop);
-    fl_loop_settle(loop);
+    if (fl_own_reactor_leads(fl_ruby_loop_struct(object)))
+        fl_loop_rest(loop);
+    else
+        fl_loop_settle(loop);
     fl_let_go(loop);
     return Qnil;
 }

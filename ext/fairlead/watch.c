@@ -14,11 +14,40 @@ static __thread VALUE own_home; /* the fiber of the scheduler; kept alive and in
 
 static rb_internal_thread_specific_key_t thread_key;
 
+/* Entries of threads that have ended. They are used again, but never freed: the watch thread may look at one at any
+ * time. */
+static struct {
+    pthread_mutex_t lock;
+    struct spare {
+        fl_thread thread;
+        struct spare *next;
+    } *first;
+} spares = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static fl_thread *new_entry(void) {
+    pthread_mutex_lock(&spares.lock);
+    struct spare *spare = spares.first;
+    if (spare != NULL)
+        spares.first = spare->next;
+    pthread_mutex_unlock(&spares.lock);
+    if (spare == NULL)
+        spare = calloc(1, sizeof *spare);
+    return spare == NULL ? NULL : &spare->thread;
+}
+
+static void keep_entry(fl_thread *entry) {
+    struct spare *spare = (struct spare *) entry;
+    pthread_mutex_lock(&spares.lock);
+    spare->next = spares.first;
+    spares.first = spare;
+    pthread_mutex_unlock(&spares.lock);
+}
+
 static fl_thread *thread_entry(VALUE thread, bool is_calling) {
     fl_thread *entry = rb_internal_thread_specific_get(thread, thread_key);
     if (entry != NULL || !is_calling)
         return entry;
-    entry = calloc(1, sizeof *entry); /* never freed: the watch thread may look at it at any time */
+    entry = new_entry();
     if (entry == NULL)
         return NULL;
     pthread_getcpuclockid(pthread_self(), &entry->clock);
@@ -38,13 +67,21 @@ static void thread_changed(rb_event_flag_t event, const rb_internal_thread_event
         atomic_store(&entry->gvl, FL_GVL_HELD);
         atomic_store(&fl_gvl_holder, entry);
         break;
-    case RUBY_INTERNAL_THREAD_EVENT_READY:
+    case RUBY_INTERNAL_THREAD_EVENT_READY: {
         atomic_store(&entry->gvl, FL_GVL_WANTED);
+        fl_watch *watch = atomic_load(&entry->watch);
+        if (watch != NULL)
+            fl_watch_attend(watch);
         break;
+    }
     default: {
         atomic_store(&entry->gvl, FL_GVL_RELEASED);
         fl_thread *expected = entry;
         atomic_compare_exchange_strong(&fl_gvl_holder, &expected, NULL);
+        if (event == RUBY_INTERNAL_THREAD_EVENT_EXITED) {
+            rb_internal_thread_specific_set(data->thread, thread_key, NULL);
+            keep_entry(entry);
+        }
     }
     }
 }
@@ -75,7 +112,7 @@ static VALUE loop_watch(VALUE object, VALUE options) {
     if (!hooked)
         rb_internal_thread_add_event_hook(thread_changed,
                                           RUBY_INTERNAL_THREAD_EVENT_READY | RUBY_INTERNAL_THREAD_EVENT_RESUMED |
-                                              RUBY_INTERNAL_THREAD_EVENT_SUSPENDED,
+                                              RUBY_INTERNAL_THREAD_EVENT_SUSPENDED | RUBY_INTERNAL_THREAD_EVENT_EXITED,
                                           NULL);
     hooked = true;
     fl_watch *watch = fl_watch_open(loop, &limits);
@@ -104,6 +141,7 @@ static VALUE loop_enter(VALUE object) {
     int number = fl_watch_enter(watch, entry);
     if (number < 0)
         return Qnil;
+    atomic_store(&entry->watch, watch);
     own_number = number;
     own_home = rb_fiber_current();
     rb_gc_register_mark_object(own_home);
@@ -113,6 +151,8 @@ static VALUE loop_enter(VALUE object) {
 }
 
 static VALUE loop_leave(VALUE object) {
+    if (fl_own_reactor != NULL)
+        atomic_store(&fl_own_reactor->thread->watch, NULL);
     fl_own_reactor = NULL;
     rb_thread_remove_event_hook(rb_thread_current(), fiber_switched);
     return Qnil;

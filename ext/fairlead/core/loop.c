@@ -36,7 +36,9 @@ fl_loop *fl_loop_open(const fl_limits *limits) {
     return loop;
 }
 
-static void bury(fl_loop *loop) {
+static void bury(fl_loop *loop, int outside) {
+    if (atomic_load(&loop->outside) > outside)
+        return; /* somebody may have been told of one of them, and wait for the lock */
     fl_connection **link = &loop->graveyard;
     while (*link != NULL) {
         fl_connection *connection = *link;
@@ -81,7 +83,7 @@ static void disown_served(fl_loop *loop, bool free_buffers) {
 static void free_all(fl_loop *loop) {
     for (; loop->dirty != NULL; loop->dirty = loop->dirty->dirty_next)
         loop->dirty->dirty = false;
-    bury(loop);
+    bury(loop, 0);
     bury_abandoned(loop);
     disown_served(loop, true);
     while (loop->free_exchanges != NULL) {
@@ -503,7 +505,8 @@ static void publish(fl_loop *loop) {
 }
 
 /* What the poll has told of, then what has fallen due. */
-static void take_in(fl_loop *loop, fl_event *events, int count) {
+static void take_in(fl_loop *loop, fl_event *events, int count, int outside) {
+    loop->stood_in = false;
     loop->now = loop->turned_at = fl_clock();
     for (int i = 0; i < count; i++) {
         switch (*(fl_source *) events[i].data) {
@@ -527,7 +530,7 @@ static void take_in(fl_loop *loop, fl_event *events, int count) {
         hand_over(loop);
     set_timer(loop);
     publish(loop);
-    bury(loop);
+    bury(loop, outside);
 }
 
 void fl_loop_abandon_later(fl_exchange *exchange) {
@@ -544,14 +547,16 @@ uint32_t fl_loop_turn(fl_loop *loop) {
     flush(loop);
     bury_abandoned(loop);
     fl_loop_step_aside(loop, false);
-    take_in(loop, events, fl_poll_wait(&loop->poll, events, 0, &woken));
+    take_in(loop, events, fl_poll_wait(&loop->poll, events, 0, &woken), 0);
     return fl_loop_takeable(loop);
 }
 
 void fl_loop_stand_in(fl_loop *loop) {
     fl_event events[FL_POLL_EVENTS];
     bool woken;
-    take_in(loop, events, fl_poll_wait(&loop->poll, events, 0, &woken));
+    bool before = loop->stood_in;
+    take_in(loop, events, fl_poll_wait(&loop->poll, events, 0, &woken), 0);
+    loop->stood_in = before || woken;
 }
 
 void fl_loop_step_aside(fl_loop *loop, bool aside) {
@@ -570,19 +575,35 @@ void fl_loop_settle(fl_loop *loop) {
     if (loop->timer_stale)
         set_timer(loop);
     publish(loop);
-    if (loop->siblings.slot != NULL)
-        fl_slot_set(loop->siblings.slot, FL_SLOT_idle, loop->first_ready == NULL);
+}
+
+void fl_loop_rest(fl_loop *loop) {
+    fl_loop_settle(loop);
+    fl_loop_step_aside(loop, false);
+    if (loop->stood_in) {
+        loop->stood_in = false;
+        fl_loop_wake(loop);
+    }
+    fl_slot *slot = loop->siblings.slot;
+    if (slot == NULL)
+        return;
+    /* Whoever was killed while it sent something cannot take its promise back. */
+    if (fl_slot_get(slot, FL_SLOT_coming) != 0)
+        fl_slot_set(slot, FL_SLOT_coming, 0);
+    fl_slot_set(slot, FL_SLOT_idle, loop->first_ready == NULL);
 }
 
 bool fl_loop_wait(fl_loop *loop, int64_t microseconds) {
     fl_event events[FL_POLL_EVENTS];
     bool woken;
+    atomic_fetch_add(&loop->outside, 1);
     int count = fl_poll_wait(&loop->poll, events, microseconds, &woken);
     if (woken) {
         pthread_mutex_lock(&loop->lock);
-        take_in(loop, events, count);
+        take_in(loop, events, count, 1);
         pthread_mutex_unlock(&loop->lock);
     }
+    atomic_fetch_sub(&loop->outside, 1);
     return woken;
 }
 

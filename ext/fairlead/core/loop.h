@@ -79,6 +79,8 @@ typedef struct fl_loop {
     fl_siblings siblings;
     fl_handed handed; /* while such a connection is opened */
     bool aside;       /* listeners are left to the siblings */
+    bool stood_in;    /* somebody has heard what was meant for the reactor */
+    _Atomic int outside; /* threads that ask the kernel without the lock: what they are told of is not freed */
     uint64_t taken_at;/* of fl_clock, at the last take */
     int64_t usual;    /* microseconds between two takes while requests wait, on the average */
 } fl_loop;
@@ -107,6 +109,10 @@ void fl_loop_step_aside(fl_loop *loop, bool aside);
 
 /* To be called before nobody turns the loop for a while: sends what is staged, sets the timer, shows the counts. */
 void fl_loop_settle(fl_loop *loop);
+
+/* Likewise, by the reactor that leads, after it has come home: nobody else listens for it from now on. What somebody
+ * who stood in for it has left it wakes it at once. */
+void fl_loop_rest(fl_loop *loop);
 
 /* Blocks until something happens, `microseconds` have passed (negative: for ever), or somebody wakes it; then takes in
  * what the kernel has, and sees to deadlines. To be called without the lock, which it takes itself, and without the

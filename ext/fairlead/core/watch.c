@@ -106,6 +106,15 @@ static void ask_for_relief(fl_watch *watch, uint64_t now) {
     (void) !send(watch->relief, watch->request, strlen(watch->request), MSG_DONTWAIT | FL_SEND_FLAGS);
 }
 
+/* The leader may have come home meanwhile, and not have seen what we have taken in. If it comes home later, it takes the
+ * lock before it rests, and sees it. */
+static void leave_word(fl_watch *watch) {
+    fl_loop *loop = watch->loop;
+    bool home = atomic_load(&watch->reactors[atomic_load(&watch->leader)].home);
+    if (home && loop->stood_in)
+        fl_loop_wake(loop);
+}
+
 /* What cannot wait until the reactor comes back. */
 static void stand_in(fl_watch *watch, fl_stall stall, uint64_t away, uint64_t now) {
     fl_loop *loop = watch->loop;
@@ -116,6 +125,7 @@ static void stand_in(fl_watch *watch, fl_stall stall, uint64_t away, uint64_t no
     fl_balance_listen(loop, stall == FL_STALL_STUCK);
     fl_loop_stand_in(loop);
     uint32_t waiting = fl_balance(loop, stall == FL_STALL_STUCK, away);
+    leave_word(watch);
     pthread_mutex_unlock(&loop->lock);
     if (waiting == 0)
         return;
@@ -134,6 +144,7 @@ static void even_out_queue(fl_watch *watch, uint64_t now) {
         return;
     fl_loop_stand_in(loop);
     fl_balance(loop, false, 0);
+    leave_word(watch);
     pthread_mutex_unlock(&loop->lock);
 }
 
@@ -157,9 +168,18 @@ static void look(fl_watch *watch, uint64_t *busy_at) {
     stand_in(watch, stall, now > stamp ? now - stamp : 0, now);
 }
 
+/* Whether the leader waits in its loop. It wants the GVL before it does anything else, and after it has said so it looks
+ * whether we sleep: asked after we have said so, one of us sees the other. */
+static bool leader_rests(const fl_watch *watch) {
+    const fl_reactor *reactor = &watch->reactors[atomic_load(&watch->leader)];
+    return atomic_load(&reactor->thread->gvl) == FL_GVL_RELEASED && atomic_load(&reactor->home);
+}
+
 static void sleep_until_roused(fl_watch *watch) {
     pthread_mutex_lock(&watch->lock);
     atomic_store(&watch->asleep, 1);
+    if (!leader_rests(watch))
+        atomic_store(&watch->asleep, 0);
     while (atomic_load(&watch->asleep) && !atomic_load(&watch->ends))
         pthread_cond_wait(&watch->wake, &watch->lock);
     atomic_store(&watch->asleep, 0);

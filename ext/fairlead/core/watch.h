@@ -20,6 +20,7 @@ typedef enum fl_gvl { FL_GVL_RELEASED, FL_GVL_WANTED, FL_GVL_HELD } fl_gvl;
 typedef struct fl_thread {
     _Atomic int gvl;
     _Atomic uint64_t gvl_since; /* of fl_clock */
+    _Atomic(struct fl_watch *) watch; /* of a reactor: NULL otherwise */
     clockid_t clock;
     int id; /* of the kernel's task */
 } fl_thread;
@@ -84,7 +85,7 @@ static inline void fl_reactor_stamp(fl_reactor *reactor, bool home) {
     atomic_store_explicit(&reactor->home, home, memory_order_release);
 }
 
-/* A request has been taken: the watch thread must be awake. */
+/* A reactor is on its way to an app: the watch thread must be awake. */
 void fl_watch_rouse(fl_watch *watch);
 static inline void fl_watch_attend(fl_watch *watch) {
     if (atomic_load_explicit(&watch->asleep, memory_order_relaxed))
