@@ -1,0 +1,29 @@
+# frozen_string_literal: true
+
+module Fairlead
+  class Pool
+    POOLS = ::ObjectSpace::WeakMap.new
+    private_constant :POOLS
+
+    # The child of a fork has its parent's pools, but not the threads that held connections or waited for them,
+    # and it must not speak through its parent's sockets.
+    #
+    # @api private
+    def self.after_fork
+      POOLS.keys.each(&:forked)
+      nil
+    end
+
+    # Sees every fork: Kernel#fork, Process.daemon, IO.popen("-").
+    module ForkTracker
+      def _fork
+        pid = super
+        Pool.after_fork if pid.zero?
+        pid
+      end
+    end
+    private_constant :ForkTracker
+
+    ::Process.singleton_class.prepend(ForkTracker) if ::Process.respond_to?(:_fork)
+  end
+end

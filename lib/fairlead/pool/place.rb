@@ -1,0 +1,52 @@
+# frozen_string_literal: true
+
+module Fairlead
+  class Pool
+    # One of a pool's places: with a connection, or room for one (then #connection is nil and #connected false).
+    # A pool has as many as its size, from its start to its end; they are what is handed over, so that room
+    # for a new connection stands in the same line as the connections themselves.
+    #
+    # Written under the pool's lock, except #connection and #connected, which belong to the holder.
+    class Place
+      # @return [Object, nil] what the pool's block made.
+      attr_accessor :connection
+      # @return [Boolean] whether there is a connection; it may be nil or false itself.
+      attr_accessor :connected
+      # @return [Integer] the pool's generation in which the connection was made; see Pool#reload.
+      attr_accessor :generation
+      # @return [Fiber, nil] who holds it, and the thread of that fiber.
+      attr_accessor :fiber, :thread
+      # @return [Integer] how often the holder has checked it out and not yet in.
+      attr_accessor :depth
+      # @return [Float] monotonic seconds: since when it is held, or, idle, since when it has been idle.
+      attr_accessor :since
+      # @return [Proc, nil] what to do with the connection instead of keeping it.
+      attr_accessor :discard
+
+      def initialize
+        @connection = nil
+        @connected = false
+        @generation = 0
+        @fiber = @thread = nil
+        @depth = 0
+        @since = 0.0
+        @discard = nil
+      end
+
+      # Makes it room for a new connection.
+      #
+      # @return [Object, nil] the connection that was there.
+      def vacate
+        connection = @connection
+        @connected = false
+        @connection = @discard = nil
+        connection
+      end
+
+      # @return [Boolean] whether its holder can never give it back.
+      def abandoned?
+        !@thread.alive? || !@fiber.alive?
+      end
+    end
+  end
+end
