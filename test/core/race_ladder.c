@@ -1,0 +1,343 @@
+/* Two workers in one process, without Ruby: each has a loop, a watch thread, and reactors that stall at random in the
+ * three ways in which an app can. They hand each other requests, and real clients see each answered once. Made to run
+ * under ThreadSanitizer: make tsan. FL_SECONDS=… and FL_SEED=… prolong or vary a run. */
+#include "balance.h"
+#include "peer.h"
+#include "watch.h"
+
+#include <sys/poll.h>
+#include <sys/syscall.h>
+
+enum { WORKERS = 2, REACTORS = 3, CLIENTS = 4, SOCKETS = 4, MOST_REQUESTS = 400000 };
+
+/* What Ruby's lock is to a process: one reactor of a worker runs at a time. */
+typedef struct worker {
+    fl_loop *loop;
+    fl_watch *watch;
+    pthread_mutex_t gvl;
+    pthread_t threads[REACTORS];
+    _Atomic int entered;
+} worker;
+
+typedef struct place {
+    worker *worker;
+    int index;
+} place;
+
+static worker workers[WORKERS];
+static fl_shared_page *page;
+static int port, relief[2];
+static _Atomic bool over, quiet;
+static _Atomic unsigned answered_times[MOST_REQUESTS];
+static _Atomic unsigned asked, heard, lost, wrong;
+static uint64_t end_at, first_seed = 1;
+
+static unsigned dice(uint64_t *state, unsigned sides) {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    return (unsigned) (*state >> 11) % sides;
+}
+
+static void acquire(worker *worker, fl_thread *thread) {
+    atomic_store(&thread->gvl_since, fl_clock());
+    atomic_store(&thread->gvl, FL_GVL_WANTED);
+    fl_watch_attend(worker->watch);
+    pthread_mutex_lock(&worker->gvl);
+    atomic_store(&thread->gvl_since, fl_clock());
+    atomic_store(&thread->gvl, FL_GVL_HELD);
+    atomic_store(&fl_gvl_holder, thread);
+}
+
+static void release(worker *worker, fl_thread *thread) {
+    fl_thread *expected = thread;
+    atomic_store(&thread->gvl_since, fl_clock());
+    atomic_store(&thread->gvl, FL_GVL_RELEASED);
+    atomic_compare_exchange_strong(&fl_gvl_holder, &expected, NULL);
+    pthread_mutex_unlock(&worker->gvl);
+}
+
+static void compute(unsigned microseconds) {
+    for (uint64_t end = fl_clock() + microseconds; fl_clock() < end;) {}
+}
+
+static void pause_for(unsigned microseconds) {
+    struct timespec time = {.tv_nsec = (long) microseconds * 1000};
+    nanosleep(&time, NULL);
+}
+
+static void stall(worker *worker, fl_thread *thread, uint64_t *state) {
+    switch (atomic_load(&quiet) ? 99 : dice(state, 40)) {
+    case 0:
+    case 1:
+        release(worker, thread);
+        pause_for(1000 + dice(state, 20000));
+        acquire(worker, thread);
+        break;
+    case 2:
+        pause_for(1000 + dice(state, 40000));
+        break;
+    case 3:
+        compute(1000 + dice(state, 40000));
+        break;
+    default:
+        compute(dice(state, 200));
+    }
+}
+
+static void answer_one(fl_loop *loop, fl_exchange *exchange, unsigned number) {
+    char body[32];
+    size_t used, size = (size_t) snprintf(body, sizeof body, "%u", number);
+    /* With the lock of Ruby alone, as the binding does it. */
+    fl_status begun = fl_exchange_begin(exchange, 200);
+    fl_exchange_header(exchange, "content-type", 12, "text/plain", 10);
+    pthread_mutex_lock(&loop->lock);
+    if (begun == FL_OK && fl_exchange_head_end(exchange, (int64_t) size) == FL_OK &&
+        fl_exchange_write(exchange, body, size, &used) == FL_OK)
+        fl_exchange_finish(exchange);
+    else
+        fl_exchange_abandon(exchange);
+    pthread_mutex_unlock(&loop->lock);
+}
+
+static bool serve_one(worker *worker, fl_thread *thread, fl_reactor *reactor, int number, uint64_t *state) {
+    fl_loop *loop = worker->loop;
+    pthread_mutex_lock(&loop->lock);
+    fl_exchange *exchange = fl_watch_leads(worker->watch, number) ? fl_loop_take(loop) : NULL;
+    pthread_mutex_unlock(&loop->lock);
+    if (exchange == NULL)
+        return false;
+    fl_reactor_stamp(reactor, false);
+    unsigned request = (unsigned) atoi(fl_exchange_head_bytes(exchange) + exchange->head->path.at + 1);
+    pthread_mutex_lock(&loop->lock);
+    fl_exchange_head_used(exchange);
+    pthread_mutex_unlock(&loop->lock);
+    atomic_fetch_add(&answered_times[request], 1);
+    stall(worker, thread, state);
+    answer_one(loop, exchange, request);
+    return true;
+}
+
+/* Nothing to do: as the leader in the loop, else until the lead comes. */
+static void rest(worker *worker, fl_thread *thread, fl_reactor *reactor, int number) {
+    fl_loop *loop = worker->loop;
+    bool leads = fl_watch_leads(worker->watch, number);
+    uint32_t takeable = 0;
+    if (leads) {
+        pthread_mutex_lock(&loop->lock);
+        takeable = fl_loop_turn(loop);
+        while (fl_loop_woken(loop) != 0) {}
+        pthread_mutex_unlock(&loop->lock);
+    }
+    if (takeable > 0)
+        return;
+    fl_reactor_stamp(reactor, true);
+    pthread_mutex_lock(&loop->lock);
+    leads = fl_watch_leads(worker->watch, number);
+    if (leads)
+        fl_loop_rest(loop);
+    else
+        fl_loop_settle(loop);
+    pthread_mutex_unlock(&loop->lock);
+    release(worker, thread);
+    if (leads) {
+        fl_loop_wait(loop, 10 * SECOND);
+    } else {
+        struct pollfd lead = {.fd = reactor->lead, .events = POLLIN};
+        uint64_t count;
+        poll(&lead, 1, 200);
+        (void) !read(reactor->lead, &count, sizeof count);
+    }
+    acquire(worker, thread);
+    if (leads && !fl_watch_leads(worker->watch, number))
+        fl_loop_wake(loop);
+}
+
+static void *reactor_runs(void *data) {
+    place *place = data;
+    worker *worker = place->worker;
+    uint64_t state = first_seed * 77 + (uint64_t) (worker - workers) * 10 + (uint64_t) place->index + 1;
+    fl_thread *thread = calloc(1, sizeof *thread);
+    pthread_getcpuclockid(pthread_self(), &thread->clock);
+    thread->id = (int) syscall(SYS_gettid);
+    acquire(worker, thread);
+    int number = fl_watch_enter(worker->watch, thread);
+    fl_reactor *reactor = &worker->watch->reactors[number];
+    atomic_fetch_add(&worker->entered, 1);
+    while (!atomic_load(&over))
+        if (!serve_one(worker, thread, reactor, number, &state))
+            rest(worker, thread, reactor, number);
+    fl_reactor_stamp(reactor, true);
+    release(worker, thread);
+    return thread;
+}
+
+/* A client: asks on several connections, again and again, and wants each answer to be the one it asked for. */
+
+static bool read_answer(int socket, unsigned number) {
+    char bytes[1024], expected[32];
+    size_t size = 0;
+    int end = snprintf(expected, sizeof expected, "\r\n\r\n%u", number);
+    for (uint64_t give_up = fl_clock() + 20 * SECOND; fl_clock() < give_up;) {
+        struct pollfd readable = {.fd = socket, .events = POLLIN};
+        poll(&readable, 1, 1000);
+        ssize_t count = recv(socket, bytes + size, sizeof bytes - 1 - size, MSG_DONTWAIT);
+        if (count == 0)
+            break;
+        if (count < 0)
+            continue;
+        size += (size_t) count;
+        bytes[size] = '\0';
+        char *body = strstr(bytes, "\r\n\r\n");
+        char *length = strstr(bytes, "content-length: ");
+        if (body == NULL || length == NULL || strlen(body + 4) < (size_t) atoi(length + 16))
+            continue;
+        if ((int) strlen(body) != end || strcmp(body, expected) != 0)
+            atomic_fetch_add(&wrong, 1);
+        atomic_fetch_add(&heard, 1);
+        return true;
+    }
+    atomic_fetch_add(&lost, 1);
+    return false;
+}
+
+static bool ask(int socket, unsigned number, uint64_t *state) {
+    static const char filling[3000] = {'x'};
+    char head[128];
+    unsigned size = dice(state, 4) == 0 ? dice(state, sizeof filling) : 0;
+    int length = size == 0 ? snprintf(head, sizeof head, "GET /%u HTTP/1.1\r\nHost: a\r\n\r\n", number)
+                           : snprintf(head, sizeof head, "POST /%u HTTP/1.1\r\nHost: a\r\nContent-Length: %u\r\n\r\n",
+                                      number, size);
+    return send(socket, head, (size_t) length, MSG_NOSIGNAL) == length &&
+           (size == 0 || send(socket, filling, size, MSG_NOSIGNAL) == (ssize_t) size);
+}
+
+static void *client_runs(void *data) {
+    uint64_t state = first_seed * 1000 + (uint64_t) (uintptr_t) data + 1;
+    peer_server server = {.port = port};
+    int sockets[SOCKETS];
+    unsigned numbers[SOCKETS];
+    for (int i = 0; i < SOCKETS; i++) sockets[i] = -1;
+    while (fl_clock() < end_at) {
+        for (int i = 0; i < SOCKETS; i++) {
+            if (sockets[i] < 0)
+                sockets[i] = client(&server);
+            numbers[i] = atomic_fetch_add(&asked, 1);
+            if (numbers[i] >= MOST_REQUESTS)
+                abort();
+            if (!ask(sockets[i], numbers[i], &state))
+                atomic_fetch_add(&lost, 1);
+        }
+        for (int i = 0; i < SOCKETS; i++)
+            if (!read_answer(sockets[i], numbers[i]) || dice(&state, 30) == 0) {
+                close(sockets[i]);
+                sockets[i] = -1;
+            }
+        if (dice(&state, 200) == 0)
+            pause_for(dice(&state, 300000)); /* so that the reactors rest, too */
+    }
+    for (int i = 0; i < SOCKETS; i++)
+        if (sockets[i] >= 0)
+            close(sockets[i]);
+    return NULL;
+}
+
+static void open_workers(int listening, int ends[WORKERS][2]) {
+    static const fl_watch_limits limits = {.tick = 2000, .blocked = 4000, .stuck = 8000, .computing = 20000};
+    int sending[WORKERS];
+    page = fl_shared_page_open(WORKERS);
+    for (int i = 0; i < WORKERS; i++) {
+        if (socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends[i]) < 0)
+            abort();
+        sending[i] = ends[i][1];
+    }
+    for (int i = 0; i < WORKERS; i++) {
+        worker *each = &workers[i];
+        each->loop = fl_loop_open(&peer_limits);
+        pthread_mutex_init(&each->gvl, NULL);
+        CHECK_NUMBER(FL_OK, fl_loop_listen(each->loop, listening, false));
+        CHECK_NUMBER(FL_OK, fl_loop_join(each->loop, page, i, ends[i][0], sending, WORKERS));
+        each->watch = fl_watch_open(each->loop, &limits);
+        each->watch->relief = relief[1];
+        strcpy(each->watch->request, "relief\n");
+        fl_slot_set(&page->slots[i], FL_SLOT_state, FL_WORKER_SERVING);
+    }
+}
+
+static void start_reactors(place places[WORKERS][REACTORS]) {
+    for (int i = 0; i < WORKERS; i++)
+        for (int k = 0; k < REACTORS; k++) {
+            places[i][k] = (place){&workers[i], k};
+            pthread_create(&workers[i].threads[k], NULL, reactor_runs, &places[i][k]);
+            while (atomic_load(&workers[i].entered) <= k) pause_for(1000);
+            if (k == 0)
+                fl_watch_start(workers[i].watch); /* the others join a watch that runs */
+        }
+}
+
+static void end_workers(int ends[WORKERS][2]) {
+    atomic_store(&over, true);
+    for (int i = 0; i < WORKERS; i++)
+        for (int k = 0; k < REACTORS; k++) {
+            void *thread;
+            fl_loop_wake(workers[i].loop);
+            pthread_join(workers[i].threads[k], &thread);
+        }
+    for (int i = 0; i < WORKERS; i++) {
+        fl_watch_close(workers[i].watch);
+        fl_loop_close(workers[i].loop);
+        close(ends[i][0]);
+        close(ends[i][1]);
+    }
+}
+
+static int64_t total(fl_slot_field field) {
+    int64_t sum = 0;
+    for (int i = 0; i < WORKERS; i++) sum += fl_slot_get(&page->slots[i], field);
+    return sum;
+}
+
+static void each_request_is_answered_once_whoever_stalls(void) {
+    int ends[WORKERS][2];
+    place places[WORKERS][REACTORS];
+    pthread_t clients[CLIENTS];
+    const char *seconds = getenv("FL_SECONDS"), *seed = getenv("FL_SEED");
+    if (seed != NULL)
+        first_seed = strtoull(seed, NULL, 10);
+    end_at = fl_clock() + (seconds == NULL ? 4 : (uint64_t) atoi(seconds)) * SECOND;
+    peer_server server = server_start(); /* its own loop is not turned: only its socket is used */
+    port = server.port;
+    fl_loop_close(server.loop);
+    if (socketpair(AF_UNIX, SOCK_DGRAM, 0, relief) < 0)
+        abort();
+    open_workers(server.listening, ends);
+    start_reactors(places);
+    for (int i = 0; i < CLIENTS; i++) pthread_create(&clients[i], NULL, client_runs, (void *) (uintptr_t) i);
+    for (int i = 0; i < CLIENTS; i++) pthread_join(clients[i], NULL);
+    atomic_store(&quiet, true);
+    for (uint64_t give_up = fl_clock() + 5 * SECOND; total(FL_SLOT_connections) > 0 && fl_clock() < give_up;)
+        pause_for(5000);
+    CHECK_NUMBER(0, total(FL_SLOT_connections));
+    CHECK_NUMBER(0, total(FL_SLOT_queued));
+    CHECK_NUMBER(0, total(FL_SLOT_in_flight));
+    end_workers(ends);
+
+    unsigned times_wrong = 0;
+    for (unsigned i = 0; i < atomic_load(&asked); i++) times_wrong += atomic_load(&answered_times[i]) != 1;
+    CHECK_NUMBER(0, times_wrong);
+    CHECK_NUMBER(0, atomic_load(&lost));
+    CHECK_NUMBER(0, atomic_load(&wrong));
+    CHECK_NUMBER(atomic_load(&asked), atomic_load(&heard));
+    CHECK(atomic_load(&asked) > 100);
+    /* Each rung was used. */
+    CHECK(total(FL_SLOT_standbys) > 0);
+    CHECK(total(FL_SLOT_handed) > 0);
+    CHECK_NUMBER(total(FL_SLOT_handed), total(FL_SLOT_received));
+    printf("%u requests, %lld leads for standbys, %lld hand-overs\n", atomic_load(&asked),
+           (long long) total(FL_SLOT_standbys), (long long) total(FL_SLOT_handed));
+}
+
+int main(void) {
+    TEST(each_request_is_answered_once_whoever_stalls);
+    return test_summary();
+}
