@@ -1,0 +1,80 @@
+# frozen_string_literal: true
+
+require_relative "../../helper"
+require_relative "../../stalls"
+
+module Fairlead
+  # A worker that sleeps with Ruby's lock: its sibling serves what waits.
+  class HandOverTest < Test
+    include SpeaksHTTP
+    include Stalls
+
+    def server = shared_server(APP, "-w", "2")
+
+    def test_the_sibling_serves_new_connections
+      assert_within(0.1, -> { slowest(server, 10) }) do
+        stuck = stall(server, "/held", 0.8)
+        slowest(server, 10).tap { stuck.response }
+      end
+    end
+
+    def test_a_connection_goes_to_the_sibling_and_on_with_it
+      clients = client_of_each(server)
+      victim, other = clients.keys
+      kept = client_of(server, victim)
+      before = figures(server)[:handed]
+      stuck = stall(server, "/held", 0.8, on: clients[victim])
+      took = duration { assert_equal other.to_s, kept.get("/").body }
+      assert_operator took, :<, 0.5, "it did not wait for its worker"
+      assert_equal victim.to_s, stuck.response.body
+      assert_equal other.to_s, kept.get("/").body, "it has moved"
+      figures = figures(server)
+      assert_operator figures[:handed], :>, before
+      assert_equal figures[:handed], figures[:received]
+      assert_equal 0, figures[:coming]
+      assert_empty relief_workers
+    end
+
+    def test_a_request_goes_with_its_body_and_with_those_behind_it
+      clients = client_of_each(server)
+      victim = clients.keys.first
+      kept = client_of(server, victim)
+      bodies = [Random.bytes(20_000), "", Random.bytes(3)]
+      stuck = stall(server, "/held", 0.8, on: clients[victim])
+      bodies.each { |body| kept.request("POST", "/digest", body:) }
+      took = duration do
+        bodies.each { |body| assert_equal Digest::SHA256.hexdigest(body), kept.response.body }
+      end
+      assert_operator took, :<, 0.5
+      stuck.response
+    end
+
+    def test_a_request_that_cannot_move_keeps_nobody_behind_it
+      clients = client_of_each(server)
+      victim = clients.keys.first
+      staying, moving = client_of(server, victim), client_of(server, victim)
+      stuck = stall(server, "/held", 0.8, on: clients[victim])
+      staying.write("POST /digest HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n")
+      sleep 0.05
+      assert_operator duration { assert_equal 200, moving.get("/").status }, :<, 0.4
+      assert_equal Digest::SHA256.hexdigest("abc"), staying.response.body
+      stuck.response
+    end
+
+    def test_a_worker_that_was_stuck_listens_again
+      clients = client_of_each(server)
+      clients.each_value { |client| stall(server, "/held", 0.2, on: client).response }
+      # Each had left its listener to the other; now each must be there for it.
+      clients.each do |pid, client|
+        stuck = stall(server, "/held", 0.8, on: client)
+        sleep 0.05
+        assert_operator duration { refute_equal pid.to_s, server.get("/").body }, :<, 0.4
+        stuck.response
+      end
+    end
+
+    private
+
+    def relief_workers = server.worker_pids.select { |pid| server.title(pid).include?("relief") }
+  end
+end

@@ -1,0 +1,86 @@
+# frozen_string_literal: true
+
+require_relative "../../helper"
+require_relative "../../stalls"
+
+module Fairlead
+  # All workers sleep with Ruby's lock: the supervisor starts another one.
+  class ReliefTest < Test
+    include SpeaksHTTP
+    include Stalls
+
+    # Calm after half a second.
+    QUICK = "Fairlead::Workers.send(:remove_const, :CALM)\nFairlead::Workers.const_set(:CALM, 0.5)\n"
+
+    def test_a_relief_worker_serves_while_all_are_stuck_and_retires_when_it_is_calm
+      with_server(QUICK + APP, "-w", "2") do |server|
+        regular = server.worker_pids
+        assert_within(0.5, -> { slowest(server) }) do
+          clients = client_of_each(server, regular)
+          stuck = clients.values.map { |client| stall(server, "/held", 1.5, on: client) }
+          began = monotonic
+          answer = server.get("/").body.to_i
+          refute_includes regular, answer
+          assert_includes server.title(answer), "relief"
+          (monotonic - began).tap { stuck.each { |client| assert_equal 200, client.response.status } }
+        end
+        assert_match(/All workers are stuck .* a relief worker serves/, server.log)
+        eventually("it has retired") { server.worker_pids == regular }
+        assert_equal "200", server.get("/").code
+      end
+    end
+
+    def test_one_worker_alone_gets_no_relief_and_goes_on_when_its_call_returns
+      with_server(APP, "-w", "1") do |server|
+        stuck = stall(server, "/held", 0.6)
+        waiting = Array.new(5) { client(to: server).write("GET / HTTP/1.1\r\nHost: a\r\n\r\n") }
+        alone = server.worker_pids
+        assert_equal 200, stuck.response.status
+        waiting.each { |client| assert_equal alone.first.to_s, client.response.body }
+        assert_equal alone, server.worker_pids
+      end
+    end
+
+    def test_ordinary_work_for_the_processor_starts_none_and_is_served_in_order
+      with_server(APP, "-w", "2") do |server|
+        workers = server.worker_pids
+        figures(server)
+        ratio = 0
+        3.times do # a machine that is busy otherwise makes some wait
+          times = work(server, connections: 16, seconds: 2)
+          ratio = times[(times.size * 0.99).to_i] / times[times.size / 2]
+          break if ratio < 1.3
+        end
+        assert_operator ratio, :<, 1.3, "p99 by p50"
+        figures = figures(server)
+        assert_operator figures[:handed], :<, figures[:requests] / 4
+        assert_equal workers, server.worker_pids
+        refute_match(/relief/, server.log)
+      end
+    end
+
+    private
+
+    # @return [Array<Float>] how long the requests took, sorted, without those of the first half second.
+    def work(server, connections:, seconds:)
+      clients = Array.new(connections) { client(to: server) }
+      asked = {}
+      times = []
+      ask = lambda do |client|
+        client.write("GET /cpu?0.02 HTTP/1.1\r\nHost: a\r\n\r\n")
+        asked[client.socket] = [client, monotonic]
+      end
+      clients.each(&ask)
+      began = monotonic
+      until asked.empty?
+        IO.select(asked.keys).first.each do |socket|
+          client, since = asked.delete(socket)
+          assert_equal 200, client.response.status
+          times << (monotonic - since) if since > began + 0.5
+          ask.call(client) if monotonic < began + seconds
+        end
+      end
+      times.sort
+    end
+  end
+end

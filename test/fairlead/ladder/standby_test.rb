@@ -1,0 +1,76 @@
+# frozen_string_literal: true
+
+require_relative "../../helper"
+require_relative "../../stalls"
+
+module Fairlead
+  # A reactor that blocks without Ruby's lock, or computes for long: another thread of the same worker leads.
+  class StandbyTest < Test
+    include SpeaksHTTP
+    include Stalls
+
+    def server = shared_server(APP)
+
+    def test_a_standby_serves_while_the_reactor_blocks_without_the_lock
+      assert_served_beside("/free", 0.8, within: 0.05)
+    end
+
+    def test_also_when_the_request_has_waited_before_it_blocks
+      assert_served_beside("/later/free", 0.8, within: 0.05)
+    end
+
+    def test_a_second_standby_serves_while_two_reactors_block
+      assert_served_beside("/free", 0.8, within: 0.05, times: 2)
+    end
+
+    def test_more_standbys_come_when_more_block
+      assert_served_beside("/free", 0.8, within: 0.05, times: 6)
+    end
+
+    def test_a_standby_shares_the_lock_with_a_request_that_computes_for_long
+      assert_served_beside("/cpu", 0.8, within: 0.3)
+    end
+
+    def test_a_stall_after_seconds_of_calm_is_noticed_though_no_request_has_come_meanwhile
+      assert_within(0.05, -> { slowest(server) }) do
+        FileUtils.rm_f(server.path("begun-now"))
+        blocked = stall(server, "/much-later/free", 0.8)
+        eventually("it blocks") { File.exist?(server.path("begun-now")) }
+        slowest(server).tap { blocked.response }
+      end
+    end
+
+    def test_one_reactor_serves_again_when_the_stall_is_over
+      stall(server, "/free", 0.1).response
+      before = figures(server)[:standbys]
+      20.times { assert_equal "200", server.get("/").code }
+      assert_equal before, figures(server)[:standbys]
+    end
+
+    def test_requests_that_wait_go_on_beside_one_that_blocks
+      sleepers = Array.new(20) { client.write("GET /sleep?0.1 HTTP/1.1\r\nHost: a\r\n\r\n") }
+      took = duration do
+        stall(server, "/free", 0.4).response
+        sleepers.each { |sleeper| assert_equal 200, sleeper.response.status }
+      end
+      assert_operator took, :<, 2
+    end
+
+    private
+
+    # One worker: only a standby can have served.
+    def assert_served_beside(path, seconds, within:, times: 1)
+      before = figures(server)[:standbys]
+      assert_within(within, -> { slowest(server) }) do
+        blocked = Array.new(times) { stall(server, path, seconds) }
+        began = monotonic
+        sleep 0.02
+        slowest(server).tap do
+          assert_operator monotonic - began, :<, seconds, "they were served meanwhile"
+          blocked.each { |client| assert_equal 200, client.response.status }
+        end
+      end
+      assert_operator figures(server)[:standbys], :>, before
+    end
+  end
+end

@@ -1,0 +1,110 @@
+# frozen_string_literal: true
+
+require "digest"
+require "json"
+require_relative "http_client"
+
+module Fairlead
+  # For tests of the ladder: an app that stalls in every way in which an app can, and how long others wait meanwhile.
+  module Stalls
+    # An answer that is not the one to the request.
+    Wrong = Class.new(StandardError)
+
+    APP = <<~RUBY
+      $LOAD_PATH.unshift #{File.expand_path("../examples/cwork/lib", __dir__).inspect}
+      require "cwork"
+      require "digest"
+      require "json"
+      FIGURES = %i[pid state stall standbys handed received requests queued coming]
+
+      def compute(seconds)
+        limit = Process.clock_gettime(Process::CLOCK_MONOTONIC) + seconds
+        nil while Process.clock_gettime(Process::CLOCK_MONOTONIC) < limit
+      end
+
+      run lambda { |env|
+        seconds, note = env["QUERY_STRING"].split("&")
+        seconds = seconds.to_f
+        File.write("begun-\#{note}", "") if note
+        case env["PATH_INFO"]
+        when "/free" then Cwork.without_gvl(seconds)
+        when "/held" then Cwork.with_gvl(seconds)
+        when "/cpu" then compute(seconds)
+        when "/sleep" then sleep(seconds)
+        when "/later/free" then (sleep(0.01); Cwork.without_gvl(seconds))
+        when "/later/held" then (sleep(0.01); Cwork.with_gvl(seconds))
+        when "/much-later/free" then (sleep(1.5); File.write("begun-now", ""); Cwork.without_gvl(seconds))
+        when "/digest" then return [200, {}, [Digest::SHA256.hexdigest(env["rack.input"].read)]]
+        when "/figures"
+          page = Fairlead.page
+          slots = page.slots.times.map { |slot| page.read(slot).slice(*FIGURES) }
+          return [200, {}, [JSON.generate(slots.select { |slot| slot[:state] > 0 })]]
+        end
+        [200, {}, [Process.pid.to_s]]
+      }
+    RUBY
+
+    # @return [Hash{Symbol => Integer}] sums over all workers.
+    def figures(server)
+      slots = JSON.parse(server.get("/figures").body, symbolize_names: true)
+      slots.flat_map(&:to_a).group_by(&:first).transform_values { |pairs| pairs.sum(&:last) }
+    end
+
+    # Sends a request on a connection of its own, and waits until the app has begun with it.
+    def stall(server, path, seconds, on: nil)
+      @stalls = (@stalls || 0) + 1
+      client = on || client(to: server, timeout: 30)
+      client.write("GET #{path}?#{seconds}&#{@stalls} HTTP/1.1\r\nHost: a\r\n\r\n")
+      eventually("the app has begun") { File.exist?(server.path("begun-#{@stalls}")) }
+      client
+    end
+
+    # A connection of each worker. Those who rest leave new connections to each other: some have to work.
+    #
+    # @return [Hash{Integer => HTTPClient}] by process
+    def client_of_each(server, workers = server.worker_pids)
+      found = {}
+      eventually("each worker has answered") do
+        clients = Array.new(4) { client(to: server, timeout: 30).write("GET /cpu?0.01 HTTP/1.1\r\nHost: a\r\n\r\n") }
+        clients.each { |client| found[client.response.body.to_i] ||= client }
+        (workers - found.keys).empty?
+      end
+      found.slice(*workers)
+    end
+
+    # Another connection of that worker.
+    def client_of(server, pid)
+      kept = nil
+      eventually("worker #{pid} has another connection") do
+        kept = client_of_each(server, [pid])[pid]
+        kept.get("/").body.to_i == pid
+      end
+      kept
+    end
+
+    # The slowest of some requests that come one after the other, each on a new connection.
+    def slowest(server, count = 5, path = "/")
+      Array.new(count) do
+        duration { assert_equal "200", server.get(path).code }
+      end.max
+    end
+
+    # A machine may be busy with something else: a miss counts when the same without a stall is fast, and repeats.
+    #
+    # @param limit [Numeric] seconds
+    # @yield measures, and answers seconds.
+    # @param calm measures the same where nothing stalls.
+    def assert_within(limit, calm, tries: 4)
+      misses = []
+      tries.times do
+        took = yield
+        return pass if took <= limit
+
+        misses << took if calm.call < limit / 2
+        break if misses.size == 2
+      end
+      skip "the machine is too busy to measure #{limit} s" if misses.empty?
+      flunk "took #{misses.map { |seconds| seconds.round(3) }.join(", and ")} s instead of at most #{limit}"
+    end
+  end
+end
