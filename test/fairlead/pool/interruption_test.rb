@@ -72,9 +72,11 @@ module Fairlead
     def worker(pool, seed)
       Thread.new do
         random = Random.new(seed)
-        random.rand(1..4).times { work(pool, random) { random.rand(3).zero? ? Thread.pass : nil } }
-      rescue Interruption
-        nil
+        random.rand(1..4).times do
+          work(pool, random) { random.rand(3).zero? ? Thread.pass : nil }
+        rescue Interruption
+          nil
+        end
       end
     end
 
