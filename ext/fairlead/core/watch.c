@@ -140,7 +140,8 @@ static void even_out_queue(fl_watch *watch, uint64_t now) {
     fl_loop *loop = watch->loop;
     fl_slot *slot = loop->siblings.slot;
     int64_t oldest = slot == NULL ? 0 : fl_slot_get(slot, FL_SLOT_oldest_us);
-    if (oldest == 0 || now < (uint64_t) oldest + watch->limits.blocked || pthread_mutex_trylock(&loop->lock) != 0)
+    if (oldest == 0 || now < (uint64_t) oldest + watch->limits.blocked || fl_siblings_choose(&loop->siblings) < 0 ||
+        pthread_mutex_trylock(&loop->lock) != 0)
         return;
     fl_loop_stand_in(loop);
     fl_balance(loop, false, 0);
