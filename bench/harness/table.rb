@@ -9,7 +9,8 @@ module Bench
 
     MAIN = {
       requests_per_second: Column.new("requests/s", :requests_per_second, 0, true),
-      extra_memory: Column.new("extra MB", :extra_memory, 1, true)
+      extra_memory: Column.new("extra MB", :extra_memory, 1, true),
+      slowest: Column.new("slowest ms", :slowest, 0, true)
     }.freeze
     COMMON = [
       Column.new("p50 ms", :p50, 2, false),

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "crowd"
+require_relative "stall"
 require_relative "wrk"
 
 module Bench
@@ -85,6 +86,7 @@ module Bench
       def aim(load, text, &test) = @workload.aims << Aim.new(load:, text:, test:)
       def wrk(...) = Wrk.new(...)
       def crowd(...) = Crowd.new(...)
+      def stall(...) = Stall.new(...)
     end
   end
 end

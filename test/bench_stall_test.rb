@@ -1,0 +1,30 @@
+# frozen_string_literal: true
+
+require_relative "helper"
+require_relative "../bench/harness/cli"
+
+module Bench
+  class StallTest < Fairlead::Test
+    APP = <<~RUBY
+      run lambda { |env|
+        sleep env["QUERY_STRING"].to_f
+        [env["PATH_INFO"] == "/wrong" ? 500 : 200, {}, ["Hello World"]]
+      }
+    RUBY
+
+    def test_the_slowest_is_the_last_of_fifty_that_came_at_once
+      with_server(APP) do |server|
+        figures = Stall.new.run(server, 1)
+        assert_equal [50, 0, 0], figures.values_at(:requests, :errors, :non_2xx)
+        assert_operator figures[:p50], :>=, 100
+        assert_operator figures[:slowest], :>=, figures[:p50]
+      end
+    end
+
+    def test_a_stall_that_is_answered_wrongly_is_an_error
+      with_server(APP) do |server|
+        assert_equal 5, Stall.new("/wrong").run(server, 0)[:errors]
+      end
+    end
+  end
+end
