@@ -20,8 +20,7 @@ static ID id_new;
     X(server_port, "SERVER_PORT")                                                                            \
     X(remote_address, "REMOTE_ADDR")                                                                         \
     X(input, "rack.input")                                                                                   \
-    X(finished, "rack.response_finished")                                                                    \
-    X(request, "fairlead.request")
+    X(finished, "rack.response_finished")
 #define X(name, key) static VALUE key_##name;
 KEY_MAP(X)
 #undef X
@@ -293,7 +292,7 @@ VALUE fl_ruby_loop_take(VALUE object) {
     bool whole = exchange->body_done; /* else who stands in for us may receive the rest meanwhile */
     fl_let_go(loop);
     if (fl_own_reactor != NULL) {
-        fl_reactor_stamp(fl_own_reactor, false);
+        fl_reactor_goes_out(fl_own_reactor, exchange->started_at);
         fl_watch_attend(ours->watch);
     }
     fl_ruby_request *self;
@@ -310,7 +309,6 @@ VALUE fl_ruby_loop_take(VALUE object) {
     if (!whole || exchange->body.length > 0)
         rb_hash_aset(env, key_input, input_of(request, exchange, whole));
     rb_hash_aset(env, key_finished, self->finished);
-    rb_hash_aset(env, key_request, request);
     fl_hold(loop); /* it may wait for long: what has been read of it is given back */
     fl_exchange_head_used(exchange);
     if (whole)

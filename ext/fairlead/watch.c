@@ -61,12 +61,13 @@ static void thread_changed(rb_event_flag_t event, const rb_internal_thread_event
     fl_thread *entry = thread_entry(data->thread, event == RUBY_INTERNAL_THREAD_EVENT_RESUMED);
     if (entry == NULL)
         return;
-    atomic_store(&entry->gvl_since, fl_clock());
+    if (event == RUBY_INTERNAL_THREAD_EVENT_RESUMED) { /* since when matters only to those without it */
+        atomic_store_explicit(&entry->gvl, FL_GVL_HELD, memory_order_release);
+        atomic_store_explicit(&fl_gvl_holder, entry, memory_order_release);
+        return;
+    }
+    atomic_store_explicit(&entry->gvl_since, fl_clock(), memory_order_relaxed);
     switch (event) {
-    case RUBY_INTERNAL_THREAD_EVENT_RESUMED:
-        atomic_store(&entry->gvl, FL_GVL_HELD);
-        atomic_store(&fl_gvl_holder, entry);
-        break;
     case RUBY_INTERNAL_THREAD_EVENT_READY: {
         atomic_store(&entry->gvl, FL_GVL_WANTED);
         fl_watch *watch = atomic_load(&entry->watch);
@@ -87,8 +88,12 @@ static void thread_changed(rb_event_flag_t event, const rb_internal_thread_event
 }
 
 static void fiber_switched(rb_event_flag_t event, VALUE data, VALUE self, ID method, VALUE class) {
-    if (fl_own_reactor != NULL)
-        fl_reactor_stamp(fl_own_reactor, rb_fiber_current() == own_home);
+    if (fl_own_reactor == NULL)
+        return;
+    if (rb_fiber_current() == own_home)
+        fl_reactor_comes_home(fl_own_reactor);
+    else
+        fl_reactor_goes_out(fl_own_reactor, fl_clock());
 }
 
 bool fl_own_reactor_leads(const fl_ruby_loop *loop) {

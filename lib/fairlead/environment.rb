@@ -6,7 +6,7 @@ module Fairlead
   # What is the same in the Rack environment of every request of a listener. The core copies it and fills in the rest;
   # keys that every request sets are here already, so that the copy does not have to grow.
   module Environment
-    FILLED_IN = %w[PATH_INFO REQUEST_URI REMOTE_ADDR HTTP_X_REQUEST_START rack.response_finished fairlead.request].freeze
+    FILLED_IN = %w[PATH_INFO REQUEST_URI REMOTE_ADDR HTTP_X_REQUEST_START rack.response_finished].freeze
     private_constant :FILLED_IN
 
     # @param listener [Listener]

@@ -4,8 +4,8 @@ require_relative "scheduler"
 
 module Fairlead
   # One Ruby thread that serves: a scheduler and its interchangeable serving fibers. One of them has the lead: it turns
-  # the loop, takes the ready requests, the oldest first, and runs them inline. Before it does, an idle sibling goes on
-  # the scheduler's ready list, once a batch: if the request waits, the sibling has the lead when its turn comes.
+  # the loop, takes the ready requests, the oldest first, and runs them inline. Before it does, it names an idle sibling
+  # its heir: if a request waits, the heir has the lead when its turn comes; if none does, no fiber is switched.
   class Reactor
     # Seconds after which serving fibers that nobody needed meanwhile end.
     TRIM = 3
@@ -19,6 +19,9 @@ module Fairlead
 
       def alive? = @fiber.alive?
 
+      # Whether any fiber may transfer to it.
+      def direct? = true
+
       def transfer(*) = (@fiber.transfer if @called)
     end
 
@@ -27,6 +30,9 @@ module Fairlead
       def initialize(reactor) = @reactor = reactor
 
       def alive? = true
+
+      # Who starts a task is put on the ready list: that must be the loop's own fiber, not one that waits.
+      def direct? = false
 
       def transfer(*) = @reactor.add_fiber
     end
@@ -96,37 +102,37 @@ module Fairlead
     # The whole life of a serving fiber.
     def serve(task, seat)
       state = FiberState.capture
-      until @ended || seat.dismissed
-        begin
-          leading = @leader.equal?(seat)
-          if (leading || slice_left?) && (request = @loop.take)
-            @taken += 1
-            pass_the_lead if leading && !@passed
-            @answer.call(request)
-            clean_up(task, state)
-            give_way(seat) if @scheduler.others?
-          elsif leading && @loop.leads?
-            drive
-          else
-            # There is more to take where its request was one of a pipeline, or has made room for another one.
-            @selector.push_driver if @driving && @loop.takeable.positive?
-            rest(seat)
-          end
-        rescue Async::Cancel
-          # A task that an earlier request has left behind stops what it takes for its parent.
-          raise if ending?
-        end
+      act(task, seat, state) until @ended || seat.dismissed
+    end
+
+    # A method of its own: YJIT compiles methods that are called often, not loops that never end.
+    def act(task, seat, state)
+      leading = @leader.equal?(seat)
+      if (leading || slice_left?) && (request = @loop.take)
+        @taken += 1
+        pass_the_lead if leading && !@passed
+        @answer.call(request)
+        clean_up(task, state)
+        give_way(seat) if @scheduler.others?
+      elsif leading && @loop.leads?
+        drive
+      else
+        # There is more to take where its request was one of a pipeline, or has made room for another one.
+        @selector.push_driver if @driving && @loop.takeable.positive?
+        rest(seat)
       end
+    rescue Async::Cancel
+      # A task that an earlier request has left behind stops what it takes for its parent.
+      raise if ending?
     end
 
     def pass_the_lead
       @passed = true
       seat = @idle.pop
-      return @selector.push(@newcomer) unless seat
+      return @selector.bequeath(@newcomer) unless seat
 
       @least_idle = @idle.size if @idle.size < @least_idle
       seat.called = true
-      @selector.push(seat)
       @selector.bequeath(seat)
     end
 
@@ -167,8 +173,7 @@ module Fairlead
       @driving = false
     end
 
-    # What was started first ends first: fibers that can go on do so before new requests, which the sibling takes that
-    # is on the ready list behind them.
+    # What was started first ends first: fibers that can go on do so before new requests, which the heir takes after them.
     def give_way(seat)
       rest(seat) if @leader.equal?(seat) && !slice_left?
     end

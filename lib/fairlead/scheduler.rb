@@ -34,6 +34,17 @@ module Fairlead
     # @return [Boolean] whether any fiber waits for anything but requests.
     def others? = @blocked.positive? || @selector.waiting.positive?
 
+    # How busy its thread has been since it was last asked. Async measures each round for it, which costs a lone request
+    # more than the round itself.
+    #
+    # @return [Float] between 0 and 1
+    def load
+      now, busy = monotonic, Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID)
+      before, busy_before = @load_asked || [now, busy]
+      @load_asked = [now, busy]
+      now > before ? ((busy - busy_before) / (now - before)).clamp(0.0, 1.0) : 0.0
+    end
+
     # @return [Boolean] whether all tasks have been cancelled: the end.
     def cancelled_all? = @cancelled_all
 
@@ -65,5 +76,19 @@ module Fairlead
     def unblock(blocker, fiber)
       super(blocker, fiber.is_a?(Fiber) ? Wakeup.new(fiber, fiber.fairlead_waits) : fiber)
     end
+
+    private
+
+    def run_once!(timeout = nil)
+      interval = @timers.wait_interval
+      interval = timeout if interval.nil? || (timeout && interval > timeout)
+      @selector.select(interval&.negative? ? 0 : interval)
+      @timers.fire if interval
+      true
+    rescue Errno::EINTR
+      true
+    end
+
+    def monotonic = Process.clock_gettime(Process::CLOCK_MONOTONIC)
   end
 end

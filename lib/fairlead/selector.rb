@@ -17,7 +17,6 @@ module Fairlead
       @sliced_at = @heir = @testator = nil
       @driver = nil
       @in_core = false
-      @idle_duration = nil
     end
 
     # Seconds of new requests in each round, after which fibers that can go on do so first.
@@ -30,7 +29,7 @@ module Fairlead
       now - (@sliced_at ||= now) < SLICE
     end
 
-    # The present fiber passes the lead to one that waits for its turn on the ready list.
+    # The present fiber names who has the lead next, if it has to wait: then, and only then, the heir goes on.
     #
     # @param heir [#transfer, nil] nil: nobody waits for it any more
     def bequeath(heir)
@@ -40,10 +39,10 @@ module Fairlead
 
     alias transfer_to_loop transfer
 
-    # The present fiber has to wait. If it has passed the lead, its heir goes on at once: a round of the scheduler's for
+    # The present fiber has to wait. If it has named an heir, that one goes on at once: a round of the scheduler's for
     # each request that waits would cost as much as some of them.
     def transfer
-      return super unless @heir && @testator.equal?(Fiber.current) && slice_left?
+      return super unless @heir&.direct? && @testator.equal?(Fiber.current) && slice_left?
 
       heir = @heir
       @heir = nil
@@ -71,13 +70,14 @@ module Fairlead
     def select(interval)
       @sliced_at = nil
       @loop.settle
+      return inherit { super(0) } if @heir && @driver.nil?
       return super if @waiting.positive? || @driver.nil?
 
       # Set first: who pushes a fiber from another thread from here on also wakes the core.
       @in_core = true
       return super if ready?
 
-      resume_driver if wait_in_core(interval)
+      resume_driver if @loop.wait(interval)
       0
     ensure
       @in_core = false
@@ -87,8 +87,6 @@ module Fairlead
       @loop.wake if @in_core
       super
     end
-
-    def idle_duration = @idle_duration || super
 
     def io_wait(fiber, io, events)
       @waiting += 1
@@ -125,13 +123,14 @@ module Fairlead
 
     private
 
-    def wait_in_core(interval)
-      return @loop.wait(interval) if interval == 0
+    # Whoever named the heir waits, or rests. Fibers that can go on do so first.
+    def inherit
+      yield
+      return 0 unless (heir = @heir)
 
-      began = Process.clock_gettime(Process::CLOCK_MONOTONIC)
-      woken = @loop.wait(interval)
-      @idle_duration = Process.clock_gettime(Process::CLOCK_MONOTONIC) - began
-      woken
+      @heir = nil
+      heir.transfer
+      1
     end
 
     def resume_driver

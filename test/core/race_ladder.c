@@ -107,7 +107,7 @@ static bool serve_one(worker *worker, fl_thread *thread, fl_reactor *reactor, in
     pthread_mutex_unlock(&loop->lock);
     if (exchange == NULL)
         return false;
-    fl_reactor_stamp(reactor, false);
+    fl_reactor_goes_out(reactor, fl_clock());
     unsigned request = (unsigned) atoi(fl_exchange_head_bytes(exchange) + exchange->head->path.at + 1);
     pthread_mutex_lock(&loop->lock);
     fl_exchange_head_used(exchange);
@@ -131,7 +131,7 @@ static void rest(worker *worker, fl_thread *thread, fl_reactor *reactor, int num
     }
     if (takeable > 0)
         return;
-    fl_reactor_stamp(reactor, true);
+    fl_reactor_comes_home(reactor);
     pthread_mutex_lock(&loop->lock);
     leads = fl_watch_leads(worker->watch, number);
     if (leads)
@@ -167,7 +167,7 @@ static void *reactor_runs(void *data) {
     while (!atomic_load(&over))
         if (!serve_one(worker, thread, reactor, number, &state))
             rest(worker, thread, reactor, number);
-    fl_reactor_stamp(reactor, true);
+    fl_reactor_comes_home(reactor);
     release(worker, thread);
     return thread;
 }

@@ -218,7 +218,7 @@ int fl_watch_enter(fl_watch *watch, fl_thread *thread) {
     reactor->lead = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (reactor->lead < 0)
         return -1;
-    fl_reactor_stamp(reactor, true);
+    fl_reactor_comes_home(reactor);
     atomic_store(&watch->count, number + 1);
     return number;
 }

@@ -80,9 +80,12 @@ void fl_watch_close(fl_watch *watch);
 int fl_watch_enter(fl_watch *watch, fl_thread *thread);
 
 /* Of the reactor's own thread: something has moved. */
-static inline void fl_reactor_stamp(fl_reactor *reactor, bool home) {
-    atomic_store_explicit(&reactor->stamp, fl_clock(), memory_order_relaxed);
-    atomic_store_explicit(&reactor->home, home, memory_order_release);
+static inline void fl_reactor_goes_out(fl_reactor *reactor, uint64_t now) {
+    atomic_store_explicit(&reactor->stamp, now, memory_order_relaxed);
+    atomic_store_explicit(&reactor->home, false, memory_order_release);
+}
+static inline void fl_reactor_comes_home(fl_reactor *reactor) {
+    atomic_store_explicit(&reactor->home, true, memory_order_release);
 }
 
 /* A reactor is on its way to an app: the watch thread must be awake. */

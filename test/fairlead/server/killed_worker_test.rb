@@ -10,7 +10,7 @@ module Fairlead
       run lambda { |env|
         sleep 0.005 if env["PATH_INFO"] == "/wait"
         if env["PATH_INFO"] == "/second"
-          File.write("running-#{env["fairlead.request"].id}-#{Process.pid}", "")
+          File.write("running-#{env.object_id}-#{Process.pid}", "")
           sleep 1
         end
         [200, {}, [Process.pid.to_s]]
