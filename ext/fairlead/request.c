@@ -60,7 +60,7 @@ static size_t request_size(const void *data) {
 const rb_data_type_t fl_request_type = {
     .wrap_struct_name = "Fairlead::Request",
     .function = {.dmark = request_mark, .dfree = request_free, .dsize = request_size, .dcompact = request_compact},
-    .flags = RUBY_TYPED_FREE_IMMEDIATELY | RUBY_TYPED_EMBEDDABLE,
+    .flags = RUBY_TYPED_FREE_IMMEDIATELY | RUBY_TYPED_EMBEDDABLE | RUBY_TYPED_WB_PROTECTED,
 };
 
 fl_exchange *fl_exchange_get(VALUE object) {
@@ -297,18 +297,19 @@ VALUE fl_ruby_loop_take(VALUE object) {
     }
     fl_ruby_request *self;
     VALUE request = TypedData_Make_Struct(cRequest, fl_ruby_request, &fl_request_type, self);
-    self->env = self->finished = Qnil;
+    self->loop = self->env = self->finished = Qnil;
     self->exchange = exchange;
-    self->loop = object;
+    RB_OBJ_WRITE(request, &self->loop, object);
     self->id = exchange->id;
     self->first_byte_at = exchange->first_byte_at;
     self->started_at = exchange->started_at;
     VALUE env = build_env(exchange, rb_ary_entry(ours->templates, exchange->listener));
-    self->env = env;
-    self->finished = rb_ary_new();
+    RB_OBJ_WRITE(request, &self->env, env);
+    VALUE finished = rb_ary_new();
+    RB_OBJ_WRITE(request, &self->finished, finished);
     if (!whole || exchange->body.length > 0)
         rb_hash_aset(env, key_input, input_of(request, exchange, whole));
-    rb_hash_aset(env, key_finished, self->finished);
+    rb_hash_aset(env, key_finished, finished);
     fl_hold(loop); /* it may wait for long: what has been read of it is given back */
     fl_exchange_head_used(exchange);
     if (whole)
