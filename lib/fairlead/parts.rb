@@ -36,6 +36,7 @@ module Fairlead
   autoload :Message, "fairlead/message"
   autoload :Notifier, "fairlead/notifier"
   autoload :PidFile, "fairlead/pid_file"
+  autoload :Pool, "fairlead/pool"
   autoload :Server, "fairlead/server"
   autoload :SharedPage, "fairlead/fairlead"
   autoload :Signals, "fairlead/signals"

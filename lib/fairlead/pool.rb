@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "fiber" unless Fiber.respond_to?(:current)
 require_relative "version"
 require_relative "pool/errors"
 require_relative "pool/histogram"
@@ -21,8 +22,8 @@ module Fairlead
   # thread, where there are no others), and to it alone: nested calls get the same one.
   #
   # How it holds together:
-  # - While a place is free, nobody waits. Both are changed under one lock, so a newcomer that finds a place free
-  #   passes nobody by.
+  # - While a place is free, nobody waits. Both are changed under one lock, so a newcomer that finds a place
+  #   free passes nobody by.
   # - A place given back while somebody waits becomes the oldest waiter's in the same step: the table of holders
   #   says so before the waiter knows. Its own `ensure` then gives it back if it cannot use it.
   # - Room for a new connection is handed over like a connection. Whoever gets it connects, without the lock.
@@ -37,9 +38,11 @@ module Fairlead
     NEVER = { ::Object => :never }.compare_by_identity.freeze
     # They come only while blocked, not between a connection's making and its being put away.
     ON_BLOCKING = { ::Object => :on_blocking }.compare_by_identity.freeze
-    # Whoever has to wait looks for holders that have ended, unless somebody did so many seconds ago.
+    # Whoever has to wait looks every so many seconds for holders that have ended, unless somebody else has
+    # just done so.
+    LOOK = 1.0
     RECOVERY = 0.1
-    private_constant :NEVER, :ON_BLOCKING, :RECOVERY
+    private_constant :NEVER, :ON_BLOCKING, :LOOK, :RECOVERY
 
     # @return [Wrapper] an object that takes a connection for each call.
     def self.wrap(**options, &block)
@@ -74,7 +77,7 @@ module Fairlead
       @shut_down = false
       @close = nil
       begin_anew
-      POOLS[self] = true
+      POOLS[self] = true if POOLS
     end
 
     # Runs the block with a connection, and gives it back. The fiber that has one already gets the same.
@@ -140,8 +143,7 @@ module Fairlead
     end
 
     # Says that this fiber's connection is not to be kept: at check-in, the block gets it instead, and its place
-    # becomes room for a new one, for which the oldest waiter need not wait longer. Without a connection, nothing
-    # happens.
+    # becomes room for a new one, which goes to the oldest waiter. Without a connection, nothing happens.
     #
     # @yieldparam connection [Object] to be closed; errors in there are ignored.
     def discard_current_connection(&block)
@@ -160,8 +162,8 @@ module Fairlead
       retire(block, shut_down: true)
     end
 
-    # Replaces all connections: idle ones go to the block at once, those in use when they come back. New ones are
-    # made when they are needed.
+    # Replaces all connections: idle ones go to the block at once, those in use when they come back. New ones
+    # are made when they are needed.
     #
     # @yieldparam connection [Object] to be closed.
     def reload(&block)
@@ -181,16 +183,8 @@ module Fairlead
       raise ::ArgumentError, "idle_seconds must be a number" unless idle_seconds.is_a?(::Numeric)
       raise PoolShuttingDownError, "#{self} was shut down" if @shut_down
 
-      recover_abandoned(&block)
-      idle.times do
-        place = exclusively { reserve_idle(idle_seconds) } or break
-        begin
-          yield place.vacate
-        ensure
-          ::Thread.handle_interrupt(NEVER) { give_back(place) }
-        end
-      end
-      nil
+      recover_abandoned(block)
+      ::Thread.handle_interrupt(NEVER) { close_all(exclusively { reserve_idle(idle_seconds) }, block) }
     end
 
     # @return [Integer] how many connections can be taken at this moment without waiting, made or not yet.
@@ -211,9 +205,9 @@ module Fairlead
     # What the pool does now, and has done since its start.
     #
     # @param backtraces [Boolean] whether to add where each holder is now; that costs some time.
-    # @return [Hash] `{ size:, in_use:, idle:, waiting:, oldest_wait:, waits:, holds:, holders: }`; times in
-    #   seconds. `waits` counts only those who had to wait, `holds` all that came back; each is
-    #   `{ count:, sum:, max:, buckets: { upper bound => count } }`. `holders`, the longest first, are
+    # @return [Hash] `{ size:, in_use:, idle:, waiting:, oldest_wait:, timeouts:, waits:, holds:, holders: }`;
+    #   times in seconds. `waits` counts those who had to wait and were served, `holds` all that came back; each
+    #   is `{ count:, sum:, max:, buckets: { upper bound => count } }`. `holders`, the longest first, are
     #   `{ fiber:, thread:, seconds:[, backtrace:] }`.
     def stat(backtraces: false)
       now = clock
@@ -223,7 +217,8 @@ module Fairlead
         oldest = @line.each_value.first
         {
           size: @size, in_use: holders.size, idle: @idle.size, waiting: @line.size,
-          oldest_wait: oldest ? now - oldest.since : 0.0, waits: @waits.to_h, holds: @holds.to_h
+          oldest_wait: oldest ? now - oldest.since : 0.0, timeouts: @timeouts, waits: @waits.to_h,
+          holds: @holds.to_h
         }
       end
       stat.merge(holders: Report.holders(holders, now, backtraces: backtraces))
@@ -270,7 +265,8 @@ module Fairlead
       @line = {}.compare_by_identity # fiber => waiter, the oldest first
       @idle = idle # the longest idle first; the last one is taken
       @room = ::Array.new(@shut_down ? 0 : @size - @idle.size - @holders.size) { Place.new }
-      @recovered = clock
+      @recovered = 0.0
+      @timeouts = 0
       @waits = Histogram.new
       @holds = Histogram.new
     end
@@ -311,8 +307,8 @@ module Fairlead
       raise PoolShuttingDownError, "#{self} was shut down" if @shut_down
 
       if @max_waiting && @line.size >= @max_waiting
-        raise FullError, "#{@line.size} wait already for a connection of #{self}, and no more may (max_waiting); " \
-          "#{@holders.size} of #{@size} are in use"
+        raise FullError, "#{@line.size} wait already for a connection of #{self}, and no more may " \
+          "(max_waiting); #{@holders.size} of #{@size} are in use"
       end
       @line[fiber] = Waiter.new(fiber, clock)
     end
@@ -342,16 +338,17 @@ module Fairlead
 
     def wait_for_turn(fiber, timeout, exception)
       waiter = exclusively { @line[fiber] }
-      recover_abandoned if clock - @recovered > RECOVERY
-      deadline = waiter && timeout ? waiter.since + timeout : nil
+      deadline = waiter.since + timeout if waiter && timeout
       loop do
         place = @holders[fiber] and return place
         raise PoolShuttingDownError, "#{self} was shut down" if @shut_down
 
-        remaining = deadline && (deadline - clock)
-        return give_up(fiber, timeout, exception) if remaining && remaining <= 0
+        now = clock
+        remaining = deadline ? deadline - now : LOOK
+        return give_up(fiber, timeout, exception) if remaining <= 0
 
-        waiter.wait(remaining)
+        recover_abandoned if now - @recovered > RECOVERY
+        waiter.wait(remaining < LOOK ? remaining : LOOK)
       end
     end
 
@@ -361,7 +358,7 @@ module Fairlead
       waiting = nil
       place = exclusively do
         waiting = @line.size
-        @line.delete(fiber)
+        @timeouts += 1 if @line.delete(fiber)
         @holders[fiber]
       end
       return place if place || !exception
@@ -372,9 +369,9 @@ module Fairlead
     # @param waiting [Integer] with the one who gives up.
     def timeout_message(timeout, waiting)
       holders = exclusively { snapshot }
-      "waited #{format("%.3g", timeout)} s for a connection of #{self}: #{holders.size} of #{@size} are in use, " \
-        "#{waiting} waited, #{Report.sentence(holders, clock)}. Hold them for less time, give the pool more " \
-        "(size: #{@size}), or wait longer (timeout: #{format("%.3g", timeout)})"
+      "waited #{format("%.3g", timeout)} s for a connection of #{self}: #{holders.size} of #{@size} are in " \
+        "use, #{waiting} waited, #{Report.sentence(holders, clock)}. Hold them for less time, give the pool " \
+        "more (size: #{@size}), or wait longer (timeout: #{format("%.3g", timeout)})"
     end
 
     # Under the lock.
@@ -397,17 +394,9 @@ module Fairlead
     # Gives back whatever the fiber has: its place, once for each time that it was taken, or its place in the
     # line; nothing if it has neither. Interrupts are deferred; nothing in here switches the fiber, but for a
     # connection that must be closed.
-    #
-    # @param owner [Fiber, Place] a place owns itself while it is reaped.
     def give_back(owner)
       place = @holders[owner] || leave_line(owner) or return
-      return place.depth -= 1 if place.depth > 1
-
-      begin
-        dispose(place) if place.connected && (place.discard || place.generation != @generation)
-      ensure
-        pass_on(place, owner)
-      end
+      place.depth > 1 ? place.depth -= 1 : pass_on(place, owner)
     end
 
     # @return [Place, nil] what was handed over before it could leave.
@@ -415,124 +404,154 @@ module Fairlead
       exclusively { @line.delete(fiber) ? nil : @holders[fiber] }
     end
 
+    # To the oldest waiter, or to those that are free.
     def pass_on(place, owner)
-      waiter = nil
+      worn = waiter = nil
       @lock.try_lock || lock_contended
       begin
-        now = clock
-        @holds.add(now - place.since)
-        waiter = next_waiter unless @line.empty?
-        if waiter
-          @waits.add(now - waiter.since)
-          place.fiber = waiter.fiber
-          place.thread = waiter.thread
-          place.since = now
-          @holders[waiter.fiber] = place
-        else
-          place.depth = 0
-          place.since = now
-          place.fiber = place.thread = nil
-          (place.connected ? @idle : @room).push(place) unless @shut_down
-        end
-        @holders.delete(owner)
+        # Looked at under the lock: a reload or shutdown has either seen it among the idle or is seen here.
+        worn = place.connected && (place.discard || place.generation != @generation)
+        waiter = settle(place, owner) unless worn
       ensure
         @lock.unlock
       end
+      return pass_on_without_connection(place, owner) if worn
+
       waiter.wake if waiter
+    end
+
+    # The place counts as held until its connection is closed: there are never more than the size allows.
+    def pass_on_without_connection(place, owner)
+      dispose(place)
+    ensure
+      pass_on(place, owner)
+    end
+
+    # Under the lock.
+    #
+    # @return [Waiter, nil] whom to wake: it holds the place now.
+    def settle(place, owner)
+      now = clock
+      @holds.add(now - place.since) unless owner.equal?(place)
+      waiter = next_waiter unless @line.empty?
+      place.since = now
+      if waiter
+        @waits.add(now - waiter.since)
+        place.fiber = waiter.fiber
+        place.thread = waiter.thread
+        @holders[waiter.fiber] = place
+      else
+        place.fiber = place.thread = nil
+        (place.connected ? @idle : @room).push(place) unless @shut_down
+      end
+      @holders.delete(owner)
+      waiter
     end
 
     # Under the lock: the oldest one that is still there, out of the line.
     def next_waiter
-      while (_, waiter = @line.shift)
+      while (entry = @line.shift)
+        waiter = entry.last
         return waiter unless waiter.gone?
       end
     end
 
-    # The connection's place counts as held until it is closed: there are never more than the size allows.
     # Closing may take long, and may be interrupted.
+    #
+    # @return [StandardError, nil] what was raised.
     def dispose(place)
       close = place.discard || @close
       connection = place.vacate
       ::Thread.handle_interrupt(ON_BLOCKING) { close.call(connection) }
-    rescue ::StandardError
       nil
+    rescue ::StandardError => error
+      error
     end
 
     # Ends all idle connections, and those in use when they come back.
     def retire(close, shut_down:)
-      idle = waiters = nil
-      exclusively do
-        @close = close
-        @generation += 1
-        @shut_down ||= shut_down
-        idle = @idle.dup
-        @idle.clear
-        if @shut_down
-          @room.clear
-          waiters = @line.values
-          @line.clear
-        else
-          idle.each { |place| occupy(place) }
+      ::Thread.handle_interrupt(NEVER) do
+        waiters = []
+        places = exclusively do
+          @close = close
+          @generation += 1
+          if (@shut_down ||= shut_down)
+            @room.clear
+            waiters = @line.values
+            @line.clear
+          end
+          @idle.each { |place| occupy(place) }
+          @idle.slice!(0..-1)
         end
+        waiters.each(&:wake)
+        close_all(places, close)
       end
-      waiters.each(&:wake) if waiters
-      close_all(idle, close)
     end
 
-    # Each is closed, and its place comes back, also when closing another one raises; the first error is raised
-    # in the end.
+    # Each is closed and its place given back, also when closing another one raises: the first error is raised
+    # in the end. Interrupts are deferred, except while closing; if one comes, the rest is dropped unclosed.
+    #
+    # @param places [Array<Place>] occupied ones.
     def close_all(places, close)
       error = nil
-      places.each do |place|
-        close.call(place.vacate)
-      rescue ::StandardError => raised
-        error ||= raised
-      ensure
-        ::Thread.handle_interrupt(NEVER) { give_back(place) }
+      while (place = places.shift)
+        begin
+          if place.connected
+            place.discard = close
+            failed = dispose(place)
+            error ||= failed
+          end
+        ensure
+          pass_on(place, place)
+        end
       end
       raise error if error
-
-      nil
+    ensure
+      places.each do |left|
+        left.vacate
+        pass_on(left, left)
+      end
     end
 
     # Under the lock.
+    #
+    # @return [Array<Place>] those idle for longer; they count as held from now on.
     def reserve_idle(idle_seconds)
-      place = @idle.first
-      return unless place && clock - place.since > idle_seconds
-
-      occupy(@idle.shift)
+      now = clock
+      count = @idle.index { |place| now - place.since <= idle_seconds } || @idle.size
+      @idle.shift(count).each { |place| occupy(place) }
     end
 
-    # Under the lock: counts as held, by nobody, until {#give_back} gets the place itself.
+    # Under the lock: counts as held, by itself, until it is passed on.
     def occupy(place)
       hold(place, ::Fiber.current)
       @holders[place] = place
     end
 
-    # Places whose holders have ended without giving them back. Their connections are in an unknown state and are
-    # not used again.
-    def recover_abandoned
-      places = exclusively do
-        @recovered = clock
-        @holders.select { |owner, place| !owner.equal?(place) && place.abandoned? }.each do |owner, place|
-          @holders.delete(owner)
-          occupy(place)
-        end.values
-      end
-      places.each do |place|
-        connection = place.vacate
-        yield connection if block_given?
-      ensure
-        ::Thread.handle_interrupt(NEVER) { give_back(place) }
+    # Places whose holders have ended without giving them back. Their connections are in an unknown state and
+    # are not used again.
+    def recover_abandoned(close = method(:close_quietly))
+      ::Thread.handle_interrupt(NEVER) do
+        places = exclusively do
+          @recovered = clock
+          @holders.select { |owner, place| !owner.equal?(place) && place.abandoned? }.map do |owner, place|
+            @holders.delete(owner)
+            occupy(place)
+          end
+        end
+        close_all(places, close)
       end
     end
 
+    def close_quietly(connection)
+      connection.close if connection.respond_to?(:close)
+    rescue ::StandardError
+      nil
+    end
+
+    # In the child of a fork, where the parent still uses it.
     def abandon(connection)
-      if connection.respond_to?(:discard!)
-        connection.discard!
-      elsif connection.respond_to?(:close)
-        connection.close
-      end
+      connection.respond_to?(:discard!) ? connection.discard! : close_quietly(connection)
     rescue ::StandardError
       nil
     end

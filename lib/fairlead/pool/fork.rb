@@ -2,7 +2,8 @@
 
 module Fairlead
   class Pool
-    POOLS = ::ObjectSpace::WeakMap.new
+    # All pools of the process, where it can fork.
+    POOLS = ::Process.respond_to?(:_fork) ? ::ObjectSpace::WeakMap.new : nil
     private_constant :POOLS
 
     # The child of a fork has its parent's pools, but not the threads that held connections or waited for them,
@@ -10,7 +11,7 @@ module Fairlead
     #
     # @api private
     def self.after_fork
-      POOLS.keys.each(&:forked)
+      POOLS&.keys&.each(&:forked)
       nil
     end
 
@@ -24,6 +25,6 @@ module Fairlead
     end
     private_constant :ForkTracker
 
-    ::Process.singleton_class.prepend(ForkTracker) if ::Process.respond_to?(:_fork)
+    ::Process.singleton_class.prepend(ForkTracker) if POOLS
   end
 end

@@ -28,7 +28,9 @@ module Fairlead
       #   buckets that are not empty.
       def to_h
         buckets = {}
-        @buckets.each_with_index { |count, index| buckets[(1 << index) / 1_000_000.0] = count if count.positive? }
+        @buckets.each_with_index do |count, index|
+          buckets[(1 << index) / 1_000_000.0] = count if count.positive?
+        end
         { count: @count, sum: @sum, max: @maximum, buckets: buckets }
       end
     end

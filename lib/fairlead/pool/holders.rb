@@ -3,7 +3,7 @@
 module Fairlead
   class Pool
     # Which fiber holds which place. Everybody looks only for its own entry, and without the pool's lock; all
-    # writes are under it. CRuby's Hash allows that. Elsewhere Ruby runs in parallel, and the table needs a lock.
+    # writes are under it. CRuby's Hash allows that. Where Ruby runs in parallel, the table needs a lock.
     module Holders
       def self.build
         table = {}.compare_by_identity

@@ -22,7 +22,7 @@ module Fairlead
 
       # Called by the waiter, without the pool's lock. May return early; may raise what is raised in the waiter.
       #
-      # @param seconds [Float, nil] at most so long; nil is for ever.
+      # @param seconds [Float] at most so long.
       def wait(seconds)
         @signal.wait(seconds)
       end
@@ -46,7 +46,7 @@ module Fairlead
       end
 
       def wait(seconds)
-        seconds ? @queue.pop(timeout: seconds) : @queue.pop
+        @queue.pop(timeout: seconds)
       end
 
       def set

@@ -38,7 +38,9 @@ module Fairlead
 
     def connections(size, **options)
       made = []
-      pool = Pool.new(size: size, **options) { Connection.new(made.size).tap { |connection| made << connection } }
+      pool = Pool.new(size: size, **options) do
+        Connection.new(made.size).tap { |connection| made << connection }
+      end
       [pool, made]
     end
 

@@ -88,8 +88,8 @@ module Fairlead
 
     private
 
-    # Waits in vain for the only connection; when the wait has ended, it comes after all, at one event later each
-    # time.
+    # Waits in vain for the only connection; when the wait has ended, it comes after all, at one event later
+    # each time.
     def at_each_point_after(interruption)
       point = 0
       given = true

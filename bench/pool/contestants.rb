@@ -1,0 +1,68 @@
+# frozen_string_literal: true
+
+module PoolBench
+  # The pools that are compared. Each is asked for a connection for the block, and takes one on without work.
+  module Contestants
+    WAIT = 60 # seconds; nobody shall time out, however unfair
+
+    # Answers with(&block) and knows what it can serve.
+    Contestant = Struct.new(:name, :version, :kinds, :with, :close, keyword_init: true)
+
+    module_function
+
+    # @return [Hash{String => Proc}] by name; each makes a contestant with the given size, or raises LoadError.
+    def all
+      {
+        "fairlead-pool" => method(:fairlead_pool), "connection_pool" => method(:connection_pool),
+        "activerecord" => method(:active_record), "sequel" => method(:sequel),
+        "async-pool" => method(:async_pool)
+      }
+    end
+
+    def fairlead_pool(size, _kind)
+      require_relative "../../lib/fairlead/pool"
+      pool = Fairlead::Pool.new(size: size, timeout: WAIT) { Object.new }
+      Contestant.new(version: Fairlead::VERSION, with: ->(&block) { pool.with(&block) })
+    end
+
+    def connection_pool(size, _kind)
+      require "connection_pool"
+      pool = ConnectionPool.new(size: size, timeout: WAIT) { Object.new }
+      Contestant.new(version: ConnectionPool::VERSION, with: ->(&block) { pool.with(&block) })
+    end
+
+    # Its own pool, over SQLite in memory: a connection is needed, but never used.
+    def active_record(size, kind)
+      require "active_record"
+      require "activerecord-jdbcsqlite3-adapter" if RUBY_ENGINE == "jruby"
+      ActiveSupport::IsolatedExecutionState.isolation_level = kind == :fibers ? :fiber : :thread
+      ActiveRecord::Base.establish_connection(
+        adapter: "sqlite3", database: ":memory:", pool: size, checkout_timeout: WAIT, reaping_frequency: nil
+      )
+      pool = ActiveRecord::Base.connection_pool
+      Contestant.new(
+        version: ActiveRecord::VERSION::STRING, with: ->(&block) { pool.with_connection(&block) },
+        close: -> { ActiveRecord::Base.connection_handler.clear_all_connections!(:all) }
+      )
+    end
+
+    # Over its mock of a database; with fibers as its extension for them says.
+    def sequel(size, kind)
+      require "sequel"
+      Sequel.extension(:fiber_concurrency) if kind == :fibers
+      pool = Sequel.connect("mock://", max_connections: size, pool_timeout: WAIT, keep_reference: false).pool
+      Contestant.new(version: Sequel.version, with: ->(&block) { pool.hold(&block) })
+    end
+
+    # It serves fibers alone.
+    def async_pool(size, kind)
+      raise LoadError, "serves fibers, not threads" unless kind == :fibers
+
+      require "async/pool/controller"
+      require "async/pool/resource"
+      pool = Async::Pool::Controller.new(Async::Pool::Resource, limit: size)
+      version = Gem.loaded_specs["async-pool"]&.version
+      Contestant.new(version: version, with: ->(&block) { pool.acquire(&block) }, close: -> { pool.close })
+    end
+  end
+end

@@ -1,0 +1,99 @@
+# frozen_string_literal: true
+
+require_relative "helper"
+require "socket"
+require "tmpdir"
+
+module Fairlead
+  # Gems that use connection_pool use this pool once one constant is changed, as the guide says. Each needs its
+  # gem and its server here, and is skipped aloud without.
+  class PoolUsersTest < PoolTest
+    def teardown
+      @changed&.each { |owner| owner.send(:remove_const, :ConnectionPool) }
+      if @server
+        Process.kill(:KILL, @server)
+        Process.wait(@server)
+      end
+      super
+    end
+
+    def test_redis_client
+      needs "redis-client", "connection_pool"
+      require "redis_client/pooled"
+      change RedisClient::Pooled
+      port = start("redis-server", "--port", "%d", "--save", "")
+      redis = RedisClient.config(port: port).new_pool(size: 2, timeout: 0.05)
+
+      assert_equal "OK", redis.call("SET", "key", "value")
+      assert_equal ["value"], redis.pipelined { |pipeline| pipeline.call("GET", "key") }
+      assert_kind_of Pool, redis.instance_variable_get(:@pool)
+      with_all_taken(redis.instance_variable_get(:@pool)) do
+        assert_raises(RedisClient::CheckoutTimeoutError) { redis.call("PING") }
+      end
+      redis.close
+    end
+
+    def test_rails_cache_in_redis
+      needs "redis", "activesupport", "connection_pool"
+      require "active_support"
+      require "active_support/cache"
+      require "active_support/cache/redis_cache_store"
+      change ActiveSupport::Cache::RedisCacheStore
+      port = start("redis-server", "--port", "%d", "--save", "")
+      pool = Pool.new(size: 2, timeout: 0.05) { Redis.new(port: port) }
+      cache = ActiveSupport::Cache::RedisCacheStore.new(redis: pool, pool: false)
+
+      assert cache.write("key", "value")
+      assert_equal "value", cache.read("key")
+      assert_operator pool.stat[:holds][:count], :>=, 2
+    end
+
+    def test_rails_cache_in_memcached_with_its_pool_option
+      needs "dalli", "activesupport", "connection_pool"
+      require "active_support"
+      require "active_support/cache"
+      require "active_support/cache/mem_cache_store"
+      change ActiveSupport::Cache::MemCacheStore
+      root = Process.uid.zero? ? ["-u", "nobody"] : []
+      port = start("memcached", "-l", "127.0.0.1", "-p", "%d", *root)
+      cache = ActiveSupport::Cache::MemCacheStore.new("127.0.0.1:#{port}", pool: { size: 2, timeout: 1 })
+
+      assert cache.write("key", "value")
+      assert_equal "value", cache.read("key")
+      pool = cache.instance_variable_get(:@data)
+      assert_kind_of Pool, pool
+      assert_equal 2, pool.size
+    end
+
+    private
+
+    def needs(*gems)
+      gems.each do |name|
+        gem name
+      rescue Gem::LoadError
+        skip "the gem #{name} is not installed"
+      end
+    end
+
+    # As in the guide: the gem's own code finds this constant before the global one.
+    def change(owner)
+      owner.const_set(:ConnectionPool, Fairlead::Pool)
+      (@changed ||= []) << owner
+    end
+
+    # @return [Integer] the port at which it answers.
+    def start(command, *arguments)
+      skip "#{command} is not installed" unless system("command -v #{command} >/dev/null")
+
+      port = Addrinfo.tcp("127.0.0.1", 0).listen { |socket| socket.local_address.ip_port }
+      @server = Process.spawn(command, *arguments.map { |argument| argument.sub("%d", port.to_s) },
+        out: File::NULL, err: File::NULL, chdir: Dir.tmpdir)
+      eventually("#{command} answers") do
+        TCPSocket.new("127.0.0.1", port).close || true
+      rescue SystemCallError
+        false
+      end
+      port
+    end
+  end
+end
