@@ -74,7 +74,7 @@ static void even_out(fl_loop *loop, uint64_t away) {
 }
 
 uint32_t fl_balance(fl_loop *loop, bool stuck, uint64_t away) {
-    if (loop->siblings.slot != NULL && !loop->draining) {
+    if (loop->siblings.slot != NULL && (!loop->draining || loop->handing_over)) {
         if (stuck)
             evacuate(loop);
         else

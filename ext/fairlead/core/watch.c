@@ -55,28 +55,31 @@ static bool holder_sleeps(fl_watch *watch, const fl_thread *holder, uint64_t now
     return watch->sampled_asleep;
 }
 
-static fl_stall judge(fl_watch *watch, const fl_reactor *reactor, uint64_t now) {
+/* `away`: for how long it has not come back, or, at home, has not got the GVL for what has come. */
+static fl_stall judge(fl_watch *watch, const fl_reactor *reactor, uint64_t now, uint64_t *away) {
     const fl_thread *thread = reactor->thread;
     int gvl = atomic_load(&thread->gvl);
     bool home = atomic_load_explicit(&reactor->home, memory_order_acquire);
     uint64_t stamp = atomic_load_explicit(&reactor->stamp, memory_order_relaxed);
     uint64_t since = atomic_load(&thread->gvl_since);
-    uint64_t away = now > stamp ? now - stamp : 0;
+    uint64_t from = home ? since : stamp;
+    *away = now > from ? now - from : 0;
     /* At home it only waits for work; unless it has work, and does not get the GVL for it. */
     if (home && (gvl != FL_GVL_WANTED || now < since + watch->limits.blocked)) {
         watch->sampled = NULL;
         return FL_STALL_NONE;
     }
-    if (!home && away < watch->limits.blocked) {
+    if (!home && *away < watch->limits.blocked) {
         watch->sampled = NULL;
         return FL_STALL_NONE;
     }
+    /* Many short calls are as bad as a long one. */
     if (gvl == FL_GVL_RELEASED)
-        return now > since + watch->limits.blocked ? FL_STALL_BLOCKED : FL_STALL_NONE;
+        return now > since + watch->limits.blocked || *away > watch->limits.computing ? FL_STALL_BLOCKED : FL_STALL_NONE;
     const fl_thread *holder = atomic_load(&fl_gvl_holder);
     if (holder == NULL)
         return FL_STALL_NONE;
-    return holder_sleeps(watch, holder, now) && away > watch->limits.stuck ? FL_STALL_STUCK : FL_STALL_COMPUTING;
+    return holder_sleeps(watch, holder, now) && *away > watch->limits.stuck ? FL_STALL_STUCK : FL_STALL_COMPUTING;
 }
 
 /* The lead goes to a reactor that is at home, if there is one. */
@@ -152,7 +155,8 @@ static void even_out_queue(fl_watch *watch, uint64_t now) {
 static void look(fl_watch *watch, uint64_t *busy_at) {
     uint64_t now = fl_clock();
     fl_reactor *reactor = &watch->reactors[atomic_load(&watch->leader)];
-    fl_stall stall = judge(watch, reactor, now);
+    uint64_t away;
+    fl_stall stall = judge(watch, reactor, now, &away);
     uint64_t stamp = atomic_load_explicit(&reactor->stamp, memory_order_relaxed);
     if (stamp > *busy_at)
         *busy_at = stamp;
@@ -166,7 +170,7 @@ static void look(fl_watch *watch, uint64_t *busy_at) {
     if (slot != NULL)
         fl_slot_set(slot, FL_SLOT_idle, 0);
     *busy_at = now;
-    stand_in(watch, stall, now > stamp ? now - stamp : 0, now);
+    stand_in(watch, stall, away, now);
 }
 
 /* Whether the leader waits in its loop. It wants the GVL before it does anything else, and after it has said so it looks
