@@ -240,6 +240,19 @@ static VALUE loop_counts(VALUE object) {
     return hash;
 }
 
+/* For the time of a fork: the child shall find whole lists. */
+static VALUE loop_hold(VALUE object) {
+    fl_hold(fl_ruby_loop_get(object));
+    return Qnil;
+}
+
+static VALUE loop_let_go(VALUE object) {
+    fl_ruby_loop *self = fl_ruby_loop_struct(object);
+    if (self->loop != NULL)
+        fl_let_go(self->loop);
+    return Qnil;
+}
+
 static VALUE loop_close(VALUE object) {
     fl_ruby_loop *self = rb_check_typeddata(object, &loop_type);
     fl_loop *loop = self->loop;
@@ -257,7 +270,10 @@ static VALUE loop_forget(VALUE object) {
     fl_ruby_loop *self = rb_check_typeddata(object, &loop_type);
     if (self->loop != NULL)
         fl_loop_forget(self->loop);
-    self->watch = NULL; /* its thread is the parent's */
+    if (self->watch != NULL) /* its thread is the parent's */
+        for (int i = 0; i < atomic_load(&self->watch->count); i++)
+            atomic_store(&self->watch->reactors[i].thread->watch, NULL);
+    self->watch = NULL;
     self->loop = NULL;
     return Qnil;
 }
@@ -289,6 +305,8 @@ RUBY_FUNC_EXPORTED void Init_fairlead(void) {
     rb_define_method(loop, "drained?", loop_drained_p, 0);
     rb_define_method(loop, "count_error", loop_count_error, 0);
     rb_define_method(loop, "counts", loop_counts, 0);
+    rb_define_method(loop, "hold", loop_hold, 0);
+    rb_define_method(loop, "let_go", loop_let_go, 0);
     rb_define_method(loop, "close", loop_close, 0);
     rb_define_method(loop, "forget", loop_forget, 0);
 

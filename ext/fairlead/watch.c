@@ -156,8 +156,10 @@ static VALUE loop_enter(VALUE object) {
 }
 
 static VALUE loop_leave(VALUE object) {
-    if (fl_own_reactor != NULL)
+    if (fl_own_reactor != NULL) {
+        fl_reactor_goes_out(fl_own_reactor, fl_clock()); /* no lead for who has gone */
         atomic_store(&fl_own_reactor->thread->watch, NULL);
+    }
     fl_own_reactor = NULL;
     rb_thread_remove_event_hook(rb_thread_current(), fiber_switched);
     return Qnil;

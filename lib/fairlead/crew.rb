@@ -83,7 +83,9 @@ module Fairlead
     #
     # @return [Boolean] whether anybody was told anything.
     def attend
-      @to_do.shift.call until @to_do.empty?
+      while (block = @to_do.shift) # another reactor may have come to lead, and take from it too
+        block.call
+      end
       told = false
       while (id = @loop.woken)
         if (queue = @awaited[id])
@@ -109,6 +111,7 @@ module Fairlead
       thread.name = "fairlead reactor #{@reactors.size - 1}"
       thread.priority = PRIORITY
       @threads << thread
+      reactor.finish if @ended # {#run} may not have seen it
     end
   end
 end

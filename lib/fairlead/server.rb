@@ -20,10 +20,16 @@ module Fairlead
     LONG_LIVED = 5
     private_constant :LIMITS, :LONG_LIVED
 
-    # In the child of a fork, connections and listeners are the parent's.
+    # In the child of a fork, connections and listeners are the parent's. No other thread is at work on them as the
+    # memory is copied.
     module ForkGuard
       def _fork
-        super.tap { |pid| Server.forget if pid.zero? }
+        held = Server.running.dup.each(&:hold)
+        pid = super
+        Server.forget if pid.zero?
+        pid
+      ensure
+        held.each(&:let_go) unless pid&.zero?
       end
     end
     Process.singleton_class.prepend(ForkGuard)
@@ -99,6 +105,13 @@ module Fairlead
 
     # @return [Hash] what this process does now
     def counts = @loop.counts
+
+    # @api private
+    # Nobody else touches the loop from now on, until {#let_go}.
+    def hold = @loop.hold
+
+    # @api private
+    def let_go = @loop.let_go
 
     # @api private
     def forget
@@ -213,7 +226,11 @@ module Fairlead
     # The loop is drained when its last connection has gone.
     def watch_the_end
       Async::Task.new(Fiber.scheduler, transient: true) do
-        sleep(0.01) until @loop.drained?
+        # What siblings sent before they saw that we drain is here by then.
+        loop do
+          sleep(0.01)
+          break if @loop.drained?
+        end
         @crew.finish
       end.run
     end

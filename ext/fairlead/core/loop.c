@@ -119,8 +119,8 @@ void fl_loop_forget(fl_loop *loop) {
         close(connection->transport.descriptor);
         connection->transport.descriptor = -1; /* its number may soon mean another file */
     }
-    for (fl_listener *listener = loop->listeners; listener != NULL; listener = listener->next)
-        close(listener->descriptor);
+    for (fl_listener *listener = loop->listeners; listener != NULL && !loop->draining; listener = listener->next)
+        close(listener->descriptor); /* while we drain, its owner has closed it already */
     disown_served(loop, false);
     fl_poll_close(&loop->poll);
     loop->siblings.slot = NULL;
@@ -373,6 +373,7 @@ fl_exchange *fl_loop_take(fl_loop *loop) {
         /* Pipelined requests may follow each other without end, and those that wait may be too late, or have nobody
          * waiting for them any more: look around. */
         fl_loop_turn(loop);
+        loop->stood_in = true; /* whoever takes need not be the driver */
         if (loop->first_woken != NULL)
             fl_poll_wake(&loop->poll);
     }
