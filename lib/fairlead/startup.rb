@@ -12,6 +12,7 @@ module Fairlead
     #
     # @raise [ConfigurationError]
     def open_premises
+      refuse_moving_threads
       Log.open(@configuration)
       @notifier = Notifier.new
       @pid_file = PidFile.new(@configuration.pidfile, at: @configuration.source(:pidfile))
@@ -28,6 +29,15 @@ module Fairlead
     def addresses = @listeners.map(&:uri)
 
     private
+
+    # How a thread stalls is told from the system's own thread.
+    def refuse_moving_threads
+      value = ENV["RUBY_MN_THREADS"]
+      return unless value.to_i.positive?
+
+      raise ConfigurationError, "RUBY_MN_THREADS=#{value} has Ruby move its threads between those of the system, and " \
+        "Fairlead could not tell which of them stalls. Unset RUBY_MN_THREADS."
+    end
 
     # Sockets of a service manager replace the default address, and are not bound again where they were asked
     # for too.
