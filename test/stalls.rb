@@ -28,6 +28,7 @@ module Fairlead
         File.write("begun-\#{note}", "") if note
         case env["PATH_INFO"]
         when "/free" then Cwork.without_gvl(seconds)
+        when "/many" then (seconds * 300).to_i.times { Cwork.without_gvl(0.003) }
         when "/held" then Cwork.with_gvl(seconds)
         when "/cpu" then compute(seconds)
         when "/sleep" then sleep(seconds)

@@ -31,6 +31,10 @@ module Fairlead
       assert_served_beside("/cpu", 0.8, within: 0.3)
     end
 
+    def test_many_short_calls_are_as_bad_as_a_long_one
+      assert_served_beside("/many", 0.8, within: 0.2)
+    end
+
     def test_a_stall_after_seconds_of_calm_is_noticed_though_no_request_has_come_meanwhile
       assert_within(0.05, -> { slowest(server) }) do
         FileUtils.rm_f(server.path("begun-now"))
