@@ -39,7 +39,7 @@ module Fairlead
     # They come only while blocked, not between a connection's making and its being put away.
     ON_BLOCKING = { ::Object => :on_blocking }.compare_by_identity.freeze
     # Whoever has to wait looks every so many seconds for holders that have ended, unless somebody else has
-    # just done so.
+    # just done so; in a long line more seldom, so that about ten a second look.
     LOOK = 1.0
     RECOVERY = 0.1
     private_constant :NEVER, :ON_BLOCKING, :LOOK, :RECOVERY
@@ -344,11 +344,12 @@ module Fairlead
         raise PoolShuttingDownError, "#{self} was shut down" if @shut_down
 
         now = clock
-        remaining = deadline ? deadline - now : LOOK
+        nap = LOOK * (1 + @line.size / 10)
+        remaining = deadline ? deadline - now : nap
         return give_up(fiber, timeout, exception) if remaining <= 0
 
         recover_abandoned if now - @recovered > RECOVERY
-        waiter.wait(remaining < LOOK ? remaining : LOOK)
+        waiter.wait(remaining < nap ? remaining : nap)
       end
     end
 
