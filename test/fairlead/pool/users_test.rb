@@ -19,7 +19,7 @@ module Fairlead
 
     def test_redis_client
       needs "redis-client", "connection_pool"
-      require "redis_client/pooled"
+      require "redis_client"
       change RedisClient::Pooled
       port = start("redis-server", "--port", "%d", "--save", "")
       redis = RedisClient.config(port: port).new_pool(size: 2, timeout: 0.05)
