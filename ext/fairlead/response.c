@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-static ID id_each, id_to_s, id_to_i;
+static ID id_each, id_to_i;
 
 static void check(fl_status status) {
     if (status != FL_OK)
@@ -207,7 +207,6 @@ static VALUE request_bytes_sent(VALUE object) {
 
 void fl_init_response(VALUE request) {
     id_each = rb_intern("each");
-    id_to_s = rb_intern("to_s");
     id_to_i = rb_intern("to_i");
     rb_define_method(request, "respond", request_respond, 3);
     rb_define_method(request, "write", request_write, 2);

@@ -95,7 +95,6 @@ module Fairlead
         show_state(3)
         @loop.drain(handover)
         @listeners.each(&:close) # a backlog that nobody empties would keep clients waiting
-        @draining = true
         watch_the_end
       end
     end

@@ -1,6 +1,5 @@
 #include "exchange.h"
 #include "loop.h"
-#include "platform.h"
 
 #include <string.h>
 
@@ -215,7 +214,7 @@ void fl_exchange_flush(fl_exchange *exchange) {
         return;
     }
     exchange->committed = true;
-    exchange->loop->now = fl_clock();
+    fl_loop_look_at_clock(exchange->loop);
     fl_connection_send(exchange->connection, &exchange->out);
 }
 
@@ -317,7 +316,7 @@ void fl_exchange_finish(fl_exchange *exchange) {
         return;
     }
     fl_loop *loop = exchange->loop;
-    loop->now = fl_clock(); /* the app may have taken long since the last turn */
+    fl_loop_look_at_clock(loop); /* the app may have taken long since the last turn */
     fl_exchange_head_used(exchange);
     bool body_unread = !exchange->body_done;
     fl_status status = FL_OK;
