@@ -26,7 +26,6 @@ module Fairlead
     # ActiveSupport keeps its state in this attribute of Fiber under `isolation_level = :fiber`. Read as an
     # instance variable, since ActiveSupport may be loaded late or never.
     ACTIVE_SUPPORT_STATE = :@active_support_execution_state
-    private_constant :ACTIVE_SUPPORT_STATE
 
     # @return [FiberState] the state of the current fiber, to which {#restore} will return it
     def self.capture = new

@@ -31,12 +31,14 @@ module Fairlead
   autoload :Log, "fairlead/log"
   autoload :Message, "fairlead/message"
   autoload :Notifier, "fairlead/notifier"
+  autoload :Offload, "fairlead/offload"
   autoload :PidFile, "fairlead/pid_file"
   autoload :Pool, "fairlead/pool"
   autoload :Server, "fairlead/server"
   autoload :SharedPage, "fairlead/fairlead"
   autoload :Signals, "fairlead/signals"
   autoload :Startup, "fairlead/startup"
+  autoload :StrayChild, "fairlead/stray_child"
   autoload :Supervisor, "fairlead/supervisor"
   autoload :Worker, "fairlead/worker"
   autoload :Workers, "fairlead/workers"
@@ -59,6 +61,29 @@ module Fairlead
     def serving!
       @serving = true
     end
+
+    # Runs the block in another thread, while the calling fiber waits: for a call that would block its thread, or
+    # compute for long (an image, a PDF, a driver that knows no fibers), so that the requests beside it go on at once.
+    #
+    # The block finds the caller's fiber storage (`Fiber[:x]`), fiber-locals (`Thread.current[:x]`) and ActiveSupport's
+    # isolated state (`Current`, `Time.zone`). It gets database connections of its own, given back at its end: an open
+    # transaction of the caller is not its. Beside it, other threads run: what it uses has to be thread-safe.
+    #
+    # A worker has a few threads for it (the option `offload_threads`); blocks that find them busy wait, first come,
+    # first served. Called within another offloaded block, or where no fiber scheduler runs (a console, a test, another
+    # server), it runs the block in place.
+    #
+    # If the caller stops waiting (a timeout, a cancelled request), a block that has not begun is never run; one that
+    # has begun goes on to its end, since a thread cannot be interrupted safely anywhere, and its result is dropped.
+    #
+    # What holds Ruby's lock while it sleeps stops other threads too: that is helped by no thread.
+    #
+    # @example
+    #   pdf = Fairlead.offload { Render.pdf(order) }
+    # @yield in another thread
+    # @return [Object] what the block returns; its `next` works, `break` and `return` do not.
+    # @raise what the block raises, with the caller's backtrace appended.
+    def offload(&) = Offload.call(&)
 
     # What the workers do now, read from the page they share: the same in the supervisor and in each worker.
     #

@@ -58,6 +58,7 @@ module Fairlead
       @page = page
       @slot = slot
       @access_log = AccessLog.for(configuration)
+      Offload.threads = configuration.offload_threads
       @loop = Loop.new(limits(configuration))
       listeners.each { |listener| @loop.listen(listener.io.fileno, listener.unix?, Environment.template(listener)) }
       @channels = channels
@@ -156,7 +157,7 @@ module Fairlead
 
     # The app has raised.
     def apologise(request, error)
-      return leave(error) if @forgotten
+      return StrayChild.leave(error) if @forgotten
       return request.abandon if error.is_a?(Async::Cancel) && @crew.ending?
 
       @loop.count_error
@@ -176,16 +177,9 @@ module Fairlead
       nil # a broken log must not take the fiber
     end
 
-    # The app has forked in a request, and this is the child, back from it: it was never meant to serve.
-    def leave(error)
-      [$stdout, $stderr].each(&:flush)
-      $stderr.puts(error.full_message(highlight: false)) if error && !error.is_a?(SystemExit)
-      Process.exit!(error.is_a?(SystemExit) ? error.status : error.nil?)
-    end
-
     # Each step happens, whatever the one before raises.
     def complete(request, status, headers, body, error)
-      leave(nil) if @forgotten
+      StrayChild.leave(nil) if @forgotten
       request.abandon unless request.answered?
       guard(request) { body.close } if body.respond_to?(:close)
       finished = request.finished

@@ -67,6 +67,10 @@ module Fairlead
                  "How many long-lived responses (event streams, upgraded connections) a worker serves at " \
                  "once, beside in_flight.",
                  group: :fairness, within: (0..1_000_000)),
+      Option.new(:offload_threads, :integer, 16,
+                 "How many blocks of Fairlead.offload a worker runs at once, each in a thread. What is over waits its " \
+                 "turn.",
+                 group: :fairness, within: (1..1024)),
       Option.new(:queue_timeout, :seconds, 30.0,
                  "How long a request may wait for its turn. Past it, it is answered 503 with Retry-After.",
                  group: :fairness, within: DEADLINE),

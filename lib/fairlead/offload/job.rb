@@ -1,0 +1,75 @@
+# frozen_string_literal: true
+
+module Fairlead
+  class Offload
+    # A block that is run by another thread for a fiber that waits for it.
+    class Job
+      # @return [Exception, nil] what the block has raised.
+      attr_reader :error
+
+      # To be made by the fiber that will wait.
+      def initialize(block)
+        @block = block
+        @done = ::Thread::Queue.new
+        @finished = @dropped = false
+        lend
+      end
+
+      # Of the waiting fiber.
+      #
+      # @return [Object] what the block returns.
+      # @raise what the block raises.
+      def value
+        @done.pop
+        raise_error if @error
+        @value
+      ensure
+        @dropped = true
+      end
+
+      # Of the thread that runs it.
+      def run
+        Fiber.new(blocking: true, storage: @storage) { perform }.resume unless @dropped
+      ensure
+        @error ||= ThreadError.new("the block has ended the thread that it ran in") unless @finished
+        @done.push(true)
+      end
+
+      private
+
+      # What the block shall find as if it ran in the fiber itself.
+      def lend
+        fiber, thread = Fiber.current, ::Thread.current
+        @storage = fiber.storage
+        @locals = thread.keys.to_h { |key| [key, thread[key]] }
+        @isolated = fiber.instance_variable_get(FiberState::ACTIVE_SUPPORT_STATE)
+      end
+
+      def borrow
+        @locals.each { |key, value| ::Thread.current[key] = value }
+        Fiber.current.instance_variable_set(FiberState::ACTIVE_SUPPORT_STATE, @isolated) if @isolated
+      end
+
+      def perform
+        borrow
+        @value = @block.call
+        @finished = true
+      rescue Exception => error # the waiting fiber raises it
+        @error = error
+      ensure
+        ActiveRecord::Leases.release
+      end
+
+      def raise_error
+        throw(@error.tag, @error.value) if @error.is_a?(UncaughtThrowError)
+        own = ->(line) { line.start_with?(__dir__) }
+        begin
+          @error.set_backtrace(@error.backtrace.to_a.reverse.drop_while(&own).reverse + caller.drop_while(&own))
+        rescue FrozenError
+          nil
+        end
+        raise @error
+      end
+    end
+  end
+end
