@@ -4,6 +4,7 @@ $LOAD_PATH.unshift File.expand_path("../lib", __dir__)
 
 require "minitest/autorun"
 require "fairlead/parts"
+require_relative "legible"
 require_relative "server_process"
 
 Minitest.parallel_executor = Minitest::Parallel::Executor.new(1)

@@ -16,7 +16,7 @@ module Fairlead
       request_line head_size headers body_size body_buffer response_buffer in_flight streams queue_timeout idle_timeout
       head_timeout body_timeout write_timeout
     ].freeze
-    # Seconds after which a response counts as long-lived.
+    # Seconds of running after which a response counts as long-lived.
     LONG_LIVED = 5
     private_constant :LIMITS, :LONG_LIVED
 
@@ -140,7 +140,7 @@ module Fairlead
         request.becomes_stream if event_stream?(headers)
         body.each do |part|
           Stream.write(request, part, scheduler)
-          request.becomes_stream if request.duration > LONG_LIVED
+          request.becomes_stream if request.duration - request.queue_time > LONG_LIVED
         end
         request.finish
       else

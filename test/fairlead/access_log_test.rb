@@ -98,8 +98,20 @@ module Fairlead
                        entry.values_at("method", "protocol", "bytes", "remote", "user_agent")
           assert_includes 0.1..2, entry["duration"]
           assert_includes 0.0..1, entry["queue_time"]
-          assert_operator entry["duration"], :>=, entry["queue_time"] + 0.1
+          assert_operator microseconds(entry["duration"]), :>=, microseconds(entry["queue_time"]) + 100_000
         end
+      end
+    end
+
+    def test_the_duration_includes_the_time_in_the_queue
+      app = "run ->(env) { sleep 0.1; [200, {}, []] }"
+      with_server(app, "--in-flight", "1", "--access-log", "json", "--log", "server.log") do |server|
+        Array.new(3) { Thread.new { server.get } }.each(&:join)
+        entries = File.readlines(server.path("server.log")).grep(/\A{/).map { |line| JSON.parse(line) }
+        entries.sort_by! { |entry| entry["queue_time"] }
+
+        assert_operator entries[2]["queue_time"], :>=, 0.1
+        entries.each { |entry| assert_operator microseconds(entry["duration"]), :>=, microseconds(entry["queue_time"]) + 100_000 }
       end
     end
 
@@ -117,6 +129,9 @@ module Fairlead
       { "REMOTE_ADDR" => "192.0.2.7", "REQUEST_METHOD" => "GET", "SCRIPT_NAME" => "", "PATH_INFO" => "/path",
         "QUERY_STRING" => "a=1", "SERVER_PROTOCOL" => "HTTP/1.1" }.merge(changes)
     end
+
+    # Both are whole numbers of them, which Float cannot add exactly.
+    def microseconds(seconds) = (seconds * 1_000_000).round
 
     def common(*arguments) = line("common", *arguments)
     def json(*arguments) = line("json", *arguments)

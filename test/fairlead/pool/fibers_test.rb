@@ -33,16 +33,41 @@ module Fairlead
 
     def test_two_thousand_fibers_on_five_connections_are_served_in_order_and_none_twice
       pool, made = connections(5)
-      served = []
+      handed = record_handovers(pool)
+      fibers = []
       Sync do
-        tasks = Array.new(2_000) do |number|
-          Async { pool.with(timeout: 20) { |connection| connection.use { served << number; sleep 0.0005 } } }
+        tasks = Array.new(2_000) do
+          Async { fibers << Fiber.current; pool.with(timeout: 20) { |connection| connection.use { sleep 0.0005 } } }
         end
         tasks.each(&:wait)
       end
 
-      assert_equal (0...2_000).to_a, served
+      assert_equal (0...2_000).to_a, numbers(handed, fibers)
       assert_equal 5, made.size
+    end
+
+    # The pool decides who has a place, the scheduler when each goes on: who finds a place free runs at once, while
+    # one that was given its own before is still to be woken.
+    def test_the_order_is_that_of_the_handing_over_whichever_runs_first
+      pool, = connections(2)
+      handed = record_handovers(pool)
+      fibers = []
+      ran = []
+      ask = proc { |number| Async { fibers << Fiber.current; pool.with { ran << number } } }
+      Sync do
+        holder = Fiber.new { fibers << Fiber.current; pool.with { Fiber.yield } }
+        holder.resume
+        fibers << Fiber.current
+        pool.checkout
+        earlier = ask.call(1)
+        pool.checkin
+        holder.resume
+        ask.call(2)
+        earlier.wait
+      end
+
+      assert_equal [2, 1], ran
+      assert_equal [0, 1, 2, 3], numbers(handed, fibers)
     end
 
     def test_threads_and_fibers_stand_in_one_line
@@ -139,6 +164,23 @@ module Fairlead
       pool.checkin
 
       assert_equal :served, waiter.value
+    end
+
+    private
+
+    # @return [Array<Fiber>] filled in the order in which the pool gives them a place.
+    def record_handovers(pool)
+      handed = []
+      pool.instance_variable_get(:@holders).define_singleton_method(:[]=) do |fiber, place|
+        handed << fiber
+        super(fiber, place)
+      end
+      handed
+    end
+
+    def numbers(handed, fibers)
+      numbers = fibers.each_with_index.to_h.compare_by_identity
+      handed.map { |fiber| numbers[fiber] }
     end
 
     # A scheduler that never comes back to a fiber that waits.

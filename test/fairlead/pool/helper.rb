@@ -5,6 +5,7 @@ $LOAD_PATH.unshift File.expand_path("../../../lib", __dir__)
 
 require "minitest/autorun"
 require "fairlead/pool"
+require_relative "../../legible"
 
 module Fairlead
   # The base of the pool's tests.
