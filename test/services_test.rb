@@ -2,18 +2,22 @@
 
 require_relative "helper"
 require "open3"
+require "mysql2"
 require "pg"
+require "trilogy"
 
 module Fairlead
-  # bin/services, with a set of servers beside the one that the other tests use.
+  # bin/services, with a set of servers beside those that the other tests use.
   class ServicesTest < Test
-    def setup
-      # Not made yet: the first start does. Under root it must be where PostgreSQL's own user can go.
-      @folder = "/var/tmp/fairlead-services-test-#{Process.pid}"
+    # Not made yet: the first start does. Under root it must be where the servers' own user can go.
+    FOLDER = "/var/tmp/fairlead-services-test-#{Process.pid}".freeze
+    PROGRAM = File.join(ROOT, "bin/services").freeze
+    Minitest.after_run do
+      system({ "FAIRLEAD_SERVICES" => FOLDER }, PROGRAM, "destroy", out: File::NULL) if File.exist?(FOLDER)
     end
 
     def teardown
-      services "destroy"
+      services "stop"
       super
     end
 
@@ -26,12 +30,25 @@ module Fairlead
       database.close
     end
 
+    def test_start_makes_a_mariadb_that_url_leads_to_with_tls_for_those_who_want_it
+      assert_match(%r{MariaDB started: mysql2://}, succeed("start"))
+      mysql2 = Mysql2::Client.new(**mariadb)
+
+      assert_operator mysql2.query("SELECT @@max_connections", as: :array).first.first, :>=, 300
+      trilogy = Trilogy.new(**mariadb, ssl: true, ssl_mode: Trilogy::SSL_REQUIRED_NOVERIFY)
+
+      assert_match(/TLS/, trilogy.query("SHOW STATUS LIKE 'Ssl_cipher'").rows.first.last)
+      [mysql2, trilogy].each(&:close)
+    end
+
     def test_nobody_gets_in_without_the_password
       succeed("start")
       address = URI(succeed("url").chomp)
       address.password = "guessed"
 
       assert_raises(PG::ConnectionBad) { PG.connect(address.to_s) }
+      assert_raises(Mysql2::Error) { Mysql2::Client.new(**mariadb, password: "guessed") }
+      assert_raises(Mysql2::Error) { Mysql2::Client.new(**mariadb, username: "root", password: nil) }
     end
 
     def test_a_second_start_leaves_the_running_one_alone
@@ -40,27 +57,47 @@ module Fairlead
 
       assert_match(/runs already/, succeed("start"))
       assert_equal address, succeed("url")
+      assert_equal 2, succeed("start").scan("runs already").size
+    end
+
+    def test_two_sets_run_beside_each_other
+      succeed("start")
+      other = "#{FOLDER}-other"
+      succeed("start", folder: other)
+
+      ports = [FOLDER, other].product(%w[postgresql mariadb]).map do |folder, service|
+        URI(succeed("url", service, folder:).chomp).port
+      end
+
+      assert_equal 4, ports.uniq.size
+    ensure
+      services("destroy", folder: other)
     end
 
     def test_data_outlives_a_stop_and_a_start
       succeed("start")
-      PG.connect(succeed("url").chomp) { |database| database.exec("CREATE TABLE kept (id integer)") }
+      PG.connect(succeed("url").chomp) { |database| database.exec("CREATE TABLE IF NOT EXISTS kept (id integer)") }
+      Mysql2::Client.new(**mariadb).query("CREATE TABLE IF NOT EXISTS kept (id integer)")
       succeed("stop")
       succeed("start")
 
       PG.connect(succeed("url").chomp) do |database|
         assert_equal "0", database.exec("SELECT count(*) FROM kept").getvalue(0, 0)
       end
+      assert_equal [{ "count" => 0 }], Mysql2::Client.new(**mariadb).query("SELECT count(*) AS count FROM kept").to_a
     end
 
     def test_status_tells_by_its_exit_status_whether_all_run
       output, status = services("status")
 
       assert_equal 3, status.exitstatus
-      assert_match(/does not run/, output)
+      assert_match(/PostgreSQL does not run/, output)
+      assert_match(/MariaDB does not run/, output)
       succeed("start")
+      running = succeed("status")
 
-      assert_match(/PostgreSQL runs/, succeed("status"))
+      assert_match(/PostgreSQL runs/, running)
+      assert_match(/MariaDB runs/, running)
       succeed("stop")
 
       assert_equal 3, services("status").last.exitstatus
@@ -73,14 +110,27 @@ module Fairlead
       assert_match(%r{PostgreSQL does not run: bin/services start}, output)
     end
 
-    private
+    def test_url_names_the_services_that_there_are
+      output, status = services("url", "oracle")
 
-    def services(command)
-      Open3.capture2e({ "FAIRLEAD_SERVICES" => @folder }, File.join(ROOT, "bin/services"), command)
+      refute_predicate status, :success?
+      assert_match(/no oracle: postgresql mariadb/, output)
     end
 
-    def succeed(command)
-      output, status = services(command)
+    private
+
+    def mariadb
+      address = URI(succeed("url", "mariadb").chomp)
+      { host: address.host, port: address.port, username: address.user, password: address.password,
+        database: address.path.delete_prefix("/") }
+    end
+
+    def services(*command, folder: FOLDER)
+      Open3.capture2e({ "FAIRLEAD_SERVICES" => folder }, PROGRAM, *command)
+    end
+
+    def succeed(*command, folder: FOLDER)
+      output, status = services(*command, folder:)
 
       assert_predicate status, :success?, output
       output
