@@ -35,8 +35,7 @@ class GuidesTest < Fairlead::Test
     slow = 'run ->(env) { sleep 0.3; [200, {}, [env["PATH_INFO"]]] }'
     with_server(slow) do |backend|
       with_server(app.sub("9000", backend.port.to_s)) do |server|
-        took = duration { assert_equal "/a/b/c", server.get("/").body }
-        assert_operator took, :<, 0.7
+        assert_one_below(0.7) { duration { assert_equal "/a/b/c", server.get("/").body } }
       end
     end
   end

@@ -92,14 +92,14 @@ module Fairlead
         return @seen.slice!(0..found).last if found
 
         next receive_notification if @notifications.wait_readable(0.05)
-        raise "The server ended (#{status}) before it sent #{line}:\n#{log}" if ended?
-        raise "The server did not send #{line} within #{@timeout} s:\n#{log}" if now > deadline
+        raise "The server ended (#{status}) before it sent #{line}:\n#{end_of_log}" if ended?
+        raise "The server did not send #{line} within #{@timeout} s:\n#{end_of_log}" if now > deadline
       end
     end
 
     # @return [Array<String>] the addresses it serves, as URIs.
     def addresses
-      @addresses or raise "The server has not told its addresses:\n#{log}"
+      @addresses or raise "The server has not told its addresses:\n#{end_of_log}"
     end
 
     # @return [String] the first address it serves, like "http://127.0.0.1:40123".
@@ -162,7 +162,7 @@ module Fairlead
     def wait_for_end(within: @timeout)
       deadline = now + within
       until ended?
-        raise "The server did not end within #{within} s:\n#{log}" if now > deadline
+        raise "The server did not end within #{within} s:\n#{end_of_log}" if now > deadline
 
         sleep 0.005
       end
@@ -186,6 +186,9 @@ module Fairlead
     def log
       File.exist?(path("output.log")) ? File.read(path("output.log")) : ""
     end
+
+    # @return [String] as much of it as a failure should tell.
+    def end_of_log = log.then { |text| text.size > 4_000 ? "… #{text[-4_000..]}" : text }
 
     # Ends the server and its workers, whatever state they are in, and removes its folder.
     def finish

@@ -91,21 +91,22 @@ module Fairlead
       end.max
     end
 
-    # A machine may be busy with something else: a miss counts when the same without a stall is fast, and repeats.
+    # A machine may be busy with something else: one good run proves what is promised, and a miss counts only when the
+    # same without a stall is fast.
     #
     # @param limit [Numeric] seconds
     # @yield measures, and answers seconds.
     # @param calm measures the same where nothing stalls.
-    def assert_within(limit, calm, tries: 4)
+    def assert_within(limit, calm, tries: 10)
       misses = []
       tries.times do
         took = yield
         return pass if took <= limit
 
         misses << took if calm.call < limit / 2
-        break if misses.size == 2
+        break if misses.size == 4
       end
-      skip "the machine is too busy to measure #{limit} s" if misses.empty?
+      skip "the machine is too busy to measure #{limit} s" if misses.size < 2
       flunk "took #{misses.map { |seconds| seconds.round(3) }.join(", and ")} s instead of at most #{limit}"
     end
   end

@@ -22,9 +22,9 @@ module Fairlead
       with_server(APP) do |server|
         idle = client(to: server)
         idle.get("/")
-        blocked = stall(server, "/free", 1.5)
+        blocked = stall(server, "/free", 2)
         server.signal(:TERM)
-        assert_operator duration { assert_predicate idle, :eof? }, :<, 1
+        assert_operator duration { assert_predicate idle, :eof? }, :<, 1.7
         assert_equal 200, blocked.response.status
         assert_predicate server.wait_for_end, :success?
       end
@@ -37,7 +37,7 @@ module Fairlead
         server.signal(:TERM)
         server.wait_for_notification("STOPPING=1")
         server.signal(:TERM)
-        assert_operator duration { server.wait_for_end }, :<, 5
+        assert_operator duration { server.wait_for_end }, :<, 10
       end
     end
 

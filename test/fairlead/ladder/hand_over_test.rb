@@ -23,9 +23,9 @@ module Fairlead
       victim, other = clients.keys
       kept = client_of(server, victim)
       before = figures(server)[:handed]
-      stuck = stall(server, "/held", 0.8, on: clients[victim])
+      stuck = stall(server, "/held", 1.2, on: clients[victim])
       took = duration { assert_equal other.to_s, kept.get("/").body }
-      assert_operator took, :<, 0.5, "it did not wait for its worker"
+      assert_operator took, :<, 0.9, "it did not wait for its worker"
       assert_equal victim.to_s, stuck.response.body
       assert_equal other.to_s, kept.get("/").body, "it has moved"
       figures = figures(server)
@@ -40,12 +40,12 @@ module Fairlead
       victim = clients.keys.first
       kept = client_of(server, victim)
       bodies = [Random.bytes(20_000), "", Random.bytes(3)]
-      stuck = stall(server, "/held", 0.8, on: clients[victim])
+      stuck = stall(server, "/held", 1.2, on: clients[victim])
       bodies.each { |body| kept.request("POST", "/digest", body:) }
       took = duration do
         bodies.each { |body| assert_equal Digest::SHA256.hexdigest(body), kept.response.body }
       end
-      assert_operator took, :<, 0.5
+      assert_operator took, :<, 0.9
       stuck.response
     end
 
@@ -53,10 +53,10 @@ module Fairlead
       clients = client_of_each(server)
       victim = clients.keys.first
       staying, moving = client_of(server, victim), client_of(server, victim)
-      stuck = stall(server, "/held", 0.8, on: clients[victim])
+      stuck = stall(server, "/held", 1.2, on: clients[victim])
       staying.write("POST /digest HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n")
       sleep 0.05
-      assert_operator duration { assert_equal 200, moving.get("/").status }, :<, 0.4
+      assert_operator duration { assert_equal 200, moving.get("/").status }, :<, 0.9
       assert_equal Digest::SHA256.hexdigest("abc"), staying.response.body
       stuck.response
     end
@@ -66,9 +66,9 @@ module Fairlead
       clients.each_value { |client| stall(server, "/held", 0.2, on: client).response }
       # Each had left its listener to the other; now each must be there for it.
       clients.each do |pid, client|
-        stuck = stall(server, "/held", 0.8, on: client)
+        stuck = stall(server, "/held", 1.2, on: client)
         sleep 0.05
-        assert_operator duration { refute_equal pid.to_s, server.get("/").body }, :<, 0.4
+        assert_operator duration { refute_equal pid.to_s, server.get("/").body }, :<, 0.9
         stuck.response
       end
     end

@@ -43,9 +43,9 @@ module Fairlead
       pool, = connections(1)
       with_all_taken(pool) do
         took = duration { assert_raises(Pool::TimeoutError) { pool.checkout(timeout: 0.1) } }
-        assert_in_delta 0.12, took, 0.08
+        assert_includes 0.1..2, took
         took = duration { assert_raises(Pool::TimeoutError) { pool.checkout(timeout: -1) } }
-        assert_operator took, :<, 0.1
+        assert_operator took, :<, 1
       end
     end
 

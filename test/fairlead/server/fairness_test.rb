@@ -51,8 +51,10 @@ module Fairlead
     def test_a_fiber_that_can_go_on_goes_before_new_requests
       with_server(APP) do |server|
         flood(server, "/work", 40) do
-          late = Array.new(3) { burst(server, ["/naps"])[0].body.split.map(&:to_f) }.flatten.sort
-          assert_operator late[late.size / 2], :<, 0.02, late.inspect
+          assert_one_below(0.02, "half of its naps were late and") do
+            late = Array.new(3) { burst(server, ["/naps"])[0].body.split.map(&:to_f) }.flatten.sort
+            late[late.size / 2]
+          end
         end
       end
     end
@@ -60,9 +62,9 @@ module Fairlead
     def test_a_fiber_that_yields_gets_its_turn_among_new_requests
       with_server(APP) do |server|
         flood(server, "/hello", 4) do
-          answer = burst(server, ["/yields"], within: 10)[0]
+          answer = burst(server, ["/yields"])[0]
           assert_equal 200, answer.status
-          assert_operator answer.body.to_f, :<, 2
+          assert_operator answer.body.to_f, :<, 4
         end
       end
     end
@@ -81,8 +83,8 @@ module Fairlead
         told.close
         3.times { assert_equal "flowing\n", flowing.gets }
 
-        assert_operator seconds_of_burst(server, ["/hello"] * 5, within: 10), :<, 2
-        flowing.read_nonblock(1 << 20)
+        assert_operator seconds_of_burst(server, ["/hello"] * 5), :<, 4
+        flowing.read_nonblock(1 << 20, exception: false)
         assert_equal "flowing\n", flowing.gets, "it flows on"
       ensure
         [writer, reader].compact.each { |pid| Process.kill(:KILL, pid) and Process.wait(pid) }

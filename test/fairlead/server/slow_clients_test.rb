@@ -27,10 +27,14 @@ module Fairlead
       run ->(env) { $calls[env["PATH_INFO"]] += 1; APPS.fetch(env["PATH_INFO"]).call(env) }
     RUBY
 
-    FLAGS = %w[--body-buffer 100000 --response-buffer 10000000 --write-timeout 0.5 --body-timeout 0.5
-               --head-timeout 20].freeze
+    FLAGS = %w[--body-buffer 100000 --response-buffer 10000000].freeze
 
-    def server = shared_server(APP, *FLAGS)
+    def server = @server ||= shared_server(APP, *FLAGS)
+
+    # A server of little patience.
+    def be_impatient
+      @server = shared_server(APP, *FLAGS, "--write-timeout", "1", "--body-timeout", "1", name: :impatient)
+    end
 
     def stats = JSON.parse((@asking ||= client).get("/stats").body)
 
@@ -51,7 +55,7 @@ module Fairlead
       dribbled = [heads.size, bodies.size].min - 2
       dribbled.times do |at|
         clients.each { |client, request| client << request[at] }
-        assert_operator duration { assert_equal "quick", client.get("/quick").body }, :<, 1 if (at % 8).zero?
+        assert_operator duration { assert_equal "quick", client.get("/quick").body }, :<, 3 if (at % 8).zero?
         assert_equal 0, in_flight if (at % 16).zero?
       end
       assert_equal 0, in_flight
@@ -85,6 +89,7 @@ module Fairlead
     end
 
     def test_a_reader_that_stalls_is_dropped_whoever_has_its_response
+      be_impatient
       { "/download?8000000" => 0, "/parts?30000000" => 1 }.each do |path, fibers|
         before = stats["connections"]
         client = small_client
@@ -92,17 +97,18 @@ module Fairlead
         client.line
         eventually { in_flight == fibers }
         took = duration { eventually { in_flight.zero? && stats["connections"] <= before } }
-        assert_operator took, :<, 5
+        assert_operator took, :<, 8
       end
     end
 
     # Twice the time that is allowed without progress.
     def test_a_reader_that_is_slow_but_alive_is_not_dropped
+      be_impatient
       client = small_client
       client.request("GET", "/download?8000000")
       10.times do
         assert_equal 200_000, client.read(200_000).size
-        sleep 0.1
+        sleep 0.2
       end
       client.read(6_000_000)
     end
@@ -117,18 +123,20 @@ module Fairlead
     end
 
     def test_a_larger_upload_is_streamed_however_slowly_it_comes
+      be_impatient
       client = client()
       client << "PUT /upload HTTP/1.1\r\nHost: a\r\nContent-Length: 150000\r\n\r\n#{"x" * 100_000}"
       eventually { in_flight == 1 }
       10.times do
         client << ("x" * 5000)
-        sleep 0.1
+        sleep 0.2
       end
       assert_equal "150000", client.response.body
       assert_equal 0, in_flight
     end
 
     def test_an_upload_that_stalls_gives_its_fiber_back
+      be_impatient
       client = client()
       client << "PUT /upload HTTP/1.1\r\nHost: a\r\nContent-Length: 150000\r\n\r\n#{"x" * 100_000}"
       eventually { in_flight == 1 }
@@ -138,16 +146,14 @@ module Fairlead
 
     private
 
-    # The value once it is the same for a while.
+    # The value once it has been the same for a while, on a busy machine too.
     def settled
-      before = nil
-      loop do
-        now = yield
-        return now if now == before && now.positive?
-
-        before = now
+      seen = []
+      until seen.size > 8 && seen.last(8).uniq.size == 1 && seen.last.positive?
+        seen << yield
         sleep 0.1
       end
+      seen.last
     end
   end
 end
