@@ -95,6 +95,12 @@ module Fairlead
       @buffer.slice!(0, ends + 2).chomp("\r\n")
     end
 
+    # A line that ends with a line feed alone: of what is not HTTP.
+    def line_feed
+      fill until (ends = @buffer.index("\n"))
+      @buffer.slice!(0, ends + 1).chomp
+    end
+
     # @return [Boolean] whether the server has ended the connection; waits until it is known.
     def eof?
       fill if @buffer.empty?

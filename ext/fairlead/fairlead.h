@@ -40,6 +40,7 @@ typedef struct fl_ruby_request {
     uint64_t id, first_byte_at, started_at;
     uint64_t bytes_sent;
     int code;
+    bool hijacked; /* the app has the socket */
 } fl_ruby_request;
 
 extern const rb_data_type_t fl_request_type;

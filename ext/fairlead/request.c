@@ -20,6 +20,9 @@ static ID id_new;
     X(server_port, "SERVER_PORT")                                                                            \
     X(remote_address, "REMOTE_ADDR")                                                                         \
     X(input, "rack.input")                                                                                   \
+    X(hijack, "rack.hijack")                                                                                 \
+    X(protocol, "rack.protocol")                                                                             \
+    X(after_reply, "rack.after_reply")                                                                       \
     X(finished, "rack.response_finished")
 #define X(name, key) static VALUE key_##name;
 KEY_MAP(X)
@@ -260,6 +263,25 @@ static VALUE input_of(VALUE request, fl_exchange *exchange, bool whole) {
     return rb_class_new_instance(1, &bytes, cStringIO);
 }
 
+/* What the client would like to speak instead, as an Array (Rack specification, "rack.protocol"). */
+static VALUE protocols_of(const char *bytes, const fl_http1_head *head) {
+    VALUE protocols = rb_ary_new();
+    for (uint32_t i = 0; i < head->count; i++) {
+        if (head->headers[i].id != FL_HEADER_UPGRADE)
+            continue;
+        const char *at = bytes + head->headers[i].value.at, *end = at + head->headers[i].value.size;
+        while (at < end) {
+            const char *start = at;
+            while (at < end && *at != ',' && *at != ' ' && *at != '\t')
+                at++;
+            if (at > start)
+                rb_ary_push(protocols, rb_str_new(start, at - start));
+            at++;
+        }
+    }
+    return protocols;
+}
+
 static VALUE build_env(fl_exchange *exchange, VALUE template) {
     const fl_http1_head *head = exchange->head;
     const char *bytes = fl_exchange_head_bytes(exchange);
@@ -277,6 +299,8 @@ static VALUE build_env(fl_exchange *exchange, VALUE template) {
     rb_hash_aset(env, key_remote_address, address_of(&exchange->client));
     rb_hash_aset(env, header_keys[FL_HEADER_X_REQUEST_START], request_start(exchange));
     add_headers(env, bytes, head);
+    if (head->upgrade)
+        rb_hash_aset(env, key_protocol, protocols_of(bytes, head));
     return env;
 }
 
@@ -310,6 +334,8 @@ VALUE fl_ruby_loop_take(VALUE object) {
     if (!whole || exchange->body.length > 0)
         rb_hash_aset(env, key_input, input_of(request, exchange, whole));
     rb_hash_aset(env, key_finished, finished);
+    rb_hash_aset(env, key_after_reply, finished);
+    rb_hash_aset(env, key_hijack, request);
     fl_hold(loop); /* it may wait for long: what has been read of it is given back */
     fl_exchange_head_used(exchange);
     if (whole)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 static ID id_each, id_to_i;
+static VALUE word_upgrade, word_connection;
 
 static void check(fl_status status) {
     if (status != FL_OK)
@@ -29,10 +30,27 @@ static VALUE to_string(VALUE object) {
     return RB_TYPE_P(object, T_STRING) ? object : rb_obj_as_string(object);
 }
 
+static bool is(VALUE name, const char *known) {
+    return (size_t) RSTRING_LEN(name) == strlen(known) && memcmp(RSTRING_PTR(name), known, strlen(known)) == 0;
+}
+
+/* A header between app and server. */
+static void for_server(fl_exchange *exchange, VALUE name, VALUE value) {
+    if (is(name, "rack.hijack") && RTEST(value)) {
+        exchange->takes_over = true;
+    } else if (is(name, "rack.protocol") && RTEST(value)) {
+        exchange->takes_over = exchange->upgrades = true;
+        header_value(exchange, word_upgrade, to_string(value));
+        header_value(exchange, word_connection, word_upgrade);
+    }
+}
+
 static void header(fl_exchange *exchange, VALUE name, VALUE value) {
     name = to_string(name);
-    if (RSTRING_LEN(name) > 5 && memcmp(RSTRING_PTR(name), "rack.", 5) == 0)
-        return; /* between app and server */
+    if (RSTRING_LEN(name) > 5 && memcmp(RSTRING_PTR(name), "rack.", 5) == 0) {
+        for_server(exchange, name, value);
+        return;
+    }
     if (RB_TYPE_P(value, T_ARRAY)) {
         for (long i = 0; i < RARRAY_LEN(value); i++)
             header_value(exchange, name, to_string(RARRAY_AREF(value, i)));
@@ -64,6 +82,9 @@ static fl_exchange *begin(VALUE self, VALUE status, VALUE headers) {
         rb_hash_foreach(headers, header_of_hash, (VALUE) exchange);
     else
         rb_block_call(headers, id_each, 0, NULL, header_of_each, (VALUE) exchange);
+    /* What is 200 in HTTP/2 is said with 101 here (Rack specification, "The rack.protocol Header"). */
+    if (exchange->upgrades && code != 101)
+        return begin(self, INT2FIX(101), headers);
     return exchange;
 }
 
@@ -94,12 +115,27 @@ static void end(fl_ruby_request *self, void (*end)(fl_exchange *), fl_loop *loop
         end(exchange);
 }
 
-/* The whole response at once, if the body is an Array that fits into the response buffer: true. Otherwise only its
- * head is begun, and false: write the parts, then finish. */
+static VALUE end_if_open(VALUE object, void (*how)(fl_exchange *)) {
+    fl_ruby_request *self = fl_ruby_request_get(object);
+    if (self->exchange == NULL)
+        return Qnil;
+    fl_loop *loop = hold(self->exchange);
+    end(self, how, loop);
+    if (loop != NULL)
+        fl_let_go(loop);
+    tell_driver(object);
+    return Qnil;
+}
+
+/* The whole response at once, if the body is an Array that fits into the response buffer: true. So too when the app has
+ * hijacked the connection, and nobody asks for its response. Otherwise only its head is begun, and false: write the
+ * parts, then finish, or see whether it takes over. */
 static VALUE request_respond(VALUE object, VALUE status, VALUE headers, VALUE body) {
     fl_ruby_request *self = fl_ruby_request_get(object);
+    if (self->hijacked)
+        return end_if_open(object, fl_exchange_finish), Qtrue;
     fl_exchange *exchange = begin(object, status, headers);
-    bool whole = RB_TYPE_P(body, T_ARRAY);
+    bool whole = RB_TYPE_P(body, T_ARRAY) && !exchange->takes_over;
     size_t length = 0;
     for (long i = 0; whole && i < RARRAY_LEN(body); i++) {
         VALUE part = RARRAY_AREF(body, i);
@@ -159,20 +195,63 @@ static VALUE request_flush(VALUE self) {
     return with_loop(self, fl_exchange_flush);
 }
 
-static VALUE request_becomes_stream(VALUE self) {
-    return with_loop(self, fl_exchange_becomes_stream);
+/* Whether the app wants to talk to the client itself, after the head that has been begun. */
+static VALUE request_takes_over_p(VALUE object) {
+    fl_exchange *exchange = fl_ruby_request_get(object)->exchange;
+    return exchange != NULL && exchange->takes_over ? Qtrue : Qfalse;
 }
 
-static VALUE end_if_open(VALUE object, void (*how)(fl_exchange *)) {
-    fl_ruby_request *self = fl_ruby_request_get(object);
-    if (self->exchange == NULL)
-        return Qnil;
-    fl_loop *loop = hold(self->exchange);
-    end(self, how, loop);
-    if (loop != NULL)
+static void take_out(fl_slab *slab, fl_buffer *buffer, char *bytes) {
+    if (buffer->length > 0)
+        memcpy(bytes, fl_buffer_at(buffer), buffer->length);
+    fl_buffer_free(slab, buffer);
+}
+
+/* Gives the socket to the app: its descriptor, whether it is a Unix socket, what has to be sent first, and what has been
+ * read ahead. The request has to be finished none the less. */
+static VALUE request_give_away(VALUE object) {
+    fl_exchange *exchange = fl_exchange_get(object);
+    fl_loop *loop = hold(exchange);
+    if (loop == NULL)
+        fl_raise(FL_CLOSED);
+    fl_buffer unsent = {0}, ahead = {0};
+    bool gone = exchange->connection == NULL;
+    int descriptor = fl_exchange_hijack(exchange, &unsent, &ahead);
+    fl_let_go(loop);
+    if (descriptor < 0 && gone)
+        fl_raise(FL_CLOSED);
+    if (descriptor < 0)
+        rb_raise(rb_eIOError, "the connection cannot be hijacked any more: a response has begun, or a chunked body has "
+                              "not been read to its end");
+    fl_ruby_request_get(object)->hijacked = true;
+    rb_update_max_fd(descriptor);
+    VALUE to_send = rb_str_new(NULL, unsent.length), read = rb_str_new(NULL, ahead.length);
+    fl_hold(loop);
+    take_out(&loop->slab, &unsent, RSTRING_PTR(to_send));
+    take_out(&loop->slab, &ahead, RSTRING_PTR(read));
+    fl_let_go(loop);
+    return rb_ary_new_from_args(4, INT2FIX(descriptor), exchange->client.family == AF_UNIX ? Qtrue : Qfalse, to_send,
+                                read);
+}
+
+static VALUE request_hijacked_p(VALUE object) {
+    return fl_ruby_request_get(object)->hijacked ? Qtrue : Qfalse;
+}
+
+/* An interim response, whole. */
+static VALUE request_inform(VALUE object, VALUE string) {
+    fl_exchange *exchange = fl_exchange_get(object);
+    Check_Type(string, T_STRING);
+    fl_loop *loop = hold(exchange);
+    if (loop != NULL) {
+        fl_exchange_inform(exchange, RSTRING_PTR(string), (size_t) RSTRING_LEN(string));
         fl_let_go(loop);
-    tell_driver(object);
+    }
     return Qnil;
+}
+
+static VALUE request_becomes_stream(VALUE self) {
+    return with_loop(self, fl_exchange_becomes_stream);
 }
 
 static VALUE request_finish(VALUE self) {
@@ -190,7 +269,7 @@ static VALUE request_abandon(VALUE self) {
 /* Whether anything of the response has left for the client. */
 static VALUE request_committed_p(VALUE object) {
     fl_ruby_request *self = fl_ruby_request_get(object);
-    return self->exchange == NULL || self->exchange->committed ? Qtrue : Qfalse;
+    return self->hijacked || self->exchange == NULL || self->exchange->committed ? Qtrue : Qfalse;
 }
 
 static VALUE request_answered_p(VALUE object) {
@@ -208,12 +287,20 @@ static VALUE request_bytes_sent(VALUE object) {
 void fl_init_response(VALUE request) {
     id_each = rb_intern("each");
     id_to_i = rb_intern("to_i");
+    word_upgrade = rb_interned_str_cstr("upgrade");
+    rb_gc_register_mark_object(word_upgrade);
+    word_connection = rb_interned_str_cstr("connection");
+    rb_gc_register_mark_object(word_connection);
     rb_define_method(request, "respond", request_respond, 3);
     rb_define_method(request, "write", request_write, 2);
     rb_define_method(request, "flush", request_flush, 0);
     rb_define_method(request, "finish", request_finish, 0);
     rb_define_method(request, "abandon", request_abandon, 0);
     rb_define_method(request, "becomes_stream", request_becomes_stream, 0);
+    rb_define_method(request, "inform", request_inform, 1);
+    rb_define_method(request, "takes_over?", request_takes_over_p, 0);
+    rb_define_method(request, "give_away", request_give_away, 0);
+    rb_define_method(request, "hijacked?", request_hijacked_p, 0);
     rb_define_method(request, "committed?", request_committed_p, 0);
     rb_define_method(request, "answered?", request_answered_p, 0);
     rb_define_method(request, "status", request_status, 0);

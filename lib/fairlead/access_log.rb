@@ -32,7 +32,7 @@ module Fairlead
 
     # @param request [#queue_time, #duration] what the server knows of it, in seconds.
     # @param env [Hash] the Rack environment.
-    # @param status [Integer]
+    # @param status [Integer, nil] nil: unknown, since the app has hijacked the connection.
     # @param bytes [Integer] how much of a body was sent.
     # @param started_at [Time, nil] when it came; nil: as long ago as it took.
     def write(request, env, status, bytes, started_at = nil)
@@ -56,7 +56,7 @@ module Fairlead
 
       def line(_request, env, status, bytes, started_at)
         "#{env["REMOTE_ADDR"] || "-"} - #{escape(env["REMOTE_USER"] || "-")} [#{stamp(started_at)}] " \
-          "\"#{env["REQUEST_METHOD"]} #{escape(target(env))} #{env["SERVER_PROTOCOL"]}\" #{status} " \
+          "\"#{env["REQUEST_METHOD"]} #{escape(target(env))} #{env["SERVER_PROTOCOL"]}\" #{status || "-"} " \
           "#{bytes.zero? ? "-" : bytes}\n"
       end
 

@@ -6,7 +6,9 @@ module Fairlead
   # What is the same in the Rack environment of every request of a listener. The core copies it and fills in the rest;
   # keys that every request sets are here already, so that the copy does not have to grow.
   module Environment
-    FILLED_IN = %w[PATH_INFO REQUEST_URI REMOTE_ADDR HTTP_X_REQUEST_START rack.response_finished].freeze
+    FILLED_IN = %w[
+      PATH_INFO REQUEST_URI REMOTE_ADDR HTTP_X_REQUEST_START rack.response_finished rack.after_reply rack.hijack
+    ].freeze
     private_constant :FILLED_IN
 
     # @param listener [Listener]
@@ -18,7 +20,8 @@ module Fairlead
         "SERVER_NAME" => (listener.unix? ? "localhost" : listener.host.to_s).freeze,
         "SERVER_PORT" => (listener.unix? ? 80 : listener.port).to_s.freeze,
         "SERVER_SOFTWARE" => "fairlead/#{VERSION}", "GATEWAY_INTERFACE" => "CGI/1.2",
-        "rack.url_scheme" => listener.scheme.to_s.freeze, "rack.errors" => errors, "rack.input" => Input::NONE
+        "rack.url_scheme" => listener.scheme.to_s.freeze, "rack.errors" => errors, "rack.input" => Input::NONE,
+        "rack.hijack?" => true
       )
       environment.update(older_keys) if Rack.release < "3"
       environment
@@ -26,8 +29,7 @@ module Fairlead
 
     # What the specification of Rack 2 asks for beside.
     def self.older_keys
-      { "rack.version" => [1, 3], "rack.multithread" => true, "rack.multiprocess" => true, "rack.run_once" => false,
-        "rack.hijack?" => false }
+      { "rack.version" => [1, 3], "rack.multithread" => true, "rack.multiprocess" => true, "rack.run_once" => false }
     end
     private_class_method :older_keys
   end

@@ -3,6 +3,7 @@
 require_relative "parts"
 require_relative "input"
 require "fairlead/fairlead"
+require_relative "request"
 require_relative "environment"
 require_relative "crew"
 require_relative "stream"
@@ -59,6 +60,7 @@ module Fairlead
       @slot = slot
       @access_log = AccessLog.for(configuration)
       Offload.threads = configuration.offload_threads
+      @early_hints = configuration.early_hints
       @loop = Loop.new(limits(configuration))
       listeners.each { |listener| @loop.listen(listener.io.fileno, listener.unix?, Environment.template(listener)) }
       @channels = channels
@@ -123,6 +125,7 @@ module Fairlead
 
     # One request, in a serving fiber.
     def answer(request)
+      request.env["rack.early_hints"] = request.method(:early_hints) if @early_hints
       status, headers, body = @app.call(request.env)
       send_parts(request, headers, body) unless request.respond(status, headers, body)
     rescue ClientGone => error
@@ -136,7 +139,9 @@ module Fairlead
     # A body that is not an Array, or a large one.
     def send_parts(request, headers, body)
       scheduler = Fiber.scheduler
-      if body.respond_to?(:each)
+      if request.takes_over?
+        hand_over(request, headers["rack.hijack"] || body)
+      elsif body.respond_to?(:each)
         request.becomes_stream if event_stream?(headers)
         body.each do |part|
           Stream.write(request, part, scheduler)
@@ -148,6 +153,18 @@ module Fairlead
         body.call(Stream.new(request, scheduler))
         request.finish
       end
+    end
+
+    # The app talks to the client itself, behind the head of a response.
+    def hand_over(request, callback)
+      raise InvalidResponse, "nobody to talk to the client: the body does not respond to call" unless callback.respond_to?(:call)
+
+      request.becomes_stream
+      callback.call(socket = request.take_over)
+      request.finish
+    rescue Exception
+      socket&.close
+      raise
     end
 
     def event_stream?(headers)
@@ -183,9 +200,15 @@ module Fairlead
       request.abandon unless request.answered?
       guard(request) { body.close } if body.respond_to?(:close)
       finished = request.finished
-      finished.reverse_each { |callback| guard(request) { callback.call(request.env, status, headers, error) } } unless finished.empty?
+      finished.reverse_each { |callback| guard(request) { conclude(callback, request, status, headers, error) } } unless finished.empty?
       guard(request) { ActiveRecord::Leases.release }
-      guard(request) { @access_log.write(request, request.env, request.status, request.bytes_sent) } if @access_log
+      guard(request) { @access_log.write(request, request.env, request.status.nonzero?, request.bytes_sent) } if @access_log
+    end
+
+    # The list has two names: what is in it for `rack.after_reply` takes no arguments.
+    def conclude(callback, *arguments)
+      taken = callback.respond_to?(:arity) ? callback.arity : callback.method(:call).arity
+      taken.zero? ? callback.call : callback.call(arguments.first.env, *arguments.drop(1))
     end
 
     def guard(request)

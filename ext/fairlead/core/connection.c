@@ -56,10 +56,9 @@ fl_connection *fl_connection_open(fl_loop *loop, fl_listener *listener, int desc
     return connection;
 }
 
-void fl_connection_close(fl_connection *connection) {
+/* The loop has nothing to do with it any more; its socket may live on without us. */
+static void leave(fl_connection *connection) {
     fl_loop *loop = connection->loop;
-    if (connection->state == FL_CONNECTION_CLOSED)
-        return;
     fl_loop_set_deadline(connection, FL_DEADLINE_NONE);
     fl_exchange *exchange = connection->exchange;
     connection->exchange = NULL;
@@ -77,7 +76,6 @@ void fl_connection_close(fl_connection *connection) {
     fl_buffer_free(&loop->slab, &connection->out);
     /* A process forked by the app may hold the socket too: closing alone would leave it in the poll. */
     fl_poll_remove(&loop->poll, connection->transport.descriptor);
-    connection->transport.kind->close(&connection->transport);
 
     if (connection->previous != NULL)
         connection->previous->next = connection->next;
@@ -89,6 +87,20 @@ void fl_connection_close(fl_connection *connection) {
     connection->next = loop->graveyard;
     loop->graveyard = connection;
     loop->counts.connections--;
+}
+
+void fl_connection_close(fl_connection *connection) {
+    if (connection->state == FL_CONNECTION_CLOSED)
+        return;
+    leave(connection);
+    connection->transport.kind->close(&connection->transport);
+}
+
+int fl_connection_give_away(fl_connection *connection) {
+    int descriptor = connection->transport.descriptor;
+    leave(connection);
+    connection->transport.descriptor = -1;
+    return descriptor;
 }
 
 /* All is sent that will ever be. Closing with unread input would reset the connection, and the client might then never

@@ -83,6 +83,10 @@ void fl_connection_event(fl_connection *connection, uint32_t ready);
 void fl_connection_deadline(fl_connection *connection);
 void fl_connection_close(fl_connection *connection);
 
+/* Its socket, which is the caller's from now on; what was read from it and not used, or is not sent yet, is lost with the
+ * connection. */
+int fl_connection_give_away(fl_connection *connection);
+
 /* Answers with the error of this status and ends the connection. */
 void fl_connection_refuse(fl_connection *connection, fl_status status);
 

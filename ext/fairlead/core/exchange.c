@@ -51,13 +51,15 @@ static bool has_no_body(const fl_exchange *exchange) {
 fl_status fl_exchange_begin(fl_exchange *exchange, int code) {
     if (exchange->committed || exchange->loop == NULL)
         return FL_CLOSED;
-    if (code < 200 || code > 999)
+    if ((code < 200 && code != 101) || code > 999 || (code == 101 && exchange->minor == 0))
         return FL_BAD_STATUS;
     exchange->out.start = exchange->out.length = 0;
     exchange->held.start = exchange->held.length = 0;
     exchange->framing = FL_FRAMING_UNDECIDED;
     exchange->has_length = exchange->has_date = exchange->head_given = exchange->head_done = false;
     exchange->length_left = 0;
+    exchange->takes_over = code == 101;
+    exchange->upgrades = false;
     exchange->code = code;
     return fl_http1_write_status(&exchange->loop->staging, &exchange->out, code);
 }
@@ -143,7 +145,10 @@ static fl_status decide(fl_exchange *exchange, int64_t length) {
     fl_connection *connection = exchange->connection;
     fl_status status = FL_OK;
     bool no_body = has_no_body(exchange);
-    if (exchange->framing == FL_FRAMING_RAW) {
+    if (exchange->takes_over) {
+        exchange->framing = FL_FRAMING_CLOSE;
+        exchange->close = exchange->code != 101;
+    } else if (exchange->framing == FL_FRAMING_RAW) {
         if (no_body)
             exchange->framing = FL_FRAMING_NONE;
     } else if (exchange->has_length) {
@@ -163,7 +168,8 @@ static fl_status decide(fl_exchange *exchange, int64_t length) {
         exchange->framing = FL_FRAMING_CLOSE;
         exchange->close = true;
     }
-    if (connection != NULL && (!connection->keep_alive || !exchange->body_done || fl_loop_is_ending(exchange->loop)))
+    if (connection != NULL && !exchange->takes_over &&
+        (!connection->keep_alive || !exchange->body_done || fl_loop_is_ending(exchange->loop)))
         exchange->close = true;
     if (status == FL_OK && exchange->close)
         status = APPEND("connection: close\r\n");
@@ -181,7 +187,7 @@ fl_status fl_exchange_head_end(fl_exchange *exchange, int64_t length) {
     if (exchange->loop == NULL)
         return FL_CLOSED;
     exchange->head_given = true;
-    if (length < 0 && !exchange->has_length && exchange->framing != FL_FRAMING_RAW && !has_no_body(exchange))
+    if (length < 0 && !exchange->takes_over && !exchange->has_length && exchange->framing != FL_FRAMING_RAW && !has_no_body(exchange))
         return FL_OK; /* decided when the body ends, or has to be sent before */
     return decide(exchange, length);
 }
@@ -360,6 +366,44 @@ void fl_exchange_abandon(fl_exchange *exchange) {
             fl_connection_close(connection);
     }
     release(exchange);
+}
+
+fl_status fl_exchange_inform(fl_exchange *exchange, const char *bytes, size_t size) {
+    fl_connection *connection = exchange->connection;
+    if (connection == NULL)
+        return FL_CLOSED;
+    if (exchange->minor == 0 || exchange->committed) /* RFC 9110, 15.2 */
+        return FL_OK;
+    fl_status status = fl_buffer_append(&exchange->loop->slab, &connection->out, bytes, size);
+    if (status == FL_OK)
+        fl_connection_send(connection, NULL);
+    return status;
+}
+
+int fl_exchange_hijack(fl_exchange *exchange, fl_buffer *unsent, fl_buffer *ahead) {
+    fl_connection *connection = exchange->connection;
+    if (connection == NULL || (exchange->chunked && !exchange->body_done) ||
+        (!exchange->takes_over && exchange->committed))
+        return -1;
+    fl_slab *slab = &exchange->loop->slab;
+    fl_exchange_flush(exchange);
+    if (exchange->connection == NULL)
+        return -1;
+    *unsent = connection->out;
+    connection->out = (fl_buffer){0};
+    *ahead = exchange->body;
+    exchange->body = (fl_buffer){0};
+    if (ahead->length == 0) {
+        fl_buffer_free(slab, ahead);
+        *ahead = connection->in;
+        connection->in = (fl_buffer){0};
+    } else if (connection->in.length > 0 &&
+               fl_buffer_append(slab, ahead, fl_buffer_at(&connection->in), connection->in.length) != FL_OK) {
+        fl_connection_close(connection);
+        return -1;
+    }
+    exchange->committed = true;
+    return fl_connection_give_away(connection);
 }
 
 void fl_exchange_becomes_stream(fl_exchange *exchange) {

@@ -55,6 +55,8 @@ typedef struct fl_exchange {
     bool head_given; /* the app has given the whole head */
     bool head_done;  /* framing headers and the empty line are staged or sent */
     bool committed;  /* something has been handed to the connection */
+    bool takes_over; /* after this head, the app talks to the client itself */
+    bool upgrades;   /* the head names the protocol in which it does */
     uint8_t refusal; /* of fl_status: what was wrong with its body, told to the client if the app has nothing to say */
     bool chunked : 1;
     bool body_done : 1;   /* the whole body has been received */
@@ -84,7 +86,7 @@ void fl_exchange_body_used(fl_exchange *exchange, size_t size);
 
 /* The response's side, in this order */
 
-/* `code`: the final one, from 200 on. Starts over if a head was staged and nothing has been sent; FL_CLOSED once something has. */
+/* `code`: the final one, from 200 on, or 101, after which the app takes over. Starts over if a head was staged and nothing has been sent; FL_CLOSED once something has. */
 fl_status fl_exchange_begin(fl_exchange *exchange, int code);
 fl_status fl_exchange_header(fl_exchange *exchange, const char *name, size_t name_size, const char *value,
                              size_t value_size);
@@ -101,6 +103,18 @@ void fl_exchange_finish(fl_exchange *exchange);
 /* The response will never be complete: the connection ends, so that the client sees it. If nothing has been sent and
  * the request was at fault, it is refused. */
 void fl_exchange_abandon(fl_exchange *exchange);
+
+/* Between the request and the response */
+
+/* Sends a whole interim response (1xx); nothing to a client of HTTP/1.0, or once the final one has begun to leave. */
+fl_status fl_exchange_inform(fl_exchange *exchange, const char *bytes, size_t size);
+
+/* Gives the connection's socket to the caller, who talks to the client from now on: before a response has begun, or after
+ * the head of one that takes over. `unsent`: what has to be sent before anything else; `ahead`: what has been read and
+ * not used. Both are empty before, and become the caller's, to be freed with the loop's slab. Answers the descriptor; -1
+ * when the client has gone, or is in the midst of a chunked body, which cannot be put back. The exchange has to be
+ * finished none the less, and counts until then. */
+int fl_exchange_hijack(fl_exchange *exchange, fl_buffer *unsent, fl_buffer *ahead);
 
 /* From now on it counts as a long-lived response, if there is room for one more. */
 void fl_exchange_becomes_stream(fl_exchange *exchange);

@@ -31,6 +31,10 @@ module Fairlead
       Option.new(:environment, :text, "development",
                  "The app's environment; RACK_ENV and RAILS_ENV are set to it.",
                  group: :serving, short: "e", variables: %w[RAILS_ENV RACK_ENV]),
+      Option.new(:early_hints, :boolean, false,
+                 "Let the app send 103 Early Hints, as Rails does for what a page preloads: `rack.early_hints` is in " \
+                 "the Rack environment.",
+                 group: :serving),
       Option.new(:backlog, :integer, 4096,
                  "How many connections the kernel keeps until they are accepted. The kernel's own bound, " \
                  "net.core.somaxconn, holds too.",

@@ -1,0 +1,46 @@
+# frozen_string_literal: true
+
+require "socket"
+
+module Fairlead
+  # A request that has been taken; what is not Ruby of it is in the binding's request.c and response.c. It is its own
+  # `rack.hijack`.
+  class Request
+    # A field name, and a value that does not end its line (RFC 9110, 5).
+    NAME = /\A[!#$%&'*+.^_`|~0-9A-Za-z-]+\z/n
+    VALUE = /\A[^\0-\x08\x0a-\x1f\x7f]*\z/n
+    private_constant :NAME, :VALUE
+
+    # `rack.hijack`: from now on the app talks to the client itself. What it answers Fairlead is ignored.
+    #
+    # @return [TCPSocket, UNIXSocket] the app's to close. What has been read ahead of the app comes first.
+    # @raise [ClientGone]
+    # @raise [IOError] once a response has begun, or within a chunked body.
+    def call = env["rack.hijack_io"] ||= take_over
+
+    # The socket of the client, for good.
+    #
+    # @api private
+    # @return [TCPSocket, UNIXSocket]
+    def take_over
+      descriptor, unix, unsent, ahead = give_away
+      socket = (unix ? UNIXSocket : TCPSocket).for_fd(descriptor)
+      socket.write(unsent) unless unsent.empty?
+      socket.ungetbyte(ahead) unless ahead.empty?
+      socket
+    end
+
+    # `rack.early_hints`: sends 103 before the response (RFC 8297). A client of HTTP/1.0 gets none, and a field that
+    # would break the head is left out: a hint must not fail its response.
+    #
+    # @param headers [Hash{String => String, Array<String>}]
+    def early_hints(headers)
+      lines = headers.flat_map do |name, values|
+        next [] unless name.to_s.b.match?(NAME)
+
+        Array(values).flat_map { |value| value.to_s.b.split("\n") }.grep(VALUE).map { |value| "#{name}: #{value}\r\n".b }
+      end
+      inform("HTTP/1.1 103 Early Hints\r\n#{lines.join}\r\n".b) unless lines.empty?
+    end
+  end
+end
