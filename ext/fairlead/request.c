@@ -12,20 +12,27 @@ static ID id_new;
 /* X(variable, Rack key) */
 #define KEY_MAP(X)                                                                                           \
     X(request_method, "REQUEST_METHOD")                                                                      \
-    X(path_info, "PATH_INFO")                                                                                \
     X(query_string, "QUERY_STRING")                                                                          \
-    X(request_uri, "REQUEST_URI")                                                                            \
     X(server_protocol, "SERVER_PROTOCOL")                                                                    \
     X(server_name, "SERVER_NAME")                                                                            \
     X(server_port, "SERVER_PORT")                                                                            \
-    X(remote_address, "REMOTE_ADDR")                                                                         \
     X(input, "rack.input")                                                                                   \
-    X(hijack, "rack.hijack")                                                                                 \
-    X(protocol, "rack.protocol")                                                                             \
+    X(protocol, "rack.protocol")
+
+/* Likewise: those that every request sets. They are the template's first, in this order. */
+#define FILLED_IN_MAP(X)                                                                                     \
+    X(path_info, "PATH_INFO")                                                                                \
+    X(request_uri, "REQUEST_URI")                                                                            \
+    X(remote_address, "REMOTE_ADDR")                                                                         \
+    X(request_start, "HTTP_X_REQUEST_START")                                                                 \
+    X(finished, "rack.response_finished")                                                                    \
     X(after_reply, "rack.after_reply")                                                                       \
-    X(finished, "rack.response_finished")
+    X(hijack, "rack.hijack")
 #define X(name, key) static VALUE key_##name;
-KEY_MAP(X)
+KEY_MAP(X) FILLED_IN_MAP(X)
+#undef X
+#define X(name, key) PLACE_##name,
+enum { FILLED_IN_MAP(X) PLACES };
 #undef X
 
 /* X(method): those that have a string ready */
@@ -282,7 +289,26 @@ static VALUE protocols_of(const char *bytes, const fl_http1_head *head) {
     return protocols;
 }
 
-static VALUE build_env(fl_exchange *exchange, VALUE template) {
+/* A Hash keeps its entries in the order in which they came, and so does its copy. What the template has a place for is
+ * written there: to look it up would cost some 700 instructions each. Ruby does not say how an entry is laid out, so the
+ * key that is found in its place has to be the one that is meant. */
+typedef struct entry {
+    st_index_t hash;
+    VALUE key, value;
+} entry;
+
+static inline void fill_in(VALUE env, int place, VALUE key, VALUE value) {
+    entry *entries = (entry *) RHASH_TBL(env)->entries;
+    if (entries[place].key == key) {
+        entries[place].value = value;
+        RB_OBJ_WRITTEN(env, Qundef, value);
+    } else {
+        rb_hash_aset(env, key, value);
+    }
+}
+#define FILL_IN(env, name, value) fill_in(env, PLACE_##name, key_##name, value)
+
+static VALUE build_env(fl_exchange *exchange, VALUE template, VALUE request, VALUE finished) {
     const fl_http1_head *head = exchange->head;
     const char *bytes = fl_exchange_head_bytes(exchange);
     VALUE env = env_with_host(template, bytes + head->authority.at, head->authority.size);
@@ -290,14 +316,17 @@ static VALUE build_env(fl_exchange *exchange, VALUE template) {
     if (method != method_GET) /* what is so in the template already is spared */
         rb_hash_aset(env, key_request_method, method);
     fl_span path = head->form == FL_TARGET_AUTHORITY ? head->target : head->path;
-    rb_hash_aset(env, key_path_info, path.size > 0 ? string_of(bytes, path) : rb_str_new_cstr("/"));
+    FILL_IN(env, path_info, path.size > 0 ? string_of(bytes, path) : rb_str_new_cstr("/"));
     if (head->query.size > 0)
         rb_hash_aset(env, key_query_string, string_of(bytes, head->query));
-    rb_hash_aset(env, key_request_uri, string_of(bytes, head->target));
+    FILL_IN(env, request_uri, string_of(bytes, head->target));
     if (head->minor != 1)
         rb_hash_aset(env, key_server_protocol, protocol_1_0);
-    rb_hash_aset(env, key_remote_address, address_of(&exchange->client));
-    rb_hash_aset(env, header_keys[FL_HEADER_X_REQUEST_START], request_start(exchange));
+    FILL_IN(env, remote_address, address_of(&exchange->client));
+    FILL_IN(env, request_start, request_start(exchange));
+    FILL_IN(env, finished, finished);
+    FILL_IN(env, after_reply, finished);
+    FILL_IN(env, hijack, request);
     add_headers(env, bytes, head);
     if (head->upgrade)
         rb_hash_aset(env, key_protocol, protocols_of(bytes, head));
@@ -327,15 +356,12 @@ VALUE fl_ruby_loop_take(VALUE object) {
     self->id = exchange->id;
     self->first_byte_at = exchange->first_byte_at;
     self->started_at = exchange->started_at;
-    VALUE env = build_env(exchange, rb_ary_entry(ours->templates, exchange->listener));
-    RB_OBJ_WRITE(request, &self->env, env);
     VALUE finished = rb_ary_new();
     RB_OBJ_WRITE(request, &self->finished, finished);
+    VALUE env = build_env(exchange, rb_ary_entry(ours->templates, exchange->listener), request, finished);
+    RB_OBJ_WRITE(request, &self->env, env);
     if (!whole || exchange->body.length > 0)
         rb_hash_aset(env, key_input, input_of(request, exchange, whole));
-    rb_hash_aset(env, key_finished, finished);
-    rb_hash_aset(env, key_after_reply, finished);
-    rb_hash_aset(env, key_hijack, request);
     fl_hold(loop); /* it may wait for long: what has been read of it is given back */
     fl_exchange_head_used(exchange);
     if (whole)
@@ -423,7 +449,13 @@ void fl_init_request(void) {
     id_new = rb_intern("new");
 #define X(name, key) key_##name = frozen(key);
     KEY_MAP(X)
+    FILLED_IN_MAP(X)
 #undef X
+    VALUE filled_in = rb_ary_new();
+#define X(name, key) rb_ary_push(filled_in, key_##name);
+    FILLED_IN_MAP(X)
+#undef X
+    rb_define_const(rb_define_module_under(fl_mFairlead, "Environment"), "FILLED_IN", rb_obj_freeze(filled_in));
 #define X(method) method_##method = frozen(#method);
     METHOD_MAP(X)
 #undef X

@@ -368,6 +368,91 @@ static void a_writer_is_told_that_its_client_has_gone(void) {
     server_stop(&server);
 }
 
+static void an_interim_response_goes_before_the_final_one(void) {
+    peer_server server = server_start();
+    int socket = client(&server), old = client(&server);
+    static const char hint[] = "HTTP/1.1 103 Early Hints\r\nlink: a\r\n\r\n";
+    say(socket, "GET /1 HTTP/1.1\r\nHost: a\r\n\r\n");
+    fl_exchange *exchange = take(server.loop);
+    CHECK_NUMBER(FL_OK, fl_exchange_inform(exchange, hint, sizeof hint - 1));
+    CHECK_HEARD(hint, "", hear(server.loop, socket));
+    answer(exchange, 200, "x");
+    CHECK_HEARD("HTTP/1.1 200 OK\r\n", "x", hear(server.loop, socket));
+    say(old, "GET /1 HTTP/1.0\r\n\r\n");
+    exchange = take(server.loop);
+    CHECK_NUMBER(FL_OK, fl_exchange_inform(exchange, hint, sizeof hint - 1));
+    CHECK_SILENT(hear(server.loop, old));
+    answer(exchange, 200, "x");
+    CHECK_HEARD("HTTP/1.1 200 OK\r\n", "x", hear_end(server.loop, old));
+    close(socket);
+    close(old);
+    server_stop(&server);
+}
+
+static void a_hijacked_socket_is_the_callers_with_all_that_was_read(void) {
+    peer_server server = server_start();
+    int socket = client(&server);
+    fl_buffer unsent = {0}, ahead = {0};
+    say(socket, "POST /1 HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabcahead");
+    fl_exchange *exchange = take(server.loop);
+    int descriptor = fl_exchange_hijack(exchange, &unsent, &ahead);
+    CHECK(descriptor >= 0);
+    CHECK_NUMBER(0, unsent.length);
+    CHECK_BYTES("abcahead", 8, fl_buffer_at(&ahead), ahead.length);
+    CHECK_NUMBER(0, server.loop->counts.connections);
+    CHECK_NUMBER(1, server.loop->counts.in_flight);
+    CHECK_NUMBER(-1, fl_exchange_hijack(exchange, &unsent, &ahead));
+    fl_buffer_free(&server.loop->slab, &ahead);
+    fl_loop_drain(server.loop, false);
+    CHECK(!fl_loop_is_drained(server.loop));
+    fl_exchange_finish(exchange);
+    turn(server.loop);
+    CHECK(fl_loop_is_drained(server.loop));
+    say(descriptor, "by hand");
+    CHECK_HEARD("by hand", "", hear(server.loop, socket));
+    close(descriptor);
+    close(socket);
+    server_stop(&server);
+}
+
+static void a_response_that_has_begun_cannot_be_hijacked(void) {
+    peer_server server = server_with(peer_limits);
+    int socket = client(&server);
+    fl_buffer unsent = {0}, ahead = {0};
+    say(socket, "GET /1 HTTP/1.1\r\nHost: a\r\n\r\n");
+    fl_exchange *exchange = take(server.loop);
+    CHECK_NUMBER(FL_OK, fl_exchange_begin(exchange, 200));
+    CHECK_NUMBER(FL_OK, fl_exchange_head_end(exchange, -1));
+    fl_exchange_flush(exchange);
+    CHECK_NUMBER(-1, fl_exchange_hijack(exchange, &unsent, &ahead));
+    fl_exchange_finish(exchange);
+    CHECK_HEARD("HTTP/1.1 200 OK\r\n", "0\r\n\r\n", hear(server.loop, socket));
+    CHECK_NUMBER(1, server.loop->counts.connections);
+    close(socket);
+    server_stop(&server);
+}
+
+static void what_follows_101_is_the_apps(void) {
+    peer_server server = server_start();
+    int socket = client(&server);
+    fl_buffer unsent = {0}, ahead = {0};
+    say(socket, "GET /1 HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: b\r\n\r\nahead");
+    fl_exchange *exchange = take(server.loop);
+    CHECK_NUMBER(FL_OK, fl_exchange_begin(exchange, 101));
+    CHECK_NUMBER(FL_OK, fl_exchange_header(exchange, "upgrade", 7, "b", 1));
+    CHECK_NUMBER(FL_OK, fl_exchange_header(exchange, "connection", 10, "upgrade", 7));
+    CHECK_NUMBER(FL_OK, fl_exchange_head_end(exchange, -1));
+    int descriptor = fl_exchange_hijack(exchange, &unsent, &ahead);
+    CHECK_BYTES("ahead", 5, fl_buffer_at(&ahead), ahead.length);
+    fl_buffer_free(&server.loop->slab, &ahead);
+    fl_exchange_finish(exchange);
+    CHECK_HEARD("HTTP/1.1 101 Switching Protocols\r\nupgrade: b\r\nconnection: upgrade\r\ndate: ", "GMT\r\n\r\n",
+                hear(server.loop, socket));
+    close(descriptor);
+    close(socket);
+    server_stop(&server);
+}
+
 int main(void) {
     TEST(a_body_is_framed_by_length_if_it_ends_in_time_else_in_chunks);
     TEST(an_old_client_gets_no_chunks);
@@ -382,5 +467,9 @@ int main(void) {
     TEST(a_request_at_fault_is_refused_if_the_app_has_nothing_to_say);
     TEST(what_could_be_read_in_two_ways_is_not_sent);
     TEST(a_writer_is_told_that_its_client_has_gone);
+    TEST(an_interim_response_goes_before_the_final_one);
+    TEST(a_hijacked_socket_is_the_callers_with_all_that_was_read);
+    TEST(a_response_that_has_begun_cannot_be_hijacked);
+    TEST(what_follows_101_is_the_apps);
     return test_summary();
 }
