@@ -19,15 +19,18 @@ void fl_raise(fl_status status) {
     }
 }
 
-static void *lock(void *data) {
-    pthread_mutex_lock(&((fl_loop *) data)->lock);
-    return data;
+static void *await_lock(void *data) {
+    pthread_mutex_t *lock = data;
+    pthread_mutex_lock(lock);
+    pthread_mutex_unlock(lock);
+    return NULL;
 }
 
 void fl_hold(fl_loop *loop) {
-    /* With an interrupt pending, Ruby comes back at once, without having called. */
-    if (pthread_mutex_trylock(&loop->lock) != 0 && rb_thread_call_without_gvl2(lock, loop, NULL, NULL) == NULL)
-        lock(loop);
+    /* Nobody who has the lock may wait for the GVL: the watch thread, or who has the GVL, would wait for both. With an
+     * interrupt pending, Ruby comes back at once, without having called. */
+    while (pthread_mutex_trylock(&loop->lock) != 0)
+        rb_thread_call_without_gvl2(await_lock, &loop->lock, NULL, NULL);
 }
 
 static void loop_mark(void *data) {
@@ -153,14 +156,22 @@ static VALUE loop_turn(VALUE object) {
 }
 
 struct wait {
+    fl_ruby_loop *self;
     fl_loop *loop;
     int64_t microseconds;
-    bool woken;
+    bool leads, woken;
 };
 
 static void *wait_without_gvl(void *data) {
     struct wait *wait = data;
-    wait->woken = fl_loop_wait(wait->loop, wait->microseconds);
+    fl_loop *loop = wait->loop;
+    pthread_mutex_lock(&loop->lock); /* the lead is not given away meanwhile */
+    wait->leads = fl_own_reactor_leads(wait->self);
+    if (wait->leads)
+        atomic_store(&loop->resting, true);
+    pthread_mutex_unlock(&loop->lock);
+    if (wait->leads)
+        wait->woken = fl_loop_wait(loop, wait->microseconds);
     return NULL;
 }
 
@@ -168,10 +179,13 @@ static void unblock_wait(void *data) {
     fl_loop_wake(((struct wait *) data)->loop);
 }
 
+/* Whether anything has happened; nil: the caller does not lead, and must wait elsewhere. */
 static VALUE loop_wait(VALUE object, VALUE seconds) {
-    struct wait wait = {fl_ruby_loop_get(object), NIL_P(seconds) ? -1 : (int64_t) (NUM2DBL(seconds) * 1e6), false};
+    struct wait wait = {.self = fl_ruby_loop_struct(object),
+                        .loop = fl_ruby_loop_get(object),
+                        .microseconds = NIL_P(seconds) ? -1 : (int64_t) (NUM2DBL(seconds) * 1e6)};
     rb_thread_call_without_gvl(wait_without_gvl, &wait, unblock_wait, &wait);
-    return wait.woken ? Qtrue : Qfalse;
+    return !wait.leads ? Qnil : wait.woken ? Qtrue : Qfalse;
 }
 
 static VALUE loop_settle(VALUE object) {

@@ -148,11 +148,12 @@ module Fairlead
 
     # It has the lead now, unless there is a driver after all.
     def called(seat)
-      seat.called = @passed = false
-      @selector.bequeath(nil)
-      return if @driving || seat.dismissed
+      seat.called = false
+      return if seat.dismissed # the lead is another one's business
 
-      @leader = seat
+      @passed = false
+      @selector.bequeath(nil)
+      @leader = seat unless @driving
     end
 
     # Turns the loop, and waits for the next thing to happen if there was nothing.
@@ -240,7 +241,9 @@ module Fairlead
     def lead
       @crew.lead_taken
       @selector.push(@watcher) if @watcher
-      pass_the_lead unless @passed || @driving
+      return @selector.push_driver if @driving # it rests since it led before
+
+      pass_the_lead unless @passed
     end
   end
 end

@@ -77,7 +77,10 @@ module Fairlead
       @in_core = true
       return super if ready?
 
-      resume_driver if @loop.wait(interval)
+      happened = @loop.wait(interval)
+      return super if happened.nil? # another reactor leads by now
+
+      resume_driver if happened
       0
     ensure
       @in_core = false

@@ -414,6 +414,7 @@ bool fl_loop_wait(fl_loop *loop, int64_t microseconds) {
         pthread_mutex_unlock(&loop->lock);
     }
     atomic_fetch_sub(&loop->outside, 1);
+    atomic_store(&loop->resting, false);
     return woken;
 }
 

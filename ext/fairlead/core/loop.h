@@ -80,6 +80,7 @@ typedef struct fl_loop {
     fl_handed handed; /* while such a connection is opened */
     bool aside;       /* listeners are left to the siblings */
     bool stood_in;    /* somebody has heard what was meant for the reactor */
+    _Atomic bool resting; /* who leads waits in fl_loop_wait; set with the lock */
     _Atomic int outside; /* threads that ask the kernel without the lock: what they are told of is not freed */
     uint64_t taken_at;/* of fl_clock, at the last take */
     int64_t usual;    /* microseconds between two takes while requests wait, on the average */
@@ -116,7 +117,7 @@ void fl_loop_rest(fl_loop *loop);
 
 /* Blocks until something happens, `microseconds` have passed (negative: for ever), or somebody wakes it; then takes in
  * what the kernel has, and sees to deadlines. To be called without the lock, which it takes itself, and without the
- * GVL. Answers whether anything happened. */
+ * GVL, by one thread alone: what wakes it is not for another one. Answers whether anything happened. */
 bool fl_loop_wait(fl_loop *loop, int64_t microseconds);
 void fl_loop_wake(fl_loop *loop);
 

@@ -82,9 +82,10 @@ static fl_stall judge(fl_watch *watch, const fl_reactor *reactor, uint64_t now, 
     return holder_sleeps(watch, holder, now) && *away > watch->limits.stuck ? FL_STALL_STUCK : FL_STALL_COMPUTING;
 }
 
-/* The lead goes to a reactor that is at home, if there is one. */
-static bool give_lead(fl_watch *watch, int from) {
-    int count = atomic_load(&watch->count);
+/* The lead goes to a reactor that is at home, if there is one. With the lock: who has come home meanwhile and waits for
+ * the loop keeps it, since only one may wait there. */
+static bool pass_lead(fl_watch *watch, int from) {
+    int count = atomic_load(&watch->loop->resting) ? 0 : atomic_load(&watch->count);
     for (int i = 1; i < count; i++) {
         int candidate = (from + i) % count;
         fl_reactor *reactor = &watch->reactors[candidate];
@@ -100,6 +101,13 @@ static bool give_lead(fl_watch *watch, int from) {
         return true;
     }
     return false;
+}
+
+static bool give_lead(fl_watch *watch, int from) {
+    pthread_mutex_lock(&watch->loop->lock);
+    bool given = pass_lead(watch, from);
+    pthread_mutex_unlock(&watch->loop->lock);
+    return given;
 }
 
 static void ask_for_relief(fl_watch *watch, uint64_t now) {
