@@ -15,7 +15,7 @@ module PoolBench
       {
         "fairlead-pool" => method(:fairlead_pool), "connection_pool" => method(:connection_pool),
         "activerecord" => method(:active_record), "sequel" => method(:sequel),
-        "async-pool" => method(:async_pool)
+        "async-pool" => method(:async_pool), "control" => method(:control)
       }
     end
 
@@ -52,6 +52,39 @@ module PoolBench
       Sequel.extension(:fiber_concurrency) if kind == :fibers
       pool = Sequel.connect("mock://", max_connections: size, pool_timeout: WAIT, keep_reference: false).pool
       Contestant.new(version: Sequel.version, with: ->(&block) { pool.hold(&block) })
+    end
+
+    # The least that is fair, and no pool at all: a lock, and a line of those who wait, each with a signal of
+    # its own. How far it is from the ideal is the machine's and Ruby's doing.
+    def control(size, _kind)
+      lock = Mutex.new
+      free = size
+      line = []
+      take = lambda do
+        lock.synchronize do
+          next free -= 1 if free.positive?
+
+          line << (turn = [ConditionVariable.new, false])
+          turn[0].wait(lock) until turn[1]
+        end
+      end
+      give = lambda do
+        lock.synchronize do
+          next free += 1 unless (turn = line.shift)
+
+          turn[1] = true
+          turn[0].signal
+        end
+      end
+      with = lambda do |&block|
+        take.call
+        begin
+          block.call
+        ensure
+          give.call
+        end
+      end
+      Contestant.new(version: "(no pool)", with: with)
     end
 
     # It serves fibers alone.

@@ -8,6 +8,8 @@ module Fairlead
   # A gem of its own: without the server, its C core, and async.
   class PoolAloneTest < PoolTest
     ROOT = File.expand_path("../../..", __dir__)
+    # JRuby out of its jars has no program of its own.
+    RUBY = RUBY_ENGINE == "jruby" ? File.join(ROOT, "bin/jruby") : RbConfig.ruby
 
     def test_requiring_the_pool_loads_the_pool_alone
       output = ruby(<<~RUBY)
@@ -44,7 +46,7 @@ module Fairlead
 
     def ruby(script)
       output, status = Open3.capture2e(
-        { "RUBYOPT" => nil }, RbConfig.ruby, "--disable-gems", "-I", File.join(ROOT, "lib"), "-e", script
+        { "RUBYOPT" => nil }, RUBY, "--disable-gems", "-I", File.join(ROOT, "lib"), "-e", script
       )
       assert_predicate status, :success?, output
       output

@@ -39,8 +39,9 @@ module Fairlead
 
     def connections(size, **options)
       made = []
+      lock = Mutex.new # for JRuby, where two may connect in the same moment
       pool = Pool.new(size: size, **options) do
-        Connection.new(made.size).tap { |connection| made << connection }
+        lock.synchronize { Connection.new(made.size).tap { |connection| made << connection } }
       end
       [pool, made]
     end
