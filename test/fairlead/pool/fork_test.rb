@@ -31,7 +31,7 @@ module Fairlead
         await_waiting(pool, 1)
 
         assert_equal [0, 1, 1], in_child { [pool.waiting, pool.available, pool.with(&:number)] }
-        waiter.kill
+        waiter.kill.join
       end
     end
 
