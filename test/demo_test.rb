@@ -60,7 +60,7 @@ module Fairlead
       assert_equal 50, page.css("[data-kind=sleep] .columns .done").size
       assert_match(/fastest .*median .*slowest .*all done after/, caption("sleep"))
       assert_match(/50 requests, by \d workers?; one after the other: 25\.0 s/, caption("sleep"))
-      assert_operator finished("sleep"), :<, 2.0
+      assert_operator finished("sleep"), :<, 4.0
     end
 
     def test_the_page_sees_the_requests_in_flight
@@ -88,7 +88,7 @@ module Fairlead
       visit
       fire "remote_io", seconds: 0.5
 
-      assert_operator finished("remote_io"), :<, 2.0
+      assert_operator finished("remote_io"), :<, 4.0
     end
 
     def test_an_upload_a_download_and_events_reach_the_page
@@ -114,7 +114,7 @@ module Fairlead
       end
 
       assert_operator arrived.size, :>=, 10
-      assert_in_delta 1, arrived.last - arrived.first, 0.5
+      assert_includes 0.5..5, arrived.last - arrived.first
     end
 
     def test_the_page_fits_a_phone

@@ -85,11 +85,7 @@ module Fairlead
       with_server(app, "-w", "2", "--access-log", "json", "--log", "server.log") do |server|
         targets = ["/no", *(1..19).map { |index| "/yes?#{index}" }]
         targets.map { |target| Thread.new { server.get(target, "user-agent" => "test") } }.each(&:join)
-        lines = eventually("twenty lines") do
-          read = File.readlines(server.path("server.log")).grep(/\A{/)
-          read if read.size == 20
-        end
-        entries = lines.map { |line| JSON.parse(line) }
+        entries = eventually_logged(server, 20)
 
         assert_equal targets.sort, entries.map { |entry| entry["target"] }.sort
         assert_equal({ 404 => 1, 200 => 19 }, entries.map { |entry| entry["status"] }.tally)
@@ -107,8 +103,7 @@ module Fairlead
       app = "run ->(env) { sleep 0.1; [200, {}, []] }"
       with_server(app, "--in-flight", "1", "--access-log", "json", "--log", "server.log") do |server|
         Array.new(3) { Thread.new { server.get } }.each(&:join)
-        entries = File.readlines(server.path("server.log")).grep(/\A{/).map { |line| JSON.parse(line) }
-        entries.sort_by! { |entry| entry["queue_time"] }
+        entries = eventually_logged(server, 3).sort_by { |entry| entry["queue_time"] }
 
         assert_operator entries[2]["queue_time"], :>=, 0.1
         entries.each { |entry| assert_operator microseconds(entry["duration"]), :>=, microseconds(entry["queue_time"]) + 100_000 }
@@ -124,6 +119,15 @@ module Fairlead
     end
 
     private
+
+    # A line follows its answer.
+    def eventually_logged(server, count)
+      lines = eventually("#{count} lines") do
+        read = File.readlines(server.path("server.log")).grep(/\A{.*\n/)
+        read if read.size == count
+      end
+      lines.map { |line| JSON.parse(line) }
+    end
 
     def env(changes = {})
       { "REMOTE_ADDR" => "192.0.2.7", "REQUEST_METHOD" => "GET", "SCRIPT_NAME" => "", "PATH_INFO" => "/path",
