@@ -104,7 +104,7 @@ module Fairlead
       end
 
       press "#events"
-      eventually("ten events", within: 15) { page.at_css("#events-result").text.end_with?("all 10 came") }
+      eventually("ten events") { page.at_css("#events-result").text.end_with?("all 10 came") }
     end
 
     def test_events_come_one_by_one
@@ -171,7 +171,7 @@ module Fairlead
       open_page.write("GET /status/live HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
       open_page.readpartial(10) # it is being served
       demo.interrupt
-      eventually("the end of the demo", within: 10) { demo.ended? }
+      eventually("the end of the demo") { demo.ended? }
       eventually("the end of its sleeping server") { sleepers.none? { |pid| File.exist?("/proc/#{pid}") } }
 
       assert_equal 0, demo.status.exitstatus, demo.log
@@ -189,7 +189,7 @@ module Fairlead
     # Once the figures are there the page is still, and a click meets what it is meant for.
     def visit
       page.go_to(demo.address)
-      eventually("the live figures", within: 20) { page.at_css("#live").text == "live" }
+      eventually("the live figures") { page.at_css("#live").text == "live" }
     end
 
     def click(kind, seconds:)

@@ -42,7 +42,7 @@ module Fairlead
     end
 
     # Waits until the block returns something true, for what has no event to wait for.
-    def eventually(what = "the condition", within: 10)
+    def eventually(what = "the condition", within: 30)
       deadline = monotonic + within
       until (result = yield)
         flunk "#{what} did not come true within #{within} s" if monotonic > deadline

@@ -38,7 +38,7 @@ module Fairlead
     # @param ruby_flags [Array<String>] flags of the ruby that runs it, like "--yjit".
     # @param prefix [Array<String>] a command that becomes the server, like ["setsid", "--ctty"].
     # @param timeout [Numeric] seconds that a start or an end may take.
-    def initialize(app, *flags, env: {}, files: {}, lint: true, timeout: 30, ruby_flags: [], spawn_options: {},
+    def initialize(app, *flags, env: {}, files: {}, lint: true, timeout: 60, ruby_flags: [], spawn_options: {},
                    prefix: [])
       @flags = flags
       @env = env

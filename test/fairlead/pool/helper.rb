@@ -65,7 +65,7 @@ module Fairlead
       eventually("#{count} wait") { pool.waiting == count }
     end
 
-    def eventually(what, within: 10)
+    def eventually(what, within: 30)
       deadline = monotonic + within
       until yield
         flunk "#{what}: not within #{within} s" if monotonic > deadline
