@@ -1,0 +1,151 @@
+# frozen_string_literal: true
+
+require "async"
+require "async/http/endpoint"
+require "async/websocket/client"
+require_relative "rails_app"
+
+module Fairlead
+  # WebSockets in a Rails app, with a real client: Action Cable, which hijacks its connection and reads it in threads of
+  # its own, and async-websocket, which upgrades it and stays in the request's fiber.
+  class RailsWebSocketTest < RailsTest
+    FILES = {
+      "config/application.rb" => <<~RUBY,
+        require_relative "boot"
+        require "rails"
+        require "active_record/railtie"
+        require "action_controller/railtie"
+        require "action_cable/engine"
+        Bundler.require(*Rails.groups)
+        require "async/websocket/adapters/rack"
+
+        class TestApp < Rails::Application
+          config.load_defaults 8.1
+          config.hosts.clear
+          config.action_cable.disable_request_forgery_protection = true
+        end
+      RUBY
+      "config/cable.yml" => "production:\n  adapter: async\n",
+      "config/routes.rb" => <<~'RUBY',
+        Rails.application.routes.draw do
+          mount ActionCable.server => "/cable"
+          get "/broadcast", to: ->(env) { ActionCable.server.broadcast("news", env["QUERY_STRING"]); [200, {}, ["sent"]] }
+          get "/connections", to: ->(_) { [200, {}, [Fairlead.stats[:workers].sum { |worker| worker[:connections] }.to_s]] }
+          get "/streams", to: ->(_) { [200, {}, [Fairlead.stats[:workers].sum { |worker| worker[:streams] }.to_s]] }
+          get "/echo", to: ->(env) {
+            Async::WebSocket::Adapters::Rack.open(env) do |connection|
+              while (message = connection.read)
+                connection.send_text("#{message.to_str} of #{Item.find(1).name}")
+                connection.flush
+              end
+            end or [400, {}, ["no websocket"]]
+          }
+        end
+      RUBY
+      "app/channels/application_cable/connection.rb" => <<~RUBY,
+        module ApplicationCable
+          class Connection < ActionCable::Connection::Base
+            identified_by :number
+
+            def connect = self.number = request.params[:number]
+          end
+        end
+      RUBY
+      "app/channels/application_cable/channel.rb" => <<~RUBY,
+        module ApplicationCable
+          class Channel < ActionCable::Channel::Base
+          end
+        end
+      RUBY
+      "app/channels/news_channel.rb" => <<~'RUBY'
+        class NewsChannel < ApplicationCable::Channel
+          def subscribed = stream_from("news")
+
+          def speak(data) = transmit("#{connection.number} said #{data["text"]} to #{Item.find(1).name}")
+        end
+      RUBY
+    }.freeze
+    CHANNEL = JSON.generate(channel: "NewsChannel")
+
+    def setup
+      super
+      @server = rails(:fairlead, "--workers", "1", files: FILES)
+    end
+
+    def test_action_cable_confirms_transmits_and_broadcasts
+      Sync do |task|
+        clients = Array.new(20) { |number| subscribe(number) }
+        clients.each_with_index do |client, number|
+          say(client, command: "message", identifier: CHANNEL, data: JSON.generate(action: "speak", text: "hello"))
+          assert_equal "#{number} said hello to item 1", heard(client)["message"]
+        end
+        assert_equal "sent", @server.get("/broadcast?all").body
+        clients.map { |client| task.async { assert_equal "all", heard(client)["message"] } }.each(&:wait)
+        eventually("only this request's own is counted") { @server.get("/connections").body == "1" }
+        clients.each(&:close)
+      end
+    end
+
+    def test_the_server_ends_though_cables_are_open
+      Sync do
+        client = subscribe(1)
+        assert_predicate @server.stop, :success?
+        client.close
+      rescue EOFError, Errno::ECONNRESET, Errno::EPIPE, Protocol::WebSocket::ClosedError
+        nil
+      end
+    end
+
+    def test_async_websocket_upgrades_and_waits_in_its_fiber
+      Sync do |task|
+        clients = Array.new(20) { connect("/echo") }
+        assert_equal "20", @server.get("/streams").body
+        clients.each_with_index.map do |client, number|
+          task.async do
+            3.times do |turn|
+              client.send_text("#{number} #{turn}")
+              client.flush
+              assert_equal "#{number} #{turn} of item 1", client.read.to_str
+            end
+            client.close
+          end
+        end.each(&:wait)
+        eventually("all have ended") { @server.get("/streams").body == "0" }
+      end
+    end
+
+    def test_who_asks_for_no_websocket_gets_none
+      assert_equal "400", @server.get("/echo").code
+      assert_equal "404", @server.get("/cable").code
+    end
+
+    private
+
+    def connect(path)
+      Async::WebSocket::Client.connect(Async::HTTP::Endpoint.parse("http://127.0.0.1:#{@server.port}#{path}"))
+    end
+
+    def subscribe(number)
+      client = connect("/cable?number=#{number}")
+      assert_equal "welcome", heard(client)["type"]
+      say(client, command: "subscribe", identifier: CHANNEL)
+      assert_equal "confirm_subscription", heard(client)["type"]
+      client
+    end
+
+    def say(client, **message)
+      client.send_text(JSON.generate(message))
+      client.flush
+    end
+
+    # The next message that is no ping.
+    def heard(client)
+      Async::Task.current.with_timeout(10) do
+        loop do
+          message = JSON.parse(client.read.to_str)
+          return message unless message["type"] == "ping"
+        end
+      end
+    end
+  end
+end
