@@ -17,7 +17,8 @@ static ID id_new;
     X(server_name, "SERVER_NAME")                                                                            \
     X(server_port, "SERVER_PORT")                                                                            \
     X(input, "rack.input")                                                                                   \
-    X(protocol, "rack.protocol")
+    X(protocol, "rack.protocol")                                                                             \
+    X(request_trailers, "fairlead.request_trailers")
 
 /* Likewise: those that every request sets. They are the template's first, in this order. */
 #define FILLED_IN_MAP(X)                                                                                     \
@@ -308,6 +309,27 @@ static inline void fill_in(VALUE env, int place, VALUE key, VALUE value) {
 }
 #define FILL_IN(env, name, value) fill_in(env, PLACE_##name, key_##name, value)
 
+/* The fields behind a chunked body that has come whole, by lower-case name. */
+static VALUE trailers_of(const fl_exchange *exchange) {
+    VALUE trailers = rb_hash_new();
+    const char *at = fl_buffer_at(&exchange->trailers), *end = at + exchange->trailers.length;
+    while (end - at > 2) { /* the decoder has seen to it that these are lines "name: value" */
+        const char *line_end = memchr(at, '\r', (size_t) (end - at));
+        const char *colon = memchr(at, ':', (size_t) (line_end - at)), *value = colon + 1, *value_end = line_end;
+        while (value < value_end && (*value == ' ' || *value == '\t'))
+            value++;
+        while (value_end > value && (value_end[-1] == ' ' || value_end[-1] == '\t'))
+            value_end--;
+        VALUE name = rb_str_new(at, colon - at);
+        for (char *c = RSTRING_PTR(name); c < RSTRING_END(name); c++)
+            *c = *c >= 'A' && *c <= 'Z' ? (char) (*c + 32) : *c;
+        static const fl_header other = {.id = FL_HEADER_OTHER};
+        add_header(trailers, rb_obj_freeze(name), rb_str_new(value, value_end - value), &other, true);
+        at = line_end + 2;
+    }
+    return trailers;
+}
+
 static VALUE build_env(fl_exchange *exchange, VALUE template, VALUE request, VALUE finished) {
     const fl_http1_head *head = exchange->head;
     const char *bytes = fl_exchange_head_bytes(exchange);
@@ -362,6 +384,8 @@ VALUE fl_ruby_loop_take(VALUE object) {
     RB_OBJ_WRITE(request, &self->env, env);
     if (!whole || exchange->body.length > 0)
         rb_hash_aset(env, key_input, input_of(request, exchange, whole));
+    if (exchange->chunked) /* those of a body that has not come whole are added at its end */
+        rb_hash_aset(env, key_request_trailers, whole ? trailers_of(exchange) : rb_hash_new());
     fl_hold(loop); /* it may wait for long: what has been read of it is given back */
     fl_exchange_head_used(exchange);
     if (whole)
@@ -425,6 +449,11 @@ static VALUE request_read(VALUE object, VALUE most) {
     return string;
 }
 
+static VALUE request_trailers(VALUE object) {
+    fl_exchange *exchange = fl_exchange_get(object);
+    return exchange->body_done ? trailers_of(exchange) : rb_hash_new();
+}
+
 static VALUE frozen(const char *text) {
     VALUE string = rb_interned_str_cstr(text);
     rb_gc_register_mark_object(string);
@@ -476,5 +505,6 @@ void fl_init_request(void) {
     rb_define_method(cRequest, "duration", request_duration, 0);
     rb_define_method(cRequest, "gone?", request_gone_p, 0);
     rb_define_method(cRequest, "read", request_read, 1);
+    rb_define_method(cRequest, "trailers", request_trailers, 0);
     fl_init_response(cRequest);
 }

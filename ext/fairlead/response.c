@@ -135,7 +135,7 @@ static VALUE request_respond(VALUE object, VALUE status, VALUE headers, VALUE bo
     if (self->hijacked)
         return end_if_open(object, fl_exchange_finish), Qtrue;
     fl_exchange *exchange = begin(object, status, headers);
-    bool whole = RB_TYPE_P(body, T_ARRAY) && !exchange->takes_over;
+    bool whole = RB_TYPE_P(body, T_ARRAY) && !exchange->takes_over && !exchange->has_trailers;
     size_t length = 0;
     for (long i = 0; whole && i < RARRAY_LEN(body); i++) {
         VALUE part = RARRAY_AREF(body, i);
@@ -250,6 +250,21 @@ static VALUE request_inform(VALUE object, VALUE string) {
     return Qnil;
 }
 
+/* A field behind the body; only between its last part and `finish`. */
+static VALUE request_trailer(VALUE object, VALUE name, VALUE value) {
+    fl_exchange *exchange = fl_exchange_get(object);
+    StringValue(name);
+    StringValue(value);
+    fl_loop *loop = hold(exchange);
+    if (loop == NULL)
+        fl_raise(FL_CLOSED);
+    fl_status status = fl_exchange_trailer(exchange, RSTRING_PTR(name), (size_t) RSTRING_LEN(name), RSTRING_PTR(value),
+                                           (size_t) RSTRING_LEN(value));
+    fl_let_go(loop);
+    check(status);
+    return Qnil;
+}
+
 static VALUE request_becomes_stream(VALUE self) {
     return with_loop(self, fl_exchange_becomes_stream);
 }
@@ -298,6 +313,7 @@ void fl_init_response(VALUE request) {
     rb_define_method(request, "abandon", request_abandon, 0);
     rb_define_method(request, "becomes_stream", request_becomes_stream, 0);
     rb_define_method(request, "inform", request_inform, 1);
+    rb_define_method(request, "trailer", request_trailer, 2);
     rb_define_method(request, "takes_over?", request_takes_over_p, 0);
     rb_define_method(request, "give_away", request_give_away, 0);
     rb_define_method(request, "hijacked?", request_hijacked_p, 0);

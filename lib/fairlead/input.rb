@@ -122,11 +122,16 @@ module Fairlead
 
     private
 
+    def reach_the_end
+      @ended = true
+      @request.env["fairlead.request_trailers"]&.update(@request.trailers)
+    end
+
     def fill
       until (bytes = @request.read(CHUNK)) != false
         @scheduler.await(@request)
       end
-      bytes ? @buffer << bytes : @ended = true
+      bytes ? @buffer << bytes : reach_the_end
     end
   end
 end

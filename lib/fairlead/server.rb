@@ -147,11 +147,11 @@ module Fairlead
           Stream.write(request, part, scheduler)
           request.becomes_stream if request.duration - request.queue_time > LONG_LIVED
         end
-        request.finish
+        Stream.finish(request)
       else
         request.becomes_stream
         body.call(Stream.new(request, scheduler))
-        request.finish
+        Stream.finish(request)
       end
     end
 

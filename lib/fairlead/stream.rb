@@ -48,11 +48,21 @@ module Fairlead
       return if @closed
 
       @closed = true
-      @request.finish
+      Stream.finish(@request)
       nil
     end
 
     def closed? = @closed
+
+    # @api private
+    # What the app has to say behind the body, then its end.
+    def self.finish(request)
+      if (trailers = request.env["fairlead.response_trailers"]) && !request.answered?
+        trailers = trailers.call if trailers.respond_to?(:call)
+        trailers.each { |name, value| request.trailer(name.to_s, value.to_s) }
+      end
+      request.finish
+    end
 
     # @api private
     def self.write(request, string, scheduler)

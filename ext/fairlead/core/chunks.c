@@ -94,8 +94,11 @@ static state step(fl_chunks *chunks, char byte) {
 
 fl_status fl_chunks_decode(fl_chunks *chunks, char *bytes, size_t size, size_t *used, size_t *decoded) {
     size_t at = 0, length = 0;
+    chunks->trailers = chunks->state >= TRAILER_FIRST ? 0 : SIZE_MAX;
     while (at < size && !chunks->done && chunks->state != FAILED) {
         if (chunks->state != DATA) {
+            if (chunks->state == TRAILER_FIRST && chunks->trailers == SIZE_MAX)
+                chunks->trailers = at;
             chunks->state = (uint8_t) step(chunks, bytes[at++]);
             continue;
         }
@@ -108,6 +111,8 @@ fl_status fl_chunks_decode(fl_chunks *chunks, char *bytes, size_t size, size_t *
         if (chunks->left == 0)
             chunks->state = DATA_CR;
     }
+    if (chunks->trailers > at)
+        chunks->trailers = at;
     *used = at;
     *decoded = length;
     return chunks->done ? FL_OK : chunks->state == FAILED ? FL_BAD_CHUNK : FL_AGAIN;

@@ -339,6 +339,13 @@ static ssize_t accept_body(fl_exchange *exchange, char *bytes, size_t size, bool
             return -1;
         }
         exchange->body_done = status == FL_OK;
+        size_t trailers = exchange->chunks.trailers;
+        bool none = exchange->body_done && exchange->trailers.length == 0 && used - trailers <= 2;
+        if (used > trailers && !none &&
+            fl_buffer_append(&loop->slab, &exchange->trailers, bytes + trailers, used - trailers) != FL_OK) {
+            fl_connection_refuse(connection, FL_NO_MEMORY);
+            return -1;
+        }
     } else {
         uint64_t left = exchange->body_expected - exchange->body_received;
         used = decoded = size < left ? size : (size_t) left;

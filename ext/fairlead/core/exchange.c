@@ -59,7 +59,7 @@ fl_status fl_exchange_begin(fl_exchange *exchange, int code) {
     exchange->has_length = exchange->has_date = exchange->head_given = exchange->head_done = false;
     exchange->length_left = 0;
     exchange->takes_over = code == 101;
-    exchange->upgrades = false;
+    exchange->upgrades = exchange->has_trailers = exchange->trailers_begun = false;
     exchange->code = code;
     return fl_http1_write_status(&exchange->loop->staging, &exchange->out, code);
 }
@@ -104,6 +104,9 @@ fl_status fl_exchange_header(fl_exchange *exchange, const char *name, size_t nam
     case 4:
         exchange->has_date |= IS("date");
         break;
+    case 7:
+        exchange->has_trailers |= IS("trailer");
+        break;
     case 10:
         if (IS("connection")) { /* ours to say; an app can only ask to end the connection */
             if (has_token(value, value_size, "close", 5))
@@ -145,6 +148,8 @@ static fl_status decide(fl_exchange *exchange, int64_t length) {
     fl_connection *connection = exchange->connection;
     fl_status status = FL_OK;
     bool no_body = has_no_body(exchange);
+    if (exchange->has_trailers && exchange->minor >= 1)
+        length = -1; /* they need chunks */
     if (exchange->takes_over) {
         exchange->framing = FL_FRAMING_CLOSE;
         exchange->close = exchange->code != 101;
@@ -303,6 +308,22 @@ fl_status fl_exchange_write(fl_exchange *exchange, const char *bytes, size_t siz
     return exchange->connection == NULL ? FL_CLOSED : FL_OK;
 }
 
+fl_status fl_exchange_trailer(fl_exchange *exchange, const char *name, size_t name_size, const char *value,
+                              size_t value_size) {
+    if (exchange->connection == NULL)
+        return FL_CLOSED;
+    if (!exchange->head_done && decide_now(exchange, -1) != FL_OK)
+        return FL_NO_MEMORY;
+    if (!exchange->has_trailers || exchange->framing != FL_FRAMING_CHUNKED)
+        return FL_OK;
+    fl_slab *slab = &exchange->loop->slab;
+    fl_status status = FL_OK;
+    if (!exchange->trailers_begun)
+        status = fl_buffer_append(slab, &exchange->out, "0\r\n", 3);
+    exchange->trailers_begun = true;
+    return status != FL_OK ? status : fl_http1_write_header(slab, &exchange->out, name, name_size, value, value_size);
+}
+
 static void release(fl_exchange *exchange) {
     fl_loop *loop = exchange->loop;
     if (loop == NULL)
@@ -329,7 +350,7 @@ void fl_exchange_finish(fl_exchange *exchange) {
     if (!exchange->head_done)
         status = decide_now(exchange, exchange->held.length);
     if (status == FL_OK && exchange->framing == FL_FRAMING_CHUNKED)
-        status = fl_http1_write_last_chunk(&loop->slab, &exchange->out);
+        status = exchange->trailers_begun ? APPEND("\r\n") : fl_http1_write_last_chunk(&loop->slab, &exchange->out);
     if (status != FL_OK || (exchange->framing == FL_FRAMING_LENGTH && exchange->length_left > 0)) {
         fl_exchange_abandon(exchange);
         return;

@@ -37,6 +37,7 @@ typedef struct fl_exchange {
     fl_buffer head_bytes;/* its bytes, once it has been taken */
     fl_buffer body;      /* what has come of the body and has not been read yet */
     fl_chunks chunks;
+    fl_buffer trailers;  /* those of the body, and the empty line behind them */
     uint64_t body_expected; /* content-length */
     uint64_t body_received;
 
@@ -57,6 +58,8 @@ typedef struct fl_exchange {
     bool committed;  /* something has been handed to the connection */
     bool takes_over; /* after this head, the app talks to the client itself */
     bool upgrades;   /* the head names the protocol in which it does */
+    bool has_trailers; /* the head announces some */
+    bool trailers_begun;
     uint8_t refusal; /* of fl_status: what was wrong with its body, told to the client if the app has nothing to say */
     bool chunked : 1;
     bool body_done : 1;   /* the whole body has been received */
@@ -98,6 +101,10 @@ size_t fl_exchange_room(const fl_exchange *exchange);
 fl_status fl_exchange_write(fl_exchange *exchange, const char *bytes, size_t size, size_t *used);
 /* Sends what is staged now, instead of at the loop's next turn. */
 void fl_exchange_flush(fl_exchange *exchange);
+/* A field behind the body, between its last bytes and fl_exchange_finish: dropped unless the head had a "trailer" field
+ * and the body is sent in chunks. */
+fl_status fl_exchange_trailer(fl_exchange *exchange, const char *name, size_t name_size, const char *value,
+                              size_t value_size);
 /* The response is complete; the exchange is gone after this. */
 void fl_exchange_finish(fl_exchange *exchange);
 /* The response will never be complete: the connection ends, so that the client sees it. If nothing has been sent and

@@ -75,6 +75,7 @@ void fl_loop_free_exchange(fl_loop *loop, fl_exchange *exchange) {
     }
     fl_exchange_head_used(exchange);
     fl_buffer_free(&loop->slab, &exchange->body);
+    fl_buffer_free(&loop->slab, &exchange->trailers);
     fl_buffer_free(&loop->slab, &exchange->out);
     fl_buffer_free(&loop->slab, &exchange->held);
     exchange->next = loop->free_exchanges;

@@ -143,13 +143,15 @@ typedef struct fl_chunks {
     uint32_t extensions; /* bytes of chunk extensions that the data has not yet paid for */
     uint8_t state;
     bool done;           /* the last chunk and the trailers have been read */
+    size_t trailers;     /* where, in the bytes of the last call, those of the trailers began; behind them if there were none */
 } fl_chunks;
 
 /* Decodes in place: `bytes` holds `size` coded bytes; afterwards its first `*decoded` bytes are body, and
  * `*used` coded bytes were consumed (all of them, unless done: what follows is the next request's, still at
  * bytes[*used]).
  * A size is at most 16 hexadecimal digits. Chunk extensions (4 KiB a line, and no more than the body
- * outweighs) and trailers (8 KiB) are read, checked and dropped.
+ * outweighs) are read, checked and dropped. So are trailers (8 KiB), which, with the empty line at their end, lie at
+ * bytes[trailers] to bytes[*used].
  * FL_OK: done. FL_AGAIN: all was consumed, more is to come. FL_BAD_CHUNK: refuse and close; it stays that. */
 fl_status fl_chunks_decode(fl_chunks *chunks, char *bytes, size_t size, size_t *used, size_t *decoded);
 

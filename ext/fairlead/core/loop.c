@@ -63,6 +63,7 @@ static void disown_served(fl_loop *loop, bool free_buffers) {
         if (free_buffers) {
             fl_buffer_free(&loop->slab, &exchange->head_bytes);
             fl_buffer_free(&loop->slab, &exchange->body);
+            fl_buffer_free(&loop->slab, &exchange->trailers);
             fl_buffer_free(&loop->slab, &exchange->out);
             fl_buffer_free(&loop->slab, &exchange->held);
         }
