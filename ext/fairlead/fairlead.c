@@ -36,6 +36,11 @@ void fl_hold(fl_loop *loop) {
 static void loop_mark(void *data) {
     fl_ruby_loop *self = data;
     rb_gc_mark_movable(self->templates);
+    rb_gc_mark(self->teller);
+    for (int i = 0; i < FL_MOST_REACTORS; i++) {
+        rb_gc_mark(self->reactors[i].thread);
+        rb_gc_mark(self->reactors[i].fiber);
+    }
 }
 
 static void loop_compact(void *data) {
@@ -45,6 +50,7 @@ static void loop_compact(void *data) {
 
 static void loop_free(void *data) {
     fl_ruby_loop *self = data;
+    fl_forget_stalls(self);
     if (self->watch != NULL)
         fl_watch_close(self->watch);
     if (self->loop != NULL)
@@ -70,6 +76,7 @@ static VALUE loop_allocate(VALUE class) {
     fl_ruby_loop *self;
     VALUE object = TypedData_Make_Struct(class, fl_ruby_loop, &loop_type, self);
     self->templates = rb_ary_new();
+    self->teller = Qnil;
     return object;
 }
 
@@ -270,6 +277,7 @@ static VALUE loop_let_go(VALUE object) {
 static VALUE loop_close(VALUE object) {
     fl_ruby_loop *self = rb_check_typeddata(object, &loop_type);
     fl_loop *loop = self->loop;
+    fl_forget_stalls(self);
     if (self->watch != NULL)
         fl_watch_close(self->watch);
     self->watch = NULL;
@@ -282,6 +290,7 @@ static VALUE loop_close(VALUE object) {
 /* In the child of a fork: lets go of everything without a word to the clients, and never touches it again. */
 static VALUE loop_forget(VALUE object) {
     fl_ruby_loop *self = rb_check_typeddata(object, &loop_type);
+    fl_forget_stalls(self);
     if (self->loop != NULL)
         fl_loop_forget(self->loop);
     if (self->watch != NULL) /* its thread is the parent's */
@@ -326,5 +335,6 @@ RUBY_FUNC_EXPORTED void Init_fairlead(void) {
 
     fl_init_request();
     fl_init_watch(loop);
+    fl_init_stalls(loop);
     fl_init_shared_page();
 }

@@ -28,6 +28,10 @@ typedef struct fl_ruby_loop {
     pthread_t driver; /* the thread that turns it */
     fl_watch *watch; /* NULL: nobody watches, and whoever asks leads */
     VALUE templates;
+    VALUE teller; /* is given what stalls; nil: nobody */
+    struct {
+        VALUE thread, fiber; /* the fiber that runs, or ran last */
+    } reactors[FL_MOST_REACTORS];
 } fl_ruby_loop;
 
 fl_loop *fl_ruby_loop_get(VALUE self);
@@ -61,7 +65,11 @@ void fl_init_response(VALUE request_class);
 void fl_init_watch(VALUE loop_class);
 /* The calling thread's reactor; NULL: it is none. */
 extern __thread fl_reactor *fl_own_reactor;
+extern __thread fl_ruby_loop *fl_own_loop;
 bool fl_own_reactor_leads(const fl_ruby_loop *loop);
+/* stalls.c */
+void fl_init_stalls(VALUE loop_class);
+void fl_forget_stalls(const fl_ruby_loop *loop);
 /* shared_page.c */
 void fl_init_shared_page(void);
 fl_shared_page *fl_ruby_shared_page_get(VALUE self);

@@ -9,6 +9,7 @@
 #include <sys/syscall.h>
 
 __thread fl_reactor *fl_own_reactor;
+__thread fl_ruby_loop *fl_own_loop;
 static __thread int own_number;
 static __thread VALUE own_home; /* the fiber of the scheduler; kept alive and in place by its thread's reactor */
 
@@ -90,7 +91,9 @@ static void thread_changed(rb_event_flag_t event, const rb_internal_thread_event
 static void fiber_switched(rb_event_flag_t event, VALUE data, VALUE self, ID method, VALUE class) {
     if (fl_own_reactor == NULL)
         return;
-    if (rb_fiber_current() == own_home)
+    VALUE fiber = rb_fiber_current();
+    fl_own_loop->reactors[own_number].fiber = fiber;
+    if (fiber == own_home)
         fl_reactor_comes_home(fl_own_reactor);
     else
         fl_reactor_goes_out(fl_own_reactor, fl_clock());
@@ -151,6 +154,9 @@ static VALUE loop_enter(VALUE object) {
     own_home = rb_fiber_current();
     rb_gc_register_mark_object(own_home);
     fl_own_reactor = &watch->reactors[number];
+    fl_own_loop = fl_ruby_loop_struct(object);
+    fl_own_loop->reactors[number].thread = rb_thread_current();
+    fl_own_loop->reactors[number].fiber = own_home;
     rb_thread_add_event_hook(rb_thread_current(), fiber_switched, RUBY_EVENT_FIBER_SWITCH, Qnil);
     return INT2NUM(fl_own_reactor->lead);
 }
@@ -161,6 +167,7 @@ static VALUE loop_leave(VALUE object) {
         atomic_store(&fl_own_reactor->thread->watch, NULL);
     }
     fl_own_reactor = NULL;
+    fl_own_loop = NULL;
     rb_thread_remove_event_hook(rb_thread_current(), fiber_switched);
     return Qnil;
 }

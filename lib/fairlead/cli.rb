@@ -16,6 +16,7 @@ module Fairlead
         fairlead                                  serve this folder's app
         fairlead -p 3000 -w 2                     on port 3000, with two workers
         fairlead -b unix:/run/app.sock -e production
+        fairlead stalls                           what has held up the server that runs here
     TEXT
 
     CONCLUSION = <<~TEXT
@@ -42,6 +43,8 @@ module Fairlead
 
     # @return [Integer] the exit status.
     def run
+      return Stall::Command.new(@arguments.drop(1), output: @output).run && 0 if @arguments.first == "stalls"
+
       parse
       case @action
       when :help then @output.write(help)

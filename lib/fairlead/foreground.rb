@@ -37,7 +37,8 @@ module Fairlead
     def serve
       Fairlead.page = SharedPage.new(1)
       Fairlead.page.write(0, :pid, Process.pid)
-      @server = Server.new(@app, @configuration, @listeners, page: Fairlead.page, slot: 0)
+      @desk = Stall::Desk.new(@configuration, addresses)
+      @server = Server.new(@app, @configuration, @listeners, page: Fairlead.page, slot: 0, told: @desk.method(:add))
       @signals = Signals.new(:TERM, :INT, :USR1)
       listener = Thread.new { listen }
       listener.name = "fairlead control"
@@ -48,6 +49,7 @@ module Fairlead
     ensure
       listener&.kill&.join
       @signals&.restore
+      @desk&.close
       Fairlead.page = nil
     end
 
@@ -55,8 +57,10 @@ module Fairlead
     def listen
       deadline = nil
       loop do
-        readable = @signals.io.wait_readable(deadline && [deadline - monotonic, 0].max)
+        readable, = IO.select([@signals.io, *@desk.ios], nil, nil, deadline && [deadline - monotonic, 0].max)
         next deadline = too_long if readable.nil?
+
+        @desk.attend
 
         @signals.take.each do |signal|
           next Log.reopen if signal == :USR1

@@ -19,6 +19,10 @@ module Fairlead
     # Worker → supervisor: it is stuck, requests wait, and no sibling can take them.
     Relief = Data.define
 
+    # Worker → supervisor: a reactor stayed away for long.
+    # @!attribute stall [Hash] the fields of a Stall.
+    Stalled = Data.define(:stall)
+
     # Supervisor → worker: finish what runs, then end.
     # @!attribute handover [Boolean] whether siblings go on serving: then idle connections go to them.
     Drain = Data.define(:handover)
@@ -29,7 +33,7 @@ module Fairlead
     # Supervisor → worker: reopen the log files.
     Reopen = Data.define
 
-    TYPES = [Ready, Failed, Relief, Drain, Stop, Reopen].to_h { |type| [type.name[/\w+\z/].downcase, type] }.freeze
+    TYPES = [Ready, Failed, Relief, Stalled, Drain, Stop, Reopen].to_h { |type| [type.name[/\w+\z/].downcase, type] }.freeze
     private_constant :TYPES
 
     # @return [String] one line.
@@ -38,7 +42,7 @@ module Fairlead
     end
 
     # @param line [String]
-    # @return [Ready, Failed, Relief, Drain, Stop, Reopen]
+    # @return [Ready, Failed, Relief, Stalled, Drain, Stop, Reopen]
     # @raise [Error] if it is none of them.
     def self.parse(line)
       type, fields = JSON.parse(line)

@@ -24,6 +24,7 @@ module Fairlead
   autoload :Diagnosis, "fairlead/diagnosis"
   autoload :Foreground, "fairlead/foreground"
   autoload :Handoff, "fairlead/handoff"
+  autoload :Inquiry, "fairlead/inquiry"
   autoload :Isolation, "fairlead/isolation"
   autoload :Listener, "fairlead/listener"
   autoload :Live, "fairlead/live"
@@ -37,6 +38,7 @@ module Fairlead
   autoload :Server, "fairlead/server"
   autoload :SharedPage, "fairlead/fairlead"
   autoload :Signals, "fairlead/signals"
+  autoload :Stall, "fairlead/stall"
   autoload :Startup, "fairlead/startup"
   autoload :StrayChild, "fairlead/stray_child"
   autoload :Supervisor, "fairlead/supervisor"
@@ -84,6 +86,22 @@ module Fairlead
     # @return [Object] what the block returns; its `next` works, `break` and `return` do not.
     # @raise what the block raises, with the caller's backtrace appended.
     def offload(&) = Offload.call(&)
+
+    # Has the block called with each {Stall} of this process that is over, in a thread of its own, after
+    # `ActiveSupport::Notifications` has been told of it (as `stall.fairlead`).
+    #
+    # @example in config.ru
+    #   Fairlead.on_stall { |stall| Metrics.timing("stall", stall.seconds, route: stall.route) }
+    # @yieldparam stall [Stall]
+    # @return [void]
+    def on_stall(&block)
+      (@stall_subscribers ||= []) << block
+      nil
+    end
+
+    # @return [Array<Proc>]
+    # @api private
+    def stall_subscribers = @stall_subscribers || []
 
     # What the workers do now, read from the page they share: the same in the supervisor and in each worker.
     #

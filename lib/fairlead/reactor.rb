@@ -2,6 +2,9 @@
 
 require_relative "scheduler"
 
+# Of a serving fiber: see Fairlead::Reactor::Seat.
+Fiber.attr_accessor :fairlead_seat
+
 module Fairlead
   # One Ruby thread that serves: a scheduler and its interchangeable serving fibers. One of them has the lead: it turns
   # the loop, takes the ready requests, the oldest first, and runs them inline. Before it does, it names an idle sibling
@@ -14,8 +17,13 @@ module Fairlead
     # An idle serving fiber's place. It is pushed instead of its fiber, so that it wakes only who rests in it.
     class Seat
       attr_accessor :called, :dismissed
+      # @return [Request, nil] what its fiber is at work on.
+      attr_accessor :request
 
-      def initialize(fiber) = @fiber = fiber
+      def initialize(fiber)
+        @fiber = fiber
+        fiber.fairlead_seat = self
+      end
 
       def alive? = @fiber.alive?
 
@@ -111,7 +119,9 @@ module Fairlead
       if (leading || slice_left?) && (request = @loop.take)
         @taken += 1
         pass_the_lead if leading && !@passed
+        seat.request = request # whoever tells of a stall looks there
         @answer.call(request)
+        seat.request = nil
         clean_up(task, state)
         give_way(seat) if @scheduler.others?
       elsif leading && @loop.leads?
@@ -122,6 +132,7 @@ module Fairlead
         rest(seat)
       end
     rescue Async::Cancel
+      seat.request = nil
       # A task that an earlier request has left behind stops what it takes for its parent.
       raise if ending?
     end

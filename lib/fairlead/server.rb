@@ -52,8 +52,9 @@ module Fairlead
     # @param listeners [Array<Listener>] bound and listening
     # @param page [SharedPage, nil] where this worker shows its figures, in its slot
     # @param channels [Array<Array(UNIXSocket, UNIXSocket)>, nil] for each slot its receiving and its sending end
+    # @param told [#call, nil] is given each {Stall}, in a thread of its own
     # @param relief [Array(IO, String), nil] where a relief worker is asked for, and with which words
-    def initialize(app, configuration, listeners, page: nil, slot: 0, channels: nil, relief: nil)
+    def initialize(app, configuration, listeners, page: nil, slot: 0, channels: nil, relief: nil, told: nil)
       @app = app
       @listeners = listeners
       @page = page
@@ -67,6 +68,7 @@ module Fairlead
       join if page
       @ready = false
       @crew = Crew.new(@loop) { |request| answer(request) }
+      observe_stalls(configuration, told)
       @loop.ask_for_relief_at(relief.first.fileno, relief.last) if relief
     end
 
@@ -77,6 +79,7 @@ module Fairlead
       Isolation.establish
       Server.running << self
       @crew.run do
+        @teller.start
         @ready = true
         show_state(2)
         yield if block_given?
@@ -84,6 +87,7 @@ module Fairlead
     ensure
       @ready = false
       Server.running.delete(self)
+      @teller.stop
       @loop.close
     end
 
@@ -198,6 +202,7 @@ module Fairlead
     def complete(request, status, headers, body, error)
       StrayChild.leave(nil) if @forgotten
       request.abandon unless request.answered?
+      guard(request) { Stall::Notice.write(request.env, @teller) } if @development
       guard(request) { body.close } if body.respond_to?(:close)
       finished = request.finished
       finished.reverse_each { |callback| guard(request) { conclude(callback, request, status, headers, error) } } unless finished.empty?
@@ -209,6 +214,14 @@ module Fairlead
     def conclude(callback, *arguments)
       taken = callback.respond_to?(:arity) ? callback.arity : callback.method(:call).arity
       taken.zero? ? callback.call : callback.call(arguments.first.env, *arguments.drop(1))
+    end
+
+    def observe_stalls(configuration, told)
+      @development = configuration.environment == "development"
+      @teller = Stall::Teller.new(@loop, limit: configuration.stall_report, mark: @development) do |stall|
+        told&.call(stall)
+        Stall::Notice.publish(stall) unless stall.lasting
+      end
     end
 
     def guard(request)

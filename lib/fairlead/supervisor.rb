@@ -47,6 +47,7 @@ module Fairlead
     ensure
       close_premises
       @handoff&.close
+      @desk&.close
       @signals&.restore
       Fairlead.page = nil
     end
@@ -67,6 +68,7 @@ module Fairlead
       @app ||= Loader.load(@configuration) if @configuration.preload
       make_table
       prepare_forks
+      @desk = Stall::Desk.new(@configuration, addresses)
       @terminal = terminal?
       @signals = Signals.new(*SIGNALS)
     end
@@ -98,6 +100,7 @@ module Fairlead
         wait
         @signals.take.each { |signal| handle(signal) }
         @workers.to_a.each { |worker| listen(worker) }
+        @desk.attend
         reap
         give_up if @workers.hopeless?
       end
@@ -108,7 +111,7 @@ module Fairlead
       now = monotonic
       deadline = @workers.next_deadline(now)
       channels = @workers.filter_map { |worker| worker.channel&.io }
-      IO.select([@signals.io, *channels], nil, nil, deadline && (deadline - now))
+      IO.select([@signals.io, *@desk.ios, *channels], nil, nil, deadline && (deadline - now))
     end
 
     def perform(action)
@@ -206,6 +209,7 @@ module Fairlead
       other_end.close
       @workers.each { |other| other.channel&.close }
       @signals.close
+      @desk.close
       Worker.new(worker, control:, configuration: @configuration, app: @app, listeners: @listeners, page: @page,
                          channels: @handoff.pairs).run
     end
@@ -232,6 +236,7 @@ module Fairlead
         when Message::Ready then @workers.ready(worker, monotonic).each { |action| perform(action) }
         when Message::Failed then worker.failure = message.description
         when Message::Relief then relieve
+        when Message::Stalled then @desk.add(Stall.new(**message.stall.transform_keys(&:to_sym)))
         end
       end
       return unless gone

@@ -58,6 +58,7 @@ module Fairlead
       @app ||= Loader.load(@configuration)
       @configuration.run_hook(:after_fork, @place.index)
       server = Server.new(@app, @configuration, @listeners, page: @page, slot: @place.slot, channels: @channels,
+                          told: ->(stall) { @control.tell(Message::Stalled.new(stall: stall.brief.to_h)) },
                           relief: [@control.io, Message.dump(Message::Relief.new)])
       @lock.synchronize { @server = server }
     end

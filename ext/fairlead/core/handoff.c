@@ -113,6 +113,7 @@ bool fl_handoff_give(fl_connection *connection, int sibling) {
     fl_connection_close(connection);
     if (queued)
         loop->counts.handed++;
+    loop->siblings.receiver = sibling;
     return true;
 }
 

@@ -16,6 +16,7 @@ typedef struct fl_siblings {
     fl_slot *slot; /* our own; NULL: alone */
     int own, count;
     int receiving;
+    int receiver; /* who was given something last */
     int sending[FL_MOST_SIBLINGS];
 } fl_siblings;
 

@@ -16,15 +16,15 @@ enum {
 
 _Atomic(fl_thread *) fl_gvl_holder;
 
-static uint64_t cpu_clock(const fl_thread *thread) {
+uint64_t fl_thread_clock(const fl_thread *thread) {
     struct timespec time;
     if (clock_gettime(thread->clock, &time) < 0)
         return 0;
     return (uint64_t) time.tv_sec * 1000000 + (uint64_t) time.tv_nsec / 1000;
 }
 
-/* S and D wait for something; R is computing, or waits for the machine to let it. */
-static bool task_sleeps(const fl_thread *thread) {
+/* S and D wait; R does not. */
+bool fl_thread_sleeps(const fl_thread *thread) {
     char path[64], text[512];
     snprintf(path, sizeof path, "/proc/self/task/%d/stat", thread->id);
     int file = open(path, O_RDONLY | O_CLOEXEC);
@@ -41,14 +41,14 @@ static bool task_sleeps(const fl_thread *thread) {
 
 /* Whether who holds the GVL sleeps with it: its clock stands still, and the kernel says so too. */
 static bool holder_sleeps(fl_watch *watch, const fl_thread *holder, uint64_t now) {
-    uint64_t clock = cpu_clock(holder);
+    uint64_t clock = fl_thread_clock(holder);
     if (watch->sampled != holder) {
         watch->sampled = holder;
         watch->sampled_at = now;
         watch->sampled_clock = clock;
         watch->sampled_asleep = false;
     } else if (now - watch->sampled_at >= SAMPLE) {
-        watch->sampled_asleep = (clock - watch->sampled_clock) * 10 < now - watch->sampled_at && task_sleeps(holder);
+        watch->sampled_asleep = (clock - watch->sampled_clock) * 10 < now - watch->sampled_at && fl_thread_sleeps(holder);
         watch->sampled_at = now;
         watch->sampled_clock = clock;
     }
@@ -94,6 +94,7 @@ static bool pass_lead(fl_watch *watch, int from) {
             continue;
         atomic_store_explicit(&reactor->stamp, fl_clock(), memory_order_relaxed); /* it is away from now on */
         atomic_store_explicit(&watch->leader, candidate, memory_order_release);
+        fl_stall_standby(watch, from);
         if (watch->loop->siblings.slot != NULL)
             atomic_fetch_add(&watch->loop->siblings.slot->fields[FL_SLOT_standbys], 1);
         uint64_t one = 1;
@@ -110,10 +111,11 @@ static bool give_lead(fl_watch *watch, int from) {
     return given;
 }
 
-static void ask_for_relief(fl_watch *watch, uint64_t now) {
+static void ask_for_relief(fl_watch *watch, int leader, uint64_t now) {
     if (watch->relief < 0 || now < watch->relief_at + RELIEF_AGAIN)
         return;
     watch->relief_at = now;
+    fl_stall_relief(watch, leader);
     (void) !send(watch->relief, watch->request, strlen(watch->request), MSG_DONTWAIT | FL_SEND_FLAGS);
 }
 
@@ -135,13 +137,15 @@ static void stand_in(fl_watch *watch, fl_stall stall, uint64_t away, uint64_t no
     pthread_mutex_lock(&loop->lock);
     fl_balance_listen(loop, stall == FL_STALL_STUCK);
     fl_loop_stand_in(loop);
+    uint64_t handed = loop->counts.handed;
     uint32_t waiting = fl_balance(loop, stall == FL_STALL_STUCK, away);
+    fl_stall_handed(watch, leader, loop->counts.handed - handed, loop->siblings.receiver);
     leave_word(watch);
     pthread_mutex_unlock(&loop->lock);
     if (waiting == 0)
         return;
     if (stall == FL_STALL_STUCK && away > RELIEF_AFTER)
-        ask_for_relief(watch, now);
+        ask_for_relief(watch, leader, now);
     else if (stall == FL_STALL_COMPUTING && away > watch->limits.computing)
         give_lead(watch, leader);
 }
@@ -164,6 +168,7 @@ static void look(fl_watch *watch, uint64_t *busy_at) {
     uint64_t now = fl_clock();
     fl_reactor *reactor = &watch->reactors[atomic_load(&watch->leader)];
     uint64_t away;
+    fl_stalls_look(watch, now);
     fl_stall stall = judge(watch, reactor, now, &away);
     uint64_t stamp = atomic_load_explicit(&reactor->stamp, memory_order_relaxed);
     if (stamp > *busy_at)
@@ -203,7 +208,7 @@ static void *run(void *data) {
     fl_watch *watch = data;
     uint64_t busy_at = fl_clock();
     while (!atomic_load(&watch->ends)) {
-        if (fl_clock() > busy_at + CALM) {
+        if (fl_clock() > busy_at + CALM && !fl_stalls_open(watch)) {
             sleep_until_roused(watch);
             busy_at = fl_clock();
         }
@@ -241,7 +246,7 @@ fl_watch *fl_watch_open(fl_loop *loop, const fl_watch_limits *limits) {
         return NULL;
     watch->loop = loop;
     watch->limits = *limits;
-    watch->relief = -1;
+    watch->relief = watch->teller = -1;
     pthread_mutex_init(&watch->lock, NULL);
     pthread_cond_init(&watch->wake, NULL);
     return watch;
@@ -269,6 +274,8 @@ void fl_watch_close(fl_watch *watch) {
     }
     for (int i = 0; i < atomic_load(&watch->count); i++)
         close(watch->reactors[i].lead);
+    if (watch->teller >= 0)
+        close(watch->teller);
     pthread_mutex_destroy(&watch->lock);
     pthread_cond_destroy(&watch->wake);
     free(watch);

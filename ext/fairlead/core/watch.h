@@ -10,6 +10,7 @@
 
 #include "loop.h"
 #include "platform.h"
+#include "stalls.h"
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <time.h>
@@ -36,9 +37,6 @@ typedef struct fl_reactor {
 /* Who holds the GVL of this process; NULL: nobody, or a thread that is not known. */
 extern _Atomic(fl_thread *) fl_gvl_holder;
 
-/* Why a reactor is away. */
-typedef enum fl_stall { FL_STALL_NONE, FL_STALL_BLOCKED, FL_STALL_STUCK, FL_STALL_COMPUTING } fl_stall;
-
 enum { FL_MOST_REACTORS = 16 };
 
 typedef struct fl_watch_limits {
@@ -46,6 +44,7 @@ typedef struct fl_watch_limits {
     uint64_t blocked;   /* without the GVL for longer than this: a standby leads */
     uint64_t stuck;     /* holding it and asleep for longer than this: requests are handed over */
     uint64_t computing; /* holding it and computing for longer than this: a standby shares the GVL */
+    uint64_t told;      /* away for longer than this: a stall that is told of (see stalls.h); 0: none is */
 } fl_watch_limits;
 
 typedef struct fl_watch {
@@ -56,6 +55,9 @@ typedef struct fl_watch {
     _Atomic int leader;
     _Atomic int stall;           /* fl_stall of the leader, now */
     _Atomic int ends;
+    fl_stall_record stalls[FL_MOST_REACTORS];
+    int teller;                  /* an eventfd: there is something to tell */
+    void (*interrupt)(void);     /* has whoever holds the GVL take its backtrace as soon as it can */
     _Atomic int asleep;          /* the thread itself: nothing has been going on */
     int relief;                  /* where a relief worker is asked for, with this message; -1: nobody is there to ask */
     char request[64];
@@ -87,6 +89,12 @@ static inline void fl_reactor_goes_out(fl_reactor *reactor, uint64_t now) {
 static inline void fl_reactor_comes_home(fl_reactor *reactor) {
     atomic_store_explicit(&reactor->home, true, memory_order_release);
 }
+
+/* Microseconds of CPU that a thread has used; 0 if it has ended. */
+uint64_t fl_thread_clock(const fl_thread *thread);
+
+/* Whether the kernel says that it waits for something: not, that it computes, or waits for the machine to let it. */
+bool fl_thread_sleeps(const fl_thread *thread);
 
 /* A reactor is on its way to an app: the watch thread must be awake. */
 void fl_watch_rouse(fl_watch *watch);

@@ -113,6 +113,11 @@ module Fairlead
                  "A file for the access log, for what Fairlead has to say, and for what the workers write to " \
                  "stdout and stderr. USR1 reopens it.",
                  group: :logs, shown: "the access log goes to stdout, the rest to stderr"),
+      Option.new(:stall_report, :seconds, 0.05,
+                 "How long a request may keep its reactor from coming back before it is told of as a stall: in the log, " \
+                 "to ActiveSupport::Notifications, by `fairlead stalls`. Four times as long for one that computes. " \
+                 "0: never.",
+                 group: :logs, within: (0..86_400)),
       Option.new(:debug, :boolean, false,
                  "Show the whole backtrace of an app that cannot be loaded.", group: :logs)
     ].to_h { |option| [option.name, option] }.freeze

@@ -1,0 +1,153 @@
+#include "watch.h"
+
+enum {
+    LASTING = 5000000, /* microseconds after which a stall is told though it goes on */
+    COMPUTING = 4,     /* computing is ordinary work: told when it takes so many times the limit */
+};
+
+static uint64_t get(const _Atomic uint64_t *field) {
+    return atomic_load_explicit(field, memory_order_relaxed);
+}
+
+static void set(_Atomic uint64_t *field, uint64_t value) {
+    atomic_store_explicit(field, value, memory_order_relaxed);
+}
+
+/* 0: it is not away. At home it is when it leads, has work, and does not get the GVL for it. */
+static uint64_t away_since(const fl_watch *watch, int number) {
+    const fl_reactor *reactor = &watch->reactors[number];
+    uint64_t stamp = atomic_load_explicit(&reactor->stamp, memory_order_acquire);
+    if (!atomic_load_explicit(&reactor->home, memory_order_acquire))
+        return stamp;
+    if (!fl_watch_leads(watch, number) || atomic_load(&reactor->thread->gvl) != FL_GVL_WANTED)
+        return 0;
+    return atomic_load(&reactor->thread->gvl_since);
+}
+
+bool fl_stall_goes_on(const fl_watch *watch, int number) {
+    return away_since(watch, number) == get(&watch->stalls[number].began);
+}
+
+fl_stall fl_stall_kind(const fl_stall_record *record) {
+    uint64_t released = get(&record->released), asleep = get(&record->asleep), others = get(&record->others);
+    if (released > asleep + others)
+        return FL_STALL_BLOCKED;
+    return asleep > others ? FL_STALL_STUCK : FL_STALL_COMPUTING;
+}
+
+static void open_record(fl_stall_record *record, uint64_t began) {
+    set(&record->began, began);
+    set(&record->ended, 0);
+    set(&record->released, 0);
+    set(&record->asleep, 0);
+    set(&record->others, 0);
+    set(&record->handed, 0);
+    atomic_store(&record->foreign, false);
+    atomic_store(&record->standby, false);
+    atomic_store(&record->relief, false);
+    atomic_store(&record->sibling, -1);
+    record->subject = NULL;
+    atomic_store(&record->phase, FL_STALL_OPEN);
+}
+
+/* Whose fault it is: the reactor's own, or that of a thread which serves nothing, and has the GVL that it waits for. */
+static const fl_thread *subject_of(const fl_thread *thread, int gvl) {
+    const fl_thread *holder = atomic_load(&fl_gvl_holder);
+    bool foreign = gvl == FL_GVL_WANTED && holder != NULL && atomic_load(&holder->watch) == NULL;
+    return foreign ? holder : thread;
+}
+
+static void tally(fl_stall_record *record, const fl_thread *thread, const fl_thread *subject, int gvl, uint64_t now) {
+    uint64_t clock = fl_thread_clock(subject);
+    bool still = record->subject == subject && (clock - record->last_clock) * 10 < now - record->last_look;
+    _Atomic uint64_t *count = &record->others;
+    if (gvl == FL_GVL_RELEASED)
+        count = &record->released;
+    else if ((gvl == FL_GVL_HELD || subject != thread) && still && fl_thread_sleeps(subject))
+        count = &record->asleep;
+    set(count, get(count) + 1);
+    record->subject = subject;
+    record->last_look = now;
+    record->last_clock = clock;
+    atomic_store(&record->foreign, subject != thread);
+}
+
+static void wake_teller(const fl_watch *watch) {
+    uint64_t one = 1;
+    (void) !write(watch->teller, &one, sizeof one);
+}
+
+static uint64_t limit_of(const fl_watch *watch, const fl_stall_record *record) {
+    return watch->limits.told * (fl_stall_kind(record) == FL_STALL_COMPUTING ? COMPUTING : 1);
+}
+
+static void close_record(fl_watch *watch, fl_stall_record *record, uint64_t ended) {
+    set(&record->ended, ended);
+    bool told = atomic_load(&record->phase) >= FL_STALL_LONG && ended - get(&record->began) >= limit_of(watch, record);
+    atomic_store(&record->phase, told ? FL_STALL_OVER : FL_STALL_CALM);
+    if (told)
+        wake_teller(watch);
+}
+
+/* The backtrace is wanted from half of the time on, lest the stall ends before it is taken. */
+static void follow(fl_watch *watch, int number, fl_stall_record *record, uint64_t now) {
+    const fl_thread *thread = watch->reactors[number].thread;
+    int gvl = atomic_load(&thread->gvl);
+    const fl_thread *subject = subject_of(thread, gvl);
+    tally(record, thread, subject, gvl, now);
+    uint64_t away = now - get(&record->began);
+    int phase = atomic_load(&record->phase);
+    if (phase == FL_STALL_OPEN && away >= limit_of(watch, record) / 2 && (gvl != FL_GVL_WANTED || subject != thread)) {
+        atomic_store(&record->phase, FL_STALL_LONG);
+        wake_teller(watch);
+        if (gvl != FL_GVL_RELEASED)
+            watch->interrupt();
+    } else if (phase == FL_STALL_LONG && away >= LASTING) {
+        atomic_store(&record->phase, FL_STALL_LASTING);
+        wake_teller(watch);
+    }
+}
+
+void fl_stalls_look(fl_watch *watch, uint64_t now) {
+    if (watch->limits.told == 0)
+        return;
+    int count = atomic_load(&watch->count);
+    for (int i = 0; i < count; i++) {
+        fl_stall_record *record = &watch->stalls[i];
+        int phase = atomic_load(&record->phase);
+        uint64_t since = away_since(watch, i);
+        if (phase == FL_STALL_OVER || (phase == FL_STALL_CALM && (since == 0 || now < since + watch->limits.blocked)))
+            continue;
+        if (phase == FL_STALL_CALM)
+            open_record(record, since);
+        if (since == get(&record->began))
+            follow(watch, i, record, now);
+        else
+            close_record(watch, record, since > get(&record->began) ? since : now);
+    }
+}
+
+bool fl_stalls_open(const fl_watch *watch) {
+    for (int i = 0; i < atomic_load(&watch->count); i++) {
+        int phase = atomic_load(&watch->stalls[i].phase);
+        if (phase != FL_STALL_CALM && phase != FL_STALL_OVER)
+            return true;
+    }
+    return false;
+}
+
+void fl_stall_standby(fl_watch *watch, int reactor) {
+    atomic_store(&watch->stalls[reactor].standby, true);
+}
+
+void fl_stall_relief(fl_watch *watch, int reactor) {
+    atomic_store(&watch->stalls[reactor].relief, true);
+}
+
+void fl_stall_handed(fl_watch *watch, int reactor, uint64_t count, int sibling) {
+    if (count == 0)
+        return;
+    fl_stall_record *record = &watch->stalls[reactor];
+    set(&record->handed, get(&record->handed) + count);
+    atomic_store(&record->sibling, sibling);
+}

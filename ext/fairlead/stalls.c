@@ -1,0 +1,123 @@
+/* What the watch thread records of stalls, given to Ruby; and the moment at which a backtrace is taken: by the teller's
+ * thread while the stalled one is without the GVL, else by the stalled thread itself, as soon as Ruby lets it. */
+#include "fairlead.h"
+
+#include <ruby/debug.h>
+#include <sys/eventfd.h>
+
+static rb_postponed_job_handle_t job;
+static fl_ruby_loop *told; /* the loop whose foreign stalls are told: that of the newest teller */
+static ID id_capture;
+
+/* capture(number, began, thread, fiber), if it is still the same stall. */
+static void capture(fl_ruby_loop *self, int number, VALUE thread, VALUE fiber) {
+    fl_watch *watch = self->watch;
+    fl_stall_record *record = &watch->stalls[number];
+    int phase = atomic_load(&record->phase);
+    if ((phase == FL_STALL_LONG || phase == FL_STALL_LASTING) && fl_stall_goes_on(watch, number))
+        rb_funcall(self->teller, id_capture, 4, INT2NUM(number), ULL2NUM(atomic_load(&record->began)), thread, fiber);
+}
+
+static VALUE capture_own(VALUE unused) {
+    fl_ruby_loop *self = fl_own_loop != NULL ? fl_own_loop : told;
+    if (self == NULL || self->watch == NULL || NIL_P(self->teller))
+        return Qnil;
+    for (int i = 0; i < atomic_load(&self->watch->count); i++) {
+        bool foreign = atomic_load(&self->watch->stalls[i].foreign);
+        if (fl_own_loop == NULL ? foreign : fl_own_reactor == &self->watch->reactors[i] && !foreign)
+            capture(self, i, rb_thread_current(), rb_fiber_current());
+    }
+    return Qnil;
+}
+
+/* Runs in whichever thread has the GVL; it must not raise there, nor touch `$!`. */
+static void interrupted(void *unused) {
+    int state;
+    VALUE error = rb_errinfo();
+    rb_protect(capture_own, Qnil, &state);
+    rb_set_errinfo(error);
+}
+
+static void interrupt_holder(void) {
+    rb_postponed_job_trigger(job);
+}
+
+/* tell_stalls(milliseconds, teller): stalls of more than that are told; `teller.capture` is called while they go on.
+ * To be called before the watch starts. Answers the descriptor that tells of news. */
+static VALUE loop_tell_stalls(VALUE object, VALUE limit, VALUE teller) {
+    fl_ruby_loop *self = fl_ruby_loop_struct(object);
+    fl_watch *watch = self->watch;
+    if (watch == NULL)
+        rb_raise(rb_eIOError, "nobody watches this loop");
+    watch->teller = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (watch->teller < 0)
+        rb_sys_fail("eventfd");
+    rb_update_max_fd(watch->teller);
+    watch->interrupt = interrupt_holder;
+    watch->limits.told = (uint64_t) (NUM2DBL(limit) * 1000);
+    self->teller = teller;
+    told = self;
+    return INT2NUM(watch->teller);
+}
+
+static VALUE facts_of(int number, fl_stall_record *record, int phase) {
+    static const char *const kinds[] = {"", "blocked", "stuck", "computing"};
+    uint64_t began = atomic_load(&record->began), ended = phase == FL_STALL_OVER ? atomic_load(&record->ended) : fl_clock();
+    VALUE facts = rb_hash_new();
+#define FACT(name, value) rb_hash_aset(facts, ID2SYM(rb_intern(#name)), value)
+    FACT(number, INT2NUM(number));
+    FACT(began, ULL2NUM(began));
+    FACT(seconds, DBL2NUM((double) (ended - began) / 1e6));
+    FACT(lasting, phase == FL_STALL_OVER ? Qfalse : Qtrue);
+    FACT(kind, rb_str_new_cstr(kinds[fl_stall_kind(record)]));
+    FACT(foreign, atomic_load(&record->foreign) ? Qtrue : Qfalse);
+    FACT(standby, atomic_load(&record->standby) ? Qtrue : Qfalse);
+    FACT(relief, atomic_load(&record->relief) ? Qtrue : Qfalse);
+    FACT(handed, ULL2NUM(atomic_load(&record->handed)));
+    FACT(sibling, INT2NUM(atomic_load(&record->sibling)));
+#undef FACT
+    return facts;
+}
+
+/* What is to be told now: stalls that are over, and such as last. Backtraces that are wanted are taken meanwhile. */
+static VALUE loop_stalls(VALUE object) {
+    fl_ruby_loop *self = fl_ruby_loop_struct(object);
+    VALUE list = rb_ary_new();
+    for (int i = 0; self->watch != NULL && i < atomic_load(&self->watch->count); i++) {
+        fl_stall_record *record = &self->watch->stalls[i];
+        int phase = atomic_load(&record->phase);
+        if ((phase == FL_STALL_LONG || phase == FL_STALL_LASTING) && !atomic_load(&record->foreign))
+            capture(self, i, self->reactors[i].thread, self->reactors[i].fiber);
+        if (phase == FL_STALL_LASTING || phase == FL_STALL_OVER)
+            rb_ary_push(list, facts_of(i, record, phase));
+        if (phase == FL_STALL_OVER)
+            fl_stall_told(record);
+    }
+    return list;
+}
+
+/* What is known so far of the stall of that number that began then; nil: it has been told. */
+static VALUE loop_stall(VALUE object, VALUE number, VALUE began) {
+    fl_ruby_loop *self = fl_ruby_loop_struct(object);
+    int index = NUM2INT(number);
+    if (self->watch == NULL || index < 0 || index >= atomic_load(&self->watch->count))
+        return Qnil;
+    fl_stall_record *record = &self->watch->stalls[index];
+    int phase = atomic_load(&record->phase);
+    if (phase == FL_STALL_CALM || atomic_load(&record->began) != NUM2ULL(began))
+        return Qnil;
+    return facts_of(index, record, phase);
+}
+
+void fl_forget_stalls(const fl_ruby_loop *loop) {
+    if (told == loop)
+        told = NULL;
+}
+
+void fl_init_stalls(VALUE loop) {
+    id_capture = rb_intern("capture");
+    job = rb_postponed_job_preregister(0, interrupted, NULL);
+    rb_define_method(loop, "tell_stalls", loop_tell_stalls, 2);
+    rb_define_method(loop, "stalls", loop_stalls, 0);
+    rb_define_method(loop, "stall", loop_stall, 2);
+}

@@ -1,0 +1,81 @@
+# frozen_string_literal: true
+
+module Fairlead
+  class Stall
+    # What is seen of a stall while it goes on: the backtrace, and the request. Taken with Ruby's lock, perhaps within
+    # the stalled code itself: it waits for nothing, and takes no lock.
+    class Capture
+      # Frames, beyond which a backtrace is of no use, and takes long.
+      DEPTH = 150
+      private_constant :DEPTH
+
+      # @return [Integer] when the stall began, on the core's clock.
+      attr_reader :began
+      # @return [Array<String>]
+      attr_reader :backtrace
+      # @return [Hash, nil] of the request.
+      attr_reader :env
+      # @return [Stall, nil] once it is known.
+      attr_accessor :stall
+
+      # @param thread [Thread] the one that stalls
+      # @param fiber [Fiber] the one that it runs
+      def initialize(began, thread, fiber)
+        @began = began
+        @env = request_of(fiber)&.env
+        @backtrace = Blame.trim((thread.backtrace(0, DEPTH) || []).drop_while { |line| line.start_with?(__dir__) })
+        @thread = thread.name || thread.inspect unless fiber.fairlead_seat || fiber.async_task
+      end
+
+      # @param facts [Hash] as the core knows them.
+      # @return [Stall]
+      def to_stall(facts)
+        Capture.stall(facts, backtrace: @backtrace, thread: (@thread if facts[:foreign]), **request)
+      end
+
+      # A stall of which no more is known than the core does.
+      #
+      # @return [Stall]
+      def self.stall(facts, backtrace: [], thread: nil, method: nil, path: nil, request_id: nil, route: nil, action: nil)
+        blame = Blame.new(backtrace)
+        Stall.new(
+          **facts.slice(:seconds, :lasting, :kind, :standby, :handed, :relief),
+          id: "#{Process.pid}-#{facts[:number]}-#{facts[:began]}", pid: Process.pid, time: time(facts[:began]),
+          receiver: receiver(facts[:sibling]), backtrace:, thread:, method:, path:, request_id:, route:, action:,
+          at: blame.at, gem: blame.gem
+        )
+      end
+
+      def self.time(began)
+        Time.now.to_f - Process.clock_gettime(Process::CLOCK_MONOTONIC) + began / 1e6
+      end
+
+      def self.receiver(slot)
+        Fairlead.page.read(slot)[:pid] if slot >= 0 && Fairlead.page
+      end
+      private_class_method :time, :receiver
+
+      private
+
+      # A child task stalls in the name of the request that began it.
+      def request_of(fiber)
+        return fiber.fairlead_seat.request if fiber.fairlead_seat
+
+        node = fiber.async_task
+        while (node = node&.parent)
+          seat = node.fiber&.fairlead_seat if node.respond_to?(:fiber)
+          return seat.request if seat
+        end
+      end
+
+      def request
+        return {} unless @env
+
+        parameters = @env["action_dispatch.request.path_parameters"]
+        action = "#{parameters[:controller]}##{parameters[:action]}" if parameters&.key?(:controller)
+        { method: @env["REQUEST_METHOD"], path: @env["PATH_INFO"], route: Route.of(@env), action:,
+          request_id: @env["action_dispatch.request_id"] || @env["HTTP_X_REQUEST_ID"] }
+      end
+    end
+  end
+end

@@ -1,0 +1,79 @@
+# frozen_string_literal: true
+
+require "json"
+require "optparse"
+
+module Fairlead
+  class Stall
+    # `fairlead stalls`: the worst stalls of a running server.
+    class Command
+      INTRODUCTION = <<~TEXT
+        Usage: fairlead stalls [flags]
+
+        Lists the requests that have kept a running server's reactors longest, by route:
+        for how long, where, why, and what helps. The server is the one that runs in this
+        folder, or the only one of this user.
+
+      TEXT
+      MOST = 20
+      private_constant :MOST
+
+      # @param arguments [Array<String>]
+      # @param output [IO]
+      def initialize(arguments, output: $stdout)
+        @arguments = arguments
+        @output = output
+        @most = MOST
+      end
+
+      # @raise [ConfigurationError] if no server, or none alone, is meant.
+      def run
+        rest = parser.parse(@arguments)
+        raise ConfigurationError, "`fairlead stalls` takes flags alone, not #{rest.first}." if rest.any?
+        return @output.write(parser.help) if @help
+
+        server = choose(Inquiry.servers)
+        stalls = server[:stalls].first(@most)
+        @output.write(@json ? "#{JSON.pretty_generate(server.merge(stalls:))}\n" : Table.new(server, stalls).to_s)
+      rescue OptionParser::ParseError => error
+        raise ConfigurationError, "#{error.message}. `fairlead stalls --help` lists the flags."
+      end
+
+      private
+
+      def parser
+        @parser ||= OptionParser.new do |parser|
+          parser.banner = INTRODUCTION
+          parser.on("--pid PID", Integer, "The server whose first process it is.") { |pid| @pid = pid }
+          parser.on("-n", "--most NUMBER", Integer, "How many to list. Default: #{MOST}.") { |most| @most = most.clamp(1, 1000) }
+          parser.on("--json", "All that is known, with backtraces, as JSON.") { @json = true }
+          parser.on("-h", "--help", "Print this.") { @help = true }
+        end
+      end
+
+      def choose(servers)
+        found = meant(servers)
+        return found.first if found.size == 1
+        raise ConfigurationError, "No server of this user runs#{" as process #{@pid}" if @pid}#{others(servers)} " \
+                                  "Start one (`fairlead`, `bin/rails server`), or ask as the user who runs it." if found.empty?
+
+        raise ConfigurationError, "Which server? Name it by --pid:\n#{list(found)}"
+      end
+
+      def meant(servers)
+        return servers.select { |server| server[:pid] == @pid } if @pid
+
+        here = servers.select { |server| server[:folder] == Dir.pwd }
+        here.empty? ? servers : here
+      end
+
+      def others(servers)
+        servers.empty? ? "." : ". There are:\n#{list(servers)}\n"
+      end
+
+      def list(servers)
+        servers.map { |server| "  --pid #{server[:pid]}  #{server[:folder]}  #{server[:addresses].join(" ")}" }.join("\n")
+      end
+    end
+  end
+end

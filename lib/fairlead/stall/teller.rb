@@ -1,0 +1,75 @@
+# frozen_string_literal: true
+
+module Fairlead
+  class Stall
+    # A thread of each worker that tells of its stalls: it sleeps until the watch thread has one.
+    class Teller
+      # Where a request's env lists what stalled in it.
+      KEY = "fairlead.stalls"
+
+      # @param loop [Loop]
+      # @param limit [Float] seconds: stalls of more than that are told.
+      # @param mark [Boolean] whether requests shall know of their stalls (see {#stalls_of}).
+      # @yieldparam stall [Stall] in a thread of its own
+      def initialize(loop, limit:, mark: false, &tell)
+        @loop = loop
+        @limit = limit
+        @mark = mark
+        @tell = tell
+        @captures = {} # by the number of the reactor
+        @lasting = {}
+        @io = IO.for_fd(loop.tell_stalls(limit * 1000, self), autoclose: false)
+      end
+
+      def start
+        @thread = Thread.new { run }
+        @thread.name = "fairlead stalls"
+      end
+
+      def stop = @thread&.kill&.join
+
+      # Of the core: a stall goes on. Nothing of the stalled reactor runs until this has returned.
+      #
+      # @api private
+      def capture(number, began, thread, fiber)
+        return if @captures[number]&.began == began
+
+        capture = @captures[number] = Capture.new(began, thread, fiber)
+        (capture.env[KEY] ||= []) << [number, capture] if @mark && capture.env
+      end
+
+      # @param env [Hash] of a request that ends.
+      # @return [Array<Stall>] what has stalled in it.
+      def stalls_of(env)
+        env.fetch(KEY, []).filter_map do |number, capture|
+          stall = capture.stall
+          facts = @loop.stall(number, capture.began) if stall.nil? || stall.lasting
+          facts ? capture.to_stall(facts.merge(lasting: false)) : stall
+        end.select { |stall| stall.seconds >= @limit * (stall.kind == "computing" ? 4 : 1) }
+      end
+
+      private
+
+      def run
+        loop do
+          @io.wait_readable
+          @io.read_nonblock(8, exception: false)
+          @loop.stalls.each { |facts| tell(facts) }
+        rescue StandardError => error
+          Log.say "A stall could not be told of. #{error.full_message(highlight: false)}"
+        end
+      end
+
+      def tell(facts)
+        number, began = facts.values_at(:number, :began)
+        return if facts[:lasting] && @lasting[number] == began
+
+        @lasting[number] = began
+        capture = @captures[number]
+        stall = capture&.began == began ? capture.stall = capture.to_stall(facts) : Capture.stall(facts)
+        @captures.delete(number) unless facts[:lasting]
+        @tell.call(stall)
+      end
+    end
+  end
+end
