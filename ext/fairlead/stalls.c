@@ -70,7 +70,6 @@ static VALUE facts_of(int number, fl_stall_record *record, int phase) {
     FACT(seconds, DBL2NUM((double) (ended - began) / 1e6));
     FACT(lasting, phase == FL_STALL_OVER ? Qfalse : Qtrue);
     FACT(kind, rb_str_new_cstr(kinds[fl_stall_kind(record)]));
-    FACT(foreign, atomic_load(&record->foreign) ? Qtrue : Qfalse);
     FACT(standby, atomic_load(&record->standby) ? Qtrue : Qfalse);
     FACT(relief, atomic_load(&record->relief) ? Qtrue : Qfalse);
     FACT(handed, ULL2NUM(atomic_load(&record->handed)));

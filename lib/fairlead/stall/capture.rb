@@ -24,13 +24,13 @@ module Fairlead
         @began = began
         @env = request_of(fiber)&.env
         @backtrace = Blame.trim((thread.backtrace(0, DEPTH) || []).drop_while { |line| line.start_with?(__dir__) })
-        @thread = thread.name || thread.inspect unless fiber.fairlead_seat || fiber.async_task
+        @thread = thread.name || thread.inspect unless fiber.fairlead_seat || fiber.async_task # not of those that serve
       end
 
       # @param facts [Hash] as the core knows them.
       # @return [Stall]
       def to_stall(facts)
-        Capture.stall(facts, backtrace: @backtrace, thread: (@thread if facts[:foreign]), **request)
+        Capture.stall(facts, backtrace: @backtrace, thread: @thread, **request)
       end
 
       # A stall of which no more is known than the core does.

@@ -20,9 +20,11 @@ module Fairlead
 
       # @param arguments [Array<String>]
       # @param output [IO]
-      def initialize(arguments, output: $stdout)
+      # @param servers [#call] answers what runs (see Inquiry).
+      def initialize(arguments, output: $stdout, servers: -> { Inquiry.servers })
         @arguments = arguments
         @output = output
+        @servers = servers
         @most = MOST
       end
 
@@ -32,7 +34,7 @@ module Fairlead
         raise ConfigurationError, "`fairlead stalls` takes flags alone, not #{rest.first}." if rest.any?
         return @output.write(parser.help) if @help
 
-        server = choose(Inquiry.servers)
+        server = choose(@servers.call)
         stalls = server[:stalls].first(@most)
         @output.write(@json ? "#{JSON.pretty_generate(server.merge(stalls:))}\n" : Table.new(server, stalls).to_s)
       rescue OptionParser::ParseError => error

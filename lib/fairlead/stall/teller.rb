@@ -1,5 +1,9 @@
 # frozen_string_literal: true
 
+# Loaded beforehand: loading waits, and a capture must not.
+require_relative "blame"
+require_relative "capture"
+
 module Fairlead
   class Stall
     # A thread of each worker that tells of its stalls: it sleeps until the watch thread has one.

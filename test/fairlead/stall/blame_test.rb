@@ -1,0 +1,56 @@
+# frozen_string_literal: true
+
+require_relative "../../helper"
+require "rack"
+require "async"
+
+module Fairlead
+  class Stall
+    class BlameTest < Test
+      LIBRARY = RbConfig::CONFIG["rubylibdir"]
+
+      def test_the_first_frame_of_the_app_is_to_blame
+        blame = Blame.new(["#{LIBRARY}/net/http.rb:10:in `get'", "<internal:kernel>:1:in `loop'", frame("rack", "lib/rack/builder.rb"),
+                           "#{Dir.pwd}/app/models/report.rb:12:in `render'", "#{Dir.pwd}/config.ru:1:in `call'"])
+
+        assert_equal "app/models/report.rb:12 in `render'", blame.at
+        assert_nil blame.gem
+      end
+
+      def test_a_gem_that_is_no_framework_is_to_blame_and_named
+        gem = Gem.loaded_specs.fetch("minitest")
+        blame = Blame.new([frame("minitest", "lib/minitest/test.rb"), "#{Dir.pwd}/app.rb:1:in `call'"])
+
+        assert_equal "minitest #{gem.version}", blame.gem
+        assert_equal "lib/minitest/test.rb:7 in `run'", blame.at
+      end
+
+      def test_with_nothing_but_the_framework_it_is_the_first_frame
+        assert_equal "lib/rack/builder.rb:7 in `run'", Blame.new([frame("rack", "lib/rack/builder.rb")]).at
+      end
+
+      def test_without_a_backtrace_nobody_is
+        assert_equal [nil, nil], Blame.new([]).then { |blame| [blame.at, blame.gem] }
+      end
+
+      def test_what_serves_the_app_is_left_out_of_the_backtrace
+        app = ["/app.rb:1:in `call'", frame("async", "lib/async/task.rb"), "/app.rb:2:in `call'"]
+        beneath = ["#{ROOT}/lib/fairlead/server.rb:1:in `answer'", frame("async", "lib/async/task.rb"), "<internal:kernel>:1:in `loop'"]
+
+        assert_equal app, Blame.trim(app + beneath)
+      end
+
+      def test_what_differs_in_a_path_is_a_pattern
+        { "/orders/12" => "/orders/:id", "/orders/12/lines/3" => "/orders/:id/lines/:id", "/" => "/", "/v2/x" => "/v2/x",
+          "/files/3f2504e0-4f89-41d3-9a0c-0305e82c3301" => "/files/:token", "/about-us-and-others" => "/about-us-and-others",
+          "/t/#{"a" * 40}/x" => "/t/:token/x", "/12.json" => "/12.json" }.each do |path, pattern|
+          assert_equal "GET #{pattern}", Route.of({ "REQUEST_METHOD" => "GET", "PATH_INFO" => path })
+        end
+      end
+
+      private
+
+      def frame(gem, path) = "#{Gem.loaded_specs.fetch(gem).full_gem_path}/#{path}:7:in `run'"
+    end
+  end
+end

@@ -1,0 +1,68 @@
+# frozen_string_literal: true
+
+require_relative "../../helper"
+
+module Fairlead
+  class Stall
+    class BoardTest < Test
+      def setup = @board = Board.new
+
+      def test_the_first_of_a_route_makes_a_line
+        assert_equal "GET /a stalled for 0.100 s: computing. Nothing else waited. Put it into Fairlead.offload { … }, or " \
+                     "do it in a job.", @board.add(stall, now: 0)
+      end
+
+      def test_more_of_it_are_counted_and_told_with_the_next_line
+        lines = [0, 1, 59, 61].map { |now| @board.add(stall, now:) }
+
+        assert_equal [true, false, false, true], lines.map { |line| !line.nil? }
+        assert lines.last.end_with?("(2 more of these since the last line.)")
+        assert_equal [4, 0.4], @board.worst.first.then { |entry| [entry[:count], entry[:total].round(3)] }
+      end
+
+      def test_another_place_or_kind_is_another_one
+        assert @board.add(stall, now: 0)
+        assert @board.add(stall(at: "b.rb:1"), now: 0)
+        assert @board.add(stall(kind: "blocked"), now: 0)
+        refute @board.add(stall, now: 0)
+      end
+
+      def test_many_routes_make_ten_lines_a_minute
+        lines = (0...50).filter_map { |number| @board.add(stall(route: "GET /#{number}"), now: number) }
+
+        assert_equal 10, lines.size
+        assert @board.add(stall(route: "GET /later"), now: 70)
+      end
+
+      def test_the_longest_come_first_and_the_least_are_forgotten
+        150.times { |number| @board.add(stall(route: "GET /#{number}", seconds: number / 10.0), now: 0) }
+        worst = @board.worst(3)
+
+        assert_equal ["GET /149", "GET /148", "GET /147"], worst.map { |entry| entry[:route] }
+        assert_equal 100, @board.worst(1000).size
+      end
+
+      def test_of_one_route_the_longest_is_shown
+        [0.1, 0.3, 0.2].each { |seconds| @board.add(stall(seconds:), now: 0) }
+
+        assert_equal [0.3, 3], @board.worst.first.values_at(:seconds, :count)
+      end
+
+      def test_one_that_lasts_is_told_once_and_counted_once
+        line = @board.add(stall(id: "1", seconds: 5.0, lasting: true), now: 0)
+
+        assert_includes line, "GET /a has stalled for 5.000 s and goes on:"
+        assert_nil @board.add(stall(id: "1", seconds: 90.0), now: 85)
+        assert_equal [1, 90.0, 90.0], @board.worst.first.values_at(:count, :seconds, :total)
+      end
+
+      private
+
+      def stall(**fields)
+        Stall.new(id: "0", pid: 1, time: 0.0, seconds: 0.1, lasting: false, kind: "computing", method: "GET", path: "/a",
+                  request_id: nil, route: "GET /a", action: nil, thread: nil, backtrace: [], at: nil, gem: nil,
+                  standby: false, handed: 0, receiver: nil, relief: false, **fields)
+      end
+    end
+  end
+end

@@ -1,0 +1,198 @@
+# frozen_string_literal: true
+
+require "open3"
+require_relative "../../helper"
+require_relative "../../stalls"
+
+module Fairlead
+  # What is said of a request that keeps its reactor, of each kind: in the log, to subscribers, and to who asks.
+  class TellingTest < Test
+    include SpeaksHTTP
+    include Stalls
+
+    NOTES = <<~RUBY
+      require "active_support"
+      require "active_support/notifications"
+      def note(name, text) = File.write(name, text + "\\n", mode: "a")
+
+      ActiveSupport::Notifications.subscribe("stall.fairlead") do |event|
+        note("events", JSON.generate(event.payload))
+      end
+      Fairlead.on_stall { |stall| note("subscribed", stall.kind) }
+    RUBY
+
+    MORE = <<~RUBY.chomp
+      when "/child" then (require "async"; Async { Cwork.without_gvl(seconds) }.wait)
+      when "/thread" then (Thread.new { Cwork.with_gvl(seconds) }.tap { |thread| thread.name = "a bystander" }; sleep 0.01)
+      when "/free"
+    RUBY
+
+    TOLD = APP.sub("FIGURES =", "#{NOTES}FIGURES =").sub('when "/free"', MORE)
+
+    # @return [Integer] the line of the app on which a path stalls.
+    def line_of(call) = File.readlines(server.path("config.ru")).index { |line| line.include?(call) } + 1
+
+    def server = shared_server(TOLD, "-w", "2", "-e", "production")
+
+    def test_a_call_without_the_lock
+      stall = stalled("/free", kind: "blocked")
+
+      assert_told(stall, at: line_of('"/free"'), says: ["blocked in C, without Ruby's lock", "Fairlead.offload"])
+      assert_match(/\A.*config\.ru:\d+:in .*without_gvl/, stall["backtrace"].first)
+      assert stall["standby"]
+      refute stall["gvl_held"]
+    end
+
+    def test_a_call_that_holds_the_lock
+      stall = stalled("/held", kind: "stuck")
+
+      assert_told(stall, at: line_of('"/held"'), says: ["asleep with Ruby's lock held", "No thread can run beside it"])
+      assert stall["gvl_held"]
+    end
+
+    def test_code_that_computes
+      stall = stalled("/cpu", kind: "computing", seconds: 0.7)
+      first = line_of("nil while")
+
+      assert_told(stall, at: first, says: ["computing at", "in a job"])
+      assert_equal 3, stall["backtrace"].grep(/config\.ru/).size, "the callers too"
+    end
+
+    def test_a_stall_that_comes_after_a_wait
+      assert_told(stalled("/later/free", kind: "blocked"), at: line_of('"/later/free"'))
+      assert_told(stalled("/later/held", kind: "stuck"), at: line_of('"/later/held"'))
+    end
+
+    def test_a_child_task_stalls_in_the_name_of_its_request
+      assert_told(stalled("/child", kind: "blocked"), at: line_of('"/child"'))
+    end
+
+    def test_a_thread_of_the_app_that_keeps_the_lock_from_all_is_named
+      client = client(to: server)
+      client.write("GET /thread?0.6 HTTP/1.1\r\nHost: a\r\n\r\n")
+      stall = eventually("it is told") { events.find { |event| event["thread"] == "a bystander" } }
+
+      assert_match(/with_gvl/, stall["backtrace"].first)
+      client.response
+    end
+
+    def test_what_was_done_for_requests_that_waited_is_told
+      clients = client_of_each(server)
+      victim, other = clients.keys
+      kept = client_of(server, victim)
+      stuck = stall(server, "/held", 0.8, on: clients[victim])
+      kept.get("/")
+      stuck.response
+      stall = eventually("it is told") { events.find { |event| event["handed"].positive? && event["pid"] == victim } }
+
+      assert_equal other, stall["receiver"]
+      assert_match(/request(s)? went to process #{other}/, stall["reaction"])
+    end
+
+    def test_a_request_that_waits_is_no_stall_nor_is_a_short_call
+      before = events.size
+      client.get("/sleep?0.3")
+      client.get("/free?0.01")
+      client.get("/cpu?0.01")
+      stalled("/free", kind: "blocked")
+
+      assert_equal [before + 1], [events.size], "only the last one"
+    end
+
+    def test_the_same_again_makes_no_other_line_but_is_counted
+      app = 'require "timeout"; require "cwork"; run ->(_) { Cwork.without_gvl(0.1); [200, {}, []] }'
+      server = with_server("$LOAD_PATH.unshift #{File.join(ROOT, "examples/cwork/lib").inspect}\n#{app}", "-e", "production")
+      5.times { |number| server.get("/orders/#{number}") }
+      stalls = eventually("all are counted") do
+        list = asked(server).fetch("stalls")
+        list if list.dig(0, "count") == 5
+      end
+
+      assert_equal ["GET /orders/:id"], stalls.map { |stall| stall["route"] }
+      assert_in_delta 0.5, stalls.first["total"], 0.3
+      assert_equal 1, server.log.scan(" stalled for ").size
+    end
+
+    def test_the_command_shows_a_table_for_people
+      stalled("/free", kind: "blocked")
+      output, status = fairlead("stalls")
+
+      assert_predicate status, :success?
+      assert_match(/^Fairlead in #{Regexp.escape(server.directory)}, process #{server.supervisor_pid}, http:/, output)
+      assert_match(%r{^ *\d+ +0\.\d{3} s +\d+ +\d+\.\d{3} s +blocked in C, without the lock +GET /free$}, output)
+      assert_match(/config\.ru:#{line_of('"/free"')} in .*without_gvl/, output)
+      assert_includes output, "Put it into Fairlead.offload { … }."
+    end
+
+    def test_it_is_found_by_its_process_from_any_folder
+      output, status = fairlead("stalls", "--pid", server.supervisor_pid.to_s, folder: "/")
+
+      assert_predicate status, :success?
+      assert_includes output, server.directory
+    end
+
+    def test_a_server_that_is_not_there_is_one_clear_line
+      output, status = fairlead("stalls", "--pid", "1")
+
+      assert_equal 1, status.exitstatus
+      assert_match(/\Afairlead: No server of this user runs as process 1\. There are:\n  --pid \d+/, output)
+      refute_match(/\.rb:\d+:in /, output)
+    end
+
+    def test_without_a_limit_nothing_is_told
+      server = with_server(TOLD, "-e", "production", "--stall-report", "0")
+      client(to: server).get("/free?0.2")
+      client(to: server).get("/held?0.2")
+
+      assert_empty asked(server).fetch("stalls")
+      refute_includes server.log, "stalled"
+    end
+
+    def test_a_server_without_workers_tells_too
+      server = with_server(TOLD, "-w", "0", "-e", "production")
+      client(to: server).get("/free?0.2")
+
+      assert_equal(["/free"], eventually("it is told") { asked(server)["stalls"].map { |stall| stall["path"] }.then { |paths| paths if paths.any? } })
+      assert_includes server.log, "GET /free stalled for 0."
+    end
+
+    def test_in_development_it_is_in_the_errors_of_its_request
+      server = with_server(TOLD, "-e", "development")
+      client(to: server).get("/free?0.2")
+
+      eventually("it is there") { server.log.include?("fairlead: GET /free stalled for 0.2") }
+      assert_match(/^fairlead: GET .*\n  .*config\.ru:\d+:in .*without_gvl/, server.log)
+    end
+
+    private
+
+    # Stalls, and awaits what is told of it.
+    def stalled(path, kind:, seconds: 0.4)
+      known = events.size
+      client(to: server, timeout: 30).get("#{path}?#{seconds}")
+      stall = eventually("#{path} is told") { events.drop(known).find { |event| event["path"] == path } }
+      assert_equal kind, stall["kind"]
+      assert_in_delta seconds, stall["seconds"], 0.3
+      eventually("subscribers know") { File.exist?(server.path("subscribed")) && File.read(server.path("subscribed")).include?(kind) }
+      stall
+    end
+
+    def assert_told(stall, at:, says: [])
+      assert_match(/\Aconfig\.ru:#{at} in /, stall["at"])
+      line = eventually("it is in the log") { server.log.lines.find { |text| text.include?("GET #{stall["path"]} stalled for ") } }
+      says.each { |words| assert_includes line, words }
+    end
+
+    def events = File.exist?(server.path("events")) ? File.readlines(server.path("events")).map { |line| JSON.parse(line) } : []
+
+    def asked(server)
+      output, status = fairlead("stalls", "--json", "--pid", server.supervisor_pid.to_s)
+      assert_predicate status, :success?, output
+      JSON.parse(output)
+    end
+
+    def fairlead(*arguments, folder: server.directory)
+      Open3.capture2e(RbConfig.ruby, "-I", File.join(ROOT, "lib"), File.join(ROOT, "exe/fairlead"), *arguments, chdir: folder)
+    end
+  end
+end
