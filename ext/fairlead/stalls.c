@@ -9,13 +9,14 @@ static rb_postponed_job_handle_t job;
 static fl_ruby_loop *told; /* the loop whose foreign stalls are told: that of the newest teller */
 static ID id_capture;
 
-/* capture(number, began, thread, fiber), if it is still the same stall. */
+/* capture(number, began, wanted, thread, fiber), if it is still the same stall. */
 static void capture(fl_ruby_loop *self, int number, VALUE thread, VALUE fiber) {
     fl_watch *watch = self->watch;
     fl_stall_record *record = &watch->stalls[number];
     int phase = atomic_load(&record->phase);
     if ((phase == FL_STALL_LONG || phase == FL_STALL_LASTING) && fl_stall_goes_on(watch, number))
-        rb_funcall(self->teller, id_capture, 4, INT2NUM(number), ULL2NUM(atomic_load(&record->began)), thread, fiber);
+        rb_funcall(self->teller, id_capture, 5, INT2NUM(number), ULL2NUM(atomic_load(&record->began)),
+                   INT2NUM(atomic_load(&record->wanted)), thread, fiber);
 }
 
 static VALUE capture_own(VALUE unused) {
@@ -62,7 +63,8 @@ static VALUE loop_tell_stalls(VALUE object, VALUE limit, VALUE teller) {
 
 static VALUE facts_of(int number, fl_stall_record *record, int phase) {
     static const char *const kinds[] = {"", "blocked", "stuck", "computing"};
-    uint64_t began = atomic_load(&record->began), ended = phase == FL_STALL_OVER ? atomic_load(&record->ended) : fl_clock();
+    uint64_t began = atomic_load(&record->began);
+    uint64_t ended = phase == FL_STALL_OVER ? atomic_load(&record->ended) : fl_clock();
     VALUE facts = rb_hash_new();
 #define FACT(name, value) rb_hash_aset(facts, ID2SYM(rb_intern(#name)), value)
     FACT(number, INT2NUM(number));

@@ -74,7 +74,10 @@ module Fairlead
     def advice = Advice.for(self)
 
     # @return [Stall] as a message can carry it: an enormous backtrace, or path, is cut.
-    def brief = with(backtrace: backtrace.first(40).map { |line| line[0, 200] }, path: path && path[0, 500], route: route && route[0, 500])
+    def brief
+      with(path: path && path[0, 500], route: route && route[0, 500],
+           backtrace: backtrace.first(40).map { |line| line[0, 200] })
+    end
 
     # @return [Hash] for instrumentation.
     def payload = to_h.merge(gvl_held: gvl_held?, reaction:, advice:)
@@ -85,7 +88,8 @@ module Fairlead
       return "The thread #{thread}" if thread
       return "Something outside of a request" unless method
 
-      "#{method} #{path}#{" (#{[action, ("request #{request_id}" if request_id)].compact.join(", ")})" if action || request_id}"
+      names = [action, ("request #{request_id}" if request_id)].compact
+      "#{method} #{path}#{" (#{names.join(", ")})" if names.any?}"
     end
   end
 end

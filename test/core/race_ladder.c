@@ -5,6 +5,7 @@
 #include "peer.h"
 #include "watch.h"
 
+#include <sys/eventfd.h>
 #include <sys/poll.h>
 #include <sys/syscall.h>
 
@@ -15,7 +16,7 @@ typedef struct worker {
     fl_loop *loop;
     fl_watch *watch;
     pthread_mutex_t gvl;
-    pthread_t threads[REACTORS];
+    pthread_t threads[REACTORS], teller;
     _Atomic int entered;
 } worker;
 
@@ -29,7 +30,7 @@ static fl_shared_page *page;
 static int port, relief[2];
 static _Atomic bool over, quiet;
 static _Atomic unsigned answered_times[MOST_REQUESTS];
-static _Atomic unsigned asked, heard, lost, wrong;
+static _Atomic unsigned asked, heard, lost, wrong, told, mistold, interrupts;
 static uint64_t end_at, first_seed = 1;
 
 static unsigned dice(uint64_t *state, unsigned sides) {
@@ -172,6 +173,33 @@ static void *reactor_runs(void *data) {
     return thread;
 }
 
+/* Hears of stalls, as the binding's teller does. */
+static void *teller_runs(void *data) {
+    fl_watch *watch = ((worker *) data)->watch;
+    while (!atomic_load(&over)) {
+        struct pollfd news = {.fd = watch->teller, .events = POLLIN};
+        uint64_t count;
+        poll(&news, 1, 100);
+        (void) !read(watch->teller, &count, sizeof count);
+        for (int i = 0; i < atomic_load(&watch->count); i++) {
+            fl_stall_record *record = &watch->stalls[i];
+            (void) fl_stall_goes_on(watch, i);
+            if (atomic_load(&record->phase) != FL_STALL_OVER)
+                continue;
+            uint64_t began = atomic_load(&record->began), ended = atomic_load(&record->ended);
+            if (ended < began + watch->limits.told || fl_stall_kind(record) == FL_STALL_NONE)
+                atomic_fetch_add(&mistold, 1);
+            atomic_fetch_add(&told, 1);
+            fl_stall_told(record);
+        }
+    }
+    return NULL;
+}
+
+static void interrupt(void) {
+    atomic_fetch_add(&interrupts, 1);
+}
+
 /* A client: asks on several connections, again and again, and wants each answer to be the one it asked for. */
 
 static bool read_answer(int socket, unsigned number) {
@@ -243,7 +271,8 @@ static void *client_runs(void *data) {
 }
 
 static void open_workers(int listening, int ends[WORKERS][2]) {
-    static const fl_watch_limits limits = {.tick = 2000, .blocked = 4000, .stuck = 8000, .computing = 20000};
+    static const fl_watch_limits limits = {.tick = 2000, .blocked = 4000, .stuck = 8000, .computing = 20000,
+                                           .told = 5000};
     int sending[WORKERS];
     page = fl_shared_page_open(WORKERS);
     for (int i = 0; i < WORKERS; i++) {
@@ -259,6 +288,8 @@ static void open_workers(int listening, int ends[WORKERS][2]) {
         CHECK_NUMBER(FL_OK, fl_loop_join(each->loop, page, i, ends[i][0], sending, WORKERS));
         each->watch = fl_watch_open(each->loop, &limits);
         each->watch->relief = relief[1];
+        each->watch->teller = eventfd(0, EFD_NONBLOCK);
+        each->watch->interrupt = interrupt;
         strcpy(each->watch->request, "relief\n");
         fl_slot_set(&page->slots[i], FL_SLOT_state, FL_WORKER_SERVING);
     }
@@ -273,6 +304,8 @@ static void start_reactors(place places[WORKERS][REACTORS]) {
             if (k == 0)
                 fl_watch_start(workers[i].watch); /* the others join a watch that runs */
         }
+    for (int i = 0; i < WORKERS; i++)
+        pthread_create(&workers[i].teller, NULL, teller_runs, &workers[i]);
 }
 
 static void end_workers(int ends[WORKERS][2]) {
@@ -284,6 +317,7 @@ static void end_workers(int ends[WORKERS][2]) {
             pthread_join(workers[i].threads[k], &thread);
         }
     for (int i = 0; i < WORKERS; i++) {
+        pthread_join(workers[i].teller, NULL);
         fl_watch_close(workers[i].watch);
         fl_loop_close(workers[i].loop);
         close(ends[i][0]);
@@ -333,8 +367,12 @@ static void each_request_is_answered_once_whoever_stalls(void) {
     CHECK(total(FL_SLOT_standbys) > 0);
     CHECK(total(FL_SLOT_handed) > 0);
     CHECK_NUMBER(total(FL_SLOT_handed), total(FL_SLOT_received));
-    printf("%u requests, %lld leads for standbys, %lld hand-overs\n", atomic_load(&asked),
-           (long long) total(FL_SLOT_standbys), (long long) total(FL_SLOT_handed));
+    /* Stalls were told, each for long enough. */
+    CHECK(atomic_load(&told) > 0);
+    CHECK(atomic_load(&interrupts) > 0);
+    CHECK_NUMBER(0, atomic_load(&mistold));
+    printf("%u requests, %lld leads for standbys, %lld hand-overs, %u stalls told\n", atomic_load(&asked),
+           (long long) total(FL_SLOT_standbys), (long long) total(FL_SLOT_handed), atomic_load(&told));
 }
 
 int main(void) {

@@ -40,6 +40,7 @@ module Fairlead
     def test_in_development_it_is_in_the_log_of_its_request
       files = FILES.merge("config/initializers/tags.rb" => "Rails.application.config.log_tags = [:request_id]")
       server = rails(:fairlead, environment: "development", files:)
+      server.get("/slow") # the first request loads much
       server.get("/slow", "X-Request-Id" => "some-request-2")
       event_of(server)
       log = File.read(server.path("log/development.log"))

@@ -57,19 +57,23 @@ static const fl_thread *subject_of(const fl_thread *thread, int gvl) {
     return foreign ? holder : thread;
 }
 
-static void tally(fl_stall_record *record, const fl_thread *thread, const fl_thread *subject, int gvl, uint64_t now) {
+/* Answers of which kind this look is. */
+static fl_stall tally(fl_stall_record *record, const fl_thread *thread, const fl_thread *subject, int gvl, uint64_t now) {
     uint64_t clock = fl_thread_clock(subject);
     bool still = record->subject == subject && (clock - record->last_clock) * 10 < now - record->last_look;
-    _Atomic uint64_t *count = &record->others;
+    fl_stall kind = FL_STALL_COMPUTING;
     if (gvl == FL_GVL_RELEASED)
-        count = &record->released;
+        kind = FL_STALL_BLOCKED;
     else if ((gvl == FL_GVL_HELD || subject != thread) && still && fl_thread_sleeps(subject))
-        count = &record->asleep;
+        kind = FL_STALL_STUCK;
+    _Atomic uint64_t *count = kind == FL_STALL_BLOCKED ? &record->released
+                              : kind == FL_STALL_STUCK ? &record->asleep : &record->others;
     set(count, get(count) + 1);
     record->subject = subject;
     record->last_look = now;
     record->last_clock = clock;
     atomic_store(&record->foreign, subject != thread);
+    return kind;
 }
 
 static void wake_teller(const fl_watch *watch) {
@@ -89,20 +93,30 @@ static void close_record(fl_watch *watch, fl_stall_record *record, uint64_t ende
         wake_teller(watch);
 }
 
-/* The backtrace is wanted from half of the time on, lest the stall ends before it is taken. */
+/* Has its backtrace taken, by another thread if that can run. */
+static void want_backtrace(fl_watch *watch, fl_stall_record *record, fl_stall kind, int gvl) {
+    atomic_store(&record->wanted, kind);
+    if (atomic_load(&record->phase) == FL_STALL_OPEN)
+        atomic_store(&record->phase, FL_STALL_LONG);
+    wake_teller(watch);
+    if (gvl != FL_GVL_RELEASED)
+        watch->interrupt();
+}
+
+/* The backtrace is wanted from half of the time on, lest the stall ends before it is taken; and again when most of the
+ * time turns out to be of another kind. */
 static void follow(fl_watch *watch, int number, fl_stall_record *record, uint64_t now) {
     const fl_thread *thread = watch->reactors[number].thread;
     int gvl = atomic_load(&thread->gvl);
     const fl_thread *subject = subject_of(thread, gvl);
-    tally(record, thread, subject, gvl, now);
+    fl_stall looks_like = tally(record, thread, subject, gvl, now), kind = fl_stall_kind(record);
     uint64_t away = now - get(&record->began);
     int phase = atomic_load(&record->phase);
-    if (phase == FL_STALL_OPEN && away >= limit_of(watch, record) / 2 && (gvl != FL_GVL_WANTED || subject != thread)) {
-        atomic_store(&record->phase, FL_STALL_LONG);
-        wake_teller(watch);
-        if (gvl != FL_GVL_RELEASED)
-            watch->interrupt();
-    } else if (phase == FL_STALL_LONG && away >= LASTING) {
+    bool reachable = gvl != FL_GVL_WANTED || subject != thread;
+    bool due = phase == FL_STALL_OPEN ? away >= limit_of(watch, record) / 2 : kind != (fl_stall) atomic_load(&record->wanted);
+    if (due && reachable && looks_like == kind)
+        want_backtrace(watch, record, kind, gvl);
+    if (phase == FL_STALL_LONG && away >= LASTING) {
         atomic_store(&record->phase, FL_STALL_LASTING);
         wake_teller(watch);
     }

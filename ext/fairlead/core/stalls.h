@@ -27,6 +27,7 @@ typedef struct fl_stall_record {
     _Atomic int phase;
     _Atomic uint64_t began, ended;     /* of fl_clock; it is known by when it began */
     _Atomic uint64_t released, asleep, others; /* looks that found its thread without the GVL; asleep with it; else */
+    _Atomic int wanted;                /* fl_stall: of which kind of time the backtrace should be */
     _Atomic bool foreign;              /* another thread, that serves nothing, has the GVL */
     _Atomic bool standby, relief;      /* what was done: a standby took the lead, a relief worker was asked for, */
     _Atomic uint64_t handed;           /* requests were given to */

@@ -11,18 +11,18 @@ module Fairlead
 
       # @return [Integer] when the stall began, on the core's clock.
       attr_reader :began
-      # @return [Array<String>]
-      attr_reader :backtrace
-      # @return [Hash, nil] of the request.
-      attr_reader :env
+      # @return [Integer] for which kind of time it was taken.
+      attr_reader :wanted
       # @return [Stall, nil] once it is known.
       attr_accessor :stall
 
       # @param thread [Thread] the one that stalls
       # @param fiber [Fiber] the one that it runs
-      def initialize(began, thread, fiber)
+      # @param env [Hash, nil] of the request that it works for
+      def initialize(began, wanted, thread, fiber, env)
         @began = began
-        @env = request_of(fiber)&.env
+        @wanted = wanted
+        @request = facts_of(env) if env
         @backtrace = Blame.trim((thread.backtrace(0, DEPTH) || []).drop_while { |line| line.start_with?(__dir__) })
         @thread = thread.name || thread.inspect unless fiber.fairlead_seat || fiber.async_task # not of those that serve
       end
@@ -30,20 +30,32 @@ module Fairlead
       # @param facts [Hash] as the core knows them.
       # @return [Stall]
       def to_stall(facts)
-        Capture.stall(facts, backtrace: @backtrace, thread: @thread, **request)
+        Capture.stall(facts, backtrace: @backtrace, thread: @thread, **@request.to_h)
       end
 
       # A stall of which no more is known than the core does.
       #
       # @return [Stall]
-      def self.stall(facts, backtrace: [], thread: nil, method: nil, path: nil, request_id: nil, route: nil, action: nil)
+      def self.stall(facts, backtrace: [], thread: nil, method: nil, path: nil, request_id: nil, pattern: nil,
+                     action: nil)
         blame = Blame.new(backtrace)
         Stall.new(
           **facts.slice(:seconds, :lasting, :kind, :standby, :handed, :relief),
           id: "#{Process.pid}-#{facts[:number]}-#{facts[:began]}", pid: Process.pid, time: time(facts[:began]),
-          receiver: receiver(facts[:sibling]), backtrace:, thread:, method:, path:, request_id:, route:, action:,
-          at: blame.at, gem: blame.gem
+          receiver: receiver(facts[:sibling]), backtrace:, thread:, method:, path:, request_id:, action:,
+          route: (Route.of(method, pattern || path) if method), at: blame.at, gem: blame.gem
         )
+      end
+
+      # @return [Hash, nil] of the request that a fiber works for: a child task stalls in the name of who began it.
+      def self.env_of(fiber)
+        return fiber.fairlead_seat.request&.env if fiber.fairlead_seat
+
+        node = fiber.async_task
+        while (node = node&.parent)
+          seat = node.fiber&.fairlead_seat if node.respond_to?(:fiber)
+          return seat.request&.env if seat
+        end
       end
 
       def self.time(began)
@@ -57,24 +69,11 @@ module Fairlead
 
       private
 
-      # A child task stalls in the name of the request that began it.
-      def request_of(fiber)
-        return fiber.fairlead_seat.request if fiber.fairlead_seat
-
-        node = fiber.async_task
-        while (node = node&.parent)
-          seat = node.fiber&.fairlead_seat if node.respond_to?(:fiber)
-          return seat.request if seat
-        end
-      end
-
-      def request
-        return {} unless @env
-
-        parameters = @env["action_dispatch.request.path_parameters"]
-        action = "#{parameters[:controller]}##{parameters[:action]}" if parameters&.key?(:controller)
-        { method: @env["REQUEST_METHOD"], path: @env["PATH_INFO"], route: Route.of(@env), action:,
-          request_id: @env["action_dispatch.request_id"] || @env["HTTP_X_REQUEST_ID"] }
+      def facts_of(env)
+        parameters = env["action_dispatch.request.path_parameters"]
+        { method: env["REQUEST_METHOD"], path: env["PATH_INFO"], pattern: env["action_dispatch.route_uri_pattern"],
+          action: parameters&.key?(:controller) ? "#{parameters[:controller]}##{parameters[:action]}" : nil,
+          request_id: env["action_dispatch.request_id"] || env["HTTP_X_REQUEST_ID"] }
       end
     end
   end

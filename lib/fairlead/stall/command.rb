@@ -47,7 +47,9 @@ module Fairlead
         @parser ||= OptionParser.new do |parser|
           parser.banner = INTRODUCTION
           parser.on("--pid PID", Integer, "The server whose first process it is.") { |pid| @pid = pid }
-          parser.on("-n", "--most NUMBER", Integer, "How many to list. Default: #{MOST}.") { |most| @most = most.clamp(1, 1000) }
+          parser.on("-n", "--most NUMBER", Integer, "How many to list. Default: #{MOST}.") do |most|
+            @most = most.clamp(1, 1000)
+          end
           parser.on("--json", "All that is known, with backtraces, as JSON.") { @json = true }
           parser.on("-h", "--help", "Print this.") { @help = true }
         end
@@ -56,10 +58,12 @@ module Fairlead
       def choose(servers)
         found = meant(servers)
         return found.first if found.size == 1
-        raise ConfigurationError, "No server of this user runs#{" as process #{@pid}" if @pid}#{others(servers)} " \
-                                  "Start one (`fairlead`, `bin/rails server`), or ask as the user who runs it." if found.empty?
+        raise ConfigurationError, found.empty? ? nobody(servers) : "Which server? Name it by --pid:\n#{list(found)}"
+      end
 
-        raise ConfigurationError, "Which server? Name it by --pid:\n#{list(found)}"
+      def nobody(servers)
+        "No server of this user runs#{" as process #{@pid}" if @pid}#{others(servers)} " \
+          "Start one (`fairlead`, `bin/rails server`), or ask as the user who runs it."
       end
 
       def meant(servers)

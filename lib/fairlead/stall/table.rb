@@ -20,15 +20,22 @@ module Fairlead
 
       # @return [String]
       def to_s
-        return "#{heading}\nNothing has stalled#{" for more than #{@server[:limit]} s" if @server[:limit]}.\n" if @stalls.empty?
+        return "#{heading}\n#{nothing}\n" if @stalls.empty?
 
-        "#{heading}\n\n#{lines.join("\n")}\n\n#{@stalls.map.with_index(1) { |stall, number| detail(stall, number) }.join("\n")}"
+        details = @stalls.map.with_index(1) { |stall, number| detail(stall, number) }
+        "#{heading}\n\n#{lines.join("\n")}\n\n#{details.join("\n")}"
       end
 
       private
 
       def heading
         "Fairlead in #{@server[:folder]}, process #{@server[:pid]}, #{@server[:addresses].join(" ")}"
+      end
+
+      def nothing
+        return "Nothing is told of stalls: the option stall_report is 0." if @server[:limit].zero?
+
+        "Nothing has stalled for more than #{@server[:limit]} s."
       end
 
       def lines

@@ -34,12 +34,17 @@ module Fairlead
 
       # Of the core: a stall goes on. Nothing of the stalled reactor runs until this has returned.
       #
+      # @param wanted [Integer] of which kind the backtrace is: it is taken again if that turns out to be another.
       # @api private
-      def capture(number, began, thread, fiber)
-        return if @captures[number]&.began == began
+      def capture(number, began, wanted, thread, fiber)
+        before = @captures[number]
+        return if before&.began == began && before.wanted == wanted
 
-        capture = @captures[number] = Capture.new(began, thread, fiber)
-        (capture.env[KEY] ||= []) << [number, capture] if @mark && capture.env
+        env = Capture.env_of(fiber)
+        capture = @captures[number] = Capture.new(began, wanted, thread, fiber, env)
+        mark(env, number, capture) if @mark && env
+      rescue StandardError => error # here nobody can be told
+        @failure = error
       end
 
       # @param env [Hash] of a request that ends.
@@ -54,11 +59,19 @@ module Fairlead
 
       private
 
+      def mark(env, number, capture)
+        marks = env[KEY] ||= []
+        marks.reject! { |other, earlier| other == number && earlier.began == capture.began }
+        marks << [number, capture]
+      end
+
       def run
         loop do
           @io.wait_readable
           @io.read_nonblock(8, exception: false)
           @loop.stalls.each { |facts| tell(facts) }
+          failure, @failure = @failure, nil
+          raise failure if failure
         rescue StandardError => error
           Log.say "A stall could not be told of. #{error.full_message(highlight: false)}"
         end
