@@ -114,6 +114,13 @@ module Fairlead
 
     def close_write = @socket.close_write
 
+    # Likewise, if the server has not closed already.
+    def close_write_as_taken
+      close_write
+    rescue Errno::ENOTCONN
+      nil
+    end
+
     def close = @socket.close
 
     # Closes so that the server sees a reset.

@@ -1,0 +1,197 @@
+/* The cases of smuggling.txt, each in one piece, byte by byte, and cut at every position: the same answer each time, and
+ * what must not be served never is. */
+#include "peer.h"
+
+enum { MOST_BYTES = 32768, MOST_WORDS = 16, LONG = 2000 };
+
+typedef struct word {
+    char name[32];
+    char bytes[1024];
+    size_t size;
+} word;
+
+static word words[MOST_WORDS];
+static unsigned word_count;
+
+static bool smuggled;
+
+static size_t expand(const char *text, size_t length, char *bytes);
+
+/* `text` is what stands between braces: the name of a word, or text*times. */
+static size_t expand_braces(const char *text, size_t length, char *bytes) {
+    for (unsigned i = 0; i < word_count; i++)
+        if (strlen(words[i].name) == length && memcmp(words[i].name, text, length) == 0) {
+            memcpy(bytes, words[i].bytes, words[i].size);
+            return words[i].size;
+        }
+    size_t star = length;
+    while (star > 0 && text[star - 1] != '*')
+        star--;
+    if (star == 0) {
+        printf("smuggling.txt: {%.*s} is not defined\n", (int) length, text);
+        exit(1);
+    }
+    size_t once = expand(text, star - 1, bytes), times = strtoul(text + star, NULL, 10);
+    for (size_t i = 1; i < times; i++)
+        memcpy(bytes + i * once, bytes, once);
+    return times * once;
+}
+
+static size_t expand(const char *text, size_t length, char *bytes) {
+    size_t size = 0;
+    for (size_t i = 0; i < length; i++) {
+        if (text[i] == '{') {
+            const char *end = memchr(text + i, '}', length - i);
+            size += expand_braces(text + i + 1, (size_t) (end - text) - i - 1, bytes + size);
+            i = (size_t) (end - text);
+        } else if (text[i] == '\\') {
+            char digits[3] = {text[i + 1] == 'x' ? text[i + 2] : '0', text[i + 1] == 'x' ? text[i + 3] : '0', 0};
+            switch (text[++i]) {
+            case 'r': bytes[size++] = '\r'; break;
+            case 'n': bytes[size++] = '\n'; break;
+            case 't': bytes[size++] = '\t'; break;
+            case 'v': bytes[size++] = '\v'; break;
+            case '0': bytes[size++] = 0; break;
+            case 'x':
+                bytes[size++] = (char) strtoul(digits, NULL, 16);
+                i += 2;
+                break;
+            default: bytes[size++] = text[i];
+            }
+        } else {
+            bytes[size++] = text[i];
+        }
+    }
+    return size;
+}
+
+/* Takes in what has come, and answers each request with its path. */
+static void serve(fl_loop *loop) {
+    for (int i = 0; i < 2; i++) {
+        fl_loop_turn(loop);
+        for (fl_exchange *exchange; (exchange = fl_loop_take(loop)) != NULL;) {
+            const char *bytes;
+            size_t size;
+            char path[256];
+            snprintf(path, sizeof path, "%s", path_of(exchange));
+            smuggled |= strcmp(path, "/smuggled") == 0;
+            while (fl_exchange_body(exchange, &bytes, &size) == FL_OK && size > 0)
+                fl_exchange_body_used(exchange, size);
+            answer(exchange, 200, path);
+        }
+    }
+    fl_loop_turn(loop);
+}
+
+/* What was answered, in the words of the file. */
+static void summarise(const fl_heard *heard, char *said) {
+    const char *at = heard->bytes, *end = heard->bytes + heard->size;
+    bool open = true;
+    *said = 0;
+    while (at != NULL && at < end) {
+        int code = atoi(at + 9);
+        const char *body = strstr(at, "\r\n\r\n"), *length = strstr(at, "content-length: ");
+        size_t size = body != NULL && length != NULL && length < body ? strtoul(length + 16, NULL, 10) : 0;
+        if (body == NULL || memcmp(at, "HTTP/1.1 ", 9) != 0 || size > (size_t) (end - body - 4)) {
+            strcat(said, "garbage ");
+            return;
+        }
+        bool next = size == 5 && memcmp(body + 4, "/next", 5) == 0;
+        if (code >= 200)
+            sprintf(said + strlen(said), next ? "next " : "%d ", code);
+        open = code < 400;
+        at = body + 4 + size;
+    }
+    if (!heard->ended && !open)
+        strcat(said, "still open ");
+    if (heard->ended && open)
+        strcat(said, "closed ");
+    if (said[0] != 0)
+        said[strlen(said) - 1] = 0;
+}
+
+/* A connection that is sent `bytes` in pieces that end at `cut` and then at the end; every byte alone if `cut` is 0. */
+static void send_in_pieces(fl_loop *loop, const char *bytes, size_t size, size_t cut, char *said) {
+    int pair[2];
+    fl_heard heard = {0};
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) < 0)
+        abort();
+    fl_close_on_exec_nonblocking(pair[0]);
+    fl_close_on_exec_nonblocking(pair[1]);
+    CHECK(fl_connection_open(loop, loop->listeners, pair[0], "", 0) != NULL);
+    for (size_t at = 0, piece; at < size; at += piece) {
+        piece = cut == 0 ? 1 : at < cut ? cut : size - at;
+        if (send(pair[1], bytes + at, piece, MSG_NOSIGNAL) < 0 && errno != EPIPE)
+            test_fail(__FILE__, __LINE__, "could not send: %s", strerror(errno));
+        serve(loop);
+    }
+    hear_now(pair[1], &heard);
+    summarise(&heard, said);
+    free(heard.bytes);
+    close(pair[1]);
+    fl_loop_turn(loop);
+}
+
+/* "200 next" is expected to leave the connection open, "200" to end it. */
+static void wanted(const char *expected, char *said) {
+    size_t length = strlen(expected);
+    snprintf(said, 64, "%s", expected);
+    if (length >= 3 && strcmp(expected + length - 3, "…") == 0)
+        said[length > 3 ? length - 4 : 0] = 0;
+    else if (length >= 3 && strcmp(expected + length - 3, "200") == 0)
+        strcat(said, " closed");
+}
+
+static void check_case(fl_loop *loop, const char *name, const char *expected, const char *bytes, size_t size) {
+    char want[64], said[1024];
+    wanted(expected, want);
+    test_begin(name);
+    smuggled = false;
+    size_t step = size > LONG ? 97 : 1;
+    for (size_t cut = 0; cut <= size && !test.failing; cut += cut == 0 ? 1 : step) {
+        send_in_pieces(loop, bytes, size, cut, said);
+        if (strcmp(want, said) != 0)
+            test_fail(__FILE__, __LINE__, "cut at %zu of %zu (0: everywhere): expected \"%s\", got \"%s\"", cut, size, want,
+                      said);
+    }
+    CHECK(!smuggled);
+    CHECK_NUMBER(0, loop->counts.connections);
+    test_end();
+}
+
+static char *trim(char *text) {
+    char *end = text + strlen(text);
+    while (end > text && end[-1] == ' ')
+        *--end = 0;
+    return text;
+}
+
+int main(void) {
+    static char line[4096], bytes[MOST_BYTES];
+    fl_limits limits = peer_limits;
+    limits.http1 = (fl_http1_limits){300, 1500, 20};
+    limits.body_size = 1000;
+    peer_server server = server_with(limits);
+    FILE *file = fopen("smuggling.txt", "r");
+    if (file == NULL) {
+        perror("smuggling.txt");
+        return 1;
+    }
+    while (fgets(line, sizeof line, file) != NULL) {
+        line[strcspn(line, "\n")] = 0;
+        char *name = strchr(line, '|'), *sent = name != NULL ? strchr(name + 1, '|') : NULL;
+        if (strncmp(line, "define ", 7) == 0 && word_count < MOST_WORDS) {
+            word *new = &words[word_count++];
+            int skipped = 0;
+            sscanf(line, "define %31s %n", new->name, &skipped);
+            new->size = expand(line + skipped, strlen(line + skipped), new->bytes);
+        } else if (line[0] != '#' && line[0] != '=' && sent != NULL) {
+            *name++ = *sent++ = 0;
+            check_case(server.loop, trim(name + 1), trim(line), bytes, expand(sent + 1, strlen(sent + 1), bytes));
+        }
+    }
+    fclose(file);
+    CHECK(test.passed >= 250);
+    server_stop(&server);
+    return test_summary();
+}
