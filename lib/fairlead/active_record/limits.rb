@@ -44,10 +44,12 @@ module Fairlead
 
         # @return [Integer, nil] how many connections the database server allows; nil if it does not say.
         def allowed_by_server(pool)
-          pool.with_connection do |connection|
-            case connection.adapter_name
-            when "PostgreSQL" then Integer(connection.select_value("SHOW max_connections"), 10)
-            when "Mysql2", "Trilogy" then Integer(connection.select_value("SELECT @@max_connections"))
+          quietly do
+            pool.with_connection do |connection|
+              case connection.adapter_name
+              when "PostgreSQL" then Integer(connection.select_value("SHOW max_connections"), 10)
+              when "Mysql2", "Trilogy" then Integer(connection.select_value("SELECT @@max_connections"))
+              end
             end
           end
         rescue ::StandardError
@@ -55,6 +57,11 @@ module Fairlead
         end
 
         private
+
+        def quietly(&)
+          logger = ::ActiveRecord::Base.logger
+          logger.respond_to?(:silence) ? logger.silence(&) : yield
+        end
 
         def own_lines(size, configs, budget)
           line = "#{names(configs)}: up to #{size || "any number of"} connections in each worker (config/database.yml)"
