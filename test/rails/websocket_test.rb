@@ -140,7 +140,7 @@ module Fairlead
 
     # The next message that is no ping.
     def heard(client)
-      Async::Task.current.with_timeout(10) do
+      Async::Task.current.with_timeout(30) do
         loop do
           message = JSON.parse(client.read.to_str)
           return message unless message["type"] == "ping"
