@@ -77,6 +77,7 @@ module Fairlead
     # @yield once it serves
     def run
       Isolation.establish
+      Drivers.establish
       Server.running << self
       @crew.run do
         @teller.start

@@ -12,8 +12,7 @@ module Fairlead
     # @param place [Workers::Worker] its row in the supervisor's table.
     # @param control [Message::Channel] its end of the control socket.
     # @param app [#call, nil] nil: it is loaded here.
-    # @param database [UNIXSocket, nil] where it tells of its database connections, if they are bounded.
-    def initialize(place, control:, configuration:, app:, listeners:, page:, channels:, database: nil)
+    def initialize(place, control:, configuration:, app:, listeners:, page:, channels:)
       @place = place
       @control = control
       @configuration = configuration
@@ -21,7 +20,6 @@ module Fairlead
       @listeners = listeners
       @page = page
       @channels = channels
-      @database = database
       @lock = Thread::Mutex.new
     end
 
@@ -58,7 +56,6 @@ module Fairlead
 
     def start
       @app ||= Loader.load(@configuration)
-      ActiveRecord::Budget.join(@configuration.database_connections, page: @page, slot: @place.slot, socket: @database) if @database
       @configuration.run_hook(:after_fork, @place.index)
       server = Server.new(@app, @configuration, @listeners, page: @page, slot: @place.slot, channels: @channels,
                           told: ->(stall) { @control.tell(Message::Stalled.new(stall: stall.brief.to_h)) },
@@ -92,7 +89,6 @@ module Fairlead
         when Message::Drain then drain(handover: message.handover)
         when Message::Stop then stop
         when Message::Reopen then Log.reopen
-        when Message::Spare then ActiveRecord::Budget.current&.spare(message.count)
         end
       end
       return unless gone

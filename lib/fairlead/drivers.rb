@@ -1,0 +1,55 @@
+# frozen_string_literal: true
+
+module Fairlead
+  # Makes database drivers wait the way fibers do, also where they do not by themselves, and has the database end a query
+  # that nobody waits for any more. Each driver has one file below lib/fairlead/drivers, which is loaded once the driver
+  # is, in a process that serves, and prepends what it changes. Without a fiber scheduler all stays as it is.
+  module Drivers
+    # Seconds that the clean-up after an interrupted query may take, before the connection is given up.
+    PATIENCE = 2
+    # The constant of each driver, its file, and ActiveRecord's hook for when it is loaded later.
+    KNOWN = {
+      "PG" => ["fairlead/drivers/postgresql", :active_record_postgresqladapter],
+      "Mysql2" => ["fairlead/drivers/mysql2", :active_record_mysql2adapter],
+      "Trilogy" => ["fairlead/drivers/trilogy", :active_record_trilogyadapter]
+    }.freeze
+    private_constant :KNOWN
+
+    class << self
+      # To be called by whoever serves, once the app is loaded. May be called again.
+      #
+      # @return [void]
+      def establish
+        KNOWN.each do |name, (file, hook)|
+          # A constant that is still to be autoloaded is not loaded here.
+          next require(file) if Object.const_defined?(name) && !Object.autoload?(name)
+
+          await(hook, file)
+        end
+      end
+
+      # @return [Boolean] whether waiting here would hold up other fibers.
+      def fibers? = !Fiber.current_scheduler.nil?
+
+      # What is to be put right after an interrupted query, in its fiber. It takes {PATIENCE} seconds at most, and what it
+      # raises is not heard: the interruption itself is what the app shall see.
+      #
+      # @return [Object, nil] what the block returns; nil if it failed.
+      def clean_up(&)
+        scheduler = Fiber.current_scheduler
+        scheduler.respond_to?(:with_timeout) ? scheduler.with_timeout(PATIENCE, &) : yield
+      rescue StandardError
+        nil
+      end
+
+      private
+
+      def await(hook, file)
+        return if (@awaited ||= {})[hook] || !defined?(::ActiveSupport.on_load)
+
+        @awaited[hook] = true
+        ::ActiveSupport.on_load(hook) { require file }
+      end
+    end
+  end
+end

@@ -1,0 +1,84 @@
+# frozen_string_literal: true
+
+module Fairlead
+  module Drivers
+    module Mysql2
+      # Calls that block are run by another thread. When the fiber that waits for one is interrupted, the server is told
+      # to end the query: the driver must have returned before anybody uses the connection again.
+      module Calls
+        def self.included(driver)
+          driver.extend(ClassMethods)
+        end
+
+        # Declares what blocks.
+        module ClassMethods
+          def offloads(*names)
+            names.each do |name|
+              define_method(name) do |*arguments, **options|
+                Drivers.fibers? ? offloaded { super(*arguments, **options) } : super(*arguments, **options)
+              end
+            end
+          end
+        end
+
+        private
+
+        # The client of a statement.
+        def fairlead_client = self
+
+        def offloaded
+          begun = false
+          returned = ::Thread::Queue.new
+          Fairlead.offload do
+            begun = true
+            yield
+          ensure
+            returned.push(true)
+          end
+        rescue ::Mysql2::Error
+          raise
+        rescue Exception => error # Async::Cancel and Timeout::ExitException among them
+          fairlead_client.send(:end_query) { returned.pop } if begun && returned.empty? && !error.is_a?(NoMethodError)
+          raise
+        end
+      end
+
+      # What a client does about a query that nobody waits for any more.
+      module Interruption
+        private
+
+        # Tells the server to end it, and has the block take what the server says to that. Without success the connection
+        # is of no use to anybody, and closed.
+        #
+        # @yieldreturn [Boolean] whether the connection is clean
+        def end_query
+          id, options = thread_id, @query_options.merge(@fairlead_password)
+          clean = Drivers.clean_up do
+            # In a thread of its own: those that offload may all be waiting for queries.
+            ::Thread.new { Interruption.kill(options, id) }.join
+            yield
+          end
+        ensure
+          give_up unless clean
+        end
+
+        # Not closed: another thread may be using it. But nobody reads from it any more.
+        def give_up
+          answer_socket.shutdown unless closed?
+        rescue SystemCallError, ::Mysql2::Error
+          nil
+        end
+
+        def self.kill(options, id)
+          unwanted = %i[reconnect init_command async stream read_timeout]
+          client = ::Mysql2::Client.new(options.except(*unwanted).merge(connect_timeout: PATIENCE))
+          client.query("KILL QUERY #{id}")
+        rescue ::Mysql2::Error
+          nil # it has ended by itself, or the server has
+        ensure
+          client&.close
+        end
+      end
+    end
+  end
+end

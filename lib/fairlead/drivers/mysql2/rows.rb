@@ -1,0 +1,30 @@
+# frozen_string_literal: true
+
+require_relative "../stream"
+require_relative "../turn"
+
+module Fairlead
+  module Drivers
+    module Mysql2
+      # The rows of a result. Those of a large one are made in C, one after the other: the other fibers have their turns
+      # between them.
+      module Rows
+        def each(*arguments, **options, &block)
+          return super if block.nil? || !Drivers.fibers?
+          return Stream.each(->(&row) { super(*arguments, **options, &row) }, &block) if stream?(options)
+          return super if size < Turn::ROWS
+
+          turn = Turn.new
+          super(*arguments, **options) do |row|
+            turn.pass
+            block.call(row)
+          end
+        end
+
+        private
+
+        def stream?(options) = options.fetch(:stream) { @query_options[:stream] }
+      end
+    end
+  end
+end

@@ -1,0 +1,111 @@
+# frozen_string_literal: true
+
+require "pg"
+require_relative "stream"
+require_relative "turn"
+
+module Fairlead
+  module Drivers
+    # pg waits the way fibers do. What is left: large results, which it goes through in C without a pause, and queries that
+    # nobody waits for any more.
+    module PostgreSQL
+      # Queries that are sent and waited for in one call.
+      module Connection
+        %i[
+          exec query async_exec exec_params async_exec_params exec_prepared async_exec_prepared prepare async_prepare
+          describe_prepared describe_portal
+        ].each do |name|
+          define_method(name) do |*arguments, &block|
+            super(*arguments, &block)
+          rescue PG::Error
+            raise
+          rescue Exception # Async::Cancel and Timeout::ExitException among them
+            end_query
+            raise
+          end
+        end
+
+        # Without waiting: the server takes it as fast as it is made.
+        def put_copy_data(...)
+          (@fairlead_turn ||= Turn.new).pass
+          super
+        end
+
+        def get_copy_data(...)
+          (@fairlead_turn ||= Turn.new).pass
+          super
+        end
+
+        private
+
+        # Has the server end the query, and takes what it still sends: the connection is clean then. Else it is closed.
+        def end_query
+          return if finished? || transaction_status != PG::PQTRANS_ACTIVE
+
+          clean = false
+          Drivers.clean_up do
+            cancel
+            discard_results
+            clean = [PG::PQTRANS_IDLE, PG::PQTRANS_INTRANS, PG::PQTRANS_INERROR].include?(transaction_status)
+          end
+        ensure
+          finish if clean == false && !finished?
+        end
+      end
+
+      # Large ones are gone through row by row, and the other fibers have their turns between.
+      module Result
+        def values
+          return super if ntuples < Turn::ROWS
+
+          turn = Turn.new
+          Array.new(ntuples) do |row|
+            turn.pass
+            tuple_values(row)
+          end
+        end
+
+        def column_values(column)
+          return super if ntuples < Turn::ROWS || !column.is_a?(Integer) || !(0...nfields).cover?(column)
+
+          turn = Turn.new
+          Array.new(ntuples) do |row|
+            turn.pass
+            getvalue(row, column)
+          end
+        end
+
+        def field_values(name)
+          return super if ntuples < Turn::ROWS
+
+          column_values(fnumber(name.to_s))
+        end
+
+        %i[each each_row].each do |name|
+          define_method(name) do |&block|
+            return super(&block) if block.nil? || ntuples < Turn::ROWS
+
+            turn = Turn.new
+            super() do |row|
+              turn.pass
+              block.call(row)
+            end
+          end
+        end
+
+        # Single row mode.
+        %i[stream_each stream_each_row stream_each_tuple].each do |name|
+          define_method(name) do |*arguments, &block|
+            return super(*arguments, &block) unless block && Drivers.fibers?
+
+            Stream.each(->(&row) { super(*arguments, &row) }, &block)
+            self
+          end
+        end
+      end
+
+      PG::Connection.prepend(Connection)
+      PG::Result.prepend(Result)
+    end
+  end
+end

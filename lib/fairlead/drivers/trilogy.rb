@@ -1,0 +1,50 @@
+# frozen_string_literal: true
+
+require "trilogy"
+
+module Fairlead
+  module Drivers
+    # trilogy waits the way fibers do, and closes its connection when a query is interrupted. The server would go on with
+    # that query: it is told to end it.
+    module Trilogy
+      # The client itself.
+      module Client
+        def initialize(options = {})
+          super
+          @fairlead_id = query("SELECT CONNECTION_ID()").rows.first.first
+        end
+
+        %i[query next_result].each do |name|
+          define_method(name) do |*arguments|
+            super(*arguments)
+          rescue ::Trilogy::TimeoutError
+            end_query
+            raise
+          rescue ::Trilogy::Error, TypeError, EncodingError
+            raise
+          rescue Exception # Async::Cancel and Timeout::ExitException among them
+            end_query
+            raise
+          end
+        end
+
+        private
+
+        def end_query
+          return unless @fairlead_id
+
+          Drivers.clean_up do
+            other = ::Trilogy.new(connection_options.merge(connect_timeout: PATIENCE))
+            other.query("KILL QUERY #{@fairlead_id}")
+          ensure
+            other&.close
+          end
+        ensure
+          discard! unless closed?
+        end
+      end
+
+      ::Trilogy.prepend(Client)
+    end
+  end
+end

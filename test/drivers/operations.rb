@@ -1,0 +1,328 @@
+# frozen_string_literal: true
+
+require "uri"
+
+module Fairlead
+  # What an app does with a database driver, each as a path: /pg/query, /mysql2/connect, … The app that serves them
+  # answers how many seconds the operation took, and how late the fiber was at most that meanwhile wakes every 5 ms.
+  module Operations
+    TICK = 0.005
+    # A result of so many takes tens of milliseconds to make, and is made again and again.
+    ROWS = 20_000
+
+    class << self
+      def call(env)
+        _, driver, operation = env["PATH_INFO"].split("/")
+        took, late = Object.const_get("Fairlead::Operations::#{driver.capitalize}").new.run(operation)
+        [200, { "content-type" => "text/plain" }, ["#{took} #{late}"]]
+      end
+    end
+
+    # What the drivers have in common.
+    class Driver
+      def run(operation)
+        public_send(operation)
+        [@took, @late]
+      ensure
+        @connection&.close
+      end
+
+      private
+
+      def measure
+        @late = 0.0
+        started = now
+        ticker = Async do
+          loop do
+            due = now + TICK
+            sleep(TICK)
+            @late = [@late, now - due].max
+          end
+        end
+        sleep(TICK * 2)
+        result = yield
+        sleep(TICK * 2)
+        @took = now - started
+        result
+      ensure
+        ticker.stop
+      end
+
+      def repeatedly
+        measure do
+          deadline = now + 0.5
+          yield until now > deadline
+        end
+      end
+
+      # Through the networks that the test has set up.
+      def far(name = "FAR") = URI(ENV.fetch("#{self.class::NAME}_#{name}"))
+
+      def near = URI(ENV.fetch("#{self.class::NAME}_NEAR"))
+
+      def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+    end
+
+    # PostgreSQL.
+    class Pg < Driver
+      NAME = "POSTGRESQL"
+      SLEEP = "SELECT pg_sleep(0.5)"
+      LARGE = "SELECT i, i * 2, 'text ' || i, now() FROM generate_series(1, #{ROWS}) i".freeze
+
+      def connect = measure { open(far) }
+      def query = (open && measure { @connection.exec(SLEEP) })
+      def parameters = (open && measure { @connection.exec_params("SELECT pg_sleep($1)", [0.5]) })
+      def single_rows = (open && measure { single(SLEEP) })
+      def block_for_result = (open && measure { send_and_block(SLEEP) })
+      def tls_handshake = measure { open(far("TLS"), sslmode: "require") }
+      def ping = measure { PG::Connection.ping(far.to_s) }
+      def reconnect = (open(far) && measure { @connection.reset })
+      def listen_for_nothing = (open && measure { @connection.exec("LISTEN nothing") && @connection.wait_for_notify(0.5) })
+      def slowly_coming_result = (open(far("SLOW")) && measure { @connection.exec("SELECT repeat('x', 20000)") })
+      def encrypt_password = (open(far) && measure { @connection.encrypt_password("secret", "fairlead") })
+      def slow_single_rows = (open(far("SLOW")) && measure { single("SELECT repeat('x', 4000) FROM generate_series(1, 5)") })
+
+      def prepared_statement
+        open
+        measure do
+          @connection.prepare("sleep", "SELECT pg_sleep($1)")
+          @connection.describe_prepared("sleep")
+          @connection.exec_prepared("sleep", [0.5])
+        end
+      end
+
+      def prepare_far_away = (open(far) && measure { @connection.prepare("sleep", "SELECT 1") })
+
+      def large_result = (open && repeatedly { @connection.exec(LARGE).values.size })
+
+      def large_result_cast
+        open
+        @connection.type_map_for_results = PG::BasicTypeMapForResults.new(@connection)
+        repeatedly { @connection.exec(LARGE).values.size }
+      end
+
+      def large_result_by_rows = (open && repeatedly { @connection.exec(LARGE).each { |row| row } })
+
+      def large_result_as_hashes = (open && repeatedly { @connection.exec(LARGE).to_a.size })
+
+      def large_result_column = (open && repeatedly { @connection.exec(LARGE.sub("20000", "60000")).column_values(2).size })
+
+      def transaction
+        open
+        measure { @connection.transaction { |inside| inside.exec(SLEEP) } }
+      end
+
+      def failing_transaction
+        open
+        measure do
+          @connection.transaction do |inside|
+            inside.exec(SLEEP)
+            raise "on purpose"
+          end
+        rescue RuntimeError
+          nil
+        end
+      end
+
+      def copy_out
+        open
+        measure do
+          @connection.copy_data("COPY (SELECT pg_sleep(0.05), 'x' FROM generate_series(1, 10)) TO STDOUT") do
+            nil while @connection.get_copy_data
+          end
+        end
+      end
+
+      def copy_out_much
+        open
+        repeatedly { @connection.copy_data("COPY (#{LARGE}) TO STDOUT") { nil while @connection.get_copy_data } }
+      end
+
+      # As fast as the database takes it.
+      def copy_in
+        open
+        @connection.exec("CREATE TEMPORARY TABLE copied (number integer, text text)")
+        repeatedly do
+          @connection.copy_data("COPY copied FROM STDIN") do
+            ROWS.times { |i| @connection.put_copy_data("#{i}\ttext #{i}\n") }
+          end
+        end
+      end
+
+      def copy_in_far_away
+        open(far)
+        @connection.exec("CREATE TEMPORARY TABLE copied (number integer, text text)")
+        measure { @connection.copy_data("COPY copied FROM STDIN") { @connection.put_copy_data("1\tx\n" * 100_000) } }
+      end
+
+      def listen
+        open
+        @connection.exec("LISTEN news")
+        Async do
+          sleep(0.5)
+          PG.connect(near.to_s) { |other| other.exec("NOTIFY news") }
+        end
+        measure { @connection.wait_for_notify(5) or raise("no news") }
+      end
+
+      def cancel
+        open(far)
+        query = Async { @connection.exec("SELECT pg_sleep(10)") rescue PG::QueryCanceled }
+        sleep(0.05)
+        measure { @connection.cancel }
+        query.wait
+      end
+
+      private
+
+      def open(address = near, **options)
+        query = URI.encode_www_form(options)
+        @connection = PG.connect([address, query].reject { |part| part.to_s.empty? }.join("?"))
+      end
+
+      def single(sql)
+        @connection.send_query(sql)
+        @connection.set_single_row_mode
+        @connection.get_result.stream_each { |row| row }
+      end
+
+      def send_and_block(sql)
+        @connection.send_query(sql)
+        @connection.block
+        @connection.get_last_result
+      end
+    end
+
+    # MariaDB, for either driver.
+    class MariaDB < Driver
+      NAME = "MARIADB"
+      SLEEP = "SELECT SLEEP(0.5)"
+      LARGE = "SELECT seq, seq * 2, CONCAT('text ', seq), NOW() FROM seq_1_to_#{ROWS}".freeze
+
+      def connect = measure { open(far) }
+      def query = (open && measure { @connection.query(SLEEP) })
+      def slowly_coming_result = (open(far("SLOW")) && measure { @connection.query("SELECT REPEAT('x', 20000)").to_a })
+      def large_result = (open && repeatedly { @connection.query(LARGE).to_a.size })
+      def large_statement = (open(far) && measure { @connection.query("SELECT LENGTH('#{"x" * 4_000_000}')").to_a })
+      def ping = (open(far) && measure { @connection.ping })
+      def close = (open(far) && measure { @connection.close && sleep(0.1) })
+      def select_database = (open(far) && measure { @connection.select_db("fairlead") })
+
+      def transaction
+        open
+        measure do
+          @connection.query("BEGIN")
+          @connection.query(SLEEP)
+          @connection.query("COMMIT")
+        end
+      end
+
+      def several_results
+        open(**several)
+        measure do
+          @connection.query("SELECT 1; SELECT SLEEP(0.2); SELECT SLEEP(0.3)")
+          results { |result| result }
+        end
+      end
+
+      def abandoned_results
+        open(**several)
+        measure do
+          @connection.query("SELECT 1; SELECT SLEEP(0.2); SELECT SLEEP(0.3)")
+          abandon
+        end
+      end
+
+      def cancel
+        open
+        id = @connection.query("SELECT CONNECTION_ID() AS id").to_a.flatten.first.then { |id| id.is_a?(Hash) ? id["id"] : id }
+        query = Async { @connection.query("SELECT SLEEP(10)") rescue nil }
+        other = connection(far)
+        measure { other.query("KILL QUERY #{id}") }
+        query.wait
+      end
+
+      private
+
+      def open(address = near, **options) = @connection = connection(address, **options)
+
+      def settings(address)
+        { host: address.host, port: address.port, username: address.user, password: address.password,
+          database: address.path.delete_prefix("/") }
+      end
+    end
+
+    # The driver that Rails has chosen for new apps.
+    class Trilogy < MariaDB
+      def tls_handshake = measure { open(far, ssl: true, ssl_mode: ::Trilogy::SSL_REQUIRED_NOVERIFY) }
+      def change_db = (open(far) && measure { @connection.change_db("fairlead") })
+      def server_option = (open(far) && measure { @connection.set_server_option(::Trilogy::SET_SERVER_MULTI_STATEMENTS_ON) })
+
+      def reconnect
+        open(far)
+        @connection.close
+        measure { open(far) }
+      end
+
+      private
+
+      def connection(address, **options) = ::Trilogy.new(settings(address).merge(options))
+      def several = { multi_statement: true }
+      def results = (yield @connection.next_result while @connection.more_results_exist?)
+      def abandon = @connection.abandon_results!
+    end
+
+    # The older driver.
+    class Mysql2 < MariaDB
+      def tls_handshake = measure { open(far, ssl_mode: :required) }
+      def large_result_by_rows = (open && repeatedly { @connection.query(LARGE).each { |row| row } })
+      def large_result_streamed = (open && repeatedly { @connection.query(LARGE, stream: true, cache_rows: false).each { |row| row } })
+      def asynchronous = (open && measure { @connection.query(SLEEP, async: true) || @connection.async_result })
+
+      def slowly_streamed
+        open(far("SLOW"))
+        measure { @connection.query("SELECT REPEAT('x', 4000) FROM seq_1_to_5", stream: true, cache_rows: false).each { |row| row } }
+      end
+
+      def reconnect
+        open(far, reconnect: true)
+        id = @connection.thread_id
+        other = connection(near)
+        other.query("KILL #{id}")
+        measure { @connection.ping or raise("not connected") }
+        raise "the same" if @connection.thread_id == id
+      end
+
+      def prepared_statement
+        open
+        measure { @connection.prepare("SELECT SLEEP(?)").execute(0.5).to_a }
+      end
+
+      def prepare_far_away = (open(far) && measure { @connection.prepare("SELECT ?") })
+
+      def large_prepared_result
+        open
+        repeatedly { @connection.prepare(LARGE).execute.to_a.size }
+      end
+
+      def close_statement
+        open(far)
+        statement = @connection.prepare("SELECT 1")
+        measure { statement.close || sleep(0.1) }
+      end
+
+      private
+
+      def connection(address, **options) = ::Mysql2::Client.new(settings(address).merge(options))
+      def several = { flags: %w[MULTI_STATEMENTS] }
+
+      def results
+        while @connection.next_result
+          yield @connection.store_result
+        end
+      end
+
+      def abandon = @connection.abandon_results!
+    end
+  end
+end
