@@ -53,6 +53,10 @@ static VALUE page_add(VALUE self, VALUE slot, VALUE field, VALUE value) {
     return LL2NUM(atomic_fetch_add(&slot_at(self, slot)->fields[field_named(field)], step) + step);
 }
 
+static VALUE page_get(VALUE self, VALUE slot, VALUE field) {
+    return LL2NUM(fl_slot_get(slot_at(self, slot), field_named(field)));
+}
+
 static VALUE page_read(VALUE self, VALUE index) {
     fl_slot *slot = slot_at(self, index);
     VALUE hash = rb_hash_new();
@@ -76,6 +80,7 @@ void fl_init_shared_page(void) {
     rb_define_method(page, "slots", page_slots, 0);
     rb_define_method(page, "write", page_write, 3);
     rb_define_method(page, "add", page_add, 3);
+    rb_define_method(page, "get", page_get, 2);
     rb_define_method(page, "read", page_read, 1);
     rb_define_method(page, "clear", page_clear, 1);
 }

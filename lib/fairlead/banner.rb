@@ -4,7 +4,7 @@ require "rbconfig"
 require_relative "parts"
 
 module Fairlead
-  # What the server says of itself when it starts: one line at once, and up to four once it serves.
+  # What the server says of itself when it starts: one line at once, and a few once it serves.
   class Banner
     # @param configuration [Configuration]
     # @param io [IO]
@@ -22,6 +22,7 @@ module Fairlead
       [
         "  addresses  #{addresses.join("  ")}",
         "  workers    #{processes}#{compiled}, up to #{@configuration.in_flight} requests at once in each",
+        *database,
         "  app        #{@configuration.rackup} in #{Dir.pwd}, #{@configuration.environment}#{file}",
         "  process    #{Process.pid}: #{control}"
       ]
@@ -32,6 +33,9 @@ module Fairlead
     def serving(addresses) = print(*lines(addresses))
 
     private
+
+    # What bounds how many requests can be in the database at once. Known if the app was loaded here.
+    def database = ActiveRecord::Limits.told(@configuration).map { |line| "  database   #{line}" }
 
     # Known only once the app is loaded: it is Rails that turns YJIT on.
     def compiled

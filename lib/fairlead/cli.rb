@@ -17,6 +17,7 @@ module Fairlead
         fairlead -p 3000 -w 2                     on port 3000, with two workers
         fairlead -b unix:/run/app.sock -e production
         fairlead stalls                           what has held up the server that runs here
+        fairlead doctor -e production             says what would hurt the app under fibers
     TEXT
 
     CONCLUSION = <<~TEXT
@@ -49,6 +50,7 @@ module Fairlead
       case @action
       when :help then @output.write(help)
       when :version then @output.puts("Fairlead #{VERSION}")
+      when :doctor then return doctor
       when :serve then serve
       end
       0
@@ -65,6 +67,15 @@ module Fairlead
     end
 
     private
+
+    # Loads the app as if it were served, and looks at it.
+    def doctor
+      Fairlead.serving!
+      Fairlead.configuration = configuration = load_configuration
+      set_environment(configuration)
+      Loader.load(configuration)
+      Doctor.new(configuration).report(@output)
+    end
 
     def serve
       Fairlead.serving!
@@ -99,7 +110,8 @@ module Fairlead
     def parse
       check_spelling
       rest = parser.parse(@arguments)
-      return if @action != :serve || rest.empty?
+      @action = :doctor if @action == :serve && rest.first == "doctor" && rest.shift
+      return if @action == :help || @action == :version || rest.empty?
       raise ConfigurationError, "One file can be served, not #{rest.size}: #{rest.join(", ")}." if rest.size > 1
 
       @given << [:rackup, rest.first, "the argument"]

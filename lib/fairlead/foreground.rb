@@ -20,6 +20,7 @@ module Fairlead
     # @raise [ConfigurationError, BootError]
     def run
       Fairlead.serving!
+      Fairlead.configuration = @configuration
       @banner = Banner.new(@configuration)
       @banner.open
       open_premises
@@ -37,6 +38,7 @@ module Fairlead
     def serve
       Fairlead.page = SharedPage.new(1)
       Fairlead.page.write(0, :pid, Process.pid)
+      ActiveRecord::Budget.join(@configuration.database_connections) if @configuration.database_connections
       @desk = Stall::Desk.new(@configuration, addresses)
       @server = Server.new(@app, @configuration, @listeners, page: Fairlead.page, slot: 0, told: @desk.method(:add))
       @signals = Signals.new(:TERM, :INT, :USR1)

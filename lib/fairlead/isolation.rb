@@ -14,13 +14,23 @@ module Fairlead
       return unless defined?(::ActiveSupport::IsolatedExecutionState)
 
       isolate(::ActiveSupport::IsolatedExecutionState)
+      ActiveRecord.prepare if ActiveRecord.loaded?
       return if @established
 
       @established = true
       require "fairlead/share_lock"
       require "active_support/lazy_load_hooks"
       ::ActiveSupport.on_load(:action_controller_live) { Live.install }
+      ::ActiveSupport.on_load(:active_record) { ActiveRecord.prepare }
     end
+
+    # The app had asked for :thread.
+    #
+    # @api private
+    def self.overruled! = @overruled = true
+
+    # @return [Boolean] whether the app had asked for :thread.
+    def self.overruled? = @overruled ? true : false
 
     def self.isolate(state)
       return if state.isolation_level == :fiber

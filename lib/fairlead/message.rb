@@ -33,7 +33,10 @@ module Fairlead
     # Supervisor → worker: reopen the log files.
     Reopen = Data.define
 
-    TYPES = [Ready, Failed, Relief, Stalled, Drain, Stop, Reopen].to_h { |type| [type.name[/\w+\z/].downcase, type] }.freeze
+    # Supervisor → worker: close so many database connections that nobody uses; others wait for them.
+    Spare = Data.define(:count)
+
+    TYPES = [Ready, Failed, Relief, Stalled, Drain, Stop, Reopen, Spare].to_h { |type| [type.name[/\w+\z/].downcase, type] }.freeze
     private_constant :TYPES
 
     # @return [String] one line.
@@ -42,7 +45,7 @@ module Fairlead
     end
 
     # @param line [String]
-    # @return [Ready, Failed, Relief, Stalled, Drain, Stop, Reopen]
+    # @return [Ready, Failed, Relief, Stalled, Drain, Stop, Reopen, Spare]
     # @raise [Error] if it is none of them.
     def self.parse(line)
       type, fields = JSON.parse(line)

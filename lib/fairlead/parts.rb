@@ -18,11 +18,13 @@ module Fairlead
   autoload :AccessLog, "fairlead/access_log"
   autoload :ActiveRecord, "fairlead/active_record"
   autoload :Banner, "fairlead/banner"
+  autoload :Budget, "fairlead/budget"
   autoload :CLI, "fairlead/cli"
   autoload :Configuration, "fairlead/configuration"
   autoload :Drivers, "fairlead/drivers"
   autoload :FiberState, "fairlead/fiber_state"
   autoload :Diagnosis, "fairlead/diagnosis"
+  autoload :Doctor, "fairlead/doctor"
   autoload :Foreground, "fairlead/foreground"
   autoload :Handoff, "fairlead/handoff"
   autoload :Inquiry, "fairlead/inquiry"
@@ -53,6 +55,10 @@ module Fairlead
     # @return [SharedPage, nil] the figures of all workers; set by the supervisor before it forks.
     # @api private
     attr_accessor :page
+
+    # @return [Configuration, nil] what is being served, and how; nil if nothing is.
+    # @api private
+    attr_accessor :configuration
 
     # @return [Boolean] whether this process serves, or is about to: true from the moment the command or the
     #   Rackup handler begins, before config.ru is loaded. Not in a console, a task or a migration.

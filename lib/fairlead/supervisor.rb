@@ -61,6 +61,7 @@ module Fairlead
 
     def prepare
       Fairlead.serving!
+      Fairlead.configuration = @configuration
       @banner = Banner.new(@configuration)
       @banner.open
       open_premises
@@ -80,6 +81,7 @@ module Fairlead
                                     drain_timeout: @configuration.drain_timeout)
       @handoff = Handoff.new(slots)
       @page = Fairlead.page = SharedPage.new(slots)
+      @budget = Budget.new(@configuration.database_connections, @page) if @configuration.database_connections
     end
 
     def prepare_forks
@@ -101,6 +103,7 @@ module Fairlead
         @signals.take.each { |signal| handle(signal) }
         @workers.to_a.each { |worker| listen(worker) }
         @desk.attend
+        @budget&.attend(monotonic) { |slot, count| ask_to_spare(slot, count) }
         reap
         give_up if @workers.hopeless?
       end
@@ -109,9 +112,9 @@ module Fairlead
     # Until something happens: a signal, a message, or a time that was waited for.
     def wait
       now = monotonic
-      deadline = @workers.next_deadline(now)
+      deadline = [@workers.next_deadline(now), @budget&.deadline(now)].compact.min
       channels = @workers.filter_map { |worker| worker.channel&.io }
-      IO.select([@signals.io, *@desk.ios, *channels], nil, nil, deadline && (deadline - now))
+      IO.select([@signals.io, *@desk.ios, *channels, *@budget&.ios], nil, nil, deadline && [deadline - now, 0].max)
     end
 
     def perform(action)
@@ -186,12 +189,13 @@ module Fairlead
     end
 
     def fork_worker(worker)
-      release_connections
+      ActiveRecord::Forks.release
+      database = @budget&.admit(worker.slot)
       ours, theirs = Message::Channel.pair
       @page.clear(worker.slot)
       @page.write(worker.slot, :restarts, @workers.restarts(worker.index))
       @page.write(worker.slot, :state, 1)
-      pid = Process.fork { exit(become(worker, theirs, ours)) }
+      pid = Process.fork { exit(become(worker, theirs, ours, database)) }
       @page.write(worker.slot, :pid, pid)
       @workers.forked(worker, pid, ours)
     rescue SystemCallError => error
@@ -200,31 +204,20 @@ module Fairlead
       ended(worker)
     ensure
       theirs&.close
+      database&.close
     end
 
     # In the child: leaves behind what is the supervisor's.
     #
     # @return [Integer] the exit status.
-    def become(worker, control, other_end)
+    def become(worker, control, other_end, database)
       other_end.close
+      @budget&.close
       @workers.each { |other| other.channel&.close }
       @signals.close
       @desk.close
       Worker.new(worker, control:, configuration: @configuration, app: @app, listeners: @listeners, page: @page,
-                         channels: @handoff.pairs).run
-    end
-
-    # A database connection must not be used by two processes. Those that the app opened while it was loaded are
-    # closed; each worker opens its own.
-    def release_connections
-      return unless defined?(::ActiveRecord::Base) && !::ActiveRecord.autoload?(:Base)
-
-      handler = ::ActiveRecord::Base.connection_handler
-      if ::ActiveRecord.version >= Gem::Version.new("7.1")
-        handler.clear_all_connections!(:all)
-      else
-        handler.all_connection_pools.each(&:disconnect!)
-      end
+                         channels: @handoff.pairs, database:).run
     end
 
     def listen(worker)
@@ -243,6 +236,11 @@ module Fairlead
 
       worker.channel.close
       worker.channel = nil
+    end
+
+    # Requests of another worker wait for a database connection.
+    def ask_to_spare(slot, count)
+      @workers.find { |worker| worker.slot == slot }&.channel&.tell(Message::Spare.new(count))
     end
 
     # All workers are stuck, and requests wait. Without preload there is nothing to fork in time; and an app that is
@@ -285,6 +283,7 @@ module Fairlead
     def ended(worker)
       worker.channel&.close
       worker.channel = nil
+      @budget&.leave(worker.slot)
       @page.clear(worker.slot)
       how = @workers.ended(worker, monotonic)
       @handoff.pass_on(worker.slot, @workers.select(&:serving?).map(&:slot))

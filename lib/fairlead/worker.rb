@@ -12,7 +12,8 @@ module Fairlead
     # @param place [Workers::Worker] its row in the supervisor's table.
     # @param control [Message::Channel] its end of the control socket.
     # @param app [#call, nil] nil: it is loaded here.
-    def initialize(place, control:, configuration:, app:, listeners:, page:, channels:)
+    # @param database [UNIXSocket, nil] where it tells of its database connections, if they are bounded.
+    def initialize(place, control:, configuration:, app:, listeners:, page:, channels:, database: nil)
       @place = place
       @control = control
       @configuration = configuration
@@ -20,6 +21,7 @@ module Fairlead
       @listeners = listeners
       @page = page
       @channels = channels
+      @database = database
       @lock = Thread::Mutex.new
     end
 
@@ -56,6 +58,7 @@ module Fairlead
 
     def start
       @app ||= Loader.load(@configuration)
+      ActiveRecord::Budget.join(@configuration.database_connections, page: @page, slot: @place.slot, socket: @database) if @database
       @configuration.run_hook(:after_fork, @place.index)
       server = Server.new(@app, @configuration, @listeners, page: @page, slot: @place.slot, channels: @channels,
                           told: ->(stall) { @control.tell(Message::Stalled.new(stall: stall.brief.to_h)) },
@@ -89,6 +92,7 @@ module Fairlead
         when Message::Drain then drain(handover: message.handover)
         when Message::Stop then stop
         when Message::Reopen then Log.reopen
+        when Message::Spare then ActiveRecord::Budget.current&.spare(message.count)
         end
       end
       return unless gone

@@ -1,7 +1,8 @@
 /* One page of memory shared by supervisor and workers: a slot for each worker, each on cache lines of its own.
  * fl_shared_page_open maps it (before any fork), fl_shared_page_close unmaps it in this process only.
- * Every field is one atomic number. A slot is written by its worker alone (`coming` also by its siblings), and by the
- * supervisor while the slot has no worker; anybody may read at any time. Mapping can fail: NULL with errno; nothing else can. */
+ * Every field is one atomic number. A slot is written by its worker alone (but for `coming`, and the fields that say
+ * so), and by the supervisor while the slot has no worker; anybody may read at any time. Mapping can fail: NULL with
+ * errno; nothing else can. */
 #ifndef FL_SHARED_PAGE_H
 #define FL_SHARED_PAGE_H
 
@@ -28,7 +29,13 @@
     X(coming)      /* requests on their way to it (added to by who sends them) */                            \
     X(standbys)    /* how often the lead went to a standby reactor */                                        \
     X(handed)      /* requests handed to siblings */                                                         \
-    X(received)    /* requests taken over from them */
+    X(received)    /* requests taken over from them */                                                       \
+    X(database_open)     /* connections to databases, or room for them, that it has of the budget */         \
+    X(database_taken)    /* of what it was ever granted, what it has made use of */                          \
+    X(database_waiting)  /* who wait for a connection there */                                               \
+    X(database_since_us) /* since when the first of them does */                                             \
+    X(database_granted)  /* connections that it was ever granted (written by the supervisor) */              \
+    X(database_recalled) /* of them, how many it was ever asked back (written by the supervisor) */
 
 typedef enum fl_slot_field {
 #define X(field) FL_SLOT_##field,

@@ -26,17 +26,11 @@ module Fairlead
 
         # An app may load ActiveRecord in a request only: its fibers are isolated from here on, at the latest.
         def discovered?
-          return false unless loaded?
+          return false unless ActiveRecord.loaded?
 
           @loaded = true
           Isolation.establish
           true
-        end
-
-        # `ActiveRecord::Base` is an autoload: never trigger it.
-        def loaded?
-          defined?(::ActiveRecord) && ::ActiveRecord.respond_to?(:gem_version) &&
-            !::ActiveRecord.autoload?(:Base) && defined?(::ActiveRecord::Base)
         end
 
         def give_back(pool, connection)

@@ -7,6 +7,7 @@ module Fairlead
       serving: "What is served, and where",
       processes: "Processes",
       fairness: "How much at once",
+      database: "The database",
       deadlines: "Deadlines",
       limits: "Limits of a request",
       logs: "Logs"
@@ -78,6 +79,17 @@ module Fairlead
       Option.new(:queue_timeout, :seconds, 30.0,
                  "How long a request may wait for its turn. Past it, it is answered 503 with Retry-After.",
                  group: :fairness, within: DEADLINE),
+
+      Option.new(:database_connections, :integer, nil,
+                 "How many connections to databases all workers together may have open. The sizes of the pools in " \
+                 "config/database.yml do not count then: each worker opens what its requests need, and gives up to " \
+                 "the others what it does not. SQLite is left out.",
+                 group: :database, within: (1..100_000), shown: "each worker may open as many as its pools allow"),
+      Option.new(:permanent_connection_checkout, :choice, "deprecated",
+                 "What becomes of `ActiveRecord::Base.connection`, which keeps a connection until the end of the " \
+                 "request: allowed, deprecated (it is done, and said where), or disallowed (it raises; write " \
+                 "`with_connection { … }`). What the app itself has set counts unless this is set.",
+                 group: :database, choices: %w[allowed deprecated disallowed]),
 
       Option.new(:idle_timeout, :seconds, 65.0, "How long a connection may stay open without a request.",
                  group: :deadlines, within: DEADLINE),

@@ -4,6 +4,8 @@ module Fairlead
   class Pool
     # How many times something took how long. Buckets double: under 1 µs, 2 µs, 4 µs, … Written under the pool's
     # lock; adding one costs a few dozen nanoseconds and allocates nothing.
+    #
+    # @api private
     class Histogram
       BUCKETS = 40 # the last one begins at six days
 
@@ -34,6 +36,5 @@ module Fairlead
         { count: @count, sum: @sum, max: @maximum, buckets: buckets }
       end
     end
-    private_constant :Histogram
   end
 end

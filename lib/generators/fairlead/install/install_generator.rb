@@ -7,10 +7,46 @@ module Fairlead
     # `bin/rails generate fairlead:install`
     class InstallGenerator < ::Rails::Generators::Base
       source_root File.expand_path("templates", __dir__)
-      desc "Writes config/fairlead.rb, with what an app may want to set."
+      desc "Writes config/fairlead.rb, with what an app may want to set, and a budget of database connections."
+
+      # Of what the database allows; the rest is for consoles, tasks and jobs.
+      SHARE = 0.9
+      # What PostgreSQL allows as it comes, and MySQL more than that.
+      USUAL = 100
+      private_constant :SHARE, :USUAL
 
       def create_configuration
         template "fairlead.rb.tt", "config/fairlead.rb"
+      end
+
+      def explain
+        return unless database?
+
+        say <<~TEXT
+
+          With `permanent_connection_checkout :disallowed`, ActiveRecord::Base.connection raises. Where your app, or a
+          gem, still calls it, write with_connection { |connection| … }, or set :deprecated meanwhile: then it works,
+          and each place is named. `fairlead doctor` finds those in your app.
+        TEXT
+      end
+
+      private
+
+      def database? = defined?(::ActiveRecord::Base) ? true : false
+
+      # SQLite has no bound on its connections.
+      def bounded? = database? && database_config && Fairlead::ActiveRecord::Budget.counts?(database_config)
+
+      def database_config
+        @database_config ||= ::ActiveRecord::Base.configurations.configs_for(env_name: ::Rails.env).first
+      end
+
+      def budget
+        @budget ||= begin
+          pool = ::ActiveRecord::Base.connection_pool if bounded?
+          allowed = Fairlead::ActiveRecord::Limits.allowed_by_server(pool) if pool
+          ((allowed || USUAL) * SHARE).floor
+        end
       end
     end
   end

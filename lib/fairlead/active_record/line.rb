@@ -1,0 +1,104 @@
+# frozen_string_literal: true
+
+module Fairlead
+  module ActiveRecord
+    # Those who wait for a connection of one pool, the oldest first. Each is called by itself, once there is a
+    # connection for it, and keeps its place however often it wakes for another reason.
+    #
+    # One of them is the lookout: it wakes every now and then to see whether the pool should open another connection.
+    # The youngest is appointed, since it stays the longest.
+    #
+    # Every method is called under the pool's lock.
+    class Line
+      # @!attribute context [Fiber, Thread] who waits.
+      # @!attribute since [Float] of the monotonic clock.
+      # @!attribute condition [MonitorMixin::ConditionVariable] what it sleeps on.
+      # @!attribute called [Boolean] whether there is a connection for it.
+      Waiter = Struct.new(:context, :since, :condition, :called)
+
+      # How long, in seconds, a connection in use may take to come back before another one is opened; and how seldom
+      # the lookout looks when there is nothing to be opened.
+      PATIENCE = 0.002
+      LONGEST_NAP = 0.25
+
+      # @return [Fiber, Thread, nil] who stands at the head of the line whenever it comes.
+      attr_accessor :preferred
+
+      # @param lock [MonitorMixin] the pool.
+      def initialize(lock)
+        @lock = lock
+        @waiting = {}.compare_by_identity # not called yet: waiter => true
+        @lookout = nil
+        @nap = PATIENCE
+      end
+
+      # @return [Integer] how many have not been called yet.
+      def size = @waiting.size
+
+      # @return [Waiter, nil]
+      def oldest = @waiting.each_key.first
+
+      # @return [Waiter] to be given to {#leave} in any case.
+      def join(context)
+        waiter = Waiter.new(context, Line.clock, @lock.new_cond, false)
+        context.equal?(@preferred) ? put_first(waiter) : @waiting[waiter] = true
+        waiter
+      end
+
+      def leave(waiter)
+        @waiting.delete(waiter)
+        return unless @lookout.equal?(waiter)
+
+        @lookout = nil
+        appoint
+      end
+
+      # Tells the oldest one who has not been called that there is a connection for it.
+      def call_next
+        waiter = oldest or return
+        @waiting.delete(waiter)
+        waiter.called = true
+        waiter.condition.signal
+      end
+
+      # There was none after all: it is the next to be called.
+      def call_back(waiter)
+        waiter.called = false
+        put_first(waiter)
+      end
+
+      # Sleeps, without the lock, until the waiter is called, the time is over, or, as the lookout, it should look.
+      #
+      # @param seconds [Float] at most.
+      # @yieldreturn [Boolean] when it looked, whether to look again soon.
+      def rest(waiter, seconds)
+        @lookout ||= waiter
+        nap = @nap if @lookout.equal?(waiter)
+        return waiter.condition.wait(seconds) if nap.nil? || nap >= seconds
+
+        until_then = Line.clock + nap
+        waiter.condition.wait(nap)
+        return if waiter.called || Line.clock < until_then
+
+        @nap = yield ? PATIENCE : [@nap * 2, LONGEST_NAP].min
+      end
+
+      # Something has changed: the lookout shall look soon.
+      def look_soon
+        @nap = PATIENCE
+        @lookout&.condition&.signal
+      end
+
+      def self.clock = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+
+      private
+
+      def put_first(waiter) = @waiting = { waiter => true }.compare_by_identity.merge!(@waiting)
+
+      def appoint
+        @lookout = @waiting.reverse_each.first&.first or return
+        @lookout.condition.signal
+      end
+    end
+  end
+end

@@ -1,0 +1,311 @@
+# frozen_string_literal: true
+
+require "active_record"
+require "active_record/connection_adapters/abstract/connection_pool"
+
+module Fairlead
+  module ActiveRecord
+    # The one place where Fairlead changes ActiveRecord's connection pool: everything here is called by ActiveRecord,
+    # and everything that is ActiveRecord's own, and not public, is called from here.
+    #
+    # The pool stays ActiveRecord's. What it gets is: a line in which an interrupted waiter loses nothing for the others
+    # ({Line}), patience before another connection is opened, a budget ({Budget}), and figures ({Usage}).
+    module Seam
+      # @return [void]
+      def self.install
+        return if @installed
+
+        @installed = true
+        pool = ::ActiveRecord::ConnectionAdapters::ConnectionPool
+        pool.prepend(Pool)
+        pool::ConnectionLeasingQueue.prepend(Queue)
+        ::ActiveRecord::ConnectionAdapters::AbstractAdapter.include(Adapter)
+      end
+
+      def self.installed? = @installed ? true : false
+
+      # Has the adapters of a class tell the budget what they open and close.
+      def self.watch(adapter_class)
+        adapter_class.prepend(Connection) unless adapter_class.include?(Connection)
+      end
+
+      # Of ConnectionAdapters::AbstractAdapter.
+      module Adapter
+        # @return [Float, nil] when it was checked out.
+        attr_accessor :fairlead_since
+        # @return [Integer, nil] what the budget knows it by.
+        attr_accessor :fairlead_id
+      end
+
+      # Of an adapter whose connections count: PostgreSQLAdapter, for example.
+      module Connection
+        def disconnect!
+          super
+        ensure
+          fairlead_closed
+        end
+
+        # Room for it is free again once it is closed and has left its pool.
+        def fairlead_closed
+          budget = Budget.current
+          return unless fairlead_id && budget && !connected?
+          return budget.shut(fairlead_id) if pool.fairlead_has?(self)
+
+          budget.free(fairlead_id)
+          self.fairlead_id = nil
+        end
+
+        private
+
+        def reconnect
+          super
+          Budget.current&.opened(fairlead_id, fairlead_socket) if fairlead_id
+        end
+
+        # trilogy shows none.
+        def fairlead_socket
+          if @raw_connection.respond_to?(:socket_io) then @raw_connection.socket_io
+          elsif @raw_connection.respond_to?(:socket) then ::IO.for_fd(@raw_connection.socket, autoclose: false)
+          end
+        rescue ::StandardError
+          nil
+        end
+      end
+
+      # Of ConnectionPool::ConnectionLeasingQueue. Its lock is the pool.
+      module Queue
+        def add(element)
+          @lock.synchronize do
+            super
+            fairlead_line.call_next
+          end
+        end
+
+        def add_back(element)
+          @lock.synchronize do
+            super
+            fairlead_line.call_next
+          end
+        end
+
+        # ActiveRecord's own compares a thread with what is a fiber here.
+        def with_a_bias_for(context)
+          before = nil
+          @lock.synchronize do
+            before = fairlead_line.preferred
+            fairlead_line.preferred = context
+          end
+          yield
+        ensure
+          @lock.synchronize { fairlead_line.preferred = before }
+        end
+
+        # Under the lock.
+        def fairlead_line = @fairlead_line ||= Line.new(@lock)
+
+        private
+
+        def wait_poll(timeout)
+          served = nil
+          waiter = fairlead_line.join(::ActiveSupport::IsolatedExecutionState.context)
+          @num_waiting += 1
+          until (served = fairlead_take(waiter))
+            remaining = waiter.since + timeout - Line.clock
+            fairlead_give_up(waiter, timeout) unless remaining.positive?
+            fairlead_line.rest(waiter, remaining) { @lock.fairlead_grow }
+          end
+          served
+        ensure
+          @num_waiting -= 1
+          fairlead_leave(waiter, served)
+        end
+
+        def fairlead_take(waiter)
+          return unless waiter.called
+          return remove if any?
+
+          # Somebody has taken it for maintenance, or removed it.
+          fairlead_line.call_back(waiter)
+          nil
+        end
+
+        # What was meant for a waiter that was interrupted goes to the next.
+        def fairlead_leave(waiter, served)
+          fairlead_line.leave(waiter)
+          fairlead_line.call_next if waiter.called && !served && any?
+          @lock.fairlead_usage.waits.add(Line.clock - waiter.since) if served
+          @lock.fairlead_wish if @num_waiting.zero?
+        end
+
+        def fairlead_give_up(waiter, timeout)
+          usage = @lock.fairlead_usage
+          usage.timeouts += 1
+          message = format("could not obtain a connection from the pool within %.3f seconds (waited %.3f seconds); " \
+            "all pooled connections were in use", timeout, Line.clock - waiter.since)
+          raise ::ActiveRecord::ConnectionTimeoutError, "#{message}. #{usage.complaint(timeout)}"
+        end
+      end
+
+      # Of ConnectionPool.
+      module Pool
+        def initialize(...)
+          super
+          budget = Budget.current
+          fairlead_lift(budget.limit) if budget
+        end
+
+        def fairlead_usage = @fairlead_usage ||= Usage.new(self)
+
+        # @return [Budget, nil] what bounds this pool, beside its own size.
+        def fairlead_budget = (Budget.current if Budget.counts?(db_config))
+
+        # With a budget for all pools of all workers, the size of one says little: it may have all.
+        def fairlead_lift(limit)
+          @max_connections = limit if @max_connections && @max_connections < limit && Budget.counts?(db_config)
+        end
+
+        def fairlead_has?(connection) = synchronize { @connections&.include?(connection) }
+
+        # @return [Line, nil] nil once the pool is discarded.
+        def fairlead_line = @available&.fairlead_line
+
+        def checkout(...)
+          connection = super
+          connection.fairlead_since ||= Line.clock
+          connection
+        end
+
+        def checkin(connection)
+          return super if @pinned_connection.equal?(connection)
+
+          since = connection.fairlead_since
+          fairlead_usage.holds.add(Line.clock - since) if since
+          connection.fairlead_since = nil
+          fairlead_unwanted?(connection) ? fairlead_give_up(connection) : super
+        end
+
+        def remove(connection)
+          connection.fairlead_since = nil
+          super
+          connection.fairlead_closed if connection.fairlead_id
+          synchronize { fairlead_line&.look_soon }
+        end
+
+        def disconnect(...) = fairlead_free_those_that_leave { super }
+        def clear_reloadable_connections(...) = fairlead_free_those_that_leave { super }
+
+        # Others wait: closes what is idle, unless somebody waits for it here.
+        #
+        # @return [Integer] how many.
+        def fairlead_spare(most)
+          idle = synchronize do
+            next [] if discarded? || @available.num_waiting.positive?
+
+            @connections.reject(&:in_use?).first(most).each do |connection|
+              connection.lease
+              @available.delete(connection)
+              @connections.delete(connection)
+            end
+          end
+          idle.each(&:disconnect!).size
+        end
+
+        # Under the lock: shows the budget who waits.
+        def fairlead_wish
+          budget = fairlead_budget or return
+          oldest = fairlead_line&.oldest
+          count = oldest && fairlead_room? ? fairlead_line.size : 0
+          return if count.zero? && !@fairlead_wished
+
+          @fairlead_wished = count.positive?
+          budget.waiting(self, count, oldest&.since)
+        end
+
+        # Called by the lookout, under the lock: opens what those who wait need.
+        #
+        # @return [Boolean] whether there may soon be more to open.
+        def fairlead_grow
+          return false unless fairlead_line.size.positive? && fairlead_room?
+
+          fairlead_wish
+          connecting = @connections.count { |connection| !connection.connected? }
+          fairlead_open(fairlead_growth.step(@connections.size, connecting, fairlead_line.size, Line.clock))
+          true
+        end
+
+        private
+
+        # The first connection is opened at once, others once it has been waited for one in use to come back.
+        def try_to_checkout_new_connection(&)
+          return unless block_given? || @fairlead_opening || discarded? || (@connections.size + @now_connecting).zero?
+
+          budget = fairlead_budget or return super
+          return unless fairlead_room? && (id = budget.take)
+
+          fairlead_take_on(budget, id) { super(&) }
+        end
+
+        def fairlead_take_on(budget, id)
+          connection = yield
+          return unless connection
+
+          Seam.watch(connection.class)
+          connection.fairlead_id = id
+          connection
+        ensure
+          budget.free(id) unless connection
+        end
+
+        def fairlead_growth = @fairlead_growth ||= Growth.new
+
+        # Whether it is to be closed instead of being checked in.
+        def fairlead_unwanted?(connection)
+          growth = fairlead_growth
+          growth.returned
+          return true if connection.fairlead_id && fairlead_budget&.recalled?
+
+          growth.surplus.positive? && synchronize { growth.surplus.positive? && growth.closed } ? true : false
+        end
+
+        # Not {#remove}, which would open another one for those who wait.
+        def fairlead_give_up(connection)
+          synchronize do
+            remove_connection_from_thread_cache(connection)
+            @connections.delete(connection)
+          end
+          connection.disconnect!
+        end
+
+        def fairlead_free_those_that_leave
+          before = discarded? ? [] : connections
+          yield
+        ensure
+          after = discarded? ? [] : connections
+          (before - after).each { |connection| connection.fairlead_closed if connection.fairlead_id }
+        end
+
+        # In place of those that were removed.
+        def bulk_make_new_connections(count)
+          synchronize { fairlead_open(count) unless discarded? }
+        end
+
+        # Under the lock: nothing is connected yet, an adapter does that at its first query.
+        def fairlead_open(count)
+          @fairlead_opening = true
+          count.times do
+            connection = try_to_checkout_new_connection or break
+            connection.expire(false)
+            @available.add(connection)
+          end
+        ensure
+          @fairlead_opening = false
+        end
+
+        def fairlead_room?
+          !discarded? && @threads_blocking_new_connections.zero? &&
+            (@max_connections.nil? || @connections.size + @now_connecting < @max_connections)
+        end
+      end
+    end
+  end
+end

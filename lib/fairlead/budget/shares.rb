@@ -1,0 +1,72 @@
+# frozen_string_literal: true
+
+module Fairlead
+  class Budget
+    # Who gets how many connections of the budget: arithmetic alone, for {Budget}.
+    #
+    # What is free goes round among those who wait, in the order in which they came, those first who have less than
+    # their share of what all could use now. When nothing is free, those who have more than their share are asked
+    # to give back what they are done with.
+    module Shares
+      # @!attribute slot [Integer]
+      # @!attribute held [Integer] connections, or room for them, that the worker has.
+      # @!attribute waiting [Integer] those who wait for one there, without those for whom one is on its way.
+      # @!attribute since [Integer] when the first of them came, of any clock.
+      # @!attribute owed [Integer] how many it has been asked to give back and has not yet.
+      Claim = Data.define(:slot, :held, :waiting, :since, :owed)
+
+      module_function
+
+      # @param claims [Array<Claim>] of all workers.
+      # @param limit [Integer] the budget.
+      # @param free [Integer] what of it nobody has.
+      # @return [Hash{Integer => Integer}] slot => how many more it may have.
+      def grants(claims, limit, free)
+        granted = Hash.new(0)
+        wishing = claims.select { |claim| claim.waiting.positive? }
+        share = scale(claims, limit)
+        while free.positive?
+          wishing.reject! { |claim| granted[claim.slot] >= claim.waiting }
+          claim = wishing.min_by { |one| urgency(one, granted[one.slot], share) } or break
+          granted[claim.slot] += 1
+          free -= 1
+        end
+        granted
+      end
+
+      # @param coming [Integer] how many connections are being closed.
+      # @return [Hash{Integer => Integer}] slot => how many it should give back.
+      def recalls(claims, limit, coming)
+        share = scale(claims, limit)
+        missing = claims.sum { |claim| claim.waiting.positive? ? [whole(claim, share) - claim.held, 0].max : 0 }
+        missing -= coming + claims.sum(&:owed)
+        recalled = Hash.new(0)
+        missing.times do
+          donor = claims.max_by { |claim| excess(claim, recalled[claim.slot], share) } or break
+          break unless excess(donor, recalled[donor.slot], share).positive?
+
+          recalled[donor.slot] += 1
+        end
+        recalled
+      end
+
+      # What each gets of one connection that it could use.
+      def scale(claims, limit)
+        wanted = claims.sum { |claim| claim.held + claim.waiting }
+        wanted > limit ? limit.fdiv(wanted) : 1.0
+      end
+
+      # What is due to a worker, in whole connections: at least one.
+      def whole(claim, share) = [((claim.held + claim.waiting) * share).floor, 1].max
+
+      def excess(claim, recalled, share)
+        claim.held - claim.owed - recalled - [(claim.held + claim.waiting) * share, 1].max
+      end
+
+      def urgency(claim, granted, share)
+        [claim.held + granted < whole(claim, share) ? 0 : 1, granted, claim.since, claim.slot]
+      end
+      private_class_method :scale, :whole, :excess, :urgency
+    end
+  end
+end

@@ -1,0 +1,100 @@
+# frozen_string_literal: true
+
+module Fairlead
+  class Doctor
+    # The pools of connections, and what the databases allow.
+    module Databases
+      # What PostgreSQL keeps for its administrators, as it comes.
+      RESERVED = 3
+      private_constant :RESERVED
+
+      class << self
+        # @param configuration [Configuration]
+        def findings(configuration)
+          return [] unless ActiveRecord.loaded?
+
+          @configuration = configuration
+          pools = ActiveRecord::Budget.pools.group_by { |pool| server_of(pool.db_config) }
+          pools.flat_map { |server, those| server ? server_findings(server, those) : file_findings(those) } <<
+            permanent_checkout
+        end
+
+        private
+
+        # @return [String, nil] nil for a file.
+        def server_of(config)
+          return unless ActiveRecord::Budget.counts?(config)
+
+          hash = config.configuration_hash
+          "#{config.adapter} at #{hash[:host] || hash[:socket] || "this machine"}#{":#{hash[:port]}" if hash[:port]}"
+        end
+
+        def server_findings(server, pools)
+          [(small(pools) unless budget), too_many(server, pools)].compact
+        end
+
+        def file_findings(pools)
+          names = pools.map { |pool| pool.db_config.name }.uniq.join(", ")
+          [Finding.new(level: :note, what: "#{names}: SQLite holds Ruby's lock while a query runs. Short queries are " \
+                                           "nobody's trouble; beside long ones, others are served by other workers.")]
+        end
+
+        def small(pools)
+          those = pools.select { |pool| (size = pool.size) && size < ActiveRecord::Limits::USEFUL }
+          return if those.empty?
+
+          list = those.map { |pool| "#{pool.db_config.name} (#{pool.size})" }.uniq.join(", ")
+          Finding.new(
+            level: :hurts,
+            what: "Few connections in each worker: #{list}. Requests beyond these wait for one, however many fibers there are.",
+            remedy: "#{ActiveRecord::Limits::LIFT.sub(/\As/, "S")}, or raise max_connections in config/database.yml."
+          )
+        end
+
+        def too_many(server, pools)
+          allowed = ActiveRecord::Limits.allowed_by_server(pools.first)
+          return Finding.new(level: :note, what: "#{server} could not be asked how many connections it allows.") unless allowed
+
+          wanted = wanted_of(pools)
+          what = "#{server} allows #{allowed} connections; #{in_words(wanted)}"
+          return Finding.new(level: :fine, what: "#{what}.") if wanted && wanted <= allowed - RESERVED
+
+          Finding.new(
+            level: :hurts, what: "#{what}, #{allowed - RESERVED} of which it gives to apps: under load it will refuse some.",
+            remedy: "Write `database_connections #{(allowed * 0.9).floor}` in config/fairlead.rb: that bounds all workers together."
+          )
+        end
+
+        # @return [Integer, nil] what all workers may open; nil: any number.
+        def wanted_of(pools)
+          return budget if budget
+
+          sizes = pools.map(&:size)
+          sizes.sum * [@configuration.workers, 1].max if sizes.all?
+        end
+
+        def in_words(wanted)
+          return "all workers together open up to #{budget} (database_connections)" if budget
+
+          "#{[@configuration.workers, 1].max} workers may open #{wanted || "any number"}"
+        end
+
+        def budget = @configuration.database_connections
+
+        def permanent_checkout
+          return unless ::ActiveRecord.respond_to?(:permanent_connection_checkout)
+
+          setting = ::ActiveRecord.permanent_connection_checkout
+          return Finding.new(level: :fine, what: "ActiveRecord::Base.connection is disallowed.") if setting == :disallowed
+
+          Finding.new(
+            level: :note,
+            what: "ActiveRecord::Base.connection is #{setting == true ? "allowed" : setting}: whoever calls it keeps a " \
+                  "connection until the end of the request.",
+            remedy: "Once nobody does, write `permanent_connection_checkout :disallowed` in config/fairlead.rb."
+          )
+        end
+      end
+    end
+  end
+end

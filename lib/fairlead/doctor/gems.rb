@@ -1,0 +1,67 @@
+# frozen_string_literal: true
+
+module Fairlead
+  class Doctor
+    # Gems that block, or need a setting.
+    module Gems
+      LIBCURL = "Use Net::HTTP (or Faraday's net_http adapter), httpx or async-http, or wrap the calls in " \
+                "Fairlead.offload { … }."
+      RUBY_DRIVER = "Use redis-client's own driver: remove the gem, and `driver: :hiredis` where it is set."
+
+      # name => [level, what, remedy]
+      KNOWN = {
+        "curb" => [:hurts, "libcurl blocks the thread of all requests of a worker while it waits.", LIBCURL],
+        "typhoeus" => [:hurts, "libcurl blocks the thread of all requests of a worker while it waits.", LIBCURL],
+        "patron" => [:hurts, "libcurl blocks the thread of all requests of a worker while it waits.", LIBCURL],
+        "hiredis" => [:hurts, "its C client blocks the thread of all requests of a worker.", RUBY_DRIVER],
+        "hiredis-client" => [:hurts, "its C client blocks the thread of all requests of a worker.", RUBY_DRIVER],
+        "rack-timeout" => [:hurts, "it raises in a thread, and so in whichever request runs there at that moment.",
+                           "Remove it; Fairlead has deadlines of its own (fairlead --help)."],
+        "mysql2" => [:note, "its queries block, so they are run in threads.",
+                     "`adapter: trilogy` in config/database.yml needs none."],
+        "request_store" => [:note, "its store belongs to a fiber: fresh in each request, not seen by tasks that a " \
+                                   "request starts (Async { … }).",
+                            "Hand those what they need, or use ActiveSupport::CurrentAttributes."],
+        "connection_pool" => [:note, "its waiters are not served in order.",
+                              "Fairlead::Pool takes its place: guides/fair-pool.md."]
+      }.freeze
+      # Whose connection pool comes with Rails.
+      private_constant :LIBCURL, :RUBY_DRIVER, :KNOWN
+
+      class << self
+        def findings
+          loaded = Gem.loaded_specs
+          found = KNOWN.filter_map do |name, (level, what, remedy)|
+            Finding.new(level:, what: "#{name} #{loaded[name].version}: #{what}", remedy:) if loaded[name]
+          end
+          [*driver, *found, *sentry].compact
+        end
+
+        private
+
+        def driver
+          pg = Gem.loaded_specs["pg"] or return
+          old = pg.version < Gem::Version.new("1.3")
+          return Finding.new(level: :fine, what: "pg #{pg.version} lets others run while it waits.") unless old
+
+          Finding.new(level: :hurts, what: "pg #{pg.version} blocks the thread of all requests of a worker.",
+                      remedy: "Use pg 1.3 or later: bundle update pg.")
+        end
+
+        def sentry
+          spec = Gem.loaded_specs["sentry-ruby"] or return
+          level = ::Sentry.configuration&.hub_isolation_level if defined?(::Sentry) &&
+                                                                 ::Sentry.configuration.respond_to?(:hub_isolation_level)
+          return Finding.new(level: :fine, what: "sentry-ruby #{spec.version} keeps its hub by fiber.") if level == :fiber
+
+          Finding.new(
+            level: :hurts,
+            what: "sentry-ruby #{spec.version} keeps its hub by thread: errors are reported with the user of another request.",
+            remedy: "Write `config.hub_isolation_level = :fiber` in Sentry.init (bundle update sentry-ruby if it does not " \
+                    "know that)."
+          )
+        end
+      end
+    end
+  end
+end

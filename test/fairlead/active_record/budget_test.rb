@@ -1,0 +1,142 @@
+# frozen_string_literal: true
+
+require "pg"
+require_relative "../../burst"
+require_relative "../../helper"
+require_relative "../../keep_alive_client"
+
+module Fairlead
+  # `database_connections`: one bound on the connections of all workers together.
+  class BudgetTest < Test
+    include Burst
+
+    WORKERS = 4
+    BUDGET = 20
+    BURST = 400
+    # Seconds that each request holds a connection.
+    HOLD = 0.05
+
+    APP = <<~RUBY
+      require "active_record"
+      ActiveRecord::Base.establish_connection("\#{ENV.fetch("DATABASE_URL")}&checkout_timeout=\#{ENV.fetch("CHECKOUT", 20)}")
+
+      run(lambda do |env|
+        seconds = env["QUERY_STRING"].to_f
+        ActiveRecord::Base.with_connection { |connection| connection.execute("SELECT pg_sleep(\#{seconds})") }
+        [200, { "content-type" => "text/plain" }, [Process.pid.to_s]]
+      end)
+    RUBY
+
+    def setup
+      super
+      @url = ENV["TEST_DATABASE_URL"] || skip("No PostgreSQL: run bin/test, or set TEST_DATABASE_URL (bin/services url)")
+      @name = "budget-#{Process.pid}-#{rand(1 << 32)}"
+      @observer = PG.connect(@url)
+    end
+
+    def teardown
+      @observer&.close
+      super
+    end
+
+    def test_a_burst_over_all_workers_stays_within_the_budget_and_is_served_in_time
+      ideal = BURST * HOLD / BUDGET
+      serve do |server|
+        slowest = []
+        most = most_connections_while do
+          5.times do
+            slowest << seconds_of_burst(server, ["/?#{HOLD}"] * BURST)
+            break if slowest.last <= 1.5 * ideal
+          end
+        end
+
+        assert_operator most, :<=, BUDGET
+        assert_operator slowest.min, :<=, 1.5 * ideal, "all: #{slowest}"
+      end
+    end
+
+    def test_a_worker_gives_its_idle_connection_to_another_that_waits
+      serve("--database-connections", "1", "--workers", "2") do |server|
+        clients = clients_of_two_workers(server)
+        most = most_connections_while do
+          5.times { clients.each { |client| assert client.ask, client.take_failures.inspect } }
+        end
+
+        assert_equal 1, most
+      ensure
+        clients&.each(&:close)
+      end
+    end
+
+    def test_what_a_killed_worker_had_comes_back_when_the_database_has_closed_its_side
+      serve("--database-connections", "2", "--workers", "2") do |server|
+        requests = Array.new(2) { server.connect }
+        requests.each { |socket| socket.write("GET /?1.5 HTTP/1.1\r\nHost: localhost\r\n\r\n") }
+        eventually("both queries run") { open_connections == 2 }
+        most = most_connections_while do
+          server.worker_pids.each { |pid| Process.kill(:KILL, pid) }
+
+          # Their queries go on for a while, and PostgreSQL does not look for a client meanwhile.
+          assert_equal "200", server.get("/?0.001").code
+        end
+
+        assert_equal 2, most
+        assert_equal ["200"] * 10, Array.new(10) { server.get("/?0.001").code }
+      ensure
+        requests&.each(&:close)
+      end
+    end
+
+    def test_a_request_that_waits_too_long_is_told_who_has_the_connections_and_what_to_do
+      serve("--database-connections", "1", "--workers", "1", env: { "CHECKOUT" => "0.2" }) do |server|
+        first = Thread.new { server.get("/?1").code }
+        eventually("the query runs") { open_connections == 1 }
+
+        assert_equal "500", server.get("/?0").code
+        assert_equal "200", first.value
+        assert_match(/could not obtain a connection.*Pool "primary" \(role writing\): 1 of 1 .* in use, 1 waiting; held by fiber \S+ for \S+ s, now at .*config.ru:\d+/m, server.log)
+        assert_match(/database_connections/, server.log)
+      end
+    end
+
+    private
+
+    # @return [Array(KeepAliveClient, KeepAliveClient)] each with a connection to a worker of its own.
+    def clients_of_two_workers(server)
+      found = {}
+      eventually("both workers have connections") do
+        burst = Array.new(20) { KeepAliveClient.new(server, "/?0.001") }
+        burst.map { |client| Thread.new { client.ask } }.each(&:join)
+        burst.each { |client| found.key?(client.worker) ? client.close : found[client.worker] = client }
+        found.size == 2
+      end
+      found.values
+    end
+
+    def serve(*flags, env: {}, **, &)
+      with_server(APP, "--workers", WORKERS.to_s, "--database-connections", BUDGET.to_s, *flags,
+                  env: { "DATABASE_URL" => "#{@url}?application_name=#{@name}" }.merge(env), **, &)
+    end
+
+    # @return [Integer] the most that PostgreSQL has shown meanwhile.
+    def most_connections_while
+      most = 0
+      done = false
+      observer = Thread.new do
+        until done
+          most = [most, open_connections].max
+          sleep 0.002
+        end
+      end
+      yield
+      most
+    ensure
+      done = true
+      observer.join
+    end
+
+    def open_connections
+      @observer.exec_params("SELECT count(*) FROM pg_stat_activity WHERE application_name = $1", [@name]).getvalue(0, 0).to_i
+    end
+  end
+end
