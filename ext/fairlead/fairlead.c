@@ -95,8 +95,10 @@ static VALUE option(VALUE options, const char *name) {
     return rb_hash_fetch(options, ID2SYM(rb_intern(name)));
 }
 
+/* nil: 0 */
 static uint64_t microseconds(VALUE options, const char *name) {
-    return (uint64_t) (NUM2DBL(option(options, name)) * 1e6);
+    VALUE seconds = option(options, name);
+    return NIL_P(seconds) ? 0 : (uint64_t) (NUM2DBL(seconds) * 1e6);
 }
 
 static VALUE loop_initialize(VALUE object, VALUE options) {
@@ -111,12 +113,19 @@ static VALUE loop_initialize(VALUE object, VALUE options) {
         .in_flight = NUM2UINT(option(options, "in_flight")),
         .streams = NUM2UINT(option(options, "streams")),
         .queue_timeout = microseconds(options, "queue_timeout"),
+        .request_timeout = microseconds(options, "request_timeout"),
         .deadlines = {[FL_DEADLINE_IDLE] = microseconds(options, "idle_timeout"),
                       [FL_DEADLINE_HEAD] = microseconds(options, "head_timeout"),
                       [FL_DEADLINE_BODY] = microseconds(options, "body_timeout"),
                       [FL_DEADLINE_WRITE] = microseconds(options, "write_timeout"),
                       [FL_DEADLINE_LINGER] = 2000000},
     };
+    VALUE health_path = option(options, "health_path");
+    if (!NIL_P(health_path)) {
+        if (RSTRING_LEN(health_path) > FL_MOST_HEALTH_PATH)
+            rb_raise(rb_eArgError, "the health path is too long");
+        memcpy(limits.health_path, RSTRING_PTR(health_path), (size_t) RSTRING_LEN(health_path));
+    }
     if (limits.http1.headers > FL_MOST_HEADERS)
         limits.http1.headers = FL_MOST_HEADERS;
     self->loop = fl_loop_open(&limits);
@@ -213,12 +222,35 @@ static VALUE loop_wake(VALUE object) {
     return Qnil;
 }
 
+static VALUE loop_want(VALUE object) {
+    fl_ruby_loop *self = rb_check_typeddata(object, &loop_type);
+    if (self->loop != NULL)
+        fl_loop_want(self->loop);
+    return Qnil;
+}
+
 static VALUE loop_woken(VALUE object) {
     fl_loop *loop = fl_ruby_loop_get(object);
     fl_hold(loop);
     uint64_t id = fl_loop_woken(loop);
     fl_let_go(loop);
     return id == 0 ? Qnil : ULL2NUM(id);
+}
+
+static VALUE loop_overdue(VALUE object) {
+    fl_loop *loop = fl_ruby_loop_get(object);
+    fl_hold(loop);
+    uint64_t id = fl_loop_overdue(loop);
+    fl_let_go(loop);
+    return id == 0 ? Qnil : ULL2NUM(id);
+}
+
+static VALUE loop_time_all_out(VALUE object) {
+    fl_loop *loop = fl_ruby_loop_get(object);
+    fl_hold(loop);
+    fl_loop_time_all_out(loop);
+    fl_let_go(loop);
+    return Qnil;
 }
 
 static VALUE loop_takeable(VALUE object) {
@@ -320,7 +352,10 @@ RUBY_FUNC_EXPORTED void Init_fairlead(void) {
     rb_define_method(loop, "wait", loop_wait, 1);
     rb_define_method(loop, "settle", loop_settle, 0);
     rb_define_method(loop, "wake", loop_wake, 0);
+    rb_define_method(loop, "want", loop_want, 0);
     rb_define_method(loop, "woken", loop_woken, 0);
+    rb_define_method(loop, "overdue", loop_overdue, 0);
+    rb_define_method(loop, "time_all_out", loop_time_all_out, 0);
     rb_define_method(loop, "take", fl_ruby_loop_take, 0);
     rb_define_method(loop, "takeable", loop_takeable, 0);
     rb_define_method(loop, "fileno", loop_fileno, 0);

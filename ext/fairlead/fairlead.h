@@ -45,6 +45,7 @@ typedef struct fl_ruby_request {
     uint64_t bytes_sent;
     int code;
     bool hijacked; /* the app has the socket */
+    bool timed_out;
 } fl_ruby_request;
 
 extern const rb_data_type_t fl_request_type;

@@ -108,7 +108,11 @@ static void tell_driver(VALUE request) {
 static void end(fl_ruby_request *self, void (*end)(fl_exchange *), fl_loop *loop) {
     fl_exchange *exchange = self->exchange;
     self->exchange = NULL;
-    self->bytes_sent = exchange->body_sent + exchange->held.length;
+    self->timed_out = exchange->timed_out;
+    if (exchange->timed_out && !exchange->committed)
+        self->code = fl_status_http(FL_REQUEST_TIMEOUT); /* whatever the app has said since */
+    else
+        self->bytes_sent = exchange->body_sent + exchange->held.length;
     if (loop == NULL)
         free(exchange);
     else
@@ -281,6 +285,24 @@ static VALUE request_abandon(VALUE self) {
     return end_if_open(self, fl_exchange_abandon);
 }
 
+/* So many seconds from now on, and after each piece of a body; nil: no limit. */
+static VALUE request_limit_time(VALUE self, VALUE seconds) {
+    fl_exchange *exchange = fl_ruby_request_get(self)->exchange;
+    uint64_t microseconds = NIL_P(seconds) ? 0 : (uint64_t) (NUM2DBL(seconds) * 1e6);
+    fl_loop *loop = exchange == NULL ? NULL : hold(exchange);
+    if (loop == NULL)
+        return Qnil;
+    fl_exchange_limit_time(exchange, microseconds);
+    fl_let_go(loop);
+    return Qnil;
+}
+
+/* Whether it took longer than it may: its client has been told so, or was cut off. */
+static VALUE request_timed_out_p(VALUE object) {
+    fl_ruby_request *self = fl_ruby_request_get(object);
+    return self->timed_out || (self->exchange != NULL && self->exchange->timed_out) ? Qtrue : Qfalse;
+}
+
 /* Whether anything of the response has left for the client. */
 static VALUE request_committed_p(VALUE object) {
     fl_ruby_request *self = fl_ruby_request_get(object);
@@ -317,6 +339,8 @@ void fl_init_response(VALUE request) {
     rb_define_method(request, "takes_over?", request_takes_over_p, 0);
     rb_define_method(request, "give_away", request_give_away, 0);
     rb_define_method(request, "hijacked?", request_hijacked_p, 0);
+    rb_define_method(request, "limit_time", request_limit_time, 1);
+    rb_define_method(request, "timed_out?", request_timed_out_p, 0);
     rb_define_method(request, "committed?", request_committed_p, 0);
     rb_define_method(request, "answered?", request_answered_p, 0);
     rb_define_method(request, "status", request_status, 0);

@@ -107,7 +107,7 @@ static uint64_t milliseconds(VALUE options, const char *name) {
     return (uint64_t) (NUM2DBL(rb_hash_fetch(options, ID2SYM(rb_intern(name)))) * 1000);
 }
 
-/* watch(tick:, blocked:, stuck:, computing:): in milliseconds */
+/* watch(tick:, blocked:, stuck:, computing:, lost:, drain:): in milliseconds */
 static VALUE loop_watch(VALUE object, VALUE options) {
     static bool hooked;
     fl_loop *loop = fl_ruby_loop_get(object);
@@ -116,6 +116,8 @@ static VALUE loop_watch(VALUE object, VALUE options) {
         .blocked = milliseconds(options, "blocked"),
         .stuck = milliseconds(options, "stuck"),
         .computing = milliseconds(options, "computing"),
+        .lost = milliseconds(options, "lost"),
+        .drain = milliseconds(options, "drain"),
     };
     if (!hooked)
         rb_internal_thread_add_event_hook(thread_changed,
@@ -164,6 +166,7 @@ static VALUE loop_enter(VALUE object) {
 static VALUE loop_leave(VALUE object) {
     if (fl_own_reactor != NULL) {
         fl_reactor_goes_out(fl_own_reactor, fl_clock()); /* no lead for who has gone */
+        atomic_store(&fl_own_reactor->gone, true);
         atomic_store(&fl_own_reactor->thread->watch, NULL);
     }
     fl_own_reactor = NULL;
@@ -183,13 +186,22 @@ static VALUE loop_start_watch(VALUE object) {
     return Qnil;
 }
 
-/* A relief worker is asked for by sending `message` to this socket. */
-static VALUE loop_ask_for_relief_at(VALUE object, VALUE descriptor, VALUE message) {
-    fl_watch *watch = watch_of(object);
+static void keep_message(char room[64], VALUE message) {
     Check_Type(message, T_STRING);
-    if ((size_t) RSTRING_LEN(message) >= sizeof watch->request)
+    if (RSTRING_LEN(message) >= 64)
         rb_raise(rb_eArgError, "the message is too long");
-    memcpy(watch->request, RSTRING_PTR(message), (size_t) RSTRING_LEN(message));
+    memcpy(room, RSTRING_PTR(message), (size_t) RSTRING_LEN(message));
+}
+
+/* A relief worker is asked for by sending `relief` to this socket, and a successor by sending one of `losses`: by what
+ * keeps a reactor away, :blocked, :stuck or :computing. */
+static VALUE loop_ask_for_help_at(VALUE object, VALUE descriptor, VALUE relief, VALUE losses) {
+    static const char *const kinds[FL_STALL_KINDS] = {
+        [FL_STALL_BLOCKED] = "blocked", [FL_STALL_STUCK] = "stuck", [FL_STALL_COMPUTING] = "computing"};
+    fl_watch *watch = watch_of(object);
+    keep_message(watch->request, relief);
+    for (int kind = FL_STALL_BLOCKED; kind < FL_STALL_KINDS; kind++)
+        keep_message(watch->loss[kind], rb_hash_fetch(losses, ID2SYM(rb_intern(kinds[kind]))));
     watch->relief = NUM2INT(descriptor);
     return Qnil;
 }
@@ -210,6 +222,6 @@ void fl_init_watch(VALUE loop) {
     rb_define_method(loop, "leave", loop_leave, 0);
     rb_define_method(loop, "leads?", loop_leads_p, 0);
     rb_define_method(loop, "start_watch", loop_start_watch, 0);
-    rb_define_method(loop, "ask_for_relief_at", loop_ask_for_relief_at, 2);
+    rb_define_method(loop, "ask_for_help_at", loop_ask_for_help_at, 3);
     rb_define_method(loop, "standbys", loop_standbys, 0);
 }

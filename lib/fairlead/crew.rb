@@ -18,10 +18,15 @@ module Fairlead
     private_constant :STANDBYS, :MOST, :PRIORITY, :WATCH
 
     # @param loop [Loop]
+    # @param deadlines [Deadlines, nil] of the requests
+    # @param lost [Numeric] seconds for which a request may keep a reactor away, until the worker is to be replaced; 0:
+    #   for ever
+    # @param drain [Numeric] seconds that it then has for its other requests
     # @param ladder [Boolean] whether anybody stands by
     # @yieldparam request [Request] answers it, in a serving fiber
-    def initialize(loop, ladder: true, &answer)
+    def initialize(loop, deadlines: nil, lost: 0, drain: 0, ladder: true, &answer)
       @loop = loop
+      @deadlines = deadlines
       @ladder = ladder
       @answer = answer
       @to_do = []
@@ -29,7 +34,7 @@ module Fairlead
       @threads = []
       @first = Reactor.new(loop, self, &answer)
       @reactors = [@first]
-      @loop.watch(WATCH) if ladder
+      @loop.watch({ **WATCH, lost: lost * 1000, drain: drain * 1000 }) if ladder
     end
 
     # Serves until {#finish}, in the calling thread and those that stand by.
@@ -64,7 +69,7 @@ module Fairlead
     # Has whoever drives call this block after the present turn. Safe in any thread, and in a trap.
     def ask(&block)
       @to_do << block
-      @loop.wake
+      @loop.want
     end
 
     # Waits until the loop has news of a request: more of its body, or room for its response. From any thread.
@@ -86,7 +91,7 @@ module Fairlead
       while (block = @to_do.shift) # another reactor may have come to lead, and take from it too
         block.call
       end
-      told = false
+      told = @deadlines ? @deadlines.tell : false
       while (id = @loop.woken)
         if (queue = @awaited[id])
           [queue.num_waiting, 1].max.times { queue.push(true) }

@@ -23,6 +23,10 @@ module Fairlead
     # @!attribute stall [Hash] the fields of a Stall.
     Stalled = Data.define(:stall)
 
+    # Worker → supervisor: a request keeps one of its reactors away, for longer than `stuck_timeout`.
+    # @!attribute kind [String] "blocked", "stuck" (it sleeps with Ruby's lock) or "computing".
+    Stuck = Data.define(:kind)
+
     # Supervisor → worker: finish what runs, then end.
     # @!attribute handover [Boolean] whether siblings go on serving: then idle connections go to them.
     Drain = Data.define(:handover)
@@ -36,7 +40,7 @@ module Fairlead
     # Supervisor → worker: close so many database connections that nobody uses; others wait for them.
     Spare = Data.define(:count)
 
-    TYPES = [Ready, Failed, Relief, Stalled, Drain, Stop, Reopen, Spare].to_h { |type| [type.name[/\w+\z/].downcase, type] }.freeze
+    TYPES = [Ready, Failed, Relief, Stalled, Stuck, Drain, Stop, Reopen, Spare].to_h { |type| [type.name[/\w+\z/].downcase, type] }.freeze
     private_constant :TYPES
 
     # @return [String] one line.
@@ -45,7 +49,7 @@ module Fairlead
     end
 
     # @param line [String]
-    # @return [Ready, Failed, Relief, Stalled, Drain, Stop, Reopen, Spare]
+    # @return [Ready, Failed, Relief, Stalled, Stuck, Drain, Stop, Reopen, Spare]
     # @raise [Error] if it is none of them.
     def self.parse(line)
       type, fields = JSON.parse(line)

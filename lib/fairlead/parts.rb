@@ -15,12 +15,20 @@ module Fairlead
   # An app that could not be loaded, or workers that could not be started. Complete like ConfigurationError.
   class BootError < Error; end
 
+  # Raised in a request that waits when its `request_timeout` is up. Its client has been answered 504 by then: what
+  # the app says after it reaches nobody, so it should clean up and end.
+  #
+  # It descends from RuntimeError, and not from Timeout::Error, because libraries go by that: ActiveRecord passes the
+  # one on as it is, and Net::HTTP tries again after the other.
+  class RequestTimeout < RuntimeError; end
+
   autoload :AccessLog, "fairlead/access_log"
   autoload :ActiveRecord, "fairlead/active_record"
   autoload :Banner, "fairlead/banner"
   autoload :Budget, "fairlead/budget"
   autoload :CLI, "fairlead/cli"
   autoload :Configuration, "fairlead/configuration"
+  autoload :Deadlines, "fairlead/deadlines"
   autoload :Drivers, "fairlead/drivers"
   autoload :FiberState, "fairlead/fiber_state"
   autoload :Diagnosis, "fairlead/diagnosis"
@@ -109,6 +117,14 @@ module Fairlead
     # @return [Array<Proc>]
     # @api private
     def stall_subscribers = @stall_subscribers || []
+
+    # Gives the present request another `request_timeout`, counted from now. To be called in it, or in a task or thread
+    # that it has started. Without effect where the option is not set, and outside requests.
+    #
+    # @param seconds [Numeric, nil] nil: it may take any time.
+    def request_timeout=(seconds)
+      Deadlines.present&.limit(seconds)
+    end
 
     # What the workers do now, read from the page they share: the same in the supervisor and in each worker.
     #

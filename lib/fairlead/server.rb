@@ -14,8 +14,8 @@ module Fairlead
   class Server
     # What the core is told of the configuration; the units are those of Configuration.
     LIMITS = %i[
-      request_line head_size headers body_size body_buffer response_buffer in_flight streams queue_timeout idle_timeout
-      head_timeout body_timeout write_timeout
+      request_line head_size headers body_size body_buffer response_buffer in_flight streams queue_timeout
+      request_timeout idle_timeout head_timeout body_timeout write_timeout health_path
     ].freeze
     # Seconds of running after which a response counts as long-lived.
     LONG_LIVED = 5
@@ -53,8 +53,9 @@ module Fairlead
     # @param page [SharedPage, nil] where this worker shows its figures, in its slot
     # @param channels [Array<Array(UNIXSocket, UNIXSocket)>, nil] for each slot its receiving and its sending end
     # @param told [#call, nil] is given each {Stall}, in a thread of its own
-    # @param relief [Array(IO, String), nil] where a relief worker is asked for, and with which words
-    def initialize(app, configuration, listeners, page: nil, slot: 0, channels: nil, relief: nil, told: nil)
+    # @param help [Hash, nil] where help is asked for, `at:` an IO, and with which words: `relief:` a String, `losses:`
+    #   a Hash of those for a successor, by what keeps a reactor away
+    def initialize(app, configuration, listeners, page: nil, slot: 0, channels: nil, help: nil, told: nil)
       @app = app
       @listeners = listeners
       @page = page
@@ -67,9 +68,9 @@ module Fairlead
       @channels = channels
       join if page
       @ready = false
-      @crew = Crew.new(@loop) { |request| answer(request) }
+      @crew = assemble(configuration, replaced: !help.nil?)
       observe_stalls(configuration, told)
-      @loop.ask_for_relief_at(relief.first.fileno, relief.last) if relief
+      @loop.ask_for_help_at(help[:at].fileno, help[:relief], help[:losses]) if help
     end
 
     # Serves until it is drained or stopped.
@@ -107,8 +108,13 @@ module Fairlead
       end
     end
 
-    # Ends at once; what runs is cancelled. Safe in any thread, and in a trap.
-    def stop = @crew.ask { @crew.finish }
+    # Ends at once; what runs is cancelled, and its clients are told so. Safe in any thread, and in a trap.
+    def stop
+      @crew.ask do
+        @loop.time_all_out
+        @crew.finish
+      end
+    end
 
     # @return [Hash] what this process does now
     def counts = @loop.counts
@@ -127,6 +133,15 @@ module Fairlead
     end
 
     private
+
+    def assemble(configuration, replaced:)
+      lost = replaced ? configuration.stuck_timeout.to_f : 0
+      options = { lost:, drain: configuration.drain_timeout }
+      return Crew.new(@loop, **options) { |request| answer(request) } unless configuration.request_timeout
+
+      deadlines = Deadlines.new(@loop)
+      Crew.new(@loop, deadlines:, **options) { |request| deadlines.during(request) { answer(request) } }
+    end
 
     # One request, in a serving fiber.
     def answer(request)
@@ -147,14 +162,14 @@ module Fairlead
       if request.takes_over?
         hand_over(request, headers["rack.hijack"] || body)
       elsif body.respond_to?(:each)
-        request.becomes_stream if event_stream?(headers)
+        lives_long(request) if event_stream?(headers)
         body.each do |part|
           Stream.write(request, part, scheduler)
           request.becomes_stream if request.duration - request.queue_time > LONG_LIVED
         end
         Stream.finish(request)
       else
-        request.becomes_stream
+        lives_long(request)
         body.call(Stream.new(request, scheduler))
         Stream.finish(request)
       end
@@ -164,12 +179,18 @@ module Fairlead
     def hand_over(request, callback)
       raise InvalidResponse, "nobody to talk to the client: the body does not respond to call" unless callback.respond_to?(:call)
 
-      request.becomes_stream
+      lives_long(request)
       callback.call(socket = request.take_over)
       request.finish
     rescue Exception
       socket&.close
       raise
+    end
+
+    # It may be silent for any time: what its client does is bounded, not what the app does.
+    def lives_long(request)
+      request.becomes_stream
+      request.limit_time(nil)
     end
 
     def event_stream?(headers)
@@ -184,7 +205,7 @@ module Fairlead
 
       @loop.count_error
       report(request, error)
-      return request.abandon if request.committed?
+      return request.abandon if request.committed? || request.timed_out?
 
       request.respond(500, { "content-type" => "text/plain" }, ["Internal Server Error\n"])
     rescue Error

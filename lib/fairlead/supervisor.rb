@@ -23,7 +23,10 @@ module Fairlead
     STUCK = 2
     # Seconds between two lines about relief.
     RELIEF_TOLD = 10
-    private_constant :SIGNALS, :STUCK, :RELIEF_TOLD
+    # What a request does that has kept a worker from its loop.
+    KEPT_AWAY = { "blocked" => "has been in a call that blocks", "stuck" => "has been in a call that holds Ruby's lock",
+                  "computing" => "has been computing" }.freeze
+    private_constant :SIGNALS, :STUCK, :RELIEF_TOLD, :KEPT_AWAY
 
     # @param configuration [Configuration]
     # @param app [#call, nil] an app that is loaded already; nil: it is loaded from the configuration's
@@ -230,6 +233,7 @@ module Fairlead
         when Message::Failed then worker.failure = message.description
         when Message::Relief then relieve
         when Message::Stalled then @desk.add(Stall.new(**message.stall.transform_keys(&:to_sym)))
+        when Message::Stuck then replace(worker, message.kind)
         end
       end
       return unless gone
@@ -255,6 +259,13 @@ module Fairlead
 
       @relief_told = now
       Log.say "All workers are stuck in calls that hold Ruby's lock: a relief worker serves meanwhile."
+    end
+
+    def replace(worker, kind)
+      actions = @workers.replace(worker, monotonic) or return
+      Log.say "Worker #{worker.index} (process #{worker.pid}) is being replaced: for #{@configuration.stuck_timeout} s " \
+              "(stuck_timeout) a request in it #{KEPT_AWAY.fetch(kind)}."
+      actions.each { |action| perform(action) }
     end
 
     def stuck?(worker) = @page.read(worker.slot)[:stall] == STUCK

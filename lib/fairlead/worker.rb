@@ -62,8 +62,13 @@ module Fairlead
       @configuration.run_hook(:after_fork, @place.index)
       server = Server.new(@app, @configuration, @listeners, page: @page, slot: @place.slot, channels: @channels,
                           told: ->(stall) { @control.tell(Message::Stalled.new(stall: stall.brief.to_h)) },
-                          relief: [@control.io, Message.dump(Message::Relief.new)])
+                          help: { at: @control.io, relief: Message.dump(Message::Relief.new), losses: })
       @lock.synchronize { @server = server }
+    end
+
+    # What the watch thread says when a request keeps a reactor away for too long.
+    def losses
+      %i[blocked stuck computing].to_h { |kind| [kind, Message.dump(Message::Stuck.new(kind:))] }
     end
 
     # The second thread. It ends with the process.

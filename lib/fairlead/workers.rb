@@ -56,6 +56,10 @@ module Fairlead
     # A relief worker retires when none of the others has been stuck for this long.
     CALM = 5.0
 
+    # The generation of a worker that is older than any.
+    REPLACED = -1
+    private_constant :REPLACED
+
     # How long a worker that was told to stop at once may take, before it is killed.
     GRACE = 1.0
 
@@ -150,6 +154,16 @@ module Fairlead
     # Some worker is stuck: relief is needed for longer.
     def stuck(now)
       each { |worker| worker.deadline = now + CALM if worker.kind == :relief && worker.serving? }
+    end
+
+    # A worker may never come back from a request: it gets a successor, and drains once that one serves.
+    #
+    # @return [Array<Drain>, nil] what is to be done at once; nil if it is about to go already.
+    def replace(worker, now)
+      return if @stopping || !worker.serving? || worker.generation == REPLACED
+
+      worker.generation = REPLACED
+      worker.regular? ? [] : [drain(worker, now, handover: true)]
     end
 
     # A worker that was to be forked was.

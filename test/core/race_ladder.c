@@ -1,6 +1,6 @@
 /* Two workers in one process, without Ruby: each has a loop, a watch thread, and reactors that stall at random in the
  * three ways in which an app can. They hand each other requests, and real clients see each answered once. Made to run
- * under ThreadSanitizer: make tsan. FL_SECONDS=… and FL_SEED=… prolong or vary a run. */
+ * under ThreadSanitizer: make tsan. Once more with little time for each: then some are told that it was too long. FL_SECONDS=… and FL_SEED=… prolong or vary a run. */
 #include "balance.h"
 #include "peer.h"
 #include "watch.h"
@@ -30,7 +30,9 @@ static fl_shared_page *page;
 static int port, relief[2];
 static _Atomic bool over, quiet;
 static _Atomic unsigned answered_times[MOST_REQUESTS];
-static _Atomic unsigned asked, heard, lost, wrong, told, mistold, interrupts;
+static _Atomic unsigned asked, heard, lost, wrong, told, mistold, interrupts, too_long;
+static fl_limits limits;
+static fl_watch_limits watch_limits;
 static uint64_t end_at, first_seed = 1;
 
 static unsigned dice(uint64_t *state, unsigned sides) {
@@ -128,6 +130,7 @@ static void rest(worker *worker, fl_thread *thread, fl_reactor *reactor, int num
         pthread_mutex_lock(&loop->lock);
         takeable = fl_loop_turn(loop);
         while (fl_loop_woken(loop) != 0) {}
+        while (fl_loop_overdue(loop) != 0) {}
         pthread_mutex_unlock(&loop->lock);
     }
     if (takeable > 0)
@@ -220,9 +223,13 @@ static bool read_answer(int socket, unsigned number) {
         char *length = strstr(bytes, "content-length: ");
         if (body == NULL || length == NULL || strlen(body + 4) < (size_t) atoi(length + 16))
             continue;
+        atomic_fetch_add(&heard, 1);
+        if (limits.request_timeout != 0 && strstr(bytes, " 504 ") != NULL) {
+            atomic_fetch_add(&too_long, 1);
+            return false;
+        }
         if ((int) strlen(body) != end || strcmp(body, expected) != 0)
             atomic_fetch_add(&wrong, 1);
-        atomic_fetch_add(&heard, 1);
         return true;
     }
     atomic_fetch_add(&lost, 1);
@@ -271,8 +278,6 @@ static void *client_runs(void *data) {
 }
 
 static void open_workers(int listening, int ends[WORKERS][2]) {
-    static const fl_watch_limits limits = {.tick = 2000, .blocked = 4000, .stuck = 8000, .computing = 20000,
-                                           .told = 5000};
     int sending[WORKERS];
     page = fl_shared_page_open(WORKERS);
     for (int i = 0; i < WORKERS; i++) {
@@ -282,15 +287,16 @@ static void open_workers(int listening, int ends[WORKERS][2]) {
     }
     for (int i = 0; i < WORKERS; i++) {
         worker *each = &workers[i];
-        each->loop = fl_loop_open(&peer_limits);
+        each->loop = fl_loop_open(&limits);
         pthread_mutex_init(&each->gvl, NULL);
         CHECK_NUMBER(FL_OK, fl_loop_listen(each->loop, listening, false));
         CHECK_NUMBER(FL_OK, fl_loop_join(each->loop, page, i, ends[i][0], sending, WORKERS));
-        each->watch = fl_watch_open(each->loop, &limits);
+        each->watch = fl_watch_open(each->loop, &watch_limits);
         each->watch->relief = relief[1];
         each->watch->teller = eventfd(0, EFD_NONBLOCK);
         each->watch->interrupt = interrupt;
         strcpy(each->watch->request, "relief\n");
+        for (int kind = 0; kind < FL_STALL_KINDS; kind++) strcpy(each->watch->loss[kind], "lost\n");
         fl_slot_set(&page->slots[i], FL_SLOT_state, FL_WORKER_SERVING);
     }
 }
@@ -331,10 +337,14 @@ static int64_t total(fl_slot_field field) {
     return sum;
 }
 
-static void each_request_is_answered_once_whoever_stalls(void) {
+static void run(void) {
     int ends[WORKERS][2];
     place places[WORKERS][REACTORS];
     pthread_t clients[CLIENTS];
+    memset(workers, 0, sizeof workers);
+    for (unsigned i = 0; i < atomic_load(&asked); i++) atomic_store(&answered_times[i], 0);
+    asked = heard = lost = wrong = too_long = told = mistold = interrupts = 0;
+    over = quiet = false;
     const char *seconds = getenv("FL_SECONDS"), *seed = getenv("FL_SEED");
     if (seed != NULL)
         first_seed = strtoull(seed, NULL, 10);
@@ -375,7 +385,29 @@ static void each_request_is_answered_once_whoever_stalls(void) {
            (long long) total(FL_SLOT_standbys), (long long) total(FL_SLOT_handed), atomic_load(&told));
 }
 
+static void each_request_is_answered_once_whoever_stalls(void) {
+    limits = peer_limits;
+    watch_limits = (fl_watch_limits){.tick = 2000, .blocked = 4000, .stuck = 8000, .computing = 20000, .told = 5000};
+    run();
+    CHECK_NUMBER(0, atomic_load(&too_long));
+}
+
+static void each_request_is_answered_once_or_told_that_it_took_too_long(void) {
+    limits = peer_limits;
+    limits.request_timeout = 8 * MILLISECOND;
+    watch_limits.lost = 12 * MILLISECOND;
+    watch_limits.drain = 8 * MILLISECOND;
+    run();
+    CHECK(atomic_load(&too_long) > 0);
+    char message[64];
+    bool lost_told = false;
+    while (recv(relief[0], message, sizeof message, MSG_DONTWAIT) > 0) lost_told |= strncmp(message, "lost", 4) == 0;
+    CHECK(lost_told);
+    printf("%u were told that they took too long\n", atomic_load(&too_long));
+}
+
 int main(void) {
     TEST(each_request_is_answered_once_whoever_stalls);
+    TEST(each_request_is_answered_once_or_told_that_it_took_too_long);
     return test_summary();
 }

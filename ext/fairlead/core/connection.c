@@ -1,10 +1,11 @@
+/* Long, because a connection is one machine: what may happen to it in which state is read in one place. */
 #include "connection.h"
 #include "exchange.h"
 #include "loop.h"
+#include "own_answer.h"
 #include "platform.h"
 
 #include <netinet/in.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,6 +14,7 @@ enum {
     BODY_READ_SIZE = 65536,
     LEAST_PROGRESS = 4096,        /* bytes that must move within a deadline's time, or the client has stalled */
     MOST_UNSENT_BEFORE_NEXT = 65536,
+    MOST_OWN_ANSWERS = 200,       /* in a row on one connection: nobody keeps the loop to himself */
     GIVEN_UP = 250000,            /* microseconds: a client that ends its side later than this after its request has left */
 };
 
@@ -250,6 +252,16 @@ static void end_connection(fl_connection *connection) {
     fl_connection_send(connection, NULL);
 }
 
+/* Its exchange has been taken from it. */
+static void refuse(fl_connection *connection, fl_status status, bool head_method) {
+    if (!fl_own_answer(connection, fl_status_http(status), fl_status_text(status), head_method, true)) {
+        fl_connection_close(connection);
+        return;
+    }
+    connection->readable = true; /* there may be more: let the client read the answer before it sees a reset */
+    end_connection(connection);
+}
+
 void fl_connection_refuse(fl_connection *connection, fl_status status) {
     fl_loop *loop = connection->loop;
     fl_exchange *exchange = connection->exchange;
@@ -270,22 +282,21 @@ void fl_connection_refuse(fl_connection *connection, fl_status status) {
         fl_loop_free_exchange(loop, exchange);
     }
 
-    int code = fl_status_http(status);
-    const char *text = fl_status_text(status);
-    char answer[512];
-    int size = snprintf(answer, sizeof answer,
-                        "HTTP/1.1 %d %s\r\n%.*sconnection: close\r\n%scontent-type: text/plain\r\n"
-                        "content-length: %zu\r\n\r\n%s\n",
-                        code, fl_reason(code), FL_DATE_SIZE, fl_loop_date(loop), code == 503 ? "retry-after: 1\r\n" : "",
-                        strlen(text) + 1, text);
-    if (head_method)
-        size -= (int) strlen(text) + 1;
-    if (fl_buffer_append(&loop->slab, &connection->out, answer, (size_t) size) != FL_OK) {
+    refuse(connection, status, head_method);
+}
+
+void fl_connection_time_out(fl_connection *connection) {
+    fl_exchange *exchange = connection->exchange;
+    if (exchange->committed) { /* the client must see that it is not whole */
+        if (exchange->framing == FL_FRAMING_CLOSE)
+            connection->transport.kind->reset(&connection->transport);
         fl_connection_close(connection);
         return;
     }
-    connection->readable = true; /* there may be more: let the client read the answer before it sees a reset */
-    end_connection(connection);
+    exchange->refusal = FL_REQUEST_TIMEOUT;
+    fl_exchange_lost(exchange);
+    connection->exchange = NULL;
+    refuse(connection, FL_REQUEST_TIMEOUT, exchange->head_method);
 }
 
 /* Reads into `buffer`; answers how many bytes, 0 when there is nothing now, -1 when the stream has ended. */
@@ -317,8 +328,35 @@ static ssize_t read_into(fl_connection *connection, fl_buffer *buffer, size_t mo
     return count;
 }
 
+/* Whoever asks how we are must not wait for an app. */
+static void answer_health(fl_connection *connection) {
+    fl_loop *loop = connection->loop;
+    fl_exchange *exchange = connection->exchange;
+    if (fl_loop_is_ending(loop) || connection->own_answers++ >= MOST_OWN_ANSWERS)
+        connection->keep_alive = false;
+    fl_buffer_consume(&loop->slab, &connection->in, exchange->head->size);
+    bool answered = fl_answer_health(exchange, !connection->keep_alive);
+    connection->exchange = NULL;
+    fl_loop_free_exchange(loop, exchange);
+    if (!answered) {
+        fl_connection_close(connection);
+    } else if (!connection->keep_alive) {
+        end_connection(connection);
+    } else {
+        connection->state = FL_CONNECTION_IDLE;
+        fl_connection_send(connection, NULL);
+        if (connection->state == FL_CONNECTION_IDLE && connection->out.length == 0)
+            fl_loop_set_deadline(connection, FL_DEADLINE_IDLE);
+    }
+}
+
 static void request_is_ready(fl_connection *connection) {
     fl_exchange *exchange = connection->exchange;
+    if (fl_asks_for_health(exchange)) {
+        answer_health(connection);
+        return;
+    }
+    connection->own_answers = 0;
     if (connection->deadline_kind != FL_DEADLINE_WRITE)
         fl_loop_set_deadline(connection, FL_DEADLINE_NONE);
     connection->state = FL_CONNECTION_QUEUED;
@@ -457,11 +495,8 @@ static void head_is_complete(fl_connection *connection) {
     body_has_grown(connection);
 }
 
-/* Reads requests out of `in` until one is ready or more bytes are needed. */
-static void parse(fl_connection *connection) {
+static void parse_one(fl_connection *connection) {
     fl_loop *loop = connection->loop;
-    if (connection->in.length == 0)
-        return;
     if (connection->exchange == NULL) {
         connection->exchange = fl_loop_new_exchange(loop, connection);
         if (connection->exchange == NULL) {
@@ -478,6 +513,14 @@ static void parse(fl_connection *connection) {
         fl_connection_refuse(connection, status);
     else if (connection->deadline_kind != FL_DEADLINE_HEAD && connection->deadline_kind != FL_DEADLINE_WRITE)
         fl_loop_set_deadline(connection, FL_DEADLINE_HEAD);
+}
+
+/* Reads requests out of `in` until one is ready or more bytes are needed. */
+static void parse(fl_connection *connection) {
+    if (connection->in.length > 0)
+        parse_one(connection);
+    while (connection->state == FL_CONNECTION_IDLE && connection->in.length > 0) /* that was answered by us */
+        parse_one(connection);
 }
 
 static void receive_head(fl_connection *connection) {

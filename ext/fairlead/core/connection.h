@@ -67,6 +67,7 @@ typedef struct fl_connection {
     fl_client client;
     uint8_t state;
     uint8_t deadline_kind;
+    uint8_t own_answers;     /* in a row that needed no app */
     bool readable : 1;       /* the kernel may have more for us */
     bool half_closed : 1;    /* the client sends no more */
     bool wants_writable : 1; /* the poll tells us of writability */
@@ -89,6 +90,10 @@ int fl_connection_give_away(fl_connection *connection);
 
 /* Answers with the error of this status and ends the connection. */
 void fl_connection_refuse(fl_connection *connection, fl_status status);
+
+/* The request that is being served on it takes too long: its exchange loses it, and the client is told, or, if it has
+ * part of a response, cut off. */
+void fl_connection_time_out(fl_connection *connection);
 
 /* Sends what is in `out`, then `staged`; what the client does not take is kept in `out`. */
 void fl_connection_send(fl_connection *connection, fl_buffer *staged);

@@ -27,8 +27,11 @@ fl_status fl_exchange_body(fl_exchange *exchange, const char **bytes, size_t *si
     }
     *bytes = exchange->body.length > 0 ? fl_buffer_at(&exchange->body) : "";
     *size = exchange->body.length;
-    if (exchange->body.length > 0 || exchange->body_done)
+    if (exchange->body.length > 0 || exchange->body_done) {
+        if (exchange->timed)
+            fl_exchange_moves_on(exchange);
         return FL_OK;
+    }
     if (exchange->body_failed || connection == NULL)
         return FL_CLOSED;
     exchange->awaits_body = true;
@@ -266,6 +269,8 @@ fl_status fl_exchange_write(fl_exchange *exchange, const char *bytes, size_t siz
     if (exchange->connection == NULL)
         return FL_CLOSED;
     fl_loop *loop = exchange->loop;
+    if (exchange->timed)
+        fl_exchange_moves_on(exchange);
     size_t wanted = size;
     if (exchange->head_done && exchange->framing == FL_FRAMING_NONE) {
         *used = size;
@@ -424,6 +429,7 @@ int fl_exchange_hijack(fl_exchange *exchange, fl_buffer *unsent, fl_buffer *ahea
         return -1;
     }
     exchange->committed = true;
+    fl_exchange_limit_time(exchange, 0);
     return fl_connection_give_away(connection);
 }
 

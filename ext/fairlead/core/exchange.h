@@ -27,10 +27,13 @@ typedef struct fl_exchange {
     struct fl_loop *loop;
     struct fl_exchange *previous, *next; /* the FIFO, then all that are being served */
     struct fl_exchange *woken_next, *abandoned_next;
+    struct fl_exchange *timed_before, *timed_after; /* those whose time runs, the next to end first; or has run out */
     uint64_t id;
     fl_client client; /* this and the index of its listener: once it has been taken */
     int listener;
     int hand_overs;   /* between workers, so far */
+    uint64_t time_limit;   /* microseconds that it may take without a word from or to its client; 0: any */
+    uint64_t time_ends_at; /* of fl_clock */
     uint64_t first_byte_at, ready_at, started_at; /* of fl_clock */
 
     fl_http1_head *head; /* until fl_exchange_head_used */
@@ -71,6 +74,9 @@ typedef struct fl_exchange {
     bool taken : 1;
     bool compact : 1;     /* its head has a block of its own size */
     bool stream : 1;      /* counted as long-lived */
+    bool timed : 1;       /* its time runs */
+    bool overdue : 1;     /* its time has run out, its owner has to be told */
+    bool timed_out : 1;   /* its client has been answered, or cut off, for it */
 } fl_exchange;
 
 /* The request's side */
@@ -125,6 +131,12 @@ int fl_exchange_hijack(fl_exchange *exchange, fl_buffer *unsent, fl_buffer *ahea
 
 /* From now on it counts as a long-lived response, if there is room for one more. */
 void fl_exchange_becomes_stream(fl_exchange *exchange);
+
+/* It may take so many microseconds from now on (0: any time), and again after each piece of a body that its owner reads
+ * or writes. While the client is waited for, its own deadlines count. */
+void fl_exchange_limit_time(fl_exchange *exchange, uint64_t microseconds);
+/* Of the loop, after such a piece. */
+void fl_exchange_moves_on(fl_exchange *exchange);
 
 /* Of the connection and the loop: something that the exchange waits for may have happened. */
 void fl_exchange_wake(fl_exchange *exchange);

@@ -65,6 +65,8 @@ void fl_loop_free_exchange(fl_loop *loop, fl_exchange *exchange) {
         if (loop->last_woken == exchange)
             loop->last_woken = before;
     }
+    if (exchange->timed || exchange->overdue)
+        fl_loop_stop_time(exchange);
     if (exchange->taken) {
         if (exchange->previous != NULL)
             exchange->previous->next = exchange->next;
@@ -149,7 +151,7 @@ fl_exchange *fl_loop_take(fl_loop *loop) {
          * waiting for them any more: look around. */
         fl_loop_turn(loop);
         loop->stood_in = true; /* whoever takes need not be the driver */
-        if (loop->first_woken != NULL)
+        if (loop->first_woken != NULL || loop->overdue.first != NULL)
             fl_poll_wake(&loop->poll);
     }
     fl_exchange *exchange = loop->first_ready;
@@ -171,6 +173,8 @@ fl_exchange *fl_loop_take(fl_loop *loop) {
                     loop->first_ready == NULL ? 0 : (int64_t) loop->first_ready->ready_at);
     }
     loop->counts.in_flight++;
+    if (loop->limits.request_timeout != 0)
+        fl_exchange_limit_time(exchange, loop->limits.request_timeout);
     fl_connection *connection = exchange->connection;
     connection->state = FL_CONNECTION_SERVED;
     exchange->client = connection->client;

@@ -71,7 +71,8 @@ static void disown_served(fl_loop *loop, bool free_buffers) {
         exchange->connection = NULL;
         exchange->body_failed = true;
         exchange->body_done = false;
-        exchange->next = exchange->previous = NULL;
+        exchange->next = exchange->previous = exchange->timed_before = exchange->timed_after = NULL;
+        exchange->timed = exchange->overdue = false;
         exchange = next;
     }
 }
@@ -203,6 +204,8 @@ static void see_to_deadlines(fl_loop *loop) {
             break;
         fl_connection_refuse(exchange->connection, FL_QUEUE_TIMEOUT);
     }
+    if (loop->timed.first != NULL)
+        fl_loop_see_to_time(loop);
 }
 
 static void set_timer(fl_loop *loop) {
@@ -213,6 +216,8 @@ static void set_timer(fl_loop *loop) {
             earliest = loop->deadlines[kind].first->deadline;
     if (loop->first_ready != NULL && loop->first_ready->ready_at + loop->limits.queue_timeout < earliest)
         earliest = loop->first_ready->ready_at + loop->limits.queue_timeout;
+    if (loop->timed.first != NULL && loop->timed.first->time_ends_at < earliest)
+        earliest = loop->timed.first->time_ends_at;
     if (loop->listen_again != 0 && loop->listen_again < earliest)
         earliest = loop->listen_again;
     if (loop->handing_over && loop->connections != NULL && loop->now + HAND_OVER_AGAIN < earliest)
@@ -286,7 +291,7 @@ static void accept_some(fl_loop *loop, fl_listener *listener, int most) {
     }
 }
 
-static void hand_over(fl_loop *loop) {
+void fl_loop_hand_over_idle(fl_loop *loop) {
     if (loop->siblings.slot == NULL)
         return;
     for (fl_connection *connection = loop->connections, *next; connection != NULL; connection = next) {
@@ -309,6 +314,7 @@ static void publish(fl_loop *loop) {
     fl_slot_set(slot, FL_SLOT_requests, (int64_t) loop->counts.requests);
     fl_slot_set(slot, FL_SLOT_errors, (int64_t) loop->counts.errors);
     fl_slot_set(slot, FL_SLOT_refused, (int64_t) loop->counts.refused);
+    fl_slot_set(slot, FL_SLOT_timed_out, (int64_t) loop->counts.timed_out);
     fl_slot_set(slot, FL_SLOT_handed, (int64_t) loop->counts.handed);
     fl_slot_set(slot, FL_SLOT_received, (int64_t) loop->counts.received);
     fl_slot_set(slot, FL_SLOT_oldest_us, loop->first_ready == NULL ? 0 : (int64_t) loop->first_ready->ready_at);
@@ -338,7 +344,7 @@ static void take_in(fl_loop *loop, fl_event *events, int count, int outside) {
         watch_listeners(loop, true);
     }
     if (loop->handing_over)
-        hand_over(loop);
+        fl_loop_hand_over_idle(loop);
     set_timer(loop);
     publish(loop);
     bury(loop, outside);
@@ -355,6 +361,7 @@ uint32_t fl_loop_turn(fl_loop *loop) {
     fl_event events[FL_POLL_EVENTS];
     bool woken;
     loop->takes = 0;
+    atomic_store(&loop->wanted, false);
     flush(loop);
     bury_abandoned(loop);
     fl_loop_step_aside(loop, false);
@@ -367,7 +374,7 @@ void fl_loop_stand_in(fl_loop *loop) {
     bool woken;
     bool before = loop->stood_in;
     take_in(loop, events, fl_poll_wait(&loop->poll, events, 0, &woken), 0);
-    loop->stood_in = before || woken;
+    loop->stood_in = before || woken || loop->overdue.first != NULL;
 }
 
 void fl_loop_step_aside(fl_loop *loop, bool aside) {
@@ -423,6 +430,11 @@ void fl_loop_wake(fl_loop *loop) {
     fl_poll_wake(&loop->poll);
 }
 
+void fl_loop_want(fl_loop *loop) {
+    atomic_store(&loop->wanted, true);
+    fl_loop_wake(loop);
+}
+
 static void close_idle(fl_loop *loop) {
     for (fl_connection *connection = loop->connections, *next; connection != NULL; connection = next) {
         next = connection->next;
@@ -446,7 +458,7 @@ void fl_loop_drain(fl_loop *loop, bool handing_over) {
     loop->draining = true;
     loop->handing_over = handing_over;
     if (handing_over)
-        hand_over(loop);
+        fl_loop_hand_over_idle(loop);
     else
         close_idle(loop);
     fl_loop_wake(loop);

@@ -16,6 +16,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+enum { FL_MOST_HEALTH_PATH = 255 };
+
 typedef struct fl_limits {
     fl_http1_limits http1;
     uint64_t body_size;       /* bytes */
@@ -23,7 +25,9 @@ typedef struct fl_limits {
     uint32_t response_buffer; /* bytes of a response that are kept for a slow client */
     uint32_t in_flight, streams;
     uint64_t queue_timeout;                    /* microseconds */
+    uint64_t request_timeout;                  /* likewise; 0: none */
     uint64_t deadlines[FL_DEADLINE_KINDS];     /* microseconds, by kind */
+    char health_path[FL_MOST_HEALTH_PATH + 1]; /* answered by the core itself; empty: none is */
 } fl_limits;
 
 typedef struct fl_listener {
@@ -37,7 +41,7 @@ typedef struct fl_listener {
 
 typedef struct fl_counts {
     uint32_t in_flight, streams, queued, connections;
-    uint64_t requests, errors, refused, handed, received;
+    uint64_t requests, errors, refused, timed_out, handed, received;
 } fl_counts;
 
 /* Of a request that a sibling has handed to us. */
@@ -59,6 +63,7 @@ typedef struct fl_loop {
     fl_exchange *first_ready, *last_ready;
     fl_exchange *served;
     fl_exchange *first_woken, *last_woken;
+    struct { fl_exchange *first, *last; } timed, overdue;
     _Atomic(fl_exchange *) abandoned; /* by their owners, without the lock */
     fl_exchange *free_exchanges;
     fl_http1_head *free_heads;
@@ -81,6 +86,7 @@ typedef struct fl_loop {
     bool aside;       /* listeners are left to the siblings */
     bool stood_in;    /* somebody has heard what was meant for the reactor */
     _Atomic bool resting; /* who leads waits in fl_loop_wait; set with the lock */
+    _Atomic bool wanted; /* whoever leads has something to do that is not a request */
     _Atomic int outside; /* threads that ask the kernel without the lock: what they are told of is not freed */
     uint64_t taken_at;/* of fl_clock, at the last take */
     int64_t usual;    /* microseconds between two takes while requests wait, on the average */
@@ -121,12 +127,24 @@ void fl_loop_rest(fl_loop *loop);
 bool fl_loop_wait(fl_loop *loop, int64_t microseconds);
 void fl_loop_wake(fl_loop *loop);
 
+/* Likewise, and somebody shall take the lead if the reactor that has it does not come back. */
+void fl_loop_want(fl_loop *loop);
+
 /* The oldest ready request, or NULL if there is none or as many are in flight as may be. */
 fl_exchange *fl_loop_take(fl_loop *loop);
 uint32_t fl_loop_takeable(const fl_loop *loop);
 
 /* The next exchange that waits and has been woken: its id, or 0. */
 uint64_t fl_loop_woken(fl_loop *loop);
+
+/* The next exchange whose time has run out: its client has been answered, and its owner is to be told: its id, or 0. */
+uint64_t fl_loop_overdue(fl_loop *loop);
+
+/* All that is being served has taken too long. */
+void fl_loop_time_all_out(fl_loop *loop);
+
+/* Idle connections go to siblings, as many as can. */
+void fl_loop_hand_over_idle(fl_loop *loop);
 
 /* Gives an exchange up without the lock, from a finaliser for example; the loop ends it at its next turn. */
 void fl_loop_abandon_later(fl_exchange *exchange);
@@ -149,5 +167,7 @@ fl_exchange *fl_loop_new_exchange(fl_loop *loop, fl_connection *connection);
 void fl_loop_free_exchange(fl_loop *loop, fl_exchange *exchange);
 void fl_loop_free_head(fl_loop *loop, fl_exchange *exchange);
 const char *fl_loop_date(fl_loop *loop);
+void fl_loop_stop_time(fl_exchange *exchange);
+void fl_loop_see_to_time(fl_loop *loop);
 
 #endif

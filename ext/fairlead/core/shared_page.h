@@ -21,6 +21,7 @@
     X(requests)    /* answered since the worker began */                                                     \
     X(errors)      /* of them, those that the app let escape */                                              \
     X(refused)     /* answered by the core: malformed, too large, too late */                                \
+    X(timed_out)   /* of them, those that took longer than they may */                                       \
     X(restarts)    /* of this slot */                                                                        \
     X(heartbeat_ms) /* fl_clock in milliseconds when the loop last turned */                                 \
     X(idle)        /* 1: it waits in its loop, and no request waits for it */                                \

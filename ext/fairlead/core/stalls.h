@@ -13,7 +13,7 @@ struct fl_watch;
 struct fl_thread;
 
 /* Why a reactor is away. */
-typedef enum fl_stall { FL_STALL_NONE, FL_STALL_BLOCKED, FL_STALL_STUCK, FL_STALL_COMPUTING } fl_stall;
+typedef enum fl_stall { FL_STALL_NONE, FL_STALL_BLOCKED, FL_STALL_STUCK, FL_STALL_COMPUTING, FL_STALL_KINDS } fl_stall;
 
 typedef enum fl_stall_phase {
     FL_STALL_CALM,

@@ -31,6 +31,7 @@
     X(EXPECTATION_FAILED, 417, "the expectation is not known")                                               \
     X(HEAD_TOO_LARGE, 431, "the request headers are larger or more than allowed")                            \
     X(UNKNOWN_ENCODING, 501, "the transfer encoding is not implemented")                                     \
+    X(REQUEST_TIMEOUT, 504, "the request took too long")                                                     \
     X(QUEUE_TIMEOUT, 503, "the request waited too long for its turn")                                        \
     X(UNKNOWN_VERSION, 505, "the HTTP version is not supported")
 

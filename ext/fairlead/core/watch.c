@@ -11,6 +11,8 @@ enum {
     CALM = 1000000,      /* microseconds without a stall or a request, after which the thread sleeps */
     RELIEF_AFTER = 20000,/* microseconds: starting a process, for example, holds the GVL for some, and ends by itself */
     RELIEF_AGAIN = 30000,/* microseconds between two calls for help */
+    LOSS_AGAIN = 1000000,/* likewise, for a successor */
+    ASLEEP_IN_A_ROW = 5, /* looks that find the holder of the GVL asleep, until it counts as that */
     SAMPLE = 4000,       /* microseconds over which a thread's clock is watched */
 };
 
@@ -111,12 +113,58 @@ static bool give_lead(fl_watch *watch, int from) {
     return given;
 }
 
-static void ask_for_relief(fl_watch *watch, int leader, uint64_t now) {
-    if (watch->relief < 0 || now < watch->relief_at + RELIEF_AGAIN)
+static void tell_supervisor(fl_watch *watch, const char *message, uint64_t *told_at, uint64_t again, uint64_t now) {
+    if (watch->relief < 0 || now < *told_at + again)
         return;
-    watch->relief_at = now;
-    fl_stall_relief(watch, leader);
-    (void) !send(watch->relief, watch->request, strlen(watch->request), MSG_DONTWAIT | FL_SEND_FLAGS);
+    *told_at = now;
+    (void) !send(watch->relief, message, strlen(message), MSG_DONTWAIT | FL_SEND_FLAGS);
+}
+
+static void ask_for_relief(fl_watch *watch, int leader, uint64_t now) {
+    if (watch->relief >= 0 && now >= watch->relief_at + RELIEF_AGAIN)
+        fl_stall_relief(watch, leader);
+    tell_supervisor(watch, watch->request, &watch->relief_at, RELIEF_AGAIN, now);
+}
+
+/* For how long the one of our reactors that has been away longest has been so. */
+static uint64_t longest_away(fl_watch *watch, uint64_t now, const fl_reactor **which) {
+    uint64_t longest = 0;
+    for (int i = 0; i < atomic_load(&watch->count); i++) {
+        const fl_reactor *reactor = &watch->reactors[i];
+        uint64_t since = atomic_load_explicit(&reactor->stamp, memory_order_relaxed);
+        if (atomic_load_explicit(&reactor->home, memory_order_acquire) || atomic_load(&reactor->gone) ||
+            now < since + longest)
+            continue;
+        longest = now - since;
+        *which = reactor;
+    }
+    return longest;
+}
+
+/* A reactor that has been away for so long may never come back: its worker is replaced. */
+static void look_for_loss(fl_watch *watch, uint64_t now) {
+    const fl_reactor *reactor = NULL;
+    uint64_t away = longest_away(watch, now, &reactor);
+    if (away <= watch->limits.lost)
+        return;
+    const fl_thread *holder = atomic_load(&fl_gvl_holder);
+    watch->asleep_in_a_row = holder != NULL && fl_thread_sleeps(holder) ? watch->asleep_in_a_row + 1 : 0;
+    fl_stall stall = FL_STALL_COMPUTING;
+    if (atomic_load(&reactor->thread->gvl) == FL_GVL_RELEASED)
+        stall = FL_STALL_BLOCKED;
+    else if (watch->asleep_in_a_row >= ASLEEP_IN_A_ROW)
+        stall = FL_STALL_STUCK;
+    else if (watch->asleep_in_a_row > 0)
+        return;
+    tell_supervisor(watch, watch->loss[stall], &watch->loss_told_at, LOSS_AGAIN, now);
+    if (stall != FL_STALL_STUCK)
+        return; /* Ruby runs, and does as it is told */
+    fl_loop *loop = watch->loop;
+    pthread_mutex_lock(&loop->lock);
+    fl_loop_hand_over_idle(loop);
+    if (away > watch->limits.lost + watch->limits.drain)
+        fl_loop_time_all_out(loop); /* before this process is killed */
+    pthread_mutex_unlock(&loop->lock);
 }
 
 /* The leader may have come home meanwhile, and not have seen what we have taken in. If it comes home later, it takes the
@@ -140,13 +188,12 @@ static void stand_in(fl_watch *watch, fl_stall stall, uint64_t away, uint64_t no
     uint64_t handed = loop->counts.handed;
     uint32_t waiting = fl_balance(loop, stall == FL_STALL_STUCK, away);
     fl_stall_handed(watch, leader, loop->counts.handed - handed, loop->siblings.receiver);
+    bool wanted = waiting > 0 || loop->overdue.first != NULL || atomic_load(&loop->wanted);
     leave_word(watch);
     pthread_mutex_unlock(&loop->lock);
-    if (waiting == 0)
-        return;
-    if (stall == FL_STALL_STUCK && away > RELIEF_AFTER)
+    if (stall == FL_STALL_STUCK && waiting > 0 && away > RELIEF_AFTER)
         ask_for_relief(watch, leader, now);
-    else if (stall == FL_STALL_COMPUTING && away > watch->limits.computing)
+    else if (stall == FL_STALL_COMPUTING && wanted && away > watch->limits.computing)
         give_lead(watch, leader);
 }
 
@@ -176,6 +223,8 @@ static void look(fl_watch *watch, uint64_t *busy_at) {
     fl_slot *slot = watch->loop->siblings.slot;
     if (atomic_exchange(&watch->stall, stall) != (int) stall && slot != NULL)
         fl_slot_set(slot, FL_SLOT_stall, stall);
+    if (watch->limits.lost != 0)
+        look_for_loss(watch, now);
     if (stall == FL_STALL_NONE) {
         even_out_queue(watch, now);
         return;
@@ -188,9 +237,10 @@ static void look(fl_watch *watch, uint64_t *busy_at) {
 
 /* Whether the leader waits in its loop. It wants the GVL before it does anything else, and after it has said so it looks
  * whether we sleep: asked after we have said so, one of us sees the other. */
-static bool leader_rests(const fl_watch *watch) {
-    const fl_reactor *reactor = &watch->reactors[atomic_load(&watch->leader)];
-    return atomic_load(&reactor->thread->gvl) == FL_GVL_RELEASED && atomic_load(&reactor->home);
+static bool leader_rests(fl_watch *watch) {
+    const fl_reactor *reactor = &watch->reactors[atomic_load(&watch->leader)], *away;
+    return atomic_load(&reactor->thread->gvl) == FL_GVL_RELEASED && atomic_load(&reactor->home) &&
+           (watch->limits.lost == 0 || longest_away(watch, fl_clock(), &away) == 0);
 }
 
 static void sleep_until_roused(fl_watch *watch) {

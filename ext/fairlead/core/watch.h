@@ -32,6 +32,7 @@ typedef struct fl_reactor {
     _Atomic uint64_t stamp; /* of fl_clock, at its last take, answer and fiber switch */
     _Atomic bool home;      /* its scheduler runs, or waits, and no fiber */
     int lead;               /* an eventfd: it may have become the leader */
+    _Atomic bool gone;      /* its thread has ended */
 } fl_reactor;
 
 /* Who holds the GVL of this process; NULL: nobody, or a thread that is not known. */
@@ -45,6 +46,8 @@ typedef struct fl_watch_limits {
     uint64_t stuck;     /* holding it and asleep for longer than this: requests are handed over */
     uint64_t computing; /* holding it and computing for longer than this: a standby shares the GVL */
     uint64_t told;      /* away for longer than this: a stall that is told of (see stalls.h); 0: none is */
+    uint64_t lost;      /* away for longer than this: the worker is to be replaced; 0: never */
+    uint64_t drain;     /* how long it then has for all else */
 } fl_watch_limits;
 
 typedef struct fl_watch {
@@ -61,6 +64,7 @@ typedef struct fl_watch {
     _Atomic int asleep;          /* the thread itself: nothing has been going on */
     int relief;                  /* where a relief worker is asked for, with this message; -1: nobody is there to ask */
     char request[64];
+    char loss[FL_STALL_KINDS][64]; /* likewise a successor, by what keeps a reactor of ours away */
     pthread_t thread;
     bool started;
     pthread_mutex_t lock;
@@ -68,7 +72,8 @@ typedef struct fl_watch {
 
     /* of the thread alone */
     const fl_thread *sampled;
-    uint64_t sampled_at, sampled_clock, relief_at;
+    uint64_t sampled_at, sampled_clock, relief_at, loss_told_at;
+    unsigned asleep_in_a_row;
     bool sampled_asleep;
 } fl_watch;
 

@@ -11,7 +11,7 @@ module Fairlead
 
       # @return [Symbol] the word in the configuration file, and the method of {Configuration}.
       attr_reader :name
-      # @return [Symbol] :integer, :seconds, :bytes, :boolean, :path, :text, :choice, :uri or :uris.
+      # @return [Symbol] :integer, :seconds, :bytes, :boolean, :path, :url_path, :text, :choice, :uri or :uris.
       attr_reader :kind
       # @return [String] one sentence or two, for --help and the reference page.
       attr_reader :description
@@ -66,7 +66,7 @@ module Fairlead
       def default_in_words
         @shown || case kind
                   when :bytes then bytes_in_words(@default)
-                  when :seconds then "#{@default.to_i} s"
+                  when :seconds then @default ? "#{@default.to_i} s" : "none"
                   when :uris then @default.join(", ")
                   else @default.nil? ? "none" : @default.to_s
                   end
@@ -82,6 +82,7 @@ module Fairlead
         when :choice then "one of #{choices.join(", ")}"
         when :uris then "an address like http://127.0.0.1:9292 or unix:/path/to.sock"
         when :path then "the path of a file"
+        when :url_path then "a path of at most 255 bytes that begins with a slash, like /up"
         else "a text"
         end
       end
@@ -109,6 +110,7 @@ module Fairlead
         when :choice then choice(value)
         when :uris then uris(value)
         when :path then value.to_s.empty? ? nil : value.to_s
+        when :url_path then value.to_s.match?(%r{\A/[!-"$->@-~]{0,254}\z}) ? value.to_s : nil
         when :text then value.is_a?(String) || value.is_a?(Symbol) ? value.to_s : nil
         end
       end

@@ -12,7 +12,7 @@ module Fairlead
         threads: "There is nothing to tune: each request runs in a fiber of its own. Remove the line; " \
                  "`in_flight` bounds how many run at once.",
         preload_app!: "Write `preload true`, which is the default.",
-        worker_timeout: "Remove the line: there is no timeout that kills a worker while requests run in it.",
+        worker_timeout: "Write `stuck_timeout` instead: it replaces a worker that a request keeps from its loop.",
         worker_boot_timeout: "Write `boot_timeout` instead.",
         worker_shutdown_timeout: "Write `drain_timeout` instead.",
         force_shutdown_after: "Write `drain_timeout` instead.",

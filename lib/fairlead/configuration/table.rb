@@ -40,6 +40,10 @@ module Fairlead
                  "How many connections the kernel keeps until they are accepted. The kernel's own bound, " \
                  "net.core.somaxconn, holds too.",
                  group: :serving, within: (1..65_535)),
+      Option.new(:health_path, :url_path, nil,
+                 "A path at which each worker says by itself, without the app and also while a request holds it " \
+                 "up, that it is there: 200, or 503 once it is told to end.",
+                 group: :serving),
 
       Option.new(:workers, :integer, ->(_) { [Etc.nprocessors, MAXIMUM_WORKERS].min },
                  "How many processes serve. 0 serves in the foreground process itself, so that a debugger's " \
@@ -91,6 +95,14 @@ module Fairlead
                  "`with_connection { … }`). What the app itself has set counts unless this is set.",
                  group: :database, choices: %w[allowed deprecated disallowed]),
 
+      Option.new(:request_timeout, :seconds, nil,
+                 "How long a request may run, from the moment the app is called, without a piece of a body read or " \
+                 "written. Past it the client gets 504, and the request is cancelled where it waits; see stalls.md.",
+                 group: :deadlines, within: DEADLINE),
+      Option.new(:stuck_timeout, :seconds, nil,
+                 "How long a request may block or compute without a pause. Past it, its worker is replaced: a " \
+                 "successor serves, and the worker is killed if it has not ended within drain_timeout.",
+                 group: :deadlines, within: (0.1..86_400)),
       Option.new(:idle_timeout, :seconds, 65.0, "How long a connection may stay open without a request.",
                  group: :deadlines, within: DEADLINE),
       Option.new(:head_timeout, :seconds, 15.0, "How long a client may take to send the head of a request.",

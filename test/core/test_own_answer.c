@@ -1,0 +1,152 @@
+/* The health path, which is answered without any app. */
+#include "peer.h"
+
+#define GET(path) "GET " path " HTTP/1.1\r\nHost: a\r\n\r\n"
+
+static peer_server server_with_health(void) {
+    fl_limits limits = peer_limits;
+    strcpy(limits.health_path, "/up");
+    return server_with(limits);
+}
+
+static void get_and_head_are_answered_without_an_app(void) {
+    peer_server server = server_with_health();
+    int socket = client(&server);
+    say(socket, GET("/up"));
+    CHECK_HEARD("HTTP/1.1 200 OK\r\n", "\r\ncontent-type: text/plain\r\ncontent-length: 3\r\n\r\nok\n", hear(server.loop, socket));
+    say(socket, "HEAD /up?whoever=asks HTTP/1.1\r\nHost: a\r\n\r\n");
+    CHECK_HEARD("HTTP/1.1 200 OK\r\n", "\r\ncontent-length: 3\r\n\r\n", hear(server.loop, socket));
+    say(socket, GET("http://a/up"));
+    CHECK_HEARD("HTTP/1.1 200 OK\r\n", "\r\n\r\nok\n", hear(server.loop, socket));
+    CHECK_NUMBER(0, fl_loop_takeable(server.loop));
+    CHECK_NUMBER(0, server.loop->counts.queued);
+    say(socket, GET("/next"));
+    CHECK_NUMBER(1, answer_all(server.loop));
+    CHECK_HEARD("HTTP/1.1 200 OK\r\n", "\r\n\r\n/next", hear(server.loop, socket));
+    close(socket);
+    server_stop(&server);
+}
+
+static void all_else_is_the_apps(void) {
+    static const char *const requests[] = {
+        GET("/up/"), GET("/u"), GET("/upward"), GET("/UP"), "POST /up HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GETS /up HTTP/1.1\r\nHost: a\r\n\r\n", "GET /up HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx",
+        "GET /up HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n"};
+    for (size_t i = 0; i < sizeof requests / sizeof *requests; i++) {
+        peer_server server = server_with_health();
+        int socket = client(&server);
+        say(socket, requests[i]);
+        CHECK_NUMBER(1, answer_all(server.loop));
+        close(socket);
+        server_stop(&server);
+    }
+}
+
+static void without_a_path_the_app_is_asked(void) {
+    peer_server server = server_start();
+    int socket = client(&server);
+    say(socket, GET("/up"));
+    CHECK_NUMBER(1, answer_all(server.loop));
+    close(socket);
+    server_stop(&server);
+}
+
+static void it_keeps_its_place_among_pipelined_requests(void) {
+    peer_server server = server_with_health();
+    int socket = client(&server);
+    say(socket, GET("/1") GET("/up") GET("/2") GET("/up") GET("/up") GET("/3"));
+    CHECK_NUMBER(3, answer_all(server.loop));
+    fl_heard heard = hear(server.loop, socket);
+    const char *order[] = {"\r\n\r\n/1HTTP", "\r\n\r\nok\nHTTP", "\r\n\r\n/2HTTP", "\r\n\r\nok\nHTTP", "\r\n\r\nok\nHTTP", "\r\n\r\n/3"};
+    const char *at = heard.bytes;
+    for (int i = 0; i < 6 && at != NULL; i++) at = strstr(at, order[i]) == NULL ? NULL : strstr(at, order[i]) + 5;
+    CHECK(at != NULL);
+    free(heard.bytes);
+    close(socket);
+    server_stop(&server);
+}
+
+static void it_ends_the_connection_where_the_client_wants_that(void) {
+    peer_server server = server_with_health();
+    int socket = client(&server);
+    say(socket, "GET /up HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    CHECK_HEARD("HTTP/1.1 200 OK", "ok\n", hear_end(server.loop, socket));
+    close(socket);
+    socket = client(&server);
+    say(socket, "GET /up HTTP/1.0\r\n\r\n");
+    fl_heard heard = hear_end(server.loop, socket);
+    CHECK_NUMBER(1, occurrences(&heard, "connection: close\r\n"));
+    free(heard.bytes);
+    close(socket);
+    server_stop(&server);
+}
+
+/* Nobody keeps the loop, or grows our stack, by asking again and again. */
+static void one_connection_may_ask_only_so_often_in_a_row(void) {
+    peer_server server = server_with_health();
+    int socket = client(&server);
+    char requests[1000 * 32];
+    size_t size = 0;
+    for (int i = 0; i < 1000; i++) size += (size_t) sprintf(requests + size, "GET /up HTTP/1.1\r\nHost: a\r\n\r\n");
+    say_bytes(socket, requests, size);
+    fl_heard heard = hear_end(server.loop, socket);
+    CHECK_NUMBER(201, occurrences(&heard, "HTTP/1.1 200 OK"));
+    CHECK_NUMBER(1, occurrences(&heard, "connection: close"));
+    free(heard.bytes);
+    close(socket);
+    server_stop(&server);
+}
+
+static void who_reads_late_gets_all_answers(void) {
+    peer_server server = server_with_health();
+    int socket = narrow_client(&server);
+    static const char request[] = GET("/up");
+    unsigned said = 0;
+    for (int idle = 0; idle < 3 && said < 190; turn(server.loop))
+        if (send(socket, request, sizeof request - 1, MSG_NOSIGNAL) == sizeof request - 1)
+            said++;
+        else
+            idle++;
+    fl_heard heard = {0};
+    for (int i = 0; i < 50 && occurrences(&heard, "HTTP/1.1 200 OK") < said; i++) {
+        hear_now(socket, &heard);
+        turn(server.loop);
+    }
+    CHECK_NUMBER(said, occurrences(&heard, "HTTP/1.1 200 OK"));
+    free(heard.bytes);
+    close(socket);
+    server_stop(&server);
+}
+
+static void once_the_server_ends_it_says_so(void) {
+    peer_server server = server_with_health();
+    int asks = client(&server), waits = client(&server);
+    say(waits, GET("/"));
+    fl_exchange *exchange = take(server.loop);
+    say(asks, GET("/1"));
+    turn(server.loop);
+    fl_exchange *other = fl_loop_take(server.loop);
+    fl_loop_drain(server.loop, false);
+    say(asks, GET("/up"));
+    answer(other, 200, "one");
+    fl_heard heard = hear_end(server.loop, asks);
+    CHECK_NUMBER(1, occurrences(&heard, "HTTP/1.1 200 OK"));
+    CHECK_NUMBER(1, occurrences(&heard, "connection: close"));
+    free(heard.bytes);
+    answer(exchange, 200, "two");
+    close(asks);
+    close(waits);
+    server_stop(&server);
+}
+
+int main(void) {
+    TEST(get_and_head_are_answered_without_an_app);
+    TEST(all_else_is_the_apps);
+    TEST(without_a_path_the_app_is_asked);
+    TEST(it_keeps_its_place_among_pipelined_requests);
+    TEST(it_ends_the_connection_where_the_client_wants_that);
+    TEST(one_connection_may_ask_only_so_often_in_a_row);
+    TEST(who_reads_late_gets_all_answers);
+    TEST(once_the_server_ends_it_says_so);
+    return test_summary();
+}

@@ -1,0 +1,254 @@
+/* How long a request may be served, and what becomes of its client and its connection when that has been too long. */
+#include "peer.h"
+
+#define GET(path) "GET " path " HTTP/1.1\r\nHost: a\r\n\r\n"
+#define TOO_LONG "the request took too long\n"
+
+enum { LIMIT = 30 * MILLISECOND };
+
+static peer_server server_with_limit(void) {
+    fl_limits limits = peer_limits;
+    limits.request_timeout = LIMIT;
+    return server_with(limits);
+}
+
+static fl_exchange *asked(peer_server *server, int socket, const char *request) {
+    say(socket, request);
+    fl_exchange *exchange = take(server->loop);
+    fl_exchange_head_used(exchange);
+    return exchange;
+}
+
+static void await_overdue(fl_loop *loop, fl_exchange *exchange) {
+    uint64_t id = 0;
+    TURN_UNTIL(loop, (id = fl_loop_overdue(loop)) != 0);
+    CHECK_NUMBER(exchange->id, id);
+    CHECK_NUMBER(0, fl_loop_overdue(loop)); /* it is told once */
+}
+
+static void one_that_takes_too_long_is_answered_504_and_its_own_answer_is_dropped(void) {
+    peer_server server = server_with_limit();
+    int socket = client(&server);
+    uint64_t began = fl_clock();
+    fl_exchange *exchange = asked(&server, socket, GET("/"));
+    await_overdue(server.loop, exchange);
+    CHECK(fl_clock() - began >= LIMIT);
+    CHECK_HEARD("HTTP/1.1 504 Gateway Timeout\r\n", "content-length: 26\r\n\r\n" TOO_LONG, hear_end(server.loop, socket));
+    size_t used;
+    CHECK_NUMBER(FL_OK, fl_exchange_begin(exchange, 200));
+    CHECK_NUMBER(FL_OK, fl_exchange_head_end(exchange, 2));
+    CHECK_NUMBER(FL_CLOSED, fl_exchange_write(exchange, "ok", 2, &used));
+    CHECK_NUMBER(1, server.loop->counts.in_flight);
+    fl_exchange_abandon(exchange);
+    close(socket);
+    TURN_UNTIL(server.loop, server.loop->counts.connections == 0);
+    CHECK_NUMBER(0, server.loop->counts.in_flight);
+    CHECK_NUMBER(1, server.loop->counts.timed_out);
+    server_stop(&server);
+}
+
+static void head_gets_no_body(void) {
+    peer_server server = server_with_limit();
+    int socket = client(&server);
+    fl_exchange *exchange = asked(&server, socket, "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n");
+    await_overdue(server.loop, exchange);
+    CHECK_HEARD("HTTP/1.1 504 ", "content-length: 26\r\n\r\n", hear_end(server.loop, socket));
+    fl_exchange_finish(exchange);
+    close(socket);
+    server_stop(&server);
+}
+
+static void answers_that_went_before_it_come_first_and_what_was_asked_after_it_is_not_answered(void) {
+    peer_server server = server_with_limit();
+    int socket = client(&server);
+    say(socket, GET("/1") GET("/2") GET("/3"));
+    answer(take(server.loop), 200, "one");
+    fl_exchange *exchange = fl_loop_take(server.loop);
+    fl_exchange_head_used(exchange);
+    await_overdue(server.loop, exchange);
+    fl_heard heard = hear_end(server.loop, socket);
+    CHECK_NUMBER(2, occurrences(&heard, "HTTP/1.1 "));
+    CHECK_HEARD("HTTP/1.1 200 OK", "\r\n\r\n" TOO_LONG, heard);
+    CHECK_NUMBER(0, server.loop->counts.queued);
+    fl_exchange_abandon(exchange);
+    close(socket);
+    server_stop(&server);
+}
+
+static void what_was_staged_but_not_sent_is_dropped_for_it(void) {
+    peer_server server = server_with_limit();
+    int socket = client(&server);
+    fl_exchange *exchange = asked(&server, socket, GET("/"));
+    CHECK_NUMBER(FL_OK, fl_exchange_begin(exchange, 200));
+    CHECK_NUMBER(FL_OK, fl_exchange_header(exchange, "x", 1, "y", 1));
+    await_overdue(server.loop, exchange);
+    CHECK_HEARD("HTTP/1.1 504 ", TOO_LONG, hear_end(server.loop, socket));
+    fl_exchange_abandon(exchange);
+    close(socket);
+    server_stop(&server);
+}
+
+/* The client must be able to tell that it is not whole, in each framing. */
+static void cut_off(const char *request, int64_t length, bool by_reset) {
+    peer_server server = server_with_limit();
+    int socket = client(&server);
+    fl_exchange *exchange = asked(&server, socket, request);
+    size_t used;
+    CHECK_NUMBER(FL_OK, fl_exchange_begin(exchange, 200));
+    CHECK_NUMBER(FL_OK, fl_exchange_head_end(exchange, length));
+    CHECK_NUMBER(FL_OK, fl_exchange_write(exchange, "part", 4, &used));
+    await_overdue(server.loop, exchange);
+    fl_heard heard = hear_end(server.loop, socket);
+    CHECK_NUMBER(by_reset, heard.reset);
+    if (!by_reset) {
+        CHECK_NUMBER(1, occurrences(&heard, "part"));
+        CHECK_NUMBER(0, occurrences(&heard, "504"));
+        CHECK_NUMBER(0, occurrences(&heard, "\r\n0\r\n"));
+    }
+    free(heard.bytes);
+    CHECK_NUMBER(FL_CLOSED, fl_exchange_write(exchange, "more", 4, &used));
+    fl_exchange_abandon(exchange);
+    close(socket);
+    server_stop(&server);
+}
+
+static void a_response_that_has_begun_is_cut_off(void) {
+    cut_off(GET("/"), -1, false);
+    cut_off(GET("/"), 100, false);
+    cut_off("GET / HTTP/1.0\r\n\r\n", -1, true);
+}
+
+static void each_piece_of_a_response_gives_it_the_time_again(void) {
+    peer_server server = server_with_limit();
+    int socket = client(&server);
+    fl_exchange *exchange = asked(&server, socket, GET("/"));
+    CHECK_NUMBER(FL_OK, fl_exchange_begin(exchange, 200));
+    CHECK_NUMBER(FL_OK, fl_exchange_head_end(exchange, -1));
+    uint64_t began = fl_clock();
+    for (size_t used; fl_clock() < began + 3 * LIMIT;) {
+        CHECK_NUMBER(FL_OK, fl_exchange_write(exchange, "x", 1, &used));
+        fl_loop_wait(server.loop, MILLISECOND);
+        fl_loop_turn(server.loop);
+    }
+    fl_exchange_finish(exchange);
+    CHECK_HEARD("HTTP/1.1 200 OK", "0\r\n\r\n", hear(server.loop, socket));
+    CHECK_NUMBER(0, server.loop->counts.timed_out);
+    close(socket);
+    server_stop(&server);
+}
+
+static void while_the_client_is_awaited_the_clients_deadlines_count(void) {
+    peer_server server = server_with_limit();
+    int socket = client(&server);
+    say(socket, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 200000\r\n\r\n");
+    char piece[70000] = {0};
+    say_bytes(socket, piece, sizeof piece); /* more than is read ahead: it is served now */
+    fl_exchange *exchange = take(server.loop);
+    fl_exchange_head_used(exchange);
+    const char *bytes;
+    size_t size;
+    while (fl_exchange_body(exchange, &bytes, &size) == FL_OK) fl_exchange_body_used(exchange, size);
+    for (uint64_t began = fl_clock(); fl_clock() < began + 3 * LIMIT; fl_loop_turn(server.loop))
+        fl_loop_wait(server.loop, 5 * MILLISECOND);
+    CHECK_NUMBER(0, server.loop->counts.timed_out);
+    say_bytes(socket, piece, sizeof piece); /* it has something to read now, and does not come back */
+    await_overdue(server.loop, exchange);
+    fl_exchange_abandon(exchange);
+    close(socket);
+    server_stop(&server);
+}
+
+static void one_may_have_a_time_of_its_own_or_none(void) {
+    peer_server server = server_with_limit();
+    int sockets[3] = {client(&server), client(&server), client(&server)};
+    fl_exchange *longer = asked(&server, sockets[0], GET("/longer"));
+    fl_exchange_limit_time(longer, 3 * LIMIT);
+    fl_exchange *any = asked(&server, sockets[1], GET("/any"));
+    fl_exchange_limit_time(any, 0);
+    fl_exchange *usual = asked(&server, sockets[2], GET("/usual"));
+    uint64_t began = fl_clock();
+    await_overdue(server.loop, usual);
+    await_overdue(server.loop, longer);
+    CHECK(fl_clock() - began >= 2 * LIMIT);
+    CHECK(server.loop->timed.first == NULL);
+    fl_exchange_abandon(usual);
+    fl_exchange_abandon(longer);
+    answer(any, 200, "whenever");
+    CHECK_HEARD("HTTP/1.1 200 OK", "whenever", hear(server.loop, sockets[1]));
+    for (int i = 0; i < 3; i++) close(sockets[i]);
+    server_stop(&server);
+}
+
+static void one_whose_client_has_gone_is_told_all_the_same(void) {
+    peer_server server = server_with_limit();
+    int socket = client(&server);
+    fl_exchange *exchange = asked(&server, socket, GET("/"));
+    struct linger at_once = {1, 0};
+    setsockopt(socket, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+    close(socket);
+    TURN_UNTIL(server.loop, exchange->connection == NULL);
+    await_overdue(server.loop, exchange);
+    fl_exchange_abandon(exchange);
+    server_stop(&server);
+}
+
+static void one_that_ends_in_time_leaves_nothing_behind(void) {
+    peer_server server = server_with_limit();
+    int socket = client(&server);
+    answer(asked(&server, socket, GET("/")), 200, "ok");
+    fl_exchange *exchange = asked(&server, socket, GET("/"));
+    for (uint64_t began = fl_clock(); fl_clock() < began + 2 * LIMIT;) fl_loop_wait(server.loop, 5 * MILLISECOND);
+    fl_exchange_abandon(exchange); /* overdue, and nobody was told */
+    CHECK_NUMBER(0, fl_loop_overdue(server.loop));
+    CHECK(server.loop->timed.first == NULL && server.loop->timed.last == NULL);
+    CHECK(server.loop->overdue.first == NULL && server.loop->overdue.last == NULL);
+    close(socket);
+    server_stop(&server);
+}
+
+static void all_that_is_served_can_be_timed_out_at_once(void) {
+    peer_server server = server_start();
+    int sockets[3];
+    fl_exchange *exchanges[3];
+    for (int i = 0; i < 3; i++) {
+        sockets[i] = client(&server);
+        exchanges[i] = asked(&server, sockets[i], GET("/"));
+    }
+    fl_loop_time_all_out(server.loop);
+    for (int i = 0; i < 3; i++) {
+        CHECK_HEARD("HTTP/1.1 504 ", TOO_LONG, hear_end(server.loop, sockets[i]));
+        fl_exchange_abandon(exchanges[i]);
+        close(sockets[i]);
+    }
+    CHECK_NUMBER(3, server.loop->counts.timed_out);
+    server_stop(&server);
+}
+
+/* The loop may go before those that serve. */
+static void an_overdue_one_outlives_its_loop(void) {
+    peer_server server = server_with_limit();
+    int socket = client(&server);
+    fl_exchange *exchange = asked(&server, socket, GET("/"));
+    TURN_UNTIL(server.loop, exchange->timed_out);
+    server_stop(&server);
+    fl_exchange_limit_time(exchange, LIMIT);
+    CHECK(exchange->loop == NULL);
+    free(exchange);
+    close(socket);
+}
+
+int main(void) {
+    TEST(one_that_takes_too_long_is_answered_504_and_its_own_answer_is_dropped);
+    TEST(head_gets_no_body);
+    TEST(answers_that_went_before_it_come_first_and_what_was_asked_after_it_is_not_answered);
+    TEST(what_was_staged_but_not_sent_is_dropped_for_it);
+    TEST(a_response_that_has_begun_is_cut_off);
+    TEST(each_piece_of_a_response_gives_it_the_time_again);
+    TEST(while_the_client_is_awaited_the_clients_deadlines_count);
+    TEST(one_may_have_a_time_of_its_own_or_none);
+    TEST(one_whose_client_has_gone_is_told_all_the_same);
+    TEST(one_that_ends_in_time_leaves_nothing_behind);
+    TEST(all_that_is_served_can_be_timed_out_at_once);
+    TEST(an_overdue_one_outlives_its_loop);
+    return test_summary();
+}

@@ -1,0 +1,123 @@
+# frozen_string_literal: true
+
+require_relative "../../helper"
+require_relative "../../stalls"
+
+module Fairlead
+  # A worker that a request keeps from its loop for too long is replaced; nobody else notices.
+  class StuckTimeoutTest < Test
+    include SpeaksHTTP
+    include Stalls
+
+    LIMITS = %w[--stuck-timeout 0.6 --drain-timeout 1].freeze
+
+    # What the log says of each kind.
+    KINDS = { "/held" => "has been in a call that holds Ruby's lock", "/free" => "has been in a call that blocks",
+              "/cpu" => "has been computing" }.freeze
+
+    # Asks again and again, on new connections, until the block is done.
+    def while_others_ask(server)
+      over = false
+      failed = []
+      asker = Thread.new do
+        until over
+          response = server.get("/")
+          failed << response.code if response.code != "200"
+        end
+      end
+      yield
+    ensure
+      over = true
+      asker.value
+      assert_empty failed
+    end
+
+    # A request may be served by the sibling of the worker that it came to.
+    #
+    # @return [Integer] which process has gone.
+    def await_end(server)
+      pid = nil
+      eventually("a worker is replaced") { pid = server.log[/Worker \d \(process (\d+)\) is being replaced/, 1] }
+      eventually("it has gone", within: 20) { !server.worker_pids.include?(pid.to_i) }
+      pid.to_i
+    rescue Minitest::Assertion => error
+      raise error, "#{error.message}:\n#{server.log}"
+    end
+
+    def test_it_is_replaced_and_killed_and_nobody_else_is_harmed
+      KINDS.each do |path, words|
+        with_server(APP, "-w", "2", *LIMITS) do |server|
+          clients = client_of_each(server)
+          stuck = client(to: server, timeout: 30)
+          victim = nil
+          while_others_ask(server) do
+            stall(server, path, 30, on: stuck)
+            victim = await_end(server)
+          end
+          assert_equal 504, stuck.response.status
+          assert_predicate stuck, :eof?
+          others = clients.except(victim).values
+          assert_equal [200], others.map { |other| other.get("/").status }
+          eventually("there are two again") { server.worker_pids.size == 2 }
+          assert_includes server.log, "(process #{victim}) is being replaced: for 0.6 s (stuck_timeout) a request in it #{words}"
+          assert_includes server.log, "(process #{victim}) does not end: it is killed"
+          assert_equal 1, server.log.scan("is being replaced").size
+        end
+      end
+    end
+
+    def test_connections_that_are_idle_go_to_a_sibling_and_stay_open
+      with_server(APP, "-w", "2", *LIMITS) do |server|
+        clients = client_of_each(server)
+        stall(server, "/held", 30)
+        victim = await_end(server)
+        answer = clients[victim].get("/")
+        assert_equal 200, answer.status
+        refute_equal victim, answer.body.to_i
+      end
+    end
+
+    def test_one_that_comes_back_in_time_answers_and_is_not_killed
+      with_server(APP, "-w", "2", "--stuck-timeout", "0.6", "--drain-timeout", "20") do |server|
+        KINDS.each_key do |path|
+          workers = server.worker_pids
+          assert_equal 200, stall(server, path, 1.5).response.status
+          eventually("one is replaced") { server.worker_pids.size == 2 && (server.worker_pids - workers).size == 1 }
+        end
+        refute_match(/killed/, server.log)
+      end
+    end
+
+    def test_one_worker_alone_is_replaced_too
+      with_server(APP, "-w", "1", *LIMITS) do |server|
+        victim = server.worker_pids.first
+        stuck = stall(server, "/held", 20)
+        waits = client(to: server, timeout: 20).write("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        answer = waits.response
+        assert_equal 200, answer.status
+        refute_equal victim, answer.body.to_i
+        assert_equal 504, stuck.response.status
+        assert_equal victim, await_end(server)
+        assert_equal 1, server.worker_pids.size
+      end
+    end
+
+    # Each is there for less than that at a time.
+    def test_one_that_waits_is_not_stuck_however_long
+      with_server(APP, "-w", "1", *LIMITS) do |server|
+        workers = server.worker_pids
+        assert_equal 200, stall(server, "/sleep", 1.5).response.status
+        assert_equal workers, server.worker_pids
+      end
+    end
+
+    def test_without_the_option_it_stays
+      with_server(APP, "-w", "2") do |server|
+        workers = server.worker_pids
+        assert_equal 200, stall(server, "/held", 1.5).response.status
+        assert_equal workers, server.worker_pids
+        refute_match(/replaced/, server.log)
+      end
+    end
+  end
+end
