@@ -10,11 +10,15 @@ module Fairlead
         "typhoeus" => "Net::HTTP or async-http", "ethon" => "Net::HTTP or async-http", "hiredis" => "redis-client",
         "sqlite3" => "a database with a server, where many write"
       }.freeze
-      private_constant :ALTERNATIVES
+      # A frame of Ruby's that loads code.
+      LOADS = /in [`'](?:Kernel[#.])?(?:require|require_relative|load)'/
+      private_constant :ALTERNATIVES, :LOADS
 
       # @param stall [Stall]
       # @return [String] a sentence.
       def self.for(stall)
+        return "It was loading code, which happens once." if stall.kind == "computing" && stall.backtrace.first(30).any?(LOADS)
+
         other = ALTERNATIVES[stall.gem.to_s[/\A\S+/]]
         case stall.kind
         when "blocked" then "Put it into Fairlead.offload { … }#{", or use #{other}" if other}."

@@ -22,7 +22,7 @@ module Fairlead
       def initialize(began, wanted, thread, fiber, env)
         @began = began
         @wanted = wanted
-        @request = facts_of(env) if env
+        @env = env
         @backtrace = Blame.trim((thread.backtrace(0, DEPTH) || []).drop_while { |line| line.start_with?(__dir__) })
         @thread = thread.name || thread.inspect unless fiber.fairlead_seat || fiber.async_task # not of those that serve
       end
@@ -30,7 +30,7 @@ module Fairlead
       # @param facts [Hash] as the core knows them.
       # @return [Stall]
       def to_stall(facts)
-        Capture.stall(facts, backtrace: @backtrace, thread: @thread, **@request.to_h)
+        Capture.stall(facts, backtrace: @backtrace, thread: @thread, **(@env ? request : {}))
       end
 
       # A stall of which no more is known than the core does.
@@ -69,11 +69,12 @@ module Fairlead
 
       private
 
-      def facts_of(env)
-        parameters = env["action_dispatch.request.path_parameters"]
-        { method: env["REQUEST_METHOD"], path: env["PATH_INFO"], pattern: env["action_dispatch.route_uri_pattern"],
+      # Asked when it is told: by then the app may know more of its request.
+      def request
+        parameters = @env["action_dispatch.request.path_parameters"]
+        { method: @env["REQUEST_METHOD"], path: @env["PATH_INFO"], pattern: @env["action_dispatch.route_uri_pattern"],
           action: parameters&.key?(:controller) ? "#{parameters[:controller]}##{parameters[:action]}" : nil,
-          request_id: env["action_dispatch.request_id"] || env["HTTP_X_REQUEST_ID"] }
+          request_id: @env["action_dispatch.request_id"] || @env["HTTP_X_REQUEST_ID"] }
       end
     end
   end

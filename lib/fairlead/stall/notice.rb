@@ -32,7 +32,7 @@ module Fairlead
 
       def self.frames(stall)
         cleaned = ::Rails.backtrace_cleaner.clean(stall.backtrace) if defined?(::Rails.backtrace_cleaner)
-        (cleaned || stall.backtrace).first(FRAMES)
+        (cleaned.nil? || cleaned.empty? ? stall.backtrace : cleaned).first(FRAMES)
       end
       private_class_method :frames
     end

@@ -70,6 +70,8 @@ module Fairlead
           @io.wait_readable
           @io.read_nonblock(8, exception: false)
           @loop.stalls.each { |facts| tell(facts) }
+          # Of those that were too short nothing is kept.
+          @captures.to_a.each { |number, capture| @captures.delete(number) unless @loop.stall(number, capture.began) }
           failure, @failure = @failure, nil
           raise failure if failure
         rescue StandardError => error

@@ -12,6 +12,12 @@ module Fairlead
                      "do it in a job.", @board.add(stall, now: 0)
       end
 
+      def test_code_that_is_loaded_is_no_fault_of_the_app
+        line = @board.add(stall(backtrace: ["/a.rb:1:in `<main>'", "/b.rb:1:in `require'", "/c.rb:1:in `call'"]), now: 0)
+
+        assert line.end_with?("It was loading code, which happens once."), line
+      end
+
       def test_more_of_it_are_counted_and_told_with_the_next_line
         lines = [0, 1, 59, 61].map { |now| @board.add(stall, now:) }
 
