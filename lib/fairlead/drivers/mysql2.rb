@@ -27,7 +27,7 @@ module Fairlead
         include Calls
         include Interruption
 
-        offloads :ping, :select_db, :set_server_option, :prepare, :close
+        offloads :ping, :select_db, :set_server_option, :close
 
         def initialize(options = {})
           # The driver forgets it.
@@ -68,6 +68,11 @@ module Fairlead
 
           store_result while next_result
           nil
+        end
+
+        def prepare(sql)
+          statement = Drivers.fibers? ? offloaded { super } : super
+          statement.tap { |made| made.fairlead_client = self }
         end
 
         private
@@ -116,7 +121,13 @@ module Fairlead
       module Statement
         include Calls
 
+        attr_writer :fairlead_client
+
         offloads :execute, :close
+
+        private
+
+        attr_reader :fairlead_client
       end
 
       ::Mysql2::Client.prepend(Client)

@@ -23,22 +23,26 @@ module Fairlead
 
         private
 
-        # The client of a statement.
+        # Of a client; a statement has another.
         def fairlead_client = self
 
         def offloaded
           begun = false
-          returned = ::Thread::Queue.new
+          ended = ::Thread::Queue.new # whether the connection is clean then
           Fairlead.offload do
             begun = true
-            yield
+            clean = false
+            yield.tap { clean = true }
+          rescue ::Mysql2::Error => error
+            clean = error.error_number == QUERY_INTERRUPTED
+            raise
           ensure
-            returned.push(true)
+            ended.push(clean)
           end
         rescue ::Mysql2::Error
           raise
-        rescue Exception => error # Async::Cancel and Timeout::ExitException among them
-          fairlead_client.send(:end_query) { returned.pop } if begun && returned.empty? && !error.is_a?(NoMethodError)
+        rescue Exception # Async::Cancel and Timeout::ExitException among them
+          fairlead_client&.__send__(:end_query) { ended.pop } if begun && ended.empty?
           raise
         end
       end

@@ -1,0 +1,179 @@
+# frozen_string_literal: true
+
+require_relative "../helper"
+require_relative "databases"
+require "async"
+require "mysql2"
+require "pg"
+require "timeout"
+require "trilogy"
+require "fairlead/drivers/mysql2"
+require "fairlead/drivers/postgresql"
+require "fairlead/drivers/trilogy"
+
+module Fairlead
+  # A fiber is interrupted while it waits in a driver: the server ends the query, and what becomes of the connection.
+  class CancellationTest < Test
+    include Databases
+
+    # Seconds until the query is gone from the server; a busy machine needs longer than the tenth of a second that it
+    # takes else.
+    BOUND = 1.0
+
+    def setup
+      super
+      skip_without_databases
+    end
+
+    def test_pg_ends_a_query_and_the_connection_is_clean
+      Sync do
+        connection = PG.connect(Databases.postgresql)
+        interrupt(postgresql_watch) { connection.exec("SELECT pg_sleep(20)") }
+
+        assert_equal "7", connection.exec("SELECT 7").getvalue(0, 0)
+      end
+    end
+
+    def test_pg_ends_a_prepared_statement_within_a_transaction_which_can_be_rolled_back
+      Sync do
+        connection = PG.connect(Databases.postgresql)
+        connection.exec("BEGIN")
+        connection.prepare("sleep", "SELECT pg_sleep($1)")
+        interrupt(postgresql_watch) { connection.exec_prepared("sleep", [20]) }
+
+        assert_equal PG::PQTRANS_INERROR, connection.transaction_status
+        connection.exec("ROLLBACK")
+
+        assert_equal "7", connection.exec_params("SELECT $1::integer", [7]).getvalue(0, 0)
+      end
+    end
+
+    def test_pg_takes_what_is_left_of_a_large_result
+      Sync do
+        connection = PG.connect(Databases.postgresql)
+        query = "SELECT repeat('x', 10000), pg_sleep(0.001) FROM generate_series(1, 20000)"
+        interrupt(postgresql_watch) { connection.exec(query) }
+
+        assert_equal "7", connection.exec("SELECT 7").getvalue(0, 0)
+      end
+    end
+
+    def test_pg_closes_a_connection_that_it_cannot_clean
+      Sync do
+        connection = PG.connect(Databases.postgresql)
+        connection.define_singleton_method(:cancel) { raise PG::ConnectionBad, "cannot be reached" }
+        connection.define_singleton_method(:discard_results) { raise PG::UnableToSend, "nor read" }
+        task = Async { connection.exec("SELECT pg_sleep(1)") }
+        task.stop
+
+        assert_predicate connection, :finished?
+      end
+    end
+
+    def test_a_timeout_interrupts_like_a_cancelled_task
+      Sync do
+        connection = PG.connect(Databases.postgresql)
+
+        assert_raises(Timeout::Error) { Timeout.timeout(0.1) { connection.exec("SELECT pg_sleep(20)") } }
+        assert_equal "7", connection.exec("SELECT 7").getvalue(0, 0)
+      end
+    end
+
+    def test_an_error_of_the_query_itself_is_no_interruption
+      Sync do
+        connection = PG.connect(Databases.postgresql)
+
+        assert_raises(PG::DivisionByZero) { connection.exec("SELECT 1 / 0") }
+        assert_equal "7", connection.exec("SELECT 7").getvalue(0, 0)
+      end
+    end
+
+    def test_mysql2_ends_a_query_and_the_connection_is_clean
+      Sync do
+        client = Mysql2::Client.new(**Databases.mariadb_settings)
+        interrupt(mariadb_watch) { client.query("SELECT SLEEP(20)") }
+
+        assert_equal [{ "7" => 7 }], client.query("SELECT 7").to_a
+      end
+    end
+
+    def test_mysql2_ends_a_prepared_statement_and_the_connection_is_clean
+      Sync do
+        client = Mysql2::Client.new(**Databases.mariadb_settings)
+        statement = client.prepare("SELECT SLEEP(?)")
+        interrupt(mariadb_watch) { statement.execute(20) }
+
+        assert_equal [{ "7" => 7 }], client.query("SELECT 7").to_a
+      end
+    end
+
+    def test_mysql2_ends_a_query_whose_rows_are_on_their_way
+      Sync do
+        client = Mysql2::Client.new(**Databases.mariadb_settings)
+        interrupt(mariadb_watch) { client.query("SELECT REPEAT('x', 10000), SLEEP(0.001) FROM seq_1_to_20000") }
+
+        assert_equal [{ "7" => 7 }], client.query("SELECT 7").to_a
+      end
+    end
+
+    def test_mysql2_rolls_a_transaction_back_that_was_interrupted
+      Sync do
+        client = Mysql2::Client.new(**Databases.mariadb_settings)
+        client.query("CREATE TEMPORARY TABLE things (id integer) ENGINE=InnoDB")
+        client.query("BEGIN")
+        client.query("INSERT INTO things VALUES (1)")
+        interrupt(mariadb_watch) { client.query("SELECT SLEEP(20)") }
+        client.query("ROLLBACK")
+
+        assert_empty client.query("SELECT * FROM things").to_a
+      end
+    end
+
+    def test_a_query_past_mysql2s_own_read_timeout_ends_on_the_server_and_the_connection_is_of_no_use
+      Sync do
+        client = Mysql2::Client.new(**Databases.mariadb_settings, read_timeout: 1)
+
+        assert_raises(Mysql2::Error::TimeoutError) { client.query("SELECT SLEEP(20)") }
+        eventually("the query is gone") { mariadb_watch.call.zero? }
+      end
+    end
+
+    def test_trilogy_ends_a_query_and_closes_the_connection
+      Sync do
+        client = Trilogy.new(**Databases.mariadb_settings)
+        interrupt(mariadb_watch) { client.query("SELECT SLEEP(20)") }
+
+        assert_predicate client, :closed?
+      end
+    end
+
+    private
+
+    # Interrupts what the block does once the server is at it, and waits until the server is no longer.
+    def interrupt(running, &)
+      task = Async(&)
+      eventually("the query runs") { running.call == 1 }
+      took = duration do
+        task.cancel
+        eventually("the query is gone", within: BOUND) { running.call.zero? }
+        task.wait
+      end
+      puts format("gone after %.3f s", took) if ENV["VERBOSE"]
+      assert_predicate task, :cancelled?
+    end
+
+    # @return [Proc] tells how many queries run on the server beside its own.
+    def postgresql_watch
+      connection = PG.connect(Databases.postgresql)
+      query = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE '%pg_sleep%' " \
+              "AND pid <> pg_backend_pid()"
+      -> { connection.exec(query).getvalue(0, 0).to_i }
+    end
+
+    def mariadb_watch
+      client = Trilogy.new(**Databases.mariadb_settings)
+      query = "SELECT count(*) FROM information_schema.processlist WHERE info LIKE '%SLEEP(%' AND id <> CONNECTION_ID()"
+      -> { client.query(query).rows.first.first }
+    end
+  end
+end
