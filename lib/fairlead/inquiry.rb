@@ -28,17 +28,25 @@ module Fairlead
     def self.ask(name)
       socket = Socket.new(:UNIX, :STREAM)
       socket.connect(Socket.sockaddr_un("\0#{name}"))
-      text = +""
-      text << socket.readpartial(65_536) while socket.wait_readable(PATIENCE)
-      nil # it does not answer
-    rescue EOFError
-      JSON.parse(text, symbolize_names: true) unless text.empty?
+      # Anybody may take such a name.
+      return unless [socket.getpeereid.first, 0].include?(Process.euid)
+
+      JSON.parse(read(socket), symbolize_names: true)
     rescue SystemCallError, JSON::ParserError
       nil
     ensure
       socket&.close
     end
-    private_class_method :ask
+
+    # All that comes until its end, or until nothing comes any more.
+    def self.read(socket)
+      text = +""
+      text << socket.readpartial(65_536) while socket.wait_readable(PATIENCE)
+      text
+    rescue EOFError
+      text
+    end
+    private_class_method :ask, :read
 
     # @return [Socket] readable when somebody asks.
     attr_reader :io
@@ -74,7 +82,8 @@ module Fairlead
 
     private
 
-    # The name is known to all who are on this machine; the answer is for this user and root.
+    # The name is known to all who are on this machine; the answer is for this user and root. It has to fit into what the
+    # kernel takes at once, some 200 KB.
     def answer(client)
       user, = client.getpeereid
       return unless [0, Process.euid].include?(user)

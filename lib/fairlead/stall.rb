@@ -76,7 +76,7 @@ module Fairlead
     # @return [Stall] as a message can carry it: an enormous backtrace, or path, is cut.
     def brief
       with(path: path && path[0, 500], route: route && route[0, 500],
-           backtrace: backtrace.first(40).map { |line| line[0, 200] })
+           backtrace: backtrace.first(30).map { |line| line[0, 200] })
     end
 
     # @return [Hash] for instrumentation.

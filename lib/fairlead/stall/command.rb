@@ -47,8 +47,8 @@ module Fairlead
         @parser ||= OptionParser.new do |parser|
           parser.banner = INTRODUCTION
           parser.on("--pid PID", Integer, "The server whose first process it is.") { |pid| @pid = pid }
-          parser.on("-n", "--most NUMBER", Integer, "How many to list. Default: #{MOST}.") do |most|
-            @most = most.clamp(1, 1000)
+          parser.on("-n", "--most NUMBER", Integer, "How many to list, up to 40. Default: #{MOST}.") do |most|
+            @most = most.clamp(1, 40)
           end
           parser.on("--json", "All that is known, with backtraces, as JSON.") { @json = true }
           parser.on("-h", "--help", "Print this.") { @help = true }

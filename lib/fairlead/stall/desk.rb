@@ -4,6 +4,10 @@ module Fairlead
   class Stall
     # Where the stalls of all workers come together: they are logged, and shown to who asks. Of the first process.
     class Desk
+      # How many are told to who asks.
+      MOST = 40
+      private_constant :MOST
+
       # @param configuration [Configuration]
       # @param addresses [Array<String>] what is served
       def initialize(configuration, addresses)
@@ -34,7 +38,7 @@ module Fairlead
       private
 
       def about
-        stalls = @lock.synchronize { @board.worst }
+        stalls = @lock.synchronize { @board.worst(MOST) }
         { pid: Process.pid, folder: @folder, tag: @configuration.tag, addresses: @addresses,
           limit: @configuration.stall_report, stalls: }
       end
