@@ -16,6 +16,8 @@ static void set(_Atomic uint64_t *field, uint64_t value) {
 /* 0: it is not away. At home it is when it leads, has work, and does not get the GVL for it. */
 static uint64_t away_since(const fl_watch *watch, int number) {
     const fl_reactor *reactor = &watch->reactors[number];
+    if (atomic_load(&reactor->gone))
+        return 0;
     uint64_t stamp = atomic_load_explicit(&reactor->stamp, memory_order_acquire);
     if (!atomic_load_explicit(&reactor->home, memory_order_acquire))
         return stamp;
