@@ -257,7 +257,7 @@ module Bench
       status, _, errors = command
 
       assert_equal 2, status
-      assert_match(/which workload\? .*hello, idle/, errors)
+      assert_match(/which workload\? .*hello, .*idle/, errors)
     end
   end
 end

@@ -22,6 +22,8 @@ module Bench
       def whole? = save || [against, rounds, seconds, only, ours, priority].none?
     end
     ROUNDS = 5
+    # Seconds to start and stop a server, about.
+    BOOT = 3
 
     def self.run(arguments) = new.run(arguments)
 
@@ -39,6 +41,8 @@ module Bench
       @toolchain = Toolchain.new(ruby: @options.ruby, build: @options.build_ruby)
       alone do
         @toolchain.install
+        @progress = Progress.new
+        plan(workloads)
         workloads.map { |workload| bench(workload) }.all? ? 0 : 1
       end
     rescue UsageError, OptionParser::ParseError => error
@@ -79,8 +83,8 @@ module Bench
     def list
       Workload.names.each do |name|
         workload = Workload.load(name)
-        puts "#{name.ljust(12)} #{workload.title}"
-        puts "#{" " * 13}loads: #{workload.loads.map(&:name).join(", ")}; peers: #{workload.peers.join(", ")}"
+        puts "#{name.ljust(16)} #{workload.title}"
+        puts "#{" " * 17}loads: #{workload.loads.map(&:name).join(", ")}; peers: #{workload.peers.join(", ")}"
       end
       0
     end
@@ -97,7 +101,7 @@ module Bench
 
       runner = Runner.new(
         workload, servers, toolchain: @toolchain, rounds:, seconds:, loads:, random: Random.new(seed),
-        progress: Progress.new, patience: @options.patience || 0
+        progress: @progress, patience: @options.patience || 0
       )
       runs = runner.run
       raise Interrupt if runs.values.first.empty?
@@ -109,6 +113,23 @@ module Bench
       loads.map { |load| report(workload, load, runs[load.name], rounds, seconds, labels) }
         .all?.tap { puts "", "Written to #{path.delete_prefix("#{Toolchain::ROOT}/")}" }
         .tap { raise Interrupt if runner.interrupted }
+    end
+
+    # So that the time left is that of all.
+    def plan(workloads)
+      workloads.each { |workload| @progress.plan(workload.name, duration(workload)) }
+      return if workloads.one?
+
+      warn "#{workloads.map(&:name).join(", ")}: about #{Progress.clock(@progress.planned)} in all"
+    end
+
+    # @return [Float] seconds, for a start.
+    def duration(workload)
+      loads = choose_loads(workload)
+      servers = choose_servers(workload, quietly: true).size
+      starts = workload.fresh ? loads.size : 1
+      each = (starts * (BOOT + workload.warm_up + workload.settle)) + (loads.size * (@options.seconds || workload.seconds))
+      servers * (@options.rounds || ROUNDS) * each
     end
 
     # @return [Boolean] whether ours had no error.
@@ -140,14 +161,14 @@ module Bench
       "  ! other processes used up to #{used.round(2)} cores meanwhile: the figures are doubtful"
     end
 
-    def choose_servers(workload)
+    def choose_servers(workload, quietly: false)
       ours = @options.ours || ["fairlead"]
       peers = workload.peers
       peers = @options.against.flat_map { |name| chosen_peers(peers, name) } if @options.against
       servers = (ours + peers).uniq.map { |label| Server.for(label) }
       servers.reject do |server|
         reason = server.unavailable or next
-        warn "leaving out #{server.label}: #{reason}"
+        warn "leaving out #{server.label}: #{reason}" unless quietly
         true
       end
     end
@@ -202,10 +223,13 @@ module Bench
       raise UsageError, "--priority needs root"
     end
 
-    # 10,000 connections need as many descriptors in the load tool, and again in the server, which inherits
+    # 20,000 connections need as many descriptors in the load tool, and again in the server, which inherits
     # this.
     def raise_descriptor_limit
       _, hard = Process.getrlimit(:NOFILE)
+      most = [hard, 65_536].max
+      Process.setrlimit(:NOFILE, most, most)
+    rescue Errno::EPERM
       Process.setrlimit(:NOFILE, hard, hard)
     end
   end

@@ -5,23 +5,26 @@ require "socket"
 module Bench
   # A crowd of keep-alive connections that each asked once, got their answer, and now sit there: what does a
   # server pay for them? The figure is the memory of all its processes with the crowd less that without it, both
-  # after the same number of requests, so that a grown heap is not taken for the price of connections.
+  # after the same number of requests, so that a grown heap is not taken for the price of connections. With
+  # `waiting`, the requests take long, and the memory is measured while all of them wait.
   class Crowd
     BATCH = 100
     ANSWER_TIMEOUT = 10
     SETTLE = 1
-    private_constant :BATCH, :ANSWER_TIMEOUT, :SETTLE
+    WAIT_TIMEOUT = 40
+    private_constant :BATCH, :ANSWER_TIMEOUT, :SETTLE, :WAIT_TIMEOUT
 
     attr_reader :connections
 
-    def initialize(connections:, path: "/")
+    def initialize(connections:, path: "/", waiting: false)
       @connections = connections
       @path = path
+      @waiting = waiting
     end
 
     def name = "crowd"
 
-    def description = "#{@connections} connections, one request each (path #{@path}), then idle"
+    def description = "#{@connections} connections, one request each (path #{@path})#{@waiting ? "; all wait" : ", then idle"}"
 
     def main_figure = :extra_memory
 
@@ -29,15 +32,17 @@ module Bench
     # @return [Hash{Symbol => Numeric}] memory in MB.
     def run(server, _seconds)
       @request = "GET #{@path} HTTP/1.1\r\nHost: localhost\r\n\r\n"
-      ask_in_turn(server)
+      ask_in_turn(server) unless @waiting
       before = settled_memory(server)
       sockets, errors = gather(server)
       with_crowd = settled_memory(server)
+      errors += sockets.count { |socket| !answered?(socket, WAIT_TIMEOUT) } if @waiting
       closed = sockets.count { |socket| closed?(socket) }
 
       {
         requests: @connections * 2, errors:, non_2xx: 0, closed_by_server: closed,
-        memory_before: before, memory_with_crowd: with_crowd, extra_memory: with_crowd - before
+        memory_before: before, memory_with_crowd: with_crowd, extra_memory: with_crowd - before,
+        kilobytes_each: (with_crowd - before) * 1024 / @connections
       }
     ensure
       sockets&.each(&:close)
@@ -61,7 +66,7 @@ module Bench
       (@connections / BATCH).times do
         batch = Array.new(BATCH) { TCPSocket.new("127.0.0.1", server.port) }
         batch.each { |socket| socket.write(@request) }
-        errors += batch.count { |socket| !answered?(socket) }
+        errors += batch.count { |socket| !answered?(socket) } unless @waiting
         sockets.concat(batch)
       end
       [sockets, errors]
@@ -70,10 +75,10 @@ module Bench
     end
 
     # Answers of these workloads are small: head and body come in one piece or two.
-    def answered?(socket)
+    def answered?(socket, seconds = ANSWER_TIMEOUT)
       answer = +""
       until complete?(answer)
-        return false unless socket.wait_readable(ANSWER_TIMEOUT)
+        return false unless socket.wait_readable(seconds)
 
         piece = socket.read_nonblock(16_384, exception: false)
         return false if piece.nil?

@@ -6,11 +6,29 @@ module Bench
     # What other processes used of the machine while we measured, in cores: more makes figures doubtful.
     NOISE = 0.15
 
+    # @return [String] "2:05:30", or "5:30".
+    def self.clock(seconds)
+      minutes, seconds = seconds.round.divmod(60)
+      hours, minutes = minutes.divmod(60)
+      hours.positive? ? format("%d:%02d:%02d", hours, minutes, seconds) : format("%d:%02d", minutes, seconds)
+    end
+
     def initialize(output = $stderr)
       @output = output
     end
 
-    def start(steps)
+    # Says beforehand how long a workload will take, about.
+    #
+    # @param seconds [Float]
+    def plan(name, seconds)
+      (@plan ||= {})[name] = seconds
+    end
+
+    # @return [Float] seconds, of all that have not started yet.
+    def planned = (@plan || {}).values.sum
+
+    def start(steps, name = nil)
+      @plan&.delete(name)
       @steps = steps
       @done = 0
       @started = now
@@ -19,9 +37,9 @@ module Bench
     # @param results [Array<(Workload::Load, Hash)>]
     def step(round, server, results)
       @done += 1
-      left = (now - @started) / @done * (@steps - @done)
+      left = ((now - @started) / @done * (@steps - @done)) + planned
       lines = results.map { |load, run| line(load, run) }
-      @output.puts "[#{clock(left)} left] round #{round} #{server}: #{lines.join("  ")}"
+      @output.puts "[#{Progress.clock(left)} left] round #{round} #{server}: #{lines.join("  ")}"
     end
 
     private
@@ -37,8 +55,6 @@ module Bench
         ("(others used #{run[:other_cpu].round(2)} cores)" if run[:other_cpu] > NOISE)
       ].compact.join(" ")
     end
-
-    def clock(seconds) = format("%d:%02d", seconds / 60, seconds % 60)
 
     def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
   end

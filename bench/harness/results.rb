@@ -15,7 +15,9 @@ module Bench
     FORMAT = 1
     FOLDER = File.join(Toolchain::ROOT, "bench/results")
     PARTIAL_FOLDER = File.join(Toolchain::WORK, "results")
-    private_constant :FOLDER, :PARTIAL_FOLDER
+    # What is summarized, where a load has it.
+    FIGURES = %i[rate refused gave_up kilobytes_each p50 p90 p99 p999 max cpu_per_request peak_rss pss].freeze
+    private_constant :FIGURES, :FOLDER, :PARTIAL_FOLDER
 
     module_function
 
@@ -70,7 +72,7 @@ module Bench
     end
 
     def summarize(comparison, server, main)
-      figures = [main, :p50, :p99, :p999, :cpu_per_request, :peak_rss, :pss]
+      figures = [main, *FIGURES]
       {
         **figures.to_h { |figure| [figure, comparison.summary(server, figure)&.to_h] }.compact,
         reference: comparison.reference, ratio: comparison.ratio(server, main)&.to_h,

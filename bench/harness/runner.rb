@@ -36,7 +36,7 @@ module Bench
     # @return [Hash{String => Array<Hash>}] the runs of each load, in the order in which they ran.
     def run
       runs = @loads.to_h { |load| [load.name, []] }
-      @progress.start(@rounds * @servers.size)
+      @progress.start(@rounds * @servers.size, @workload.name)
       1.upto(@rounds) do |round|
         @servers.shuffle(random: @random).each_with_index do |server, position|
           visit(server) do |load, figures|
@@ -55,13 +55,22 @@ module Bench
 
     # Yields the figures of every load; where the server fails, those that say so.
     def visit(server, &block)
-      remaining = @loads.dup
+      return visit_with(server, @loads, &block) unless @workload.fresh
+
+      @loads.each { |load| visit_with(server, [load], &block) }
+    end
+
+    def visit_with(server, loads, &block)
+      remaining = loads.dup
       ServerProcess.run(server, @workload, @toolchain) do |process|
         warm_up(process)
         until remaining.empty?
           figures = measure_in_peace(process, remaining.first)
-          process.check
-          raise ServerProcess::Failed, "answered no request in #{@seconds} s" if figures[:requests].zero?
+          @workload.fresh ? process.check_running : process.check
+          # Under a load that is too much for everybody, no answer is an answer.
+          if figures[:requests].zero? && !@workload.fresh
+            raise ServerProcess::Failed, "answered no request in #{@seconds} s"
+          end
 
           block.call(remaining.shift, figures)
         end

@@ -60,14 +60,20 @@ module Bench
     #
     # @raise [Failed]
     def check
-      raise Failed, "ended: #{last_words}" if ended?
-
+      check_running
       answer = get(@workload.check_path)
       return if answer.code == "200" && @workload.expects?(answer.body)
 
       raise Failed, "answered wrongly: #{answer.code} #{answer.body.to_s[0, 200].inspect}; #{last_words}"
     rescue SystemCallError, IOError, Timeout::Error => error
       raise Failed, "does not answer (#{error.class}: #{error.message}); #{last_words}"
+    end
+
+    # Whether it still runs.
+    #
+    # @raise [Failed]
+    def check_running
+      raise Failed, "ended: #{last_words}" if ended?
     end
 
     def stop

@@ -10,11 +10,17 @@ module Bench
     MAIN = {
       requests_per_second: Column.new("requests/s", :requests_per_second, 0, true),
       extra_memory: Column.new("extra MB", :extra_memory, 1, true),
-      slowest: Column.new("slowest ms", :slowest, 0, true)
+      slowest: Column.new("slowest ms", :slowest, 0, true),
+      p99: Column.new("p99 ms", :p99, 2, true)
     }.freeze
     COMMON = [
+      Column.new("rate/s", :rate, 0, false),
+      Column.new("KB each", :kilobytes_each, 2, true),
+      Column.new("503", :refused, 0, true),
+      Column.new("gave up", :gave_up, 0, true),
       Column.new("p50 ms", :p50, 2, false),
       Column.new("p99 ms", :p99, 2, true),
+      Column.new("p99.9 ms", :p999, 2, false),
       Column.new("max ms", :max, 1, false),
       Column.new("CPU µs/request", :cpu_per_request, 1, true),
       Column.new("peak RSS MB", :peak_rss, 0, false),
@@ -27,7 +33,7 @@ module Bench
     def initialize(comparison, main:)
       @comparison = comparison
       @main = main
-      @columns = [MAIN.fetch(main), *COMMON].select do |column|
+      @columns = [MAIN.fetch(main), *COMMON].uniq(&:figure).select do |column|
         comparison.runs.any? { |run| run[column.figure] }
       end
     end

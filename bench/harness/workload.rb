@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "crowd"
+require_relative "open_loop"
 require_relative "stall"
 require_relative "wrk"
 
@@ -20,7 +21,7 @@ module Bench
     Aim = Data.define(:load, :text, :test)
 
     attr_accessor :title, :app, :peers, :workers, :seconds, :warm_up, :settle, :check_path, :expectation,
-      :database, :environment
+      :database, :environment, :fresh
     attr_reader :name, :loads, :aims
 
     # @return [Array<String>] the names of all workloads there are.
@@ -79,6 +80,9 @@ module Bench
 
       # The database it needs, by the name of its processes.
       def database(name) = @workload.database = name
+      # Each load gets a server that has just been started, and what a load leaves undone is nobody's business: for
+      # loads that leave much behind.
+      def fresh = @workload.fresh = true
       # Environment variables of all servers.
       def environment(**variables) = @workload.environment = variables.transform_keys(&:to_s)
       def load(name, generator, ideal: nil) = @workload.loads << Load.new(name:, generator:, ideal:)
@@ -86,6 +90,7 @@ module Bench
       def aim(load, text, &test) = @workload.aims << Aim.new(load:, text:, test:)
       def wrk(...) = Wrk.new(...)
       def crowd(...) = Crowd.new(...)
+      def open_loop(...) = OpenLoop.new(...)
       def stall(...) = Stall.new(...)
     end
   end

@@ -3,7 +3,7 @@
 title "The smallest answer: what the server itself costs"
 app "hello.ru"
 expect "Hello World"
-peers "iodine", "itsi", "falcon", "puma"
+peers "iodine", "itsi", "agoo", "falcon", "puma"
 seconds 4
 
 load "c1", wrk(connections: 1)

@@ -1,0 +1,85 @@
+# frozen_string_literal: true
+
+require "fileutils"
+require "json"
+require "open3"
+
+module Bench
+  # Open-loop load: requests come at a given rate whether earlier ones have been answered or not, as those of many
+  # people do, and a latency counts from the moment at which the request was due. See open_loop.c.
+  class OpenLoop
+    SOURCE = File.expand_path("open_loop.c", __dir__)
+    # To find a server's own capacity: as many connections as keep it busy.
+    CAPACITY_CONNECTIONS = 32
+    CAPACITY_SECONDS = 2
+    private_constant :SOURCE, :CAPACITY_CONNECTIONS, :CAPACITY_SECONDS
+
+    attr_reader :connections
+
+    # @param rate [Numeric, nil] requests a second; nil with a share.
+    # @param share [Float, nil] of the server's own capacity, which is measured first.
+    # @param connections [Integer] at most so many at once.
+    # @param patience [Numeric] seconds after which a client gives up.
+    # @param refusals [Boolean] whether 503 and clients that give up are part of the picture, not faults.
+    def initialize(rate: nil, share: nil, connections: 256, patience: 5, path: "/", refusals: false)
+      @rate = rate
+      @share = share
+      @connections = connections
+      @patience = patience
+      @path = path
+      @refusals = refusals
+    end
+
+    def name = "open_loop"
+
+    def description
+      rate = @share ? "#{(@share * 100).round} % of the server's own capacity" : "#{@rate} requests/s"
+      "open loop, #{rate} at random moments, at most #{@connections} connections, patience #{@patience} s"
+    end
+
+    def main_figure = @share ? :p99 : :requests_per_second
+
+    # @return [Hash{Symbol => Numeric}] latencies in milliseconds, of the good answers.
+    def run(server, seconds)
+      capacity = @share ? capacity(server) : { requests: 0, requests_per_second: 0 }
+      rate = @rate || (capacity[:requests_per_second] * @share)
+      figures = ask(server, rate, seconds)
+      answers = figures.values_at(:answered, :refused, :wrong).sum
+      errors = figures[:failed] + (@refusals ? 0 : figures[:gave_up])
+      {
+        requests: answers + capacity[:requests], rate:, errors:,
+        seconds: figures[:seconds], requests_per_second: figures[:answered] / figures[:seconds],
+        non_2xx: figures[:wrong] + (@refusals ? 0 : figures[:refused]),
+        **figures.slice(:offered, :refused, :gave_up, :mean, :p50, :p75, :p90, :p99, :p999, :max)
+      }
+    end
+
+    # Compiles the load generator where that has not been done.
+    def self.program
+      program = File.join(Toolchain::WORK, "open_loop")
+      return program if File.exist?(program) && File.mtime(program) > File.mtime(SOURCE)
+
+      FileUtils.mkdir_p(Toolchain::WORK)
+      output, status = Open3.capture2e("cc", "-O2", "-o", program, SOURCE, "-lm")
+      raise UsageError, "cc could not compile #{SOURCE}:\n#{output}" unless status.success?
+
+      program
+    end
+
+    private
+
+    def capacity(server)
+      Wrk.new(connections: CAPACITY_CONNECTIONS, path: @path).run(server, CAPACITY_SECONDS)
+    end
+
+    def ask(server, rate, seconds)
+      output, status = Open3.capture2(
+        self.class.program, server.port.to_s, @path, rate.to_s, seconds.to_s, @connections.to_s, @patience.to_s,
+        "1"
+      )
+      raise Wrk::Failed, "the load generator failed" unless status.success?
+
+      JSON.parse(output, symbolize_names: true)
+    end
+  end
+end

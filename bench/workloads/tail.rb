@@ -1,0 +1,16 @@
+# frozen_string_literal: true
+
+title "How long the slowest wait, at 50 % and 80 % of what each server can do at most (random arrivals)"
+app "rails_plain.ru"
+expect "Hello World"
+peers "falcon", "itsi", "puma:5", "puma:1"
+seconds 4, warm_up: 4
+
+load "50", open_loop(share: 0.5)
+load "80", open_loop(share: 0.8)
+
+aim("50", "no slower p99 than the best peer, at its own lower load") do |c|
+  best = c.servers.drop(1).filter_map { |server| c.median(:p99, server) }.min
+  best && c.median(:p99)&.<=(best)
+end
+aim("80", "no error") { |c| c.faultless? }

@@ -1,0 +1,96 @@
+# frozen_string_literal: true
+
+require_relative "helper"
+require "stringio"
+require_relative "../bench/harness/cli"
+
+module Bench
+  # What the load generators ask is what a workload says, and what they count is what was answered.
+  class LoadTest < Fairlead::Test
+    APP = <<~RUBY
+      run lambda { |env|
+        sleep env["QUERY_STRING"].to_f
+        length = env["rack.input"]&.read.to_s.bytesize
+        right = env.fetch("HTTP_X_LENGTH", length).to_i == length && env.fetch("HTTP_X_ASKED", "yes") == "yes"
+        [right ? 200 : 400, {}, ["Hello World"]]
+      }
+    RUBY
+
+    # What a generator asks of a server.
+    Target = Struct.new(:port) { def url(path) = "http://127.0.0.1:#{port}#{path}" }
+
+    def asked(generator, seconds = 1)
+      with_server(APP, lint: false) { |server| generator.run(Target.new(server.port), seconds) }
+    end
+
+    def test_a_body_is_sent_whole_with_its_length
+      figures = asked(Wrk.new(connections: 2, body: 100_000))
+
+      assert_operator figures[:requests], :>, 10
+      assert_equal [0, 0], figures.values_at(:errors, :non_2xx)
+    end
+
+    def test_headers_are_sent
+      assert_equal 0, asked(Wrk.new(connections: 1, headers: { "X-Asked" => "yes" }))[:non_2xx]
+      assert_operator asked(Wrk.new(connections: 1, headers: { "X-Asked" => "no" }))[:non_2xx], :>, 10
+    end
+
+    def test_pipelined_requests_are_counted_one_by_one_and_have_no_latency
+      figures = asked(Wrk.new(connections: 1, path: "/?0.02", pipeline: 4))
+
+      assert_operator figures[:requests], :>=, 8
+      assert_nil figures[:p99]
+    end
+
+    def test_open_loop_requests_come_at_their_rate_and_wait_for_nobody
+      figures = asked(OpenLoop.new(rate: 100, path: "/?0.2"))
+
+      assert_in_delta 100, figures[:offered], 40
+      assert_equal [0, 0, 0], figures.values_at(:errors, :non_2xx, :gave_up)
+      assert_equal figures[:offered], figures[:requests]
+      assert_operator figures[:p50], :>=, 200
+    end
+
+    def test_an_open_loop_latency_counts_the_wait_for_a_free_connection
+      figures = asked(OpenLoop.new(rate: 60, path: "/?0.1", connections: 1, patience: 20))
+
+      assert_operator figures[:max], :>=, 400
+    end
+
+    def test_those_that_have_lost_their_patience_are_counted_apart
+      figures = asked(OpenLoop.new(rate: 50, path: "/?3", patience: 0.2, refusals: true))
+
+      assert_equal [figures[:offered], 0, 0], figures.values_at(:gave_up, :requests, :errors)
+      assert_operator asked(OpenLoop.new(rate: 50, path: "/?3", patience: 0.2))[:errors], :>, 10
+    end
+
+    def test_a_share_is_of_what_the_server_can_do_at_most
+      figures = asked(OpenLoop.new(share: 0.5, path: "/?0.1", connections: 400))
+
+      assert_in_delta 160, figures[:rate], 80 # 32 connections, each of which can ask ten times a second
+    end
+
+    def test_a_crowd_that_waits_is_measured_while_all_of_them_do
+      server = with_server(APP, lint: false)
+      crowd = Crowd.new(connections: 100, path: "/?4", waiting: true)
+      target = Struct.new(:port, :processes).new(server.port, ProcessTree.new(server.supervisor_pid))
+      figures = crowd.run(target, 1)
+
+      assert_equal [200, 0], figures.values_at(:requests, :errors)
+      assert_operator figures[:kilobytes_each], :>, 2
+    end
+  end
+
+  class ProgressTest < Minitest::Test
+    def test_the_time_left_is_that_of_all_workloads
+      output = StringIO.new
+      progress = Progress.new(output)
+      progress.plan("first", 10)
+      progress.plan("second", 7200)
+      progress.start(1, "first")
+      progress.step(1, "fairlead", [])
+
+      assert_match(/\A\[2:00:00 left\] round 1 fairlead/, output.string)
+    end
+  end
+end
