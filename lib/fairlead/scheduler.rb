@@ -58,6 +58,18 @@ module Fairlead
     # @param seconds [Numeric]
     def after(seconds, &) = @timers.after(seconds, &)
 
+    # Seconds between two looks of a fiber that nobody wakes.
+    LOOK = 0.002
+    private_constant :LOOK
+
+    # Whoever closes an IO that another thread uses sleeps until that one has let go. Ruby then wakes the closer's thread,
+    # and not its fiber: it has to look again by itself. All others that sleep without an end are woken.
+    def kernel_sleep(duration = (endless = true; nil))
+      return super(duration) if duration || endless || caller_locations(1, 1)&.first&.base_label == "sleep"
+
+      block(nil, LOOK)
+    end
+
     # In the child of a fork, what waits in its parent does not go on.
     def process_fork
       @forked = true

@@ -85,7 +85,7 @@ module Fairlead
     def test_all_kinds_of_bodies_under_gc_stress
       # Not from the start: loading under stress tests Ruby, and takes minutes.
       app = MIXED.sub("case env[\"PATH_INFO\"]", "case env[\"PATH_INFO\"]\nwhen \"/stress\" then GC.stress = true; [200, {}, []]")
-      with_server(app, lint: false) do |server|
+      with_server(app, "--queue-timeout", "300", lint: false) do |server|
         assert_all_kinds(server)
         server.get("/stress")
         2.times { assert_all_kinds(server) }
@@ -100,7 +100,7 @@ module Fairlead
       RUBY
       with_server(compact) do |server|
         %w[/verify /compact].each do |path|
-          answers = burst(server, (PATHS + ["/wait"] * 5 + [path]) * 2, within: 60)
+          answers = burst(server, (PATHS + ["/wait"] * 5 + [path]) * 2, within: 180)
           assert_equal [200], answers.map(&:status).uniq, path
           assert_all_kinds(server)
         end
@@ -110,7 +110,7 @@ module Fairlead
     private
 
     def assert_all_kinds(server)
-      answers = burst(server, PATHS, within: 60)
+      answers = burst(server, PATHS, within: 180)
       assert_equal %w[hello hello onetwo streamed waited parent finished] + ["x" * 40_000],
                    answers.map { |answer| plain(answer) }
       assert_equal "posted", server.post("/post", "posted").body

@@ -82,6 +82,30 @@ module Fairlead
       end
     end
 
+    CLOSING = <<~'RUBY'
+      run lambda { |env|
+        reader, writer = IO.pipe
+        thread = Thread.new do
+          Thread.current.report_on_exception = false
+          reader.read
+        rescue IOError
+          "interrupted"
+        end
+        Thread.pass until thread.stop?
+        reader.close
+        writer.close
+        [200, {}, [thread.value]]
+      }
+    RUBY
+
+    # Ruby tells the thread, and not the fiber, that the other one has let go.
+    def test_who_closes_what_another_thread_reads_goes_on
+      with_server(CLOSING) do |server|
+        answers = burst(server, ["/"] * 20)
+        assert_equal ["interrupted"], answers.map(&:body).uniq
+      end
+    end
+
     LATE = <<~'RUBY'
       def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
