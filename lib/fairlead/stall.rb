@@ -86,7 +86,7 @@ module Fairlead
 
     def subject
       return "The thread #{thread}" if thread
-      return "Something outside of a request" unless method
+      return backtrace.empty? ? "What could not be looked at in time" : "Something outside of a request" unless method
 
       names = [action, ("request #{request_id}" if request_id)].compact
       "#{method} #{path}#{" (#{names.join(", ")})" if names.any?}"

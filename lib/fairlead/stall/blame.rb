@@ -33,6 +33,13 @@ module Fairlead
         backtrace.take(backtrace.size - backtrace.reverse_each.take_while { |line| beneath?(line) }.size)
       end
 
+      # The deepest folder first: an app may be a gem too, and have others in its folder.
+      def self.gems
+        return @gems if @gems&.size == Gem.loaded_specs.size
+
+        @gems = Gem.loaded_specs.values.sort_by { |spec| -spec.full_gem_path.size }
+      end
+
       def self.beneath?(line)
         line.start_with?("#{OWN}/fairlead", "<internal:") || line.match?(%r{/gems/(async|io-event)-\d})
       end
@@ -53,11 +60,8 @@ module Fairlead
       end
 
       def gem_of(line)
-        gems.find { |spec| line.start_with?("#{spec.full_gem_path}/") }.then { |spec| spec unless spec && app?(spec) }
+        Blame.gems.find { |spec| line.start_with?("#{spec.full_gem_path}/") }.then { |spec| spec unless spec && app?(spec) }
       end
-
-      # The deepest folder first: an app may be a gem too, and have others in its folder.
-      def gems = @gems ||= Gem.loaded_specs.values.sort_by { |spec| -spec.full_gem_path.size }
 
       def app?(spec) = "#{Dir.pwd}/".start_with?("#{spec.full_gem_path}/")
 

@@ -53,8 +53,10 @@ module Fairlead
       def seconds(number) = format("%.3f s", number)
 
       def subject(stall)
-        [stall[:route] || ("thread #{stall[:thread]}" if stall[:thread]) || "outside of a request",
-         ("(#{stall[:action]})" if stall[:action])].compact.join(" ")
+        return "#{stall[:route]}#{" (#{stall[:action]})" if stall[:action]}" if stall[:route]
+        return "thread #{stall[:thread]}" if stall[:thread]
+
+        stall[:backtrace].empty? ? "not looked at in time" : "outside of a request"
       end
 
       def detail(stall, number)

@@ -10,6 +10,9 @@ module Fairlead
     class Teller
       # Where a request's env lists what stalled in it.
       KEY = "fairlead.stalls"
+      # As the reactors' (see Crew): nobody waits for it.
+      PRIORITY = -3
+      private_constant :PRIORITY
 
       # @param loop [Loop]
       # @param limit [Float] seconds: stalls of more than that are told.
@@ -28,6 +31,7 @@ module Fairlead
       def start
         @thread = Thread.new { run }
         @thread.name = "fairlead stalls"
+        @thread.priority = PRIORITY
       end
 
       def stop = @thread&.kill&.join
@@ -38,7 +42,7 @@ module Fairlead
       # @api private
       def capture(number, began, wanted, thread, fiber)
         before = @captures[number]
-        return if before&.began == began && before.wanted == wanted
+        return if (before&.began == began && before.wanted == wanted) || thread.equal?(@thread)
 
         env = Capture.env_of(fiber)
         capture = @captures[number] = Capture.new(began, wanted, thread, fiber, env)
