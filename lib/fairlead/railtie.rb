@@ -22,5 +22,12 @@ module Fairlead
         Isolation.establish
       end
     end
+
+    # What Rails makes of a request that took too long, for its log: its client has been answered so already.
+    initializer "fairlead.request_timeout", after: "action_dispatch.configure" do
+      if defined?(::ActionDispatch::ExceptionWrapper)
+        ::ActionDispatch::ExceptionWrapper.rescue_responses["Fairlead::RequestTimeout"] = :gateway_timeout
+      end
+    end
   end
 end
