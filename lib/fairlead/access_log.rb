@@ -30,7 +30,7 @@ module Fairlead
       @io = io
     end
 
-    # @param request [#queue_time, #duration] what the server knows of it, in seconds.
+    # @param request [#queue_time, #duration, #timed_out?] what the server knows of it; the two in seconds.
     # @param env [Hash] the Rack environment.
     # @param status [Integer, nil] nil: unknown, since the app has hijacked the connection.
     # @param bytes [Integer] how much of a body was sent.
@@ -78,7 +78,8 @@ module Fairlead
     end
 
     # One JSON object a line. `duration` is the time from the first byte of the request to the last of the
-    # response, `queue_time` how long of it the request waited until the app was called; both in seconds.
+    # response, `queue_time` how long of it the request waited until the app was called; both in seconds. `timed_out`
+    # is there when it took longer than `request_timeout`: its client got 504, or was cut off.
     class JSONLines < AccessLog
       private
 
@@ -92,6 +93,7 @@ module Fairlead
           status:, bytes:,
           duration: request.duration.round(6),
           queue_time: request.queue_time.round(6),
+          timed_out: request.timed_out? || nil,
           host: env["HTTP_HOST"],
           user_agent: env["HTTP_USER_AGENT"],
           referer: env["HTTP_REFERER"],

@@ -7,7 +7,7 @@ require "stringio"
 
 module Fairlead
   class AccessLogTest < Test
-    REQUEST = Struct.new(:duration, :queue_time).new(0.1234567, 0.0012345)
+    REQUEST = Struct.new(:duration, :queue_time, :timed_out?).new(0.1234567, 0.0012345, false)
     TIME = Time.new(2026, 3, 4, 5, 6, 7.25, "+02:00")
 
     def test_off_is_nothing_at_all

@@ -132,7 +132,7 @@ module Fairlead
           assert_equal before + 3, notes(to).count { |line| line.end_with?(kind) || line.include?("#{kind} ") }
           line = eventually("it is in the access log") { to.log[/^{.*"target":"#{kind}\?#{STALL}".*$/] }
           line = JSON.parse(line, symbolize_names: true)
-          assert_equal [504, 0], line.values_at(:status, :bytes)
+          assert_equal [504, 0, true], line.values_at(:status, :bytes, :timed_out)
           assert_operator line[:duration], :>=, STALL
         end
         assert_equal 200, ask("/", to:).first.status
@@ -163,6 +163,8 @@ module Fairlead
       assert_includes text, "5\r\nbegun\r\n"
       refute_includes text, "\r\n0\r\n"
       eventually_noted server, "closed /silent", "finished /silent 200 Fairlead::RequestTimeout"
+      line = eventually("it is in the access log") { server.log[/^{.*"target":"\/silent".*$/] }
+      assert_equal [200, true], JSON.parse(line).values_at("status", "timed_out")
     end
 
     def test_a_response_that_goes_on_may_take_longer
