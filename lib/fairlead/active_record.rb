@@ -4,6 +4,8 @@ module Fairlead
   # All that knows the insides of ActiveRecord is below lib/fairlead/active_record.
   module ActiveRecord
     autoload :Budget, "fairlead/active_record/budget"
+    autoload :Door, "fairlead/active_record/door"
+    autoload :Faults, "fairlead/active_record/faults"
     autoload :Forks, "fairlead/active_record/forks"
     autoload :Growth, "fairlead/active_record/growth"
     autoload :Leases, "fairlead/active_record/leases"
@@ -19,6 +21,7 @@ module Fairlead
       # @return [void]
       def prepare
         Seam.install
+        Faults.install
         PermanentCheckout.settle
       end
 

@@ -1,5 +1,7 @@
 # frozen_string_literal: true
 
+require "socket"
+
 module Fairlead
   # Makes database drivers wait the way fibers do, also where they do not by themselves, and has the database end a query
   # that nobody waits for any more. Each driver has one file below lib/fairlead/drivers, which is loaded once the driver
@@ -40,6 +42,17 @@ module Fairlead
         scheduler.respond_to?(:with_timeout) ? scheduler.with_timeout(PATIENCE, &) : yield
       rescue StandardError
         nil
+      end
+
+      # @param socket [BasicSocket] of a connection that waits for nothing.
+      # @return [Boolean, nil] true: it is closed; nil: something has come that nobody has asked for.
+      def lost?(socket)
+        case socket.recv_nonblock(1, ::Socket::MSG_PEEK, exception: false)
+        when :wait_readable then false
+        when nil, "" then true
+        end
+      rescue SystemCallError, IOError
+        true
       end
 
       private

@@ -156,6 +156,9 @@ module Fairlead
 
         def fairlead_usage = @fairlead_usage ||= Usage.new(self)
 
+        # @return [Door] where connections are opened.
+        def fairlead_door = @fairlead_door ||= Door.new(self)
+
         # @return [Budget, nil] what bounds this pool, beside its own size.
         def fairlead_budget = (Budget.current if Budget.counts?(db_config))
 
@@ -258,8 +261,15 @@ module Fairlead
 
         def fairlead_growth = @fairlead_growth ||= Growth.new
 
+        # Whether somebody waits for a connection who has been waiting for the server to take one more.
+        def fairlead_surrendered?(connection)
+          fairlead_door.wanted? && connection.connected? && connection.respond_to?(:fairlead_surrender)
+        end
+
         # Whether it is to be closed instead of being checked in.
         def fairlead_unwanted?(connection)
+          return true if fairlead_surrendered?(connection)
+
           growth = fairlead_growth
           growth.returned
           return true if connection.fairlead_id && fairlead_budget&.recalled?
@@ -273,6 +283,7 @@ module Fairlead
             remove_connection_from_thread_cache(connection)
             @connections.delete(connection)
           end
+          fairlead_door.give(connection.fairlead_surrender) if fairlead_surrendered?(connection)
           connection.disconnect!
         end
 

@@ -75,6 +75,9 @@ module Fairlead
           statement.tap { |made| made.fairlead_client = self }
         end
 
+        # @return [Boolean] whether the server has closed it, or says something unasked: why it does.
+        def fairlead_lost? = closed? || Drivers.lost?(answer_socket) != false
+
         private
 
         # Nothing runs yet that the server could be told to end.

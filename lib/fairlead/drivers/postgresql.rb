@@ -25,6 +25,14 @@ module Fairlead
           end
         end
 
+        # @return [Boolean] whether the server has closed it. Asks the server only where it has sent something unasked.
+        def fairlead_lost?
+          return true if finished? || status != PG::CONNECTION_OK
+
+          lost = Drivers.lost?(socket_io)
+          lost.nil? ? !answers? : lost
+        end
+
         # Without waiting: the server takes it as fast as it is made.
         def put_copy_data(...)
           (@fairlead_turn ||= Turn.new).pass
@@ -37,6 +45,14 @@ module Fairlead
         end
 
         private
+
+        # A notification, or a notice, is followed by more than the end.
+        def answers?
+          exec("")
+          true
+        rescue PG::Error
+          false
+        end
 
         # Has the server end the query, and takes what it still sends: the connection is clean then. Else it is closed.
         def end_query

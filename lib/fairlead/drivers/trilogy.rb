@@ -14,6 +14,17 @@ module Fairlead
           @fairlead_id = query("SELECT CONNECTION_ID()").rows.first.first
         end
 
+        # @return [Boolean] whether the server has closed it, or says something unasked: why it does.
+        def fairlead_lost? = closed? || Drivers.lost?(@fairlead_socket) != false
+
+        %i[close discard!].each do |name|
+          define_method(name) do
+            super()
+          ensure
+            @fairlead_socket&.close
+          end
+        end
+
         %i[query next_result].each do |name|
           define_method(name) do |*arguments|
             super(*arguments)
@@ -29,6 +40,12 @@ module Fairlead
         end
 
         private
+
+        # The driver has a descriptor of its own, which it shows to nobody.
+        def _connect(socket, ...)
+          @fairlead_socket = socket.dup
+          super
+        end
 
         def end_query
           return unless @fairlead_id

@@ -1,0 +1,115 @@
+# frozen_string_literal: true
+
+module Fairlead
+  module ActiveRecord
+    # Where those who want to connect wait while the database takes nobody: in the order they came, and as long as they
+    # would wait for a connection of the pool. The first of them tries again, with growing pauses; a connection that
+    # comes back to the pool meanwhile is theirs. One for each pool.
+    class Door
+      # Seconds between two tries.
+      PAUSES = [0.02, 0.05, 0.1, 0.2].freeze
+      # ActiveRecord tries again after having waited in vain: it shall not wait as long again.
+      AGAIN = 1.0
+      REMEDIES = {
+        true => "The server has no room for more: let it allow more (its max_connections), or let all workers, and " \
+                "whatever else uses it, need fewer (database_connections in config/fairlead.rb bounds all workers)",
+        false => "Look whether the server runs, and at its log"
+      }.freeze
+      private_constant :PAUSES, :AGAIN, :REMEDIES
+
+      def initialize(pool)
+        @pool = pool
+        @waiting = [] # a queue for each: what it is given is a connection, or :first
+      end
+
+      # @return [Boolean]
+      def wanted? = !@waiting.empty?
+
+      # @param raw [Object] a driver's connection, for whoever waits longest.
+      def give(raw)
+        @waiting.shift.push(raw)
+        @waiting.first&.push(:first)
+      end
+
+      # @yield connects
+      # @return [Object] what the block returns, or a driver's connection that another one has given back.
+      # @raise [ActiveRecord::ActiveRecordError]
+      def enter(&)
+        return wait(nil, &) if wanted?
+
+        yield
+      rescue ::ActiveRecord::ActiveRecordError => error
+        raise unless Faults.passing?(error)
+
+        wait(error, &)
+      end
+
+      private
+
+      def wait(error, &)
+        since = Line.clock
+        again = @gave_up && since - @gave_up < AGAIN
+        @waiting.push(place = ::Thread::Queue.new)
+        try(place, error, again ? @since : since, again ? since : since + @pool.checkout_timeout.to_f, &)
+      ensure
+        leave(place)
+      end
+
+      def try(place, error, since, deadline)
+        pauses = PAUSES.each
+        loop do
+          given = rest(place, error, pauses, deadline)
+          return given if given && given != :first
+
+          give_up(error, since) if Line.clock > deadline && (error || @waiting.first != place)
+          next unless @waiting.first.equal?(place)
+          return yield
+        rescue ::ActiveRecord::ActiveRecordError => error
+          raise if error.is_a?(Vain) || !Faults.passing?(error)
+        end
+      end
+
+      # @return [Object, nil] what it was given meanwhile.
+      def rest(place, error, pauses, deadline)
+        return place.pop(timeout: [deadline - Line.clock, 0].max) unless @waiting.first.equal?(place)
+
+        place.pop(timeout: error ? next_pause(pauses) : 0)
+      end
+
+      def next_pause(pauses)
+        pauses.next
+      rescue ::StopIteration
+        PAUSES.last
+      end
+
+      # What was meant for one that was interrupted goes to the next.
+      def leave(place)
+        first = @waiting.first.equal?(place)
+        @waiting.delete(place)
+        until place.empty?
+          given = place.pop
+          next if given == :first
+
+          wanted? ? give(given) : given.close
+        end
+        @waiting.first&.push(:first) if first
+      end
+
+      def give_up(error, since)
+        @gave_up, @since = Line.clock, since
+        told = (error&.cause || error)&.message.to_s.strip.chomp(".")
+        crowded = told.match?(/too many|remaining connection slots/i)
+        message = format("could not connect to the database (waited %.3f seconds)%s. Pool %s: %d connections of %s. %s.",
+                         @gave_up - since, told.empty? ? "" : ": #{told}", name,
+                         @pool.connections.count(&:connected?), Limits.of(@pool), REMEDIES.fetch(crowded))
+        raise Vain.new(message, connection_pool: @pool), cause: error
+      end
+
+      def name = "#{@pool.db_config.name.inspect} (role #{@pool.role}, shard #{@pool.shard})"
+
+      # Has waited in vain.
+      Vain = Class.new(::ActiveRecord::ConnectionNotEstablished)
+      private_constant :Vain
+    end
+  end
+end

@@ -1,0 +1,77 @@
+# frozen_string_literal: true
+
+module Fairlead
+  module ActiveRecord
+    # What happens to connections when the database ends them, or takes no more of them:
+    #
+    # - One that the server has closed is not handed out: whoever checks it out gets a new one in its place.
+    # - While the server takes no connections (it restarts, or has too many already), those who need one wait at the
+    #   pool's {Door}.
+    module Faults
+      ADAPTERS = %i[
+        active_record_postgresqladapter active_record_mysql2adapter active_record_trilogyadapter
+      ].freeze
+      # What a server, or the system, says when the same may succeed soon: starting, stopping, too many connections.
+      # MySQL's by number: https://mariadb.com/kb/en/mariadb-error-codes/
+      NOT_NOW = /
+        too\ many\ clients | remaining\ connection\ slots | too\ many\ connections | Connection\ (?:refused|reset)
+        | the\ database\ system\ is | server\ closed\ the\ connection | No\ such\ file\ or\ directory
+        | ECONNREFUSED | ECONNRESET | CLOSED_CONNECTION
+      /xi
+      NUMBERS = [1040, 1053, 1203, 2002, 2003, 2006, 2013].freeze
+      private_constant :ADAPTERS, :NOT_NOW, :NUMBERS
+
+      # @return [void]
+      def self.install
+        return if @installed
+
+        @installed = true
+        ADAPTERS.each { |hook| ::ActiveSupport.on_load(hook) { prepend(Adapter) } }
+      end
+
+      # @return [Boolean] whether connecting may succeed soon, though nobody does anything about it.
+      def self.passing?(error)
+        told = error.cause || error
+        number = told.respond_to?(:error_number) ? told.error_number : (told.error_code if told.respond_to?(:error_code))
+        number ? NUMBERS.include?(number) : NOT_NOW.match?("#{told.class} #{told.message}")
+      end
+
+      # Of the adapters.
+      module Adapter
+        # Called at each checkout.
+        def clean!
+          disconnect! if connected? && @raw_connection.respond_to?(:fairlead_lost?) && @raw_connection.fairlead_lost?
+          super
+        end
+
+        # The driver's connection, which another adapter goes on with; this one has none then.
+        def fairlead_surrender
+          @lock.synchronize do
+            raw = @raw_connection
+            @raw_connection = nil
+            clear_cache!(new_connection: true)
+            raw
+          end
+        end
+
+        private
+
+        def reconnect
+          return super unless Drivers.fibers? && pool.respond_to?(:fairlead_door)
+
+          given = pool.fairlead_door.enter do
+            super
+            nil
+          end
+          fairlead_go_on_with(given) if given
+        end
+
+        # As after a new connection, it is configured next.
+        def fairlead_go_on_with(raw)
+          @raw_connection = raw
+          raw.exec("DISCARD ALL") if raw.respond_to?(:transaction_status)
+        end
+      end
+    end
+  end
+end
