@@ -3,7 +3,9 @@
 require "optparse"
 require_relative "database"
 require_relative "fairlead_build"
+require_relative "movements"
 require_relative "progress"
+require_relative "report"
 require_relative "results"
 require_relative "runner"
 require_relative "server"
@@ -32,6 +34,8 @@ module Bench
       @options = Options.new
       names = parser.parse(arguments)
       return list if @options.list
+      return report_all(names.drop(1)) if names.first == "report"
+      return compare(names.drop(1)) if names.first == "compare"
       raise UsageError, "which workload? #{Workload.names.join(", ")}, or all" if names.empty?
 
       names = Workload.names if names == ["all"]
@@ -57,7 +61,9 @@ module Bench
 
     def parser
       OptionParser.new do |options|
-        options.banner = "Usage: bin/bench WORKLOAD… [options]\n       bin/bench all | --list\n\n"
+        options.banner = "Usage: bin/bench WORKLOAD… [options]\n       bin/bench all | --list\n" \
+          "       bin/bench report [check]      the page of charts, and the README's table and picture\n" \
+          "       bin/bench compare BEFORE AFTER    what moved between two results, beyond their noise\n\n"
         options.on("--against LIST", Array, "only these peers (puma,falcon; with a setting: puma:60)") do |list|
           @options.against = list
         end
@@ -87,6 +93,29 @@ module Bench
         puts "#{" " * 17}loads: #{workload.loads.map(&:name).join(", ")}; peers: #{workload.peers.join(", ")}"
       end
       0
+    end
+
+    # Makes what people read of the results, or only says what is not up to date.
+    def report_all(words)
+      report = Report.new
+      if words == ["check"]
+        outdated = report.outdated
+        outdated.each { |path| puts "#{path} is not what bench/results says: run bin/bench report" }
+        return outdated.empty? ? 0 : 1
+      end
+      raise UsageError, "report takes no #{words.first}; or: report check" if words.any?
+
+      report.write.each { |path| puts path }
+      0
+    end
+
+    # @return [Integer] 1 if something got worse.
+    def compare(paths)
+      raise UsageError, "compare takes two files of results, or two folders of them" unless paths.size == 2
+
+      movements = Movements.between(*paths)
+      puts movements
+      movements.worse? ? 1 : 0
     end
 
     def bench(workload)

@@ -16,6 +16,17 @@ module PoolBench
         errors)
     end
 
+    # @return [Hash] for the report.
+    def to_h
+      width = TOP / BUCKETS
+      counts = histogram_counts
+      buckets = Array.new(BUCKETS) { |bucket| [format("%.3f", (bucket + 1) * width), counts.fetch(bucket, 0)] }
+      {
+        name: name, rate: rate, min: minimum, max: maximum, mean: mean, ratio: maximum / ideal, errors: errors,
+        histogram: buckets << ["more", counts.fetch(BUCKETS, 0)]
+      }
+    end
+
     def self.header
       format("%-24s %10s %8s %8s %8s %11s %7s", "", "requests/s", "min s", "max s", "mean s", "max ÷ ideal",
         "errors")
@@ -24,7 +35,7 @@ module PoolBench
     # @return [Array<String>] ten buckets up to 0.25 s, and what is beyond.
     def histogram
       width = TOP / BUCKETS
-      counts = times.group_by { |time| [(time / width).to_i, BUCKETS].min }.transform_values(&:size)
+      counts = histogram_counts
       most = [counts.values.max || 1, 1].max
       Array.new(BUCKETS + 1) do |bucket|
         count = counts.fetch(bucket, 0)
@@ -33,6 +44,10 @@ module PoolBench
         bar = "█" * (count * 50.0 / most).ceil
         format("  %s %6d %s", label, count, bar).rstrip
       end
+    end
+
+    def histogram_counts
+      times.map { |time| [(time / (TOP / BUCKETS)).to_i, BUCKETS].min }.tally
     end
   end
 end

@@ -1,0 +1,187 @@
+# frozen_string_literal: true
+
+require "cgi"
+require "erb"
+require "json"
+
+module Bench
+  class Report
+    # The page: tables in plain HTML, and what the charts draw as JSON. Everything it needs is in it.
+    class Page
+      FOLDER = File.expand_path("../../report", __dir__)
+      PUBLISHED = File.expand_path("../../published.json", __dir__)
+      # In the order in which they are read: title, and which workloads.
+      CHAPTERS = {
+        "The server itself" => %w[hello hello-pipelined headers json upload download],
+        "Requests that wait" => %w[blocking sleep waiting],
+        "Rails and databases" => %w[rails-plain rails-find rails-db db-10x10],
+        "When something goes wrong" => %w[mixed overload tail],
+        "Memory" => %w[idle idle-waiting],
+        "The pool" => %w[fair-pool fair-pool-jruby]
+      }.freeze
+      # What a main figure is called, and whether more of it is better.
+      FIGURES = {
+        "requests_per_second" => ["requests/s", true], "extra_memory" => ["MB more", false],
+        "slowest" => ["ms until the slowest is answered", false], "p99" => ["p99, ms", false]
+      }.freeze
+      # The columns of the tables, where a load has them.
+      COLUMNS = {
+        "p50" => ["p50 ms", 2], "p99" => ["p99 ms", 2], "p999" => ["p99.9 ms", 2], "max" => ["max ms", 1],
+        "refused" => ["503", 0], "gave_up" => ["gave up", 0], "kilobytes_each" => ["KB each", 1],
+        "cpu_per_request" => ["CPU µs", 1], "pss" => ["PSS MB", 0], "peak_rss" => ["peak RSS MB", 0]
+      }.freeze
+      PERCENTILES = %w[p50 p90 p99 p999 max].freeze
+      private_constant :FOLDER, :PUBLISHED, :CHAPTERS, :FIGURES, :COLUMNS, :PERCENTILES
+
+      def initialize(results)
+        @results = results.to_h { |result| [result["workload"], result] }
+        @published = JSON.parse(File.read(PUBLISHED))
+        @charts = []
+      end
+
+      def to_s
+        body = CHAPTERS.filter_map { |title, names| chapter(title, names) }.join
+        ERB.new(read("template.html.erb"), trim_mode: "-").result(binding)
+      end
+
+      private
+
+      def read(name) = File.read(File.join(FOLDER, name))
+
+      def escape(text) = CGI.escapeHTML(text.to_s)
+
+      # In a script element nothing may look like its end.
+      def data = JSON.generate(@charts).gsub("</", "<\\/")
+
+      def chapter(title, names)
+        known = names.select { |name| @results.key?(name) || @published.key?(name) }
+        return if known.empty?
+
+        "<h2>#{title}</h2>\n#{known.map { |name| section(name) }.join}"
+      end
+
+      def section(name)
+        result = @results[name]
+        parts = [%(<section id="#{name}">\n<h3>#{name}</h3>\n)]
+        parts << (result ? "<p>#{escape(result["title"])}.</p>\n" : %(<p class="note">Not measured yet.</p>\n))
+        parts << (result["tables"] ? pools(result) : loads(result)) if result
+        parts << published(name) << facts(result) << "</section>\n"
+        parts.join
+      end
+
+      def facts(result)
+        return unless result
+
+        %(<p class="note">#{escape([result["date"], result["rounds"] && "#{result["rounds"]} rounds of #{result["seconds"]} s",
+          result["workers"] && "#{result["workers"]} worker#{"s" if result["workers"] != 1} each",
+          result["commit"] || result.dig("versions", "fairlead")].compact.join(" · "))}</p>\n)
+      end
+
+      def loads(result)
+        result["loads"].map do |load|
+          title, more = FIGURES.fetch(load["main_figure"])
+          ideal = " · ideal: #{load["ideal"]}" if load["ideal"]
+          "<h4>#{escape(load["name"])}: #{escape(title)}#{" (less is better)" unless more}</h4>\n" \
+            "<p class=\"note\">#{escape(load["tool"])}#{escape(ideal)}</p>\n" \
+            "<div class=\"pair\">#{bars(load)}#{distribution(load)}</div>\n#{table(load)}"
+        end.join
+      end
+
+      def bars(load)
+        rows = load["summary"].filter_map do |server, entry|
+          main = entry[load["main_figure"]] or next
+          { name: server, value: main["median"], low: main["minimum"], high: main["maximum"],
+            ours: server.start_with?("fairlead"), failed: entry["failed"] }
+        end
+        more = FIGURES.fetch(load["main_figure"]).last
+        chart(kind: "bars", unit: FIGURES.fetch(load["main_figure"]).first,
+          rows: rows.sort_by { |row| more ? -row[:value] : row[:value] })
+      end
+
+      # How the latencies are spread, where percentiles are known.
+      def distribution(load)
+        return if load["main_figure"] == "slowest"
+
+        rows = load["summary"].filter_map do |server, entry|
+          values = PERCENTILES.filter_map { |name| (entry[name] || {})["median"]&.then { |value| [name, value] } }
+          { name: server, values:, ours: server.start_with?("fairlead") } if values.size > 2
+        end
+        chart(kind: "latencies", unit: "ms", rows:) unless rows.empty?
+      end
+
+      def table(load)
+        columns = COLUMNS.select { |name, _| load["summary"].any? { |_, entry| entry[name] } && name != load["main_figure"] }
+        head = ["", FIGURES.fetch(load["main_figure"]).first, "fairlead ÷ it", *columns.values.map(&:first), "errors", "non-2xx",
+          "failed rounds"]
+        rows = load["summary"].map { |server, entry| row(server, entry, load["main_figure"], columns) }
+        cells = rows.map { |row| "<tr>#{row.each_with_index.map { |cell, index| index.zero? ? "<th>#{cell}</th>" : "<td>#{cell}</td>" }.join}</tr>" }
+        %(<div class="wide"><table><thead><tr>#{head.map { |cell| "<th>#{cell}</th>" }.join}</tr></thead>) +
+          "<tbody>#{cells.join("\n")}</tbody></table></div>\n"
+      end
+
+      def row(server, entry, main, columns)
+        [
+          escape(server), range(entry[main], entry.dig(main, "median").to_f >= 100 ? 0 : 2),
+          server == entry["reference"] ? "—" : range(entry["ratio"], 2),
+          *columns.map { |name, (_, decimals)| number(entry.dig(name, "median"), decimals) },
+          entry["errors"], entry["non_2xx"], entry["failed"]
+        ]
+      end
+
+      def range(summary, decimals)
+        return "—" unless summary
+
+        spread = %( <small>(#{number(summary["minimum"], decimals)}–#{number(summary["maximum"], decimals)})</small>)
+        "#{number(summary["median"], decimals)}#{spread if summary["count"].to_i > 1}"
+      end
+
+      def number(value, decimals)
+        return "—" unless value
+
+        whole, fraction = format("%.#{decimals}f", value).split(".")
+        [whole.gsub(/(?<=\d)(?=(\d{3})+\z)/, ","), fraction].compact.join(".")
+      end
+
+      # The fair pool's tables: the longest wait, and the histograms.
+      def pools(result)
+        result["tables"].map do |table|
+          rows = table["rows"].map { |row| { name: row["name"], value: row["max"], ours: row["name"].start_with?("fairlead") } }
+          longest = chart(kind: "bars", unit: "s, the longest wait", rows: rows.sort_by { |row| row[:value] })
+          histograms = table["rows"].map do |row|
+            chart(kind: "histogram", unit: row["name"], rows: row["histogram"], ours: row["name"].start_with?("fairlead"))
+          end
+          "<h4>#{escape(table["title"])}</h4>\n#{longest}<div class=\"grid\">#{histograms.join}</div>\n#{pool_table(table)}"
+        end.join
+      end
+
+      def pool_table(table)
+        cells = table["rows"].map do |row|
+          figures = [number(row["rate"], 1), *row.values_at("min", "max", "mean").map { |value| number(value, 3) },
+            number(row["ratio"], 2), row["errors"]]
+          "<tr><th>#{escape(row["name"])}</th>#{figures.map { |figure| "<td>#{figure}</td>" }.join}</tr>"
+        end
+        head = ["", "requests/s", "min s", "max s", "mean s", "max ÷ ideal", "errors"].map { |cell| "<th>#{cell}</th>" }
+        %(<div class="wide"><table><thead><tr>#{head.join}</tr></thead><tbody>#{cells.join("\n")}</tbody></table></div>\n)
+      end
+
+      def published(name)
+        known = @published[name] or return
+        source = known["source"]
+        charts = known["charts"].map do |entry|
+          rows = entry["rows"].map { |label, value| { name: label, value:, published: true } }
+          "<figure><figcaption>#{escape(entry["title"])}</figcaption>#{chart(kind: "bars", unit: known["unit"] || "requests/s", rows:)}</figure>"
+        end
+        "<details><summary>As published by others</summary>\n<p>#{escape(known["text"])} " \
+          "#{%(<a href="#{escape(source)}">Source</a>. ) if source}Measured on other machines: compare the shape, not the figures.</p>\n" \
+          "<div class=\"grid\">#{charts.join}</div></details>\n"
+      end
+
+      def chart(**description)
+        @charts << description
+        count = description[:kind] == "bars" ? description[:rows].size : 7
+        %(<div class="chart" style="height: #{70 + (count * 26)}px"><canvas data-chart="#{@charts.size - 1}" role="img" ) +
+          %(aria-label="#{escape(description[:unit])}"></canvas></div>)
+      end
+    end
+  end
+end

@@ -1,0 +1,101 @@
+// Draws the charts that the page's JSON describes, in the colours of its style sheet, and again when these change.
+"use strict";
+(() => {
+  const descriptions = JSON.parse(document.getElementById("data").textContent);
+  const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+  // Ours, those of other people's machines, and each server by its name.
+  const shade = (row) => {
+    const name = row.ours ? "ours" : row.published ? "published" : row.name.split(/[: ]/)[0];
+    return color(name) || color("peer");
+  };
+  const dashes = [[], [6, 3], [2, 3], [8, 3, 2, 3], [1, 2], [10, 4]];
+  const short = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
+  const full = new Intl.NumberFormat("en", { maximumFractionDigits: 3 });
+
+  // The range of all rounds, as a line over the end of each bar.
+  const ranges = {
+    id: "ranges",
+    afterDatasetsDraw(chart, _, options) {
+      if (!options.rows) return;
+      const { ctx, scales } = chart;
+      ctx.save();
+      ctx.strokeStyle = color("text");
+      options.rows.forEach((row, index) => {
+        if (row.low === undefined || row.low === row.high) return;
+        const y = chart.getDatasetMeta(0).data[index].y;
+        const [low, high] = [row.low, row.high].map((value) => scales.x.getPixelForValue(value));
+        ctx.beginPath();
+        ctx.moveTo(low, y);
+        ctx.lineTo(high, y);
+        for (const x of [low, high]) { ctx.moveTo(x, y - 4); ctx.lineTo(x, y + 4); }
+        ctx.stroke();
+      });
+      ctx.restore();
+    },
+  };
+
+  const axis = (title, more = {}) => ({
+    title: { display: !!title, text: title, color: color("soft") },
+    ticks: { color: color("text"), callback: (value) => short.format(value) },
+    grid: { color: color("line") }, ...more,
+  });
+  // Of a logarithmic axis: 1, 2 and 5 of each decade.
+  const decades = (value) => (/^[125]/.test((value / 10 ** Math.floor(Math.log10(value) + 1e-9)).toFixed(3)) ? short.format(value) : "");
+  const common = { responsive: true, maintainAspectRatio: false, animation: false };
+
+  const draw = {
+    bars: ({ rows, unit }) => ({
+      type: "bar",
+      data: {
+        labels: rows.map((row) => row.name + (row.failed ? ` (${row.failed} failed)` : "")),
+        datasets: [{ data: rows.map((row) => row.value), backgroundColor: rows.map((row) => shade(row)), borderRadius: 2 }],
+      },
+      options: {
+        ...common, indexAxis: "y",
+        scales: { x: axis(unit, { beginAtZero: true }), y: { grid: { display: false }, ticks: { color: color("text"), autoSkip: false } } },
+        plugins: { legend: { display: false }, ranges: { rows },
+          tooltip: { callbacks: { label: (item) => `${full.format(item.raw)} ${unit}` } } },
+      },
+      plugins: [ranges],
+    }),
+    latencies: ({ rows, unit }) => ({
+      type: "line",
+      data: {
+        labels: rows[0].values.map(([name]) => name.replace("p999", "p99.9")),
+        datasets: rows.map((row, index) => ({
+          label: row.name, data: row.values.map(([, value]) => value), borderColor: shade(row),
+          backgroundColor: shade(row), borderWidth: row.ours ? 3 : 1.5, pointRadius: 2,
+          borderDash: row.ours ? [] : dashes[index % dashes.length],
+        })),
+      },
+      options: {
+        ...common,
+        scales: { x: { ...axis(), ticks: { color: color("text") } }, y: axis(unit, { type: "logarithmic", ticks: { color: color("text"), callback: decades } }) },
+        plugins: { legend: { labels: { color: color("text"), boxWidth: 24, boxHeight: 1 } } },
+      },
+    }),
+    histogram: ({ rows, unit, ours }) => ({
+      type: "bar",
+      data: {
+        labels: rows.map(([label]) => label),
+        datasets: [{ data: rows.map(([, count]) => count), backgroundColor: color(ours ? "ours" : "peer"), barPercentage: 1, categoryPercentage: 0.95 }],
+      },
+      options: {
+        ...common,
+        scales: { x: { ...axis("seconds"), ticks: { color: color("text"), autoSkip: false, maxRotation: 90 } }, y: axis("requests") },
+        plugins: { legend: { display: false }, title: { display: true, text: unit, color: color("text") } },
+      },
+    }),
+  };
+
+  const charts = new Map();
+  const show = (canvas) => {
+    charts.get(canvas)?.destroy();
+    const description = descriptions[canvas.dataset.chart];
+    charts.set(canvas, new Chart(canvas, draw[description.kind](description)));
+  };
+  const all = () => document.querySelectorAll("canvas[data-chart]").forEach(show);
+  all();
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", all);
+  document.documentElement.dataset.ready = charts.size;
+})();

@@ -1,0 +1,147 @@
+# frozen_string_literal: true
+
+require_relative "helper"
+require "ferrum"
+require "tmpdir"
+require_relative "../bench/harness/cli"
+
+module Bench
+  # The page, the README's table and its picture are what the results say, and the page can be read.
+  class ReportTest < Minitest::Test
+    CHROMIUM = ENV["CHROMIUM"] || %w[chromium google-chrome chromium-browser]
+      .flat_map { |name| ENV.fetch("PATH").split(":").map { |folder| File.join(folder, name) } }
+      .find { |path| File.executable?(path) }
+    FLAGS = %w[no-sandbox disable-gpu no-first-run disable-background-networking disable-component-update
+               disable-sync disable-dev-shm-usage].to_h { |flag| [flag, nil] }.freeze
+    ADDRESS = "file://#{File.join(Toolchain::ROOT, Report::PAGE)}".freeze
+
+    def test_what_was_made_of_the_results_is_up_to_date
+      assert_empty Report.new.outdated, "run bin/bench report"
+    end
+
+    def test_a_changed_result_makes_page_picture_and_readme_outdated
+      Dir.mktmpdir do |folder|
+        Dir[File.join(Report::RESULTS, "*.json")].each do |path|
+          File.write(File.join(folder, File.basename(path)), File.read(path).gsub(/"median": \d/, '"median": 9'))
+        end
+
+        assert_equal [Report::PAGE, Report::PICTURE, Report::README], Report.new(folder).outdated
+      end
+    end
+
+    def test_a_peer_that_failed_has_no_figure_in_the_readme
+      summary = { "fairlead" => figures(100, 0), "puma:1" => figures(50, 0), "puma:5" => figures(70, 1) }
+      load = { "name" => "c1", "main_figure" => "requests_per_second", "summary" => summary }
+      row = Report::Headlines.new([{ "workload" => "hello", "loads" => [load] }]).rows.first
+
+      assert_equal [100, 50, nil], [row.ours, row.peers["puma"], row.peers["falcon"]]
+    end
+
+    def test_the_page_draws_all_its_charts_and_asks_nobody_for_anything
+      with_page do |page|
+        charts = page.evaluate("document.querySelectorAll('canvas').length")
+
+        assert_operator charts, :>=, 10
+        assert_equal charts.to_s, page.evaluate("document.documentElement.dataset.ready")
+        # Those that are folded away have no size to be drawn at.
+        assert_equal 0, page.evaluate(<<~JAVASCRIPT)
+          [...document.querySelectorAll("canvas")].filter((canvas) => canvas.offsetWidth > 0 &&
+            !canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.some((byte) => byte)).length
+        JAVASCRIPT
+        assert_equal [ADDRESS], page.network.traffic.map { |exchange| exchange.request.url }.grep_v(/\Adata:/)
+      end
+    end
+
+    def test_the_page_is_as_wide_as_a_phone
+      with_page(width: 360) do |page|
+        page.evaluate("document.querySelectorAll('details').forEach((element) => { element.open = true })")
+
+        assert_equal 360, page.evaluate("document.documentElement.scrollWidth")
+      end
+    end
+
+    def test_the_page_is_dark_where_people_want_it_dark
+      colors = %w[light dark].map do |scheme|
+        with_page(scheme:) { |page| page.evaluate("getComputedStyle(document.body).backgroundColor") }
+      end
+
+      assert_equal ["rgb(255, 255, 255)", "rgb(13, 17, 23)"], colors
+    end
+
+    private
+
+    def figures(median, failed) = { "requests_per_second" => { "median" => median }, "failed" => failed }
+
+    def with_page(width: 1100, scheme: "light")
+      skip "Chromium is not installed" unless CHROMIUM
+
+      Dir.mktmpdir do |profile|
+        browser = Ferrum::Browser.new(browser_path: CHROMIUM, headless: true, window_size: [width, 900], timeout: 60,
+          process_timeout: 60, browser_options: FLAGS.merge("user-data-dir" => profile))
+        page = browser.create_page
+        page.command("Emulation.setDeviceMetricsOverride", width:, height: 900, deviceScaleFactor: 1, mobile: false)
+        page.command("Emulation.setEmulatedMedia", features: [{ name: "prefers-color-scheme", value: scheme }])
+        page.go_to(ADDRESS)
+        yield page
+      ensure
+        browser&.quit
+      end
+    end
+  end
+
+  class MovementsTest < Minitest::Test
+    def result(main, cpu, ratio)
+      summary = {
+        "fairlead" => { "requests_per_second" => main, "cpu_per_request" => cpu, "ratio" => nil },
+        "puma" => { "requests_per_second" => main, "ratio" => ratio }
+      }
+      { workload: "hello", loads: [{ name: "c1", main_figure: "requests_per_second", summary: }] }
+    end
+
+    def summary(low, median, high) = { median:, minimum: low, maximum: high, count: 3 }
+
+    def compare(before, after)
+      Dir.mktmpdir do |folder|
+        paths = [before, after].each_with_index.map do |document, index|
+          File.join(folder, "#{index}.json").tap { |path| File.write(path, JSON.generate(document)) }
+        end
+        status = nil
+        output, = capture_io { status = CLI.run(["compare", *paths]) }
+        [status, output]
+      end
+    end
+
+    def test_what_lies_within_the_range_of_all_rounds_has_not_moved
+      status, output = compare(result(summary(90, 100, 130), summary(9, 10, 12), summary(2, 3, 5)),
+        result(summary(50, 60, 70), summary(8, 11, 13), summary(1, 2, 3)))
+
+      assert_equal 0, status
+      assert_match(/^0 of 2 figures moved/, output)
+    end
+
+    def test_a_ratio_that_fell_and_cpu_that_rose_beyond_the_noise_are_worse
+      status, output = compare(result(summary(90, 100, 110), summary(9, 10, 11), summary(2.9, 3, 3.1)),
+        result(summary(90, 100, 110), summary(12, 13, 14), summary(1.9, 2, 2.1)))
+
+      assert_equal 1, status
+      assert_match(/^WORSE +hello c1 +requests_per_second ÷ puma +3 → +2 \(-33\.3 %\)$/, output)
+      assert_match(/^WORSE +hello c1 +cpu_per_request/, output)
+    end
+
+    def test_what_got_better_is_no_reason_to_fail
+      status, output = compare(result(summary(9, 10, 11), summary(9, 10, 11), summary(1, 1.1, 1.2)),
+        result(summary(9, 10, 11), summary(5, 6, 7), summary(2, 2.1, 2.2)))
+
+      assert_equal 0, status
+      assert_match(/2 of 2 figures moved beyond the noise, 0 for the worse/, output)
+    end
+
+    def test_what_is_no_result_is_refused_with_its_name
+      status = nil
+      _, errors = capture_io { status = CLI.run(%w[compare README.md README.md]) }
+
+      assert_equal 2, status
+      assert_match(/README\.md is no result of bin\/bench/, errors)
+    end
+  end
+end
