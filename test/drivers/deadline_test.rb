@@ -1,0 +1,105 @@
+# frozen_string_literal: true
+
+require_relative "../helper"
+require_relative "databases"
+require "pg"
+require "trilogy"
+
+module Fairlead
+  # A request past its deadline: what it asked of the database ends there too.
+  class DeadlineTest < Test
+    include Databases
+
+    # Seconds.
+    LIMIT = 0.5
+    # A busy machine needs longer than the tenth of a second that it takes else.
+    GONE = 1.0
+
+    APP = <<~RUBY
+      require "active_record"
+      ActiveRecord::Base.establish_connection(ENV.fetch("DATABASE_URL") + "?pool=1&checkout_timeout=10")
+      POSTGRESQL = ENV.fetch("DATABASE_URL").start_with?("postgresql")
+      SLEEP = POSTGRESQL ? "SELECT pg_sleep(20)" : "SELECT SLEEP(20)"
+      ID = POSTGRESQL ? "SELECT pg_backend_pid()" : "SELECT CONNECTION_ID()"
+
+      run(lambda do |env|
+        ActiveRecord::Base.with_connection do |connection|
+          case env["PATH_INFO"]
+          when "/setup"
+            connection.execute("DROP TABLE IF EXISTS deadlines")
+            connection.execute("CREATE TABLE deadlines (id integer)")
+          when "/sleep"
+            connection.select_value(SLEEP)
+          when "/transaction"
+            connection.transaction do
+              connection.execute("INSERT INTO deadlines VALUES (1)")
+              connection.execute(SLEEP)
+            end
+          end
+          count = connection.select_value("SELECT count(*) FROM deadlines")
+          [200, { "content-type" => "text/plain" }, ["\#{connection.select_value(ID)} \#{count}"]]
+        end
+      end)
+    RUBY
+
+    { "postgresql" => true, "mysql2" => true, "trilogy" => false }.each do |adapter, clean|
+      define_method("test_#{adapter}_ends_the_query_and_the_connection_is_#{clean ? "used_again" : "another_one_then"}") do
+        with_app(adapter) do |server, queries|
+          id = answer(server)
+          overdue(server, "/sleep", queries)
+
+          clean ? assert_equal(id, answer(server)) : refute_equal(id.split.first, answer(server).split.first)
+        end
+      end
+
+      define_method("test_#{adapter}_rolls_the_transaction_back") do
+        with_app(adapter) do |server, queries|
+          overdue(server, "/transaction", queries)
+
+          assert_equal "0", answer(server).split.last
+        end
+      end
+    end
+
+    private
+
+    def with_app(adapter)
+      skip_without_databases
+      postgresql = adapter == "postgresql"
+      url = postgresql ? Databases.postgresql : Databases.mariadb.sub("mysql2:", "#{adapter}:")
+      with_server(APP, "--request-timeout", LIMIT.to_s, env: { "DATABASE_URL" => url }) do |server|
+        server.get("/setup")
+        yield server, postgresql ? postgresql_queries : mariadb_queries
+      end
+    end
+
+    def answer(server)
+      response = server.get("/")
+
+      assert_equal "200", response.code, server.log
+      response.body
+    end
+
+    def overdue(server, path, queries)
+      request = Thread.new { server.get(path) }
+      eventually("the query runs") { queries.call == 1 }
+
+      assert_equal "504", request.value.code
+      took = duration { eventually("the query is gone", within: GONE) { queries.call.zero? } }
+      puts format("gone %.3f s after the answer", took) if ENV["VERBOSE"]
+    end
+
+    def postgresql_queries
+      connection = PG.connect(Databases.postgresql)
+      query = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE '%pg_sleep(20)%' " \
+              "AND pid <> pg_backend_pid()"
+      -> { connection.exec(query).getvalue(0, 0).to_i }
+    end
+
+    def mariadb_queries
+      client = Trilogy.new(**Databases.mariadb_settings)
+      query = "SELECT count(*) FROM information_schema.processlist WHERE info LIKE '%SLEEP(20)%' AND id <> CONNECTION_ID()"
+      -> { client.query(query).rows.first.first }
+    end
+  end
+end
