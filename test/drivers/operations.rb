@@ -324,5 +324,22 @@ module Fairlead
 
       def abandon = @connection.abandon_results!
     end
+
+    # SQLite, set as Rails does it.
+    class Sqlite < Driver
+      def lock
+        other = SQLite3::Database.new("lock.sqlite3")
+        other.execute("BEGIN EXCLUSIVE")
+        Async do
+          sleep(0.5)
+          other.execute("COMMIT")
+        end
+        @connection = SQLite3::Database.new("lock.sqlite3")
+        @connection.busy_handler_timeout = 5000
+        measure { @connection.execute("CREATE TABLE IF NOT EXISTS things (id integer)") }
+      ensure
+        other.close
+      end
+    end
   end
 end

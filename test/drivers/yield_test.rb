@@ -16,7 +16,7 @@ module Fairlead
     TRIES = 8
 
     APP = <<~RUBY
-      %w[pg mysql2 trilogy async #{File.join(__dir__, "operations")}].each { |library| require library }
+      %w[pg mysql2 sqlite3 trilogy async #{File.join(__dir__, "operations")}].each { |library| require library }
       run Fairlead::Operations
     RUBY
 
@@ -48,7 +48,8 @@ module Fairlead
       end
     end
 
-    { Operations::Pg => "pg", Operations::Trilogy => "trilogy", Operations::Mysql2 => "mysql2" }.each do |driver, name|
+    { Operations::Pg => "pg", Operations::Trilogy => "trilogy", Operations::Mysql2 => "mysql2",
+      Operations::Sqlite => "sqlite" }.each do |driver, name|
       driver.public_instance_methods.difference(Operations::Driver.public_instance_methods).each do |operation|
         define_method("test_#{name}_yields_#{operation}") do
           skip_without_databases
