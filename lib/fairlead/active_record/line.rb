@@ -3,7 +3,7 @@
 module Fairlead
   module ActiveRecord
     # Those who wait for a connection of one pool, the oldest first. Each is called by itself, once there is a
-    # connection for it, and keeps its place however often it wakes for another reason.
+    # connection for it to take or it may open one, and keeps its place however often it wakes for another reason.
     #
     # One of them is the lookout: it wakes every now and then to see whether the pool should open another connection.
     # The youngest is appointed, since it stays the longest.
@@ -13,8 +13,9 @@ module Fairlead
       # @!attribute context [Fiber, Thread] who waits.
       # @!attribute since [Float] of the monotonic clock.
       # @!attribute condition [MonitorMixin::ConditionVariable] what it sleeps on.
-      # @!attribute called [Boolean] whether there is a connection for it.
-      Waiter = Struct.new(:context, :since, :condition, :called)
+      # @!attribute called [Symbol, nil] :to_take a connection, or :to_open one.
+      # @!attribute tried [Boolean] whether it has tried to open one when its time was over.
+      Waiter = Struct.new(:context, :since, :condition, :called, :tried)
 
       # How long, in seconds, a connection in use may take to come back before another one is opened; and how seldom
       # the lookout looks when there is nothing to be opened.
@@ -28,9 +29,14 @@ module Fairlead
       def initialize(lock)
         @lock = lock
         @waiting = {}.compare_by_identity # not called yet: waiter => true
+        @kept = {}.compare_by_identity # context => a waiter that has left the line and may come back
+        @opening = 0
         @lookout = nil
         @nap = PATIENCE
       end
+
+      # @return [Integer] how many have been called to open a connection and have not left the line yet.
+      attr_reader :opening
 
       # @return [Integer] how many have not been called yet.
       def size = @waiting.size
@@ -40,30 +46,40 @@ module Fairlead
 
       # @return [Waiter] to be given to {#leave} in any case.
       def join(context)
-        waiter = Waiter.new(context, Line.clock, @lock.new_cond, false)
+        waiter = @kept.delete(context)
+        return waiter.tap { call_back(waiter) } if waiter
+
+        waiter = Waiter.new(context, Line.clock, @lock.new_cond)
         context.equal?(@preferred) ? put_first(waiter) : @waiting[waiter] = true
         waiter
       end
 
+      # It could not open one: when it joins the line again, it has its place.
+      def keep(waiter) = @kept[waiter.context] = waiter
+
       def leave(waiter)
         @waiting.delete(waiter)
+        @opening -= 1 if waiter.called == :to_open
         return unless @lookout.equal?(waiter)
 
         @lookout = nil
         appoint
       end
 
-      # Tells the oldest one who has not been called that there is a connection for it.
-      def call_next
+      # Calls the oldest one who has not been called.
+      #
+      # @param what [Symbol] :to_take a connection that there is for it, or :to_open one.
+      def call_next(what = :to_take)
         waiter = oldest or return
         @waiting.delete(waiter)
-        waiter.called = true
+        @opening += 1 if what == :to_open
+        waiter.called = what
         waiter.condition.signal
       end
 
       # There was none after all: it is the next to be called.
       def call_back(waiter)
-        waiter.called = false
+        waiter.called = nil
         put_first(waiter)
       end
 

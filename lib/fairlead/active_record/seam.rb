@@ -110,9 +110,11 @@ module Fairlead
           waiter = fairlead_line.join(::ActiveSupport::IsolatedExecutionState.context)
           @num_waiting += 1
           until (served = fairlead_take(waiter))
+            throw :fairlead_open, waiter if waiter.called == :to_open
             remaining = waiter.since + timeout - Line.clock
-            fairlead_give_up(waiter, timeout) unless remaining.positive?
-            fairlead_line.rest(waiter, remaining) { @lock.fairlead_grow }
+            next fairlead_line.rest(waiter, remaining) { @lock.fairlead_grow } if remaining.positive?
+
+            fairlead_give_up(waiter, timeout)
           end
           served
         ensure
@@ -121,7 +123,7 @@ module Fairlead
         end
 
         def fairlead_take(waiter)
-          return unless waiter.called
+          return unless waiter.called == :to_take
           return remove if any?
 
           # Somebody has taken it for maintenance, or removed it.
@@ -132,12 +134,17 @@ module Fairlead
         # What was meant for a waiter that was interrupted goes to the next.
         def fairlead_leave(waiter, served)
           fairlead_line.leave(waiter)
-          fairlead_line.call_next if waiter.called && !served && any?
+          fairlead_line.call_next if waiter.called == :to_take && !served && any?
           @lock.fairlead_usage.waits.add(Line.clock - waiter.since) if served
           @lock.fairlead_wish if @num_waiting.zero?
         end
 
+        # Whatever speaks against opening another one: nobody goes without while there may be one.
         def fairlead_give_up(waiter, timeout)
+          if @lock.fairlead_room? && !waiter.tried
+            waiter.tried = true
+            throw :fairlead_open, waiter
+          end
           usage = @lock.fairlead_usage
           usage.timeouts += 1
           message = format("could not obtain a connection from the pool within %.3f seconds (waited %.3f seconds); " \
@@ -148,6 +155,10 @@ module Fairlead
 
       # Of ConnectionPool.
       module Pool
+        # For how many seconds one that was taken and is not open counts as being opened.
+        CONNECTING = 0.1
+        private_constant :CONNECTING
+
         def initialize(...)
           super
           budget = Budget.current
@@ -185,6 +196,16 @@ module Fairlead
           fairlead_usage.holds.add(Line.clock - since) if since
           connection.fairlead_since = nil
           fairlead_unwanted?(connection) ? fairlead_give_up(connection) : super
+        end
+
+        # Who waited while all connections were disconnected has a lease that the pool has forgotten: ActiveRecord would
+        # not give back what it got.
+        def release_connection(lease = nil)
+          return super if lease.nil? || discarded? || lease.equal?(connection_lease)
+
+          connection = lease.release
+          checkin(connection) if connection
+          connection ? true : false
         end
 
         def remove(connection)
@@ -228,21 +249,48 @@ module Fairlead
         #
         # @return [Boolean] whether there may soon be more to open.
         def fairlead_grow
-          return false unless fairlead_line.size.positive? && fairlead_room?
+          # Those who wait for one in maintenance will get it.
+          wanted = fairlead_line.size - @maintaining
+          return false unless wanted.positive? && fairlead_room?
 
           fairlead_wish
-          connecting = @connections.count { |connection| !connection.connected? }
-          fairlead_open(fairlead_growth.step(@connections.size, connecting, fairlead_line.size, Line.clock))
+          now = Line.clock
+          # Who takes a connection need not use it at once, nor ever.
+          connecting = @connections.count do |connection|
+            !connection.connected? && now - (connection.fairlead_since || now) < CONNECTING
+          end
+          size = @connections.size + @now_connecting + fairlead_line.opening
+          count = fairlead_growth.step(size, connecting + fairlead_line.opening, wanted, now)
+          count.times { fairlead_line.call_next(:to_open) }
           true
+        end
+
+        def fairlead_room?
+          !discarded? && @threads_blocking_new_connections.zero? &&
+            (@max_connections.nil? || @connections.size + @now_connecting < @max_connections)
         end
 
         private
 
-        # The first connection is opened at once, others once it has been waited for one in use to come back.
-        def try_to_checkout_new_connection(&)
-          return unless block_given? || @fairlead_opening || discarded? || (@connections.size + @now_connecting).zero?
+        # Who is called to open a connection leaves the line for it, since that is done without the lock, and gets its
+        # place back if there is no room after all.
+        def acquire_connection(checkout_timeout)
+          loop do
+            waiter = catch(:fairlead_open) { return super }
+            connection = try_to_checkout_new_connection(called: true)
+            return connection if connection
 
-          budget = fairlead_budget or return super
+            synchronize { fairlead_line&.keep(waiter) }
+          end
+        end
+
+        # The first connection is opened at once, others once it has been waited for one in use to come back: in a fiber
+        # that costs nothing.
+        def try_to_checkout_new_connection(called: false, &)
+          return unless called || block_given? || discarded? || (@connections.size + @now_connecting).zero? ||
+                        ::ActiveSupport::IsolatedExecutionState.isolation_level != :fiber
+
+          budget = fairlead_budget or return super(&)
           return unless fairlead_room? && (id = budget.take)
 
           fairlead_take_on(budget, id) { super(&) }
@@ -297,24 +345,10 @@ module Fairlead
 
         # In place of those that were removed.
         def bulk_make_new_connections(count)
-          synchronize { fairlead_open(count) unless discarded? }
-        end
-
-        # Under the lock: nothing is connected yet, an adapter does that at its first query.
-        def fairlead_open(count)
-          @fairlead_opening = true
           count.times do
-            connection = try_to_checkout_new_connection or break
-            connection.expire(false)
-            @available.add(connection)
+            connection = try_to_checkout_new_connection(called: true)
+            checkin(connection) if connection
           end
-        ensure
-          @fairlead_opening = false
-        end
-
-        def fairlead_room?
-          !discarded? && @threads_blocking_new_connections.zero? &&
-            (@max_connections.nil? || @connections.size + @now_connecting < @max_connections)
         end
       end
     end

@@ -14,7 +14,7 @@ module Fairlead
     BUDGET = 20
     BURST = 400
     # Seconds that each request holds a connection.
-    HOLD = 0.05
+    HOLD = 0.1
 
     APP = <<~RUBY
       require "active_record"
@@ -44,7 +44,7 @@ module Fairlead
       serve do |server|
         slowest = []
         most = most_connections_while do
-          5.times do
+          4.times do
             slowest << seconds_of_burst(server, ["/?#{HOLD}"] * BURST)
             break if slowest.last <= 1.5 * ideal
           end

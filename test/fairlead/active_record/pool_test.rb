@@ -1,0 +1,300 @@
+# frozen_string_literal: true
+
+require "active_record"
+require "async"
+require "tmpdir"
+require_relative "../../helper"
+
+module Fairlead
+  # ActiveRecord's own pool as it is under Fairlead, by fiber: what is promised of it.
+  class ActiveRecordPoolTest < Test
+    class Record < ::ActiveRecord::Base
+      self.abstract_class = true
+    end
+
+    class Sharded < ::ActiveRecord::Base
+      self.abstract_class = true
+    end
+
+    class Vessel < Record
+    end
+
+    def setup
+      super
+      Isolation.establish
+      @directory = Dir.mktmpdir("fairlead-")
+    end
+
+    def teardown
+      Record.connection_handler.clear_all_connections!(:all)
+      FileUtils.remove_entry(@directory)
+      super
+    end
+
+    def test_who_waits_is_served_in_the_order_in_which_they_came
+      pool = make_pool(1)
+      served = []
+      Sync do
+        connection = pool.checkout
+        tasks = Array.new(20) { |n| Async { pool.with_connection { served << n } } }
+        pool.checkin(connection)
+        # Who comes now stands behind them, the giver included.
+        pool.with_connection { served << :giver }
+        tasks.each(&:wait)
+      end
+
+      assert_equal [*0...20, :giver], served
+    end
+
+    def test_when_connections_for_the_first_of_two_groups_come_back_exactly_that_group_gets_them
+      pool = make_pool(3)
+      served = []
+      Sync do
+        held = Array.new(3) { pool.checkout }
+        tasks = Array.new(6) { |n| Async { pool.with_connection { (served << n) && sleep(0.02) } } }
+        held.each { |connection| pool.checkin(connection) }
+        sleep 0.01
+
+        assert_equal [0, 1, 2], served.sort
+        tasks.each(&:wait)
+      end
+
+      assert_equal [3, 4, 5], served.drop(3).sort
+    end
+
+    def test_threads_and_fibers_stand_in_one_line
+      pool = make_pool(1)
+      served = Queue.new
+      Sync do
+        connection = pool.checkout
+        waiters = Array.new(10) do |n|
+          waiter = n.even? ? Thread.new { wait_and_note(pool, served, n) } : Async { wait_and_note(pool, served, n) }
+          sleep 0.001 until pool.num_waiting_in_queue == n + 1
+          waiter
+        end
+        pool.checkin(connection)
+        waiters.each { |waiter| waiter.is_a?(Thread) ? waiter.join : waiter.wait }
+      end
+
+      assert_equal [*0...10], Array.new(10) { served.pop }
+    end
+
+    def test_two_thousand_wait_for_five
+      pool = make_pool(5)
+      begun = []
+      Sync do
+        tasks = Array.new(2000) { |n| Async { pool.with_connection { (begun << n) && sleep(0.0005) } } }
+        tasks.each(&:wait)
+      end
+
+      # The first ones open their connections while others come; nobody is passed by more than these five.
+      assert_operator begun.each_with_index.map { |n, place| (n - place).abs }.max, :<=, 5
+      assert_operator pool.connections.size, :<=, 5
+    end
+
+    def test_what_was_meant_for_a_waiter_that_is_cancelled_goes_to_the_next
+      pool = make_pool(1, checkout_timeout: 10)
+      took = nil
+      Sync do |task|
+        connection = pool.checkout
+        cancelled = task.async { pool.with_connection { flunk } }
+        waiter = task.async { pool.with_connection { :served } }
+        pool.checkin(connection) # it is the first one's now, who has not run yet …
+        cancelled.stop           # … and never will
+        took = duration { assert_equal :served, waiter.wait }
+      end
+
+      assert_operator took, :<, 5
+      assert_equal 0, pool.num_waiting_in_queue
+    end
+
+    def test_a_waiter_that_is_killed_leaves_the_line
+      pool = make_pool(1, checkout_timeout: 10)
+      connection = pool.checkout
+      killed = Thread.new { pool.with_connection { flunk } }
+      eventually { pool.num_waiting_in_queue == 1 }
+      waiter = Thread.new { pool.with_connection { :served } }
+      eventually { pool.num_waiting_in_queue == 2 }
+      killed.kill.join
+      pool.checkin(connection)
+
+      assert_equal :served, waiter.value
+    end
+
+    def test_a_thousand_interrupted_waiters_cost_no_connection
+      pool = make_pool(3, checkout_timeout: 30)
+      random = Random.new(1)
+      Sync do |task|
+        1000.times.each_slice(50) do |slice|
+          tasks = slice.map { task.async { pool.with_connection { sleep(random.rand / 1000) } } }
+          tasks.sample(25, random:).each { |one| task.async { sleep(random.rand / 1000) && one.stop } }
+          tasks.each(&:wait)
+        end
+      end
+
+      assert_equal [0, 0], pool.stat.values_at(:busy, :waiting)
+      assert_operator pool.connections.size, :<=, 3
+    end
+
+    def test_a_removed_connection_makes_room_for_the_oldest_waiter
+      pool = make_pool(1, checkout_timeout: 10)
+      Sync do |task|
+        connection = pool.checkout
+        waiter = task.async { pool.with_connection { |fresh| fresh } }
+        pool.remove(connection)
+        connection.disconnect!
+
+        refute_same connection, waiter.wait
+      end
+    end
+
+    def test_what_a_dead_fiber_held_is_reaped_for_who_needs_it
+      pool = make_pool(1, checkout_timeout: 10)
+      Fiber.new { pool.checkout }.resume
+
+      assert pool.with_connection { true }
+      assert_equal 0, pool.stat[:dead]
+    end
+
+    def test_the_one_that_wants_all_connections_goes_before_those_who_wait
+      pool = make_pool(2, checkout_timeout: 1)
+      rounds = 0
+      Sync do |task|
+        load = Array.new(10) { task.async { 200.times { pool.with_connection { sleep 0.002 } && (rounds += 1) } } }
+        sleep 0.05
+        # It raises if it does not get all within twice the timeout.
+        pool.disconnect
+
+        assert_operator rounds, :<, 1500
+        load.each(&:wait)
+      end
+
+      assert_equal 2000, rounds
+    end
+
+    def test_a_pool_that_is_discarded_serves_nobody_and_a_new_one_does
+      pool = make_pool(2)
+      pool.with_connection { true }
+      pool.discard!
+
+      assert_predicate pool, :discarded?
+      assert make_pool(2).with_connection { true }
+    end
+
+    def test_no_more_are_opened_than_may_and_at_least_as_many_as_shall
+      pool = make_pool(4, min_connections: 2)
+      pool.activate
+      pool.prepopulate
+
+      assert_equal 2, pool.connections.size
+      Sync { Array.new(50) { Async { pool.with_connection { sleep 0.005 } } }.each(&:wait) }
+
+      assert_equal 4, pool.connections.size
+    end
+
+    def test_another_connection_is_opened_only_if_none_comes_back_soon
+      pool = make_pool(5)
+      Sync do
+        20.times { Array.new(5) { Async { pool.with_connection { true } } }.each(&:wait) }
+
+        assert_equal 1, pool.connections.size
+        Array.new(5) { Async { pool.with_connection { sleep 0.05 } } }.each(&:wait)
+
+        assert_equal 5, pool.connections.size
+      end
+    end
+
+    def test_each_role_and_shard_has_a_pool_and_a_line_of_its_own
+      configuration = %i[one two].to_h { |shard| [shard, { writing: sqlite("#{shard}-w", 1), reading: sqlite("#{shard}-r", 1) }] }
+      Sharded.connects_to(shards: configuration)
+      names = Sync do
+        Array.new(8) do |n|
+          Async do
+            Sharded.connected_to(role: n.even? ? :writing : :reading, shard: n < 4 ? :one : :two) do
+              Sharded.with_connection { |connection| sleep(0.005) && File.basename(connection.pool.db_config.database, ".sqlite3") }
+            end
+          end
+        end.map(&:wait)
+      end
+
+      assert_equal %w[one-w one-r] * 2 + %w[two-w two-r] * 2, names
+    end
+
+    def test_the_query_cache_is_a_requests_own
+      pool = make_pool(2)
+      pool.with_connection { |connection| connection.execute("CREATE TABLE vessels (name text)") }
+      Sync do
+        Record.cache do
+          Async { Record.with_connection { |connection| refute connection.query_cache_enabled } }.wait
+          Vessel.count
+          Async { Record.with_connection { |connection| connection.execute("INSERT INTO vessels VALUES ('a')") } }.wait
+
+          assert_equal 0, Vessel.count
+        end
+
+        assert_equal 1, Vessel.count
+      end
+    end
+
+    def test_load_async
+      before = ::ActiveRecord.async_query_executor
+      ::ActiveRecord.async_query_executor = :global_thread_pool
+      pool = make_pool(3)
+      pool.with_connection { |connection| connection.execute("CREATE TABLE vessels (name text)") }
+      Vessel.insert_all(%w[a b].map { |name| { name: } })
+      names = Sync { Array.new(20) { Async { as_in_a_request { Vessel.order(:name).load_async.map(&:name) } } }.map(&:wait) }
+
+      assert_equal [%w[a b]], names.uniq
+      assert_equal 0, pool.stat[:busy]
+    ensure
+      ::ActiveRecord.async_query_executor = before
+    end
+
+    def test_a_pinned_connection_is_everybodys
+      pool = make_pool(2)
+      pool.pin_connection!(true)
+      connections = Sync { Array.new(5) { Async { pool.with_connection { |connection| connection } } }.map(&:wait) }
+
+      assert_equal 1, connections.uniq.size
+      assert pool.unpin_connection!
+      assert_equal 0, pool.stat[:busy]
+    end
+
+    def test_it_counts_how_long_was_waited_and_held_and_says_who_holds
+      pool = make_pool(1, checkout_timeout: 0.05)
+      error = Sync do |task|
+        holder = task.async { pool.with_connection { sleep 0.2 } }
+        waiter = task.async { pool.with_connection { flunk } }
+        assert_raises(::ActiveRecord::ConnectionTimeoutError) { waiter.wait }.tap { holder.wait }
+      end
+      stat = ActiveRecord.stat.find { |one| one[:size] == 1 && one[:timeouts] == 1 }
+
+      assert_match(/all pooled connections were in use\. Pool "\S+" \(role writing\): 1 of 1 in use, 1 waiting; /, error.message)
+      assert_match(/held by fiber \S+ for 0\.0\d+ s, now at \S*pool_test\.rb:\d+.*with_connection.*max_connections/, error.message)
+      assert_equal 1, stat[:holds][:count]
+      assert_operator stat[:holds][:max], :>=, 0.2
+    end
+
+    private
+
+    def make_pool(max, checkout_timeout: 5, **)
+      Record.establish_connection(**sqlite("test", max, checkout_timeout:, **))
+      Record.connection_pool
+    end
+
+    def sqlite(name, max, **options)
+      { adapter: "sqlite3", database: File.join(@directory, "#{name}.sqlite3"), max_connections: max, reaping_frequency: nil,
+        **options }
+    end
+
+    # Rails' executor does so.
+    def as_in_a_request
+      tracker = ::ActiveRecord::AsynchronousQueriesTracker.run
+      yield
+    ensure
+      ::ActiveRecord::AsynchronousQueriesTracker.complete(tracker)
+    end
+
+    def wait_and_note(pool, served, number) = pool.with_connection { served << number }
+  end
+end
