@@ -114,6 +114,7 @@ static VALUE loop_initialize(VALUE object, VALUE options) {
         .streams = NUM2UINT(option(options, "streams")),
         .queue_timeout = microseconds(options, "queue_timeout"),
         .request_timeout = microseconds(options, "request_timeout"),
+        .note_refusals = RTEST(option(options, "note_refusals")),
         .deadlines = {[FL_DEADLINE_IDLE] = microseconds(options, "idle_timeout"),
                       [FL_DEADLINE_HEAD] = microseconds(options, "head_timeout"),
                       [FL_DEADLINE_BODY] = microseconds(options, "body_timeout"),
@@ -229,12 +230,14 @@ static VALUE loop_want(VALUE object) {
     return Qnil;
 }
 
+/* The id of the next request that has been woken; false: none, but requests were refused; nil: nothing. */
 static VALUE loop_woken(VALUE object) {
     fl_loop *loop = fl_ruby_loop_get(object);
     fl_hold(loop);
     uint64_t id = fl_loop_woken(loop);
+    bool refused = loop->refusals.first != NULL;
     fl_let_go(loop);
-    return id == 0 ? Qnil : ULL2NUM(id);
+    return id != 0 ? ULL2NUM(id) : refused ? Qfalse : Qnil;
 }
 
 static VALUE loop_overdue(VALUE object) {
@@ -356,6 +359,7 @@ RUBY_FUNC_EXPORTED void Init_fairlead(void) {
     rb_define_method(loop, "woken", loop_woken, 0);
     rb_define_method(loop, "overdue", loop_overdue, 0);
     rb_define_method(loop, "time_all_out", loop_time_all_out, 0);
+    rb_define_method(loop, "refusals", fl_ruby_loop_refusals, 0);
     rb_define_method(loop, "take", fl_ruby_loop_take, 0);
     rb_define_method(loop, "takeable", loop_takeable, 0);
     rb_define_method(loop, "fileno", loop_fileno, 0);

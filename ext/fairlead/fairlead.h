@@ -59,6 +59,8 @@ fl_exchange *fl_exchange_get(VALUE self);
 
 /* request.c: the oldest ready request with its env, or nil */
 VALUE fl_ruby_loop_take(VALUE self);
+/* Likewise: what was refused since, each as [line, address, status, reason, duration in seconds]. */
+VALUE fl_ruby_loop_refusals(VALUE self);
 void fl_init_request(void);
 /* response.c */
 void fl_init_response(VALUE request_class);

@@ -394,6 +394,24 @@ VALUE fl_ruby_loop_take(VALUE object) {
     return request;
 }
 
+VALUE fl_ruby_loop_refusals(VALUE object) {
+    fl_loop *loop = fl_ruby_loop_get(object);
+    VALUE refusals = rb_ary_new();
+    for (;;) {
+        fl_hold(loop);
+        fl_refusal *refusal = fl_refusal_take(&loop->refusals);
+        fl_let_go(loop);
+        if (refusal == NULL)
+            return refusals;
+        VALUE fields[] = {
+            rb_str_new(refusal->line, refusal->size), format_address(&refusal->client),
+            INT2NUM(fl_status_http(refusal->status)), rb_str_new_cstr(fl_status_text(refusal->status)),
+            DBL2NUM((double) (refusal->refused_at - refusal->first_byte_at) / 1e6)};
+        free(refusal);
+        rb_ary_push(refusals, rb_ary_new_from_values(5, fields));
+    }
+}
+
 static VALUE request_env(VALUE self) {
     return fl_ruby_request_get(self)->env;
 }

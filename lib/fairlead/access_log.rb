@@ -42,6 +42,19 @@ module Fairlead
       nil
     end
 
+    # What was refused before it reached the app: by its syntax, its size, or its time.
+    #
+    # @param request_line [String] as much of it as came.
+    # @param address [String] the client's.
+    # @param status [Integer]
+    # @param reason [String]
+    # @param duration [Float] seconds since its first byte.
+    def refused(request_line, address, status, reason, duration)
+      @io.write(refusal(request_line, address, status, reason, duration, Time.now - duration))
+    rescue IOError, SystemCallError
+      nil
+    end
+
     private
 
     def target(env)
@@ -58,6 +71,10 @@ module Fairlead
         "#{env["REMOTE_ADDR"] || "-"} - #{escape(env["REMOTE_USER"] || "-")} [#{stamp(started_at)}] " \
           "\"#{env["REQUEST_METHOD"]} #{escape(target(env))} #{env["SERVER_PROTOCOL"]}\" #{status || "-"} " \
           "#{bytes.zero? ? "-" : bytes}\n"
+      end
+
+      def refusal(request_line, address, status, reason, _duration, started_at)
+        "#{address} - - [#{stamp(started_at)}] \"#{escape(request_line)}\" #{status} #{reason.bytesize + 1}\n"
       end
 
       # What a client sends must not forge a line, nor command a terminal.
@@ -101,6 +118,18 @@ module Fairlead
           pid: Process.pid
         }
         fields.compact!
+        "#{generate(fields)}\n"
+      end
+
+      # Where there is no method, target and protocol, `line` is what came; `refused` says what was wrong with it.
+      def refusal(request_line, address, status, reason, duration, started_at)
+        method, target, protocol, more = request_line.split(" ", 4)
+        whole = protocol && more.nil?
+        fields = {
+          time: started_at.strftime("%Y-%m-%dT%H:%M:%S.%6N%:z"), remote: address,
+          **(whole ? { method:, target:, protocol: } : { line: request_line }),
+          status:, bytes: reason.bytesize + 1, duration: duration.round(6), refused: reason, pid: Process.pid
+        }
         "#{generate(fields)}\n"
       end
 

@@ -98,7 +98,13 @@ module Fairlead
         end
         told = true
       end
+      @on_refusals&.call if id == false
       told
+    end
+
+    # Has the driver call this block when the loop has refused requests, see Loop#refusals.
+    def on_refusals(&block)
+      @on_refusals = block
     end
 
     # @api private

@@ -69,6 +69,7 @@ module Fairlead
       join if page
       @ready = false
       @crew = assemble(configuration, replaced: !help.nil?)
+      @crew.on_refusals { @loop.refusals.each { |refusal| @access_log.refused(*refusal) } } if @access_log
       observe_stalls(configuration, told)
       @loop.ask_for_help_at(help[:at].fileno, help[:relief], help[:losses]) if help
     end
@@ -256,6 +257,7 @@ module Fairlead
       limits = LIMITS.to_h { |name| [name, configuration.public_send(name)] }
       limits[:in_flight] = [limits[:in_flight], most_fibers].min
       limits[:body_size] = [limits[:body_size], (1 << 63) - 1].min
+      limits[:note_refusals] = !@access_log.nil?
       limits
     end
 

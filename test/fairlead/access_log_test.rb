@@ -55,6 +55,23 @@ module Fairlead
       assert_equal 1, line.count("\n")
     end
 
+    REFUSED = ["192.0.2.7", 400, "a line does not end with CR LF", 0.25].freeze
+
+    def test_what_was_refused
+      line = written("common") { |log| log.refused("GET / HTTP/1.1", *REFUSED) }
+      assert_match(%r{\A192\.0\.2\.7 - - \[\S+ \S+\] "GET / HTTP/1\.1" 400 31\n\z}, line)
+      fields = JSON.parse(written("json") { |log| log.refused("GET / HTTP/1.1", *REFUSED) })
+      assert_equal ["GET", "/", "HTTP/1.1", 400, 31, 0.25, "a line does not end with CR LF"],
+                   fields.values_at("method", "target", "protocol", "status", "bytes", "duration", "refused")
+    end
+
+    def test_what_was_refused_and_is_no_request_line
+      line = written("common") { |log| log.refused("\x16\x03\"\n".b, *REFUSED) }
+      assert_includes line, %("\\x16\\x03\\x22\\x0a" 400)
+      fields = JSON.parse(written("json") { |log| log.refused("GE\xff".b, *REFUSED) })
+      assert_equal ["GE\\xff", nil], fields.values_at("line", "method")
+    end
+
     def test_without_a_time_it_is_as_long_ago_as_the_request_took
       time = Time.iso8601(JSON.parse(json(env, 200, 1, nil)).fetch("time"))
 
@@ -141,9 +158,12 @@ module Fairlead
     def json(*arguments) = line("json", *arguments)
 
     def line(format, env, status, bytes, time = TIME)
+      written(format) { |log| log.write(REQUEST, env, status, bytes, time) }
+    end
+
+    def written(format)
       Dir.mktmpdir do |folder|
-        log = AccessLog.for(Configuration.new(access_log: format, log: "#{folder}/access.log"))
-        log.write(REQUEST, env, status, bytes, time)
+        yield AccessLog.for(Configuration.new(access_log: format, log: "#{folder}/access.log"))
         File.read("#{folder}/access.log")
       end
     end

@@ -273,6 +273,7 @@ void fl_connection_refuse(fl_connection *connection, fl_status status) {
         return;
     }
     loop->counts.refused++;
+    fl_refusal_note(connection, status);
     if (connection->state == FL_CONNECTION_QUEUED)
         fl_loop_dequeue(exchange);
     connection->exchange = NULL;

@@ -88,6 +88,8 @@ static void free_all(fl_loop *loop) {
         loop->free_exchanges = exchange->next;
         free(exchange);
     }
+    for (fl_refusal *refusal; (refusal = fl_refusal_take(&loop->refusals)) != NULL;)
+        free(refusal);
     while (loop->free_heads != NULL) {
         fl_http1_head *head = loop->free_heads;
         memcpy(&loop->free_heads, head, sizeof(void *));

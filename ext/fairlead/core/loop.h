@@ -11,6 +11,7 @@
 #include "handoff.h"
 #include "http1.h"
 #include "poll.h"
+#include "refusal.h"
 #include "shared_page.h"
 #include <pthread.h>
 #include <stdbool.h>
@@ -28,6 +29,7 @@ typedef struct fl_limits {
     uint64_t request_timeout;                  /* likewise; 0: none */
     uint64_t deadlines[FL_DEADLINE_KINDS];     /* microseconds, by kind */
     char health_path[FL_MOST_HEALTH_PATH + 1]; /* answered by the core itself; empty: none is */
+    bool note_refusals;                        /* somebody takes them, for a log */
 } fl_limits;
 
 typedef struct fl_listener {
@@ -62,6 +64,7 @@ typedef struct fl_loop {
     struct { fl_connection *first, *last; } deadlines[FL_DEADLINE_KINDS];
     fl_exchange *first_ready, *last_ready;
     fl_exchange *served;
+    fl_refusals refusals;
     fl_exchange *first_woken, *last_woken;
     struct { fl_exchange *first, *last; } timed, overdue;
     _Atomic(fl_exchange *) abandoned; /* by their owners, without the lock */

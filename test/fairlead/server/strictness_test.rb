@@ -213,6 +213,17 @@ module Fairlead
       assert_predicate client, :eof?
     end
 
+    def test_what_is_refused_is_in_the_access_log
+      refused 400, "GET /bad HTTP/1.1\r\nHost : a\r\n\r\n"
+      refused 414, "GET /#{"x" * 200}"
+      refused 413, "PUT /large HTTP/1.1\r\nHost: a\r\nContent-Length: 1001\r\n\r\n"
+      client() << "GET /slow HTTP/1.1\r\n"
+      { 400 => "GET /bad HTTP/1.1", 414 => "GET /#{"x" * 200}", 413 => "PUT /large HTTP/1.1",
+        408 => "GET /slow HTTP/1.1" }.each do |status, line|
+        eventually("the line of #{status}") { server.log.match?(/^127\.0\.0\.1 .*"#{line}" #{status} \d+$/) }
+      end
+    end
+
     def test_the_time_of_a_head
       client = client()
       client << "GET / HTTP/1.1\r\n"
