@@ -15,7 +15,8 @@ enum {
     LEAST_PROGRESS = 4096,        /* bytes that must move within a deadline's time, or the client has stalled */
     MOST_UNSENT_BEFORE_NEXT = 65536,
     MOST_OWN_ANSWERS = 200,       /* in a row on one connection: nobody keeps the loop to himself */
-    GIVEN_UP = 250000,            /* microseconds: a client that ends its side later than this after its request has left */
+    HAS_WAITED = 5000,            /* microseconds, for its turn: not at once */
+    GIVEN_UP = 250000,            /* microseconds: an old client that ends its side later than this after its request has left */
 };
 
 static void next_request(fl_connection *connection);
@@ -351,8 +352,28 @@ static void answer_health(fl_connection *connection) {
     }
 }
 
+/* TCP does not tell a client that has said all and still reads from one that has gone: both have ended their side. But
+ * the system of one that has gone answers whatever is sent to it with a reset. An interim response is something that may
+ * be sent (RFC 9110, 15.2). */
+static void ask_whether_it_reads(fl_connection *connection) {
+    static const char processing[] = "HTTP/1.1 102 Processing\r\n\r\n";
+    connection->asked = true;
+    if (fl_buffer_append(&connection->loop->slab, &connection->out, processing, sizeof processing - 1) == FL_OK)
+        fl_connection_send(connection, NULL);
+}
+
+bool fl_connection_is_read(fl_connection *connection) {
+    const fl_exchange *exchange = connection->exchange;
+    if (!connection->asked && exchange->minor >= 1 && connection->loop->now - exchange->ready_at > HAS_WAITED)
+        ask_whether_it_reads(connection);
+    if (connection->state != FL_CONNECTION_CLOSED && fl_socket_is_broken(connection->transport.descriptor))
+        fl_connection_close(connection);
+    return connection->state != FL_CONNECTION_CLOSED;
+}
+
 static void request_is_ready(fl_connection *connection) {
     fl_exchange *exchange = connection->exchange;
+    fl_loop *loop = connection->loop;
     if (fl_asks_for_health(exchange)) {
         answer_health(connection);
         return;
@@ -361,8 +382,11 @@ static void request_is_ready(fl_connection *connection) {
     if (connection->deadline_kind != FL_DEADLINE_WRITE)
         fl_loop_set_deadline(connection, FL_DEADLINE_NONE);
     connection->state = FL_CONNECTION_QUEUED;
-    exchange->ready_at = connection->loop->handed.arrived != 0 ? connection->loop->handed.arrived : connection->loop->now;
+    exchange->ready_at = loop->handed.arrived != 0 ? loop->handed.arrived : loop->now;
     fl_loop_enqueue(exchange);
+    if (connection->half_closed && !connection->asked && exchange->minor >= 1 &&
+        (loop->counts.queued > 1 || loop->counts.in_flight >= loop->limits.in_flight))
+        ask_whether_it_reads(connection); /* it will have to wait: the answer may be here before its turn */
 }
 
 /* Takes `size` bytes of the coded body, which lie at the end of `buffer` or elsewhere, out of `bytes`; answers how many
@@ -583,10 +607,13 @@ void fl_connection_event(fl_connection *connection, uint32_t ready) {
         connection->half_closed = true;
     if (ready & (FL_READABLE | FL_HALF_CLOSED))
         connection->readable = true;
-    if (connection->half_closed && connection->state == FL_CONNECTION_QUEUED &&
-        connection->loop->now - connection->exchange->ready_at > GIVEN_UP) {
-        fl_connection_close(connection); /* nobody is waiting for this answer any more */
-        return;
+    if (connection->half_closed && connection->state == FL_CONNECTION_QUEUED) {
+        if (connection->exchange->minor >= 1 && !connection->asked)
+            ask_whether_it_reads(connection);
+        else if (connection->exchange->minor == 0 && connection->loop->now - connection->exchange->ready_at > GIVEN_UP)
+            fl_connection_close(connection); /* one of HTTP/1.0 cannot be asked */
+        if (connection->state == FL_CONNECTION_CLOSED)
+            return;
     }
     if ((ready & FL_WRITABLE) && connection->out.length > 0)
         fl_connection_send(connection, NULL);

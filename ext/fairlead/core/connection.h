@@ -73,6 +73,7 @@ typedef struct fl_connection {
     bool wants_writable : 1; /* the poll tells us of writability */
     bool dirty : 1;          /* on the loop's list of those to flush */
     bool keep_alive : 1;     /* may stay open after the present response */
+    bool asked : 1;          /* who has ended its side was asked whether it still reads */
 } fl_connection;
 
 /* A new socket of `listener`; takes over `descriptor`, and copies its `bytes`, which have been read already.
@@ -109,6 +110,10 @@ void fl_connection_receive(fl_connection *connection);
 
 /* The exchange has written its whole response: on with the next request, or the end. */
 void fl_connection_answered(fl_connection *connection, bool body_unread);
+
+/* Of one whose client has ended its side while its request waits: whether anybody is there to read the answer, as far as
+ * can be told. If not, it is closed. */
+bool fl_connection_is_read(fl_connection *connection);
 
 /* Nothing is under way on it, neither from us nor, as far as we know, from the client. */
 bool fl_connection_is_idle(const fl_connection *connection);

@@ -155,6 +155,8 @@ fl_exchange *fl_loop_take(fl_loop *loop) {
             fl_poll_wake(&loop->poll);
     }
     fl_exchange *exchange = loop->first_ready;
+    while (exchange != NULL && exchange->connection->half_closed && !fl_connection_is_read(exchange->connection))
+        exchange = loop->first_ready;
     if (exchange == NULL || loop->counts.in_flight >= loop->limits.in_flight)
         return NULL;
     fl_loop_dequeue(exchange);

@@ -63,6 +63,13 @@ static inline int fl_on_its_way(int descriptor) {
     return size;
 }
 
+/* Whether its peer has reset it, as far as is known here. */
+static inline int fl_socket_is_broken(int descriptor) {
+    int error = 0;
+    socklen_t size = sizeof error;
+    return getsockopt(descriptor, SOL_SOCKET, SO_ERROR, &error, &size) < 0 || error != 0;
+}
+
 #ifdef MSG_NOSIGNAL
 enum { FL_SEND_FLAGS = MSG_NOSIGNAL };
 #else

@@ -88,16 +88,32 @@ module Fairlead
       eventually_started(server, "/hold")
       reset, closed = client(to: server).request("GET", "/reset"), client(to: server).request("GET", "/closed")
       half = client(to: server).request("GET", "/half")
-      half.close_write # at once: it may be a client that still reads
-      assert half.silent?(0.4)
+      old = client(to: server).request("GET", "/old", version: "1.0")
+      [half, old].each(&:close_write) # they still read
+      assert_equal 102, half.response.status
+      assert old.silent?(0.05)
       open = descriptors(server)
       reset.reset
-      closed.close
+      closed.close # at once after its request
       eventually("both are let go of") { descriptors(server) == open - 2 }
       release(server)
       assert_equal "held", holder.response.body
-      assert_equal "quick", half.response.body
-      assert_equal ["/hold", "/half"], started(server)
+      assert_equal %w[quick quick], [half, old].map { |client| client.response.body }
+      assert_equal %w[/hold /half /old], started(server)
+    end
+
+    # Its end comes with the request, and is known before there is anything to ask.
+    def test_a_crowd_that_has_gone_costs_nothing
+      server = holding("--in-flight", "1")
+      holder = client(to: server).request("GET", "/hold")
+      eventually_started(server, "/hold")
+      open = descriptors(server)
+      50.times { |number| client(to: server).request("GET", "/gone?#{number}").close }
+      eventually("all are let go of") { descriptors(server) <= open }
+      release(server)
+      assert_equal "held", holder.response.body
+      assert_equal "quick", client(to: server).get("/").body
+      assert_equal %w[/hold /], started(server)
     end
 
     def test_long_lived_responses_do_not_count
