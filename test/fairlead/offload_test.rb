@@ -192,6 +192,14 @@ module Fairlead
       assert_equal 200, slow.response.status
     end
 
+    def test_a_request_that_takes_too_long_is_cancelled_and_its_block_ends_by_itself
+      server = with_server(SERVED, "--request-timeout", "0.3")
+      took = duration { assert_equal "504", server.get("/offloaded?1.5").code }
+
+      assert_operator took, :<, 1.4
+      assert_equal "200", server.get("/offloaded?0.01").code
+    end
+
     private
 
     def in_a_fiber(&) = Sync(&)
