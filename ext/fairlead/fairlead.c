@@ -121,6 +121,7 @@ static VALUE loop_initialize(VALUE object, VALUE options) {
                       [FL_DEADLINE_WRITE] = microseconds(options, "write_timeout"),
                       [FL_DEADLINE_LINGER] = 2000000},
     };
+    limits.cancel_abandoned = RTEST(option(options, "cancel_abandoned"));
     VALUE health_path = option(options, "health_path");
     if (!NIL_P(health_path)) {
         if (RSTRING_LEN(health_path) > FL_MOST_HEALTH_PATH)

@@ -3,7 +3,7 @@
 require_relative "parts"
 
 module Fairlead
-  # The requests of a worker while `request_timeout` is set. The core knows when the time of one is up, and has answered
+  # The requests of a worker while `request_timeout` or `cancel_abandoned` is set. The core knows when the time of one is up, and has answered
   # its client by then, whoever turns the loop. What is done here is the rest: a request that waits is told, at its
   # wait, by the reactor whose fiber it has. One that blocks or computes is told when it comes to wait, if ever.
   class Deadlines
@@ -29,6 +29,8 @@ module Fairlead
       # In the loop's own fiber of its reactor. Once its response is over, only callbacks are left: they end in peace.
       def transfer(*)
         return if @request.nil? || @request.answered?
+
+        return @fiber.raise(ClientGone, "the client has gone (cancel_abandoned)") unless @request.timed_out?
 
         @fiber.raise(RequestTimeout, "the request has taken longer than it may (request_timeout)")
       end

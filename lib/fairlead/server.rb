@@ -16,6 +16,7 @@ module Fairlead
     LIMITS = %i[
       request_line head_size headers body_size body_buffer response_buffer in_flight streams queue_timeout
       request_timeout idle_timeout head_timeout body_timeout write_timeout health_path
+      cancel_abandoned
     ].freeze
     # Seconds of running after which a response counts as long-lived.
     LONG_LIVED = 5
@@ -138,11 +139,13 @@ module Fairlead
     def assemble(configuration, replaced:)
       lost = replaced ? configuration.stuck_timeout.to_f : 0
       options = { lost:, drain: configuration.drain_timeout }
-      return Crew.new(@loop, **options) { |request| answer(request) } unless configuration.request_timeout
+      return Crew.new(@loop, **options) { |request| answer(request) } unless deadlines?(configuration)
 
       deadlines = Deadlines.new(@loop)
       Crew.new(@loop, deadlines:, **options) { |request| deadlines.during(request) { answer(request) } }
     end
+
+    def deadlines?(configuration) = configuration.request_timeout || configuration.cancel_abandoned
 
     # One request, in a serving fiber.
     def answer(request)

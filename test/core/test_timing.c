@@ -224,6 +224,44 @@ static void all_that_is_served_can_be_timed_out_at_once(void) {
     server_stop(&server);
 }
 
+static void end_side(peer_server *server, int socket) {
+    CHECK_NUMBER(0, shutdown(socket, SHUT_WR));
+    for (int i = 0; i < 3; i++)
+        fl_loop_turn(server->loop);
+}
+
+static void one_whose_client_has_gone_is_told_where_that_is_wanted(void) {
+    fl_limits limits = peer_limits;
+    limits.cancel_abandoned = true;
+    peer_server server = server_with(limits);
+    int socket = client(&server);
+    fl_exchange *reading = asked(&server, socket, GET("/"));
+    end_side(&server, socket); /* it still reads */
+    int other = client(&server);
+    fl_exchange *exchange = asked(&server, other, GET("/"));
+    close(other);
+    await_overdue(server.loop, exchange);
+    CHECK(exchange->connection == NULL);
+    CHECK(!exchange->timed_out);
+    CHECK(reading->connection != NULL);
+    CHECK_NUMBER(0, server.loop->counts.timed_out);
+    fl_exchange_abandon(exchange);
+    fl_exchange_abandon(reading);
+    close(socket);
+    server_stop(&server);
+}
+
+static void elsewhere_one_whose_client_has_gone_is_left_alone(void) {
+    peer_server server = server_start();
+    int socket = client(&server);
+    fl_exchange *exchange = asked(&server, socket, GET("/"));
+    end_side(&server, socket);
+    CHECK_NUMBER(0, fl_loop_overdue(server.loop));
+    fl_exchange_abandon(exchange);
+    close(socket);
+    server_stop(&server);
+}
+
 /* The loop may go before those that serve. */
 static void an_overdue_one_outlives_its_loop(void) {
     peer_server server = server_with_limit();
@@ -249,6 +287,8 @@ int main(void) {
     TEST(one_whose_client_has_gone_is_told_all_the_same);
     TEST(one_that_ends_in_time_leaves_nothing_behind);
     TEST(all_that_is_served_can_be_timed_out_at_once);
+    TEST(one_whose_client_has_gone_is_told_where_that_is_wanted);
+    TEST(elsewhere_one_whose_client_has_gone_is_left_alone);
     TEST(an_overdue_one_outlives_its_loop);
     return test_summary();
 }

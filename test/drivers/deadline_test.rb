@@ -61,13 +61,27 @@ module Fairlead
       end
     end
 
+    def test_a_client_that_goes_takes_its_query_with_it_where_that_is_wanted
+      with_app("postgresql", "--cancel-abandoned") do |server, queries|
+        id = answer(server)
+        socket = server.connect
+        socket.write("GET /sleep HTTP/1.1\r\nHost: a\r\n\r\n")
+        eventually("the query runs") { queries.call == 1 }
+        socket.close
+        eventually("the query is gone", within: GONE) { queries.call.zero? }
+
+        assert_equal id, answer(server)
+      end
+    end
+
     private
 
-    def with_app(adapter)
+    def with_app(adapter, *flags)
       skip_without_databases
       postgresql = adapter == "postgresql"
       url = postgresql ? Databases.postgresql : Databases.mariadb.sub("mysql2:", "#{adapter}:")
-      with_server(APP, "--request-timeout", LIMIT.to_s, env: { "DATABASE_URL" => url }) do |server|
+      flags = ["--request-timeout", LIMIT.to_s] if flags.empty?
+      with_server(APP, *flags, env: { "DATABASE_URL" => url }) do |server|
         server.get("/setup")
         yield server, postgresql ? postgresql_queries : mariadb_queries
       end

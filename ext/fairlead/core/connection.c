@@ -95,6 +95,8 @@ static void leave(fl_connection *connection) {
 void fl_connection_close(fl_connection *connection) {
     if (connection->state == FL_CONNECTION_CLOSED)
         return;
+    if (connection->state == FL_CONNECTION_SERVED && connection->exchange != NULL)
+        fl_loop_abandon_exchange(connection->exchange);
     leave(connection);
     connection->transport.kind->close(&connection->transport);
 }
@@ -596,6 +598,15 @@ void fl_connection_receive(fl_connection *connection) {
     } while (connection->progress != before);
 }
 
+/* It has ended its side, and if it has gone nobody shall go on for it. */
+static bool would_be_told_in_vain(const fl_connection *connection) {
+    const fl_exchange *exchange = connection->exchange;
+    if (connection->state == FL_CONNECTION_QUEUED)
+        return true;
+    return connection->state == FL_CONNECTION_SERVED && connection->loop->limits.cancel_abandoned && exchange != NULL &&
+           exchange->body_done && !exchange->committed && !exchange->takes_over;
+}
+
 void fl_connection_event(fl_connection *connection, uint32_t ready) {
     if (connection->state == FL_CONNECTION_CLOSED)
         return;
@@ -607,7 +618,7 @@ void fl_connection_event(fl_connection *connection, uint32_t ready) {
         connection->half_closed = true;
     if (ready & (FL_READABLE | FL_HALF_CLOSED))
         connection->readable = true;
-    if (connection->half_closed && connection->state == FL_CONNECTION_QUEUED) {
+    if (connection->half_closed && would_be_told_in_vain(connection)) {
         if (connection->exchange->minor >= 1 && !connection->asked)
             ask_whether_it_reads(connection);
         else if (connection->exchange->minor == 0 && connection->loop->now - connection->exchange->ready_at > GIVEN_UP)

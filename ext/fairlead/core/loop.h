@@ -28,6 +28,7 @@ typedef struct fl_limits {
     uint64_t queue_timeout;                    /* microseconds */
     uint64_t request_timeout;                  /* likewise; 0: none */
     uint64_t deadlines[FL_DEADLINE_KINDS];     /* microseconds, by kind */
+    bool cancel_abandoned; /* whether the owner of a request is told, as if its time were up, that its client has gone */
     char health_path[FL_MOST_HEALTH_PATH + 1]; /* answered by the core itself; empty: none is */
     bool note_refusals;                        /* somebody takes them, for a log */
 } fl_limits;
@@ -171,6 +172,8 @@ void fl_loop_free_exchange(fl_loop *loop, fl_exchange *exchange);
 void fl_loop_free_head(fl_loop *loop, fl_exchange *exchange);
 const char *fl_loop_date(fl_loop *loop);
 void fl_loop_stop_time(fl_exchange *exchange);
+/* Its client has gone. */
+void fl_loop_abandon_exchange(fl_exchange *exchange);
 void fl_loop_see_to_time(fl_loop *loop);
 
 #endif

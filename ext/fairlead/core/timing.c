@@ -39,7 +39,7 @@ void fl_loop_stop_time(fl_exchange *exchange) {
 }
 
 void fl_exchange_limit_time(fl_exchange *exchange, uint64_t microseconds) {
-    if (exchange->loop == NULL || exchange->timed_out)
+    if (exchange->loop == NULL || exchange->timed_out || exchange->overdue)
         return;
     if (exchange->timed)
         fl_loop_stop_time(exchange);
@@ -59,17 +59,31 @@ static bool client_is_awaited(const fl_exchange *exchange) {
     return exchange->awaits_body || (exchange->awaits_room && exchange->connection->out.length > 0);
 }
 
-static void time_out(fl_exchange *exchange) {
+/* Its owner is told to end it. */
+static void end_time(fl_exchange *exchange) {
     fl_loop *loop = exchange->loop;
     if (exchange->timed)
         fl_loop_stop_time(exchange);
-    exchange->timed_out = exchange->overdue = true;
+    exchange->overdue = true;
     exchange->timed_before = loop->overdue.last;
     if (loop->overdue.last != NULL)
         loop->overdue.last->timed_after = exchange;
     else
         loop->overdue.first = exchange;
     loop->overdue.last = exchange;
+}
+
+void fl_loop_abandon_exchange(fl_exchange *exchange) {
+    bool told = exchange->overdue || exchange->timed_out;
+    if (exchange->loop != NULL && exchange->loop->limits.cancel_abandoned && !told && !exchange->takes_over)
+        end_time(exchange);
+}
+
+static void time_out(fl_exchange *exchange) {
+    fl_loop *loop = exchange->loop;
+    if (!exchange->overdue)
+        end_time(exchange);
+    exchange->timed_out = true;
     loop->counts.timed_out++;
     if (exchange->connection != NULL)
         fl_connection_time_out(exchange->connection);

@@ -99,6 +99,10 @@ module Fairlead
                  "How long a request may run, from the moment the app is called, without a piece of a body read or " \
                  "written. Past it the client gets 504, and the request is cancelled where it waits; see stalls.md.",
                  group: :deadlines, within: DEADLINE),
+      Option.new(:cancel_abandoned, :boolean, false,
+                 "Cancel a request where it waits once its client has gone, its query in the database too. Without it " \
+                 "the request is served to its end, and the answer dropped.",
+                 group: :deadlines),
       Option.new(:stuck_timeout, :seconds, nil,
                  "How long a request may block or compute without a pause. Past it, its worker is replaced: a " \
                  "successor serves, and the worker is killed if it has not ended within drain_timeout.",
