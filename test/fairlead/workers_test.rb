@@ -259,6 +259,35 @@ module Fairlead
       assert_equal 0, table.restarts(0)
     end
 
+    def test_a_worker_that_may_never_come_back_gets_a_successor_then_drains_and_is_killed_at_last
+      table = serving(2, drain_timeout: 30.0)
+      stuck = table[101]
+
+      assert_empty table.replace(stuck, 1.0)
+      assert_nil table.replace(stuck, 1.1), "it is said again and again, and done once"
+      assert_equal [[Workers::Fork, 1, 2]], kinds(table.due(1.1))
+      successor = table.find(&:booting?)
+      table.forked(successor, 200)
+      assert_predicate stuck, :serving?, "until then it serves what it can"
+      assert_equal [[Workers::Drain, 1, 1]], kinds(table.ready(successor, 2.0))
+      assert_equal [[Workers::Stop, 1, 1]], kinds(table.due(32.0))
+      assert_equal [[Workers::Kill, 1, 1]], kinds(table.due(32.0 + Workers::GRACE))
+      assert_equal :expected, table.ended(stuck, 33.1)
+      assert_empty table.due(34.0)
+    end
+
+    def test_a_relief_worker_that_may_never_come_back_drains_at_once_and_one_that_ends_is_left_alone
+      table = serving(1)
+      relief = table.add_extra(:relief, 0, 1.0).worker
+      table.forked(relief, 900)
+      table.ready(relief, 1.5)
+
+      assert_equal [[Workers::Drain, 0, 1]], kinds(table.replace(relief, 2.0))
+      assert_nil table.replace(relief, 2.1)
+      table.stop
+      assert_nil table.replace(table[100], 3.0)
+    end
+
     private
 
     def workers(size, slots: 12, boot_timeout: 60.0, drain_timeout: 30.0)

@@ -197,6 +197,12 @@ module Fairlead
       assert_operator took, :>=, 2
     end
 
+    def test_in_the_foreground_too
+      with_server(APP, "-w", "0", "--request-timeout", LIMIT.to_s) do |server|
+        %w[/waits/sleep /held?2].each { |path| assert_equal 504, ask(path, to: server).first.status }
+      end
+    end
+
     def test_without_the_option_it_takes_as_long_as_it_takes
       with_server(APP) do |server|
         assert_equal 200, ask("/longer?#{LIMIT * 2}", to: server).first.status
