@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "pg"
 require_relative "rails_app"
 
 module Fairlead

@@ -11,13 +11,13 @@ module Fairlead
     # Under the pool's lock; it knows no pool and no clock.
     class Growth
       # So many are opened without a look at the figures.
-      FREELY = 24
+      FREELY = 32
       # How many may be connecting at the same time, beside as many as are connected: it costs both sides CPU.
       CONNECTING = 8
       # How long to count what comes back, in seconds, and what share of a half more must be seen of a half more
       # connections. Queries that take longer than this tell nothing: then it goes on.
       WINDOW = 0.1
-      GAIN = 0.3
+      GAIN = 0.2
       # Seconds until it tries again.
       REST = 30.0
 
