@@ -173,7 +173,8 @@ module Fairlead
 
     def distribute(now, &)
       claims = self.claims
-      @wanted = claims.any? { |claim| claim.waiting.positive? }
+      # Also while all who wait have been given room: more may come, and are not told of.
+      @wanted = @members.each_key.any? { |slot| @page.get(slot, :database_waiting).positive? }
       grants = Shares.grants(claims, @limit, @limit - used)
       grants.each { |slot, count| grant(slot, count) }
       left = claims.sum(&:waiting) - grants.values.sum

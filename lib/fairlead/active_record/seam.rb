@@ -249,11 +249,11 @@ module Fairlead
         #
         # @return [Boolean] whether there may soon be more to open.
         def fairlead_grow
+          fairlead_wish
           # Those who wait for one in maintenance will get it.
           wanted = fairlead_line.size - @maintaining
           return false unless wanted.positive? && fairlead_room?
 
-          fairlead_wish
           now = Line.clock
           # Who takes a connection need not use it at once, nor ever.
           connecting = @connections.count do |connection|

