@@ -40,9 +40,10 @@ static struct sockaddr_in address;
 static char request[2048];
 static size_t request_length;
 static int epoll;
+static double end; /* when no further request is due */
 static connection *connections, *free_list;
 static double *latencies;
-static long answered, refused, wrong, failed, gave_up;
+static long answered, in_time, refused, wrong, failed, gave_up;
 static double *waiting; /* due times of those without a connection, a ring that never wraps */
 static long waiting_first, waiting_end;
 
@@ -104,8 +105,11 @@ static void start(double due) {
 }
 
 static void finish(connection *c) {
-    if (c->status >= 200 && c->status < 300) latencies[answered++] = now() - c->due;
-    else if (c->status == 503) refused++;
+    double time = now();
+    if (c->status >= 200 && c->status < 300) {
+        latencies[answered++] = time - c->due;
+        in_time += time <= end;
+    } else if (c->status == 503) refused++;
     else wrong++;
     if (c->closing) drop(c);
     release(c);
@@ -199,16 +203,17 @@ int main(int argc, char **argv) {
 
     struct epoll_event events[EVENTS];
     double begun = now(), due = begun, swept = begun;
+    end = begun + seconds;
     for (;;) {
         double time = now();
-        while (due <= time && due < begun + seconds && offered < most) {
+        while (due <= time && due < end && offered < most) {
             offered++;
             start(due);
             due += -log(1 - erand48(random)) / rate;
         }
-        bool over = due >= begun + seconds || offered >= most;
+        bool over = due >= end || offered >= most;
         long open = offered - answered - refused - wrong - failed - gave_up;
-        if (over && (open <= 0 || time > begun + seconds + patience + 1)) break;
+        if (over && (open <= 0 || time > end + patience + 1)) break;
 
         if (time - swept > 0.01) { /* who has waited too long gives up */
             swept = time;
@@ -244,10 +249,10 @@ int main(int argc, char **argv) {
     double sum = 0;
     for (long i = 0; i < answered; i++) sum += latencies[i];
     qsort(latencies, (size_t)answered, sizeof *latencies, ascending);
-    printf("{\"offered\":%ld,\"answered\":%ld,\"refused\":%ld,\"wrong\":%ld,\"failed\":%ld,\"gave_up\":%ld,"
+    printf("{\"offered\":%ld,\"answered\":%ld,\"in_time\":%ld,\"refused\":%ld,\"wrong\":%ld,\"failed\":%ld,\"gave_up\":%ld,"
            "\"seconds\":%.3f,\"mean\":%.4f,\"p50\":%.4f,\"p75\":%.4f,\"p90\":%.4f,\"p99\":%.4f,\"p999\":%.4f,"
            "\"max\":%.4f}\n",
-           offered, answered, refused, wrong, failed, gave_up, seconds,
+           offered, answered, in_time, refused, wrong, failed, gave_up, seconds,
            answered ? sum / (double)answered * 1000 : 0, percentile(0.5), percentile(0.75), percentile(0.9),
            percentile(0.99), percentile(0.999), percentile(1));
     return 0;

@@ -48,7 +48,8 @@ module Bench
       errors = figures[:failed] + (@refusals ? 0 : figures[:gave_up])
       {
         requests: answers + capacity[:requests], rate:, errors:,
-        seconds: figures[:seconds], requests_per_second: figures[:answered] / figures[:seconds],
+        seconds: figures[:seconds], # What is answered after the end of the load was served with time that nobody else wanted.
+        requests_per_second: figures[:in_time] / figures[:seconds],
         non_2xx: figures[:wrong] + (@refusals ? 0 : figures[:refused]),
         **figures.slice(:offered, :refused, :gave_up, :mean, :p50, :p75, :p90, :p99, :p999, :max)
       }

@@ -18,10 +18,12 @@ module Bench
     # @param path [String, nil] of those that stall, like "/free"; nil: none does.
     # @param later [Boolean] whether they wait 10 ms before they stall.
     # @param sleeps_first [Boolean] whether the others are under way already when the stalls begin.
-    def initialize(path = nil, later: false, sleeps_first: false)
+    # @param waits [String] what the others ask for, each of which waits.
+    def initialize(path = nil, later: false, sleeps_first: false, waits: "/sleep?#{SLEEP}")
       @path = path
       @later = later
       @sleeps_first = sleeps_first
+      @waits = waits
     end
 
     def name = "stall"
@@ -30,7 +32,7 @@ module Bench
 
     def description
       stalls = @path ? "#{BLOCKERS} × #{@path}#{" after a wait of 10 ms" if @later}" : "nothing"
-      "#{SLEEPS} × #{SLEEP} s of sleep at once, #{@sleeps_first ? "shortly before" : "beside"} #{stalls}"
+      "#{SLEEPS} × #{@waits} at once, #{@sleeps_first ? "shortly before" : "beside"} #{stalls}"
     end
 
     def main_figure = :slowest
@@ -92,7 +94,7 @@ module Bench
 
     def ask_to_sleep(port)
       started = monotonic
-      [Array.new(SLEEPS) { ask(port, "/sleep?#{SLEEP}") }, started]
+      [Array.new(SLEEPS) { ask(port, @waits) }, started]
     end
 
     def ask(port, path)

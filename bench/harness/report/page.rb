@@ -15,7 +15,7 @@ module Bench
         "The server itself" => %w[hello hello-pipelined headers json upload download],
         "Requests that wait" => %w[blocking sleep waiting],
         "Rails and databases" => %w[rails-plain rails-find rails-db db-10x10],
-        "When something goes wrong" => %w[mixed overload tail],
+        "When something goes wrong" => %w[mixed mixed-rails overload tail],
         "Memory" => %w[idle idle-waiting],
         "The pool" => %w[fair-pool fair-pool-jruby]
       }.freeze
@@ -63,7 +63,7 @@ module Bench
       def section(name)
         result = @results[name]
         parts = [%(<section id="#{name}">\n<h3>#{name}</h3>\n)]
-        parts << (result ? "<p>#{escape(result["title"])}.</p>\n" : %(<p class="note">Not measured yet.</p>\n))
+        parts << (result ? "<p>#{escape(result["title"].sub(/:\z/, ""))}#{"." unless result["title"].end_with?("?")}</p>\n" : %(<p class="note">Not measured yet.</p>\n))
         parts << (result["tables"] ? pools(result) : loads(result)) if result
         parts << published(name) << facts(result) << "</section>\n"
         parts.join
