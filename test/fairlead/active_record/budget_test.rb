@@ -42,10 +42,10 @@ module Fairlead
     def test_a_burst_over_all_workers_stays_within_the_budget_and_is_served_in_time
       ideal = BURST * HOLD / BUDGET
       serve do |server|
-        slowest = []
+        slowest = [] # beside what this machine takes for as many that need not wait
         most = most_connections_while do
           4.times do
-            slowest << seconds_of_burst(server, ["/?#{HOLD}"] * BURST)
+            slowest << (seconds_of_burst(server, ["/?#{HOLD}"] * BURST) - seconds_of_burst(server, ["/?0"] * BURST))
             break if slowest.last <= 1.5 * ideal
           end
         end

@@ -23,7 +23,7 @@ module Fairlead
       with_server(APP, "--cancel-abandoned") do |server|
         ask(server, &:close)
 
-        assert_equal "Fairlead::ClientGone", ending(server, within: 3)
+        assert_equal "Fairlead::ClientGone", ending(server, within: 4.5)
         refute_includes server.log, "ClientGone"
       end
     end
@@ -35,7 +35,7 @@ module Fairlead
           socket.close
         end
 
-        assert_equal "Fairlead::ClientGone", ending(server, within: 3)
+        assert_equal "Fairlead::ClientGone", ending(server, within: 4.5)
       end
     end
 
