@@ -3,7 +3,7 @@
 require "uri"
 
 module Fairlead
-  # What an app does with a database driver, each as a path: /pg/query, /mysql2/connect, … The app that serves them
+  # What an app does with a database driver, each as a path: /Pg/query, /Mysql2/connect, … The app that serves them
   # answers how many seconds the operation took, and how late the fiber was at most that meanwhile wakes every 5 ms.
   module Operations
     TICK = 0.005
@@ -13,7 +13,7 @@ module Fairlead
     class << self
       def call(env)
         _, driver, operation = env["PATH_INFO"].split("/")
-        took, late = Object.const_get("Fairlead::Operations::#{driver.capitalize}").new.run(operation)
+        took, late = const_get(driver).new.run(operation)
         [200, { "content-type" => "text/plain" }, ["#{took} #{late}"]]
       end
     end
@@ -340,6 +340,72 @@ module Fairlead
       ensure
         other.close
       end
+    end
+
+    # The same through ActiveRecord, as an app's `database.yml` would have it.
+    class Records < Driver
+      def first_query = through_active_record(far) { |connection| measure { connection.select_value("SELECT 1") } }
+
+      def query = through_active_record { |connection| measure { connection.select_value(self.class::SLEEP) } }
+
+      def prepared_statement
+        through_active_record(prepared_statements: self.class::PREPARES) do |connection|
+          connection.select_value("SELECT 1")
+          measure { connection.select_value(self.class::SLEEP_FOR, "sleep", [0.5]) }
+        end
+      end
+
+      def transaction
+        through_active_record do |connection|
+          measure { connection.transaction { connection.execute(self.class::SLEEP) } }
+        end
+      end
+
+      def large_result
+        through_active_record do |connection|
+          connection.select_value("SELECT 1")
+          repeatedly { connection.select_rows(self.class::LARGE).size }
+        end
+      end
+
+      def verify = through_active_record(far) { |connection| connection.select_value("SELECT 1") && measure { connection.verify! } }
+
+      def reconnect = through_active_record(far) { |connection| connection.select_value("SELECT 1") && measure { connection.reconnect! } }
+
+      private
+
+      def through_active_record(url = near, **options, &)
+        record = Class.new(::ActiveRecord::Base) { self.abstract_class = true }
+        record.define_singleton_method(:name) { "Operation" }
+        url = url.to_s.sub(/\A[a-z0-9]+/, self.class::ADAPTER)
+        record.establish_connection(url:, **options)
+        record.with_connection(&)
+      ensure
+        record.remove_connection
+      end
+    end
+
+    # PostgreSQL's adapter.
+    class RecordsPg < Records
+      NAME, SLEEP, LARGE, ADAPTER = Pg::NAME, Pg::SLEEP, Pg::LARGE, "postgresql"
+      SLEEP_FOR = "SELECT pg_sleep($1)"
+      PREPARES = true
+    end
+
+    # Mysql2's adapter.
+    class RecordsMysql2 < Records
+      NAME, SLEEP, LARGE, ADAPTER = MariaDB::NAME, MariaDB::SLEEP, MariaDB::LARGE, "mysql2"
+      SLEEP_FOR = "SELECT SLEEP(?)"
+      PREPARES = true
+    end
+
+    # Trilogy's adapter, which prepares nothing.
+    class RecordsTrilogy < Records
+      NAME, SLEEP, LARGE, ADAPTER = MariaDB::NAME, MariaDB::SLEEP, MariaDB::LARGE, "trilogy"
+      SLEEP_FOR = SLEEP
+      PREPARES = false
+
+      undef_method :prepared_statement
     end
   end
 end

@@ -16,7 +16,7 @@ module Fairlead
     TRIES = 8
 
     APP = <<~RUBY
-      %w[pg mysql2 sqlite3 trilogy async #{File.join(__dir__, "operations")}].each { |library| require library }
+      %w[pg mysql2 sqlite3 trilogy async active_record #{File.join(__dir__, "operations")}].each { |library| require library }
       run Fairlead::Operations
     RUBY
 
@@ -48,10 +48,10 @@ module Fairlead
       end
     end
 
-    { Operations::Pg => "pg", Operations::Trilogy => "trilogy", Operations::Mysql2 => "mysql2",
-      Operations::Sqlite => "sqlite" }.each do |driver, name|
+    %w[Pg Trilogy Mysql2 Sqlite RecordsPg RecordsTrilogy RecordsMysql2].each do |name|
+      driver = Operations.const_get(name)
       driver.public_instance_methods.difference(Operations::Driver.public_instance_methods).each do |operation|
-        define_method("test_#{name}_yields_#{operation}") do
+        define_method("test_#{name.downcase}_yields_#{operation}") do
           skip_without_databases
           late = Array.new(TRIES) do
             took, late = lateness("#{name}/#{operation}")
