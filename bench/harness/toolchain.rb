@@ -40,9 +40,12 @@ module Bench
       }
     end
 
-    # Installs the peers, the first time and after a change.
+    # Installs the load tool where there is none, and the peers, the first time and after a change.
     def install
       without_bundler do
+        unless %w[wrk cc].all? { |name| program?(name) }
+          system(File.join(ROOT, "bin/setup"), "--tests") or raise UsageError, "bin/setup --tests failed; its message is above"
+        end
         settings = environment.merge("RUBYOPT" => nil)
         return if system(settings, *ruby, "-S", "bundle", "check", out: File::NULL, err: File::NULL)
 
@@ -70,6 +73,10 @@ module Bench
     end
 
     private
+
+    def program?(name)
+      ENV.fetch("PATH").split(":").any? { |folder| File.executable?(File.join(folder, name)) }
+    end
 
     def yjit?(ruby)
       output, = Open3.capture2e({ "RUBYOPT" => nil }, ruby, "--yjit", "-e", "print RubyVM::YJIT.enabled?")
