@@ -1,0 +1,140 @@
+# frozen_string_literal: true
+
+require "open3"
+require_relative "puma"
+require_relative "requests"
+
+module Fairlead
+  # Generated requests, given to our parser and to those of others. Where they differ, there is a reason, and it is here.
+  module Differential
+    # One parser's word on a request; the form is that of test/core/verdicts.c.
+    Verdict = Struct.new(:requests, :outcome) do
+      def self.of(line)
+        *requests, outcome = line.b.split(";", -1)
+        new(requests, outcome)
+      end
+
+      def refused = outcome[/\Arefused (.*)/, 1]
+    end
+
+    # A difference that nobody has explained.
+    Difference = Struct.new(:peer, :request, :ours, :theirs) do
+      def to_s = "#{peer}: #{request.inspect}\n  ours:   #{ours}\n  theirs: #{theirs}"
+    end
+
+    class Comparison
+      BATCH = 20_000
+      VERDICTS = File.expand_path("../core/build/verdicts", __dir__)
+
+      # What we refuse and a peer takes. RFC 9112 allows each of it to be refused.
+      REFUSED_BY_US = {
+        "BAD_LINE_ENDING" => "they take a lone LF for a line's end in places, and any number of empty lines (2.2)",
+        "BAD_METHOD" => "they skip bytes before a method, or take any",
+        "BAD_TARGET" => "they take spaces before it, other schemes, and characters that no target has (3.2)",
+        "BAD_VERSION" => "Node reads a line without a version as HTTP/0.9, Puma takes any digits",
+        "UNKNOWN_VERSION" => "they answer other versions as if they were 1.0",
+        "BAD_HOST" => "they leave Host to somebody else: Node's server asks for one, its parser does not",
+        "BAD_HEADER_NAME" => "Puma takes what is no token, Node reads the name's end otherwise",
+        "BAD_HEADER_VALUE" => "they take control characters in values, or other bytes (RFC 9110, 5.5)",
+        "FOLDED_HEADER" => "they unfold (5.2)",
+        "BAD_LENGTH" => "Puma does not bound the number, and joins equal ones",
+        "BAD_ENCODING" => "they take empty elements of a list, and codings in HTTP/1.0",
+        "UNKNOWN_ENCODING" => "they take gzip before chunked, and do not undo it",
+        "BAD_CHUNK" => "Node bounds a size by its value, not by its digits; Puma strips white space around it, skips " \
+                       "extensions unread, and takes anything for trailers until an empty line (7.1)",
+        "EXPECTATION_FAILED" => "they pass over an expectation that they do not know (RFC 9110, 10.1.1)"
+      }.freeze
+
+      NODE_METHODS = %w[GET POST PUT DELETE OPTIONS M-SEARCH HEAD PATCH].freeze
+
+      # What a peer refuses and we take: when, and why. It is given the bytes, our verdict, and where in it they differ.
+      REFUSED_BY_THEM = {
+        "node" => [
+          ["Node knows a list of methods; any token is one (RFC 9110, 9.1)",
+           ->(_, ours, place) { !NODE_METHODS.include?(ours.requests[place].to_s[/\A\S+/]) && ours.requests[place] }],
+          ["Node takes no tab behind a length; it is white space like a space (RFC 9110, 5.6.3)",
+           ->(bytes, _, _) { bytes.match?(/^Content-Length:[ \t]*\d+ *\t/ni) }],
+          ["Node takes no white space between a size and its extension; RFC 9112, 7.1.1 lets one bear it",
+           ->(bytes, _, _) { bytes.match?(/\h[ \t]+[;\r]/n) }],
+          ["Node takes no length for a trailer; here it is one, and means nothing (RFC 9110, 6.5.1)",
+           ->(bytes, _, _) { bytes.match?(/^0\r\n(?:[^\r]+\r\n)*Content-Length:/ni) }]
+        ],
+        "puma" => [
+          ["Puma takes no name of more than 256 bytes", ->(bytes, _, _) { bytes.match?(/^[^:\r]{257,}:/n) }],
+          ["Puma takes no empty line before a request (RFC 9112, 2.2)", ->(bytes, _, _) { bytes.match?(/\A\r\n|\r\n\r\n\r\n|c\r\n/n) }],
+          ["Puma takes methods of capital letters alone, up to 20; any token is one (RFC 9110, 9.1)",
+           ->(_, ours, place) { !ours.requests[place].to_s.match?(/\A[A-Z_$-]{1,20} /) && ours.requests[place] }]
+        ]
+      }.freeze
+
+      # @param on_batch [Proc, nil] told how many have been compared.
+      def initialize(count, seed:, on_batch: nil)
+        @count = count
+        @requests = Requests.new(seed)
+        @on_batch = on_batch
+        @node = system("node", "--version", out: File::NULL, err: File::NULL)
+        @found = []
+        @same = Hash.new(0)
+        @reasons = Hash.new { |hash, peer| hash[peer] = Hash.new(0) }
+      end
+
+      # @return [Array<Difference>] those without an explanation.
+      attr_reader :found
+      # @return [Hash{String => Hash{String => Integer}}] how often each explanation was needed, by peer.
+      attr_reader :reasons
+      # @return [Hash{String => Integer}] how often a peer said the same.
+      attr_reader :same
+
+      def peers = @node ? %w[node puma] : %w[puma]
+
+      def run
+        done = 0
+        while done < @count
+          batch = Array.new([BATCH, @count - done].min) { @requests.next }
+          compare(batch)
+          done += batch.size
+          @on_batch&.call(done)
+        end
+        self
+      end
+
+      private
+
+      def compare(batch)
+        input = batch.map { |bytes| [bytes.bytesize].pack("V") + bytes }.join
+        ours = ask(input, VERDICTS)
+        verdicts = { "puma" => batch.map { |bytes| Verdict.of(PumaParser.judge(bytes)) } }
+        verdicts["node"] = ask(input, "node", File.join(__dir__, "node.js")) if @node
+        verdicts.each do |peer, theirs|
+          batch.each_index { |index| note(peer, batch[index], ours[index], theirs[index]) }
+        end
+      end
+
+      def ask(input, *command)
+        output, status = Open3.capture2(*command, stdin_data: input, binmode: true)
+        raise "#{command.join(" ")} failed" unless status.success?
+
+        output.split("\n").map { |line| Verdict.of(line) }
+      end
+
+      def note(peer, bytes, ours, theirs)
+        return @same[peer] += 1 if ours == theirs
+
+        reason = explain(peer, bytes, ours, theirs)
+        reason ? @reasons[peer][reason] += 1 : @found << Difference.new(peer, bytes, ours.to_a.join(";"), theirs.to_a.join(";"))
+      end
+
+      # However the rest is taken: requests that both have read must be the same ones.
+      def explain(peer, bytes, ours, theirs)
+        both = [ours.requests.size, theirs.requests.size].min
+        return unless ours.requests.first(both) == theirs.requests.first(both)
+        return "both refuse" if ours.refused && theirs.refused
+        return REFUSED_BY_US[ours.refused] && "#{ours.refused}: #{REFUSED_BY_US[ours.refused]}" if ours.refused
+        return unless theirs.refused
+        return "a line is judged here once it has ended" if ours.outcome == "more" && ours.requests.size == both
+
+        REFUSED_BY_THEM.fetch(peer).find { |_, applies| applies.call(bytes, ours, both) }&.first
+      end
+    end
+  end
+end
