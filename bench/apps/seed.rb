@@ -26,4 +26,8 @@ unless BenchItem.table_exists? && BenchItem.count == 1000
   )
 end
 
-puts "PostgreSQL #{ActiveRecord::Base.connection.select_value("SHOW server_version")}"
+puts ActiveRecord::Base.connection.then { |connection|
+  next "PostgreSQL #{connection.select_value("SHOW server_version")}" if connection.adapter_name == "PostgreSQL"
+
+  "MariaDB #{connection.select_value("SELECT VERSION()")}"
+}

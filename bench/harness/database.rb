@@ -8,7 +8,7 @@ module Bench
   module Database
     SERVICES = File.join(Toolchain::ROOT, "bin/services")
     # What bin/services calls the server whose processes have this name.
-    SERVICE_NAMES = { "postgres" => "postgresql" }.freeze
+    SERVICE_NAMES = { "postgres" => "postgresql", "mariadbd" => "mariadb" }.freeze
     private_constant :SERVICES, :SERVICE_NAMES
 
     SEED = File.expand_path("../apps/seed.rb", __dir__)
@@ -22,7 +22,7 @@ module Bench
     def prepare(workload, toolchain)
       return {} unless workload.database
 
-      url = url(workload.database)
+      url = url(workload.database).sub(/\A\w+(?=:)/) { |scheme| workload.driver || scheme }
       workload.environment = workload.environment.merge("DATABASE_URL" => url)
       { database: toolchain.capture(*toolchain.ruby, SEED, variables: { "DATABASE_URL" => url }) }
     end
@@ -33,7 +33,7 @@ module Bench
     # @return [String] for DATABASE_URL.
     def url(name)
       given = ENV["BENCH_DATABASE_URL"]
-      return given if given
+      return given if given && name == "postgres"
 
       Open3.capture2e(SERVICES, "start").then do |output, status|
         raise UsageError, "bin/services start failed:\n#{output}" unless status.success?

@@ -21,7 +21,7 @@ module Bench
     Aim = Data.define(:load, :text, :test)
 
     attr_accessor :title, :app, :peers, :workers, :seconds, :warm_up, :settle, :check_path, :expectation,
-      :database, :environment, :fresh
+      :database, :driver, :environment, :fresh
     attr_reader :name, :loads, :aims
 
     # @return [Array<String>] the names of all workloads there are.
@@ -79,7 +79,13 @@ module Bench
       end
 
       # The database it needs, by the name of its processes.
-      def database(name) = @workload.database = name
+      #
+      # @param driver [String, nil] another one than its address names: "trilogy" for a mysql2://…
+      def database(name, driver: nil)
+        @workload.database = name
+        @workload.driver = driver
+      end
+
       # Each load gets a server that has just been started, and what a load leaves undone is nobody's business: for
       # loads that leave much behind.
       def fresh = @workload.fresh = true
