@@ -8,8 +8,11 @@ module Fairlead
     #
     # @return [void]
     def self.establish
-      # ActiveRecord may still be loaded by a request: it must not find :thread then.
-      require "active_support" if !defined?(::ActiveSupport) && Gem.loaded_specs.key?("activerecord")
+      # ActiveRecord may still be loaded by a request: it must not find :thread then. No more than that is loaded for it:
+      # all of ActiveSupport would leave something in the storage that every fiber inherits.
+      if !defined?(::ActiveSupport) && Gem.loaded_specs.key?("activerecord")
+        require "active_support/isolated_execution_state"
+      end
       # A constant that is still to be autoloaded counts as defined, and is loaded here.
       return unless defined?(::ActiveSupport::IsolatedExecutionState)
 
