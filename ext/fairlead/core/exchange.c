@@ -362,8 +362,8 @@ void fl_exchange_finish(fl_exchange *exchange) {
     }
     if (exchange->close)
         connection->keep_alive = false;
-    /* Responses to pipelined requests go out together, at the loop's next turn at the latest. */
-    if (connection->keep_alive && connection->in.length > 0 && connection->out.length + exchange->out.length < MOST_STAGED) {
+    /* Responses to pipelined requests, and to very short ones, go out together. */
+    if (connection->keep_alive && (connection->in.length > 0 || fl_loop_gathers(loop)) && connection->out.length + exchange->out.length < MOST_STAGED) {
         fl_connection_stage(connection, &exchange->out);
     } else {
         fl_connection_send(connection, &exchange->out);

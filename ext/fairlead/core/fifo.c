@@ -9,6 +9,7 @@
 enum {
     TAKES_A_TURN = FL_POLL_EVENTS, /* at most, before the kernel is asked again: as many as a turn may bring */
     TAKES_LAST = 5000,             /* microseconds, likewise */
+    GATHERED_FOR = 200,            /* microseconds for which complete responses are kept, beside the present request */
     CROWD = 256,                   /* waiting requests, from which on the next ones are made small */
     MOST_FREE_HEADS = 512,         /* that are kept: a burst must not cost memory for ever */
     RESPONSE_HEAD = 1024,          /* bytes that most heads of a response fit into */
@@ -169,6 +170,9 @@ fl_exchange *fl_loop_take(fl_loop *loop) {
     if (loop->first_ready != NULL)
         loop->usual += ((int64_t) (now - loop->taken_at) - loop->usual) / 8;
     exchange->started_at = loop->now = loop->taken_at = now;
+    uint64_t staged_at = atomic_load_explicit(&loop->staged_at, memory_order_relaxed);
+    if (staged_at != 0 && now > staged_at + GATHERED_FOR)
+        fl_loop_flush(loop);
     if (loop->siblings.slot != NULL) {
         fl_slot_set(loop->siblings.slot, FL_SLOT_idle, 0);
         fl_slot_set(loop->siblings.slot, FL_SLOT_oldest_us,

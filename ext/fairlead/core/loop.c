@@ -7,6 +7,7 @@
 #include <string.h>
 
 enum {
+    GATHERED_BELOW = 30,      /* microseconds from one request to the next */
     ACCEPTS_BEFORE_LEAVING = 1024,
     ACCEPTS_A_TURN = 8,       /* of one listener: the siblings shall have some too */
     LISTEN_AGAIN = 100000,    /* microseconds, after the descriptors ran out */
@@ -246,14 +247,37 @@ const char *fl_loop_date(fl_loop *loop) {
 void fl_loop_add_dirty(fl_connection *connection) {
     if (connection->dirty)
         return;
+    fl_loop *loop = connection->loop;
+    if (loop->dirty == NULL)
+        atomic_store_explicit(&loop->staged_at, loop->now, memory_order_relaxed);
     connection->dirty = true;
-    connection->dirty_next = connection->loop->dirty;
-    connection->loop->dirty = connection;
+    connection->dirty_next = loop->dirty;
+    loop->dirty = connection;
 }
 
-static void flush(fl_loop *loop) {
+bool fl_loop_gathers(const fl_loop *loop) {
+    return loop->watched && !loop->draining && loop->first_ready != NULL && loop->usual < GATHERED_BELOW;
+}
+
+void fl_loop_send_gathered(fl_loop *loop, uint64_t microseconds) {
+    uint64_t since = atomic_load_explicit(&loop->staged_at, memory_order_relaxed);
+    if (since == 0 || fl_clock() < since + microseconds || pthread_mutex_trylock(&loop->lock) != 0)
+        return;
+    /* What a request is still at is left to it. */
+    for (fl_connection *connection = loop->dirty; connection != NULL; connection = connection->dirty_next)
+        if (connection->state != FL_CONNECTION_SERVED && connection->state != FL_CONNECTION_CLOSED &&
+            connection->out.length > 0)
+            fl_connection_send(connection, NULL);
+    atomic_store_explicit(&loop->staged_at, 0, memory_order_relaxed);
+    pthread_mutex_unlock(&loop->lock);
+}
+
+void fl_loop_flush(fl_loop *loop) {
     fl_connection *connection = loop->dirty;
+    if (connection == NULL)
+        return;
     loop->dirty = NULL;
+    atomic_store_explicit(&loop->staged_at, 0, memory_order_relaxed);
     while (connection != NULL) {
         fl_connection *next = connection->dirty_next;
         connection->dirty = false;
@@ -364,7 +388,7 @@ uint32_t fl_loop_turn(fl_loop *loop) {
     bool woken;
     loop->takes = 0;
     atomic_store(&loop->wanted, false);
-    flush(loop);
+    fl_loop_flush(loop);
     bury_abandoned(loop);
     fl_loop_step_aside(loop, false);
     take_in(loop, events, fl_poll_wait(&loop->poll, events, 0, &woken), 0);
@@ -391,7 +415,7 @@ void fl_loop_step_aside(fl_loop *loop, bool aside) {
 
 void fl_loop_settle(fl_loop *loop) {
     loop->now = fl_clock();
-    flush(loop);
+    fl_loop_flush(loop);
     if (loop->timer_stale)
         set_timer(loop);
     publish(loop);

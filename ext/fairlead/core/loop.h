@@ -62,6 +62,8 @@ typedef struct fl_loop {
     fl_listener *listeners;
     fl_connection *connections, *graveyard;
     fl_connection *dirty;
+    _Atomic uint64_t staged_at; /* of fl_clock, since when any of them is; 0: there is none */
+    bool watched;               /* somebody sends what is staged if nobody else does */
     struct { fl_connection *first, *last; } deadlines[FL_DEADLINE_KINDS];
     fl_exchange *first_ready, *last_ready;
     fl_exchange *served;
@@ -115,6 +117,9 @@ uint32_t fl_loop_turn(fl_loop *loop);
 /* A turn of who stands in for the reactor: what the reactor's fibers have staged is left to it. */
 void fl_loop_stand_in(fl_loop *loop);
 
+/* Sends complete responses that have been kept for longer than `microseconds`. For any thread. */
+void fl_loop_send_gathered(fl_loop *loop, uint64_t microseconds);
+
 /* Leaves new connections to the siblings, once those that are there have been taken; or takes them again. */
 void fl_loop_step_aside(fl_loop *loop, bool aside);
 
@@ -165,6 +170,11 @@ bool fl_loop_is_ending(const fl_loop *loop);
 void fl_loop_look_at_clock(fl_loop *loop);
 void fl_loop_set_deadline(fl_connection *connection, fl_deadline_kind kind);
 void fl_loop_add_dirty(fl_connection *connection);
+void fl_loop_flush(fl_loop *loop);
+
+/* Whether responses that are complete are kept until some can be sent together: while requests are so short that to wake
+ * the client for each would cost more than it waits, others are ready, and somebody watches. */
+bool fl_loop_gathers(const fl_loop *loop);
 void fl_loop_enqueue(fl_exchange *exchange);
 void fl_loop_dequeue(fl_exchange *exchange);
 fl_exchange *fl_loop_new_exchange(fl_loop *loop, fl_connection *connection);

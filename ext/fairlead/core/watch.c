@@ -225,6 +225,7 @@ static void look(fl_watch *watch, uint64_t *busy_at) {
         fl_slot_set(slot, FL_SLOT_stall, stall);
     if (watch->limits.lost != 0)
         look_for_loss(watch, now);
+    fl_loop_send_gathered(watch->loop, watch->limits.tick);
     if (stall == FL_STALL_NONE) {
         even_out_queue(watch, now);
         return;
@@ -310,7 +311,7 @@ int fl_watch_start(fl_watch *watch) {
     int error = pthread_create(&watch->thread, NULL, run, watch);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (error == 0)
-        watch->started = true;
+        watch->started = watch->loop->watched = true;
     return error;
 }
 
