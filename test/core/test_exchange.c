@@ -453,7 +453,45 @@ static void what_follows_101_is_the_apps(void) {
     server_stop(&server);
 }
 
+/* Responses to three requests that are ready at once: whether the first is kept, and all leave when that has lasted. */
+static void responses_of(peer_server *server, int64_t usual, bool kept) {
+    fl_loop *loop = server->loop;
+    loop->usual = usual;
+    int sockets[3];
+    fl_heard heard[3] = {0};
+    for (int i = 0; i < 3; i++) {
+        sockets[i] = client(server);
+        say(sockets[i], GET("/"));
+    }
+    TURN_UNTIL(loop, loop->counts.queued == 3);
+    for (int i = 0; i < 3; i++) {
+        fl_exchange_finish(begin(loop, 204, -1));
+        if (i > 0)
+            continue;
+        fl_loop_send_gathered(loop, 5 * SECOND); /* not due yet */
+        hear_now(sockets[0], &heard[0]);
+        CHECK((heard[0].size > 0) == !kept);
+    }
+    fl_loop_send_gathered(loop, 0);
+    for (int i = 0; i < 3; i++) {
+        hear_now(sockets[i], &heard[i]);
+        CHECK(heard[i].size > 0);
+        free(heard[i].bytes);
+        close(sockets[i]);
+    }
+}
+
+static void responses_of_very_short_requests_leave_together_if_somebody_watches(void) {
+    peer_server server = server_start();
+    responses_of(&server, 5, false);
+    server.loop->watched = true;
+    responses_of(&server, 5, true);
+    responses_of(&server, 100, false);
+    server_stop(&server);
+}
+
 int main(void) {
+    TEST(responses_of_very_short_requests_leave_together_if_somebody_watches);
     TEST(a_body_is_framed_by_length_if_it_ends_in_time_else_in_chunks);
     TEST(an_old_client_gets_no_chunks);
     TEST(a_response_without_a_body_carries_none);

@@ -167,8 +167,9 @@ fl_exchange *fl_loop_take(fl_loop *loop) {
         loop->served->previous = exchange;
     loop->served = exchange;
     uint64_t now = fl_clock();
-    if (loop->first_ready != NULL)
+    if (loop->others_waited) /* else the time before it was idle */
         loop->usual += ((int64_t) (now - loop->taken_at) - loop->usual) / 8;
+    loop->others_waited = loop->first_ready != NULL;
     exchange->started_at = loop->now = loop->taken_at = now;
     uint64_t staged_at = atomic_load_explicit(&loop->staged_at, memory_order_relaxed);
     if (staged_at != 0 && now > staged_at + GATHERED_FOR)

@@ -245,11 +245,11 @@ const char *fl_loop_date(fl_loop *loop) {
 /* Turning */
 
 void fl_loop_add_dirty(fl_connection *connection) {
+    fl_loop *loop = connection->loop;
+    if (atomic_load_explicit(&loop->staged_at, memory_order_relaxed) == 0)
+        atomic_store_explicit(&loop->staged_at, loop->now, memory_order_relaxed);
     if (connection->dirty)
         return;
-    fl_loop *loop = connection->loop;
-    if (loop->dirty == NULL)
-        atomic_store_explicit(&loop->staged_at, loop->now, memory_order_relaxed);
     connection->dirty = true;
     connection->dirty_next = loop->dirty;
     loop->dirty = connection;

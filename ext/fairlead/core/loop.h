@@ -95,7 +95,8 @@ typedef struct fl_loop {
     _Atomic bool wanted; /* whoever leads has something to do that is not a request */
     _Atomic int outside; /* threads that ask the kernel without the lock: what they are told of is not freed */
     uint64_t taken_at;/* of fl_clock, at the last take */
-    int64_t usual;    /* microseconds between two takes while requests wait, on the average */
+    bool others_waited; /* at the last take */
+    int64_t usual;    /* microseconds from one take to the next while requests wait, on the average */
 } fl_loop;
 
 fl_loop *fl_loop_open(const fl_limits *limits);

@@ -60,6 +60,21 @@ module Fairlead
       assert_operator took, :<, 2
     end
 
+    # Responses to very short requests leave together: but not with one that is not short.
+    def test_no_response_waits_for_a_request_that_blocks_after_it
+      with_server(APP, "-w", "1", lint: false) do |server|
+        %w[free held].each do |path|
+          crowd = Array.new(150) { client(to: server) }
+          working = client(to: server).write("GET /cpu?0.05 HTTP/1.1\r\nHost: a\r\n\r\n")
+          crowd.each { |client| client.write("GET / HTTP/1.1\r\nHost: a\r\n\r\n") } # taken at one go after it
+          blocking = client(to: server).write("GET /#{path}?1 HTTP/1.1\r\nHost: a\r\n\r\n")
+
+          assert_operator duration { crowd.each { |client| assert_equal 200, client.response.status } }, :<, 0.8
+          [working, blocking].each { |client| assert_equal 200, client.response.status }
+        end
+      end
+    end
+
     private
 
     # One worker: only a standby can have served.
