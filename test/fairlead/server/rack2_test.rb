@@ -24,6 +24,14 @@ module Fairlead
         "/each" => ->(_) { [200, text.dup, Enumerator.new { |out| out << "a"; sleep 0.01; out << "b" }] },
         "/cookies" => ->(_) { [200, text.merge("Set-Cookie" => "a=1\nb=2"), ["ok"]] },
         "/no-content" => ->(_) { [204, {}, []] },
+        "/hijack" => ->(env) {
+          env["rack.hijack"].call
+          io = env["rack.hijack_io"]
+          io.write("HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\nhijacked")
+          io.close
+          [200, text.dup, []]
+        },
+        "/partial" => ->(_) { [200, text.merge("rack.hijack" => ->(io) { io.write("partial"); io.close }), []] },
         "/raise" => ->(_) { raise "on purpose" }
       }.freeze
       run ->(env) { APPS.fetch(env["PATH_INFO"]).call(env) }
@@ -68,6 +76,11 @@ module Fairlead
         assert_equal "#{size} true", client.request("PUT", "/again", body: "x" * size).response.body
         assert_equal "0 true", client.request("GET", "/again").response.body
       end
+    end
+
+    def test_an_app_may_hijack_its_connection
+      assert_equal "hijacked", client.get("/hijack").body
+      assert_equal "partial", client.get("/partial").body
     end
 
     def test_responses_of_all_kinds

@@ -1,0 +1,144 @@
+# frozen_string_literal: true
+
+require_relative "../../helper"
+require_relative "../../http_client"
+
+module Fairlead
+  # What users of other servers had to report about them, and could have had to here: the list is test/peers.md.
+  class PeersTest < Test
+    include SpeaksHTTP
+
+    APP = <<~'RUBY'
+      TEXT = { "content-type" => "text/plain" }.freeze
+      class OnlyEach
+        def initialize(*parts) = @parts = parts
+        def each(&) = @parts.each(&)
+      end
+
+      run(lambda do |env|
+        input = env["rack.input"]
+        case env["PATH_INFO"]
+        when "/body" then [200, TEXT.dup, [input.read.to_s.unpack1("H*")]]
+        when "/parts" then [200, TEXT.dup, [[input.read(2), input.read, input.read(1)].inspect]]
+        when "/encoding" then [200, TEXT.dup, [input.read.encoding.to_s]]
+        when "/empty-parts" then [200, TEXT.dup, OnlyEach.new("")]
+        when "/no-parts" then [200, TEXT.dup, OnlyEach.new]
+        when "/own-chunks" then [200, TEXT.merge("transfer-encoding" => "chunked"), OnlyEach.new("3\r\nabc\r\n", "0\r\n\r\n")]
+        when "/hop" then [200, TEXT.merge("connection" => "keep-alive", "keep-alive" => "timeout=5"), ["ok"]]
+        when "/port" then [200, TEXT.dup, [[env["SERVER_NAME"], env["SERVER_PORT"], env["HTTP_VERSION"]].inspect]]
+        when "/upload"
+          begin
+            input.read
+          rescue StandardError => error
+            warn "the upload ended: #{error.class}"
+          end
+          [200, TEXT.dup, ["read"]]
+        else [200, TEXT.dup, ["ok"]]
+        end
+      end)
+    RUBY
+
+    def server = shared_server(APP, "--body-buffer", "1000", lint: false)
+
+    CHUNKED = "Host: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+    # puma 1480, 1492, 1812
+    def test_the_end_of_a_chunked_body_is_never_the_next_requests
+      body = "3\r\nabc\r\n0\r\n\r\n"
+      (0..body.size).each do |cut|
+        client = client()
+        client << "POST /body HTTP/1.1\r\n#{CHUNKED}#{body[0, cut]}"
+        client << body[cut..]
+        assert_equal "616263", client.response.body, "cut at #{cut}"
+        assert_equal "ok", client.get("/").body, "cut at #{cut}"
+        client.close
+      end
+    end
+
+    # puma 3951
+    def test_trailers_that_come_late_are_no_body_and_no_error_of_ours
+      { "\r\n" => 200, "X: y\r\n\r\n" => 200, "XX1\r\nX\r\n\r\n" => 400 }.each do |late, status|
+        client = client().write("POST /body HTTP/1.1\r\n#{CHUNKED}1\r\na\r\n0\r\n")
+        assert client.silent?(0.02)
+        answer = client.write(late).response
+        assert_equal status, answer.status, late
+        assert_equal "61", answer.body if status == 200
+      end
+    end
+
+    # puma 3552
+    def test_a_bad_request_on_a_connection_that_has_served_is_told_at_once
+      client = client()
+      assert_equal "ok", client.get("/").body
+      client.write_as_taken("GET /#{"a" * 9000} HTTP/1.1\r\nHost: a\r\n\r\n")
+      assert_operator duration { assert_equal 414, client.response.status }, :<, 3
+    end
+
+    # puma 1565
+    def test_a_header_of_the_client_does_not_decide_the_framing
+      ["HTTP/1.0", "HTTP/1.1, HTTP/1.1"].each do |version|
+        client = client()
+        answer = client.get("/", "Version: #{version}", "Connection: Keep-Alive")
+        assert_equal %w[2 ok], [answer["content-length"], answer.body]
+        assert_equal "ok", client.get("/").body
+      end
+    end
+
+    # puma 523
+    def test_what_the_app_has_put_in_chunks_is_not_put_in_chunks_again
+      client = client()
+      assert_equal "abc", client.get("/own-chunks").body
+      assert_equal "ok", client.get("/").body
+    end
+
+    # puma 3112
+    def test_a_body_of_nothing_ends
+      %w[/empty-parts /no-parts].each do |path|
+        client = client()
+        answer = client.get(path)
+        assert_equal ["0", ""], [answer["content-length"], answer.body], path
+        assert_equal "ok", client.get("/").body
+      end
+    end
+
+    # puma 3145
+    def test_a_body_is_read_from_its_beginning_in_bytes
+      ["abc", "a" * 5000].each do |body|
+        [["PUT /parts HTTP/1.1\r\n", "#{CHUNKED}#{body.size.to_s(16)}\r\n#{body}\r\n0\r\n\r\n"],
+         ["PUT /parts HTTP/1.1\r\n", "Host: a\r\nContent-Length: #{body.size}\r\n\r\n#{body}"]].each do |line, rest|
+          assert_equal [body[0, 2], body[2..], nil].inspect, client.write(line + rest).response.body
+          assert_equal "ASCII-8BIT", client.write(line.sub("parts", "encoding") + rest).response.body
+        end
+      end
+    end
+
+    # puma 95, 139
+    def test_connections_that_are_kept_keep_nobody_waiting
+      kept = Array.new(50) { client() }
+      kept.each { |client| assert_equal "ok", client.get("/").body }
+      assert_operator duration { assert_equal "ok", client.get("/").body }, :<, 3
+      kept.reverse_each { |client| assert_equal "ok", client.get("/").body }
+    end
+
+    # falcon 7
+    def test_what_concerns_one_connection_is_ours_to_say
+      answer = client.get("/hop", "Connection: close")
+      assert_equal "close", answer["connection"]
+    end
+
+    # falcon 118
+    def test_there_is_a_port_though_host_names_none
+      assert_equal ["a", server.port.to_s, nil].inspect, client.request("GET", "/port", host: "a").response.body
+      assert_equal %w[a 81].push(nil).inspect, client.request("GET", "/port", host: "a:81").response.body
+    end
+
+    # falcon 206
+    def test_an_upload_that_breaks_off_can_be_rescued
+      client = client()
+      client << "PUT /upload HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n#{"x" * 50_000}"
+      client.reset
+      eventually("the app was told") { server.log.include?("the upload ended: Fairlead::ClientGone") }
+      assert_equal "ok", client().get("/").body
+    end
+  end
+end
