@@ -147,6 +147,14 @@ module Fairlead
       end
     end
 
+    def test_trilogy_says_what_is_wrong_with_a_connection
+      Sync do
+        error = assert_raises(Trilogy::Error) { Trilogy.new(**Databases.mariadb_settings, password: "guessed") }
+
+        assert_match(/Access denied/, error.message)
+      end
+    end
+
     private
 
     # Interrupts what the block does once the server is at it, and waits until the server is no longer.

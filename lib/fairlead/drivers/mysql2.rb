@@ -37,7 +37,7 @@ module Fairlead
 
         def query(sql, options = {})
           return super if !Drivers.fibers? || options[:async] || @query_options[:async]
-          return offloaded { super }.tap { @fairlead_ahead = nil } if sql.bytesize > LARGE
+          return offloaded { super }.tap { @fairlead_ahead = nil } if sql.is_a?(String) && sql.bytesize > LARGE
 
           super(sql, options.merge(async: true))
           async_result

@@ -11,7 +11,7 @@ module Fairlead
       module Client
         def initialize(options = {})
           super
-          @fairlead_id = query("SELECT CONNECTION_ID()").rows.first.first
+          @fairlead_id = ask_for_id
         end
 
         # @return [Boolean] whether the server has closed it, or says something unasked: why it does.
@@ -40,6 +40,12 @@ module Fairlead
         end
 
         private
+
+        def ask_for_id
+          query("SELECT CONNECTION_ID()").rows.first.first
+        rescue ::Trilogy::ProtocolError
+          nil # a proxy may know no such function
+        end
 
         # The driver has a descriptor of its own, which it shows to nobody.
         def _connect(socket, ...)
