@@ -87,6 +87,22 @@ module Fairlead
       end
     end
 
+    %w[trilogy mysql2].each do |adapter|
+      define_method(:"test_with_#{adapter}_connections_go_from_worker_to_worker_and_a_killed_ones_share_comes_back") do
+        serve_mariadb(adapter) do |server|
+          clients = clients_of_two_workers(server)
+          5.times { clients.each { |client| assert client.ask, client.take_failures.inspect } }
+          before = server.worker_pids
+          before.each { |pid| Process.kill(:KILL, pid) }
+          eventually("there are others") { server.worker_pids.size == 2 && (server.worker_pids & before).empty? }
+
+          assert_equal "200", server.get("/?0.001").code
+        ensure
+          clients&.each(&:close)
+        end
+      end
+    end
+
     def test_a_request_that_waits_too_long_is_told_who_has_the_connections_and_what_to_do
       serve("--database-connections", "1", "--workers", "1", env: { "CHECKOUT" => "0.2" }) do |server|
         first = Thread.new { server.get("/?1").code }
@@ -100,6 +116,13 @@ module Fairlead
     end
 
     private
+
+    def serve_mariadb(adapter, &)
+      url = ENV["TEST_MARIADB_URL"] || skip("No MariaDB: run bin/test, or set TEST_MARIADB_URL (bin/services url mariadb)")
+      app = APP.sub("SELECT pg_sleep", "SELECT SLEEP").sub("&checkout", "?checkout")
+      with_server(app, "--workers", "2", "--database-connections", "1",
+                  env: { "DATABASE_URL" => url.sub("mysql2", adapter) }, &)
+    end
 
     # @return [Array(KeepAliveClient, KeepAliveClient)] each with a connection to a worker of its own.
     def clients_of_two_workers(server)
