@@ -15,6 +15,7 @@ typedef enum state {
     SIZE_FIRST,
     SIZE,
     SIZE_BLANK, /* between the size and the ";" of an extension */
+    EXTENSION_NAME, /* behind a ";": a token has to begin (RFC 9112, 7.1.1) */
     EXTENSION,
     SIZE_LF,
     DATA,
@@ -65,7 +66,9 @@ static state step(fl_chunks *chunks, char byte) {
             return SIZE_LF;
         /* fall through */
     case SIZE_BLANK:
-        return byte == ';' ? EXTENSION : byte == ' ' || byte == '\t' ? SIZE_BLANK : FAILED;
+        return byte == ';' ? EXTENSION_NAME : byte == ' ' || byte == '\t' ? SIZE_BLANK : FAILED;
+    case EXTENSION_NAME:
+        return byte == ' ' || byte == '\t' ? EXTENSION_NAME : fl_is(byte, FL_IS_TOKEN) ? EXTENSION : FAILED;
     case EXTENSION:
         return byte == '\r' ? SIZE_LF : fl_is_text_byte(byte) ? EXTENSION : FAILED;
     case SIZE_LF:
