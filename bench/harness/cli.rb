@@ -2,6 +2,7 @@
 
 require "optparse"
 require_relative "database"
+require_relative "fair_pool"
 require_relative "fairlead_build"
 require_relative "movements"
 require_relative "progress"
@@ -36,9 +37,10 @@ module Bench
       return list if @options.list
       return report_all(names.drop(1)) if names.first == "report"
       return compare(names.drop(1)) if names.first == "compare"
-      raise UsageError, "which workload? #{Workload.names.join(", ")}, or all" if names.empty?
+      raise UsageError, "which workload? #{Workload.names.join(", ")}, #{FairPool::NAME}, or all" if names.empty?
 
-      names = Workload.names if names == ["all"]
+      names = [*Workload.names, FairPool::NAME] if names == ["all"]
+      pool = names.delete(FairPool::NAME)
       workloads = names.map { |name| Workload.load(name) }
       raise_descriptor_limit
       raise_priority if @options.priority
@@ -47,7 +49,9 @@ module Bench
         @toolchain.install
         @progress = Progress.new
         plan(workloads)
-        workloads.map { |workload| bench(workload) }.all? ? 0 : 1
+        results = workloads.map { |workload| bench(workload) }
+        results << FairPool.run(@toolchain) if pool
+        results.all? ? 0 : 1
       end
     rescue UsageError, OptionParser::ParseError => error
       warn "bin/bench: #{error.message}"
@@ -92,6 +96,7 @@ module Bench
         puts "#{name.ljust(16)} #{workload.title}"
         puts "#{" " * 17}loads: #{workload.loads.map(&:name).join(", ")}; peers: #{workload.peers.join(", ")}"
       end
+      puts "#{FairPool::NAME.ljust(16)} #{FairPool::TITLE}"
       0
     end
 
@@ -147,7 +152,7 @@ module Bench
     # So that the time left is that of all.
     def plan(workloads)
       workloads.each { |workload| @progress.plan(workload.name, duration(workload)) }
-      return if workloads.one?
+      return if workloads.size < 2
 
       warn "#{workloads.map(&:name).join(", ")}: about #{Progress.clock(@progress.planned)} in all"
     end
