@@ -72,7 +72,7 @@ module Fairlead
       serve("--database-connections", "2", "--workers", "2") do |server|
         requests = Array.new(2) { server.connect }
         requests.each { |socket| socket.write("GET /?4 HTTP/1.1\r\nHost: localhost\r\n\r\n") }
-        eventually("both queries run") { open_connections == 2 }
+        eventually("both queries run") { queries_that_run == 2 }
         most = most_connections_while do
           server.worker_pids.each { |pid| Process.kill(:KILL, pid) }
 
@@ -103,10 +103,18 @@ module Fairlead
       end
     end
 
+    def test_it_bounds_a_process_that_serves_alone_too
+      serve("--workers", "0", "--database-connections", "3") do |server|
+        most = most_connections_while { seconds_of_burst(server, ["/?0.02"] * 30) }
+
+        assert_equal 3, most
+      end
+    end
+
     def test_a_request_that_waits_too_long_is_told_who_has_the_connections_and_what_to_do
       serve("--database-connections", "1", "--workers", "1", env: { "CHECKOUT" => "0.2" }) do |server|
         first = Thread.new { server.get("/?1").code }
-        eventually("the query runs") { open_connections == 1 }
+        eventually("the query runs") { queries_that_run == 1 }
 
         assert_equal "500", server.get("/?0").code
         assert_equal "200", first.value
@@ -156,6 +164,12 @@ module Fairlead
     ensure
       done = true
       observer.join
+    end
+
+    def queries_that_run
+      @observer.exec_params(<<~SQL, [@name]).getvalue(0, 0).to_i
+        SELECT count(*) FROM pg_stat_activity WHERE application_name = $1 AND state = 'active' AND query LIKE '%pg_sleep%'
+      SQL
     end
 
     def open_connections
