@@ -58,10 +58,10 @@ module Fairlead
 
     def test_a_transaction_is_rolled_back_and_its_connection_can_be_used_at_once
       server = self.server
-      assert_equal [0], server.json("/count")
+      assert_equal [0], count(server)
       took = duration { assert_equal "504", server.get("/transaction").code }
       assert_operator took, :<, 10
-      took = duration { assert_equal [0], server.json("/count") }
+      took = duration { assert_equal [0], count(server) }
       assert_operator took, :<, 10
       server.stop # its log is written in pieces
       assert_includes server.log, "Fairlead::RequestTimeout"
@@ -73,12 +73,19 @@ module Fairlead
       assert_equal "504", server.get("/query").code
       eventually("it has cleaned up") { File.exist?(server.path("ensured")) }
       assert_equal "Fairlead::RequestTimeout", File.read(server.path("rescued"))
-      took = duration { assert_equal [0], server.json("/count") }
+      took = duration { assert_equal [0], count(server) }
       assert_operator took, :<, 10
     end
 
     def test_an_event_stream_may_be_silent
       assert_equal "az", server.get("/live").body
+    end
+
+    private
+
+    # A busy machine may need longer for the first ones than a request may take.
+    def count(server)
+      JSON.parse(eventually("it is counted") { server.get("/count").then { |answer| answer.body if answer.code == "200" } })
     end
   end
 end
