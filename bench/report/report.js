@@ -39,6 +39,8 @@
     ticks: { color: color("text"), callback: (value) => short.format(value) },
     grid: { color: color("line") }, ...more,
   });
+  // Few wait for long, and they are what matters: their number is shown on a logarithmic axis too.
+  const tens = (value) => (/^10*$/.test(String(value)) ? short.format(value) : "");
   // Of a logarithmic axis: 1, 2 and 5 of each decade.
   const decades = (value) => (/^[125]/.test((value / 10 ** Math.floor(Math.log10(value) + 1e-9)).toFixed(3)) ? short.format(value) : "");
   const common = { responsive: true, maintainAspectRatio: false, animation: false };
@@ -82,7 +84,7 @@
       },
       options: {
         ...common,
-        scales: { x: { ...axis("seconds"), ticks: { color: color("text"), autoSkip: false, maxRotation: 90 } }, y: axis("requests") },
+        scales: { x: { ...axis("seconds"), ticks: { color: color("text"), autoSkip: false, maxRotation: 90 } }, y: axis("requests", { type: "logarithmic", min: 0.7, ticks: { color: color("text"), callback: tens } }) },
         plugins: { legend: { display: false }, title: { display: true, text: unit, color: color("text") } },
       },
     }),
