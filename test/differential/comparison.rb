@@ -56,6 +56,8 @@ module Fairlead
            ->(bytes, _, _) { bytes.match?(/^Content-Length:[ \t]*\d+ *\t/ni) }],
           ["Node takes no white space between a size and its extension; RFC 9112, 7.1.1 lets one bear it",
            ->(bytes, _, _) { bytes.match?(/\h[ \t]+[;\r]/n) }],
+          ["Node reads extensions; here they are dropped, and only what could end their line otherwise is refused",
+           ->(bytes, _, _) { bytes.match?(/^\h+;[^\r]*"/n) }],
           ["Node takes no length for a trailer; here it is one, and means nothing (RFC 9110, 6.5.1)",
            ->(bytes, _, _) { bytes.match?(/^0\r\n(?:[^\r]+\r\n)*Content-Length:/ni) }]
         ],
@@ -130,6 +132,8 @@ module Fairlead
         return unless ours.requests.first(both) == theirs.requests.first(both)
         return "both refuse" if ours.refused && theirs.refused
         return REFUSED_BY_US[ours.refused] && "#{ours.refused}: #{REFUSED_BY_US[ours.refused]}" if ours.refused
+        return "Puma keeps a connection open when Connection is sent twice; close among them ends it (RFC 9112, 9.6)" \
+          if peer == "puma" && ours.outcome == "closed" && bytes.scan(/^Connection:/ni).size > 1
         return unless theirs.refused
         return "a line is judged here once it has ended" if ours.outcome == "more" && ours.requests.size == both
 
