@@ -83,23 +83,9 @@ module Fairlead
       end
     end
 
-    def test_where_the_server_takes_no_more_connections_requests_wait_and_nobody_spins
-      url = limited(3)
-      with_server(APP, env: { "DATABASE_URL" => "#{url}?pool=20&checkout_timeout=10" }) do |server|
-        answers = together(server, 60)
+    def test_where_the_server_takes_no_more_connections_requests_wait_and_nobody_spins = waits_for_room
 
-        assert_equal [%w[200 done]], answers.map { |answer| [answer.code, answer.body] }.uniq
-        others = Array.new(3) { connect_when_there_is_room(url) }
-        waiting = Thread.new { together(server, 30) }
-        before = cpu(server)
-        sleep(1)
-        spent = cpu(server) - before
-        others.each(&:close)
-
-        assert_equal [%w[200 done]], waiting.value.map { |answer| [answer.code, answer.body] }.uniq
-        assert_operator spent, :<, 0.3
-      end
-    end
+    def test_nor_does_a_budget_change_that = waits_for_room("--database-connections", "10")
 
     def test_who_waits_in_vain_is_told_of_pool_role_limit_and_remedy
       url = limited(1)
@@ -117,6 +103,24 @@ module Fairlead
     end
 
     private
+
+    def waits_for_room(*flags)
+      url = limited(3)
+      with_server(APP, *flags, env: { "DATABASE_URL" => "#{url}?pool=20&checkout_timeout=10" }) do |server|
+        answers = together(server, 60)
+
+        assert_equal [%w[200 done]], answers.map { |answer| [answer.code, answer.body] }.uniq
+        others = Array.new(3) { connect_when_there_is_room(url) }
+        waiting = Thread.new { together(server, 30) }
+        before = cpu(server)
+        sleep(1)
+        spent = cpu(server) - before
+        others.each(&:close)
+
+        assert_equal [%w[200 done]], waiting.value.map { |answer| [answer.code, answer.body] }.uniq
+        assert_operator spent, :<, 0.3
+      end
+    end
 
     def services(*command)
       output, status = Open3.capture2e({ "FAIRLEAD_SERVICES" => FOLDER }, PROGRAM, *command)

@@ -19,20 +19,21 @@ module Fairlead
 
       def initialize(pool)
         @pool = pool
-        @waiting = [] # a queue for each: what it is given is a connection, or :first
+        @waiting = [] # a queue for each: what it is given is an adapter with a connection, or :first
       end
 
       # @return [Boolean]
       def wanted? = !@waiting.empty?
 
-      # @param raw [Object] a driver's connection, for whoever waits longest.
-      def give(raw)
-        @waiting.shift.push(raw)
+      # @param adapter [ActiveRecord::ConnectionAdapters::AbstractAdapter] that has left its pool; whoever waits longest
+      #   takes its connection over.
+      def give(adapter)
+        @waiting.shift.push(adapter)
         @waiting.first&.push(:first)
       end
 
       # @yield connects
-      # @return [Object] what the block returns, or a driver's connection that another one has given back.
+      # @return [Object] what the block returns, or an adapter whose connection is to be taken over.
       # @raise [ActiveRecord::ActiveRecordError]
       def enter(&)
         return wait(nil, &) if wanted?
@@ -90,7 +91,7 @@ module Fairlead
           given = place.pop
           next if given == :first
 
-          wanted? ? give(given) : given.close
+          wanted? ? give(given) : given.disconnect!
         end
         @waiting.first&.push(:first) if first
       end

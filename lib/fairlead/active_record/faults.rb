@@ -59,17 +59,22 @@ module Fairlead
         def reconnect
           return super unless Drivers.fibers? && pool.respond_to?(:fairlead_door)
 
+          @fairlead_taken_over = false
           given = pool.fairlead_door.enter do
             super
             nil
           end
-          fairlead_go_on_with(given) if given
+          fairlead_take_over(given) if given
         end
 
-        # As after a new connection, it is configured next.
-        def fairlead_go_on_with(raw)
-          @raw_connection = raw
-          raw.exec("DISCARD ALL") if raw.respond_to?(:transaction_status)
+        # What is another adapter's becomes this one's, and what the budget knows it by. As after a new connection, it is
+        # configured next.
+        def fairlead_take_over(other)
+          @fairlead_taken_over = true
+          @raw_connection = other.fairlead_surrender
+          self.fairlead_id, other.fairlead_id = other.fairlead_id, fairlead_id
+          other.disconnect!
+          @raw_connection.exec("DISCARD ALL") if @raw_connection.respond_to?(:transaction_status)
         end
       end
     end

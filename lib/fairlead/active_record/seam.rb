@@ -59,7 +59,7 @@ module Fairlead
 
         def reconnect
           super
-          Budget.current&.opened(fairlead_id, fairlead_socket) if fairlead_id
+          Budget.current&.opened(fairlead_id, fairlead_socket) if fairlead_id && !@fairlead_taken_over
         end
 
         # trilogy shows none.
@@ -331,8 +331,7 @@ module Fairlead
             remove_connection_from_thread_cache(connection)
             @connections.delete(connection)
           end
-          fairlead_door.give(connection.fairlead_surrender) if fairlead_surrendered?(connection)
-          connection.disconnect!
+          fairlead_surrendered?(connection) ? fairlead_door.give(connection) : connection.disconnect!
         end
 
         def fairlead_free_those_that_leave
