@@ -53,7 +53,7 @@ module Fairlead
     }.freeze
 
     def server
-      rails(:fairlead, "--workers", "1", "--request-timeout", "0.8", database: postgresql, files: FILES)
+      rails(:fairlead, "--workers", "1", "--request-timeout", "0.8", database: postgresql, files: FILES).tap { |server| count(server) }
     end
 
     def test_a_transaction_is_rolled_back_and_its_connection_can_be_used_at_once
