@@ -9,7 +9,7 @@ module Fairlead
       MOST = 100
       # Seconds in which one of them makes no more than one line, and how many lines all together make.
       QUIET = 60
-      LINES = 10
+      LINES = 30
       private_constant :MOST, :QUIET, :LINES
 
       # @!attribute count [Integer]
