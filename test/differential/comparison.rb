@@ -63,7 +63,8 @@ module Fairlead
         ],
         "puma" => [
           ["Puma takes no name of more than 256 bytes", ->(bytes, _, _) { bytes.match?(/^[^:\r]{257,}:/n) }],
-          ["Puma takes no empty line before a request (RFC 9112, 2.2)", ->(bytes, _, _) { bytes.match?(/\A\r\n|\r\n\r\n\r\n|c\r\n/n) }],
+          ["Puma takes no empty line before a request, nor behind the last one (RFC 9112, 2.2)",
+           ->(bytes, ours, place) { bytes.match?(/\A\r\n|\r\n\r\n\r\n|c\r\n/n) || (place == ours.requests.size && ours.outcome == "end") }],
           ["Puma takes methods of capital letters alone, up to 20; any token is one (RFC 9110, 9.1)",
            ->(_, ours, place) { !ours.requests[place].to_s.match?(/\A[A-Z_$-]{1,20} /) && ours.requests[place] }]
         ]
