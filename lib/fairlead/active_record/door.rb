@@ -8,6 +8,8 @@ module Fairlead
     class Door
       # Seconds between two tries.
       PAUSES = [0.02, 0.05, 0.1, 0.2].freeze
+      # Once one has got in, so many try at the same time.
+      TOGETHER = 4
       # ActiveRecord tries again after having waited in vain: it shall not wait as long again.
       AGAIN = 1.0
       REMEDIES = {
@@ -15,7 +17,7 @@ module Fairlead
                 "whatever else uses it, need fewer (database_connections in config/fairlead.rb bounds all workers)",
         false => "Look whether the server runs, and at its log"
       }.freeze
-      private_constant :PAUSES, :AGAIN, :REMEDIES
+      private_constant :PAUSES, :TOGETHER, :AGAIN, :REMEDIES
 
       def initialize(pool)
         @pool = pool
@@ -28,8 +30,9 @@ module Fairlead
       # @param adapter [ActiveRecord::ConnectionAdapters::AbstractAdapter] that has left its pool; whoever waits longest
       #   takes its connection over.
       def give(adapter)
-        @waiting.shift.push(adapter)
-        @waiting.first&.push(:first)
+        place = @waiting.shift or return adapter.disconnect! # another thread has been faster
+        place.push(adapter)
+        call(1)
       end
 
       # @yield connects
@@ -63,8 +66,8 @@ module Fairlead
           return given if given && given != :first
 
           give_up(error, since) if Line.clock > deadline && (error || @waiting.first != place)
-          next unless @waiting.first.equal?(place)
-          return yield
+          next unless given == :first || @waiting.first.equal?(place)
+          return yield.tap { call(TOGETHER) }
         rescue ::ActiveRecord::ActiveRecordError => error
           raise if error.is_a?(Vain) || !Faults.passing?(error)
         end
@@ -93,8 +96,11 @@ module Fairlead
 
           wanted? ? give(given) : given.disconnect!
         end
-        @waiting.first&.push(:first) if first
+        call(1) if first
       end
+
+      # Who may try now, without a pause.
+      def call(count) = @waiting.first(count).each { |place| place.push(:first) }
 
       def give_up(error, since)
         @gave_up, @since = Line.clock, since
