@@ -8,7 +8,7 @@ class FairleadTest < Fairlead::Test
   def test_there_are_no_workers_when_nothing_is_served
     script = "require \"fairlead/parts\"; p Fairlead.stats, Fairlead.serving?"
     output, status = Open3.capture2e(RbConfig.ruby, "-I", File.join(ROOT, "lib"), "-e", script)
-    assert_equal "{:workers=>[]}\nfalse\n", output.gsub("workers: []", ":workers=>[]")
+    assert_equal "#{{ workers: [], routes: [] }}\nfalse\n", output
     assert_predicate status, :success?
   end
 
@@ -24,6 +24,8 @@ class FairleadTest < Fairlead::Test
     assert_empty others
     assert_equal [1, 42, :serving, 7, 0], worker.values_at(:index, :pid, :state, :queued, :in_flight)
     assert_in_delta 1.5, worker.fetch(:heartbeat_age), 0.5
+    assert_equal({ dedicated: false, waiting: 0, running: 0, most: 0, requests: 0, waited: 0.0 }, worker.fetch(:lane))
+    assert_empty Fairlead.stats.fetch(:routes)
   ensure
     Fairlead.page = nil
   end

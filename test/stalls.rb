@@ -15,22 +15,23 @@ module Fairlead
       require "cwork"
       require "digest"
       require "json"
-      FIGURES = %i[pid state stall standbys handed received requests queued coming]
+      FIGURES = %i[pid state stall standbys handed received requests queued coming lane_requests lane_waiting lane_running]
 
-      def compute(seconds)
-        limit = Process.clock_gettime(Process::CLOCK_MONOTONIC) + seconds
-        nil while Process.clock_gettime(Process::CLOCK_MONOTONIC) < limit
+      def compute(seconds, clock = Process::CLOCK_MONOTONIC)
+        limit = Process.clock_gettime(clock) + seconds
+        nil while Process.clock_gettime(clock) < limit
       end
 
       run lambda { |env|
         seconds, note = env["QUERY_STRING"].split("&")
         seconds = seconds.to_f
         File.write("begun-\#{note}", "") if note
-        case env["PATH_INFO"]
+        case env["PATH_INFO"].sub(%r{/~.*}, "")
         when "/free" then Cwork.without_gvl(seconds)
         when "/many" then (seconds * 300).to_i.times { Cwork.without_gvl(0.003) }
         when "/held" then Cwork.with_gvl(seconds)
         when "/cpu" then compute(seconds)
+        when "/work" then compute(seconds, Process::CLOCK_THREAD_CPUTIME_ID)
         when "/sleep" then sleep(seconds)
         when "/later/free" then (sleep(0.01); Cwork.without_gvl(seconds))
         when "/later/held" then (sleep(0.01); Cwork.with_gvl(seconds))
@@ -41,8 +42,9 @@ module Fairlead
           page = Fairlead.page
           slots = page.slots.times.map { |slot| page.read(slot).slice(*FIGURES) }
           return [200, {}, [JSON.generate(slots.select { |slot| slot[:state] > 0 })]]
+        when "/routes" then return [200, {}, [JSON.generate(Fairlead.page.routes)]]
         end
-        [200, {}, [Process.pid.to_s]]
+        [200, { "x-start" => env["HTTP_X_REQUEST_START"] }, [Process.pid.to_s]]
       }
     RUBY
 
@@ -53,12 +55,24 @@ module Fairlead
     end
 
     # Sends a request on a connection of its own, and waits until the app has begun with it.
-    def stall(server, path, seconds, on: nil)
+    #
+    # @param known [Boolean] whether it has the route of all such; else it is the first of its route, so that nobody can
+    #   have learnt that it stalls.
+    def stall(server, path, seconds, on: nil, known: false)
       @stalls = (@stalls || 0) + 1
       client = on || client(to: server, timeout: 30)
+      path = "#{path}/~#{new_word}" unless known
       client.write("GET #{path}?#{seconds}&#{@stalls} HTTP/1.1\r\nHost: a\r\n\r\n")
       eventually("the app has begun") { File.exist?(server.path("begun-#{@stalls}")) }
       client
+    end
+
+    # @return [String] letters that no route has had so far.
+    def new_word = Array.new(12) { rand(97..122).chr }.join
+
+    # @return [Array<Integer>] the workers that serve all that comes.
+    def regular_workers(server)
+      server.worker_pids.select { |pid| server.title(pid).match?(/fairlead: worker/) }
     end
 
     # A connection of each worker. Those who rest leave new connections to each other: some have to work.

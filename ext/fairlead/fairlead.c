@@ -167,6 +167,7 @@ static VALUE loop_join(VALUE object, VALUE page, VALUE slot, VALUE receiving, VA
 static VALUE loop_turn(VALUE object) {
     fl_ruby_loop_struct(object)->driver = pthread_self();
     fl_loop *loop = fl_ruby_loop_get(object);
+    fl_runs_none();
     fl_hold(loop);
     uint32_t takeable = fl_loop_turn(loop);
     fl_let_go(loop);
@@ -185,8 +186,11 @@ static void *wait_without_gvl(void *data) {
     fl_loop *loop = wait->loop;
     pthread_mutex_lock(&loop->lock); /* the lead is not given away meanwhile */
     wait->leads = fl_own_reactor_leads(wait->self);
-    if (wait->leads)
+    if (wait->leads) {
         atomic_store(&loop->resting, true);
+        if (loop->siblings.slot != NULL)
+            fl_slot_set(loop->siblings.slot, FL_SLOT_idle, loop->first_ready == NULL);
+    }
     pthread_mutex_unlock(&loop->lock);
     if (wait->leads)
         wait->woken = fl_loop_wait(loop, wait->microseconds);

@@ -70,6 +70,13 @@ void fl_init_watch(VALUE loop_class);
 extern __thread fl_reactor *fl_own_reactor;
 extern __thread fl_ruby_loop *fl_own_loop;
 bool fl_own_reactor_leads(const fl_ruby_loop *loop);
+/* The next request for the calling thread's reactor, by what it is there for. With the loop's lock. */
+fl_exchange *fl_own_take(fl_ruby_loop *ours);
+/* What the calling fiber runs, so that it can be told what a stall is due to. fl_prepare_to_run comes first, without the
+ * loop's lock; fl_runs has it. */
+void fl_prepare_to_run(void);
+void fl_runs(const fl_exchange *exchange);
+void fl_runs_none(void);
 /* stalls.c */
 void fl_init_stalls(VALUE loop_class);
 void fl_forget_stalls(const fl_ruby_loop *loop);

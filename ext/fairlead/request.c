@@ -358,12 +358,14 @@ static VALUE build_env(fl_exchange *exchange, VALUE template, VALUE request, VAL
 VALUE fl_ruby_loop_take(VALUE object) {
     fl_loop *loop = fl_ruby_loop_get(object);
     fl_ruby_loop *ours = fl_ruby_loop_struct(object);
+    fl_prepare_to_run();
     fl_hold(loop);
-    fl_exchange *exchange = fl_own_reactor_leads(ours) ? fl_loop_take(loop) : NULL;
+    fl_exchange *exchange = fl_own_take(ours);
     if (exchange == NULL) {
         fl_let_go(loop);
         return Qnil;
     }
+    fl_runs(exchange);
     bool whole = exchange->body_done; /* else who stands in for us may receive the rest meanwhile */
     fl_let_go(loop);
     if (fl_own_reactor != NULL) {

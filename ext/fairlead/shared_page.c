@@ -66,6 +66,32 @@ static VALUE page_read(VALUE self, VALUE index) {
     return hash;
 }
 
+/* How many workers the supervisor would fork for a lane. */
+static VALUE page_set_most_lanes(VALUE self, VALUE count) {
+    atomic_store(&fl_ruby_shared_page_get(self)->most_lanes, NUM2INT(count));
+    return count;
+}
+
+/* The routes that have stalled: their text, their lane (a number), how often, and for how many microseconds at most. */
+static VALUE page_routes(VALUE self) {
+    static const char *const lanes[FL_LANES] = {"none", "threads", "process"};
+    fl_routes *routes = &fl_ruby_shared_page_get(self)->routes;
+    VALUE list = rb_ary_new();
+    for (int i = 0; i < FL_MOST_ROUTES; i++) {
+        fl_route_record *record = &routes->records[i];
+        char text[FL_ROUTE_SIZE];
+        if (!fl_routes_text(record, text))
+            continue;
+        VALUE row = rb_hash_new();
+        rb_hash_aset(row, ID2SYM(rb_intern("route")), rb_utf8_str_new_cstr(text));
+        rb_hash_aset(row, ID2SYM(rb_intern("lane")), ID2SYM(rb_intern(lanes[atomic_load(&record->lane)])));
+        rb_hash_aset(row, ID2SYM(rb_intern("stalls")), LL2NUM(atomic_load(&record->stalls)));
+        rb_hash_aset(row, ID2SYM(rb_intern("longest")), DBL2NUM((double) atomic_load(&record->longest) / 1e6));
+        rb_ary_push(list, row);
+    }
+    return list;
+}
+
 static VALUE page_clear(VALUE self, VALUE index) {
     fl_slot *slot = slot_at(self, index);
     for (int field = 0; field < FL_SLOT_FIELDS; field++)
@@ -83,4 +109,6 @@ void fl_init_shared_page(void) {
     rb_define_method(page, "get", page_get, 2);
     rb_define_method(page, "read", page_read, 1);
     rb_define_method(page, "clear", page_clear, 1);
+    rb_define_method(page, "most_lanes=", page_set_most_lanes, 1);
+    rb_define_method(page, "routes", page_routes, 0);
 }

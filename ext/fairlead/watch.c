@@ -11,7 +11,12 @@
 __thread fl_reactor *fl_own_reactor;
 __thread fl_ruby_loop *fl_own_loop;
 static __thread int own_number;
-static __thread VALUE own_home; /* the fiber of the scheduler; kept alive and in place by its thread's reactor */
+/* The fiber of the scheduler, kept alive and in place until its reactor leaves. On the heap: a forked process still looks
+ * there, when the thread has no memory any more. */
+static __thread VALUE *own_home;
+static __thread fl_run *own_run; /* of the fiber that runs */
+static VALUE cRun;
+static ID id_run;
 
 static rb_internal_thread_specific_key_t thread_key;
 
@@ -88,15 +93,97 @@ static void thread_changed(rb_event_flag_t event, const rb_internal_thread_event
     }
 }
 
+/* What fibers run. Like threads' entries, used again but never freed. */
+static struct {
+    pthread_mutex_t lock;
+    struct spare_run {
+        fl_run run;
+        struct spare_run *next;
+    } *first;
+} spare_runs = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void run_free(void *data) {
+    struct spare_run *spare = data;
+    if (spare == NULL)
+        return;
+    pthread_mutex_lock(&spare_runs.lock);
+    spare->next = spare_runs.first;
+    spare_runs.first = spare;
+    pthread_mutex_unlock(&spare_runs.lock);
+}
+
+static const rb_data_type_t run_type = {
+    .wrap_struct_name = "Fairlead::Run",
+    .function = {.dfree = run_free},
+    .flags = RUBY_TYPED_FREE_IMMEDIATELY,
+};
+
+/* Once for each serving fiber, which keeps it. */
+static void make_run(void) {
+    VALUE object = TypedData_Wrap_Struct(cRun, &run_type, NULL);
+    pthread_mutex_lock(&spare_runs.lock);
+    struct spare_run *spare = spare_runs.first;
+    if (spare != NULL)
+        spare_runs.first = spare->next;
+    pthread_mutex_unlock(&spare_runs.lock);
+    if (spare == NULL && (spare = calloc(1, sizeof *spare)) == NULL)
+        rb_memerror();
+    RTYPEDDATA_DATA(object) = spare;
+    rb_ivar_set(rb_fiber_current(), id_run, object);
+    own_run = &spare->run;
+}
+
+static fl_run *run_of(VALUE fiber) {
+    VALUE object = rb_attr_get(fiber, id_run);
+    return NIL_P(object) ? NULL : RTYPEDDATA_DATA(object);
+}
+
+void fl_prepare_to_run(void) {
+    if (own_run == NULL && fl_own_reactor != NULL)
+        make_run();
+}
+
+void fl_runs(const fl_exchange *exchange) {
+    if (fl_own_reactor == NULL)
+        return;
+    fl_run_begins(own_run, exchange);
+    atomic_store_explicit(&fl_own_reactor->run, own_run, memory_order_release);
+}
+
+void fl_runs_none(void) {
+    if (fl_own_reactor != NULL)
+        atomic_store_explicit(&fl_own_reactor->run, NULL, memory_order_relaxed);
+}
+
+fl_exchange *fl_own_take(fl_ruby_loop *ours) {
+    if (fl_own_reactor_leads(ours))
+        return fl_loop_take(ours->loop);
+    if (fl_own_reactor != NULL && fl_watch_in_lane(ours->watch, own_number))
+        return fl_loop_take_from_lane(ours->loop, own_number, !fl_watch_leader_wants_gvl(ours->watch));
+    return NULL;
+}
+
 static void fiber_switched(rb_event_flag_t event, VALUE data, VALUE self, ID method, VALUE class) {
     if (fl_own_reactor == NULL)
         return;
     VALUE fiber = rb_fiber_current();
+    own_run = fiber == *own_home ? NULL : run_of(fiber);
+    atomic_store_explicit(&fl_own_reactor->run, own_run, memory_order_relaxed);
     fl_own_loop->reactors[own_number].fiber = fiber;
-    if (fiber == own_home)
+    if (fiber == *own_home)
         fl_reactor_comes_home(fl_own_reactor);
     else
         fl_reactor_goes_out(fl_own_reactor, fl_clock());
+}
+
+/* A thread has the priority of who starts it. Those that an app starts in a request shall have Ruby's usual one, not that
+ * of the reactors, which take short slices. */
+static VALUE reactors_priority = Qnil;
+
+static void thread_begins(rb_event_flag_t event, VALUE data, VALUE self, ID method, VALUE class) {
+    VALUE thread = rb_thread_current();
+    if (rb_funcall(thread, rb_intern("priority"), 0) == reactors_priority)
+        rb_funcall(thread, rb_intern("priority="), 1, INT2FIX(0));
 }
 
 bool fl_own_reactor_leads(const fl_ruby_loop *loop) {
@@ -107,7 +194,8 @@ static uint64_t milliseconds(VALUE options, const char *name) {
     return (uint64_t) (NUM2DBL(rb_hash_fetch(options, ID2SYM(rb_intern(name)))) * 1000);
 }
 
-/* watch(tick:, blocked:, stuck:, computing:, lost:, drain:): in milliseconds */
+/* watch(tick:, blocked:, stuck:, computing:, lost:, drain:, priority:): in milliseconds, but for the priority of the
+ * reactors' threads */
 static VALUE loop_watch(VALUE object, VALUE options) {
     static bool hooked;
     fl_loop *loop = fl_ruby_loop_get(object);
@@ -124,7 +212,10 @@ static VALUE loop_watch(VALUE object, VALUE options) {
                                           RUBY_INTERNAL_THREAD_EVENT_READY | RUBY_INTERNAL_THREAD_EVENT_RESUMED |
                                               RUBY_INTERNAL_THREAD_EVENT_SUSPENDED | RUBY_INTERNAL_THREAD_EVENT_EXITED,
                                           NULL);
+    if (!hooked)
+        rb_add_event_hook(thread_begins, RUBY_EVENT_THREAD_BEGIN, Qnil);
     hooked = true;
+    reactors_priority = rb_hash_fetch(options, ID2SYM(rb_intern("priority")));
     fl_watch *watch = fl_watch_open(loop, &limits);
     if (watch == NULL)
         rb_memerror();
@@ -153,26 +244,48 @@ static VALUE loop_enter(VALUE object) {
         return Qnil;
     atomic_store(&entry->watch, watch);
     own_number = number;
-    own_home = rb_fiber_current();
-    rb_gc_register_mark_object(own_home);
+    own_home = ALLOC(VALUE);
+    *own_home = rb_fiber_current();
+    rb_gc_register_address(own_home);
+    own_run = NULL;
     fl_own_reactor = &watch->reactors[number];
     fl_own_loop = fl_ruby_loop_struct(object);
     fl_own_loop->reactors[number].thread = rb_thread_current();
-    fl_own_loop->reactors[number].fiber = own_home;
+    fl_own_loop->reactors[number].fiber = *own_home;
     rb_thread_add_event_hook(rb_thread_current(), fiber_switched, RUBY_EVENT_FIBER_SWITCH, Qnil);
     return INT2NUM(fl_own_reactor->lead);
 }
 
 static VALUE loop_leave(VALUE object) {
-    if (fl_own_reactor != NULL) {
-        fl_reactor_goes_out(fl_own_reactor, fl_clock()); /* no lead for who has gone */
-        atomic_store(&fl_own_reactor->gone, true);
+    fl_watch *watch = fl_ruby_loop_struct(object)->watch;
+    if (fl_own_reactor != NULL && watch != NULL) {
+        if (!atomic_load(&fl_own_reactor->gone) && !fl_watch_leave(watch, own_number)) { /* it leads until the end */
+            fl_reactor_goes_out(fl_own_reactor, fl_clock());
+            atomic_store(&fl_own_reactor->gone, true);
+        }
         atomic_store(&fl_own_reactor->thread->watch, NULL);
+    }
+    if (fl_own_reactor != NULL) {
+        fl_own_loop->reactors[own_number].thread = fl_own_loop->reactors[own_number].fiber = Qnil;
+        rb_gc_unregister_address(own_home);
+        xfree(own_home);
     }
     fl_own_reactor = NULL;
     fl_own_loop = NULL;
+    own_run = NULL;
     rb_thread_remove_event_hook(rb_thread_current(), fiber_switched);
     return Qnil;
+}
+
+/* No longer to be given the lead or requests: answers false if it has them, and goes on. */
+static VALUE loop_retire(VALUE object) {
+    fl_watch *watch = watch_of(object);
+    return fl_own_reactor != NULL && fl_watch_leave(watch, own_number) ? Qtrue : Qfalse;
+}
+
+static VALUE loop_lane_p(VALUE object) {
+    fl_watch *watch = fl_ruby_loop_struct(object)->watch;
+    return watch != NULL && fl_own_reactor != NULL && fl_watch_in_lane(watch, own_number) ? Qtrue : Qfalse;
 }
 
 static VALUE loop_leads_p(VALUE object) {
@@ -193,13 +306,14 @@ static void keep_message(char room[64], VALUE message) {
     memcpy(room, RSTRING_PTR(message), (size_t) RSTRING_LEN(message));
 }
 
-/* A relief worker is asked for by sending `relief` to this socket, and a successor by sending one of `losses`: by what
- * keeps a reactor away, :blocked, :stuck or :computing. */
-static VALUE loop_ask_for_help_at(VALUE object, VALUE descriptor, VALUE relief, VALUE losses) {
+/* A relief worker is asked for by sending `relief` to this socket, a lane worker by `lane`, and a successor by one of
+ * `losses`: by what keeps a reactor away, :blocked, :stuck or :computing. */
+static VALUE loop_ask_for_help_at(VALUE object, VALUE descriptor, VALUE relief, VALUE lane, VALUE losses) {
     static const char *const kinds[FL_STALL_KINDS] = {
         [FL_STALL_BLOCKED] = "blocked", [FL_STALL_STUCK] = "stuck", [FL_STALL_COMPUTING] = "computing"};
     fl_watch *watch = watch_of(object);
     keep_message(watch->request, relief);
+    keep_message(watch->lane_request, lane);
     for (int kind = FL_STALL_BLOCKED; kind < FL_STALL_KINDS; kind++)
         keep_message(watch->loss[kind], rb_hash_fetch(losses, ID2SYM(rb_intern(kinds[kind]))));
     watch->relief = NUM2INT(descriptor);
@@ -211,17 +325,24 @@ static VALUE loop_standbys(VALUE object) {
     fl_watch *watch = watch_of(object);
     int count = 0;
     for (int i = 0; i < atomic_load(&watch->count); i++)
-        count += i != atomic_load(&watch->leader) && atomic_load(&watch->reactors[i].home);
+        count += i != atomic_load(&watch->leader) && !atomic_load(&watch->reactors[i].gone) &&
+                 atomic_load(&watch->reactors[i].home);
     return INT2NUM(count);
 }
 
 void fl_init_watch(VALUE loop) {
     thread_key = rb_internal_thread_specific_key_create();
+    id_run = rb_intern("__fairlead_run");
+    cRun = rb_define_class_under(fl_mFairlead, "Run", rb_cObject);
+    rb_undef_alloc_func(cRun);
+    rb_gc_register_mark_object(cRun);
     rb_define_method(loop, "watch", loop_watch, 1);
     rb_define_method(loop, "enter", loop_enter, 0);
     rb_define_method(loop, "leave", loop_leave, 0);
     rb_define_method(loop, "leads?", loop_leads_p, 0);
     rb_define_method(loop, "start_watch", loop_start_watch, 0);
-    rb_define_method(loop, "ask_for_help_at", loop_ask_for_help_at, 3);
+    rb_define_method(loop, "retire", loop_retire, 0);
+    rb_define_method(loop, "lane?", loop_lane_p, 0);
+    rb_define_method(loop, "ask_for_help_at", loop_ask_for_help_at, 4);
     rb_define_method(loop, "standbys", loop_standbys, 0);
 }

@@ -24,7 +24,8 @@ module Fairlead
         "  workers    #{processes}#{compiled}, up to #{@configuration.in_flight} requests at once in each",
         *database,
         "  app        #{@configuration.rackup} in #{Dir.pwd}, #{@configuration.environment}#{file}",
-        "  process    #{Process.pid}: #{control}"
+        "  process    #{Process.pid}: #{control}",
+        *relief
       ]
     end
 
@@ -47,6 +48,18 @@ module Fairlead
       when 0 then "none: this process serves"
       when 1 then "1 process"
       else "#{@configuration.workers} processes"
+      end
+    end
+
+    # What nobody could do about requests that hold Ruby's lock.
+    def relief
+      case @configuration.workers
+      when 0 then nil
+      when 1
+        "  relief     none: while a call holds Ruby's lock, the only worker serves nobody. Set workers to 2 or more."
+      else
+        "  relief     none: without preload no worker can be forked in time when all are stuck. Set preload to true." unless
+          @configuration.preload
       end
     end
 

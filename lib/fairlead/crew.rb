@@ -32,9 +32,10 @@ module Fairlead
       @to_do = []
       @awaited = {}
       @threads = []
+      @leaving = Thread::Mutex.new
       @first = Reactor.new(loop, self, &answer)
       @reactors = [@first]
-      @loop.watch({ **WATCH, lost: lost * 1000, drain: drain * 1000 }) if ladder
+      @loop.watch({ **WATCH, lost: lost * 1000, drain: drain * 1000, priority: PRIORITY }) if ladder
     end
 
     # Serves until {#finish}, in the calling thread and those that stand by.
@@ -54,7 +55,7 @@ module Fairlead
       @ended = true
       Thread.current.priority = before
       @reactors.drop(1).each(&:finish)
-      @threads.each(&:join)
+      @threads.dup.each(&:join)
     end
 
     # Ends {#run}. Safe in any thread.
@@ -108,9 +109,22 @@ module Fairlead
     end
 
     # @api private
-    # Of a reactor that has just got the lead: somebody shall stand by for it too.
+    # Of a reactor that has just got the lead, or something to do for a lane: somebody shall stand by for it too.
     def lead_taken
       add_standby if @loop.standbys.zero? && @reactors.size < MOST && !@ended
+    end
+
+    # @api private
+    # @param reactor [Reactor]
+    # @return [Boolean] whether it may have to end: more stand by than at the start. The first is the worker's own thread.
+    def crowded?(reactor) = @reactors.size > 1 + STANDBYS && !reactor.equal?(@first)
+
+    # @api private
+    # Of a reactor that has had nothing to do for some time.
+    #
+    # @return [Boolean] whether it shall end: enough others stand by. It gets neither lead nor lane from then on.
+    def spare?
+      @leaving.synchronize { @loop.standbys > STANDBYS && @loop.retire }
     end
 
     private
@@ -118,11 +132,20 @@ module Fairlead
     def add_standby
       reactor = Reactor.new(@loop, self, &@answer)
       @reactors << reactor
-      thread = Thread.new { reactor.run }
+      thread = Thread.new { stand_by(reactor) }
       thread.name = "fairlead reactor #{@reactors.size - 1}"
-      thread.priority = PRIORITY
       @threads << thread
       reactor.finish if @ended # {#run} may not have seen it
+    end
+
+    # The whole life of a standby's thread. It sets its priority itself: one set from outside may come before that which
+    # each new thread gets.
+    def stand_by(reactor)
+      Thread.current.priority = PRIORITY
+      reactor.run
+    ensure
+      @reactors.delete(reactor)
+      @threads.delete(Thread.current)
     end
   end
 end

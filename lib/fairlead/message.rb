@@ -19,6 +19,9 @@ module Fairlead
     # Worker → supervisor: it is stuck, requests wait, and no sibling can take them.
     Relief = Data.define
 
+    # Worker → supervisor: requests wait that hold Ruby's lock, and belong in a lane worker.
+    Lane = Data.define
+
     # Worker → supervisor: a reactor stayed away for long.
     # @!attribute stall [Hash] the fields of a Stall.
     Stalled = Data.define(:stall)
@@ -40,7 +43,8 @@ module Fairlead
     # Supervisor → worker: close so many database connections that nobody uses; others wait for them.
     Spare = Data.define(:count)
 
-    TYPES = [Ready, Failed, Relief, Stalled, Stuck, Drain, Stop, Reopen, Spare].to_h { |type| [type.name[/\w+\z/].downcase, type] }.freeze
+    TYPES = [Ready, Failed, Relief, Lane, Stalled, Stuck, Drain, Stop, Reopen, Spare]
+            .to_h { |type| [type.name[/\w+\z/].downcase, type] }.freeze
     private_constant :TYPES
 
     # @return [String] one line.
@@ -49,7 +53,7 @@ module Fairlead
     end
 
     # @param line [String]
-    # @return [Ready, Failed, Relief, Stalled, Stuck, Drain, Stop, Reopen, Spare]
+    # @return [Ready, Failed, Relief, Lane, Stalled, Stuck, Drain, Stop, Reopen, Spare]
     # @raise [Error] if it is none of them.
     def self.parse(line)
       type, fields = JSON.parse(line)

@@ -73,11 +73,11 @@ module Fairlead
       # Threads inherit the storage of the fiber that makes them: this one is of no request.
       thread = Fiber.new(blocking: true, storage: {}) { Thread.new { work } }.resume
       thread.name = "fairlead offload"
-      thread.priority = PRIORITY
       @threads << thread
     end
 
     def work
+      Thread.current.priority = PRIORITY # before any job: as it begins, a thread gets Ruby's usual one
       while (job = take)
         job.run
         return StrayChild.leave(job.error) unless own?

@@ -129,12 +129,15 @@ module Fairlead
     # What the workers do now, read from the page they share: the same in the supervisor and in each worker.
     #
     # @return [Hash] `{ workers: [{ index:, pid:, state:, in_flight:, streams:, queued:, connections:,
-    #   requests:, restarts:, heartbeat_age: }] }`; heartbeat_age in seconds. No workers when nothing is served.
+    #   requests:, restarts:, heartbeat_age:, lane: { dedicated:, waiting:, running:, most:, requests:, waited: } }],
+    #   routes: [{ route:, lane:, stalls:, longest: }] }`; times in seconds. `routes` are those that have stalled; their
+    #   `lane` is :threads, :process, or :none if they have been forgotten. Neither when nothing is served.
     def stats
-      return { workers: [] } unless page
+      return { workers: [], routes: [] } unless page
 
       workers = Array.new(page.slots) { |slot| [slot, page.read(slot)] }
-      { workers: workers.filter_map { |slot, fields| worker_stats(slot, fields) if fields[:state].positive? } }
+      workers = workers.filter_map { |slot, fields| worker_stats(slot, fields) if fields[:state].positive? }
+      { workers:, routes: page.routes }
     end
 
     private
@@ -145,7 +148,14 @@ module Fairlead
       {
         index: slot, pid: fields[:pid], state: STATES.fetch(fields[:state], :unknown),
         **fields.slice(:in_flight, :streams, :queued, :connections, :requests, :restarts),
-        heartbeat_age:
+        heartbeat_age:, lane: lane_stats(fields)
+      }
+    end
+
+    def lane_stats(fields)
+      {
+        dedicated: fields[:lane] == 1, waiting: fields[:lane_waiting], running: fields[:lane_running],
+        most: fields[:lane_most], requests: fields[:lane_requests], waited: fields[:lane_waited_us] / 1e6
       }
     end
   end

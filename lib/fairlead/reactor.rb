@@ -12,7 +12,9 @@ module Fairlead
   class Reactor
     # Seconds after which serving fibers that nobody needed meanwhile end.
     TRIM = 3
-    private_constant :TRIM
+    # Seconds after which a reactor that stands by looks whether it is still needed.
+    LINGER = 5
+    private_constant :TRIM, :LINGER
 
     # An idle serving fiber's place. It is pushed instead of its fiber, so that it wakes only who rests in it.
     class Seat
@@ -72,6 +74,7 @@ module Fairlead
         watch
         await_lead(lead) if lead
         add_fiber if @loop.leads?
+        look_later
         ready&.call
       end
     ensure
@@ -237,21 +240,36 @@ module Fairlead
       @watcher = nil
     end
 
-    # The watch thread tells that the lead may have come here.
+    # The watch thread tells that the lead may have come here, or that something waits in the lane.
     def await_lead(descriptor)
       io = IO.for_fd(descriptor, autoclose: false)
       Async::Task.new(@scheduler, annotation: "awaiting the lead") do
         until @ended
           @selector.watch(Fiber.current, io)
           io.read_nonblock(8, exception: false)
-          lead if @loop.leads?
+          lead if @loop.leads? || @loop.lane?
         end
       end.run
     end
 
+    # Those that stood by at the start stay; of the others, it ends itself, while nothing else goes on in it.
+    def look_later
+      return if @looking || !@crew.crowded?(self)
+
+      @looking = true
+      @scheduler.after(LINGER) do
+        @looking = false
+        quiet? && @crew.spare? ? finish : look_later
+      end
+    end
+
+    # Nothing but serving fibers that rest, and the two that listen for the lead.
+    def quiet? = !@driving && @scheduler.children.size == @idle.size + 2
+
     def lead
       @crew.lead_taken
-      @selector.push(@watcher) if @watcher
+      look_later
+      @selector.push(@watcher) if @watcher && @loop.leads?
       return @selector.push_driver if @driving # it rests since it led before
 
       pass_the_lead unless @passed

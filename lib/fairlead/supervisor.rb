@@ -85,6 +85,7 @@ module Fairlead
       @handoff = Handoff.new(slots)
       @page = Fairlead.page = SharedPage.new(slots)
       @budget = Budget.new(@configuration.database_connections, @page) if @configuration.database_connections
+      @lane_requests = {}
     end
 
     def prepare_forks
@@ -99,7 +100,9 @@ module Fairlead
 
     def supervise
       until @workers.stopping? && @workers.empty?
-        @workers.stuck(monotonic) if @workers.any? { |worker| stuck?(worker) }
+        @workers.stuck(monotonic) if @workers.any? { |worker| !worker.lane? && stuck?(worker) }
+        @workers.select(&:lane?).each { |worker| @workers.lane_used(worker, monotonic) if busy?(worker) }
+        @page.most_lanes = @workers.most_lanes
         @workers.due(monotonic).each { |action| perform(action) }
         announce
         wait
@@ -197,6 +200,7 @@ module Fairlead
       ours, theirs = Message::Channel.pair
       @page.clear(worker.slot)
       @page.write(worker.slot, :restarts, @workers.restarts(worker.index))
+      @page.write(worker.slot, :lane, worker.lane? ? 1 : 0)
       @page.write(worker.slot, :state, 1)
       pid = Process.fork { exit(become(worker, theirs, ours, database)) }
       @page.write(worker.slot, :pid, pid)
@@ -234,6 +238,7 @@ module Fairlead
         when Message::Relief then relieve
         when Message::Stalled then @desk.add(Stall.new(**message.stall.transform_keys(&:to_sym)))
         when Message::Stuck then replace(worker, message.kind)
+        when Message::Lane then open_lane
         end
       end
       return unless gone
@@ -250,7 +255,8 @@ module Fairlead
     # All workers are stuck, and requests wait. Without preload there is nothing to fork in time; and an app that is
     # served by one process may count on being alone.
     def relieve
-      return unless @configuration.preload && @workers.size > 1 && @workers.select(&:serving?).all? { |worker| stuck?(worker) }
+      return unless @configuration.preload && @workers.size > 1 &&
+                    @workers.select { |worker| worker.serving? && !worker.lane? }.all? { |worker| stuck?(worker) }
 
       action = @workers.relieve(monotonic) or return
       perform(action)
@@ -266,6 +272,24 @@ module Fairlead
       Log.say "Worker #{worker.index} (process #{worker.pid}) is being replaced: for #{@configuration.stuck_timeout} s " \
               "(stuck_timeout) a request in it #{KEPT_AWAY.fetch(kind)}."
       actions.each { |action| perform(action) }
+    end
+
+    # Some routes hold Ruby's lock: their requests shall hold up no others.
+    def open_lane
+      action = @workers.add_lane(monotonic) or return
+      perform(action)
+      return if action.worker.index.positive?
+
+      Log.say "Requests that hold Ruby's lock run in a worker of their own now: #{lane_routes.join(", ")}."
+    end
+
+    def lane_routes = @page.routes.filter_map { |row| row[:route] if row[:lane] == :process }
+
+    # Whether a lane worker has something to do, or has had since it was last asked.
+    def busy?(worker)
+      figures = @page.read(worker.slot)
+      before, @lane_requests[worker.slot] = @lane_requests[worker.slot], figures[:requests]
+      figures[:requests] != before || (figures[:in_flight] + figures[:queued] + figures[:coming]).positive?
     end
 
     def stuck?(worker) = @page.read(worker.slot)[:stall] == STUCK
@@ -297,7 +321,7 @@ module Fairlead
       @budget&.leave(worker.slot)
       @page.clear(worker.slot)
       how = @workers.ended(worker, monotonic)
-      @handoff.pass_on(worker.slot, @workers.select(&:serving?).map(&:slot))
+      @handoff.pass_on(worker.slot, @workers.select { |other| other.serving? && !other.lane? }.map(&:slot))
       report(worker, how) unless how == :expected || @workers.stopping?
     end
 

@@ -62,7 +62,8 @@ module Fairlead
       @configuration.run_hook(:after_fork, @place.index)
       server = Server.new(@app, @configuration, @listeners, page: @page, slot: @place.slot, channels: @channels,
                           told: ->(stall) { @control.tell(Message::Stalled.new(stall: stall.brief.to_h)) },
-                          help: { at: @control.io, relief: Message.dump(Message::Relief.new), losses: })
+                          help: { at: @control.io, relief: Message.dump(Message::Relief.new),
+                                  lane: Message.dump(Message::Lane.new), losses: })
       @lock.synchronize { @server = server }
     end
 

@@ -14,7 +14,7 @@ module Fairlead
   class Workers
     # @!attribute slot [Integer]
     # @!attribute index [Integer]
-    # @!attribute kind [Symbol] :regular, or the name of another kind, which only {#add_extra} makes.
+    # @!attribute kind [Symbol] :regular, :relief, :lane, or the name of another kind, which only {#add_extra} makes.
     # @!attribute generation [Integer]
     # @!attribute state [Symbol] :booting, :serving, :draining or :stopping.
     # @!attribute pid [Integer, nil] nil until it is forked.
@@ -25,6 +25,7 @@ module Fairlead
     Worker = Struct.new(:slot, :index, :kind, :generation, :state, :pid, :channel, :since, :deadline, :failure,
                         keyword_init: true) do
       def regular? = kind == :regular
+      def lane? = kind == :lane
       def booting? = state == :booting
       def serving? = state == :serving
       def leaving? = state == :draining || state == :stopping
@@ -56,6 +57,11 @@ module Fairlead
     # A relief worker retires when none of the others has been stuck for this long.
     CALM = 5.0
 
+    # A lane worker retires when it has had nothing to do for this long.
+    LANE_IDLE = 10.0
+
+    # After one that could not boot, the next is not forked before this time.
+    LANE_DELAY = 5.0
     # The generation of a worker that is older than any.
     REPLACED = -1
     private_constant :REPLACED
@@ -82,6 +88,7 @@ module Fairlead
       @generation = 0
       @oldest_wanted = 0
       @stopping = nil
+      @lane_not_before = 0.0
     end
 
     include Enumerable
@@ -151,6 +158,24 @@ module Fairlead
       add_extra(:relief, (0..).find { |index| none? { |worker| worker.kind == :relief && worker.index == index } }, now)
     end
 
+    # A worker for requests that hold Ruby's lock, and nothing else. There are at most as many as regular ones.
+    #
+    # @return [Fork, nil] nil if there is no room for it, or one is coming already.
+    def add_lane(now)
+      return if @stopping || now < @lane_not_before || @workers.size + 2 > @slots || any? { |worker| worker.lane? && worker.booting? }
+
+      index = (0...most_lanes).find { |number| none? { |worker| worker.lane? && worker.index == number } }
+      add_extra(:lane, index, now) if index
+    end
+
+    # @return [Integer] 0 for one worker: its app may count on being alone.
+    def most_lanes = @size > 1 ? @size : 0
+
+    # A lane worker has something to do.
+    def lane_used(worker, now)
+      worker.deadline = now + LANE_IDLE if worker.serving? && worker.generation >= @oldest_wanted
+    end
+
     # Some worker is stuck: relief is needed for longer.
     def stuck(now)
       each { |worker| worker.deadline = now + CALM if worker.kind == :relief && worker.serving? }
@@ -178,7 +203,7 @@ module Fairlead
     def ready(worker, now)
       return [] unless worker.booting?
 
-      enter(worker, :serving, now, (CALM if worker.kind == :relief))
+      enter(worker, :serving, now, { relief: CALM, lane: LANE_IDLE }[worker.kind])
       @seats[worker.index].failed_boots = 0 if worker.regular?
       predecessors = select { |other| succeeded?(other, worker) }
       predecessors.map { |predecessor| drain(predecessor, now, handover: true) }
@@ -191,6 +216,7 @@ module Fairlead
       @workers.delete(worker)
       return :expected if worker.leaving?
 
+      @lane_not_before = now + LANE_DELAY if worker.lane? && worker.booting?
       count_failure(@seats[worker.index], worker, now) if worker.regular?
       return :death if worker.serving?
 
@@ -252,8 +278,15 @@ module Fairlead
 
     # Those above the number wanted.
     def retirements(now)
-      surplus = select { |worker| worker.regular? && worker.index >= @size && !worker.leaving? }
+      surplus = select { |worker| !worker.leaving? && superfluous?(worker) }
       surplus.map { |worker| drain(worker, now, handover: true) }
+    end
+
+    # A lane worker of the old code goes with the others of its time; a new one comes when it is needed.
+    def superfluous?(worker)
+      return worker.index >= @size if worker.regular?
+
+      worker.lane? && worker.serving? && worker.generation < @oldest_wanted
     end
 
     # Places without a worker.

@@ -1,4 +1,4 @@
-/* Two workers in one process, without Ruby: each has a loop, a watch thread, and reactors that stall at random in the
+/* Two workers and a lane worker in one process, without Ruby: each has a loop, a watch thread, and reactors that stall at random in the
  * three ways in which an app can. They hand each other requests, and real clients see each answered once. Made to run
  * under ThreadSanitizer: make tsan. Once more with little time for each: then some are told that it was too long. FL_SECONDS=… and FL_SEED=… prolong or vary a run. */
 #include "balance.h"
@@ -9,7 +9,7 @@
 #include <sys/poll.h>
 #include <sys/syscall.h>
 
-enum { WORKERS = 2, REACTORS = 3, CLIENTS = 4, SOCKETS = 4, MOST_REQUESTS = 400000 };
+enum { WORKERS = 3, LANE_WORKER = 2, ROUTES = 8, REACTORS = 3, CLIENTS = 4, SOCKETS = 4, MOST_REQUESTS = 400000 };
 
 /* What Ruby's lock is to a process: one reactor of a worker runs at a time. */
 typedef struct worker {
@@ -27,6 +27,8 @@ typedef struct place {
 
 static worker workers[WORKERS];
 static fl_shared_page *page;
+static fl_run runs[WORKERS][FL_MOST_REACTORS]; /* here a reactor has one fiber */
+static int workers_lane_running[WORKERS][REACTORS];
 static int port, relief[2];
 static _Atomic bool over, quiet;
 static _Atomic unsigned answered_times[MOST_REQUESTS];
@@ -74,11 +76,11 @@ static void stall(worker *worker, fl_thread *thread, uint64_t *state) {
     case 0:
     case 1:
         release(worker, thread);
-        pause_for(1000 + dice(state, 20000));
+        pause_for(1000 + dice(state, 60000));
         acquire(worker, thread);
         break;
     case 2:
-        pause_for(1000 + dice(state, 40000));
+        pause_for(1000 + dice(state, 60000));
         break;
     case 3:
         compute(1000 + dice(state, 40000));
@@ -106,10 +108,17 @@ static void answer_one(fl_loop *loop, fl_exchange *exchange, unsigned number) {
 static bool serve_one(worker *worker, fl_thread *thread, fl_reactor *reactor, int number, uint64_t *state) {
     fl_loop *loop = worker->loop;
     pthread_mutex_lock(&loop->lock);
-    fl_exchange *exchange = fl_watch_leads(worker->watch, number) ? fl_loop_take(loop) : NULL;
+    fl_exchange *exchange = NULL;
+    if (fl_watch_leads(worker->watch, number))
+        exchange = fl_loop_take(loop);
+    else if (fl_watch_in_lane(worker->watch, number))
+        exchange = fl_loop_take_from_lane(loop, number, !fl_watch_leader_wants_gvl(worker->watch));
+    if (exchange != NULL)
+        fl_run_begins(&runs[worker - workers][number], exchange);
     pthread_mutex_unlock(&loop->lock);
     if (exchange == NULL)
         return false;
+    atomic_store(&reactor->run, &runs[worker - workers][number]);
     fl_reactor_goes_out(reactor, fl_clock());
     unsigned request = (unsigned) atoi(fl_exchange_head_bytes(exchange) + exchange->head->path.at + 1);
     pthread_mutex_lock(&loop->lock);
@@ -240,9 +249,10 @@ static bool ask(int socket, unsigned number, uint64_t *state) {
     static const char filling[3000] = {'x'};
     char head[128];
     unsigned size = dice(state, 4) == 0 ? dice(state, sizeof filling) : 0;
-    int length = size == 0 ? snprintf(head, sizeof head, "GET /%u HTTP/1.1\r\nHost: a\r\n\r\n", number)
-                           : snprintf(head, sizeof head, "POST /%u HTTP/1.1\r\nHost: a\r\nContent-Length: %u\r\n\r\n",
-                                      number, size);
+    int route = 'a' + (int) dice(state, ROUTES);
+    int length = size == 0 ? snprintf(head, sizeof head, "GET /%u/%c HTTP/1.1\r\nHost: a\r\n\r\n", number, route)
+                           : snprintf(head, sizeof head, "POST /%u/%c HTTP/1.1\r\nHost: a\r\nContent-Length: %u\r\n\r\n",
+                                      number, route, size);
     return send(socket, head, (size_t) length, MSG_NOSIGNAL) == length &&
            (size == 0 || send(socket, filling, size, MSG_NOSIGNAL) == (ssize_t) size);
 }
@@ -280,6 +290,7 @@ static void *client_runs(void *data) {
 static void open_workers(int listening, int ends[WORKERS][2]) {
     int sending[WORKERS];
     page = fl_shared_page_open(WORKERS);
+    atomic_store(&page->most_lanes, 1);
     for (int i = 0; i < WORKERS; i++) {
         if (socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends[i]) < 0)
             abort();
@@ -290,6 +301,7 @@ static void open_workers(int listening, int ends[WORKERS][2]) {
         each->loop = fl_loop_open(&limits);
         pthread_mutex_init(&each->gvl, NULL);
         CHECK_NUMBER(FL_OK, fl_loop_listen(each->loop, listening, false));
+        fl_slot_set(&page->slots[i], FL_SLOT_lane, i == LANE_WORKER);
         CHECK_NUMBER(FL_OK, fl_loop_join(each->loop, page, i, ends[i][0], sending, WORKERS));
         each->watch = fl_watch_open(each->loop, &watch_limits);
         each->watch->relief = relief[1];
@@ -297,6 +309,7 @@ static void open_workers(int listening, int ends[WORKERS][2]) {
         each->watch->interrupt = interrupt;
         strcpy(each->watch->request, "relief\n");
         for (int kind = 0; kind < FL_STALL_KINDS; kind++) strcpy(each->watch->loss[kind], "lost\n");
+        strcpy(each->watch->lane_request, "lane\n");
         fl_slot_set(&page->slots[i], FL_SLOT_state, FL_WORKER_SERVING);
     }
 }
@@ -324,6 +337,7 @@ static void end_workers(int ends[WORKERS][2]) {
         }
     for (int i = 0; i < WORKERS; i++) {
         pthread_join(workers[i].teller, NULL);
+        for (int k = 0; k < REACTORS; k++) workers_lane_running[i][k] = atomic_load(&workers[i].loop->lane_running[k]);
         fl_watch_close(workers[i].watch);
         fl_loop_close(workers[i].loop);
         close(ends[i][0]);
@@ -379,12 +393,17 @@ static void run(void) {
     CHECK(total(FL_SLOT_standbys) > 0);
     CHECK(total(FL_SLOT_handed) > 0);
     CHECK_NUMBER(total(FL_SLOT_handed), total(FL_SLOT_received));
+    CHECK(fl_slot_get(&page->slots[LANE_WORKER], FL_SLOT_lane_requests) > 0);
+    CHECK(total(FL_SLOT_lane_requests) > fl_slot_get(&page->slots[LANE_WORKER], FL_SLOT_lane_requests));
+    for (int i = 0; i < WORKERS; i++)
+        for (int k = 0; k < REACTORS; k++) CHECK_NUMBER(0, workers_lane_running[i][k]);
     /* Stalls were told, each for long enough. */
     CHECK(atomic_load(&told) > 0);
     CHECK(atomic_load(&interrupts) > 0);
     CHECK_NUMBER(0, atomic_load(&mistold));
-    printf("%u requests, %lld leads for standbys, %lld hand-overs, %u stalls told\n", atomic_load(&asked),
-           (long long) total(FL_SLOT_standbys), (long long) total(FL_SLOT_handed), atomic_load(&told));
+    printf("%u requests, %lld leads for standbys, %lld hand-overs, %lld requests in lanes, %u stalls told\n",
+           atomic_load(&asked), (long long) total(FL_SLOT_standbys), (long long) total(FL_SLOT_handed),
+           (long long) total(FL_SLOT_lane_requests), atomic_load(&told));
 }
 
 static void each_request_is_answered_once_whoever_stalls(void) {

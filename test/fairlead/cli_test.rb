@@ -157,6 +157,14 @@ module Fairlead
       end
     end
 
+    def test_the_banner_says_where_no_relief_can_come_and_what_to_do
+      [[%w[-w 1], /only worker serves nobody\. Set workers/], [%w[-w 2 --no-preload], /without preload .* Set preload/]].each do |flags, line|
+        with_server(HELLO, *flags) do |server|
+          assert_match(/\A  relief     none: .*#{line}/, server.log.lines(chomp: true)[5])
+        end
+      end
+    end
+
     def test_an_interrupt_while_the_app_is_loaded_ends_it_without_a_backtrace
       server = with_server("File.write(\"loading\", \"\")\nsleep", ready: false)
       eventually("loading") { File.exist?(server.path("loading")) }

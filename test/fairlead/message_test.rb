@@ -16,7 +16,7 @@ module Fairlead
 
     def test_each_kind_arrives_as_it_was_sent
       messages = [Message::Ready.new, Message::Failed.new("config.ru:3: \"no\"\nline two ✓"),
-                  Message::Drain.new(true), Message::Drain.new(false), Message::Stop.new, Message::Reopen.new]
+                  Message::Relief.new, Message::Lane.new, Message::Drain.new(true), Message::Drain.new(false), Message::Stop.new, Message::Reopen.new]
 
       messages.each { |message| assert @one.tell(message) }
       assert_equal [messages, false], @other.receive

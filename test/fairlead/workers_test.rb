@@ -288,7 +288,52 @@ module Fairlead
       assert_nil table.replace(table[100], 3.0)
     end
 
+    def test_there_are_as_many_lane_workers_as_regular_ones_at_most_one_booting
+      table = serving(2)
+      lane = add_lane(table, 1.0)
+      assert_nil table.add_lane(1.0), "one is coming already"
+      table.ready(lane, 1.5)
+      second = add_lane(table, 2.0)
+      assert_equal [0, 1], [lane.index, second.index]
+      table.ready(second, 2.5)
+      assert_nil table.add_lane(3.0)
+      table.ended(lane, 4.0)
+      assert_equal 0, add_lane(table, 5.0).index
+    end
+
+    def test_a_lane_worker_that_cannot_boot_is_not_tried_again_at_once
+      table = serving(2)
+      assert_equal :boot, table.ended(add_lane(table, 1.0), 2.0)
+      assert_nil table.add_lane(2.0 + Workers::LANE_DELAY - 0.1)
+      assert table.add_lane(2.0 + Workers::LANE_DELAY)
+    end
+
+    def test_one_worker_alone_gets_no_lane_worker
+      assert_nil serving(1).add_lane(1.0)
+    end
+
+    def test_a_lane_worker_goes_when_it_has_had_nothing_to_do
+      table = serving(2)
+      lane = add_lane(table, 1.0)
+      table.ready(lane, 1.0)
+      table.lane_used(lane, 5.0)
+      assert_empty table.due(5.0 + Workers::LANE_IDLE - 0.1)
+      assert_equal [[Workers::Drain, 0, 2]], kinds(table.due(5.0 + Workers::LANE_IDLE))
+    end
+
+    def test_a_restart_has_the_lane_workers_go
+      table = serving(2)
+      lane = add_lane(table, 1.0)
+      table.ready(lane, 1.0)
+      table.restart
+      assert_includes kinds(table.due(2.0)), [Workers::Drain, 0, 2]
+    end
+
     private
+
+    def add_lane(table, now)
+      table.add_lane(now).worker.tap { |worker| table.forked(worker, 900 + worker.index) }
+    end
 
     def workers(size, slots: 12, boot_timeout: 60.0, drain_timeout: 30.0)
       Workers.new(size, slots:, boot_timeout:, drain_timeout:)

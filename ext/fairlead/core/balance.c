@@ -73,9 +73,50 @@ static void even_out(fl_loop *loop, uint64_t away) {
         fl_handoff_give(candidate->connection, best.sibling);
 }
 
+void fl_balance_lanes(fl_loop *loop) {
+    fl_exchange *next = loop->lanes[FL_LANE_PROCESS].first;
+    for (int i = 0; i < AT_ONCE && next != NULL; i++) {
+        fl_exchange *exchange = next;
+        next = exchange->next;
+        if (exchange->stays)
+            continue;
+        int lane = fl_siblings_choose_lane(&loop->siblings);
+        if (lane < 0)
+            return;
+        if (!fl_handoff_possible(exchange->connection))
+            exchange->stays = true;
+        else if (!fl_handoff_give(exchange->connection, lane))
+            return;
+    }
+}
+
+void fl_balance_give_back(fl_loop *loop) {
+    for (fl_connection *connection = loop->connections, *next; connection != NULL; connection = next) {
+        next = connection->next;
+        bool waits = connection->state == FL_CONNECTION_QUEUED && connection->exchange->lane != FL_LANE_PROCESS;
+        if (!(waits || fl_connection_is_idle(connection)) || !fl_handoff_possible(connection))
+            continue;
+        int sibling = fl_siblings_choose(&loop->siblings);
+        if (sibling < 0 || !fl_handoff_give(connection, sibling))
+            return;
+    }
+}
+
+/* In a lane worker, one that waits goes to another that has nothing to do. */
+static void share_lane(fl_loop *loop) {
+    int lane = fl_siblings_choose_lane(&loop->siblings);
+    if (loop->first_ready == NULL || lane < 0)
+        return;
+    fl_slot *slot = &loop->siblings.page->slots[lane];
+    if (fl_slot_get(slot, FL_SLOT_idle) == 1 && fl_slot_get(slot, FL_SLOT_coming) == 0)
+        fl_handoff_give(loop->first_ready->connection, lane);
+}
+
 uint32_t fl_balance(fl_loop *loop, bool stuck, uint64_t away) {
     if (loop->siblings.slot != NULL && (!loop->draining || loop->handing_over)) {
-        if (stuck)
+        if (loop->dedicated)
+            share_lane(loop);
+        else if (stuck)
             evacuate(loop);
         else
             even_out(loop, away);

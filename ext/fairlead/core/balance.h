@@ -13,4 +13,10 @@ void fl_balance_listen(fl_loop *loop, bool stuck);
  * `stuck`: it will not come back soon, all that waits may go. Answers how many requests still wait here. */
 uint32_t fl_balance(fl_loop *loop, bool stuck, uint64_t away);
 
+/* Requests that hold the GVL go to a lane worker, in their order. */
+void fl_balance_lanes(fl_loop *loop);
+
+/* Of a lane worker: what does not belong there goes back to the others, connections between two requests too. */
+void fl_balance_give_back(fl_loop *loop);
+
 #endif

@@ -10,6 +10,7 @@
 #include "buffer.h"
 #include "connection.h"
 #include "http1.h"
+#include "routes.h"
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -35,6 +36,11 @@ typedef struct fl_exchange {
     uint64_t time_limit;   /* microseconds that it may take without a word from or to its client; 0: any */
     uint64_t time_ends_at; /* of fl_clock */
     uint64_t first_byte_at, ready_at, started_at; /* of fl_clock */
+    uint64_t route;       /* its key, if it has a lane */
+    int64_t route_stalls; /* how often the route had stalled when this one began */
+    int8_t lane;          /* fl_lane of the route, when the request was ready */
+    int8_t queue;         /* fl_lane: in whose FIFO it waits, or has waited */
+    int8_t reactor;       /* that has taken it from the FIFO of a lane; -1: none */
 
     fl_http1_head *head; /* until fl_exchange_head_used */
     fl_buffer head_bytes;/* its bytes, once it has been taken */
@@ -77,6 +83,7 @@ typedef struct fl_exchange {
     bool timed : 1;       /* its time runs */
     bool overdue : 1;     /* its time has run out, its owner has to be told */
     bool timed_out : 1;   /* its client has been answered, or cut off, for it */
+    bool stays : 1;       /* it cannot be handed over */
 } fl_exchange;
 
 /* The request's side */

@@ -12,6 +12,7 @@ enum {
     GATHERED_FOR = 200,            /* microseconds for which complete responses are kept, beside the present request */
     CROWD = 256,                   /* waiting requests, from which on the next ones are made small */
     MOST_FREE_HEADS = 512,         /* that are kept: a burst must not cost memory for ever */
+    LANE_PATIENCE = 2000000,       /* microseconds that a request waits for a lane worker, while there is none */
     RESPONSE_HEAD = 1024,          /* bytes that most heads of a response fit into */
 };
 
@@ -38,6 +39,7 @@ fl_exchange *fl_loop_new_exchange(fl_loop *loop, fl_connection *connection) {
     exchange->id = ++loop->last_id;
     exchange->first_byte_at = loop->handed.arrived != 0 ? loop->handed.arrived : loop->now;
     exchange->hand_overs = loop->handed.hand_overs;
+    exchange->reactor = -1;
     return exchange;
 }
 
@@ -55,6 +57,19 @@ void fl_loop_free_head(fl_loop *loop, fl_exchange *exchange) {
     exchange->head = NULL;
 }
 
+/* It has run: its lane has room for the next, and its route may have behaved. */
+static void leave_lane(fl_exchange *exchange) {
+    fl_loop *loop = exchange->loop;
+    if (exchange->lane == FL_LANE_NONE)
+        return;
+    if (loop->siblings.page != NULL)
+        fl_routes_ran(&loop->siblings.page->routes, exchange->route, exchange->route_stalls);
+    if (exchange->reactor < 0)
+        return;
+    atomic_fetch_sub(&loop->lane_running[exchange->reactor], 1);
+    atomic_fetch_sub(&loop->lanes[exchange->queue].running, 1);
+}
+
 void fl_loop_free_exchange(fl_loop *loop, fl_exchange *exchange) {
     if (exchange->woken) {
         fl_exchange **link = &loop->first_woken, *before = NULL;
@@ -69,6 +84,7 @@ void fl_loop_free_exchange(fl_loop *loop, fl_exchange *exchange) {
     if (exchange->timed || exchange->overdue)
         fl_loop_stop_time(exchange);
     if (exchange->taken) {
+        leave_lane(exchange);
         if (exchange->previous != NULL)
             exchange->previous->next = exchange->next;
         else
@@ -105,24 +121,62 @@ static void compact(fl_exchange *exchange) {
     *in = bytes;
 }
 
-void fl_loop_enqueue(fl_exchange *exchange) {
+/* The ends of the FIFO in which an exchange waits. */
+static fl_exchange **first_of(fl_loop *loop, int queue) {
+    return queue == FL_LANE_NONE ? &loop->first_ready : &loop->lanes[queue].first;
+}
+static fl_exchange **last_of(fl_loop *loop, int queue) {
+    return queue == FL_LANE_NONE ? &loop->last_ready : &loop->lanes[queue].last;
+}
+
+static void insert(fl_exchange *exchange) {
     fl_loop *loop = exchange->loop;
-    if (loop->counts.queued >= CROWD)
-        compact(exchange);
-    fl_exchange *before = loop->last_ready; /* one from a sibling may be older than ours */
+    fl_exchange **first = first_of(loop, exchange->queue), **last = last_of(loop, exchange->queue);
+    fl_exchange *before = *last; /* one from a sibling may be older than ours */
     while (before != NULL && before->ready_at > exchange->ready_at)
         before = before->previous;
     exchange->previous = before;
-    exchange->next = before != NULL ? before->next : loop->first_ready;
+    exchange->next = before != NULL ? before->next : *first;
     if (exchange->next != NULL)
         exchange->next->previous = exchange;
     else
-        loop->last_ready = exchange;
+        *last = exchange;
     if (before != NULL)
         before->next = exchange;
     else
-        loop->first_ready = exchange;
-    loop->counts.queued++;
+        *first = exchange;
+    if (exchange->queue == FL_LANE_NONE)
+        loop->counts.queued++;
+    else
+        atomic_fetch_add(&loop->lanes[exchange->queue].count, 1);
+}
+
+/* In which lane it runs, and so where it waits. */
+static void find_lane(fl_exchange *exchange) {
+    fl_loop *loop = exchange->loop;
+    fl_shared_page *page = loop->siblings.page;
+    exchange->lane = exchange->queue = FL_LANE_NONE;
+    if (page == NULL || atomic_load_explicit(&page->routes.learnt, memory_order_relaxed) <= 0)
+        return;
+    const fl_http1_head *head = exchange->head;
+    const char *bytes = fl_buffer_at(&exchange->connection->in);
+    fl_route route;
+    fl_route_make(&route, bytes + head->method.at, head->method.size, bytes + head->path.at, head->path.size);
+    exchange->route = route.key;
+    exchange->lane = (int8_t) fl_routes_lane(&page->routes, route.key, loop->now);
+    if (loop->serve_lanes != NULL && !loop->dedicated)
+        exchange->queue = exchange->lane;
+    loop->lanes_used |= exchange->lane != FL_LANE_NONE;
+}
+
+void fl_loop_enqueue(fl_exchange *exchange) {
+    fl_loop *loop = exchange->loop;
+    find_lane(exchange);
+    if (loop->counts.queued >= CROWD)
+        compact(exchange);
+    insert(exchange);
+    if (exchange->queue != FL_LANE_NONE)
+        loop->serve_lanes(loop->lanes_watch);
 }
 
 void fl_loop_dequeue(fl_exchange *exchange) {
@@ -130,13 +184,36 @@ void fl_loop_dequeue(fl_exchange *exchange) {
     if (exchange->previous != NULL)
         exchange->previous->next = exchange->next;
     else
-        loop->first_ready = exchange->next;
+        *first_of(loop, exchange->queue) = exchange->next;
     if (exchange->next != NULL)
         exchange->next->previous = exchange->previous;
     else
-        loop->last_ready = exchange->previous;
+        *last_of(loop, exchange->queue) = exchange->previous;
     exchange->next = exchange->previous = NULL;
-    loop->counts.queued--;
+    if (exchange->queue == FL_LANE_NONE)
+        loop->counts.queued--;
+    else
+        atomic_fetch_sub(&loop->lanes[exchange->queue].count, 1);
+}
+
+void fl_loop_sort(fl_loop *loop) {
+    fl_shared_page *page = loop->siblings.page;
+    int version = page == NULL ? loop->routes_version : atomic_load(&page->routes.version);
+    if (version == loop->routes_version)
+        return;
+    loop->routes_version = version;
+    for (int queue = 0; queue < FL_LANES; queue++)
+        for (fl_exchange *exchange = *first_of(loop, queue), *next; exchange != NULL; exchange = next) {
+            next = exchange->next;
+            find_lane(exchange);
+            int8_t wanted = exchange->queue;
+            exchange->queue = (int8_t) queue;
+            if (wanted == queue)
+                continue;
+            fl_loop_dequeue(exchange);
+            exchange->queue = wanted;
+            insert(exchange);
+        }
 }
 
 uint32_t fl_loop_takeable(const fl_loop *loop) {
@@ -145,21 +222,9 @@ uint32_t fl_loop_takeable(const fl_loop *loop) {
     return loop->counts.queued < room ? loop->counts.queued : room;
 }
 
-fl_exchange *fl_loop_take(fl_loop *loop) {
-    bool long_ago = loop->now - loop->turned_at > TAKES_LAST;
-    if ((loop->takes++ >= TAKES_A_TURN || long_ago) && loop->first_ready != NULL) {
-        /* Pipelined requests may follow each other without end, and those that wait may be too late, or have nobody
-         * waiting for them any more: look around. */
-        fl_loop_turn(loop);
-        loop->stood_in = true; /* whoever takes need not be the driver */
-        if (loop->first_woken != NULL || loop->overdue.first != NULL)
-            fl_poll_wake(&loop->poll);
-    }
-    fl_exchange *exchange = loop->first_ready;
-    while (exchange != NULL && exchange->connection->half_closed && !fl_connection_is_read(exchange->connection))
-        exchange = loop->first_ready;
-    if (exchange == NULL || loop->counts.in_flight >= loop->limits.in_flight)
-        return NULL;
+/* It leaves the FIFO, to be served. */
+static fl_exchange *begin(fl_exchange *exchange) {
+    fl_loop *loop = exchange->loop;
     fl_loop_dequeue(exchange);
     exchange->taken = true;
     exchange->next = loop->served;
@@ -167,14 +232,23 @@ fl_exchange *fl_loop_take(fl_loop *loop) {
         loop->served->previous = exchange;
     loop->served = exchange;
     uint64_t now = fl_clock();
-    if (loop->others_waited) /* else the time before it was idle */
-        loop->usual += ((int64_t) (now - loop->taken_at) - loop->usual) / 8;
-    loop->others_waited = loop->first_ready != NULL;
-    exchange->started_at = loop->now = loop->taken_at = now;
+    exchange->started_at = loop->now = now;
     uint64_t staged_at = atomic_load_explicit(&loop->staged_at, memory_order_relaxed);
     if (staged_at != 0 && now > staged_at + GATHERED_FOR)
         fl_loop_flush(loop);
-    if (loop->siblings.slot != NULL) {
+    if (exchange->lane != FL_LANE_NONE)
+        exchange->route_stalls = fl_routes_stalls(&loop->siblings.page->routes, exchange->route);
+    if (exchange->queue == FL_LANE_NONE) {
+        if (loop->others_waited) /* else the time before it was idle */
+            loop->usual += ((int64_t) (now - loop->taken_at) - loop->usual) / 8;
+        loop->others_waited = loop->first_ready != NULL;
+        loop->taken_at = now;
+    }
+    if (exchange->queue != FL_LANE_NONE || loop->dedicated) {
+        loop->counts.lane_requests++;
+        loop->counts.lane_waited += now - exchange->ready_at;
+    }
+    if (loop->siblings.slot != NULL && exchange->queue != FL_LANE_THREADS) { /* those hold up nobody */
         fl_slot_set(loop->siblings.slot, FL_SLOT_idle, 0);
         fl_slot_set(loop->siblings.slot, FL_SLOT_oldest_us,
                     loop->first_ready == NULL ? 0 : (int64_t) loop->first_ready->ready_at);
@@ -197,6 +271,50 @@ fl_exchange *fl_loop_take(fl_loop *loop) {
         connection->keep_alive = false;
     bytes->length = size;
     return exchange;
+}
+
+/* The oldest of a FIFO whose client still listens. */
+static fl_exchange *oldest_wanted(fl_loop *loop, int queue) {
+    fl_exchange *exchange = *first_of(loop, queue);
+    while (exchange != NULL && exchange->connection->half_closed && !fl_connection_is_read(exchange->connection))
+        exchange = *first_of(loop, queue);
+    return exchange;
+}
+
+fl_exchange *fl_loop_take(fl_loop *loop) {
+    bool long_ago = loop->now - loop->turned_at > TAKES_LAST;
+    if ((loop->takes++ >= TAKES_A_TURN || long_ago) && loop->first_ready != NULL) {
+        /* Pipelined requests may follow each other without end, and those that wait may be too late, or have nobody
+         * waiting for them any more: look around. */
+        fl_loop_turn(loop);
+        loop->stood_in = true; /* whoever takes need not be the driver */
+        if (loop->first_woken != NULL || loop->overdue.first != NULL)
+            fl_poll_wake(&loop->poll);
+    }
+    fl_exchange *exchange = oldest_wanted(loop, FL_LANE_NONE);
+    if (exchange == NULL || loop->counts.in_flight >= loop->limits.in_flight)
+        return NULL;
+    return begin(exchange);
+}
+
+fl_exchange *fl_loop_take_from_lane(fl_loop *loop, int reactor, bool may_hold) {
+    fl_exchange *exchange = oldest_wanted(loop, FL_LANE_THREADS);
+    if (exchange == NULL && may_hold && fl_loop_runs_process_lane(loop))
+        exchange = oldest_wanted(loop, FL_LANE_PROCESS);
+    if (exchange == NULL || loop->counts.in_flight >= loop->limits.in_flight)
+        return NULL;
+    exchange->reactor = (int8_t) reactor;
+    atomic_fetch_add(&loop->lane_running[reactor], 1);
+    atomic_fetch_add(&loop->lanes[exchange->queue].running, 1);
+    return begin(exchange);
+}
+
+bool fl_loop_runs_process_lane(const fl_loop *loop) {
+    const fl_lane_queue *lane = &loop->lanes[FL_LANE_PROCESS];
+    if (lane->first == NULL || atomic_load(&lane->running) > 0)
+        return false;
+    return lane->first->stays || atomic_load(&loop->siblings.page->most_lanes) == 0 ||
+           (loop->now > lane->first->ready_at + LANE_PATIENCE && fl_siblings_choose_lane(&loop->siblings) < 0);
 }
 
 uint64_t fl_loop_woken(fl_loop *loop) {

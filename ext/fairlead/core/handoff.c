@@ -16,7 +16,25 @@ enum { MOST_BYTES = 65536, MOST_HAND_OVERS = 3 };
 bool fl_siblings_usable(const fl_siblings *siblings, int sibling) {
     fl_slot *slot = &siblings->page->slots[sibling];
     return sibling != siblings->own && fl_slot_get(slot, FL_SLOT_state) == FL_WORKER_SERVING &&
-           fl_slot_get(slot, FL_SLOT_stall) != FL_STALL_STUCK;
+           fl_slot_get(slot, FL_SLOT_stall) != FL_STALL_STUCK && fl_slot_get(slot, FL_SLOT_lane) == 0;
+}
+
+int fl_siblings_choose_lane(const fl_siblings *siblings) {
+    int best = -1;
+    int64_t least = 0;
+    for (int i = 0; i < siblings->count; i++) {
+        fl_slot *slot = &siblings->page->slots[i];
+        if (i == siblings->own || fl_slot_get(slot, FL_SLOT_lane) == 0 ||
+            fl_slot_get(slot, FL_SLOT_state) != FL_WORKER_SERVING)
+            continue;
+        int64_t load = fl_slot_get(slot, FL_SLOT_queued) + fl_slot_get(slot, FL_SLOT_coming) +
+                       fl_slot_get(slot, FL_SLOT_in_flight);
+        if (best < 0 || load < least) {
+            best = i;
+            least = load;
+        }
+    }
+    return best;
 }
 
 int fl_siblings_choose(const fl_siblings *siblings) {

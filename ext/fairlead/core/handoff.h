@@ -23,7 +23,10 @@ typedef struct fl_siblings {
 /* The slot of another worker that serves and is not stuck, the least loaded first; -1 if there is none. */
 int fl_siblings_choose(const fl_siblings *siblings);
 
-/* Whether a sibling serves, and is not stuck. */
+/* The slot of the lane worker with the least to do; -1 if there is none. */
+int fl_siblings_choose_lane(const fl_siblings *siblings);
+
+/* Whether a sibling serves all that comes, and is not stuck. */
 bool fl_siblings_usable(const fl_siblings *siblings, int sibling);
 
 /* Whether a connection is such that it can be given at all. */

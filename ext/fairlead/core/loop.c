@@ -1,4 +1,5 @@
 #include "loop.h"
+#include "balance.h"
 #include "platform.h"
 
 #include <netinet/in.h>
@@ -148,6 +149,18 @@ fl_status fl_loop_listen(fl_loop *loop, int descriptor, bool unix_socket) {
     return FL_OK;
 }
 
+static void watch_listeners(fl_loop *loop, bool watch) {
+    for (fl_listener *listener = loop->listeners; listener != NULL; listener = listener->next) {
+        if (listener->watched == watch)
+            continue;
+        if (watch)
+            fl_poll_add_listener(&loop->poll, listener->descriptor, listener);
+        else
+            fl_poll_remove(&loop->poll, listener->descriptor);
+        listener->watched = watch;
+    }
+}
+
 fl_status fl_loop_join(fl_loop *loop, fl_shared_page *page, int slot, int receiving, const int *sending, int count) {
     fl_siblings *siblings = &loop->siblings;
     siblings->page = page;
@@ -156,6 +169,9 @@ fl_status fl_loop_join(fl_loop *loop, fl_shared_page *page, int slot, int receiv
     siblings->receiving = receiving;
     siblings->count = count < FL_MOST_SIBLINGS ? count : FL_MOST_SIBLINGS;
     memcpy(siblings->sending, sending, sizeof(int) * (size_t) siblings->count);
+    loop->dedicated = fl_slot_get(siblings->slot, FL_SLOT_lane) == 1;
+    if (loop->dedicated)
+        watch_listeners(loop, false); /* what it serves is handed to it */
     if (receiving >= 0 && fl_poll_add_reader(&loop->poll, receiving, siblings) < 0)
         return FL_SYSTEM;
     return FL_OK;
@@ -195,6 +211,10 @@ void fl_loop_set_deadline(fl_connection *connection, fl_deadline_kind kind) {
     loop->deadlines[kind].last = connection;
 }
 
+static fl_exchange *oldest_of(const fl_loop *loop, int queue) {
+    return queue == FL_LANE_NONE ? loop->first_ready : loop->lanes[queue].first;
+}
+
 static void see_to_deadlines(fl_loop *loop) {
     for (int kind = FL_DEADLINE_NONE + 1; kind < FL_DEADLINE_KINDS; kind++)
         for (fl_connection *connection; (connection = loop->deadlines[kind].first) != NULL;) {
@@ -202,11 +222,12 @@ static void see_to_deadlines(fl_loop *loop) {
                 break;
             fl_connection_deadline(connection);
         }
-    for (fl_exchange *exchange; (exchange = loop->first_ready) != NULL;) {
-        if (exchange->ready_at + loop->limits.queue_timeout > loop->now)
-            break;
-        fl_connection_refuse(exchange->connection, FL_QUEUE_TIMEOUT);
-    }
+    for (int queue = 0; queue < (loop->lanes_used ? FL_LANES : 1); queue++)
+        for (fl_exchange *exchange; (exchange = oldest_of(loop, queue)) != NULL;) {
+            if (exchange->ready_at + loop->limits.queue_timeout > loop->now)
+                break;
+            fl_connection_refuse(exchange->connection, FL_QUEUE_TIMEOUT);
+        }
     if (loop->timed.first != NULL)
         fl_loop_see_to_time(loop);
 }
@@ -217,8 +238,11 @@ static void set_timer(fl_loop *loop) {
     for (int kind = FL_DEADLINE_NONE + 1; kind < FL_DEADLINE_KINDS; kind++)
         if (loop->deadlines[kind].first != NULL && loop->deadlines[kind].first->deadline < earliest)
             earliest = loop->deadlines[kind].first->deadline;
-    if (loop->first_ready != NULL && loop->first_ready->ready_at + loop->limits.queue_timeout < earliest)
-        earliest = loop->first_ready->ready_at + loop->limits.queue_timeout;
+    for (int queue = 0; queue < (loop->lanes_used ? FL_LANES : 1); queue++) {
+        fl_exchange *oldest = oldest_of(loop, queue);
+        if (oldest != NULL && oldest->ready_at + loop->limits.queue_timeout < earliest)
+            earliest = oldest->ready_at + loop->limits.queue_timeout;
+    }
     if (loop->timed.first != NULL && loop->timed.first->time_ends_at < earliest)
         earliest = loop->timed.first->time_ends_at;
     if (loop->listen_again != 0 && loop->listen_again < earliest)
@@ -289,18 +313,6 @@ void fl_loop_flush(fl_loop *loop) {
     }
 }
 
-static void watch_listeners(fl_loop *loop, bool watch) {
-    for (fl_listener *listener = loop->listeners; listener != NULL; listener = listener->next) {
-        if (listener->watched == watch)
-            continue;
-        if (watch)
-            fl_poll_add_listener(&loop->poll, listener->descriptor, listener);
-        else
-            fl_poll_remove(&loop->poll, listener->descriptor);
-        listener->watched = watch;
-    }
-}
-
 static void accept_some(fl_loop *loop, fl_listener *listener, int most) {
     for (int i = 0; i < most; i++) {
         int descriptor = fl_accept(listener->descriptor, NULL, NULL);
@@ -329,6 +341,21 @@ void fl_loop_hand_over_idle(fl_loop *loop) {
     }
 }
 
+/* A lane worker is a lane as a whole. */
+static void show_lanes(const fl_loop *loop, fl_slot *slot) {
+    uint32_t waiting = loop->dedicated ? loop->counts.queued : 0, running = loop->dedicated ? loop->counts.in_flight : 0;
+    for (int lane = FL_LANE_NONE + 1; lane < FL_LANES; lane++) {
+        waiting += atomic_load(&loop->lanes[lane].count);
+        running += atomic_load(&loop->lanes[lane].running);
+    }
+    fl_slot_set(slot, FL_SLOT_lane_waiting, waiting);
+    fl_slot_set(slot, FL_SLOT_lane_running, running);
+    if (running > fl_slot_get(slot, FL_SLOT_lane_most))
+        fl_slot_set(slot, FL_SLOT_lane_most, running);
+    fl_slot_set(slot, FL_SLOT_lane_requests, (int64_t) loop->counts.lane_requests);
+    fl_slot_set(slot, FL_SLOT_lane_waited_us, (int64_t) loop->counts.lane_waited);
+}
+
 static void publish(fl_loop *loop) {
     fl_slot *slot = loop->siblings.slot;
     if (slot == NULL)
@@ -343,6 +370,8 @@ static void publish(fl_loop *loop) {
     fl_slot_set(slot, FL_SLOT_timed_out, (int64_t) loop->counts.timed_out);
     fl_slot_set(slot, FL_SLOT_handed, (int64_t) loop->counts.handed);
     fl_slot_set(slot, FL_SLOT_received, (int64_t) loop->counts.received);
+    if (loop->lanes_used)
+        show_lanes(loop, slot);
     fl_slot_set(slot, FL_SLOT_oldest_us, loop->first_ready == NULL ? 0 : (int64_t) loop->first_ready->ready_at);
     fl_slot_set(slot, FL_SLOT_heartbeat_ms, (int64_t) (loop->now / 1000));
 }
@@ -365,6 +394,9 @@ static void take_in(fl_loop *loop, fl_event *events, int count, int outside) {
         }
     }
     see_to_deadlines(loop);
+    fl_loop_sort(loop);
+    if (loop->dedicated)
+        fl_balance_give_back(loop);
     if (loop->listen_again != 0 && loop->listen_again <= loop->now && !loop->draining) {
         loop->listen_again = 0;
         watch_listeners(loop, true);
@@ -404,7 +436,7 @@ void fl_loop_stand_in(fl_loop *loop) {
 }
 
 void fl_loop_step_aside(fl_loop *loop, bool aside) {
-    if (loop->aside == aside || loop->draining || loop->listen_again != 0)
+    if (loop->aside == aside || loop->draining || loop->dedicated || loop->listen_again != 0)
         return;
     loop->aside = aside;
     /* A wake-up meant for all may have come to us alone: take what is there before looking away. */
@@ -423,6 +455,8 @@ void fl_loop_settle(fl_loop *loop) {
 
 void fl_loop_rest(fl_loop *loop) {
     fl_loop_settle(loop);
+    if (loop->dedicated)
+        fl_balance_give_back(loop);
     fl_loop_step_aside(loop, false);
     if (loop->stood_in) {
         loop->stood_in = false;
@@ -476,7 +510,7 @@ static void close_idle(fl_loop *loop) {
 void fl_loop_drain(fl_loop *loop, bool handing_over) {
     if (!loop->draining) {
         /* A wake-up meant for all may have come to us alone: take what is there before looking away. */
-        for (fl_listener *listener = loop->listeners; listener != NULL; listener = listener->next)
+        for (fl_listener *listener = loop->listeners; listener != NULL && !loop->dedicated; listener = listener->next)
             accept_some(loop, listener, ACCEPTS_BEFORE_LEAVING);
         watch_listeners(loop, false);
         loop->listen_again = 0;

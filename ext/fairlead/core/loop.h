@@ -45,7 +45,17 @@ typedef struct fl_listener {
 typedef struct fl_counts {
     uint32_t in_flight, streams, queued, connections;
     uint64_t requests, errors, refused, timed_out, handed, received;
+    uint64_t lane_requests, lane_waited;
 } fl_counts;
+
+enum { FL_MOST_REACTORS = 16 };
+
+/* Requests of routes that are known to stall. They wait apart from the others, in their order. */
+typedef struct fl_lane_queue {
+    fl_exchange *first, *last;
+    _Atomic uint32_t count;   /* that wait */
+    _Atomic uint32_t running;
+} fl_lane_queue;
 
 /* Of a request that a sibling has handed to us. */
 typedef struct fl_handed {
@@ -97,6 +107,14 @@ typedef struct fl_loop {
     uint64_t taken_at;/* of fl_clock, at the last take */
     bool others_waited; /* at the last take */
     int64_t usual;    /* microseconds from one take to the next while requests wait, on the average */
+    fl_lane_queue lanes[FL_LANES];
+    _Atomic int routes_version; /* up to which the FIFO has been sorted */
+    /* Called with the lock when something has come for a lane; NULL: nobody serves them, and all wait in one FIFO. */
+    void (*serve_lanes)(void *watch);
+    void *lanes_watch;
+    bool dedicated;     /* this is a lane worker */
+    bool lanes_used;    /* something has waited in one */
+    _Atomic int lane_running[FL_MOST_REACTORS]; /* requests of a lane that each reactor has taken */
 } fl_loop;
 
 fl_loop *fl_loop_open(const fl_limits *limits);
@@ -143,6 +161,16 @@ void fl_loop_want(fl_loop *loop);
 /* The oldest ready request, or NULL if there is none or as many are in flight as may be. */
 fl_exchange *fl_loop_take(fl_loop *loop);
 uint32_t fl_loop_takeable(const fl_loop *loop);
+
+/* Likewise, of the requests in lanes, for a reactor that serves nothing else now; with `may_hold` also of those that hold
+ * the GVL, as long as nobody else wants it. */
+fl_exchange *fl_loop_take_from_lane(fl_loop *loop, int reactor, bool may_hold);
+
+/* Whether the next request that holds the GVL may run here: nobody else would take it. */
+bool fl_loop_runs_process_lane(const fl_loop *loop);
+
+/* Routes have got or lost a lane: what waits is sorted anew. */
+void fl_loop_sort(fl_loop *loop);
 
 /* The next exchange that waits and has been woken: its id, or 0. */
 uint64_t fl_loop_woken(fl_loop *loop);

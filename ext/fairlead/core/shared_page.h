@@ -1,11 +1,12 @@
 /* One page of memory shared by supervisor and workers: a slot for each worker, each on cache lines of its own.
  * fl_shared_page_open maps it (before any fork), fl_shared_page_close unmaps it in this process only.
  * Every field is one atomic number. A slot is written by its worker alone (but for `coming`, and the fields that say
- * so), and by the supervisor while the slot has no worker; anybody may read at any time. Mapping can fail: NULL with
- * errno; nothing else can. */
+ * so), and by the supervisor while the slot has no worker; anybody may read at any time. The table of routes is written by
+ * all. Mapping can fail: NULL with errno; nothing else can. */
 #ifndef FL_SHARED_PAGE_H
 #define FL_SHARED_PAGE_H
 
+#include "routes.h"
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -36,7 +37,13 @@
     X(database_waiting)  /* who wait for a connection there */                                               \
     X(database_since_us) /* since when the first of them does */                                             \
     X(database_granted)  /* connections that it was ever granted (written by the supervisor) */              \
-    X(database_recalled) /* of them, how many it was ever asked back (written by the supervisor) */
+    X(database_recalled) /* of them, how many it was ever asked back (written by the supervisor) */          \
+    X(lane)        /* 1: a lane worker, which serves nothing but requests of routes that hold the GVL */     \
+    X(lane_waiting)/* requests that wait for a lane */                                                       \
+    X(lane_running)/* requests that run in one */                                                            \
+    X(lane_most)   /* the most that have run in one at once */                                               \
+    X(lane_requests)/* taken in one since the worker began */                                                \
+    X(lane_waited_us)/* how long they have waited for it in all */
 
 typedef enum fl_slot_field {
 #define X(field) FL_SLOT_##field,
@@ -53,6 +60,8 @@ typedef struct fl_slot {
 
 typedef struct fl_shared_page {
     size_t count;
+    _Atomic int most_lanes; /* workers that the supervisor would fork for the lane of processes; 0: none */
+    fl_routes routes;
     fl_slot slots[];
 } fl_shared_page;
 

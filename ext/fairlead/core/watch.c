@@ -1,5 +1,6 @@
 #include "watch.h"
 #include "balance.h"
+#include "lanes.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -42,23 +43,24 @@ bool fl_thread_sleeps(const fl_thread *thread) {
 }
 
 /* Whether who holds the GVL sleeps with it: its clock stands still, and the kernel says so too. */
-static bool holder_sleeps(fl_watch *watch, const fl_thread *holder, uint64_t now) {
+bool fl_holder_sleeps(fl_sample *sample, const fl_thread *holder, uint64_t now) {
     uint64_t clock = fl_thread_clock(holder);
-    if (watch->sampled != holder) {
-        watch->sampled = holder;
-        watch->sampled_at = now;
-        watch->sampled_clock = clock;
-        watch->sampled_asleep = false;
-    } else if (now - watch->sampled_at >= SAMPLE) {
-        watch->sampled_asleep = (clock - watch->sampled_clock) * 10 < now - watch->sampled_at && fl_thread_sleeps(holder);
-        watch->sampled_at = now;
-        watch->sampled_clock = clock;
+    if (sample->thread != holder) {
+        *sample = (fl_sample){.thread = holder, .at = now, .clock = clock};
+    } else if (now - sample->at >= SAMPLE) {
+        sample->asleep = (clock - sample->clock) * 10 < now - sample->at && fl_thread_sleeps(holder);
+        sample->at = now;
+        sample->clock = clock;
     }
-    return watch->sampled_asleep;
+    return sample->asleep;
 }
 
 /* `away`: for how long it has not come back, or, at home, has not got the GVL for what has come. */
 static fl_stall judge(fl_watch *watch, const fl_reactor *reactor, uint64_t now, uint64_t *away) {
+    if (atomic_load(&reactor->gone)) { /* it left as it was given the lead */
+        *away = 0;
+        return FL_STALL_BLOCKED;
+    }
     const fl_thread *thread = reactor->thread;
     int gvl = atomic_load(&thread->gvl);
     bool home = atomic_load_explicit(&reactor->home, memory_order_acquire);
@@ -68,11 +70,11 @@ static fl_stall judge(fl_watch *watch, const fl_reactor *reactor, uint64_t now, 
     *away = now > from ? now - from : 0;
     /* At home it only waits for work; unless it has work, and does not get the GVL for it. */
     if (home && (gvl != FL_GVL_WANTED || now < since + watch->limits.blocked)) {
-        watch->sampled = NULL;
+        watch->sample.thread = NULL;
         return FL_STALL_NONE;
     }
     if (!home && *away < watch->limits.blocked) {
-        watch->sampled = NULL;
+        watch->sample.thread = NULL;
         return FL_STALL_NONE;
     }
     /* Many short calls are as bad as a long one. */
@@ -81,21 +83,24 @@ static fl_stall judge(fl_watch *watch, const fl_reactor *reactor, uint64_t now, 
     const fl_thread *holder = atomic_load(&fl_gvl_holder);
     if (holder == NULL)
         return FL_STALL_NONE;
-    return holder_sleeps(watch, holder, now) && *away > watch->limits.stuck ? FL_STALL_STUCK : FL_STALL_COMPUTING;
+    return fl_holder_sleeps(&watch->sample, holder, now) && *away > watch->limits.stuck ? FL_STALL_STUCK : FL_STALL_COMPUTING;
 }
 
-/* The lead goes to a reactor that is at home, if there is one. With the lock: who has come home meanwhile and waits for
- * the loop keeps it, since only one may wait there. */
-static bool pass_lead(fl_watch *watch, int from) {
+/* The lead goes to a reactor that is at home, if there is one; best to one that has nothing to do with a lane. With the
+ * lock: who has come home meanwhile and waits for the loop keeps it, since only one may wait there. */
+static bool pass_lead(fl_watch *watch, int from, bool to_any) {
     int count = atomic_load(&watch->loop->resting) ? 0 : atomic_load(&watch->count);
     for (int i = 1; i < count; i++) {
         int candidate = (from + i) % count;
         fl_reactor *reactor = &watch->reactors[candidate];
-        if (!atomic_load_explicit(&reactor->home, memory_order_acquire) ||
-            atomic_load(&reactor->thread->gvl) != FL_GVL_RELEASED)
+        if (!fl_watch_at_rest(watch, candidate) ||
+            (!to_any && atomic_load(&watch->loop->lane_running[candidate]) > 0))
             continue;
+        atomic_store(&reactor->lane, false);
         atomic_store_explicit(&reactor->stamp, fl_clock(), memory_order_relaxed); /* it is away from now on */
-        atomic_store_explicit(&watch->leader, candidate, memory_order_release);
+        atomic_store(&watch->leader, candidate);
+        if (!atomic_load(&reactor->home)) /* it was about to leave: it sees that it leads, or we see that it has gone */
+            continue;
         fl_stall_standby(watch, from);
         if (watch->loop->siblings.slot != NULL)
             atomic_fetch_add(&watch->loop->siblings.slot->fields[FL_SLOT_standbys], 1);
@@ -108,7 +113,7 @@ static bool pass_lead(fl_watch *watch, int from) {
 
 static bool give_lead(fl_watch *watch, int from) {
     pthread_mutex_lock(&watch->loop->lock);
-    bool given = pass_lead(watch, from);
+    bool given = pass_lead(watch, from, false) || pass_lead(watch, from, true);
     pthread_mutex_unlock(&watch->loop->lock);
     return given;
 }
@@ -183,6 +188,8 @@ static void stand_in(fl_watch *watch, fl_stall stall, uint64_t away, uint64_t no
     if (stall == FL_STALL_BLOCKED && give_lead(watch, leader))
         return;
     pthread_mutex_lock(&loop->lock);
+    if (loop->siblings.slot != NULL && !atomic_load(&loop->resting) && !fl_watch_at_rest(watch, leader))
+        fl_slot_set(loop->siblings.slot, FL_SLOT_idle, 0); /* it has not come home meanwhile, and said that it is idle */
     fl_balance_listen(loop, stall == FL_STALL_STUCK);
     fl_loop_stand_in(loop);
     uint64_t handed = loop->counts.handed;
@@ -191,6 +198,8 @@ static void stand_in(fl_watch *watch, fl_stall stall, uint64_t away, uint64_t no
     bool wanted = waiting > 0 || loop->overdue.first != NULL || atomic_load(&loop->wanted);
     leave_word(watch);
     pthread_mutex_unlock(&loop->lock);
+    if (loop->dedicated) /* who waits in a lane, waits for it */
+        return;
     if (stall == FL_STALL_STUCK && waiting > 0 && away > RELIEF_AFTER)
         ask_for_relief(watch, leader, now);
     else if (stall == FL_STALL_COMPUTING && wanted && away > watch->limits.computing)
@@ -217,6 +226,8 @@ static void look(fl_watch *watch, uint64_t *busy_at) {
     uint64_t away;
     fl_stalls_look(watch, now);
     fl_stall stall = judge(watch, reactor, now, &away);
+    if (fl_lanes_look(watch, now))
+        *busy_at = now;
     uint64_t stamp = atomic_load_explicit(&reactor->stamp, memory_order_relaxed);
     if (stamp > *busy_at)
         *busy_at = stamp;
@@ -230,8 +241,6 @@ static void look(fl_watch *watch, uint64_t *busy_at) {
         even_out_queue(watch, now);
         return;
     }
-    if (slot != NULL)
-        fl_slot_set(slot, FL_SLOT_idle, 0);
     *busy_at = now;
     stand_in(watch, stall, away, now);
 }
@@ -270,6 +279,18 @@ static void *run(void *data) {
     return NULL;
 }
 
+void fl_run_begins(fl_run *run, const fl_exchange *exchange) {
+    const fl_http1_head *head = exchange->head;
+    const char *bytes = fl_exchange_head_bytes(exchange);
+    size_t method_size = head->method.size < sizeof run->method ? head->method.size : sizeof run->method;
+    size_t path_size = head->path.size < sizeof run->path ? head->path.size : sizeof run->path;
+    memcpy(run->method, bytes + head->method.at, method_size);
+    memcpy(run->path, bytes + head->path.at, path_size);
+    run->method_size = (uint16_t) method_size;
+    run->path_size = (uint16_t) path_size;
+    run->id = exchange->id;
+}
+
 void fl_watch_rouse(fl_watch *watch) {
     pthread_mutex_lock(&watch->lock);
     atomic_store(&watch->asleep, 0);
@@ -277,18 +298,50 @@ void fl_watch_rouse(fl_watch *watch) {
     pthread_mutex_unlock(&watch->lock);
 }
 
+bool fl_watch_at_rest(const fl_watch *watch, int number) {
+    const fl_reactor *reactor = &watch->reactors[number];
+    return !atomic_load(&reactor->gone) && atomic_load_explicit(&reactor->home, memory_order_acquire) &&
+           atomic_load(&reactor->thread->gvl) == FL_GVL_RELEASED;
+}
+
+/* The place of one that has gone, or a new one. */
+static int free_place(fl_watch *watch) {
+    int count = atomic_load(&watch->count);
+    for (int i = 0; i < count; i++)
+        if (atomic_load(&watch->reactors[i].gone) && atomic_load(&watch->leader) != i)
+            return i;
+    if (count >= FL_MOST_REACTORS)
+        return -1;
+    fl_reactor *reactor = &watch->reactors[count];
+    reactor->lead = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    return reactor->lead < 0 ? -1 : count;
+}
+
 int fl_watch_enter(fl_watch *watch, fl_thread *thread) {
-    int number = atomic_load(&watch->count);
-    if (number >= FL_MOST_REACTORS)
+    int number = free_place(watch);
+    if (number < 0)
         return -1;
     fl_reactor *reactor = &watch->reactors[number];
-    reactor->thread = thread;
-    reactor->lead = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    if (reactor->lead < 0)
-        return -1;
+    atomic_store(&reactor->thread, thread);
+    atomic_store(&reactor->run, NULL);
+    atomic_store(&reactor->lane, false);
     fl_reactor_comes_home(reactor);
-    atomic_store(&watch->count, number + 1);
+    atomic_store(&reactor->gone, false);
+    if (number == atomic_load(&watch->count))
+        atomic_store(&watch->count, number + 1);
     return number;
+}
+
+bool fl_watch_leave(fl_watch *watch, int number) {
+    fl_reactor *reactor = &watch->reactors[number];
+    atomic_store(&reactor->home, false); /* before we look: see give_lead_to */
+    if (fl_watch_leads(watch, number) || atomic_load(&watch->loop->lane_running[number]) > 0) {
+        fl_reactor_comes_home(reactor);
+        return false;
+    }
+    atomic_store(&reactor->run, NULL);
+    atomic_store(&reactor->gone, true);
+    return true;
 }
 
 fl_watch *fl_watch_open(fl_loop *loop, const fl_watch_limits *limits) {
@@ -298,6 +351,8 @@ fl_watch *fl_watch_open(fl_loop *loop, const fl_watch_limits *limits) {
     watch->loop = loop;
     watch->limits = *limits;
     watch->relief = watch->teller = -1;
+    loop->lanes_watch = watch;
+    loop->serve_lanes = fl_lanes_serve;
     pthread_mutex_init(&watch->lock, NULL);
     pthread_cond_init(&watch->wake, NULL);
     return watch;
@@ -323,6 +378,7 @@ void fl_watch_close(fl_watch *watch) {
         pthread_mutex_unlock(&watch->lock);
         pthread_join(watch->thread, NULL);
     }
+    watch->loop->serve_lanes = NULL;
     for (int i = 0; i < atomic_load(&watch->count); i++)
         close(watch->reactors[i].lead);
     if (watch->teller >= 0)

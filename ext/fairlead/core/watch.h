@@ -26,19 +26,42 @@ typedef struct fl_thread {
     int id; /* of the kernel's task */
 } fl_thread;
 
+/* The request that a fiber runs. Never freed, as anybody may still look; written and read with the loop's lock. */
+typedef struct fl_run {
+    uint64_t id; /* of its exchange; 0: none */
+    uint16_t method_size, path_size;
+    char method[16], path[FL_ROUTE_PATH];
+} fl_run;
+
+/* The fiber has taken this one. */
+void fl_run_begins(fl_run *run, const fl_exchange *exchange);
+
+/* What was last seen of a thread, to tell whether it computes or sleeps. */
+typedef struct fl_sample {
+    const fl_thread *thread;
+    uint64_t at, clock;
+    bool asleep;
+} fl_sample;
+
 /* A Ruby thread that serves. */
 typedef struct fl_reactor {
-    fl_thread *thread;
+    _Atomic(fl_thread *) thread;
     _Atomic uint64_t stamp; /* of fl_clock, at its last take, answer and fiber switch */
     _Atomic bool home;      /* its scheduler runs, or waits, and no fiber */
-    int lead;               /* an eventfd: it may have become the leader */
-    _Atomic bool gone;      /* its thread has ended */
+    _Atomic(fl_run *) run;  /* of the fiber that runs; NULL: it has none */
+    _Atomic bool lane;      /* it serves the lane of threads, and does not lead */
+    _Atomic bool gone;      /* its thread has ended: the place is free */
+    int lead;               /* an eventfd: it may have become the leader, or shall look into the lane */
+
+    /* of the watch thread alone */
+    fl_sample sample;
+    uint64_t seen_stamp, seen_clock; /* where its CPU clock stood when it was last seen to have moved */
+    uint64_t noted;                  /* the request whose stall has been noted */
 } fl_reactor;
 
 /* Who holds the GVL of this process; NULL: nobody, or a thread that is not known. */
 extern _Atomic(fl_thread *) fl_gvl_holder;
 
-enum { FL_MOST_REACTORS = 16 };
 
 typedef struct fl_watch_limits {
     uint64_t tick;      /* microseconds between two looks */
@@ -65,16 +88,16 @@ typedef struct fl_watch {
     int relief;                  /* where a relief worker is asked for, with this message; -1: nobody is there to ask */
     char request[64];
     char loss[FL_STALL_KINDS][64]; /* likewise a successor, by what keeps a reactor of ours away */
+    char lane_request[64]; /* likewise, for a lane worker */
     pthread_t thread;
     bool started;
     pthread_mutex_t lock;
     pthread_cond_t wake;
 
     /* of the thread alone */
-    const fl_thread *sampled;
-    uint64_t sampled_at, sampled_clock, relief_at, loss_told_at;
+    fl_sample sample;
+    uint64_t relief_at, loss_told_at, lane_asked_at;
     unsigned asleep_in_a_row;
-    bool sampled_asleep;
 } fl_watch;
 
 fl_watch *fl_watch_open(fl_loop *loop, const fl_watch_limits *limits);
@@ -83,8 +106,28 @@ fl_watch *fl_watch_open(fl_loop *loop, const fl_watch_limits *limits);
 int fl_watch_start(fl_watch *watch);
 void fl_watch_close(fl_watch *watch);
 
+/* Whether a reactor waits for something to do: it has come home, and does not want the GVL. */
+bool fl_watch_at_rest(const fl_watch *watch, int reactor);
+
 /* Enters the calling thread as a reactor; answers its number, or -1 when there are too many. */
 int fl_watch_enter(fl_watch *watch, fl_thread *thread);
+
+/* The calling thread stops being that reactor. Answers false, and it goes on, if it leads. */
+bool fl_watch_leave(fl_watch *watch, int reactor);
+
+static inline bool fl_watch_leads(const fl_watch *watch, int reactor) {
+    return atomic_load_explicit(&watch->leader, memory_order_acquire) == reactor;
+}
+
+/* Whether the one that leads has something to do, and waits for the GVL. */
+static inline bool fl_watch_leader_wants_gvl(const fl_watch *watch) {
+    return atomic_load(&watch->reactors[atomic_load(&watch->leader)].thread->gvl) == FL_GVL_WANTED;
+}
+
+/* Whether a reactor is there for the lane of threads now. */
+static inline bool fl_watch_in_lane(const fl_watch *watch, int reactor) {
+    return atomic_load_explicit(&watch->reactors[reactor].lane, memory_order_acquire) && !fl_watch_leads(watch, reactor);
+}
 
 /* Of the reactor's own thread: something has moved. */
 static inline void fl_reactor_goes_out(fl_reactor *reactor, uint64_t now) {
@@ -108,8 +151,7 @@ static inline void fl_watch_attend(fl_watch *watch) {
         fl_watch_rouse(watch);
 }
 
-static inline bool fl_watch_leads(const fl_watch *watch, int reactor) {
-    return atomic_load_explicit(&watch->leader, memory_order_acquire) == reactor;
-}
+/* Whether who holds the GVL sleeps with it; asked again and again, with the same sample. */
+bool fl_holder_sleeps(fl_sample *sample, const fl_thread *holder, uint64_t now);
 
 #endif

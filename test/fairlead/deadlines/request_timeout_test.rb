@@ -149,7 +149,7 @@ module Fairlead
       with_server(APP, "--request-timeout", LIMIT.to_s) do |server|
         waits = client(to: server).write("GET /waits/sleep HTTP/1.1\r\nHost: a\r\n\r\n")
         began = monotonic
-        stalls = stall(server, "/held", 2.5)
+        stalls = stall(server, "/held", 2.5, known: true)
         assert_equal 504, waits.response.status
         assert_operator monotonic - began, :<, 2.2
         assert_equal 504, stalls.response.status
@@ -251,7 +251,7 @@ module Fairlead
     # Nobody turns the loop but the watch thread.
     def test_one_that_never_had_its_turn_is_refused_in_time_while_the_worker_is_stuck
       with_server(APP, "-w", "1", "--queue-timeout", LIMIT.to_s) do |server|
-        stuck = stall(server, "/held", 2.5)
+        stuck = stall(server, "/held", 2.5, known: true)
         response, took = ask("/", to: server)
         assert_equal [503, "1", "close"], [response.status, response["retry-after"], response["connection"]]
         assert_operator took, :<, 2.2

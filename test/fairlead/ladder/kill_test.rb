@@ -63,7 +63,7 @@ module Fairlead
           assert_includes killed.map(&:first), where[number], "#{number} ran in a worker that lives" if where[number]
         end
         assert_operator failures.size, :<=, 12 * killed.size
-        eventually("all have been replaced") { server.worker_pids.size == 3 }
+        eventually("all have been replaced") { regular_workers(server).size == 3 }
         eventually("nothing is still coming") { figures(server)[:coming].zero? }
       end
     end

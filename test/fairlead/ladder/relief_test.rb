@@ -59,6 +59,18 @@ module Fairlead
       end
     end
 
+    def test_ordinary_work_starts_none_though_others_take_the_processor
+      with_server(APP, "-w", "2") do |server|
+        workers = server.worker_pids
+        hogs = Array.new(4) { Process.spawn(RbConfig.ruby, "-e", "nil while true") }
+        work(server, connections: 16, seconds: 3)
+      ensure
+        hogs.each { |pid| Process.kill(:KILL, pid) && Process.wait(pid) }
+        assert_equal workers, server.worker_pids
+        refute_match(/relief/, server.log.lines.drop(5).join)
+      end
+    end
+
     private
 
     # @return [Array<Float>] how long the requests took, sorted, without those of the first half second.

@@ -75,6 +75,26 @@ module Fairlead
       end
     end
 
+    def test_reactors_that_nobody_needs_any_more_end
+      quick = "require \"fairlead/server\"\nFairlead::Reactor.send(:remove_const, :LINGER)\nFairlead::Reactor.const_set(:LINGER, 0.2)\n"
+      threads = "when \"/threads\" then return [200, {}, [Thread.list.map(&:name).grep(/reactor/).size.to_s]]\n  when \"/free\""
+      with_server(quick + APP.sub("when \"/free\"", threads)) do |server|
+        worker = server.worker_pids
+        4.times do
+          blocked = Array.new(8) { stall(server, "/free", 0.6) }
+          assert_operator server.get("/threads").body.to_i, :>, 3
+          blocked.each { |client| assert_equal 200, client.response.status }
+          eventually("two stand by") { server.get("/threads").body == "2" }
+        end
+        assert_equal worker, server.worker_pids, "the worker's own thread stays"
+      end
+    end
+
+    def test_threads_that_an_app_starts_have_the_usual_priority
+      app = "run ->(env) { [200, {}, [[Thread.current.priority, Thread.new { Thread.current.priority }.value].inspect]] }"
+      with_server(app) { |server| assert_equal "[-3, 0]", server.get("/").body }
+    end
+
     private
 
     # One worker: only a standby can have served.

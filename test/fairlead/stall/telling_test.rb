@@ -22,6 +22,7 @@ module Fairlead
     RUBY
 
     MORE = <<~RUBY.chomp
+      when "/blocks" then Cwork.without_gvl(seconds)
       when "/lasts" then Cwork.without_gvl(seconds)
       when "/both" then (compute(0.15); Cwork.without_gvl(seconds))
       when "/child" then (require "async"; Async { Cwork.without_gvl(seconds) }.wait)
@@ -37,9 +38,9 @@ module Fairlead
     def server = shared_server(TOLD, "-w", "2", "-e", "production")
 
     def test_a_call_without_the_lock
-      stall = stalled("/free", kind: "blocked")
+      stall = stalled("/blocks", kind: "blocked") # of no other test: one that is known to block gets a lane, and no standby
 
-      assert_told(stall, at: line_of('"/free"'), says: ["blocked in C, without Ruby's lock", "Fairlead.offload"])
+      assert_told(stall, at: line_of('"/blocks"'), says: ["blocked in C, without Ruby's lock", "Fairlead.offload"])
       assert_match(/\A.*config\.ru:\d+:in .*without_gvl/, stall["backtrace"].first)
       assert stall["standby"]
       refute stall["gvl_held"]

@@ -1,0 +1,135 @@
+#include "routes.h"
+
+#include <string.h>
+
+enum {
+    PROBES = 8,
+    GOOD_RUNS = 5,
+    MOST_DOUBLINGS = 6,
+};
+static const uint64_t MEMORY = 60000000; /* microseconds */
+
+static fl_route_record *place(const fl_routes *routes, uint64_t key, int probe) {
+    return (fl_route_record *) &routes->records[(key + (uint64_t) probe) % FL_MOST_ROUTES];
+}
+
+static fl_route_record *find(const fl_routes *routes, uint64_t key) {
+    for (int i = 0; i < PROBES; i++) {
+        fl_route_record *record = place(routes, key, i);
+        if (atomic_load_explicit(&record->key, memory_order_acquire) == key)
+            return record;
+    }
+    return NULL;
+}
+
+static void set_lane(fl_routes *routes, fl_route_record *record, fl_lane lane) {
+    int before = atomic_exchange(&record->lane, lane);
+    if (before == (int) lane)
+        return;
+    if (before == FL_LANE_NONE || lane == FL_LANE_NONE)
+        atomic_fetch_add(&routes->learnt, lane == FL_LANE_NONE ? -1 : 1);
+    if (before == FL_LANE_NONE)
+        atomic_fetch_add(&record->learnt, 1);
+    atomic_fetch_add(&routes->version, 1);
+}
+
+static void forget(fl_routes *routes, fl_route_record *record) {
+    set_lane(routes, record, FL_LANE_NONE);
+    atomic_store(&record->strikes, 0);
+    atomic_store(&record->good, 0);
+}
+
+static bool claim(fl_route_record *record, uint64_t before, const fl_route *route) {
+    if (!atomic_compare_exchange_strong(&record->key, &before, route->key))
+        return before == route->key; /* somebody else has just entered the same */
+    atomic_store(&record->strikes, 0);
+    atomic_store(&record->good, 0);
+    atomic_store(&record->learnt, 0);
+    atomic_store(&record->stalls, 0);
+    atomic_store(&record->longest, 0);
+    uint64_t words[FL_ROUTE_SIZE / 8];
+    memcpy(words, route->text, sizeof words);
+    for (size_t i = 0; i < FL_ROUTE_SIZE / 8; i++) atomic_store_explicit(&record->text[i], words[i], memory_order_relaxed);
+    return true;
+}
+
+/* Its record, a new one if need be: in a free place, or in that of one without a lane which has not stalled for the
+ * longest time. NULL: all have lanes. */
+static fl_route_record *find_or_enter(fl_routes *routes, const fl_route *route) {
+    fl_route_record *found = find(routes, route->key), *oldest = NULL;
+    for (int i = 0; i < PROBES && found == NULL; i++) {
+        fl_route_record *record = place(routes, route->key, i);
+        if (atomic_load(&record->key) == 0 && claim(record, 0, route))
+            found = record;
+        else if (atomic_load(&record->lane) == FL_LANE_NONE &&
+                 (oldest == NULL || atomic_load(&record->stalled_at) < atomic_load(&oldest->stalled_at)))
+            oldest = record;
+    }
+    if (found != NULL || oldest == NULL)
+        return found;
+    return claim(oldest, atomic_load(&oldest->key), route) ? oldest : NULL;
+}
+
+fl_lane fl_routes_lane(fl_routes *routes, uint64_t key, uint64_t now) {
+    if (atomic_load_explicit(&routes->learnt, memory_order_relaxed) <= 0)
+        return FL_LANE_NONE;
+    fl_route_record *record = find(routes, key);
+    if (record == NULL)
+        return FL_LANE_NONE;
+    int lane = atomic_load(&record->lane);
+    if (lane != FL_LANE_NONE && now > atomic_load(&record->stalled_at) + MEMORY) {
+        forget(routes, record);
+        return FL_LANE_NONE;
+    }
+    return (fl_lane) lane;
+}
+
+void fl_routes_stalled(fl_routes *routes, const fl_route *route, fl_lane lane, int needed, uint64_t now) {
+    fl_route_record *record = find_or_enter(routes, route);
+    if (record == NULL)
+        return;
+    if (now > atomic_load(&record->stalled_at) + MEMORY)
+        atomic_store(&record->strikes, 0);
+    atomic_store(&record->stalled_at, now);
+    atomic_store(&record->good, 0);
+    atomic_fetch_add(&record->stalls, 1);
+    int strikes = atomic_fetch_add(&record->strikes, 1) + 1;
+    /* Who holds the GVL at times has no place among the threads. */
+    if (strikes >= needed && (int) lane > atomic_load(&record->lane))
+        set_lane(routes, record, lane);
+}
+
+void fl_routes_stalls_on(fl_routes *routes, uint64_t key, uint64_t away, uint64_t now) {
+    fl_route_record *record = find(routes, key);
+    if (record == NULL)
+        return;
+    atomic_store(&record->stalled_at, now);
+    if ((int64_t) away > atomic_load(&record->longest))
+        atomic_store(&record->longest, (int64_t) away);
+}
+
+int64_t fl_routes_stalls(const fl_routes *routes, uint64_t key) {
+    fl_route_record *record = find(routes, key);
+    return record == NULL ? 0 : atomic_load(&record->stalls);
+}
+
+void fl_routes_ran(fl_routes *routes, uint64_t key, int64_t stalls_before) {
+    fl_route_record *record = find(routes, key);
+    if (record == NULL || atomic_load(&record->stalls) != stalls_before || atomic_load(&record->lane) == FL_LANE_NONE)
+        return;
+    int doublings = atomic_load(&record->learnt) - 1;
+    if (doublings < 0)
+        doublings = 0;
+    if (doublings > MOST_DOUBLINGS)
+        doublings = MOST_DOUBLINGS;
+    if (atomic_fetch_add(&record->good, 1) + 1 >= GOOD_RUNS << doublings)
+        forget(routes, record);
+}
+
+bool fl_routes_text(const fl_route_record *record, char text[FL_ROUTE_SIZE]) {
+    uint64_t words[FL_ROUTE_SIZE / 8];
+    for (size_t i = 0; i < FL_ROUTE_SIZE / 8; i++) words[i] = atomic_load_explicit(&record->text[i], memory_order_relaxed);
+    memcpy(text, words, sizeof words);
+    text[FL_ROUTE_SIZE - 1] = '\0';
+    return atomic_load(&record->key) != 0;
+}

@@ -1,0 +1,65 @@
+#include "route.h"
+#include "test.h"
+
+static const struct {
+    const char *method, *path, *expected;
+} rows[] = {
+    {"GET", "/", "GET /"},
+    {"POST", "/orders", "POST /orders"},
+    {"GET", "/orders/4711", "GET /orders/:id"},
+    {"GET", "/orders/4711/", "GET /orders/:id/"},
+    {"GET", "/orders/4711/items.json", "GET /orders/:id/items.json"},
+    {"GET", "/orders/4711.json", "GET /orders/:id.json"},
+    {"GET", "/posts/12-how-to-tie-a-knot", "GET /posts/:id"},
+    {"GET", "/users/550e8400-e29b-41d4-a716-446655440000/edit", "GET /users/:token/edit"},
+    {"GET", "/blobs/0123456789abcdef", "GET /blobs/:token"},
+    {"GET", "/blobs/eyJfcmFpbHMiOnsibWVzc2FnZSI6IkJBaHBCZz09IiwiZXhwIjpudWxs/a.png", "GET /blobs/:token/a.png"},
+    {"GET", "/t/V1StGXR8_Z5jdHi6B-myT", "GET /t/:token"},
+    {"GET", "/12345678901234567890123", "GET /:id"},
+    {"GET", "/api/v2/users", "GET /api/v2/users"},
+    {"GET", "/md5", "GET /md5"},
+    {"GET", "/a//b", "GET /a//b"},
+    {"OPTIONS", "*", "OPTIONS *"},
+    {"GET", "", "GET "},
+    {"GET", "/.json", "GET /.json"},
+    {"GET", "/1.", "GET /1."},
+};
+
+static void each_path_has_its_pattern(void) {
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        fl_route route;
+        size_t size = strlen(rows[i].path);
+        char *path = test_copy(rows[i].path, size);
+        fl_route_make(&route, rows[i].method, strlen(rows[i].method), path, size);
+        CHECK_TEXT(rows[i].expected, route.text);
+        CHECK(route.key != 0);
+        free(path);
+    }
+}
+
+static void routes_that_look_alike_have_one_key_and_others_have_not(void) {
+    fl_route one, same, other;
+    fl_route_make(&one, "GET", 3, "/orders/1", 9);
+    fl_route_make(&same, "GET", 3, "/orders/2", 9);
+    fl_route_make(&other, "PUT", 3, "/orders/1", 9);
+    CHECK(one.key == same.key);
+    CHECK(one.key != other.key);
+}
+
+static void a_long_path_is_cut_for_people_but_not_for_its_key(void) {
+    char path[FL_ROUTE_PATH];
+    for (size_t i = 0; i < sizeof path; i++) path[i] = "/abcdefg"[i % 8];
+    fl_route one, other;
+    fl_route_make(&one, "GET", 3, path, sizeof path);
+    CHECK_NUMBER(FL_ROUTE_SIZE - 1, strlen(one.text));
+    fl_route_make(&other, "GET", 3, path, sizeof path - 1);
+    CHECK_TEXT(one.text, other.text);
+    CHECK(one.key != other.key);
+}
+
+int main(void) {
+    TEST(each_path_has_its_pattern);
+    TEST(routes_that_look_alike_have_one_key_and_others_have_not);
+    TEST(a_long_path_is_cut_for_people_but_not_for_its_key);
+    return test_summary();
+}

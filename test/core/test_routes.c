@@ -1,0 +1,151 @@
+#include "routes.h"
+#include "test.h"
+
+#include <pthread.h>
+
+static const uint64_t SECOND = 1000000;
+static fl_routes routes;
+
+static fl_route route_number(int number) {
+    fl_route route = {0};
+    char path[32];
+    int size = snprintf(path, sizeof path, "/%c%c", 'a' + number / 26, 'a' + number % 26);
+    fl_route_make(&route, "GET", 3, path, (size_t) size);
+    return route;
+}
+
+static void begin(void) { memset(&routes, 0, sizeof routes); }
+
+static void a_route_has_a_lane_once_it_has_stalled(void) {
+    begin();
+    fl_route route = route_number(0), other = route_number(1);
+    CHECK_NUMBER(FL_LANE_NONE, fl_routes_lane(&routes, route.key, SECOND));
+    fl_routes_stalled(&routes, &route, FL_LANE_THREADS, 1, SECOND);
+    CHECK_NUMBER(FL_LANE_THREADS, fl_routes_lane(&routes, route.key, SECOND));
+    CHECK_NUMBER(FL_LANE_NONE, fl_routes_lane(&routes, other.key, SECOND));
+    CHECK_NUMBER(1, routes.learnt);
+}
+
+static void what_counts_only_the_second_time_is_not_learnt_at_once(void) {
+    begin();
+    fl_route route = route_number(0);
+    fl_routes_stalled(&routes, &route, FL_LANE_PROCESS, 2, SECOND);
+    CHECK_NUMBER(FL_LANE_NONE, fl_routes_lane(&routes, route.key, SECOND));
+    fl_routes_stalled(&routes, &route, FL_LANE_PROCESS, 2, 100 * SECOND); /* the first is long ago */
+    CHECK_NUMBER(FL_LANE_NONE, fl_routes_lane(&routes, route.key, 100 * SECOND));
+    fl_routes_stalled(&routes, &route, FL_LANE_PROCESS, 2, 101 * SECOND);
+    CHECK_NUMBER(FL_LANE_PROCESS, fl_routes_lane(&routes, route.key, 101 * SECOND));
+}
+
+static void who_holds_the_lock_goes_to_a_process_and_stays_there(void) {
+    begin();
+    fl_route route = route_number(0);
+    fl_routes_stalled(&routes, &route, FL_LANE_THREADS, 1, SECOND);
+    fl_routes_stalled(&routes, &route, FL_LANE_PROCESS, 1, SECOND);
+    fl_routes_stalled(&routes, &route, FL_LANE_THREADS, 1, SECOND);
+    CHECK_NUMBER(FL_LANE_PROCESS, fl_routes_lane(&routes, route.key, SECOND));
+    CHECK_NUMBER(1, routes.learnt);
+}
+
+static int good_runs_until_forgotten(const fl_route *route) {
+    for (int runs = 1; runs < 10000; runs++) {
+        fl_routes_ran(&routes, route->key, fl_routes_stalls(&routes, route->key));
+        if (fl_routes_lane(&routes, route->key, SECOND) == FL_LANE_NONE)
+            return runs;
+    }
+    return -1;
+}
+
+static void good_runs_have_it_forgotten_and_more_of_them_each_time(void) {
+    begin();
+    fl_route route = route_number(0);
+    for (int expected = 5; expected <= 320; expected *= 2) {
+        fl_routes_stalled(&routes, &route, FL_LANE_THREADS, 1, SECOND);
+        CHECK_NUMBER(expected, good_runs_until_forgotten(&route));
+        CHECK_NUMBER(0, routes.learnt);
+    }
+    fl_routes_stalled(&routes, &route, FL_LANE_THREADS, 1, SECOND);
+    CHECK_NUMBER(320, good_runs_until_forgotten(&route));
+}
+
+static void a_run_that_stalls_again_is_not_a_good_one(void) {
+    begin();
+    fl_route route = route_number(0);
+    fl_routes_stalled(&routes, &route, FL_LANE_THREADS, 1, SECOND);
+    for (int i = 0; i < 20; i++) {
+        for (int k = 0; k < 4; k++) fl_routes_ran(&routes, route.key, fl_routes_stalls(&routes, route.key));
+        int64_t before = fl_routes_stalls(&routes, route.key);
+        fl_routes_stalled(&routes, &route, FL_LANE_THREADS, 1, SECOND);
+        fl_routes_ran(&routes, route.key, before);
+    }
+    CHECK_NUMBER(FL_LANE_THREADS, fl_routes_lane(&routes, route.key, SECOND));
+}
+
+static void a_minute_without_a_stall_has_it_forgotten(void) {
+    begin();
+    fl_route route = route_number(0);
+    fl_routes_stalled(&routes, &route, FL_LANE_THREADS, 1, SECOND);
+    fl_routes_stalls_on(&routes, route.key, 30 * SECOND, 31 * SECOND);
+    CHECK_NUMBER(FL_LANE_THREADS, fl_routes_lane(&routes, route.key, 90 * SECOND));
+    CHECK_NUMBER(FL_LANE_NONE, fl_routes_lane(&routes, route.key, 92 * SECOND));
+    CHECK_NUMBER(0, routes.learnt);
+    CHECK_NUMBER(30 * SECOND, routes.records[route.key % FL_MOST_ROUTES].longest);
+}
+
+static void a_full_table_gives_up_those_without_a_lane_first(void) {
+    begin();
+    fl_route kept = route_number(0);
+    fl_routes_stalled(&routes, &kept, FL_LANE_PROCESS, 1, SECOND);
+    for (int i = 1; i < 600; i++) {
+        fl_route route = route_number(i);
+        fl_routes_stalled(&routes, &route, FL_LANE_PROCESS, 2, 2 * SECOND + (uint64_t) i);
+        CHECK_NUMBER(1, fl_routes_stalls(&routes, route.key));
+    }
+    CHECK_NUMBER(FL_LANE_PROCESS, fl_routes_lane(&routes, kept.key, 3 * SECOND));
+    for (int i = 0; i < 600; i++) {
+        fl_route route = route_number(i);
+        fl_routes_stalled(&routes, &route, FL_LANE_PROCESS, 1, 3 * SECOND);
+    }
+    CHECK(routes.learnt <= FL_MOST_ROUTES);
+    char text[FL_ROUTE_SIZE];
+    CHECK(fl_routes_text(&routes.records[kept.key % FL_MOST_ROUTES], text));
+    CHECK_TEXT("GET /aa", text);
+}
+
+static void *write_many(void *seed) {
+    for (int i = 0; i < 20000; i++) {
+        fl_route route = route_number((int) (((uintptr_t) seed + (uintptr_t) i) % 100));
+        fl_routes_stalled(&routes, &route, (fl_lane) (1 + i % 2), 1, SECOND);
+        fl_routes_ran(&routes, route.key, fl_routes_stalls(&routes, route.key));
+        fl_routes_lane(&routes, route.key, SECOND);
+        for (int k = 0; k < 3; k++) fl_routes_ran(&routes, route.key, fl_routes_stalls(&routes, route.key));
+    }
+    return NULL;
+}
+
+static void several_may_write_at_once(void) {
+    begin();
+    pthread_t threads[4];
+    for (uintptr_t i = 0; i < 4; i++) pthread_create(&threads[i], NULL, write_many, (void *) i);
+    for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
+    int learnt = 0, twice = 0;
+    for (int i = 0; i < FL_MOST_ROUTES; i++) {
+        learnt += routes.records[i].lane != FL_LANE_NONE;
+        for (int k = 0; k < i; k++)
+            twice += routes.records[i].key != 0 && routes.records[i].key == routes.records[k].key;
+    }
+    CHECK_NUMBER(learnt, routes.learnt);
+    CHECK_NUMBER(0, twice);
+}
+
+int main(void) {
+    TEST(a_route_has_a_lane_once_it_has_stalled);
+    TEST(what_counts_only_the_second_time_is_not_learnt_at_once);
+    TEST(who_holds_the_lock_goes_to_a_process_and_stays_there);
+    TEST(good_runs_have_it_forgotten_and_more_of_them_each_time);
+    TEST(a_run_that_stalls_again_is_not_a_good_one);
+    TEST(a_minute_without_a_stall_has_it_forgotten);
+    TEST(a_full_table_gives_up_those_without_a_lane_first);
+    TEST(several_may_write_at_once);
+    return test_summary();
+}

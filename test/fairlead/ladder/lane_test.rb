@@ -1,0 +1,192 @@
+# frozen_string_literal: true
+
+require_relative "../../burst"
+require_relative "../../helper"
+require_relative "../../stalls"
+
+module Fairlead
+  # Routes that are known to stall: their requests run where they hold up no others.
+  class LaneTest < Test
+    include SpeaksHTTP
+    include Stalls
+    include Burst
+
+    def test_eighty_that_hold_the_lock_take_no_worker_from_others
+      with_server(APP, "-w", "2") do |server|
+        learn(server, "/held", :process)
+        assert_within(0.3, -> { sleeps(server) }) do
+          held = ask(server, "/held?0.1", 80)
+          took = sleeps(server)
+          starts = answered(held)
+          displaced = starts.sort.each_with_index.sum { |start, place| (starts.index(start) - place).abs }
+          assert_operator displaced, :<, 4 * starts.size, "by age, but for how many run at once"
+          took
+        end
+        in_lane, others = server.worker_pids.partition { |pid| server.title(pid).include?("lane worker") }
+        assert_includes 1..2, in_lane.size
+        figures = each_workers_figures(server)
+        assert_operator in_lane.sum { |pid| figures[pid][:lane_requests] }, :>=, 80
+        assert_equal [0, 0], others.map { |pid| figures[pid][:lane_requests] }
+        assert_match(%r{hold Ruby's lock run in a worker of their own now: GET /held}, server.log)
+        refute_match(/relief/, server.log)
+      end
+    end
+
+    def test_also_when_they_wait_before_they_hold_it
+      with_server(APP, "-w", "2") do |server|
+        learn(server, "/later/held", :process)
+        assert_within(0.3, -> { sleeps(server) }) do
+          held = ask(server, "/later/held?0.1", 20)
+          sleeps(server).tap { answered(held) }
+        end
+      end
+    end
+
+    def test_a_connection_comes_back_from_the_lane
+      with_server(APP, "-w", "2") do |server|
+        learn(server, "/held", :process)
+        kept = client(to: server)
+        lane = kept.get("/held?0.1").body.to_i
+        assert_includes server.title(lane), "lane worker"
+        assert_includes regular_workers(server), kept.get("/").body.to_i
+        assert_equal lane, kept.get("/held?0.1").body.to_i
+        assert_equal Digest::SHA256.hexdigest("abc"), kept.request("POST", "/digest", body: "abc").response.body
+      end
+    end
+
+    def test_hogs_run_in_a_worker_of_their_own_too
+      with_server(APP, "-w", "2") do |server|
+        2.times { assert_equal "200", server.get("/work?0.7").code }
+        eventually("it is known") { lane_of(server, "/work") == "process" }
+        assert_includes server.title(server.get("/work?0.6").body.to_i), "lane worker"
+      end
+    end
+
+    def test_of_those_that_block_without_the_lock_eight_run_at_once
+      with_server(APP) do |server|
+        learn(server, "/free", :threads)
+        assert_within(0.3, -> { sleeps(server) }) do
+          blocked = ask(server, "/free?0.3", 24)
+          took = sleeps(server)
+          figures = figures(server)
+          assert_includes 1..8, figures[:lane_running]
+          assert_operator figures[:lane_waiting], :>, 0
+          answered(blocked)
+          took
+        end
+        assert_operator figures(server)[:lane_requests], :>=, 24
+      end
+    end
+
+    def test_what_waits_beside_one_that_is_known_to_block_goes_on
+      with_server(APP) do |server|
+        learn(server, "/free", :threads)
+        asleep = client(to: server)
+        before = figures(server)[:standbys]
+        assert_within(0.5, -> { duration { asleep.get("/sleep?0.1") } }) do
+          asleep.write("GET /sleep?0.1 HTTP/1.1\r\nHost: a\r\n\r\n")
+          took = nil
+          blocked = stall(server, "/free", 1.2, known: true)
+          took = duration { assert_equal 200, asleep.response.status }
+          assert_equal 200, blocked.response.status
+          took
+        end
+        assert_equal before, figures(server)[:standbys], "the lead has stayed where it was"
+      end
+    end
+
+    def test_in_one_worker_alone_others_have_their_turn_between_two_that_hold_the_lock
+      with_server(APP, "-w", "1") do |server|
+        stall(server, "/held", 0.3, known: true).response
+        held = ask(server, "/held?0.2", 10)
+        assert_operator duration { assert_equal "200", server.get("/").code }, :<, 1.5
+        assert_equal 10, answered(held).size
+        assert_equal 1, server.worker_pids.size
+      end
+    end
+
+    def test_a_route_that_behaves_is_forgotten
+      with_server(APP, "-w", "2") do |server|
+        learn(server, "/held", :process)
+        5.times { assert_equal "200", server.get("/held?0.001").code }
+        eventually("it is forgotten") { lane_of(server, "/held") == "none" }
+        assert_includes regular_workers(server), server.get("/held?0.001").body.to_i
+        learn(server, "/held", :process)
+        5.times { server.get("/held?0.001") }
+        assert_equal "process", lane_of(server, "/held"), "who has to be learnt again is kept for longer"
+      end
+    end
+
+    def test_what_cannot_move_runs_where_it_is
+      with_server(APP, "-w", "2") do |server|
+        learn(server, "/held", :process)
+        post = client(to: server)
+        post.write("GET /held?0.05 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n")
+        assert_includes regular_workers(server), post.response.body.to_i
+      end
+    end
+
+    def test_the_lane_worker_may_die_and_goes_when_the_server_ends
+      with_server(APP, "-w", "2") do |server|
+        learn(server, "/held", :process)
+        lane = server.get("/held?0.05").body.to_i
+        server.signal(:KILL, lane)
+        eventually("it has ended") { !server.alive?(lane) }
+        assert_equal "200", server.get("/held?0.05").code
+        held = ask(server, "/held?0.05", 5)
+        eventually("they run") { figures(server)[:lane_running].positive? }
+        server.signal(:TERM)
+        answered(held)
+        assert_predicate server.wait_for_end, :success?
+      end
+    end
+
+    def test_a_restart_replaces_the_lane_worker
+      with_server(APP, "-w", "2") do |server|
+        learn(server, "/held", :process)
+        lane = server.get("/held?0.05").body.to_i
+        server.signal(:HUP)
+        eventually("the lane worker of before has gone") { !server.alive?(lane) }
+        assert_equal "200", server.get("/held?0.05").code
+      end
+    end
+
+    private
+
+    # Has a route stall, until the server knows it.
+    def learn(server, path, lane)
+      stall(server, path, 0.3, known: true).response
+      eventually("it is known") { lane_of(server, path) == lane.to_s }
+    end
+
+    def lane_of(server, path)
+      JSON.parse(server.get("/routes").body).find { |row| row["route"] == "GET #{path}" }&.fetch("lane")
+    end
+
+    # @return [Float] seconds until the last of fifty that sleep for 0.1 s is answered.
+    def sleeps(server) = seconds_of_burst(server, ["/sleep?0.1"] * 50)
+
+    # @return [Array<HTTPClient>]
+    def ask(server, path, count)
+      Array.new(count) { client(to: server, timeout: 60).write("GET #{path} HTTP/1.1\r\nHost: a\r\n\r\n") }
+    end
+
+    # @return [Array<Float>] when each had come to the server, in the order in which they were answered.
+    def answered(clients)
+      waiting = clients.to_h { |client| [client.socket, client] }
+      order = []
+      until waiting.empty?
+        IO.select(waiting.keys).first.each do |socket|
+          response = waiting.delete(socket).response
+          assert_equal 200, response.status
+          order << response["x-start"].delete_prefix("t=").to_f
+        end
+      end
+      order
+    end
+
+    def each_workers_figures(server)
+      JSON.parse(server.get("/figures").body, symbolize_names: true).to_h { |figures| [figures[:pid], figures] }
+    end
+  end
+end
