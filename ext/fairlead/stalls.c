@@ -1,6 +1,7 @@
 /* What the watch thread records of stalls, given to Ruby; and the moment at which a backtrace is taken: by the teller's
  * thread while the stalled one is without the GVL, else by the stalled thread itself, as soon as Ruby lets it. */
 #include "fairlead.h"
+#include "route.h"
 
 #include <ruby/debug.h>
 #include <sys/eventfd.h>
@@ -110,6 +111,15 @@ static VALUE loop_stall(VALUE object, VALUE number, VALUE began) {
     return facts_of(index, record, phase);
 }
 
+/* Fairlead.route("GET", "/orders/4711"), as the lanes have it: "GET /orders/:id" */
+static VALUE route_of(VALUE self, VALUE method, VALUE path) {
+    fl_route route;
+    StringValue(method);
+    StringValue(path);
+    fl_route_make(&route, RSTRING_PTR(method), (size_t) RSTRING_LEN(method), RSTRING_PTR(path), (size_t) RSTRING_LEN(path));
+    return rb_utf8_str_new_cstr(route.text);
+}
+
 void fl_forget_stalls(const fl_ruby_loop *loop) {
     if (told == loop)
         told = NULL;
@@ -118,6 +128,7 @@ void fl_forget_stalls(const fl_ruby_loop *loop) {
 void fl_init_stalls(VALUE loop) {
     id_capture = rb_intern("capture");
     job = rb_postponed_job_preregister(0, interrupted, NULL);
+    rb_define_singleton_method(fl_mFairlead, "route", route_of, 2);
     rb_define_method(loop, "tell_stalls", loop_tell_stalls, 2);
     rb_define_method(loop, "stalls", loop_stalls, 0);
     rb_define_method(loop, "stall", loop_stall, 2);

@@ -24,10 +24,12 @@ module Fairlead
   # @!attribute standby [Boolean] whether a standby reactor took over.
   # @!attribute handed [Integer] how many requests were given to other workers,
   # @!attribute receiver [Integer, nil] the last of them to this process.
+  # @!attribute lane [String, nil] where requests of its route run from now on: "threads" of the worker that do nothing
+  #   else, or a "process".
   # @!attribute relief [Boolean] whether a relief worker was asked for.
   class Stall < Data.define(
     :id, :pid, :time, :seconds, :lasting, :kind, :method, :path, :request_id, :route, :action, :thread, :backtrace,
-    :at, :gem, :standby, :handed, :receiver, :relief
+    :at, :gem, :standby, :handed, :receiver, :relief, :lane
   )
     autoload :Advice, "fairlead/stall/advice"
     autoload :Blame, "fairlead/stall/blame"
@@ -36,7 +38,6 @@ module Fairlead
     autoload :Command, "fairlead/stall/command"
     autoload :Desk, "fairlead/stall/desk"
     autoload :Notice, "fairlead/stall/notice"
-    autoload :Route, "fairlead/stall/route"
     autoload :Table, "fairlead/stall/table"
     autoload :Teller, "fairlead/stall/teller"
 
@@ -67,6 +68,7 @@ module Fairlead
       done << "a standby took over" if standby
       done << "#{handed} #{handed == 1 ? "request" : "requests"} went to process #{receiver}" if handed.positive?
       done << "a relief worker was asked for" if relief
+      done << "its route has got a lane" if lane
       done.empty? ? "Nothing else waited." : "#{done.join(", ").then { |text| text[0].upcase + text[1..] }}."
     end
 

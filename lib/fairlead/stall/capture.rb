@@ -36,14 +36,14 @@ module Fairlead
       # A stall of which no more is known than the core does.
       #
       # @return [Stall]
-      def self.stall(facts, backtrace: [], thread: nil, method: nil, path: nil, request_id: nil, pattern: nil,
-                     action: nil)
+      def self.stall(facts, backtrace: [], thread: nil, method: nil, path: nil, request_id: nil, action: nil)
         blame = Blame.new(backtrace)
+        route = Fairlead.route(method, path).scrub if method
         Stall.new(
           **facts.slice(:seconds, :lasting, :kind, :standby, :handed, :relief),
           id: "#{Process.pid}-#{facts[:number]}-#{facts[:began]}", pid: Process.pid, time: time(facts[:began]),
           receiver: receiver(facts[:sibling]), backtrace:, thread:, method:, path:, request_id:, action:,
-          route: (Route.of(method, pattern || path) if method), at: blame.at, gem: blame.gem
+          route:, lane: lane_of(route), at: blame.at, gem: blame.gem
         )
       end
 
@@ -65,14 +65,20 @@ module Fairlead
       def self.receiver(slot)
         Fairlead.page.read(slot)[:pid] if slot >= 0 && Fairlead.page
       end
-      private_class_method :time, :receiver
+
+      # By now it is known what became of its route.
+      def self.lane_of(route)
+        found = Fairlead.page&.routes&.find { |known| known[:route] == route } if route
+        found[:lane].to_s if found && found[:lane] != :none
+      end
+      private_class_method :time, :receiver, :lane_of
 
       private
 
       # Asked when it is told: by then the app may know more of its request.
       def request
         parameters = @env["action_dispatch.request.path_parameters"]
-        { method: @env["REQUEST_METHOD"], path: @env["PATH_INFO"], pattern: @env["action_dispatch.route_uri_pattern"],
+        { method: @env["REQUEST_METHOD"], path: @env["PATH_INFO"],
           action: parameters&.key?(:controller) ? "#{parameters[:controller]}##{parameters[:action]}" : nil,
           request_id: @env["action_dispatch.request_id"] || @env["HTTP_X_REQUEST_ID"] }
       end

@@ -67,7 +67,7 @@ module Fairlead
       def stall(**fields)
         Stall.new(id: "0", pid: 1, time: 0.0, seconds: 0.1, lasting: false, kind: "computing", method: "GET", path: "/a",
                   request_id: nil, route: "GET /a", action: nil, thread: nil, backtrace: [], at: nil, gem: nil,
-                  standby: false, handed: 0, receiver: nil, relief: false, **fields)
+                  standby: false, handed: 0, receiver: nil, relief: false, lane: nil, **fields)
       end
     end
   end

@@ -44,6 +44,8 @@ module Fairlead
       assert_match(/\A.*config\.ru:\d+:in .*without_gvl/, stall["backtrace"].first)
       assert stall["standby"]
       refute stall["gvl_held"]
+      assert_equal ["threads", "GET /blocks"], stall.values_at("lane", "route")
+      assert_includes stall["reaction"], "its route has got a lane"
     end
 
     def test_a_call_that_holds_the_lock
