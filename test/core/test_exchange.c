@@ -295,6 +295,42 @@ static void a_body_that_breaks_off_is_told(void) {
     }
 }
 
+/* Whether it waits for more, has read what has come, or has only begun. */
+static void a_reader_is_told_that_its_client_has_gone(void) {
+    enum { WAITS, HAS_READ, HAS_BEGUN, CASES };
+    for (int does = 0; does < CASES; does++) {
+        fl_limits limits = peer_limits;
+        limits.body_buffer = 2;
+        peer_server server = server_with(limits);
+        int socket = client(&server);
+        say(socket, "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\nab");
+        fl_exchange *exchange = take(server.loop);
+        fl_exchange_head_used(exchange);
+        const char *bytes;
+        size_t size;
+        if (does != HAS_BEGUN) {
+            CHECK_NUMBER(FL_OK, fl_exchange_body(exchange, &bytes, &size));
+            fl_exchange_body_used(exchange, size);
+        }
+        if (does == WAITS)
+            CHECK_NUMBER(FL_AGAIN, fl_exchange_body(exchange, &bytes, &size));
+        struct linger resets = {1, 0};
+        setsockopt(socket, SOL_SOCKET, SO_LINGER, &resets, sizeof resets);
+        close(socket);
+        TURN_UNTIL(server.loop, server.loop->counts.connections == 0);
+        CHECK_NUMBER(does == WAITS ? exchange->id : 0, fl_loop_woken(server.loop));
+        if (does == HAS_BEGUN) {
+            CHECK_NUMBER(FL_OK, fl_exchange_body(exchange, &bytes, &size));
+            CHECK_BYTES("ab", 2, bytes, size);
+            fl_exchange_body_used(exchange, size);
+        }
+        CHECK_NUMBER(FL_CLOSED, fl_exchange_body(exchange, &bytes, &size));
+        fl_exchange_abandon(exchange);
+        CHECK_NUMBER(0, server.loop->counts.in_flight);
+        server_stop(&server);
+    }
+}
+
 static void a_request_at_fault_is_refused_if_the_app_has_nothing_to_say(void) {
     for (int says = 0; says < 2; says++) {
         fl_limits limits = peer_limits;
@@ -502,6 +538,7 @@ int main(void) {
     TEST(a_write_does_not_wait_for_room_that_is_there);
     TEST(a_body_that_is_not_read_is_not_received);
     TEST(a_body_that_breaks_off_is_told);
+    TEST(a_reader_is_told_that_its_client_has_gone);
     TEST(a_request_at_fault_is_refused_if_the_app_has_nothing_to_say);
     TEST(what_could_be_read_in_two_ways_is_not_sent);
     TEST(a_writer_is_told_that_its_client_has_gone);

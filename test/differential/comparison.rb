@@ -70,12 +70,26 @@ module Fairlead
         ]
       }.freeze
 
+      # Up to this version of its parser, which is Node 18's, Node skips whatever byte follows the CR of a head's last line,
+      # LF or not. Here the CR has begun a line; when that has ended, it is refused (2.2).
+      BARE_CR = "Node up to 18 takes a bare CR, and the byte after it, for the end of a head"
+      LAST_WITH_BARE_CR = 8
+      UNENDED_LINE_WITH_BARE_CR = /\r\n\r[^\n]+\z/n
+
+      # @return [Integer, nil] the major version of the parser of the Node that is installed.
+      def self.installed_node
+        IO.popen(%w[node --print process.versions.llhttp], &:read)[/\A\d+/]&.to_i
+      rescue Errno::ENOENT
+        nil
+      end
+
       # @param on_batch [Proc, nil] told how many have been compared.
-      def initialize(count, seed:, on_batch: nil)
+      # @param node [Integer, nil] the major version of Node's parser; nil: it is not asked.
+      def initialize(count, seed:, on_batch: nil, node: self.class.installed_node)
         @count = count
         @requests = Requests.new(seed)
         @on_batch = on_batch
-        @node = system("node", "--version", out: File::NULL, err: File::NULL)
+        @node = node
         @found = []
         @same = Hash.new(0)
         @reasons = Hash.new { |hash, peer| hash[peer] = Hash.new(0) }
@@ -135,10 +149,17 @@ module Fairlead
         return REFUSED_BY_US[ours.refused] && "#{ours.refused}: #{REFUSED_BY_US[ours.refused]}" if ours.refused
         return "Puma keeps a connection open when Connection is sent twice; close among them ends it (RFC 9112, 9.6)" \
           if peer == "puma" && ours.outcome == "closed" && bytes.scan(/^Connection:/ni).size > 1
+        return BARE_CR if peer == "node" && takes_bare_cr?(bytes, ours, both)
         return unless theirs.refused
         return "a line is judged here once it has ended" if ours.outcome == "more" && ours.requests.size == both
 
         REFUSED_BY_THEM.fetch(peer).find { |_, applies| applies.call(bytes, ours, both) }&.first
+      end
+
+      # The line that begins with the CR must be the one whose end we wait for.
+      def takes_bare_cr?(bytes, ours, place)
+        @node <= LAST_WITH_BARE_CR && ours.outcome == "more" && ours.requests.size == place &&
+          bytes.match?(UNENDED_LINE_WITH_BARE_CR)
       end
     end
   end

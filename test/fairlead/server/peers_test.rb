@@ -27,6 +27,7 @@ module Fairlead
         when "/hop" then [200, TEXT.merge("connection" => "keep-alive", "keep-alive" => "timeout=5"), ["ok"]]
         when "/port" then [200, TEXT.dup, [[env["SERVER_NAME"], env["SERVER_PORT"], env["HTTP_VERSION"]].inspect]]
         when "/upload"
+          warn "the upload has begun"
           begin
             input.read
           rescue StandardError => error
@@ -136,6 +137,8 @@ module Fairlead
     def test_an_upload_that_breaks_off_can_be_rescued
       client = client()
       client << "PUT /upload HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n#{"x" * 50_000}"
+      # A client that has gone before that has its request dropped: no app is told.
+      eventually("the request was taken") { server.log.include?("the upload has begun") }
       client.reset
       eventually("the app was told") { server.log.include?("the upload ended: Fairlead::ClientGone") }
       assert_equal "ok", client().get("/").body
