@@ -70,10 +70,10 @@ module Fairlead
         ]
       }.freeze
 
-      # Up to this version of its parser, which is Node 18's, Node skips whatever byte follows the CR of a head's last line,
-      # LF or not. Here the CR has begun a line; when that has ended, it is refused (2.2).
+      # Up to this major version of its parser, which Node 18 has, Node skips whatever byte follows the CR of a head's last
+      # line, LF or not. Here the CR has begun a line; when that has ended, it is refused (2.2).
       BARE_CR = "Node up to 18 takes a bare CR, and the byte after it, for the end of a head"
-      LAST_WITH_BARE_CR = 8
+      LAST_WITH_BARE_CR = 6
       UNENDED_LINE_WITH_BARE_CR = /\r\n\r[^\n]+\z/n
 
       # @return [Integer, nil] the major version of the parser of the Node that is installed.
