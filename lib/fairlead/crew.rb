@@ -143,6 +143,8 @@ module Fairlead
     def stand_by(reactor)
       Thread.current.priority = PRIORITY
       reactor.run
+    rescue Errno::EMFILE, Errno::ENFILE
+      nil # there are no descriptors left for one; the next one is tried when it is needed
     ensure
       @reactors.delete(reactor)
       @threads.delete(Thread.current)

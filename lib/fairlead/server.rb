@@ -7,6 +7,10 @@ require_relative "request"
 require_relative "environment"
 require_relative "crew"
 require_relative "stream"
+# When these are needed, there may be no descriptor left to load them with.
+%w[deadlines offload stall stray_child stall/advice stall/blame stall/capture stall/notice stall/teller].each do |part|
+  require_relative part
+end
 
 module Fairlead
   # Serves one Rack app in this process, in the calling thread: the way of a request from the core's FIFO through the
