@@ -194,6 +194,23 @@ static uint64_t milliseconds(VALUE options, const char *name) {
     return (uint64_t) (NUM2DBL(rb_hash_fetch(options, ID2SYM(rb_intern(name)))) * 1000);
 }
 
+/* Runs within the collector: it must touch no object. */
+static void collector_changed(VALUE trace, void *unused) {
+    if (rb_tracearg_event_flag(rb_tracearg_from_tracepoint(trace)) == RUBY_INTERNAL_EVENT_GC_ENTER) {
+        atomic_store(&fl_collecting_since, fl_clock());
+        return;
+    }
+    uint64_t since = atomic_exchange(&fl_collecting_since, 0);
+    if (since != 0)
+        atomic_fetch_add(&fl_collected, fl_clock() - since);
+}
+
+static void hook_collector(void) {
+    VALUE trace = rb_tracepoint_new(0, RUBY_INTERNAL_EVENT_GC_ENTER | RUBY_INTERNAL_EVENT_GC_EXIT, collector_changed, NULL);
+    rb_gc_register_mark_object(trace);
+    rb_tracepoint_enable(trace);
+}
+
 /* watch(tick:, blocked:, stuck:, computing:, lost:, drain:, priority:): in milliseconds, but for the priority of the
  * reactors' threads */
 static VALUE loop_watch(VALUE object, VALUE options) {
@@ -214,6 +231,8 @@ static VALUE loop_watch(VALUE object, VALUE options) {
                                           NULL);
     if (!hooked)
         rb_add_event_hook(thread_begins, RUBY_EVENT_THREAD_BEGIN, Qnil);
+    if (!hooked)
+        hook_collector();
     hooked = true;
     reactors_priority = rb_hash_fetch(options, ID2SYM(rb_intern("priority")));
     fl_watch *watch = fl_watch_open(loop, &limits);

@@ -18,6 +18,7 @@ enum {
 };
 
 _Atomic(fl_thread *) fl_gvl_holder;
+_Atomic uint64_t fl_collecting_since, fl_collected;
 
 uint64_t fl_thread_clock(const fl_thread *thread) {
     struct timespec time;
@@ -182,9 +183,24 @@ static void leave_word(fl_watch *watch) {
 }
 
 /* What cannot wait until the reactor comes back. */
+/* For how long the reactor has been at it since it stood at this stamp, but for the garbage collector: another reactor
+ * could not run beside that either. */
+static uint64_t without_collecting(fl_watch *watch, uint64_t stamp, uint64_t away, uint64_t now) {
+    uint64_t since = atomic_load(&fl_collecting_since);
+    uint64_t collected = atomic_load(&fl_collected) + (since != 0 && since < now ? now - since : 0);
+    if (watch->stamp_seen != stamp) {
+        watch->stamp_seen = stamp;
+        watch->collected_before = collected;
+    }
+    collected -= watch->collected_before;
+    return away > collected ? away - collected : 0;
+}
+
 static void stand_in(fl_watch *watch, fl_stall stall, uint64_t away, uint64_t now) {
     fl_loop *loop = watch->loop;
     int leader = atomic_load(&watch->leader);
+    uint64_t stamp = atomic_load_explicit(&watch->reactors[leader].stamp, memory_order_relaxed);
+    uint64_t computing = without_collecting(watch, stamp, away, now);
     if (stall == FL_STALL_BLOCKED && give_lead(watch, leader))
         return;
     pthread_mutex_lock(&loop->lock);
@@ -202,7 +218,7 @@ static void stand_in(fl_watch *watch, fl_stall stall, uint64_t away, uint64_t no
         return;
     if (stall == FL_STALL_STUCK && waiting > 0 && away > RELIEF_AFTER)
         ask_for_relief(watch, leader, now);
-    else if (stall == FL_STALL_COMPUTING && wanted && away > watch->limits.computing)
+    else if (stall == FL_STALL_COMPUTING && wanted && computing > watch->limits.computing)
         give_lead(watch, leader);
 }
 

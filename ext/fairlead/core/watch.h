@@ -62,6 +62,9 @@ typedef struct fl_reactor {
 /* Who holds the GVL of this process; NULL: nobody, or a thread that is not known. */
 extern _Atomic(fl_thread *) fl_gvl_holder;
 
+/* Of Ruby's garbage collector: since when it runs (of fl_clock; 0: it does not), and for how long it has run before. */
+extern _Atomic uint64_t fl_collecting_since, fl_collected;
+
 
 typedef struct fl_watch_limits {
     uint64_t tick;      /* microseconds between two looks */
@@ -97,6 +100,7 @@ typedef struct fl_watch {
     /* of the thread alone */
     fl_sample sample;
     uint64_t relief_at, loss_told_at, lane_asked_at;
+    uint64_t stamp_seen, collected_before;
     unsigned asleep_in_a_row;
 } fl_watch;
 
