@@ -12,7 +12,7 @@ module Fairlead
   # own; and much later, if a worker is killed whose query still runs. Only then is there room again.
   #
   # The messages, one a packet: `want` (a request waits), `open ID` (with the descriptor, if the driver shows it),
-  # `shut ID` (closed; it will be opened again), `free ID` (closed for good).
+  # `shut ID` (closed, or about to be; it will be opened again), `free ID` (closed for good).
   class Budget; end
 end
 
@@ -45,6 +45,7 @@ module Fairlead
       @page = page
       @members = {} # slot => Member
       @closing = {}.compare_by_identity # Socket, or Object where there is none => until when at most
+      @shut = {}.compare_by_identity # Socket of a connection that will be opened again => true
       @wanted = false
     end
 
@@ -100,7 +101,7 @@ module Fairlead
 
     private
 
-    def sockets = @closing.each_key.grep(Socket)
+    def sockets = @closing.each_key.grep(Socket) + @shut.keys
 
     def receive(member)
       loop do
@@ -118,7 +119,7 @@ module Fairlead
       case word
       when "want" then @wanted = true
       when "open" then open(member, id, descriptor)
-      when "shut" then end_side(member.connections[id])
+      when "shut" then shut(member.connections[id])
       when "free" then free(member, id)
       end
     end
@@ -126,6 +127,7 @@ module Fairlead
     def open(member, id, descriptor)
       before = member.connections[id]
       end_side(before)
+      @shut.delete(before)
       before.close if before.is_a?(Socket)
       descriptor&.autoclose = false
       member.connections[id] = descriptor ? Socket.for_fd(descriptor.fileno) : true
@@ -138,14 +140,26 @@ module Fairlead
       io.is_a?(Socket) ? watch_end(io) : count_for(UNSEEN[:closed])
     end
 
+    # Its room stays taken. The copy of its descriptor is closed once the database has closed its side: as long as there
+    # is one, a selector of the worker that has not forgotten the original in time is woken by it, again and again.
+    def shut(io)
+      return if !io.is_a?(Socket) || io.closed?
+
+      end_side(io)
+      @shut[io] = true
+    end
+
     def watch_end(io)
+      @shut.delete(io)
+      return if io.closed?
+
       end_side(io)
       @closing[io] = nil
     end
 
     # Also if the worker has not said good-bye.
     def end_side(io)
-      io.shutdown(:WR) if io.is_a?(Socket)
+      io.shutdown(:WR) if io.is_a?(Socket) && !io.closed?
     rescue SystemCallError
       nil # it has ended already
     end
@@ -156,6 +170,7 @@ module Fairlead
 
     def notice_ends(now)
       @closing.delete_if { |io, deadline| deadline ? deadline <= now : ended?(io) }
+      @shut.delete_if { |io, _| ended?(io) }
     end
 
     def ended?(io)

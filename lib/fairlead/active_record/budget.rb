@@ -45,13 +45,13 @@ module Fairlead
         @unsent = []
       end
 
-      # @return [Boolean] whether another connection may be opened now.
-      def room? = @taken < granted
+      # @return [Integer] how many more connections may be opened now.
+      def room = [granted - @taken, 0].max
 
       # @return [Integer, nil] what a connection is known by; nil if there is no room for it.
       def take
         @lock.synchronize do
-          next unless room?
+          next unless room.positive?
 
           @taken += 1
           show

@@ -58,6 +58,8 @@ module Fairlead
         private
 
         def reconnect
+          # What is connected to the database no more is replaced without being disconnected.
+          Budget.current&.shut(fairlead_id) if fairlead_id && @raw_connection
           super
           Budget.current&.opened(fairlead_id, fairlead_socket) if fairlead_id && !@fairlead_taken_over
         end
@@ -261,7 +263,8 @@ module Fairlead
           end
           size = @connections.size + @now_connecting + fairlead_line.opening
           count = fairlead_growth.step(size, connecting + fairlead_line.opening, wanted, now)
-          count.times { fairlead_line.call_next(:to_open) }
+          # Whoever is called while the budget has no room would wake only to stand in line again.
+          [count, fairlead_budget&.room].compact.min.times { fairlead_line.call_next(:to_open) }
           true
         end
 

@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
-require "active_record"
-require "async"
+require "open3"
 require "tmpdir"
 require_relative "../../burst"
 require_relative "../../helper"
@@ -15,30 +14,33 @@ module Fairlead
     SETTINGS = GUIDE[/^```ruby-configuration\n(.*?)^```/m, 1]
     private_constant :GUIDE, :SETTINGS
 
-    # What the examples share.
-    PREPARATION = <<~RUBY
+    # What the examples share. They run in a process of their own: `Fairlead::ActiveRecord.stat` tells of all pools of one,
+    # and so of those that other tests have made.
+    PROGRAM = <<~'RUBY'
+      require "active_record"
+      require "async"
+      require "fairlead/parts"
+      path, examples = Marshal.load($stdin.binmode)
+      Fairlead::Isolation.establish
+      ActiveRecord::Schema.verbose = false
       ActiveRecord::Base.establish_connection(adapter: "sqlite3", database: path, max_connections: 5, reaping_frequency: nil)
       ActiveRecord::Base.with_connection { |connection| connection.create_table(:flights) { |t| t.integer :seats } }
-      Object.const_set(:Flight, Class.new(ActiveRecord::Base))
+      Flight = Class.new(ActiveRecord::Base)
       Flight.create!(seats: 100)
       ActiveRecord::Base.connection_pool.disconnect!
+      values = examples.map do |code, expected|
+        value = TOPLEVEL_BINDING.eval(code, "guides/active-record.md")
+        [TOPLEVEL_BINDING.eval(expected), value] if expected
+      end
+      $stdout.binmode.write(Marshal.dump(values))
     RUBY
-    private_constant :PREPARATION
+    private_constant :PROGRAM
 
     def test_the_examples
-      Isolation.establish
-      ::ActiveRecord::Schema.verbose = false
-      Dir.mktmpdir("fairlead-") do |folder|
-        scope = TOPLEVEL_BINDING.dup
-        scope.local_variable_set(:path, File.join(folder, "test.sqlite3"))
-        scope.eval(PREPARATION)
-        examples = GUIDE.scan(/^```ruby\n(.*?)^```/m).flatten
-        examples.each { |example| check(example, scope) }
+      examples = GUIDE.scan(/^```ruby\n(.*?)^```/m).map { |(example)| example.split("# =>") }
 
-        assert_operator examples.size, :>=, 6
-      ensure
-        ::ActiveRecord::Base.connection_handler.clear_all_connections!(:all)
-      end
+      assert_operator examples.size, :>=, 6
+      examples.zip(run_examples(examples)) { |(code, _), (expected, value)| assert_equal [expected], [value], code }
     end
 
     def test_the_first_app_works_as_under_any_server_and_the_log_says_where_it_keeps_connections
@@ -73,10 +75,15 @@ module Fairlead
       { "DATABASE_URL" => "#{url}?max_connections=#{size}" }
     end
 
-    def check(example, scope)
-      code, expected = example.split("# =>")
-      value = scope.eval(code, "guides/active-record.md")
-      assert_equal scope.eval(expected), value, code if expected
+    # @return [Array<Array, nil>] for each what it should be and what it is; nil if nothing is said.
+    def run_examples(examples)
+      Dir.mktmpdir("fairlead-") do |folder|
+        output, errors, status = Open3.capture3(RbConfig.ruby, "-I", File.join(ROOT, "lib"), "-e", PROGRAM, binmode: true,
+                                                stdin_data: Marshal.dump([File.join(folder, "test.sqlite3"), examples]))
+
+        assert_predicate status, :success?, errors
+        Marshal.load(output)
+      end
     end
   end
 end
