@@ -7,10 +7,6 @@ require_relative "request"
 require_relative "environment"
 require_relative "crew"
 require_relative "stream"
-# When these are needed, there may be no descriptor left to load them with.
-%w[deadlines offload stall stray_child stall/advice stall/blame stall/capture stall/notice stall/teller].each do |part|
-  require_relative part
-end
 
 module Fairlead
   # Serves one Rack app in this process, in the calling thread: the way of a request from the core's FIFO through the
@@ -24,6 +20,11 @@ module Fairlead
     ].freeze
     # Seconds of running after which a response counts as long-lived.
     LONG_LIVED = 5
+    # Loaded now: when they are needed, there may be no descriptor left to load them with.
+    NEEDED_LATER = [
+      Deadlines, Offload, StrayChild, Stall::Advice, Stall::Blame, Stall::Capture, Stall::Notice, Stall::Teller
+    ].freeze
+    private_constant :NEEDED_LATER
     private_constant :LIMITS, :LONG_LIVED
 
     # In the child of a fork, connections and listeners are the parent's. No other thread is at work on them as the
