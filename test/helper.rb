@@ -55,15 +55,15 @@ module Fairlead
     # For what must not take long. A machine that is busy otherwise spoils some runs: one good run proves what can be
     # done, and who waits for what nobody should wait for never has one.
     #
-    # @param limit [Numeric] seconds.
-    # @yieldreturn [Float] the seconds of one run.
-    def assert_one_below(limit, what = nil, tries: 6)
+    # @param limit [Numeric]
+    # @yieldreturn [Numeric] the seconds of one run, or what else the unit is.
+    def assert_one_below(limit, what = nil, tries: 6, unit: "s")
       taken = []
       tries.times do
         taken << yield
         return pass if taken.last < limit
       end
-      flunk "#{"#{what}: " if what}took #{taken.map { |seconds| seconds.round(4) }.join(", ")} s, never less than #{limit} s"
+      flunk "#{"#{what}: " if what}took #{taken.map { |one| one.round(4) }.join(", ")} #{unit}, never less than #{limit} #{unit}"
     end
 
     # @return [Float] how many seconds the block took.

@@ -30,8 +30,7 @@ module Bench
     def self.load(name)
       raise UsageError, "no workload #{name}; there are: #{names.join(", ")}" unless names.include?(name)
 
-      path = File.join(FOLDER, "#{name.tr("-", "_")}.rb")
-      new(name).tap { |workload| Definition.new(workload).instance_eval(File.read(path), path) }
+      new(name).tap { |workload| Definition.new(workload).like(name) }
     end
 
     def initialize(name)
@@ -55,6 +54,12 @@ module Bench
     class Definition
       def initialize(workload)
         @workload = workload
+      end
+
+      # All that another workload is; what is said after it takes the place of what that says.
+      def like(name)
+        path = File.join(FOLDER, "#{name.tr("-", "_")}.rb")
+        instance_eval(File.read(path), path)
       end
 
       def title(text) = @workload.title = text

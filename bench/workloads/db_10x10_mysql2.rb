@@ -1,19 +1,5 @@
 # frozen_string_literal: true
 
+like "db-10x10"
 title "Ten queries of 10 ms a request, through ActiveRecord, on MariaDB with mysql2"
-app "db_10x10.ru"
-expect "10 x 10 ms"
-peers "falcon", "puma:32", "puma:128"
-workers 2
-seconds 6, warm_up: 4, settle: 1
 database "mariadbd", driver: "mysql2"
-
-load "c128", wrk(connections: 128, timeout: 10), ideal: "1,280 requests/s"
-load "c512", wrk(connections: 512, threads: 2, timeout: 10), ideal: "what the CPU can do"
-
-%w[c128 c512].each do |load|
-  aim(load, "1.05 × Falcon") { |c| c.times(:requests_per_second, "falcon")&.>= 1.05 }
-  aim(load, "1.15 × the best Puma") { |c| c.times(:requests_per_second, "puma:32", "puma:128")&.>= 1.15 }
-  aim(load, "p99 at most 1.4 × p50") { |c| c.median(:p99)&.<= 1.4 * c.median(:p50) }
-  aim(load, "no error") { |c| c.faultless? }
-end

@@ -224,15 +224,14 @@ static VALUE loop_watch(VALUE object, VALUE options) {
         .lost = milliseconds(options, "lost"),
         .drain = milliseconds(options, "drain"),
     };
-    if (!hooked)
+    if (!hooked) {
         rb_internal_thread_add_event_hook(thread_changed,
                                           RUBY_INTERNAL_THREAD_EVENT_READY | RUBY_INTERNAL_THREAD_EVENT_RESUMED |
                                               RUBY_INTERNAL_THREAD_EVENT_SUSPENDED | RUBY_INTERNAL_THREAD_EVENT_EXITED,
                                           NULL);
-    if (!hooked)
         rb_add_event_hook(thread_begins, RUBY_EVENT_THREAD_BEGIN, Qnil);
-    if (!hooked)
         hook_collector();
+    }
     hooked = true;
     reactors_priority = rb_hash_fetch(options, ID2SYM(rb_intern("priority")));
     fl_watch *watch = fl_watch_open(loop, &limits);

@@ -7,6 +7,10 @@ module Fairlead
   # which holds every HTTP socket. When no fiber waits for a descriptor, it waits in the core's set directly: a lone
   # connection must not pay for two.
   class Selector < (IO::Event::Selector.const_defined?(:EPoll) ? IO::Event::Selector::EPoll : IO::Event::Selector.default)
+    # As it is without being counted.
+    CORE_WAIT = superclass.instance_method(:io_wait)
+    private_constant :CORE_WAIT
+
     # @return [Integer] how many fibers wait for a descriptor or a process.
     attr_reader :waiting
 
@@ -99,7 +103,7 @@ module Fairlead
     end
 
     # The core's descriptor itself: does not count.
-    def watch(fiber, io) = IO::Event::Selector::EPoll.instance_method(:io_wait).bind_call(self, fiber, io, IO::READABLE)
+    def watch(fiber, io) = CORE_WAIT.bind_call(self, fiber, io, IO::READABLE)
 
     if method_defined?(:io_read)
       def io_read(fiber, io, *arguments)

@@ -121,17 +121,14 @@ static void compact(fl_exchange *exchange) {
     *in = bytes;
 }
 
-/* The ends of the FIFO in which an exchange waits. */
-static fl_exchange **first_of(fl_loop *loop, int queue) {
-    return queue == FL_LANE_NONE ? &loop->first_ready : &loop->lanes[queue].first;
-}
+/* The end of the FIFO in which an exchange waits. */
 static fl_exchange **last_of(fl_loop *loop, int queue) {
     return queue == FL_LANE_NONE ? &loop->last_ready : &loop->lanes[queue].last;
 }
 
 static void insert(fl_exchange *exchange) {
     fl_loop *loop = exchange->loop;
-    fl_exchange **first = first_of(loop, exchange->queue), **last = last_of(loop, exchange->queue);
+    fl_exchange **first = fl_loop_first(loop, exchange->queue), **last = last_of(loop, exchange->queue);
     fl_exchange *before = *last; /* one from a sibling may be older than ours */
     while (before != NULL && before->ready_at > exchange->ready_at)
         before = before->previous;
@@ -184,7 +181,7 @@ void fl_loop_dequeue(fl_exchange *exchange) {
     if (exchange->previous != NULL)
         exchange->previous->next = exchange->next;
     else
-        *first_of(loop, exchange->queue) = exchange->next;
+        *fl_loop_first(loop, exchange->queue) = exchange->next;
     if (exchange->next != NULL)
         exchange->next->previous = exchange->previous;
     else
@@ -203,7 +200,7 @@ void fl_loop_sort(fl_loop *loop) {
         return;
     loop->routes_version = version;
     for (int queue = 0; queue < FL_LANES; queue++)
-        for (fl_exchange *exchange = *first_of(loop, queue), *next; exchange != NULL; exchange = next) {
+        for (fl_exchange *exchange = *fl_loop_first(loop, queue), *next; exchange != NULL; exchange = next) {
             next = exchange->next;
             find_lane(exchange);
             int8_t wanted = exchange->queue;
@@ -275,9 +272,9 @@ static fl_exchange *begin(fl_exchange *exchange) {
 
 /* The oldest of a FIFO whose client still listens. */
 static fl_exchange *oldest_wanted(fl_loop *loop, int queue) {
-    fl_exchange *exchange = *first_of(loop, queue);
+    fl_exchange *exchange = *fl_loop_first(loop, queue);
     while (exchange != NULL && exchange->connection->half_closed && !fl_connection_is_read(exchange->connection))
-        exchange = *first_of(loop, queue);
+        exchange = *fl_loop_first(loop, queue);
     return exchange;
 }
 

@@ -121,8 +121,7 @@ static bool wants_lane_worker(const fl_loop *loop, uint64_t now) {
     const fl_exchange *oldest = loop->dedicated ? loop->first_ready : loop->lanes[FL_LANE_PROCESS].first;
     if (oldest == NULL || oldest->stays)
         return false;
-    return fl_siblings_choose_lane(&loop->siblings) < 0 ? !loop->dedicated || now > oldest->ready_at + LANE_WAITS
-                                                        : now > oldest->ready_at + LANE_WAITS;
+    return now > oldest->ready_at + LANE_WAITS || (!loop->dedicated && fl_siblings_choose_lane(&loop->siblings) < 0);
 }
 
 static void ask_for_lane_worker(fl_watch *watch, uint64_t now) {

@@ -211,10 +211,6 @@ void fl_loop_set_deadline(fl_connection *connection, fl_deadline_kind kind) {
     loop->deadlines[kind].last = connection;
 }
 
-static fl_exchange *oldest_of(const fl_loop *loop, int queue) {
-    return queue == FL_LANE_NONE ? loop->first_ready : loop->lanes[queue].first;
-}
-
 static void see_to_deadlines(fl_loop *loop) {
     for (int kind = FL_DEADLINE_NONE + 1; kind < FL_DEADLINE_KINDS; kind++)
         for (fl_connection *connection; (connection = loop->deadlines[kind].first) != NULL;) {
@@ -223,7 +219,7 @@ static void see_to_deadlines(fl_loop *loop) {
             fl_connection_deadline(connection);
         }
     for (int queue = 0; queue < (loop->lanes_used ? FL_LANES : 1); queue++)
-        for (fl_exchange *exchange; (exchange = oldest_of(loop, queue)) != NULL;) {
+        for (fl_exchange *exchange; (exchange = *fl_loop_first(loop, queue)) != NULL;) {
             if (exchange->ready_at + loop->limits.queue_timeout > loop->now)
                 break;
             fl_connection_refuse(exchange->connection, FL_QUEUE_TIMEOUT);
@@ -239,7 +235,7 @@ static void set_timer(fl_loop *loop) {
         if (loop->deadlines[kind].first != NULL && loop->deadlines[kind].first->deadline < earliest)
             earliest = loop->deadlines[kind].first->deadline;
     for (int queue = 0; queue < (loop->lanes_used ? FL_LANES : 1); queue++) {
-        fl_exchange *oldest = oldest_of(loop, queue);
+        fl_exchange *oldest = *fl_loop_first(loop, queue);
         if (oldest != NULL && oldest->ready_at + loop->limits.queue_timeout < earliest)
             earliest = oldest->ready_at + loop->limits.queue_timeout;
     }

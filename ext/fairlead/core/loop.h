@@ -162,6 +162,11 @@ void fl_loop_want(fl_loop *loop);
 fl_exchange *fl_loop_take(fl_loop *loop);
 uint32_t fl_loop_takeable(const fl_loop *loop);
 
+/* The head of one of the loop's FIFOs: that of a lane, or FL_LANE_NONE. */
+static inline fl_exchange **fl_loop_first(fl_loop *loop, int queue) {
+    return queue == FL_LANE_NONE ? &loop->first_ready : &loop->lanes[queue].first;
+}
+
 /* Likewise, of the requests in lanes, for a reactor that serves nothing else now; with `may_hold` also of those that hold
  * the GVL, as long as nobody else wants it. */
 fl_exchange *fl_loop_take_from_lane(fl_loop *loop, int reactor, bool may_hold);

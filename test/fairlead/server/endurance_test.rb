@@ -61,18 +61,15 @@ module Fairlead
     def test_ten_thousand_requests_that_each_wait_a_second
       skip_without_descriptors
       app = "run ->(env) { sleep 1; [200, {}, [\"waited\"]] }"
-      megabytes = Array.new(4) do |try|
-        next 0 if try.positive? && @enough
-
+      assert_one_below(300, tries: 4, unit: "MB") do
         with_server(app, lint: false, **descriptors) do |server|
           worker = server.worker_pids.first
           watching = Thread.new { Array.new(25) { sleep 0.2 and resident(worker) }.max }
           assert_operator wrk(server, "-c10000", "-t1", "-d4s", "--timeout", "10s"), :>=, 10_000
           assert_equal [worker], server.worker_pids
-          (watching.value / 1_048_576).tap { |most| @enough = most < 300 }
+          watching.value / 1_048_576
         end
       end
-      assert @enough, "megabytes: #{megabytes}"
     end
 
     def test_ten_thousand_idle_connections
