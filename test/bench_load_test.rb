@@ -72,7 +72,7 @@ module Bench
 
     def test_a_crowd_that_waits_is_measured_while_all_of_them_do
       server = with_server(APP, lint: false)
-      crowd = Crowd.new(connections: 100, path: "/?4", waiting: true)
+      crowd = Crowd.new(connections: 100, path: "/?4", waiting: 4)
       target = Struct.new(:port, :processes).new(server.port, ProcessTree.new(server.supervisor_pid))
       figures = crowd.run(target, 1)
 

@@ -13,6 +13,7 @@ ENV["DATABASE_URL"] = "#{ENV.fetch("DATABASE_URL")}?max_connections=60"
 
 BenchApplication.initialize!
 
+SLEEP = ENV["DATABASE_URL"].start_with?("postgres") ? "pg_sleep" : "SLEEP"
 REMOTE = IO.popen([RbConfig.ruby, "--disable-gems", File.join(__dir__, "remote.rb"), { err: File::NULL }]).gets.to_i
 C = Fiddle.dlopen(nil)["usleep"]
 FREE = Fiddle::Function.new(C, [Fiddle::TYPE_INT], Fiddle::TYPE_INT)
@@ -22,7 +23,7 @@ class StoryController < ActionController::Base
   def index = render(plain: "Hello World")
 
   def slow_sql
-    ActiveRecord::Base.with_connection { |connection| connection.execute("SELECT pg_sleep(#{seconds})") }
+    ActiveRecord::Base.with_connection { |connection| connection.execute("SELECT #{SLEEP}(#{seconds})") }
     index
   end
 

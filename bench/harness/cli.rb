@@ -1,18 +1,15 @@
 # frozen_string_literal: true
 
 require "optparse"
-require_relative "database"
+require_relative "deadline"
 require_relative "fair_pool"
 require_relative "fairlead_build"
 require_relative "movements"
 require_relative "progress"
 require_relative "report"
-require_relative "results"
-require_relative "runner"
-require_relative "server"
-require_relative "table"
 require_relative "toolchain"
 require_relative "workload"
+require_relative "workload_run"
 
 Dir[File.expand_path("../servers/*.rb", __dir__)].sort.each { |path| require path }
 
@@ -20,39 +17,31 @@ module Bench
   # bin/bench: from the arguments to the tables.
   class CLI
     Options = Struct.new(:against, :rounds, :seconds, :only, :ruby, :build_ruby, :seed, :save, :list, :ours,
-      :patience, :priority) do
+      :patience, :priority, :minutes, :continue, :sweep) do
       # Whether the result is one to publish: every peer and every load, at the full length.
       def whole? = save || [against, rounds, seconds, only, ours, priority].none?
     end
-    ROUNDS = 5
-    # Seconds to start and stop a server, about.
-    BOOT = 3
+    # For whoever calls in slices: there is more to do.
+    UNFINISHED = 3
 
     def self.run(arguments) = new.run(arguments)
 
-    # @return [Integer] the exit status: 1 where a run of ours failed or had errors.
+    # @return [Integer] the exit status: 1 where a run of ours failed or had errors, 3 where the time was over first.
     def run(arguments)
       @options = Options.new
       names = parser.parse(arguments)
       return list if @options.list
       return report_all(names.drop(1)) if names.first == "report"
       return compare(names.drop(1)) if names.first == "compare"
+
+      @options.sweep = !names.delete("sweep").nil?
+      @options.continue ||= !@options.minutes.nil?
       raise UsageError, "which workload? #{Workload.names.join(", ")}, #{FairPool::NAME}, or all" if names.empty?
 
-      names = [*Workload.names, FairPool::NAME] if names == ["all"]
-      pool = names.delete(FairPool::NAME)
-      workloads = names.map { |name| Workload.load(name) }
+      workloads = choose_workloads(names)
       raise_descriptor_limit
       raise_priority if @options.priority
-      @toolchain = Toolchain.new(ruby: @options.ruby, build: @options.build_ruby)
-      alone do
-        @toolchain.install
-        @progress = Progress.new
-        plan(workloads)
-        results = workloads.map { |workload| bench(workload) }
-        results << FairPool.run(@toolchain) if pool
-        results.all? ? 0 : 1
-      end
+      alone { measure(workloads, names & [FairPool::NAME, "all"]) }
     rescue UsageError, OptionParser::ParseError => error
       warn "bin/bench: #{error.message}"
       2
@@ -66,12 +55,14 @@ module Bench
     def parser
       OptionParser.new do |options|
         options.banner = "Usage: bin/bench WORKLOAD… [options]\n       bin/bench all | --list\n" \
-          "       bin/bench report [check]      the page of charts, and the README's table and picture\n" \
+          "       bin/bench all --minutes 8     the same in slices: each call does as much as fits in, and the next goes on\n" \
+          "       bin/bench sweep WORKLOAD…     the settings of peers that were tried (threads), beside each other\n" \
+          "       bin/bench report [check]      the page of charts, and the README's tables and picture\n" \
           "       bin/bench compare BEFORE AFTER    what moved between two results, beyond their noise\n\n"
         options.on("--against LIST", Array, "only these peers (puma,falcon; with a setting: puma:60)") do |list|
           @options.against = list
         end
-        options.on("--rounds N", Integer, "rounds, each of which measures every server (#{ROUNDS})") do |n|
+        options.on("--rounds N", Integer, "rounds, each of which measures every server (5; a sweep: 3)") do |n|
           @options.rounds = n
         end
         options.on("--seconds N", Integer, "how long each load is measured") { |n| @options.seconds = n }
@@ -85,6 +76,10 @@ module Bench
           "it (the quietest counts)") { |n| @options.patience = n }
         options.on("--priority", "run servers and load before all other processes (as root): for quick",
           "looks on a shared machine; a database does not get it") { @options.priority = true }
+        options.on("--minutes N", Float, "end before N minutes are over, go on there the next time; status #{UNFINISHED}",
+          "while there is more to do") { |minutes| @options.minutes = minutes }
+        options.on("--continue", "go on where an earlier call was ended, and leave out what is done: what was",
+          "measured of this very state in the same way") { @options.continue = true }
         options.on("--save", "write to bench/results also when run with options") { @options.save = true }
         options.on("--list", "show workloads, loads and peers") { @options.list = true }
       end
@@ -95,6 +90,7 @@ module Bench
         workload = Workload.load(name)
         puts "#{name.ljust(16)} #{workload.title}"
         puts "#{" " * 17}loads: #{workload.loads.map(&:name).join(", ")}; peers: #{workload.peers.join(", ")}"
+        puts "#{" " * 17}sweep: #{workload.swept.join(", ")}" if workload.swept.any?
       end
       puts "#{FairPool::NAME.ljust(16)} #{FairPool::TITLE}"
       0
@@ -123,112 +119,38 @@ module Bench
       movements.worse? ? 1 : 0
     end
 
-    def bench(workload)
-      servers = choose_servers(workload)
-      loads = choose_loads(workload)
-      versions = prepare(workload, servers)
-      rounds = @options.rounds || ROUNDS
-      seconds = @options.seconds || workload.seconds
-      seed = @options.seed || Random.new_seed % 100_000
-      labels = servers.map(&:label)
-      warn "#{workload.name}: #{labels.join(", ")}; #{rounds} rounds of #{seconds} s, seed #{seed}"
+    def choose_workloads(names)
+      names = Workload.names if names == ["all"]
+      workloads = (names - [FairPool::NAME]).map { |name| Workload.load(name) }
+      @options.sweep ? workloads.reject { |workload| names.size > 1 && workload.swept.empty? } : workloads
+    end
 
-      runner = Runner.new(
-        workload, servers, toolchain: @toolchain, rounds:, seconds:, loads:, random: Random.new(seed),
-        progress: @progress, patience: @options.patience || 0
-      )
-      runs = runner.run
-      raise Interrupt if runs.values.first.empty?
-
-      document = Results.document(
-        workload, servers, runs, toolchain: @toolchain, rounds:, seconds:, seed:, versions:
-      )
-      path = Results.write(document, whole: @options.whole? && !runner.interrupted)
-      loads.map { |load| report(workload, load, runs[load.name], rounds, seconds, labels) }
-        .all?.tap { puts "", "Written to #{path.delete_prefix("#{Toolchain::ROOT}/")}" }
-        .tap { raise Interrupt if runner.interrupted }
+    # @param pool [Array] not empty if the pool's workload is wanted.
+    def measure(workloads, pool)
+      toolchain = Toolchain.new(ruby: @options.ruby, build: @options.build_ruby)
+      toolchain.install
+      deadline = Deadline.new(@options.minutes)
+      progress = Progress.new(deadline:)
+      runs = workloads.map { |workload| WorkloadRun.new(workload, @options, toolchain:, progress:, deadline:) }
+      runs.reject!(&:finished?) if @options.continue
+      announce(runs, progress)
+      outcomes = runs.map(&:run)
+      outcomes << FairPool.run(toolchain, deadline, continue: @options.continue) if pool.any? && !@options.sweep
+      status(outcomes)
     end
 
     # So that the time left is that of all.
-    def plan(workloads)
-      workloads.each { |workload| @progress.plan(workload.name, duration(workload)) }
-      return if workloads.size < 2
+    def announce(runs, progress)
+      runs.each { |run| progress.plan(run.name, run.planned) }
+      return if runs.size < 2
 
-      warn "#{workloads.map(&:name).join(", ")}: about #{Progress.clock(@progress.planned)} in all"
+      warn "#{runs.map(&:name).join(", ")}: about #{Progress.clock(progress.planned)} in all"
     end
 
-    # @return [Float] seconds, for a start.
-    def duration(workload)
-      loads = choose_loads(workload)
-      servers = choose_servers(workload, quietly: true).size
-      starts = workload.fresh ? loads.size : 1
-      each = (starts * (BOOT + workload.warm_up + workload.settle)) + (loads.size * (@options.seconds || workload.seconds))
-      servers * (@options.rounds || ROUNDS) * each
-    end
+    def status(outcomes)
+      return UNFINISHED if outcomes.include?(:stopped)
 
-    # @return [Boolean] whether ours had no error.
-    def report(workload, load, runs, rounds, seconds, order)
-      comparison = Comparison.new(runs, order:)
-      puts "", "#{workload.name} #{load.name}: #{load.generator.description}; #{workload.workers} worker, " \
-        "#{rounds} × #{seconds} s"
-      puts "ideal: #{load.ideal}" if load.ideal
-      puts Table.new(comparison, main: load.generator.main_figure)
-      puts verdicts(workload, load, comparison) if order.first == "fairlead"
-      comparison.servers.each do |server|
-        comparison.failures(server).uniq.each { |message| puts "#{server} failed: #{message}" }
-      end
-      puts noise(comparison)
-      comparison.faultless?
-    end
-
-    def verdicts(workload, load, comparison)
-      workload.aims.select { |aim| aim.load == load.name }.map do |aim|
-        reached = aim.test.call(comparison)
-        reached.nil? ? "  ? #{aim.text}: not measured" : "  #{reached ? "✓" : "✗"} #{aim.text}"
-      end
-    end
-
-    def noise(comparison)
-      used = comparison.servers.filter_map { |server| comparison.summary(server, :other_cpu)&.maximum }.max
-      return unless used && used > Progress::NOISE
-
-      "  ! other processes used up to #{used.round(2)} cores meanwhile: the figures are doubtful"
-    end
-
-    def choose_servers(workload, quietly: false)
-      ours = @options.ours || ["fairlead"]
-      peers = workload.peers
-      peers = @options.against.flat_map { |name| chosen_peers(peers, name) } if @options.against
-      servers = (ours + peers).uniq.map { |label| Server.for(label) }
-      servers.reject do |server|
-        reason = server.unavailable or next
-        warn "leaving out #{server.label}: #{reason}" unless quietly
-        true
-      end
-    end
-
-    # A bare name means all of a workload's settings of that server.
-    def chosen_peers(peers, name)
-      return [name] if name.include?(":")
-
-      found = peers.select { |label| label == name || label.start_with?("#{name}:") }
-      found.empty? ? [name] : found
-    end
-
-    def choose_loads(workload)
-      return workload.loads unless @options.only
-
-      unknown = @options.only - workload.loads.map(&:name)
-      known = workload.loads.map(&:name).join(", ")
-      raise UsageError, "#{workload.name} has no load #{unknown.first}; it has #{known}" if unknown.any?
-
-      workload.loads.select { |load| @options.only.include?(load.name) }
-    end
-
-    # @return [Hash{Symbol => String}] versions that the bundle does not know.
-    def prepare(workload, servers)
-      versions = servers.filter_map { |server| server.prepare(@toolchain) }.reduce({}, :merge)
-      versions.merge(Database.prepare(workload, @toolchain))
+      outcomes.include?(:faulty) ? 1 : 0
     end
 
     # Two at once would measure each other.

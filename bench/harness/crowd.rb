@@ -12,12 +12,16 @@ module Bench
     ANSWER_TIMEOUT = 10
     SETTLE = 1
     WAIT_TIMEOUT = 40
-    private_constant :BATCH, :ANSWER_TIMEOUT, :SETTLE, :WAIT_TIMEOUT
+    # Descriptors that server and client need for other things.
+    SPARE = 300
+    private_constant :SPARE, :BATCH, :ANSWER_TIMEOUT, :SETTLE, :WAIT_TIMEOUT
 
     attr_reader :connections
 
-    def initialize(connections:, path: "/", waiting: false)
-      @connections = connections
+    # @param waiting [Numeric, nil] seconds that each request waits.
+    # @param connections [Integer] as many, or as many as this process may have descriptors for.
+    def initialize(connections:, path: "/", waiting: nil)
+      @connections = [connections, (Process.getrlimit(:NOFILE).last - SPARE) / BATCH * BATCH].min
       @path = path
       @waiting = waiting
     end
@@ -27,6 +31,9 @@ module Bench
     def description = "#{@connections} connections, one request each (path #{@path})#{@waiting ? "; all wait" : ", then idle"}"
 
     def main_figure = :extra_memory
+
+    # @return [Numeric] seconds, about: two times all of them, or until those that wait are answered.
+    def duration(_seconds) = 3 + (@waiting ? 2 * @waiting : @connections / 2_000)
 
     # @param _seconds ignored: what is measured is a state, not a speed.
     # @return [Hash{Symbol => Numeric}] memory in MB.
@@ -40,7 +47,7 @@ module Bench
       closed = sockets.count { |socket| closed?(socket) }
 
       {
-        requests: @connections * 2, errors:, non_2xx: 0, closed_by_server: closed,
+        connections: @connections, requests: @connections * 2, errors:, non_2xx: 0, closed_by_server: closed,
         memory_before: before, memory_with_crowd: with_crowd, extra_memory: with_crowd - before,
         kilobytes_each: (with_crowd - before) * 1024 / @connections
       }

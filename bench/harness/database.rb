@@ -27,7 +27,7 @@ module Bench
       { database: toolchain.capture(*toolchain.ruby, SEED, variables: { "DATABASE_URL" => url }) }
     end
 
-    # Starts the services unless they run.
+    # Starts the services unless they run; installs them where they are missing.
     #
     # @param name [String] of the database's processes.
     # @return [String] for DATABASE_URL.
@@ -35,13 +35,20 @@ module Bench
       given = ENV["BENCH_DATABASE_URL"]
       return given if given && name == "postgres"
 
-      Open3.capture2e(SERVICES, "start").then do |output, status|
-        raise UsageError, "bin/services start failed:\n#{output}" unless status.success?
-      end
+      start
       output, status = Open3.capture2(SERVICES, "url", SERVICE_NAMES.fetch(name))
       raise UsageError, "bin/services knows no address of #{name}" unless status.success?
 
       output.strip
+    end
+
+    def start
+      _, status = Open3.capture2e(SERVICES, "start")
+      return if status.success?
+
+      Toolchain.set_up
+      output, status = Open3.capture2e(SERVICES, "start")
+      raise UsageError, "bin/services start failed:\n#{output}" unless status.success?
     end
   end
 end

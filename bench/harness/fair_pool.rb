@@ -1,6 +1,9 @@
 # frozen_string_literal: true
 
 require "fileutils"
+require "open3"
+require "time"
+require_relative "results"
 require_relative "toolchain"
 
 module Bench
@@ -11,12 +14,30 @@ module Bench
     TITLE = "Threads and fibers that share five connections: who waits how long (no server; also on JRuby)"
     REQUESTS = 3_000
     GEMFILE = File.join(Toolchain::ROOT, "bench/pool/Gemfile")
-    private_constant :REQUESTS, :GEMFILE
+    # Seconds that it takes with JRuby, about.
+    DURATION = 200
+    # What its figures depend on.
+    SOURCES = %w[lib/fairlead/pool.rb lib/fairlead/pool bench/pool bench/fair_pool].freeze
+    private_constant :REQUESTS, :GEMFILE, :DURATION, :SOURCES
 
     module_function
 
-    # @return [Boolean] whether all went well.
-    def run(toolchain)
+    # @param continue [Boolean, nil] whether nothing is done where it was measured after the last change.
+    # @return [Symbol] :good, :faulty, or :stopped where the time is too short.
+    def run(toolchain, deadline, continue: false)
+      return :good if continue && newer_than_sources?
+      return :stopped unless deadline.room_for?(DURATION)
+
+      measure(toolchain) ? :good : :faulty
+    end
+
+    def newer_than_sources?
+      result = Results.read(NAME) or return false
+      changed, status = Open3.capture2("git", "-C", Toolchain::ROOT, "log", "-1", "--format=%ct", "--", *SOURCES)
+      status.success? && Time.iso8601(result["date"]).to_i > changed.to_i
+    end
+
+    def measure(toolchain)
       folder = File.join(Toolchain::WORK, "pool")
       FileUtils.mkdir_p(folder)
       FileUtils.cp(GEMFILE, folder)

@@ -19,14 +19,15 @@ module Bench
     def initialize(toolchain, revision)
       @toolchain = toolchain
       @revision = revision
-      @commit = git("rev-parse", "--short=12", "--verify", "#{revision || "HEAD"}^{commit}")
+      # The last commit that touched what is measured: others change no figure.
+      @commit = git("log", "-1", "--format=%h", "--abbrev=12", revision || "HEAD", "--", *PARTS)
       @folder = File.join(Toolchain::WORK, "fairlead", revision ? @commit : "work-tree")
     end
 
-    # @return [String] what was built, for the results.
+    # @return [String] what was built, for the results: the same for the same sources.
     def version
       changed = @revision.nil? && !git("status", "--porcelain", "--", *PARTS).empty?
-      "#{@commit}#{" with changes" if changed}"
+      "#{@commit}#{" with changes (#{digest})" if changed}"
     end
 
     # Copies and compiles what has changed since the last time.
@@ -61,7 +62,7 @@ module Bench
     end
 
     def compile
-      build = File.join(@folder, "build", digest)
+      build = File.join(@folder, "build", digest("ext"))
       library = Dir[File.join(build, "fairlead.{so,bundle}")].first || make(build)
       FileUtils.cp(library, File.join(@folder, "lib/fairlead"))
     end
@@ -76,12 +77,13 @@ module Bench
         raise UsageError, "make left no fairlead library in #{build}"
     end
 
-    def digest
+    # Of the copy's sources.
+    def digest(parts = "{#{PARTS.join(",")}}")
       digest = Digest::SHA256.new
       digest << @toolchain.description
-      Dir.glob("**/*", base: File.join(@folder, "ext")).sort.each do |path|
-        full = File.join(@folder, "ext", path)
-        digest << path << File.binread(full) if File.file?(full)
+      Dir.glob("#{parts}/**/*", base: @folder).sort.each do |path|
+        full = File.join(@folder, path)
+        digest << path << File.binread(full) if File.file?(full) && !path.end_with?(".so", ".bundle")
       end
       digest.hexdigest[0, 16]
     end

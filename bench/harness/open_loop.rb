@@ -37,6 +37,9 @@ module Bench
       "open loop, #{rate} at random moments, at most #{@connections} connections, patience #{@patience} s"
     end
 
+    # @return [Numeric] seconds, about.
+    def duration(seconds) = seconds + (@share ? CAPACITY_SECONDS : 0)
+
     def main_figure = @share ? :p99 : :requests_per_second
 
     # @return [Hash{Symbol => Numeric}] latencies in milliseconds, of the good answers.

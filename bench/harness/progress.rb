@@ -1,5 +1,7 @@
 # frozen_string_literal: true
 
+require_relative "deadline"
+
 module Bench
   # Says on standard error what was just measured, and how long the rest will take.
   class Progress
@@ -13,8 +15,10 @@ module Bench
       hours.positive? ? format("%d:%02d:%02d", hours, minutes, seconds) : format("%d:%02d", minutes, seconds)
     end
 
-    def initialize(output = $stderr)
+    # @param deadline [Deadline] which ends the call before all is done.
+    def initialize(output = $stderr, deadline: Deadline.new)
       @output = output
+      @deadline = deadline
     end
 
     # Says beforehand how long a workload will take, about.
@@ -39,7 +43,8 @@ module Bench
       @done += 1
       left = ((now - @started) / @done * (@steps - @done)) + planned
       lines = results.map { |load, run| line(load, run) }
-      @output.puts "[#{Progress.clock(left)} left] round #{round} #{server}: #{lines.join("  ")}"
+      stop = ", #{Progress.clock([@deadline.left, 0].max)} of them now" if @deadline.left && @deadline.left < left
+      @output.puts "[#{Progress.clock(left)} left#{stop}] round #{round} #{server}: #{lines.join("  ")}"
     end
 
     private

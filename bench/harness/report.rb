@@ -19,7 +19,8 @@ module Bench
 
     # @param folder [String] of results.
     def initialize(folder = RESULTS)
-      @results = Dir[File.join(folder, "*.json")].sort.map { |path| JSON.parse(File.read(path)) }
+      @results = read(File.join(folder, "*.json"))
+      @sweeps = read(File.join(folder, "sweeps/*.json"))
     end
 
     # @return [Hash{String => String}] what each file should hold.
@@ -27,7 +28,7 @@ module Bench
       headlines = Headlines.new(@results)
       readme = File.read(File.join(ROOT, README))
       {
-        PAGE => Page.new(@results).to_s, PICTURE => Picture.new(headlines).to_s,
+        PAGE => Page.new(@results, @sweeps).to_s, PICTURE => Picture.new(headlines).to_s,
         README => readme.sub(MARKS) { "\n#{headlines.to_markdown}\n" }
       }
     end
@@ -42,6 +43,8 @@ module Bench
     end
 
     private
+
+    def read(pattern) = Dir[pattern].sort.map { |path| JSON.parse(File.read(path)) }
 
     def absolute(path) = File.join(ROOT, path)
   end

@@ -14,19 +14,22 @@ module Bench
     # To be raised when a reader of older files would misread newer ones.
     FORMAT = 1
     FOLDER = File.join(Toolchain::ROOT, "bench/results")
+    SWEEPS = File.join(FOLDER, "sweeps")
     PARTIAL_FOLDER = File.join(Toolchain::WORK, "results")
     # What is summarized, where a load has it.
     FIGURES = %i[rate refused gave_up kilobytes_each p50 p90 p99 p999 max cpu_per_request peak_rss pss].freeze
-    private_constant :FIGURES, :FOLDER, :PARTIAL_FOLDER
+    private_constant :FIGURES, :FOLDER, :SWEEPS, :PARTIAL_FOLDER
 
     module_function
 
     # @param runs [Hash{String => Array<Hash>}] what {Runner#run} returned.
+    # @param took [Float] seconds, with all starts and warm-ups: the next run says from it how long it will take.
+    # @param sweep [Boolean, nil] whether it is the settings of peers that are compared.
     # @return [Hash]
-    def document(workload, servers, runs, toolchain:, rounds:, seconds:, seed:, versions:)
+    def document(workload, servers, runs, toolchain:, rounds:, seconds:, seed:, versions:, took:, sweep: nil)
       {
-        format: FORMAT, workload: workload.name, title: workload.title, date: Time.now.utc.iso8601,
-        rounds:, seconds:, warm_up: workload.warm_up, workers: workload.workers, seed:,
+        format: FORMAT, workload: workload.name, title: workload.title, sweep:, date: Time.now.utc.iso8601,
+        rounds:, seconds:, warm_up: workload.warm_up, workers: workload.workers, seed:, took: took.round,
         machine: Machine.description,
         versions: {
           ruby: toolchain.description, yjit: true, wrk: Machine.wrk_version, **versions, gems: toolchain.gems
@@ -34,7 +37,7 @@ module Bench
         servers: servers.to_h { |server| [server.label, settings(server, workload)] },
         loads: workload.loads.select { |load| runs.key?(load.name) }
           .map { |load| describe(load, runs[load.name], servers.map(&:label)) }
-      }
+      }.compact
     end
 
     # A whole run replaces the workload's published result; a partial one (fewer rounds, fewer servers) is put
@@ -42,13 +45,32 @@ module Bench
     #
     # @return [String] the path.
     def write(document, whole:)
-      name = document[:workload]
-      name = "#{name}-#{Time.now.utc.strftime("%Y%m%d-%H%M%S")}" unless whole
-      path = File.join(whole ? FOLDER : PARTIAL_FOLDER, "#{name}.json")
+      name = "#{document[:workload]}#{"-#{Time.now.utc.strftime("%Y%m%d-%H%M%S")}" unless whole}.json"
+      path = File.join(whole ? folder(document[:sweep]) : PARTIAL_FOLDER, name)
       FileUtils.mkdir_p(File.dirname(path))
       File.write(path, "#{JSON.pretty_generate(document)}\n")
       path
     end
+
+    # @return [Hash{String => Object}, nil] the last whole result.
+    def read(name, sweep: nil)
+      JSON.parse(File.read(File.join(folder(sweep), "#{name}.json")))
+    rescue Errno::ENOENT
+      nil
+    end
+
+    # @param document [Hash{String => Object}] that was read.
+    # @return [Hash{String => Object}] what {WorkloadRun} would have to be to measure the same once more.
+    def identity(document)
+      versions = document["versions"]
+      {
+        "workload" => document["workload"], "loads" => document["loads"].map { |load| load["name"] },
+        "servers" => document["servers"].keys, **document.slice("rounds", "seconds"),
+        **versions.slice("ruby", "gems"), "ours" => versions.select { |name, _| name.start_with?("fairlead") }
+      }
+    end
+
+    def folder(sweep) = sweep ? SWEEPS : FOLDER
 
     # How a server was started, without what differs from run to run.
     def settings(server, workload)

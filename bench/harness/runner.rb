@@ -18,7 +18,10 @@ module Bench
     # @param patience [Integer] how often a measurement is repeated while other processes disturb it; the
     #   quietest counts, whatever its figures are.
     # @param progress [#start, #step] is told what is done; see {Progress}.
-    def initialize(workload, servers, toolchain:, rounds:, seconds:, loads:, random:, progress:, patience: 0)
+    # @param deadline [Deadline] no visit is begun that would not end before it.
+    # @param visit_seconds [Numeric] what a visit takes, about, before one was made.
+    def initialize(workload, servers, toolchain:, rounds:, seconds:, loads:, random:, progress:, deadline:,
+      visit_seconds:, patience: 0)
       @workload = workload
       @servers = servers
       @toolchain = toolchain
@@ -27,23 +30,28 @@ module Bench
       @loads = loads
       @random = random
       @progress = progress
+      @deadline = deadline
+      @visit_seconds = visit_seconds
       @patience = patience
     end
 
-    # Whether a signal ended the run early; what was measured until then counts.
-    attr_reader :interrupted
+    # Whether a signal ended the run early (what was measured until then counts), or the deadline did.
+    attr_reader :interrupted, :stopped
 
+    # @param before [Hash{String => Array<Hash>}] what an earlier call with the same random order has measured.
+    # @yield [runs, seconds] after each visit: all runs so far, and what the visit took.
     # @return [Hash{String => Array<Hash>}] the runs of each load, in the order in which they ran.
-    def run
-      runs = @loads.to_h { |load| [load.name, []] }
-      @progress.start(@rounds * @servers.size, @workload.name)
-      1.upto(@rounds) do |round|
-        @servers.shuffle(random: @random).each_with_index do |server, position|
-          visit(server) do |load, figures|
-            runs[load.name] << { server: server.label, round:, position:, **figures }
-          end
-          @progress.step(round, server.label, @loads.map { |load| [load, runs[load.name].last] })
-        end
+    def run(before = {})
+      runs = @loads.to_h { |load| [load.name, before[load.name] || []] }
+      left = visits_left(runs)
+      @progress.start(left.size, @workload.name)
+      left.each do |round, position, server|
+        break @stopped = true unless @deadline.room_for?(@visit_seconds)
+
+        spent = timed { visit(server) { |load, figures| runs[load.name] << { server: server.label, round:, position:, **figures } } }
+        @visit_seconds = [@visit_seconds, spent].max
+        @progress.step(round, server.label, @loads.map { |load| [load, runs[load.name].last] })
+        yield runs, spent if block_given?
       end
       runs
     rescue SignalException
@@ -52,6 +60,21 @@ module Bench
     end
 
     private
+
+    # @return [Array<(Integer, Integer, Server)>] round, place in it, and server.
+    def visits_left(runs)
+      made = runs.values.first.map { |run| run.values_at(:round, :server) }
+      visits = 1.upto(@rounds).flat_map do |round|
+        @servers.shuffle(random: @random).each_with_index.map { |server, position| [round, position, server] }
+      end
+      visits.reject { |round, _, server| made.include?([round, server.label]) }
+    end
+
+    def timed
+      started = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+      yield
+      Process.clock_gettime(Process::CLOCK_MONOTONIC) - started
+    end
 
     # Yields the figures of every load; where the server fails, those that say so.
     def visit(server, &block)

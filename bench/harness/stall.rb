@@ -19,11 +19,13 @@ module Bench
     # @param later [Boolean] whether they wait 10 ms before they stall.
     # @param sleeps_first [Boolean] whether the others are under way already when the stalls begin.
     # @param waits [String] what the others ask for, each of which waits.
-    def initialize(path = nil, later: false, sleeps_first: false, waits: "/sleep?#{SLEEP}")
+    # @param stalls [Numeric, nil] seconds that each stall takes; nil: as long as a load is measured.
+    def initialize(path = nil, later: false, sleeps_first: false, waits: "/sleep?#{SLEEP}", stalls: nil)
       @path = path
       @later = later
       @sleeps_first = sleeps_first
       @waits = waits
+      @stalls = stalls
     end
 
     def name = "stall"
@@ -31,20 +33,23 @@ module Bench
     def connections = SLEEPS + (@path ? BLOCKERS : 0)
 
     def description
-      stalls = @path ? "#{BLOCKERS} × #{@path}#{" after a wait of 10 ms" if @later}" : "nothing"
+      stalls = @path ? "#{BLOCKERS} × #{@path}#{" for #{@stalls} s" if @stalls}#{" after a wait of 10 ms" if @later}" : "nothing"
       "#{SLEEPS} × #{@waits} at once, #{@sleeps_first ? "shortly before" : "beside"} #{stalls}"
     end
 
     def main_figure = :slowest
 
-    # @param seconds [Integer] how long each stall takes.
+    # @return [Numeric] seconds, about.
+    def duration(seconds) = @path ? (@stalls || seconds) + 1 : 1
+
+    # @param seconds [Integer] how long each stall takes where nothing else was said.
     # @return [Hash{Symbol => Numeric}] times in milliseconds, of those that sleep.
     def run(server, seconds)
       reading, writing = IO.pipe(binmode: true)
       client = fork do
         reading.close
         prefer
-        Marshal.dump(measure(server.port, seconds), writing)
+        Marshal.dump(measure(server.port, @stalls || seconds), writing)
         writing.close
         exit!(0)
       end

@@ -40,15 +40,20 @@ module Bench
       }
     end
 
+    # Installs load tools, databases and what gems are compiled with, where they are missing: all that tests need too.
+    def self.set_up
+      Bundler.with_unbundled_env { system(File.join(ROOT, "bin/setup"), "--tests", out: $stderr) } or
+        raise UsageError, "bin/setup --tests failed; its message is above"
+    end
+
     # Installs the load tool where there is none, and the peers, the first time and after a change.
     def install
+      Toolchain.set_up unless %w[wrk cc].all? { |name| program?(name) }
       without_bundler do
-        unless %w[wrk cc].all? { |name| program?(name) }
-          system(File.join(ROOT, "bin/setup"), "--tests") or raise UsageError, "bin/setup --tests failed; its message is above"
-        end
         settings = environment.merge("RUBYOPT" => nil)
         return if system(settings, *ruby, "-S", "bundle", "check", out: File::NULL, err: File::NULL)
 
+        Toolchain.set_up
         warn "Installing the peers' gems (bench/Gemfile)"
         system(settings, *ruby, "-S", "bundle", "install", "--quiet", out: $stderr) or
           raise UsageError, "bundle install failed for bench/Gemfile; its message is above"

@@ -20,7 +20,7 @@ module Bench
     # A figure that is aimed at: the test is called with a {Comparison}.
     Aim = Data.define(:load, :text, :test)
 
-    attr_accessor :title, :app, :peers, :workers, :seconds, :warm_up, :settle, :check_path, :expectation,
+    attr_accessor :title, :app, :peers, :swept, :workers, :seconds, :warm_up, :settle, :check_path, :expectation,
       :database, :driver, :environment, :fresh
     attr_reader :name, :loads, :aims
 
@@ -38,6 +38,7 @@ module Bench
       @loads = []
       @aims = []
       @peers = []
+      @swept = []
       @workers = 1
       @seconds = 5
       @warm_up = 2
@@ -67,6 +68,8 @@ module Bench
       def app(file) = @workload.app = file
       # Who is compared, each as "name" or "name:setting".
       def peers(*labels) = @workload.peers = labels
+      # The settings of peers from which those above were taken: `bin/bench sweep` compares them with each other.
+      def sweep(*labels) = @workload.swept = labels
       # Processes of each server.
       def workers(count) = @workload.workers = count
       # How long each load is measured, the server warmed up before the first one, and left alone after that:

@@ -43,13 +43,18 @@
   const tens = (value) => (/^10*$/.test(String(value)) ? short.format(value) : "");
   // Of a logarithmic axis: 1, 2 and 5 of each decade.
   const decades = (value) => (/^[125]/.test((value / 10 ** Math.floor(Math.log10(value) + 1e-9)).toFixed(3)) ? short.format(value) : "");
+  const stroke = (row, index) => ({
+    borderColor: shade(row), backgroundColor: shade(row), borderWidth: row.ours ? 3 : 1.5, pointRadius: 2,
+    borderDash: row.ours ? [] : dashes[index % dashes.length],
+  });
+  const legend = () => ({ labels: { color: color("text"), boxWidth: 24, boxHeight: 1 } });
   const common = { responsive: true, maintainAspectRatio: false, animation: false };
 
   const draw = {
     bars: ({ rows, unit }) => ({
       type: "bar",
       data: {
-        labels: rows.map((row) => row.name + (row.failed ? ` (${row.failed} failed)` : "")),
+        labels: rows.map((row) => row.name + (row.failed ? ` (${row.failed} failed)` : row.errors ? ` (${short.format(row.errors)} errors)` : "")),
         datasets: [{ data: rows.map((row) => row.value), backgroundColor: rows.map((row) => shade(row)), borderRadius: 2 }],
       },
       options: {
@@ -64,16 +69,21 @@
       type: "line",
       data: {
         labels: rows[0].values.map(([name]) => name.replace("p999", "p99.9")),
-        datasets: rows.map((row, index) => ({
-          label: row.name, data: row.values.map(([, value]) => value), borderColor: shade(row),
-          backgroundColor: shade(row), borderWidth: row.ours ? 3 : 1.5, pointRadius: 2,
-          borderDash: row.ours ? [] : dashes[index % dashes.length],
-        })),
+        datasets: rows.map((row, index) => ({ label: row.name, data: row.values.map(([, value]) => value), ...stroke(row, index) })),
       },
       options: {
         ...common,
         scales: { x: { ...axis(), ticks: { color: color("text") } }, y: axis(unit, { type: "logarithmic", ticks: { color: color("text"), callback: decades } }) },
-        plugins: { legend: { labels: { color: color("text"), boxWidth: 24, boxHeight: 1 } } },
+        plugins: { legend: legend() },
+      },
+    }),
+    growth: ({ rows, unit }) => ({
+      type: "line",
+      data: { datasets: rows.map((row, index) => ({ label: row.name, data: row.points.map(([x, y]) => ({ x, y })), ...stroke(row, index) })) },
+      options: {
+        ...common,
+        scales: { x: axis("connections", { type: "linear" }), y: axis(unit, { beginAtZero: true }) },
+        plugins: { legend: legend() },
       },
     }),
     histogram: ({ rows, unit, ours }) => ({

@@ -4,6 +4,7 @@ title "Answers of 1 KB, 100 KB and 10 MB"
 app "download.ru"
 expect "Hello World"
 peers "iodine", "itsi", "agoo", "falcon", "puma"
+sweep "puma:1", "puma:5", "puma:16"
 seconds 4
 
 load "1k", wrk(connections: 32, path: "/1k")

@@ -4,6 +4,7 @@ title "The smallest answer: what the server itself costs"
 app "hello.ru"
 expect "Hello World"
 peers "iodine", "itsi", "agoo", "falcon", "puma"
+sweep "puma:1", "puma:3", "puma:5", "puma:10", "puma:16"
 seconds 4
 
 load "c1", wrk(connections: 1)

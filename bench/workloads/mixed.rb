@@ -4,6 +4,7 @@ title "Requests that wait, beside five that stall for 2 s: how long does the slo
 app "mixed.ru"
 expect "Hello World"
 peers "falcon", "puma:5", "puma:60", "itsi", "itsi:fibers"
+sweep "puma:5", "puma:16", "puma:60", "puma:100"
 workers 2
 seconds 2, warm_up: 1, settle: 0.5
 

@@ -4,6 +4,7 @@ title "Rails 8.1, render plain:"
 app "rails_plain.ru"
 expect "Hello World"
 peers "falcon", "itsi", "iodine", "puma:5", "puma:1"
+sweep "puma:1", "puma:2", "puma:3", "puma:5", "puma:10", "itsi:1", "itsi:3"
 seconds 5, warm_up: 4
 
 load "c32", wrk(connections: 32, timeout: 10)

@@ -4,6 +4,7 @@ title "Every request waits 0.1 s, on 2,000 connections"
 app "sleep.ru"
 expect "slept"
 peers "falcon", "itsi:fibers", "puma:1000"
+sweep "puma:500", "puma:1000", "puma:2000", "itsi:60", "itsi:fibers"
 seconds 6, settle: 0.5
 environment SLEEP: "0.1"
 

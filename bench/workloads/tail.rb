@@ -4,6 +4,7 @@ title "How long the slowest wait, at 50 % and 80 % of what each server can do at
 app "rails_plain.ru"
 expect "Hello World"
 peers "falcon", "itsi", "puma:5", "puma:1"
+sweep "puma:1", "puma:3", "puma:5"
 seconds 4, warm_up: 4
 
 load "50", open_loop(share: 0.5)

@@ -4,6 +4,7 @@ title "Bodies that the app reads"
 app "upload.ru"
 expect "0"
 peers "iodine", "itsi", "falcon", "puma"
+sweep "puma:1", "puma:5", "puma:16"
 seconds 4
 
 load "1k", wrk(connections: 32, body: 1_000)

@@ -2,8 +2,8 @@
 
 module Bench
   class Report
-    # The few figures that the README shows: requests a second (or what else is compared) of ours and of each peer, at
-    # the best of its settings.
+    # The few figures that the README shows, of ours and of each peer at the best of its settings: requests a second, and
+    # what is better if there is less of it.
     class Headlines
       PEERS = %w[falcon iodine itsi agoo puma].freeze
       # What the row is called, its workload and load.
@@ -17,55 +17,91 @@ module Bench
         ["Rails 8.1, 5 ms in PostgreSQL, 160 connections, 2 workers", "rails-db", "c160"],
         ["Rails 8.1, ten queries of 10 ms, 512 connections, 2 workers", "db-10x10", "c512"]
       ].freeze
-      private_constant :ROWS
+      # The same of memory and waits, with the figure that is meant.
+      LESS = [
+        ["ms until the slowest of 50 waits of 0.1 s is over, 2 workers", "mixed", "none", "slowest"],
+        ["… beside five requests that block in C for 2 s", "mixed", "free", "slowest"],
+        ["… beside five that block and hold Ruby's lock", "mixed", "held", "slowest"],
+        ["… beside five that compute for 2 s", "mixed", "cpu", "slowest"],
+        ["ms that one of 100 waits for at most, Rails, half of what the server can do", "tail", "50", "p99"],
+        ["… 80 % of what it can do", "tail", "80", "p99"],
+        ["KB for an idle connection, of 10,000", "idle", "c10000", "kilobytes_each"],
+        ["KB for a request that waits, of 10,000", "idle-waiting", "c10000", "kilobytes_each"]
+      ].freeze
+      # After a figure of a server some of whose answers were errors, or did not come.
+      FAULTY = "*"
+      private_constant :ROWS, :LESS, :FAULTY
 
-      Row = Data.define(:name, :ours, :peers)
+      # faults: those of {PEERS} whose figure is one of a run with errors.
+      Row = Data.define(:name, :ours, :peers, :faults)
 
       def initialize(results)
         @results = results.to_h { |result| [result["workload"], result] }
       end
 
       # @return [Array<Row>] those that have been measured; a peer that failed in a round has no figure.
-      def rows
-        ROWS.filter_map do |name, workload, load|
-          found = @results[workload]&.fetch("loads")&.find { |entry| entry["name"] == load } or next
-          summary = found["summary"]
-          ours = figure(summary["fairlead"], found["main_figure"]) or next
-          Row.new(name:, ours:, peers: PEERS.to_h { |peer| [peer, best(summary, peer, found["main_figure"])] })
-        end
-      end
+      def rows = ROWS.filter_map { |name, workload, load| row(name, workload, load, nil, :max) }
+
+      # @return [Array<Row>] of what is better if there is less of it.
+      def less_rows = LESS.filter_map { |name, workload, load, figure| row(name, workload, load, figure, :min) }
 
       # The other way round, in the README.
       def to_markdown
-        head = ["requests/s", "Fairlead", *PEERS.map(&:capitalize)]
-        lines = [head, ["---", *["---:"] * (PEERS.size + 1)]] + rows.map do |row|
-          figures = [row.ours, *row.peers.values]
-          [row.name, *figures.map { |value| cell(value, figures.compact.max) }]
-        end
-        "#{lines.map { |cells| "| #{cells.join(" | ")} |" }.join("\n")}\n\n#{conditions}\n"
+        tables = [table("requests/s", rows, :max), table("less is better", less_rows, :min)].compact
+        "#{tables.join("\n")}\n#{conditions}\n"
       end
 
       private
 
-      def best(summary, peer, figure_name)
-        summary.filter_map { |label, entry| figure(entry, figure_name) if label[/\A[^:]+/] == peer }.max
+      # @param figure [String, nil] nil: the load's main one.
+      # @param best [Symbol] :max or :min.
+      def row(name, workload, load, figure, best)
+        found = @results[workload]&.fetch("loads")&.find { |entry| entry["name"] == load } or return
+        figure ||= found["main_figure"]
+        ours = figure(found["summary"]["fairlead"], figure) or return
+        chosen = PEERS.to_h { |peer| [peer, best(found["summary"], peer, figure, best)] }
+        Row.new(name:, ours:, peers: chosen.transform_values { |entry| entry&.dig(figure, "median") },
+          faults: PEERS.select { |peer| faulty?(chosen[peer]) })
+      end
+
+      # @return [Hash, nil] what that of a peer's settings gave whose figure is the best.
+      def best(summary, peer, figure, best)
+        summary.filter_map { |label, entry| entry if label[/\A[^:]+/] == peer && figure(entry, figure) }
+          .public_send(:"#{best}_by") { |entry| entry.dig(figure, "median") }
       end
 
       def figure(entry, name)
         entry && entry["failed"].to_i.zero? ? entry.dig(name, "median") : nil
       end
 
-      def cell(value, best)
+      def faulty?(entry) = entry && (entry["errors"].to_i + entry["non_2xx"].to_i).positive?
+
+      def table(title, rows, best)
+        return if rows.empty?
+
+        head = [title, "Fairlead", *PEERS.map(&:capitalize)]
+        lines = [head, ["---", *["---:"] * (PEERS.size + 1)]] + rows.map do |row|
+          figures = [row.ours, *row.peers.values]
+          # Who lost answers has won nothing.
+          sound = [row.ours, *row.peers.except(*row.faults).values].compact
+          marks = [nil, *PEERS.map { |peer| FAULTY if row.faults.include?(peer) }]
+          [row.name, *figures.zip(marks).map { |value, mark| cell(value, mark, sound.public_send(best)) }]
+        end
+        "#{lines.map { |cells| "| #{cells.join(" | ")} |" }.join("\n")}\n"
+      end
+
+      def cell(value, mark, best)
         return "" unless value
 
-        text = value.round.to_s.gsub(/(?<=\d)(?=(\d{3})+\z)/, ",")
-        value == best ? "**#{text}**" : text
+        text = value >= 10 ? value.round.to_s.gsub(/(?<=\d)(?=(\d{3})+\z)/, ",") : format("%.1f", value)
+        value == best && !mark ? "**#{text}**" : "#{text}#{mark}"
       end
 
       def conditions
         result = @results["hello"] || @results.values.first or return ""
         machine = result["machine"]
-        "Medians of #{@results.values.filter_map { |entry| entry["rounds"] }.min} rounds or more, in turn, each server " \
+        faulty = "\\#{FAULTY} Some of its answers were errors, or did not come. " if (rows + less_rows).any? { |row| row.faults.any? }
+        "#{faulty}Medians of #{@results.values.filter_map { |entry| entry["rounds"] }.min} rounds or more, in turn, each server " \
           "at the best of its settings, on a #{machine["cores"]}-core machine that\nalso ran the load; " \
           "#{result.dig("versions", "ruby")[/\Aruby [\d.]+/].capitalize} with YJIT, one worker where nothing else is said. " \
           "`bin/bench` repeats each row; figures move\nby a tenth from run to run, ratios less."

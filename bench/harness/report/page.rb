@@ -3,19 +3,22 @@
 require "cgi"
 require "erb"
 require "json"
+require_relative "../statistics"
+require_relative "published"
 
 module Bench
   class Report
     # The page: tables in plain HTML, and what the charts draw as JSON. Everything it needs is in it.
     class Page
+      include Published
+
       FOLDER = File.expand_path("../../report", __dir__)
-      PUBLISHED = File.expand_path("../../published.json", __dir__)
       # In the order in which they are read: title, and which workloads.
       CHAPTERS = {
         "The server itself" => %w[hello hello-pipelined headers json upload download],
         "Requests that wait" => %w[blocking sleep waiting],
-        "Rails and databases" => %w[rails-plain rails-find rails-db db-10x10],
-        "When something goes wrong" => %w[mixed mixed-rails overload tail],
+        "Rails and databases" => %w[rails-plain rails-find rails-db db-10x10 db-10x10-trilogy db-10x10-mysql2],
+        "When something goes wrong" => %w[mixed mixed-rails mixed-rails-mysql2 overload tail],
         "Memory" => %w[idle idle-waiting],
         "The pool" => %w[fair-pool fair-pool-jruby]
       }.freeze
@@ -31,11 +34,13 @@ module Bench
         "cpu_per_request" => ["CPU µs", 1], "pss" => ["PSS MB", 0], "peak_rss" => ["peak RSS MB", 0]
       }.freeze
       PERCENTILES = %w[p50 p90 p99 p999 max].freeze
-      private_constant :FOLDER, :PUBLISHED, :CHAPTERS, :FIGURES, :COLUMNS, :PERCENTILES
+      private_constant :FOLDER, :CHAPTERS, :FIGURES, :COLUMNS, :PERCENTILES
 
-      def initialize(results)
+      # @param sweeps [Array<Hash>] results in which the settings of peers are compared with each other.
+      def initialize(results, sweeps = [])
         @results = results.to_h { |result| [result["workload"], result] }
-        @published = JSON.parse(File.read(PUBLISHED))
+        @sweeps = sweeps.to_h { |result| [result["workload"], result] }
+        @published = Published.read
         @charts = []
       end
 
@@ -64,8 +69,9 @@ module Bench
         result = @results[name]
         parts = [%(<section id="#{name}">\n<h3>#{name}</h3>\n)]
         parts << (result ? "<p>#{escape(result["title"].sub(/:\z/, ""))}#{"." unless result["title"].end_with?("?")}</p>\n" : %(<p class="note">Not measured yet.</p>\n))
+        parts << told(name)
         parts << (result["tables"] ? pools(result) : loads(result)) if result
-        parts << published(name) << facts(result) << "</section>\n"
+        parts << growth(result) << unmeasured(name, result) << facts(result) << sweep(name) << "</section>\n"
         parts.join
       end
 
@@ -83,7 +89,7 @@ module Bench
           ideal = " · ideal: #{load["ideal"]}" if load["ideal"]
           "<h4>#{escape(load["name"])}: #{escape(title)}#{" (less is better)" unless more}</h4>\n" \
             "<p class=\"note\">#{escape(load["tool"])}#{escape(ideal)}</p>\n" \
-            "<div class=\"pair\">#{bars(load)}#{distribution(load)}</div>\n#{table(load)}"
+            "<div class=\"pair\">#{bars(load)}#{distribution(load)}#{published(result["workload"], load["name"])}</div>\n#{table(load)}"
         end.join
       end
 
@@ -91,7 +97,7 @@ module Bench
         rows = load["summary"].filter_map do |server, entry|
           main = entry[load["main_figure"]] or next
           { name: server, value: main["median"], low: main["minimum"], high: main["maximum"],
-            ours: server.start_with?("fairlead"), failed: entry["failed"] }
+            ours: server.start_with?("fairlead"), failed: entry["failed"], errors: entry["errors"] + entry["non_2xx"] }
         end
         more = FIGURES.fetch(load["main_figure"]).last
         chart(kind: "bars", unit: FIGURES.fetch(load["main_figure"]).first,
@@ -146,11 +152,12 @@ module Bench
       def pools(result)
         result["tables"].map do |table|
           rows = table["rows"].map { |row| { name: row["name"], value: row["max"], ours: row["name"].start_with?("fairlead") } }
-          longest = chart(kind: "bars", unit: "s, the longest wait", rows: rows.sort_by { |row| row[:value] })
+          longest = chart(kind: "bars", unit: "s, the longest wait", rows: rows.sort_by { |row| row[:value] }) +
+            published(result["workload"], "the longest wait").to_s
           histograms = table["rows"].map do |row|
             chart(kind: "histogram", unit: row["name"], rows: row["histogram"], ours: row["name"].start_with?("fairlead"))
           end
-          "<h4>#{escape(table["title"])}</h4>\n#{longest}<div class=\"grid\">#{histograms.join}</div>\n#{pool_table(table)}"
+          "<h4>#{escape(table["title"])}</h4>\n<div class=\"pair\">#{longest}</div><div class=\"grid\">#{histograms.join}</div>\n#{pool_table(table)}"
         end.join
       end
 
@@ -164,16 +171,33 @@ module Bench
         %(<div class="wide"><table><thead><tr>#{head.join}</tr></thead><tbody>#{cells.join("\n")}</tbody></table></div>\n)
       end
 
-      def published(name)
-        known = @published[name] or return
-        source = known["source"]
-        charts = known["charts"].map do |entry|
-          rows = entry["rows"].map { |label, value| { name: label, value:, published: true } }
-          "<figure><figcaption>#{escape(entry["title"])}</figcaption>#{chart(kind: "bars", unit: known["unit"] || "requests/s", rows:)}</figure>"
+      # Of crowds: all memory, from nobody to as many as there were.
+      def growth(result)
+        return unless result && result["loads"]&.all? { |load| load["main_figure"] == "extra_memory" }
+
+        servers = result["loads"].flat_map { |load| load["summary"].keys }.uniq
+        rows = servers.filter_map { |server| growth_of(server, result["loads"]) }
+        "<h4>Memory of all processes, from no connection to the most</h4>\n#{chart(kind: "growth", unit: "MB (PSS)", rows:)}"
+      end
+
+      def growth_of(server, loads)
+        points = loads.filter_map do |load|
+          runs = load["runs"].select { |run| run["server"] == server && !run["failed"] }
+          [load["connections"], middle(runs, "memory_before"), middle(runs, "memory_with_crowd")] if runs.any?
         end
-        "<details><summary>As published by others</summary>\n<p>#{escape(known["text"])} " \
-          "#{%(<a href="#{escape(source)}">Source</a>. ) if source}Measured on other machines: compare the shape, not the figures.</p>\n" \
-          "<div class=\"grid\">#{charts.join}</div></details>\n"
+        return if points.empty?
+
+        { name: server, ours: server.start_with?("fairlead"),
+          points: [[0, points.first[1]], *points.map { |count, _, memory| [count, memory] }] }
+      end
+
+      def middle(runs, figure) = Statistics.median(runs.map { |run| run[figure] }.sort)
+
+      # The settings of peers that were tried.
+      def sweep(name)
+        result = @sweeps[name] or return
+        charts = result["loads"].map { |load| "<figure><figcaption>#{escape(load["name"])}</figcaption>#{bars(load)}</figure>" }
+        "<details><summary>Settings of peers that were tried</summary>\n<div class=\"grid\">#{charts.join}</div>\n#{facts(result)}</details>\n"
       end
 
       def chart(**description)
