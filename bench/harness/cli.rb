@@ -134,8 +134,11 @@ module Bench
       runs = workloads.map { |workload| WorkloadRun.new(workload, @options, toolchain:, progress:, deadline:) }
       runs.reject!(&:finished?) if @options.continue
       announce(runs, progress)
-      outcomes = runs.map(&:run)
-      outcomes << FairPool.run(toolchain, deadline, continue: @options.continue) if pool.any? && !@options.sweep
+      outcomes = []
+      runs.each { |run| outcomes << run.run unless outcomes.last == :stopped }
+      if pool.any? && !@options.sweep && outcomes.last != :stopped
+        outcomes << FairPool.run(toolchain, deadline, continue: @options.continue)
+      end
       status(outcomes)
     end
 
