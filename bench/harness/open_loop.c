@@ -42,7 +42,7 @@ static size_t request_length;
 static int epoll;
 static double end; /* when no further request is due */
 static connection *connections, *free_list;
-static double *latencies;
+static double *latencies, *refusals;
 static long answered, in_time, refused, wrong, failed, gave_up;
 static double *waiting; /* due times of those without a connection, a ring that never wraps */
 static long waiting_first, waiting_end;
@@ -109,7 +109,7 @@ static void finish(connection *c) {
     if (c->status >= 200 && c->status < 300) {
         latencies[answered++] = time - c->due;
         in_time += time <= end;
-    } else if (c->status == 503) refused++;
+    } else if (c->status == 503) refusals[refused++] = time - c->due;
     else wrong++;
     if (c->closing) drop(c);
     release(c);
@@ -176,10 +176,14 @@ static int ascending(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
+static double percentile_of(const double *seconds, long count, double share) {
+    if (!count) return 0;
+    long index = (long)ceil(share * (double)count) - 1;
+    return seconds[index < 0 ? 0 : index] * 1000;
+}
+
 static double percentile(double share) {
-    if (!answered) return 0;
-    long index = (long)ceil(share * (double)answered) - 1;
-    return latencies[index < 0 ? 0 : index] * 1000;
+    return percentile_of(latencies, answered, share);
 }
 
 int main(int argc, char **argv) {
@@ -195,6 +199,7 @@ int main(int argc, char **argv) {
     epoll = epoll_create1(EPOLL_CLOEXEC);
     connections = calloc((size_t)count, sizeof *connections);
     latencies = calloc((size_t)most, sizeof *latencies);
+    refusals = calloc((size_t)most, sizeof *refusals);
     waiting = calloc((size_t)most, sizeof *waiting);
     for (int i = count - 1; i >= 0; i--) {
         connections[i].fd = -1;
@@ -249,11 +254,13 @@ int main(int argc, char **argv) {
     double sum = 0;
     for (long i = 0; i < answered; i++) sum += latencies[i];
     qsort(latencies, (size_t)answered, sizeof *latencies, ascending);
+    qsort(refusals, (size_t)refused, sizeof *refusals, ascending);
     printf("{\"offered\":%ld,\"answered\":%ld,\"in_time\":%ld,\"refused\":%ld,\"wrong\":%ld,\"failed\":%ld,\"gave_up\":%ld,"
            "\"seconds\":%.3f,\"mean\":%.4f,\"p50\":%.4f,\"p75\":%.4f,\"p90\":%.4f,\"p99\":%.4f,\"p999\":%.4f,"
-           "\"max\":%.4f}\n",
+           "\"max\":%.4f,\"refused_p50\":%.4f,\"refused_p99\":%.4f}\n",
            offered, answered, in_time, refused, wrong, failed, gave_up, seconds,
            answered ? sum / (double)answered * 1000 : 0, percentile(0.5), percentile(0.75), percentile(0.9),
-           percentile(0.99), percentile(0.999), percentile(1));
+           percentile(0.99), percentile(0.999), percentile(1), percentile_of(refusals, refused, 0.5),
+           percentile_of(refusals, refused, 0.99));
     return 0;
 }

@@ -54,7 +54,7 @@ module Bench
         seconds: figures[:seconds], # What is answered after the end of the load was served with time that nobody else wanted.
         requests_per_second: figures[:in_time] / figures[:seconds],
         non_2xx: figures[:wrong] + (@refusals ? 0 : figures[:refused]),
-        **figures.slice(:offered, :refused, :gave_up, :mean, :p50, :p75, :p90, :p99, :p999, :max)
+        **figures.slice(:offered, :refused, :refused_p50, :refused_p99, :gave_up, :mean, :p50, :p75, :p90, :p99, :p999, :max)
       }
     end
 

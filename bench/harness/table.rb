@@ -17,6 +17,7 @@ module Bench
       Column.new("rate/s", :rate, 0, false),
       Column.new("KB each", :kilobytes_each, 2, true),
       Column.new("503", :refused, 0, true),
+      Column.new("503 p99 ms", :refused_p99, 1, false),
       Column.new("gave up", :gave_up, 0, true),
       Column.new("p50 ms", :p50, 2, false),
       Column.new("p99 ms", :p99, 2, true),

@@ -113,6 +113,7 @@ static VALUE loop_initialize(VALUE object, VALUE options) {
         .in_flight = NUM2UINT(option(options, "in_flight")),
         .streams = NUM2UINT(option(options, "streams")),
         .queue_timeout = microseconds(options, "queue_timeout"),
+        .queue_target = microseconds(options, "queue_target"),
         .request_timeout = microseconds(options, "request_timeout"),
         .note_refusals = RTEST(option(options, "note_refusals")),
         .deadlines = {[FL_DEADLINE_IDLE] = microseconds(options, "idle_timeout"),

@@ -15,7 +15,7 @@ module Fairlead
     # What the core is told of the configuration; the units are those of Configuration.
     LIMITS = %i[
       request_line head_size headers body_size body_buffer response_buffer in_flight streams queue_timeout
-      request_timeout idle_timeout head_timeout body_timeout write_timeout health_path
+      queue_target request_timeout idle_timeout head_timeout body_timeout write_timeout health_path
       cancel_abandoned
     ].freeze
     # Seconds of running after which a response counts as long-lived.

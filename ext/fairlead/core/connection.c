@@ -332,6 +332,14 @@ static ssize_t read_into(fl_connection *connection, fl_buffer *buffer, size_t mo
     return count;
 }
 
+/* It has been answered by us, and may ask again. */
+static void stay_open(fl_connection *connection) {
+    connection->state = FL_CONNECTION_IDLE;
+    fl_connection_send(connection, NULL);
+    if (connection->state == FL_CONNECTION_IDLE && connection->out.length == 0)
+        fl_loop_set_deadline(connection, FL_DEADLINE_IDLE);
+}
+
 /* Whoever asks how we are must not wait for an app. */
 static void answer_health(fl_connection *connection) {
     fl_loop *loop = connection->loop;
@@ -342,16 +350,36 @@ static void answer_health(fl_connection *connection) {
     bool answered = fl_answer_health(exchange, !connection->keep_alive);
     connection->exchange = NULL;
     fl_loop_free_exchange(loop, exchange);
-    if (!answered) {
+    if (!answered)
         fl_connection_close(connection);
-    } else if (!connection->keep_alive) {
+    else if (connection->keep_alive)
+        stay_open(connection);
+    else
         end_connection(connection);
-    } else {
-        connection->state = FL_CONNECTION_IDLE;
-        fl_connection_send(connection, NULL);
-        if (connection->state == FL_CONNECTION_IDLE && connection->out.length == 0)
-            fl_loop_set_deadline(connection, FL_DEADLINE_IDLE);
+}
+
+void fl_connection_turn_away(fl_connection *connection, fl_status status) {
+    fl_loop *loop = connection->loop;
+    fl_exchange *exchange = connection->exchange;
+    bool whole = exchange->body_done && connection->in.length == exchange->head->size && !connection->half_closed;
+    /* To connect anew would cost both of us more than the answer. */
+    if (!whole || !connection->keep_alive || exchange->minor == 0 || fl_loop_is_ending(loop)) {
+        fl_connection_refuse(connection, status);
+        return;
     }
+    loop->counts.refused++;
+    fl_refusal_note(connection, status);
+    bool head_method = exchange->head_method;
+    fl_loop_dequeue(exchange);
+    connection->exchange = NULL;
+    fl_loop_free_exchange(loop, exchange);
+    fl_buffer_free(&loop->slab, &connection->in);
+    if (!fl_own_answer(connection, fl_status_http(status), fl_status_text(status), head_method, false)) {
+        fl_connection_close(connection);
+        return;
+    }
+    stay_open(connection);
+    fl_connection_receive(connection);
 }
 
 /* TCP does not tell a client that has said all and still reads from one that has gone: both have ended their side. But

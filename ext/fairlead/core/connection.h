@@ -92,6 +92,10 @@ int fl_connection_give_away(fl_connection *connection);
 /* Answers with the error of this status and ends the connection. */
 void fl_connection_refuse(fl_connection *connection, fl_status status);
 
+/* Answers the request that waits on it with the error of this status; the connection stays open for the next one, if it
+ * can. */
+void fl_connection_turn_away(fl_connection *connection, fl_status status);
+
 /* The request that is being served on it takes too long: its exchange loses it, and the client is told, or, if it has
  * part of a response, cut off. */
 void fl_connection_time_out(fl_connection *connection);

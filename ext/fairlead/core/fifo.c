@@ -240,6 +240,8 @@ static fl_exchange *begin(fl_exchange *exchange) {
             loop->usual += ((int64_t) (now - loop->taken_at) - loop->usual) / 8;
         loop->others_waited = loop->first_ready != NULL;
         loop->taken_at = now;
+        if (!loop->dedicated)
+            fl_line_taken(loop, now - exchange->ready_at, now);
     }
     if (exchange->queue != FL_LANE_NONE || loop->dedicated) {
         loop->counts.lane_requests++;

@@ -391,6 +391,7 @@ static void take_in(fl_loop *loop, fl_event *events, int count, int outside) {
     }
     see_to_deadlines(loop);
     fl_loop_sort(loop);
+    fl_line_cut(loop);
     if (loop->dedicated)
         fl_balance_give_back(loop);
     if (loop->listen_again != 0 && loop->listen_again <= loop->now && !loop->draining) {

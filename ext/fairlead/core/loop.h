@@ -10,6 +10,7 @@
 #include "exchange.h"
 #include "handoff.h"
 #include "http1.h"
+#include "line.h"
 #include "poll.h"
 #include "refusal.h"
 #include "shared_page.h"
@@ -26,6 +27,7 @@ typedef struct fl_limits {
     uint32_t response_buffer; /* bytes of a response that are kept for a slow client */
     uint32_t in_flight, streams;
     uint64_t queue_timeout;                    /* microseconds */
+    uint64_t queue_target;                     /* likewise; 0: nobody is turned away for the length of the line */
     uint64_t request_timeout;                  /* likewise; 0: none */
     uint64_t deadlines[FL_DEADLINE_KINDS];     /* microseconds, by kind */
     bool cancel_abandoned; /* whether the owner of a request is told, as if its time were up, that its client has gone */
@@ -76,6 +78,7 @@ typedef struct fl_loop {
     bool watched;               /* somebody sends what is staged if nobody else does */
     struct { fl_connection *first, *last; } deadlines[FL_DEADLINE_KINDS];
     fl_exchange *first_ready, *last_ready;
+    fl_line line;
     fl_exchange *served;
     fl_refusals refusals;
     fl_exchange *first_woken, *last_woken;

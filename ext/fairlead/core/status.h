@@ -33,6 +33,7 @@
     X(UNKNOWN_ENCODING, 501, "the transfer encoding is not implemented")                                     \
     X(REQUEST_TIMEOUT, 504, "the request took too long")                                                     \
     X(QUEUE_TIMEOUT, 503, "the request waited too long for its turn")                                        \
+    X(OVERLOADED, 503, "more requests come than can be served")                                              \
     X(UNKNOWN_VERSION, 505, "the HTTP version is not supported")
 
 typedef enum fl_status {

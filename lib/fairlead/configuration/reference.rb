@@ -45,6 +45,23 @@ module Fairlead
       MARKDOWN
 
       CONCLUSION = <<~MARKDOWN
+        ## When more comes than can be served
+
+        Requests wait for their turn in one line, first come, first served. When more come than the workers can
+        serve, the line would only get longer, until everybody in it has given up before his turn: all work is
+        then in vain. So those that come last are answered 503 with `Retry-After` at once, and their connections
+        stay open; those that wait already are served in their order, within about 0.3 s (`queue_target`). As
+        many are served as ever, and soon after the rush is over nobody is turned away.
+
+        A burst is no such rush, and a thousand clients of which each waits for its answer are none either. It
+        takes all of this: for half a second nobody was taken who had not waited for a third of `queue_target`;
+        whoever comes now would wait for three times of it; the line has doubled meanwhile, all workers taken
+        together; no worker has room; and the line is four times as long as what is being served. Requests that
+        wait for something themselves (a database, another service, `sleep`) stand in no line.
+
+        Nothing has to be set for it. If your clients are programs that would rather wait, set `queue_target 0`;
+        then `queue_timeout` alone counts.
+
         ## Signals
 
         | signal, to the first process | |

@@ -83,6 +83,10 @@ module Fairlead
       Option.new(:queue_timeout, :seconds, 30.0,
                  "How long a request may wait for its turn. Past it, it is answered 503 with Retry-After.",
                  group: :fairness, within: DEADLINE),
+      Option.new(:queue_target, :seconds, 0.3,
+                 "How long requests wait for their turn, about, while more come than can be served: those that come " \
+                 "last are then answered 503 with Retry-After at once. 0: all wait, up to queue_timeout.",
+                 group: :fairness, within: (0..86_400)),
 
       Option.new(:database_connections, :integer, nil,
                  "How many connections to databases all workers together may have open. The sizes of the pools in " \

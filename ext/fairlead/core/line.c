@@ -1,0 +1,78 @@
+#include "line.h"
+#include "loop.h"
+
+enum {
+    STANDS = 500000,     /* microseconds, after which it is no burst */
+    COUNTED_FOR = 250000,/* microseconds, at least, over which it is counted how many can be taken */
+    LEAST_TAKEN = 8,     /* likewise: the first ones may have been unusual */
+    LEAST = 8,           /* requests that may wait in any case */
+    CUT_AT_ONCE = 64,    /* in a turn: whoever has the loop shall not have it for long */
+};
+
+/* All that wait in this worker and in those with which it shares its line. */
+static uint32_t waiting_in_all(fl_loop *loop) {
+    int64_t count = loop->counts.queued;
+    for (int i = 0; i < loop->siblings.count; i++)
+        if (fl_siblings_usable(&loop->siblings, i))
+            count += fl_slot_get(&loop->siblings.page->slots[i], FL_SLOT_queued);
+    return (uint32_t) count;
+}
+
+static uint64_t hardly(const fl_loop *loop) {
+    return loop->limits.queue_target / 3;
+}
+
+/* A worker whose oldest has hardly waited will be given what is too much here. */
+static bool sibling_has_room(const fl_loop *loop, uint64_t now) {
+    for (int i = 0; i < loop->siblings.count; i++) {
+        if (!fl_siblings_usable(&loop->siblings, i))
+            continue;
+        uint64_t oldest = (uint64_t) fl_slot_get(&loop->siblings.page->slots[i], FL_SLOT_oldest_us);
+        if (oldest == 0 || now < oldest + hardly(loop))
+            return true;
+    }
+    return false;
+}
+
+static uint32_t largest(uint64_t a, uint64_t b, uint64_t c) {
+    uint64_t most = a > b ? a : b;
+    most = most > c ? most : c;
+    return most < UINT32_MAX ? (uint32_t) most : UINT32_MAX;
+}
+
+/* `served`: how many were taken, in so many microseconds. */
+static bool grows(fl_loop *loop, uint64_t served, uint64_t microseconds, uint64_t now) {
+    const fl_line *line = &loop->line;
+    uint32_t acceptable =
+        largest(served * 3 * loop->limits.queue_target / microseconds, 4 * (uint64_t) loop->counts.in_flight, 2 * LEAST);
+    return now - line->since > STANDS && loop->counts.queued > acceptable &&
+           waiting_in_all(loop) > 2 * line->at_first && !sibling_has_room(loop, now);
+}
+
+void fl_line_taken(fl_loop *loop, uint64_t waited, uint64_t now) {
+    fl_line *line = &loop->line;
+    if (waited < hardly(loop) || loop->limits.queue_target == 0) {
+        line->since = 0;
+        line->most = 0;
+        return;
+    }
+    if (line->since == 0) {
+        *line = (fl_line){.since = now, .counted_at = now, .at_first = waiting_in_all(loop)};
+        return;
+    }
+    line->taken++;
+    uint64_t passed = now - line->counted_at, taken = line->taken;
+    if (passed < COUNTED_FOR || taken < LEAST_TAKEN)
+        return;
+    line->counted_at = now;
+    line->taken = 0;
+    if (line->most != 0 || grows(loop, taken, passed, now))
+        line->most = largest(taken * loop->limits.queue_target / passed, loop->counts.in_flight, LEAST);
+}
+
+void fl_line_cut(fl_loop *loop) {
+    if (loop->line.most == 0 || loop->counts.queued <= loop->line.most || sibling_has_room(loop, loop->now))
+        return;
+    for (int i = 0; i < CUT_AT_ONCE && loop->counts.queued > loop->line.most; i++)
+        fl_connection_turn_away(loop->last_ready->connection, FL_OVERLOADED);
+}
