@@ -41,6 +41,13 @@ module Fairlead
       [mysql2, trilogy].each(&:close)
     end
 
+    def test_start_makes_a_redis_that_url_leads_to
+      assert_match(%r{Redis started: redis://}, succeed("start"))
+
+      assert_equal ["+OK", "+PONG"], redis("AUTH #{redis_address.password}", "PING")
+      assert_match(/\A-NOAUTH/, redis("PING").first)
+    end
+
     def test_nobody_gets_in_without_the_password
       succeed("start")
       address = URI(succeed("url").chomp)
@@ -57,7 +64,7 @@ module Fairlead
 
       assert_match(/runs already/, succeed("start"))
       assert_equal address, succeed("url")
-      assert_equal 2, succeed("start").scan("runs already").size
+      assert_equal 3, succeed("start").scan("runs already").size
     end
 
     def test_two_sets_run_beside_each_other
@@ -65,11 +72,11 @@ module Fairlead
       other = "#{FOLDER}-other"
       succeed("start", folder: other)
 
-      ports = [FOLDER, other].product(%w[postgresql mariadb]).map do |folder, service|
+      ports = [FOLDER, other].product(%w[postgresql mariadb redis]).map do |folder, service|
         URI(succeed("url", service, folder:).chomp).port
       end
 
-      assert_equal 4, ports.uniq.size
+      assert_equal 6, ports.uniq.size
     ensure
       services("destroy", folder: other)
     end
@@ -93,11 +100,13 @@ module Fairlead
       assert_equal 3, status.exitstatus
       assert_match(/PostgreSQL does not run/, output)
       assert_match(/MariaDB does not run/, output)
+      assert_match(/Redis does not run/, output)
       succeed("start")
       running = succeed("status")
 
       assert_match(/PostgreSQL runs/, running)
       assert_match(/MariaDB runs/, running)
+      assert_match(/Redis runs/, running)
       succeed("stop")
 
       assert_equal 3, services("status").last.exitstatus
@@ -114,7 +123,7 @@ module Fairlead
       output, status = services("url", "oracle")
 
       refute_predicate status, :success?
-      assert_match(/no oracle: postgresql mariadb/, output)
+      assert_match(/no oracle: postgresql mariadb redis/, output)
     end
 
     private
@@ -123,6 +132,18 @@ module Fairlead
       address = URI(succeed("url", "mariadb").chomp)
       { host: address.host, port: address.port, username: address.user, password: address.password,
         database: address.path.delete_prefix("/") }
+    end
+
+    def redis_address = URI(succeed("url", "redis").chomp)
+
+    # @return [Array<String>] a line for each command.
+    def redis(*commands)
+      TCPSocket.open("127.0.0.1", redis_address.port) do |socket|
+        commands.map do |command|
+          socket.write("#{command}\r\n")
+          socket.gets.chomp
+        end
+      end
     end
 
     def services(*command, folder: FOLDER)

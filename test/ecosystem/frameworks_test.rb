@@ -1,0 +1,142 @@
+# frozen_string_literal: true
+
+require "json"
+require_relative "ecosystem"
+
+module Fairlead
+  # The frameworks beside Rails: each greets, reads a form, waits beside others, and streams.
+  class FrameworksTest < EcosystemTest
+    SINATRA = <<~'RUBY'
+      require "sinatra/base"
+
+      class Greeter < Sinatra::Base
+        set :environment, :production
+        set :host_authorization, { permitted_hosts: [] }
+
+        get("/hello/:name") { "Hello, #{params[:name]}" }
+        post("/hello") { "Hello, #{params[:name]}" }
+        get("/wait") { sleep 0.3; "waited" }
+        get("/fail") { raise "on purpose" }
+        get "/stream" do
+          content_type "text/plain"
+          stream { |out| 3.times { |n| out << "part #{n}\n"; sleep 0.01 } }
+        end
+      end
+
+      run Greeter
+    RUBY
+
+    RODA = <<~'RUBY'
+      require "roda"
+
+      class Greeter < Roda
+        plugin :streaming
+        plugin(:error_handler) { |error| response.status = 500; "failed" }
+        route do |r|
+          r.get("hello", String) { |name| "Hello, #{name}" }
+          r.post("hello") { "Hello, #{r.params["name"]}" }
+          r.get("wait") { sleep 0.3; "waited" }
+          r.get("fail") { raise "on purpose" }
+          r.get("stream") { stream { |out| 3.times { |n| out << "part #{n}\n"; sleep 0.01 } } }
+        end
+      end
+
+      run Greeter.freeze.app
+    RUBY
+
+    GRAPE = <<~'RUBY'
+      require "grape"
+
+      class Greeter < Grape::API
+        content_type :txt, "text/plain"
+        default_format :txt
+        rescue_from(:all) { error!("failed", 500) }
+
+        get("/hello/:name") { "Hello, #{params[:name]}" }
+        post("/hello") { "Hello, #{params[:name]}" }
+        get("/wait") { sleep 0.3; "waited" }
+        get("/fail") { raise "on purpose" }
+        get("/stream") { stream Enumerator.new { |out| 3.times { |n| out << "part #{n}\n"; sleep 0.01 } } }
+      end
+
+      run Greeter
+    RUBY
+
+    HANAMI = {
+      "public/404.html" => "Nothing here",
+      "public/500.html" => "Failed",
+      "config/app.rb" => <<~'RUBY',
+        require "hanami"
+
+        module Greeter
+          class App < Hanami::App
+            config.logger.stream = File::NULL
+          end
+        end
+      RUBY
+      "config/routes.rb" => <<~'RUBY',
+        module Greeter
+          class Routes < Hanami::Routes
+            get "/hello/:name", to: "greet"
+            post "/hello", to: "greet"
+            get "/wait", to: "wait"
+            get "/fail", to: "fail"
+            get "/stream", to: "stream"
+          end
+        end
+      RUBY
+      "app/action.rb" => <<~'RUBY',
+        require "hanami/action"
+
+        module Greeter
+          class Action < Hanami::Action
+            handle_exception StandardError => 500
+          end
+        end
+      RUBY
+      **{ greet: 'response.body = "Hello, #{request.params[:name]}"',
+          wait: 'sleep 0.3; response.body = "waited"',
+          fail: 'raise "on purpose"',
+          stream: 'response.body = Enumerator.new { |out| 3.times { |n| out << "part #{n}\n"; sleep 0.01 } }'
+      }.to_h do |name, text|
+        ["app/actions/#{name}.rb", <<~RUBY]
+          module Greeter::Actions
+            class #{name.capitalize} < Greeter::Action
+              def handle(request, response)
+                #{text}
+              end
+            end
+          end
+        RUBY
+      end
+    }.freeze
+
+    def test_sinatra = assert_serves(SINATRA)
+
+    def test_roda = assert_serves(RODA)
+
+    def test_grape = assert_serves(GRAPE)
+
+    # Without Rack::Lint: Hanami's own pages for errors have headers with capitals.
+    def test_hanami
+      assert_serves("require \"hanami/boot\"\nrun Hanami.app", files: HANAMI, lint: false, env: { "HANAMI_ENV" => "production" })
+    end
+
+    private
+
+    def assert_serves(app, **)
+      with_server(app, **) do |server|
+        assert_equal "Hello, Ada", server.get("/hello/Ada").body
+        form = { "content-type" => "application/x-www-form-urlencoded" }
+        assert_equal "Hello, Ada", server.post("/hello", "name=Ada", form).body
+        assert_equal "404", server.get("/nowhere").code
+        assert_equal "500", server.get("/fail").code
+        assert_equal "part 0\npart 1\npart 2\n", server.get("/stream").body
+        # One after the other it would be 6 s.
+        assert_one_below(2) { duration { assert_equal ["waited"], waits(server).uniq } }
+      end
+    end
+
+    def waits(server) = Array.new(20) { Thread.new { server.get("/wait").body } }.map(&:value)
+  end
+end
