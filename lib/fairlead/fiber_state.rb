@@ -8,8 +8,7 @@ module Fairlead
   # - ActiveSupport's isolated state (CurrentAttributes, Time.zone, the stack of `connected_to`, …).
   #
   # Each is put back key by key to what it was when the fiber was born; what a request added goes. All else on
-  # the fiber is left alone (async keeps its task there). Thread variables are not touched: they belong to the
-  # thread, and so to all requests that it serves, as under any server with threads.
+  # the fiber is left alone (async keeps its task there). Thread variables are {ThreadVariables}'s business.
   #
   # A serving fiber must be born clean: from the boot's fiber or from a serving fiber between two requests,
   # never from within one, whose fiber storage it would inherit.

@@ -53,6 +53,7 @@ module Fairlead
   autoload :Startup, "fairlead/startup"
   autoload :StrayChild, "fairlead/stray_child"
   autoload :Supervisor, "fairlead/supervisor"
+  autoload :ThreadVariables, "fairlead/thread_variables"
   autoload :Worker, "fairlead/worker"
   autoload :Workers, "fairlead/workers"
 

@@ -21,6 +21,8 @@ module Fairlead
       attr_accessor :called, :dismissed
       # @return [Request, nil] what its fiber is at work on.
       attr_accessor :request
+      # @return [ThreadVariables, nil] of its request, if that has any.
+      attr_accessor :thread_variables
 
       def initialize(fiber)
         @fiber = fiber
@@ -125,7 +127,7 @@ module Fairlead
         seat.request = request # whoever tells of a stall looks there
         @answer.call(request)
         seat.request = nil
-        clean_up(task, state)
+        clean_up(task, seat, state)
         give_way(seat) if @scheduler.others?
       elsif leading && @loop.leads?
         drive
@@ -196,9 +198,16 @@ module Fairlead
     def slice_left? = @selector.slice_left?
 
     # The fiber is as it was at boot. Tasks that the request has left behind go on without it.
-    def clean_up(task, state)
-      task.children.to_a.each { |child| child.parent = @scheduler } if task.children?
+    def clean_up(task, seat, state)
+      leave_behind(task, seat) if task.children?
+      seat.thread_variables&.clear
       state.restore
+    end
+
+    # They keep what they have inherited of the request.
+    def leave_behind(task, seat)
+      task.children.to_a.each { |child| child.parent = @scheduler }
+      seat.thread_variables = nil
     end
 
     # Fibers that nobody needed for some time end.

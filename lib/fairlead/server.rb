@@ -86,6 +86,7 @@ module Fairlead
     def run
       Isolation.establish
       Drivers.establish
+      ThreadVariables.establish
       Server.running << self
       @crew.run do
         @teller.start

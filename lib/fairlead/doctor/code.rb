@@ -12,8 +12,6 @@ module Fairlead
       KINDS = {
         pinned: [:hurts, "Code that keeps a database connection until the end of the request",
                  "Write with_connection { |connection| … } around the queries."],
-        thread_variable: [:hurts, "Thread variables, which all requests of a worker share",
-                          "Use ActiveSupport::CurrentAttributes for what belongs to a request."],
         fiber_local: [:note, "Thread.current[…] as state of a request: it is fresh in each, and not seen by tasks that " \
                              "a request starts",
                       "ActiveSupport::CurrentAttributes says what is meant."],
@@ -57,7 +55,6 @@ module Fairlead
           case node.name
           when :lease_connection then :pinned
           when :connection then :pinned if node.arguments.nil? && model?(node.receiver)
-          when :thread_variable_set, :thread_variable_get then :thread_variable
           when :[]= then :fiber_local if node.receiver.is_a?(Prism::CallNode) && node.receiver.slice == "Thread.current"
           when :include then :live if node.arguments&.slice == "ActionController::Live"
           end

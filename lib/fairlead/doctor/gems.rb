@@ -34,7 +34,7 @@ module Fairlead
           found = KNOWN.filter_map do |name, (level, what, remedy)|
             Finding.new(level:, what: "#{name} #{loaded[name].version}: #{what}", remedy:) if loaded[name]
           end
-          [*driver, *found, *sentry].compact
+          [*driver, *found].compact
         end
 
         private
@@ -46,20 +46,6 @@ module Fairlead
 
           Finding.new(level: :hurts, what: "pg #{pg.version} blocks the thread of all requests of a worker.",
                       remedy: "Use pg 1.3 or later: bundle update pg.")
-        end
-
-        def sentry
-          spec = Gem.loaded_specs["sentry-ruby"] or return
-          level = ::Sentry.configuration&.hub_isolation_level if defined?(::Sentry) &&
-                                                                 ::Sentry.configuration.respond_to?(:hub_isolation_level)
-          return Finding.new(level: :fine, what: "sentry-ruby #{spec.version} keeps its hub by fiber.") if level == :fiber
-
-          Finding.new(
-            level: :hurts,
-            what: "sentry-ruby #{spec.version} keeps its hub by thread: errors are reported with the user of another request.",
-            remedy: "Write `config.hub_isolation_level = :fiber` in Sentry.init (bundle update sentry-ruby if it does not " \
-                    "know that)."
-          )
         end
       end
     end

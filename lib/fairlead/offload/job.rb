@@ -46,6 +46,7 @@ module Fairlead
       end
 
       def borrow
+        ThreadVariables.borrow
         @locals.each { |key, value| ::Thread.current[key] = value }
         Fiber.current.instance_variable_set(FiberState::ACTIVE_SUPPORT_STATE, @isolated) if @isolated
       end

@@ -42,6 +42,31 @@ module Fairlead
       }
     RUBY
 
+    VARIABLES = <<~'RUBY'
+      def variables = Thread.current.thread_variables.to_h { |name| [name, Thread.current.thread_variable_get(name)] }
+      run lambda { |env|
+        found = [variables]
+        Thread.current.thread_variable_set("user", env["QUERY_STRING"])
+        sleep 0.02
+        found << variables << Async { variables }.wait << Enumerator.new { |all| all << variables }.next
+        found << Fairlead.offload { variables } << Thread.current.thread_variable?(:user)
+        found << Thread.new { variables }.value << Thread.main.thread_variable?(:before)
+        Thread.current.thread_variable_set(:user, nil)
+        [200, {}, [(found << variables).inspect]]
+      }
+      Thread.current.thread_variable_set(:before, 1)
+    RUBY
+
+    def test_a_request_has_thread_variables_of_its_own
+      with_server(VARIABLES) do |server|
+        answers = burst(server, (1..50).map { |number| "/?#{number}" }) + burst(server, ["/?51"])
+        answers.each.with_index(1) do |answer, number|
+          own = { user: number.to_s }
+          assert_equal [{}, own, own, own, own, true, {}, false, {}].inspect, answer.body
+        end
+      end
+    end
+
     def test_ten_thousand_mixed_requests_leave_nothing_behind
       with_server(LEAKS, lint: false) do |server|
         clients = Array.new(20) do |client|

@@ -1,0 +1,94 @@
+# frozen_string_literal: true
+
+module Fairlead
+  # Thread variables, of each request its own. Many gems keep a request's state there (Sentry its hub, older versions of
+  # I18n the locale), since elsewhere a thread serves one request at a time. Here its fibers serve many.
+  #
+  # Within a request `Thread.current.thread_variable_get` and the like mean the request's own: none at its beginning, and
+  # gone at its end. Fibers and tasks that it starts see them too; threads that it starts have theirs, as everywhere.
+  # Outside of requests all is as it was.
+  class ThreadVariables
+    # Of fiber storage: tasks and enumerators that a request starts inherit it, and it goes with the request.
+    KEY = :fairlead_thread_variables
+    # Kept and emptied: concurrent-ruby makes a finalizer for each that it registers (see {FiberState}).
+    CONCURRENT_LOCALS = :concurrent_thread_locals
+    private_constant :KEY, :CONCURRENT_LOCALS
+
+    # What Thread answers instead, while Fairlead serves.
+    module Redirection
+      def thread_variable_get(name)
+        own = ThreadVariables.of(self)
+        own ? own.values[name.to_sym] : super
+      end
+
+      def thread_variable_set(name, value)
+        own = ThreadVariables.of(self)
+        own ? own.set(name.to_sym, value) : super
+      end
+
+      def thread_variable?(name)
+        own = ThreadVariables.of(self)
+        own ? own.values.key?(name.to_sym) : super
+      end
+
+      def thread_variables
+        own = ThreadVariables.of(self)
+        own ? own.values.keys : super
+      end
+    end
+
+    class << self
+      # @return [void]
+      def establish = ::Thread.prepend(Redirection)
+
+      # @return [ThreadVariables, nil] those of the present request, if it runs in that thread.
+      def of(thread)
+        own = Fiber[KEY]
+        return own if own&.of?(thread)
+
+        seat = thread.equal?(::Thread.current) && serving_seat or return
+        Fiber[KEY] = seat.thread_variables ||= new
+      end
+
+      # For a fiber that runs in another thread for the one whose storage it has.
+      def borrow
+        own = Fiber[KEY]
+        Fiber[KEY] = new(own.values) if own
+      end
+
+      private
+
+      # Of the fiber itself, or of the request that has started its task.
+      def serving_seat
+        seat = Fiber.current.fairlead_seat and return seat
+        task = ::Async::Task.current?
+        while task
+          seat = task.fiber&.fairlead_seat if task.respond_to?(:fiber)
+          return seat if seat
+
+          task = task.parent
+        end
+      end
+    end
+
+    # @return [Hash{Symbol => Object}]
+    attr_reader :values
+
+    def initialize(values = {})
+      @thread = ::Thread.current
+      @values = values
+    end
+
+    def of?(thread) = @thread.equal?(thread)
+
+    def set(name, value)
+      value.nil? ? @values.delete(name) : @values[name] = value
+      value
+    end
+
+    # At the end of the request.
+    def clear
+      @values.keep_if { |name, value| name == CONCURRENT_LOCALS && value.clear }
+    end
+  end
+end
