@@ -37,6 +37,29 @@ module Bench
       assert_equal [100, 50, nil], [row.ours, row.peers["puma"], row.peers["falcon"]]
     end
 
+    def test_the_overview_compares_with_the_best_peer_that_made_no_error
+      summary = {
+        "fairlead" => of("slowest", 100, nil), "puma:5" => of("slowest", 400, 0.25), "puma:60" => of("slowest", 200, 0.5),
+        "falcon" => of("slowest", 90, 1.1).merge("errors" => 3)
+      }
+      load = { "name" => "free", "main_figure" => "slowest", "summary" => summary }
+      rows = Report::Overview.new([{ "workload" => "mixed", "loads" => [load] }], { "slowest" => ["ms", false] }).rows
+
+      assert_equal [["puma:60", 2.0]], rows.map { |row| [row.peer, row.times] }
+    end
+
+    def test_of_what_is_better_if_there_is_less_the_readme_shows_the_least_and_marks_errors
+      summary = {
+        "fairlead" => of("slowest", 100, nil), "puma:5" => of("slowest", 400, 0.25), "puma:60" => of("slowest", 200, 0.5),
+        "falcon" => of("slowest", 90, 1.1).merge("errors" => 3)
+      }
+      load = { "name" => "free", "main_figure" => "slowest", "summary" => summary }
+      headlines = Report::Headlines.new([{ "workload" => "mixed", "rounds" => 3, "loads" => [load], "machine" => {},
+        "versions" => { "ruby" => "ruby 3.3.8" } }])
+
+      assert_match(/^\| … beside five requests.* \| \*\*100\*\* \| 90\* \|  \|  \|  \| 200 \|$/, headlines.to_markdown)
+    end
+
     def test_the_page_draws_all_its_charts_and_asks_nobody_for_anything
       with_page do |page|
         charts = page.evaluate("document.querySelectorAll('canvas').length")
@@ -69,6 +92,10 @@ module Bench
     end
 
     private
+
+    def of(figure, median, ratio)
+      { figure => { "median" => median }, "ratio" => ratio && { "median" => ratio }, "failed" => 0, "errors" => 0, "non_2xx" => 0 }
+    end
 
     def figures(median, failed) = { "requests_per_second" => { "median" => median }, "failed" => failed }
 

@@ -4,6 +4,7 @@ require "cgi"
 require "erb"
 require "json"
 require_relative "../statistics"
+require_relative "overview"
 require_relative "published"
 
 module Bench
@@ -57,6 +58,10 @@ module Bench
 
       # In a script element nothing may look like its end.
       def data = JSON.generate(@charts).gsub("</", "<\\/")
+
+      def overview
+        Overview.new(CHAPTERS.values.flatten.filter_map { |name| @results[name] }, FIGURES).to_html
+      end
 
       def chapter(title, names)
         known = names.select { |name| @results.key?(name) || @published.key?(name) }

@@ -1,0 +1,70 @@
+# frozen_string_literal: true
+
+require "cgi"
+
+module Bench
+  class Report
+    # All loads at a glance: how much better ours does than the best peer, or how much worse.
+    class Overview
+      # @param ours, theirs [Float] the load's main figures.
+      # @param times [Float] how many times as good as the best peer; 1 is level.
+      Row = Data.define(:workload, :load, :ours, :peer, :theirs, :times)
+
+      # @param results [Array<Hash>] in the order in which they are shown.
+      # @param figures [Hash{String => (String, Boolean)}] what a main figure is called, and whether more is better.
+      def initialize(results, figures)
+        @results = results
+        @figures = figures
+      end
+
+      # @return [Array<Row>] those for which ours and a peer have a figure; a peer that failed in a round has none, and
+      #   one that answered with errors is nobody to be compared with.
+      def rows
+        @results.flat_map { |result| (result["loads"] || []).filter_map { |load| row(result["workload"], load) } }
+      end
+
+      def to_html
+        lines = rows.map { |row| line(row) }
+        return "" if lines.empty?
+
+        %(<div class="wide"><table class="overview"><thead><tr><th></th><th></th><th>fairlead</th><th>best peer</th><th></th>) +
+          %(<th>times as good</th></tr></thead><tbody>\n#{lines.join("\n")}</tbody></table></div>\n)
+      end
+
+      private
+
+      def row(workload, load)
+        figure = load["main_figure"]
+        more = @figures.fetch(figure).last
+        ours = load.dig("summary", "fairlead")
+        return unless ours && ours[figure] && ours["failed"].zero?
+
+        peers = load["summary"].reject { |label, entry| label.start_with?("fairlead") || !sound?(entry, figure) }
+        peer, entry = peers.public_send(more ? :max_by : :min_by) { |_, summary| summary[figure]["median"] }
+        return unless peer && (ratio = entry.dig("ratio", "median"))&.positive?
+
+        Row.new(workload:, load: load["name"], ours: ours[figure]["median"], peer:, theirs: entry[figure]["median"],
+          times: more ? ratio : 1 / ratio)
+      end
+
+      def sound?(entry, figure) = entry[figure] && [entry["failed"], entry["errors"], entry["non_2xx"]].all?(&:zero?)
+
+      def line(row)
+        kind = if row.times >= 1.02 then "ahead"
+               else row.times <= 0.98 ? "behind" : "level"
+               end
+        # Each doubling is as wide as the last one; the widest is 32 times.
+        width = (Math.log2(row.times).abs.clamp(0, 5) * 20).round
+        %(<tr><th><a href="##{row.workload}">#{CGI.escapeHTML(row.workload)}</a></th><th>#{CGI.escapeHTML(row.load)}</th>) +
+          "<td>#{figure(row.ours)}</td><td>#{figure(row.theirs)}</td><th>#{CGI.escapeHTML(row.peer)}</th>" +
+          %(<td><span class="bar #{kind}" style="width: #{width}px"></span> #{figure(row.times)}</td></tr>)
+      end
+
+      def figure(value)
+        return format("%.2f", value) if value < 100
+
+        value.round.to_s.gsub(/(?<=\d)(?=(\d{3})+\z)/, ",")
+      end
+    end
+  end
+end
