@@ -236,9 +236,11 @@ static VALUE loop_want(VALUE object) {
     return Qnil;
 }
 
-/* The id of the next request that has been woken; false: none, but requests were refused; nil: nothing. */
+/* The id of the next request that has been woken; false: none, but requests were refused; nil: nothing. Whoever asks
+ * sees to what was wanted before. */
 static VALUE loop_woken(VALUE object) {
     fl_loop *loop = fl_ruby_loop_get(object);
+    atomic_store(&loop->wanted, false);
     fl_hold(loop);
     uint64_t id = fl_loop_woken(loop);
     bool refused = loop->refusals.first != NULL;

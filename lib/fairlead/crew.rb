@@ -89,15 +89,17 @@ module Fairlead
     #
     # @return [Boolean] whether anybody was told anything.
     def attend
+      id = @loop.woken # first: what is asked for from here on is seen to next time
       while (block = @to_do.shift) # another reactor may have come to lead, and take from it too
         block.call
       end
       told = @deadlines ? @deadlines.tell : false
-      while (id = @loop.woken)
+      while id
         if (queue = @awaited[id])
           [queue.num_waiting, 1].max.times { queue.push(true) }
         end
         told = true
+        id = @loop.woken
       end
       @on_refusals&.call if id == false
       told

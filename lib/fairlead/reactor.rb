@@ -175,8 +175,8 @@ module Fairlead
     # Turns the loop, and waits for the next thing to happen if there was nothing.
     def drive
       @driving = true
-      # After one request alone there is most likely nothing yet, and waiting looks too.
-      takeable = @taken == 1 ? @loop.takeable : @loop.turn
+      # After one request alone since the core was waited in there is most likely nothing yet, and waiting looks too.
+      takeable = @taken > 1 ? @loop.turn : @loop.takeable
       @taken = 0
       told = @crew.attend
       return if @ended
@@ -184,7 +184,7 @@ module Fairlead
       return (@scheduler.yield if told || ((@turns += 1) & 63).zero?) if takeable.positive? || told
 
       trim_later if @idle.size > 8
-      @taken = 1 if @selector.rest_driver # the core has been waited in: it has taken in what there was
+      @taken = 2 unless @selector.rest_driver # else the core has taken in what there was
       @loop.wake unless @loop.leads? # another one leads meanwhile, and has not heard of it
     ensure
       @driving = false

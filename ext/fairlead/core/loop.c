@@ -50,6 +50,8 @@ static void bury(fl_loop *loop, int outside) {
 
 /* What their owners gave up without the lock. */
 static void bury_abandoned(fl_loop *loop) {
+    if (atomic_load_explicit(&loop->abandoned, memory_order_relaxed) == NULL)
+        return;
     fl_exchange *exchange = atomic_exchange(&loop->abandoned, NULL);
     while (exchange != NULL) {
         fl_exchange *next = exchange->abandoned_next;
@@ -416,7 +418,6 @@ uint32_t fl_loop_turn(fl_loop *loop) {
     fl_event events[FL_POLL_EVENTS];
     bool woken;
     loop->takes = 0;
-    atomic_store(&loop->wanted, false);
     fl_loop_flush(loop);
     bury_abandoned(loop);
     fl_loop_step_aside(loop, false);
@@ -445,6 +446,7 @@ void fl_loop_step_aside(fl_loop *loop, bool aside) {
 void fl_loop_settle(fl_loop *loop) {
     loop->now = fl_clock();
     fl_loop_flush(loop);
+    bury_abandoned(loop);
     if (loop->timer_stale)
         set_timer(loop);
     publish(loop);
