@@ -182,10 +182,9 @@ struct wait {
     bool leads, woken;
 };
 
-static void *wait_without_gvl(void *data) {
-    struct wait *wait = data;
+/* Lets go of the lock, which has kept the lead from being given away. */
+static bool may_wait(struct wait *wait) {
     fl_loop *loop = wait->loop;
-    pthread_mutex_lock(&loop->lock); /* the lead is not given away meanwhile */
     wait->leads = fl_own_reactor_leads(wait->self);
     if (wait->leads) {
         atomic_store(&loop->resting, true);
@@ -193,8 +192,14 @@ static void *wait_without_gvl(void *data) {
             fl_slot_set(loop->siblings.slot, FL_SLOT_idle, loop->first_ready == NULL);
     }
     pthread_mutex_unlock(&loop->lock);
-    if (wait->leads)
-        wait->woken = fl_loop_wait(loop, wait->microseconds);
+    return wait->leads;
+}
+
+static void *wait_without_gvl(void *data) {
+    struct wait *wait = data;
+    pthread_mutex_lock(&wait->loop->lock);
+    if (may_wait(wait))
+        wait->woken = fl_loop_wait(wait->loop, wait->microseconds);
     return NULL;
 }
 
@@ -207,6 +212,9 @@ static VALUE loop_wait(VALUE object, VALUE seconds) {
     struct wait wait = {.self = fl_ruby_loop_struct(object),
                         .loop = fl_ruby_loop_get(object),
                         .microseconds = NIL_P(seconds) ? -1 : (int64_t) (NUM2DBL(seconds) * 1e6)};
+    if (wait.microseconds != 0 && fl_loop_lingers(wait.loop) && pthread_mutex_trylock(&wait.loop->lock) == 0 &&
+        may_wait(&wait) && fl_loop_linger(wait.loop))
+        return Qtrue;
     rb_thread_call_without_gvl(wait_without_gvl, &wait, unblock_wait, &wait);
     return !wait.leads ? Qnil : wait.woken ? Qtrue : Qfalse;
 }

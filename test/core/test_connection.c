@@ -186,6 +186,25 @@ static void an_event_of_a_connection_closed_meanwhile_is_passed_over(void) {
     server_stop(&server);
 }
 
+static void a_request_that_comes_soon_is_awaited_awake_as_long_as_that_succeeds(void) {
+    peer_server server = server_start();
+    int socket = client(&server);
+    turn(server.loop);
+    CHECK(fl_loop_lingers(server.loop));
+    for (int round = 0; round < 3; round++) {
+        say(socket, GET("/"));
+        CHECK(fl_loop_linger(server.loop));
+        CHECK_NUMBER(1, answer_all(server.loop));
+        int vain = 0, idle = 0;
+        for (; vain < 100 && fl_loop_lingers(server.loop); vain++) CHECK(!fl_loop_linger(server.loop));
+        for (; idle < 100 && !fl_loop_lingers(server.loop); idle++) continue;
+        CHECK_NUMBER(8, vain);
+        CHECK(idle > 40 && idle < 100); /* tried again, seldom */
+    }
+    close(socket);
+    server_stop(&server);
+}
+
 static void what_a_wait_finds_it_takes_in(void) {
     peer_server server = server_start();
     int socket = client(&server);
@@ -501,6 +520,7 @@ int main(void) {
     TEST(a_refused_HEAD_has_no_body);
     TEST(a_client_may_go_at_every_stage);
     TEST(an_event_of_a_connection_closed_meanwhile_is_passed_over);
+    TEST(a_request_that_comes_soon_is_awaited_awake_as_long_as_that_succeeds);
     TEST(what_a_wait_finds_it_takes_in);
     TEST(requests_over_the_limit_wait_their_turn);
     TEST(a_request_that_waits_too_long_is_told_so);

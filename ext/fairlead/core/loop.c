@@ -13,6 +13,9 @@ enum {
     ACCEPTS_A_TURN = 8,       /* of one listener: the siblings shall have some too */
     LISTEN_AGAIN = 100000,    /* microseconds, after the descriptors ran out */
     HAND_OVER_AGAIN = 10000,  /* microseconds, after siblings could not take what we have to give */
+    LINGER = 20,              /* microseconds: about what falling asleep and being woken cost */
+    VAIN_IN_A_ROW = 8,        /* after so many times without success, */
+    VAIN_TRIES = 64,          /* it is tried before each so many-th wait only */
 };
 
 fl_loop *fl_loop_open(const fl_limits *limits) {
@@ -470,7 +473,7 @@ void fl_loop_rest(fl_loop *loop) {
     fl_slot_set(slot, FL_SLOT_idle, loop->first_ready == NULL);
 }
 
-bool fl_loop_wait(fl_loop *loop, int64_t microseconds) {
+static bool look(fl_loop *loop, int64_t microseconds) {
     fl_event events[FL_POLL_EVENTS];
     bool woken;
     atomic_fetch_add(&loop->outside, 1);
@@ -481,7 +484,26 @@ bool fl_loop_wait(fl_loop *loop, int64_t microseconds) {
         pthread_mutex_unlock(&loop->lock);
     }
     atomic_fetch_sub(&loop->outside, 1);
+    return woken;
+}
+
+bool fl_loop_wait(fl_loop *loop, int64_t microseconds) {
+    bool woken = look(loop, microseconds);
     atomic_store(&loop->resting, false);
+    return woken;
+}
+
+bool fl_loop_lingers(fl_loop *loop) {
+    return loop->in_vain < VAIN_IN_A_ROW || ++loop->in_vain % VAIN_TRIES == 0;
+}
+
+bool fl_loop_linger(fl_loop *loop) {
+    uint64_t until = fl_clock() + LINGER;
+    bool woken;
+    do
+        woken = look(loop, 0);
+    while (!woken && fl_clock() < until);
+    loop->in_vain = woken ? 0 : loop->in_vain + 1;
     return woken;
 }
 

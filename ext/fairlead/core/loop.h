@@ -104,7 +104,8 @@ typedef struct fl_loop {
     fl_handed handed; /* while such a connection is opened */
     bool aside;       /* listeners are left to the siblings */
     bool stood_in;    /* somebody has heard what was meant for the reactor */
-    _Atomic bool resting; /* who leads waits in fl_loop_wait; set with the lock */
+    _Atomic bool resting; /* who leads waits in fl_loop_wait or fl_loop_linger; set with the lock */
+    uint32_t in_vain;     /* times in a row, or nearly, that fl_loop_linger has waited so */
     _Atomic bool wanted; /* whoever leads has something to do that is not a request */
     _Atomic int outside; /* threads that ask the kernel without the lock: what they are told of is not freed */
     uint64_t taken_at;/* of fl_clock, at the last take */
@@ -156,6 +157,11 @@ void fl_loop_rest(fl_loop *loop);
  * what the kernel has, and sees to deadlines. To be called without the lock, which it takes itself, and without the
  * GVL, by one thread alone: what wakes it is not for another one. Answers whether anything happened. */
 bool fl_loop_wait(fl_loop *loop, int64_t microseconds);
+
+/* The same for the few microseconds that falling asleep and being woken cost, but awake: a lone client's next request
+ * often comes within them. fl_loop_lingers tells whether that is worth while: it has been lately. */
+bool fl_loop_lingers(fl_loop *loop);
+bool fl_loop_linger(fl_loop *loop);
 void fl_loop_wake(fl_loop *loop);
 
 /* Likewise, and somebody shall take the lead if the reactor that has it does not come back. */
