@@ -66,7 +66,7 @@ module Fairlead
       def default_in_words
         @shown || case kind
                   when :bytes then bytes_in_words(@default)
-                  when :seconds then @default ? "#{@default.to_i} s" : "none"
+                  when :seconds then @default ? "#{format("%g", @default)} s" : "none"
                   when :uris then @default.join(", ")
                   else @default.nil? ? "none" : @default.to_s
                   end
