@@ -60,6 +60,25 @@ module Bench
       assert_match(/^\| … beside five requests.* \| \*\*100\*\* \| 90\* \|  \|  \|  \| 200 \|$/, headlines.to_markdown)
     end
 
+    def test_the_page_shows_which_settings_were_tried_and_where_published_figures_are_from
+      hello = JSON.parse(File.read(File.join(Report::RESULTS, "hello.json")))
+      plain = Report::Page.new([hello]).to_s
+      swept = Report::Page.new([hello], [hello]).to_s
+
+      refute_includes plain, "Settings of peers that were tried"
+      assert_includes swept, "Settings of peers that were tried"
+      Report::Published.read.each_value { |known| assert_includes plain, %(<a href="#{known["source"]}">Source</a>) }
+    end
+
+    def test_the_memory_of_crowds_is_drawn_from_none_to_the_most
+      idle = JSON.parse(File.read(File.join(Report::RESULTS, "idle.json")))
+      data = JSON.parse(Report::Page.new([idle]).to_s[%r{id="data">(.*)</script>}, 1])
+      points = data.find { |chart| chart["kind"] == "growth" }["rows"].find { |row| row["ours"] }["points"]
+
+      assert_equal [0, *idle["loads"].map { |load| load["connections"] }], points.map(&:first)
+      assert_operator points.first.last, :<=, points.last.last
+    end
+
     def test_the_page_draws_all_its_charts_and_asks_nobody_for_anything
       with_page do |page|
         charts = page.evaluate("document.querySelectorAll('canvas').length")

@@ -21,7 +21,9 @@ module Bench
           Agoo::Log.configure(console: true, classic: true, states: { INFO: false, DEBUG: false, request: false })
           Agoo::Server.init(
             #{site.port}, ".", bind: ["http://127.0.0.1:#{site.port}"],
-            thread_count: #{setting || DEFAULT_THREADS}, worker_count: #{site.workers}
+            thread_count: #{setting || DEFAULT_THREADS}, worker_count: #{site.workers},
+            # Its default of 0.1 s is how long one request in ten waits under load, though more are there.
+            poll_timeout: 0.001
           )
           app = Rack::Builder.parse_file("#{site.app}")
           app = app.first if app.is_a?(Array)
