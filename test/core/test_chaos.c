@@ -175,7 +175,7 @@ static void run(uint64_t seed, unsigned steps) {
     peer_server server = server_with(limits);
     for (int i = 0; i < CLIENTS; i++) clients[i] = -1;
     memset(served, 0, sizeof served);
-    bool drains = dice(4) == 0;
+    bool drains = dice(4) == 0, sheds = dice(3) == 0;
 
     for (unsigned step = 0; step < steps && !test.failing; step++) {
         switch (dice(4)) {
@@ -193,6 +193,8 @@ static void run(uint64_t seed, unsigned steps) {
             server_does_something(&server, &served[dice(TAKEN)]);
             break;
         }
+        if (sheds)
+            server.loop->line.most = dice(6);
         while (dice(3) == 0 && fl_loop_woken(server.loop) != 0) {}
         if (drains && step == steps * 3 / 4)
             fl_loop_drain(server.loop, false);

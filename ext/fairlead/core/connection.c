@@ -464,7 +464,7 @@ static void body_has_grown(fl_connection *connection) {
     if (connection->state == FL_CONNECTION_SERVED) {
         fl_exchange_wake(exchange);
         exchange->awaits_body = false; /* the client's deadline ends here, however long the app takes to come back */
-    } else if (exchange->body_done || exchange->body.length >= connection->loop->limits.body_buffer) {
+    } else if (exchange->body_done || exchange->body.length >= fl_loop_keeps(connection->loop, connection->loop->limits.body_buffer)) {
         request_is_ready(connection);
     } else if (connection->deadline_kind == FL_DEADLINE_NONE || connection->deadline_kind == FL_DEADLINE_IDLE ||
                connection->deadline_kind == FL_DEADLINE_HEAD) {
@@ -475,11 +475,16 @@ static void body_has_grown(fl_connection *connection) {
 static void receive_body(fl_connection *connection) {
     fl_exchange *exchange = connection->exchange;
     fl_loop *loop = connection->loop;
-    uint32_t limit = loop->limits.body_buffer;
+    uint32_t limit = fl_loop_keeps(loop, loop->limits.body_buffer);
     if (connection->state == FL_CONNECTION_SERVED && limit < BODY_READ_SIZE)
         limit = BODY_READ_SIZE; /* who serves it reads it, however little is read ahead */
-    if (exchange->body_done || exchange->body_failed || exchange->body.length >= limit)
+    if (exchange->body_done || exchange->body_failed)
         return;
+    if (exchange->body.length >= limit) {
+        if (connection->state == FL_CONNECTION_BODY)
+            body_has_grown(connection); /* less is kept than when it came */
+        return;
+    }
     size_t most = limit - exchange->body.length;
     if (most > BODY_READ_SIZE)
         most = BODY_READ_SIZE;
@@ -713,10 +718,12 @@ void fl_connection_deadline(fl_connection *connection) {
             fl_connection_refuse(connection, FL_BODY_TIMEOUT);
         break;
     case FL_DEADLINE_WRITE:
-        if (moves_on(connection, kind))
+        if (moves_on(connection, kind)) {
             start_deadline(connection, kind);
-        else
-            fl_connection_close(connection);
+            break;
+        }
+        connection->transport.kind->reset(&connection->transport); /* else the kernel would go on offering it the rest */
+        fl_connection_close(connection);
         break;
     default:
         fl_connection_close(connection);

@@ -235,7 +235,7 @@ void fl_exchange_flush(fl_exchange *exchange) {
 size_t fl_exchange_room(const fl_exchange *exchange) {
     if (exchange->connection == NULL)
         return 0;
-    size_t limit = exchange->loop->limits.response_buffer;
+    size_t limit = fl_loop_keeps(exchange->loop, exchange->loop->limits.response_buffer);
     size_t unsent = (size_t) exchange->out.length + exchange->held.length + exchange->connection->out.length;
     return unsent < limit ? limit - unsent : 0;
 }

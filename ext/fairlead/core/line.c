@@ -2,7 +2,10 @@
 #include "loop.h"
 
 enum {
-    STANDS = 500000,     /* microseconds, after which it is no burst */
+    MAY_STAND = 500000,  /* microseconds, for which any burst may last */
+    STANDS = 1000000,    /* microseconds, after which it is no burst */
+    LONG = 3,            /* times the target, which it would take to serve all that wait */
+    VERY_LONG = 10,      /* likewise */
     COUNTED_FOR = 250000,/* microseconds, at least, over which it is counted how many can be taken */
     LEAST_TAKEN = 8,     /* likewise: the first ones may have been unusual */
     LEAST = 8,           /* requests that may wait in any case */
@@ -40,24 +43,27 @@ static uint32_t largest(uint64_t a, uint64_t b, uint64_t c) {
     return most < UINT32_MAX ? (uint32_t) most : UINT32_MAX;
 }
 
-/* `served`: how many were taken, in so many microseconds. */
+/* `served`: how many were taken, in so many microseconds. The worse it is, the sooner it is sure. */
 static bool grows(fl_loop *loop, uint64_t served, uint64_t microseconds, uint64_t now) {
     const fl_line *line = &loop->line;
-    uint32_t acceptable =
-        largest(served * 3 * loop->limits.queue_target / microseconds, 4 * (uint64_t) loop->counts.in_flight, 2 * LEAST);
-    return now - line->since > STANDS && loop->counts.queued > acceptable &&
-           waiting_in_all(loop) > 2 * line->at_first && !sibling_has_room(loop, now);
+    uint64_t stood = now - line->since, target = loop->limits.queue_target;
+    uint32_t acceptable = largest(served * (stood > STANDS ? LONG : VERY_LONG) * target / microseconds,
+                                  4 * (uint64_t) loop->counts.in_flight, 2 * LEAST);
+    uint32_t waiting = waiting_in_all(loop);
+    return stood > MAY_STAND && loop->counts.queued > acceptable && waiting > 2 * line->at_first &&
+           waiting > line->before && !sibling_has_room(loop, now);
 }
 
 void fl_line_taken(fl_loop *loop, uint64_t waited, uint64_t now) {
     fl_line *line = &loop->line;
-    if (waited < hardly(loop) || loop->limits.queue_target == 0) {
+    if (waited < hardly(loop) || loop->counts.queued == 0 || loop->limits.queue_target == 0) {
         line->since = 0;
         line->most = 0;
         return;
     }
     if (line->since == 0) {
-        *line = (fl_line){.since = now, .counted_at = now, .at_first = waiting_in_all(loop)};
+        uint32_t waiting = waiting_in_all(loop);
+        *line = (fl_line){.since = now, .counted_at = now, .at_first = waiting, .before = waiting};
         return;
     }
     line->taken++;
@@ -68,6 +74,7 @@ void fl_line_taken(fl_loop *loop, uint64_t waited, uint64_t now) {
     line->taken = 0;
     if (line->most != 0 || grows(loop, taken, passed, now))
         line->most = largest(taken * loop->limits.queue_target / passed, loop->counts.in_flight, LEAST);
+    line->before = waiting_in_all(loop);
 }
 
 void fl_line_cut(fl_loop *loop) {

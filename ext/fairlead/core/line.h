@@ -2,9 +2,9 @@
  * the loop, which it belongs to: nothing is allocated, nothing fails, and who calls holds the loop.
  *
  * A long line alone says nothing: a burst is over in a moment, and a thousand clients that each wait for their answer
- * before they ask again never make it longer than a thousand. What is told apart here is a line that stands (for half a
- * second nobody was taken who had not waited), that would keep who comes now waiting for long, and that has doubled since
- * it began to stand: more comes than can be served. Then those who came last are told so at once, until what is left can
+ * before they ask again never make it longer than a thousand. What is told apart here is a line that stands (for a while
+ * nobody was taken who had not waited), that would keep who comes now waiting for long, and that has doubled since it
+ * began to stand and still grows: more comes than can be served. Then those who came last are told so at once, until what is left can
  * be served within the target; those who are kept are served first come, first served.
  *
  * Requests that wait in their fibers do not stand in this line; the more of them there are, the longer it may be. */
@@ -18,10 +18,11 @@ struct fl_loop;
 struct fl_exchange;
 
 typedef struct fl_line {
-    uint64_t since;      /* of fl_clock, when it began to stand; 0: who was taken last had hardly waited */
+    uint64_t since;      /* of fl_clock, when it began to stand; 0: who was taken last had hardly waited, or nobody waits */
     uint64_t counted_at; /* since when requests are counted that are taken */
     uint32_t taken;
     uint32_t at_first;   /* how many waited when it began to stand, in all workers */
+    uint32_t before;     /* likewise, when counting began */
     uint32_t most;       /* that may wait; 0: any number, nobody is turned away */
 } fl_line;
 

@@ -6,12 +6,15 @@
 #include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 enum {
     GATHERED_BELOW = 30,      /* microseconds from one request to the next */
     ACCEPTS_BEFORE_LEAVING = 1024,
     ACCEPTS_A_TURN = 8,       /* of one listener: the siblings shall have some too */
     LISTEN_AGAIN = 100000,    /* microseconds, after the descriptors ran out */
+    LONG_SILENT = 1000000,    /* microseconds, after which an idle connection may be closed for want of descriptors */
+    MOST_SPARE = 128,         /* descriptors that are left to the app */
     HAND_OVER_AGAIN = 10000,  /* microseconds, after siblings could not take what we have to give */
     LINGER = 20,              /* microseconds: about what falling asleep and being woken cost */
     VAIN_IN_A_ROW = 8,        /* after so many times without success, */
@@ -314,16 +317,48 @@ void fl_loop_flush(fl_loop *loop) {
     }
 }
 
+/* Who accepts gets the lowest number that is free: so many are in use already. The app needs some of the others. */
+static void count_descriptors(fl_loop *loop, int first) {
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur > UINT32_MAX)
+        limit.rlim_cur = UINT32_MAX;
+    rlim_t left = limit.rlim_cur > (rlim_t) first ? limit.rlim_cur - (rlim_t) first : 0;
+    rlim_t spare = left / 8 < MOST_SPARE ? left / 8 : MOST_SPARE;
+    loop->most_connections = left > spare + 1 ? (uint32_t) (left - spare) : 1;
+}
+
+/* A client that has long been silent makes room for a new one. */
+static bool make_room(fl_loop *loop) {
+    fl_connection *silent = loop->deadlines[FL_DEADLINE_IDLE].first;
+    uint64_t timeout = loop->limits.deadlines[FL_DEADLINE_IDLE];
+    if (silent == NULL || !fl_connection_is_idle(silent) || loop->now + timeout < silent->deadline + LONG_SILENT)
+        return false;
+    fl_connection_close(silent);
+    return true;
+}
+
+/* The listener stays readable: look away for a while instead of spinning. */
+static void look_away(fl_loop *loop) {
+    watch_listeners(loop, false);
+    loop->listen_again = loop->now + LISTEN_AGAIN;
+}
+
 static void accept_some(fl_loop *loop, fl_listener *listener, int most) {
     for (int i = 0; i < most; i++) {
+        if (loop->most_connections != 0 && loop->counts.connections >= loop->most_connections && !make_room(loop)) {
+            look_away(loop);
+            return;
+        }
         int descriptor = fl_accept(listener->descriptor, NULL, NULL);
         if (descriptor >= 0) {
+            if (loop->most_connections == 0)
+                count_descriptors(loop, descriptor);
             fl_connection_open(loop, listener, descriptor, "", 0);
         } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-            /* The listener stays readable: look away for a while instead of spinning. */
-            watch_listeners(loop, false);
-            loop->listen_again = loop->now + LISTEN_AGAIN;
-            return;
+            if (!make_room(loop)) {
+                look_away(loop);
+                return;
+            }
         } else if (errno != ECONNABORTED && errno != EINTR) {
             return;
         }

@@ -18,7 +18,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { FL_MOST_HEALTH_PATH = 255 };
+enum {
+    FL_MOST_HEALTH_PATH = 255,
+    FL_MUCH_KEPT = 64 << 20,  /* bytes, of all connections of a loop */
+    FL_LITTLE_KEPT = 32 << 10,/* bytes, of one */
+};
 
 typedef struct fl_limits {
     fl_http1_limits http1;
@@ -92,6 +96,7 @@ typedef struct fl_loop {
     uint64_t wall_offset; /* what to add to get microseconds since 1970 */
     uint64_t timer;       /* when the poll's timer fires; 0: not set */
     bool timer_stale;     /* a deadline has been set since */
+    uint32_t most_connections; /* so that some descriptors are left for the app; 0: not known yet */
     uint64_t listen_again;/* when listeners are watched again after the descriptors ran out; 0: they are */
     uint64_t last_id;
     int64_t date_second;
@@ -210,6 +215,14 @@ bool fl_loop_is_drained(const fl_loop *loop);
 bool fl_loop_is_ending(const fl_loop *loop);
 
 /* Of connections and exchanges */
+
+/* How much of a body or a response is kept where so much may be: less while much is kept for all together, so that many
+ * slow clients cannot take all memory. */
+static inline uint32_t fl_loop_keeps(const fl_loop *loop, uint32_t most) {
+    bool crowded = loop->slab.borrowed > FL_MUCH_KEPT;
+    return crowded && most > FL_LITTLE_KEPT ? FL_LITTLE_KEPT : most;
+}
+
 void fl_loop_look_at_clock(fl_loop *loop);
 void fl_loop_set_deadline(fl_connection *connection, fl_deadline_kind kind);
 void fl_loop_add_dirty(fl_connection *connection);

@@ -149,7 +149,7 @@ module Fairlead
     def test_without_descriptors_accepting_pauses_and_goes_on_again
       server = holding(spawn_options: { rlimit_nofile: [64, 64] })
       clients = Array.new(100) { client(to: server) }
-      eventually("the descriptors are used up") { descriptors(server) >= 64 }
+      eventually("the descriptors are used up, but for some for the app") { descriptors(server) >= 56 }
       before = cpu(server)
       assert_equal "quick", clients.first.get("/").body
       sleep 0.5

@@ -26,7 +26,7 @@ module Fairlead
 
     # For how long the control asks, and for how long all do.
     SECONDS = 2
-    LOAD_SECONDS = 4
+    LOAD_SECONDS = 3
 
     # What a load generator asks of a server.
     Target = Struct.new(:port) { def url(path) = "http://127.0.0.1:#{port}#{path}" }
@@ -80,7 +80,7 @@ module Fairlead
 
     def test_a_burst_is_served
       server = with_server(APP, lint: false)
-      assert_operator seconds_of_burst(server, Array.new(400) { "/compute" }), :>, 2
+      assert_operator seconds_of_burst(server, Array.new(250) { "/compute" }), :>, 2
     end
 
     # Those that wait in their fibers stand in no line.

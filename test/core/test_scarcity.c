@@ -1,0 +1,131 @@
+/* Where descriptors or memory run short: who gives way. */
+#include "peer.h"
+
+#define GET(path) "GET " path " HTTP/1.1\r\nHost: a\r\n\r\n"
+
+static void pass(peer_server *server, uint64_t microseconds) {
+    uint64_t ends = fl_clock() + microseconds;
+    while (fl_clock() < ends) {
+        fl_loop_turn(server->loop);
+        fl_loop_wait(server->loop, 5 * MILLISECOND);
+    }
+}
+
+static void a_connection_that_has_long_been_silent_makes_room_for_a_new_one(void) {
+    peer_server server = server_start();
+    int silent = client(&server), asking = client(&server);
+    say(asking, GET("/"));
+    TURN_UNTIL(server.loop, server.loop->counts.queued == 1);
+    CHECK(server.loop->most_connections > 10);
+    server.loop->most_connections = 2;
+
+    int late = client(&server);
+    say(late, GET("/late"));
+    pass(&server, 300 * MILLISECOND);
+    CHECK_NUMBER(1, server.loop->counts.queued); /* nobody has been silent for long: it waits in the backlog */
+    TURN_UNTIL(server.loop, server.loop->counts.queued == 2);
+    CHECK_NUMBER(2, server.loop->counts.connections);
+    free(hear_end(server.loop, silent).bytes);
+    CHECK_NUMBER(2, answer_all(server.loop));
+    CHECK_HEARD("HTTP/1.1 200 OK", "/late", hear(server.loop, late));
+    close(silent);
+    close(asking);
+    close(late);
+    server_stop(&server);
+}
+
+static void who_is_busy_makes_no_room_and_who_waits_outside_costs_nothing(void) {
+    peer_server server = server_start();
+    int busy = client(&server);
+    say(busy, GET("/"));
+    fl_exchange *exchange = take(server.loop);
+    server.loop->most_connections = 1;
+    int late = client(&server);
+    say(late, GET("/late"));
+    unsigned turns = 0;
+    for (uint64_t ends = fl_clock() + 1500 * MILLISECOND; fl_clock() < ends; turns++) {
+        fl_loop_turn(server.loop);
+        fl_loop_wait(server.loop, 500 * MILLISECOND);
+    }
+    CHECK(turns < 50);
+    CHECK_NUMBER(1, server.loop->counts.connections);
+    answer(exchange, 200, "done");
+    close(busy);
+    TURN_UNTIL(server.loop, server.loop->counts.queued == 1);
+    CHECK_NUMBER(1, answer_all(server.loop));
+    CHECK_HEARD("HTTP/1.1 200 OK", "/late", hear(server.loop, late));
+    close(late);
+    server_stop(&server);
+}
+
+static void once_much_is_kept_for_all_little_is_kept_for_each(void) {
+    fl_limits limits = peer_limits;
+    limits.body_buffer = 200000;
+    peer_server server = server_with(limits);
+    fl_loop *loop = server.loop;
+    int reader = narrow_client(&server), upload = client(&server);
+    char body[100000];
+    memset(body, 'x', sizeof body);
+
+    say(upload, "PUT /upload HTTP/1.1\r\nHost: a\r\nContent-Length: 150000\r\n\r\n");
+    say_bytes(upload, body, 90000);
+    turn(loop);
+    CHECK_NUMBER(0, loop->counts.queued); /* the rest is awaited */
+
+    size_t before = loop->slab.borrowed, used;
+    loop->slab.borrowed += FL_MUCH_KEPT;
+    say_bytes(upload, body, 10);
+    fl_exchange *exchange = take(loop); /* the app may do better with it */
+    CHECK_TEXT("/upload", path_of(exchange));
+    fl_exchange_abandon(exchange);
+
+    say(reader, GET("/"));
+    exchange = take(loop);
+    CHECK_NUMBER(FL_OK, fl_exchange_begin(exchange, 200));
+    CHECK_NUMBER(FL_OK, fl_exchange_head_end(exchange, 1000000));
+    fl_status status = FL_OK;
+    size_t written = 0;
+    for (int i = 0; i < 10 && status == FL_OK; i++, written += used)
+        status = fl_exchange_write(exchange, body, sizeof body, &used);
+    CHECK_NUMBER(FL_AGAIN, status);
+    CHECK(exchange->connection->out.length <= FL_LITTLE_KEPT + 1024);
+    loop->slab.borrowed -= FL_MUCH_KEPT;
+    CHECK(loop->slab.borrowed < before + 300000);
+    CHECK_NUMBER(FL_OK, fl_exchange_write(exchange, body, sizeof body, &used));
+    fl_exchange_abandon(exchange);
+    close(reader);
+    close(upload);
+    server_stop(&server);
+}
+
+/* What it has not taken is dropped at once, also by the kernel. */
+static void a_reader_that_stalls_is_reset(void) {
+    fl_limits limits = peer_limits;
+    limits.deadlines[FL_DEADLINE_WRITE] = 50 * MILLISECOND;
+    peer_server server = server_with(limits);
+    int reader = client(&server), size = 4096;
+    setsockopt(reader, SOL_SOCKET, SO_RCVBUF, &size, sizeof size);
+    say(reader, GET("/"));
+    fl_exchange *exchange = take(server.loop);
+    CHECK_NUMBER(FL_OK, fl_exchange_begin(exchange, 200));
+    CHECK_NUMBER(FL_OK, fl_exchange_head_end(exchange, 100000000));
+    static char body[1000000];
+    size_t used;
+    while (fl_exchange_write(exchange, body, sizeof body, &used) == FL_OK) continue;
+    TURN_UNTIL(server.loop, server.loop->counts.connections == 0);
+    fl_exchange_abandon(exchange);
+    fl_heard heard = hear_end(server.loop, reader);
+    CHECK(heard.reset);
+    CHECK(heard.size < 10000000);
+    free(heard.bytes);
+    close(reader);
+    server_stop(&server);
+}
+
+int main(void) {
+    TEST(a_connection_that_has_long_been_silent_makes_room_for_a_new_one);
+    TEST(who_is_busy_makes_no_room_and_who_waits_outside_costs_nothing);
+    TEST(once_much_is_kept_for_all_little_is_kept_for_each);
+    TEST(a_reader_that_stalls_is_reset);
+    return test_summary();
+}

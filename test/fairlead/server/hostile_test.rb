@@ -1,0 +1,75 @@
+# frozen_string_literal: true
+
+require "json"
+require_relative "../../helper"
+require_relative "../../http_client"
+require_relative "../../hostile/attack"
+require_relative "../../../bench/harness/cli"
+
+module Fairlead
+  # Clients that mean harm: each is gone by its deadline, and the others are served meanwhile. `rake hostile` does the
+  # same at length, with many more of them.
+  class HostileTest < Test
+    include SpeaksHTTP
+
+    APP = File.read(File.expand_path("../../hostile/config.ru", __dir__))
+    DEADLINES = { head_timeout: 1, body_timeout: 1, write_timeout: 1, idle_timeout: 2 }.freeze
+    FLAGS = DEADLINES.flat_map { |name, seconds| ["--#{name.to_s.tr("_", "-")}", seconds.to_s] }.freeze
+    Target = Struct.new(:port)
+    # Of each offence.
+    EACH = 10
+    # Seconds, for the delays of a busy machine.
+    SLACK = 2
+
+    def test_each_is_gone_by_its_deadline_and_the_others_are_served_meanwhile
+      server = with_server(APP, *FLAGS, lint: false)
+      alone = ask(server)
+      beside = nil
+      outcomes = Hostile::Attack.new(server.port, Hostile::OFFENCES, each: EACH).during { beside = ask(server, 7) }
+      Hostile::OFFENCES.each { |offence| assert_ended(offence, outcomes.fetch(offence.name)) }
+      assert_equal [0, 0], beside.values_at(:errors, :non_2xx)
+      assert_operator beside[:p99], :<, (5 * alone[:p99]) + 250
+      eventually("nothing is left") { stats(server).values_at("in_flight", "connections") == [0, 1] } # the one that asks
+    end
+
+    def test_connections_that_are_left_make_room_for_others_and_leave_descriptors_to_the_app
+      server = with_server(APP, lint: false, spawn_options: { rlimit_nofile: [128, 128] })
+      Array.new(200) { client(to: server) }
+      3.times { assert_includes client(to: server).get("/file").body, "File.read" }
+    end
+
+    # Each is kept a megabyte, while there are few of them.
+    def test_many_who_do_not_read_take_little_memory
+      server = with_server(APP, "--queue-target", "0", lint: false)
+      stats(server)
+      before = memory(server)
+      Hostile::Attack.new(server.port, Hostile::OFFENCES.select { |one| one.name == "clients that read nothing" }, each: 300).during do
+        eventually("all have asked") { stats(server)["in_flight"] >= 300 }
+        assert_operator memory(server) - before, :<, 200
+      end
+    end
+
+    private
+
+    def ask(server, seconds = 2) = Bench::OpenLoop.new(rate: 100, patience: 10).run(Target.new(server.port), seconds)
+
+    # Twice a deadline, since what has moved just before the first one counts for the second. Who goes on sending after it
+    # was refused is listened to for 2 s.
+    def may_last(offence) = (offence.lasts == :at_once ? 2 : 2 * DEADLINES.fetch(offence.lasts)) + SLACK
+
+    def assert_ended(offence, outcome)
+      assert_operator outcome.opened, :>=, EACH
+      return unless offence.lasts
+
+      assert_equal outcome.opened, outcome.gone, "#{offence.name}: not all are gone"
+      assert_operator outcome.longest, :<, may_last(offence), offence.name
+      assert_equal offence.answers.map(&:to_s), outcome.answers.keys.map(&:to_s), offence.name unless offence.answers.empty?
+    end
+
+    # Of others than the request that asks.
+    def stats(server) = JSON.parse((@asking ||= client(to: server)).get("/stats").body)
+
+    # Megabytes of the worker.
+    def memory(server) = File.read("/proc/#{server.worker_pids.first}/status")[/^VmRSS:\s+(\d+)/, 1].to_i / 1024.0
+  end
+end

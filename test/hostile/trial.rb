@@ -1,0 +1,82 @@
+# frozen_string_literal: true
+
+require_relative "../server_process"
+require_relative "../../bench/harness/cli"
+require_relative "attack"
+
+module Fairlead
+  module Hostile
+    # Each offence by itself, with many offenders: what it costs the others, and the server. `rake hostile`.
+    class Trial
+      APP = File.read(File.expand_path("config.ru", __dir__))
+      # Short, so that a trial is.
+      DEADLINES = { head_timeout: 2, body_timeout: 2, write_timeout: 2, idle_timeout: 4 }.freeze
+      # What comes beside: requests a second, for so long, in so many turns; without the offenders and with them.
+      RATE = 200
+      SECONDS = 4
+      # Beyond its deadline: what has moved just before it gives it once more, and a refused client that goes on sending is
+      # listened to for 2 s.
+      LINGERS = 2.5
+
+      Target = Struct.new(:port)
+      Result = Struct.new(:name, :opened, :gone, :longest, :bound, :alone, :beside, :failed, :memory, keyword_init: true) do
+        def ratio = beside / alone
+        def in_time? = bound.nil? || (gone == opened && longest < bound)
+      end
+
+      # @param each [Integer] offenders
+      # @param left [Integer] connections that are opened and left
+      def initialize(each:, left:)
+        @each = each
+        @left = left
+        Hostile.raise_descriptor_limit
+      end
+
+      # @yieldparam result [Result]
+      # @return [Array<Result>]
+      def run(offences = OFFENCES) = offences.map { |offence| try(offence).tap { |result| yield result } }
+
+      private
+
+      def try(offence)
+        server = ServerProcess.new(APP, *flags, lint: false)
+        server.start.wait_until_ready
+        ask(server, 1) # warm
+        alone = ask(server)
+        before = memory(server)
+        bound = bound(offence)
+        beside = nil
+        outcome = Attack.new(server.port, [offence], each: count(offence)).during do
+          started = now
+          beside = ask(server)
+          sleep [bound.to_f - (now - started), 0].max
+        end[offence.name]
+        Result.new(name: offence.name, **outcome.to_h.slice(:opened, :gone, :longest), bound:, alone: alone[:p99],
+          beside: beside[:p99], failed: beside.values_at(:errors, :non_2xx).sum, memory: memory(server) - before)
+      ensure
+        server&.finish
+      end
+
+      def flags = DEADLINES.flat_map { |name, seconds| ["--#{name.to_s.tr("_", "-")}", seconds.to_s] }
+
+      def bound(offence)
+        return unless offence.lasts
+
+        offence.lasts == :at_once ? LINGERS : (2 * DEADLINES.fetch(offence.lasts)) + LINGERS
+      end
+
+      def count(offence)
+        return @left if offence.name == "connections that are left"
+
+        offence.flood ? [@each / 20, 1].max : @each
+      end
+
+      def ask(server, seconds = SECONDS) = Bench::OpenLoop.new(rate: RATE, patience: 10).run(Target.new(server.port), seconds)
+
+      # @return [Float] the most that the worker has had, in MB
+      def memory(server) = File.read("/proc/#{server.worker_pids.first}/status")[/^VmHWM:\s+(\d+)/, 1].to_i / 1024.0
+
+      def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+    end
+  end
+end
