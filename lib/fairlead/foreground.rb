@@ -25,8 +25,10 @@ module Fairlead
       @banner.open
       open_premises
       @app ||= Loader.load(@configuration)
+      start_jobs
       serve
     ensure
+      @jobs&.finish
       close_premises
     end
 
@@ -34,6 +36,15 @@ module Fairlead
     def stop = @signals&.note(:TERM)
 
     private
+
+    def start_jobs
+      @jobs = Jobs.for(@configuration, @app)
+      attend_to_jobs(stopping: false)
+    end
+
+    def attend_to_jobs(stopping:)
+      @jobs&.attend(monotonic, stopping:) { @listeners.each(&:close) }
+    end
 
     def serve
       Fairlead.page = SharedPage.new(1)
@@ -59,10 +70,11 @@ module Fairlead
     def listen
       deadline = nil
       loop do
-        readable, = IO.select([@signals.io, *@desk.ios], nil, nil, deadline && [deadline - monotonic, 0].max)
-        next deadline = too_long if readable.nil?
+        IO.select([@signals.io, *@desk.ios], nil, nil, patience(deadline))
+        next deadline = too_long if deadline && monotonic >= deadline
 
         @desk.attend
+        attend_to_jobs(stopping: !deadline.nil?)
 
         @signals.take.each do |signal|
           next Log.reopen if signal == :USR1
@@ -72,6 +84,9 @@ module Fairlead
         end
       end
     end
+
+    # The end of a child is no event here: the app may have children too.
+    def patience(deadline) = [*(1.0 if @jobs), *(deadline && [deadline - monotonic, 0].max)].min
 
     # @return [Float] when it will have taken too long.
     def drain

@@ -37,6 +37,7 @@ module Fairlead
   autoload :Handoff, "fairlead/handoff"
   autoload :Inquiry, "fairlead/inquiry"
   autoload :Isolation, "fairlead/isolation"
+  autoload :Jobs, "fairlead/jobs"
   autoload :Listener, "fairlead/listener"
   autoload :Live, "fairlead/live"
   autoload :Loader, "fairlead/loader"

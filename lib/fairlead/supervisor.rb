@@ -72,6 +72,7 @@ module Fairlead
       @app ||= Loader.load(@configuration) if @configuration.preload
       make_table
       prepare_forks
+      @jobs = Jobs.for(@configuration, @app)
       @desk = Stall::Desk.new(@configuration, addresses)
       @terminal = terminal?
       @signals = Signals.new(*SIGNALS)
@@ -99,7 +100,7 @@ module Fairlead
     end
 
     def supervise
-      until @workers.stopping? && @workers.empty?
+      until @workers.stopping? && @workers.empty? && @jobs&.pid.nil?
         @workers.stuck(monotonic) if @workers.any? { |worker| !worker.lane? && stuck?(worker) }
         @workers.select(&:lane?).each { |worker| @workers.lane_used(worker, monotonic) if busy?(worker) }
         @page.most_lanes = @workers.most_lanes
@@ -111,6 +112,7 @@ module Fairlead
         @desk.attend
         @budget&.attend(monotonic) { |slot, count| ask_to_spare(slot, count) }
         reap
+        @jobs&.attend(monotonic, stopping: @workers.stopping?) { leave_all }
         give_up if @workers.hopeless?
       end
     end
@@ -118,7 +120,7 @@ module Fairlead
     # Until something happens: a signal, a message, or a time that was waited for.
     def wait
       now = monotonic
-      deadline = [@workers.next_deadline(now), @budget&.deadline(now)].compact.min
+      deadline = [@workers.next_deadline(now), @budget&.deadline(now), @jobs&.deadline].compact.min
       channels = @workers.filter_map { |worker| worker.channel&.io }
       IO.select([@signals.io, *@desk.ios, *channels, *@budget&.ios], nil, nil, deadline && [deadline - now, 0].max)
     end
@@ -145,12 +147,17 @@ module Fairlead
 
     # The first time what runs is finished; the second time all ends.
     def dismiss
-      return @workers.stop_now if @workers.stopping?
+      return stop_now if @workers.stopping?
 
       @notifier.stopping
       # No more connections are taken in here that no worker would accept.
       @listeners.each(&:close)
       @workers.stop
+    end
+
+    def stop_now
+      @workers.stop_now
+      @jobs&.hurry(monotonic)
     end
 
     def restart
@@ -159,6 +166,7 @@ module Fairlead
       @notifier.reloading
       @configuration.run_hook(:on_restart)
       @workers.restart
+      @jobs&.restart(monotonic)
       @restarting = true
       Log.say "The workers are being restarted, one by one."
     rescue StandardError, ScriptError => error
@@ -219,12 +227,24 @@ module Fairlead
     # @return [Integer] the exit status.
     def become(worker, control, other_end, database)
       other_end.close
+      leave
+      Worker.new(worker, control:, configuration: @configuration, app: @app, listeners: @listeners, page: @page,
+                         channels: @handoff.pairs, database:).run
+    end
+
+    # In any child.
+    def leave
       @budget&.close
       @workers.each { |other| other.channel&.close }
       @signals.close
       @desk.close
-      Worker.new(worker, control:, configuration: @configuration, app: @app, listeners: @listeners, page: @page,
-                         channels: @handoff.pairs, database:).run
+      @jobs&.close
+    end
+
+    # In one that serves nothing.
+    def leave_all
+      leave
+      @listeners.each(&:close)
     end
 
     def listen(worker)

@@ -25,9 +25,9 @@ module Fairlead
         "RAILS_ENV" => environment, "BUNDLE_GEMFILE" => GEMFILE, "DATABASE_URL" => database,
         "SECRET_KEY_BASE" => "0" * 64, "FAIRLEAD_WORKERS" => nil
       }
-      super(nil, files: APP.merge(files), env: variables.merge(env), **options)
-      File.chmod(0o755, path("bin/rails"))
-      make_table(database)
+      super(nil, env: variables.merge(env), **options)
+      make(database)
+      files.each { |path, text| write(path, text) }
       # Rails looks for the newest file: what a test changes later has to be newer than these, and not in the future.
       old = Time.now - 3600
       Dir[path("**/*.rb")].each { |file| File.utime(old, old, file) }
@@ -63,6 +63,13 @@ module Fairlead
     end
 
     private
+
+    # The app, in its folder.
+    def make(database)
+      APP.each { |path, text| write(path, text) }
+      File.chmod(0o755, path("bin/rails"))
+      make_table(database)
+    end
 
     def spawn_ruby(*command, out:, **variables)
       Process.spawn(CLEAN.merge(@env, variables), RbConfig.ruby, *@ruby_flags, *command,

@@ -1,14 +1,14 @@
 # frozen_string_literal: true
 
-require "async"
-require "async/http/endpoint"
-require "async/websocket/client"
+require_relative "cable_client"
 require_relative "rails_app"
 
 module Fairlead
   # WebSockets in a Rails app, with a real client: Action Cable, which hijacks its connection and reads it in threads of
   # its own, and async-websocket, which upgrades it and stays in the request's fiber.
   class RailsWebSocketTest < RailsTest
+    include CableClient
+
     FILES = {
       "config/application.rb" => <<~RUBY,
         require_relative "boot"
@@ -65,16 +65,21 @@ module Fairlead
         end
       RUBY
     }.freeze
-    CHANNEL = JSON.generate(channel: "NewsChannel")
-
     def setup
       super
-      @server = rails(:fairlead, "--workers", "1", files: FILES)
+      @server = rails(:fairlead, "--workers", "1", files: FILES) unless name.include?("workers")
+    end
+
+    def test_postgresql_takes_a_message_to_the_clients_of_all_workers
+      files = FILES.merge("config/cable.yml" => "production:\n  adapter: postgresql\n")
+      @server = rails(:fairlead, "--workers", "2", files:, database: postgresql)
+
+      3.times { |n| assert_all_hear("/broadcast?ahoy#{n}", "ahoy#{n}") }
     end
 
     def test_action_cable_confirms_transmits_and_broadcasts
       Sync do |task|
-        clients = Array.new(20) { |number| subscribe(number) }
+        clients = Array.new(20) { |number| subscribe("/cable?number=#{number}") }
         clients.each_with_index do |client, number|
           say(client, command: "message", identifier: CHANNEL, data: JSON.generate(action: "speak", text: "hello"))
           assert_equal "#{number} said hello to item 1", heard(client)["message"]
@@ -88,7 +93,7 @@ module Fairlead
 
     def test_the_server_ends_though_cables_are_open
       Sync do
-        client = subscribe(1)
+        client = subscribe("/cable?number=1")
         assert_predicate @server.stop, :success?
         client.close
       rescue EOFError, Errno::ECONNRESET, Errno::EPIPE, Protocol::WebSocket::ClosedError
@@ -117,35 +122,6 @@ module Fairlead
     def test_who_asks_for_no_websocket_gets_none
       assert_equal "400", @server.get("/echo").code
       assert_equal "404", @server.get("/cable").code
-    end
-
-    private
-
-    def connect(path)
-      Async::WebSocket::Client.connect(Async::HTTP::Endpoint.parse("http://127.0.0.1:#{@server.port}#{path}"))
-    end
-
-    def subscribe(number)
-      client = connect("/cable?number=#{number}")
-      assert_equal "welcome", heard(client)["type"]
-      say(client, command: "subscribe", identifier: CHANNEL)
-      assert_equal "confirm_subscription", heard(client)["type"]
-      client
-    end
-
-    def say(client, **message)
-      client.send_text(JSON.generate(message))
-      client.flush
-    end
-
-    # The next message that is no ping.
-    def heard(client)
-      Async::Task.current.with_timeout(30) do
-        loop do
-          message = JSON.parse(client.read.to_str)
-          return message unless message["type"] == "ping"
-        end
-      end
     end
   end
 end

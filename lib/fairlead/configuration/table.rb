@@ -55,6 +55,10 @@ module Fairlead
                  "forks new workers with the same code; with false each worker loads the app, and HUP brings " \
                  "new code in.",
                  group: :processes),
+      Option.new(:solid_queue, :choice, "off",
+                 "Run Solid Queue beside the workers, in a process that is started and stopped with them: fork gives each " \
+                 "of its workers a process of its own, async a thread in that one.",
+                 group: :processes, choices: %w[off fork async]),
       Option.new(:pidfile, :path, nil, "A file that holds the process id of the supervisor while it runs.",
                  group: :processes),
       Option.new(:tag, :text, ->(_) { ::File.basename(Dir.pwd) }, "What is shown of the app in the titles of " \

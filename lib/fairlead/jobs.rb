@@ -1,0 +1,167 @@
+# frozen_string_literal: true
+
+require_relative "parts"
+
+module Fairlead
+  # Solid Queue beside the workers: a process of its own that the supervisor starts, stops, and starts again if it ends
+  # unasked (the option `solid_queue`).
+  #
+  # Nothing here waits. {#attend} does what is due, and {#deadline} says when there will be more; the end of a child is
+  # an event that its parent hears of by SIGCHLD.
+  class Jobs
+    # Seconds until it is started again, doubled each time it ends soon.
+    FIRST_DELAY = 1.0
+    LONGEST_DELAY = 30.0
+    # Seconds after which an end does not count as soon.
+    GOOD_WHILE = 30.0
+    private_constant :FIRST_DELAY, :LONGEST_DELAY, :GOOD_WHILE
+
+    # @return [Jobs, nil] nil if it is not asked for.
+    # @raise [ConfigurationError] if the app, loaded already, has no Solid Queue.
+    def self.for(configuration, app)
+      return if configuration.solid_queue == "off"
+      raise ConfigurationError, missing(configuration) if app && !defined?(::SolidQueue)
+
+      new(configuration, app)
+    end
+
+    # @return [String]
+    def self.missing(configuration)
+      "#{configuration.source(:solid_queue)}: `solid_queue` is #{configuration.solid_queue.inspect}, and the app has no " \
+        "Solid Queue. Add the gem solid_queue to the Gemfile, or remove the line."
+    end
+
+    def initialize(configuration, app)
+      @configuration = configuration
+      @app = app
+      @not_before = 0.0
+      @failures = 0
+    end
+
+    # @return [Integer, nil] its process, while there is one.
+    attr_reader :pid
+
+    # Starts it, hears of its end, and ends it if the server stops.
+    #
+    # @param now [Float] seconds of the monotonic clock.
+    # @param stopping [Boolean]
+    # @yield in the new process, to leave behind what is its parent's
+    def attend(now, stopping: false, &leave)
+      @stopping = stopping
+      reap(now) if @pid
+      return (tell_to_end(now) if @pid) if stopping
+
+      start(now, &leave) if @pid.nil? && now >= @not_before
+    end
+
+    # @return [Float, nil] when there will be something to do.
+    def deadline
+      return @kill_at if @pid
+
+      @not_before unless @stopping
+    end
+
+    # Ends it, and waits for that.
+    def finish
+      loop do
+        attend(monotonic, stopping: true)
+        break unless @pid
+
+        sleep(0.02)
+      end
+    end
+
+    # With whatever code is there then.
+    def restart(now) = @pid && tell_to_end(now)
+
+    # At once: what runs is given back to the queue.
+    def hurry(now)
+      return unless @pid
+
+      signal(:QUIT)
+      @kill_at = now + Workers::GRACE
+    end
+
+    # In a child of the supervisor: none of its business.
+    def close = @lifeline&.close
+
+    private
+
+    def start(now, &leave)
+      ActiveRecord::Forks.release
+      reader, @lifeline = IO.pipe
+      @started = now
+      @kill_at = nil
+      @pid = Process.fork do
+        @lifeline.close
+        leave&.call
+        run(reader)
+      end
+      reader.close
+    end
+
+    # In its own process.
+    def run(lifeline)
+      %i[TERM INT QUIT HUP CHLD USR1 TTIN TTOU].each { |signal| Signal.trap(signal, "DEFAULT") }
+      Process.setproctitle("fairlead: solid queue [#{@configuration.tag}]")
+      Log.redirect(@configuration.log) if @configuration.log
+      @app || Loader.load(@configuration)
+      raise ConfigurationError, self.class.missing(@configuration) unless defined?(::SolidQueue)
+
+      # Whoever has started it may be killed: it ends too.
+      Thread.new { lifeline.read; Process.kill(:TERM, Process.pid) }
+      ::SolidQueue::Supervisor.start(mode: @configuration.solid_queue.to_sym)
+      Process.exit!(0) # its threads may be in queries: nothing of theirs is to be finalised
+    rescue Error => error
+      Log.say error.message
+      Process.exit!(1)
+    end
+
+    def tell_to_end(now)
+      return overdue(now) if @kill_at
+
+      signal(:TERM)
+      @kill_at = now + @configuration.drain_timeout
+    end
+
+    def overdue(now)
+      return if now < @kill_at
+
+      Log.say "Solid Queue (process #{@pid}) does not end: it is killed."
+      signal(:KILL)
+      @kill_at = now + Workers::GRACE
+    end
+
+    def reap(now)
+      _, status = Process.wait2(@pid, Process::WNOHANG)
+      return (overdue(now) if @kill_at) unless status
+
+      ended(now, status) unless @stopping || @kill_at
+      forget
+    rescue Errno::ECHILD
+      forget
+    end
+
+    def forget
+      @lifeline.close
+      @pid = @kill_at = nil
+    end
+
+    def ended(now, status)
+      @failures = 0 if now - @started > GOOD_WHILE
+      delay = [FIRST_DELAY * (2**[@failures, 16].min), LONGEST_DELAY].min
+      @failures += 1
+      @not_before = now + delay
+      how = status.signaled? ? "by SIG#{Signal.signame(status.termsig)}" : "with status #{status.exitstatus}"
+      Log.say "Solid Queue (process #{@pid}) has ended #{how}. It is started again in #{delay.round} s."
+    end
+
+    def signal(name)
+      Process.kill(name, @pid)
+    rescue Errno::ESRCH
+      nil
+    end
+
+    def monotonic = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+  end
+end

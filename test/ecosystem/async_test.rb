@@ -1,0 +1,149 @@
+# frozen_string_literal: true
+
+require_relative "ecosystem"
+require_relative "../burst"
+require_relative "../http_client"
+
+module Fairlead
+  # Async's clients inside a request: they run on the scheduler that is there already.
+  class AsyncEcosystemTest < EcosystemTest
+    include Burst
+    include SpeaksHTTP
+
+    BACKEND = <<~'RUBY'
+      STREAM_WITHOUT_END = lambda do |stream|
+        (0..).each { |n| stream.write("chunk #{n}\n"); sleep 0.005 }
+      ensure
+        stream.close
+      end
+      map("/wait") { run ->(_) { sleep 0.2; [200, { "content-type" => "text/plain" }, ["waited"]] } }
+      map("/large") { run ->(_) { [200, { "content-type" => "text/plain" }, Enumerator.new { |out| 200.times { |n| out << n.to_s * 50_000 } }] } }
+      map("/endless") { run ->(_) { [200, { "content-type" => "text/plain" }, STREAM_WITHOUT_END] } }
+      map("/streams") { run ->(_) { [200, {}, [Fairlead.stats[:workers].sum { |worker| worker[:streams] }.to_s]] } }
+    RUBY
+
+    APP = <<~'RUBY'
+      require "async/barrier"
+      require "async/http/endpoint"
+      require "async/http/client"
+      require "async/redis"
+      require "async/semaphore"
+
+      ENDPOINT = Async::HTTP::Endpoint.parse(ENV.fetch("BACKEND"))
+      # A client keeps its connections from one request to the next; they belong to the thread's scheduler.
+      Thread.attr_accessor :backend, :redis
+      def backend = (Thread.current.backend ||= Async::HTTP::Client.new(ENDPOINT))
+      def redis = (Thread.current.redis ||= Async::Redis::Client.new(Async::Redis::Endpoint.parse(ENV.fetch("TEST_REDIS_URL"))))
+      $cleaned = []
+
+      def first_of(barrier)
+        barrier.async { sleep 60 }
+        barrier.async { sleep 0.01; :first }
+        barrier.wait { |task| return task.wait.to_s }
+      ensure
+        barrier.stop
+      end
+
+      def wait_long(barrier)
+        3.times { barrier.async { sleep 60 } }
+        File.write("waiting", "")
+        barrier.wait
+      ensure
+        $cleaned << barrier.size
+        barrier.stop
+      end
+
+      PAGES = {
+        "/get" => ->(_) { backend.get("/wait").read },
+        "/barrier" => lambda { |_|
+          barrier = Async::Barrier.new
+          tasks = Array.new(10) { barrier.async { backend.get("/wait").read } }
+          barrier.wait
+          tasks.map(&:wait).tally.inspect
+        },
+        "/semaphore" => lambda { |_|
+          barrier = Async::Barrier.new
+          semaphore = Async::Semaphore.new(5, parent: barrier)
+          most = running = 0
+          10.times { semaphore.async { most = [most, running += 1].max; backend.get("/wait").read; running -= 1 } }
+          barrier.wait
+          most.to_s
+        },
+        "/first" => ->(_) { first_of(Async::Barrier.new) },
+        "/redis" => lambda { |env|
+          key = "fairlead:#{env["QUERY_STRING"]}"
+          redis.set(key, env["QUERY_STRING"])
+          value = redis.get(key)
+          redis.del(key)
+          value
+        },
+        "/blocking-redis" => lambda { |env|
+          waiting = Async { redis.call("BLPOP", "fairlead:#{env["QUERY_STRING"]}", 10) }
+          sleep 0.02
+          redis.call("RPUSH", "fairlead:#{env["QUERY_STRING"]}", "pushed")
+          waiting.wait.last
+        },
+        "/cancelled" => ->(_) { wait_long(Async::Barrier.new) },
+        "/cleaned" => ->(_) { $cleaned.inspect }
+      }
+
+      PROXY = lambda { |env|
+        response = backend.get(env["PATH_INFO"].delete_prefix("/proxy"))
+        [response.status, { "content-type" => response.headers["content-type"] }, Rack::BodyProxy.new(response.body) { response.close }]
+      }
+
+      run lambda { |env|
+        next PROXY.call(env) if env["PATH_INFO"].start_with?("/proxy/")
+
+        [200, { "content-type" => "text/plain" }, [PAGES.fetch(env["PATH_INFO"]).call(env)]]
+      }
+    RUBY
+
+    def setup
+      super
+      @backend = shared_server(BACKEND, name: :backend, env: BUNDLE)
+      variables = BUNDLE.merge("BACKEND" => @backend.address, "TEST_REDIS_URL" => ENV["TEST_REDIS_URL"])
+      @server = shared_server(APP, "--cancel-abandoned", name: :server, env: variables)
+    end
+
+    def test_a_client_waits_without_holding_up_others
+      assert_one_below(2) do
+        seconds_of_burst(@server, ["/get"] * 20) # one after the other: 4 s
+      end
+    end
+
+    def test_a_barrier_and_a_semaphore_of_requests_to_another_server
+      assert_equal({ "waited" => 10 }.inspect, @server.get("/barrier").body)
+      assert_equal "5", @server.get("/semaphore").body
+      assert_equal "first", @server.get("/first").body
+    end
+
+    def test_a_response_is_passed_on_as_it_comes
+      assert_equal Array.new(200) { |n| n.to_s * 50_000 }.join.bytesize, @server.get("/proxy/large").body.bytesize
+      client = client(to: @server)
+      client.request("GET", "/proxy/endless")
+      seen = +""
+      seen << client.some until seen.include?("chunk 3")
+
+      client.close
+      eventually("the other server has been left too") { @backend.get("/streams").body == "0" }
+    end
+
+    def test_redis_waits_without_holding_up_others
+      skip "No Redis: run bin/test, or set TEST_REDIS_URL (bin/services url redis)" unless ENV["TEST_REDIS_URL"]
+      answers = burst(@server, (1..100).map { |number| "/redis?#{number}" })
+
+      assert_equal (1..100).map(&:to_s), answers.map(&:body)
+      assert_equal ["pushed"], burst(@server, (1..20).map { |number| "/blocking-redis?#{number}" }).map(&:body).uniq
+    end
+
+    def test_tasks_of_a_request_whose_client_has_gone_can_be_ended
+      client = client(to: @server)
+      client.request("GET", "/cancelled")
+      eventually("its tasks wait") { File.exist?(@server.path("waiting")) }
+      client.reset
+
+      eventually("it was cancelled, beside three tasks") { @server.get("/cleaned").body == "[3]" }
+    end
+  end
+end

@@ -1,0 +1,38 @@
+# frozen_string_literal: true
+
+require_relative "rails_app"
+
+module Fairlead
+  # Queries that Rails runs in threads of its own, while the request's fiber waits.
+  class RailsLoadAsyncTest < RailsTest
+    FILES = {
+      "config/initializers/queries.rb" => <<~RUBY,
+        Rails.application.config.active_record.async_query_executor = :global_thread_pool
+        Rails.application.config.active_record.global_executor_concurrency = 20
+      RUBY
+      "app/controllers/probes_controller.rb" => <<~RUBY
+        class ProbesController < ActionController::Base
+          def query
+            slow = Item.where("pg_sleep(0.2) IS NOT NULL").limit(1)
+            loaded = Array.new(4) { |n| slow.where(id: n + 1).load_async }
+            count = Item.async_count
+            render json: { names: loaded.flat_map { |items| items.map(&:name) }, count: count.value }
+          end
+
+          def stat = render(json: Item.connection_pool.stat)
+        end
+      RUBY
+    }.freeze
+
+    def test_four_queries_of_a_request_run_at_once
+      server = rails(:fairlead, "--workers", "1", files: FILES, database: postgresql)
+      expected = { "names" => (1..4).map { |n| "item #{n}" }, "count" => 10 }
+      server.json("/query")
+
+      # One after the other each request would take 0.8 s.
+      assert_one_below(0.7) { duration { assert_equal expected, server.json("/query") } }
+      assert_equal [expected] * 10, server.json_at_once(*["/query"] * 10)
+      eventually("all connections are given back") { server.json("/stat")["busy"].zero? }
+    end
+  end
+end
