@@ -23,6 +23,12 @@ module Fairlead
         config.transport.transport_class = Sentry::DummyTransport
         config.background_worker_threads = 0
         config.sdk_logger = Logger.new(nil)
+        config.before_send = lambda { |event, hint|
+          $astray = "the event of #{hint[:exception].message}: #{event.user} #{event.tags}" unless
+            [event.user[:id], event.tags[:number]] == [hint[:exception].message.to_i] * 2
+          $events = $events.to_i + 1
+          event
+        }
       end
       I18n.available_locales = %i[en de fr]
       I18n.default_locale = :en
@@ -102,6 +108,8 @@ module Fairlead
       # Without RequestStore's middleware, which would clean up itself.
       run lambda { |env|
         number = env["QUERY_STRING"].to_i
+        next [200, { "content-type" => "text/plain" }, [$events.to_s]] if number.zero?
+
         wrong = []
         # A task may be the first to look.
         wrong = Async { differences("in a task at the beginning", NOTHING, found) }.wait if number % 7 == 0
@@ -118,8 +126,8 @@ module Fairlead
           wrong << "a thread has the variables of its request: #{theirs}" if theirs
         end
         leave_task_behind(number) if number % 13 == 0
-        wrong << "left behind by #{$astray}" if $astray
-        raise "on purpose" if number % 97 == 0 && wrong.empty?
+        wrong << "gone astray: #{$astray}" if $astray
+        raise number.to_s if number % 97 == 0 && wrong.empty?
 
         [wrong.empty? ? 200 : 409, { "content-type" => "text/plain" }, [wrong.join("\n")]]
       }
@@ -135,6 +143,7 @@ module Fairlead
       raised = Array.new(CLIENTS) { |client| Thread.new { ask(server, client) } }.sum(&:value)
 
       assert_equal (1..COUNT).count { |number| (number % 97).zero? }, raised
+      assert_equal raised.to_s, server.get("/?0").body, "what Sentry was told of"
     end
 
     # Sends its share of the requests, ten at a time, and returns how many were raised in on purpose.

@@ -72,6 +72,17 @@ module Fairlead
       3.times { |n| assert_all_hear("/broadcast/ahoy#{n}", "ahoy#{n}") }
     end
 
+    def test_redis_does_too
+      skip "No Redis: run bin/test, or set TEST_REDIS_URL (bin/services url redis)" unless ENV["TEST_REDIS_URL"]
+      @server = stock_app(:fairlead, "--workers", "2", files: { "config/cable.yml" => <<~YAML })
+        production:
+          adapter: redis
+          url: #{ENV["TEST_REDIS_URL"]}
+      YAML
+
+      3.times { |n| assert_all_hear("/broadcast/ahoy#{n}", "ahoy#{n}") }
+    end
+
     def test_solid_queue_runs_beside_the_workers_and_ends_with_them
       server = stock_app(:fairlead, files: { "config/fairlead.rb" => <<~RUBY })
         bind "http://127.0.0.1:0"

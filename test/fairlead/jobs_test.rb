@@ -1,0 +1,108 @@
+# frozen_string_literal: true
+
+require_relative "../helper"
+
+module Fairlead
+  # The process of Solid Queue beside the workers: when it is started, told to end, and killed. What runs in it is a
+  # stand-in here; test/ecosystem has the real one.
+  class JobsTest < Test
+    APP = <<~'RUBY'
+      module SolidQueue
+        class Supervisor
+          def self.start(mode:)
+            $0 = "jobs"
+            begun = File.exist?("begun") ? File.read("begun").to_i : 0
+            trap(:TERM) { exit } unless ENV["STUBBORN"]
+            trap(:TERM) { nil } if ENV["STUBBORN"]
+            trap(:QUIT) { File.write("quit", ""); exit } if ENV["STUBBORN"] == "until QUIT"
+            File.write("begun", "#{begun + 1} #{mode} #{Process.pid}")
+            sleep
+          end
+        end
+      end
+      run ->(env) { [200, {}, ["served"]] }
+    RUBY
+
+    def test_it_begins_with_the_server_and_ends_with_it
+      [["--workers", "2"], ["--workers", "1", "--no-preload"], ["--workers", "0"]].each do |flags|
+        with_server(APP, *flags, "--solid-queue", "async", lint: false) do |server|
+          pid = jobs(server)
+
+          assert_match(/\A1 async /, File.read(server.path("begun")))
+          assert_equal "served", server.get.body
+          assert_predicate server.stop, :success?
+          refute server.alive?(pid)
+        end
+      end
+    end
+
+    def test_it_is_started_again_when_it_ends
+      with_server(APP, "--solid-queue", "fork", lint: false) do |server|
+        first = jobs(server)
+        Process.kill(:KILL, first)
+        eventually("it runs again") { jobs(server) != first }
+
+        assert_match(/\A2 fork /, File.read(server.path("begun")))
+        assert_match(/Solid Queue \(process #{first}\) has ended by SIGKILL. It is started again in 1 s/, server.log)
+      end
+    end
+
+    def test_a_restart_of_the_workers_is_one_of_it_too
+      with_server(APP, "--solid-queue", "fork", lint: false) do |server|
+        first = jobs(server)
+        server.signal(:HUP)
+        eventually("another one runs") { jobs(server) != first }
+
+        refute server.alive?(first)
+        refute_match(/has ended/, server.log)
+      end
+    end
+
+    def test_one_that_does_not_end_is_killed_in_time
+      with_server(APP, "--solid-queue", "fork", "--drain-timeout", "0.3", lint: false, env: { "STUBBORN" => "1" }) do |server|
+        pid = jobs(server)
+
+        assert_predicate server.stop, :success?
+        assert_includes server.log, "Solid Queue (process #{pid}) does not end: it is killed."
+      end
+    end
+
+    def test_the_second_time_that_the_server_is_told_to_end_it_ends_at_once
+      with_server(APP, "--solid-queue", "fork", lint: false, env: { "STUBBORN" => "until QUIT" }) do |server|
+        jobs(server)
+        server.signal(:TERM)
+        server.wait_for_notification("STOPPING=1")
+        server.signal(:TERM)
+        server.wait_for_end(within: 20)
+
+        assert_path_exists server.path("quit")
+      end
+    end
+
+    def test_it_ends_when_its_supervisor_is_killed
+      with_server(APP, "--solid-queue", "fork", lint: false) do |server|
+        pid = jobs(server)
+        server.signal(:KILL)
+
+        eventually("it has ended") { !server.alive?(pid) }
+      end
+    end
+
+    def test_an_app_without_it_is_told_so
+      [["--workers", "1"], ["--workers", "0"]].each do |flags|
+        with_server("run ->(env) { [200, {}, []] }", "--solid-queue", "fork", *flags, ready: false) do |server|
+          refute_predicate server.wait_for_end, :success?
+          assert_includes server.log, "--solid-queue: `solid_queue` is \"fork\", and the app has no Solid Queue. Add the gem"
+          refute_match(/\.rb:\d+:in /, server.log)
+        end
+      end
+    end
+
+    private
+
+    # @return [Integer] its process.
+    def jobs(server)
+      eventually("the jobs run") { server.worker_pids.find { |pid| server.title(pid) == "jobs" } }
+    end
+  end
+end
