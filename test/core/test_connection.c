@@ -45,6 +45,26 @@ static void pipelined_requests_are_answered_in_order(void) {
     server_stop(&server);
 }
 
+/* More than is read at once with the request before it, whose turn takes a while: all of it is here by then. */
+static void a_body_behind_another_request_is_read_to_its_end(void) {
+    enum { SIZE = 40000 };
+    static const char head[] = "GET /first HTTP/1.1\r\nHost: a\r\n\r\n"
+                               "POST /second HTTP/1.1\r\nHost: a\r\nContent-Length: 40000\r\n\r\n";
+    static char bytes[sizeof head - 1 + SIZE];
+    memcpy(bytes, head, sizeof head - 1);
+    memset(bytes + sizeof head - 1, 'b', SIZE);
+    peer_server server = server_start();
+    int socket = client(&server);
+    say_bytes(socket, bytes, sizeof bytes);
+    turn(server.loop);
+    CHECK_NUMBER(2, answer_all(server.loop));
+    fl_heard heard = hear(server.loop, socket);
+    CHECK(strstr(heard.bytes, "\r\n\r\n/second") != NULL);
+    free(heard.bytes);
+    close(socket);
+    server_stop(&server);
+}
+
 static void a_request_in_single_bytes_is_the_same_request(void) {
     peer_server server = server_start();
     int socket = client(&server);
@@ -513,6 +533,7 @@ static void a_forgotten_loop_touches_nothing(void) {
 int main(void) {
     TEST(a_request_is_taken_and_answered);
     TEST(pipelined_requests_are_answered_in_order);
+    TEST(a_body_behind_another_request_is_read_to_its_end);
     TEST(a_request_in_single_bytes_is_the_same_request);
     TEST(a_chunked_body_ends_where_the_next_request_begins);
     TEST(a_client_that_ends_its_side_gets_all_its_answers);

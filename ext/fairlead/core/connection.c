@@ -670,8 +670,7 @@ static void next_request(fl_connection *connection) {
     if (connection->out.length == 0 || connection->dirty)
         fl_loop_set_deadline(connection, FL_DEADLINE_IDLE);
     parse(connection);
-    if (connection->state == FL_CONNECTION_IDLE || connection->state == FL_CONNECTION_HEAD)
-        fl_connection_receive(connection);
+    fl_connection_receive(connection); /* what came while it was busy is no event any more */
     if (connection->loop->draining && !connection->loop->handing_over && fl_connection_is_idle(connection))
         fl_connection_close(connection);
 }
