@@ -168,9 +168,9 @@ module Fairlead
     end
 
     # Ends what all tests of a class have shared, once they have all run.
-    Minitest.after_run { SpeaksHTTP.shared.each(&:finish) }
-
-    def self.shared = (@shared ||= [])
+    def self.shared
+      @shared ||= [].tap { |servers| Minitest.after_run { servers.each(&:finish) } }
+    end
 
     # @param name [Symbol] of a server of this test class
     def shared_server(app, *flags, name: :server, lint: true, **options)

@@ -1,0 +1,120 @@
+# frozen_string_literal: true
+
+require_relative "../../helper"
+require_relative "../../stalls"
+
+module Fairlead
+  # A request is on its way from a worker that is stuck to its sibling, and one of those who have to do with it is killed:
+  # it is answered all the same, and once.
+  class KilledInHandOverTest < Test
+    include SpeaksHTTP
+    include Stalls
+
+    # It notes which process has run which request.
+    NOTED = APP.sub("case env", "File.write(\"ran\", \"\#{env[\"HTTP_X_NUMBER\"]} \#{Process.pid}\\n\", mode: \"a\") if env[\"HTTP_X_NUMBER\"]\n  case env")
+    # Seconds that the sender is stuck.
+    STUCK = 1.5
+    private_constant :STUCK
+
+    def test_the_receiver_is_killed
+      on_its_way do |server, sender, receiver, request, stuck|
+        server.signal(:KILL, receiver)
+
+        assert_equal sender, answered(request), "the supervisor has given it back"
+        assert_equal 200, stuck.response.status
+        eventually("a new worker") { regular_workers(server).size == 2 }
+        assert_equal 0, figures(server)[:coming]
+      end
+    end
+
+    def test_the_sender_is_killed
+      on_its_way do |server, sender, receiver, request, stuck|
+        server.signal(:KILL, sender)
+        server.signal(:CONT, receiver)
+
+        assert_equal receiver, answered(request)
+        assert_predicate stuck, :eof?, "what the sender ran is lost"
+      end
+    end
+
+    def test_the_supervisor_is_killed
+      on_its_way do |server, sender, receiver, request, stuck|
+        server.signal(:KILL)
+        server.wait_for_end
+        server.signal(:CONT, receiver)
+
+        assert_equal receiver, answered(request)
+        assert_equal 200, stuck.response.status
+        eventually("the workers end") { [sender, receiver].none? { |pid| server.alive?(pid) } }
+      end
+    end
+
+    # A request that has begun is answered; one that has not is answered, or its connection closed: then nobody runs it.
+    def test_the_supervisor_is_killed_while_much_is_going_on
+      with_server(NOTED, "-w", "2") do |server|
+        @server = server
+        outcomes = Thread::Queue.new
+        clients = Array.new(10) { |index| Thread.new { ask_until_it_ends(server, index * 10_000, Random.new(index), outcomes) } }
+        eventually("much is going on") { outcomes.size > 200 }
+        server.signal(:KILL)
+        clients.each(&:join)
+
+        outcomes = Array.new(outcomes.size) { outcomes.pop }.to_h
+        assert_empty outcomes.values - [200, :lost]
+        lost = outcomes.select { |_, outcome| outcome == :lost }.keys
+        assert_empty runs.keys & lost, "begun, and lost"
+        assert_operator lost.size, :<=, 10
+        assert_equal outcomes.keys - lost, outcomes.keys & runs.keys, "each answer is of a run"
+        assert_empty runs.values.reject { |pids| pids.size == 1 }, "run twice"
+      end
+    end
+
+    private
+
+    # @yield the server; the sender, which is stuck; the receiver, which is stopped, so that what is sent to it waits in its
+    #   socket; the client whose request is there; the client of what keeps the sender stuck.
+    def on_its_way
+      with_server(NOTED, "-w", "2") do |server|
+        @server = server
+        clients = client_of_each(server)
+        sender, receiver = clients.keys
+        request = client_of(server, sender)
+        server.signal(:STOP, receiver)
+        stuck = stall(server, "/held", STUCK, on: clients[sender])
+        request.request("GET", "/", "X-Number: 1")
+        sleep(0.3) # by then it has been handed over: nobody who could tell is awake
+        yield server, sender, receiver, request, stuck
+        assert_equal 1, runs.fetch(1).size
+      ensure
+        server.signal(:CONT, receiver) if receiver && server.alive?(receiver)
+      end
+    end
+
+    # @return [Integer] by which process.
+    def answered(client)
+      client.response.body.to_i.tap { |pid| assert_equal [pid], runs.fetch(1) }
+    end
+
+    # @return [Hash{Integer => Array<Integer>}] the processes in which each request has run.
+    def runs
+      lines = File.readlines(@server.path("ran")).map { |line| line.split.map(&:to_i) }
+      lines.group_by(&:first).transform_values { |found| found.map(&:last) }
+    end
+
+    # One request after the other on one connection, until no more is answered.
+    def ask_until_it_ends(server, first, dice, outcomes)
+      connection = HTTPClient.new(server.connect)
+      (first + 1..).each do |number|
+        connection.request("GET", %w[/ /sleep?0.02 /free?0.03 /held?0.03 /cpu?0.02].sample(random: dice), "X-Number: #{number}")
+        answer = connection.response or raise EOFError
+        outcomes << [number, answer.status]
+        break if answer["connection"] == "close"
+      rescue EOFError, SystemCallError
+        outcomes << [number, :lost]
+        break
+      end
+    ensure
+      connection&.close
+    end
+  end
+end
