@@ -37,6 +37,7 @@ static void loop_mark(void *data) {
     fl_ruby_loop *self = data;
     rb_gc_mark_movable(self->templates);
     rb_gc_mark(self->teller);
+    rb_gc_mark(self->router);
     for (int i = 0; i < FL_MOST_REACTORS; i++) {
         rb_gc_mark(self->reactors[i].thread);
         rb_gc_mark(self->reactors[i].fiber);
@@ -76,7 +77,7 @@ static VALUE loop_allocate(VALUE class) {
     fl_ruby_loop *self;
     VALUE object = TypedData_Make_Struct(class, fl_ruby_loop, &loop_type, self);
     self->templates = rb_ary_new();
-    self->teller = Qnil;
+    self->teller = self->router = Qnil;
     return object;
 }
 
@@ -163,6 +164,11 @@ static VALUE loop_join(VALUE object, VALUE page, VALUE slot, VALUE receiving, VA
         fl_raise(status);
     rb_ivar_set(object, rb_intern("page"), page); /* keeps the memory that the loop writes to */
     return Qnil;
+}
+
+/* router = callable: is called like those of `rack.response_finished`, at the end of a request whose route is remembered. */
+static VALUE loop_set_router(VALUE object, VALUE router) {
+    return fl_ruby_loop_struct(object)->router = router;
 }
 
 static VALUE loop_turn(VALUE object) {
@@ -367,6 +373,7 @@ RUBY_FUNC_EXPORTED void Init_fairlead(void) {
     rb_define_method(loop, "initialize", loop_initialize, 1);
     rb_define_method(loop, "listen", loop_listen, 3);
     rb_define_method(loop, "join", loop_join, 4);
+    rb_define_method(loop, "router=", loop_set_router, 1);
     rb_define_method(loop, "turn", loop_turn, 0);
     rb_define_method(loop, "wait", loop_wait, 1);
     rb_define_method(loop, "settle", loop_settle, 0);

@@ -29,6 +29,7 @@ typedef struct fl_ruby_loop {
     fl_watch *watch; /* NULL: nobody watches, and whoever asks leads */
     VALUE templates;
     VALUE teller; /* is given what stalls; nil: nobody */
+    VALUE router; /* is called at the end of requests whose route is remembered; nil: nobody */
     struct {
         VALUE thread, fiber; /* the fiber that runs, or ran last */
     } reactors[FL_MOST_REACTORS];
@@ -77,6 +78,8 @@ fl_exchange *fl_own_take(fl_ruby_loop *ours);
 void fl_prepare_to_run(void);
 void fl_runs(const fl_exchange *exchange);
 void fl_runs_none(void);
+/* Whether the request of that id, which the calling fiber runs, has stalled, so that its route is remembered. */
+bool fl_has_been_noted(uint64_t id);
 /* stalls.c */
 void fl_init_stalls(VALUE loop_class);
 void fl_forget_stalls(const fl_ruby_loop *loop);

@@ -418,8 +418,12 @@ static VALUE request_env(VALUE self) {
     return fl_ruby_request_get(self)->env;
 }
 
-static VALUE request_finished(VALUE self) {
-    return fl_ruby_request_get(self)->finished;
+/* What is to be called at its end; asked for once. */
+static VALUE request_finished(VALUE object) {
+    fl_ruby_request *self = fl_ruby_request_get(object);
+    if (fl_has_been_noted(self->id) && !NIL_P(fl_own_loop->router))
+        rb_ary_push(self->finished, fl_own_loop->router);
+    return self->finished;
 }
 
 static VALUE request_id(VALUE self) {

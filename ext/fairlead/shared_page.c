@@ -72,7 +72,7 @@ static VALUE page_set_most_lanes(VALUE self, VALUE count) {
     return count;
 }
 
-/* The routes that have stalled: their text, their lane (a number), how often, and for how many microseconds at most. */
+/* The routes that have stalled: their text, what the app calls them, their lane (a number), how often, and for how many microseconds at most. */
 static VALUE page_routes(VALUE self) {
     static const char *const lanes[FL_LANES] = {"none", "threads", "process"};
     fl_routes *routes = &fl_ruby_shared_page_get(self)->routes;
@@ -84,12 +84,42 @@ static VALUE page_routes(VALUE self) {
             continue;
         VALUE row = rb_hash_new();
         rb_hash_aset(row, ID2SYM(rb_intern("route")), rb_utf8_str_new_cstr(text));
+        const char *name = fl_routes_name(routes, text);
+        rb_hash_aset(row, ID2SYM(rb_intern("action")), name == NULL || *name == '\0' ? Qnil : rb_utf8_str_new_cstr(name));
         rb_hash_aset(row, ID2SYM(rb_intern("lane")), ID2SYM(rb_intern(lanes[atomic_load(&record->lane)])));
         rb_hash_aset(row, ID2SYM(rb_intern("stalls")), LL2NUM(atomic_load(&record->stalls)));
         rb_hash_aset(row, ID2SYM(rb_intern("longest")), DBL2NUM((double) atomic_load(&record->longest) / 1e6));
         rb_ary_push(list, row);
     }
     return list;
+}
+
+/* know_route("GET /articles/:slug", "articles#show"): answers false if there is no place for it. */
+static VALUE page_know_route(VALUE self, VALUE pattern, VALUE name) {
+    StringValueCStr(pattern);
+    StringValueCStr(name);
+    bool known = fl_routes_know(&fl_ruby_shared_page_get(self)->routes, RSTRING_PTR(pattern), (size_t) RSTRING_LEN(pattern),
+                                RSTRING_PTR(name), (size_t) RSTRING_LEN(name));
+    return known ? Qtrue : Qfalse;
+}
+
+/* rename_route("GET", "/articles/my-first-post"): what has been learnt of it is of the pattern that is known for it. */
+static VALUE page_rename_route(VALUE self, VALUE method, VALUE path) {
+    StringValue(method);
+    StringValue(path);
+    fl_routes_rename(&fl_ruby_shared_page_get(self)->routes, RSTRING_PTR(method), (size_t) RSTRING_LEN(method),
+                     RSTRING_PTR(path), (size_t) RSTRING_LEN(path));
+    return Qnil;
+}
+
+/* route("GET", "/articles/my-first-post"), as the lanes have it. */
+static VALUE page_route(VALUE self, VALUE method, VALUE path) {
+    fl_route route;
+    StringValue(method);
+    StringValue(path);
+    fl_routes_find(&fl_ruby_shared_page_get(self)->routes, &route, RSTRING_PTR(method), (size_t) RSTRING_LEN(method),
+                   RSTRING_PTR(path), (size_t) RSTRING_LEN(path));
+    return rb_utf8_str_new_cstr(route.text);
 }
 
 static VALUE page_clear(VALUE self, VALUE index) {
@@ -111,4 +141,7 @@ void fl_init_shared_page(void) {
     rb_define_method(page, "clear", page_clear, 1);
     rb_define_method(page, "most_lanes=", page_set_most_lanes, 1);
     rb_define_method(page, "routes", page_routes, 0);
+    rb_define_method(page, "route", page_route, 2);
+    rb_define_method(page, "know_route", page_know_route, 2);
+    rb_define_method(page, "rename_route", page_rename_route, 2);
 }

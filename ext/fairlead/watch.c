@@ -15,6 +15,7 @@ static __thread int own_number;
  * there, when the thread has no memory any more. */
 static __thread VALUE *own_home;
 static __thread fl_run *own_run; /* of the fiber that runs */
+static __thread bool own_run_borrowed; /* it serves not itself, but works for a request of another */
 static VALUE cRun;
 static ID id_run;
 
@@ -131,15 +132,39 @@ static void make_run(void) {
     RTYPEDDATA_DATA(object) = spare;
     rb_ivar_set(rb_fiber_current(), id_run, object);
     own_run = &spare->run;
+    own_run_borrowed = false;
 }
 
-static fl_run *run_of(VALUE fiber) {
+/* Of a fiber that does not serve: which request has started it. It is that request's as long as the one runs. */
+typedef struct origin {
+    fl_run *run;
+    uint64_t id;
+} origin;
+
+static const rb_data_type_t origin_type = {
+    .wrap_struct_name = "Fairlead::Origin",
+    .function = {.dfree = RUBY_TYPED_DEFAULT_FREE},
+    .flags = RUBY_TYPED_FREE_IMMEDIATELY,
+};
+
+/* What a fiber runs that was switched to from one that ran `before`. A child task, or an enumerator, of a request runs it
+ * too: its first switch comes from there. */
+static fl_run *run_of(VALUE fiber, fl_run *before) {
     VALUE object = rb_attr_get(fiber, id_run);
-    return NIL_P(object) ? NULL : RTYPEDDATA_DATA(object);
+    own_run_borrowed = NIL_P(object) || RTYPEDDATA_TYPE(object) != &run_type;
+    if (!own_run_borrowed)
+        return RTYPEDDATA_DATA(object);
+    origin *from = NIL_P(object) ? NULL : RTYPEDDATA_DATA(object);
+    if (before == NULL)
+        return from != NULL && from->run->id == from->id ? from->run : NULL;
+    if (from == NULL)
+        rb_ivar_set(fiber, id_run, TypedData_Make_Struct(cRun, origin, &origin_type, from));
+    *from = (origin){before, before->id};
+    return before;
 }
 
 void fl_prepare_to_run(void) {
-    if (own_run == NULL && fl_own_reactor != NULL)
+    if ((own_run == NULL || own_run_borrowed) && fl_own_reactor != NULL)
         make_run();
 }
 
@@ -155,6 +180,10 @@ void fl_runs_none(void) {
         atomic_store_explicit(&fl_own_reactor->run, NULL, memory_order_relaxed);
 }
 
+bool fl_has_been_noted(uint64_t id) {
+    return own_run != NULL && own_run->id == id && atomic_load_explicit(&own_run->noted, memory_order_relaxed);
+}
+
 fl_exchange *fl_own_take(fl_ruby_loop *ours) {
     if (fl_own_reactor_leads(ours))
         return fl_loop_take(ours->loop);
@@ -167,7 +196,7 @@ static void fiber_switched(rb_event_flag_t event, VALUE data, VALUE self, ID met
     if (fl_own_reactor == NULL)
         return;
     VALUE fiber = rb_fiber_current();
-    own_run = fiber == *own_home ? NULL : run_of(fiber);
+    own_run = fiber == *own_home ? NULL : run_of(fiber, own_run);
     atomic_store_explicit(&fl_own_reactor->run, own_run, memory_order_relaxed);
     fl_own_loop->reactors[own_number].fiber = fiber;
     if (fiber == *own_home)

@@ -47,6 +47,7 @@ module Fairlead
   autoload :Offload, "fairlead/offload"
   autoload :PidFile, "fairlead/pid_file"
   autoload :Pool, "fairlead/pool"
+  autoload :RailsRoutes, "fairlead/rails_routes"
   autoload :Server, "fairlead/server"
   autoload :SharedPage, "fairlead/fairlead"
   autoload :Signals, "fairlead/signals"
@@ -132,8 +133,9 @@ module Fairlead
     #
     # @return [Hash] `{ workers: [{ index:, pid:, state:, in_flight:, streams:, queued:, connections:,
     #   requests:, restarts:, heartbeat_age:, lane: { dedicated:, waiting:, running:, most:, requests:, waited: } }],
-    #   routes: [{ route:, lane:, stalls:, longest: }] }`; times in seconds. `routes` are those that have stalled; their
-    #   `lane` is :threads, :process, or :none if they have been forgotten. Neither when nothing is served.
+    #   routes: [{ route:, action:, lane:, stalls:, longest: }] }`; times in seconds. `routes` are those that have
+    #   stalled, in Rails with their `action` ("articles#show"); their `lane` is :threads, :process, or :none if they have
+    #   been forgotten. Neither when nothing is served.
     def stats
       return { workers: [], routes: [] } unless page
 

@@ -22,7 +22,7 @@ module Fairlead
     LONG_LIVED = 5
     # Loaded now: when they are needed, there may be no descriptor left to load them with.
     NEEDED_LATER = [
-      Deadlines, Offload, StrayChild, Stall::Advice, Stall::Blame, Stall::Capture, Stall::Notice, Stall::Teller
+      Deadlines, Offload, RailsRoutes, StrayChild, Stall::Advice, Stall::Blame, Stall::Capture, Stall::Notice, Stall::Teller
     ].freeze
     private_constant :NEEDED_LATER
     private_constant :LIMITS, :LONG_LIVED
@@ -77,6 +77,7 @@ module Fairlead
       @crew = assemble(configuration, replaced: !help.nil?)
       @crew.on_refusals { @loop.refusals.each { |refusal| @access_log.refused(*refusal) } } if @access_log
       observe_stalls(configuration, told)
+      @loop.router = RailsRoutes if defined?(::ActionDispatch::Routing)
       @loop.ask_for_help_at(help[:at].fileno, *help.values_at(:relief, :lane, :losses)) if help
     end
 

@@ -303,7 +303,10 @@ module Fairlead
       Log.say "Requests that hold Ruby's lock run in a worker of their own now: #{lane_routes.join(", ")}."
     end
 
-    def lane_routes = @page.routes.filter_map { |row| row[:route] if row[:lane] == :process }
+    def lane_routes
+      rows = @page.routes.select { |row| row[:lane] == :process }
+      rows.map { |row| row[:action] ? "#{row[:action]} (#{row[:route]})" : row[:route] }
+    end
 
     # Whether a lane worker has something to do, or has had since it was last asked.
     def busy?(worker)

@@ -57,9 +57,58 @@ static void a_long_path_is_cut_for_people_but_not_for_its_key(void) {
     CHECK(one.key != other.key);
 }
 
+static uint64_t matches(const char *pattern, const char *method, const char *path) {
+    char *copy = test_copy(path, strlen(path));
+    uint64_t match = fl_route_matches(pattern, method, strlen(method), copy, strlen(path));
+    free(copy);
+    return match;
+}
+
+static void a_pattern_stands_for_paths_of_its_shape(void) {
+    CHECK(matches("GET /articles/:slug", "GET", "/articles/my-first-post"));
+    CHECK(matches("GET /articles/:slug", "GET", "/articles/my-first-post/"));
+    CHECK(matches("GET /articles/:slug", "GET", "/articles/my-first-post.json"));
+    CHECK(matches("GET /articles/:slug/edit", "GET", "/articles/my-first-post/edit"));
+    CHECK(matches("GET /articles/new", "GET", "/articles/new.json"));
+    CHECK(matches("GET /", "GET", "/"));
+    CHECK(matches("GET /:a-:b", "GET", "/one-two"));
+    CHECK(!matches("GET /articles/:slug", "POST", "/articles/my-first-post"));
+    CHECK(!matches("GET /articles/:slug", "GE", "/articles/my-first-post"));
+    CHECK(!matches("GET /articles/:slug", "GET", "/articles/"));
+    CHECK(!matches("GET /articles/:slug", "GET", "/articles"));
+    CHECK(!matches("GET /articles/:slug", "GET", "/articles/a/b"));
+    CHECK(!matches("GET /articles/:slug", "GET", "/article/a"));
+    CHECK(!matches("GET /articles/new", "GET", "/articles/newer"));
+    CHECK(!matches("GET /articles/new/it", "GET", "/articles/new.json/it"));
+    CHECK(!matches("GET /", "GET", "/a"));
+    CHECK(!matches("GET /:a", "GET", "/"));
+    CHECK(!matches("GET /:a", "GET", ""));
+    CHECK(!matches("GET /a", "OPTIONS", "*"));
+}
+
+static void of_two_patterns_that_match_the_one_that_says_more_is_meant(void) {
+    const char *path = "/articles/new";
+    CHECK(matches("GET /articles/new", "GET", path) > matches("GET /articles/:slug", "GET", path));
+    CHECK(matches("GET /articles/:slug", "GET", path) > matches("GET /:kind/new", "GET", path));
+}
+
+static void a_pattern_and_paths_that_look_like_it_are_one_route(void) {
+    fl_route looks, known;
+    fl_route_make(&looks, "GET", 3, "/orders/12", 10);
+    CHECK(fl_route_of_pattern(&known, "GET /orders/:id", 15));
+    CHECK_TEXT(looks.text, known.text);
+    CHECK(looks.key == known.key);
+    char longer[FL_ROUTE_SIZE];
+    memset(longer, 'a', sizeof longer);
+    CHECK(!fl_route_of_pattern(&known, longer, sizeof longer));
+}
+
 int main(void) {
     TEST(each_path_has_its_pattern);
     TEST(routes_that_look_alike_have_one_key_and_others_have_not);
     TEST(a_long_path_is_cut_for_people_but_not_for_its_key);
+    TEST(a_pattern_stands_for_paths_of_its_shape);
+    TEST(of_two_patterns_that_match_the_one_that_says_more_is_meant);
+    TEST(a_pattern_and_paths_that_look_like_it_are_one_route);
     return test_summary();
 }

@@ -138,6 +138,62 @@ static void several_may_write_at_once(void) {
     CHECK_NUMBER(0, twice);
 }
 
+static fl_route found(const char *path) {
+    fl_route route;
+    fl_routes_find(&routes, &route, "GET", 3, path, strlen(path));
+    return route;
+}
+
+static bool know(const char *pattern, const char *name) {
+    return fl_routes_know(&routes, pattern, strlen(pattern), name, strlen(name));
+}
+
+static void what_was_learnt_of_a_path_is_of_its_pattern_once_that_is_known(void) {
+    begin();
+    fl_route first = found("/articles/my-first-post");
+    fl_routes_stalled(&routes, &first, FL_LANE_PROCESS, 1, SECOND);
+    CHECK_NUMBER(FL_LANE_NONE, fl_routes_lane(&routes, found("/articles/another").key, SECOND));
+    CHECK(know("GET /articles/:slug", "articles#show"));
+    fl_routes_rename(&routes, "GET", 3, "/articles/my-first-post", 23);
+    CHECK_TEXT("GET /articles/:slug", found("/articles/another").text);
+    CHECK_NUMBER(FL_LANE_PROCESS, fl_routes_lane(&routes, found("/articles/another").key, SECOND));
+    CHECK_NUMBER(1, fl_routes_stalls(&routes, found("/articles/another").key));
+    CHECK_NUMBER(FL_LANE_NONE, fl_routes_lane(&routes, first.key, SECOND));
+    CHECK_NUMBER(1, routes.learnt);
+    CHECK_TEXT("articles#show", fl_routes_name(&routes, "GET /articles/:slug"));
+    CHECK(fl_routes_name(&routes, "GET /articles") == NULL);
+}
+
+static void what_the_router_tells_apart_is_told_apart(void) {
+    begin();
+    CHECK(know("GET /articles/:slug", "articles#show"));
+    CHECK(know("GET /articles/new", "articles#new"));
+    CHECK_TEXT("GET /articles/new", found("/articles/new").text);
+    CHECK_TEXT("GET /articles/:slug", found("/articles/newer").text);
+    CHECK_TEXT("GET /articles", found("/articles").text);
+}
+
+static void there_is_room_for_so_many_patterns_and_each_is_kept_once(void) {
+    begin();
+    for (int i = 0; i < FL_MOST_PATTERNS; i++) {
+        fl_route route = route_number(i);
+        CHECK(know(route.text, ""));
+        CHECK(know(route.text, ""));
+    }
+    CHECK_NUMBER(FL_MOST_PATTERNS, routes.known);
+    CHECK(!know("GET /one/more", ""));
+    CHECK_TEXT("GET /one/more", found("/one/more").text);
+}
+
+/* It was killed before it was done. */
+static void a_pattern_that_is_never_written_to_its_end_hides_no_other(void) {
+    begin();
+    atomic_store(&routes.patterns[0].state, 1);
+    CHECK(know("GET /articles/:slug", "articles#show"));
+    CHECK_TEXT("GET /articles/:slug", found("/articles/another").text);
+    CHECK_TEXT("articles#show", fl_routes_name(&routes, "GET /articles/:slug"));
+}
+
 int main(void) {
     TEST(a_route_has_a_lane_once_it_has_stalled);
     TEST(what_counts_only_the_second_time_is_not_learnt_at_once);
@@ -147,5 +203,9 @@ int main(void) {
     TEST(a_minute_without_a_stall_has_it_forgotten);
     TEST(a_full_table_gives_up_those_without_a_lane_first);
     TEST(several_may_write_at_once);
+    TEST(what_was_learnt_of_a_path_is_of_its_pattern_once_that_is_known);
+    TEST(what_the_router_tells_apart_is_told_apart);
+    TEST(there_is_room_for_so_many_patterns_and_each_is_kept_once);
+    TEST(a_pattern_that_is_never_written_to_its_end_hides_no_other);
     return test_summary();
 }

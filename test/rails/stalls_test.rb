@@ -24,6 +24,41 @@ module Fairlead
       RUBY
     }.freeze
 
+    ARTICLES = {
+      "config/routes.rb" => <<~RUBY,
+        Rails.application.routes.draw do
+          resources :articles, only: %i[index new show], param: :slug do
+            get :held, on: :member
+          end
+        end
+      RUBY
+
+      "config.ru" => <<~RUBY,
+        require_relative "config/environment"
+        map "/figures" do
+          run ->(_) { [200, {}, [Fairlead.stats.to_json]] }
+        end
+        run Rails.application
+      RUBY
+
+      "app/controllers/articles_controller.rb" => <<~RUBY
+        class ArticlesController < ActionController::Base
+          def index = head(:ok)
+          def new = head(:ok)
+
+          def show
+            Cwork.without_gvl((params[:seconds] || 0.3).to_f)
+            head :ok
+          end
+
+          def held
+            Cwork.with_gvl(0.3)
+            head :ok
+          end
+        end
+      RUBY
+    }.freeze
+
     def test_the_event_names_controller_action_and_request
       server = rails(:fairlead, files: FILES)
       server.get("/slow?a=b", "X-Request-Id" => "some-request-1")
@@ -52,7 +87,57 @@ module Fairlead
       assert_match(%r{app/controllers/slow_controller\.rb:3:in }, log[log.index(line) + 1])
     end
 
+    # Words that differ from request to request tell nothing to who only sees paths: the router knows.
+    def test_all_slugs_of_a_route_are_one_route_with_the_name_of_its_action
+      server = rails(:fairlead, "-w", "2", files: FILES.merge(ARTICLES))
+      server.get("/articles/my-first-post")
+      row = eventually("it is known") { routes(server).find { |known| known["lane"] == "threads" } }
+
+      assert_equal ["GET /articles/:slug", "articles#show"], row.values_at("route", "action")
+      assert_equal "GET /articles/:slug", event_of(server)["route"]
+      assert_equal 1, lane_requests(server) { server.get("/articles/how-to-tie-a-knot") }
+      assert_equal 0, lane_requests(server) { server.get("/articles/new") }
+      assert_equal 0, lane_requests(server) { server.get("/articles") }
+      assert_equal ["GET /articles/:slug"], routes(server).map { |known| known["route"] }
+    end
+
+    # One at a time runs in each worker while its reactor stalls: the others wait, and by then it is known what they are.
+    def test_it_is_known_while_the_first_still_stalls
+      server = rails(:fairlead, "-w", "2", files: FILES.merge(ARTICLES))
+      first = Thread.new { server.get("/articles/my-first-post?seconds=3") }
+      eventually("it is known") { routes(server).any? { |known| known["route"] == "GET /articles/:slug" && known["lane"] == "threads" } }
+
+      assert_predicate first, :alive?
+      assert_equal 1, lane_requests(server) { server.get("/articles/how-to-tie-a-knot") }
+      first.join
+    end
+
+    def test_a_lane_worker_is_announced_by_the_name_of_the_action
+      server = rails(:fairlead, "-w", "2", files: FILES.merge(ARTICLES))
+      server.get("/articles/my-first-post/held")
+      eventually("it is known") { routes(server).any? { |known| known["route"] == "GET /articles/:slug/held" } }
+      server.get("/articles/how-to-tie-a-knot/held")
+
+      eventually("it is told") do
+        server.log.include?("run in a worker of their own now: articles#held (GET /articles/:slug/held).")
+      end
+    end
+
     private
+
+    def routes(server) = server.json("/figures")["routes"]
+
+    # @return [Integer] how many requests have run in a lane meanwhile.
+    def lane_requests(server)
+      before = requests_in_lanes(server)
+      yield
+      requests_in_lanes(server) - before
+    end
+
+    # The figures are shown when a worker comes to rest.
+    def requests_in_lanes(server)
+      2.times.map { sleep(0.05) and server.json("/figures")["workers"].sum { |worker| worker["lane"]["requests"] } }.max
+    end
 
     def event_of(server)
       eventually("it is told") { File.exist?(server.path("events")) && File.read(server.path("events")).end_with?("\n") }

@@ -36,8 +36,10 @@ static void note(fl_watch *watch, fl_reactor *reactor, fl_lane lane, int needed,
     bool known = run != NULL && run->id != 0;
     uint64_t id = known ? run->id : 0;
     fl_route route;
-    if (known)
-        fl_route_make(&route, run->method, run->method_size, run->path, run->path_size);
+    if (known) {
+        fl_routes_find(routes, &route, run->method, run->method_size, run->path, run->path_size);
+        atomic_store(&run->noted, true);
+    }
     pthread_mutex_unlock(&loop->lock);
     if (!known)
         return;

@@ -1,6 +1,5 @@
 #include "route.h"
 
-#include <stdbool.h>
 #include <string.h>
 
 enum {
@@ -90,4 +89,52 @@ void fl_route_make(fl_route *route, const char *method, size_t method_size, cons
     if (route->key == 0)
         route->key = 1;
     route->text[writer.size] = '\0';
+}
+
+bool fl_route_of_pattern(fl_route *route, const char *pattern, size_t size) {
+    if (size >= FL_ROUTE_SIZE)
+        return false;
+    writer writer = {.route = route};
+    route->key = HASH_BEGIN;
+    put(&writer, pattern, size);
+    route->text[size] = '\0';
+    return true;
+}
+
+/* One part of a path, and where the next begins. */
+typedef struct part {
+    const char *at;
+    size_t size;
+    const char *next; /* NULL: it is the last */
+} part;
+
+static part part_at(const char *at, const char *end) {
+    const char *slash = memchr(at, '/', (size_t) (end - at));
+    return slash == NULL ? (part){at, (size_t) (end - at), NULL} : (part){at, (size_t) (slash - at), slash + 1};
+}
+
+static bool same(part wanted, part given) {
+    size_t size = given.size;
+    if (size > wanted.size && given.next == NULL)
+        size = extension_at(given.at, size);
+    return size == wanted.size && memcmp(wanted.at, given.at, size) == 0;
+}
+
+uint64_t fl_route_matches(const char *pattern, const char *method, size_t method_size, const char *path, size_t path_size) {
+    if (strncmp(pattern, method, method_size) != 0 || pattern[method_size] != ' ')
+        return 0;
+    const char *pattern_end = pattern + strlen(pattern), *path_end = path + path_size;
+    if (path_size > 1 && path_end[-1] == '/')
+        path_end--;
+    uint64_t match = 1;
+    part wanted = {.next = pattern + method_size + 1}, given = {.next = path};
+    while (wanted.next != NULL && given.next != NULL) {
+        wanted = part_at(wanted.next, pattern_end);
+        given = part_at(given.next, path_end);
+        bool any = memchr(wanted.at, ':', wanted.size) != NULL;
+        if (any ? given.size == 0 : !same(wanted, given))
+            return 0;
+        match = match << 1 | !any;
+    }
+    return wanted.next == NULL && given.next == NULL ? match : 0;
 }

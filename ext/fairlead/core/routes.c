@@ -7,6 +7,7 @@ enum {
     GOOD_RUNS = 5,
     MOST_DOUBLINGS = 6,
 };
+enum { FREE, BEING_WRITTEN, THERE }; /* of a pattern */
 static const uint64_t MEMORY = 60000000; /* microseconds */
 
 static fl_route_record *place(const fl_routes *routes, uint64_t key, int probe) {
@@ -124,6 +125,93 @@ void fl_routes_ran(fl_routes *routes, uint64_t key, int64_t stalls_before) {
         doublings = MOST_DOUBLINGS;
     if (atomic_fetch_add(&record->good, 1) + 1 >= GOOD_RUNS << doublings)
         forget(routes, record);
+}
+
+/* The pattern that is meant among all that match; NULL: none does. */
+static const fl_route_pattern *best_match(const fl_routes *routes, const char *method, size_t method_size, const char *path,
+                                          size_t path_size) {
+    const fl_route_pattern *best = NULL;
+    uint64_t most = 0;
+    if (atomic_load_explicit(&routes->known, memory_order_relaxed) == 0)
+        return NULL;
+    for (int i = 0; i < FL_MOST_PATTERNS; i++) {
+        const fl_route_pattern *pattern = &routes->patterns[i];
+        int state = atomic_load_explicit(&pattern->state, memory_order_acquire);
+        if (state == FREE)
+            break;
+        if (state == BEING_WRITTEN) /* for ever, if its process was killed */
+            continue;
+        uint64_t match = fl_route_matches(pattern->route.text, method, method_size, path, path_size);
+        if (match > most) {
+            most = match;
+            best = pattern;
+        }
+    }
+    return best;
+}
+
+void fl_routes_find(const fl_routes *routes, fl_route *route, const char *method, size_t method_size, const char *path,
+                    size_t path_size) {
+    const fl_route_pattern *pattern = best_match(routes, method, method_size, path, path_size);
+    if (pattern != NULL)
+        *route = pattern->route;
+    else
+        fl_route_make(route, method, method_size, path, path_size);
+}
+
+bool fl_routes_know(fl_routes *routes, const char *text, size_t size, const char *name, size_t name_size) {
+    fl_route route;
+    if (!fl_route_of_pattern(&route, text, size) || name_size >= FL_ROUTE_SIZE)
+        return false;
+    for (int i = 0; i < FL_MOST_PATTERNS; i++) {
+        fl_route_pattern *pattern = &routes->patterns[i];
+        int state = FREE;
+        if (atomic_compare_exchange_strong(&pattern->state, &state, BEING_WRITTEN)) {
+            pattern->route = route;
+            memcpy(pattern->name, name, name_size);
+            atomic_store_explicit(&pattern->state, THERE, memory_order_release);
+            atomic_fetch_add(&routes->known, 1);
+            atomic_fetch_add(&routes->version, 1);
+            return true;
+        }
+        if (state == THERE && strcmp(pattern->route.text, route.text) == 0)
+            return true;
+    }
+    return false;
+}
+
+void fl_routes_rename(fl_routes *routes, const char *method, size_t method_size, const char *path, size_t path_size) {
+    fl_route looks;
+    const fl_route_pattern *pattern = best_match(routes, method, method_size, path, path_size);
+    fl_route_make(&looks, method, method_size, path, path_size);
+    if (pattern == NULL || pattern->route.key == looks.key)
+        return;
+    fl_route_record *from = find(routes, looks.key), *to = from == NULL ? NULL : find_or_enter(routes, &pattern->route);
+    if (from == NULL || to == NULL)
+        return;
+    uint64_t at = atomic_load(&from->stalled_at);
+    if (at > atomic_load(&to->stalled_at))
+        atomic_store(&to->stalled_at, at);
+    atomic_fetch_add(&to->stalls, atomic_load(&from->stalls));
+    atomic_fetch_add(&to->strikes, atomic_load(&from->strikes));
+    if (atomic_load(&from->longest) > atomic_load(&to->longest))
+        atomic_store(&to->longest, atomic_load(&from->longest));
+    if (atomic_load(&from->lane) > atomic_load(&to->lane))
+        set_lane(routes, to, (fl_lane) atomic_load(&from->lane));
+    forget(routes, from);
+    atomic_store(&from->key, 0);
+}
+
+const char *fl_routes_name(const fl_routes *routes, const char *text) {
+    for (int i = 0; i < FL_MOST_PATTERNS; i++) {
+        const fl_route_pattern *pattern = &routes->patterns[i];
+        int state = atomic_load_explicit(&pattern->state, memory_order_acquire);
+        if (state == FREE)
+            break;
+        if (state == THERE && strcmp(pattern->route.text, text) == 0)
+            return pattern->name;
+    }
+    return NULL;
 }
 
 bool fl_routes_text(const fl_route_record *record, char text[FL_ROUTE_SIZE]) {

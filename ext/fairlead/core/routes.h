@@ -17,7 +17,7 @@ typedef enum fl_lane {
     FL_LANES,
 } fl_lane;
 
-enum { FL_MOST_ROUTES = 64 };
+enum { FL_MOST_ROUTES = 64, FL_MOST_PATTERNS = 128 };
 
 typedef struct fl_route_record {
     _Atomic uint64_t key; /* 0: free */
@@ -31,11 +31,33 @@ typedef struct fl_route_record {
     _Atomic uint64_t text[FL_ROUTE_SIZE / 8];
 } fl_route_record;
 
+/* A pattern that the app's router knows, as of "GET /articles/:slug", and what it calls it. Written once. */
+typedef struct fl_route_pattern {
+    _Atomic int state; /* 0: free; 1: being written; 2: there */
+    fl_route route;
+    char name[FL_ROUTE_SIZE]; /* "articles#show", ended by NUL */
+} fl_route_pattern;
+
 typedef struct fl_routes {
     _Atomic int learnt;  /* how many have a lane: with none, nobody looks any further */
     _Atomic int version; /* changes whenever one gets or loses its lane */
     fl_route_record records[FL_MOST_ROUTES];
+    _Atomic int known; /* patterns that are there: with none, nobody looks for any */
+    fl_route_pattern patterns[FL_MOST_PATTERNS];
 } fl_routes;
+
+/* The route of a request: the pattern that the app knows for it, else what its path looks like (see fl_route_make). */
+void fl_routes_find(const fl_routes *routes, fl_route *route, const char *method, size_t method_size, const char *path,
+                    size_t path_size);
+
+/* An app has such a pattern. Answers false if there is no place for it. */
+bool fl_routes_know(fl_routes *routes, const char *pattern, size_t size, const char *name, size_t name_size);
+
+/* What has been learnt by the looks of this path is from now on of the pattern that is known for it. */
+void fl_routes_rename(fl_routes *routes, const char *method, size_t method_size, const char *path, size_t path_size);
+
+/* What the app calls a route; NULL if that is not known. */
+const char *fl_routes_name(const fl_routes *routes, const char *text);
 
 /* The lane of a route. One that has not stalled for a minute is forgotten. */
 fl_lane fl_routes_lane(fl_routes *routes, uint64_t key, uint64_t now);

@@ -305,6 +305,7 @@ void fl_run_begins(fl_run *run, const fl_exchange *exchange) {
     run->method_size = (uint16_t) method_size;
     run->path_size = (uint16_t) path_size;
     run->id = exchange->id;
+    atomic_store_explicit(&run->noted, false, memory_order_relaxed);
 }
 
 void fl_watch_rouse(fl_watch *watch) {

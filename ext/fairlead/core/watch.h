@@ -29,6 +29,7 @@ typedef struct fl_thread {
 /* The request that a fiber runs. Never freed, as anybody may still look; written and read with the loop's lock. */
 typedef struct fl_run {
     uint64_t id; /* of its exchange; 0: none */
+    _Atomic bool noted; /* it has stalled for so long that its route is remembered */
     uint16_t method_size, path_size;
     char method[16], path[FL_ROUTE_PATH];
 } fl_run;

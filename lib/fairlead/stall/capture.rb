@@ -33,12 +33,18 @@ module Fairlead
         Capture.stall(facts, backtrace: @backtrace, thread: @thread, **(@env ? request : {}))
       end
 
+      # Has the core know the route of its request, as soon as the app's router does: the next of the kind may come before
+      # this one ends.
+      def learn
+        @learnt ||= @env.nil? || RailsRoutes.learn(@env)
+      end
+
       # A stall of which no more is known than the core does.
       #
       # @return [Stall]
       def self.stall(facts, backtrace: [], thread: nil, method: nil, path: nil, request_id: nil, action: nil)
         blame = Blame.new(backtrace)
-        route = Fairlead.route(method, path).scrub if method
+        route = (Fairlead.page || Fairlead).route(method, path).scrub if method
         Stall.new(
           **facts.slice(:seconds, :lasting, :kind, :standby, :handed, :relief),
           id: "#{Process.pid}-#{facts[:number]}-#{facts[:began]}", pid: Process.pid, time: time(facts[:began]),
@@ -77,9 +83,7 @@ module Fairlead
 
       # Asked when it is told: by then the app may know more of its request.
       def request
-        parameters = @env["action_dispatch.request.path_parameters"]
-        { method: @env["REQUEST_METHOD"], path: @env["PATH_INFO"],
-          action: parameters&.key?(:controller) ? "#{parameters[:controller]}##{parameters[:action]}" : nil,
+        { method: @env["REQUEST_METHOD"], path: @env["PATH_INFO"], action: RailsRoutes.action_of(@env),
           request_id: @env["action_dispatch.request_id"] || @env["HTTP_X_REQUEST_ID"] }
       end
     end

@@ -73,7 +73,9 @@ module Fairlead
         loop do
           @io.wait_readable
           @io.read_nonblock(8, exception: false)
-          @loop.stalls.each { |facts| tell(facts) }
+          news = @loop.stalls # which also has backtraces taken
+          learn
+          news.each { |facts| tell(facts) }
           # Of those that were too short nothing is kept.
           @captures.to_a.each { |number, capture| @captures.delete(number) unless @loop.stall(number, capture.began) }
           failure, @failure = @failure, nil
@@ -81,6 +83,13 @@ module Fairlead
         rescue StandardError => error
           Log.say "A stall could not be told of. #{error.full_message(highlight: false)}"
         end
+      end
+
+      # Whatever a router says, its stalls are told.
+      def learn
+        @captures.values.each(&:learn)
+      rescue StandardError => error
+        @failure = error
       end
 
       def tell(facts)

@@ -25,7 +25,10 @@ module Fairlead
       when "/blocks" then Cwork.without_gvl(seconds)
       when "/lasts" then Cwork.without_gvl(seconds)
       when "/both" then (compute(0.15); Cwork.without_gvl(seconds))
-      when "/child" then (require "async"; Async { Cwork.without_gvl(seconds) }.wait)
+      when "/child" then Async { Cwork.without_gvl(seconds) }.wait
+      when "/later-child" then Async { sleep(0.01); Cwork.without_gvl(seconds) }.wait
+      when "/leave" then Async { sleep(0.3); Cwork.without_gvl(seconds) }
+      when "/fiber" then Enumerator.new { |values| Cwork.without_gvl(seconds); values << 1 }.next
       when "/thread" then (Thread.new { Cwork.with_gvl(seconds) }.tap { |thread| thread.name = "a bystander" }; sleep 0.01)
       when "/free"
     RUBY
@@ -33,7 +36,7 @@ module Fairlead
     TOLD = APP.sub("FIGURES =", "#{NOTES}FIGURES =").sub('when "/free"', MORE)
 
     # @return [Integer] the line of the app on which a path stalls.
-    def line_of(call) = File.readlines(server.path("config.ru")).index { |line| line.include?(call) } + 1
+    def line_of(call, of: server) = File.readlines(of.path("config.ru")).index { |line| line.include?(call) } + 1
 
     def server = shared_server(TOLD, "-w", "2", "-e", "production")
 
@@ -72,8 +75,26 @@ module Fairlead
       assert_match(/without_gvl/, stalled("/both", kind: "blocked")["at"])
     end
 
-    def test_a_child_task_stalls_in_the_name_of_its_request
-      assert_told(stalled("/child", kind: "blocked"), at: line_of('"/child"'))
+    def test_a_child_task_or_another_fiber_stalls_in_the_name_of_its_request
+      %w[/child /later-child /fiber].each do |path|
+        stall = stalled(path, kind: "blocked")
+
+        assert_told(stall, at: line_of("\"#{path}\""))
+        assert_equal ["threads", "GET #{path}"], stall.values_at("lane", "route"), "its route is remembered"
+      end
+    end
+
+    # The request that has begun it is over; the fiber that served it serves another.
+    def test_a_task_that_its_request_has_left_behind_is_not_blamed_on_the_next
+      server = with_server(TOLD, "-e", "production")
+      client = client(to: server, timeout: 30)
+      client.get("/leave?0.4")
+      client.get("/sleep?0.6")
+      stall = eventually("it is told") { asked(server)["stalls"].first }
+
+      refute_equal "/sleep", stall["path"]
+      assert_match(/config\.ru:#{line_of('"/leave"', of: server)} in /, stall["at"])
+      assert_equal ["GET /leave"], JSON.parse(client.get("/routes").body).map { |row| row["route"] }
     end
 
     def test_a_thread_of_the_app_that_keeps_the_lock_from_all_is_named

@@ -1,0 +1,115 @@
+# frozen_string_literal: true
+
+require_relative "parts"
+require "fairlead/fairlead"
+
+module Fairlead
+  # What a Rails app's router knows of a request that has stalled: the pattern of its path, and controller and action. So
+  # "/articles/how-to-tie-a-knot" and "/articles/splices" are one route, "GET /articles/:slug" (articles#show), though words
+  # tell nothing to who only sees paths. The router is not asked: its answer is in the request's env once it has run.
+  module RailsRoutes
+    # An optional part of a pattern. They are tried with and without, as long as there are few.
+    OPTIONAL = /\(([^()]*)\)/
+    MOST_OPTIONAL = 5
+    # So many other routes are told apart from one that has been learnt.
+    MOST_OTHERS = 20
+    private_constant :OPTIONAL, :MOST_OPTIONAL, :MOST_OTHERS
+
+    class << self
+      # As one of `rack.response_finished`.
+      def call(env, *) = learn(env)
+
+      # The core knows the route of this request from now on; what it has learnt by the path's looks is of that route. In
+      # any thread, at any time.
+      #
+      # @param env [Hash]
+      # @return [Boolean] whether the router has run for it.
+      def learn(env)
+        spec = spec_of(env) or return false
+        page = Fairlead.page or return true
+        method = env["rack.methodoverride.original_method"] || env["REQUEST_METHOD"]
+        path = "#{env["SCRIPT_NAME"]}#{env["PATH_INFO"]}"
+        pattern = fit(spec, path) or return true
+        know(page, method, pattern, action_of(env))
+        page.rename_route(method, path)
+        true
+      end
+
+      # @param env [Hash]
+      # @return [String, nil] "articles#show"
+      def action_of(env)
+        parameters = env["action_dispatch.request.path_parameters"]
+        "#{parameters[:controller]}##{parameters[:action]}" if parameters&.key?(:controller)
+      end
+
+      # @param spec [String] a pattern as `rails routes` shows it: "/articles/:slug(.:format)"
+      # @param path [String]
+      # @return [String, nil] the pattern of the whole path: what a mounted engine's router knows is of its end alone.
+      #   nil: it stands for any number of parts, or is not of this path.
+      def fit(spec, path)
+        parts = parts_of(path)
+        found = variants(spec).find { |variant| variant.size <= parts.size && like?(variant, parts.last(variant.size)) }
+        return unless found
+
+        before = parts.first(parts.size - found.size)
+        before = parts_of(Fairlead.route("", "/#{before.join("/")}").lstrip)
+        "/#{[*before, *found].join("/")}"
+      end
+
+      private
+
+      # Rails 8.1 has the route, older ones have its pattern.
+      def spec_of(env)
+        env["action_dispatch.route_uri_pattern"] || env["action_dispatch.route"]&.path&.spec&.to_s
+      end
+
+      def parts_of(path) = path.split("/").reject(&:empty?)
+
+      # What a pattern stands for, with and without its optional parts; the longest first.
+      def variants(spec)
+        spec = spec.delete_suffix("(.:format)")
+        return [] if spec.include?("*") || spec.count("(") > MOST_OPTIONAL
+
+        open = [spec]
+        open = open.flat_map { |one| one.match?(OPTIONAL) ? [one.sub(OPTIONAL, "\\1"), one.sub(OPTIONAL, "")] : [one] } while open.any?(OPTIONAL)
+        open.uniq.map { |one| parts_of(one) }.sort_by { |parts| -parts.size }
+      end
+
+      def like?(pattern, parts)
+        pattern.zip(parts).all? do |wanted, given|
+          wanted.include?(":") || wanted == given || wanted == given.sub(/\.[a-z]+\z/i, "")
+        end
+      end
+
+      def know(page, method, pattern, action)
+        @known ||= {}
+        return if @known["#{method} #{pattern}"]
+
+        @known["#{method} #{pattern}"] = true
+        page.know_route("#{method} #{pattern}", action.to_s)
+        others(method, parts_of(pattern)).each { |other, name| page.know_route("#{method} #{other}", name) }
+      end
+
+      # Routes of paths that a pattern would take for its own: "/articles/new" is not of "/articles/:slug".
+      def others(method, pattern)
+        method = "GET" if method == "HEAD"
+        found = all_routes.lazy.select { |route| route.verb.empty? || route.verb.split("|").include?(method) }.flat_map do |route|
+          shapes = variants(route.path.spec.to_s).select { |shape| hidden?(shape, pattern) }
+          shapes.map { |shape| ["/#{shape.join("/")}", "#{route.defaults[:controller]}##{route.defaults[:action]}"] }
+        end
+        found.first(MOST_OTHERS)
+      end
+
+      def all_routes = (::Rails.application if defined?(::Rails.application))&.routes&.routes.to_a
+
+      # Whether some paths are of both, and this one says more of them.
+      def hidden?(shape, pattern)
+        return false unless shape.size == pattern.size
+
+        pairs = shape.zip(pattern)
+        pairs.all? { |own, other| own == other || own.include?(":") || other.include?(":") } &&
+          pairs.any? { |own, other| other.include?(":") && !own.include?(":") }
+      end
+    end
+  end
+end
