@@ -135,32 +135,61 @@ static void make_run(void) {
     own_run_borrowed = false;
 }
 
-/* Of a fiber that does not serve: which request has started it. It is that request's as long as the one runs. */
+/* Of a fiber that does not serve: which one's request it works for, as long as that runs. */
 typedef struct origin {
     fl_run *run;
     uint64_t id;
+    VALUE fiber;
 } origin;
+
+static void origin_mark(void *data) {
+    rb_gc_mark(((origin *) data)->fiber);
+}
 
 static const rb_data_type_t origin_type = {
     .wrap_struct_name = "Fairlead::Origin",
-    .function = {.dfree = RUBY_TYPED_DEFAULT_FREE},
+    .function = {.dmark = origin_mark, .dfree = RUBY_TYPED_DEFAULT_FREE},
     .flags = RUBY_TYPED_FREE_IMMEDIATELY,
 };
 
-/* What a fiber runs that was switched to from one that ran `before`. A child task, or an enumerator, of a request runs it
- * too: its first switch comes from there. */
-static fl_run *run_of(VALUE fiber, fl_run *before) {
+/* NULL: it is not known, or that request is over. */
+static origin *origin_of(VALUE fiber) {
     VALUE object = rb_attr_get(fiber, id_run);
+    if (NIL_P(object) || RTYPEDDATA_TYPE(object) != &origin_type)
+        return NULL;
+    origin *from = RTYPEDDATA_DATA(object);
+    return from->run->id == from->id ? from : NULL;
+}
+
+/* A child task, or an enumerator, of a request works for it: it is switched to from there. */
+static void begin_to_work_for(VALUE fiber, fl_run *run, VALUE serving) {
+    VALUE object = rb_attr_get(fiber, id_run);
+    origin *from;
+    if (NIL_P(object))
+        rb_ivar_set(fiber, id_run, TypedData_Make_Struct(cRun, origin, &origin_type, from));
+    else
+        from = RTYPEDDATA_DATA(object);
+    *from = (origin){run, run->id, serving};
+}
+
+/* What a fiber runs, to which `previous` has switched, that ran `before`. */
+static fl_run *run_of(VALUE fiber, VALUE previous, fl_run *before) {
+    VALUE object = rb_attr_get(fiber, id_run);
+    bool previous_borrowed = own_run_borrowed;
     own_run_borrowed = NIL_P(object) || RTYPEDDATA_TYPE(object) != &run_type;
     if (!own_run_borrowed)
         return RTYPEDDATA_DATA(object);
-    origin *from = NIL_P(object) ? NULL : RTYPEDDATA_DATA(object);
-    if (before == NULL)
-        return from != NULL && from->run->id == from->id ? from->run : NULL;
-    if (from == NULL)
-        rb_ivar_set(fiber, id_run, TypedData_Make_Struct(cRun, origin, &origin_type, from));
-    *from = (origin){before, before->id};
-    return before;
+    origin *from = before != NULL && previous_borrowed ? origin_of(previous) : NULL;
+    if (before != NULL && (from != NULL || !previous_borrowed))
+        begin_to_work_for(fiber, before, from != NULL ? from->fiber : previous);
+    from = origin_of(fiber);
+    return from == NULL ? NULL : from->run;
+}
+
+/* Fairlead.serving(fiber): the one whose request a fiber works for; nil: it is not known, or that request is over. */
+static VALUE serving_fiber(VALUE self, VALUE fiber) {
+    origin *from = origin_of(fiber);
+    return from == NULL ? Qnil : from->fiber;
 }
 
 void fl_prepare_to_run(void) {
@@ -196,7 +225,7 @@ static void fiber_switched(rb_event_flag_t event, VALUE data, VALUE self, ID met
     if (fl_own_reactor == NULL)
         return;
     VALUE fiber = rb_fiber_current();
-    own_run = fiber == *own_home ? NULL : run_of(fiber, own_run);
+    own_run = fiber == *own_home ? NULL : run_of(fiber, fl_own_loop->reactors[own_number].fiber, own_run);
     atomic_store_explicit(&fl_own_reactor->run, own_run, memory_order_relaxed);
     fl_own_loop->reactors[own_number].fiber = fiber;
     if (fiber == *own_home)
@@ -383,6 +412,7 @@ void fl_init_watch(VALUE loop) {
     cRun = rb_define_class_under(fl_mFairlead, "Run", rb_cObject);
     rb_undef_alloc_func(cRun);
     rb_gc_register_mark_object(cRun);
+    rb_define_singleton_method(fl_mFairlead, "serving", serving_fiber, 1);
     rb_define_method(loop, "watch", loop_watch, 1);
     rb_define_method(loop, "enter", loop_enter, 0);
     rb_define_method(loop, "leave", loop_leave, 0);

@@ -24,7 +24,7 @@ module Fairlead
         @wanted = wanted
         @env = env
         @backtrace = Blame.trim((thread.backtrace(0, DEPTH) || []).drop_while { |line| line.start_with?(__dir__) })
-        @thread = thread.name || thread.inspect unless fiber.fairlead_seat || fiber.async_task # not of those that serve
+        @thread = thread.name || thread.inspect unless env || fiber.fairlead_seat || fiber.async_task # not of those that serve
       end
 
       # @param facts [Hash] as the core knows them.
@@ -53,15 +53,11 @@ module Fairlead
         )
       end
 
-      # @return [Hash, nil] of the request that a fiber works for: a child task stalls in the name of who began it.
+      # @return [Hash, nil] of the request that a fiber works for: a child task, or an enumerator, stalls in the name of who
+      #   began it.
       def self.env_of(fiber)
-        return fiber.fairlead_seat.request&.env if fiber.fairlead_seat
-
-        node = fiber.async_task
-        while (node = node&.parent)
-          seat = node.fiber&.fairlead_seat if node.respond_to?(:fiber)
-          return seat.request&.env if seat
-        end
+        seat = fiber.fairlead_seat || Fairlead.serving(fiber)&.fairlead_seat
+        seat&.request&.env
       end
 
       def self.time(began)
