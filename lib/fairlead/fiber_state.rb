@@ -5,7 +5,8 @@ module Fairlead
   #
   # - fiber-locals (`Thread.current[:key]`),
   # - fiber storage (`Fiber[:key]`),
-  # - ActiveSupport's isolated state (CurrentAttributes, Time.zone, the stack of `connected_to`, …).
+  # - ActiveSupport's isolated state (CurrentAttributes, Time.zone, the stack of `connected_to`, …),
+  # - other attributes that gems have added to fibers (OpenTelemetry its context).
   #
   # Each is put back key by key to what it was when the fiber was born; what a request added goes. All else on
   # the fiber is left alone (async keeps its task there). Thread variables are {ThreadVariables}'s business.
@@ -26,6 +27,15 @@ module Fairlead
     # instance variable, since ActiveSupport may be loaded late or never.
     ACTIVE_SUPPORT_STATE = :@active_support_execution_state
 
+    # Ruby's own, async's, and ours: not a request's.
+    STEADY = /\A(storage|async_task|annotation|fairlead_.*|active_support_execution_state)=\z/
+    private_constant :STEADY
+
+    # @return [Array<Symbol>] the instance variables of what gems have added with Fiber.attr_accessor.
+    def self.attributes
+      Fiber.instance_methods(false).grep(/\w=\z/).grep_v(STEADY).map { |name| :"@#{name.name.chomp("=")}" }
+    end
+
     # @return [FiberState] the state of the current fiber, to which {#restore} will return it
     def self.capture = new
 
@@ -35,6 +45,7 @@ module Fairlead
       @thread = Thread.current
       @locals = @thread.keys.to_h { |key| [key, @thread[key]] }.freeze
       @storage = (@fiber.storage || {}).freeze
+      @attributes = self.class.attributes.to_h { |name| [name, @fiber.instance_variable_get(name)] }.freeze
     end
 
     # Puts the current fiber back to the state captured. To be called by the fiber that captured it, once a
@@ -49,6 +60,7 @@ module Fairlead
       storage = @fiber.storage
       restore_storage(storage) if storage && !(storage.empty? && @storage.empty?)
 
+      @attributes.each { |name, value| @fiber.instance_variable_set(name, value) } unless @attributes.empty?
       isolated = @fiber.instance_variable_get(ACTIVE_SUPPORT_STATE)
       @fiber.instance_variable_set(ACTIVE_SUPPORT_STATE, nil) if isolated
       nil

@@ -12,10 +12,16 @@ module Fairlead
 
     APP = <<~'RUBY'
       require "active_support/all"
+      require "active_record"
+      require "acts_as_tenant"
       require "async/barrier"
       require "concurrent"
+      require "honeybadger/ruby"
       require "i18n"
+      require "opentelemetry"
+      require "paper_trail"
       require "request_store"
+      require "rollbar"
       require "sentry-ruby"
 
       Sentry.init do |config|
@@ -52,7 +58,9 @@ module Fairlead
           store: RequestStore.store[:number], concurrent: FIBER_LOCAL.value, concurrent_thread: THREAD_LOCAL.value,
           locale: I18n.locale, zone: Time.zone.name, tags: LOGGER.formatter.current_tags.dup,
           sentry: Sentry.get_current_scope.tags[:number], sentry_user: Sentry.get_current_scope.user[:id],
-          context: ActiveSupport::ExecutionContext.to_h[:number]
+          context: ActiveSupport::ExecutionContext.to_h[:number], honeybadger: Honeybadger.get_context.to_h[:number],
+          telemetry: OpenTelemetry::Context.current.value("number"), author: PaperTrail.request.whodunnit,
+          rollbar: Rollbar.scope_object.raw.to_h[:number], tenant: ActsAsTenant.current_tenant
         }
       end
 
@@ -66,19 +74,25 @@ module Fairlead
         Sentry.set_tags(number:)
         Sentry.set_user(id: number)
         ActiveSupport::ExecutionContext[:number] = number
+        Honeybadger.context(number:)
+        OpenTelemetry::Context.attach(OpenTelemetry::Context.current.set_value("number", number))
+        PaperTrail.request.whodunnit = ActsAsTenant.current_tenant = number
+        Rollbar.scope!(number:)
       end
 
       def kept(number)
         {
           current: number, fiber_local: number, storage: number, thread_variable: number, thread_variables: [:number],
           store: number, concurrent: number, concurrent_thread: number, locale: LOCALES[number % 2], zone: ZONES[number % 2],
-          tags: [number], sentry: number, sentry_user: number, context: number
+          tags: [number], sentry: number, sentry_user: number, context: number,
+          honeybadger: number, telemetry: number, author: number, rollbar: number, tenant: number
         }
       end
 
       NOTHING = {
         current: nil, fiber_local: nil, storage: nil, thread_variable: nil, thread_variables: [], store: nil,
-        concurrent: nil, concurrent_thread: nil, locale: :en, zone: "UTC", tags: [], sentry: nil, sentry_user: nil, context: nil
+        concurrent: nil, concurrent_thread: nil, locale: :en, zone: "UTC", tags: [], sentry: nil, sentry_user: nil, context: nil,
+        honeybadger: nil, telemetry: nil, author: nil, rollbar: nil, tenant: nil
       }
       # Of fiber-locals and the like a task has its own, of all else its request's.
       INHERITED = %i[storage thread_variable sentry sentry_user locale]

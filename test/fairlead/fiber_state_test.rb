@@ -72,6 +72,17 @@ module Fairlead
       end
     end
 
+    Fiber.attr_accessor :fiber_state_test
+
+    def test_an_attribute_of_fibers_is_put_back
+      in_a_serving_fiber(before: -> { Fiber.current.fiber_state_test = "born with" }) do |state|
+        Fiber.current.fiber_state_test = "of a request"
+        state.restore
+
+        assert_equal "born with", Fiber.current.fiber_state_test
+      end
+    end
+
     def test_async_keeps_its_task
       in_a_serving_fiber do |state|
         task = Async::Task.current
