@@ -9,6 +9,8 @@ FileUtils.mkdir_p("core")
 $objs = Dir.chdir(__dir__) { Dir["*.c", "core/*.c"].sort.map { |source| source.sub(/\.c\z/, ".o") } }
 $INCFLAGS << " -I$(srcdir)/core"
 $CPPFLAGS << " -D_GNU_SOURCE"
+# On Linux too without what only Linux has: see core/platform.h.
+$CPPFLAGS << " -DFL_FALLBACKS" if enable_config("fallbacks")
 $CFLAGS << " -std=c11 -O3 -fvisibility=hidden"
 $warnflags = "-Wall -Wextra -Wno-unused-parameter -Wno-missing-field-initializers"
 

@@ -358,6 +358,19 @@ static VALUE loop_forget(VALUE object) {
     return Qnil;
 }
 
+/* Fairlead::Platform: what Ruby has to know of what the core was compiled for. */
+static void init_platform(void) {
+    static const char *const pollers[] = {[FL_EPOLL] = "epoll", [FL_KQUEUE] = "kqueue", [FL_POLL] = "poll"};
+    VALUE platform = rb_define_module_under(fl_mFairlead, "Platform");
+    rb_define_const(platform, "POLLER", rb_obj_freeze(rb_str_new_cstr(pollers[FL_POLLER])));
+    rb_define_const(platform, "PACKETS", INT2NUM(FL_PACKETS));
+#ifdef FL_LINUX
+    rb_define_const(platform, "LINUX", Qtrue);
+#else
+    rb_define_const(platform, "LINUX", Qfalse);
+#endif
+}
+
 RUBY_FUNC_EXPORTED void Init_fairlead(void) {
     fl_mFairlead = rb_define_module("Fairlead");
     VALUE error = rb_const_defined(fl_mFairlead, rb_intern("Error"))
@@ -368,6 +381,7 @@ RUBY_FUNC_EXPORTED void Init_fairlead(void) {
     rb_gc_register_mark_object(eClosed);
     rb_gc_register_mark_object(eInvalid);
 
+    init_platform();
     VALUE loop = rb_define_class_under(fl_mFairlead, "Loop", rb_cObject);
     rb_define_alloc_func(loop, loop_allocate);
     rb_define_method(loop, "initialize", loop_initialize, 1);

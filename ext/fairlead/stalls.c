@@ -4,7 +4,6 @@
 #include "route.h"
 
 #include <ruby/debug.h>
-#include <sys/eventfd.h>
 
 static rb_postponed_job_handle_t job;
 static fl_ruby_loop *told; /* the loop whose foreign stalls are told: that of the newest teller */
@@ -51,15 +50,14 @@ static VALUE loop_tell_stalls(VALUE object, VALUE limit, VALUE teller) {
     fl_watch *watch = self->watch;
     if (watch == NULL)
         rb_raise(rb_eIOError, "nobody watches this loop");
-    watch->teller = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    if (watch->teller < 0)
-        rb_sys_fail("eventfd");
-    rb_update_max_fd(watch->teller);
+    if (fl_bell_open(&watch->teller) < 0)
+        rb_sys_fail("the bell of the teller");
+    rb_update_max_fd(watch->teller.listening);
     watch->interrupt = interrupt_holder;
     watch->limits.told = (uint64_t) (NUM2DBL(limit) * 1000);
     self->teller = teller;
     told = self;
-    return INT2NUM(watch->teller);
+    return INT2NUM(watch->teller.listening);
 }
 
 static VALUE facts_of(int number, fl_stall_record *record, int phase) {

@@ -6,7 +6,6 @@
 #include <ruby/fiber/scheduler.h>
 #include <ruby/thread.h>
 #include <stdlib.h>
-#include <sys/syscall.h>
 
 __thread fl_reactor *fl_own_reactor;
 __thread fl_ruby_loop *fl_own_loop;
@@ -57,8 +56,7 @@ static fl_thread *thread_entry(VALUE thread, bool is_calling) {
     entry = new_entry();
     if (entry == NULL)
         return NULL;
-    pthread_getcpuclockid(pthread_self(), &entry->clock);
-    entry->id = (int) syscall(SYS_gettid);
+    entry->task = fl_task_self();
     rb_internal_thread_specific_set(thread, thread_key, entry);
     return entry;
 }
@@ -329,7 +327,7 @@ static VALUE loop_enter(VALUE object) {
     fl_own_loop->reactors[number].thread = rb_thread_current();
     fl_own_loop->reactors[number].fiber = *own_home;
     rb_thread_add_event_hook(rb_thread_current(), fiber_switched, RUBY_EVENT_FIBER_SWITCH, Qnil);
-    return INT2NUM(fl_own_reactor->lead);
+    return INT2NUM(fl_own_reactor->lead.listening);
 }
 
 static VALUE loop_leave(VALUE object) {

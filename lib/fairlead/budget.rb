@@ -51,7 +51,7 @@ module Fairlead
 
     # @return [UNIXSocket] what the worker that comes to this slot gets.
     def admit(slot)
-      ours, theirs = UNIXSocket.pair(:SEQPACKET)
+      ours, theirs = Packets.pair
       @members[slot] = Member.new(ours, 0, 0, 0, 0, {}, 0.0)
       theirs
     end

@@ -13,7 +13,7 @@ module Fairlead
 
     # @param slots [Integer]
     def initialize(slots)
-      @pairs = Array.new(slots) { UNIXSocket.pair(:SEQPACKET) }
+      @pairs = Array.new(slots) { Packets.pair }
     end
 
     # Passes on what nobody has received, when the worker of a slot has ended. What cannot be passed on stays
@@ -27,7 +27,7 @@ module Fairlead
 
       others = others.cycle
       passed = 0
-      passed += 1 while pass_one_on(@pairs[slot].first, @pairs[others.next].last)
+      passed += 1 while pass_one_on(slot, others.next)
       passed
     end
 
@@ -35,20 +35,30 @@ module Fairlead
 
     private
 
-    def pass_one_on(receiver, sender)
+    def pass_one_on(from, to)
       # A full socket may stay full: look before taking.
-      return false unless sender.wait_writable(0)
+      return false unless @pairs[to].last.wait_writable(0)
 
-      bytes, _, _, *control = receiver.recvmsg_nonblock(scm_rights: true, exception: false)
+      # With its sizes: to find them out it would look twice, and not every system shows the descriptors so.
+      bytes, _, _, *control = @pairs[from].first.recvmsg_nonblock(
+        Packets::MOST, 0, Packets::CONTROL, scm_rights: true, exception: false
+      )
       return false unless bytes.is_a?(String)
 
       descriptors = control.flat_map { |message| message.unix_rights || [] }
-      sender.sendmsg_nonblock(bytes, 0, nil, Socket::AncillaryData.unix_rights(*descriptors))
-      true
+      # Some systems say only then that it is full: there is room where it comes from.
+      send_to(to, bytes, descriptors) || (send_to(from, bytes, descriptors) && false)
     rescue SystemCallError
       false
     ensure
       descriptors&.each(&:close)
+    end
+
+    def send_to(slot, bytes, descriptors)
+      rights = Socket::AncillaryData.unix_rights(*descriptors)
+      @pairs[slot].last.sendmsg_nonblock(bytes, 0, nil, rights, exception: false) != :wait_writable
+    rescue SystemCallError
+      false
     end
   end
 end

@@ -1,37 +1,37 @@
 # frozen_string_literal: true
 
 require "json"
-require "securerandom"
 require "socket"
 require_relative "parts"
+require_relative "inquiry/places"
 
 module Fairlead
-  # How another command of the same user asks a running server: over a Unix socket without a file, in Linux' abstract
-  # namespace, whose names the kernel lists. Nothing has to be configured, found or cleaned up.
+  # How another command of the same user asks a running server: over a Unix socket that is found without being
+  # configured.
   class Inquiry
-    PREFIX = "\0fairlead-"
-    # What the kernel lists of it.
-    LISTED = /@(fairlead-\h+)$/
-    LIST = "/proc/net/unix"
     # Seconds that a server may take to answer.
     PATIENCE = 2
-    private_constant :PREFIX, :LISTED, :LIST, :PATIENCE
+    # Where the sockets are.
+    PLACE = Platform::LINUX ? AbstractNames.new : Folder.new
+    private_constant :PATIENCE, :PLACE
 
     # @return [Array<Hash>] what each server of this user, or of all for root, says of itself.
-    def self.servers
-      names = File.foreach(LIST).filter_map { |line| line[LISTED, 1] }.uniq
-      names.filter_map { |name| ask(name) }
+    def self.servers(place = PLACE)
+      place.addresses.filter_map { |address| ask(address, place) }
     rescue SystemCallError
       []
     end
 
-    def self.ask(name)
+    def self.ask(address, place)
       socket = Socket.new(:UNIX, :STREAM)
-      socket.connect(Socket.sockaddr_un("\0#{name}"))
+      socket.connect(Socket.sockaddr_un(address))
       # Anybody may take such a name.
       return unless [socket.getpeereid.first, 0].include?(Process.euid)
 
       JSON.parse(read(socket), symbolize_names: true)
+    rescue Errno::ECONNREFUSED
+      place.remove(address) # its server was killed
+      nil
     rescue SystemCallError, JSON::ParserError
       nil
     ensure
@@ -52,16 +52,19 @@ module Fairlead
     attr_reader :io
 
     # @yieldreturn [Hash] the answer
-    def initialize(&answer)
+    def initialize(place = PLACE, &answer)
+      @place = place
       @answer = answer
+      @address = place.new_address
       @io = Socket.new(:UNIX, :STREAM)
-      @io.bind(Socket.sockaddr_un("#{PREFIX}#{SecureRandom.hex(8)}"))
+      @io.bind(Socket.sockaddr_un(@address))
       @io.listen(8)
+      @owner = Process.pid
     end
 
-    # @return [Inquiry, nil] nil where there are no such sockets: then nobody can ask.
-    def self.open(&)
-      new(&) if File.exist?(LIST)
+    # @return [Inquiry, nil] nil where there can be no such socket: then nobody can ask.
+    def self.open(...)
+      new(...)
     rescue SystemCallError
       nil
     end
@@ -78,7 +81,10 @@ module Fairlead
       nil
     end
 
-    def close = @io.close
+    def close
+      @io.close
+      @place.remove(@address) if @owner == Process.pid # a worker closes what it has inherited, no more
+    end
 
     private
 

@@ -8,6 +8,9 @@ module Fairlead
   class Worker
     # The exit status of a worker that could not start, or whose server failed.
     FAILED = 1
+    # Descriptors that macOS takes in any case.
+    OPEN_MAX = 10_240
+    private_constant :OPEN_MAX
 
     # @param place [Workers::Worker] its row in the supervisor's table.
     # @param control [Message::Channel] its end of the control socket.
@@ -47,13 +50,20 @@ module Fairlead
       # Not "IGNORE": programs that the app starts would inherit that.
       Signal.trap(:HUP) { nil }
       %i[CHLD TTIN TTOU].each { |signal| Signal.trap(signal, "DEFAULT") }
-      # Each connection is a descriptor: as many as the system allows.
-      _, hard = Process.getrlimit(:NOFILE)
-      Process.setrlimit(:NOFILE, hard, hard)
-    rescue Errno::EPERM, Errno::EINVAL
-      nil
+      allow_descriptors
     ensure
       Log.redirect(@configuration.log) if @configuration.log
+    end
+
+    # Each connection is a descriptor: as many as the system allows. (macOS says that it allows any number, and takes no
+    # more than OPEN_MAX.)
+    def allow_descriptors
+      soft, hard = Process.getrlimit(:NOFILE)
+      [hard, OPEN_MAX].each do |most|
+        return Process.setrlimit(:NOFILE, most, hard) if most > soft
+      rescue Errno::EPERM, Errno::EINVAL
+        next
+      end
     end
 
     def start

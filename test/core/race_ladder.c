@@ -5,9 +5,7 @@
 #include "peer.h"
 #include "watch.h"
 
-#include <sys/eventfd.h>
 #include <sys/poll.h>
-#include <sys/syscall.h>
 
 enum { WORKERS = 3, LANE_WORKER = 2, ROUTES = 8, REACTORS = 3, CLIENTS = 4, SOCKETS = 4, MOST_REQUESTS = 400000 };
 
@@ -156,10 +154,10 @@ static void rest(worker *worker, fl_thread *thread, fl_reactor *reactor, int num
     if (leads) {
         fl_loop_wait(loop, 10 * SECOND);
     } else {
-        struct pollfd lead = {.fd = reactor->lead, .events = POLLIN};
+        struct pollfd lead = {.fd = reactor->lead.listening, .events = POLLIN};
         uint64_t count;
         poll(&lead, 1, 200);
-        (void) !read(reactor->lead, &count, sizeof count);
+        (void) !read(reactor->lead.listening, &count, sizeof count);
     }
     acquire(worker, thread);
     if (leads && !fl_watch_leads(worker->watch, number))
@@ -171,8 +169,7 @@ static void *reactor_runs(void *data) {
     worker *worker = place->worker;
     uint64_t state = first_seed * 77 + (uint64_t) (worker - workers) * 10 + (uint64_t) place->index + 1;
     fl_thread *thread = calloc(1, sizeof *thread);
-    pthread_getcpuclockid(pthread_self(), &thread->clock);
-    thread->id = (int) syscall(SYS_gettid);
+    thread->task = fl_task_self();
     acquire(worker, thread);
     int number = fl_watch_enter(worker->watch, thread);
     fl_reactor *reactor = &worker->watch->reactors[number];
@@ -189,10 +186,10 @@ static void *reactor_runs(void *data) {
 static void *teller_runs(void *data) {
     fl_watch *watch = ((worker *) data)->watch;
     while (!atomic_load(&over)) {
-        struct pollfd news = {.fd = watch->teller, .events = POLLIN};
+        struct pollfd news = {.fd = watch->teller.listening, .events = POLLIN};
         uint64_t count;
         poll(&news, 1, 100);
-        (void) !read(watch->teller, &count, sizeof count);
+        (void) !read(watch->teller.listening, &count, sizeof count);
         for (int i = 0; i < atomic_load(&watch->count); i++) {
             fl_stall_record *record = &watch->stalls[i];
             (void) fl_stall_goes_on(watch, i);
@@ -292,7 +289,7 @@ static void open_workers(int listening, int ends[WORKERS][2]) {
     page = fl_shared_page_open(WORKERS);
     atomic_store(&page->most_lanes, 1);
     for (int i = 0; i < WORKERS; i++) {
-        if (socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends[i]) < 0)
+        if (socketpair(AF_UNIX, FL_PACKETS, 0, ends[i]) < 0)
             abort();
         sending[i] = ends[i][1];
     }
@@ -305,7 +302,7 @@ static void open_workers(int listening, int ends[WORKERS][2]) {
         CHECK_NUMBER(FL_OK, fl_loop_join(each->loop, page, i, ends[i][0], sending, WORKERS));
         each->watch = fl_watch_open(each->loop, &watch_limits);
         each->watch->relief = relief[1];
-        each->watch->teller = eventfd(0, EFD_NONBLOCK);
+        CHECK_NUMBER(0, fl_bell_open(&each->watch->teller));
         each->watch->interrupt = interrupt;
         strcpy(each->watch->request, "relief\n");
         for (int kind = 0; kind < FL_STALL_KINDS; kind++) strcpy(each->watch->loss[kind], "lost\n");

@@ -444,8 +444,8 @@ static void an_idle_connection_goes_to_the_sibling(void) {
     peer_server old = server_start(), young = server_start();
     fl_shared_page *page = fl_shared_page_open(2);
     int to_old[2], to_young[2];
-    if (page == NULL || socketpair(AF_UNIX, SOCK_SEQPACKET, 0, to_old) < 0 ||
-        socketpair(AF_UNIX, SOCK_SEQPACKET, 0, to_young) < 0)
+    if (page == NULL || socketpair(AF_UNIX, FL_PACKETS, 0, to_old) < 0 ||
+        socketpair(AF_UNIX, FL_PACKETS, 0, to_young) < 0)
         abort();
     int sending[] = {to_old[1], to_young[1]};
     CHECK_NUMBER(FL_OK, fl_loop_join(old.loop, page, 0, to_old[0], sending, 2));

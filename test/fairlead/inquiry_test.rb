@@ -3,36 +3,46 @@
 require_relative "../helper"
 
 module Fairlead
-  # Servers are found and asked without a file or a port.
+  # Servers are found and asked without a port, and on Linux without a file.
   class InquiryTest < Test
+    def place = @place ||= Inquiry::AbstractNames.new
+
     def test_who_answers_is_found
       answering({ pid: Process.pid, text: "ä" * 75_000 }) do
-        assert_includes Inquiry.servers, { pid: Process.pid, text: "ä" * 75_000 }
+        assert_includes Inquiry.servers(place), { pid: Process.pid, text: "ä" * 75_000 }
       end
     end
 
     def test_who_has_gone_is_not
       answering({ pid: -1 }) { nil }
 
-      refute_includes Inquiry.servers, { pid: -1 }
+      refute_includes Inquiry.servers(place), { pid: -1 }
+    end
+
+    def test_who_is_forked_meanwhile_leaves_it_open
+      answering({ pid: -3 }) do |inquiry|
+        Process.wait(fork { inquiry.close.then { exit!(0) } })
+
+        assert_includes Inquiry.servers(place), { pid: -3 }
+      end
     end
 
     def test_a_client_that_says_and_reads_nothing_holds_up_nobody
       answering({ pid: -2 }) do |inquiry|
         clients = Array.new(3) { Socket.new(:UNIX, :STREAM).tap { |socket| socket.connect(inquiry.io.local_address) } }
 
-        assert_includes Inquiry.servers, { pid: -2 }
+        assert_includes Inquiry.servers(place), { pid: -2 }
         clients.each(&:close)
       end
     end
 
     def test_what_is_no_answer_is_none
       server = Socket.new(:UNIX, :STREAM)
-      server.bind(Socket.sockaddr_un("\0fairlead-#{SecureRandom.hex(8)}"))
+      server.bind(Socket.sockaddr_un(place.new_address))
       server.listen(1)
       thread = Thread.new { server.accept.first.tap { |client| client.write("{not JSON") }.close }
 
-      assert_kind_of Array, Inquiry.servers
+      assert_kind_of Array, Inquiry.servers(place)
       thread.join
     ensure
       server&.close
@@ -41,12 +51,57 @@ module Fairlead
     private
 
     def answering(answer)
-      inquiry = Inquiry.open { answer }
+      inquiry = Inquiry.open(place) { answer }
       thread = Thread.new { inquiry.attend while inquiry.io.wait_readable }
       yield inquiry
     ensure
       thread&.kill&.join
       inquiry&.close
+    end
+  end
+
+  # The same with files, as on systems without an abstract namespace.
+  class InquiryByFolderTest < InquiryTest
+    def setup
+      super
+      @folder = Dir.mktmpdir("fairlead-inquiry-")
+      @place = Inquiry::Folder.new("#{@folder}/of-")
+    end
+
+    def teardown
+      FileUtils.remove_entry(@folder)
+      super
+    end
+
+    def test_no_file_is_left
+      answering({ pid: -1 }) { refute_empty place.addresses }
+
+      assert_empty place.addresses
+    end
+
+    def test_the_file_of_one_that_was_killed_is_removed
+      server = UNIXServer.new(place.new_address)
+      server.close
+
+      refute_empty place.addresses
+      assert_empty Inquiry.servers(place)
+      assert_empty place.addresses
+    end
+
+    def test_whatever_else_is_there_is_left_alone
+      folder = File.dirname(place.new_address)
+      others = ["config.ru", "#{"0" * 16}.sock"].map { |name| File.join(folder, name).tap { |path| File.write(path, "") } }
+      others << File.join(folder, "other.sock")
+      UNIXServer.new(others.last).close
+
+      assert_empty Inquiry.servers(place)
+      others.each { |path| assert_path_exists path }
+    end
+
+    def test_a_folder_to_which_others_may_write_is_not_used
+      File.chmod(0o777, File.dirname(place.new_address))
+
+      assert_nil(Inquiry.open(place) { {} })
     end
   end
 end

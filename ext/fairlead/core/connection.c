@@ -185,6 +185,8 @@ static void await_writable(fl_connection *connection) {
     if (!connection->wants_writable) {
         connection->wants_writable = true;
         fl_poll_want_writable(&connection->loop->poll, connection->transport.descriptor, connection);
+    } else {
+        fl_poll_again(&connection->loop->poll, connection->transport.descriptor, FL_WRITABLE);
     }
     if (connection->deadline_kind != FL_DEADLINE_WRITE) {
         fl_loop_look_at_clock(connection->loop); /* the app may have computed for long since the last turn */
@@ -303,6 +305,12 @@ void fl_connection_time_out(fl_connection *connection) {
     refuse(connection, FL_REQUEST_TIMEOUT, exchange->head_method);
 }
 
+/* The socket is empty: what comes later is a new event. */
+static void all_read(fl_connection *connection) {
+    connection->readable = false;
+    fl_poll_again(&connection->loop->poll, connection->transport.descriptor, FL_READABLE);
+}
+
 /* Reads into `buffer`; answers how many bytes, 0 when there is nothing now, -1 when the stream has ended. */
 static ssize_t read_into(fl_connection *connection, fl_buffer *buffer, size_t most) {
     if (fl_buffer_reserve(&connection->loop->slab, buffer, most) != FL_OK) {
@@ -315,7 +323,7 @@ static ssize_t read_into(fl_connection *connection, fl_buffer *buffer, size_t mo
         return 0;
     }
     if (count == FL_TRANSPORT_WAIT) {
-        connection->readable = false;
+        all_read(connection);
         fl_buffer_consume(&connection->loop->slab, buffer, 0);
         return 0;
     }
@@ -326,9 +334,8 @@ static ssize_t read_into(fl_connection *connection, fl_buffer *buffer, size_t mo
         return -1;
     }
     connection->progress += (uint64_t) count;
-    /* Less than asked for: the socket is empty, and what comes later is a new event. */
     if ((size_t) count < most && !connection->half_closed)
-        connection->readable = false;
+        all_read(connection);
     return count;
 }
 

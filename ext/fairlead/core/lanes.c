@@ -25,7 +25,7 @@ static fl_lane lane_for(fl_reactor *reactor, uint64_t now, uint64_t away, int *n
     if (atomic_load(&fl_gvl_holder) == thread && fl_holder_sleeps(&reactor->sample, thread, now))
         return away > STUCK ? FL_LANE_PROCESS : FL_LANE_NONE;
     *needed = HOG_TIMES;
-    return away > HOG && fl_thread_clock(thread) - reactor->seen_clock > HOG_COMPUTED ? FL_LANE_PROCESS : FL_LANE_NONE;
+    return away > HOG && fl_task_clock(&thread->task) - reactor->seen_clock > HOG_COMPUTED ? FL_LANE_PROCESS : FL_LANE_NONE;
 }
 
 static void note(fl_watch *watch, fl_reactor *reactor, fl_lane lane, int needed, uint64_t now, uint64_t away) {
@@ -59,7 +59,7 @@ static bool note_stalls(fl_watch *watch, uint64_t now) {
         uint64_t away = now > stamp ? now - stamp : 0;
         if (stamp != reactor->seen_stamp) {
             reactor->seen_stamp = stamp;
-            reactor->seen_clock = fl_thread_clock(atomic_load(&reactor->thread));
+            reactor->seen_clock = fl_task_clock(&atomic_load(&reactor->thread)->task);
             reactor->sample.thread = NULL;
         }
         if (away < watch->limits.blocked)
@@ -109,10 +109,9 @@ void fl_lanes_serve(void *data) {
         if (chosen < 0)
             return;
         fl_reactor *reactor = &watch->reactors[chosen];
-        uint64_t one = 1;
         atomic_store(&reactor->lane, true);
         fl_reactor_goes_out(reactor, loop->now); /* it is on its way */
-        (void) !write(reactor->lead, &one, sizeof one);
+        fl_bell_ring(&reactor->lead);
     }
 }
 

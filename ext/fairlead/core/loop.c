@@ -131,7 +131,7 @@ void fl_loop_forget(fl_loop *loop) {
     for (fl_listener *listener = loop->listeners; listener != NULL && !loop->draining; listener = listener->next)
         close(listener->descriptor); /* while we drain, its owner has closed it already */
     disown_served(loop, false);
-    fl_poll_close(&loop->poll);
+    fl_poll_forget(&loop->poll);
     loop->siblings.slot = NULL;
 }
 

@@ -1,17 +1,38 @@
-/* What Linux has and other systems name otherwise: the only #ifdefs of the core.
- * Allocates nothing; every function may be called from any thread; failures are -1 with errno. */
+/* What Linux has and other systems lack or name otherwise: here, and in platform_*.c and poll_*.c, are the only #ifdefs.
+ * Compiled with FL_FALLBACKS, the core does on Linux too without all that POSIX does not know, so that what other systems
+ * run can be tested there.
+ * Only fl_bell_open takes descriptors, which fl_bell_close gives back; nothing allocates. Every function may be called
+ * from any thread; failures are -1 with errno. */
 #ifndef FL_PLATFORM_H
 #define FL_PLATFORM_H
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdint.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
-#ifdef __linux__
+
+#if defined(__linux__) && !defined(FL_FALLBACKS)
+#define FL_LINUX
 #include <linux/sockios.h>
+#include <sys/ioctl.h>
+#endif
+
+/* What answers poll.h */
+#define FL_EPOLL 1
+#define FL_KQUEUE 2
+#define FL_POLL 3
+#ifdef FL_POLLER /* one that this system need not have: see test/core/Makefile */
+#elif defined(FL_LINUX)
+#define FL_POLLER FL_EPOLL
+#elif defined(FL_FALLBACKS)
+#define FL_POLLER FL_POLL
+#elif defined(__APPLE__) || defined(__FreeBSD__) || defined(__DragonFly__)
+#define FL_POLLER FL_KQUEUE
+#else
+#define FL_POLLER FL_POLL
 #endif
 
 /* Microseconds of a clock that only goes forward. */
@@ -37,7 +58,7 @@ static inline int fl_close_on_exec_nonblocking(int descriptor) {
 
 /* A new connection of a listener, non-blocking and closed on exec. */
 static inline int fl_accept(int listener, struct sockaddr *address, socklen_t *size) {
-#if defined(__linux__) && !defined(FL_PLAIN)
+#ifdef FL_LINUX
     return accept4(listener, address, size, SOCK_NONBLOCK | SOCK_CLOEXEC);
 #else
     int descriptor = accept(listener, address, size);
@@ -52,13 +73,15 @@ static inline int fl_accept(int listener, struct sockaddr *address, socklen_t *s
 /* What has been written to a socket and has not reached its peer yet; 0 where the system does not tell. */
 static inline int fl_on_its_way(int descriptor) {
     int size = 0;
-#if defined(SIOCOUTQ)
+#if defined(FL_LINUX)
     if (ioctl(descriptor, SIOCOUTQ, &size) < 0)
         return 0;
 #elif defined(SO_NWRITE)
     socklen_t room = sizeof size;
     if (getsockopt(descriptor, SOL_SOCKET, SO_NWRITE, &size, &room) < 0)
         return 0;
+#else
+    (void) descriptor;
 #endif
     return size;
 }
@@ -75,5 +98,38 @@ enum { FL_SEND_FLAGS = MSG_NOSIGNAL };
 #else
 enum { FL_SEND_FLAGS = 0 }; /* Ruby ignores SIGPIPE */
 #endif
+
+/* Of which type are socket pairs that keep messages apart. */
+#ifdef FL_LINUX
+enum { FL_PACKETS = SOCK_SEQPACKET };
+#else
+enum { FL_PACKETS = SOCK_DGRAM };
+#endif
+
+/* Something to wait for: `listening` is readable once it has been rung, until all is read. */
+typedef struct fl_bell {
+    int listening;
+    int ringing; /* the same, or the other end */
+} fl_bell;
+
+int fl_bell_open(fl_bell *bell);
+void fl_bell_ring(const fl_bell *bell);
+void fl_bell_close(fl_bell *bell); /* also one that could not be opened, or has been closed */
+
+/* A thread, as the kernel knows it. It may have ended. */
+typedef struct fl_task {
+    clockid_t clock;
+    int id;
+} fl_task;
+
+/* The calling one. */
+fl_task fl_task_self(void);
+
+/* Microseconds of CPU that it has used; 0 if it has ended. */
+uint64_t fl_task_clock(const fl_task *task);
+
+/* Whether it waits for something: not, that it computes, or waits for the machine to let it. Where the system does not
+ * tell, one that has not computed for some time sleeps. */
+bool fl_task_sleeps(const fl_task *task);
 
 #endif

@@ -1,6 +1,6 @@
 #include "poll.h"
-#include "platform.h"
 
+#if FL_POLLER == FL_EPOLL
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
@@ -33,6 +33,11 @@ void fl_poll_close(fl_poll *poll) {
             close(*descriptors[i]);
         *descriptors[i] = -1;
     }
+}
+
+/* Its set is the parent's too, as long as it is open here. */
+void fl_poll_forget(fl_poll *poll) {
+    fl_poll_close(poll);
 }
 
 int fl_poll_add_listener(fl_poll *poll, int descriptor, void *data) {
@@ -101,3 +106,4 @@ int fl_poll_wait(fl_poll *poll, fl_event *told_of, int64_t microseconds, bool *w
     }
     return told;
 }
+#endif

@@ -61,12 +61,12 @@ static const fl_thread *subject_of(const fl_thread *thread, int gvl) {
 
 /* Answers of which kind this look is. */
 static fl_stall tally(fl_stall_record *record, const fl_thread *thread, const fl_thread *subject, int gvl, uint64_t now) {
-    uint64_t clock = fl_thread_clock(subject);
+    uint64_t clock = fl_task_clock(&subject->task);
     bool still = record->subject == subject && (clock - record->last_clock) * 10 < now - record->last_look;
     fl_stall kind = FL_STALL_COMPUTING;
     if (gvl == FL_GVL_RELEASED)
         kind = FL_STALL_BLOCKED;
-    else if ((gvl == FL_GVL_HELD || subject != thread) && still && fl_thread_sleeps(subject))
+    else if ((gvl == FL_GVL_HELD || subject != thread) && still && fl_task_sleeps(&subject->task))
         kind = FL_STALL_STUCK;
     _Atomic uint64_t *count = kind == FL_STALL_BLOCKED ? &record->released
                               : kind == FL_STALL_STUCK ? &record->asleep : &record->others;
@@ -78,11 +78,6 @@ static fl_stall tally(fl_stall_record *record, const fl_thread *thread, const fl
     return kind;
 }
 
-static void wake_teller(const fl_watch *watch) {
-    uint64_t one = 1;
-    (void) !write(watch->teller, &one, sizeof one);
-}
-
 static uint64_t limit_of(const fl_watch *watch, const fl_stall_record *record) {
     return watch->limits.told * (fl_stall_kind(record) == FL_STALL_COMPUTING ? COMPUTING : 1);
 }
@@ -92,7 +87,7 @@ static void close_record(fl_watch *watch, fl_stall_record *record, uint64_t ende
     bool told = atomic_load(&record->phase) >= FL_STALL_LONG && ended - get(&record->began) >= limit_of(watch, record);
     atomic_store(&record->phase, told ? FL_STALL_OVER : FL_STALL_CALM);
     if (told)
-        wake_teller(watch);
+        fl_bell_ring(&watch->teller);
 }
 
 /* Has its backtrace taken, by another thread if that can run. */
@@ -100,7 +95,7 @@ static void want_backtrace(fl_watch *watch, fl_stall_record *record, fl_stall ki
     atomic_store(&record->wanted, kind);
     if (atomic_load(&record->phase) == FL_STALL_OPEN)
         atomic_store(&record->phase, FL_STALL_LONG);
-    wake_teller(watch);
+    fl_bell_ring(&watch->teller);
     if (gvl != FL_GVL_RELEASED)
         watch->interrupt();
 }
@@ -120,7 +115,7 @@ static void follow(fl_watch *watch, int number, fl_stall_record *record, uint64_
         want_backtrace(watch, record, kind, gvl);
     if (phase == FL_STALL_LONG && away >= LASTING) {
         atomic_store(&record->phase, FL_STALL_LASTING);
-        wake_teller(watch);
+        fl_bell_ring(&watch->teller);
     }
 }
 

@@ -3,10 +3,8 @@
 #include "lanes.h"
 
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 
 enum {
     CALM = 1000000,      /* microseconds without a stall or a request, after which the thread sleeps */
@@ -20,36 +18,13 @@ enum {
 _Atomic(fl_thread *) fl_gvl_holder;
 _Atomic uint64_t fl_collecting_since, fl_collected;
 
-uint64_t fl_thread_clock(const fl_thread *thread) {
-    struct timespec time;
-    if (clock_gettime(thread->clock, &time) < 0)
-        return 0;
-    return (uint64_t) time.tv_sec * 1000000 + (uint64_t) time.tv_nsec / 1000;
-}
-
-/* S and D wait; R does not. */
-bool fl_thread_sleeps(const fl_thread *thread) {
-    char path[64], text[512];
-    snprintf(path, sizeof path, "/proc/self/task/%d/stat", thread->id);
-    int file = open(path, O_RDONLY | O_CLOEXEC);
-    if (file < 0)
-        return false;
-    ssize_t size = read(file, text, sizeof text - 1);
-    close(file);
-    if (size <= 0)
-        return false;
-    text[size] = '\0';
-    const char *end = strrchr(text, ')');
-    return end != NULL && end[1] == ' ' && (end[2] == 'S' || end[2] == 'D');
-}
-
 /* Whether who holds the GVL sleeps with it: its clock stands still, and the kernel says so too. */
 bool fl_holder_sleeps(fl_sample *sample, const fl_thread *holder, uint64_t now) {
-    uint64_t clock = fl_thread_clock(holder);
+    uint64_t clock = fl_task_clock(&holder->task);
     if (sample->thread != holder) {
         *sample = (fl_sample){.thread = holder, .at = now, .clock = clock};
     } else if (now - sample->at >= SAMPLE) {
-        sample->asleep = (clock - sample->clock) * 10 < now - sample->at && fl_thread_sleeps(holder);
+        sample->asleep = (clock - sample->clock) * 10 < now - sample->at && fl_task_sleeps(&holder->task);
         sample->at = now;
         sample->clock = clock;
     }
@@ -105,8 +80,7 @@ static bool pass_lead(fl_watch *watch, int from, bool to_any) {
         fl_stall_standby(watch, from);
         if (watch->loop->siblings.slot != NULL)
             atomic_fetch_add(&watch->loop->siblings.slot->fields[FL_SLOT_standbys], 1);
-        uint64_t one = 1;
-        (void) !write(reactor->lead, &one, sizeof one);
+        fl_bell_ring(&reactor->lead);
         return true;
     }
     return false;
@@ -154,7 +128,7 @@ static void look_for_loss(fl_watch *watch, uint64_t now) {
     if (away <= watch->limits.lost)
         return;
     const fl_thread *holder = atomic_load(&fl_gvl_holder);
-    watch->asleep_in_a_row = holder != NULL && fl_thread_sleeps(holder) ? watch->asleep_in_a_row + 1 : 0;
+    watch->asleep_in_a_row = holder != NULL && fl_task_sleeps(&holder->task) ? watch->asleep_in_a_row + 1 : 0;
     fl_stall stall = FL_STALL_COMPUTING;
     if (atomic_load(&reactor->thread->gvl) == FL_GVL_RELEASED)
         stall = FL_STALL_BLOCKED;
@@ -330,8 +304,7 @@ static int free_place(fl_watch *watch) {
     if (count >= FL_MOST_REACTORS)
         return -1;
     fl_reactor *reactor = &watch->reactors[count];
-    reactor->lead = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    return reactor->lead < 0 ? -1 : count;
+    return fl_bell_open(&reactor->lead) < 0 ? -1 : count;
 }
 
 int fl_watch_enter(fl_watch *watch, fl_thread *thread) {
@@ -367,7 +340,8 @@ fl_watch *fl_watch_open(fl_loop *loop, const fl_watch_limits *limits) {
         return NULL;
     watch->loop = loop;
     watch->limits = *limits;
-    watch->relief = watch->teller = -1;
+    watch->relief = -1;
+    watch->teller = (fl_bell){-1, -1};
     loop->lanes_watch = watch;
     loop->serve_lanes = fl_lanes_serve;
     pthread_mutex_init(&watch->lock, NULL);
@@ -397,9 +371,8 @@ void fl_watch_close(fl_watch *watch) {
     }
     watch->loop->serve_lanes = NULL;
     for (int i = 0; i < atomic_load(&watch->count); i++)
-        close(watch->reactors[i].lead);
-    if (watch->teller >= 0)
-        close(watch->teller);
+        fl_bell_close(&watch->reactors[i].lead);
+    fl_bell_close(&watch->teller);
     pthread_mutex_destroy(&watch->lock);
     pthread_cond_destroy(&watch->wake);
     free(watch);

@@ -13,7 +13,6 @@
 #include "stalls.h"
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <time.h>
 
 typedef enum fl_gvl { FL_GVL_RELEASED, FL_GVL_WANTED, FL_GVL_HELD } fl_gvl;
 
@@ -22,8 +21,7 @@ typedef struct fl_thread {
     _Atomic int gvl;
     _Atomic uint64_t gvl_since; /* of fl_clock */
     _Atomic(struct fl_watch *) watch; /* of a reactor: NULL otherwise */
-    clockid_t clock;
-    int id; /* of the kernel's task */
+    fl_task task;
 } fl_thread;
 
 /* The request that a fiber runs. Never freed, as anybody may still look; written and read with the loop's lock. */
@@ -52,7 +50,7 @@ typedef struct fl_reactor {
     _Atomic(fl_run *) run;  /* of the fiber that runs; NULL: it has none */
     _Atomic bool lane;      /* it serves the lane of threads, and does not lead */
     _Atomic bool gone;      /* its thread has ended: the place is free */
-    int lead;               /* an eventfd: it may have become the leader, or shall look into the lane */
+    fl_bell lead;           /* it may have become the leader, or shall look into the lane */
 
     /* of the watch thread alone */
     fl_sample sample;
@@ -86,7 +84,7 @@ typedef struct fl_watch {
     _Atomic int stall;           /* fl_stall of the leader, now */
     _Atomic int ends;
     fl_stall_record stalls[FL_MOST_REACTORS];
-    int teller;                  /* an eventfd: there is something to tell */
+    fl_bell teller;              /* there is something to tell */
     void (*interrupt)(void);     /* has whoever holds the GVL take its backtrace as soon as it can */
     _Atomic int asleep;          /* the thread itself: nothing has been going on */
     int relief;                  /* where a relief worker is asked for, with this message; -1: nobody is there to ask */
@@ -142,12 +140,6 @@ static inline void fl_reactor_goes_out(fl_reactor *reactor, uint64_t now) {
 static inline void fl_reactor_comes_home(fl_reactor *reactor) {
     atomic_store_explicit(&reactor->home, true, memory_order_release);
 }
-
-/* Microseconds of CPU that a thread has used; 0 if it has ended. */
-uint64_t fl_thread_clock(const fl_thread *thread);
-
-/* Whether the kernel says that it waits for something: not, that it computes, or waits for the machine to let it. */
-bool fl_thread_sleeps(const fl_thread *thread);
 
 /* A reactor is on its way to an app: the watch thread must be awake. */
 void fl_watch_rouse(fl_watch *watch);

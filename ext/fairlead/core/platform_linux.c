@@ -1,0 +1,54 @@
+#include "platform.h"
+
+#ifdef FL_LINUX
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+
+int fl_bell_open(fl_bell *bell) {
+    bell->listening = bell->ringing = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    return bell->listening < 0 ? -1 : 0;
+}
+
+void fl_bell_ring(const fl_bell *bell) {
+    uint64_t one = 1;
+    (void) !write(bell->ringing, &one, sizeof one); /* full: it has been rung already */
+}
+
+void fl_bell_close(fl_bell *bell) {
+    if (bell->listening >= 0)
+        close(bell->listening);
+    bell->listening = bell->ringing = -1;
+}
+
+fl_task fl_task_self(void) {
+    fl_task task = {.id = (int) syscall(SYS_gettid)};
+    pthread_getcpuclockid(pthread_self(), &task.clock);
+    return task;
+}
+
+uint64_t fl_task_clock(const fl_task *task) {
+    struct timespec time;
+    if (clock_gettime(task->clock, &time) < 0)
+        return 0;
+    return (uint64_t) time.tv_sec * 1000000 + (uint64_t) time.tv_nsec / 1000;
+}
+
+/* S and D wait; R does not. */
+bool fl_task_sleeps(const fl_task *task) {
+    char path[64], text[512];
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", task->id);
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0)
+        return false;
+    ssize_t size = read(file, text, sizeof text - 1);
+    close(file);
+    if (size <= 0)
+        return false;
+    text[size] = '\0';
+    const char *end = strrchr(text, ')');
+    return end != NULL && end[1] == ' ' && (end[2] == 'S' || end[2] == 'D');
+}
+#endif
