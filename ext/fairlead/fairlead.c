@@ -195,7 +195,7 @@ static bool may_wait(struct wait *wait) {
     if (wait->leads) {
         atomic_store(&loop->resting, true);
         if (loop->siblings.slot != NULL)
-            fl_slot_set(loop->siblings.slot, FL_SLOT_idle, loop->first_ready == NULL);
+            fl_slot_set(loop->siblings.slot, FL_SLOT_idle, loop->ready.first == NULL);
     }
     pthread_mutex_unlock(&loop->lock);
     return wait->leads;
@@ -304,12 +304,12 @@ static VALUE loop_count_error(VALUE object) {
 }
 
 static VALUE loop_counts(VALUE object) {
-    const fl_counts *counts = &fl_ruby_loop_get(object)->counts;
+    const fl_loop *loop = fl_ruby_loop_get(object);
     VALUE hash = rb_hash_new();
-#define COUNT(name) rb_hash_aset(hash, ID2SYM(rb_intern(#name)), ULL2NUM(counts->name))
+#define COUNT(name) rb_hash_aset(hash, ID2SYM(rb_intern(#name)), ULL2NUM(loop->counts.name))
     COUNT(in_flight);
     COUNT(streams);
-    COUNT(queued);
+    rb_hash_aset(hash, ID2SYM(rb_intern("queued")), UINT2NUM(loop->ready.count));
     COUNT(connections);
     COUNT(requests);
     COUNT(errors);

@@ -147,7 +147,7 @@ static void check_counts(const fl_loop *loop) {
         CHECK(each->state != FL_CONNECTION_CLOSED);
         CHECK(each->state != FL_CONNECTION_IDLE || each->exchange == NULL);
     }
-    for (fl_exchange *each = loop->first_ready; each != NULL; each = each->next) {
+    for (fl_exchange *each = loop->ready.first; each != NULL; each = each->next) {
         queued++;
         CHECK(each->connection != NULL && each->connection->exchange == each);
         CHECK_NUMBER(FL_CONNECTION_QUEUED, each->connection->state);
@@ -157,7 +157,7 @@ static void check_counts(const fl_loop *loop) {
         CHECK(each->connection == NULL || each->connection->state == FL_CONNECTION_SERVED);
     }
     CHECK_NUMBER(connections, loop->counts.connections);
-    CHECK_NUMBER(queued, loop->counts.queued);
+    CHECK_NUMBER(queued, loop->ready.count);
     CHECK_NUMBER(running, loop->counts.in_flight + loop->counts.streams);
 }
 

@@ -29,7 +29,7 @@ static void pipelined_requests_are_answered_in_order(void) {
         say(socket, request);
     }
     turn(server.loop);
-    CHECK_NUMBER(1, server.loop->counts.queued); /* never two of one connection */
+    CHECK_NUMBER(1, server.loop->ready.count); /* never two of one connection */
     CHECK_NUMBER(20, answer_all(server.loop));
     fl_heard heard = hear(server.loop, socket);
     const char *at = heard.bytes;
@@ -71,7 +71,7 @@ static void a_request_in_single_bytes_is_the_same_request(void) {
     static const char request[] =
         "POST /slow HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3;x=y\r\nabc\r\n2\r\nde\r\n0\r\nT: x\r\n\r\n";
     for (size_t i = 0; i + 1 < sizeof request; i++) {
-        CHECK_NUMBER(0, server.loop->counts.queued);
+        CHECK_NUMBER(0, server.loop->ready.count);
         say_bytes(socket, request + i, 1);
         fl_loop_wait(server.loop, 100 * MILLISECOND);
         fl_loop_turn(server.loop);
@@ -134,7 +134,7 @@ static void a_refusal_is_read_by_a_client_that_is_still_sending(void) {
     CHECK(heard.ended && !heard.reset);
     CHECK_NUMBER(1, occurrences(&heard, "HTTP/1.1 "));
     CHECK_HEARD("HTTP/1.1 400 Bad Request\r\n", "\n", heard);
-    CHECK_NUMBER(0, server.loop->counts.queued);
+    CHECK_NUMBER(0, server.loop->ready.count);
     CHECK_NUMBER(1, server.loop->counts.refused);
     close(socket);
     server_stop(&server);
@@ -182,7 +182,7 @@ static void a_client_may_go_at_every_stage(void) {
                 while ((exchange = fl_loop_take(server.loop)) != NULL) answer(exchange, 200, "late");
                 TURN_UNTIL(server.loop, server.loop->counts.connections == 0);
                 CHECK_NUMBER(0, server.loop->counts.in_flight);
-                CHECK_NUMBER(0, server.loop->counts.queued);
+                CHECK_NUMBER(0, server.loop->ready.count);
                 CHECK(server.loop->served == NULL && server.loop->first_woken == NULL);
                 server_stop(&server);
             }
@@ -302,11 +302,11 @@ static void a_request_whose_client_has_gone_is_not_run(void) {
     fl_exchange *exchange = take(server.loop);
     say(gone, GET("/gone"));
     turn(server.loop);
-    CHECK_NUMBER(1, server.loop->counts.queued);
+    CHECK_NUMBER(1, server.loop->ready.count);
     struct linger now = {1, 0};
     setsockopt(gone, SOL_SOCKET, SO_LINGER, &now, sizeof now);
     close(gone);
-    TURN_UNTIL(server.loop, server.loop->counts.queued == 0);
+    TURN_UNTIL(server.loop, server.loop->ready.count == 0);
     answer(exchange, 200, "");
     CHECK(fl_loop_take(server.loop) == NULL);
     close(busy);
@@ -382,7 +382,7 @@ static void a_write_deadline_ends_when_all_is_written(void) {
     large[sizeof large - 1] = 0;
     answer(exchange, 200, large);
     turn(server.loop);
-    CHECK_NUMBER(1, server.loop->counts.queued); /* the next one waits, and part of the first answer too */
+    CHECK_NUMBER(1, server.loop->ready.count); /* the next one waits, and part of the first answer too */
     CHECK(server.loop->connections->out.length > 0);
     fl_heard heard = {0};
     TURN_UNTIL(server.loop, (hear_now(socket, &heard), server.loop->connections->out.length == 0));
@@ -390,7 +390,7 @@ static void a_write_deadline_ends_when_all_is_written(void) {
         fl_loop_wait(server.loop, 10 * MILLISECOND);
         fl_loop_turn(server.loop);
     }
-    CHECK_NUMBER(1, server.loop->counts.queued);
+    CHECK_NUMBER(1, server.loop->ready.count);
     CHECK_NUMBER(1, answer_all(server.loop));
     hear_now(socket, &heard);
     CHECK_NUMBER(2, occurrences(&heard, "HTTP/1.1 200 OK"));

@@ -149,7 +149,7 @@ static void an_unread_body_ends_the_connection(void) {
     CHECK_HEARD("HTTP/1.1 200 OK\r\n", "\r\n\r\nearly", heard);
     say_bytes(socket, large, 10); /* what still comes is dropped */
     turn(server.loop);
-    CHECK_NUMBER(0, server.loop->counts.queued);
+    CHECK_NUMBER(0, server.loop->ready.count);
     close(socket);
     TURN_UNTIL(server.loop, server.loop->counts.connections == 0);
     server_stop(&server);
@@ -501,7 +501,7 @@ static void responses_of(peer_server *server, int64_t usual, bool kept) {
         sockets[i] = client(server);
         say(sockets[i], GET("/"));
     }
-    TURN_UNTIL(loop, loop->counts.queued == 3);
+    TURN_UNTIL(loop, loop->ready.count == 3);
     for (int i = 0; i < 3; i++) {
         fl_exchange_finish(begin(loop, 204, -1));
         if (i > 0)

@@ -24,7 +24,7 @@ static uint64_t serve(fl_loop *loop, double come_while_one_is_served, uint32_t a
         double wait = length * SERVED_IN;
         if (come_while_one_is_served > 1 && length > at_once)
             wait = (length - at_once) / come_while_one_is_served * SERVED_IN + at_once * SERVED_IN;
-        loop->counts.queued = (uint32_t) length;
+        loop->ready.count = (uint32_t) length;
         fl_line_taken(loop, (uint64_t) wait, now);
         if (loop->line.most != 0)
             return passed + 1;
@@ -48,10 +48,10 @@ static void a_line_that_stands_and_grows_is_bounded_by_what_can_be_served_within
         uint64_t when = serve(server.loop, rate, 0, 20 * SECOND);
         CHECK(when > 500 * MILLISECOND);
         /* Soon; or, when it grows slowly, before it takes a second and a half to get through. */
-        CHECK(when < 1500 * MILLISECOND || server.loop->counts.queued < 150);
+        CHECK(when < 1500 * MILLISECOND || server.loop->ready.count < 150);
         CHECK(server.loop->line.most >= 25 && server.loop->line.most <= 30);
     }
-    server.loop->counts.queued = 0;
+    server.loop->ready.count = 0;
     server_stop(&server);
 }
 
@@ -62,7 +62,7 @@ static void a_long_line_that_does_not_grow_is_left_alone(void) {
     CHECK_NEVER(server.loop, 0.5, 2000);/* a burst, beside what comes otherwise */
     CHECK_NEVER(server.loop, 0, 400);
     CHECK_NEVER(server.loop, 0.95, 10);
-    server.loop->counts.queued = 0;
+    server.loop->ready.count = 0;
     server_stop(&server);
 }
 
@@ -72,18 +72,18 @@ static void the_more_requests_wait_elsewhere_the_longer_the_line_may_be(void) {
     uint64_t when = serve(server.loop, 5, 0, 20 * SECOND);
     CHECK(when > 9 * SECOND);
     CHECK_NUMBER(1000, server.loop->line.most);
-    server.loop->counts.in_flight = server.loop->counts.queued = 0;
+    server.loop->counts.in_flight = server.loop->ready.count = 0;
     server_stop(&server);
 }
 
 static void a_slow_app_may_have_a_few_in_line_in_any_case(void) {
     peer_server server = server_with_target(TARGET);
     for (int i = 0; i < 100; i++) {
-        server.loop->counts.queued = (uint32_t) (i < 16 ? i : 16);
+        server.loop->ready.count = (uint32_t) (i < 16 ? i : 16);
         fl_line_taken(server.loop, 5 * SECOND, 1000 * (uint64_t) SECOND + (uint64_t) i * SECOND);
         CHECK_NUMBER(0, server.loop->line.most);
     }
-    server.loop->counts.queued = 0;
+    server.loop->ready.count = 0;
     server_stop(&server);
 }
 
@@ -94,7 +94,7 @@ static void once_somebody_is_taken_who_has_hardly_waited_all_is_as_before(void) 
     fl_line_taken(server.loop, 20 * MILLISECOND, fl_clock());
     CHECK_NUMBER(0, server.loop->line.most);
     CHECK_NUMBER(0, server.loop->line.since);
-    server.loop->counts.queued = 0;
+    server.loop->ready.count = 0;
     server_stop(&server);
 }
 
@@ -103,7 +103,7 @@ static void so_it_is_once_the_last_of_the_line_is_taken_however_long_he_has_wait
     CHECK(serve(server.loop, 10, 0, 20 * SECOND) > 0);
     fl_line_taken(server.loop, TARGET, fl_clock());
     CHECK(server.loop->line.most > 0);
-    server.loop->counts.queued = 0;
+    server.loop->ready.count = 0;
     fl_line_taken(server.loop, TARGET, fl_clock());
     CHECK_NUMBER(0, server.loop->line.most);
     server_stop(&server);
@@ -112,7 +112,7 @@ static void so_it_is_once_the_last_of_the_line_is_taken_however_long_he_has_wait
 static void without_a_target_all_wait(void) {
     peer_server server = server_with_target(0);
     CHECK_NEVER(server.loop, 10, 0);
-    server.loop->counts.queued = 0;
+    server.loop->ready.count = 0;
     server_stop(&server);
 }
 
@@ -130,7 +130,7 @@ static void while_a_sibling_has_room_nobody_is_turned_away(void) {
     server.loop->line = (fl_line){0};
     fl_slot_set(&page->slots[1], FL_SLOT_queued, 1000000); /* among so many ours has not grown: they are passed around */
     CHECK_NEVER(server.loop, 10, 0);
-    server.loop->counts.queued = 0;
+    server.loop->ready.count = 0;
     server_stop(&server);
     fl_shared_page_close(page);
 }
@@ -153,7 +153,7 @@ static void who_came_last_is_told_so_at_once_and_may_ask_again(void) {
                                : GET("/"));
         turn(server.loop);
     }
-    CHECK_NUMBER(2, server.loop->counts.queued);
+    CHECK_NUMBER(2, server.loop->ready.count);
     CHECK_NUMBER(3, server.loop->counts.refused);
     for (int i = 2; i < 5; i++) {
         fl_heard heard = hear(server.loop, sockets[i]);
@@ -188,7 +188,7 @@ static void one_whose_connection_cannot_go_on_is_closed(void) {
         CHECK_NUMBER(1, occurrences(&heard, "connection: close\r\n"));
         CHECK_NUMBER(1, occurrences(&heard, "HTTP/1.1 "));
         CHECK_HEARD(TURNED_AWAY, "more requests come than can be served\n", heard);
-        CHECK_NUMBER(1, server.loop->counts.queued);
+        CHECK_NUMBER(1, server.loop->ready.count);
         close(first);
         close(second);
         server_stop(&server);
@@ -205,13 +205,13 @@ static void a_long_line_is_cut_as_a_whole(void) {
         if (i % 20 == 0)
             turn(server.loop);
     }
-    TURN_UNTIL(server.loop, server.loop->counts.queued == 200);
+    TURN_UNTIL(server.loop, server.loop->ready.count == 200);
     server.loop->line = (fl_line){.since = fl_clock(), .counted_at = fl_clock(), .most = 10};
     for (int turns = 0; turns < 3; turns++) {
         fl_loop_turn(server.loop);
-        CHECK(server.loop->counts.queued >= 10);
+        CHECK(server.loop->ready.count >= 10);
     }
-    CHECK_NUMBER(10, server.loop->counts.queued);
+    CHECK_NUMBER(10, server.loop->ready.count);
     for (int i = 10; i < 200; i++)
         CHECK_HEARD(TURNED_AWAY, "served\n", hear(server.loop, sockets[i]));
     CHECK_NUMBER(10, answer_all(server.loop));

@@ -15,15 +15,15 @@ static void a_connection_that_has_long_been_silent_makes_room_for_a_new_one(void
     peer_server server = server_start();
     int silent = client(&server), asking = client(&server);
     say(asking, GET("/"));
-    TURN_UNTIL(server.loop, server.loop->counts.queued == 1);
+    TURN_UNTIL(server.loop, server.loop->ready.count == 1);
     CHECK(server.loop->most_connections > 10);
     server.loop->most_connections = 2;
 
     int late = client(&server);
     say(late, GET("/late"));
     pass(&server, 300 * MILLISECOND);
-    CHECK_NUMBER(1, server.loop->counts.queued); /* nobody has been silent for long: it waits in the backlog */
-    TURN_UNTIL(server.loop, server.loop->counts.queued == 2);
+    CHECK_NUMBER(1, server.loop->ready.count); /* nobody has been silent for long: it waits in the backlog */
+    TURN_UNTIL(server.loop, server.loop->ready.count == 2);
     CHECK_NUMBER(2, server.loop->counts.connections);
     free(hear_end(server.loop, silent).bytes);
     CHECK_NUMBER(2, answer_all(server.loop));
@@ -51,7 +51,7 @@ static void who_is_busy_makes_no_room_and_who_waits_outside_costs_nothing(void) 
     CHECK_NUMBER(1, server.loop->counts.connections);
     answer(exchange, 200, "done");
     close(busy);
-    TURN_UNTIL(server.loop, server.loop->counts.queued == 1);
+    TURN_UNTIL(server.loop, server.loop->ready.count == 1);
     CHECK_NUMBER(1, answer_all(server.loop));
     CHECK_HEARD("HTTP/1.1 200 OK", "/late", hear(server.loop, late));
     close(late);
@@ -70,7 +70,7 @@ static void once_much_is_kept_for_all_little_is_kept_for_each(void) {
     say(upload, "PUT /upload HTTP/1.1\r\nHost: a\r\nContent-Length: 150000\r\n\r\n");
     say_bytes(upload, body, 90000);
     turn(loop);
-    CHECK_NUMBER(0, loop->counts.queued); /* the rest is awaited */
+    CHECK_NUMBER(0, loop->ready.count); /* the rest is awaited */
 
     size_t before = loop->slab.borrowed, used;
     loop->slab.borrowed += FL_MUCH_KEPT;

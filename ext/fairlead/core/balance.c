@@ -48,7 +48,7 @@ void fl_balance_listen(fl_loop *loop, bool stuck) {
 /* All that waits, to whoever would serve it soonest. */
 static void evacuate(fl_loop *loop) {
     offer best;
-    fl_exchange *next = loop->first_ready;
+    fl_exchange *next = loop->ready.first;
     for (int i = 0; i < AT_ONCE && next != NULL && best_offer(loop, &best); i++) {
         fl_exchange *exchange = next;
         next = exchange->next;
@@ -62,10 +62,10 @@ static void evacuate(fl_loop *loop) {
  * when the sibling is idle, or ours has been at it for unusually long. */
 static void even_out(fl_loop *loop, uint64_t away) {
     offer best;
-    if (loop->first_ready == NULL || !best_offer(loop, &best))
+    if (loop->ready.first == NULL || !best_offer(loop, &best))
         return;
     bool unusually_long = loop->usual > 0 && away > 2 * (uint64_t) loop->usual + MARGIN;
-    fl_exchange *candidate = best.idle || unusually_long ? loop->first_ready : loop->first_ready->next;
+    fl_exchange *candidate = best.idle || unusually_long ? loop->ready.first : loop->ready.first->next;
     if (candidate == NULL)
         return;
     bool nothing_waits = best.waiting == 0;
@@ -105,11 +105,11 @@ void fl_balance_give_back(fl_loop *loop) {
 /* In a lane worker, one that waits goes to another that has nothing to do. */
 static void share_lane(fl_loop *loop) {
     int lane = fl_siblings_choose_lane(&loop->siblings);
-    if (loop->first_ready == NULL || lane < 0)
+    if (loop->ready.first == NULL || lane < 0)
         return;
     fl_slot *slot = &loop->siblings.page->slots[lane];
     if (fl_slot_get(slot, FL_SLOT_idle) == 1 && fl_slot_get(slot, FL_SLOT_coming) == 0)
-        fl_handoff_give(loop->first_ready->connection, lane);
+        fl_handoff_give(loop->ready.first->connection, lane);
 }
 
 uint32_t fl_balance(fl_loop *loop, bool stuck, uint64_t away) {
@@ -121,5 +121,5 @@ uint32_t fl_balance(fl_loop *loop, bool stuck, uint64_t away) {
         else
             even_out(loop, away);
     }
-    return loop->counts.queued;
+    return loop->ready.count;
 }

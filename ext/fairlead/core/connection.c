@@ -422,7 +422,7 @@ static void request_is_ready(fl_connection *connection) {
     exchange->ready_at = loop->handed.arrived != 0 ? loop->handed.arrived : loop->now;
     fl_loop_enqueue(exchange);
     if (connection->half_closed && !connection->asked && exchange->minor >= 1 &&
-        (loop->counts.queued > 1 || loop->counts.in_flight >= loop->limits.in_flight))
+        (loop->ready.count > 1 || loop->counts.in_flight >= loop->limits.in_flight))
         ask_whether_it_reads(connection); /* it will have to wait: the answer may be here before its turn */
 }
 

@@ -440,7 +440,7 @@ void fl_exchange_becomes_stream(fl_exchange *exchange) {
     exchange->stream = true;
     loop->counts.streams++;
     loop->counts.in_flight--;
-    if (loop->counts.queued > 0) /* there is room for one more, and nothing else may tell the driver */
+    if (loop->ready.count > 0) /* there is room for one more, and nothing else may tell the driver */
         fl_loop_wake(loop);
 }
 

@@ -121,31 +121,27 @@ static void compact(fl_exchange *exchange) {
     *in = bytes;
 }
 
-/* The end of the FIFO in which an exchange waits. */
-static fl_exchange **last_of(fl_loop *loop, int queue) {
-    return queue == FL_LANE_NONE ? &loop->last_ready : &loop->lanes[queue].last;
+static void count(fl_fifo *fifo, int change) {
+    uint32_t before = atomic_load_explicit(&fifo->count, memory_order_relaxed);
+    atomic_store_explicit(&fifo->count, before + (uint32_t) change, memory_order_relaxed);
 }
 
 static void insert(fl_exchange *exchange) {
-    fl_loop *loop = exchange->loop;
-    fl_exchange **first = fl_loop_first(loop, exchange->queue), **last = last_of(loop, exchange->queue);
-    fl_exchange *before = *last; /* one from a sibling may be older than ours */
+    fl_fifo *fifo = &exchange->loop->lanes[exchange->queue];
+    fl_exchange *before = fifo->last; /* one from a sibling may be older than ours */
     while (before != NULL && before->ready_at > exchange->ready_at)
         before = before->previous;
     exchange->previous = before;
-    exchange->next = before != NULL ? before->next : *first;
+    exchange->next = before != NULL ? before->next : fifo->first;
     if (exchange->next != NULL)
         exchange->next->previous = exchange;
     else
-        *last = exchange;
+        fifo->last = exchange;
     if (before != NULL)
         before->next = exchange;
     else
-        *first = exchange;
-    if (exchange->queue == FL_LANE_NONE)
-        loop->counts.queued++;
-    else
-        atomic_fetch_add(&loop->lanes[exchange->queue].count, 1);
+        fifo->first = exchange;
+    count(fifo, 1);
 }
 
 /* In which lane it runs, and so where it waits. */
@@ -169,7 +165,7 @@ static void find_lane(fl_exchange *exchange) {
 void fl_loop_enqueue(fl_exchange *exchange) {
     fl_loop *loop = exchange->loop;
     find_lane(exchange);
-    if (loop->counts.queued >= CROWD)
+    if (loop->ready.count >= CROWD)
         compact(exchange);
     insert(exchange);
     if (exchange->queue != FL_LANE_NONE)
@@ -177,20 +173,17 @@ void fl_loop_enqueue(fl_exchange *exchange) {
 }
 
 void fl_loop_dequeue(fl_exchange *exchange) {
-    fl_loop *loop = exchange->loop;
+    fl_fifo *fifo = &exchange->loop->lanes[exchange->queue];
     if (exchange->previous != NULL)
         exchange->previous->next = exchange->next;
     else
-        *fl_loop_first(loop, exchange->queue) = exchange->next;
+        fifo->first = exchange->next;
     if (exchange->next != NULL)
         exchange->next->previous = exchange->previous;
     else
-        *last_of(loop, exchange->queue) = exchange->previous;
+        fifo->last = exchange->previous;
     exchange->next = exchange->previous = NULL;
-    if (exchange->queue == FL_LANE_NONE)
-        loop->counts.queued--;
-    else
-        atomic_fetch_sub(&loop->lanes[exchange->queue].count, 1);
+    count(fifo, -1);
 }
 
 void fl_loop_sort(fl_loop *loop) {
@@ -200,7 +193,7 @@ void fl_loop_sort(fl_loop *loop) {
         return;
     loop->routes_version = version;
     for (int queue = 0; queue < FL_LANES; queue++)
-        for (fl_exchange *exchange = *fl_loop_first(loop, queue), *next; exchange != NULL; exchange = next) {
+        for (fl_exchange *exchange = loop->lanes[queue].first, *next; exchange != NULL; exchange = next) {
             next = exchange->next;
             find_lane(exchange);
             int8_t wanted = exchange->queue;
@@ -216,7 +209,7 @@ void fl_loop_sort(fl_loop *loop) {
 uint32_t fl_loop_takeable(const fl_loop *loop) {
     uint32_t room =
         loop->counts.in_flight < loop->limits.in_flight ? loop->limits.in_flight - loop->counts.in_flight : 0;
-    return loop->counts.queued < room ? loop->counts.queued : room;
+    return loop->ready.count < room ? loop->ready.count : room;
 }
 
 /* It leaves the FIFO, to be served. */
@@ -238,7 +231,7 @@ static fl_exchange *begin(fl_exchange *exchange) {
     if (exchange->queue == FL_LANE_NONE) {
         if (loop->others_waited) /* else the time before it was idle */
             loop->usual += ((int64_t) (now - loop->taken_at) - loop->usual) / 8;
-        loop->others_waited = loop->first_ready != NULL;
+        loop->others_waited = loop->ready.first != NULL;
         loop->taken_at = now;
         if (!loop->dedicated)
             fl_line_taken(loop, now - exchange->ready_at, now);
@@ -250,7 +243,7 @@ static fl_exchange *begin(fl_exchange *exchange) {
     if (loop->siblings.slot != NULL && exchange->queue != FL_LANE_THREADS) { /* those hold up nobody */
         fl_slot_set(loop->siblings.slot, FL_SLOT_idle, 0);
         fl_slot_set(loop->siblings.slot, FL_SLOT_oldest_us,
-                    loop->first_ready == NULL ? 0 : (int64_t) loop->first_ready->ready_at);
+                    loop->ready.first == NULL ? 0 : (int64_t) loop->ready.first->ready_at);
     }
     loop->counts.in_flight++;
     if (loop->limits.request_timeout != 0)
@@ -274,15 +267,15 @@ static fl_exchange *begin(fl_exchange *exchange) {
 
 /* The oldest of a FIFO whose client still listens. */
 static fl_exchange *oldest_wanted(fl_loop *loop, int queue) {
-    fl_exchange *exchange = *fl_loop_first(loop, queue);
+    fl_exchange *exchange = loop->lanes[queue].first;
     while (exchange != NULL && exchange->connection->half_closed && !fl_connection_is_read(exchange->connection))
-        exchange = *fl_loop_first(loop, queue);
+        exchange = loop->lanes[queue].first;
     return exchange;
 }
 
 fl_exchange *fl_loop_take(fl_loop *loop) {
     bool long_ago = loop->now - loop->turned_at > TAKES_LAST;
-    if ((loop->takes++ >= TAKES_A_TURN || long_ago) && loop->first_ready != NULL) {
+    if ((loop->takes++ >= TAKES_A_TURN || long_ago) && loop->ready.first != NULL) {
         /* Pipelined requests may follow each other without end, and those that wait may be too late, or have nobody
          * waiting for them any more: look around. */
         fl_loop_turn(loop);
@@ -309,7 +302,7 @@ fl_exchange *fl_loop_take_from_lane(fl_loop *loop, int reactor, bool may_hold) {
 }
 
 bool fl_loop_runs_process_lane(const fl_loop *loop) {
-    const fl_lane_queue *lane = &loop->lanes[FL_LANE_PROCESS];
+    const fl_fifo *lane = &loop->lanes[FL_LANE_PROCESS];
     if (lane->first == NULL || atomic_load(&lane->running) > 0)
         return false;
     return lane->first->stays || atomic_load(&loop->siblings.page->most_lanes) == 0 ||

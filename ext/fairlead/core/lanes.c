@@ -119,7 +119,7 @@ void fl_lanes_serve(void *data) {
 static bool wants_lane_worker(const fl_loop *loop, uint64_t now) {
     if (atomic_load(&loop->siblings.page->most_lanes) == 0)
         return false;
-    const fl_exchange *oldest = loop->dedicated ? loop->first_ready : loop->lanes[FL_LANE_PROCESS].first;
+    const fl_exchange *oldest = loop->dedicated ? loop->ready.first : loop->lanes[FL_LANE_PROCESS].first;
     if (oldest == NULL || oldest->stays)
         return false;
     return now > oldest->ready_at + LANE_WAITS || (!loop->dedicated && fl_siblings_choose_lane(&loop->siblings) < 0);

@@ -14,7 +14,7 @@ enum {
 
 /* All that wait in this worker and in those with which it shares its line. */
 static uint32_t waiting_in_all(fl_loop *loop) {
-    int64_t count = loop->counts.queued;
+    int64_t count = loop->ready.count;
     for (int i = 0; i < loop->siblings.count; i++)
         if (fl_siblings_usable(&loop->siblings, i))
             count += fl_slot_get(&loop->siblings.page->slots[i], FL_SLOT_queued);
@@ -50,13 +50,13 @@ static bool grows(fl_loop *loop, uint64_t served, uint64_t microseconds, uint64_
     uint32_t acceptable = largest(served * (stood > STANDS ? LONG : VERY_LONG) * target / microseconds,
                                   4 * (uint64_t) loop->counts.in_flight, 2 * LEAST);
     uint32_t waiting = waiting_in_all(loop);
-    return stood > MAY_STAND && loop->counts.queued > acceptable && waiting > 2 * line->at_first &&
+    return stood > MAY_STAND && loop->ready.count > acceptable && waiting > 2 * line->at_first &&
            waiting > line->before && !sibling_has_room(loop, now);
 }
 
 void fl_line_taken(fl_loop *loop, uint64_t waited, uint64_t now) {
     fl_line *line = &loop->line;
-    if (waited < hardly(loop) || loop->counts.queued == 0 || loop->limits.queue_target == 0) {
+    if (waited < hardly(loop) || loop->ready.count == 0 || loop->limits.queue_target == 0) {
         line->since = 0;
         line->most = 0;
         return;
@@ -78,8 +78,8 @@ void fl_line_taken(fl_loop *loop, uint64_t waited, uint64_t now) {
 }
 
 void fl_line_cut(fl_loop *loop) {
-    if (loop->line.most == 0 || loop->counts.queued <= loop->line.most || sibling_has_room(loop, loop->now))
+    if (loop->line.most == 0 || loop->ready.count <= loop->line.most || sibling_has_room(loop, loop->now))
         return;
-    for (int i = 0; i < CUT_AT_ONCE && loop->counts.queued > loop->line.most; i++)
-        fl_connection_turn_away(loop->last_ready->connection, FL_OVERLOADED);
+    for (int i = 0; i < CUT_AT_ONCE && loop->ready.count > loop->line.most; i++)
+        fl_connection_turn_away(loop->ready.last->connection, FL_OVERLOADED);
 }

@@ -227,7 +227,7 @@ static void see_to_deadlines(fl_loop *loop) {
             fl_connection_deadline(connection);
         }
     for (int queue = 0; queue < (loop->lanes_used ? FL_LANES : 1); queue++)
-        for (fl_exchange *exchange; (exchange = *fl_loop_first(loop, queue)) != NULL;) {
+        for (fl_exchange *exchange; (exchange = loop->lanes[queue].first) != NULL;) {
             if (exchange->ready_at + loop->limits.queue_timeout > loop->now)
                 break;
             fl_connection_refuse(exchange->connection, FL_QUEUE_TIMEOUT);
@@ -243,7 +243,7 @@ static void set_timer(fl_loop *loop) {
         if (loop->deadlines[kind].first != NULL && loop->deadlines[kind].first->deadline < earliest)
             earliest = loop->deadlines[kind].first->deadline;
     for (int queue = 0; queue < (loop->lanes_used ? FL_LANES : 1); queue++) {
-        fl_exchange *oldest = *fl_loop_first(loop, queue);
+        fl_exchange *oldest = loop->lanes[queue].first;
         if (oldest != NULL && oldest->ready_at + loop->limits.queue_timeout < earliest)
             earliest = oldest->ready_at + loop->limits.queue_timeout;
     }
@@ -284,7 +284,7 @@ void fl_loop_add_dirty(fl_connection *connection) {
 }
 
 bool fl_loop_gathers(const fl_loop *loop) {
-    return loop->watched && !loop->draining && loop->first_ready != NULL && loop->usual < GATHERED_BELOW;
+    return loop->watched && !loop->draining && loop->ready.first != NULL && loop->usual < GATHERED_BELOW;
 }
 
 void fl_loop_send_gathered(fl_loop *loop, uint64_t microseconds) {
@@ -379,7 +379,7 @@ void fl_loop_hand_over_idle(fl_loop *loop) {
 
 /* A lane worker is a lane as a whole. */
 static void show_lanes(const fl_loop *loop, fl_slot *slot) {
-    uint32_t waiting = loop->dedicated ? loop->counts.queued : 0, running = loop->dedicated ? loop->counts.in_flight : 0;
+    uint32_t waiting = loop->dedicated ? loop->ready.count : 0, running = loop->dedicated ? loop->counts.in_flight : 0;
     for (int lane = FL_LANE_NONE + 1; lane < FL_LANES; lane++) {
         waiting += atomic_load(&loop->lanes[lane].count);
         running += atomic_load(&loop->lanes[lane].running);
@@ -398,7 +398,7 @@ static void publish(fl_loop *loop) {
         return;
     fl_slot_set(slot, FL_SLOT_in_flight, loop->counts.in_flight);
     fl_slot_set(slot, FL_SLOT_streams, loop->counts.streams);
-    fl_slot_set(slot, FL_SLOT_queued, loop->counts.queued);
+    fl_slot_set(slot, FL_SLOT_queued, loop->ready.count);
     fl_slot_set(slot, FL_SLOT_connections, loop->counts.connections);
     fl_slot_set(slot, FL_SLOT_requests, (int64_t) loop->counts.requests);
     fl_slot_set(slot, FL_SLOT_errors, (int64_t) loop->counts.errors);
@@ -408,7 +408,7 @@ static void publish(fl_loop *loop) {
     fl_slot_set(slot, FL_SLOT_received, (int64_t) loop->counts.received);
     if (loop->lanes_used)
         show_lanes(loop, slot);
-    fl_slot_set(slot, FL_SLOT_oldest_us, loop->first_ready == NULL ? 0 : (int64_t) loop->first_ready->ready_at);
+    fl_slot_set(slot, FL_SLOT_oldest_us, loop->ready.first == NULL ? 0 : (int64_t) loop->ready.first->ready_at);
     fl_slot_set(slot, FL_SLOT_heartbeat_ms, (int64_t) (loop->now / 1000));
 }
 
@@ -505,7 +505,7 @@ void fl_loop_rest(fl_loop *loop) {
     /* Whoever was killed while it sent something cannot take its promise back. */
     if (fl_slot_get(slot, FL_SLOT_coming) != 0)
         fl_slot_set(slot, FL_SLOT_coming, 0);
-    fl_slot_set(slot, FL_SLOT_idle, loop->first_ready == NULL);
+    fl_slot_set(slot, FL_SLOT_idle, loop->ready.first == NULL);
 }
 
 static bool look(fl_loop *loop, int64_t microseconds) {

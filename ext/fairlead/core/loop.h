@@ -49,19 +49,19 @@ typedef struct fl_listener {
 } fl_listener;
 
 typedef struct fl_counts {
-    uint32_t in_flight, streams, queued, connections;
+    uint32_t in_flight, streams, connections;
     uint64_t requests, errors, refused, timed_out, handed, received;
     uint64_t lane_requests, lane_waited;
 } fl_counts;
 
 enum { FL_MOST_REACTORS = 16 };
 
-/* Requests of routes that are known to stall. They wait apart from the others, in their order. */
-typedef struct fl_lane_queue {
+/* Requests that wait, in the order in which they came. */
+typedef struct fl_fifo {
     fl_exchange *first, *last;
-    _Atomic uint32_t count;   /* that wait */
-    _Atomic uint32_t running;
-} fl_lane_queue;
+    _Atomic uint32_t count; /* that wait; written with the lock */
+    _Atomic uint32_t running; /* of a lane: taken from here */
+} fl_fifo;
 
 /* Of a request that a sibling has handed to us. */
 typedef struct fl_handed {
@@ -81,7 +81,10 @@ typedef struct fl_loop {
     _Atomic uint64_t staged_at; /* of fl_clock, since when any of them is; 0: there is none */
     bool watched;               /* somebody sends what is staged if nobody else does */
     struct { fl_connection *first, *last; } deadlines[FL_DEADLINE_KINDS];
-    fl_exchange *first_ready, *last_ready;
+    union { /* those of routes that are known to stall wait apart from the others */
+        fl_fifo ready;
+        fl_fifo lanes[FL_LANES];
+    };
     fl_line line;
     fl_exchange *served;
     fl_refusals refusals;
@@ -116,7 +119,6 @@ typedef struct fl_loop {
     uint64_t taken_at;/* of fl_clock, at the last take */
     bool others_waited; /* at the last take */
     int64_t usual;    /* microseconds from one take to the next while requests wait, on the average */
-    fl_lane_queue lanes[FL_LANES];
     _Atomic int routes_version; /* up to which the FIFO has been sorted */
     /* Called with the lock when something has come for a lane; NULL: nobody serves them, and all wait in one FIFO. */
     void (*serve_lanes)(void *watch);
@@ -175,11 +177,6 @@ void fl_loop_want(fl_loop *loop);
 /* The oldest ready request, or NULL if there is none or as many are in flight as may be. */
 fl_exchange *fl_loop_take(fl_loop *loop);
 uint32_t fl_loop_takeable(const fl_loop *loop);
-
-/* The head of one of the loop's FIFOs: that of a lane, or FL_LANE_NONE. */
-static inline fl_exchange **fl_loop_first(fl_loop *loop, int queue) {
-    return queue == FL_LANE_NONE ? &loop->first_ready : &loop->lanes[queue].first;
-}
 
 /* Likewise, of the requests in lanes, for a reactor that serves nothing else now; with `may_hold` also of those that hold
  * the GVL, as long as nobody else wants it. */
