@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "digest"
 require_relative "ecosystem"
 require_relative "../burst"
 require_relative "../http_client"
@@ -11,6 +12,7 @@ module Fairlead
     include SpeaksHTTP
 
     BACKEND = <<~'RUBY'
+      require "digest"
       STREAM_WITHOUT_END = lambda do |stream|
         (0..).each { |n| stream.write("chunk #{n}\n"); sleep 0.005 }
       ensure
@@ -18,7 +20,17 @@ module Fairlead
       end
       map("/wait") { run ->(_) { sleep 0.2; [200, { "content-type" => "text/plain" }, ["waited"]] } }
       map("/large") { run ->(_) { [200, { "content-type" => "text/plain" }, Enumerator.new { |out| 200.times { |n| out << n.to_s * 50_000 } }] } }
+      map("/digest") do
+        run lambda { |env|
+          digest = Digest::SHA256.new
+          while (part = env["rack.input"].read(100_000))
+            digest << part
+          end
+          [200, { "content-type" => "text/plain" }, [digest.hexdigest]]
+        }
+      end
       map("/endless") { run ->(_) { [200, { "content-type" => "text/plain" }, STREAM_WITHOUT_END] } }
+      map("/in-flight") { run ->(_) { [200, {}, [Fairlead.stats[:workers].sum { |worker| worker[:in_flight] }.to_s]] } }
       map("/streams") { run ->(_) { [200, {}, [Fairlead.stats[:workers].sum { |worker| worker[:streams] }.to_s]] } }
     RUBY
 
@@ -87,8 +99,15 @@ module Fairlead
         "/cleaned" => ->(_) { $cleaned.inspect }
       }
 
+      # Async's client writes it in a task of its own, while the request waits for the response.
+      class Upload < Protocol::HTTP::Body::Readable
+        def initialize(input) = @input = input
+        def read = @input.read(65_536)
+      end
+
       PROXY = lambda { |env|
-        response = backend.get(env["PATH_INFO"].delete_prefix("/proxy"))
+        path = env["PATH_INFO"].delete_prefix("/proxy")
+        response = env["REQUEST_METHOD"] == "PUT" ? backend.put(path, {}, Upload.new(env["rack.input"])) : backend.get(path)
         [response.status, { "content-type" => response.headers["content-type"] }, Rack::BodyProxy.new(response.body) { response.close }]
       }
 
@@ -127,6 +146,29 @@ module Fairlead
 
       client.close
       eventually("the other server has been left too") { @backend.get("/streams").body == "0" }
+    end
+
+    def test_an_upload_is_passed_on_as_it_comes
+      part = Random.bytes(1_000_000)
+      client = client(to: @server)
+      client.write("PUT /proxy/digest HTTP/1.1\r\nHost: a\r\nContent-Length: 20000000\r\n\r\n")
+      20.times { client.write(part) }
+
+      assert_equal Digest::SHA256.hexdigest(part * 20), client.response.body
+      small = client.request("PUT", "/proxy/digest", body: "small").response
+
+      assert_equal Digest::SHA256.hexdigest("small"), small.body
+    end
+
+    def test_an_upload_whose_client_goes_is_given_up_on_both_sides
+      client = client(to: @server)
+      client.write("PUT /proxy/digest HTTP/1.1\r\nHost: a\r\nContent-Length: 20000000\r\n\r\n")
+      client.write("x" * 1_000_000)
+      eventually("the other server has it") { @backend.get("/in-flight").body == "1" } # beside the one that asks
+      client.reset
+
+      eventually("the other server has been left too") { @backend.get("/in-flight").body == "0" }
+      assert_equal "waited", @server.get("/get").body
     end
 
     def test_redis_waits_without_holding_up_others
