@@ -21,6 +21,21 @@ module Bench
       end
     end
 
+    PLACES = <<~RUBY
+      run lambda { |env|
+        sleep env["QUERY_STRING"].to_f
+        [200, { "x-thread" => env["QUERY_STRING"] == "0.1" ? rand(2).to_s : "1" }, ["Hello World"]]
+      }
+    RUBY
+
+    def test_those_that_were_suspended_with_a_stall_are_told_from_the_others
+      with_server(PLACES) do |server|
+        figures = Stall.new("/free", suspends: "thread", blockers: 1).run(server, 0)
+        assert_includes 5..45, figures[:suspended]
+        assert_includes 100..figures[:slowest], figures[:elsewhere]
+      end
+    end
+
     def test_a_stall_that_is_answered_wrongly_is_an_error
       with_server(APP) do |server|
         assert_equal 5, Stall.new("/wrong").run(server, 0)[:errors]

@@ -24,6 +24,12 @@ module Bench
       assert_nil Statistics.summary([nil, nil])
     end
 
+    def test_the_interval_of_a_median_leaves_out_what_is_rare
+      assert_equal [2, 9], Statistics.interval([10, *1..9])
+      assert_equal [1, 6], Statistics.interval((1..6).to_a)
+      assert_nil Statistics.interval((1..5).to_a), "five alike may be chance"
+    end
+
     def test_ratios_are_of_the_same_round
       assert_equal [2.0, 0.5], Statistics.paired_ratios([10, 20], [5, 40])
     end
@@ -185,6 +191,31 @@ module Bench
 
         Workload.load(name).aims.each { |aim| refute aim.test.call(nothing), aim.text }
       end
+    end
+
+    # What is measured one after the other, of a load that may take 120 ms at most.
+    def fairly(*values)
+      load = Workload::Load.new(name: "a", generator: Stall.new("/free"), ideal: nil, most: 120)
+      measured = []
+      figures = load.in_fairness({ slowest: values.shift }) do |repeated|
+        measured << repeated.generator.connections
+        { slowest: values.shift }
+      end
+      [figures[:slowest], figures[:misses]&.map { |miss| miss.values_at(:slowest, :control) }, measured]
+    end
+
+    def test_a_run_within_its_bound_is_not_repeated
+      assert_equal [120, nil, []], fairly(120)
+    end
+
+    def test_a_miss_is_repeated_once_after_a_control_and_counts_if_it_misses_again
+      assert_equal [110, [[130, 104]], [50, 55]], fairly(130, 104, 110)
+      assert_equal [140, [[130, 104]], [50, 55]], fairly(130, 104, 140)
+    end
+
+    def test_a_miss_is_repeated_more_often_only_while_the_control_misses_too
+      assert_equal [125, [[130, 180], [150, 104]], [50, 55, 50, 55]], fairly(130, 180, 150, 104, 125)
+      assert_equal 155, fairly(*Array.new(8, 150), 155).first
     end
 
     def test_an_unknown_workload_is_refused_with_those_there_are

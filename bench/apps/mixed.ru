@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
 # Requests that wait, beside such as stall: in C without Ruby's lock (/free), in C holding it (/held), and in Ruby
-# (/cpu), for the seconds that follow; with `&later` they wait 10 ms before. Fiddle calls C for us, so that nothing has
-# to be compiled.
+# (/cpu), for the seconds that follow; with `&later` they wait 10 ms before. Each answer says where it was made. Fiddle
+# calls C for us, so that nothing has to be compiled.
 require "fiddle"
 
 C = Fiddle.dlopen(nil)["usleep"]
@@ -24,5 +24,6 @@ run lambda { |env|
   when "/held" then HELD.call((seconds * 1_000_000).to_i)
   when "/cpu" then compute(seconds)
   end
-  [200, { "content-type" => "text/plain" }, ["Hello World"]]
+  place = { "x-process" => Process.pid.to_s, "x-thread" => "#{Process.pid}/#{Thread.current.native_thread_id}" }
+  [200, { "content-type" => "text/plain", **place }, ["Hello World"]]
 }

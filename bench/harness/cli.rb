@@ -17,7 +17,7 @@ module Bench
   # bin/bench: from the arguments to the tables.
   class CLI
     Options = Struct.new(:against, :rounds, :seconds, :only, :ruby, :build_ruby, :seed, :save, :list, :ours,
-      :patience, :priority, :minutes, :continue, :sweep) do
+      :patience, :priority, :minutes, :continue, :sweep, :peer_rounds) do
       # Whether the result is one to publish: every peer and every load, at the full length.
       def whole? = save || [against, rounds, seconds, only, ours, priority].none?
     end
@@ -34,6 +34,7 @@ module Bench
       return report_all(names.drop(1)) if names.first == "report"
       return compare(names.drop(1)) if names.first == "compare"
 
+      names = price_of(names.drop(1)) if names.first == "price"
       @options.sweep = !names.delete("sweep").nil?
       @options.continue ||= !@options.minutes.nil?
       raise UsageError, "which workload? #{Workload.names.join(", ")}, #{FairPool::NAME}, or all" if names.empty?
@@ -58,12 +59,16 @@ module Bench
           "       bin/bench all --minutes 8     the same in slices: each call does as much as fits in, and the next goes on\n" \
           "       bin/bench sweep WORKLOAD…     the settings of peers that were tried (threads), beside each other\n" \
           "       bin/bench report [check]      the page of charts, and the README's tables and picture\n" \
+          "       bin/bench price [WORKLOAD…]   what the ladder costs where nothing stalls\n" \
           "       bin/bench compare BEFORE AFTER    what moved between two results, beyond their noise\n\n"
-        options.on("--against LIST", Array, "only these peers (puma,falcon; with a setting: puma:60)") do |list|
+        options.on("--against LIST", Array, "only these peers (puma,falcon; with a setting: puma:60), or none") do |list|
           @options.against = list
         end
         options.on("--rounds N", Integer, "rounds, each of which measures every server (5; a sweep: 3)") do |n|
           @options.rounds = n
+        end
+        options.on("--peer-rounds N", Integer, "in how many of them the peers take part (all)") do |n|
+          @options.peer_rounds = n
         end
         options.on("--seconds N", Integer, "how long each load is measured") { |n| @options.seconds = n }
         options.on("--only LIST", Array, "only these loads (c32,c256)") { |list| @options.only = list }
@@ -94,6 +99,17 @@ module Bench
       end
       puts "#{FairPool::NAME.ljust(16)} #{FairPool::TITLE}"
       0
+    end
+
+    # The same server with and without its ladder, in turn. The smallest answer, a Rails app, and requests that compute.
+    #
+    # @return [Array<String>] the workloads.
+    def price_of(names)
+      @options.ours ||= %w[fairlead ladderless]
+      @options.against ||= ["none"]
+      @options.rounds ||= 10
+      @options.only ||= { "hello" => ["c32"], "rails-find" => ["c32"], "cpu-turns" => ["c16"] }
+      names.empty? ? @options.only.keys : names
     end
 
     # Makes what people read of the results, or only says what is not up to date.

@@ -38,6 +38,11 @@ module Bench
       Statistics.summary(Statistics.paired_ratios(by_round(reference, figure), by_round(server, figure)))
     end
 
+    # @return [Array(Float, Float), nil] where the ratio's median lies, with 95 % confidence; nil with too few rounds.
+    def interval(server, figure)
+      Statistics.interval(Statistics.paired_ratios(by_round(reference, figure), by_round(server, figure)))
+    end
+
     # The same against the best of several in each round: the aims speak of "the faster of two". Peers that are
     # not there are passed over.
     #

@@ -17,7 +17,10 @@ module Bench
     SWEEPS = File.join(FOLDER, "sweeps")
     PARTIAL_FOLDER = File.join(Toolchain::WORK, "results")
     # What is summarized, where a load has it.
-    FIGURES = %i[rate refused gave_up kilobytes_each p50 p90 p99 p999 max cpu_per_request peak_rss pss].freeze
+    FIGURES = %i[
+      rate refused gave_up elsewhere suspended handed requests_per_second kilobytes_each p50 p90 p99 p999 max
+      cpu_per_request peak_rss pss
+    ].freeze
     private_constant :FIGURES, :FOLDER, :SWEEPS, :PARTIAL_FOLDER
 
     module_function
@@ -88,7 +91,7 @@ module Bench
       main = load.generator.main_figure
       {
         name: load.name, tool: load.generator.description, connections: load.generator.connections,
-        ideal: load.ideal, main_figure: main,
+        ideal: load.ideal, most: load.most, main_figure: main,
         summary: comparison.servers.to_h { |server| [server, summarize(comparison, server, main)] }, runs:
       }
     end

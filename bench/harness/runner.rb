@@ -19,9 +19,10 @@ module Bench
     #   quietest counts, whatever its figures are.
     # @param progress [#start, #step] is told what is done; see {Progress}.
     # @param deadline [Deadline] no visit is begun that would not end before it.
+    # @param peer_rounds [Integer] in how many of the rounds the peers take part.
     # @param visit_seconds [Numeric] what a visit takes, about, before one was made.
     def initialize(workload, servers, toolchain:, rounds:, seconds:, loads:, random:, progress:, deadline:,
-      visit_seconds:, patience: 0)
+      visit_seconds:, patience: 0, peer_rounds: rounds)
       @workload = workload
       @servers = servers
       @toolchain = toolchain
@@ -33,6 +34,7 @@ module Bench
       @deadline = deadline
       @visit_seconds = visit_seconds
       @patience = patience
+      @peer_rounds = peer_rounds
     end
 
     # Whether a signal ended the run early (what was measured until then counts), or the deadline did.
@@ -67,6 +69,7 @@ module Bench
       visits = 1.upto(@rounds).flat_map do |round|
         @servers.shuffle(random: @random).each_with_index.map { |server, position| [round, position, server] }
       end
+      visits.reject! { |round, _, server| round > @peer_rounds && server != @servers.first }
       visits.reject { |round, _, server| made.include?([round, server.label]) }
     end
 
@@ -80,7 +83,17 @@ module Bench
     def visit(server, &block)
       return visit_with(server, @loads, &block) unless @workload.fresh
 
-      @loads.each { |load| visit_with(server, [load], &block) }
+      @loads.each do |load|
+        figures = visit_once(server, load)
+        figures = load.in_fairness(figures) { |repeated| visit_once(server, repeated) } if server == @servers.first
+        block.call(load, figures)
+      end
+    end
+
+    def visit_once(server, load)
+      figures = nil
+      visit_with(server, [load]) { |_, found| figures = found }
+      figures
     end
 
     def visit_with(server, loads, &block)

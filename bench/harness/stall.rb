@@ -6,6 +6,9 @@ module Bench
   # What a few requests that stall do to others: five of them begin, 0.3 s later fifty come at once that only wait for
   # 0.1 s, and the slowest of these is the figure. The client is a process of its own, before all others where that is
   # allowed: beside servers that compute it would starve, and measure itself.
+  #
+  # Where the fifty are under way first, those that are suspended on what then stalls cannot but wait for it: `elsewhere`
+  # is the slowest of all others. Who is where, each answer says in X-Process and X-Thread.
   class Stall
     BLOCKERS = 5
     SLEEPS = 50
@@ -13,34 +16,48 @@ module Bench
     LEAD = 0.3
     TIMEOUT = 60
     PRIORITY = -10
-    private_constant :BLOCKERS, :SLEEPS, :SLEEP, :LEAD, :TIMEOUT, :PRIORITY
+    # A right answer: after how many seconds, and where it came from.
+    Answer = Data.define(:time, :place)
+    private_constant :Answer, :BLOCKERS, :SLEEPS, :SLEEP, :LEAD, :TIMEOUT, :PRIORITY
 
     # @param path [String, nil] of those that stall, like "/free"; nil: none does.
     # @param later [Boolean] whether they wait 10 ms before they stall.
-    # @param sleeps_first [Boolean] whether the others are under way already when the stalls begin.
+    # @param suspends [String, nil] the others are under way already when the stalls begin, which suspend those in the
+    #   same "thread", or in the same "process"; nil: they come later.
     # @param waits [String] what the others ask for, each of which waits.
     # @param stalls [Numeric, nil] seconds that each stall takes; nil: as long as a load is measured.
-    def initialize(path = nil, later: false, sleeps_first: false, waits: "/sleep?#{SLEEP}", stalls: nil)
+    # @param blockers [Integer] how many stall.
+    # @param again [Boolean] whether it is measured the second time that all this comes to the same server.
+    def initialize(path = nil, later: false, suspends: nil, waits: "/sleep?#{SLEEP}", stalls: nil, again: false,
+      blockers: BLOCKERS)
       @path = path
       @later = later
-      @sleeps_first = sleeps_first
+      @place = /^X-#{suspends}: (\S+)/i if suspends
       @waits = waits
       @stalls = stalls
+      @again = again
+      @blockers = path ? blockers : 0
     end
+
+    # @return [Stall] the same with nothing that stalls.
+    def control = Stall.new(waits: @waits)
 
     def name = "stall"
 
-    def connections = SLEEPS + (@path ? BLOCKERS : 0)
+    def connections = SLEEPS + @blockers
 
     def description
-      stalls = @path ? "#{BLOCKERS} × #{@path}#{" for #{@stalls} s" if @stalls}#{" after a wait of 10 ms" if @later}" : "nothing"
-      "#{SLEEPS} × #{@waits} at once, #{@sleeps_first ? "shortly before" : "beside"} #{stalls}"
+      stalls = @path ? "#{@blockers} × #{@path}#{" for #{@stalls} s" if @stalls}#{" after a wait of 10 ms" if @later}" : "nothing"
+      "#{SLEEPS} × #{@waits} at once, #{@place ? "shortly before" : "beside"} #{stalls}#{", the second time" if @again}"
     end
 
     def main_figure = :slowest
 
+    # The figure that is to be at most so much in each run.
+    def bounded_figure = @place ? :elsewhere : :slowest
+
     # @return [Numeric] seconds, about.
-    def duration(seconds) = @path ? (@stalls || seconds) + 1 : 1
+    def duration(seconds) = (@path ? (@stalls || seconds) + 1 : 1) * (@again ? 2 : 1)
 
     # @param seconds [Integer] how long each stall takes where nothing else was said.
     # @return [Hash{Symbol => Numeric}] times in milliseconds, of those that sleep.
@@ -49,6 +66,7 @@ module Bench
       client = fork do
         reading.close
         prefer
+        measure(server.port, @stalls || seconds) if @again
         Marshal.dump(measure(server.port, @stalls || seconds), writing)
         writing.close
         exit!(0)
@@ -69,7 +87,7 @@ module Bench
     end
 
     def measure(port, seconds)
-      if @sleeps_first
+      if @place
         sleeps, started = ask_to_sleep(port)
         sleep SLEEP / 5
         blockers = block(port, seconds)
@@ -78,23 +96,28 @@ module Bench
         sleep LEAD
         sleeps, started = ask_to_sleep(port)
       end
-      times, wrong = gather(sleeps, started)
-      _, wrong_blockers = gather(blockers, started)
-      figures(times, wrong, sleeps.size - times.size - wrong + wrong_blockers)
+      answers, wrong = gather(sleeps, started)
+      blocking, wrong_blockers = gather(blockers, started)
+      figures(answers, blocking, wrong, sleeps.size - answers.size - wrong + wrong_blockers)
     end
 
-    def figures(times, wrong, errors)
-      times = times.map { |time| time * 1000 }.sort
+    def figures(answers, blocking, wrong, errors)
+      times = answers.map { |answer| answer.time * 1000 }.sort
       {
         requests: SLEEPS, errors:, non_2xx: wrong, slowest: times.last || (TIMEOUT * 1000),
-        p50: times[times.size / 2], max: times.last
+        p50: times[times.size / 2], max: times.last, **(@place ? apart(answers, blocking) : {})
       }.compact
     end
 
-    def block(port, seconds)
-      return [] unless @path
+    # Those that were not suspended where something stalled.
+    def apart(answers, blocking)
+      stalled = blocking.map(&:place)
+      others = answers.reject { |answer| stalled.include?(answer.place) }
+      { elsewhere: others.map { |answer| answer.time * 1000 }.max, suspended: answers.size - others.size }
+    end
 
-      Array.new(BLOCKERS) { ask(port, "#{@path}?#{seconds}#{"&later" if @later}") }
+    def block(port, seconds)
+      Array.new(@blockers) { ask(port, "#{@path}?#{seconds}#{"&later" if @later}") }
     end
 
     def ask_to_sleep(port)
@@ -108,9 +131,9 @@ module Bench
       end
     end
 
-    # @return [Array(Array<Float>, Integer)] the times of right answers, and how many were wrong.
+    # @return [Array(Array<Answer>, Integer)] the right answers, and how many were wrong.
     def gather(sockets, started)
-      times = []
+      answers = []
       wrong = 0
       waiting = sockets.to_h { |socket| [socket, +""] }
       until waiting.empty?
@@ -121,11 +144,12 @@ module Bench
           next unless ended?(socket, waiting[socket])
 
           answer = waiting.delete(socket)
-          answer.start_with?("HTTP/1.1 200") ? times << (monotonic - started) : wrong += 1
+          right = answer.start_with?("HTTP/1.1 200")
+          right ? answers << Answer.new(monotonic - started, @place && answer[@place, 1]) : wrong += 1
           socket.close
         end
       end
-      [times, wrong]
+      [answers, wrong]
     end
 
     def ended?(socket, answer)

@@ -23,6 +23,23 @@ module Bench
       sorted.size.odd? ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2.0
     end
 
+    # Where the median of all that might be measured lies, with 95 % confidence, however the values are spread: between
+    # the k-th smallest and the k-th largest, since as many on one side of it is as rare as as many heads of a coin.
+    #
+    # @param values [Array<Numeric>]
+    # @return [Array(Numeric, Numeric), nil] nil where even all of them together do not say it: fewer than six.
+    def interval(values)
+      sorted = values.sort
+      outside = 0
+      ways = 1
+      rank = sorted.size.times.find do |below|
+        outside += ways
+        ways = ways * (sorted.size - below) / (below + 1)
+        2 * outside > 0.05 * (2**sorted.size)
+      end
+      [sorted[rank - 1], sorted[-rank]] if rank&.positive?
+    end
+
     # Ratios of one round each: both runs of a pair saw the machine in the same mood, so that their ratio moves
     # less than the ratio of the medians would.
     #

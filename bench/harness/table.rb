@@ -14,8 +14,12 @@ module Bench
       p99: Column.new("p99 ms", :p99, 2, true)
     }.freeze
     COMMON = [
+      Column.new("requests/s", :requests_per_second, 1, false),
       Column.new("rate/s", :rate, 0, false),
+      Column.new("handed/request", :handed, 3, true),
       Column.new("KB each", :kilobytes_each, 2, true),
+      Column.new("suspended", :suspended, 0, true),
+      Column.new("others ms", :elsewhere, 0, true),
       Column.new("503", :refused, 0, true),
       Column.new("503 p99 ms", :refused_p99, 1, false),
       Column.new("gave up", :gave_up, 0, true),

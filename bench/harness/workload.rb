@@ -3,6 +3,7 @@
 require_relative "crowd"
 require_relative "open_loop"
 require_relative "stall"
+require_relative "turns"
 require_relative "wrk"
 
 module Bench
@@ -13,10 +14,33 @@ module Bench
   class Workload
     FOLDER = File.expand_path("../workloads", __dir__)
     APPS = File.expand_path("../apps", __dir__)
-    private_constant :FOLDER, :APPS
+    # Of a run that missed, while the machine is too busy for the control too.
+    REPETITIONS = 4
+    private_constant :FOLDER, :APPS, :REPETITIONS
 
-    # A load, under its name, with what would be ideal for it.
-    Load = Data.define(:name, :generator, :ideal)
+    # A load, under its name, with what would be ideal for it, and the most that its bounded figure may be in any run of ours.
+    Load = Data.define(:name, :generator, :ideal, :most) do
+      # A run that missed its bound may have met a busy moment of the machine: it is repeated after a control, in which
+      # nothing stalls. What misses again beside a control that does not, counts; so does what never got a fair chance.
+      #
+      # @param figures [Hash{Symbol => Object}] of the first run.
+      # @yieldparam load [Load] measures it once more, or the control, and answers the figures.
+      # @return [Hash{Symbol => Object}] those that count, with the earlier ones as :misses.
+      def in_fairness(figures)
+        misses = []
+        while missed?(figures) && misses.size < REPETITIONS
+          control = yield(with(generator: generator.control))
+          misses << { **figures, control: control[generator.control.main_figure] }
+          figures = yield(self)
+          break if misses.last[:control]&.<=(most)
+        end
+        misses.empty? ? figures : { **figures, misses: }
+      end
+
+      private
+
+      def missed?(figures) = !most.nil? && (figures[generator.bounded_figure] || 0) > most
+    end
     # A figure that is aimed at: the test is called with a {Comparison}.
     Aim = Data.define(:load, :text, :test)
 
@@ -99,10 +123,23 @@ module Bench
       def fresh = @workload.fresh = true
       # Environment variables of all servers.
       def environment(**variables) = @workload.environment = variables.transform_keys(&:to_s)
-      def load(name, generator, ideal: nil) = @workload.loads << Load.new(name:, generator:, ideal:)
+
+      # @param most [Numeric, nil] an aim for each single run of ours. A run that misses it is repeated, beside the
+      #   generator's control: only what misses again, or faster than that, counts as a miss.
+      def load(name, generator, ideal: nil, most: nil)
+        @workload.loads << Load.new(name:, generator:, ideal:, most:)
+        return unless most
+
+        aim(name, "at most #{most} ms in each run, and no error") do |c|
+          maximum = c.summary(c.reference, generator.bounded_figure)&.maximum
+          c.faultless? && maximum&.<=(most)
+        end
+      end
+
       # What Fairlead should reach. The block says whether a {Comparison} of that load's runs does.
       def aim(load, text, &test) = @workload.aims << Aim.new(load:, text:, test:)
       def wrk(...) = Wrk.new(...)
+      def turns(...) = Turns.new(...)
       def crowd(...) = Crowd.new(...)
       def open_loop(...) = OpenLoop.new(...)
       def stall(...) = Stall.new(...)

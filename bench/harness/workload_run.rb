@@ -33,7 +33,7 @@ module Bench
     def name = @workload.name
 
     # @return [Float] seconds that it takes in all, as the last result says, or about.
-    def planned = visit_seconds * rounds * @servers.size
+    def planned = visit_seconds * visits
 
     # @return [Boolean] whether there is a whole result of the same, so that nothing is left to do.
     def finished?
@@ -64,6 +64,10 @@ module Bench
 
     def rounds = @options.rounds || (@options.sweep ? SWEEP_ROUNDS : ROUNDS)
 
+    def peer_rounds = [@options.peer_rounds || rounds, rounds].min
+
+    def visits = rounds + (peer_rounds * (@servers.size - 1))
+
     def seconds = @options.seconds || @workload.seconds
 
     def whole? = @options.whole?
@@ -72,7 +76,7 @@ module Bench
 
     def identity
       @identity ||= {
-        workload: name, loads: @loads.map(&:name), servers: @servers.map(&:label), rounds:, seconds:,
+        workload: name, loads: @loads.map(&:name), servers: @servers.map(&:label), rounds:, peer_rounds:, seconds:,
         ruby: @toolchain.description, gems: @toolchain.gems,
         ours: @servers.filter_map { |server| server.prepare(@toolchain) }.reduce({}, :merge)
       }
@@ -84,13 +88,14 @@ module Bench
     def say_what(seed, left)
       done = left.runs.values.first&.size
       warn "#{name}: #{@servers.map(&:label).join(", ")}; #{rounds} rounds of #{seconds} s, seed #{seed}" \
-        "#{"; #{done} of #{rounds * @servers.size} visits were made before" if done}"
+        "#{"; #{done} of #{visits} visits were made before" if done}"
     end
 
     def measure(left, seed)
       runner = Runner.new(
         @workload, @servers, toolchain: @toolchain, rounds:, seconds:, loads: @loads, random: Random.new(seed),
-        progress: @progress, patience: @options.patience || 0, deadline: @deadline, visit_seconds:
+        progress: @progress, patience: @options.patience || 0, deadline: @deadline, visit_seconds:,
+        peer_rounds:
       )
       took = left.took
       runs = runner.run(left.runs) do |so_far, spent|
@@ -122,7 +127,7 @@ module Bench
       comparison.servers.each do |server|
         comparison.failures(server).uniq.each { |message| puts "#{server} failed: #{message}" }
       end
-      puts noise(comparison)
+      puts misses(load, comparison), movements(comparison), noise(comparison)
       comparison.faultless?
     end
 
@@ -130,6 +135,28 @@ module Bench
       @workload.aims.select { |aim| aim.load == load.name }.map do |aim|
         reached = aim.test.call(comparison)
         reached.nil? ? "  ? #{aim.text}: not measured" : "  #{reached ? "✓" : "✗"} #{aim.text}"
+      end
+    end
+
+    # Between states of ours, a difference is told from none by the interval of the ratio.
+    def movements(comparison)
+      comparison.servers.drop(1).grep(/\A(fairlead|ladderless)/).filter_map do |server|
+        parts = { "requests/s" => :requests_per_second, "p99" => :p99 }.filter_map do |title, figure|
+          interval = comparison.interval(server, figure) or next
+          "#{title} #{interval.map { |bound| format("%.3f", bound) }.join("–")}"
+        end
+        "  #{comparison.reference} ÷ #{server}, with 95 % confidence: #{parts.join(", ")}" unless parts.empty?
+      end
+    end
+
+    # Runs that were repeated, since they missed what is asked of each.
+    def misses(load, comparison)
+      return [] unless load.most
+
+      figure = load.generator.bounded_figure
+      comparison.runs.flat_map { |run| run[:misses] || [] }.map do |run|
+        run = run.transform_keys(&:to_sym) # of an earlier call
+        "  ! #{run[figure].round} in a run that was repeated; where nothing stalls: #{run[:control]&.round || "no answer"}"
       end
     end
 
@@ -171,20 +198,21 @@ module Bench
     def chosen(labels)
       return labels unless @options.against
 
-      @options.against.flat_map do |name|
+      (@options.against - ["none"]).flat_map do |name|
         found = labels.select { |label| label == name || label.start_with?("#{name}:") }
         name.include?(":") || found.empty? ? [name] : found
       end
     end
 
     def choose_loads
-      return @workload.loads unless @options.only
+      only = @options.only.is_a?(Hash) ? @options.only[name] : @options.only
+      return @workload.loads unless only
 
-      unknown = @options.only - @workload.loads.map(&:name)
+      unknown = only - @workload.loads.map(&:name)
       known = @workload.loads.map(&:name).join(", ")
       raise UsageError, "#{name} has no load #{unknown.first}; it has #{known}" if unknown.any?
 
-      @workload.loads.select { |load| @options.only.include?(load.name) }
+      @workload.loads.select { |load| only.include?(load.name) }
     end
   end
 end

@@ -246,6 +246,19 @@ bool fl_own_reactor_leads(const fl_ruby_loop *loop) {
     return loop->watch == NULL || (fl_own_reactor != NULL && fl_watch_leads(loop->watch, own_number));
 }
 
+/* Runs in the thread that has the GVL, in a place where threads may be switched. */
+static rb_postponed_job_handle_t way;
+
+static void give_way(void *unused) {
+    fl_watch *watch = fl_own_loop == NULL ? NULL : fl_own_loop->watch;
+    if (watch != NULL && !fl_watch_leads(watch, own_number))
+        rb_thread_schedule();
+}
+
+static void press_holder(void) {
+    rb_postponed_job_trigger(way);
+}
+
 static uint64_t milliseconds(VALUE options, const char *name) {
     return (uint64_t) (NUM2DBL(rb_hash_fetch(options, ID2SYM(rb_intern(name)))) * 1000);
 }
@@ -293,6 +306,7 @@ static VALUE loop_watch(VALUE object, VALUE options) {
     fl_watch *watch = fl_watch_open(loop, &limits);
     if (watch == NULL)
         rb_memerror();
+    watch->press = press_holder;
     fl_ruby_loop_struct(object)->watch = watch;
     return Qnil;
 }
@@ -407,6 +421,7 @@ static VALUE loop_standbys(VALUE object) {
 void fl_init_watch(VALUE loop) {
     thread_key = rb_internal_thread_specific_key_create();
     id_run = rb_intern("__fairlead_run");
+    way = rb_postponed_job_preregister(0, give_way, NULL);
     cRun = rb_define_class_under(fl_mFairlead, "Run", rb_cObject);
     rb_undef_alloc_func(cRun);
     rb_gc_register_mark_object(cRun);

@@ -22,12 +22,10 @@ module Fairlead
     # @param lost [Numeric] seconds for which a request may keep a reactor away, until the worker is to be replaced; 0:
     #   for ever
     # @param drain [Numeric] seconds that it then has for its other requests
-    # @param ladder [Boolean] whether anybody stands by
     # @yieldparam request [Request] answers it, in a serving fiber
-    def initialize(loop, deadlines: nil, lost: 0, drain: 0, ladder: true, &answer)
+    def initialize(loop, deadlines: nil, lost: 0, drain: 0, &answer)
       @loop = loop
       @deadlines = deadlines
-      @ladder = ladder
       @answer = answer
       @to_do = []
       @awaited = {}
@@ -35,7 +33,7 @@ module Fairlead
       @leaving = Thread::Mutex.new
       @first = Reactor.new(loop, self, &answer)
       @reactors = [@first]
-      @loop.watch({ **WATCH, lost: lost * 1000, drain: drain * 1000, priority: PRIORITY }) if ladder
+      @loop.watch({ **WATCH, lost: lost * 1000, drain: drain * 1000, priority: PRIORITY })
     end
 
     # Serves until {#finish}, in the calling thread and those that stand by.
@@ -43,12 +41,10 @@ module Fairlead
     # @yield once it serves
     def run
       before = Thread.current.priority
-      Thread.current.priority = PRIORITY if @ladder
+      Thread.current.priority = PRIORITY
       @first.run do
-        if @ladder
-          STANDBYS.times { add_standby }
-          @loop.start_watch
-        end
+        STANDBYS.times { add_standby }
+        @loop.start_watch
         yield if block_given?
       end
     ensure

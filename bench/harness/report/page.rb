@@ -18,8 +18,9 @@ module Bench
       CHAPTERS = {
         "The server itself" => %w[hello hello-pipelined headers json upload download],
         "Requests that wait" => %w[blocking sleep waiting],
+        "Requests that compute" => %w[cpu-turns cpu-turns-4],
         "Rails and databases" => %w[rails-plain rails-find rails-db db-10x10 db-10x10-trilogy db-10x10-mysql2],
-        "When something goes wrong" => %w[mixed mixed-rails mixed-rails-mysql2 overload tail],
+        "When something goes wrong" => %w[mixed mixed-4 mixed-published mixed-published-4 mixed-rails mixed-rails-mysql2 overload tail],
         "Memory" => %w[idle idle-waiting],
         "The pool" => %w[fair-pool fair-pool-jruby]
       }.freeze
@@ -30,7 +31,9 @@ module Bench
       }.freeze
       # The columns of the tables, where a load has them.
       COLUMNS = {
-        "p50" => ["p50 ms", 2], "p99" => ["p99 ms", 2], "p999" => ["p99.9 ms", 2], "max" => ["max ms", 1],
+        "requests_per_second" => ["requests/s", 0], "p50" => ["p50 ms", 2], "p99" => ["p99 ms", 2],
+        "p999" => ["p99.9 ms", 2], "max" => ["max ms", 1], "handed" => ["handed over, each", 3],
+        "suspended" => ["suspended", 0], "elsewhere" => ["others' slowest ms", 0],
         "refused" => ["503", 0], "gave_up" => ["gave up", 0], "kilobytes_each" => ["KB each", 1],
         "cpu_per_request" => ["CPU µs", 1], "pss" => ["PSS MB", 0], "peak_rss" => ["peak RSS MB", 0]
       }.freeze

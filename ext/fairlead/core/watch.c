@@ -196,6 +196,22 @@ static void stand_in(fl_watch *watch, fl_stall stall, uint64_t away, uint64_t no
         give_lead(watch, leader);
 }
 
+/* The leader has something to do, and a reactor that computes has the GVL, perhaps with others like it in line: each gives
+ * it up at once, not at the end of its slice. */
+static void press(fl_watch *watch, uint64_t now) {
+    int leader = atomic_load(&watch->leader);
+    const fl_thread *wants = atomic_load(&watch->reactors[leader].thread), *holder = atomic_load(&fl_gvl_holder);
+    if (watch->press == NULL || holder == NULL || holder == wants || atomic_load(&wants->gvl) != FL_GVL_WANTED ||
+        now < atomic_load(&wants->gvl_since) + watch->limits.blocked)
+        return;
+    for (int i = 0; i < atomic_load(&watch->count); i++) {
+        const fl_reactor *reactor = &watch->reactors[i];
+        if (atomic_load(&reactor->thread) == holder && !atomic_load(&reactor->gone) &&
+            now > atomic_load(&reactor->stamp) + watch->limits.computing)
+            watch->press();
+    }
+}
+
 /* Nothing stalls, but a queue of short requests may be longer here than elsewhere. */
 static void even_out_queue(fl_watch *watch, uint64_t now) {
     fl_loop *loop = watch->loop;
@@ -226,6 +242,7 @@ static void look(fl_watch *watch, uint64_t *busy_at) {
         fl_slot_set(slot, FL_SLOT_stall, stall);
     if (watch->limits.lost != 0)
         look_for_loss(watch, now);
+    press(watch, now);
     fl_loop_send_gathered(watch->loop, watch->limits.tick);
     if (stall == FL_STALL_NONE) {
         even_out_queue(watch, now);

@@ -86,6 +86,7 @@ typedef struct fl_watch {
     fl_stall_record stalls[FL_MOST_REACTORS];
     fl_bell teller;              /* there is something to tell */
     void (*interrupt)(void);     /* has whoever holds the GVL take its backtrace as soon as it can */
+    void (*press)(void);         /* has it give the GVL to those who wait, if it does not lead; NULL: nobody can */
     _Atomic int asleep;          /* the thread itself: nothing has been going on */
     int relief;                  /* where a relief worker is asked for, with this message; -1: nobody is there to ask */
     char request[64];

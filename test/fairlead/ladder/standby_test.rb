@@ -31,6 +31,16 @@ module Fairlead
       assert_served_beside("/cpu", 0.8, within: 0.3)
     end
 
+    # Slices of six that compute would make some 90 ms each time that the lock is wanted: twice a request.
+    def test_beside_several_that_compute_the_lock_is_had_before_their_slices_end
+      assert_within(0.075, -> { slowest(server, 5, "/sleep?0.01") }) do
+        hogs = Array.new(6) { stall(server, "/cpu", 3) }
+        median = Array.new(5) { duration { assert_equal "200", server.get("/sleep?0.01").code } }.sort[2]
+        hogs.each { |client| assert_equal 200, client.response.status }
+        median
+      end
+    end
+
     def test_many_short_calls_are_as_bad_as_a_long_one
       assert_served_beside("/many", 0.8, within: 0.2)
     end

@@ -1,0 +1,28 @@
+# frozen_string_literal: true
+
+require_relative "fairlead"
+
+module Bench
+  module Servers
+    # Ours with nobody who stands by, watches, or hands anything over: what does the ladder cost an app in which nothing
+    # stalls? There is no such setting: what makes the ladder is taken out.
+    class Ladderless < Fairlead
+      def command(site) = ["-r#{site.write("ladderless.rb", REMOVAL)}", *super]
+
+      REMOVAL = <<~RUBY
+        require "bundler/setup"
+        require "fairlead"
+        require "fairlead/server"
+
+        Fairlead::Loop.prepend(Module.new do
+          %i[watch enter leave start_watch ask_for_help_at].each { |name| define_method(name) { |*| nil } }
+        end)
+        Fairlead::Crew.prepend(Module.new { def add_standby = nil })
+        Fairlead::Server.prepend(Module.new do
+          def observe_stalls(*) = @teller = Struct.new(:start, :stop).new
+        end)
+      RUBY
+      private_constant :REMOVAL
+    end
+  end
+end
