@@ -4,6 +4,7 @@ require "optparse"
 require_relative "deadline"
 require_relative "fair_pool"
 require_relative "fairlead_build"
+require_relative "instructions"
 require_relative "movements"
 require_relative "progress"
 require_relative "report"
@@ -17,7 +18,8 @@ module Bench
   # bin/bench: from the arguments to the tables.
   class CLI
     Options = Struct.new(:against, :rounds, :seconds, :only, :ruby, :build_ruby, :seed, :save, :list, :ours,
-      :patience, :priority, :minutes, :continue, :sweep, :peer_rounds) do
+      :patience, :priority, :minutes, :continue, :sweep, :peer_rounds,
+      :instructions) do
       # Whether the result is one to publish: every peer and every load, at the full length.
       def whole? = save || [against, rounds, seconds, only, ours, priority].none?
     end
@@ -37,7 +39,7 @@ module Bench
       names = price_of(names.drop(1)) if names.first == "price"
       @options.sweep = !names.delete("sweep").nil?
       @options.continue ||= !@options.minutes.nil?
-      raise UsageError, "which workload? #{Workload.names.join(", ")}, #{FairPool::NAME}, or all" if names.empty?
+      raise UsageError, "which workload? #{Workload.names.join(", ")}, #{FairPool::NAME}, or all" if names.empty? && !@options.instructions
 
       workloads = choose_workloads(names)
       raise_descriptor_limit
@@ -101,7 +103,8 @@ module Bench
       0
     end
 
-    # The same server with and without its ladder, in turn. The smallest answer, a Rails app, and requests that compute.
+    # The same server with and without its ladder, in turn: the smallest answer, a Rails app, and requests that compute;
+    # and the instructions of a request.
     #
     # @return [Array<String>] the workloads.
     def price_of(names)
@@ -109,7 +112,8 @@ module Bench
       @options.against ||= ["none"]
       @options.rounds ||= 10
       @options.only ||= { "hello" => ["c32"], "rails-find" => ["c32"], "cpu-turns" => ["c16"] }
-      names.empty? ? @options.only.keys : names
+      @options.instructions = names.empty? || names.delete("instructions")
+      names.empty? && @options.instructions != "instructions" ? @options.only.keys : names
     end
 
     # Makes what people read of the results, or only says what is not up to date.
@@ -155,6 +159,7 @@ module Bench
       if pool.any? && !@options.sweep && outcomes.last != :stopped
         outcomes << FairPool.run(toolchain, deadline, continue: @options.continue)
       end
+      puts Instructions.new(Workload.load("hello"), toolchain).report(@options.ours) if @options.instructions
       status(outcomes)
     end
 

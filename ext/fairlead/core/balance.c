@@ -1,7 +1,9 @@
 #include "balance.h"
 
 enum {
-    MARGIN = 5000,   /* microseconds by which a sibling's oldest must be younger: else workers pass requests around */
+    MARGIN = 5000,   /* microseconds by which a sibling's oldest must be younger at least, */
+    MOST_MARGIN = 100000, /* and at most: see margin */
+    UNUSUAL = 4,     /* times the usual: a request that takes longer may take for ever */
     STALE = 20000,   /* microseconds: a worker that is busy tells more often than this */
     AT_ONCE = 64,    /* requests that leave a stuck worker at one look */
 };
@@ -58,18 +60,26 @@ static void evacuate(fl_loop *loop) {
     }
 }
 
+/* By how much a sibling's oldest must be younger than a request that would go there. Less than what a request takes, and
+ * than those differ by, is chance and evens out by itself: workers would only pass requests around. As with the timeout of
+ * a retransmission, three times the mean deviation is rarely exceeded. */
+static uint64_t margin(const fl_loop *loop) {
+    int64_t margin = loop->usual + 3 * loop->deviation;
+    return (uint64_t) (margin < MARGIN ? MARGIN : margin > MOST_MARGIN ? MOST_MARGIN : margin);
+}
+
 /* One request, if a sibling has nothing older to do: our second oldest, since the oldest is next here; but the oldest
  * when the sibling is idle, or ours has been at it for unusually long. */
 static void even_out(fl_loop *loop, uint64_t away) {
     offer best;
     if (loop->ready.first == NULL || !best_offer(loop, &best))
         return;
-    bool unusually_long = loop->usual > 0 && away > 2 * (uint64_t) loop->usual + MARGIN;
+    bool unusually_long = loop->usual > 0 && away > UNUSUAL * (uint64_t) loop->usual + MARGIN;
     fl_exchange *candidate = best.idle || unusually_long ? loop->ready.first : loop->ready.first->next;
     if (candidate == NULL)
         return;
     bool nothing_waits = best.waiting == 0;
-    if (best.idle || nothing_waits || best.oldest > candidate->ready_at + MARGIN)
+    if (best.idle || nothing_waits || best.oldest > candidate->ready_at + margin(loop))
         fl_handoff_give(candidate->connection, best.sibling);
 }
 

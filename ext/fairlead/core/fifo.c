@@ -229,8 +229,11 @@ static fl_exchange *begin(fl_exchange *exchange) {
     if (exchange->lane != FL_LANE_NONE)
         exchange->route_stalls = fl_routes_stalls(&loop->siblings.page->routes, exchange->route);
     if (exchange->queue == FL_LANE_NONE) {
-        if (loop->others_waited) /* else the time before it was idle */
-            loop->usual += ((int64_t) (now - loop->taken_at) - loop->usual) / 8;
+        if (loop->others_waited) { /* else the time before it was idle */
+            int64_t difference = (int64_t) (now - loop->taken_at) - loop->usual;
+            loop->usual += difference / 8;
+            loop->deviation += ((difference < 0 ? -difference : difference) - loop->deviation) / 8;
+        }
         loop->others_waited = loop->ready.first != NULL;
         loop->taken_at = now;
         if (!loop->dedicated)

@@ -119,6 +119,7 @@ typedef struct fl_loop {
     uint64_t taken_at;/* of fl_clock, at the last take */
     bool others_waited; /* at the last take */
     int64_t usual;    /* microseconds from one take to the next while requests wait, on the average */
+    int64_t deviation; /* from that, on the average */
     _Atomic int routes_version; /* up to which the FIFO has been sorted */
     /* Called with the lock when something has come for a lane; NULL: nobody serves them, and all wait in one FIFO. */
     void (*serve_lanes)(void *watch);
