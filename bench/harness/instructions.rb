@@ -22,7 +22,7 @@ module Bench
       end
 
       def ruby
-        ["valgrind", "--quiet", "--tool=callgrind", "--separate-threads=yes", "--callgrind-out-file=#{@files}.%p", *super]
+        ["valgrind", "--quiet", "--tool=callgrind", "--separate-threads=yes", "--fair-sched=yes", "--callgrind-out-file=#{@files}.%p", *super]
       end
     end
     private_constant :Counted
