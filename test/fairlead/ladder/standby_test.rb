@@ -91,7 +91,7 @@ module Fairlead
       with_server(quick + APP.sub("when \"/free\"", threads)) do |server|
         worker = server.worker_pids
         4.times do
-          blocked = Array.new(8) { stall(server, "/free", 0.6) }
+          blocked = Array.new(8) { stall(server, "/free", 1) }
           assert_operator server.get("/threads").body.to_i, :>, 3
           blocked.each { |client| assert_equal 200, client.response.status }
           eventually("two stand by") { server.get("/threads").body == "2" }
