@@ -81,7 +81,8 @@ module Fairlead
             post "/hello", to: "greet"
             get "/wait", to: "wait"
             get "/fail", to: "fail"
-            get "/stream", to: "stream"
+            # An action's body is a string.
+            get "/stream", to: ->(_) { [200, {}, Enumerator.new { |out| 3.times { |n| out << "part #{n}\n"; sleep 0.01 } }] }
           end
         end
       RUBY
@@ -96,8 +97,7 @@ module Fairlead
       RUBY
       **{ greet: 'response.body = "Hello, #{request.params[:name]}"',
           wait: 'sleep 0.3; response.body = "waited"',
-          fail: 'raise "on purpose"',
-          stream: 'response.body = Enumerator.new { |out| 3.times { |n| out << "part #{n}\n"; sleep 0.01 } }'
+          fail: 'raise "on purpose"'
       }.to_h do |name, text|
         ["app/actions/#{name}.rb", <<~RUBY]
           module Greeter::Actions
