@@ -122,10 +122,52 @@ static void a_reader_that_stalls_is_reset(void) {
     server_stop(&server);
 }
 
+/* The kernel has all of its answer, but nobody takes it. */
+static void who_does_not_take_what_the_kernel_has_is_reset_too(void) {
+    fl_limits limits = peer_limits;
+    limits.deadlines[FL_DEADLINE_IDLE] = limits.deadlines[FL_DEADLINE_WRITE] = 300 * MILLISECOND;
+    peer_server server = server_with(limits);
+    int stalled = client(&server), slow = client(&server), size = 32768;
+    static char body[400000];
+    int sockets[] = {stalled, slow};
+    for (int i = 0; i < 2; i++) {
+        size_t used;
+        setsockopt(sockets[i], SOL_SOCKET, SO_RCVBUF, &size, sizeof size);
+        say(sockets[i], GET("/"));
+        fl_exchange *exchange = take(server.loop);
+        CHECK_NUMBER(FL_OK, fl_exchange_begin(exchange, 200));
+        CHECK_NUMBER(FL_OK, fl_exchange_head_end(exchange, sizeof body));
+        CHECK_NUMBER(FL_OK, fl_exchange_write(exchange, body, sizeof body, &used));
+        CHECK_NUMBER(sizeof body, used);
+        fl_exchange_finish(exchange);
+        fl_loop_turn(server.loop);
+    }
+    CHECK_NUMBER(2, server.loop->counts.connections);
+    size_t taken = 0;
+    for (uint64_t ends = fl_clock() + 1500 * MILLISECOND; fl_clock() < ends && taken < 350000;) {
+        char bytes[2000];
+        ssize_t count = recv(slow, bytes, sizeof bytes, 0);
+        taken += count > 0 ? (size_t) count : 0;
+        pass(&server, 4 * MILLISECOND);
+    }
+    CHECK_NUMBER(1, server.loop->counts.connections);
+    fl_heard heard = hear_end(server.loop, stalled);
+    CHECK(heard.reset);
+    free(heard.bytes);
+    heard = hear_end(server.loop, slow);
+    CHECK(heard.ended && !heard.reset);
+    CHECK(taken + heard.size > sizeof body);
+    free(heard.bytes);
+    close(stalled);
+    close(slow);
+    server_stop(&server);
+}
+
 int main(void) {
     TEST(a_connection_that_has_long_been_silent_makes_room_for_a_new_one);
     TEST(who_is_busy_makes_no_room_and_who_waits_outside_costs_nothing);
     TEST(once_much_is_kept_for_all_little_is_kept_for_each);
     TEST(a_reader_that_stalls_is_reset);
+    TEST(who_does_not_take_what_the_kernel_has_is_reset_too);
     return test_summary();
 }

@@ -25,15 +25,17 @@ module Fairlead
       private_constant :TICK, :AT_ONCE, :ESTABLISHED
 
       # What has become of the offenders of one offence: how many there were, how many are gone, after how many seconds
-      # the last of them, and how often each status was answered first.
-      Outcome = Struct.new(:name, :opened, :gone, :longest, :answers, keyword_init: true)
+      # the last of them, for how many seconds the oldest of the others has been there, and how often each status was answered.
+      Outcome = Struct.new(:name, :opened, :gone, :longest, :oldest, :answers, keyword_init: true)
 
       # @param offences [Array<Offence>]
       # @param each [Integer] offenders of each
-      def initialize(port, offences, each:)
+      # @param again [Boolean] whether another one comes whenever one is gone
+      def initialize(port, offences, each:, again: false)
         @port = port
         @offences = offences
         @each = each
+        @again = again
       end
 
       # @yield while it goes on
@@ -73,7 +75,7 @@ module Fairlead
       end
 
       def attack(told, stop, writer)
-        @outcomes = @offences.to_h { |offence| [offence, Outcome.new(name: offence.name, opened: 0, gone: 0, longest: 0, answers: {})] }
+        @outcomes = @offences.to_h { |offence| [offence, Outcome.new(name: offence.name, opened: 0, gone: 0, longest: 0, oldest: 0, answers: {})] }
         @open = {}
         @offences.each do |offence|
           @each.times do |number|
@@ -83,7 +85,9 @@ module Fairlead
         end
         told.close
         tick until stop.wait_readable([TICK - (now - @ticked.to_f), 0].max)
+        @ends = true
         look
+        @open.each_value { |offence, _, since| @outcomes[offence].oldest = [@outcomes[offence].oldest, now - since].max }
         writer.write(JSON.generate(@outcomes.values.map(&:to_h)))
       end
 
@@ -136,7 +140,7 @@ module Fairlead
         outcome.gone += 1
         outcome.longest = [outcome.longest, now - since].max
         socket.close unless socket.closed?
-        open(offence, offender.number) if offence.again
+        open(offence, offender.number) if (offence.again || @again) && !@ends
       end
 
       def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)

@@ -78,7 +78,7 @@ module Fairlead
         one.write("#{UPLOAD}Content-Length: 250000\r\n\r\n#{"x" * 200_000}") if one.first?
       end,
       offence("slow readers", lasts: :write_timeout, reads: false) do |one|
-        one.first? ? one.write("GET /huge HTTP/1.1\r\nHost: a\r\n\r\n") : one.read(1)
+        one.first? ? one.write("GET /large HTTP/1.1\r\nHost: a\r\n\r\n") : one.read(1)
       end,
       offence("clients that read nothing", lasts: :write_timeout, reads: false) do |one|
         one.write("GET /huge HTTP/1.1\r\nHost: a\r\n\r\n") if one.first?

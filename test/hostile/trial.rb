@@ -6,22 +6,25 @@ require_relative "attack"
 
 module Fairlead
   module Hostile
-    # Each offence by itself, with many offenders: what it costs the others, and the server. `rake hostile`.
+    # Each offence by itself, with many offenders who come again whenever they are gone: what it costs the others, and the
+    # server. `rake hostile`.
     class Trial
       APP = File.read(File.expand_path("config.ru", __dir__))
       # Short, so that a trial is.
       DEADLINES = { head_timeout: 2, body_timeout: 2, write_timeout: 2, idle_timeout: 4 }.freeze
-      # What comes beside: requests a second, for so long, in so many turns; without the offenders and with them.
+      # What comes beside: requests a second, for so long, without the offenders and with them; then once all are there.
       RATE = 200
       SECONDS = 4
+      SETTLED = 1
       # Beyond its deadline: what has moved just before it gives it once more, and a refused client that goes on sending is
       # listened to for 2 s.
       LINGERS = 2.5
 
+      LEFT = OFFENCES.find { |offence| offence.name == "connections that are left" }
       Target = Struct.new(:port)
-      Result = Struct.new(:name, :opened, :gone, :longest, :bound, :alone, :beside, :failed, :memory, keyword_init: true) do
+      Result = Struct.new(:name, :opened, :gone, :longest, :oldest, :bound, :alone, :beside, :failed, :memory, keyword_init: true) do
         def ratio = beside / alone
-        def in_time? = bound.nil? || (gone == opened && longest < bound)
+        def in_time? = bound.nil? || [longest, oldest].max < bound
       end
 
       # @param each [Integer] offenders
@@ -46,12 +49,12 @@ module Fairlead
         before = memory(server)
         bound = bound(offence)
         beside = nil
-        outcome = Attack.new(server.port, [offence], each: count(offence)).during do
-          started = now
+        outcome = Attack.new(server.port, [offence], each: count(offence), again: offence != LEFT).during do
+          sleep SETTLED
           beside = ask(server)
-          sleep [bound.to_f - (now - started), 0].max
+          sleep [bound.to_f - SECONDS - SETTLED, 0].max + SETTLED # whoever is there has had his time
         end[offence.name]
-        Result.new(name: offence.name, **outcome.to_h.slice(:opened, :gone, :longest), bound:, alone: alone[:p99],
+        Result.new(name: offence.name, **outcome.to_h.slice(:opened, :gone, :longest, :oldest), bound:, alone: alone[:p99],
           beside: beside[:p99], failed: beside.values_at(:errors, :non_2xx).sum, memory: memory(server) - before)
       ensure
         server&.finish
@@ -65,10 +68,11 @@ module Fairlead
         offence.lasts == :at_once ? LINGERS : (2 * DEADLINES.fetch(offence.lasts)) + LINGERS
       end
 
+      # Those that come again at once are a flood otherwise, and who has the fewest processors loses.
       def count(offence)
-        return @left if offence.name == "connections that are left"
+        return @left if offence == LEFT
 
-        offence.flood ? [@each / 20, 1].max : @each
+        offence.flood || offence.again || offence.lasts == :at_once ? [@each / 20, 1].max : @each
       end
 
       def ask(server, seconds = SECONDS) = Bench::OpenLoop.new(rate: RATE, patience: 10).run(Target.new(server.port), seconds)

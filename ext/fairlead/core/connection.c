@@ -724,6 +724,10 @@ void fl_connection_deadline(fl_connection *connection) {
             fl_connection_refuse(connection, FL_BODY_TIMEOUT);
         break;
     case FL_DEADLINE_WRITE:
+        if (connection->out.length == 0 && fl_on_its_way(connection->transport.descriptor) == 0) {
+            all_sent(connection);
+            break;
+        }
         if (moves_on(connection, kind)) {
             start_deadline(connection, kind);
             break;
@@ -731,6 +735,12 @@ void fl_connection_deadline(fl_connection *connection) {
         connection->transport.kind->reset(&connection->transport); /* else the kernel would go on offering it the rest */
         fl_connection_close(connection);
         break;
+    case FL_DEADLINE_IDLE:
+        if (fl_on_its_way(connection->transport.descriptor) > 0) { /* it may still take the last answer, or not */
+            start_deadline(connection, FL_DEADLINE_WRITE);
+            break;
+        }
+        /* fall through */
     default:
         fl_connection_close(connection);
     }

@@ -12,6 +12,7 @@ enum {
     GATHERED_BELOW = 30,      /* microseconds from one request to the next */
     ACCEPTS_BEFORE_LEAVING = 1024,
     ACCEPTS_A_TURN = 8,       /* of one listener: the siblings shall have some too */
+    MOST_UNSENT = 2 << 20,    /* bytes that the kernel keeps for a client who does not take them; by itself it keeps 4 MB */
     LISTEN_AGAIN = 100000,    /* microseconds, after the descriptors ran out */
     LONG_SILENT = 1000000,    /* microseconds, after which an idle connection may be closed for want of descriptors */
     MOST_SPARE = 128,         /* descriptors that are left to the app */
@@ -143,9 +144,11 @@ fl_status fl_loop_listen(fl_loop *loop, int descriptor, bool unix_socket) {
     listener->descriptor = descriptor;
     listener->unix_socket = unix_socket;
     listener->watched = true;
-    int one = 1;
-    if (!unix_socket) /* accepted connections inherit it */
+    int one = 1, unsent = MOST_UNSENT;
+    if (!unix_socket) { /* accepted connections inherit it */
         setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+        setsockopt(descriptor, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);
+    }
     if (fl_close_on_exec_nonblocking(descriptor) < 0 ||
         fl_poll_add_listener(&loop->poll, descriptor, listener) < 0) {
         free(listener);
