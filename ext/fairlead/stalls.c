@@ -63,12 +63,11 @@ static VALUE loop_tell_stalls(VALUE object, VALUE limit, VALUE teller) {
 static VALUE facts_of(int number, fl_stall_record *record, int phase) {
     static const char *const kinds[] = {"", "blocked", "stuck", "computing"};
     uint64_t began = atomic_load(&record->began);
-    uint64_t ended = phase == FL_STALL_OVER ? atomic_load(&record->ended) : fl_clock();
     VALUE facts = rb_hash_new();
 #define FACT(name, value) rb_hash_aset(facts, ID2SYM(rb_intern(#name)), value)
     FACT(number, INT2NUM(number));
     FACT(began, ULL2NUM(began));
-    FACT(seconds, DBL2NUM((double) (ended - began) / 1e6));
+    FACT(seconds, DBL2NUM((double) fl_stall_lasted(record) / 1e6));
     FACT(lasting, phase == FL_STALL_OVER ? Qfalse : Qtrue);
     FACT(kind, rb_str_new_cstr(kinds[fl_stall_kind(record)]));
     FACT(standby, atomic_load(&record->standby) ? Qtrue : Qfalse);

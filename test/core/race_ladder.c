@@ -195,8 +195,7 @@ static void *teller_runs(void *data) {
             (void) fl_stall_goes_on(watch, i);
             if (atomic_load(&record->phase) != FL_STALL_OVER)
                 continue;
-            uint64_t began = atomic_load(&record->began), ended = atomic_load(&record->ended);
-            if (ended < began + watch->limits.told || fl_stall_kind(record) == FL_STALL_NONE)
+            if (fl_stall_lasted(record) < watch->limits.told || fl_stall_kind(record) == FL_STALL_NONE)
                 atomic_fetch_add(&mistold, 1);
             atomic_fetch_add(&told, 1);
             fl_stall_told(record);

@@ -213,7 +213,9 @@ static void a_request_that_comes_soon_is_awaited_awake_as_long_as_that_succeeds(
     CHECK(fl_loop_lingers(server.loop));
     for (int round = 0; round < 3; round++) {
         say(socket, GET("/"));
+        atomic_store(&server.loop->resting, true);
         CHECK(fl_loop_linger(server.loop));
+        CHECK(!atomic_load(&server.loop->resting)); /* else it would keep the lead however long it is away */
         CHECK_NUMBER(1, answer_all(server.loop));
         int vain = 0, idle = 0;
         for (; vain < 100 && fl_loop_lingers(server.loop); vain++) CHECK(!fl_loop_linger(server.loop));

@@ -19,13 +19,17 @@ enum {
 /* How a reactor that is out stalls, as far as it is to be remembered, and after how often. */
 static fl_lane lane_for(fl_reactor *reactor, uint64_t now, uint64_t away, int *needed) {
     const fl_thread *thread = atomic_load(&reactor->thread);
+    uint64_t computed = fl_task_clock(&thread->task) - reactor->seen_clock;
     *needed = 1;
-    if (atomic_load(&thread->gvl) == FL_GVL_RELEASED)
-        return now > atomic_load(&thread->gvl_since) + BLOCKED ? FL_LANE_THREADS : FL_LANE_NONE;
-    if (atomic_load(&fl_gvl_holder) == thread && fl_holder_sleeps(&reactor->sample, thread, now))
+    if (atomic_load(&thread->gvl) == FL_GVL_RELEASED) {
+        /* A busy machine can keep a thread from running for as long: then it neither sleeps nor computes. */
+        bool busy = fl_stays_asleep(&reactor->sample, thread, now) || computed > BLOCKED;
+        return busy && now > atomic_load(&thread->gvl_since) + BLOCKED ? FL_LANE_THREADS : FL_LANE_NONE;
+    }
+    if (atomic_load(&fl_gvl_holder) == thread && fl_stays_asleep(&reactor->sample, thread, now))
         return away > STUCK ? FL_LANE_PROCESS : FL_LANE_NONE;
     *needed = HOG_TIMES;
-    return away > HOG && fl_task_clock(&thread->task) - reactor->seen_clock > HOG_COMPUTED ? FL_LANE_PROCESS : FL_LANE_NONE;
+    return away > HOG && computed > HOG_COMPUTED ? FL_LANE_PROCESS : FL_LANE_NONE;
 }
 
 static void note(fl_watch *watch, fl_reactor *reactor, fl_lane lane, int needed, uint64_t now, uint64_t away) {

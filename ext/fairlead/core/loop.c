@@ -542,6 +542,7 @@ bool fl_loop_linger(fl_loop *loop) {
         woken = look(loop, 0);
     while (!woken && fl_clock() < until);
     loop->in_vain = woken ? 0 : loop->in_vain + 1;
+    atomic_store(&loop->resting, false);
     return woken;
 }
 

@@ -132,4 +132,7 @@ uint64_t fl_task_clock(const fl_task *task);
  * tell, one that has not computed for some time sleeps. */
 bool fl_task_sleeps(const fl_task *task);
 
+/* Microseconds for which the machine has kept it waiting for a CPU; 0 where the kernel does not tell. */
+uint64_t fl_task_delayed(const fl_task *task);
+
 #endif

@@ -3,6 +3,7 @@
 #ifdef FL_LINUX
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
@@ -36,19 +37,28 @@ uint64_t fl_task_clock(const fl_task *task) {
     return (uint64_t) time.tv_sec * 1000000 + (uint64_t) time.tv_nsec / 1000;
 }
 
+/* What the kernel tells of it in such a file; empty: nothing, or it has ended. */
+static const char *tell_of(const fl_task *task, const char *name, char text[512]) {
+    char path[64];
+    snprintf(path, sizeof path, "/proc/self/task/%d/%s", task->id, name);
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t size = file < 0 ? 0 : read(file, text, 511);
+    if (file >= 0)
+        close(file);
+    text[size > 0 ? size : 0] = '\0';
+    return text;
+}
+
 /* S and D wait; R does not. */
 bool fl_task_sleeps(const fl_task *task) {
-    char path[64], text[512];
-    snprintf(path, sizeof path, "/proc/self/task/%d/stat", task->id);
-    int file = open(path, O_RDONLY | O_CLOEXEC);
-    if (file < 0)
-        return false;
-    ssize_t size = read(file, text, sizeof text - 1);
-    close(file);
-    if (size <= 0)
-        return false;
-    text[size] = '\0';
-    const char *end = strrchr(text, ')');
+    char text[512];
+    const char *end = strrchr(tell_of(task, "stat", text), ')');
     return end != NULL && end[1] == ' ' && (end[2] == 'S' || end[2] == 'D');
+}
+
+uint64_t fl_task_delayed(const fl_task *task) {
+    char text[512], *end; /* nanoseconds on a CPU, nanoseconds waiting for one, … */
+    strtoull(tell_of(task, "schedstat", text), &end, 10);
+    return strtoull(end, NULL, 10) / 1000;
 }
 #endif

@@ -79,4 +79,9 @@ bool fl_task_sleeps(const fl_task *task) {
     return before != 0 && fl_task_clock(task) == before;
 }
 #endif
+
+uint64_t fl_task_delayed(const fl_task *task) {
+    (void) task;
+    return 0;
+}
 #endif

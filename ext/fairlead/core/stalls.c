@@ -1,4 +1,5 @@
 #include "watch.h"
+#include <stdio.h>
 
 enum {
     LASTING = 5000000, /* microseconds after which a stall is told though it goes on */
@@ -37,9 +38,9 @@ fl_stall fl_stall_kind(const fl_stall_record *record) {
     return asleep > others ? FL_STALL_STUCK : FL_STALL_COMPUTING;
 }
 
-static void open_record(fl_stall_record *record, uint64_t began) {
+static void open_record(fl_stall_record *record, const fl_thread *thread, uint64_t began) {
     set(&record->began, began);
-    set(&record->ended, 0);
+    set(&record->lasted, 0);
     set(&record->released, 0);
     set(&record->asleep, 0);
     set(&record->others, 0);
@@ -49,6 +50,8 @@ static void open_record(fl_stall_record *record, uint64_t began) {
     atomic_store(&record->relief, false);
     atomic_store(&record->sibling, -1);
     record->subject = NULL;
+    record->thread = thread;
+    record->delayed_before = fl_task_delayed(&thread->task);
     atomic_store(&record->phase, FL_STALL_OPEN);
 }
 
@@ -82,9 +85,14 @@ static uint64_t limit_of(const fl_watch *watch, const fl_stall_record *record) {
     return watch->limits.told * (fl_stall_kind(record) == FL_STALL_COMPUTING ? COMPUTING : 1);
 }
 
+static uint64_t own_time(const fl_stall_record *record, uint64_t until) {
+    uint64_t away = until - get(&record->began), delayed = fl_task_delayed(&record->thread->task) - record->delayed_before;
+    return away > delayed ? away - delayed : 0;
+}
+
 static void close_record(fl_watch *watch, fl_stall_record *record, uint64_t ended) {
-    set(&record->ended, ended);
-    bool told = atomic_load(&record->phase) >= FL_STALL_LONG && ended - get(&record->began) >= limit_of(watch, record);
+    set(&record->lasted, own_time(record, ended));
+    bool told = atomic_load(&record->phase) >= FL_STALL_LONG && get(&record->lasted) >= limit_of(watch, record);
     atomic_store(&record->phase, told ? FL_STALL_OVER : FL_STALL_CALM);
     if (told)
         fl_bell_ring(&watch->teller);
@@ -107,7 +115,7 @@ static void follow(fl_watch *watch, int number, fl_stall_record *record, uint64_
     int gvl = atomic_load(&thread->gvl);
     const fl_thread *subject = subject_of(thread, gvl);
     fl_stall looks_like = tally(record, thread, subject, gvl, now), kind = fl_stall_kind(record);
-    uint64_t away = now - get(&record->began);
+    uint64_t away = own_time(record, now);
     int phase = atomic_load(&record->phase);
     bool reachable = gvl != FL_GVL_WANTED || subject != thread;
     bool due = phase == FL_STALL_OPEN ? away >= limit_of(watch, record) / 2 : kind != (fl_stall) atomic_load(&record->wanted);
@@ -130,12 +138,17 @@ void fl_stalls_look(fl_watch *watch, uint64_t now) {
         if (phase == FL_STALL_OVER || (phase == FL_STALL_CALM && (since == 0 || now < since + watch->limits.blocked)))
             continue;
         if (phase == FL_STALL_CALM)
-            open_record(record, since);
+            open_record(record, watch->reactors[i].thread, since);
         if (since == get(&record->began))
             follow(watch, i, record, now);
         else
             close_record(watch, record, since > get(&record->began) ? since : now);
     }
+}
+
+uint64_t fl_stall_lasted(const fl_stall_record *record) {
+    int phase = atomic_load(&record->phase);
+    return phase == FL_STALL_OVER ? get(&record->lasted) : own_time(record, fl_clock());
 }
 
 bool fl_stalls_open(const fl_watch *watch) {

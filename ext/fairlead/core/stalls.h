@@ -25,7 +25,8 @@ typedef enum fl_stall_phase {
 
 typedef struct fl_stall_record {
     _Atomic int phase;
-    _Atomic uint64_t began, ended;     /* of fl_clock; it is known by when it began */
+    _Atomic uint64_t began;            /* of fl_clock: it is known by that */
+    _Atomic uint64_t lasted;           /* of one that is over: see fl_stall_lasted */
     _Atomic uint64_t released, asleep, others; /* looks that found its thread without the GVL; asleep with it; else */
     _Atomic int wanted;                /* fl_stall: of which kind of time the backtrace should be */
     _Atomic bool foreign;              /* another thread, that serves nothing, has the GVL */
@@ -36,6 +37,8 @@ typedef struct fl_stall_record {
     /* of the watch thread alone */
     const struct fl_thread *subject;
     uint64_t last_look, last_clock;
+    const struct fl_thread *thread; /* that is away */
+    uint64_t delayed_before;
 } fl_stall_record;
 
 /* Of the watch thread, at each tick. */
@@ -52,6 +55,9 @@ void fl_stall_handed(struct fl_watch *watch, int reactor, uint64_t count, int si
 /* Whether a reactor is still away, as it was when its record began. With the GVL, from another thread or its own, it
  * stays so until the GVL is let go. */
 bool fl_stall_goes_on(const struct fl_watch *watch, int reactor);
+
+/* Microseconds, but for those in which the machine, busy with other things, did not let the thread run. */
+uint64_t fl_stall_lasted(const fl_stall_record *record);
 
 fl_stall fl_stall_kind(const fl_stall_record *record);
 

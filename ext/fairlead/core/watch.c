@@ -18,8 +18,8 @@ enum {
 _Atomic(fl_thread *) fl_gvl_holder;
 _Atomic uint64_t fl_collecting_since, fl_collected;
 
-/* Whether who holds the GVL sleeps with it: its clock stands still, and the kernel says so too. */
-bool fl_holder_sleeps(fl_sample *sample, const fl_thread *holder, uint64_t now) {
+/* Its clock stands still, and the kernel says so too. */
+bool fl_stays_asleep(fl_sample *sample, const fl_thread *holder, uint64_t now) {
     uint64_t clock = fl_task_clock(&holder->task);
     if (sample->thread != holder) {
         *sample = (fl_sample){.thread = holder, .at = now, .clock = clock};
@@ -59,7 +59,7 @@ static fl_stall judge(fl_watch *watch, const fl_reactor *reactor, uint64_t now, 
     const fl_thread *holder = atomic_load(&fl_gvl_holder);
     if (holder == NULL)
         return FL_STALL_NONE;
-    return fl_holder_sleeps(&watch->sample, holder, now) && *away > watch->limits.stuck ? FL_STALL_STUCK : FL_STALL_COMPUTING;
+    return fl_stays_asleep(&watch->sample, holder, now) && *away > watch->limits.stuck ? FL_STALL_STUCK : FL_STALL_COMPUTING;
 }
 
 /* The lead goes to a reactor that is at home, if there is one; best to one that has nothing to do with a lane. With the

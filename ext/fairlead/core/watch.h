@@ -149,7 +149,7 @@ static inline void fl_watch_attend(fl_watch *watch) {
         fl_watch_rouse(watch);
 }
 
-/* Whether who holds the GVL sleeps with it; asked again and again, with the same sample. */
-bool fl_holder_sleeps(fl_sample *sample, const fl_thread *holder, uint64_t now);
+/* Whether a thread sleeps for longer than a moment, with the GVL or without; asked again and again, with the same sample. */
+bool fl_stays_asleep(fl_sample *sample, const fl_thread *holder, uint64_t now);
 
 #endif

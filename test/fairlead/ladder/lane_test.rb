@@ -151,6 +151,23 @@ module Fairlead
       end
     end
 
+    # The app's own calls are short; it is the machine that does not let the server run.
+    def test_a_machine_that_does_other_work_gives_no_route_a_lane
+      with_server(APP, "-w", "1") do |server|
+        hogs = Array.new(3 * Etc.nprocessors) { Process.spawn(RbConfig.ruby, "-e", "nil while true") }
+        Dir.children("/proc/#{server.worker_pids.first}/task").each do |id|
+          Process.setpriority(Process::PRIO_PROCESS, id.to_i, 10)
+        end
+        20.times { server.get("/many?0.02") }
+      ensure
+        hogs.each { |pid| Process.kill(:KILL, pid) && Process.wait(pid) }
+        assert_includes [nil, "none"], lane_of(server, "/many")
+        refute_match(/has got a lane/, server.log)
+        # What the server was kept from seeing it cannot leave out of account.
+        assert_operator server.log.scan(/^fairlead: .* stalled for/).size, :<=, 5
+      end
+    end
+
     private
 
     # Has a route stall, until the server knows it.

@@ -59,7 +59,7 @@ module Fairlead
     end
 
     def test_code_that_computes
-      stall = stalled("/cpu", kind: "computing", seconds: 0.7)
+      stall = stalled("/work", kind: "computing", seconds: 0.7) # of CPU time: a busy machine takes longer
       first = line_of("nil while")
 
       assert_told(stall, at: first, says: ["computing at", "in a job"])
