@@ -36,6 +36,19 @@ module Fairlead
       client.close
     end
 
+    def test_what_another_one_cannot_take_after_all_is_not_lost
+      client = hand_over("message", to: 0)
+      @handoff.pairs[1].first.close # that it can be sent to does not mean that it is taken
+
+      assert_equal 0, @handoff.pass_on(0, [1])
+      bytes, io = receive(0)
+      assert_equal "message", bytes
+      io.write("still here") && io.close
+      assert_equal "still here", client.read
+    ensure
+      client.close
+    end
+
     private
 
     # @return [UNIXSocket] the client's end of the connection that was handed over.
