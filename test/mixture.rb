@@ -16,6 +16,8 @@ module Fairlead
     CALM = 0.3
     # Seconds from one death to the next, at least.
     PAUSE = 1
+    # Seconds from one line of how it goes to the next.
+    TOLD = 30
     # Seconds that the server has to come to rest.
     REST = 60
     # Bytes that a process may grow.
@@ -24,7 +26,7 @@ module Fairlead
     PLACES = { "anon_inode:[eventfd]" => 13 }.freeze
     # What a server says in the course of such a time.
     USUAL = /has ended unasked|stalled for|goes on: |relief worker serves|in a worker of their own now/
-    private_constant :CWORK, :CALM, :PAUSE, :REST, :GROWTH, :PLACES, :USUAL
+    private_constant :CWORK, :CALM, :PAUSE, :TOLD, :REST, :GROWTH, :PLACES, :USUAL
 
     # @return [Array<String>] what was not as it should be; known after {#run}.
     attr_reader :faults
@@ -92,26 +94,32 @@ module Fairlead
         Thread.new { Client.new(@server, @ledger, dice).run(ends) }.tap { |thread| thread.report_on_exception = false }
       end
       kill_until(ends - @seconds * CALM)
-      sleep(2) # who came last has loaded what it needs
+      pause(2) # who came last has loaded what it needs
       @calm_memory = @census.memory
+      pause(1) while now < ends
       clients.each(&:join)
     end
 
     # Any worker, at any time; but the next only when all are there again, since who dies often comes back later each time.
     def kill_until(ends)
-      told = now
       while now < ends
-        sleep(PAUSE * (0.5 + @dice.rand))
-        if now - told > 30
-          told = now
-          @say.call("#{@ledger}; MB: #{megabytes(@census.memory)}")
-        end
+        pause(PAUSE * (0.5 + @dice.rand))
         next if worker_titles.size < @workers
 
         pid = @server.worker_pids.sample(random: @dice) or next
         @server.signal(:KILL, pid)
         @ledger.killed(pid)
       end
+    end
+
+    def pause(seconds)
+      sleep(seconds)
+      return if now < (@told ||= now) + TOLD
+
+      @told = now
+      @say.call("#{@ledger}; MB: #{megabytes(@census.memory)}")
+    rescue SystemCallError
+      nil # one has just ended: next time
     end
 
     # @return [Array<String>] what is not as it was before, though it has had time.
