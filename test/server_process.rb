@@ -144,10 +144,22 @@ module Fairlead
       children(@supervisor_pid).select { |pid| alive?(pid) }
     end
 
+    # @return [Array<Integer>] all processes of the server but the first.
+    def descendant_pids(pid = @supervisor_pid)
+      children(pid).select { |child| alive?(child) }.flat_map { |child| [child, *descendant_pids(child)] }
+    end
+
     # @return [String] the title of a process, as ps shows it.
     def title(pid) = File.read("/proc/#{pid}/cmdline").tr("\0", " ").strip
 
     def signal(name, pid = @supervisor_pid) = Process.kill(name, pid)
+
+    # Sends a signal that restarts something, and waits until it is done.
+    def restart(name = :HUP)
+      signal(name)
+      wait_for_notification("RELOADING=1")
+      wait_for_notification("READY=1")
+    end
 
     # Sends TERM, and waits for the end.
     #
@@ -223,7 +235,7 @@ module Fairlead
     end
 
     def end_processes
-      workers = worker_pids
+      workers = descendant_pids
       unless ended?
         signal(:TERM)
         signal(:TERM)

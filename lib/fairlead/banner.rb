@@ -8,9 +8,11 @@ module Fairlead
   class Banner
     # @param configuration [Configuration]
     # @param io [IO]
-    def initialize(configuration, io: $stdout)
+    # @param pid [Integer] by which the server is known.
+    def initialize(configuration, io: $stdout, pid: Process.pid)
       @configuration = configuration
       @io = io
+      @pid = pid
     end
 
     # @return [String] said before the app is loaded.
@@ -24,7 +26,7 @@ module Fairlead
         "  workers    #{processes}#{compiled}, up to #{@configuration.in_flight} requests at once in each",
         *database,
         "  app        #{@configuration.rackup} in #{Dir.pwd}, #{@configuration.environment}#{file}",
-        "  process    #{Process.pid}: #{control}",
+        "  process    #{@pid}: #{control}",
         *relief
       ]
     end
@@ -38,7 +40,7 @@ module Fairlead
     # What bounds how many requests can be in the database at once. Known if the app was loaded here.
     def database = ActiveRecord::Limits.told(@configuration).map { |line| "  database   #{line}" }
 
-    # Known only once the app is loaded: it is Rails that turns YJIT on.
+    # Known only once the app is loaded (see Yjit).
     def compiled
       " with YJIT" if defined?(RubyVM::YJIT) && RubyVM::YJIT.enabled?
     end
@@ -67,7 +69,7 @@ module Fairlead
 
     def control
       stop = "Ctrl-C or TERM finishes what runs and stops"
-      @configuration.workers.zero? ? stop : "#{stop}, HUP restarts the workers"
+      @configuration.workers.zero? ? stop : "#{stop}, HUP restarts the workers, USR2 starts new code"
     end
 
     def print(*lines)

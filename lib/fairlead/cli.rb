@@ -16,6 +16,7 @@ module Fairlead
         fairlead                                  serve this folder's app
         fairlead -p 3000 -w 2                     on port 3000, with two workers
         fairlead -b unix:/run/app.sock -e production
+        fairlead restart                          serve this folder's new code, hot
         fairlead stalls                           what has held up the server that runs here
         fairlead doctor -e production             says what would hurt the app under fibers
     TEXT
@@ -26,8 +27,9 @@ module Fairlead
       file. PORT, WEB_CONCURRENCY, RAILS_ENV and RACK_ENV are respected.
 
       Signals to the first process: TERM and INT finish what runs and stop, a second one
-      stops at once; HUP restarts the workers one by one, and no request fails; TTIN and
-      TTOU add and remove a worker; USR1 reopens the logs.
+      stops at once; HUP restarts the workers one by one; USR2 starts new code, to which
+      the old gives way once it serves; no request fails by either. TTIN and TTOU add and
+      remove a worker; USR1 reopens the logs.
     TEXT
 
     # @param arguments [Array<String>]
@@ -44,18 +46,21 @@ module Fairlead
 
     # @return [Integer] the exit status.
     def run
-      return Stall::Command.new(@arguments.drop(1), output: @output).run && 0 if @arguments.first == "stalls"
-
+      if (command = { "stalls" => Stall::Command, "restart" => Restart }[@arguments.first])
+        command.new(@arguments.drop(1), output: @output).run
+        return 0
+      end
       parse
       case @action
       when :help then @output.write(help)
       when :version then @output.puts("Fairlead #{VERSION}")
       when :doctor then return doctor
-      when :serve then serve
+      when :serve then return serve
       end
       0
     rescue Error => error
-      complain(error.message)
+      @parent ? @parent.failed(error.message) : @errors.puts("fairlead: #{error.message}")
+      1
     rescue SignalException => error
       128 + error.signo
     end
@@ -77,11 +82,27 @@ module Fairlead
       Doctor.new(configuration).report(@output)
     end
 
+    # @return [Integer] the exit status.
     def serve
+      # What comes before there is anything to restart means nothing; it would end the process.
+      %i[USR1 USR2].each { |signal| trap(signal) { nil } }
+      launch = Launch.present
+      @parent = Parent.find
       Fairlead.serving!
       configuration = load_configuration
+      return keep(launch, configuration) if Process.pid == 1 && configuration.workers.positive?
+
       set_environment(configuration)
-      Supervisor.new(configuration).run
+      Supervisor.new(configuration, launch:, parent: @parent).run
+    end
+
+    # Process 1 reaps what others leave behind, and should have no app.
+    def keep(launch, configuration)
+      PidFile.new(configuration.pidfile, at: configuration.source(:pidfile)).write
+      notifier = Notifier.new
+      Keeper.become(Succession.new(launch, Listener.inherited, notifier),
+                    tag: configuration.tag, log: configuration.log && File.expand_path(configuration.log),
+                    pidfile: configuration.pidfile && File.expand_path(configuration.pidfile), notify: notifier.path)
     end
 
     def load_configuration
@@ -189,9 +210,5 @@ module Fairlead
       end
     end
 
-    def complain(message)
-      @errors.puts("fairlead: #{message}")
-      1
-    end
   end
 end

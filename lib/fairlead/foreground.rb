@@ -26,6 +26,7 @@ module Fairlead
       open_premises
       @app ||= Loader.load(@configuration)
       start_jobs
+      Yjit.enable(@configuration)
       serve
     ensure
       @jobs&.finish
@@ -52,7 +53,7 @@ module Fairlead
       ActiveRecord::Budget.join(@configuration.database_connections) if @configuration.database_connections
       @desk = Stall::Desk.new(@configuration, addresses)
       @server = Server.new(@app, @configuration, @listeners, page: Fairlead.page, slot: 0, told: @desk.method(:add))
-      @signals = Signals.new(:TERM, :INT, :USR1)
+      @signals = Signals.new(:TERM, :INT, :USR1, :USR2)
       listener = Thread.new { listen }
       listener.name = "fairlead control"
       @server.run do
@@ -78,6 +79,7 @@ module Fairlead
 
         @signals.take.each do |signal|
           next Log.reopen if signal == :USR1
+          next refuse_to_renew if signal == :USR2
           next @server.stop if deadline
 
           deadline = drain
@@ -87,6 +89,11 @@ module Fairlead
 
     # The end of a child is no event here: the app may have children too.
     def patience(deadline) = [*(1.0 if @jobs), *(deadline && [deadline - monotonic, 0].max)].min
+
+    def refuse_to_renew
+      Log.say(refusal = "With `workers 0`, nobody is there to start new code.")
+      @desk.fail(refusal)
+    end
 
     # @return [Float] when it will have taken too long.
     def drain

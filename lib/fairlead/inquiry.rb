@@ -22,6 +22,29 @@ module Fairlead
       []
     end
 
+    # @param servers [Array<Hash>]
+    # @param pid [Integer, nil] of the one that is meant; nil: that of this folder, or the only one.
+    # @return [Hash]
+    # @raise [ConfigurationError]
+    def self.choose(servers, pid: nil)
+      here = servers.select { |server| server[:folder] == Dir.pwd }
+      found = if pid then servers.select { |server| server[:pid] == pid }
+              else here.empty? ? servers : here
+              end
+      # After a hot restart, the older supervisor answers until it leaves.
+      found = found.group_by { |server| server[:pid] }.map { |_, same| same.max_by { |server| server.dig(:restarts, :generation).to_i } }
+      return found.first if found.size == 1
+      raise ConfigurationError, "Which server? Name it by --pid:\n#{list(found)}" if found.any?
+
+      there = servers.empty? ? "." : ". There are:\n#{list(servers)}\n"
+      raise ConfigurationError, "No server of this user runs#{" as process #{pid}" if pid}#{there} " \
+                                "Start one (`fairlead`, `bin/rails server`), or ask as the user who runs it."
+    end
+
+    def self.list(servers)
+      servers.map { |server| "  --pid #{server[:pid]}  #{server[:folder]}  #{server[:addresses].join(" ")}" }.join("\n")
+    end
+
     def self.ask(address, place)
       socket = Socket.new(:UNIX, :STREAM)
       socket.connect(Socket.sockaddr_un(address))
@@ -46,7 +69,7 @@ module Fairlead
     rescue EOFError
       text
     end
-    private_class_method :ask, :read
+    private_class_method :list, :ask, :read
 
     # @return [Socket] readable when somebody asks.
     attr_reader :io

@@ -14,11 +14,12 @@ module Fairlead
     class << self
       # @param uri [String] "http://host:port", "http://[::1]:port" or "unix:/path[?mode=0660]". Port 0 takes a
       #   free one.
+      # @param asked [String] as what a new supervisor, after a hot restart, knows it again.
       # @return [Listener]
       # @raise [ConfigurationError] if the address is none, or is taken, or may not be used.
-      def open(uri, backlog: 4096)
+      def open(uri, backlog: 4096, asked: uri)
         address = Address.parse(uri)
-        address.path ? open_unix(address, backlog) : open_tcp(address, backlog)
+        address.path ? open_unix(address, backlog) : open_tcp(address, backlog, asked)
       end
 
       # Opens all addresses, or none. `localhost` is both 127.0.0.1 and ::1, where the machine has it.
@@ -29,12 +30,12 @@ module Fairlead
       def open_all(uris, backlog: 4096)
         listeners = []
         # The same address twice is once; a free port twice is two.
-      uris.uniq { |uri| uri.end_with?(":0") ? Object.new : uri }.each do |uri|
+        uris.uniq { |uri| uri.end_with?(":0") ? Object.new : uri }.each do |uri|
           address = Address.parse(uri)
           next listeners << open(uri, backlog:) unless address.host == "localhost"
 
-          listeners << (first = open("http://127.0.0.1:#{address.port}", backlog:))
-          second = open_second_localhost(first.port, backlog) and listeners << second
+          listeners << (first = open("http://127.0.0.1:#{address.port}", backlog:, asked: uri))
+          second = open_second_localhost(first.port, backlog, uri) and listeners << second
         end
         listeners
       rescue ConfigurationError
@@ -58,7 +59,7 @@ module Fairlead
 
       private
 
-      def open_tcp(address, backlog)
+      def open_tcp(address, backlog, asked)
         info = Addrinfo.tcp(address.host, address.port)
         socket = Socket.new(info.afamily, Socket::SOCK_STREAM, 0)
         socket.setsockopt(:SOCKET, :REUSEADDR, true)
@@ -66,14 +67,14 @@ module Fairlead
         socket.setsockopt(:IPV6, :V6ONLY, info.ipv6_loopback?) if info.ipv6?
         socket.bind(info)
         socket.listen(backlog)
-        new(socket)
+        new(socket, asked:)
       rescue SystemCallError, SocketError => error
         socket&.close
         raise ConfigurationError, refusal(address, error)
       end
 
-      def open_second_localhost(port, backlog)
-        open("http://[::1]:#{port}", backlog:)
+      def open_second_localhost(port, backlog, asked)
+        open("http://[::1]:#{port}", backlog:, asked:)
       rescue ConfigurationError
         # No IPv6 on this machine, or somebody else has the port there: 127.0.0.1 it is.
         nil
@@ -85,7 +86,7 @@ module Fairlead
         socket.bind(Addrinfo.unix(address.path))
         File.chmod(address.mode, address.path) if address.mode
         socket.listen(backlog)
-        new(socket, owned: File.stat(address.path).ino)
+        new(socket, asked: address.text, owned: File.stat(address.path).ino)
       rescue SystemCallError, ArgumentError => error
         socket&.close
         raise ConfigurationError, refusal(address, error)
@@ -155,13 +156,19 @@ module Fairlead
     attr_reader :port
     # @return [String, nil] the path of a Unix socket.
     attr_reader :path
+    # @return [String, nil] the address as it was asked for; nil if a service manager has opened it.
+    attr_reader :asked
+    # @return [Integer, nil] the inode of its socket file, if there is one to be removed in the end.
+    attr_reader :owned
+    # @return [Integer, nil] the process that removes it.
+    attr_writer :owner
 
     # @param io [Socket] bound and listening.
-    # @param owned [Integer, nil] the inode of the socket file, if it is ours to remove.
-    def initialize(io, owned: nil)
+    def initialize(io, asked: nil, owned: nil, owner: Process.pid)
       @io = io
+      @asked = asked
       @owned = owned
-      @owner = Process.pid
+      @owner = owner
       @scheme = "http"
       io.close_on_exec = true
       io.nonblock = true
@@ -169,6 +176,8 @@ module Fairlead
     end
 
     def unix? = !path.nil?
+
+    def closed? = io.closed?
 
     # Closes it in this process. Its maker also removes the file of a Unix socket.
     def close

@@ -30,6 +30,19 @@ module Fairlead
     # @!attribute kind [String] "blocked", "stuck" (it sleeps with Ruby's lock) or "computing".
     Stuck = Data.define(:kind)
 
+    # Supervisor → its parent process: all workers serve. The listening sockets come along.
+    # @!attribute listeners [Array<Array>] for each, as which address it was asked for, and the inode of its file.
+    Serves = Data.define(:listeners)
+
+    # Supervisor → its parent process: what a service manager should be told.
+    Notify = Data.define(:text)
+
+    # Supervisor → its parent process: new code shall be started.
+    Renew = Data.define
+
+    # Parent process → supervisor: new code serves, and this one ends.
+    Leave = Data.define
+
     # Supervisor → worker: finish what runs, then end.
     # @!attribute handover [Boolean] whether siblings go on serving: then idle connections go to them.
     Drain = Data.define(:handover)
@@ -43,7 +56,7 @@ module Fairlead
     # Supervisor → worker: close so many database connections that nobody uses; others wait for them.
     Spare = Data.define(:count)
 
-    TYPES = [Ready, Failed, Relief, Lane, Stalled, Stuck, Drain, Stop, Reopen, Spare]
+    TYPES = [Ready, Failed, Relief, Lane, Stalled, Stuck, Serves, Notify, Renew, Leave, Drain, Stop, Reopen, Spare]
             .to_h { |type| [type.name[/\w+\z/].downcase, type] }.freeze
     private_constant :TYPES
 
@@ -53,7 +66,7 @@ module Fairlead
     end
 
     # @param line [String]
-    # @return [Ready, Failed, Relief, Lane, Stalled, Stuck, Drain, Stop, Reopen, Spare]
+    # @return [Data] one of those above.
     # @raise [Error] if it is none of them.
     def self.parse(line)
       type, fields = JSON.parse(line)
@@ -76,16 +89,19 @@ module Fairlead
       def initialize(io)
         @io = io
         @buffer = +""
+        @ios = []
       end
 
       # The longest description that is sent: what a socket takes at once, in any case.
       DESCRIPTION = 50_000
 
+      # @param ios [Array<IO>] what the peer shall have copies of.
       # @return [Boolean] false if the peer has gone, or does not read. Never waits.
-      def tell(message)
+      def tell(message, ios = [])
         message = Failed.new(message.description[0, DESCRIPTION]) if message.is_a?(Failed)
         line = Message.dump(message)
-        @io.write_nonblock(line) == line.bytesize
+        rights = ios.empty? ? [] : [Socket::AncillaryData.unix_rights(*ios)]
+        @io.sendmsg_nonblock(line, 0, nil, *rights) == line.bytesize
       rescue IO::WaitWritable, SystemCallError, IOError
         false
       end
@@ -94,15 +110,20 @@ module Fairlead
       #   Never waits.
       def receive
         loop do
-          chunk = @io.read_nonblock(65_536, exception: false)
+          chunk, _, _, *controls = @io.recvmsg_nonblock(65_536, scm_rights: true, exception: false)
           return [take, false] if chunk == :wait_readable
-          return [take, true] if chunk.nil? || @buffer.bytesize > LIMIT
+          return [take, true] if chunk.nil? || chunk.empty? || @buffer.bytesize > LIMIT
+
+          @ios.concat(controls.flat_map { |control| control.unix_rights || [] })
 
           @buffer << chunk
         end
       rescue SystemCallError, IOError
         [take, true]
       end
+
+      # @return [Array<IO>] copies of what the peer has sent, each once.
+      def take_ios = @ios.slice!(0..)
 
       def close = @io.close
 

@@ -6,12 +6,18 @@ require_relative "parts"
 module Fairlead
   # Tells a service manager how the server is (sd_notify(3)). Does nothing where there is none.
   class Notifier
+    # @return [String, nil] where the service manager listens.
+    attr_reader :path
+
     # @param variables [Hash] environment variables; NOTIFY_SOCKET is removed, so that no child speaks in our
     #   name.
-    def initialize(variables = ENV)
-      path = variables.delete("NOTIFY_SOCKET")
+    # @param parent [Parent, nil] the first process, which alone is listened to.
+    def initialize(variables = ENV, parent: nil)
+      @path = variables.delete("NOTIFY_SOCKET")
+      @path = nil if @path && @path.empty?
+      @parent = parent
       # A name that begins with @ is one of Linux' abstract namespace.
-      @address = Socket.sockaddr_un(path.sub(/\A@/, "\0")) if path && !path.empty?
+      @address = Socket.sockaddr_un(@path.sub(/\A@/, "\0")) if @path
     end
 
     # All workers serve.
@@ -32,9 +38,13 @@ module Fairlead
       notify("STOPPING=1", "STATUS=finishing the requests that run")
     end
 
+    # What another supervisor says of itself: the first process stays the main one.
+    def pass_on(text) = notify(*text.lines(chomp: true).grep_v(/\AMAINPID=/))
+
     private
 
     def notify(*lines)
+      return @parent.notify(lines.join("\n")) if @parent
       return unless @address
 
       socket = Socket.new(:UNIX, :DGRAM)

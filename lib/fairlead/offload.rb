@@ -1,6 +1,12 @@
 # frozen_string_literal: true
 
 require_relative "parts"
+
+module Fairlead
+  # Defined before its parts open it: else they would have it loaded again.
+  class Offload; end
+end
+
 require_relative "offload/job"
 
 module Fairlead

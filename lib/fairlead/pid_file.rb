@@ -5,6 +5,9 @@ require_relative "parts"
 module Fairlead
   # The file that holds the supervisor's process id while it runs.
   class PidFile
+    # @return [String, nil] absolute.
+    attr_reader :path
+
     # @param path [String, nil] nil: none.
     # @param at [String] where the path was written, for error messages.
     def initialize(path, at: "pidfile")

@@ -2,6 +2,12 @@
 
 require "fiber" unless Fiber.respond_to?(:current)
 require_relative "version"
+
+module Fairlead
+  # Defined before its parts open it: else they would have it loaded again.
+  class Pool; end
+end
+
 require_relative "pool/errors"
 require_relative "pool/histogram"
 require_relative "pool/holders"

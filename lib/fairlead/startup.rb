@@ -5,7 +5,7 @@ require_relative "parts"
 module Fairlead
   # What has to be there before anything is served, with a supervisor or without one.
   #
-  # The includer has @configuration.
+  # The includer has @configuration, and may have @parent.
   module Startup
     # Opens the log, and everything that others could hold: the process id file and the addresses. Done before
     # the app is loaded, so that a taken port is told at once.
@@ -14,8 +14,9 @@ module Fairlead
     def open_premises
       refuse_moving_threads
       Log.open(@configuration)
-      @notifier = Notifier.new
-      @pid_file = PidFile.new(@configuration.pidfile, at: @configuration.source(:pidfile))
+      @notifier = Notifier.new(parent: @parent)
+      # The first process has one already.
+      @pid_file = PidFile.new(@parent ? nil : @configuration.pidfile, at: @configuration.source(:pidfile))
       @pid_file.write
       @listeners = open_listeners
     end
@@ -40,12 +41,15 @@ module Fairlead
     end
 
     # Sockets of a service manager replace the default address, and are not bound again where they were asked
-    # for too.
+    # for too. What older code has served, and nobody asks for any more, is closed.
     def open_listeners
-      inherited = Listener.inherited
-      wanted = inherited.any? && @configuration.origin(:bind) == :default ? [] : @configuration.bind
-      wanted -= inherited.map(&:uri)
-      inherited + Listener.open_all(wanted, backlog: @configuration.backlog)
+      inherited = @parent&.listeners || Listener.inherited
+      managed = inherited.any? { |listener| listener.asked.nil? }
+      wanted = managed && @configuration.origin(:bind) == :default ? [] : @configuration.bind
+      kept, left = inherited.partition { |listener| listener.asked.nil? || wanted.include?(listener.asked) }
+      left.each(&:close)
+      wanted -= kept.flat_map { |listener| [listener.asked, listener.uri] }
+      kept + Listener.open_all(wanted, backlog: @configuration.backlog)
     end
 
     def monotonic = Process.clock_gettime(Process::CLOCK_MONOTONIC)

@@ -13,12 +13,13 @@ module Fairlead
   # | TTIN      | one worker more                                            |
   # | TTOU      | one worker less                                            |
   # | USR1      | reopens the logs, here and in all workers                  |
+  # | USR2      | starts new code, to which this process gives way           |
   #
   # What should be done when is decided by {Workers}; here it is done.
   class Supervisor
     include Startup
 
-    SIGNALS = %i[TERM INT HUP TTIN TTOU USR1 CHLD].freeze
+    SIGNALS = %i[TERM INT HUP TTIN TTOU USR1 USR2 CHLD].freeze
     # What the shared page says of a worker whose reactor sleeps with the GVL.
     STUCK = 2
     # Seconds between two lines about relief.
@@ -31,22 +32,28 @@ module Fairlead
     # @param configuration [Configuration]
     # @param app [#call, nil] an app that is loaded already; nil: it is loaded from the configuration's
     #   `rackup`, here or, without `preload`, in each worker.
-    def initialize(configuration, app: nil)
+    # @param launch [Launch, nil] how it was started; nil: it cannot be started again.
+    # @param parent [Parent, nil] the first process, if it is not this one.
+    def initialize(configuration, app: nil, launch: nil, parent: nil)
       @configuration = configuration
       @app = app
+      @launch = launch
+      @parent = parent
     end
 
     # Serves until TERM or INT, or {#stop}. The traps that were set before are set again when it returns.
     #
     # @raise [ConfigurationError] before anything is served.
+    # @return [Integer] the exit status.
     # @raise [BootError] if the app cannot be loaded, or no worker can be started.
     def run
-      return Foreground.new(@configuration, app: @app).tap { |foreground| @foreground = foreground }.run if
-        @configuration.workers.zero?
+      return serve_alone if @configuration.workers.zero?
 
       prepare
       supervise
       raise BootError, @hopeless if @hopeless
+
+      @succession&.masters&.any? ? keep : @succession&.status.to_i
     ensure
       close_premises
       @handoff&.close
@@ -62,21 +69,33 @@ module Fairlead
 
     private
 
+    def serve_alone
+      raise ConfigurationError, "#{@configuration.source(:workers)}: `workers 0` needs a full restart." if @parent
+
+      @foreground = Foreground.new(@configuration, app: @app)
+      @foreground.run
+      0
+    end
+
     def prepare
       Fairlead.serving!
       Fairlead.configuration = @configuration
-      @banner = Banner.new(@configuration)
+      @banner = Banner.new(@configuration, pid: known_as)
       @banner.open
       open_premises
       Process.setproctitle("fairlead: supervisor [#{@configuration.tag}]")
       @app ||= Loader.load(@configuration) if @configuration.preload
+      Yjit.enable(@configuration) if @app
       make_table
       prepare_forks
       @jobs = Jobs.for(@configuration, @app)
-      @desk = Stall::Desk.new(@configuration, addresses)
+      @desk = Stall::Desk.new(@configuration, addresses, pid: known_as, generation: @parent&.generation.to_i)
       @terminal = terminal?
       @signals = Signals.new(*SIGNALS)
     end
+
+    # The process id by which the server is known.
+    def known_as = @parent&.pid || Process.pid
 
     def make_table
       count = @configuration.workers
@@ -86,6 +105,7 @@ module Fairlead
       @handoff = Handoff.new(slots)
       @page = Fairlead.page = SharedPage.new(slots)
       @budget = Budget.new(@configuration.database_connections, @page) if @configuration.database_connections
+      @recycling = Recycling.for(@configuration, @page)
       @lane_requests = {}
     end
 
@@ -109,8 +129,11 @@ module Fairlead
         wait
         @signals.take.each { |signal| handle(signal) }
         @workers.to_a.each { |worker| listen(worker) }
+        listen_to_parent
+        @succession&.attend { retire }
         @desk.attend
         @budget&.attend(monotonic) { |slot, count| ask_to_spare(slot, count) }
+        recycle
         reap
         @jobs&.attend(monotonic, stopping: @workers.stopping?) { leave_all }
         give_up if @workers.hopeless?
@@ -120,9 +143,10 @@ module Fairlead
     # Until something happens: a signal, a message, or a time that was waited for.
     def wait
       now = monotonic
-      deadline = [@workers.next_deadline(now), @budget&.deadline(now), @jobs&.deadline].compact.min
+      deadlines = [@workers.next_deadline(now), @budget&.deadline(now), @recycling&.deadline(now), @jobs&.deadline].compact
       channels = @workers.filter_map { |worker| worker.channel&.io }
-      IO.select([@signals.io, *@desk.ios, *channels, *@budget&.ios], nil, nil, deadline && [deadline - now, 0].max)
+      others = [*@desk.ios, *@budget&.ios, @parent&.io, *@succession&.ios].compact
+      IO.select([@signals.io, *channels, *others], nil, nil, deadlines.min && [deadlines.min - now, 0].max)
     end
 
     def perform(action)
@@ -136,18 +160,77 @@ module Fairlead
     end
 
     def handle(signal)
+      @succession&.forward(signal) if %i[HUP TTIN TTOU USR1].include?(signal)
       case signal
       when :TERM, :INT then dismiss
       when :HUP then @terminal && !terminal? ? dismiss : restart
       when :TTIN then resize(:grow, "There is no room for another worker.")
       when :TTOU then resize(:shrink, "The last worker stays.")
       when :USR1 then reopen_logs
+      when :USR2 then renew
       end
+    end
+
+    # Starts new code. That is the business of the first process.
+    def renew
+      return @parent.renew if @parent
+      return refuse_to_renew unless @launch
+
+      @succession ||= Succession.new(@launch, @listeners, @notifier, generation: 0) { |failure| @desk.fail(failure) }
+      @succession.renew
+    end
+
+    def refuse_to_renew
+      Log.say(refusal = "Only a server that was started by the command `fairlead` can start new code.")
+      @desk.fail(refusal)
+    end
+
+    # New code serves.
+    def retire
+      return if @workers.stopping?
+
+      @workers.each do |worker|
+        # All leave together: none shall give the others what it has.
+        @page.write(worker.slot, :state, 3)
+        ask_to_spare(worker.slot, @configuration.database_connections) if @budget
+      end
+      @listeners.each(&:close)
+      @desk.close
+      @workers.stop(handover: true)
+    end
+
+    def listen_to_parent
+      return unless @parent
+
+      messages, gone = @parent.receive
+      messages.each do |message|
+        case message
+        when Message::Leave then retire
+        when Message::Failed then @desk.fail(message.description)
+        end
+      end
+      return unless gone
+
+      @parent = nil
+      Log.say "The first process has gone: what runs is finished, and the server ends."
+      dismiss unless @workers.stopping?
+    end
+
+    # What this process was started for goes on in another.
+    def keep
+      # Nothing is left to do here: the file of the process id and the sockets are the keeper's.
+      pid_file, @pid_file = @pid_file, nil
+      Keeper.become(@succession, signals: @signals, tag: @configuration.tag, pidfile: pid_file.path,
+                                 log: @configuration.log && File.expand_path(@configuration.log), notify: @notifier.path)
     end
 
     # The first time what runs is finished; the second time all ends.
     def dismiss
-      return stop_now if @workers.stopping?
+      @succession&.forward(:TERM)
+      return stop_now if @dismissed
+
+      @dismissed = true
+      return if @workers.stopping? # it makes way for new code already
 
       @notifier.stopping
       # No more connections are taken in here that no worker would accept.
@@ -192,7 +275,8 @@ module Fairlead
       unless @announced
         @announced = true
         @banner.serving(addresses)
-        @notifier.ready(addresses)
+        @parent ? @parent.serving(@listeners) : @notifier.ready(addresses)
+        @desk.serving
       end
       return unless @restarting && !@workers.restarting?
 
@@ -239,6 +323,8 @@ module Fairlead
       @signals.close
       @desk.close
       @jobs&.close
+      @parent&.close
+      @succession&.close
     end
 
     # In one that serves nothing.
@@ -257,7 +343,7 @@ module Fairlead
         when Message::Failed then worker.failure = message.description
         when Message::Relief then relieve
         when Message::Stalled then @desk.add(Stall.new(**message.stall.transform_keys(&:to_sym)))
-        when Message::Stuck then replace(worker, message.kind)
+        when Message::Stuck then replace(worker, stuck_since(message.kind))
         when Message::Lane then open_lane
         end
       end
@@ -287,12 +373,19 @@ module Fairlead
       Log.say "All workers are stuck in calls that hold Ruby's lock: a relief worker serves meanwhile."
     end
 
-    def replace(worker, kind)
+    def replace(worker, why)
       actions = @workers.replace(worker, monotonic) or return
-      Log.say "Worker #{worker.index} (process #{worker.pid}) is being replaced: for #{@configuration.stuck_timeout} s " \
-              "(stuck_timeout) a request in it #{KEPT_AWAY.fetch(kind)}."
+      Log.say "Worker #{worker.index} (process #{worker.pid}) is being replaced: #{why}."
       actions.each { |action| perform(action) }
     end
+
+    def recycle
+      worker, why = @recycling&.due(@workers, monotonic)
+      replace(worker, why) if worker
+    end
+
+    # What a request does that has kept a worker from its loop.
+    def stuck_since(kind) = "for #{@configuration.stuck_timeout} s (stuck_timeout) a request in it #{KEPT_AWAY.fetch(kind)}"
 
     # Some routes hold Ruby's lock: their requests shall hold up no others.
     def open_lane

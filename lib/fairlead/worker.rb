@@ -48,7 +48,7 @@ module Fairlead
       Process.setproctitle("fairlead: #{name} [#{@configuration.tag}]")
       @signals = Signals.new(:TERM, :INT, :USR1)
       # Not "IGNORE": programs that the app starts would inherit that.
-      Signal.trap(:HUP) { nil }
+      %i[HUP USR2].each { |signal| Signal.trap(signal) { nil } }
       %i[CHLD TTIN TTOU].each { |signal| Signal.trap(signal, "DEFAULT") }
       allow_descriptors
     ensure
@@ -68,6 +68,7 @@ module Fairlead
 
     def start
       @app ||= Loader.load(@configuration)
+      Yjit.enable(@configuration)
       ActiveRecord::Budget.join(@configuration.database_connections, page: @page, slot: @place.slot, socket: @database) if @database
       @configuration.run_hook(:after_fork, @place.index)
       server = Server.new(@app, @configuration, @listeners, page: @page, slot: @place.slot, channels: @channels,

@@ -250,7 +250,12 @@ module Fairlead
     end
 
     # All drain, and none is forked any more.
-    def stop = @stopping ||= :drain
+    #
+    # @param handover [Boolean] whether others serve: then each connection gets another answer before it is closed.
+    def stop(handover: false)
+      @handover = handover unless @stopping
+      @stopping ||= :drain
+    end
 
     # All end at once.
     def stop_now = @stopping = :now
@@ -273,7 +278,7 @@ module Fairlead
 
     def dismissals(now)
       affected = reject { |worker| worker.state == :stopping || (@stopping == :drain && worker.leaving?) }
-      affected.map { |worker| @stopping == :drain ? drain(worker, now) : stop_worker(worker, now) }
+      affected.map { |worker| @stopping == :drain ? drain(worker, now, handover: @handover) : stop_worker(worker, now) }
     end
 
     # Those above the number wanted.

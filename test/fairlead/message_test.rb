@@ -16,10 +16,27 @@ module Fairlead
 
     def test_each_kind_arrives_as_it_was_sent
       messages = [Message::Ready.new, Message::Failed.new("config.ru:3: \"no\"\nline two ✓"),
-                  Message::Relief.new, Message::Lane.new, Message::Drain.new(true), Message::Drain.new(false), Message::Stop.new, Message::Reopen.new]
+                  Message::Relief.new, Message::Lane.new, Message::Drain.new(true), Message::Drain.new(false), Message::Stop.new, Message::Reopen.new,
+                  Message::Serves.new([["http://127.0.0.1:0", nil], ["unix:/a", 7]]), Message::Notify.new("READY=1\nSTATUS=a"),
+                  Message::Renew.new, Message::Leave.new]
 
       messages.each { |message| assert @one.tell(message) }
       assert_equal [messages, false], @other.receive
+    end
+
+    def test_copies_of_descriptors_come_along
+      reader, writer = IO.pipe
+      @one.tell(Message::Serves.new([]), [reader, writer])
+      assert_equal [[Message::Serves.new([])], false], @other.receive
+      copied_reader, copied_writer = @other.take_ios
+      [reader, writer].each(&:close)
+      copied_writer.write("through")
+      copied_writer.close
+
+      assert_equal "through", copied_reader.read
+      assert_empty @other.take_ios
+    ensure
+      copied_reader&.close
     end
 
     def test_nothing_is_waited_for

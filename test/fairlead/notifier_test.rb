@@ -25,6 +25,18 @@ module Fairlead
       end
     end
 
+    # To a service manager the first process is the main one, whoever serves.
+    def test_it_passes_on_what_another_process_says
+      listen("@fairlead-#{Process.pid}-#{object_id}") do |notifier, receive|
+        said = []
+        parent = Struct.new(:said) { def notify(text) = said << text }.new(said)
+        Notifier.new({}, parent:).ready(["unix:/a"])
+        notifier.pass_on(said.first)
+
+        assert_equal "READY=1\nSTATUS=serving unix:/a\n", receive.call
+      end
+    end
+
     def test_without_a_service_manager_nothing_happens
       assert_nil Notifier.new({}).stopping
     end

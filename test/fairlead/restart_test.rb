@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../helper"
+require_relative "../strict_client"
 
 module Fairlead
   # What clients see of restarts and deaths: nothing, or as little as can be.
@@ -11,39 +12,6 @@ module Fairlead
         [200, { "content-type" => "text/plain" }, [Process.pid.to_s]]
       end
     RUBY
-
-    # A browser or a proxy: it keeps its connection open, and opens a new one only when the server has said that
-    # it closes this one. Anything else is a failure.
-    class Client
-      attr_reader :failures, :answers, :pid
-
-      def initialize(server)
-        @server = server
-        @failures = []
-        @answers = 0
-      end
-
-      def request(path = "/")
-        @socket ||= @server.connect
-        @socket.write("GET #{path} HTTP/1.1\r\nHost: a\r\n\r\n")
-        head = @socket.gets("\r\n\r\n") or raise EOFError, "closed instead of an answer"
-        @pid = @socket.read(head[/^content-length: (\d+)/i, 1].to_i).to_i
-        raise "answered #{head.lines.first}" unless head.start_with?("HTTP/1.1 200")
-
-        @answers += 1
-        disconnect if head.match?(/^connection: close/i)
-        true
-      rescue SystemCallError, IOError, RuntimeError => error
-        @failures << "#{error.class}: #{error.message}"
-        disconnect
-        false
-      end
-
-      def disconnect
-        @socket&.close
-        @socket = nil
-      end
-    end
 
     def test_no_request_fails_while_the_workers_are_restarted_under_load
       with_server(APP, "-w", "2") do |server|
@@ -58,7 +26,7 @@ module Fairlead
 
     def test_connections_that_are_idle_while_the_workers_are_restarted_get_another_answer
       with_server(APP, "-w", "2") do |server|
-        clients = Array.new(50) { Client.new(server) }
+        clients = Array.new(50) { StrictClient.new(server) }
         clients.each(&:request)
         before = server.worker_pids
         restart(server)
@@ -75,7 +43,7 @@ module Fairlead
 
     def test_one_worker_alone_is_restarted_without_a_failed_request_too
       with_server(APP, "-w", "1") do |server|
-        idle = Client.new(server)
+        idle = StrictClient.new(server)
         idle.request
         clients = under_load(server, 4) { 3.times { restart(server) } }
         idle.request
@@ -130,7 +98,7 @@ module Fairlead
     # Eight clients that ask all the time, while the block runs.
     def under_load(server, count)
       going = true
-      clients = Array.new(count) { Client.new(server) }
+      clients = Array.new(count) { StrictClient.new(server) }
       threads = clients.each_with_index.map do |client, index|
         Thread.new { client.request(index.even? ? "/" : "/wait") while going }
       end
@@ -141,10 +109,6 @@ module Fairlead
       clients.each(&:disconnect)
     end
 
-    def restart(server)
-      server.signal(:HUP)
-      server.wait_for_notification("RELOADING=1")
-      server.wait_for_notification("READY=1")
-    end
+    def restart(server) = server.restart
   end
 end

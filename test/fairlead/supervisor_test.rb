@@ -453,6 +453,15 @@ module Fairlead
       listener.close
     end
 
+    def test_sockets_that_are_meant_for_another_process_are_left_alone
+      listener = TCPServer.new("127.0.0.1", 0)
+      with_server(PID, env: { "LISTEN_FDS" => "1", "LISTEN_PID" => "1" }, spawn_options: { 3 => listener }) do |server|
+        refute_equal ["http://127.0.0.1:#{listener.addr[1]}"], server.addresses
+      end
+    ensure
+      listener.close
+    end
+
     def test_a_descriptor_that_does_not_listen_is_refused
       reader, writer = IO.pipe
       server = with_server(PID, env: { "LISTEN_FDS" => "1" }, spawn_options: { 3 => reader }, ready: false)

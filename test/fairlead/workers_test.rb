@@ -224,6 +224,15 @@ module Fairlead
       assert_predicate table, :empty?
     end
 
+    def test_where_others_serve_a_stop_lets_connections_go_on_for_another_answer
+      table = serving(2)
+      table.stop(handover: true)
+      assert table.due(1.0).all?(&:handover)
+
+      table.stop
+      assert_empty table.due(1.1), "they have been told"
+    end
+
     def test_a_worker_that_drains_too_long_is_told_to_stop_and_then_killed
       table = serving(1, drain_timeout: 10.0)
       table.stop

@@ -68,12 +68,13 @@ module Fairlead
         | signal, to the first process | |
         | --- | --- |
         | TERM, INT | stop accepting, finish what runs, end; past `drain_timeout` what is left is killed; a second signal ends at once |
+        | USR2 | start new code, which takes over once it serves (`fairlead restart` does the same, and tells how it went) |
         | HUP | replace the workers one by one: each successor serves before its predecessor drains, and no request fails |
         | TTIN, TTOU | one worker more, one less |
         | USR1 | reopen the logs, here and in the workers: Fairlead's own and every file that is open for appending |
 
         With `preload` (the default) HUP forks the new workers from the app that was loaded at the start: it
-        frees memory, and opens new connections, but **new code needs a full restart**. With `preload false`
+        frees memory, and opens new connections, but new code needs USR2: see [Deployment](deployment.md). With `preload false`
         each worker loads the app, and HUP brings new code in; each worker then has a copy of its own in memory.
         A successor that cannot boot is tried a few times; then the restart is given up, and those that serve go
         on.

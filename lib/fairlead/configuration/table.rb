@@ -59,6 +59,10 @@ module Fairlead
                  "Run Solid Queue beside the workers, in a process that is started and stopped with them: fork gives each " \
                  "of its workers a process of its own, async a thread in that one.",
                  group: :processes, choices: %w[off fork async]),
+      Option.new(:yjit, :boolean, true,
+                 "Turn Ruby's compiler, YJIT, on once the app is loaded, where Ruby has it. A Rails app decides by " \
+                 "itself (config.yjit).",
+                 group: :processes),
       Option.new(:pidfile, :path, nil, "A file that holds the process id of the supervisor while it runs.",
                  group: :processes),
       Option.new(:tag, :text, ->(_) { ::File.basename(Dir.pwd) }, "What is shown of the app in the titles of " \
@@ -71,6 +75,15 @@ module Fairlead
                  "How long the requests that run may still take once the server, or one worker, is told to " \
                  "stop.",
                  group: :processes, within: DEADLINE),
+
+      Option.new(:recycle_requests, :integer, nil,
+                 "After how many requests a worker is replaced: by one that serves before it leaves, one worker at a " \
+                 "time, and up to a tenth earlier, so that they do not come together.",
+                 group: :processes, within: (1..), shown: "never"),
+      Option.new(:recycle_memory, :bytes, nil,
+                 "How much memory a worker may take (its share of what it shares with others is counted, not all of " \
+                 "it); then it is replaced like that.",
+                 group: :processes, within: (1 << 16..), shown: "any"),
 
       Option.new(:in_flight, :integer, 16_384,
                  "How many requests a worker runs at once. What is over waits its turn, first come, first " \

@@ -34,7 +34,7 @@ module Fairlead
         raise ConfigurationError, "`fairlead stalls` takes flags alone, not #{rest.first}." if rest.any?
         return @output.write(parser.help) if @help
 
-        server = choose(@servers.call)
+        server = Inquiry.choose(@servers.call, pid: @pid)
         stalls = server[:stalls].first(@most)
         @output.write(@json ? "#{JSON.pretty_generate(server.merge(stalls:))}\n" : Table.new(server, stalls).to_s)
       rescue OptionParser::ParseError => error
@@ -53,32 +53,6 @@ module Fairlead
           parser.on("--json", "All that is known, with backtraces, as JSON.") { @json = true }
           parser.on("-h", "--help", "Print this.") { @help = true }
         end
-      end
-
-      def choose(servers)
-        found = meant(servers)
-        return found.first if found.size == 1
-        raise ConfigurationError, found.empty? ? nobody(servers) : "Which server? Name it by --pid:\n#{list(found)}"
-      end
-
-      def nobody(servers)
-        "No server of this user runs#{" as process #{@pid}" if @pid}#{others(servers)} " \
-          "Start one (`fairlead`, `bin/rails server`), or ask as the user who runs it."
-      end
-
-      def meant(servers)
-        return servers.select { |server| server[:pid] == @pid } if @pid
-
-        here = servers.select { |server| server[:folder] == Dir.pwd }
-        here.empty? ? servers : here
-      end
-
-      def others(servers)
-        servers.empty? ? "." : ". There are:\n#{list(servers)}\n"
-      end
-
-      def list(servers)
-        servers.map { |server| "  --pid #{server[:pid]}  #{server[:folder]}  #{server[:addresses].join(" ")}" }.join("\n")
       end
     end
   end

@@ -10,7 +10,11 @@ module Fairlead
 
       # @param configuration [Configuration]
       # @param addresses [Array<String>] what is served
-      def initialize(configuration, addresses)
+      # @param pid [Integer] by which the server is known
+      # @param generation [Integer] how often new code was started before
+      def initialize(configuration, addresses, pid: Process.pid, generation: 0)
+        @pid = pid
+        @restarts = { generation:, serving: false, failures: 0, failure: nil }
         @configuration = configuration
         @addresses = addresses
         @folder = Dir.pwd
@@ -33,13 +37,24 @@ module Fairlead
         Log.say "A stall could not be told of: #{error.full_message(highlight: false)}"
       end
 
-      def close = @inquiry&.close
+      # All workers serve.
+      def serving = @restarts[:serving] = true
+
+      # New code could not be started.
+      def fail(description)
+        @restarts.update(failures: @restarts[:failures] + 1, failure: description)
+      end
+
+      def close
+        @inquiry&.close
+        @inquiry = nil
+      end
 
       private
 
       def about
         stalls = @lock.synchronize { @board.worst(MOST) }
-        { pid: Process.pid, folder: @folder, tag: @configuration.tag, addresses: @addresses,
+        { pid: @pid, restarts: @restarts, folder: @folder, tag: @configuration.tag, addresses: @addresses,
           limit: @configuration.stall_report, stalls: }
       end
     end

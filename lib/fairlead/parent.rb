@@ -1,0 +1,59 @@
+# frozen_string_literal: true
+
+require "json"
+require "socket"
+require_relative "parts"
+
+module Fairlead
+  # Who started this supervisor and stays the first process: the supervisor of older code, or the {Keeper}. It has
+  # the listening sockets, speaks to the service manager, and passes signals on. {Succession} is its side.
+  class Parent
+    VARIABLE = "FAIRLEAD_PARENT"
+
+    # @param variables [Hash] environment variables; what is found there is removed.
+    # @return [Parent, nil] nil: this is the first process itself.
+    def self.find(variables = ENV)
+      text = variables.delete(VARIABLE)
+      new(**JSON.parse(text, symbolize_names: true)) if text
+    end
+
+    # @return [Integer] the process id by which the server is known.
+    attr_reader :pid
+    # @return [Integer] how many supervisors there have been before.
+    attr_reader :generation
+    # @return [Array<Listener>]
+    attr_reader :listeners
+
+    def initialize(pid:, generation:, control:, listeners:)
+      @pid = pid
+      @generation = generation
+      @channel = Message::Channel.new(UNIXSocket.for_fd(control).tap { |io| io.close_on_exec = true })
+      @listeners = listeners.map { |fd, asked, owned| Listener.new(Socket.for_fd(fd), asked:, owned:, owner: pid) }
+    end
+
+    # @return [IO] readable when it has said something, or ended.
+    def io = @channel.io
+
+    # (see Message::Channel#receive)
+    def receive = @channel.receive
+
+    # All workers serve. From now on the sockets are the parent's to remove, the new ones too.
+    def serving(listeners)
+      listeners.each { |listener| listener.owner = pid }
+      @channel.tell(Message::Serves.new(listeners.map { |listener| [listener.asked, listener.owned] }),
+                    listeners.map(&:io))
+    end
+
+    # @param text [String] for the service manager.
+    def notify(text) = @channel.tell(Message::Notify.new(text))
+
+    # @param description [String] why this one cannot serve.
+    def failed(description) = @channel.tell(Message::Failed.new(description))
+
+    # New code shall be started.
+    def renew = @channel.tell(Message::Renew.new)
+
+    # In a worker.
+    def close = @channel.close
+  end
+end

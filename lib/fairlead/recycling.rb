@@ -1,0 +1,79 @@
+# frozen_string_literal: true
+
+require_relative "parts"
+
+module Fairlead
+  # Which worker is to be replaced because it has served for long, or has grown: `recycle_requests` and
+  # `recycle_memory`. One at a time, and none while another leaves or boots.
+  #
+  # Workers that began together would reach the limit together: each has a limit of its own, up to a tenth lower.
+  class Recycling
+    # Seconds between two looks.
+    LOOK = 1.0
+    # By which part of the limit it may be lower.
+    JITTER = 0.1
+    private_constant :LOOK, :JITTER
+
+    # @return [Recycling, nil] nil: workers stay.
+    def self.for(configuration, page)
+      limits = [configuration.recycle_requests, configuration.recycle_memory]
+      new(*limits) { |worker| page.get(worker.slot, :requests) } if limits.any?
+    end
+
+    # @param requests [Integer, nil]
+    # @param memory [Integer, nil] bytes
+    # @param measure [#call] answers the bytes that a process takes
+    # @yieldparam worker [Workers::Worker]
+    # @yieldreturn [Integer] how many requests it has answered
+    def initialize(requests, memory, measure: Recycling.method(:memory), random: Random, &answered)
+      @requests = requests
+      @memory = memory
+      @measure = measure
+      @random = random
+      @answered = answered
+      @jitter = {}
+      @next_look = 0.0
+    end
+
+    # @return [Float] when to look next.
+    def deadline(now) = [@next_look, now].max
+
+    # @param workers [Workers]
+    # @return [Array(Workers::Worker, String), nil] who is to be replaced, and why.
+    def due(workers, now)
+      return if now < @next_look
+
+      @next_look = now + LOOK
+      regular = workers.select(&:regular?)
+      @jitter.keep_if { |pid, _| workers[pid] }
+      # A worker that is being replaced serves until its successor does.
+      return if regular.size != workers.size || !regular.all?(&:serving?) || workers.restarting?
+
+      regular.each { |worker| (why = reason(worker)) && (return [worker, why]) }
+      nil
+    end
+
+    # What a process takes for itself, with its part of what it shares.
+    #
+    # @return [Integer] bytes; 0 if that cannot be told.
+    def self.memory(pid)
+      rollup = "/proc/#{pid}/smaps_rollup"
+      return File.read(rollup)[/^Pss:\s+(\d+) kB/, 1].to_i * 1024 if File.readable?(rollup)
+
+      `ps -o rss= -p #{pid}`.to_i * 1024
+    rescue SystemCallError
+      0
+    end
+
+    private
+
+    def reason(worker)
+      part = @jitter[worker.pid] ||= 1 - (@random.rand * JITTER)
+      answered = @requests ? @answered.call(worker) : 0
+      return "it has answered #{answered} requests (recycle_requests #{@requests})" if @requests && answered >= @requests * part
+
+      taken = @memory ? @measure.call(worker.pid) : 0
+      "it takes #{taken >> 20} MiB (recycle_memory #{@memory >> 20} MiB)" if @memory && taken >= @memory * part
+    end
+  end
+end

@@ -1,0 +1,190 @@
+# frozen_string_literal: true
+
+require "json"
+require_relative "parts"
+
+module Fairlead
+  # A hot restart, seen from the first process: it starts the server's command once more, with the listening sockets, and
+  # once the new supervisor's workers serve, the older one is told to leave. If the new one cannot serve, nothing changes.
+  #
+  # The first process stays the first: whoever started it (a service manager, a container, a shell) goes on knowing the
+  # server by its process id. It begins as a supervisor itself, and ends as the {Keeper}.
+  class Succession
+    # A supervisor that was started.
+    # @!attribute state [Symbol] :booting, :serving or :leaving.
+    Master = Struct.new(:pid, :channel, :state, :failure)
+
+    # @return [Array<Listener>] of whoever serves.
+    def listeners = @listeners.reject(&:closed?)
+    # @return [Launch]
+    attr_reader :launch
+    # @return [Array<Master>]
+    attr_reader :masters
+    # @return [Integer] of the newest that serves, from 0.
+    attr_reader :generation
+    # @return [Integer] with which exit status the server has ended.
+    attr_reader :status
+    # @param launch [Launch]
+    # @param listeners [Array<Listener>]
+    # @param notifier [Notifier]
+    # @param masters [Array<Master>] those that run already, beside this process itself.
+    # @param generation [Integer, nil] nil: nobody serves yet.
+    # @yieldparam description [String] why new code could not be started, while this process is the one that serves.
+    def initialize(launch, listeners, notifier, masters: [], generation: nil, &failed)
+      @launch = launch
+      @listeners = listeners
+      @notifier = notifier
+      @masters = masters
+      @generation = generation
+      @failed = failed
+      @status = 0
+    end
+
+    # Starts new code.
+    def renew
+      return @again = true if candidate
+      return if @stopping
+
+      Log.say "New code is being started." if @generation
+      @notifier.reloading if @generation
+      start
+    end
+
+    # @return [Array<IO>] readable when {#attend} should be called; as it should be when a child has ended.
+    def ios = @masters.filter_map { |master| master.channel&.io }
+
+    # Takes in what has happened.
+    #
+    # @yield when a new supervisor serves, and this process is not needed as one.
+    def attend(&)
+      @masters.dup.each do |master|
+        hear(master, &) if master.channel
+        see_end(master)
+      end
+      return unless @again && !candidate
+
+      @again = false
+      renew
+    end
+
+    # A child of this process has ended.
+    def ended(pid, status)
+      master = @masters.find { |one| one.pid == pid } or return
+      hear(master) if master.channel # what it said last
+      master.channel&.close
+      @masters.delete(master)
+      return give_up(master.failure || how_it_ended(status), status) if master.state == :booting
+
+      @status = code(status) if master.state == :serving
+    end
+
+    # Passes a signal on: to all if it means the end, else to the one that serves.
+    def forward(signal)
+      ending = %i[TERM INT].include?(signal)
+      @stopping ||= ending
+      (ending ? @masters : [serving].compact).each { |master| Process.kill(signal, master.pid) }
+    rescue Errno::ESRCH
+      nil
+    end
+
+    # @return [Boolean] whether somebody else serves by now.
+    def succeeded? = !serving.nil?
+
+    # @return [Array<Array>] descriptor, address as it was asked for, inode.
+    def described_listeners = listeners.map { |one| [one.io.fileno, one.asked, one.owned] }
+
+    # In a forked worker.
+    def close = @masters.each { |master| master.channel&.close }
+
+    private
+
+    def candidate = @masters.find { |master| master.state == :booting }
+
+    def serving = @masters.find { |master| master.state == :serving }
+
+    def start
+      ours, theirs = Message::Channel.pair
+      about = { pid: Process.pid, generation: @generation.to_i + (@generation ? 1 : 0), control: theirs.io.fileno,
+                listeners: described_listeners }
+      pid = @launch.again({ Parent::VARIABLE => JSON.generate(about) }, [theirs.io, *listeners.map(&:io)])
+      @masters << Master.new(pid, ours, :booting)
+    rescue SystemCallError => error
+      ours.close
+      give_up("The command cannot be run: #{error.message}.")
+    ensure
+      theirs.close
+    end
+
+    def hear(master, &)
+      messages, gone = master.channel.receive
+      messages.each do |message|
+        case message
+        when Message::Serves then succeed(master, message.listeners, &)
+        when Message::Failed then master.failure = message.description
+        when Message::Notify then @notifier.pass_on(message.text) if master.state == :serving
+        when Message::Renew then renew
+        end
+      end
+      return unless gone
+
+      master.channel.close
+      master.channel = nil
+    end
+
+    def succeed(master, described)
+      replace_listeners(master.channel.take_ios.zip(described).map do |io, (asked, owned)|
+        Listener.new(io, asked:, owned:)
+      end)
+      serving&.then { |other| leave(other) }
+      master.state = :serving
+      first = @generation.nil?
+      @generation = first ? 0 : @generation + 1
+      @notifier.ready(@listeners.map(&:uri))
+      Log.say "The new code serves, as process #{master.pid}." unless first
+      yield if block_given?
+    end
+
+    def leave(master)
+      master.state = :leaving
+      master.channel&.tell(Message::Leave.new)
+    end
+
+    # The file of a socket that is still served stays.
+    def replace_listeners(others)
+      paths = others.map(&:path)
+      @listeners.each do |listener|
+        listener.owner = nil if paths.include?(listener.path)
+        listener.close
+      end
+      @listeners = others
+    end
+
+    def see_end(master)
+      pid, status = Process.wait2(master.pid, Process::WNOHANG)
+      ended(pid, status) if pid
+    rescue Errno::ECHILD
+      @masters.delete(master)
+    end
+
+    def give_up(description, status = nil)
+      return if @stopping
+
+      if @generation.nil? # nobody serves
+        @status = status ? code(status) : 1
+        return warn("fairlead: #{description}")
+      end
+      Log.say "The new code could not be started, and the old goes on serving.\n#{description}"
+      serving ? serving.channel&.tell(Message::Failed.new(description)) : @failed&.call(description)
+      @notifier.ready(@listeners.map(&:uri))
+    end
+
+    def how_it_ended(status)
+      return "The new process ended with status #{status.exitstatus}; what it has said is above." unless status.signaled?
+
+      "The new process was ended by SIG#{Signal.signame(status.termsig)}."
+    end
+
+    # As a shell would tell it.
+    def code(status) = status.exitstatus || (128 + status.termsig)
+  end
+end

@@ -1,0 +1,295 @@
+# frozen_string_literal: true
+
+require_relative "../helper"
+require_relative "../restarts"
+
+module Fairlead
+  # USR2 and `fairlead restart`: new code takes over, and nobody notices.
+  class HotRestartTest < Test
+    def test_no_request_fails_while_new_code_takes_over_again_and_again
+      with_server(Restarts::APP, "-w", "2") do |server|
+        run = Restarts.new(server, rate: 400, seconds: 5, restarts: 4).run { restart(server) }
+
+        assert_empty run.failures
+        assert_operator run.clients.map(&:answers).min, :>, 10
+      end
+    end
+
+    def test_new_code_serves_under_the_old_process_id_and_the_old_one_goes
+      with_server(answering("old"), "-w", "2", "--tag", "shop") do |server|
+        before = server.worker_pids
+        server.write("config.ru", answering("new"))
+        restart(server)
+
+        assert_serves "new", server
+        eventually("the keeper") { server.title(server.supervisor_pid) == "fairlead: keeper [shop]" }
+        assert_empty before & server.descendant_pids
+        assert_equal ["fairlead: supervisor [shop]", "fairlead: worker 0 [shop]", "fairlead: worker 1 [shop]"],
+                     server.descendant_pids.map { |pid| server.title(pid) }.sort
+        assert_predicate server.stop, :success?
+      end
+    end
+
+    def test_the_second_time_too
+      with_server(answering("first")) do |server|
+        %w[second third fourth].each do |code|
+          server.write("config.ru", answering(code))
+          restart(server)
+          assert_serves code, server
+        end
+        eventually("the end of the others") { server.descendant_pids.size == 2 }
+      end
+    end
+
+    def test_what_runs_in_the_old_code_is_finished
+      app = <<~RUBY
+        run lambda { |env|
+          if env["PATH_INFO"] == "/wait"
+            File.write("began", "")
+            sleep 0.01 until File.exist?("go")
+          end
+          [200, {}, ["old"]]
+        }
+      RUBY
+      with_server(app) do |server|
+        server.connect do |socket|
+          socket.write("GET /wait HTTP/1.1\r\nHost: a\r\n\r\n")
+          eventually("the request runs") { File.exist?(server.path("began")) }
+          server.write("config.ru", answering("new"))
+          restart(server)
+          assert_serves "new", server
+          server.write("go", "")
+          head = socket.gets("\r\n\r\n")
+
+          assert_match(/^connection: close/i, head)
+          assert_equal "old", socket.read
+        end
+      end
+    end
+
+    def test_a_connection_that_was_idle_gets_its_answer_from_the_old_code_and_is_closed
+      with_server(answering("old"), "-w", "2") do |server|
+        clients = Array.new(20) { StrictClient.new(server) }
+        clients.each(&:request)
+        restart(server)
+        2.times { clients.each(&:request) }
+
+        assert_empty clients.flat_map(&:failures)
+        assert_equal [3], clients.map(&:answers).uniq
+      ensure
+        clients&.each(&:disconnect)
+      end
+    end
+
+    def test_code_that_cannot_be_loaded_leaves_the_old_one_serving_with_one_message
+      with_server(answering("old"), "-w", "2") do |server|
+        before = server.worker_pids
+        server.write("config.ru", "run(")
+        restart(server)
+
+        assert_equal "old", server.get.body
+        assert_equal before, server.worker_pids & before
+        assert_equal 1, server.log.scan("The new code could not be started, and the old goes on serving.\n" \
+                                        "The app could not be loaded from config.ru.\nconfig.ru:1: ").size
+        refute_match(/\tfrom |\.rb:\d+:in /, server.log)
+        server.write("config.ru", answering("new"))
+        restart(server)
+        assert_serves "new", server
+        server.write("config.ru", "run nonsense")
+        restart(server)
+        assert_serves "new", server
+        assert_match(/goes on serving\.\nThe app.*\nconfig\.ru:1: NameError/, server.log)
+      end
+    end
+
+    def test_new_code_whose_workers_or_process_die_leaves_the_old_one_serving
+      with_server(answering("old"), files: { "config/fairlead.rb" => "bind \"http://127.0.0.1:0\"\nworkers 1" }) do |server|
+        server.write("config/fairlead.rb", "bind \"http://127.0.0.1:0\"\nworkers 1\nafter_fork { raise \"no cache\" }")
+        restart(server)
+        assert_serves "old", server
+        assert_match(/goes on serving\.\nNo worker could start.*no cache/m, server.log)
+
+        server.write("config/fairlead.rb", "Process.kill(:KILL, Process.pid)")
+        restart(server)
+        assert_serves "old", server
+        assert_match(/goes on serving\.\nThe new process was ended by SIGKILL\./, server.log)
+      end
+    end
+
+    def test_addresses_may_change_and_the_others_stay
+      configured = ->(*uris) { uris.map { |uri| "bind #{uri.inspect}\n" }.join << "workers 1" }
+      free = "http://127.0.0.1:0"
+      with_server(answering("old"), files: { "config/fairlead.rb" => configured[free, "unix:a.sock"] }) do |server|
+        address = server.address
+        server.write("config.ru", answering("new"))
+        server.write("config/fairlead.rb", configured[free, "unix:b.sock"])
+        restart(server)
+
+        assert_equal address, server.address
+        assert_serves "new", server
+        assert_equal "new", over(server, "b.sock")
+        refute_path_exists server.path("a.sock")
+        server.write("config.ru", answering("newer"))
+        restart(server)
+        eventually("the newer code") { over(server, "b.sock") == "newer" }
+        server.stop
+        refute_path_exists server.path("b.sock")
+      end
+    end
+
+    def test_term_while_new_code_is_being_started_ends_both
+      with_server(answering("old")) do |server|
+        server.write("config.ru", "File.write(\"loading\", \"\")\nsleep")
+        server.signal(:USR2)
+        eventually("loading") { File.exist?(server.path("loading")) }
+        others = server.descendant_pids
+
+        assert_predicate server.stop, :success?
+        assert_empty others.select { |pid| server.alive?(pid) }
+      end
+    end
+
+    def test_signals_reach_the_code_that_serves
+      with_server(answering("old"), "--pidfile", "server.pid") do |server|
+        restart(server)
+        await_keeper(server)
+        master, worker = server.descendant_pids
+        server.restart(:HUP)
+        eventually("another worker") { server.descendant_pids.size == 2 && !server.descendant_pids.include?(worker) }
+        server.signal(:TTIN)
+        eventually("two workers") { server.descendant_pids.size == 3 }
+
+        assert_equal master, server.descendant_pids.first
+        assert_equal "#{server.supervisor_pid}\n", File.read(server.path("server.pid"))
+        server.signal(:USR2, master) # whoever means the wrong process is understood
+        server.wait_for_notification("READY=1")
+        server.signal(:TERM)
+        server.wait_for_notification("STOPPING=1")
+        assert_predicate server.wait_for_end, :success?
+        refute_path_exists server.path("server.pid")
+      end
+    end
+
+    def test_the_server_ends_with_the_status_of_the_code_that_serves
+      with_server(answering("old")) do |server|
+        restart(server)
+        await_keeper(server)
+        server.signal(:KILL, server.descendant_pids.first)
+
+        assert_equal 128 + 9, server.wait_for_end.exitstatus
+      end
+    end
+
+    def test_without_the_first_process_all_end
+      with_server(answering("old")) do |server|
+        restart(server)
+        await_keeper(server)
+        others = server.descendant_pids
+        server.signal(:KILL)
+
+        eventually("the end of all") { others.none? { |pid| server.alive?(pid) } }
+      end
+    end
+
+    # The environment that the app has changed is not the new one's.
+    def test_new_code_starts_with_the_environment_and_in_the_folder_of_the_first
+      app = <<~RUBY
+        SEEN = ENV.values_at("GIVEN", "ADDED", "LISTEN_FDS", "NOTIFY_SOCKET", "FAIRLEAD_PARENT", "FAIRLEAD_KEEPER")
+        ENV["GIVEN"] = ENV["ADDED"] = "changed"
+        FOLDER = Dir.pwd
+        Dir.chdir("/")
+        run ->(env) { [200, {}, [[*SEEN, FOLDER].inspect]] }
+      RUBY
+      with_server(app, env: { "GIVEN" => "first" }) do |server|
+        3.times do
+          assert_equal ["first", *([nil] * 5), server.directory].inspect, server.get.body
+          restart(server)
+        end
+      end
+    end
+
+    # As Capistrano deploys.
+    def test_a_link_to_the_code_leads_to_the_new_code
+      Dir.mktmpdir do |folder|
+        %w[one two].each { |name| FileUtils.mkdir_p("#{folder}/#{name}") && File.write("#{folder}/#{name}/config.ru", answering(name)) }
+        link = "#{folder}/current"
+        File.symlink("one", link)
+        with_server(nil, env: { "PWD" => link }, spawn_options: { chdir: link }) do |server|
+          assert_equal "one", server.get.body
+          File.unlink(link)
+          File.symlink("two", link)
+          restart(server)
+          assert_serves "two", server
+        end
+      end
+    end
+
+    def test_the_command_tells_how_it_went
+      with_server(answering("old")) do |server|
+        server.write("config.ru", answering("new"))
+        assert_equal ["The new code serves #{server.address} (process #{server.supervisor_pid}).\n", 0], command(server)
+        assert_equal "new", server.get.body
+        server.write("config.ru", "run(")
+        text, status = command(server)
+        assert_equal 1, status
+        assert_match(/\Afairlead: The new code could not be started, and the old goes on serving\.\n.*\nconfig\.ru:1: /, text)
+        assert_equal "new", server.get.body
+      end
+    end
+
+    # As systemd opens them: they are no one's to ask for, and stay.
+    def test_sockets_of_a_service_manager_stay_too
+      listener = TCPServer.new("127.0.0.1", 0)
+      with_server(answering("old"), files: { "config/fairlead.rb" => "workers 1" }, env: { "LISTEN_FDS" => "1" },
+                                    prefix: ["sh", "-c", 'LISTEN_PID=$$ exec "$@"', "sh"], spawn_options: { 3 => listener }) do |server|
+        2.times do |number|
+          server.write("config.ru", answering("new #{number}"))
+          restart(server)
+          assert_serves "new #{number}", server
+          assert_equal ["http://127.0.0.1:#{listener.addr[1]}"], server.addresses
+        end
+      end
+    ensure
+      listener.close
+    end
+
+    def test_a_server_that_cannot_be_started_again_says_so
+      with_server(answering("old"), "-w", "0") do |server|
+        text, status = command(server)
+
+        assert_equal [1, "fairlead: The new code could not be started, and the old goes on serving.\n" \
+                         "With `workers 0`, nobody is there to start new code.\n"], [status, text]
+        assert_equal "old", server.get.body
+      end
+    end
+
+    private
+
+    # The old code has gone.
+    def await_keeper(server)
+      eventually("the keeper") { server.title(server.supervisor_pid).start_with?("fairlead: keeper") }
+    end
+
+    # For a few milliseconds both may serve.
+    def assert_serves(text, server)
+      eventually("the answer #{text}") { server.get.body == text }
+    end
+
+    def answering(text) = "run ->(env) { [200, { \"content-type\" => \"text/plain\" }, [#{text.inspect}]] }"
+
+    def restart(server) = server.restart(:USR2)
+
+    def command(server)
+      text = IO.popen([RbConfig.ruby, "-I", File.join(ROOT, "lib"), File.join(ROOT, "exe/fairlead"), "restart",
+                       "--pid", server.supervisor_pid.to_s], err: %i[child out], &:read)
+      [text, $?.exitstatus]
+    end
+
+    def over(server, name)
+      server.connect(unix: server.path(name)) do |socket|
+        socket.write("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        socket.read[/\r\n\r\n(.*)\z/m, 1]
+      end
+    end
+  end
+end
