@@ -3,6 +3,12 @@
 require "json"
 require "socket"
 require_relative "parts"
+
+module Fairlead
+  # Defined before its parts open it: else they would have it loaded again.
+  class Inquiry; end
+end
+
 require_relative "inquiry/places"
 
 module Fairlead

@@ -13,8 +13,9 @@ module Fairlead
       require "action_controller/railtie"
       require "rails/generators"
       %w[pg trilogy mysql2 rackup fairlead fairlead-pool].each { |name| require name }
-      # Their parts need what they have made ready.
-      Fairlead.constants.each { |name| Fairlead.const_get(name) }
+      require "fairlead/fairlead"
+      Fairlead::ActiveRecord.name # what its parts open
+      # Each by its own name, as it happens where one of them is needed first.
       Dir[File.join(ARGV.first, "**/*.rb")].sort.each { |file| require file }
       puts "loaded"
     RUBY
