@@ -6,13 +6,14 @@ require_relative "server_process"
 
 module Bench
   # How many instructions a server's thread executes for a request, counted by valgrind: no other process can disturb that.
-  # The requests come one after the other on one connection, so that each has all that wakes a server up. Two runs are
-  # compared which differ in nothing but the number of requests.
+  # Some requests come together on one connection, and again when all are answered: how often a server looks around before
+  # it sleeps depends on time, which valgrind distorts, and must not weigh much.
   class Instructions
     # Until Ruby has compiled what is called often.
-    WARM_UP = 3000
-    REQUESTS = 2000
-    private_constant :WARM_UP, :REQUESTS
+    WARM_UP = 200
+    ROUNDS = 100
+    AT_ONCE = 32
+    private_constant :WARM_UP, :ROUNDS, :AT_ONCE
 
     # The toolchain's Ruby, counted.
     class Counted < SimpleDelegator
@@ -22,7 +23,8 @@ module Bench
       end
 
       def ruby
-        ["valgrind", "--quiet", "--tool=callgrind", "--separate-threads=yes", "--fair-sched=yes", "--callgrind-out-file=#{@files}.%p", *super]
+        ["valgrind", "--quiet", "--tool=callgrind", "--instr-atstart=no", "--separate-threads=yes", "--fair-sched=yes",
+          "--callgrind-out-file=#{@files}.%p", *super]
       end
     end
     private_constant :Counted
@@ -30,13 +32,23 @@ module Bench
     # @param workload [Workload] whose app answers.
     def initialize(workload, toolchain)
       @workload = workload
+      @workload.workers = 0 # in the process that was started: valgrind is told there when to count
       @toolchain = toolchain
     end
 
     # @return [Float] of a request.
     def of(server)
       server.prepare(@toolchain)
-      (count(server, WARM_UP + REQUESTS) - count(server, WARM_UP)).fdiv(REQUESTS)
+      Dir.mktmpdir do |folder|
+        files = File.join(folder, "counts")
+        pid = ServerProcess.run(server, @workload, Counted.new(@toolchain, files)) do |process|
+          ask(process.port, WARM_UP)
+          system("callgrind_control", "-i", "on", process.pid.to_s, %i[out err] => File::NULL, exception: true)
+          ask(process.port, ROUNDS)
+          process.pid
+        end
+        total("#{files}.#{pid}-01").fdiv(ROUNDS * AT_ONCE) # its first thread is the one that serves
+      end
     end
 
     # @param labels [Array<String>] of servers, of which the first is compared with the others.
@@ -44,31 +56,19 @@ module Bench
     def report(labels)
       counts = labels.to_h { |label| [label, of(Server.for(label))] }
       counts.map do |label, count|
-        "#{@workload.name}, one connection: #{label} #{count.round} instructions a request" \
+        "#{@workload.name}, #{AT_ONCE} at once: #{label} #{count.round} instructions a request" \
           "#{format(" (%.4f of them with %s)", counts.values.first / count, labels.first) unless label == labels.first}"
       end
     end
 
     private
 
-    def count(server, requests)
-      Dir.mktmpdir do |folder|
-        files = File.join(folder, "counts")
-        worker = nil
-        ServerProcess.run(server, @workload, Counted.new(@toolchain, files)) do |process|
-          worker = process.processes.pids.last
-          ask(process.port, requests)
-        end
-        total("#{files}.#{worker}-01") # its first thread is the one that serves
-      end
-    end
-
-    def ask(port, requests)
+    def ask(port, rounds)
       socket = TCPSocket.new("127.0.0.1", port)
-      requests.times do
-        socket.write("GET #{@workload.check_path} HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        length = socket.gets("\r\n\r\n")[/^content-length: *(\d+)/i, 1]
-        socket.read(Integer(length, 10))
+      requests = "GET #{@workload.check_path} HTTP/1.1\r\nHost: localhost\r\n\r\n" * AT_ONCE
+      rounds.times do
+        socket.write(requests)
+        AT_ONCE.times { socket.read(Integer(socket.gets("\r\n\r\n")[/^content-length: *(\d+)/i, 1], 10)) }
       end
     ensure
       socket&.close
