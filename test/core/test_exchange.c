@@ -213,6 +213,23 @@ static void a_large_body_arrives_whole_however_it_is_framed(void) {
         }
 }
 
+/* Its writer has to come back with the rest in any case. */
+static void of_a_piece_that_is_longer_than_may_be_kept_little_is_copied(void) {
+    fl_limits limits = peer_limits;
+    limits.response_buffer = 1 << 20;
+    peer_server server = server_with(limits);
+    int socket = narrow_client(&server);
+    say(socket, GET("/"));
+    fl_exchange *exchange = begin(server.loop, 200, sizeof large - 1);
+    size_t used;
+    CHECK_NUMBER(FL_AGAIN, fl_exchange_write(exchange, large, sizeof large - 1, &used));
+    CHECK(used < sizeof large - 1);
+    CHECK(exchange->connection->out.length > 0 && exchange->connection->out.length <= 131072);
+    fl_exchange_abandon(exchange);
+    close(socket);
+    server_stop(&server);
+}
+
 /* The kernel takes all that fits into a small buffer: nobody will tell of room later. */
 static void a_write_does_not_wait_for_room_that_is_there(void) {
     fl_limits limits = peer_limits;
@@ -537,6 +554,7 @@ int main(void) {
     TEST(a_response_may_start_over_until_something_has_left);
     TEST(an_unread_body_ends_the_connection);
     TEST(a_large_body_arrives_whole_however_it_is_framed);
+    TEST(of_a_piece_that_is_longer_than_may_be_kept_little_is_copied);
     TEST(a_write_does_not_wait_for_room_that_is_there);
     TEST(a_body_that_is_not_read_is_not_received);
     TEST(a_body_that_breaks_off_is_told);

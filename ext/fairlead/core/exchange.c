@@ -7,6 +7,7 @@ enum {
     MOST_HELD = 32768,   /* bytes of a body without a length that are kept, hoping for its end */
     MOST_STAGED = 65536, /* bytes that wait for the loop's next turn */
     MOST_COPIED = 16384, /* larger pieces are offered to the kernel where they lie */
+    MOST_AHEAD = 131072, /* bytes that are kept of a piece whose writer has to wait */
 };
 
 const char *fl_exchange_head_bytes(const fl_exchange *exchange) {
@@ -243,7 +244,8 @@ size_t fl_exchange_room(const fl_exchange *exchange) {
 /* Sends or stages as much as there is room for, in the framing that has been decided. */
 static fl_status write_some(fl_exchange *exchange, const char *bytes, size_t size, size_t *taken) {
     *taken = 0;
-    if (size > MOST_COPIED && exchange->framing != FL_FRAMING_CHUNKED) {
+    bool directly = size > MOST_COPIED && exchange->framing != FL_FRAMING_CHUNKED;
+    if (directly) {
         if (exchange->out.length > 0)
             fl_exchange_flush(exchange);
         if (exchange->connection != NULL)
@@ -254,7 +256,10 @@ static fl_status write_some(fl_exchange *exchange, const char *bytes, size_t siz
         exchange->body_sent += *taken;
     }
     size_t room = fl_exchange_room(exchange);
-    size_t copied = size - *taken < room ? size - *taken : room;
+    size_t left = size - *taken;
+    /* The end of a piece is kept, so that nobody has to wait for it. Of one that is longer only as much as keeps the kernel
+     * busy meanwhile: its writer comes back in any case, and what is offered again may go without a copy. */
+    size_t copied = left <= room ? left : directly && room > MOST_AHEAD ? MOST_AHEAD : room;
     fl_status status = copied > 0 ? stage(exchange, bytes + *taken, copied) : FL_OK;
     if (status == FL_OK)
         *taken += copied;
