@@ -49,7 +49,7 @@ module Bench
       @workload.app = "hello.ru"
       @workload.warm_up = 0
       @workload.expectation = "Hello"
-      @loads = [Workload::Load.new(name: "once", generator: Once.new, ideal: nil)]
+      @loads = [Workload::Load.new(name: "once", generator: Once.new, ideal: nil, most: nil)]
     end
 
     def runner(visits, seed: 7)
