@@ -34,7 +34,6 @@ module Fairlead
     def initialize(configuration, app)
       @configuration = configuration
       @app = app
-      @not_before = 0.0
       @failures = 0
     end
 
@@ -48,13 +47,14 @@ module Fairlead
     # @yield in the new process, to leave behind what is its parent's
     def attend(now, stopping: false, &leave)
       @stopping = stopping
+      @not_before ||= now
       reap(now) if @pid
       return (tell_to_end(now) if @pid) if stopping
 
       start(now, &leave) if @pid.nil? && now >= @not_before
     end
 
-    # @return [Float, nil] when there will be something to do.
+    # @return [Float, nil] when there will be something to do; nil also before it is attended to.
     def deadline
       return @kill_at if @pid
 

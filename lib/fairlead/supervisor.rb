@@ -135,7 +135,7 @@ module Fairlead
         @budget&.attend(monotonic) { |slot, count| ask_to_spare(slot, count) }
         recycle
         reap
-        @jobs&.attend(monotonic, stopping: @workers.stopping?) { leave_all }
+        attend_to_jobs
         give_up if @workers.hopeless?
       end
     end
@@ -243,6 +243,11 @@ module Fairlead
       @jobs&.hurry(monotonic)
     end
 
+    # Once all serve: code that cannot serve shall do nothing else either.
+    def attend_to_jobs
+      @jobs&.attend(monotonic, stopping: @workers.stopping?) { leave_all } if @announced || @workers.stopping?
+    end
+
     def restart
       return if @workers.stopping?
 
@@ -277,6 +282,7 @@ module Fairlead
         @banner.serving(addresses)
         @parent ? @parent.serving(@listeners) : @notifier.ready(addresses)
         @desk.serving
+        attend_to_jobs
       end
       return unless @restarting && !@workers.restarting?
 

@@ -58,6 +58,32 @@ module Fairlead
       end
     end
 
+    def test_new_code_that_takes_over_brings_its_own
+      with_server(APP, "--solid-queue", "fork", lint: false) do |server|
+        first = jobs(server)
+        server.write("config.ru", APP.sub('$0 = "jobs"', '$0 = "new jobs"'))
+        server.signal(:USR2)
+        second = eventually("another one runs") { begun(server).then { |pid| pid if pid != first } }
+
+        assert_equal "new jobs", server.title(second)
+        eventually("the old one has ended") { !server.alive?(first) }
+        assert_predicate server.stop, :success?
+        refute server.alive?(second)
+      end
+    end
+
+    def test_new_code_that_cannot_serve_brings_none
+      with_server(APP, "--solid-queue", "fork", lint: false) do |server|
+        first = jobs(server)
+        server.write("config.ru", "#{APP}\nraise \"on purpose\"")
+        server.signal(:USR2)
+        eventually("it is told") { server.log.include?("could not be started") }
+
+        assert_equal first, begun(server)
+        assert server.alive?(first)
+      end
+    end
+
     def test_one_that_does_not_end_is_killed_in_time
       with_server(APP, "--solid-queue", "fork", "--drain-timeout", "0.3", lint: false, env: { "STUBBORN" => "1" }) do |server|
         pid = jobs(server)
@@ -99,6 +125,9 @@ module Fairlead
     end
 
     private
+
+    # @return [Integer] the process that has begun last.
+    def begun(server) = File.read(server.path("begun")).split.last.to_i
 
     # @return [Integer] its process.
     def jobs(server)
