@@ -63,7 +63,7 @@ module Fairlead
         first = jobs(server)
         server.write("config.ru", APP.sub('$0 = "jobs"', '$0 = "new jobs"'))
         server.signal(:USR2)
-        second = eventually("another one runs") { begun(server).then { |pid| pid if pid != first } }
+        second = eventually("another one runs") { begun(server).then { |pid| pid if pid.positive? && pid != first } }
 
         eventually("it is the new one") { server.title(second) == "new jobs" }
         eventually("the old one has ended") { !server.alive?(first) }
