@@ -31,7 +31,7 @@ module Bench
     # @return [Hash]
     def document(workload, servers, runs, toolchain:, rounds:, seconds:, seed:, versions:, took:, sweep: nil)
       {
-        format: FORMAT, workload: workload.name, title: workload.title, sweep:, date: Time.now.utc.iso8601,
+        format: FORMAT, workload: workload.name, title: workload.title, curve: workload.curve, sweep:, date: Time.now.utc.iso8601,
         rounds:, seconds:, warm_up: workload.warm_up, workers: workload.workers, seed:, took: took.round,
         machine: Machine.description,
         versions: {

@@ -45,7 +45,7 @@ module Bench
     Aim = Data.define(:load, :text, :test)
 
     attr_accessor :title, :app, :peers, :swept, :workers, :seconds, :warm_up, :settle, :check_path, :expectation,
-      :database, :driver, :environment, :fresh
+      :database, :driver, :environment, :fresh, :curve
     attr_reader :name, :loads, :aims
 
     # @return [Array<String>] the names of all workloads there are.
@@ -136,6 +136,9 @@ module Bench
         end
       end
 
+      # The loads are points of a curve: what is done of all that their connections could do if each request took no longer
+      # than so many seconds.
+      def curve(seconds) = @workload.curve = seconds
       # What Fairlead should reach. The block says whether a {Comparison} of that load's runs does.
       def aim(load, text, &test) = @workload.aims << Aim.new(load:, text:, test:)
       def wrk(...) = Wrk.new(...)

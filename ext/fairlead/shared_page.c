@@ -72,7 +72,13 @@ static VALUE page_set_most_lanes(VALUE self, VALUE count) {
     return count;
 }
 
-/* The routes that have stalled: their text, what the app calls them, their lane (a number), how often, and for how many microseconds at most. */
+/* The number of a database server, of which the key is a number but 0. */
+static VALUE page_database(VALUE self, VALUE key) {
+    return INT2NUM(fl_shared_page_database(fl_ruby_shared_page_get(self), NUM2ULL(key)));
+}
+
+/* The routes that have stalled: their text, what the app calls them, their lane (a number), how often, and for how many
+ * microseconds at most. */
 static VALUE page_routes(VALUE self) {
     static const char *const lanes[FL_LANES] = {"none", "threads", "process"};
     fl_routes *routes = &fl_ruby_shared_page_get(self)->routes;
@@ -144,4 +150,6 @@ void fl_init_shared_page(void) {
     rb_define_method(page, "route", page_route, 2);
     rb_define_method(page, "know_route", page_know_route, 2);
     rb_define_method(page, "rename_route", page_rename_route, 2);
+    rb_define_method(page, "database", page_database, 1);
+    rb_define_const(page, "DATABASES", INT2NUM(FL_MOST_DATABASES));
 }

@@ -4,7 +4,8 @@ require "socket"
 require_relative "parts"
 
 module Fairlead
-  # The supervisor's side of `database_connections`: it bounds the open connections of all workers together.
+  # The supervisor's side of `database_connections` for one database server: it bounds the open connections of all workers
+  # together. See {Budgets}.
   #
   # A worker that wants to open a connection shows in the shared page how many of its requests wait and since when, and
   # is given room there, one connection at a time. Of each connection that it opens it sends a copy of the

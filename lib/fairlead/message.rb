@@ -53,8 +53,8 @@ module Fairlead
     # Supervisor → worker: reopen the log files.
     Reopen = Data.define
 
-    # Supervisor → worker: close so many database connections that nobody uses; others wait for them.
-    Spare = Data.define(:count)
+    # Supervisor → worker: close so many connections to a database server that nobody uses; others wait for them.
+    Spare = Data.define(:server, :count)
 
     TYPES = [Ready, Failed, Relief, Lane, Stalled, Stuck, Serves, Notify, Renew, Leave, Drain, Stop, Reopen, Spare]
             .to_h { |type| [type.name[/\w+\z/].downcase, type] }.freeze

@@ -26,6 +26,7 @@ module Fairlead
   autoload :ActiveRecord, "fairlead/active_record"
   autoload :Banner, "fairlead/banner"
   autoload :Budget, "fairlead/budget"
+  autoload :Budgets, "fairlead/budgets"
   autoload :CLI, "fairlead/cli"
   autoload :Configuration, "fairlead/configuration"
   autoload :Deadlines, "fairlead/deadlines"

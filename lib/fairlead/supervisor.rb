@@ -104,7 +104,7 @@ module Fairlead
                                     drain_timeout: @configuration.drain_timeout)
       @handoff = Handoff.new(slots)
       @page = Fairlead.page = SharedPage.new(slots)
-      @budget = Budget.new(@configuration.database_connections, @page) if @configuration.database_connections
+      @budgets = Budgets.new(@configuration.database_connections, slots) if @configuration.database_connections
       @recycling = Recycling.for(@configuration, @page)
       @lane_requests = {}
     end
@@ -132,7 +132,7 @@ module Fairlead
         listen_to_parent
         @succession&.attend { retire }
         @desk.attend
-        @budget&.attend(monotonic) { |slot, count| ask_to_spare(slot, count) }
+        @budgets&.attend(monotonic) { |slot, server, count| ask_to_spare(slot, server, count) }
         recycle
         reap
         attend_to_jobs
@@ -143,9 +143,9 @@ module Fairlead
     # Until something happens: a signal, a message, or a time that was waited for.
     def wait
       now = monotonic
-      deadlines = [@workers.next_deadline(now), @budget&.deadline(now), @recycling&.deadline(now), @jobs&.deadline].compact
+      deadlines = [@workers.next_deadline(now), @budgets&.deadline(now), @recycling&.deadline(now), @jobs&.deadline].compact
       channels = @workers.filter_map { |worker| worker.channel&.io }
-      others = [*@desk.ios, *@budget&.ios, @parent&.io, *@succession&.ios].compact
+      others = [*@desk.ios, *@budgets&.ios, @parent&.io, *@succession&.ios].compact
       IO.select([@signals.io, *channels, *others], nil, nil, deadlines.min && [deadlines.min - now, 0].max)
     end
 
@@ -192,7 +192,7 @@ module Fairlead
       @workers.each do |worker|
         # All leave together: none shall give the others what it has.
         @page.write(worker.slot, :state, 3)
-        ask_to_spare(worker.slot, @configuration.database_connections) if @budget
+        @budgets&.servers&.each { |server| ask_to_spare(worker.slot, server, @configuration.database_connections) }
       end
       @listeners.each(&:close)
       @desk.close
@@ -294,7 +294,7 @@ module Fairlead
 
     def fork_worker(worker)
       ActiveRecord::Forks.release
-      database = @budget&.admit(worker.slot)
+      database = @budgets&.admit(worker.slot)
       ours, theirs = Message::Channel.pair
       @page.clear(worker.slot)
       @page.write(worker.slot, :restarts, @workers.restarts(worker.index))
@@ -324,7 +324,7 @@ module Fairlead
 
     # In any child.
     def leave
-      @budget&.close
+      @budgets&.close
       @workers.each { |other| other.channel&.close }
       @signals.close
       @desk.close
@@ -360,8 +360,8 @@ module Fairlead
     end
 
     # Requests of another worker wait for a database connection.
-    def ask_to_spare(slot, count)
-      @workers.find { |worker| worker.slot == slot }&.channel&.tell(Message::Spare.new(count))
+    def ask_to_spare(slot, server, count)
+      @workers.find { |worker| worker.slot == slot }&.channel&.tell(Message::Spare.new(server:, count:))
     end
 
     # All workers are stuck, and requests wait. Without preload there is nothing to fork in time; and an app that is
@@ -440,7 +440,7 @@ module Fairlead
     def ended(worker)
       worker.channel&.close
       worker.channel = nil
-      @budget&.leave(worker.slot)
+      @budgets&.leave(worker.slot)
       @page.clear(worker.slot)
       how = @workers.ended(worker, monotonic)
       @handoff.pass_on(worker.slot, @workers.select { |other| other.serving? && !other.lane? }.map(&:slot))

@@ -15,7 +15,7 @@ module Fairlead
     # @param place [Workers::Worker] its row in the supervisor's table.
     # @param control [Message::Channel] its end of the control socket.
     # @param app [#call, nil] nil: it is loaded here.
-    # @param database [UNIXSocket, nil] where it tells of its database connections, if they are bounded.
+    # @param database [Budgets::Share, nil] where it tells of its database connections, if they are bounded.
     def initialize(place, control:, configuration:, app:, listeners:, page:, channels:, database: nil)
       @place = place
       @control = control
@@ -69,7 +69,7 @@ module Fairlead
     def start
       @app ||= Loader.load(@configuration)
       Yjit.enable(@configuration)
-      ActiveRecord::Budget.join(@configuration.database_connections, page: @page, slot: @place.slot, socket: @database) if @database
+      ActiveRecord::Budget.join(@configuration.database_connections, share: @database, page: @page, slot: @place.slot) if @database
       @configuration.run_hook(:after_fork, @place.index)
       server = Server.new(@app, @configuration, @listeners, page: @page, slot: @place.slot, channels: @channels,
                           told: ->(stall) { @control.tell(Message::Stalled.new(stall: stall.brief.to_h)) },
@@ -109,7 +109,7 @@ module Fairlead
         when Message::Drain then drain(handover: message.handover)
         when Message::Stop then stop
         when Message::Reopen then Log.reopen
-        when Message::Spare then ActiveRecord::Budget.current&.spare(message.count)
+        when Message::Spare then ActiveRecord::Budget.numbered(message.server)&.spare(message.count)
         end
       end
       return unless gone

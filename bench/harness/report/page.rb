@@ -19,7 +19,7 @@ module Bench
         "The server itself" => %w[hello hello-pipelined headers json upload download],
         "Requests that wait" => %w[blocking sleep waiting],
         "Requests that compute" => %w[cpu-turns cpu-turns-4],
-        "Rails and databases" => %w[rails-plain rails-find rails-db db-10x10 db-10x10-trilogy db-10x10-mysql2],
+        "Rails and databases" => %w[rails-plain rails-find rails-db db-10x10 db-10x10-trilogy db-10x10-mysql2 db-curve],
         "When something goes wrong" => %w[mixed mixed-4 mixed-published mixed-published-4 mixed-rails mixed-rails-mysql2 overload tail],
         "Memory" => %w[idle idle-waiting],
         "The pool" => %w[fair-pool fair-pool-jruby]
@@ -78,6 +78,7 @@ module Bench
         parts = [%(<section id="#{name}">\n<h3>#{name}</h3>\n)]
         parts << (result ? "<p>#{escape(result["title"].sub(/:\z/, ""))}#{"." unless result["title"].end_with?("?")}</p>\n" : %(<p class="note">Not measured yet.</p>\n))
         parts << told(name)
+        parts << curve(result) if result&.fetch("curve", nil)
         parts << (result["tables"] ? pools(result) : loads(result)) if result
         parts << growth(result) << unmeasured(name, result) << facts(result) << sweep(name) << "</section>\n"
         parts.join
@@ -177,6 +178,20 @@ module Bench
         end
         head = ["", "requests/s", "min s", "max s", "mean s", "max ÷ ideal", "errors"].map { |cell| "<th>#{cell}</th>" }
         %(<div class="wide"><table><thead><tr>#{head.join}</tr></thead><tbody>#{cells.join("\n")}</tbody></table></div>\n)
+      end
+
+      # What each server does of what its connections could do, as they grow in number.
+      def curve(result)
+        servers = result["loads"].flat_map { |load| load["summary"].keys }.uniq
+        rows = servers.map { |server| { name: server, points: shares(result, server), ours: server.start_with?("fairlead") } }
+        "<h4>Share of what so many connections could do</h4>\n#{chart(kind: "growth", unit: "share of the theoretical limit", rows:)}"
+      end
+
+      def shares(result, server)
+        result["loads"].filter_map do |load|
+          median = load.dig("summary", server, load["main_figure"], "median")
+          median && [load["connections"], median * result["curve"] / load["connections"]]
+        end
       end
 
       # Of crowds: all memory, from nobody to as many as there were.

@@ -11,7 +11,11 @@ typedef struct message {
     int32_t hand_overs;/* how often it has been handed over */
 } message;
 
-enum { MOST_BYTES = 65536, MOST_HAND_OVERS = 3 };
+enum {
+    MOST_BYTES = 65536,
+    MOST_HAND_OVERS = 3,
+    UNEVEN = 2, /* so much more than a sibling has must be here, for a new connection to go there */
+};
 
 bool fl_siblings_usable(const fl_siblings *siblings, int sibling) {
     fl_slot *slot = &siblings->page->slots[sibling];
@@ -37,19 +41,30 @@ int fl_siblings_choose_lane(const fl_siblings *siblings) {
     return best;
 }
 
-int fl_siblings_choose(const fl_siblings *siblings) {
+/* Connections, those twice that are busy. */
+static int64_t load_of(fl_slot *slot) {
+    return fl_slot_get(slot, FL_SLOT_connections) + fl_slot_get(slot, FL_SLOT_in_flight) +
+           fl_slot_get(slot, FL_SLOT_queued) + 2 * fl_slot_get(slot, FL_SLOT_coming) +
+           fl_slot_get(slot, FL_SLOT_arriving);
+}
+
+static int least_loaded(const fl_siblings *siblings, int64_t *least) {
     int best = -1;
-    int64_t least = 0;
     for (int i = 0; i < siblings->count; i++) {
         if (!fl_siblings_usable(siblings, i))
             continue;
-        int64_t load = fl_slot_get(&siblings->page->slots[i], FL_SLOT_connections);
-        if (best < 0 || load < least) {
+        int64_t load = load_of(&siblings->page->slots[i]);
+        if (best < 0 || load < *least) {
             best = i;
-            least = load;
+            *least = load;
         }
     }
     return best;
+}
+
+int fl_siblings_choose(const fl_siblings *siblings) {
+    int64_t least = 0;
+    return least_loaded(siblings, &least);
 }
 
 static bool send_descriptor(int channel, int descriptor, struct iovec *parts, size_t count) {
@@ -92,9 +107,9 @@ bool fl_handoff_possible(fl_connection *connection) {
            (connection->exchange->hand_overs < MOST_HAND_OVERS && raw_bytes(connection, parts) > 0);
 }
 
-/* One that was coming is here. What came for a worker that has ended was never counted here. */
-static void has_come(fl_slot *slot) {
-    _Atomic int64_t *coming = &slot->fields[FL_SLOT_coming];
+/* One that was on its way is here. What came for a worker that has ended was never counted here. */
+static void has_come(fl_slot *slot, fl_slot_field field) {
+    _Atomic int64_t *coming = &slot->fields[field];
     int64_t count = atomic_load(coming);
     while (count > 0 && !atomic_compare_exchange_weak(coming, &count, count - 1))
         continue;
@@ -114,14 +129,14 @@ bool fl_handoff_give(fl_connection *connection, int sibling) {
         count += raw_bytes(connection, parts + 1);
         message.arrived = connection->exchange->ready_at;
         message.hand_overs = connection->exchange->hand_overs + 1;
-        atomic_fetch_add(&slot->fields[FL_SLOT_coming], 1);
     }
+    fl_slot_field field = queued ? FL_SLOT_coming : FL_SLOT_arriving;
+    atomic_fetch_add(&slot->fields[field], 1);
     int descriptor = connection->transport.descriptor;
     fl_poll_remove(&loop->poll, descriptor);
     if (!send_descriptor(siblings->sending[sibling], descriptor, parts, count)) {
         /* Full, or too many descriptors on their way: not now. */
-        if (queued)
-            has_come(slot);
+        has_come(slot, field);
         if (fl_poll_add_connection(&loop->poll, descriptor, connection) < 0)
             fl_connection_close(connection);
         else if (connection->wants_writable)
@@ -132,6 +147,26 @@ bool fl_handoff_give(fl_connection *connection, int sibling) {
     if (queued)
         loop->counts.handed++;
     loop->siblings.receiver = sibling;
+    return true;
+}
+
+bool fl_handoff_pass_on(fl_loop *loop, const fl_listener *listener, int descriptor) {
+    fl_siblings *siblings = &loop->siblings;
+    if (siblings->slot == NULL)
+        return false;
+    int64_t own = (int64_t) loop->counts.connections + loop->counts.in_flight + loop->ready.count, least = 0;
+    int sibling = own < UNEVEN ? -1 : least_loaded(siblings, &least);
+    if (sibling < 0 || own < least + UNEVEN)
+        return false;
+    message message = {.listener = listener->index};
+    struct iovec part = {&message, sizeof message};
+    fl_slot *slot = &siblings->page->slots[sibling];
+    atomic_fetch_add(&slot->fields[FL_SLOT_arriving], 1);
+    if (!send_descriptor(siblings->sending[sibling], descriptor, &part, 1)) {
+        has_come(slot, FL_SLOT_arriving);
+        return false;
+    }
+    close(descriptor);
     return true;
 }
 
@@ -160,8 +195,7 @@ void fl_handoff_receive(fl_loop *loop) {
         fl_listener *listener = loop->listeners;
         while (listener != NULL && listener->index != message.listener)
             listener = listener->next;
-        if (message.arrived != 0)
-            has_come(loop->siblings.slot);
+        has_come(loop->siblings.slot, message.arrived != 0 ? FL_SLOT_coming : FL_SLOT_arriving);
         if (listener == NULL || fl_close_on_exec_nonblocking(descriptor) < 0) {
             close(descriptor);
             continue;

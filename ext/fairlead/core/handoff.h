@@ -36,6 +36,10 @@ bool fl_handoff_possible(fl_connection *connection);
  * unnoticed by the client. False when it cannot be given now; it is then as it was. */
 bool fl_handoff_give(fl_connection *connection, int sibling);
 
+/* A connection that has just been accepted goes to a sibling that has less to do than we, if there is one: the kernel
+ * wakes whom it likes, and would leave one worker with most of a crowd that comes at once. Answers whether it has gone. */
+bool fl_handoff_pass_on(struct fl_loop *loop, const struct fl_listener *listener, int descriptor);
+
 /* Takes in all that has been handed to us. */
 void fl_handoff_receive(struct fl_loop *loop);
 

@@ -356,7 +356,8 @@ static void accept_some(fl_loop *loop, fl_listener *listener, int most) {
         if (descriptor >= 0) {
             if (loop->most_connections == 0)
                 count_descriptors(loop, descriptor);
-            fl_connection_open(loop, listener, descriptor, "", 0);
+            if (!fl_handoff_pass_on(loop, listener, descriptor))
+                fl_connection_open(loop, listener, descriptor, "", 0);
         } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
             if (!make_room(loop)) {
                 look_away(loop);
@@ -508,6 +509,8 @@ void fl_loop_rest(fl_loop *loop) {
     /* Whoever was killed while it sent something cannot take its promise back. */
     if (fl_slot_get(slot, FL_SLOT_coming) != 0)
         fl_slot_set(slot, FL_SLOT_coming, 0);
+    if (fl_slot_get(slot, FL_SLOT_arriving) != 0)
+        fl_slot_set(slot, FL_SLOT_arriving, 0);
     fl_slot_set(slot, FL_SLOT_idle, loop->ready.first == NULL);
 }
 

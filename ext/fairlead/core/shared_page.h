@@ -1,8 +1,8 @@
 /* One page of memory shared by supervisor and workers: a slot for each worker, each on cache lines of its own.
  * fl_shared_page_open maps it (before any fork), fl_shared_page_close unmaps it in this process only.
- * Every field is one atomic number. A slot is written by its worker alone (but for `coming`, and the fields that say
- * so), and by the supervisor while the slot has no worker; anybody may read at any time. The table of routes is written by
- * all. Mapping can fail: NULL with errno; nothing else can. */
+ * Every field is one atomic number. A slot is written by its worker alone (but for the fields that say so), and by the
+ * supervisor while the slot has no worker; anybody may read at any time. The table of routes, and that of databases, are
+ * written by all. Mapping can fail: NULL with errno; nothing else can. */
 #ifndef FL_SHARED_PAGE_H
 #define FL_SHARED_PAGE_H
 
@@ -29,6 +29,7 @@
     X(oldest_us)   /* fl_clock when its oldest waiting request came; 0: none waits */                        \
     X(stall)       /* of the reactor that leads: fl_stall */                                                 \
     X(coming)      /* requests on their way to it (added to by who sends them) */                            \
+    X(arriving)    /* connections without a request, likewise */                                             \
     X(standbys)    /* how often the lead went to a standby reactor */                                        \
     X(handed)      /* requests handed to siblings */                                                         \
     X(received)    /* requests taken over from them */                                                       \
@@ -58,8 +59,11 @@ typedef struct fl_slot {
     _Alignas(128) _Atomic int64_t fields[FL_SLOT_FIELDS];
 } fl_slot;
 
+enum { FL_MOST_DATABASES = 4 };
+
 typedef struct fl_shared_page {
     size_t count;
+    _Atomic uint64_t databases[FL_MOST_DATABASES]; /* the servers that anybody has met: what each is known by */
     _Atomic int most_lanes; /* workers that the supervisor would fork for the lane of processes; 0: none */
     fl_routes routes;
     fl_slot slots[];
@@ -67,6 +71,9 @@ typedef struct fl_shared_page {
 
 fl_shared_page *fl_shared_page_open(size_t slots);
 void fl_shared_page_close(fl_shared_page *page);
+
+/* The number of a database server, the same in all processes. Those for which there is no place share the last one. */
+int fl_shared_page_database(fl_shared_page *page, uint64_t key);
 
 static inline void fl_slot_set(fl_slot *slot, fl_slot_field field, int64_t value) {
     atomic_store_explicit(&slot->fields[field], value, memory_order_relaxed);

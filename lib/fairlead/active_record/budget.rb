@@ -1,27 +1,54 @@
 # frozen_string_literal: true
 
 require "socket"
+require "zlib"
 
 module Fairlead
   module ActiveRecord
-    # A worker's side of `database_connections`: how many connections its pools may open, of those that all workers
-    # together may. See {Fairlead::Budget} for the supervisor's.
+    # A worker's side of `database_connections`: how many connections to one database server its pools may open, of those
+    # that all workers together may. See {Fairlead::Budget} for the supervisor's.
     #
     # What counts is a connection in a pool, open or not yet. Files are not counted: SQLite has no such bound.
     #
     # Called under the locks of several pools, from any thread; it never waits.
     class Budget
       class << self
-        # @return [Budget, nil] of this process; nil if it is not bounded, or if it is the child of a worker.
-        def current = (@current if @pid == Process.pid)
+        # @return [Integer, nil] for each database server; nil if this process is not bounded, or is the child of a worker.
+        def limit = (@limit if @pid == Process.pid)
+
+        # @param config [ActiveRecord::DatabaseConfigurations::DatabaseConfig]
+        # @return [Budget, nil] of its server; nil if that is not bounded.
+        def of(config)
+          return unless limit && counts?(config)
+
+          @lock.synchronize do
+            number = (@numbers[server_of(config)] ||= number_of(server_of(config)))
+            @budgets[number] || new(limit, @share&.pages&.at(number), @slot, @share&.sockets&.at(number)).tap do |budget|
+              @budgets = { **@budgets, number => budget } # others may be going through it
+            end
+          end
+        end
+
+        # @param number [Integer] of a server, as the supervisor knows it.
+        # @return [Budget, nil]
+        def numbered(number) = (@budgets[number] if limit)
 
         # @param limit [Integer]
-        # @param page [SharedPage, nil] where room is given; nil: this process is alone, and has it all.
-        # @param socket [UNIXSocket, nil] where the supervisor is told.
-        def join(limit, page: nil, slot: 0, socket: nil)
+        # @param share [Budgets::Share, nil] where room is given and the supervisor is told; nil: this process is alone.
+        # @param page [SharedPage, nil] where the sums are shown.
+        def join(limit, share: nil, page: nil, slot: 0)
+          @limit, @share, @page, @slot = limit, share, page, slot
+          @lock = Thread::Mutex.new
+          @numbers = {}
+          @budgets = {}
           @pid = Process.pid
-          @current = new(limit, page, slot, socket)
           pools.each { |pool| pool.fairlead_lift(limit) } if ActiveRecord.loaded? && Seam.installed?
+        end
+
+        # Of all servers together, for whoever asks this process for figures.
+        def show
+          @page&.write(@slot, :database_open, @budgets.each_value.sum(&:open))
+          @page&.write(@slot, :database_waiting, @budgets.each_value.sum(&:requests_waiting))
         end
 
         # @return [Boolean] whether a database has a bound on its connections.
@@ -29,21 +56,41 @@ module Fairlead
 
         # @return [Array<ConnectionPool>] of all roles.
         def pools = ::ActiveRecord::Base.connection_handler.connection_pool_list(:all)
+
+        # @return [String] what tells one database server from another.
+        def server_of(config)
+          hash = config.configuration_hash
+          [hash[:host] || hash[:socket] || "this machine", hash[:port] || config.adapter].join(":")
+        end
+
+        private
+
+        def number_of(server) = @share ? @share.pages.first.database(Zlib.crc32(server) + 1) : @numbers.size
       end
 
       # @return [Integer] of all workers together.
       attr_reader :limit
 
       def initialize(limit, page, slot, socket)
+        @pid = Process.pid
         @limit = limit
         @page = page
         @slot = slot
         @socket = socket
         @lock = Thread::Mutex.new
-        @taken = @freed = @given_back = 0
+        @taken = @freed = @given_back = @requests_waiting = 0
         @waiting = {}.compare_by_identity # pool => [how many, since when]
         @unsent = []
       end
+
+      # @return [Boolean] whether it is of this process.
+      def own? = @pid == Process.pid
+
+      # @return [Integer] connections, or room for them, that this process has.
+      def open = @taken - @freed
+
+      # @return [Integer] how many wait for one.
+      attr_reader :requests_waiting
 
       # @return [Integer] how many more connections may be opened now.
       def room = [granted - @taken, 0].max
@@ -83,10 +130,12 @@ module Fairlead
         @lock.synchronize do
           before = @waiting.any?
           count.zero? ? @waiting.delete(pool) : @waiting[pool] = [count, since]
+          @requests_waiting = @waiting.each_value.sum(&:first)
+          Budget.show
           next unless @page
 
           @page.write(@slot, :database_since_us, (@waiting.each_value.map(&:last).min.to_f * 1_000_000).to_i)
-          @page.write(@slot, :database_waiting, @waiting.each_value.sum(&:first))
+          @page.write(@slot, :database_waiting, requests_waiting)
           tell("want") if @waiting.any? && !before
         end
       end
@@ -107,7 +156,7 @@ module Fairlead
           count -= 1
         end
         Budget.pools.each do |pool|
-          count -= pool.fairlead_spare(count) if count.positive? && Budget.counts?(pool.db_config)
+          count -= pool.fairlead_spare(count) if count.positive? && pool.fairlead_budget.equal?(self)
         end
       end
 
@@ -116,10 +165,8 @@ module Fairlead
       def granted = @page ? @page.get(@slot, :database_granted) : @limit + @freed
 
       def show
-        return unless @page
-
-        @page.write(@slot, :database_open, @taken - @freed)
-        @page.write(@slot, :database_taken, @taken)
+        Budget.show
+        @page&.write(@slot, :database_taken, @taken)
       end
 
       # What the supervisor does not take at once is sent with the next message.

@@ -19,7 +19,9 @@ module Fairlead
         | ECONNREFUSED | ECONNRESET | CLOSED_CONNECTION
       /xi
       NUMBERS = [1040, 1053, 1203, 2002, 2003, 2006, 2013].freeze
-      private_constant :ADAPTERS, :NOT_NOW, :NUMBERS
+      # Seconds between a connection's return and its next use that cannot be told from none.
+      AT_ONCE = 0.0005
+      private_constant :ADAPTERS, :NOT_NOW, :NUMBERS, :AT_ONCE
 
       # @return [void]
       def self.install
@@ -38,9 +40,9 @@ module Fairlead
 
       # Of the adapters.
       module Adapter
-        # Called at each checkout.
+        # Called at each checkout. One that has just answered somebody else is not looked at.
         def clean!
-          disconnect! if connected? && @raw_connection.respond_to?(:fairlead_lost?) && @raw_connection.fairlead_lost?
+          disconnect! if fairlead_rested? && connected? && @raw_connection.respond_to?(:fairlead_lost?) && @raw_connection.fairlead_lost?
           super
         end
 
@@ -55,6 +57,8 @@ module Fairlead
         end
 
         private
+
+        def fairlead_rested? = @idle_since.nil? || Line.clock - @idle_since > AT_ONCE
 
         def reconnect
           return super unless Drivers.fibers? && pool.respond_to?(:fairlead_door)

@@ -18,8 +18,11 @@ module Fairlead
       # connections. Queries that take longer than this tell nothing: then it goes on.
       WINDOW = 0.1
       GAIN = 0.2
-      # Seconds until it tries again.
-      REST = 30.0
+      # In so many windows one after the other: whatever else the machine does may spoil one.
+      IN_VAIN = 2
+      # Seconds until it tries again: twice as many after each time in vain, up to the most.
+      REST = 4.0
+      LONGEST_REST = 64.0
 
       # @return [Integer] how many connections it would do without.
       attr_reader :surplus
@@ -30,6 +33,8 @@ module Fairlead
         @size = 0
         @rested_at = 0.0
         @before = nil # the size before the last growth, and how often connections came back then
+        @in_vain = 0
+        @rest = REST
         @surplus = 0
       end
 
@@ -67,8 +72,11 @@ module Fairlead
         rate = @returned / (now - @since)
         telling = @returned >= size
         begin_window(size, now)
-        return fall_back(size, now) if telling && in_vain?(size, rate)
-
+        if telling && in_vain?(size, rate)
+          return (@in_vain += 1) < IN_VAIN ? 0 : fall_back(size, now)
+        end
+        @rest = REST if @before && telling
+        @in_vain = 0
         @before = [size, rate] if telling
         [wanted, size / 2].min
       end
@@ -82,7 +90,9 @@ module Fairlead
       def fall_back(size, now)
         @surplus = size - @before[0]
         @before = nil
-        @rested_at = now + REST
+        @in_vain = 0
+        @rested_at = now + @rest
+        @rest = [@rest * 2, LONGEST_REST].min
         0
       end
     end

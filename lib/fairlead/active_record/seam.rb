@@ -47,8 +47,8 @@ module Fairlead
 
         # Room for it is free again once it is closed and has left its pool.
         def fairlead_closed
-          budget = Budget.current
-          return unless fairlead_id && budget && !connected?
+          budget = fairlead_budget
+          return unless budget && !connected?
           return budget.shut(fairlead_id) if pool.fairlead_has?(self)
 
           budget.free(fairlead_id)
@@ -59,14 +59,16 @@ module Fairlead
 
         def reconnect
           # What is connected to the database no more is replaced without being disconnected.
-          Budget.current&.shut(fairlead_id) if fairlead_id && @raw_connection
+          fairlead_budget&.shut(fairlead_id) if @raw_connection
           super
-          Budget.current&.opened(fairlead_id, fairlead_socket) if fairlead_id && !@fairlead_taken_over
+          fairlead_budget&.opened(fairlead_id, fairlead_socket) unless @fairlead_taken_over
         end
 
-        # trilogy shows none.
+        def fairlead_budget = (pool.fairlead_budget if fairlead_id)
+
         def fairlead_socket
-          if @raw_connection.respond_to?(:socket_io) then @raw_connection.socket_io
+          if @raw_connection.respond_to?(:fairlead_socket) then @raw_connection.fairlead_socket
+          elsif @raw_connection.respond_to?(:socket_io) then @raw_connection.socket_io
           elsif @raw_connection.respond_to?(:socket) then ::IO.for_fd(@raw_connection.socket, autoclose: false)
           end
         rescue ::StandardError
@@ -159,12 +161,13 @@ module Fairlead
       module Pool
         # For how many seconds one that was taken and is not open counts as being opened.
         CONNECTING = 0.1
-        private_constant :CONNECTING
+        # Seconds between two searches for connections whose owners have died.
+        REAPING = 0.01
+        private_constant :CONNECTING, :REAPING
 
         def initialize(...)
           super
-          budget = Budget.current
-          fairlead_lift(budget.limit) if budget
+          fairlead_lift(Budget.limit) if Budget.limit
         end
 
         def fairlead_usage = @fairlead_usage ||= Usage.new(self)
@@ -173,7 +176,11 @@ module Fairlead
         def fairlead_door = @fairlead_door ||= Door.new(self)
 
         # @return [Budget, nil] what bounds this pool, beside its own size.
-        def fairlead_budget = (Budget.current if Budget.counts?(db_config))
+        def fairlead_budget
+          return @fairlead_budget if @fairlead_budget&.own?
+
+          @fairlead_budget = Budget.of(db_config)
+        end
 
         # With a budget for all pools of all workers, the size of one says little: it may have all.
         def fairlead_lift(limit)
@@ -277,14 +284,32 @@ module Fairlead
 
         # Who is called to open a connection leaves the line for it, since that is done without the lock, and gets its
         # place back if there is no room after all.
+        #
+        # ActiveRecord looks through all connections before each wait, which takes longer than a query where there are
+        # many and requests wait for each.
         def acquire_connection(checkout_timeout)
+          connection = @available.poll
+          return connection if connection
+
           loop do
-            waiter = catch(:fairlead_open) { return super }
+            waiter = catch(:fairlead_open) do
+              return super unless fairlead_reaped?
+              return try_to_checkout_new_connection || @available.poll(checkout_timeout)
+            end
             connection = try_to_checkout_new_connection(called: true)
             return connection if connection
 
             synchronize { fairlead_line&.keep(waiter) }
           end
+        end
+
+        # Who is the first to wait always looks.
+        def fairlead_reaped?
+          now = Line.clock
+          return true if !discarded? && @available.num_waiting.positive? && now - (@fairlead_reaped_at || 0.0) < REAPING
+
+          @fairlead_reaped_at = now
+          false
         end
 
         # The first connection is opened at once, others once it has been waited for one in use to come back: in a fiber

@@ -106,7 +106,7 @@ module Fairlead
                  group: :fairness, within: (0..86_400)),
 
       Option.new(:database_connections, :integer, nil,
-                 "How many connections to databases all workers together may have open. The sizes of the pools in " \
+                 "How many connections to each database server all workers together may have open. The sizes of the pools in " \
                  "config/database.yml do not count then: each worker opens what its requests need, and gives up to " \
                  "the others what it does not. SQLite is left out.",
                  group: :database, within: (1..100_000), shown: "each worker may open as many as its pools allow"),

@@ -9,6 +9,9 @@ module Fairlead
     module Trilogy
       # The client itself.
       module Client
+        # @return [BasicSocket, nil] a copy of the driver's own, which it shows to nobody.
+        attr_reader :fairlead_socket
+
         def initialize(options = {})
           super
           @fairlead_id = ask_for_id
@@ -47,8 +50,12 @@ module Fairlead
           nil # a proxy may know no such function
         end
 
-        # The driver has a descriptor of its own, which it shows to nobody.
+        # The driver has a descriptor of its own, and closes the one that was connected.
+        #
+        # The selector that was waited in still watches that one, until this fiber waits again. Once it is closed, nobody
+        # could end that while the driver's is open: each wait of the reactor would return at once.
         def _connect(socket, ...)
+          Fiber.scheduler.yield if Drivers.fibers?
           @fairlead_socket = socket.dup
           super
         end

@@ -27,6 +27,21 @@ module Fairlead
       end)
     RUBY
 
+    TWO_SERVERS = <<~RUBY
+      require "active_record"
+      ActiveRecord::Base.establish_connection(ENV.fetch("DATABASE_URL"))
+      class Other < ActiveRecord::Base
+        self.abstract_class = true
+        establish_connection(ENV.fetch("OTHER_URL"))
+      end
+
+      run(lambda do |env|
+        base, sleeping = env["PATH_INFO"] == "/other" ? [Other, "SLEEP"] : [ActiveRecord::Base, "pg_sleep"]
+        base.with_connection { |connection| connection.execute("SELECT \#{sleeping}(\#{env["QUERY_STRING"].to_f})") }
+        [200, { "content-type" => "text/plain" }, [Process.pid.to_s]]
+      end)
+    RUBY
+
     def setup
       super
       @url = ENV["TEST_DATABASE_URL"] || skip("No PostgreSQL: run bin/test, or set TEST_DATABASE_URL (bin/services url)")
@@ -92,14 +107,28 @@ module Fairlead
         serve_mariadb(adapter) do |server|
           clients = clients_of_two_workers(server)
           5.times { clients.each { |client| assert client.ask, client.take_failures.inspect } }
-          before = server.worker_pids
-          before.each { |pid| Process.kill(:KILL, pid) }
-          eventually("there are others") { server.worker_pids.size == 2 && (server.worker_pids & before).empty? }
-
-          assert_equal "200", server.get("/?0.001").code
+          # The database has seen it at once, and so does the supervisor: where it sees no socket, it waits for 5 s.
+          assert_one_below(4) do
+            before = server.worker_pids
+            before.each { |pid| Process.kill(:KILL, pid) }
+            eventually("there are others") { server.worker_pids.size == 2 && (server.worker_pids & before).empty? }
+            duration { assert_equal "200", server.get("/?0.001").code }
+          end
         ensure
           clients&.each(&:close)
         end
+      end
+    end
+
+    def test_each_database_server_has_a_budget_of_its_own
+      mariadb = ENV["TEST_MARIADB_URL"] || skip("No MariaDB: run bin/test, or set TEST_MARIADB_URL (bin/services url mariadb)")
+      environment = { "DATABASE_URL" => "#{@url}?application_name=#{@name}", "OTHER_URL" => mariadb }
+      with_server(TWO_SERVERS, "--workers", "2", "--database-connections", "1", env: environment) do |server|
+        first = Thread.new { server.get("/?3").code }
+        eventually("the query runs") { queries_that_run == 1 }
+
+        assert_operator duration { assert_equal "200", server.get("/other?0.01").code }, :<, 2
+        assert_equal "200", first.value
       end
     end
 

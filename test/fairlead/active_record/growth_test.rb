@@ -45,6 +45,16 @@ module Fairlead
       assert_includes 80..160, @size
     end
 
+    def test_one_bad_moment_does_not_stop_it
+      bad_until = nil
+      grow_for(1.0) do |size|
+        bad_until ||= @now + 0.12 if size > FREELY
+        bad_until && @now < bad_until ? 100 * FREELY : size / 0.01
+      end
+
+      assert_equal 190, @size
+    end
+
     private
 
     # A pool of at most 190, for which 500 wait.

@@ -18,6 +18,13 @@ module Fairlead
       end
     end
 
+    def test_connections_that_come_at_once_are_spread_evenly
+      clients = Array.new(60) { client(to: server) }
+      workers = clients.map { |client| client.write("GET /sleep?0.2 HTTP/1.1\r\nHost: a\r\n\r\n") }.map { |client| client.response.body }
+      assert_operator workers.tally.values.max, :<=, 36, workers.tally
+      assert_equal workers, clients.map { |client| client.get("/").body }, "they stay where they are"
+    end
+
     def test_a_connection_goes_to_the_sibling_and_on_with_it
       clients = client_of_each(server)
       victim, other = clients.keys

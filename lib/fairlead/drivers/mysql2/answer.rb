@@ -8,6 +8,8 @@ module Fairlead
       module Answer
         # The client library reads so much at once: what is longer it may have to wait for.
         PEEK = 16_384
+        # Most answers are not longer than this.
+        SHORT = 512
         HEAD = 4
         OK = 0x00
         EOF = 0xfe
@@ -15,14 +17,15 @@ module Fairlead
         INFILE = 0xfb
         # A packet that begins like an EOF and is not shorter is a row.
         LONGEST_EOF = 8
-        private_constant :HEAD, :OK, :EOF, :ERR, :INFILE, :LONGEST_EOF
+        private_constant :SHORT, :HEAD, :OK, :EOF, :ERR, :INFILE, :LONGEST_EOF
 
         class << self
           # @param socket [BasicSocket] readable
           # @return [Integer, nil] how many results have come, if all that has come are whole results; nil also where
           #   that cannot be known, as with TLS.
           def results(socket)
-            bytes = socket.recv_nonblock(PEEK, Socket::MSG_PEEK, exception: false)
+            bytes = socket.recv_nonblock(SHORT, Socket::MSG_PEEK, exception: false)
+            bytes = socket.recv_nonblock(PEEK, Socket::MSG_PEEK, exception: false) if bytes.is_a?(String) && bytes.bytesize == SHORT
             count(bytes) if bytes.is_a?(String) && bytes.bytesize.between?(HEAD + 1, PEEK - 1)
           rescue SystemCallError
             nil # the driver says what is wrong
