@@ -5,8 +5,8 @@ require_relative "fairlead"
 module Bench
   module Servers
     # Ours with nobody who stands by, watches, or hands anything over: what does the ladder cost an app in which nothing
-    # stalls? There is no such setting: what makes the ladder is taken out. Short responses then leave one by one, since nobody would
-    # send what is kept beside a request that stalls.
+    # stalls? There is no such setting: what makes the ladder is taken out. Short responses then leave one by one, since
+    # nobody would send what is kept beside a request that stalls.
     class Ladderless < Fairlead
       def command(site) = ["-r#{site.write("ladderless.rb", REMOVAL)}", *super]
 
