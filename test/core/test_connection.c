@@ -188,6 +188,32 @@ static void a_client_may_go_at_every_stage(void) {
             }
 }
 
+/* The response to its first request has been kept for too long: it is sent when the second is about to be taken. */
+static void a_client_may_have_gone_when_its_next_request_is_taken(void) {
+    struct linger now = {1, 0};
+    peer_server server = server_start();
+    fl_loop *loop = server.loop;
+    loop->watched = true; /* responses of very short requests leave together */
+    loop->usual = 0;
+    int socket = client(&server), other = client(&server);
+    say(socket, GET("/first") GET("/second"));
+    TURN_UNTIL(loop, loop->ready.count == 1);
+    say(other, GET("/other"));
+    TURN_UNTIL(loop, loop->ready.count == 2);
+    answer(fl_loop_take(loop), 200, "first");
+    atomic_store(&loop->staged_at, fl_clock()); /* just now, however slow this machine is */
+    answer(fl_loop_take(loop), 200, "other");
+    CHECK_NUMBER(1, loop->ready.count);
+    setsockopt(socket, SOL_SOCKET, SO_LINGER, &now, sizeof now);
+    close(socket);
+    atomic_store(&loop->staged_at, fl_clock() - SECOND);
+    CHECK(fl_loop_take(loop) == NULL);
+    CHECK_NUMBER(0, loop->counts.in_flight);
+    CHECK_HEARD("HTTP/1.1 200 ", "other", hear(loop, other));
+    close(other);
+    server_stop(&server);
+}
+
 static void an_event_of_a_connection_closed_meanwhile_is_passed_over(void) {
     peer_server server = server_start();
     int sockets[20];
@@ -542,6 +568,7 @@ int main(void) {
     TEST(a_refusal_is_read_by_a_client_that_is_still_sending);
     TEST(a_refused_HEAD_has_no_body);
     TEST(a_client_may_go_at_every_stage);
+    TEST(a_client_may_have_gone_when_its_next_request_is_taken);
     TEST(an_event_of_a_connection_closed_meanwhile_is_passed_over);
     TEST(a_request_that_comes_soon_is_awaited_awake_as_long_as_that_succeeds);
     TEST(what_a_wait_finds_it_takes_in);

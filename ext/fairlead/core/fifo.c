@@ -212,6 +212,15 @@ uint32_t fl_loop_takeable(const fl_loop *loop) {
     return loop->ready.count < room ? loop->ready.count : room;
 }
 
+/* Something is about to be taken: responses that have been kept for long go out before. It may be seen now that the client
+ * of one that waits has gone, and then that is freed: so nothing is chosen yet. */
+static void send_late(fl_loop *loop) {
+    loop->now = fl_clock();
+    uint64_t staged_at = atomic_load_explicit(&loop->staged_at, memory_order_relaxed);
+    if (staged_at != 0 && loop->now > staged_at + GATHERED_FOR)
+        fl_loop_flush(loop);
+}
+
 /* It leaves the FIFO, to be served. */
 static fl_exchange *begin(fl_exchange *exchange) {
     fl_loop *loop = exchange->loop;
@@ -221,11 +230,7 @@ static fl_exchange *begin(fl_exchange *exchange) {
     if (loop->served != NULL)
         loop->served->previous = exchange;
     loop->served = exchange;
-    uint64_t now = fl_clock();
-    exchange->started_at = loop->now = now;
-    uint64_t staged_at = atomic_load_explicit(&loop->staged_at, memory_order_relaxed);
-    if (staged_at != 0 && now > staged_at + GATHERED_FOR)
-        fl_loop_flush(loop);
+    uint64_t now = exchange->started_at = loop->now;
     if (exchange->lane != FL_LANE_NONE)
         exchange->route_stalls = fl_routes_stalls(&loop->siblings.page->routes, exchange->route);
     if (exchange->queue == FL_LANE_NONE) {
@@ -286,6 +291,9 @@ fl_exchange *fl_loop_take(fl_loop *loop) {
         if (loop->first_woken != NULL || loop->overdue.first != NULL)
             fl_poll_wake(&loop->poll);
     }
+    if (loop->ready.first == NULL)
+        return NULL;
+    send_late(loop);
     fl_exchange *exchange = oldest_wanted(loop, FL_LANE_NONE);
     if (exchange == NULL || loop->counts.in_flight >= loop->limits.in_flight)
         return NULL;
@@ -293,6 +301,7 @@ fl_exchange *fl_loop_take(fl_loop *loop) {
 }
 
 fl_exchange *fl_loop_take_from_lane(fl_loop *loop, int reactor, bool may_hold) {
+    send_late(loop);
     fl_exchange *exchange = oldest_wanted(loop, FL_LANE_THREADS);
     if (exchange == NULL && may_hold && fl_loop_runs_process_lane(loop))
         exchange = oldest_wanted(loop, FL_LANE_PROCESS);
