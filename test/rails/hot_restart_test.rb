@@ -26,7 +26,7 @@ module Fairlead
       end
 
       assert_empty run.failures
-      assert_equal [2], run.clients.map(&:pid).uniq, "what the last of them got"
+      eventually("the new code") { server.get("/").body == "2" }
       eventually("the end of the old code") { server.descendant_pids.size == 3 }
     end
   end
