@@ -31,9 +31,11 @@ module Fairlead
     STEADY = /\A(storage|async_task|annotation|fairlead_.*|active_support_execution_state)=\z/
     private_constant :STEADY
 
+    # Looked up once, when the first fiber serves and the app is loaded: for ten thousand fibers it would be dear.
+    #
     # @return [Array<Symbol>] the instance variables of what gems have added with Fiber.attr_accessor.
     def self.attributes
-      Fiber.instance_methods(false).grep(/\w=\z/).grep_v(STEADY).map { |name| :"@#{name.name.chomp("=")}" }
+      @attributes ||= Fiber.instance_methods(false).grep(/\w=\z/).grep_v(STEADY).map { |name| :"@#{name.name.chomp("=")}" }.freeze
     end
 
     # @return [FiberState] the state of the current fiber, to which {#restore} will return it
