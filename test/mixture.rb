@@ -21,12 +21,17 @@ module Fairlead
     # Seconds that the server has to come to rest.
     REST = 60
     # Bytes that a process may grow.
-    GROWTH = 40 * 1024 * 1024
+    GROWTH = 24 * 1024 * 1024
+    # Ruby lets some 50 MB of garbage come together before it collects: here it does so often, so that what grows is kept.
+    THRIFT = {
+      "RUBY_GC_MALLOC_LIMIT" => "2000000", "RUBY_GC_MALLOC_LIMIT_MAX" => "4000000", "RUBY_GC_OLDMALLOC_LIMIT" => "2000000",
+      "RUBY_GC_OLDMALLOC_LIMIT_MAX" => "4000000", "MALLOC_ARENA_MAX" => "1"
+    }.freeze
     # Each place for a reactor keeps its descriptor once it was used; more than 16 there are never, and three at the start.
     PLACES = { "anon_inode:[eventfd]" => 13 }.freeze
     # What a server says in the course of such a time.
     USUAL = /has ended unasked|stalled for|goes on: |relief worker serves|in a worker of their own now/
-    private_constant :CWORK, :CALM, :PAUSE, :TOLD, :REST, :GROWTH, :PLACES, :USUAL
+    private_constant :CWORK, :CALM, :PAUSE, :TOLD, :REST, :GROWTH, :THRIFT, :PLACES, :USUAL
 
     # @return [Array<String>] what was not as it should be; known after {#run}.
     attr_reader :faults
@@ -63,7 +68,7 @@ module Fairlead
     private
 
     def serve
-      env = { "CWORK" => CWORK, "MIXTURE_DATABASE" => @database, "RACK_ENV" => "production" }
+      env = { "CWORK" => CWORK, "MIXTURE_DATABASE" => @database, "RACK_ENV" => "production", **THRIFT }
       @server = ServerProcess.new(APP, "--workers", @workers.to_s, env:, lint: false).start.wait_until_ready
       @banner = @server.log
       @census = Census.new(@server, @database)
