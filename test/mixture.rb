@@ -30,7 +30,10 @@ module Fairlead
     # Each place for a reactor keeps its descriptor once it was used; more than 16 there are never, and three at the start.
     PLACES = { "anon_inode:[eventfd]" => 13 }.freeze
     # What a server says in the course of such a time.
-    USUAL = /has ended unasked|could not start\. It was ended by SIGKILL|stalled for|goes on: |relief worker serves|in a worker of their own now/
+    USUAL = Regexp.union(
+      "has ended unasked", "could not start. It was ended by SIGKILL", "stalled for", "goes on: ", "relief worker serves",
+      "in a worker of their own now"
+    )
     private_constant :CWORK, :CALM, :PAUSE, :TOLD, :REST, :GROWTH, :THRIFT, :PLACES, :USUAL
 
     # @return [Array<String>] what was not as it should be; known after {#run}.
