@@ -15,6 +15,8 @@ module Fairlead
   # How another command of the same user asks a running server: over a Unix socket that is found without being
   # configured.
   class Inquiry
+    autoload :Command, "fairlead/inquiry/command"
+
     # Seconds that a server may take to answer.
     PATIENCE = 2
     # Where the sockets are.

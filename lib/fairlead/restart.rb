@@ -1,11 +1,10 @@
 # frozen_string_literal: true
 
-require "optparse"
 require_relative "parts"
 
 module Fairlead
   # `fairlead restart`: has a running server start new code, and waits until that serves.
-  class Restart
+  class Restart < Inquiry::Command
     INTRODUCTION = <<~TEXT
       Usage: fairlead restart [flags]
 
@@ -21,39 +20,18 @@ module Fairlead
     BLIND = 50
     private_constant :INTRODUCTION, :LOOK, :BLIND
 
-    # @param arguments [Array<String>]
-    # @param output [IO]
-    # @param servers [#call] answers what runs (see Inquiry).
-    def initialize(arguments, output: $stdout, servers: -> { Inquiry.servers })
-      @arguments = arguments
-      @output = output
-      @servers = servers
-    end
-
-    # @raise [ConfigurationError] if no server, or none alone, is meant.
-    # @raise [BootError] if the new code cannot serve.
-    def run
-      rest = parser.parse(@arguments)
-      raise ConfigurationError, "`fairlead restart` takes flags alone, not #{rest.first}." if rest.any?
-      return @output.write(parser.help) if @help
-
-      server = Inquiry.choose(@servers.call, pid: @pid)
-      Process.kill(:USR2, server[:pid])
-      follow(server)
-    rescue OptionParser::ParseError => error
-      raise ConfigurationError, "#{error.message}. `fairlead restart --help` lists the flags."
-    rescue Errno::ESRCH, Errno::EPERM => error
-      raise ConfigurationError, "The server cannot be told: #{error.message} (process #{server[:pid]})."
-    end
-
     private
 
-    def parser
-      @parser ||= OptionParser.new do |parser|
-        parser.banner = INTRODUCTION
-        parser.on("--pid PID", Integer, "The server whose first process it is.") { |pid| @pid = pid }
-        parser.on("-h", "--help", "Print this.") { @help = true }
-      end
+    def name = "restart"
+
+    def introduction = INTRODUCTION
+
+    # @raise [BootError] if the new code cannot serve.
+    def act(server)
+      Process.kill(:USR2, server[:pid])
+      follow(server)
+    rescue Errno::ESRCH, Errno::EPERM => error
+      raise ConfigurationError, "The server cannot be told: #{error.message} (process #{server[:pid]})."
     end
 
     def follow(server)

@@ -126,7 +126,16 @@ typedef struct fl_task {
 fl_task fl_task_self(void);
 
 /* Microseconds of CPU that it has used; 0 if it has ended. */
+#ifdef __APPLE__
 uint64_t fl_task_clock(const fl_task *task);
+#else
+static inline uint64_t fl_task_clock(const fl_task *task) {
+    struct timespec time;
+    if (clock_gettime(task->clock, &time) < 0)
+        return 0;
+    return (uint64_t) time.tv_sec * 1000000 + (uint64_t) time.tv_nsec / 1000;
+}
+#endif
 
 /* Whether it waits for something: not, that it computes, or waits for the machine to let it. Where the system does not
  * tell, one that has not computed for some time sleeps. */

@@ -30,13 +30,6 @@ fl_task fl_task_self(void) {
     return task;
 }
 
-uint64_t fl_task_clock(const fl_task *task) {
-    struct timespec time;
-    if (clock_gettime(task->clock, &time) < 0)
-        return 0;
-    return (uint64_t) time.tv_sec * 1000000 + (uint64_t) time.tv_nsec / 1000;
-}
-
 /* What the kernel tells of it in such a file; empty: nothing, or it has ended. */
 static const char *tell_of(const fl_task *task, const char *name, char text[512]) {
     char path[64];

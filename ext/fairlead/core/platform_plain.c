@@ -64,13 +64,6 @@ fl_task fl_task_self(void) {
     return task;
 }
 
-uint64_t fl_task_clock(const fl_task *task) {
-    struct timespec time;
-    if (clock_gettime(task->clock, &time) < 0)
-        return 0;
-    return (uint64_t) time.tv_sec * 1000000 + (uint64_t) time.tv_nsec / 1000;
-}
-
 /* One that the machine has not let run meanwhile is taken for one that sleeps: nobody here can tell. */
 bool fl_task_sleeps(const fl_task *task) {
     uint64_t before = fl_task_clock(task);

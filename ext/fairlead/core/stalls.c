@@ -1,5 +1,4 @@
 #include "watch.h"
-#include <stdio.h>
 
 enum {
     LASTING = 5000000, /* microseconds after which a stall is told though it goes on */
@@ -90,9 +89,15 @@ static uint64_t own_time(const fl_stall_record *record, uint64_t until) {
     return away > delayed ? away - delayed : 0;
 }
 
+/* The kernel is asked only if that can make a difference: most are away for a few milliseconds. */
+static bool has_lasted(const fl_stall_record *record, uint64_t until, uint64_t limit) {
+    return until - get(&record->began) >= limit && own_time(record, until) >= limit;
+}
+
 static void close_record(fl_watch *watch, fl_stall_record *record, uint64_t ended) {
-    set(&record->lasted, own_time(record, ended));
-    bool told = atomic_load(&record->phase) >= FL_STALL_LONG && get(&record->lasted) >= limit_of(watch, record);
+    bool told = atomic_load(&record->phase) >= FL_STALL_LONG && has_lasted(record, ended, limit_of(watch, record));
+    if (told)
+        set(&record->lasted, own_time(record, ended));
     atomic_store(&record->phase, told ? FL_STALL_OVER : FL_STALL_CALM);
     if (told)
         fl_bell_ring(&watch->teller);
@@ -115,13 +120,12 @@ static void follow(fl_watch *watch, int number, fl_stall_record *record, uint64_
     int gvl = atomic_load(&thread->gvl);
     const fl_thread *subject = subject_of(thread, gvl);
     fl_stall looks_like = tally(record, thread, subject, gvl, now), kind = fl_stall_kind(record);
-    uint64_t away = own_time(record, now);
     int phase = atomic_load(&record->phase);
     bool reachable = gvl != FL_GVL_WANTED || subject != thread;
-    bool due = phase == FL_STALL_OPEN ? away >= limit_of(watch, record) / 2 : kind != (fl_stall) atomic_load(&record->wanted);
+    bool due = phase == FL_STALL_OPEN ? has_lasted(record, now, limit_of(watch, record) / 2) : kind != (fl_stall) atomic_load(&record->wanted);
     if (due && reachable && looks_like == kind)
         want_backtrace(watch, record, kind, gvl);
-    if (phase == FL_STALL_LONG && away >= LASTING) {
+    if (phase == FL_STALL_LONG && has_lasted(record, now, LASTING)) {
         atomic_store(&record->phase, FL_STALL_LASTING);
         fl_bell_ring(&watch->teller);
     }

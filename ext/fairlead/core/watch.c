@@ -19,12 +19,12 @@ _Atomic(fl_thread *) fl_gvl_holder;
 _Atomic uint64_t fl_collecting_since, fl_collected;
 
 /* Its clock stands still, and the kernel says so too. */
-bool fl_stays_asleep(fl_sample *sample, const fl_thread *holder, uint64_t now) {
-    uint64_t clock = fl_task_clock(&holder->task);
-    if (sample->thread != holder) {
-        *sample = (fl_sample){.thread = holder, .at = now, .clock = clock};
+bool fl_stays_asleep(fl_sample *sample, const fl_thread *thread, uint64_t now) {
+    uint64_t clock = fl_task_clock(&thread->task);
+    if (sample->thread != thread) {
+        *sample = (fl_sample){.thread = thread, .at = now, .clock = clock};
     } else if (now - sample->at >= SAMPLE) {
-        sample->asleep = (clock - sample->clock) * 10 < now - sample->at && fl_task_sleeps(&holder->task);
+        sample->asleep = (clock - sample->clock) * 10 < now - sample->at && fl_task_sleeps(&thread->task);
         sample->at = now;
         sample->clock = clock;
     }
@@ -156,7 +156,6 @@ static void leave_word(fl_watch *watch) {
         fl_loop_wake(loop);
 }
 
-/* What cannot wait until the reactor comes back. */
 /* For how long the reactor has been at it since it stood at this stamp, but for the garbage collector: another reactor
  * could not run beside that either. */
 static uint64_t without_collecting(fl_watch *watch, uint64_t stamp, uint64_t away, uint64_t now) {
@@ -170,6 +169,7 @@ static uint64_t without_collecting(fl_watch *watch, uint64_t stamp, uint64_t awa
     return away > collected ? away - collected : 0;
 }
 
+/* What cannot wait until the reactor comes back. */
 static void stand_in(fl_watch *watch, fl_stall stall, uint64_t away, uint64_t now) {
     fl_loop *loop = watch->loop;
     int leader = atomic_load(&watch->leader);

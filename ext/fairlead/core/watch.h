@@ -150,6 +150,6 @@ static inline void fl_watch_attend(fl_watch *watch) {
 }
 
 /* Whether a thread sleeps for longer than a moment, with the GVL or without; asked again and again, with the same sample. */
-bool fl_stays_asleep(fl_sample *sample, const fl_thread *holder, uint64_t now);
+bool fl_stays_asleep(fl_sample *sample, const fl_thread *thread, uint64_t now);
 
 #endif
