@@ -20,11 +20,10 @@ module Rackup
       # What Rackup assumes when no address is given.
       ASSUMED = { Host: ["localhost", "0.0.0.0"], Port: ["9292"] }.freeze
 
-      # What Rackup, Rails and other callers pass and Fairlead has no use for.
+      # What Rackup, Rails and other callers pass and Fairlead has no use for, or reads elsewhere.
       IGNORED = %i[
-        AccessLog DoNotReverseLookup Host Port builder caching config daemonize early_hints environment heapfile
-        include log_stdout pid profile_file profile_mode quiet require restart_cmd server user_supplied_options
-        warn
+        AccessLog DoNotReverseLookup Host Port builder caching config daemonize environment heapfile include
+        log_stdout pid profile_file profile_mode quiet require restart_cmd server user_supplied_options warn
       ].freeze
 
       # Options of the command which mean nothing here: Rackup has its own ways, and has loaded the app already.
@@ -71,6 +70,8 @@ module Rackup
           configuration.set(:workers, 0, from: :default) if LOCAL.include?(configuration.environment)
           configuration.set(:bind, addresses(options), from: asked?(options) ? :override : :default,
                                                        at: "the address given to the server")
+          # It has been loaded by now, whatever the configuration file names.
+          configuration.set(:rackup, options[:config], at: "the file given to the server") if options[:config]
           named(options).each { |name, value| configuration.set(name, value, at: "-O #{name}") }
           leave_pid_file_to_rackup(configuration, options[:pid])
           configuration
@@ -107,9 +108,9 @@ module Rackup
           ["http://127.0.0.1:#{port}", *("http://[::1]:#{port}" if six)]
         end
 
-        # Fairlead's own options among those given.
+        # Fairlead's own options among those given. Rails passes nil for what nobody has asked for.
         def named(options)
-          ours, others = options.reject { |name, _| IGNORED.include?(name) }
+          ours, others = options.compact.reject { |name, _| IGNORED.include?(name) }
                                 .transform_keys { |name| name.to_s.downcase.to_sym }
                                 .partition { |name, _| ::Fairlead::Configuration::TABLE.key?(name) }
           others.each do |name, _|

@@ -98,6 +98,25 @@ module Fairlead
       assert_in_delta 5.0, configuration.drain_timeout
     end
 
+    def test_early_hints_are_sent_if_asked_for
+      configure "early_hints true"
+
+      assert configuration(**RAILS).early_hints
+      refute configuration(**RAILS, early_hints: false).early_hints
+      configure ""
+
+      refute configuration(**RAILS).early_hints
+      assert configuration(**RAILS, early_hints: true).early_hints
+      assert configuration(early_hints: "true").early_hints
+    end
+
+    def test_the_app_is_the_file_that_rackup_or_rails_has_loaded
+      configure "rackup \"third.ru\""
+
+      assert_equal "other.ru", configuration(**RAILS, config: "other.ru").rackup
+      assert_equal "config.ru", configuration(**RAILS).rackup
+    end
+
     def test_a_wrong_option_is_named_with_what_was_meant
       _, said = capture_io { configuration(worker: "2") }
 
