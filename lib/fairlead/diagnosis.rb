@@ -29,10 +29,11 @@ module Fairlead
       [summary, *cause, *trace].join("\n")
     end
 
-    # @return [String, nil] what may help, for errors that are known.
+    # @return [String] what to do.
     def remedy
       names = @error.class.ancestors.map(&:name)
-      REMEDIES.find { |name, _| names.include?(name) }&.last
+      known = REMEDIES.find { |name, _| names.include?(name) }
+      known ? known.last : "Mend it and start again#{"; --debug shows the whole backtrace" unless @debug}."
     end
 
     # @return [String] where it happened, as far as the user's own files know: "config.ru:3".

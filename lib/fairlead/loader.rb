@@ -34,8 +34,7 @@ module Fairlead
     # @return [String]
     def self.broken(path, error, debug)
       diagnosis = Diagnosis.new(error, file: path, debug:)
-      remedy = diagnosis.remedy || ("Mend it and start again; --debug shows the whole backtrace." unless debug)
-      ["The app could not be loaded from #{path}.", diagnosis, remedy].compact.join("\n")
+      ["The app could not be loaded from #{path}.", diagnosis, diagnosis.remedy].join("\n")
     end
     private_class_method :missing, :broken
   end

@@ -120,10 +120,19 @@ module Fairlead
     def test_a_broken_configuration_file
       assert_match(/^fairlead: config\/fairlead\.rb:2: there is no option `worker`/,
                    refuse(HELLO, files: { "config/fairlead.rb" => "tag \"a\"\nworker 2\n" }))
-      assert_match(/^fairlead: The configuration file has an error\.\nother\.rb:1: .*syntax error/m,
-                   refuse(HELLO, "-C", "other.rb", files: { "other.rb" => "workers (\n" }))
       assert_match(/^fairlead: The configuration file missing\.rb cannot be read/,
                    refuse(HELLO, "-C", "missing.rb"))
+    end
+
+    def test_an_error_in_the_configuration_file_is_said_with_its_line_and_what_to_do
+      { "workers (\n" => /other\.rb:1: .*syntax error/m, "\ntag NAME\n" => /other\.rb:2: NameError: /,
+        "\n\nworkers Integer(\"two\")" => /other\.rb:3: ArgumentError: / }.each do |text, error|
+        message = refuse(HELLO, "-C", "other.rb", files: { "other.rb" => text })
+
+        assert_match(/^fairlead: The configuration file has an error\.\n#{error}.*^Mend it and start again; --debug/m, message)
+        assert_no_backtrace message
+      end
+      assert_match(%r{^    /.*other\.rb:1:in }, refuse(HELLO, "-C", "other.rb", "--debug", files: { "other.rb" => "tag NAME" }))
     end
 
     def test_another_file_can_be_served

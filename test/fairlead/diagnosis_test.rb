@@ -38,15 +38,16 @@ module Fairlead
       refute_match(/^    /, diagnose("raise \"x\""))
     end
 
-    def test_known_errors_have_a_remedy
+    def test_every_error_has_a_remedy
       assert_match(/bundle install/, remedy(error_of("require \"no/such/thing\"")))
       assert_match(/bundle exec/, remedy(Gem::LoadError.new("already activated")))
-      assert_nil remedy(RuntimeError.new("x"))
+      assert_equal "Mend it and start again; --debug shows the whole backtrace.", remedy(RuntimeError.new("x"))
+      assert_equal "Mend it and start again.", remedy(RuntimeError.new("x"), debug: true)
     end
 
     private
 
-    def remedy(error) = Diagnosis.new(error, file: "config.ru").remedy
+    def remedy(error, debug: false) = Diagnosis.new(error, file: "config.ru", debug:).remedy
 
     def diagnose(code, folder = Dir.mktmpdir, debug: false)
       Diagnosis.new(error_of(code, folder), file: @path, debug:).to_s

@@ -42,9 +42,8 @@ module Fairlead
       rescue ConfigurationError
         raise
       rescue StandardError, ScriptError => error
-        diagnosis = Diagnosis.new(error, file: @absolute)
-        message = ["The configuration file has an error.", diagnosis, diagnosis.remedy]
-        raise ConfigurationError, message.compact.join("\n")
+        diagnosis = Diagnosis.new(error, file: @absolute, debug: @configuration.debug)
+        raise ConfigurationError, ["The configuration file has an error.", diagnosis, diagnosis.remedy].join("\n")
       end
 
       # @api private
