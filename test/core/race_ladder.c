@@ -78,7 +78,7 @@ static void stall(worker *worker, fl_thread *thread, uint64_t *state) {
         acquire(worker, thread);
         break;
     case 2:
-        pause_for(1000 + dice(state, 60000));
+        pause_for(1000 + dice(state, 100000));
         break;
     case 3:
         compute(1000 + dice(state, 40000));

@@ -303,11 +303,14 @@ fl_exchange *fl_loop_take(fl_loop *loop) {
 fl_exchange *fl_loop_take_from_lane(fl_loop *loop, int reactor, bool may_hold) {
     send_late(loop);
     fl_exchange *exchange = oldest_wanted(loop, FL_LANE_THREADS);
-    if (exchange == NULL && may_hold && fl_loop_runs_process_lane(loop))
+    int holder = fl_loop_holder(loop);
+    if (exchange == NULL && may_hold && (holder < 0 || holder == reactor) && fl_loop_runs_process_lane(loop))
         exchange = oldest_wanted(loop, FL_LANE_PROCESS);
     if (exchange == NULL || loop->counts.in_flight >= loop->limits.in_flight)
         return NULL;
     exchange->reactor = (int8_t) reactor;
+    if (exchange->queue == FL_LANE_PROCESS)
+        loop->holder = reactor;
     atomic_fetch_add(&loop->lane_running[reactor], 1);
     atomic_fetch_add(&loop->lanes[exchange->queue].running, 1);
     return begin(exchange);
@@ -315,7 +318,7 @@ fl_exchange *fl_loop_take_from_lane(fl_loop *loop, int reactor, bool may_hold) {
 
 bool fl_loop_runs_process_lane(const fl_loop *loop) {
     const fl_fifo *lane = &loop->lanes[FL_LANE_PROCESS];
-    if (lane->first == NULL || atomic_load(&lane->running) > 0)
+    if (lane->first == NULL)
         return false;
     return lane->first->stays || atomic_load(&loop->siblings.page->most_lanes) == 0 ||
            (loop->now > lane->first->ready_at + LANE_PATIENCE && fl_siblings_choose_lane(&loop->siblings) < 0);

@@ -6,7 +6,7 @@
 /* When a route is remembered; microseconds. What is shorter hurts nobody much, and may be a bad moment of the machine. */
 enum {
     BLOCKED = 30000,   /* in one call without the GVL */
-    STUCK = 20000,     /* holding it, asleep */
+    STUCK = 50000,     /* holding it, asleep; it takes as long to start a process on a busy machine */
     HOG = 500000,      /* holding it without a pause, */
     HOG_COMPUTED = 400000, /* computing for so much of it, */
     HOG_TIMES = 2,     /* so often: the first request of a kind may have a lot to load */
@@ -101,7 +101,14 @@ static bool is_busy(fl_watch *watch, int number) {
 void fl_lanes_serve(void *data) {
     fl_watch *watch = data;
     fl_loop *loop = watch->loop;
-    uint32_t waiting = atomic_load(&loop->lanes[FL_LANE_THREADS].count) + fl_loop_runs_process_lane(loop);
+    uint32_t waiting = atomic_load(&loop->lanes[FL_LANE_THREADS].count);
+    if (fl_loop_runs_process_lane(loop)) {
+        int holder = fl_loop_holder(loop);
+        if (holder < 0)
+            waiting++;
+        else if (fl_watch_at_rest(watch, holder))
+            fl_bell_ring(&watch->reactors[holder].lead);
+    }
     int busy = 0;
     for (int i = 0; waiting > 0 && i < atomic_load(&watch->count); i++) {
         bool is = is_busy(watch, i);

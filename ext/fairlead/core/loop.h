@@ -127,6 +127,7 @@ typedef struct fl_loop {
     bool dedicated;     /* this is a lane worker */
     bool lanes_used;    /* something has waited in one */
     _Atomic int lane_running[FL_MOST_REACTORS]; /* requests of a lane that each reactor has taken */
+    int holder; /* the reactor that runs those which hold the GVL: one, so that they do not fight for it */
 } fl_loop;
 
 fl_loop *fl_loop_open(const fl_limits *limits);
@@ -183,8 +184,13 @@ uint32_t fl_loop_takeable(const fl_loop *loop);
  * the GVL, as long as nobody else wants it. */
 fl_exchange *fl_loop_take_from_lane(fl_loop *loop, int reactor, bool may_hold);
 
-/* Whether the next request that holds the GVL may run here: nobody else would take it. */
+/* Whether the next request that holds the GVL shall run here: nobody else would take it. */
 bool fl_loop_runs_process_lane(const fl_loop *loop);
+
+/* The reactor that alone may take it; negative: any. */
+static inline int fl_loop_holder(const fl_loop *loop) {
+    return atomic_load(&loop->lanes[FL_LANE_PROCESS].running) > 0 ? loop->holder : -1;
+}
 
 /* Routes have got or lost a lane: what waits is sorted anew. */
 void fl_loop_sort(fl_loop *loop);

@@ -105,6 +105,17 @@ module Fairlead
       end
     end
 
+    def test_in_one_worker_alone_those_that_hold_the_lock_wait_together
+      with_server(APP, "-w", "1") do |server|
+        stall(server, "/held/sleep", 0.2, known: true).response
+        assert_equal "process", lane_of(server, "/held/sleep")
+        took = duration { answered(ask(server, "/held/sleep?0.06", 10)) }
+        assert_operator took, :<, 2, "not 3.6 s, one after the other"
+        assert_operator took, :>, 0.9, "each holds it alone"
+        assert_equal 1, server.worker_pids.size
+      end
+    end
+
     def test_a_route_that_behaves_is_forgotten
       with_server(APP, "-w", "2") do |server|
         learn(server, "/held", :process)
