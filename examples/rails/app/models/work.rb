@@ -13,11 +13,11 @@ module Work
     Kind["remote_io", "Remote IO", 1.0, :yields,
       "<code>Net::HTTP</code> to a small server, started with this demo, that takes its time to answer."],
     Kind["cwork_without_gvl", "C code that releases Ruby’s lock", 0.1, :blocks,
-      "A C extension that blocks its thread, as a well-behaved one does: other threads could run. The " \
-      "requests behind it in its worker have to wait, so far; other workers carry on."],
+      "A C extension that blocks its thread, and lets others run, as a well-behaved one does. One stands by, and " \
+      "serves the rest within milliseconds; once known for blocking, up to eight of these run at once in each worker."],
     Kind["cwork_with_gvl", "C code that holds Ruby’s lock", 0.1, :blocks,
-      "The same extension, badly behaved: nothing else in its process can run, whatever the server does. " \
-      "Other workers carry on."],
+      "The same extension, badly behaved: no other Ruby can run in its process. The requests that wait there go to " \
+      "another worker within milliseconds; once known for it, these run in processes apart, one at a time in each."],
     Kind["cpu", "Pure Ruby computing", 0.1, :computes,
       "It waits for nothing, so nothing is won by waiting well: first come, first served, on as many cores " \
       "as there are workers."],
