@@ -21,6 +21,8 @@ module Fairlead
         when "/compute" then stop = Process.clock_gettime(Process::CLOCK_MONOTONIC) + 0.1; nil while Process.clock_gettime(Process::CLOCK_MONOTONIC) < stop; [200, TEXT.dup, ["computed"]]
         when "/events" then [200, { "content-type" => "text/event-stream" }, Enumerator.new { |out| out << "data: x\n\n"; GATE.pop; out << "data: y\n\n" }]
         when "/stream" then [200, TEXT.dup, ->(stream) { stream.write("x"); GATE.pop; stream.close }]
+        when "/drip" then [200, TEXT.dup, Enumerator.new { |out| out << "x" until GATE.pop(timeout: 0.05) }]
+        when "/upgrade" then [101, { "connection" => "upgrade", "upgrade" => "gate" }, ->(stream) { stream.write("x"); GATE.pop; stream.close }]
         else [200, TEXT.dup, ["quick"]]
         end
       end)
@@ -124,6 +126,24 @@ module Fairlead
       assert_equal "quick", client(to: server).get("/").body
       3.times { release(server) }
       streams.each { |client| assert client.rest_of_chunks.end_with?("0\r\n\r\n") }
+    end
+
+    def test_an_upgraded_connection_does_not_count
+      server = holding("--in-flight", "1")
+      upgraded = client(to: server).request("GET", "/upgrade", "Connection: upgrade", "Upgrade: gate")
+      assert_equal 101, upgraded.response.status
+      assert_equal "quick", client(to: server).get("/").body
+      release(server)
+      assert_equal "x", upgraded.rest
+    end
+
+    def test_a_body_that_still_produces_after_five_seconds_does_not_count
+      server = holding("--in-flight", "1")
+      drip = client(to: server).request("GET", "/drip").tap { |client| assert_includes client.some, "200 OK" }
+      took = duration { assert_equal "quick", client(to: server).get("/").body }
+      assert_includes 4.5..15, took
+      release(server)
+      assert drip.rest_of_chunks.end_with?("0\r\n\r\n")
     end
 
     # A request waits for the place that a stream gives up, while nothing else happens.
