@@ -5,8 +5,21 @@ require_relative "parts"
 module Fairlead
   # Serves in this very process, without workers: for development, where a debugger's prompt wants the terminal.
   # No process is forked, so the hooks around forks do not run, and nothing is restarted.
+  #
+  # | signal    | |
+  # | --------- | --- |
+  # | TERM, INT | finishes what runs, and ends; the second one ends at once |
+  # | HUP       | the same once: its terminal has closed, or somebody wants a restart, for which nobody is there |
+  # | USR1      | reopens the logs |
+  # | USR2      | is refused: nobody is there to start new code |
   class Foreground
     include Startup
+
+    SIGNALS = %i[TERM INT HUP USR1 USR2].freeze
+    # They mean a worker more or less where there are workers. In a terminal they are its shell's, which suspends who
+    # reads or writes there from the background until it is called back (fg).
+    JOB_CONTROL = %i[TTIN TTOU].freeze
+    private_constant :SIGNALS, :JOB_CONTROL
 
     # @param configuration [Configuration]
     # @param app [#call, nil] nil: it is loaded from the configuration's `rackup`.
@@ -15,7 +28,7 @@ module Fairlead
       @app = app
     end
 
-    # Serves until TERM or INT, or {#stop}.
+    # Serves until TERM, INT or HUP, or {#stop}.
     #
     # @raise [ConfigurationError, BootError]
     def run
@@ -53,7 +66,7 @@ module Fairlead
       ActiveRecord::Budget.join(@configuration.database_connections) if @configuration.database_connections
       @desk = Stall::Desk.new(@configuration, addresses)
       @server = Server.new(@app, @configuration, @listeners, page: Fairlead.page, slot: 0, told: @desk.method(:add))
-      @signals = Signals.new(:TERM, :INT, :USR1, :USR2)
+      @signals = Signals.new(*SIGNALS, *(JOB_CONTROL unless terminal?))
       listener = Thread.new { listen }
       listener.name = "fairlead control"
       @server.run do
@@ -80,6 +93,7 @@ module Fairlead
         @signals.take.each do |signal|
           next Log.reopen if signal == :USR1
           next refuse_to_renew if signal == :USR2
+          next if JOB_CONTROL.include?(signal) || (signal == :HUP && deadline)
           next @server.stop if deadline
 
           deadline = drain
@@ -93,6 +107,13 @@ module Fairlead
     def refuse_to_renew
       Log.say(refusal = "With `workers 0`, nobody is there to start new code.")
       @desk.fail(refusal)
+    end
+
+    def terminal?
+      File.open("/dev/tty", &:close)
+      true
+    rescue SystemCallError
+      false
     end
 
     # @return [Float] when it will have taken too long.

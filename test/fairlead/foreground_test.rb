@@ -23,8 +23,8 @@ module Fairlead
       end
     end
 
-    def test_term_lets_what_runs_finish
-      %i[TERM INT].each do |signal|
+    def test_term_int_and_hup_let_what_runs_finish
+      %i[TERM INT HUP].each do |signal|
         with_server(SLOW, "-w", "0") do |server|
           server.connect do |socket|
             begin_request(server, socket, 0.5)
@@ -47,6 +47,30 @@ module Fairlead
 
           assert_operator duration { server.stop }, :<, 10
         end
+      end
+    end
+
+    # A terminal that closes may say so twice.
+    def test_a_second_hup_changes_nothing
+      with_server(SLOW, "-w", "0") do |server|
+        server.connect do |socket|
+          begin_request(server, socket, 0.5)
+          2.times { server.signal(:HUP) }
+
+          assert_match(/done\z/, socket.read)
+        end
+        assert_predicate server.wait_for_end, :success?
+      end
+    end
+
+    # In a session without a terminal, and in a process group of its own: only there they would suspend it.
+    def test_signals_that_mean_more_or_less_workers_do_not_suspend_it
+      apart = ["setsid", RbConfig.ruby, "-e", "Process.wait(spawn(*ARGV, pgroup: true))", "--"]
+      with_server(PID, "-w", "0", prefix: apart) do |server|
+        pid = server.worker_pids.first
+        %i[TTIN TTOU].each { |signal| server.signal(signal, pid) }
+
+        assert_equal "#{pid} true", server.get.body
       end
     end
 
