@@ -67,9 +67,7 @@ module Fairlead
       @seen = []
       @log = File.open(path("output.log"), "a")
       @supervisor_pid = Process.spawn(
-        CLEAN.merge("NOTIFY_SOCKET" => path("notify.sock"), **@env),
-        *@prefix, RbConfig.ruby, *@ruby_flags, *LIBRARY.flat_map { |folder| ["-I", folder] },
-        File.join(ROOT, "exe/fairlead"), *flags,
+        CLEAN.merge("NOTIFY_SOCKET" => path("notify.sock"), **@env), *@prefix, *command, *flags,
         chdir: @directory, in: File::NULL, out: @log, err: @log, **@spawn_options
       )
       self
@@ -214,6 +212,10 @@ module Fairlead
     end
 
     private
+
+    def command
+      [RbConfig.ruby, *@ruby_flags, *LIBRARY.flat_map { |folder| ["-I", folder] }, File.join(ROOT, "exe/fairlead")]
+    end
 
     # The defaults come first: a later flag wins.
     def flags
