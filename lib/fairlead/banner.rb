@@ -4,7 +4,8 @@ require "rbconfig"
 require_relative "parts"
 
 module Fairlead
-  # What the server says of itself when it starts: one line at once, and a few once it serves.
+  # What the server says of itself when it starts: one line at once, and four once it serves; more
+  # where something limits it, with what lifts that.
   class Banner
     # @param configuration [Configuration]
     # @param io [IO]
