@@ -1,4 +1,4 @@
-/* Any bytes as a chunked body: cut anywhere, status, body and what is consumed have to be those of the whole.
+/* Any bytes as a chunked body: cut anywhere, status, body, trailers and what is consumed have to be those of the whole.
  * What is accepted has to be what a second, naive reading makes of it. */
 #include "fuzz.h"
 #include "http1.h"
@@ -11,7 +11,7 @@ static char *naive_line(char *at, char *end) {
 }
 
 /* Reads an accepted body again, line by line. */
-static void check_accepted(char *coded, size_t used, const char *body, size_t length) {
+static void check_accepted(char *coded, size_t used, const char *body, size_t length, size_t trailers) {
     char *at = coded, *end = coded + used;
     size_t taken = 0;
     for (;;) {
@@ -30,7 +30,7 @@ static void check_accepted(char *coded, size_t used, const char *body, size_t le
         HOLDS(at + 2 <= end && at[0] == '\r' && at[1] == '\n');
         at += 2;
     }
-    HOLDS(taken == length);
+    HOLDS(taken == length && trailers == (size_t) (at - coded));
     for (;;) {
         char *line = naive_line(at, end);
         HOLDS(line);
@@ -50,19 +50,21 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     HOLDS(expected == FL_OK || expected == FL_AGAIN || expected == FL_BAD_CHUNK);
     HOLDS(chunks.done == (expected == FL_OK));
     HOLDS(used <= size && length <= used && (expected != FL_AGAIN || used == size));
-    /* what follows is the next request's: it stays where it was */
-    HOLDS(used == size || memcmp(whole + used, data + used, size - used) == 0);
+    /* the trailers, and what follows, the next request's, stay where they were */
+    size_t trailers = chunks.trailers;
+    HOLDS(length <= trailers && trailers <= used);
+    HOLDS(trailers == size || memcmp(whole + trailers, data + trailers, size - trailers) == 0);
     if (expected == FL_OK) {
         char *coded = exact_copy(data, used + 1 > size ? size : used + 1);
-        check_accepted(coded, used, whole, length);
+        check_accepted(coded, used, whole, length, trailers);
         free(coded);
     }
 
-    char *body = malloc(size + 1);
+    char *body = malloc(size + 1), *trailing = malloc(size + 1);
     for (uint32_t salt = first_salt(size); salt < 3; salt++) {
         cuts state = cuts_for(data, size, salt);
         fl_status status = FL_AGAIN;
-        size_t consumed = 0, decoded = 0;
+        size_t consumed = 0, decoded = 0, trailed = 0;
         memset(&chunks, 0, sizeof chunks);
         for (size_t given = 0; given < size && status == FL_AGAIN;) {
             size_t piece = next_piece(&state, size - given), piece_used, piece_length;
@@ -70,7 +72,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             status = fl_chunks_decode(&chunks, bytes, piece, &piece_used, &piece_length);
             HOLDS(piece_used <= piece && piece_length <= piece_used);
             HOLDS(status != FL_AGAIN || piece_used == piece);
+            HOLDS(piece_length <= chunks.trailers && chunks.trailers <= piece_used);
             memcpy(body + decoded, bytes, piece_length);
+            memcpy(trailing + trailed, bytes + chunks.trailers, piece_used - chunks.trailers);
+            trailed += piece_used - chunks.trailers;
             consumed += piece_used;
             decoded += piece_length;
             given += piece;
@@ -78,7 +83,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         }
         HOLDS(status == expected && consumed == used && decoded == length);
         HOLDS(memcmp(body, whole, length) == 0);
+        HOLDS(trailed == used - trailers && memcmp(trailing, whole + trailers, trailed) == 0);
     }
+    free(trailing);
     free(body);
     free(whole);
     return 0;
