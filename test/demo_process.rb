@@ -10,18 +10,22 @@ module Fairlead
   class DemoProcess
     ROOT = File.expand_path("..", __dir__)
 
-    attr_reader :pid, :port, :status
+    attr_reader :pid, :status
 
-    # @param env [Hash{String => String}] environment variables, such as DATABASE_URL.
+    # @param env [Hash{String => String, nil}] environment variables, such as DATABASE_URL. Without a PORT it has to find one.
     def initialize(*flags, env: {})
       @folder = Dir.mktmpdir("fairlead-demo-")
       @log = File.join(@folder, "output.log")
-      @port = TCPServer.open("127.0.0.1", 0) { |server| server.addr[1] }
-      env = { "PORT" => @port.to_s, "DATABASE_URL" => nil, "WEB_CONCURRENCY" => nil, "RAILS_ENV" => nil,
+      free = TCPServer.open("127.0.0.1", 0) { |server| server.addr[1] }
+      env = { "PORT" => free.to_s, "DATABASE_URL" => nil, "WEB_CONCURRENCY" => nil, "RAILS_ENV" => nil,
               "RACK_ENV" => nil, "DEMO_SQLITE" => File.join(@folder, "demo.sqlite3"), **env }
+      @port = env["PORT"]&.to_i
       @pid = Process.spawn(env, File.join(ROOT, "bin/demo"), *flags,
         in: File::NULL, out: @log, err: @log, pgroup: true)
     end
+
+    # @return [Integer, nil] if it had to find one: nil until it has said which.
+    def port = @port ||= log[%r{^  addresses  http://127\.0\.0\.1:(\d+)$}, 1]&.to_i
 
     def address = "http://127.0.0.1:#{port}/"
 
@@ -34,7 +38,7 @@ module Fairlead
     def ready?
       raise "bin/demo ended (#{status}):\n#{log}" if ended?
 
-      get("up").is_a?(Net::HTTPSuccess)
+      port && get("up").is_a?(Net::HTTPSuccess)
     rescue Errno::ECONNREFUSED
       false
     end

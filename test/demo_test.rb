@@ -2,6 +2,7 @@
 
 require_relative "helper"
 require_relative "demo_process"
+require_relative "drivers/databases"
 require "ferrum"
 require "json"
 
@@ -145,18 +146,33 @@ module Fairlead
     end
 
     def test_slow_sql_asks_postgresql_to_sleep_with_its_address_in_database_url
-      with_database do |url|
-        demo = DemoProcess.new("--workers", "1", env: { "DATABASE_URL" => url })
-        eventually("the demo's start", within: 60) { demo.ready? }
-        answer = nil
-        took = duration { answer = JSON.parse(demo.get("slow_sql", duration: 0.3).body) }
+      with_postgresql { |url| assert_sleeps_in_database(/PostgreSQL ran SELECT pg_sleep/, url) }
+    end
 
-        assert_match(/PostgreSQL ran SELECT pg_sleep/, answer["how"])
-        assert_operator took, :>=, 0.3
-        assert_equal 7, JSON.parse(demo.get("find", id: 7).body)["id"]
-      ensure
-        demo&.finish
+    def test_slow_sql_asks_mysql_to_sleep_by_either_driver
+      with_mysql do |url|
+        %w[mysql trilogy].each { |scheme| assert_sleeps_in_database(/MySQL ran SELECT SLEEP/, url.sub("mysql2", scheme)) }
       end
+    end
+
+    def test_it_says_where_it_serves
+      assert_match(/^  addresses  #{Regexp.escape(demo.address.chomp("/"))}$/, demo.log)
+    end
+
+    def test_where_its_usual_port_is_taken_it_takes_the_next_one_that_is_free
+      taken = begin
+        TCPServer.new("127.0.0.1", 9292)
+      rescue Errno::EADDRINUSE
+        nil # by somebody else
+      end
+      demo = DemoProcess.new("--workers", "1", env: { "PORT" => nil })
+      eventually("the demo's start", within: 60) { demo.ready? }
+
+      assert_includes 9293.., demo.port
+      assert_equal "200", demo.get("plain").code
+    ensure
+      taken&.close
+      demo&.finish
     end
 
     def test_control_c_ends_the_demo_and_its_sleeping_server
@@ -217,19 +233,48 @@ module Fairlead
 
     def caption(kind) = page.at_css("[data-kind=#{kind}] figcaption").property("innerText").tr("\n", " ")
 
-    # A database of its own on the tests' PostgreSQL.
-    def with_database
-      require "pg"
-      address = ENV["TEST_DATABASE_URL"] or
-        skip("No PostgreSQL: run bin/test, or set TEST_DATABASE_URL (bin/services url)")
-      name = "demo_#{Process.pid}"
-      server = PG.connect(address)
-      server.exec("CREATE DATABASE #{name}")
-      yield URI(address).tap { |uri| uri.path = "/#{name}" }.to_s
+    def assert_sleeps_in_database(pattern, url)
+      demo = DemoProcess.new("--workers", "1", env: { "DATABASE_URL" => url })
+      eventually("the demo's start", within: 60) { demo.ready? }
+      answer = nil
+      took = duration { answer = JSON.parse(demo.get("slow_sql", duration: 0.3).body) }
+
+      assert_match(pattern, answer["how"])
+      assert_operator took, :>=, 0.3
+      assert_equal 7, JSON.parse(demo.get("find", id: 7).body)["id"]
     ensure
-      server&.exec("DROP DATABASE IF EXISTS #{name} WITH (FORCE)")
+      demo&.finish
+    end
+
+    # A database of its own on the tests' PostgreSQL.
+    def with_postgresql
+      require "pg"
+      address = Databases.postgresql or
+        skip("No PostgreSQL: run bin/test, or set TEST_DATABASE_URL (bin/services url)")
+      server = PG.connect(address)
+      server.exec("CREATE DATABASE #{name_of_database}")
+      yield at_database(address)
+    ensure
+      server&.exec("DROP DATABASE IF EXISTS #{name_of_database} WITH (FORCE)")
       server&.close
     end
+
+    # The same on the tests' MariaDB.
+    def with_mysql
+      require "mysql2"
+      address = Databases.mariadb or
+        skip("No MariaDB: run bin/test, or set TEST_MARIADB_URL (bin/services url mariadb)")
+      server = Mysql2::Client.new(Databases.mariadb_settings)
+      server.query("CREATE DATABASE #{name_of_database}")
+      yield at_database(address)
+    ensure
+      server&.query("DROP DATABASE IF EXISTS #{name_of_database}")
+      server&.close
+    end
+
+    def name_of_database = "demo_#{Process.pid}"
+
+    def at_database(address) = URI(address).tap { |uri| uri.path = "/#{name_of_database}" }.to_s
 
     # They are known by the process group that they share with the demo.
     def sleeping_servers_of(demo)
