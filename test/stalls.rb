@@ -30,6 +30,8 @@ module Fairlead
         when "/free" then Cwork.without_gvl(seconds)
         when "/many" then (seconds * 300).to_i.times { Cwork.without_gvl(0.003) }
         when "/held" then Cwork.with_gvl(seconds)
+        when "/c" then Cwork.computes_with_gvl(seconds)
+        when "/thread" then Thread.new { sleep(0.1); Cwork.with_gvl(seconds) }
         when "/cpu" then compute(seconds)
         when "/work" then compute(seconds, Process::CLOCK_THREAD_CPUTIME_ID)
         when "/sleep" then sleep(seconds)

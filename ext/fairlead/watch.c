@@ -61,6 +61,12 @@ static fl_thread *thread_entry(VALUE thread, bool is_calling) {
     return entry;
 }
 
+/* With the GVL. */
+static void count_turn(void) {
+    uint64_t turns = atomic_load_explicit(&fl_gvl_turns, memory_order_relaxed);
+    atomic_store_explicit(&fl_gvl_turns, turns + 1, memory_order_relaxed);
+}
+
 /* May run without the GVL, and on another thread than the one it speaks of. */
 static void thread_changed(rb_event_flag_t event, const rb_internal_thread_event_data_t *data, void *unused) {
     fl_thread *entry = thread_entry(data->thread, event == RUBY_INTERNAL_THREAD_EVENT_RESUMED);
@@ -68,6 +74,7 @@ static void thread_changed(rb_event_flag_t event, const rb_internal_thread_event
         return;
     if (event == RUBY_INTERNAL_THREAD_EVENT_RESUMED) { /* since when matters only to those without it */
         atomic_store_explicit(&entry->gvl, FL_GVL_HELD, memory_order_release);
+        count_turn();
         atomic_store_explicit(&fl_gvl_holder, entry, memory_order_release);
         return;
     }
@@ -250,6 +257,7 @@ bool fl_own_reactor_leads(const fl_ruby_loop *loop) {
 static rb_postponed_job_handle_t way;
 
 static void give_way(void *unused) {
+    count_turn();
     fl_watch *watch = fl_own_loop == NULL ? NULL : fl_own_loop->watch;
     if (watch != NULL && !fl_watch_leads(watch, own_number))
         rb_thread_schedule();

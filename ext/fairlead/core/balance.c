@@ -14,6 +14,7 @@ typedef struct offer {
     bool idle;
     int64_t waiting;
     uint64_t oldest; /* 0: none waits */
+    uint64_t away;   /* since when its reactor has been in one request; 0: not for long */
 } offer;
 
 static bool offer_of(const fl_loop *loop, int sibling, offer *offer) {
@@ -25,6 +26,7 @@ static bool offer_of(const fl_loop *loop, int sibling, offer *offer) {
     offer->idle = fl_slot_get(slot, FL_SLOT_idle) == 1 && coming == 0;
     offer->waiting = fl_slot_get(slot, FL_SLOT_queued) + coming;
     offer->oldest = (uint64_t) fl_slot_get(slot, FL_SLOT_oldest_us);
+    offer->away = (uint64_t) fl_slot_get(slot, FL_SLOT_away_us);
     uint64_t heard = (uint64_t) fl_slot_get(slot, FL_SLOT_heartbeat_ms) * 1000;
     return offer->idle || loop->now < heard + STALE;
 }
@@ -78,7 +80,8 @@ static void even_out(fl_loop *loop, uint64_t away) {
     fl_exchange *candidate = best.idle || unusually_long ? loop->ready.first : loop->ready.first->next;
     if (candidate == NULL)
         return;
-    bool nothing_waits = best.waiting == 0;
+    /* Of two that are away for unusually long none gives to the other what that would give back. */
+    bool nothing_waits = best.waiting == 0 && !(unusually_long && best.away != 0 && best.away <= loop->now - away);
     if (best.idle || nothing_waits || best.oldest > candidate->ready_at + margin(loop))
         fl_handoff_give(candidate->connection, best.sibling);
 }

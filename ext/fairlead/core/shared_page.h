@@ -28,6 +28,7 @@
     X(idle)        /* 1: it waits in its loop, and no request waits for it */                                \
     X(oldest_us)   /* fl_clock when its oldest waiting request came; 0: none waits */                        \
     X(stall)       /* of the reactor that leads: fl_stall */                                                 \
+    X(away_us)     /* fl_clock since when that stays away; 0: it does not */                                 \
     X(coming)      /* requests on their way to it (added to by who sends them) */                            \
     X(arriving)    /* connections without a request, likewise */                                             \
     X(standbys)    /* how often the lead went to a standby reactor */                                        \

@@ -13,21 +13,8 @@ static void set(_Atomic uint64_t *field, uint64_t value) {
     atomic_store_explicit(field, value, memory_order_relaxed);
 }
 
-/* 0: it is not away. At home it is when it leads, has work, and does not get the GVL for it. */
-static uint64_t away_since(const fl_watch *watch, int number) {
-    const fl_reactor *reactor = &watch->reactors[number];
-    if (atomic_load(&reactor->gone))
-        return 0;
-    uint64_t stamp = atomic_load_explicit(&reactor->stamp, memory_order_acquire);
-    if (!atomic_load_explicit(&reactor->home, memory_order_acquire))
-        return stamp;
-    if (!fl_watch_leads(watch, number) || atomic_load(&reactor->thread->gvl) != FL_GVL_WANTED)
-        return 0;
-    return atomic_load(&reactor->thread->gvl_since);
-}
-
 bool fl_stall_goes_on(const fl_watch *watch, int number) {
-    return away_since(watch, number) == get(&watch->stalls[number].began);
+    return fl_watch_away_since(watch, number) == get(&watch->stalls[number].began);
 }
 
 fl_stall fl_stall_kind(const fl_stall_record *record) {
@@ -138,7 +125,7 @@ void fl_stalls_look(fl_watch *watch, uint64_t now) {
     for (int i = 0; i < count; i++) {
         fl_stall_record *record = &watch->stalls[i];
         int phase = atomic_load(&record->phase);
-        uint64_t since = away_since(watch, i);
+        uint64_t since = fl_watch_away_since(watch, i);
         if (phase == FL_STALL_OVER || (phase == FL_STALL_CALM && (since == 0 || now < since + watch->limits.blocked)))
             continue;
         if (phase == FL_STALL_CALM)

@@ -9,13 +9,17 @@
 enum {
     CALM = 1000000,      /* microseconds without a stall or a request, after which the thread sleeps */
     RELIEF_AFTER = 20000,/* microseconds: starting a process, for example, holds the GVL for some, and ends by itself */
+    RELIEF_LATE = 500000,/* likewise, of C code that computes: ordinary work, mostly */
     RELIEF_AGAIN = 30000,/* microseconds between two calls for help */
     LOSS_AGAIN = 1000000,/* likewise, for a successor */
     ASLEEP_IN_A_ROW = 5, /* looks that find the holder of the GVL asleep, until it counts as that */
+    SIGN_WITHIN = 60000, /* of its own clock, until a thread that gives no sign of itself counts as C code: a busy machine
+                          * may keep it from running */
     SAMPLE = 4000,       /* microseconds over which a thread's clock is watched */
 };
 
 _Atomic(fl_thread *) fl_gvl_holder;
+_Atomic uint64_t fl_gvl_turns;
 _Atomic uint64_t fl_collecting_since, fl_collected;
 
 /* Its clock stands still, and the kernel says so too. */
@@ -29,6 +33,26 @@ bool fl_stays_asleep(fl_sample *sample, const fl_thread *thread, uint64_t now) {
         sample->clock = clock;
     }
     return sample->asleep;
+}
+
+/* Who has had the GVL for long is asked to give a sign of itself, again and again: Ruby does so at once. */
+static void look_at_gvl(fl_watch *watch, uint64_t now) {
+    const fl_thread *holder = atomic_load(&fl_gvl_holder);
+    uint64_t turns = atomic_load(&fl_gvl_turns);
+    bool collects = atomic_load(&fl_collecting_since) != 0;
+    if (turns != watch->turns_seen || holder == NULL)
+        watch->held_since = now;
+    if (collects || watch->held_since == now)
+        watch->asked_at = 0;
+    watch->turns_seen = turns;
+    watch->kept = false;
+    if (collects || watch->press == NULL || now < watch->held_since + watch->limits.computing)
+        return;
+    uint64_t clock = fl_task_clock(&holder->task);
+    if (watch->asked_at == 0)
+        watch->asked_at = clock;
+    watch->press();
+    watch->kept = clock > watch->asked_at + SIGN_WITHIN;
 }
 
 /* `away`: for how long it has not come back, or, at home, has not got the GVL for what has come. */
@@ -59,7 +83,9 @@ static fl_stall judge(fl_watch *watch, const fl_reactor *reactor, uint64_t now, 
     const fl_thread *holder = atomic_load(&fl_gvl_holder);
     if (holder == NULL)
         return FL_STALL_NONE;
-    return fl_stays_asleep(&watch->sample, holder, now) && *away > watch->limits.stuck ? FL_STALL_STUCK : FL_STALL_COMPUTING;
+    if (fl_stays_asleep(&watch->sample, holder, now) ? *away > watch->limits.stuck : watch->kept)
+        return FL_STALL_STUCK;
+    return FL_STALL_COMPUTING;
 }
 
 /* The lead goes to a reactor that is at home, if there is one; best to one that has nothing to do with a lane. With the
@@ -110,13 +136,11 @@ static void ask_for_relief(fl_watch *watch, int leader, uint64_t now) {
 static uint64_t longest_away(fl_watch *watch, uint64_t now, const fl_reactor **which) {
     uint64_t longest = 0;
     for (int i = 0; i < atomic_load(&watch->count); i++) {
-        const fl_reactor *reactor = &watch->reactors[i];
-        uint64_t since = atomic_load_explicit(&reactor->stamp, memory_order_relaxed);
-        if (atomic_load_explicit(&reactor->home, memory_order_acquire) || atomic_load(&reactor->gone) ||
-            now < since + longest)
+        uint64_t since = fl_watch_away_since(watch, i);
+        if (since == 0 || now < since + longest)
             continue;
         longest = now - since;
-        *which = reactor;
+        *which = &watch->reactors[i];
     }
     return longest;
 }
@@ -137,7 +161,7 @@ static void look_for_loss(fl_watch *watch, uint64_t now) {
     else if (watch->asleep_in_a_row > 0)
         return;
     tell_supervisor(watch, watch->loss[stall], &watch->loss_told_at, LOSS_AGAIN, now);
-    if (stall != FL_STALL_STUCK)
+    if (now < watch->held_since + watch->limits.lost)
         return; /* Ruby runs, and does as it is told */
     fl_loop *loop = watch->loop;
     pthread_mutex_lock(&loop->lock);
@@ -190,7 +214,7 @@ static void stand_in(fl_watch *watch, fl_stall stall, uint64_t away, uint64_t no
     pthread_mutex_unlock(&loop->lock);
     if (loop->dedicated) /* who waits in a lane, waits for it */
         return;
-    if (stall == FL_STALL_STUCK && waiting > 0 && away > RELIEF_AFTER)
+    if (stall == FL_STALL_STUCK && waiting > 0 && away > (watch->kept ? RELIEF_LATE : RELIEF_AFTER))
         ask_for_relief(watch, leader, now);
     else if (stall == FL_STALL_COMPUTING && wanted && computing > watch->limits.computing)
         give_lead(watch, leader);
@@ -230,6 +254,7 @@ static void look(fl_watch *watch, uint64_t *busy_at) {
     uint64_t now = fl_clock();
     fl_reactor *reactor = &watch->reactors[atomic_load(&watch->leader)];
     uint64_t away;
+    look_at_gvl(watch, now);
     fl_stalls_look(watch, now);
     fl_stall stall = judge(watch, reactor, now, &away);
     if (fl_lanes_look(watch, now))
@@ -238,8 +263,11 @@ static void look(fl_watch *watch, uint64_t *busy_at) {
     if (stamp > *busy_at)
         *busy_at = stamp;
     fl_slot *slot = watch->loop->siblings.slot;
-    if (atomic_exchange(&watch->stall, stall) != (int) stall && slot != NULL)
+    bool changes = atomic_exchange(&watch->stall, stall) != (int) stall;
+    if (changes && slot != NULL)
         fl_slot_set(slot, FL_SLOT_stall, stall);
+    if ((changes || stall != FL_STALL_NONE) && slot != NULL)
+        fl_slot_set(slot, FL_SLOT_away_us, stall == FL_STALL_NONE ? 0 : (int64_t) (now - away));
     if (watch->limits.lost != 0)
         look_for_loss(watch, now);
     press(watch, now);
@@ -304,6 +332,18 @@ void fl_watch_rouse(fl_watch *watch) {
     atomic_store(&watch->asleep, 0);
     pthread_cond_signal(&watch->wake);
     pthread_mutex_unlock(&watch->lock);
+}
+
+uint64_t fl_watch_away_since(const fl_watch *watch, int number) {
+    const fl_reactor *reactor = &watch->reactors[number];
+    if (atomic_load(&reactor->gone))
+        return 0;
+    uint64_t stamp = atomic_load_explicit(&reactor->stamp, memory_order_acquire);
+    if (!atomic_load_explicit(&reactor->home, memory_order_acquire))
+        return stamp;
+    if (!fl_watch_leads(watch, number) || atomic_load(&reactor->thread->gvl) != FL_GVL_WANTED)
+        return 0;
+    return atomic_load(&reactor->thread->gvl_since);
 }
 
 bool fl_watch_at_rest(const fl_watch *watch, int number) {

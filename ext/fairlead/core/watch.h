@@ -61,6 +61,10 @@ typedef struct fl_reactor {
 /* Who holds the GVL of this process; NULL: nobody, or a thread that is not known. */
 extern _Atomic(fl_thread *) fl_gvl_holder;
 
+/* How often it has been given to a thread, which counts that before it is known as the holder, or that has given a sign of
+ * itself. */
+extern _Atomic uint64_t fl_gvl_turns;
+
 /* Of Ruby's garbage collector: since when it runs (of fl_clock; 0: it does not), and for how long it has run before. */
 extern _Atomic uint64_t fl_collecting_since, fl_collected;
 
@@ -86,7 +90,8 @@ typedef struct fl_watch {
     fl_stall_record stalls[FL_MOST_REACTORS];
     fl_bell teller;              /* there is something to tell */
     void (*interrupt)(void);     /* has whoever holds the GVL take its backtrace as soon as it can */
-    void (*press)(void);         /* has it give the GVL to those who wait, if it does not lead; NULL: nobody can */
+    void (*press)(void);         /* has it give a sign of itself (see fl_gvl_turns), and the GVL to those who wait, if it
+                                  * does not lead; NULL: nobody can */
     _Atomic int asleep;          /* the thread itself: nothing has been going on */
     int relief;                  /* where a relief worker is asked for, with this message; -1: nobody is there to ask */
     char request[64];
@@ -101,6 +106,9 @@ typedef struct fl_watch {
     fl_sample sample;
     uint64_t relief_at, loss_told_at, lane_asked_at;
     uint64_t stamp_seen, collected_before;
+    uint64_t turns_seen, held_since; /* all that time one thread has had the GVL, and has given no sign of itself */
+    uint64_t asked_at;               /* of its clock, when it was first asked for one; 0: it has not been */
+    bool kept;                       /* it computes, and no Ruby runs beside it */
     unsigned asleep_in_a_row;
 } fl_watch;
 
@@ -109,6 +117,9 @@ fl_watch *fl_watch_open(fl_loop *loop, const fl_watch_limits *limits);
 /* Once the reactors have entered. Answers 0 or an errno. */
 int fl_watch_start(fl_watch *watch);
 void fl_watch_close(fl_watch *watch);
+
+/* Since when a reactor has been away; 0: it is not. At home it is when it leads, has work, and does not get the GVL for it. */
+uint64_t fl_watch_away_since(const fl_watch *watch, int reactor);
 
 /* Whether a reactor waits for something to do: it has come home, and does not want the GVL. */
 bool fl_watch_at_rest(const fl_watch *watch, int reactor);

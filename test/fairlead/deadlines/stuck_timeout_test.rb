@@ -13,7 +13,7 @@ module Fairlead
 
     # What the log says of each kind.
     KINDS = { "/held" => "has been in a call that holds Ruby's lock", "/free" => "has been in a call that blocks",
-              "/cpu" => "has been computing" }.freeze
+              "/c" => "has been computing", "/cpu" => "has been computing" }.freeze
 
     # Asks again and again, on new connections, until the block is done.
     def while_others_ask(server)
@@ -67,11 +67,27 @@ module Fairlead
     end
 
     def test_connections_that_are_idle_go_to_a_sibling_and_stay_open
-      with_server(APP, "-w", "2", *LIMITS) do |server|
-        clients = client_of_each(server)
-        stall(server, "/held", 30)
-        victim = await_end(server)
-        answer = clients[victim].get("/")
+      %w[/held /c].each do |path|
+        with_server(APP, "-w", "2", *LIMITS) do |server|
+          clients = client_of_each(server)
+          stall(server, path, 30)
+          victim = await_end(server)
+          answer = clients[victim].get("/")
+          assert_equal 200, answer.status
+          refute_equal victim, answer.body.to_i
+        end
+      end
+    end
+
+    def test_a_thread_that_serves_nothing_and_keeps_the_lock_for_ever_is_ended_with_its_worker
+      with_server(APP, "-w", "1", *LIMITS) do |server|
+        victim = server.worker_pids.first
+        assert_equal "200", server.get("/thread?60").code
+        sleep(0.3) # it has begun
+        waits = client(to: server, timeout: 20).write("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert_equal victim, await_end(server)
+        assert_equal "200", server.get("/").code
+        answer = waits.response
         assert_equal 200, answer.status
         refute_equal victim, answer.body.to_i
       end

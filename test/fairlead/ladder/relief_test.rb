@@ -30,6 +30,17 @@ module Fairlead
       end
     end
 
+    def test_also_while_all_compute_in_c_and_give_no_sign
+      with_server(APP, "-w", "2") do |server|
+        assert_within(1.5, -> { slowest(server) }) do
+          clients = client_of_each(server)
+          stuck = clients.values.map { |client| stall(server, "/c", 3, on: client) }
+          duration { assert_equal "200", server.get("/").code }.tap { stuck.each(&:response) }
+        end
+        assert_match(/All workers are stuck .* a relief worker serves/, server.log)
+      end
+    end
+
     def test_one_worker_alone_gets_no_relief_and_goes_on_when_its_call_returns
       with_server(APP, "-w", "1") do |server|
         stuck = stall(server, "/held", 0.6)

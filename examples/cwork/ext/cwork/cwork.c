@@ -1,6 +1,6 @@
 /*
  * What a badly behaved, and a well behaved, C extension does to a server: both block their thread for some
- * seconds; one keeps Ruby's global VM lock (GVL) meanwhile, the other releases it.
+ * seconds; one keeps Ruby's global VM lock (GVL) meanwhile, the other releases it. A third one computes with the lock.
  */
 #include <ruby.h>
 #include <ruby/thread.h>
@@ -37,6 +37,18 @@ cwork_with_gvl(VALUE self, VALUE seconds)
     return seconds;
 }
 
+/* Ruby cannot interrupt it: no other thread runs meanwhile. */
+static VALUE
+cwork_computes_with_gvl(VALUE self, VALUE seconds)
+{
+    struct timespec now, end = now_plus(NUM2DBL(seconds));
+
+    do {
+        clock_gettime(CLOCK_MONOTONIC, &now);
+    } while (now.tv_sec < end.tv_sec || (now.tv_sec == end.tv_sec && now.tv_nsec < end.tv_nsec));
+    return seconds;
+}
+
 static VALUE
 cwork_without_gvl(VALUE self, VALUE seconds)
 {
@@ -55,5 +67,6 @@ Init_cwork(void)
     VALUE cwork = rb_define_module("Cwork");
 
     rb_define_module_function(cwork, "with_gvl", cwork_with_gvl, 1);
+    rb_define_module_function(cwork, "computes_with_gvl", cwork_computes_with_gvl, 1);
     rb_define_module_function(cwork, "without_gvl", cwork_without_gvl, 1);
 }
