@@ -94,7 +94,7 @@ module Fairlead
 
     def test_an_upload_a_download_and_events_reach_the_page
       visit
-      page.at_css("#upload input[type=file]").select_file(__FILE__)
+      page.at_css("#upload input[type=file]").select_file(File.expand_path(__FILE__))
       press "#upload button"
       size = File.size(__FILE__).to_s.gsub(/(?<=\d)(?=(\d{3})+\z)/, ",")
       eventually("the upload's answer") { page.at_css("#upload-result").text.start_with?("#{size} bytes") }
