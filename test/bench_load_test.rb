@@ -20,7 +20,7 @@ module Bench
     Target = Struct.new(:port) { def url(path) = "http://127.0.0.1:#{port}#{path}" }
 
     def asked(generator, seconds = 1)
-      with_server(APP, lint: false) { |server| generator.run(Target.new(server.port), seconds) }
+      with_server(APP) { |server| generator.run(Target.new(server.port), seconds) }
     end
 
     def test_a_body_is_sent_whole_with_its_length
@@ -71,7 +71,7 @@ module Bench
     end
 
     def test_a_crowd_that_waits_is_measured_while_all_of_them_do
-      server = with_server(APP, lint: false)
+      server = with_server(APP)
       crowd = Crowd.new(connections: 100, path: "/?4", waiting: 4)
       target = Struct.new(:port, :processes).new(server.port, ProcessTree.new(server.supervisor_pid))
       figures = crowd.run(target, 1)

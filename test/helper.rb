@@ -22,7 +22,9 @@ module Fairlead
     # Starts the real command on an app and waits until it is ready; it is stopped when the block ends, or,
     # without a block, when the test does. See ServerProcess for what it can do.
     #
-    # @param app [String] the text of a config.ru. Rack::Lint wraps it, unless lint is false.
+    # @param app [String] the text of a config.ru. Rack::Lint wraps it.
+    # @param lint [Boolean] false where the app breaks the rules, where the lines of its file count, and where so much is
+    #   asked that Lint would be what is measured.
     # @param flags [Array<String>] flags of the command. One worker on a free port, unless they say otherwise.
     # @param env [Hash{String => String, nil}] environment variables; nil unsets one.
     # @param files [Hash{String => String}] further files of the app's folder: path => text.

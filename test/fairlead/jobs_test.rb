@@ -25,7 +25,7 @@ module Fairlead
 
     def test_it_begins_with_the_server_and_ends_with_it
       [["--workers", "2"], ["--workers", "1", "--no-preload"], ["--workers", "0"]].each do |flags|
-        with_server(APP, *flags, "--solid-queue", "async", lint: false) do |server|
+        with_server(APP, *flags, "--solid-queue", "async") do |server|
           pid = jobs(server)
 
           assert_match(/\A1 async /, File.read(server.path("begun")))
@@ -37,7 +37,7 @@ module Fairlead
     end
 
     def test_it_is_started_again_when_it_ends
-      with_server(APP, "--solid-queue", "fork", lint: false) do |server|
+      with_server(APP, "--solid-queue", "fork") do |server|
         first = jobs(server)
         Process.kill(:KILL, first)
         eventually("it runs again") { jobs(server) != first }
@@ -48,7 +48,7 @@ module Fairlead
     end
 
     def test_a_restart_of_the_workers_is_one_of_it_too
-      with_server(APP, "--solid-queue", "fork", lint: false) do |server|
+      with_server(APP, "--solid-queue", "fork") do |server|
         first = jobs(server)
         server.signal(:HUP)
         eventually("another one runs") { jobs(server) != first }
@@ -59,7 +59,7 @@ module Fairlead
     end
 
     def test_new_code_that_takes_over_brings_its_own
-      with_server(APP, "--solid-queue", "fork", lint: false) do |server|
+      with_server(APP, "--solid-queue", "fork") do |server|
         first = jobs(server)
         server.write("config.ru", APP.sub('$0 = "jobs"', '$0 = "new jobs"'))
         server.signal(:USR2)
@@ -73,7 +73,7 @@ module Fairlead
     end
 
     def test_new_code_that_cannot_serve_brings_none
-      with_server(APP, "--solid-queue", "fork", lint: false) do |server|
+      with_server(APP, "--solid-queue", "fork") do |server|
         first = jobs(server)
         server.write("config.ru", "#{APP}\nraise \"on purpose\"")
         server.signal(:USR2)
@@ -85,7 +85,7 @@ module Fairlead
     end
 
     def test_one_that_does_not_end_is_killed_in_time
-      with_server(APP, "--solid-queue", "fork", "--drain-timeout", "0.3", lint: false, env: { "STUBBORN" => "1" }) do |server|
+      with_server(APP, "--solid-queue", "fork", "--drain-timeout", "0.3", env: { "STUBBORN" => "1" }) do |server|
         pid = jobs(server)
 
         assert_predicate server.stop, :success?
@@ -94,7 +94,7 @@ module Fairlead
     end
 
     def test_the_second_time_that_the_server_is_told_to_end_it_ends_at_once
-      with_server(APP, "--solid-queue", "fork", lint: false, env: { "STUBBORN" => "until QUIT" }) do |server|
+      with_server(APP, "--solid-queue", "fork", env: { "STUBBORN" => "until QUIT" }) do |server|
         jobs(server)
         server.signal(:TERM)
         server.wait_for_notification("STOPPING=1")
@@ -106,7 +106,7 @@ module Fairlead
     end
 
     def test_it_ends_when_its_supervisor_is_killed
-      with_server(APP, "--solid-queue", "fork", lint: false) do |server|
+      with_server(APP, "--solid-queue", "fork") do |server|
         pid = jobs(server)
         server.signal(:KILL)
 

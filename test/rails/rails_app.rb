@@ -99,6 +99,8 @@ module Fairlead
     APP = {
       "config.ru" => <<~RUBY,
         require_relative "config/environment"
+        require "rack/lint"
+        use Rack::Lint
         # Outside of Rails, where reloading stops nobody.
         map "/in_flight" do
           run ->(_) { [200, {}, [Fairlead.stats[:workers].sum { |worker| worker[:in_flight] }.to_s]] }
@@ -288,7 +290,7 @@ module Fairlead
             self.response_body = Enumerator.new { |lines| 3.times { |n| lines << "line \#{n}\\n"; sleep 0.01 } }
           end
 
-          def file = send_file(Rails.root.join("config.ru"))
+          def file = send_file(Rails.root.join("config.ru").to_s)
 
           def upload
             render json: { name: params[:file].original_filename, size: params[:file].read.bytesize }

@@ -72,7 +72,7 @@ module Fairlead
 
     # Responses to very short requests leave together: but not with one that is not short.
     def test_no_response_waits_for_a_request_that_blocks_after_it
-      with_server(APP, "-w", "1", lint: false) do |server|
+      with_server(APP, "-w", "1") do |server|
         %w[free held].each do |path|
           crowd = Array.new(150) { client(to: server) }
           working = client(to: server).write("GET /cpu?0.05 HTTP/1.1\r\nHost: a\r\n\r\n")

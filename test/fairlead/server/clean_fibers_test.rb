@@ -68,7 +68,7 @@ module Fairlead
     end
 
     def test_ten_thousand_mixed_requests_leave_nothing_behind
-      with_server(LEAKS, lint: false) do |server|
+      with_server(LEAKS) do |server|
         clients = Array.new(20) do |client|
           Thread.new do
             server.connect do |socket|
@@ -131,7 +131,7 @@ module Fairlead
     RUBY
 
     def test_whatever_an_app_raises_the_answer_is_500_and_the_worker_lives_on
-      with_server(ERRORS, lint: false) do |server|
+      with_server(ERRORS) do |server|
         worker = server.get("/hello").body
         paths = ERRORS.scan(%r{^ *"(/[a-z0-9-]+)" =>}).flatten
         assert_operator paths.size, :>, 20
@@ -148,7 +148,7 @@ module Fairlead
     end
 
     def test_errors_are_told_once_each_with_method_and_path
-      with_server(ERRORS, lint: false) do |server|
+      with_server(ERRORS) do |server|
         server.get("/exception?a=b")
         assert_equal 1, server.log.scan("fairlead: GET /exception: ").size
         assert_includes server.log, "exception (Exception)"
@@ -163,7 +163,7 @@ module Fairlead
     RUBY
 
     def test_fibers_are_used_again_and_end_when_nobody_needs_them
-      with_server(BURST, lint: false) do |server|
+      with_server(BURST) do |server|
         fibers = Array.new(3) { burst(server, ["/nap"] * 300).map { |answer| answer.body.to_i }.max }
         assert_operator fibers.max, :<=, 310, "a second burst needs no more than the first"
         assert_operator server.get("/").body.to_i, :>=, 290

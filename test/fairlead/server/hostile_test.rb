@@ -22,7 +22,7 @@ module Fairlead
     SLACK = 2
 
     def test_each_is_gone_by_its_deadline_and_the_others_are_served_meanwhile
-      server = with_server(APP, *FLAGS, lint: false)
+      server = with_server(APP, *FLAGS)
       alone = ask(server)
       beside = nil
       outcomes = Hostile::Attack.new(server.port, Hostile::OFFENCES, each: EACH).during { beside = ask(server, 7) }
@@ -33,14 +33,14 @@ module Fairlead
     end
 
     def test_connections_that_are_left_make_room_for_others_and_leave_descriptors_to_the_app
-      server = with_server(APP, lint: false, spawn_options: { rlimit_nofile: [128, 128] })
+      server = with_server(APP, spawn_options: { rlimit_nofile: [128, 128] })
       Array.new(200) { client(to: server) }
       3.times { assert_includes client(to: server).get("/file").body, "File.read" }
     end
 
     # Each is kept a megabyte, while there are few of them.
     def test_many_who_do_not_read_take_little_memory
-      server = with_server(APP, "--queue-target", "0", lint: false)
+      server = with_server(APP, "--queue-target", "0")
       stats(server)
       before = memory(server)
       Hostile::Attack.new(server.port, Hostile::OFFENCES.select { |one| one.name == "clients that read nothing" }, each: 300).during do

@@ -65,7 +65,7 @@ module Fairlead
     RUBY
 
     def test_nobody_waits_for_ever_and_nothing_is_left_behind
-      with_server(APP, lint: false) do |server|
+      with_server(APP) do |server|
         ends = monotonic + 4
         outcomes = Array.new(30) { |seed| Thread.new { client(server, Random.new(seed), ends) } }.flat_map(&:value).tally
         assert_operator outcomes["200"], :>, 500

@@ -23,7 +23,7 @@ module Fairlead
     TAIL = "\r\n--x--\r\n"
     MEGABYTE = Random.new(1).bytes(1 << 20).freeze
 
-    def server = shared_server(APP, lint: false)
+    def server = shared_server(APP)
 
     def test_its_memory_stays_flat
       upload(10) # what the parser needs at all is there now
