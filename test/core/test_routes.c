@@ -112,6 +112,23 @@ static void a_full_table_gives_up_those_without_a_lane_first(void) {
     CHECK_TEXT("GET /aa", text);
 }
 
+static void those_that_never_come_again_are_forgotten_and_make_room(void) {
+    begin();
+    for (int i = 0; i < 600; i++) {
+        fl_route route = route_number(i);
+        fl_routes_stalled(&routes, &route, FL_LANE_PROCESS, 1, SECOND);
+    }
+    CHECK_NUMBER(FL_MOST_ROUTES, routes.learnt);
+    fl_route other = route_number(601), another = route_number(602);
+    CHECK_NUMBER(FL_LANE_NONE, fl_routes_lane(&routes, other.key, 60 * SECOND));
+    CHECK_NUMBER(FL_MOST_ROUTES, routes.learnt);
+    CHECK_NUMBER(FL_LANE_NONE, fl_routes_lane(&routes, other.key, 62 * SECOND));
+    CHECK_NUMBER(0, routes.learnt);
+    fl_routes_stalled(&routes, &another, FL_LANE_THREADS, 1, 62 * SECOND);
+    CHECK_NUMBER(FL_LANE_THREADS, fl_routes_lane(&routes, another.key, 62 * SECOND));
+    CHECK_NUMBER(1, routes.learnt);
+}
+
 static void *write_many(void *seed) {
     for (int i = 0; i < 20000; i++) {
         fl_route route = route_number((int) (((uintptr_t) seed + (uintptr_t) i) % 100));
@@ -202,6 +219,7 @@ int main(void) {
     TEST(a_run_that_stalls_again_is_not_a_good_one);
     TEST(a_minute_without_a_stall_has_it_forgotten);
     TEST(a_full_table_gives_up_those_without_a_lane_first);
+    TEST(those_that_never_come_again_are_forgotten_and_make_room);
     TEST(several_may_write_at_once);
     TEST(what_was_learnt_of_a_path_is_of_its_pattern_once_that_is_known);
     TEST(what_the_router_tells_apart_is_told_apart);

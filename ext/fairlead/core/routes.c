@@ -8,7 +8,7 @@ enum {
     MOST_DOUBLINGS = 6,
 };
 enum { FREE, BEING_WRITTEN, THERE }; /* of a pattern */
-static const uint64_t MEMORY = 60000000; /* microseconds */
+static const uint64_t MEMORY = 60000000, LOOK_AGAIN = 1000000; /* microseconds */
 
 static fl_route_record *place(const fl_routes *routes, uint64_t key, int probe) {
     return (fl_route_record *) &routes->records[(key + (uint64_t) probe) % FL_MOST_ROUTES];
@@ -71,18 +71,24 @@ static fl_route_record *find_or_enter(fl_routes *routes, const fl_route *route) 
     return claim(oldest, atomic_load(&oldest->key), route) ? oldest : NULL;
 }
 
+/* Now and then: one that never comes again shall not keep its place, nor have others looked for. */
+static void forget_old(fl_routes *routes, uint64_t now) {
+    uint64_t before = atomic_load_explicit(&routes->looked_at, memory_order_relaxed);
+    if (now < before + LOOK_AGAIN || !atomic_compare_exchange_strong(&routes->looked_at, &before, now))
+        return;
+    for (int i = 0; i < FL_MOST_ROUTES; i++) {
+        fl_route_record *record = &routes->records[i];
+        if (atomic_load(&record->lane) != FL_LANE_NONE && now > atomic_load(&record->stalled_at) + MEMORY)
+            forget(routes, record);
+    }
+}
+
 fl_lane fl_routes_lane(fl_routes *routes, uint64_t key, uint64_t now) {
     if (atomic_load_explicit(&routes->learnt, memory_order_relaxed) <= 0)
         return FL_LANE_NONE;
+    forget_old(routes, now);
     fl_route_record *record = find(routes, key);
-    if (record == NULL)
-        return FL_LANE_NONE;
-    int lane = atomic_load(&record->lane);
-    if (lane != FL_LANE_NONE && now > atomic_load(&record->stalled_at) + MEMORY) {
-        forget(routes, record);
-        return FL_LANE_NONE;
-    }
-    return (fl_lane) lane;
+    return record == NULL ? FL_LANE_NONE : (fl_lane) atomic_load(&record->lane);
 }
 
 void fl_routes_stalled(fl_routes *routes, const fl_route *route, fl_lane lane, int needed, uint64_t now) {

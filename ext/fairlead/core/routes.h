@@ -41,6 +41,7 @@ typedef struct fl_route_pattern {
 typedef struct fl_routes {
     _Atomic int learnt;  /* how many have a lane: with none, nobody looks any further */
     _Atomic int version; /* changes whenever one gets or loses its lane */
+    _Atomic uint64_t looked_at; /* of fl_clock, when all were last looked at for what is to be forgotten */
     fl_route_record records[FL_MOST_ROUTES];
     _Atomic int known; /* patterns that are there: with none, nobody looks for any */
     fl_route_pattern patterns[FL_MOST_PATTERNS];
@@ -59,7 +60,7 @@ void fl_routes_rename(fl_routes *routes, const char *method, size_t method_size,
 /* What the app calls a route; NULL if that is not known. */
 const char *fl_routes_name(const fl_routes *routes, const char *text);
 
-/* The lane of a route. One that has not stalled for a minute is forgotten. */
+/* The lane of a route. Those that have not stalled for a minute are forgotten, whichever is asked for. */
 fl_lane fl_routes_lane(fl_routes *routes, uint64_t key, uint64_t now);
 
 /* A request of this route has begun to stall. It gets the lane once it has done so `needed` times. */
