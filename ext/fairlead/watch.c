@@ -402,16 +402,12 @@ static void keep_message(char room[64], VALUE message) {
     memcpy(room, RSTRING_PTR(message), (size_t) RSTRING_LEN(message));
 }
 
-/* A relief worker is asked for by sending `relief` to this socket, a lane worker by `lane`, and a successor by one of
- * `losses`: by what keeps a reactor away, :blocked, :stuck or :computing. */
-static VALUE loop_ask_for_help_at(VALUE object, VALUE descriptor, VALUE relief, VALUE lane, VALUE losses) {
-    static const char *const kinds[FL_STALL_KINDS] = {
-        [FL_STALL_BLOCKED] = "blocked", [FL_STALL_STUCK] = "stuck", [FL_STALL_COMPUTING] = "computing"};
+/* A relief worker is asked for by sending `relief` to this socket, a lane worker by `lane`. What else is
+ * told there, see report.h. */
+static VALUE loop_ask_for_help_at(VALUE object, VALUE descriptor, VALUE relief, VALUE lane) {
     fl_watch *watch = watch_of(object);
     keep_message(watch->request, relief);
     keep_message(watch->lane_request, lane);
-    for (int kind = FL_STALL_BLOCKED; kind < FL_STALL_KINDS; kind++)
-        keep_message(watch->loss[kind], rb_hash_fetch(losses, ID2SYM(rb_intern(kinds[kind]))));
     watch->relief = NUM2INT(descriptor);
     return Qnil;
 }
@@ -441,6 +437,6 @@ void fl_init_watch(VALUE loop) {
     rb_define_method(loop, "start_watch", loop_start_watch, 0);
     rb_define_method(loop, "retire", loop_retire, 0);
     rb_define_method(loop, "lane?", loop_lane_p, 0);
-    rb_define_method(loop, "ask_for_help_at", loop_ask_for_help_at, 4);
+    rb_define_method(loop, "ask_for_help_at", loop_ask_for_help_at, 3);
     rb_define_method(loop, "standbys", loop_standbys, 0);
 }

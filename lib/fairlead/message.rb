@@ -28,7 +28,21 @@ module Fairlead
 
     # Worker → supervisor: a request keeps one of its reactors away, for longer than `stuck_timeout`.
     # @!attribute kind [String] "blocked", "stuck" (it sleeps with Ruby's lock) or "computing".
-    Stuck = Data.define(:kind)
+    # @!attribute request [String] "GET /path", with what could not stand in a URL as "%0a"; empty: it is none.
+    Stuck = Data.define(:kind, :request)
+
+    # Worker → supervisor: a stall goes on, and no Ruby runs beside it that could say more. The watch thread writes this,
+    # and Stuck (ext/fairlead/core/report.c).
+    # @!attribute number [Integer] of the reactor
+    # @!attribute began [Integer] on the core's clock
+    # @!attribute seconds [Float] for how long by now
+    # @!attribute kind [String] "stuck" or "computing"
+    # @!attribute request [String] as above
+    # @!attribute standby [Boolean] whether the lead went to a standby reactor
+    # @!attribute relief [Boolean] whether a relief worker was asked for
+    # @!attribute handed [Integer] how many requests went to other workers
+    # @!attribute sibling [Integer] the slot of the last of them; -1: none
+    Lasting = Data.define(:number, :began, :seconds, :kind, :request, :standby, :relief, :handed, :sibling)
 
     # Supervisor → its parent process: all workers serve. The listening sockets come along.
     # @!attribute listeners [Array<Array>] for each, as which address it was asked for, and the inode of its file.
@@ -56,7 +70,7 @@ module Fairlead
     # Supervisor → worker: close so many connections to a database server that nobody uses; others wait for them.
     Spare = Data.define(:server, :count)
 
-    TYPES = [Ready, Failed, Relief, Lane, Stalled, Stuck, Serves, Notify, Renew, Leave, Drain, Stop, Reopen, Spare]
+    TYPES = [Ready, Failed, Relief, Lane, Stalled, Stuck, Lasting, Serves, Notify, Renew, Leave, Drain, Stop, Reopen, Spare]
             .to_h { |type| [type.name[/\w+\z/].downcase, type] }.freeze
     private_constant :TYPES
 

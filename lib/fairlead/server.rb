@@ -59,8 +59,7 @@ module Fairlead
     # @param page [SharedPage, nil] where this worker shows its figures, in its slot
     # @param channels [Array<Array(UNIXSocket, UNIXSocket)>, nil] for each slot its receiving and its sending end
     # @param told [#call, nil] is given each {Stall}, in a thread of its own
-    # @param help [Hash, nil] where help is asked for, `at:` an IO, and with which words: `relief:` and `lane:` a String,
-    #   `losses:` a Hash of those for a successor, by what keeps a reactor away
+    # @param help [Hash, nil] where help is asked for, `at:` an IO, and with which words: `relief:` and `lane:`
     def initialize(app, configuration, listeners, page: nil, slot: 0, channels: nil, help: nil, told: nil)
       @app = app
       @listeners = listeners
@@ -78,7 +77,7 @@ module Fairlead
       @crew.on_refusals { @loop.refusals.each { |refusal| @access_log.refused(*refusal) } } if @access_log
       observe_stalls(configuration, told)
       @loop.router = RailsRoutes if defined?(::ActionDispatch::Routing)
-      @loop.ask_for_help_at(help[:at].fileno, *help.values_at(:relief, :lane, :losses)) if help
+      @loop.ask_for_help_at(help[:at].fileno, *help.values_at(:relief, :lane)) if help
     end
 
     # Serves until it is drained or stopped.

@@ -90,7 +90,8 @@ module Fairlead
       return "The thread #{thread}" if thread
       return backtrace.empty? ? "What could not be looked at in time" : "Something outside of a request" unless method
 
-      names = [action, ("request #{request_id}" if request_id)].compact
+      pattern = route unless route == "#{method} #{path}"
+      names = [action || pattern, ("request #{request_id}" if request_id)].compact
       "#{method} #{path}#{" (#{names.join(", ")})" if names.any?}"
     end
   end

@@ -349,7 +349,8 @@ module Fairlead
         when Message::Failed then worker.failure = message.description
         when Message::Relief then relieve
         when Message::Stalled then @desk.add(Stall.new(**message.stall.transform_keys(&:to_sym)))
-        when Message::Stuck then replace(worker, stuck_since(message.kind))
+        when Message::Lasting then @desk.add_lasting(message, worker.pid)
+        when Message::Stuck then replace(worker, stuck_since(message))
         when Message::Lane then open_lane
         end
       end
@@ -391,7 +392,10 @@ module Fairlead
     end
 
     # What a request does that has kept a worker from its loop.
-    def stuck_since(kind) = "for #{@configuration.stuck_timeout} s (stuck_timeout) a request in it #{KEPT_AWAY.fetch(kind)}"
+    def stuck_since(message)
+      who = message.request.empty? ? "a thread in it" : message.request
+      "for #{@configuration.stuck_timeout} s (stuck_timeout) #{who} #{KEPT_AWAY.fetch(message.kind)}"
+    end
 
     # Some routes hold Ruby's lock: their requests shall hold up no others.
     def open_lane

@@ -74,13 +74,8 @@ module Fairlead
       server = Server.new(@app, @configuration, @listeners, page: @page, slot: @place.slot, channels: @channels,
                           told: ->(stall) { @control.tell(Message::Stalled.new(stall: stall.brief.to_h)) },
                           help: { at: @control.io, relief: Message.dump(Message::Relief.new),
-                                  lane: Message.dump(Message::Lane.new), losses: })
+                                  lane: Message.dump(Message::Lane.new) })
       @lock.synchronize { @server = server }
-    end
-
-    # What the watch thread says when a request keeps a reactor away for too long.
-    def losses
-      %i[blocked stuck computing].to_h { |kind| [kind, Message.dump(Message::Stuck.new(kind:))] }
     end
 
     # The second thread. It ends with the process.

@@ -304,7 +304,6 @@ static void open_workers(int listening, int ends[WORKERS][2]) {
         CHECK_NUMBER(0, fl_bell_open(&each->watch->teller));
         each->watch->interrupt = interrupt;
         strcpy(each->watch->request, "relief\n");
-        for (int kind = 0; kind < FL_STALL_KINDS; kind++) strcpy(each->watch->loss[kind], "lost\n");
         strcpy(each->watch->lane_request, "lane\n");
         fl_slot_set(&page->slots[i], FL_SLOT_state, FL_WORKER_SERVING);
     }
@@ -416,9 +415,9 @@ static void each_request_is_answered_once_or_told_that_it_took_too_long(void) {
     watch_limits.drain = 8 * MILLISECOND;
     run();
     CHECK(atomic_load(&too_long) > 0);
-    char message[64];
+    char message[2048];
     bool lost_told = false;
-    while (recv(relief[0], message, sizeof message, MSG_DONTWAIT) > 0) lost_told |= strncmp(message, "lost", 4) == 0;
+    while (recv(relief[0], message, sizeof message, MSG_DONTWAIT) > 0) lost_told |= strncmp(message, "[\"stuck\"", 8) == 0;
     CHECK(lost_told);
     printf("%u were told that they took too long\n", atomic_load(&too_long));
 }

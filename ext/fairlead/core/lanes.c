@@ -1,5 +1,6 @@
 #include "lanes.h"
 #include "balance.h"
+#include "report.h"
 
 #include <string.h>
 
@@ -140,7 +141,7 @@ static void ask_for_lane_worker(fl_watch *watch, uint64_t now) {
     if (watch->relief < 0 || now < watch->lane_asked_at + LANE_WORKER_AGAIN)
         return;
     watch->lane_asked_at = now;
-    (void) !send(watch->relief, watch->lane_request, strlen(watch->lane_request), MSG_DONTWAIT | FL_SEND_FLAGS);
+    fl_report(watch, watch->lane_request);
 }
 
 bool fl_lanes_look(fl_watch *watch, uint64_t now) {

@@ -1,7 +1,9 @@
+#include "report.h"
 #include "watch.h"
 
 enum {
     LASTING = 5000000, /* microseconds after which a stall is told though it goes on */
+    KEPT_FROM_ALL = 1000000, /* the GVL, by one: from the teller too */
     COMPUTING = 4,     /* computing is ordinary work: told when it takes so many times the limit */
 };
 
@@ -115,6 +117,8 @@ static void follow(fl_watch *watch, int number, fl_stall_record *record, uint64_
     if (phase == FL_STALL_LONG && has_lasted(record, now, LASTING)) {
         atomic_store(&record->phase, FL_STALL_LASTING);
         fl_bell_ring(&watch->teller);
+        if (now > watch->held_since + KEPT_FROM_ALL)
+            fl_report_lasting(watch, number);
     }
 }
 

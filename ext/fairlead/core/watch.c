@@ -1,6 +1,7 @@
 #include "watch.h"
 #include "balance.h"
 #include "lanes.h"
+#include "report.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -119,50 +120,51 @@ static bool give_lead(fl_watch *watch, int from) {
     return given;
 }
 
-static void tell_supervisor(fl_watch *watch, const char *message, uint64_t *told_at, uint64_t again, uint64_t now) {
-    if (watch->relief < 0 || now < *told_at + again)
-        return;
-    *told_at = now;
-    (void) !send(watch->relief, message, strlen(message), MSG_DONTWAIT | FL_SEND_FLAGS);
-}
-
 static void ask_for_relief(fl_watch *watch, int leader, uint64_t now) {
-    if (watch->relief >= 0 && now >= watch->relief_at + RELIEF_AGAIN)
-        fl_stall_relief(watch, leader);
-    tell_supervisor(watch, watch->request, &watch->relief_at, RELIEF_AGAIN, now);
+    if (watch->relief < 0 || now < watch->relief_at + RELIEF_AGAIN)
+        return;
+    watch->relief_at = now;
+    fl_stall_relief(watch, leader);
+    fl_report(watch, watch->request);
 }
 
 /* For how long the one of our reactors that has been away longest has been so. */
-static uint64_t longest_away(fl_watch *watch, uint64_t now, const fl_reactor **which) {
+static uint64_t longest_away(fl_watch *watch, uint64_t now, int *which) {
     uint64_t longest = 0;
     for (int i = 0; i < atomic_load(&watch->count); i++) {
         uint64_t since = fl_watch_away_since(watch, i);
         if (since == 0 || now < since + longest)
             continue;
         longest = now - since;
-        *which = &watch->reactors[i];
+        *which = i;
     }
     return longest;
 }
 
 /* A reactor that has been away for so long may never come back: its worker is replaced. */
 static void look_for_loss(fl_watch *watch, uint64_t now) {
-    const fl_reactor *reactor = NULL;
+    int reactor = 0;
     uint64_t away = longest_away(watch, now, &reactor);
     if (away <= watch->limits.lost)
         return;
     const fl_thread *holder = atomic_load(&fl_gvl_holder);
     watch->asleep_in_a_row = holder != NULL && fl_task_sleeps(&holder->task) ? watch->asleep_in_a_row + 1 : 0;
     fl_stall stall = FL_STALL_COMPUTING;
-    if (atomic_load(&reactor->thread->gvl) == FL_GVL_RELEASED)
+    if (atomic_load(&watch->reactors[reactor].thread->gvl) == FL_GVL_RELEASED)
         stall = FL_STALL_BLOCKED;
     else if (watch->asleep_in_a_row >= ASLEEP_IN_A_ROW)
         stall = FL_STALL_STUCK;
     else if (watch->asleep_in_a_row > 0)
         return;
-    tell_supervisor(watch, watch->loss[stall], &watch->loss_told_at, LOSS_AGAIN, now);
-    if (now < watch->held_since + watch->limits.lost)
-        return; /* Ruby runs, and does as it is told */
+    bool ruby_runs = now < watch->held_since + watch->limits.lost;
+    if (now >= watch->loss_told_at + LOSS_AGAIN) {
+        watch->loss_told_at = now;
+        fl_report_lost(watch, reactor, stall);
+        if (!ruby_runs && fl_stall_goes_on(watch, reactor))
+            fl_report_lasting(watch, reactor);
+    }
+    if (ruby_runs)
+        return; /* and does as it is told */
     fl_loop *loop = watch->loop;
     pthread_mutex_lock(&loop->lock);
     fl_loop_hand_over_idle(loop);
@@ -283,7 +285,8 @@ static void look(fl_watch *watch, uint64_t *busy_at) {
 /* Whether the leader waits in its loop. It wants the GVL before it does anything else, and after it has said so it looks
  * whether we sleep: asked after we have said so, one of us sees the other. */
 static bool leader_rests(fl_watch *watch) {
-    const fl_reactor *reactor = &watch->reactors[atomic_load(&watch->leader)], *away;
+    const fl_reactor *reactor = &watch->reactors[atomic_load(&watch->leader)];
+    int away;
     return atomic_load(&reactor->thread->gvl) == FL_GVL_RELEASED && atomic_load(&reactor->home) &&
            (watch->limits.lost == 0 || longest_away(watch, fl_clock(), &away) == 0);
 }

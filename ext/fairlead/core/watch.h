@@ -95,7 +95,6 @@ typedef struct fl_watch {
     _Atomic int asleep;          /* the thread itself: nothing has been going on */
     int relief;                  /* where a relief worker is asked for, with this message; -1: nobody is there to ask */
     char request[64];
-    char loss[FL_STALL_KINDS][64]; /* likewise a successor, by what keeps a reactor of ours away */
     char lane_request[64]; /* likewise, for a lane worker */
     pthread_t thread;
     bool started;

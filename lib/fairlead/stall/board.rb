@@ -29,6 +29,7 @@ module Fairlead
       # @param now [Float] monotonic
       # @return [String, nil] a line for the log; nil: there have been enough.
       def add(stall, now: Process.clock_gettime(Process::CLOCK_MONOTONIC))
+        withdraw(stall)
         entry = @entries[key(stall)] ||= Entry.new(0, 0.0, stall, nil, 0, nil)
         known = entry.lasting
         entry.total += stall.seconds - (known&.id == stall.id ? known.seconds : 0)
@@ -48,6 +49,17 @@ module Fairlead
       end
 
       private
+
+      # Of one that lasts it may not be known where, until it is over: then it is told as a new one.
+      def withdraw(stall)
+        own = key(stall)
+        other, entry = @entries.find { |place, known| place != own && known.lasting&.id == stall.id }
+        return @entries.delete(other) if entry.nil? || entry.count == 1
+
+        entry.count -= 1
+        entry.total -= entry.lasting.seconds
+        entry.lasting = nil
+      end
 
       def key(stall) = [stall.route || stall.thread, stall.at, stall.kind]
 

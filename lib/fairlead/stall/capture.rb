@@ -42,14 +42,15 @@ module Fairlead
       # A stall of which no more is known than the core does.
       #
       # @return [Stall]
-      def self.stall(facts, backtrace: [], thread: nil, method: nil, path: nil, request_id: nil, action: nil)
+      def self.stall(facts, pid: Process.pid, backtrace: [], thread: nil, method: nil, path: nil, request_id: nil, action: nil)
         blame = Blame.new(backtrace)
         route = (Fairlead.page || Fairlead).route(method, path).scrub if method
+        lane, name = lane_of(route)
         Stall.new(
           **facts.slice(:seconds, :lasting, :kind, :standby, :handed, :relief),
-          id: "#{Process.pid}-#{facts[:number]}-#{facts[:began]}", pid: Process.pid, time: time(facts[:began]),
-          receiver: receiver(facts[:sibling]), backtrace:, thread:, method:, path:, request_id:, action:,
-          route:, lane: lane_of(route), at: blame.at, gem: blame.gem
+          id: "#{pid}-#{facts[:number]}-#{facts[:began]}", pid:, time: time(facts[:began]),
+          receiver: receiver(facts[:sibling]), backtrace:, thread:, method:, path:, request_id:, action: action || name,
+          route:, lane:, at: blame.at, gem: blame.gem
         )
       end
 
@@ -68,10 +69,10 @@ module Fairlead
         Fairlead.page.read(slot)[:pid] if slot >= 0 && Fairlead.page
       end
 
-      # By now it is known what became of its route.
+      # By now it is known what became of its route, and perhaps what the app calls it.
       def self.lane_of(route)
         found = Fairlead.page&.routes&.find { |known| known[:route] == route } if route
-        found[:lane].to_s if found && found[:lane] != :none
+        [(found[:lane].to_s if found[:lane] != :none), found[:action]] if found
       end
       private_class_method :time, :receiver, :lane_of
 

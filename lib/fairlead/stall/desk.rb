@@ -37,6 +37,13 @@ module Fairlead
         Log.say "A stall could not be told of: #{error.full_message(highlight: false)}"
       end
 
+      # @param message [Message::Lasting]
+      # @param pid [Integer] of the worker
+      def add_lasting(message, pid)
+        method, path = message.request.split(" ", 2)
+        add(Capture.stall(message.to_h.merge(lasting: true), pid:, method:, path:))
+      end
+
       # All workers serve.
       def serving = @restarts[:serving] = true
 

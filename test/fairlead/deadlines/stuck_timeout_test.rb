@@ -59,7 +59,8 @@ module Fairlead
           others = clients.except(victim).values
           assert_equal [200], others.map { |other| other.get("/").status }
           eventually("there are two again") { server.worker_pids.size == 2 }
-          assert_includes server.log, "(process #{victim}) is being replaced: for 0.6 s (stuck_timeout) a request in it #{words}"
+          assert_includes server.log, "(process #{victim}) is being replaced: for 0.6 s (stuck_timeout) GET #{path}/~"
+          assert_match(/ \(stuck_timeout\) GET \S+ #{words}\.$/, server.log)
           assert_includes server.log, "(process #{victim}) does not end: it is killed"
           assert_equal 1, server.log.scan("is being replaced").size
         end
@@ -86,6 +87,7 @@ module Fairlead
         sleep(0.3) # it has begun
         waits = client(to: server, timeout: 20).write("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
         assert_equal victim, await_end(server)
+        assert_includes server.log, "(stuck_timeout) a thread in it has been in a call that holds Ruby's lock."
         assert_equal "200", server.get("/").code
         answer = waits.response
         assert_equal 200, answer.status

@@ -18,6 +18,13 @@ module Fairlead
         assert line.end_with?("It was loading code, which happens once."), line
       end
 
+      def test_the_pattern_of_a_route_is_named_and_what_the_app_calls_it_instead
+        known = { path: "/orders/7", route: "GET /orders/:id" }
+
+        assert_match(%r{\AGET /orders/7 \(GET /orders/:id\) stalled}, @board.add(stall(**known), now: 0))
+        assert_match(%r{\AGET /orders/7 \(orders#show\) stalled}, Board.new.add(stall(**known, action: "orders#show"), now: 0))
+      end
+
       def test_more_of_it_are_counted_and_told_with_the_next_line
         lines = [0, 1, 59, 61].map { |now| @board.add(stall, now:) }
 
@@ -60,6 +67,16 @@ module Fairlead
         assert_includes line, "GET /a has stalled for 5.000 s and goes on:"
         assert_nil @board.add(stall(id: "1", seconds: 90.0), now: 85)
         assert_equal [1, 90.0, 90.0], @board.worst.first.values_at(:count, :seconds, :total)
+      end
+
+      def test_one_that_lasts_and_is_looked_at_only_once_it_is_over_is_told_again_and_counted_once
+        @board.add(stall(id: "1", seconds: 5.0, lasting: true), now: 0)
+        assert_nil @board.add(stall(id: "1", seconds: 60.0, lasting: true), now: 55)
+        assert_equal [1, 60.0, 60.0], @board.worst.first.values_at(:count, :seconds, :total)
+        line = @board.add(stall(id: "1", seconds: 90.0, at: "a.rb:1"), now: 85)
+
+        assert_includes line, "GET /a stalled for 90.000 s: computing at a.rb:1"
+        assert_equal [[1, 90.0, 90.0]], @board.worst.map { |entry| entry.values_at(:count, :seconds, :total) }
       end
 
       private

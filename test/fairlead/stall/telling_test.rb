@@ -139,6 +139,23 @@ module Fairlead
       eventually("its end is known") { asked(server)["stalls"].any? { |stall| stall["seconds"] > 6.4 } }
     end
 
+    # No Ruby runs meanwhile: it is the core that tells.
+    def test_one_that_lasts_and_keeps_the_lock_from_all_is_told_while_it_goes_on
+      client = client(to: server, timeout: 30).write("GET /held/~lasts?7 HTTP/1.1\r\nHost: a\r\n\r\n")
+      eventually("it is told") do
+        server.log.match?(%r{GET /held/~lasts has stalled for 5\.\d+ s and goes on: asleep with Ruby's lock held\.})
+      end
+      assert client.silent?, "it goes on"
+      known = asked(server)["stalls"].find { |stall| stall["path"] == "/held/~lasts" }
+      assert_equal [true, "stuck", nil, []], known.values_at("lasting", "kind", "at", "backtrace")
+
+      client.response
+      stall = eventually("its end is told") do
+        asked(server)["stalls"].find { |found| found["path"] == "/held/~lasts" && found["seconds"] > 6.9 }
+      end
+      assert_match(/with_gvl/, stall["backtrace"].first)
+    end
+
     def test_the_same_again_makes_no_other_line_but_is_counted
       folder = File.join(ROOT, "examples/cwork/lib").inspect
       app = "require \"cwork\"; run ->(_) { Cwork.without_gvl(0.1); [200, {}, []] }"

@@ -1,0 +1,62 @@
+#include "report.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* "GET /path", each byte of it as up to three. */
+enum { MOST_REQUEST = 3 * (sizeof((fl_run *) 0)->method + sizeof((fl_run *) 0)->path) + 2 };
+
+static const char *const kinds[FL_STALL_KINDS] = {"", "blocked", "stuck", "computing"};
+
+void fl_report(const fl_watch *watch, const char *line) {
+    if (watch->relief >= 0)
+        (void) !send(watch->relief, line, strlen(line), MSG_DONTWAIT | FL_SEND_FLAGS);
+}
+
+/* What could not stand in a URL, or in a string of JSON, is written as "%0a". */
+static char *escape(char *to, const char *bytes, size_t size) {
+    for (size_t i = 0; i < size; i++) {
+        unsigned char byte = (unsigned char) bytes[i];
+        bool plain = byte > ' ' && byte < 0x7f && byte != '"' && byte != '\\';
+        to += sprintf(to, plain ? "%c" : "%%%02x", byte);
+    }
+    return to;
+}
+
+/* What the reactor is at; empty: nothing of any request. */
+static void name_request(fl_watch *watch, int reactor, char name[MOST_REQUEST]) {
+    name[0] = '\0';
+    pthread_mutex_lock(&watch->loop->lock);
+    const fl_run *run = atomic_load(&watch->reactors[reactor].run);
+    if (run != NULL && run->id != 0) {
+        char *end = escape(name, run->method, run->method_size);
+        *end++ = ' ';
+        *escape(end, run->path, run->path_size) = '\0';
+    }
+    pthread_mutex_unlock(&watch->loop->lock);
+}
+
+void fl_report_lost(fl_watch *watch, int reactor, fl_stall kind) {
+    char request[MOST_REQUEST], line[MOST_REQUEST + 128];
+    name_request(watch, reactor, request);
+    snprintf(line, sizeof line, "[\"stuck\",{\"kind\":\"%s\",\"request\":\"%s\"}]\n", kinds[kind], request);
+    fl_report(watch, line);
+}
+
+static const char *truth(bool is) {
+    return is ? "true" : "false";
+}
+
+void fl_report_lasting(fl_watch *watch, int reactor) {
+    const fl_stall_record *record = &watch->stalls[reactor];
+    char request[MOST_REQUEST], line[MOST_REQUEST + 512];
+    name_request(watch, reactor, request);
+    snprintf(line, sizeof line,
+             "[\"lasting\",{\"number\":%d,\"began\":%" PRIu64 ",\"seconds\":%.3f,\"kind\":\"%s\",\"request\":\"%s\","
+             "\"standby\":%s,\"relief\":%s,\"handed\":%" PRIu64 ",\"sibling\":%d}]\n",
+             reactor, atomic_load(&record->began), (double) fl_stall_lasted(record) / 1e6, kinds[fl_stall_kind(record)],
+             request, truth(atomic_load(&record->standby)), truth(atomic_load(&record->relief)),
+             atomic_load(&record->handed), atomic_load(&record->sibling));
+    fl_report(watch, line);
+}
