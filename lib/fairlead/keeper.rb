@@ -102,6 +102,7 @@ module Fairlead
       @signals = Signals.new(*SIGNALS)
       @succession.renew if @succession.generation.nil?
       early.each { |signal| handle(signal) }
+      reap # who has ended while there was nobody to note it
       until @succession.masters.empty?
         IO.select([@signals.io, *@succession.ios])
         @signals.take.each { |signal| handle(signal) }

@@ -263,6 +263,20 @@ module Fairlead
       end
     end
 
+    # Told to end right after the new code serves: then that may be gone before the first process is its keeper.
+    def test_the_keeper_of_one_who_has_ended_already_ends_with_its_status
+      status = IO.popen([RbConfig.ruby, "-I", File.join(ROOT, "lib"), "-e", <<~RUBY], &:read)
+        require "fairlead/keeper"
+        pid = fork { exit! 3 }
+        sleep 0.01 until File.read("/proc/\#{pid}/stat").match?(/\\) Z/)
+        masters = [Fairlead::Succession::Master.new(pid, nil, :serving)]
+        Thread.new { sleep 10; exit! }
+        puts Fairlead::Keeper.new(Fairlead::Succession.new(nil, [], nil, masters:, generation: 1)).run
+      RUBY
+
+      assert_equal "3\n", status
+    end
+
     private
 
     # The old code has gone.
