@@ -15,7 +15,8 @@ module Fairlead
       require "cwork"
       require "digest"
       require "json"
-      FIGURES = %i[pid state stall standbys handed received requests queued coming lane_requests lane_waiting lane_running]
+      FIGURES = %i[pid state stall standbys handed received requests queued coming lane_requests lane_waiting lane_running
+                   lane_most lane_waited_us]
 
       def compute(seconds, clock = Process::CLOCK_MONOTONIC)
         limit = Process.clock_gettime(clock) + seconds

@@ -74,7 +74,10 @@ module Fairlead
           answered(blocked)
           took
         end
-        assert_operator figures(server)[:lane_requests], :>=, 24
+        figures = figures(server)
+        assert_operator figures[:lane_requests], :>=, 24
+        assert_includes 1..8, figures[:lane_most]
+        assert_operator figures[:lane_waited_us], :>, 0
       end
     end
 

@@ -27,6 +27,28 @@ module Fairlead
       assert_served_beside("/free", 0.8, within: 0.05, times: 6)
     end
 
+    def test_of_more_that_block_at_once_than_there_are_reactors_all_are_answered
+      with_server(APP, "-w", "1") do |server|
+        paths = Array.new(14) { "/free/~#{new_word}?0.3" } # of routes that nobody knows
+        blocked = paths.map { |path| client(to: server).write("GET #{path} HTTP/1.1\r\nHost: a\r\n\r\n") }
+        most = 0
+        blocked.each do |client|
+          most = [most, reactors(server)].max
+          assert_equal 200, client.response.status
+        end
+        assert_includes 4..12, most
+      end
+    end
+
+    # It looks five hundred times a second while a request runs.
+    def test_the_watch_thread_sleeps_while_the_worker_is_idle
+      with_server(APP, "-w", "1") do |server|
+        assert_equal "200", server.get("/sleep?0.1").code
+        eventually("it is calm") { switches(server, 0.5) < 50 }
+        assert_operator switches(server, 2), :<, 50
+      end
+    end
+
     def test_a_standby_shares_the_lock_with_a_request_that_computes_for_long
       assert_served_beside("/cpu", 0.8, within: 0.3)
     end
@@ -106,6 +128,19 @@ module Fairlead
     end
 
     private
+
+    # The first is the main thread. The kernel cuts their names.
+    def reactors(server) = 1 + tasks(server).count { |task| File.read("#{task}/comm").start_with?("fairlead reac") }
+
+    # How often any thread of the worker has gone to sleep, in so many seconds.
+    def switches(server, seconds)
+      count = -> { tasks(server).sum { |task| File.read("#{task}/status")[/^voluntary_ctxt_switches:\s+(\d+)/, 1].to_i } }
+      before = count.call
+      sleep(seconds)
+      count.call - before
+    end
+
+    def tasks(server) = Dir["/proc/#{server.worker_pids.first}/task/*"]
 
     # One worker: only a standby can have served.
     def assert_served_beside(path, seconds, within:, times: 1)

@@ -1,0 +1,121 @@
+/* How soon the watch thread knows that the reactor which leads has not come back, and why. One thread stands for it. */
+#include "peer.h"
+#include "watch.h"
+
+#include <pthread.h>
+
+enum { TRIES = 11, NOTICED_WITHIN = 10 * MILLISECOND, PATIENCE = 300 * MILLISECOND };
+
+/* As crew.rb has them. */
+static const fl_watch_limits limits = {
+    .tick = 2 * MILLISECOND, .blocked = 4 * MILLISECOND, .stuck = 8 * MILLISECOND, .computing = 60 * MILLISECOND};
+
+typedef struct scene {
+    fl_watch *watch;
+    fl_thread thread;
+    fl_stall kind; /* as what it shall be known */
+    bool released, computes;
+    int tries;
+    uint64_t least; /* microseconds until it was, in the best of all tries: the machine may be busy */
+    _Atomic bool entered, watched;
+} scene;
+
+static bool gives_sign;
+
+static void press(void) {
+    if (gives_sign)
+        atomic_fetch_add(&fl_gvl_turns, 1);
+}
+
+static void set_gvl(fl_thread *thread, fl_gvl gvl) {
+    atomic_store(&thread->gvl_since, fl_clock());
+    atomic_store(&thread->gvl, gvl);
+    if (gvl == FL_GVL_HELD)
+        atomic_fetch_add(&fl_gvl_turns, 1);
+    atomic_store(&fl_gvl_holder, gvl == FL_GVL_HELD ? thread : NULL);
+}
+
+static void pause_for(uint64_t microseconds) {
+    struct timespec time = {.tv_sec = (time_t) (microseconds / SECOND), .tv_nsec = (long) (microseconds % SECOND) * 1000};
+    nanosleep(&time, NULL);
+}
+
+static uint64_t time_until_known(scene *scene) {
+    uint64_t began = fl_clock();
+    while (atomic_load(&scene->watch->stall) != (int) scene->kind && fl_clock() < began + PATIENCE)
+        if (!scene->computes)
+            pause_for(200);
+    return fl_clock() - began;
+}
+
+static void *reactor_runs(void *data) {
+    scene *scene = data;
+    fl_thread *thread = &scene->thread;
+    thread->task = fl_task_self();
+    set_gvl(thread, FL_GVL_HELD);
+    fl_reactor *reactor = &scene->watch->reactors[fl_watch_enter(scene->watch, thread)];
+    set_gvl(thread, FL_GVL_RELEASED);
+    atomic_store(&scene->entered, true);
+    while (!atomic_load(&scene->watched)) pause_for(MILLISECOND);
+    for (int i = 0; i < scene->tries; i++) {
+        set_gvl(thread, FL_GVL_HELD);
+        fl_reactor_goes_out(reactor, fl_clock());
+        fl_watch_attend(scene->watch);
+        if (scene->released)
+            set_gvl(thread, FL_GVL_RELEASED);
+        uint64_t took = time_until_known(scene);
+        scene->least = i == 0 || took < scene->least ? took : scene->least;
+        fl_reactor_comes_home(reactor);
+        set_gvl(thread, FL_GVL_RELEASED);
+        pause_for(10 * MILLISECOND);
+    }
+    return NULL;
+}
+
+/* Answers after how many microseconds. */
+static uint64_t known_after(scene scene) {
+    peer_server server = server_start();
+    scene.watch = fl_watch_open(server.loop, &limits);
+    scene.watch->press = press;
+    pthread_t thread;
+    pthread_create(&thread, NULL, reactor_runs, &scene);
+    while (!atomic_load(&scene.entered)) pause_for(MILLISECOND);
+    CHECK_NUMBER(0, fl_watch_start(scene.watch));
+    atomic_store(&scene.watched, true);
+    pthread_join(thread, NULL);
+    fl_watch_close(scene.watch);
+    server_stop(&server);
+    return scene.least;
+}
+
+static void one_that_blocks_without_the_lock_is_known_within_ten_milliseconds(void) {
+    CHECK(known_after((scene){.kind = FL_STALL_BLOCKED, .released = true, .tries = TRIES}) <= NOTICED_WITHIN);
+}
+
+static void one_that_sleeps_with_it_too(void) {
+    CHECK(known_after((scene){.kind = FL_STALL_STUCK, .tries = TRIES}) <= NOTICED_WITHIN);
+}
+
+static void one_that_computes_too(void) {
+    CHECK(known_after((scene){.kind = FL_STALL_COMPUTING, .computes = true, .tries = TRIES}) <= NOTICED_WITHIN);
+}
+
+static void one_that_computes_and_gives_no_sign_is_stuck_after_a_while(void) {
+    uint64_t took = known_after((scene){.kind = FL_STALL_STUCK, .computes = true, .tries = 2});
+    CHECK(took > 110 * MILLISECOND);
+    CHECK(took < PATIENCE);
+}
+
+static void one_that_gives_a_sign_when_asked_for_it_is_not(void) {
+    gives_sign = true;
+    CHECK(known_after((scene){.kind = FL_STALL_STUCK, .computes = true, .tries = 1}) >= PATIENCE);
+}
+
+int main(void) {
+    TEST(one_that_blocks_without_the_lock_is_known_within_ten_milliseconds);
+    TEST(one_that_sleeps_with_it_too);
+    TEST(one_that_computes_too);
+    TEST(one_that_computes_and_gives_no_sign_is_stuck_after_a_while);
+    TEST(one_that_gives_a_sign_when_asked_for_it_is_not);
+    return test_summary();
+}
