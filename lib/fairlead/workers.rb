@@ -54,6 +54,9 @@ module Fairlead
     # So many boots of one worker in a row may fail while none serves; then there is no use in another.
     PATIENCE = 4
 
+    # There are at most as many relief workers as regular ones, or so many.
+    FEW_RELIEFS = 4
+
     # A relief worker retires when none of the others has been stuck for this long.
     CALM = 5.0
 
@@ -149,23 +152,16 @@ module Fairlead
       Fork.new(book(slot:, index:, kind:, now:))
     end
 
-    # A worker for requests that wait while all others are stuck. One boots at a time.
+    # A worker for requests that wait while all others are stuck.
     #
     # @return [Fork, nil] nil if there is no room for it, or one is coming already.
-    def relieve(now)
-      return if @stopping || any?(&:booting?) || @workers.size + 2 > @slots
-
-      add_extra(:relief, (0..).find { |index| none? { |worker| worker.kind == :relief && worker.index == index } }, now)
-    end
+    def relieve(now) = add_bounded(:relief, [@size, FEW_RELIEFS].max, now)
 
     # A worker for requests that hold Ruby's lock, and nothing else. There are at most as many as regular ones.
     #
     # @return [Fork, nil] nil if there is no room for it, or one is coming already.
     def add_lane(now)
-      return if @stopping || now < @lane_not_before || @workers.size + 2 > @slots || any? { |worker| worker.lane? && worker.booting? }
-
-      index = (0...most_lanes).find { |number| none? { |worker| worker.lane? && worker.index == number } }
-      add_extra(:lane, index, now) if index
+      add_bounded(:lane, most_lanes, now) unless now < @lane_not_before
     end
 
     # @return [Integer] 0 for one worker: its app may count on being alone.
@@ -261,6 +257,15 @@ module Fairlead
     def stop_now = @stopping = :now
 
     private
+
+    # One of a kind boots at a time. A slot is left for a successor.
+    def add_bounded(kind, most, now)
+      others = select { |worker| worker.kind == kind }
+      return if @stopping || others.any?(&:booting?) || @workers.size + 2 > @slots
+
+      index = ((0...most).to_a - others.map(&:index)).first
+      add_extra(kind, index, now) if index
+    end
 
     def overdue(now)
       select { |worker| worker.deadline && worker.deadline <= now }.map do |worker|

@@ -310,6 +310,36 @@ module Fairlead
       assert_equal 0, add_lane(table, 5.0).index
     end
 
+    def test_relief_workers_are_bounded_and_one_boots_at_a_time
+      { 2 => 4, 6 => 6 }.each do |size, most|
+        table = serving(size, slots: 20)
+        reliefs = Array.new(most) do |number|
+          assert relief = table.relieve(1.0)&.worker, "number #{number} beside #{size}"
+          assert_nil table.relieve(1.0), "one is coming already"
+          relief.tap { table.ready(relief, 1.0) }
+        end
+        assert_equal (0...most).to_a, reliefs.map(&:index)
+        assert_nil table.relieve(1.0), "there are #{most}"
+        table.ended(reliefs.first, 1.0)
+        assert_equal 0, table.relieve(1.0).worker.index
+      end
+    end
+
+    def test_a_worker_that_boots_for_another_reason_keeps_no_relief_from_coming
+      table = serving(2, slots: 20)
+      table.ended(table[101], 1.0)
+      boot(table, 1.0)
+      assert_equal :relief, table.relieve(1.0).worker.kind
+      table.stop
+      assert_nil table.relieve(2.0)
+    end
+
+    def test_no_relief_takes_the_last_slot
+      table = serving(2, slots: 4)
+      table.ready(table.relieve(1.0).worker, 1.0)
+      assert_nil table.relieve(1.0)
+    end
+
     def test_a_lane_worker_that_cannot_boot_is_not_tried_again_at_once
       table = serving(2)
       assert_equal :boot, table.ended(add_lane(table, 1.0), 2.0)
