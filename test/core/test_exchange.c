@@ -536,17 +536,18 @@ static void responses_of(peer_server *server, int64_t usual, bool kept) {
     }
 }
 
-static void responses_of_very_short_requests_leave_together_if_somebody_watches(void) {
+static void responses_of_short_requests_leave_together_if_somebody_watches(void) {
     peer_server server = server_start();
     responses_of(&server, 5, false);
     server.loop->watched = true;
     responses_of(&server, 5, true);
-    responses_of(&server, 100, false);
+    responses_of(&server, 500, true);
+    responses_of(&server, 5000, false);
     server_stop(&server);
 }
 
 int main(void) {
-    TEST(responses_of_very_short_requests_leave_together_if_somebody_watches);
+    TEST(responses_of_short_requests_leave_together_if_somebody_watches);
     TEST(a_body_is_framed_by_length_if_it_ends_in_time_else_in_chunks);
     TEST(an_old_client_gets_no_chunks);
     TEST(a_response_without_a_body_carries_none);

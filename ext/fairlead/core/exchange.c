@@ -367,16 +367,18 @@ void fl_exchange_finish(fl_exchange *exchange) {
     }
     if (exchange->close)
         connection->keep_alive = false;
-    /* Responses to pipelined requests, and to very short ones, go out together. */
-    if (connection->keep_alive && (connection->in.length > 0 || fl_loop_gathers(loop)) && connection->out.length + exchange->out.length < MOST_STAGED) {
+    /* Responses to pipelined requests, and to short ones, go out together. */
+    bool gathers = connection->keep_alive && (connection->in.length > 0 || fl_loop_gathers(loop));
+    if (gathers && connection->out.length + exchange->out.length < MOST_STAGED)
         fl_connection_stage(connection, &exchange->out);
-    } else {
+    else
         fl_connection_send(connection, &exchange->out);
-    }
     connection = exchange->connection;
     release(exchange);
     if (connection != NULL)
         fl_connection_answered(connection, body_unread);
+    if (gathers)
+        fl_loop_send_late(loop);
 }
 
 void fl_exchange_abandon(fl_exchange *exchange) {

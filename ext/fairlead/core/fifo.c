@@ -9,7 +9,6 @@
 enum {
     TAKES_A_TURN = FL_POLL_EVENTS, /* at most, before the kernel is asked again: as many as a turn may bring */
     TAKES_LAST = 5000,             /* microseconds, likewise */
-    GATHERED_FOR = 200,            /* microseconds for which complete responses are kept, beside the present request */
     CROWD = 256,                   /* waiting requests, from which on the next ones are made small */
     MOST_FREE_HEADS = 512,         /* that are kept: a burst must not cost memory for ever */
     LANE_PATIENCE = 2000000,       /* microseconds that a request waits for a lane worker, while there is none */
@@ -216,9 +215,7 @@ uint32_t fl_loop_takeable(const fl_loop *loop) {
  * of one that waits has gone, and then that is freed: so nothing is chosen yet. */
 static void send_late(fl_loop *loop) {
     loop->now = fl_clock();
-    uint64_t staged_at = atomic_load_explicit(&loop->staged_at, memory_order_relaxed);
-    if (staged_at != 0 && loop->now > staged_at + GATHERED_FOR)
-        fl_loop_flush(loop);
+    fl_loop_send_late(loop);
 }
 
 /* It leaves the FIFO, to be served. */

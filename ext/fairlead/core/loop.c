@@ -9,7 +9,10 @@
 #include <sys/resource.h>
 
 enum {
-    GATHERED_BELOW = 30,      /* microseconds from one request to the next */
+    GATHERED_BELOW = 2000,    /* microseconds from one request to the next */
+    GATHERED = 4,             /* requests that run meanwhile, as far as they take */
+    LEAST_GATHERED = 200,     /* microseconds, */
+    MOST_GATHERED = 1000,     /* between which that is */
     ACCEPTS_BEFORE_LEAVING = 1024,
     ACCEPTS_A_TURN = 8,       /* of one listener: the siblings shall have some too */
     MOST_UNSENT = 2 << 20,    /* bytes that the kernel keeps for a client who does not take them; by itself it keeps 4 MB */
@@ -287,7 +290,16 @@ void fl_loop_add_dirty(fl_connection *connection) {
 }
 
 bool fl_loop_gathers(const fl_loop *loop) {
-    return loop->watched && !loop->draining && loop->ready.first != NULL && loop->usual < GATHERED_BELOW;
+    bool more = loop->ready.first != NULL || loop->counts.in_flight > 1;
+    return more && loop->watched && !loop->draining && loop->usual < GATHERED_BELOW;
+}
+
+void fl_loop_send_late(fl_loop *loop) {
+    uint64_t since = atomic_load_explicit(&loop->staged_at, memory_order_relaxed);
+    int64_t most = GATHERED * loop->usual;
+    most = most < LEAST_GATHERED ? LEAST_GATHERED : most > MOST_GATHERED ? MOST_GATHERED : most;
+    if (since != 0 && loop->now > since + (uint64_t) most)
+        fl_loop_flush(loop);
 }
 
 void fl_loop_send_gathered(fl_loop *loop, uint64_t microseconds) {

@@ -233,8 +233,9 @@ void fl_loop_add_dirty(fl_connection *connection);
 void fl_loop_flush(fl_loop *loop);
 
 /* Whether responses that are complete are kept until some can be sent together: while requests are so short that to wake
- * the client for each would cost more than it waits, others are ready, and somebody watches. */
+ * the client for each would cost more than it waits, there are others, and somebody watches. */
 bool fl_loop_gathers(const fl_loop *loop);
+void fl_loop_send_late(fl_loop *loop); /* those that have been kept for long by now */
 void fl_loop_enqueue(fl_exchange *exchange);
 void fl_loop_dequeue(fl_exchange *exchange);
 fl_exchange *fl_loop_new_exchange(fl_loop *loop, fl_connection *connection);
