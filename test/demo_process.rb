@@ -21,7 +21,7 @@ module Fairlead
               "RACK_ENV" => nil, "DEMO_SQLITE" => File.join(@folder, "demo.sqlite3"), **env }
       @port = env["PORT"]&.to_i
       @pid = Process.spawn(env, File.join(ROOT, "bin/demo"), *flags,
-        in: File::NULL, out: @log, err: @log, pgroup: true)
+        in: File::NULL, %i[out err] => @log, pgroup: true)
     end
 
     # @return [Integer, nil] if it had to find one: nil until it has said which.

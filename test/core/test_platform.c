@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include <sys/poll.h>
+#include <sys/wait.h>
 
 enum { MILLISECOND = 1000, SECOND = 1000000 };
 
@@ -48,15 +49,27 @@ static void a_bell_is_not_for_programs_that_are_started(void) {
 /* Another thread, which waits or computes as it is told. */
 static struct {
     fl_task task;
-    _Atomic bool computes, known, ends;
+    _Atomic bool computes, starts, known, ends;
 } other;
+
+/* As a process that has not come to begin yet. */
+static void starts_a_process(void) {
+    pid_t child = vfork();
+    if (child == 0) {
+        nanosleep(&(struct timespec){.tv_nsec = 50 * 1000 * MILLISECOND}, NULL);
+        _exit(0);
+    }
+    waitpid(child, NULL, 0);
+}
 
 static void *other_runs(void *unused) {
     (void) unused;
     other.task = fl_task_self();
     other.known = true;
     while (!other.ends)
-        if (!other.computes)
+        if (other.starts)
+            starts_a_process();
+        else if (!other.computes)
             nanosleep(&(struct timespec){.tv_nsec = 5 * 1000 * MILLISECOND}, NULL);
     return NULL;
 }
@@ -86,6 +99,13 @@ static void one_that_waits_is_told_from_one_that_computes(void) {
     uint64_t used = 0;
     for (int i = 0; i < 250 && used < 20 * MILLISECOND; i++) used += used_in(20);
     CHECK(used >= 20 * MILLISECOND);
+    CHECK(!fl_task_waits_for_machine(&other.task));
+#ifdef FL_LINUX
+    other.starts = true;
+    bool told = false;
+    for (int i = 0; i < 5000 && !told; i++, used_in(1)) told = fl_task_waits_for_machine(&other.task);
+    CHECK(told);
+#endif
     other.ends = true;
     pthread_join(thread, NULL);
 }

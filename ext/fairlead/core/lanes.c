@@ -10,7 +10,7 @@ enum {
     STUCK = 50000,     /* holding it, asleep; it takes as long to start a process on a busy machine */
     HOG = 500000,      /* holding it without a pause, */
     HOG_COMPUTED = 400000, /* computing for so much of it, */
-    HOG_TIMES = 2,     /* so often: the first request of a kind may have a lot to load */
+    TIMES = 2,         /* so often, as also holding it for the disk: the first request of a kind may have a lot to load */
 
     MOST_THREADS = 8,    /* reactors in the lane: others remain for the lead */
     LANE_WORKER_AGAIN = 50000, /* between two calls for a lane worker */
@@ -27,9 +27,12 @@ static fl_lane lane_for(fl_reactor *reactor, uint64_t now, uint64_t away, int *n
         bool busy = fl_stays_asleep(&reactor->sample, thread, now) || computed > BLOCKED;
         return busy && now > atomic_load(&thread->gvl_since) + BLOCKED ? FL_LANE_THREADS : FL_LANE_NONE;
     }
-    if (atomic_load(&fl_gvl_holder) == thread && fl_stays_asleep(&reactor->sample, thread, now))
+    if (atomic_load(&fl_gvl_holder) == thread && fl_stays_asleep(&reactor->sample, thread, now)) {
+        if (away > STUCK && fl_task_waits_for_machine(&thread->task))
+            *needed = TIMES;
         return away > STUCK ? FL_LANE_PROCESS : FL_LANE_NONE;
-    *needed = HOG_TIMES;
+    }
+    *needed = TIMES;
     return away > HOG && computed > HOG_COMPUTED ? FL_LANE_PROCESS : FL_LANE_NONE;
 }
 

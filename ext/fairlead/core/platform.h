@@ -141,6 +141,10 @@ static inline uint64_t fl_task_clock(const fl_task *task) {
  * tell, one that has not computed for some time sleeps. */
 bool fl_task_sleeps(const fl_task *task);
 
+/* Whether it waits for the disk, or until a process that it starts has begun: how long depends on the machine. False where
+ * the system does not tell. */
+bool fl_task_waits_for_machine(const fl_task *task);
+
 /* Microseconds for which the machine has kept it waiting for a CPU; 0 where the kernel does not tell. */
 uint64_t fl_task_delayed(const fl_task *task);
 

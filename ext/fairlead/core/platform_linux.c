@@ -42,11 +42,20 @@ static const char *tell_of(const fl_task *task, const char *name, char text[512]
     return text;
 }
 
-/* S and D wait; R does not. */
-bool fl_task_sleeps(const fl_task *task) {
+static char state_of(const fl_task *task) {
     char text[512];
     const char *end = strrchr(tell_of(task, "stat", text), ')');
-    return end != NULL && end[1] == ' ' && (end[2] == 'S' || end[2] == 'D');
+    return end != NULL && end[1] == ' ' ? end[2] : 'X';
+}
+
+/* S and D wait; R does not. */
+bool fl_task_sleeps(const fl_task *task) {
+    char state = state_of(task);
+    return state == 'S' || state == 'D';
+}
+
+bool fl_task_waits_for_machine(const fl_task *task) {
+    return state_of(task) == 'D';
 }
 
 uint64_t fl_task_delayed(const fl_task *task) {

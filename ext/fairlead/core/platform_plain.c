@@ -54,6 +54,11 @@ bool fl_task_sleeps(const fl_task *task) {
            (found.run_state == TH_STATE_WAITING || found.run_state == TH_STATE_UNINTERRUPTIBLE);
 }
 
+bool fl_task_waits_for_machine(const fl_task *task) {
+    thread_basic_info_data_t found;
+    return look(task, &found) && found.run_state == TH_STATE_UNINTERRUPTIBLE;
+}
+
 #else
 
 enum { STILL = 2000000 }; /* nanoseconds in which a thread that computes has been seen to */
@@ -70,6 +75,11 @@ bool fl_task_sleeps(const fl_task *task) {
     struct timespec pause = {.tv_nsec = STILL};
     nanosleep(&pause, NULL);
     return before != 0 && fl_task_clock(task) == before;
+}
+
+bool fl_task_waits_for_machine(const fl_task *task) {
+    (void) task;
+    return false;
 }
 #endif
 

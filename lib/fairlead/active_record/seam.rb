@@ -149,6 +149,8 @@ module Fairlead
             waiter.tried = true
             throw :fairlead_open, waiter
           end
+          raise ::ActiveRecord::ConnectionTimeoutError, "the pool was discarded meanwhile" if @lock.discarded?
+
           usage = @lock.fairlead_usage
           usage.timeouts += 1
           message = format("could not obtain a connection from the pool within %.3f seconds (waited %.3f seconds); " \
@@ -259,6 +261,8 @@ module Fairlead
         # @return [Boolean] whether there may soon be more to open.
         def fairlead_grow
           fairlead_wish
+          return false if discarded?
+
           # Those who wait for one in maintenance will get it.
           wanted = fairlead_line.size - @maintaining
           return false unless wanted.positive? && fairlead_room?
@@ -301,6 +305,8 @@ module Fairlead
 
             synchronize { fairlead_line&.keep(waiter) }
           end
+        rescue ::ActiveRecord::ConnectionTimeoutError => error
+          raise error.set_pool(self)
         end
 
         # Who is the first to wait always looks.

@@ -181,6 +181,19 @@ module Fairlead
       assert make_pool(2).with_connection { true }
     end
 
+    def test_who_waits_as_the_pool_is_discarded_is_told_when_its_time_is_up
+      pool = make_pool(1, checkout_timeout: 0.2)
+      Sync do |task|
+        pool.checkout
+        waiter = task.async { pool.with_connection { true } }
+        sleep 0.05
+        pool.discard!
+        error = assert_raises(::ActiveRecord::ConnectionTimeoutError) { waiter.wait }
+
+        assert_same pool, error.connection_pool
+      end
+    end
+
     def test_no_more_are_opened_than_may_and_at_least_as_many_as_shall
       pool = make_pool(4, min_connections: 2)
       pool.activate
