@@ -27,13 +27,12 @@ static fl_lane lane_for(fl_reactor *reactor, uint64_t now, uint64_t away, int *n
         bool busy = fl_stays_asleep(&reactor->sample, thread, now) || computed > BLOCKED;
         return busy && now > atomic_load(&thread->gvl_since) + BLOCKED ? FL_LANE_THREADS : FL_LANE_NONE;
     }
-    if (atomic_load(&fl_gvl_holder) == thread && fl_stays_asleep(&reactor->sample, thread, now)) {
-        if (away > STUCK && fl_task_waits_for_machine(&thread->task))
-            *needed = TIMES;
-        return away > STUCK ? FL_LANE_PROCESS : FL_LANE_NONE;
-    }
-    *needed = TIMES;
-    return away > HOG && computed > HOG_COMPUTED ? FL_LANE_PROCESS : FL_LANE_NONE;
+    bool asleep = atomic_load(&fl_gvl_holder) == thread && fl_stays_asleep(&reactor->sample, thread, now);
+    if (asleep ? away <= STUCK : away <= HOG || computed <= HOG_COMPUTED)
+        return FL_LANE_NONE;
+    if (!asleep || fl_task_waits_for_machine(&thread->task))
+        *needed = TIMES;
+    return FL_LANE_PROCESS;
 }
 
 static void note(fl_watch *watch, fl_reactor *reactor, fl_lane lane, int needed, uint64_t now, uint64_t away) {
