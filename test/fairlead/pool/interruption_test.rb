@@ -4,11 +4,19 @@ require_relative "helper"
 require "timeout"
 
 module Fairlead
-  # Random schedules with interruptions at any point: nothing is lost, nothing is had by two.
-  # SCHEDULES=100000 runs as many as the pool was proven with.
+  # Random schedules with interruptions at any point: nothing is lost, nothing is had by two. A schedule is a pool of its
+  # own with all that is done to it; `rake schedules` runs 100,000 of them and says how many there were.
   class PoolInterruptionTest < PoolTest
-    SCHEDULES = Integer(ENV.fetch("SCHEDULES", 6_000))
+    SCHEDULES = Integer(ENV.fetch("SCHEDULES", 1_000))
+    # What is run, by kind.
+    RUN = Hash.new(0)
     Interruption = Class.new(StandardError)
+
+    if ENV.key?("SCHEDULES")
+      Minitest.after_run do
+        puts "#{RUN.values.sum} schedules: #{RUN.map { |kind, count| "#{count} of #{kind}" }.join(", ")}"
+      end
+    end
 
     def setup
       @report = Thread.report_on_exception
@@ -20,16 +28,10 @@ module Fairlead
     end
 
     def test_threads_that_are_killed_raised_in_and_timed_out_at_any_point
-      random = Random.new(Integer(ENV.fetch("SEED", 1)))
-      rounds = SCHEDULES / 2
-      until rounds <= 0
-        pool, made = connections(random.rand(1..3))
-        count = random.rand(2..6)
-        threads = Array.new(count) { worker(pool, random.rand(1_000_000)) }
+      schedules("threads", 6) do |pool, random|
+        threads = Array.new(random.rand(2..6)) { worker(pool, random.rand(1_000_000)) }
         interrupt(threads, random)
         finish(threads)
-        assert_whole(pool, made)
-        rounds -= count
       end
     end
 
@@ -37,21 +39,13 @@ module Fairlead
       require "async"
 
       def test_fibers_that_are_cancelled_and_raised_in_at_any_point
-        random = Random.new(Integer(ENV.fetch("SEED", 1)))
-        rounds = SCHEDULES / 2
-        until rounds <= 0
-          pool, made = connections(random.rand(1..3))
-          count = random.rand(2..20)
-          Sync { |task| cancel(Array.new(count) { fiber(task, pool, random) }, random) }
-          assert_whole(pool, made)
-          rounds -= count
+        schedules("fibers", 3) do |pool, random|
+          Sync { |task| cancel(Array.new(random.rand(2..20)) { fiber(task, pool, random) }, random) }
         end
       end
 
       def test_threads_and_fibers_of_several_reactors_mixed
-        random = Random.new(Integer(ENV.fetch("SEED", 1)))
-        (SCHEDULES / 500).times do
-          pool, made = connections(random.rand(1..3))
+        schedules("both mixed", 1) do |pool, random|
           reactors = Array.new(2) do
             seed = random.rand(1_000_000)
             Thread.new do
@@ -62,12 +56,22 @@ module Fairlead
           threads = Array.new(4) { worker(pool, random.rand(1_000_000)) }
           interrupt(threads, random)
           finish(threads + reactors)
-          assert_whole(pool, made)
         end
       end
     end
 
     private
+
+    # @param tenths [Integer] of all schedules.
+    def schedules(kind, tenths)
+      random = Random.new(Integer(ENV.fetch("SEED", 1)))
+      (SCHEDULES * tenths / 10).times do
+        pool, made = connections(random.rand(1..3))
+        yield pool, random
+        assert_whole(pool, made)
+        RUN[kind] += 1
+      end
+    end
 
     def worker(pool, seed)
       Thread.new do
