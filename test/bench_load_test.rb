@@ -64,6 +64,37 @@ module Bench
       assert_operator asked(OpenLoop.new(rate: 50, path: "/?3", patience: 0.2))[:errors], :>, 10
     end
 
+    REFUSES = <<~RUBY
+      refusals = 0
+      run lambda { |_env| [503, (refusals += 1) > 10 ? {} : { "retry-after" => "1" }, ["later"]] }
+    RUBY
+
+    def test_refusals_are_no_faults_where_they_belong_to_the_picture_and_those_that_do_not_say_when_to_come_again_are_counted
+      figures = with_server(REFUSES) { |server| OpenLoop.new(rate: 60, refusals: true).run(Target.new(server.port), 1) }
+
+      assert_equal [figures[:offered], figures[:offered] - 10, 0, 0], figures.values_at(:refused, :bare, :non_2xx, :errors)
+      assert_operator figures[:refused_p99], :<, 500
+    end
+
+    # Takes 0.3 s for each of the load's, and for those that come in the next 0.8 s.
+    SLOW_FOR_A_WHILE = <<~RUBY
+      started = nil
+      run lambda { |_env|
+        started ||= Process.clock_gettime(Process::CLOCK_MONOTONIC)
+        sleep 0.3 if Process.clock_gettime(Process::CLOCK_MONOTONIC) < started + 1.8
+        [200, {}, ["Hello World"]]
+      }
+    RUBY
+
+    def test_how_long_requests_are_slow_after_the_load
+      figures = with_server(SLOW_FOR_A_WHILE) { |server| OpenLoop.new(rate: 100, calm: 50).run(Target.new(server.port), 1) }
+
+      assert_in_delta 800, figures[:recovered], 400
+      assert_in_delta 100, figures[:calm_offered], 50
+      assert_equal [figures[:calm_offered], 0], figures.values_at(:calm_answered, :calm_failed)
+      refute_includes asked(OpenLoop.new(rate: 50)), :recovered
+    end
+
     def test_a_share_is_of_what_the_server_can_do_at_most
       figures = asked(OpenLoop.new(share: 0.5, path: "/?0.1", connections: 400))
 

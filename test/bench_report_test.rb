@@ -70,6 +70,17 @@ module Bench
       Report::Published.read.each_value { |known| assert_includes plain, %(<a href="#{known["source"]}">Source</a>) }
     end
 
+    def test_the_page_says_what_was_aimed_at_and_what_was_missed
+      idle = JSON.parse(File.read(File.join(Report::RESULTS, "idle.json")))
+      page = Report::Page.new([idle]).to_s
+      idle["loads"].last["runs"].each { |run| run["errors"] = 1 }
+      worse = Report::Page.new([idle]).to_s
+
+      assert_includes page, %(<li class="reached">✓ under 20 MB more than none</li>)
+      refute_includes page, %(<li class="missed">)
+      assert_includes worse, %(<li class="missed">✗ none closed, no error</li>)
+    end
+
     def test_the_memory_of_crowds_is_drawn_from_none_to_the_most
       idle = JSON.parse(File.read(File.join(Report::RESULTS, "idle.json")))
       data = JSON.parse(Report::Page.new([idle]).to_s[%r{id="data">(.*)</script>}, 1])

@@ -157,7 +157,7 @@ module Bench
       outcomes = []
       runs.each { |run| outcomes << run.run unless outcomes.last == :stopped }
       if pool.any? && !@options.sweep && outcomes.last != :stopped
-        outcomes << FairPool.run(toolchain, deadline, continue: @options.continue)
+        outcomes << FairPool.run(toolchain, deadline, @options)
       end
       puts Instructions.new(Workload.load("hello"), toolchain).report(@options.ours) if @options.instructions
       status(outcomes)

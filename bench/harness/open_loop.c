@@ -2,7 +2,10 @@
  * have been answered or not, as those of many people are. A latency counts from the moment at which the request was
  * due, so that waiting for a free connection is in it. Whoever has waited for the patience gives up and closes.
  *
- *   open_loop PORT PATH RATE SECONDS CONNECTIONS PATIENCE SEED
+ *   open_loop PORT PATH RATE SECONDS CONNECTIONS PATIENCE SEED CALM_RATE CALM_SECONDS NORMAL
+ *
+ * After the load, with no pause, a calm of so many seconds may follow, at a lower rate; what is told of it is how long after
+ * the load the last request came that was not answered well within NORMAL seconds.
  *
  * Speaks HTTP/1.1 to 127.0.0.1 with keep-alive connections. Prints one JSON object. One thread, one epoll set. */
 #define _GNU_SOURCE
@@ -40,10 +43,13 @@ static struct sockaddr_in address;
 static char request[2048];
 static size_t request_length;
 static int epoll;
-static double end; /* when no further request is due */
+static double end; /* of the load; what is due later belongs to the calm */
 static connection *connections, *free_list;
 static double *latencies, *refusals;
-static long answered, in_time, refused, wrong, failed, gave_up;
+/* bare: refused without being told when to come again. */
+typedef struct tally { long offered, answered, in_time, refused, bare, wrong, failed, gave_up; } tally;
+static tally load, calm;
+static double normal, slow_until; /* since the end of the load */
 static double *waiting; /* due times of those without a connection, a ring that never wraps */
 static long waiting_first, waiting_end;
 
@@ -51,6 +57,25 @@ static double now(void) {
     struct timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);
     return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
+}
+
+static tally *tally_of(double due) {
+    return due < end ? &load : &calm;
+}
+
+/* A request of the calm that was not answered as usual. */
+static void note_slow(double due) {
+    if (due >= end && due - end > slow_until) slow_until = due - end;
+}
+
+static void count_failed(double due) {
+    tally_of(due)->failed++;
+    note_slow(due);
+}
+
+static void count_given_up(double due) {
+    tally_of(due)->gave_up++;
+    note_slow(due);
 }
 
 static void drop(connection *c) {
@@ -80,7 +105,7 @@ static void send_request(connection *c) {
         struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, .data.ptr = c};
         if (c->fd < 0 || epoll_ctl(epoll, EPOLL_CTL_ADD, c->fd, &event) < 0 ||
             (connect(c->fd, (struct sockaddr *)&address, sizeof address) < 0 && errno != EINPROGRESS)) {
-            failed++;
+            count_failed(c->due);
             drop(c);
             release(c);
         }
@@ -105,12 +130,19 @@ static void start(double due) {
 }
 
 static void finish(connection *c) {
-    double time = now();
-    if (c->status >= 200 && c->status < 300) {
-        latencies[answered++] = time - c->due;
-        in_time += time <= end;
-    } else if (c->status == 503) refusals[refused++] = time - c->due;
-    else wrong++;
+    double time = now(), took = time - c->due;
+    tally *counts = tally_of(c->due);
+    bool good = c->status >= 200 && c->status < 300;
+    if (good) {
+        if (counts == &load) latencies[load.answered] = took;
+        counts->answered++;
+        counts->in_time += time <= end;
+    } else if (c->status == 503) {
+        if (counts == &load) refusals[load.refused] = took;
+        counts->refused++;
+        counts->bare += strcasestr(c->head, "\r\nretry-after:") == NULL;
+    } else counts->wrong++;
+    if (!good || took > normal) note_slow(c->due);
     if (c->closing) drop(c);
     release(c);
 }
@@ -122,7 +154,7 @@ static void fail(connection *c) {
         send_request(c);
         return;
     }
-    failed++;
+    count_failed(c->due);
     release(c);
 }
 
@@ -183,15 +215,21 @@ static double percentile_of(const double *seconds, long count, double share) {
 }
 
 static double percentile(double share) {
-    return percentile_of(latencies, answered, share);
+    return percentile_of(latencies, load.answered, share);
+}
+
+static long open_requests(const tally *counts) {
+    return counts->offered - counts->answered - counts->refused - counts->wrong - counts->failed - counts->gave_up;
 }
 
 int main(int argc, char **argv) {
-    if (argc != 8) return 2;
+    if (argc != 11) return 2;
     double rate = atof(argv[3]), seconds = atof(argv[4]), patience = atof(argv[6]);
     int count = atoi(argv[5]);
     unsigned short random[3] = {(unsigned short)atoi(argv[7]), 7, 9};
-    long most = (long)(rate * seconds * 1.5) + 1000, offered = 0;
+    double calm_rate = atof(argv[8]), calm_seconds = atof(argv[9]);
+    normal = atof(argv[10]);
+    long most = (long)((rate * seconds + calm_rate * calm_seconds) * 1.5) + 1000;
 
     address = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(argv[1]))};
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -209,26 +247,26 @@ int main(int argc, char **argv) {
     struct epoll_event events[EVENTS];
     double begun = now(), due = begun, swept = begun;
     end = begun + seconds;
+    double last = end + calm_seconds;
     for (;;) {
         double time = now();
-        while (due <= time && due < end && offered < most) {
-            offered++;
+        while (due <= time && due < last && load.offered + calm.offered < most) {
+            tally_of(due)->offered++;
             start(due);
-            due += -log(1 - erand48(random)) / rate;
+            due += -log(1 - erand48(random)) / (due < end ? rate : calm_rate);
         }
-        bool over = due >= end || offered >= most;
-        long open = offered - answered - refused - wrong - failed - gave_up;
-        if (over && (open <= 0 || time > end + patience + 1)) break;
+        bool over = due >= last || load.offered + calm.offered >= most;
+        if (over && (open_requests(&load) + open_requests(&calm) <= 0 || time > last + patience + 1)) break;
 
         if (time - swept > 0.01) { /* who has waited too long gives up */
             swept = time;
             for (int i = 0; i < count; i++) {
                 if (!connections[i].busy || time - connections[i].due < patience) continue;
-                gave_up++;
+                count_given_up(connections[i].due);
                 drop(&connections[i]);
                 release(&connections[i]);
             }
-            while (waiting_first < waiting_end && time - waiting[waiting_first] >= patience) gave_up++, waiting_first++;
+            while (waiting_first < waiting_end && time - waiting[waiting_first] >= patience) count_given_up(waiting[waiting_first++]);
         }
         while (free_list && waiting_first < waiting_end) start(waiting[waiting_first++]);
 
@@ -252,15 +290,17 @@ int main(int argc, char **argv) {
     }
 
     double sum = 0;
-    for (long i = 0; i < answered; i++) sum += latencies[i];
-    qsort(latencies, (size_t)answered, sizeof *latencies, ascending);
-    qsort(refusals, (size_t)refused, sizeof *refusals, ascending);
-    printf("{\"offered\":%ld,\"answered\":%ld,\"in_time\":%ld,\"refused\":%ld,\"wrong\":%ld,\"failed\":%ld,\"gave_up\":%ld,"
-           "\"seconds\":%.3f,\"mean\":%.4f,\"p50\":%.4f,\"p75\":%.4f,\"p90\":%.4f,\"p99\":%.4f,\"p999\":%.4f,"
-           "\"max\":%.4f,\"refused_p50\":%.4f,\"refused_p99\":%.4f}\n",
-           offered, answered, in_time, refused, wrong, failed, gave_up, seconds,
-           answered ? sum / (double)answered * 1000 : 0, percentile(0.5), percentile(0.75), percentile(0.9),
-           percentile(0.99), percentile(0.999), percentile(1), percentile_of(refusals, refused, 0.5),
-           percentile_of(refusals, refused, 0.99));
+    for (long i = 0; i < load.answered; i++) sum += latencies[i];
+    qsort(latencies, (size_t)load.answered, sizeof *latencies, ascending);
+    qsort(refusals, (size_t)load.refused, sizeof *refusals, ascending);
+    printf("{\"offered\":%ld,\"answered\":%ld,\"in_time\":%ld,\"refused\":%ld,\"bare\":%ld,\"wrong\":%ld,\"failed\":%ld,"
+           "\"gave_up\":%ld,\"seconds\":%.3f,\"mean\":%.4f,\"p50\":%.4f,\"p75\":%.4f,\"p90\":%.4f,\"p99\":%.4f,\"p999\":%.4f,"
+           "\"max\":%.4f,\"refused_p50\":%.4f,\"refused_p99\":%.4f,\"calm_offered\":%ld,\"calm_answered\":%ld,"
+           "\"calm_failed\":%ld,\"recovered\":%.1f}\n",
+           load.offered, load.answered, load.in_time, load.refused, load.bare, load.wrong, load.failed, load.gave_up, seconds,
+           load.answered ? sum / (double)load.answered * 1000 : 0, percentile(0.5), percentile(0.75), percentile(0.9),
+           percentile(0.99), percentile(0.999), percentile(1), percentile_of(refusals, load.refused, 0.5),
+           percentile_of(refusals, load.refused, 0.99), calm.offered, calm.answered, calm.failed + calm.wrong,
+           slow_until * 1000);
     return 0;
 }

@@ -12,7 +12,10 @@ module Bench
     # To find a server's own capacity: as many connections as keep it busy.
     CAPACITY_CONNECTIONS = 32
     CAPACITY_SECONDS = 2
-    private_constant :SOURCE, :CAPACITY_CONNECTIONS, :CAPACITY_SECONDS
+    # How long it is looked whether all is as usual again, and what is usual where nobody stands in line.
+    CALM_SECONDS = 2
+    NORMAL_SECONDS = 0.1
+    private_constant :SOURCE, :CAPACITY_CONNECTIONS, :CAPACITY_SECONDS, :CALM_SECONDS, :NORMAL_SECONDS
 
     attr_reader :connections
 
@@ -21,24 +24,27 @@ module Bench
     # @param connections [Integer] at most so many at once.
     # @param patience [Numeric] seconds after which a client gives up.
     # @param refusals [Boolean] whether 503 and clients that give up are part of the picture, not faults.
-    def initialize(rate: nil, share: nil, connections: 256, patience: 5, path: "/", refusals: false)
+    # @param calm [Numeric, nil] requests a second that come right after the load: how long until they are answered as usual?
+    def initialize(rate: nil, share: nil, connections: 256, patience: 5, path: "/", refusals: false, calm: nil)
       @rate = rate
       @share = share
       @connections = connections
       @patience = patience
       @path = path
       @refusals = refusals
+      @calm = calm
     end
 
     def name = "open_loop"
 
     def description
       rate = @share ? "#{(@share * 100).round} % of the server's own capacity" : "#{@rate} requests/s"
-      "open loop, #{rate} at random moments, at most #{@connections} connections, patience #{@patience} s"
+      "open loop, #{rate} at random moments, at most #{@connections} connections, patience #{@patience} s" \
+        "#{"; then #{@calm} a second" if @calm}"
     end
 
     # @return [Numeric] seconds, about.
-    def duration(seconds) = seconds + (@share ? CAPACITY_SECONDS : 0)
+    def duration(seconds) = seconds + (@share ? CAPACITY_SECONDS : 0) + (@calm ? CALM_SECONDS : 0)
 
     def main_figure = @share ? :p99 : :requests_per_second
 
@@ -47,14 +53,16 @@ module Bench
       capacity = @share ? capacity(server) : { requests: 0, requests_per_second: 0 }
       rate = @rate || (capacity[:requests_per_second] * @share)
       figures = ask(server, rate, seconds)
-      answers = figures.values_at(:answered, :refused, :wrong).sum
-      errors = figures[:failed] + (@refusals ? 0 : figures[:gave_up])
+      answers = figures.values_at(:answered, :refused, :wrong, :calm_answered).sum
+      errors = figures.values_at(:failed, :calm_failed).sum + (@refusals ? 0 : figures[:gave_up])
       {
         requests: answers + capacity[:requests], rate:, errors:,
         seconds: figures[:seconds], # What is answered after the end of the load was served with time that nobody else wanted.
         requests_per_second: figures[:in_time] / figures[:seconds],
         non_2xx: figures[:wrong] + (@refusals ? 0 : figures[:refused]),
-        **figures.slice(:offered, :refused, :refused_p50, :refused_p99, :gave_up, :mean, :p50, :p75, :p90, :p99, :p999, :max)
+        **figures.slice(:offered, :refused, :gave_up, :mean, :p50, :p75, :p90, :p99, :p999, :max),
+        **(figures[:refused].zero? ? {} : figures.slice(:bare, :refused_p50, :refused_p99)),
+        **(@calm ? figures.slice(:calm_offered, :calm_answered, :calm_failed, :recovered) : {})
       }
     end
 
@@ -79,7 +87,7 @@ module Bench
     def ask(server, rate, seconds)
       output, status = Open3.capture2(
         self.class.program, server.port.to_s, @path, rate.to_s, seconds.to_s, @connections.to_s, @patience.to_s,
-        "1"
+        "1", @calm.to_f.to_s, (@calm ? CALM_SECONDS : 0).to_s, NORMAL_SECONDS.to_s
       )
       raise Wrk::Failed, "the load generator failed" unless status.success?
 

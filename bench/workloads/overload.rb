@@ -1,17 +1,25 @@
 # frozen_string_literal: true
 
-title "10 ms of CPU a request, and more of them than can be served: how many are, before their client gives up?"
+title "10 ms of CPU a request, and more of them than can be served: how many are, what becomes of the others, and when is all as before?"
 app "cpu.ru"
 expect "computed"
 peers "falcon", "itsi", "puma:5", "pitchfork"
-seconds 3
+seconds 3, warm_up: 1
 fresh
 
-# One worker can do 100 a second.
+# One worker can do 100 a second. Afterwards half of that comes, and should be answered as if nothing had been.
 capacity = 100
 { "1x" => 1, "2x" => 2, "5x" => 5, "10x" => 10 }.each do |name, times|
-  load name, open_loop(rate: capacity * times, connections: 4_000, patience: 1, refusals: true), ideal: "100 good answers/s"
+  load name, open_loop(rate: capacity * times, connections: 4_000, patience: 1, refusals: true, calm: capacity / 2),
+    ideal: "100 good answers/s"
+  aim(name, "no error") { |c| c.faultless? }
+  aim(name, "as before within 1 s after it, in each round") { |c| c.summary(c.reference, :recovered)&.maximum&.<= 1000 }
 end
 
-aim("10x", "at least 0.95 of what is possible") { |c| c.median(:requests_per_second)&.>= capacity * 0.95 }
-aim("10x", "no error") { |c| c.faultless? }
+%w[5x 10x].each do |name|
+  aim(name, "at least 0.95 of what is possible") { |c| c.median(:requests_per_second)&.>= capacity * 0.95 }
+  aim(name, "nobody gives up: a right answer in time, or 503 with Retry-After") do |c|
+    c.summary(c.reference, :gave_up)&.maximum&.zero? && c.total(c.reference, :bare).zero?
+  end
+  aim(name, "503 at once: p99 within 100 ms") { |c| c.median(:refused_p99)&.<= 100 }
+end

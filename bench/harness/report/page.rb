@@ -5,12 +5,15 @@ require "erb"
 require "json"
 require_relative "../statistics"
 require_relative "overview"
+require_relative "pools"
 require_relative "published"
+require_relative "verdicts"
 
 module Bench
   class Report
     # The page: tables in plain HTML, and what the charts draw as JSON. Everything it needs is in it.
     class Page
+      include Pools
       include Published
 
       FOLDER = File.expand_path("../../report", __dir__)
@@ -34,7 +37,8 @@ module Bench
         "requests_per_second" => ["requests/s", 0], "p50" => ["p50 ms", 2], "p99" => ["p99 ms", 2],
         "p999" => ["p99.9 ms", 2], "max" => ["max ms", 1], "handed" => ["handed over, each", 3],
         "suspended" => ["suspended", 0], "elsewhere" => ["others' slowest ms", 0],
-        "refused" => ["503", 0], "gave_up" => ["gave up", 0], "kilobytes_each" => ["KB each", 1],
+        "refused" => ["503", 0], "refused_p99" => ["503 p99 ms", 1], "gave_up" => ["gave up", 0],
+        "recovered" => ["slow for ms after", 0], "kilobytes_each" => ["KB each", 1],
         "cpu_per_request" => ["CPU µs", 1], "pss" => ["PSS MB", 0], "peak_rss" => ["peak RSS MB", 0]
       }.freeze
       PERCENTILES = %w[p50 p90 p99 p999 max].freeze
@@ -80,16 +84,23 @@ module Bench
         parts << told(name)
         parts << curve(result) if result&.fetch("curve", nil)
         parts << (result["tables"] ? pools(result) : loads(result)) if result
-        parts << growth(result) << unmeasured(name, result) << facts(result) << sweep(name) << "</section>\n"
+        parts << growth(result) << unmeasured(name, result)
+        parts << facts(result) unless result&.key?("tables") # each table has its own
+        parts << sweep(name) << "</section>\n"
         parts.join
       end
 
+      # When and how it was measured, a result or one of the pool's tables.
       def facts(result)
         return unless result
 
-        %(<p class="note">#{escape([result["date"], result["rounds"] && "#{result["rounds"]} rounds of #{result["seconds"]} s",
-          result["workers"] && "#{result["workers"]} worker#{"s" if result["workers"] != 1} each",
-          result["commit"] || result.dig("versions", "fairlead")].compact.join(" · "))}</p>\n)
+        rounds, seconds, workers = result.values_at("rounds", "seconds", "workers")
+        facts = [
+          result["date"], rounds && "#{rounds} round#{"s" if rounds != 1}#{" of #{seconds} s" if seconds}",
+          workers && "#{workers} worker#{"s" if workers != 1} each", result["commit"] || result.dig("versions", "fairlead"),
+          result["ruby"]
+        ]
+        %(<p class="note">#{escape(facts.compact.join(" · "))}</p>\n)
       end
 
       def loads(result)
@@ -98,7 +109,8 @@ module Bench
           ideal = " · ideal: #{load["ideal"]}" if load["ideal"]
           "<h4>#{escape(load["name"])}: #{escape(title)}#{" (less is better)" unless more}</h4>\n" \
             "<p class=\"note\">#{escape(load["tool"])}#{escape(ideal)}</p>\n" \
-            "<div class=\"pair\">#{bars(load)}#{distribution(load)}#{published(result["workload"], load["name"])}</div>\n#{table(load)}"
+            "<div class=\"pair\">#{bars(load)}#{distribution(load)}#{published(result["workload"], load["name"])}</div>\n" \
+            "#{table(load)}#{verdicts(Verdicts.of(result, load))}"
         end.join
       end
 
@@ -157,27 +169,13 @@ module Bench
         [whole.gsub(/(?<=\d)(?=(\d{3})+\z)/, ","), fraction].compact.join(".")
       end
 
-      # The fair pool's tables: the longest wait, and the histograms.
-      def pools(result)
-        result["tables"].map do |table|
-          rows = table["rows"].map { |row| { name: row["name"], value: row["max"], ours: row["name"].start_with?("fairlead") } }
-          longest = chart(kind: "bars", unit: "s, the longest wait", rows: rows.sort_by { |row| row[:value] }) +
-            published(result["workload"], "the longest wait").to_s
-          histograms = table["rows"].map do |row|
-            chart(kind: "histogram", unit: row["name"], rows: row["histogram"], ours: row["name"].start_with?("fairlead"))
-          end
-          "<h4>#{escape(table["title"])}</h4>\n<div class=\"pair\">#{longest}</div><div class=\"grid\">#{histograms.join}</div>\n#{pool_table(table)}"
-        end.join
-      end
-
-      def pool_table(table)
-        cells = table["rows"].map do |row|
-          figures = [number(row["rate"], 1), *row.values_at("min", "max", "mean").map { |value| number(value, 3) },
-            number(row["ratio"], 2), row["errors"]]
-          "<tr><th>#{escape(row["name"])}</th>#{figures.map { |figure| "<td>#{figure}</td>" }.join}</tr>"
+      # What was aimed at, and whether it was reached.
+      def verdicts(list)
+        lines = list.map do |text, reached|
+          mark, kind = reached ? %w[✓ reached] : %w[✗ missed]
+          %(<li class="#{kind}">#{mark} #{escape(text)}</li>)
         end
-        head = ["", "requests/s", "min s", "max s", "mean s", "max ÷ ideal", "errors"].map { |cell| "<th>#{cell}</th>" }
-        %(<div class="wide"><table><thead><tr>#{head.join}</tr></thead><tbody>#{cells.join("\n")}</tbody></table></div>\n)
+        %(<ul class="aims">#{lines.join}</ul>\n) if lines.any?
       end
 
       # What each server does of what its connections could do, as they grow in number.

@@ -1,0 +1,59 @@
+# frozen_string_literal: true
+
+require_relative "../../pool/aims"
+
+module Bench
+  class Report
+    # The page's parts that show the fair pool: the longest wait, histograms, and what nobody's waiting costs.
+    module Pools
+      # The columns of the tables, where a part has them.
+      POOL_COLUMNS = {
+        "microseconds" => ["µs", 2], "rate" => ["requests/s", 1], "min" => ["min s", 3], "max" => ["max s", 3],
+        "mean" => ["mean s", 3], "errors" => ["errors", 0]
+      }.freeze
+      private_constant :POOL_COLUMNS
+
+      private
+
+      def pools(result)
+        result["tables"].map do |table|
+          aside = published(result["workload"], "the longest wait") if table["key"] == "threads"
+          "<h4>#{escape(table["title"])}</h4>\n<div class=\"pair\">#{pool_bars(table)}#{aside}</div>#{histograms(table)}\n" \
+            "#{pool_table(table)}#{verdicts(PoolBench::Aims.of(table))}#{facts(table)}"
+        end.join
+      end
+
+      def pool_bars(table)
+        main, unit = table["key"] == "cost" ? ["microseconds", "µs (less is better)"] : ["max", "s, the longest wait (less is better)"]
+        rows = table["rows"].map do |row|
+          { name: row["name"], value: row[main], low: row["low"], high: row["high"], ours: row["name"].start_with?("fairlead") }
+        end
+        chart(kind: "bars", unit:, rows: rows.sort_by { |row| row[:value] })
+      end
+
+      def histograms(table)
+        charts = table["rows"].filter_map do |row|
+          row["histogram"] && chart(kind: "histogram", unit: row["name"], rows: row["histogram"], ours: row["name"].start_with?("fairlead"))
+        end
+        %(<div class="grid">#{charts.join}</div>) if charts.any?
+      end
+
+      def pool_table(table)
+        columns = POOL_COLUMNS.select { |name, _| table["rows"].any? { |row| row.key?(name) } }
+        cells = table["rows"].map do |row|
+          figures = columns.map { |name, (_, decimals)| number(row[name], decimals) + pool_range(row, name) }
+          figures << number(row["max"] / table["ideal"], 2) if table["ideal"]
+          "<tr><th>#{escape(row["name"])}</th>#{figures.map { |figure| "<td>#{figure}</td>" }.join}</tr>"
+        end
+        head = ["", *columns.values.map(&:first), *("max ÷ ideal" if table["ideal"])].map { |cell| "<th>#{cell}</th>" }
+        %(<div class="wide"><table><thead><tr>#{head.join}</tr></thead><tbody>#{cells.join("\n")}</tbody></table></div>\n)
+      end
+
+      def pool_range(row, name)
+        return "" unless %w[microseconds max].include?(name) && row["low"] != row["high"]
+
+        " <small>(#{number(row["low"], POOL_COLUMNS[name].last)}–#{number(row["high"], POOL_COLUMNS[name].last)})</small>"
+      end
+    end
+  end
+end
