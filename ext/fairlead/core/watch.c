@@ -10,6 +10,7 @@
 enum {
     CALM = 1000000,      /* microseconds without a stall or a request, after which the thread sleeps */
     RELIEF_AFTER = 20000,/* microseconds: starting a process, for example, holds the GVL for some, and ends by itself */
+    RELIEF_AHEAD = 40000,/* likewise, while nobody waits yet: who comes next should not wait for a process to start */
     RELIEF_LATE = 500000,/* likewise, of C code that computes: ordinary work, mostly */
     RELIEF_AGAIN = 30000,/* microseconds between two calls for help */
     LOSS_AGAIN = 1000000,/* likewise, for a successor */
@@ -195,6 +196,16 @@ static uint64_t without_collecting(fl_watch *watch, uint64_t stamp, uint64_t awa
     return away > collected ? away - collected : 0;
 }
 
+/* Whether requests wait in vain, or would if they came. */
+static bool needs_relief(const fl_watch *watch, uint32_t waiting, uint64_t away) {
+    if (watch->kept)
+        return waiting > 0 && away > RELIEF_LATE;
+    if (waiting > 0)
+        return away > RELIEF_AFTER;
+    const fl_siblings *siblings = &watch->loop->siblings;
+    return away > RELIEF_AHEAD && siblings->slot != NULL && fl_siblings_choose(siblings) < 0;
+}
+
 /* What cannot wait until the reactor comes back. */
 static void stand_in(fl_watch *watch, fl_stall stall, uint64_t away, uint64_t now) {
     fl_loop *loop = watch->loop;
@@ -216,7 +227,7 @@ static void stand_in(fl_watch *watch, fl_stall stall, uint64_t away, uint64_t no
     pthread_mutex_unlock(&loop->lock);
     if (loop->dedicated) /* who waits in a lane, waits for it */
         return;
-    if (stall == FL_STALL_STUCK && waiting > 0 && away > (watch->kept ? RELIEF_LATE : RELIEF_AFTER))
+    if (stall == FL_STALL_STUCK && needs_relief(watch, waiting, away))
         ask_for_relief(watch, leader, now);
     else if (stall == FL_STALL_COMPUTING && wanted && computing > watch->limits.computing)
         give_lead(watch, leader);

@@ -30,6 +30,16 @@ module Fairlead
       end
     end
 
+    def test_it_comes_before_anybody_waits_for_it
+      with_server(APP, "-w", "2") do |server|
+        regular = server.worker_pids
+        stuck = client_of_each(server, regular).values.map { |client| stall(server, "/held", 2, on: client) }
+        eventually("a relief worker serves") { (server.worker_pids - regular).any? { |pid| server.title(pid).include?("relief") } }
+        stuck.each { |client| assert_nil client.socket.wait_readable(0), "it came only as the calls had returned" }
+        stuck.each { |client| assert_equal 200, client.response.status }
+      end
+    end
+
     def test_also_while_all_compute_in_c_and_give_no_sign
       with_server(APP, "-w", "2") do |server|
         assert_within(1.5, -> { slowest(server) }) do
