@@ -45,7 +45,17 @@ module Bench
       load = { "name" => "free", "main_figure" => "slowest", "summary" => summary }
       rows = Report::Overview.new([{ "workload" => "mixed", "loads" => [load] }], { "slowest" => ["ms", false] }).rows
 
-      assert_equal [["puma:60", 2.0]], rows.map { |row| [row.peer, row.times] }
+      assert_equal [["puma:60", 2.0, "ms"]], rows.map { |row| [row.peer, row.times, row.unit] }
+    end
+
+    def test_the_overview_says_how_many_aims_a_load_missed
+      idle = JSON.parse(File.read(File.join(Report::RESULTS, "idle.json")))
+      figures = { "extra_memory" => ["MB more", false] }
+      good = Report::Overview.new([idle], figures).rows.find { |row| row.load == "c10000" }.aims
+      idle["loads"].each { |load| load["runs"].each { |run| run["errors"] = 1 } }
+
+      assert_equal [true, true], good
+      assert_includes Report::Overview.new([idle], figures).to_html, "1 of 2 missed"
     end
 
     def test_of_what_is_better_if_there_is_less_the_readme_shows_the_least_and_marks_errors

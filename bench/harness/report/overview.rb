@@ -1,14 +1,17 @@
 # frozen_string_literal: true
 
 require "cgi"
+require_relative "verdicts"
 
 module Bench
   class Report
     # All loads at a glance: how much better ours does than the best peer, or how much worse.
     class Overview
       # @param ours, theirs [Float] the load's main figures.
+      # @param unit [String] what they are.
       # @param times [Float] how many times as good as the best peer; 1 is level.
-      Row = Data.define(:workload, :load, :ours, :peer, :theirs, :times)
+      # @param aims [Array<Boolean>] whether each was reached.
+      Row = Data.define(:workload, :load, :ours, :peer, :theirs, :unit, :times, :aims)
 
       # @param results [Array<Hash>] in the order in which they are shown.
       # @param figures [Hash{String => (String, Boolean)}] what a main figure is called, and whether more is better.
@@ -20,7 +23,7 @@ module Bench
       # @return [Array<Row>] those for which ours and a peer have a figure; a peer that failed in a round has none, and
       #   one that answered with errors is nobody to be compared with.
       def rows
-        @results.flat_map { |result| (result["loads"] || []).filter_map { |load| row(result["workload"], load) } }
+        @results.flat_map { |result| (result["loads"] || []).filter_map { |load| row(result, load) } }
       end
 
       def to_html
@@ -28,14 +31,14 @@ module Bench
         return "" if lines.empty?
 
         %(<div class="wide"><table class="overview"><thead><tr><th></th><th></th><th>fairlead</th><th>best peer</th><th></th>) +
-          %(<th>times as good</th></tr></thead><tbody>\n#{lines.join("\n")}</tbody></table></div>\n)
+          %(<th></th><th>times as good</th><th></th><th>aims</th></tr></thead><tbody>\n#{lines.join("\n")}</tbody></table></div>\n)
       end
 
       private
 
-      def row(workload, load)
+      def row(result, load)
         figure = load["main_figure"]
-        more = @figures.fetch(figure).last
+        unit, more = @figures.fetch(figure)
         ours = load.dig("summary", "fairlead")
         return unless ours && ours[figure] && ours["failed"].zero?
 
@@ -43,8 +46,8 @@ module Bench
         peer, entry = peers.public_send(more ? :max_by : :min_by) { |_, summary| summary[figure]["median"] }
         return unless peer && (ratio = entry.dig("ratio", "median"))&.positive?
 
-        Row.new(workload:, load: load["name"], ours: ours[figure]["median"], peer:, theirs: entry[figure]["median"],
-          times: more ? ratio : 1 / ratio)
+        Row.new(workload: result["workload"], load: load["name"], ours: ours[figure]["median"], peer:,
+          theirs: entry[figure]["median"], unit:, times: more ? ratio : 1 / ratio, aims: Verdicts.of(result, load).map(&:last))
       end
 
       def sound?(entry, figure) = entry[figure] && [entry["failed"], entry["errors"], entry["non_2xx"]].all?(&:zero?)
@@ -57,7 +60,14 @@ module Bench
         width = (Math.log2(row.times).abs.clamp(0, 5) * 20).round
         %(<tr><th><a href="##{row.workload}">#{CGI.escapeHTML(row.workload)}</a></th><th>#{CGI.escapeHTML(row.load)}</th>) +
           "<td>#{figure(row.ours)}</td><td>#{figure(row.theirs)}</td><th>#{CGI.escapeHTML(row.peer)}</th>" +
-          %(<td><span class="bar #{kind}" style="width: #{width}px"></span> #{figure(row.times)}</td></tr>)
+          %(<th class="unit">#{CGI.escapeHTML(row.unit)}</th><td>#{figure(row.times)}</td>) +
+          %(<th><span class="bar #{kind}" style="width: #{width}px"></span></th><th>#{aims(row.aims)}</th></tr>)
+      end
+
+      def aims(reached)
+        return "" if reached.empty?
+
+        reached.all? ? "✓" : %(<span class="missed">#{reached.count(&:!)} of #{reached.size} missed</span>)
       end
 
       def figure(value)
