@@ -79,7 +79,7 @@ module Fairlead
       def reconnect = (open(far) && measure { @connection.reset })
       def listen_for_nothing = (open && measure { @connection.exec("LISTEN nothing") && @connection.wait_for_notify(0.5) })
       def slowly_coming_result = (open(far("SLOW")) && measure { @connection.exec("SELECT repeat('x', 20000)") })
-      def encrypt_password = (open(far) && measure { @connection.encrypt_password("secret", "fairlead") })
+      def encrypt_password = (open(far) && repeatedly { @connection.encrypt_password("secret", "fairlead") })
       def slow_single_rows = (open(far("SLOW")) && measure { single("SELECT repeat('x', 4000) FROM generate_series(1, 5)") })
 
       def prepared_statement
@@ -91,7 +91,7 @@ module Fairlead
         end
       end
 
-      def prepare_far_away = (open(far) && measure { @connection.prepare("sleep", "SELECT 1") })
+      def prepare_far_away = (open(far) && repeatedly { @connection.prepare("", "SELECT 1") })
 
       def large_result = (open && repeatedly { @connection.exec(LARGE).values.size })
 
@@ -169,7 +169,7 @@ module Fairlead
         open(far)
         query = Async { @connection.exec("SELECT pg_sleep(10)") rescue PG::QueryCanceled }
         sleep(0.05)
-        measure { @connection.cancel }
+        repeatedly { @connection.cancel }
         query.wait
       end
 
@@ -204,9 +204,9 @@ module Fairlead
       def slowly_coming_result = (open(far("SLOW")) && measure { @connection.query("SELECT REPEAT('x', 20000)").to_a })
       def large_result = (open && repeatedly { @connection.query(LARGE).to_a.size })
       def large_statement = (open(far) && measure { @connection.query("SELECT LENGTH('#{"x" * 4_000_000}')").to_a })
-      def ping = (open(far) && measure { @connection.ping })
+      def ping = (open(far) && repeatedly { @connection.ping })
       def close = (open(far) && measure { @connection.close && sleep(0.1) })
-      def select_database = (open(far) && measure { @connection.select_db("fairlead") })
+      def select_database = (open(far) && repeatedly { @connection.select_db("fairlead") })
 
       def transaction
         open
@@ -238,7 +238,7 @@ module Fairlead
         id = @connection.query("SELECT CONNECTION_ID() AS id").to_a.flatten.first.then { |id| id.is_a?(Hash) ? id["id"] : id }
         query = Async { @connection.query("SELECT SLEEP(10)") rescue nil }
         other = connection(far)
-        measure { other.query("KILL QUERY #{id}") }
+        repeatedly { other.query("KILL QUERY #{id}") }
         query.wait
       end
 
@@ -255,8 +255,8 @@ module Fairlead
     # The driver that Rails has chosen for new apps.
     class Trilogy < MariaDB
       def tls_handshake = measure { open(far, ssl: true, ssl_mode: ::Trilogy::SSL_REQUIRED_NOVERIFY) }
-      def change_db = (open(far) && measure { @connection.change_db("fairlead") })
-      def server_option = (open(far) && measure { @connection.set_server_option(::Trilogy::SET_SERVER_MULTI_STATEMENTS_ON) })
+      def change_db = (open(far) && repeatedly { @connection.change_db("fairlead") })
+      def server_option = (open(far) && repeatedly { @connection.set_server_option(::Trilogy::SET_SERVER_MULTI_STATEMENTS_ON) })
 
       def reconnect
         open(far)
@@ -298,7 +298,7 @@ module Fairlead
         measure { @connection.prepare("SELECT SLEEP(?)").execute(0.5).to_a }
       end
 
-      def prepare_far_away = (open(far) && measure { @connection.prepare("SELECT ?") })
+      def prepare_far_away = (open(far) && repeatedly { @connection.prepare("SELECT ?") })
 
       def large_prepared_result
         open
@@ -368,7 +368,7 @@ module Fairlead
         end
       end
 
-      def verify = through_active_record(far) { |connection| connection.select_value("SELECT 1") && measure { connection.verify! } }
+      def verify = through_active_record(far) { |connection| connection.select_value("SELECT 1") && repeatedly { connection.verify! } }
 
       def reconnect = through_active_record(far) { |connection| connection.select_value("SELECT 1") && measure { connection.reconnect! } }
 

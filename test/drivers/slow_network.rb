@@ -58,7 +58,10 @@ module Fairlead
       def pass(from, to, rate)
         pieces = Thread::Queue.new
         reader = Thread.new do
-          loop { pieces << [now + @delay, from.readpartial(rate.positive? ? [rate / 20, 1].max : PIECE)] }
+          loop do
+            bytes = from.readpartial(rate.positive? ? [rate / 20, 1].max : PIECE)
+            pieces << [now + @delay, bytes]
+          end
         rescue SystemCallError, IOError
           pieces << [now + @delay, nil]
         end

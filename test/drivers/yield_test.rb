@@ -14,6 +14,13 @@ module Fairlead
     BOUND = 0.025
     # A busy machine makes anybody late: one good run shows what the driver can do.
     TRIES = 8
+    # Seconds that an operation takes at least: it has done what it should, and could have been late.
+    LENGTH = 0.48 # 20,000 bytes come in that time
+    DELAY = 0.06 # of the slow network, each way
+    ONCE = %i[connect reconnect tls_handshake first_query large_statement copy_in_far_away].freeze
+    # Those that cannot be repeated wait for a round trip at least; for the server's answer to these two nobody waits.
+    LEAST = { **ONCE.to_h { |name| [name, 2 * DELAY] }, close: 0, close_statement: 0 }.freeze
+    private_constant :LENGTH, :DELAY, :ONCE, :LEAST
 
     APP = <<~RUBY
       %w[pg mysql2 sqlite3 trilogy async active_record #{File.join(__dir__, "operations")}].each { |library| require library }
@@ -36,9 +43,9 @@ module Fairlead
         @networks = []
         { "POSTGRESQL" => Databases.postgresql, "MARIADB" => Databases.mariadb }.each_with_object({}) do |(name, url), env|
           env["#{name}_NEAR"] = url
-          env["#{name}_FAR"] = through(url, delay: 0.06)
+          env["#{name}_FAR"] = through(url, delay: DELAY)
           env["#{name}_SLOW"] = through(url, rate: 40_000)
-          env["#{name}_TLS"] = through(url, delay: 0.06, postgresql_tls: true) if name == "POSTGRESQL"
+          env["#{name}_TLS"] = through(url, delay: DELAY, postgresql_tls: true) if name == "POSTGRESQL"
         end
       end
 
@@ -55,7 +62,8 @@ module Fairlead
           skip_without_databases
           late = Array.new(TRIES) do
             took, late = lateness("#{name}/#{operation}")
-            break pass if late < BOUND && took.positive?
+            assert_operator took, :>=, LEAST.fetch(operation, LENGTH)
+            break pass if late < BOUND
 
             late
           end

@@ -18,7 +18,7 @@ module Fairlead
         | the\ database\ system\ is | server\ closed\ the\ connection | No\ such\ file\ or\ directory
         | ECONNREFUSED | ECONNRESET | CLOSED_CONNECTION
       /xi
-      NUMBERS = [1040, 1053, 1203, 2002, 2003, 2006, 2013].freeze
+      NUMBERS = [1040, 1053, 1203, 1226, 2002, 2003, 2006, 2013].freeze
       # Seconds between a connection's return and its next use that cannot be told from none.
       AT_ONCE = 0.0005
       private_constant :ADAPTERS, :NOT_NOW, :NUMBERS, :AT_ONCE

@@ -6,6 +6,7 @@ require_relative "../offload"
 require_relative "mysql2/answer"
 require_relative "mysql2/calls"
 require_relative "mysql2/rows"
+require_relative "side_connection"
 
 module Fairlead
   module Drivers

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "pg"
+require_relative "../log"
 require_relative "stream"
 require_relative "turn"
 
@@ -20,7 +21,7 @@ module Fairlead
           rescue PG::Error
             raise
           rescue Exception # Async::Cancel and Timeout::ExitException among them
-            end_query
+            end_query if !finished? && transaction_status == PG::PQTRANS_ACTIVE
             raise
           end
         end
@@ -56,16 +57,22 @@ module Fairlead
 
         # Has the server end the query, and takes what it still sends: the connection is clean then. Else it is closed.
         def end_query
-          return if finished? || transaction_status != PG::PQTRANS_ACTIVE
-
-          clean = false
-          Drivers.clean_up do
-            cancel
+          refused = "it did not answer in #{PATIENCE} s"
+          clean = Drivers.clean_up do
+            refused = cancel || refused
             discard_results
-            clean = [PG::PQTRANS_IDLE, PG::PQTRANS_INTRANS, PG::PQTRANS_INERROR].include?(transaction_status)
+            [PG::PQTRANS_IDLE, PG::PQTRANS_INTRANS, PG::PQTRANS_INERROR].include?(transaction_status)
           end
         ensure
-          finish if clean == false && !finished?
+          give_up(refused) unless clean || finished?
+        end
+
+        def give_up(refused)
+          Log.say("A query that nobody waits for could not be ended at #{host}:#{port} (process #{backend_pid}): " \
+                  "#{refused.strip.chomp(".")}. Its connection is closed here, but the query may go on there: with " \
+                  "client_connection_check_interval set (PostgreSQL's configuration), the server looks by itself.")
+        ensure
+          finish
         end
       end
 

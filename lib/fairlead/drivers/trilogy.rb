@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "trilogy"
+require_relative "side_connection"
 
 module Fairlead
   module Drivers
@@ -11,6 +12,8 @@ module Fairlead
       module Client
         # @return [BasicSocket, nil] a copy of the driver's own, which it shows to nobody.
         attr_reader :fairlead_socket
+        # @return [Integer, nil] by which the server knows this connection.
+        attr_reader :fairlead_id
 
         def initialize(options = {})
           super
@@ -64,10 +67,12 @@ module Fairlead
           return unless @fairlead_id
 
           Drivers.clean_up do
-            other = ::Trilogy.new(connection_options.merge(connect_timeout: PATIENCE))
-            other.query("KILL QUERY #{@fairlead_id}")
-          ensure
-            other&.close
+            options = connection_options
+            SideConnection.end_query(options, @fairlead_id) do
+              patience = { connect_timeout: PATIENCE, read_timeout: PATIENCE, write_timeout: PATIENCE }
+              other = ::Trilogy.new(options.except(:database).merge(patience))
+              [other, other.fairlead_id]
+            end
           end
         ensure
           discard! unless closed?

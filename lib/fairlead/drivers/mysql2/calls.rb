@@ -58,9 +58,7 @@ module Fairlead
         def end_query
           id, options = thread_id, @query_options.merge(@fairlead_password)
           clean = Drivers.clean_up do
-            # In a thread of its own: those that offload may all be waiting for queries.
-            ::Thread.new { Interruption.kill(options, id) }.join
-            yield
+            SideConnection.end_query(options, id) { Interruption.connect(options) } && yield
           end
         ensure
           give_up unless clean
@@ -73,14 +71,14 @@ module Fairlead
           nil
         end
 
-        def self.kill(options, id)
-          unwanted = %i[reconnect init_command async stream read_timeout]
-          client = ::Mysql2::Client.new(options.except(*unwanted).merge(connect_timeout: PATIENCE))
-          client.query("KILL QUERY #{id}")
-        rescue ::Mysql2::Error
-          nil # it has ended by itself, or the server has
-        ensure
-          client&.close
+        # @return [Array(Mysql2::Client, Integer)]
+        def self.connect(options)
+          unwanted = %i[reconnect init_command async stream database]
+          client = ::Mysql2::Client.new(
+            # A child of this process that forgets its copy shall not say good-bye for it.
+            options.except(*unwanted).merge(connect_timeout: PATIENCE, read_timeout: PATIENCE, automatic_close: false)
+          )
+          [client, client.thread_id]
         end
       end
     end

@@ -1,0 +1,109 @@
+# frozen_string_literal: true
+
+require_relative "../helper"
+require_relative "databases"
+require "async"
+require "mysql2"
+require "stringio"
+require "trilogy"
+require "fairlead/drivers/mysql2"
+require "fairlead/drivers/trilogy"
+
+module Fairlead
+  # MySQL and MariaDB end a query when another connection asks for it: which one that is, and what is done where the
+  # server takes no more.
+  class SideConnectionTest < Test
+    include Databases
+
+    DRIVERS = {
+      "mysql2" => ->(settings) { Mysql2::Client.new(settings) },
+      "trilogy" => ->(settings) { Trilogy.new(settings) }
+    }.freeze
+
+    def setup
+      super
+      skip_without_databases
+      @log = Log.io = StringIO.new
+      @administrator = Trilogy.new(**Databases.mariadb_settings)
+      # Each test has another user, and so another connection beside.
+      @user = "side_#{Process.pid}_#{rand(1 << 32)}"
+      @administrator.query("CREATE USER #{@user} IDENTIFIED BY 'few'")
+    end
+
+    def teardown
+      @administrator&.query("DROP USER #{@user}")
+      Log.io = $stderr
+      super
+    end
+
+    DRIVERS.each do |name, connect|
+      define_method("test_#{name}_has_one_connection_kept_for_all") do
+        allow(2)
+        Sync do
+          3.times { |n| cancel(connect) { assert_equal [1, 2, 2][n], connections } }
+        end
+
+        assert_equal 1, connections
+        assert_empty @log.string
+      end
+
+      define_method("test_#{name}_gets_another_one_if_the_server_has_closed_it") do
+        Sync do
+          cancel(connect)
+          @administrator.query("KILL USER #{@user}")
+          eventually("it is gone") { connections.zero? }
+          cancel(connect)
+        end
+
+        assert_empty @log.string
+      end
+
+      define_method("test_#{name}_says_where_the_server_takes_no_more_and_ends_the_query_once_it_does") do
+        allow(1)
+        Sync do
+          task = Async { connect.call(settings).query("SELECT SLEEP(20)") }
+          eventually("it runs") { queries == 1 }
+          task.cancel
+          task.wait
+
+          assert_match(/could not be ended at 127\.0\.0\.1:\d+ \(its connection \d+\): .*max_user_connections/, @log.string)
+          assert_match(/It goes on there, and for 60 s .*let it allow more connections \(its max_connections\)/, @log.string)
+          assert_equal 1, @log.string.lines.size
+          assert_equal 1, queries
+          allow(2)
+          eventually("it is ended") { queries.zero? }
+        end
+      end
+    end
+
+    private
+
+    def settings = { **Databases.mariadb_settings, username: @user, password: "few", database: nil }.compact
+
+    # Interrupts a query, and waits until the server has ended it.
+    def cancel(connect)
+      task = Async do
+        client = connect.call(settings)
+        client.query("SELECT SLEEP(20)")
+      ensure
+        client&.close
+      end
+      eventually("it runs") { queries == 1 }
+      yield if block_given?
+      task.cancel
+      eventually("it is ended") { queries.zero? }
+      task.wait
+      eventually("its connection is closed") { connections <= 1 }
+    end
+
+    def allow(connections) = @administrator.query("ALTER USER #{@user} WITH MAX_USER_CONNECTIONS #{connections}")
+
+    def connections = count("user = '#{@user}'")
+
+    def queries = count("user = '#{@user}' AND info LIKE 'SELECT SLEEP%'")
+
+    def count(condition)
+      @administrator.query("SELECT count(*) FROM information_schema.processlist WHERE #{condition}").rows.first.first
+    end
+  end
+end
