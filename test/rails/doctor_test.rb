@@ -16,6 +16,34 @@ module Fairlead
           def self.local = Thread.current[:user] = 1
         end
       RUBY
+      "app/controllers/probes_controller.rb" => "class ProbesController < ActionController::Base; end\n",
+      "app/models/item.rb" => <<~RUBY,
+        class Item < ActiveRecord::Base
+          include Counted
+          scope :first_ones, -> { where(id: connection.select_values("SELECT 1")) }
+
+          def self.ruby = connection.select_value("SELECT 1")
+          def self.given(connection) = connection.select_value("SELECT 1")
+          def self.locals = (Thread.current[:items] ||= []) << (Thread.current[:count] += 1)
+
+          class << self
+            def inner = self.connection.select_value("SELECT 1")
+          end
+
+          def connection = "of its own"
+          def told = connection.upcase
+          def asked = self.class.connection
+        end
+      RUBY
+      "app/models/concerns/counted.rb" => <<~RUBY,
+        module Counted
+          extend ActiveSupport::Concern
+
+          class_methods do
+            def counted = connection.select_value("SELECT 1")
+          end
+        end
+      RUBY
       "config/initializers/isolation.rb" => "Rails.application.config.active_support.isolation_level = :thread\n",
       "config/database.yml" => "production:\n  adapter: postgresql\n  max_connections: 5\n",
       "config/initializers/gems.rb" => <<~RUBY
@@ -32,9 +60,22 @@ module Fairlead
       assert_item(/^✗ config.active_support.isolation_level is :thread/, "Remove that line", said)
       assert_item(/^✗ Few connections in each worker: primary \(5\)/, "Set database_connections", said)
       assert_item(/^✗ Code that keeps a database connection/, "with_connection { |connection| … }", said)
-      assert_includes said, "    app/models/hurting.rb:2: Item.connection\n    app/models/hurting.rb:3: Item.lease_connection\n    →"
+      assert_equal <<~PLACES, places("Code that keeps a database connection", said)
+        app/models/concerns/counted.rb:5: connection
+        app/models/hurting.rb:2: Item.connection
+        app/models/hurting.rb:3: Item.lease_connection
+        app/models/item.rb:3: connection
+        app/models/item.rb:5: connection
+        app/models/item.rb:10: self.connection
+        app/models/item.rb:15: self.class.connection
+      PLACES
       assert_item(/^✗ rack-timeout 0\.7\.0/, "Remove it", said)
       assert_item(/^– Thread\.current/, "CurrentAttributes", said)
+      assert_equal <<~PLACES, places("Thread.current[…] as state", said)
+        app/models/hurting.rb:6: Thread.current[:user] = 1
+        app/models/item.rb:7: Thread.current[:items] ||= []
+        app/models/item.rb:7: Thread.current[:count] += 1
+      PLACES
       assert_item(/^– ActionController::Live/, "with_connection", said)
       assert_includes said, "    app/controllers/lives_controller.rb:2: include ActionController::Live\n"
       assert_match(/^✓ pg 1\.\d+\.\d+ lets others run while it waits\.$/, said)
@@ -67,6 +108,11 @@ module Fairlead
       item = said[said.index(pattern)..].lines.take_while.with_index { |line, index| index.zero? || line.start_with?("    ") }.join
 
       assert_match(/^    → .*#{Regexp.escape(remedy)}/, item)
+    end
+
+    # @return [String] where, of what is said in one item.
+    def places(item, said)
+      said[/^. #{Regexp.escape(item)}.*\n((?:    (?!→).*\n)*)/, 1].gsub(/^ {4}/, "")
     end
 
     def allowed = @allowed ||= PG.connect(postgresql) { |connection| connection.exec("SHOW max_connections").getvalue(0, 0).to_i }

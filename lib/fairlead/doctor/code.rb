@@ -40,33 +40,86 @@ module Fairlead
         def initialize(path, places)
           @path = path
           @places = places
+          @nesting = [] # names of classes and modules
           super()
         end
 
         def visit_call_node(node)
-          kind = kind_of(node)
-          @places[kind] << "#{@path}:#{node.location.start_line}: #{node.slice.lines.first.strip[0, 80]}" if kind
-          super
+          note(kind_of(node), node)
+          return super unless node.name == :class_methods # of a concern
+
+          of_the_class { super }
         end
 
+        # Thread.current[:name] ||= …, &&=, += and the like, and as one of several that are assigned at once.
+        %i[index_or_write index_and_write index_operator_write index_target].each do |name|
+          define_method(:"visit_#{name}_node") do |node|
+            note(:fiber_local, node) if current_thread?(node.receiver)
+            super(node)
+          end
+        end
+
+        %i[class module].each do |name|
+          define_method(:"visit_#{name}_node") do |node|
+            @nesting.push(node.constant_path.slice)
+            super(node)
+          ensure
+            @nesting.pop
+          end
+        end
+
+        # In a model's instance methods `connection` is not ActiveRecord's.
+        def visit_def_node(node)
+          before = @instance
+          @instance = node.receiver.nil? && !@singleton
+          super
+        ensure
+          @instance = before
+        end
+
+        def visit_singleton_class_node(node) = of_the_class { super }
+
         private
+
+        # What is defined in the block are methods of a class.
+        def of_the_class
+          before = @singleton
+          @singleton = true
+          yield
+        ensure
+          @singleton = before
+        end
+
+        def note(kind, node)
+          @places[kind] << "#{@path}:#{node.location.start_line}: #{node.slice.lines.first.strip[0, 80]}" if kind
+        end
 
         def kind_of(node)
           case node.name
           when :lease_connection then :pinned
           when :connection then :pinned if node.arguments.nil? && model?(node.receiver)
-          when :[]= then :fiber_local if node.receiver.is_a?(Prism::CallNode) && node.receiver.slice == "Thread.current"
+          when :[]= then :fiber_local if current_thread?(node.receiver)
           when :include then :live if node.arguments&.slice == "ActionController::Live"
           end
         end
 
-        # Faraday.connection is another thing.
-        def model?(node)
-          return @path.start_with?("app/models/") if node&.slice == "self.class"
-          return false unless node.is_a?(Prism::ConstantReadNode) || node.is_a?(Prism::ConstantPathNode)
+        def current_thread?(node) = node.is_a?(Prism::CallNode) && node.slice.delete_prefix("::") == "Thread.current"
 
-          constant = Object.const_get(node.slice)
-          constant.is_a?(Class) && constant <= ::ActiveRecord::Base
+        # Faraday.connection is another thing.
+        def model?(receiver)
+          case receiver
+          when nil, Prism::SelfNode then !@instance && asks_active_record?(@nesting.join("::"))
+          when Prism::ConstantReadNode, Prism::ConstantPathNode then asks_active_record?(receiver.slice)
+          else receiver.slice == "self.class" && asks_active_record?(@nesting.join("::"))
+          end
+        end
+
+        def asks_active_record?(name)
+          constant = Object.const_get(name)
+          return constant <= ::ActiveRecord::Base && constant.method(:connection).owner.name.start_with?("ActiveRecord") if
+            constant.is_a?(Class)
+
+          @path.start_with?("app/models/") # a concern
         rescue NameError, LoadError
           false
         end
