@@ -43,7 +43,28 @@ module Fairlead
       assert cache.write("key", "value")
       assert_equal "value", cache.read("key")
       assert_operator pool.stat[:holds][:count], :>=, 2
-      with_all_taken(pool) { assert_raises(Pool::TimeoutError) { cache.read("key") } }
+    end
+
+    # As with connection_pool: the store's error handler is told, and the app goes on without the cache.
+    def test_rails_cache_in_redis_misses_where_it_has_no_connection_in_time_and_where_the_line_is_full
+      needs "redis", "activesupport"
+      require "active_support"
+      require "active_support/cache"
+      require "active_support/cache/redis_cache_store"
+      { { timeout: 0.05 } => Pool::TimeoutError, { max_waiting: 0 } => Pool::FullError }.each do |options, error|
+        told = []
+        pool = Pool.new(size: 1, **options) { Redis.new(url: redis_url) }
+        handler = ->(method:, exception:, **) { told << [method, exception.class] }
+        cache = ActiveSupport::Cache::RedisCacheStore.new(redis: pool, pool: false, error_handler: handler)
+        cache.write("key", "value")
+        with_all_taken(pool) do
+          assert_nil cache.read("key")
+          assert_equal "made again", cache.fetch("key") { "made again" }
+        end
+
+        assert_equal "value", cache.read("key")
+        assert_equal [[:read_entry, error], [:read_entry, error], [:write_entry, error]], told
+      end
     end
 
     def test_rails_cache_in_memcached_with_its_pool_option
