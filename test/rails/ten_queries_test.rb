@@ -1,0 +1,53 @@
+# frozen_string_literal: true
+
+require_relative "rails_app"
+require_relative "../burst"
+
+module Fairlead
+  # An action that asks the database ten times, as guides/active-record.md has it for a plain Rack app: with the connection
+  # that it keeps, and with one for each query.
+  class RailsTenQueriesTest < RailsTest
+    include Burst
+
+    CONNECTIONS = 5
+    FILES = {
+      "config/database.yml" => "production:\n  adapter: postgresql\n  max_connections: #{CONNECTIONS}\n  checkout_timeout: 20\n",
+      "config/routes.rb" => "Rails.application.routes.draw { get :keeping, to: \"tens#keeping\"; get :giving, to: \"tens#giving\" }\n",
+      "app/controllers/tens_controller.rb" => <<~RUBY
+        class TensController < ActionController::Base
+          def keeping
+            10.times { ActiveRecord::Base.connection.execute("SELECT pg_sleep(0.01)") }
+            ActiveRecord::Base.connection_handler.clear_active_connections!
+            render plain: "ten times"
+          end
+
+          def giving
+            10.times { ActiveRecord::Base.with_connection { |connection| connection.execute("SELECT pg_sleep(0.01)") } }
+            render plain: "ten times"
+          end
+        end
+      RUBY
+    }.freeze
+    private_constant :CONNECTIONS, :FILES
+
+    def test_it_works_as_under_any_server_and_the_log_says_where_a_connection_is_kept
+      server = rails(:fairlead, "--workers", "1", database: postgresql, files: FILES)
+      %w[/keeping /giving].each { |path| assert_equal ["ten times"], burst(server, [path] * 30).map(&:body).uniq }
+
+      assert_match(/Called deprecated `ActiveRecord::Base.connection`.*tens_controller\.rb:3/m, server.log)
+      refute_match(/tens_controller\.rb:9/, server.log)
+    end
+
+    def test_with_what_the_generator_writes_it_is_told_what_to_write_instead_and_the_pool_is_no_limit
+      server = RailsServer.new(:fairlead, "--workers", "1", database: postgresql, files: FILES)
+      (@servers ||= []) << server
+      server.run("bin/rails", "generate", "fairlead:install")
+      server.start.wait_until_ready
+
+      assert_equal "500", server.get("/keeping").code
+      assert_includes server.get("/keeping").body, "Either use `with_connection` or `lease_connection`"
+      # By fives, as the pool's own size would have it, it would be 4 s.
+      assert_one_below(3) { seconds_of_burst(server, ["/giving"] * 200) }
+    end
+  end
+end
