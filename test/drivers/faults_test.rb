@@ -68,34 +68,40 @@ module Fairlead
       end
     end
 
-    def test_where_the_server_takes_no_more_connections_requests_wait_and_nobody_spins = waits_for_room
+    %w[postgresql mysql2 trilogy].each do |adapter|
+      define_method("test_where_the_server_takes_no_more_connections_of_#{adapter}_requests_wait_and_nobody_spins") do
+        waits_for_room(adapter)
+      end
 
-    def test_nor_does_a_budget_change_that = waits_for_room("--database-connections", "10")
+      define_method("test_who_waits_in_vain_for_#{adapter}_is_told_of_pool_role_limit_and_remedy") do
+        few = few(adapter, 1)
+        others = few.take_all
+        with_server(APP, env: { "DATABASE_URL" => "#{few.url}?pool=7&checkout_timeout=0.3" }) do |server|
+          answer = server.get("/work")
 
-    def test_who_waits_in_vain_is_told_of_pool_role_limit_and_remedy
-      url = limited(1)
-      other = PG.connect(url)
-      with_server(APP, env: { "DATABASE_URL" => "#{url}?pool=7&checkout_timeout=0.3" }) do |server|
-        answer = server.get("/work")
-
-        assert_equal "500", answer.code
-        assert_match(/could not connect to the database \(waited \d+\.\d/, answer.body)
-        assert_match(/too many connections for role/, answer.body)
-        assert_match(/Pool "primary" \(role writing, shard default\): 0 connections of 7\..* max_connections/, answer.body)
-        other.close
-        eventually("there is room again") { server.get("/work").code == "200" }
+          assert_equal "500", answer.code
+          assert_match(/could not connect to the database \(waited \d+\.\d/, answer.body)
+          assert_match(/too many connections/i, answer.body)
+          assert_match(/Pool "primary" \(role writing, shard default\): 0 connections of 7\..* max_connections/, answer.body)
+          others.each(&:close)
+          eventually("there is room again") { server.get("/work").code == "200" }
+        end
+      ensure
+        few&.close
       end
     end
 
+    def test_nor_does_a_budget_change_that = waits_for_room("postgresql", "--database-connections", "10")
+
     private
 
-    def waits_for_room(*flags)
-      url = limited(3)
-      with_server(APP, *flags, env: { "DATABASE_URL" => "#{url}?pool=20&checkout_timeout=10" }) do |server|
+    def waits_for_room(adapter, *flags)
+      few = few(adapter, 3)
+      with_server(APP, *flags, env: { "DATABASE_URL" => "#{few.url}?pool=20&checkout_timeout=10" }) do |server|
         answers = together(server, 60)
 
         assert_equal [%w[200 done]], answers.map { |answer| [answer.code, answer.body] }.uniq
-        others = Array.new(3) { connect_when_there_is_room(url) }
+        others = few.take_all
         waiting = Thread.new { together(server, 30) }
         share = least_share_of_cpu(server)
         others.each(&:close)
@@ -103,7 +109,78 @@ module Fairlead
         assert_equal [%w[200 done]], waiting.value.map { |answer| [answer.code, answer.body] }.uniq
         assert_operator share, :<, 0.4
       end
+    ensure
+      few&.close
     end
+
+    # A user of a database server that takes few connections of it.
+    def few(adapter, connections)
+      return FewOfPostgreSQL.new(services("url"), connections) if adapter == "postgresql"
+
+      FewOfMariaDB.new(services("url", "mariadb").sub("mysql2:", "#{adapter}:"), mariadb)
+    end
+
+    # The server bounds what its role may open.
+    class FewOfPostgreSQL
+      attr_reader :url
+
+      def initialize(url, connections)
+        @connections = connections
+        @administrator = PG.connect(url)
+        @administrator.exec("DROP ROLE IF EXISTS few")
+        @administrator.exec("CREATE ROLE few LOGIN PASSWORD 'few' CONNECTION LIMIT #{connections}")
+        @url = url.sub(%r{//[^@]*@}, "//few:few@")
+      end
+
+      # Ends the app's connections, and opens as many as may be.
+      def take_all
+        @administrator.exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'few'")
+        Array.new(@connections) { connect }
+      end
+
+      def close = @administrator.close
+
+      private
+
+      # Those that were ended are closed one by one.
+      def connect
+        PG.connect(@url)
+      rescue PG::ConnectionBad
+        sleep(0.01)
+        retry
+      end
+    end
+
+    # The server bounds them all, and ten is the least that it can be set to.
+    class FewOfMariaDB
+      attr_reader :url
+
+      def initialize(url, settings)
+        @settings = settings
+        @administrator = Trilogy.new(settings)
+        @before = @administrator.query("SELECT @@max_connections").rows.first.first
+        @administrator.query("CREATE OR REPLACE USER few IDENTIFIED BY 'few'")
+        @administrator.query("GRANT ALL ON fairlead.* TO few")
+        @administrator.query("SET GLOBAL max_connections = 10")
+        @url = url.sub(%r{//[^@]*@}, "//few:few@")
+      end
+
+      def take_all
+        @administrator.query("KILL USER few")
+        ended = "SELECT count(*) = 0 FROM information_schema.processlist WHERE user = 'few'"
+        sleep(0.01) until @administrator.query(ended).rows.first.first == 1
+        taken = []
+        loop { taken << Trilogy.new(@settings.merge(username: "few", password: "few")) }
+      rescue Trilogy::Error => error
+        error.message.match?(/too many connections/i) ? taken : raise
+      end
+
+      def close
+        @administrator.query("SET GLOBAL max_connections = #{@before}")
+        @administrator.close
+      end
+    end
+    private_constant :FewOfPostgreSQL, :FewOfMariaDB
 
     # @return [Float] how long requests took once the database was back, at most.
     def seconds_after_restart(server, service)
@@ -180,30 +257,6 @@ module Fairlead
     def mariadb
       address = URI(services("url", "mariadb"))
       { host: address.host, port: address.port, username: address.user, password: address.password }
-    end
-
-    # @return [String] the address of a user who may have so many connections.
-    def limited(connections)
-      name = "limited_#{connections}"
-      PG.connect(services("url")) do |database|
-        database.exec("DROP ROLE IF EXISTS #{name}")
-        database.exec("CREATE ROLE #{name} LOGIN PASSWORD 'few' CONNECTION LIMIT #{connections}")
-      end
-      services("url").sub(%r{//[^@]*@}, "//#{name}:few@")
-    end
-
-    # The app's are closed one by one.
-    def connect_when_there_is_room(url)
-      address = URI(services("url"))
-      PG.connect(address.to_s) do |database|
-        database.exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename LIKE 'limited_%' " \
-                      "AND application_name <> 'holder'")
-      end
-      eventually("there is room") do
-        PG.connect("#{url}?application_name=holder")
-      rescue PG::ConnectionBad
-        nil
-      end
     end
 
     # Once the requests have come, which costs something: one that spins does so all the time.
