@@ -47,6 +47,7 @@ module Fairlead
 
           recalled[donor.slot] += 1
         end
+        rotate(claims, missing - recalled.values.sum) { |slot| recalled[slot] += 1 }
         recalled
       end
 
@@ -63,10 +64,18 @@ module Fairlead
         claim.held - claim.owed - recalled - [(claim.held + claim.waiting) * share, 1].max
       end
 
+      # With fewer connections than workers, one goes from worker to worker: to the one whose requests have waited longest.
+      def rotate(claims, missing)
+        waiting = claims.select { |claim| claim.waiting.positive? }.sort_by(&:since)
+        poor = waiting.select { |claim| claim.held.zero? }.first([missing, 0].max)
+        rich = waiting.select { |claim| claim.held == 1 && claim.owed.zero? }.reverse
+        poor.zip(rich) { |one, other| yield other.slot if other && other.since > one.since }
+      end
+
       def urgency(claim, granted, share)
         [claim.held + granted < whole(claim, share) ? 0 : 1, granted, claim.since, claim.slot]
       end
-      private_class_method :scale, :whole, :excess, :urgency
+      private_class_method :scale, :whole, :excess, :rotate, :urgency
     end
   end
 end

@@ -42,6 +42,21 @@ module Fairlead
       end)
     RUBY
 
+    # Notes who has got a connection.
+    IN_ORDER = <<~'RUBY'
+      require "active_record"
+      ActiveRecord::Base.establish_connection("#{ENV.fetch("DATABASE_URL")}&checkout_timeout=20")
+
+      run(lambda do |env|
+        number, seconds = env["QUERY_STRING"].split("&")
+        ActiveRecord::Base.with_connection do |connection|
+          File.write("served", "#{number}\n", mode: "a")
+          connection.execute("SELECT pg_sleep(#{seconds})")
+        end
+        [200, { "content-type" => "text/plain" }, [Process.pid.to_s]]
+      end)
+    RUBY
+
     def setup
       super
       @url = ENV["TEST_DATABASE_URL"] || skip("No PostgreSQL: run bin/test, or set TEST_DATABASE_URL (bin/services url)")
@@ -67,6 +82,26 @@ module Fairlead
 
         assert_operator most, :<=, BUDGET
         assert_operator slowest.min, :<=, 1.5 * ideal, "all: #{slowest}"
+      end
+    end
+
+    # With a connection for each of two workers and more, and with one for both.
+    { 4 => 4, 1 => 2 }.each do |budget, apart|
+      define_method(:"test_#{budget}_connections_serve_the_requests_of_all_workers_in_the_order_in_which_they_came") do
+        serve("--database-connections", budget.to_s, "--workers", "2", app: IN_ORDER) do |server|
+          clients = in_turn(server, 15) { |number| "/?#{number}&#{0.02 * budget}" }
+          moved = Array.new(4) do
+            served = order_in_which_they_are_served(server, clients)
+            most = served.each_with_index.map { |number, place| (clients.keys.index(number) - place).abs }.max
+            break [most] if most <= apart
+
+            most
+          end
+
+          assert_operator moved.min, :<=, apart, "places from where they should be, at most"
+        ensure
+          clients&.each_value(&:close)
+        end
       end
     end
 
@@ -173,8 +208,33 @@ module Fairlead
       found.values
     end
 
-    def serve(*flags, env: {}, **, &)
-      with_server(APP, "--workers", WORKERS.to_s, "--database-connections", BUDGET.to_s, *flags,
+    # Clients of one worker and of the other, so many of each.
+    #
+    # @return [Hash{Integer => KeepAliveClient}] number => client, in turn.
+    def in_turn(server, count, &path)
+      all = {}
+      workers = eventually("enough of each worker") do
+        fresh = Array.new(20) { |n| [all.size + n, KeepAliveClient.new(server, path.call(all.size + n))] }
+        all.update(fresh.to_h)
+        fresh.map { |_, client| Thread.new { client.ask } }.each(&:join)
+        groups = all.group_by { |_, client| client.worker }.values
+        groups if groups.size == 2 && groups.all? { |group| group.size >= count }
+      end
+      chosen = workers.map { |group| group.first(count) }.inject(:zip).flatten(1).to_h
+      all.each { |number, client| client.close unless chosen.key?(number) }
+      chosen
+    end
+
+    # @return [Array<Integer>] the clients' numbers. They ask one after the other, and more quickly than they are served.
+    def order_in_which_they_are_served(server, clients)
+      File.write(server.path("served"), "")
+      clients.each_value.map { |client| Thread.new { client.ask }.tap { sleep(0.004) } }.each(&:join)
+      assert_empty clients.each_value.flat_map(&:take_failures)
+      File.readlines(server.path("served")).map(&:to_i)
+    end
+
+    def serve(*flags, env: {}, app: APP, **, &)
+      with_server(app, "--workers", WORKERS.to_s, "--database-connections", BUDGET.to_s, *flags,
                   env: { "DATABASE_URL" => "#{@url}?application_name=#{@name}" }.merge(env), **, &)
     end
 

@@ -40,6 +40,12 @@ module Fairlead
       assert_equal({ 0 => 1 }, recalls(claims, 20))
     end
 
+    def test_with_fewer_connections_than_workers_one_goes_to_the_worker_whose_requests_have_waited_longest
+      assert_equal({ 0 => 1 }, recalls([claim(0, held: 1, waiting: 5, since: 20), claim(1, waiting: 1, since: 10)], 1))
+      assert_empty recalls([claim(0, held: 1, waiting: 5, since: 10), claim(1, waiting: 1, since: 20)], 1)
+      assert_empty recalls([claim(0, held: 1, waiting: 5, since: 20, owed: 1), claim(1, waiting: 1, since: 10)], 1)
+    end
+
     def test_a_fair_division_stays
       claims = Array.new(4) { |slot| claim(slot, held: 5, waiting: 95 + slot) }
 
