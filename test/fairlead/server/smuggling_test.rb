@@ -4,8 +4,8 @@ require_relative "../../helper"
 require_relative "../../http_client"
 
 module Fairlead
-  # The cases of test/core/smuggling.txt over real sockets, with the whole server behind them: in one piece, and cut in
-  # the middle and before the last byte. Every cut is tried by test/core/test_smuggling.c.
+  # The cases of test/core/smuggling.txt over real sockets, with the whole server behind them: in one piece, cut in the
+  # middle and before the last byte, and byte by byte. Every cut is tried by test/core/test_smuggling.c.
   class SmugglingTest < Test
     include SpeaksHTTP
 
@@ -66,6 +66,16 @@ module Fairlead
           assert_equal answered, answers(bytes.byteslice(0, cut), bytes.byteslice(cut..)), "cut at #{cut} of #{bytes.bytesize}"
         end
       end
+    end
+
+    # All at once, a byte of each in turn, so that the server sees to each before its next one comes.
+    def test_byte_by_byte
+      cases = Cases.all.map { |name, answered, bytes| [name, answered - ["…"], bytes, client] }
+      cases.map { |_, _, bytes| bytes.bytesize }.max.times do |place|
+        cases.each { |_, _, bytes, client| client.write_as_taken(bytes[place]) if place < bytes.bytesize }
+      end
+      cases.each { |_, _, _, client| client.close_write_as_taken }
+      cases.each { |name, answered, _, client| assert_equal answered, read_answers(client), name }
     end
 
     private
