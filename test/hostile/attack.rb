@@ -17,12 +17,13 @@ module Fairlead
 
     # So many offenders of each kind, in a process of their own, until they are told to stop.
     class Attack
-      # Seconds from one tick to the next.
+      # Seconds from one tick of an offender to its next; they do not all have it at the same moment.
       TICK = 0.1
+      PHASES = 10
       # Connections opened between two looks at anything else: a backlog must not run over.
       AT_ONCE = 200
       ESTABLISHED = 1 # of the kernel, for TCP_INFO
-      private_constant :TICK, :AT_ONCE, :ESTABLISHED
+      private_constant :TICK, :PHASES, :AT_ONCE, :ESTABLISHED
 
       # What has become of the offenders of one offence: how many there were, how many are gone, after how many seconds
       # the last of them, for how many seconds the oldest of the others has been there, and how often each status was answered.
@@ -31,11 +32,13 @@ module Fairlead
       # @param offences [Array<Offence>]
       # @param each [Integer] offenders of each
       # @param again [Boolean] whether another one comes whenever one is gone
-      def initialize(port, offences, each:, again: false)
+      # @param over [Numeric] seconds until all are there: who comes together is gone together, and comes together again
+      def initialize(port, offences, each:, again: false, over: 0)
         @port = port
         @offences = offences
         @each = each
         @again = again
+        @over = over
       end
 
       # @yield while it goes on
@@ -76,54 +79,65 @@ module Fairlead
 
       def attack(told, stop, writer)
         @outcomes = @offences.to_h { |offence| [offence, Outcome.new(name: offence.name, opened: 0, gone: 0, longest: 0, oldest: 0, answers: {})] }
-        @open = {}
-        @offences.each do |offence|
-          @each.times do |number|
-            open(offence, number)
-            tick if (@open.size % AT_ONCE).zero?
-          end
-        end
+        @phases = Array.new(PHASES) { {} }
+        @ticked = now
+        open_all
         told.close
-        tick until stop.wait_readable([TICK - (now - @ticked.to_f), 0].max)
+        tick until stop.wait_readable(0)
         @ends = true
         look
-        @open.each_value { |offence, _, since| @outcomes[offence].oldest = [@outcomes[offence].oldest, now - since].max }
+        everybody.each { |_, (offence, _, since)| @outcomes[offence].oldest = [@outcomes[offence].oldest, now - since].max }
         writer.write(JSON.generate(@outcomes.values.map(&:to_h)))
       end
 
-      def open(offence, number)
+      def open_all
+        pause = @over / (@offences.size * @each).to_f
+        due = now
+        @offences.product([*0...@each]).each.with_index(1) do |(offence, number), count|
+          due += pause
+          tick while due > now
+          open(offence, number, @phases[count % PHASES])
+          tick if (count % AT_ONCE).zero?
+        end
+      end
+
+      def open(offence, number, phase)
         socket = Socket.new(:INET, :STREAM)
         socket.setsockopt(:SOCKET, :RCVBUF, 4096) unless offence.reads
         socket.connect(Addrinfo.tcp("127.0.0.1", @port))
         @outcomes[offence].opened += 1
-        @open[socket] = [offence, Offender.new(socket, number), now]
+        phase[socket] = [offence, Offender.new(socket, number), now, phase]
       end
 
+      def everybody = @phases.flat_map(&:to_a)
+
+      # Those whose turn it is.
       def tick
+        sleep([@ticked + (TICK / PHASES) - now, 0].max)
         @ticked = now
-        @open.to_a.each do |socket, (offence, offender, since)|
+        @phases.rotate!.last.to_a.each do |socket, (offence, offender, *since)|
           offender.tick(offence)
-          socket.closed? ? is_gone(socket, offence, offender, since) : hear(socket, offence, offender, since)
+          socket.closed? ? is_gone(socket, offence, offender, *since) : hear(socket, offence, offender, *since)
         rescue Errno::EPIPE, Errno::ECONNRESET, Errno::ENOTCONN
-          is_gone(socket, offence, offender, since)
+          is_gone(socket, offence, offender, *since)
         end
       end
 
       def look
-        @open.to_a.each do |socket, (offence, offender, since)|
-          hear(socket, offence, offender, since)
+        everybody.each do |socket, about|
+          hear(socket, *about)
         rescue SystemCallError
-          is_gone(socket, offence, offender, since)
+          is_gone(socket, *about)
         end
       end
 
-      def hear(socket, offence, offender, since)
-        return (is_gone(socket, offence, offender, since) if broken?(socket)) unless offence.reads
+      def hear(socket, offence, offender, *since)
+        return (is_gone(socket, offence, offender, *since) if broken?(socket)) unless offence.reads
 
         while (bytes = offender.read) && bytes != :wait_readable
           note(offence, bytes)
         end
-        is_gone(socket, offence, offender, since) unless bytes
+        is_gone(socket, offence, offender, *since) unless bytes
       end
 
       def note(offence, bytes)
@@ -134,13 +148,13 @@ module Fairlead
       # Who does not read hears of a reset all the same.
       def broken?(socket) = socket.getsockopt(:TCP, :INFO).data.unpack1("C") != ESTABLISHED
 
-      def is_gone(socket, offence, offender, since)
-        @open.delete(socket)
+      def is_gone(socket, offence, offender, since, phase)
+        phase.delete(socket)
         outcome = @outcomes[offence]
         outcome.gone += 1
         outcome.longest = [outcome.longest, now - since].max
         socket.close unless socket.closed?
-        open(offence, offender.number) if (offence.again || @again) && !@ends
+        open(offence, offender.number, phase) if (offence.again || @again) && !@ends
       end
 
       def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)

@@ -12,6 +12,7 @@ run(lambda do |env|
   when "/upload" then [200, TEXT.dup, [env["rack.input"].read.to_s.bytesize.to_s]]
   when "/large" then [200, TEXT.dup, [LARGE]]
   when "/huge" then [200, TEXT.dup, [HUGE]]
+  when "/page" then sleep(0.01) && [200, TEXT.dup, ["a page"]]
   when "/sleep" then sleep(0.2) && [200, TEXT.dup, ["slept"]]
   when "/file" then [200, TEXT.dup, [File.read("config.ru")]]
   when "/stats" then [200, TEXT.dup, [JSON.generate(Fairlead.stats[:workers].first)]]
