@@ -23,9 +23,11 @@ module Fairlead
 
     # @param configuration [Configuration]
     # @param app [#call, nil] nil: it is loaded from the configuration's `rackup`.
-    def initialize(configuration, app: nil)
+    # @param again [String, nil] the command that takes its place when {RestartFile} asks for it.
+    def initialize(configuration, app: nil, again: nil)
       @configuration = configuration
       @app = app
+      @again = again
     end
 
     # Serves until TERM, INT or HUP, or {#stop}.
@@ -41,6 +43,10 @@ module Fairlead
       start_jobs
       Yjit.enable(@configuration)
       serve
+      return unless @sockets
+
+      @jobs&.finish
+      start_again(@again, @sockets)
     ensure
       @jobs&.finish
       close_premises
@@ -66,6 +72,7 @@ module Fairlead
       ActiveRecord::Budget.join(@configuration.database_connections) if @configuration.database_connections
       @desk = Stall::Desk.new(@configuration, addresses)
       @server = Server.new(@app, @configuration, @listeners, page: Fairlead.page, slot: 0, told: @desk.method(:add))
+      @restart_file = RestartFile.new if @again
       @signals = Signals.new(*SIGNALS, *(JOB_CONTROL unless terminal?))
       listener = Thread.new { listen }
       listener.name = "fairlead control"
@@ -89,12 +96,13 @@ module Fairlead
 
         @desk.attend
         attend_to_jobs(stopping: !deadline.nil?)
+        deadline ||= begin_again if @restart_file&.touched?(monotonic)
 
         @signals.take.each do |signal|
           next Log.reopen if signal == :USR1
           next refuse_to_renew if signal == :USR2
           next if JOB_CONTROL.include?(signal) || (signal == :HUP && deadline)
-          next @server.stop if deadline
+          next end_now if deadline
 
           deadline = drain
         end
@@ -102,7 +110,21 @@ module Fairlead
     end
 
     # The end of a child is no event here: the app may have children too.
-    def patience(deadline) = [*(1.0 if @jobs), *(deadline && [deadline - monotonic, 0].max)].min
+    def patience(deadline) = [*(1.0 if @jobs || @restart_file), *(deadline && [deadline - monotonic, 0].max)].min
+
+    # @return [Float] when it will have taken too long.
+    def begin_again
+      Log.say "#{RestartFile::PATH} has been touched: what runs is finished, and `#{@again}` begins anew."
+      # Those of the server are closed as it ends.
+      @sockets = @listeners.map { |listener| listener.io.dup.tap { listener.owner = nil } }
+      drain
+    end
+
+    # Whoever is told to end while it is ending, or would begin anew, ends.
+    def end_now
+      @sockets = nil
+      @server.stop
+    end
 
     def refuse_to_renew
       Log.say(refusal = "With `workers 0`, nobody is there to start new code.")
@@ -118,7 +140,7 @@ module Fairlead
 
     # @return [Float] when it will have taken too long.
     def drain
-      @notifier.stopping
+      @sockets ? @notifier.reloading : @notifier.stopping
       @server.drain
       monotonic + @configuration.drain_timeout
     end

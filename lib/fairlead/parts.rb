@@ -56,6 +56,7 @@ module Fairlead
   autoload :RailsRoutes, "fairlead/rails_routes"
   autoload :Recycling, "fairlead/recycling"
   autoload :Restart, "fairlead/restart"
+  autoload :RestartFile, "fairlead/restart_file"
   autoload :Server, "fairlead/server"
   autoload :SharedPage, "fairlead/fairlead"
   autoload :Signals, "fairlead/signals"

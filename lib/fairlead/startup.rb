@@ -26,6 +26,18 @@ module Fairlead
       @pid_file&.remove
     end
 
+    # Runs a command in this process' place. It gets the sockets, in which connections wait meanwhile.
+    #
+    # @param command [String]
+    # @param sockets [Array<IO>]
+    # @raise [BootError] if it cannot be run.
+    def start_again(command, sockets = @listeners.map(&:io))
+      variables = { "LISTEN_FDS" => sockets.size.to_s, "LISTEN_PID" => Process.pid.to_s, "NOTIFY_SOCKET" => @notifier.path }
+      Process.exec(variables, command, **sockets.each_with_index.to_h { |io, index| [Listener::FIRST_INHERITED + index, io] })
+    rescue SystemCallError => error
+      raise BootError, "The server has ended, and could not be started again by `#{command}`: #{error.message}."
+    end
+
     # @return [Array<String>]
     def addresses = @listeners.map(&:uri)
 

@@ -32,13 +32,15 @@ module Fairlead
     # @param configuration [Configuration]
     # @param app [#call, nil] an app that is loaded already; nil: it is loaded from the configuration's
     #   `rackup`, here or, without `preload`, in each worker.
-    # @param launch [Launch, nil] how it was started; nil: it cannot be started again.
+    # @param launch [Launch, nil] how it was started; nil: new code cannot be started beside it.
     # @param parent [Parent, nil] the first process, if it is not this one.
-    def initialize(configuration, app: nil, launch: nil, parent: nil)
+    # @param again [String, nil] without a launch: the command that takes its place when {RestartFile} asks for it.
+    def initialize(configuration, app: nil, launch: nil, parent: nil, again: nil)
       @configuration = configuration
       @app = app
       @launch = launch
       @parent = parent
+      @again = again
     end
 
     # Serves until TERM or INT, or {#stop}. The traps that were set before are set again when it returns.
@@ -53,6 +55,7 @@ module Fairlead
       supervise
       raise BootError, @hopeless if @hopeless
 
+      start_again(@again) if @begins_again
       @succession&.masters&.any? ? keep : @succession&.status.to_i
     ensure
       close_premises
@@ -72,7 +75,7 @@ module Fairlead
     def serve_alone
       raise ConfigurationError, "#{@configuration.source(:workers)}: `workers 0` needs a full restart." if @parent
 
-      @foreground = Foreground.new(@configuration, app: @app)
+      @foreground = Foreground.new(@configuration, app: @app, again: @again)
       @foreground.run
       0
     end
@@ -91,6 +94,7 @@ module Fairlead
       @jobs = Jobs.for(@configuration, @app)
       @desk = Stall::Desk.new(@configuration, addresses, pid: known_as, generation: @parent&.generation.to_i)
       @terminal = terminal?
+      @restart_file = RestartFile.new(@launch&.folder || Dir.pwd) if @launch || @again
       @signals = Signals.new(*SIGNALS)
     end
 
@@ -132,6 +136,7 @@ module Fairlead
         listen_to_parent
         @succession&.attend { retire }
         @desk.attend
+        restart_by_file if !@workers.stopping? && @restart_file&.touched?(monotonic)
         @budgets&.attend(monotonic) { |slot, server, count| ask_to_spare(slot, server, count) }
         recycle
         reap
@@ -143,7 +148,8 @@ module Fairlead
     # Until something happens: a signal, a message, or a time that was waited for.
     def wait
       now = monotonic
-      deadlines = [@workers.next_deadline(now), @budgets&.deadline(now), @recycling&.deadline(now), @jobs&.deadline].compact
+      deadlines = [@workers.next_deadline(now), @budgets&.deadline(now), @recycling&.deadline(now), @jobs&.deadline,
+                   *(@restart_file&.deadline unless @workers.stopping?)].compact
       channels = @workers.filter_map { |worker| worker.channel&.io }
       others = [*@desk.ios, *@budgets&.ios, @parent&.io, *@succession&.ios].compact
       IO.select([@signals.io, *channels, *others], nil, nil, deadlines.min && [deadlines.min - now, 0].max)
@@ -178,6 +184,15 @@ module Fairlead
 
       @succession ||= Succession.new(@launch, @listeners, @notifier, generation: 0) { |failure| @desk.fail(failure) }
       @succession.renew
+    end
+
+    def restart_by_file
+      return renew if @launch
+
+      Log.say "#{RestartFile::PATH} has been touched: what runs is finished, and `#{@again}` begins anew."
+      @begins_again = true
+      @notifier.reloading
+      @workers.stop
     end
 
     def refuse_to_renew
@@ -230,6 +245,7 @@ module Fairlead
       return stop_now if @dismissed
 
       @dismissed = true
+      @begins_again = false
       return if @workers.stopping? # it makes way for new code already
 
       @notifier.stopping

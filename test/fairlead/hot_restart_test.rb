@@ -30,6 +30,22 @@ module Fairlead
       end
     end
 
+    def test_touching_a_file_asks_for_it_once
+      with_server(answering("first"), "-w", "2") do |server|
+        %w[second third].each do |code|
+          server.write("config.ru", answering(code))
+          server.write("tmp/restart.txt", "")
+          server.wait_for_notification("RELOADING=1")
+          server.wait_for_notification("READY=1")
+          assert_serves code, server
+        end
+        eventually("the end of the others") { server.descendant_pids.size == 3 }
+
+        refute_match(/could not be started/, server.log)
+        assert_equal 2, server.log.scan("New code is being started.").size
+      end
+    end
+
     def test_the_second_time_too
       with_server(answering("first")) do |server|
         %w[second third fourth].each do |code|

@@ -29,5 +29,25 @@ module Fairlead
       eventually("the new code") { server.get("/").body == "2" }
       eventually("the end of the old code") { server.descendant_pids.size == 3 }
     end
+
+    # It touches tmp/restart.txt. The server is begun anew in its own place, and connections wait meanwhile.
+    { "development" => "0", "production" => "2" }.each do |environment, workers|
+      define_method("test_bin_rails_restart_restarts_bin_rails_server_in_#{environment}") do
+        server = rails(:rails, environment:, env: { "WEB_CONCURRENCY" => workers }, files: {
+          "config/initializers/version.rb" => "VERSION = 1\n",
+          "config/routes.rb" => "Rails.application.routes.draw { root to: ->(_) { [200, {}, [VERSION.to_s]] } }\n"
+        })
+        assert_equal "1", server.get.body
+        server.write("config/initializers/version.rb", "VERSION = 2\n")
+        environment == "development" ? server.run("bin/rails", "restart") : server.write("tmp/restart.txt", "")
+        eventually("the new code") { server.get.body == "2" } # no connection is refused
+
+        server.wait_for_notification("RELOADING=1")
+        server.wait_for_notification("READY=1")
+        assert_equal "2", server.get.body
+        assert_match(/tmp\/restart.txt has been touched/, server.log)
+        assert_predicate server.stop, :success?
+      end
+    end
   end
 end

@@ -40,7 +40,8 @@ module Rackup
         def run(app, **options)
           ::Fairlead.serving!
           ::Fairlead::Isolation.establish
-          @server = ::Fairlead::Supervisor.new(configuration(options), app:)
+          @server = ::Fairlead::Supervisor.new(configuration({ config: "a #{app.class}", **options }), app:,
+                                               again: options[:restart_cmd])
           yield @server if block_given?
           @server.run
         rescue ::Fairlead::Error => error
@@ -71,7 +72,8 @@ module Rackup
           configuration.set(:bind, addresses(options), from: asked?(options) ? :override : :default,
                                                        at: "the address given to the server")
           # It has been loaded by now, whatever the configuration file names.
-          configuration.set(:rackup, options[:config], at: "the file given to the server") if options[:config]
+          served = options[:builder] || options[:config]
+          configuration.set(:rackup, served, at: "what is given to the server") if served
           named(options).each { |name, value| configuration.set(name, value, at: "-O #{name}") }
           leave_pid_file_to_rackup(configuration, options[:pid])
           configuration
