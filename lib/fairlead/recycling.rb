@@ -58,7 +58,7 @@ module Fairlead
     # @return [Integer] bytes; 0 if that cannot be told.
     def self.memory(pid)
       rollup = "/proc/#{pid}/smaps_rollup"
-      return File.read(rollup)[/^Pss:\s+(\d+) kB/, 1].to_i * 1024 if File.readable?(rollup)
+      return File.read(rollup)[/^Pss:\s+(\d+) kB/, 1].to_i * 1024 if Platform::LINUX && File.readable?(rollup)
 
       `ps -o rss= -p #{pid}`.to_i * 1024
     rescue SystemCallError

@@ -19,6 +19,12 @@ module Fairlead
           config.force_ssl = config.assume_ssl = false
         end
       RUBY
+      "config.ru" => <<~RUBY,
+        require_relative "config/environment"
+        use Rack::Lint
+        run Rails.application
+        Rails.application.load_server
+      RUBY
       # What Rails has written, with names for the files of production.
       "config/database.yml" => <<~YAML,
         default: &default

@@ -103,7 +103,7 @@ module Fairlead
     end
 
     def test_solid_queue_runs_beside_the_foreground_process
-      server = stock_app(:rails, "-e", "production", env: { "WEB_CONCURRENCY" => "0", "FAIRLEAD_SOLID_QUEUE" => "fork" })
+      server = stock_app(:rails, "-e", "production", env: { "WEB_CONCURRENCY" => "0", "SOLID_QUEUE_IN_PUMA" => "true" })
       assert_christened(server)
       jobs = jobs_of(server) or flunk(server.log)
       server.signal(:KILL)

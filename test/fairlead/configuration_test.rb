@@ -155,6 +155,14 @@ module Fairlead
       assert_refused("preload_app!", "Write `preload true`")
     end
 
+    def test_what_can_be_off_can_be_true_or_false_as_well
+      { "off" => "off", "false" => "off", "0" => "off", "true" => "fork", "1" => "fork", "async" => "async" }.each do |written, read|
+        assert_equal read, load(variables: { "SOLID_QUEUE_IN_PUMA" => written }).solid_queue, written
+      end
+      assert_equal %w[fork off common], [load(solid_queue: true).solid_queue, load(solid_queue: false).solid_queue, load(access_log: true).access_log]
+      assert_raises(ConfigurationError) { load(permanent_connection_checkout: true) }
+    end
+
     def test_a_syntax_error_names_file_and_line
       assert_refused("workers 2\nworkers 3 do |\n", %r{^config/fairlead\.rb:[23]: .*syntax error}m)
     end

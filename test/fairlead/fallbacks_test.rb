@@ -6,6 +6,7 @@ require_relative "ladder/hand_over_test"
 require_relative "ladder/lane_test"
 require_relative "ladder/relief_test"
 require_relative "ladder/standby_test"
+require_relative "recycling_test"
 require_relative "restart_test"
 require_relative "server/fork_test"
 require_relative "server/http_test"
@@ -33,6 +34,7 @@ module Fairlead
       ForkTest => %w[a_child_answers_nobody_and_closes_no_connection],
       SupervisorTest => %w[it_waits_without_turning],
       RestartTest => %w[connections_that_are_idle_while_the_workers_are_restarted_get_another_answer],
+      RecyclingTest => %w[a_worker_that_has_grown_is_replaced],
       KilledWorkerTest => %w[kill_9_of_a_worker_loses_only_what_it_held],
       StandbyTest => %w[a_standby_serves_while_the_reactor_blocks_without_the_lock],
       HandOverTest => %w[
@@ -95,6 +97,12 @@ module Fairlead
         with_server(platform) do |server|
           expected = { POLLER: "poll", PACKETS: Socket::SOCK_DGRAM, LINUX: false }
           assert_equal expected.inspect.chars.sort, server.get("/").body.chars.sort
+        end
+      end
+
+      def test_without_the_kernels_bound_there_is_one_for_requests_at_once
+        with_server('run ->(env) { [200, {}, [Fairlead::Server.allocate.send(:most_fibers).to_s]] }') do |server|
+          assert_equal "10000", server.get("/").body
         end
       end
 

@@ -138,9 +138,10 @@ module Fairlead
         match[1].to_i * BYTE_UNITS.fetch(match[2].upcase)
       end
 
-      # A symbol is as good as a text, and false as "off".
+      # A symbol is as good as a text. Of what can be off, false is that, and true what is named next.
       def choice(value)
-        value = "off" if value == false
+        switch = BOOLEANS[value.to_s.downcase] if choices.first == "off"
+        value = choices[switch ? 1 : 0] unless switch.nil?
         choices.find { |choice| choice == value.to_s }
       end
 

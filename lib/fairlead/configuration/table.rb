@@ -58,7 +58,7 @@ module Fairlead
       Option.new(:solid_queue, :choice, "off",
                  "Run Solid Queue beside the workers, in a process that is started and stopped with them: fork gives each " \
                  "of its workers a process of its own, async a thread in that one.",
-                 group: :processes, choices: %w[off fork async]),
+                 group: :processes, choices: %w[off fork async], variables: %w[SOLID_QUEUE_IN_PUMA]),
       Option.new(:yjit, :boolean, true,
                  "Turn Ruby's compiler, YJIT, on once the app is loaded, where Ruby has it. A Rails app decides by " \
                  "itself (config.yjit).",

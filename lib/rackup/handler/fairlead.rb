@@ -40,8 +40,9 @@ module Rackup
         def run(app, **options)
           ::Fairlead.serving!
           ::Fairlead::Isolation.establish
-          @server = ::Fairlead::Supervisor.new(configuration({ config: "a #{app.class}", **options }), app:,
-                                               again: options[:restart_cmd])
+          # What detaches itself would be another process, and the sockets not its own.
+          again = options[:restart_cmd] unless options[:daemonize]
+          @server = ::Fairlead::Supervisor.new(configuration({ config: "a #{app.class}", **options }), app:, again:)
           yield @server if block_given?
           @server.run
         rescue ::Fairlead::Error => error

@@ -39,8 +39,7 @@ module Fairlead
       end)
     RUBY
 
-    # Rack::Lint would not let it frame its own body.
-    def server = shared_server(APP, "--body-buffer", "1000", lint: false)
+    def server = shared_server(APP, "--body-buffer", "1000")
 
     CHUNKED = "Host: a\r\nTransfer-Encoding: chunked\r\n\r\n"
 

@@ -75,6 +75,11 @@ module Fairlead
       assert_equal ["http://0.0.0.0:9000"], configuration(Host: "0.0.0.0", Port: "9000").bind
     end
 
+    def test_what_is_served_is_known_by_its_name
+      assert_equal "hello.ru", configuration(config: "hello.ru").rackup
+      assert_equal "run Hello", configuration(config: "config.ru", builder: "run Hello").rackup
+    end
+
     def test_in_development_one_process_serves_in_the_foreground
       assert_equal 0, configuration(**RAILS, environment: "development").workers
       assert_equal 0, configuration(environment: "development").workers
