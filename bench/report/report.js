@@ -42,7 +42,16 @@
   // Few wait for long, and they are what matters: their number is shown on a logarithmic axis too.
   const tens = (value) => (/^10*$/.test(String(value)) ? short.format(value) : "");
   // Of a logarithmic axis: 1, 2 and 5 of each decade.
-  const decades = (value) => (/^[125]/.test((value / 10 ** Math.floor(Math.log10(value) + 1e-9)).toFixed(3)) ? short.format(value) : "");
+  const decades = (value) => (/^[125]\.000/.test((value / 10 ** Math.floor(Math.log10(value) + 1e-9)).toFixed(3)) ? short.format(value) : "");
+  // From and to such a value, so that there are some to be labelled.
+  const bounds = (values) => {
+    const round = (value, up) => {
+      const decade = 10 ** Math.floor(Math.log10(value) + 1e-9);
+      const steps = [1, 2, 5, 10].map((step) => step * decade);
+      return up ? steps.find((step) => step >= value) : steps.findLast((step) => step <= value);
+    };
+    return { min: round(Math.min(...values), false), max: round(Math.max(...values), true) };
+  };
   const stroke = (row, index) => ({
     borderColor: shade(row), backgroundColor: shade(row), borderWidth: row.ours ? 3 : 1.5, pointRadius: 2,
     borderDash: row.ours ? [] : dashes[index % dashes.length],
@@ -59,7 +68,7 @@
       },
       options: {
         ...common, indexAxis: "y",
-        scales: { x: axis(unit, { beginAtZero: true }), y: { grid: { display: false }, ticks: { color: color("text"), autoSkip: false } } },
+        scales: { x: axis(unit, { beginAtZero: true, suggestedMax: Math.max(...rows.map((row) => row.high ?? row.value)) }), y: { grid: { display: false }, ticks: { color: color("text"), autoSkip: false } } },
         plugins: { legend: { display: false }, ranges: { rows },
           tooltip: { callbacks: { label: (item) => `${full.format(item.raw)} ${unit}` } } },
       },
@@ -73,7 +82,7 @@
       },
       options: {
         ...common,
-        scales: { x: { ...axis(), ticks: { color: color("text") } }, y: axis(unit, { type: "logarithmic", ticks: { color: color("text"), callback: decades } }) },
+        scales: { x: { ...axis(), ticks: { color: color("text") } }, y: axis(unit, { type: "logarithmic", ...bounds(rows.flatMap((row) => row.values.map(([, value]) => value)).filter((value) => value > 0)), ticks: { color: color("text"), autoSkip: false, callback: decades } }) },
         plugins: { legend: legend() },
       },
     }),

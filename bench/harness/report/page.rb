@@ -3,6 +3,7 @@
 require "cgi"
 require "erb"
 require "json"
+require_relative "../progress"
 require_relative "../statistics"
 require_relative "overview"
 require_relative "pools"
@@ -34,11 +35,10 @@ module Bench
       }.freeze
       # The columns of the tables, where a load has them.
       COLUMNS = {
-        "requests_per_second" => ["requests/s", 0], "p50" => ["p50 ms", 2], "p99" => ["p99 ms", 2],
+        "requests_per_second" => ["requests/s", 0], "refused" => ["503", 0], "refused_p99" => ["503 p99 ms", 1],
+        "gave_up" => ["gave up", 0], "recovered" => ["slow for ms after", 0], "p50" => ["p50 ms", 2], "p99" => ["p99 ms", 2],
         "p999" => ["p99.9 ms", 2], "max" => ["max ms", 1], "handed" => ["handed over, each", 3],
-        "suspended" => ["suspended", 0], "elsewhere" => ["others' slowest ms", 0],
-        "refused" => ["503", 0], "refused_p99" => ["503 p99 ms", 1], "gave_up" => ["gave up", 0],
-        "recovered" => ["slow for ms after", 0], "kilobytes_each" => ["KB each", 1],
+        "suspended" => ["suspended", 0], "elsewhere" => ["others' slowest ms", 0], "kilobytes_each" => ["KB each", 1],
         "cpu_per_request" => ["CPU µs", 1], "pss" => ["PSS MB", 0], "peak_rss" => ["peak RSS MB", 0]
       }.freeze
       PERCENTILES = %w[p50 p90 p99 p999 max].freeze
@@ -110,7 +110,7 @@ module Bench
           "<h4>#{escape(load["name"])}: #{escape(title)}#{" (less is better)" unless more}</h4>\n" \
             "<p class=\"note\">#{escape(load["tool"])}#{escape(ideal)}</p>\n" \
             "<div class=\"pair\">#{bars(load)}#{distribution(load)}#{published(result["workload"], load["name"])}</div>\n" \
-            "#{table(load)}#{verdicts(Verdicts.of(result, load))}"
+            "#{table(load)}#{verdicts(Verdicts.of(result, load))}#{noise(load)}"
         end.join
       end
 
@@ -138,8 +138,8 @@ module Bench
 
       def table(load)
         columns = COLUMNS.select { |name, _| load["summary"].any? { |_, entry| entry[name] } && name != load["main_figure"] }
-        head = ["", FIGURES.fetch(load["main_figure"]).first, "fairlead ÷ it", *columns.values.map(&:first), "errors", "non-2xx",
-          "failed rounds"]
+        head = ["", FIGURES.fetch(load["main_figure"]).first, "fairlead ÷ it", "errors", "non-2xx", "failed rounds",
+          *columns.values.map(&:first)]
         rows = load["summary"].map { |server, entry| row(server, entry, load["main_figure"], columns) }
         cells = rows.map { |row| "<tr>#{row.each_with_index.map { |cell, index| index.zero? ? "<th>#{cell}</th>" : "<td>#{cell}</td>" }.join}</tr>" }
         %(<div class="wide"><table><thead><tr>#{head.map { |cell| "<th>#{cell}</th>" }.join}</tr></thead>) +
@@ -150,8 +150,8 @@ module Bench
         [
           escape(server), range(entry[main], entry.dig(main, "median").to_f >= 100 ? 0 : 2),
           server == entry["reference"] ? "—" : range(entry["ratio"], 2),
-          *columns.map { |name, (_, decimals)| number(entry.dig(name, "median"), decimals) },
-          entry["errors"], entry["non_2xx"], entry["failed"]
+          entry["errors"], entry["non_2xx"], entry["failed"],
+          *columns.map { |name, (_, decimals)| number(entry.dig(name, "median"), decimals) }
         ]
       end
 
@@ -167,6 +167,14 @@ module Bench
 
         whole, fraction = format("%.#{decimals}f", value).split(".")
         [whole.gsub(/(?<=\d)(?=(\d{3})+\z)/, ","), fraction].compact.join(".")
+      end
+
+      # Where something else ran on the machine meanwhile.
+      def noise(load)
+        used = load["runs"].filter_map { |run| run["other_cpu"] }.max
+        return unless used && used > Progress::NOISE
+
+        %(<p class="note">Other processes used up to #{number(used, 2)} cores in one of its runs: doubtful.</p>\n)
       end
 
       # What was aimed at, and whether it was reached.
