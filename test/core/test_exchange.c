@@ -523,11 +523,11 @@ static void responses_of(peer_server *server, int64_t usual, bool kept) {
         fl_exchange_finish(begin(loop, 204, -1));
         if (i > 0)
             continue;
-        fl_loop_send_gathered(loop, 5 * SECOND); /* not due yet */
+        fl_loop_flush_complete(loop, 5 * SECOND); /* not due yet */
         hear_now(sockets[0], &heard[0]);
         CHECK((heard[0].size > 0) == !kept);
     }
-    fl_loop_send_gathered(loop, 0);
+    fl_loop_flush_complete(loop, 0);
     for (int i = 0; i < 3; i++) {
         hear_now(sockets[i], &heard[i]);
         CHECK(heard[i].size > 0);
@@ -546,8 +546,25 @@ static void responses_of_short_requests_leave_together_if_somebody_watches(void)
     server_stop(&server);
 }
 
+static void who_watches_leaves_alone_what_a_request_is_still_at(void) {
+    peer_server server = server_start();
+    int socket = client(&server);
+    say(socket, GET("/"));
+    fl_exchange *exchange = begin(server.loop, 200, -1);
+    put(exchange, "part");
+    fl_loop_flush_complete(server.loop, 0);
+    CHECK(!exchange->committed);
+    turn(server.loop);
+    CHECK(exchange->committed);
+    CHECK_HEARD("HTTP/1.1 200 OK\r\n", "4\r\npart\r\n", hear(server.loop, socket));
+    fl_exchange_finish(exchange);
+    close(socket);
+    server_stop(&server);
+}
+
 int main(void) {
     TEST(responses_of_short_requests_leave_together_if_somebody_watches);
+    TEST(who_watches_leaves_alone_what_a_request_is_still_at);
     TEST(a_body_is_framed_by_length_if_it_ends_in_time_else_in_chunks);
     TEST(an_old_client_gets_no_chunks);
     TEST(a_response_without_a_body_carries_none);

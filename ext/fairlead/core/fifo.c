@@ -213,9 +213,9 @@ uint32_t fl_loop_takeable(const fl_loop *loop) {
 
 /* Something is about to be taken: responses that have been kept for long go out before. It may be seen now that the client
  * of one that waits has gone, and then that is freed: so nothing is chosen yet. */
-static void send_late(fl_loop *loop) {
+static void flush_late(fl_loop *loop) {
     loop->now = fl_clock();
-    fl_loop_send_late(loop);
+    fl_loop_flush_late(loop);
 }
 
 /* It leaves the FIFO, to be served. */
@@ -290,7 +290,7 @@ fl_exchange *fl_loop_take(fl_loop *loop) {
     }
     if (loop->ready.first == NULL)
         return NULL;
-    send_late(loop);
+    flush_late(loop);
     fl_exchange *exchange = oldest_wanted(loop, FL_LANE_NONE);
     if (exchange == NULL || loop->counts.in_flight >= loop->limits.in_flight)
         return NULL;
@@ -298,7 +298,7 @@ fl_exchange *fl_loop_take(fl_loop *loop) {
 }
 
 fl_exchange *fl_loop_take_from_lane(fl_loop *loop, int reactor, bool may_hold) {
-    send_late(loop);
+    flush_late(loop);
     fl_exchange *exchange = oldest_wanted(loop, FL_LANE_THREADS);
     int holder = fl_loop_holder(loop);
     if (exchange == NULL && may_hold && (holder < 0 || holder == reactor) && fl_loop_runs_process_lane(loop))

@@ -1,28 +1,16 @@
 #include "loop.h"
 #include "balance.h"
+#include "loop_parts.h"
 #include "platform.h"
 
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 
 enum {
-    GATHERED_BELOW = 2000,    /* microseconds from one request to the next */
-    GATHERED = 4,             /* requests that run meanwhile, as far as they take */
-    LEAST_GATHERED = 200,     /* microseconds, */
-    MOST_GATHERED = 1000,     /* between which that is */
-    ACCEPTS_BEFORE_LEAVING = 1024,
-    ACCEPTS_A_TURN = 8,       /* of one listener: the siblings shall have some too */
-    MOST_UNSENT = 2 << 20,    /* bytes that the kernel keeps for a client who does not take them; by itself it keeps 4 MB */
-    LISTEN_AGAIN = 100000,    /* microseconds, after the descriptors ran out */
-    LONG_SILENT = 1000000,    /* microseconds, after which an idle connection may be closed for want of descriptors */
-    MOST_SPARE = 128,         /* descriptors that are left to the app */
-    HAND_OVER_AGAIN = 10000,  /* microseconds, after siblings could not take what we have to give */
-    LINGER = 20,              /* microseconds: about what falling asleep and being woken cost */
-    VAIN_IN_A_ROW = 8,        /* after so many times without success, */
-    VAIN_TRIES = 64,          /* it is tried before each so many-th wait only */
+    ACCEPTS_A_TURN = 8, /* of one listener: the siblings shall have some too */
+    LINGER = 20,        /* microseconds: about what falling asleep and being woken cost */
+    VAIN_IN_A_ROW = 8,  /* after so many times without success, */
+    VAIN_TRIES = 64,    /* it is tried before each so many-th wait only */
 };
 
 fl_loop *fl_loop_open(const fl_limits *limits) {
@@ -139,42 +127,6 @@ void fl_loop_forget(fl_loop *loop) {
     loop->siblings.slot = NULL;
 }
 
-fl_status fl_loop_listen(fl_loop *loop, int descriptor, bool unix_socket) {
-    fl_listener *listener = calloc(1, sizeof *listener);
-    if (listener == NULL)
-        return FL_NO_MEMORY;
-    listener->source = FL_SOURCE_LISTENER;
-    listener->descriptor = descriptor;
-    listener->unix_socket = unix_socket;
-    listener->watched = true;
-    int one = 1, unsent = MOST_UNSENT;
-    if (!unix_socket) { /* accepted connections inherit it */
-        setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-        setsockopt(descriptor, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);
-    }
-    if (fl_close_on_exec_nonblocking(descriptor) < 0 ||
-        fl_poll_add_listener(&loop->poll, descriptor, listener) < 0) {
-        free(listener);
-        return FL_SYSTEM;
-    }
-    listener->index = loop->listeners == NULL ? 0 : loop->listeners->index + 1;
-    listener->next = loop->listeners;
-    loop->listeners = listener;
-    return FL_OK;
-}
-
-static void watch_listeners(fl_loop *loop, bool watch) {
-    for (fl_listener *listener = loop->listeners; listener != NULL; listener = listener->next) {
-        if (listener->watched == watch)
-            continue;
-        if (watch)
-            fl_poll_add_listener(&loop->poll, listener->descriptor, listener);
-        else
-            fl_poll_remove(&loop->poll, listener->descriptor);
-        listener->watched = watch;
-    }
-}
-
 fl_status fl_loop_join(fl_loop *loop, fl_shared_page *page, int slot, int receiving, const int *sending, int count) {
     fl_siblings *siblings = &loop->siblings;
     siblings->page = page;
@@ -185,85 +137,14 @@ fl_status fl_loop_join(fl_loop *loop, fl_shared_page *page, int slot, int receiv
     memcpy(siblings->sending, sending, sizeof(int) * (size_t) siblings->count);
     loop->dedicated = fl_slot_get(siblings->slot, FL_SLOT_lane) == 1;
     if (loop->dedicated)
-        watch_listeners(loop, false); /* what it serves is handed to it */
+        fl_loop_watch_listeners(loop, false); /* what it serves is handed to it */
     if (receiving >= 0 && fl_poll_add_reader(&loop->poll, receiving, siblings) < 0)
         return FL_SYSTEM;
     return FL_OK;
 }
 
-/* Deadlines */
-
 void fl_loop_look_at_clock(fl_loop *loop) {
     loop->now = fl_clock();
-}
-
-void fl_loop_set_deadline(fl_connection *connection, fl_deadline_kind kind) {
-    fl_loop *loop = connection->loop;
-    fl_deadline_kind before = connection->deadline_kind;
-    if (before != FL_DEADLINE_NONE) {
-        if (connection->deadline_before != NULL)
-            connection->deadline_before->deadline_after = connection->deadline_after;
-        else
-            loop->deadlines[before].first = connection->deadline_after;
-        if (connection->deadline_after != NULL)
-            connection->deadline_after->deadline_before = connection->deadline_before;
-        else
-            loop->deadlines[before].last = connection->deadline_before;
-    }
-    connection->deadline_kind = (uint8_t) kind;
-    if (kind == FL_DEADLINE_NONE)
-        return;
-    connection->deadline = loop->now + loop->limits.deadlines[kind];
-    loop->timer_stale = true;
-    connection->progress_at_deadline = connection->progress;
-    connection->deadline_after = NULL;
-    connection->deadline_before = loop->deadlines[kind].last;
-    if (connection->deadline_before != NULL)
-        connection->deadline_before->deadline_after = connection;
-    else
-        loop->deadlines[kind].first = connection;
-    loop->deadlines[kind].last = connection;
-}
-
-static void see_to_deadlines(fl_loop *loop) {
-    for (int kind = FL_DEADLINE_NONE + 1; kind < FL_DEADLINE_KINDS; kind++)
-        for (fl_connection *connection; (connection = loop->deadlines[kind].first) != NULL;) {
-            if (connection->deadline > loop->now)
-                break;
-            fl_connection_deadline(connection);
-        }
-    for (int queue = 0; queue < (loop->lanes_used ? FL_LANES : 1); queue++)
-        for (fl_exchange *exchange; (exchange = loop->lanes[queue].first) != NULL;) {
-            if (exchange->ready_at + loop->limits.queue_timeout > loop->now)
-                break;
-            fl_connection_refuse(exchange->connection, FL_QUEUE_TIMEOUT);
-        }
-    if (loop->timed.first != NULL)
-        fl_loop_see_to_time(loop);
-}
-
-static void set_timer(fl_loop *loop) {
-    uint64_t earliest = UINT64_MAX;
-    loop->timer_stale = false;
-    for (int kind = FL_DEADLINE_NONE + 1; kind < FL_DEADLINE_KINDS; kind++)
-        if (loop->deadlines[kind].first != NULL && loop->deadlines[kind].first->deadline < earliest)
-            earliest = loop->deadlines[kind].first->deadline;
-    for (int queue = 0; queue < (loop->lanes_used ? FL_LANES : 1); queue++) {
-        fl_exchange *oldest = loop->lanes[queue].first;
-        if (oldest != NULL && oldest->ready_at + loop->limits.queue_timeout < earliest)
-            earliest = oldest->ready_at + loop->limits.queue_timeout;
-    }
-    if (loop->timed.first != NULL && loop->timed.first->time_ends_at < earliest)
-        earliest = loop->timed.first->time_ends_at;
-    if (loop->listen_again != 0 && loop->listen_again < earliest)
-        earliest = loop->listen_again;
-    if (loop->handing_over && loop->connections != NULL && loop->now + HAND_OVER_AGAIN < earliest)
-        earliest = loop->now + HAND_OVER_AGAIN;
-    /* A timer that fires too early costs one turn; setting it anew costs a system call each time. */
-    if (earliest != UINT64_MAX && (loop->timer <= loop->now || earliest < loop->timer)) {
-        loop->timer = earliest;
-        fl_poll_set_timer(&loop->poll, earliest);
-    }
 }
 
 const char *fl_loop_date(fl_loop *loop) {
@@ -274,111 +155,6 @@ const char *fl_loop_date(fl_loop *loop) {
         fl_http1_date(loop->date, second);
     }
     return loop->date;
-}
-
-/* Turning */
-
-void fl_loop_add_dirty(fl_connection *connection) {
-    fl_loop *loop = connection->loop;
-    if (atomic_load_explicit(&loop->staged_at, memory_order_relaxed) == 0)
-        atomic_store_explicit(&loop->staged_at, loop->now, memory_order_relaxed);
-    if (connection->dirty)
-        return;
-    connection->dirty = true;
-    connection->dirty_next = loop->dirty;
-    loop->dirty = connection;
-}
-
-bool fl_loop_gathers(const fl_loop *loop) {
-    bool more = loop->ready.first != NULL || loop->counts.in_flight > 1;
-    return more && loop->watched && !loop->draining && loop->usual < GATHERED_BELOW;
-}
-
-void fl_loop_send_late(fl_loop *loop) {
-    uint64_t since = atomic_load_explicit(&loop->staged_at, memory_order_relaxed);
-    int64_t most = GATHERED * loop->usual;
-    most = most < LEAST_GATHERED ? LEAST_GATHERED : most > MOST_GATHERED ? MOST_GATHERED : most;
-    if (since != 0 && loop->now > since + (uint64_t) most)
-        fl_loop_flush(loop);
-}
-
-void fl_loop_send_gathered(fl_loop *loop, uint64_t microseconds) {
-    uint64_t since = atomic_load_explicit(&loop->staged_at, memory_order_relaxed);
-    if (since == 0 || fl_clock() < since + microseconds || pthread_mutex_trylock(&loop->lock) != 0)
-        return;
-    /* What a request is still at is left to it. */
-    for (fl_connection *connection = loop->dirty; connection != NULL; connection = connection->dirty_next)
-        if (connection->state != FL_CONNECTION_SERVED && connection->state != FL_CONNECTION_CLOSED &&
-            connection->out.length > 0)
-            fl_connection_send(connection, NULL);
-    atomic_store_explicit(&loop->staged_at, 0, memory_order_relaxed);
-    pthread_mutex_unlock(&loop->lock);
-}
-
-void fl_loop_flush(fl_loop *loop) {
-    fl_connection *connection = loop->dirty;
-    if (connection == NULL)
-        return;
-    loop->dirty = NULL;
-    atomic_store_explicit(&loop->staged_at, 0, memory_order_relaxed);
-    while (connection != NULL) {
-        fl_connection *next = connection->dirty_next;
-        connection->dirty = false;
-        if (connection->state == FL_CONNECTION_SERVED)
-            fl_exchange_flush(connection->exchange);
-        if (connection->state != FL_CONNECTION_CLOSED && connection->out.length > 0)
-            fl_connection_send(connection, NULL);
-        connection = next;
-    }
-}
-
-/* Who accepts gets the lowest number that is free: so many are in use already. The app needs some of the others. */
-static void count_descriptors(fl_loop *loop, int first) {
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur > UINT32_MAX)
-        limit.rlim_cur = UINT32_MAX;
-    rlim_t left = limit.rlim_cur > (rlim_t) first ? limit.rlim_cur - (rlim_t) first : 0;
-    rlim_t spare = left / 8 < MOST_SPARE ? left / 8 : MOST_SPARE;
-    loop->most_connections = left > spare + 1 ? (uint32_t) (left - spare) : 1;
-}
-
-/* A client that has long been silent makes room for a new one. */
-static bool make_room(fl_loop *loop) {
-    fl_connection *silent = loop->deadlines[FL_DEADLINE_IDLE].first;
-    uint64_t timeout = loop->limits.deadlines[FL_DEADLINE_IDLE];
-    if (silent == NULL || !fl_connection_is_idle(silent) || loop->now + timeout < silent->deadline + LONG_SILENT)
-        return false;
-    fl_connection_close(silent);
-    return true;
-}
-
-/* The listener stays readable: look away for a while instead of spinning. */
-static void look_away(fl_loop *loop) {
-    watch_listeners(loop, false);
-    loop->listen_again = loop->now + LISTEN_AGAIN;
-}
-
-static void accept_some(fl_loop *loop, fl_listener *listener, int most) {
-    for (int i = 0; i < most; i++) {
-        if (loop->most_connections != 0 && loop->counts.connections >= loop->most_connections && !make_room(loop)) {
-            look_away(loop);
-            return;
-        }
-        int descriptor = fl_accept(listener->descriptor, NULL, NULL);
-        if (descriptor >= 0) {
-            if (loop->most_connections == 0)
-                count_descriptors(loop, descriptor);
-            if (!fl_handoff_pass_on(loop, listener, descriptor))
-                fl_connection_open(loop, listener, descriptor, "", 0);
-        } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-            if (!make_room(loop)) {
-                look_away(loop);
-                return;
-            }
-        } else if (errno != ECONNABORTED && errno != EINTR) {
-            return;
-        }
-    }
 }
 
 void fl_loop_hand_over_idle(fl_loop *loop) {
@@ -435,7 +211,7 @@ static void take_in(fl_loop *loop, fl_event *events, int count, int outside) {
     for (int i = 0; i < count; i++) {
         switch (*(fl_source *) events[i].data) {
         case FL_SOURCE_LISTENER:
-            accept_some(loop, events[i].data, ACCEPTS_A_TURN);
+            fl_loop_accept(loop, events[i].data, ACCEPTS_A_TURN);
             break;
         case FL_SOURCE_CONNECTION:
             fl_connection_event(events[i].data, events[i].ready);
@@ -445,18 +221,18 @@ static void take_in(fl_loop *loop, fl_event *events, int count, int outside) {
             break;
         }
     }
-    see_to_deadlines(loop);
+    fl_loop_see_to_deadlines(loop);
     fl_loop_sort(loop);
     fl_line_cut(loop);
     if (loop->dedicated)
         fl_balance_give_back(loop);
     if (loop->listen_again != 0 && loop->listen_again <= loop->now && !loop->draining) {
         loop->listen_again = 0;
-        watch_listeners(loop, true);
+        fl_loop_watch_listeners(loop, true);
     }
     if (loop->handing_over)
         fl_loop_hand_over_idle(loop);
-    set_timer(loop);
+    fl_loop_set_timer(loop);
     publish(loop);
     bury(loop, outside);
 }
@@ -487,22 +263,12 @@ void fl_loop_stand_in(fl_loop *loop) {
     loop->stood_in = before || woken || loop->overdue.first != NULL;
 }
 
-void fl_loop_step_aside(fl_loop *loop, bool aside) {
-    if (loop->aside == aside || loop->draining || loop->dedicated || loop->listen_again != 0)
-        return;
-    loop->aside = aside;
-    /* A wake-up meant for all may have come to us alone: take what is there before looking away. */
-    for (fl_listener *listener = loop->listeners; aside && listener != NULL; listener = listener->next)
-        accept_some(loop, listener, ACCEPTS_BEFORE_LEAVING);
-    watch_listeners(loop, !aside);
-}
-
 void fl_loop_settle(fl_loop *loop) {
     loop->now = fl_clock();
     fl_loop_flush(loop);
     bury_abandoned(loop);
     if (loop->timer_stale)
-        set_timer(loop);
+        fl_loop_set_timer(loop);
     publish(loop);
 }
 
@@ -584,10 +350,7 @@ static void close_idle(fl_loop *loop) {
 
 void fl_loop_drain(fl_loop *loop, bool handing_over) {
     if (!loop->draining) {
-        /* A wake-up meant for all may have come to us alone: take what is there before looking away. */
-        for (fl_listener *listener = loop->listeners; listener != NULL && !loop->dedicated; listener = listener->next)
-            accept_some(loop, listener, ACCEPTS_BEFORE_LEAVING);
-        watch_listeners(loop, false);
+        fl_loop_stop_accepting(loop);
         loop->listen_again = 0;
     }
     loop->draining = true;

@@ -149,9 +149,6 @@ uint32_t fl_loop_turn(fl_loop *loop);
 /* A turn of who stands in for the reactor: what the reactor's fibers have staged is left to it. */
 void fl_loop_stand_in(fl_loop *loop);
 
-/* Sends complete responses that have been kept for longer than `microseconds`. For any thread. */
-void fl_loop_send_gathered(fl_loop *loop, uint64_t microseconds);
-
 /* Leaves new connections to the siblings, once those that are there have been taken; or takes them again. */
 void fl_loop_step_aside(fl_loop *loop, bool aside);
 
@@ -229,13 +226,22 @@ static inline uint32_t fl_loop_keeps(const fl_loop *loop, uint32_t most) {
 
 void fl_loop_look_at_clock(fl_loop *loop);
 void fl_loop_set_deadline(fl_connection *connection, fl_deadline_kind kind);
+
+/* What is staged is sent at the loop's next turn, or before. */
 void fl_loop_add_dirty(fl_connection *connection);
 void fl_loop_flush(fl_loop *loop);
 
 /* Whether responses that are complete are kept until some can be sent together: while requests are so short that to wake
  * the client for each would cost more than it waits, there are others, and somebody watches. */
 bool fl_loop_gathers(const fl_loop *loop);
-void fl_loop_send_late(fl_loop *loop); /* those that have been kept for long by now */
+
+/* Sends what is staged, if that has been kept for long by now. */
+void fl_loop_flush_late(fl_loop *loop);
+
+/* Likewise after so many microseconds, for whoever watches: any thread, without the lock, which it takes itself, and
+ * without the GVL. What requests are still at is left to them. */
+void fl_loop_flush_complete(fl_loop *loop, uint64_t microseconds);
+
 void fl_loop_enqueue(fl_exchange *exchange);
 void fl_loop_dequeue(fl_exchange *exchange);
 fl_exchange *fl_loop_new_exchange(fl_loop *loop, fl_connection *connection);

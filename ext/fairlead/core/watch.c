@@ -284,7 +284,7 @@ static void look(fl_watch *watch, uint64_t *busy_at) {
     if (watch->limits.lost != 0)
         look_for_loss(watch, now);
     press(watch, now);
-    fl_loop_send_gathered(watch->loop, watch->limits.tick);
+    fl_loop_flush_complete(watch->loop, watch->limits.tick);
     if (stall == FL_STALL_NONE) {
         even_out_queue(watch, now);
         return;

@@ -1,0 +1,119 @@
+/* The listeners: what is accepted of each, and when they are left alone. Part of the loop: its contract is in loop.h. */
+#include "loop.h"
+#include "loop_parts.h"
+#include "platform.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+
+enum {
+    ACCEPTS_BEFORE_LEAVING = 1024,
+    MOST_UNSENT = 2 << 20,    /* bytes that the kernel keeps for a client who does not take them; by itself it keeps 4 MB */
+    LISTEN_AGAIN = 100000,    /* microseconds, after the descriptors ran out */
+    LONG_SILENT = 1000000,    /* microseconds, after which an idle connection may be closed for want of descriptors */
+    MOST_SPARE = 128,         /* descriptors that are left to the app */
+};
+
+fl_status fl_loop_listen(fl_loop *loop, int descriptor, bool unix_socket) {
+    fl_listener *listener = calloc(1, sizeof *listener);
+    if (listener == NULL)
+        return FL_NO_MEMORY;
+    listener->source = FL_SOURCE_LISTENER;
+    listener->descriptor = descriptor;
+    listener->unix_socket = unix_socket;
+    listener->watched = true;
+    int one = 1, unsent = MOST_UNSENT;
+    if (!unix_socket) { /* accepted connections inherit it */
+        setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+        setsockopt(descriptor, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);
+    }
+    if (fl_close_on_exec_nonblocking(descriptor) < 0 ||
+        fl_poll_add_listener(&loop->poll, descriptor, listener) < 0) {
+        free(listener);
+        return FL_SYSTEM;
+    }
+    listener->index = loop->listeners == NULL ? 0 : loop->listeners->index + 1;
+    listener->next = loop->listeners;
+    loop->listeners = listener;
+    return FL_OK;
+}
+
+void fl_loop_watch_listeners(fl_loop *loop, bool watch) {
+    for (fl_listener *listener = loop->listeners; listener != NULL; listener = listener->next) {
+        if (listener->watched == watch)
+            continue;
+        if (watch)
+            fl_poll_add_listener(&loop->poll, listener->descriptor, listener);
+        else
+            fl_poll_remove(&loop->poll, listener->descriptor);
+        listener->watched = watch;
+    }
+}
+
+/* Who accepts gets the lowest number that is free: so many are in use already. The app needs some of the others. */
+static void count_descriptors(fl_loop *loop, int first) {
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur > UINT32_MAX)
+        limit.rlim_cur = UINT32_MAX;
+    rlim_t left = limit.rlim_cur > (rlim_t) first ? limit.rlim_cur - (rlim_t) first : 0;
+    rlim_t spare = left / 8 < MOST_SPARE ? left / 8 : MOST_SPARE;
+    loop->most_connections = left > spare + 1 ? (uint32_t) (left - spare) : 1;
+}
+
+/* A client that has long been silent makes room for a new one. */
+static bool make_room(fl_loop *loop) {
+    fl_connection *silent = loop->deadlines[FL_DEADLINE_IDLE].first;
+    uint64_t timeout = loop->limits.deadlines[FL_DEADLINE_IDLE];
+    if (silent == NULL || !fl_connection_is_idle(silent) || loop->now + timeout < silent->deadline + LONG_SILENT)
+        return false;
+    fl_connection_close(silent);
+    return true;
+}
+
+/* The listener stays readable: look away for a while instead of spinning. */
+static void look_away(fl_loop *loop) {
+    fl_loop_watch_listeners(loop, false);
+    loop->listen_again = loop->now + LISTEN_AGAIN;
+}
+
+void fl_loop_accept(fl_loop *loop, fl_listener *listener, int most) {
+    for (int i = 0; i < most; i++) {
+        if (loop->most_connections != 0 && loop->counts.connections >= loop->most_connections && !make_room(loop)) {
+            look_away(loop);
+            return;
+        }
+        int descriptor = fl_accept(listener->descriptor, NULL, NULL);
+        if (descriptor >= 0) {
+            if (loop->most_connections == 0)
+                count_descriptors(loop, descriptor);
+            if (!fl_handoff_pass_on(loop, listener, descriptor))
+                fl_connection_open(loop, listener, descriptor, "", 0);
+        } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+            if (!make_room(loop)) {
+                look_away(loop);
+                return;
+            }
+        } else if (errno != ECONNABORTED && errno != EINTR) {
+            return;
+        }
+    }
+}
+
+void fl_loop_stop_accepting(fl_loop *loop) {
+    /* A wake-up meant for all may have come to us alone: take what is there before looking away. */
+    for (fl_listener *listener = loop->listeners; listener != NULL && !loop->dedicated; listener = listener->next)
+        fl_loop_accept(loop, listener, ACCEPTS_BEFORE_LEAVING);
+    fl_loop_watch_listeners(loop, false);
+}
+
+void fl_loop_step_aside(fl_loop *loop, bool aside) {
+    if (loop->aside == aside || loop->draining || loop->dedicated || loop->listen_again != 0)
+        return;
+    loop->aside = aside;
+    if (aside)
+        fl_loop_stop_accepting(loop);
+    else
+        fl_loop_watch_listeners(loop, true);
+}
