@@ -1,5 +1,6 @@
-/* Long, because a connection is one machine: what may happen to it in which state is read in one place. */
+/* A connection's states: its begin and its end, what the kernel and the clock tell it, what it answers itself. */
 #include "connection.h"
+#include "connection_parts.h"
 #include "exchange.h"
 #include "loop.h"
 #include "own_answer.h"
@@ -10,13 +11,11 @@
 #include <string.h>
 
 enum {
-    READ_SIZE = 4096,             /* for heads: most fit, and the block is small */
-    BODY_READ_SIZE = 65536,
-    LEAST_PROGRESS = 4096,        /* bytes that must move within a deadline's time, or the client has stalled */
+    LEAST_PROGRESS = 4096,  /* bytes that must move within a deadline's time, or the client has stalled */
     MOST_UNSENT_BEFORE_NEXT = 65536,
-    MOST_OWN_ANSWERS = 200,       /* in a row on one connection: nobody keeps the loop to himself */
-    HAS_WAITED = 5000,            /* microseconds, for its turn: not at once */
-    GIVEN_UP = 250000,            /* microseconds: an old client that ends its side later than this after its request has left */
+    MOST_OWN_ANSWERS = 200, /* in a row on one connection: nobody keeps the loop to himself */
+    HAS_WAITED = 5000,      /* microseconds, for its turn: not at once */
+    GIVEN_UP = 250000,      /* microseconds: an old client that ends its side later than this after its request has left */
 };
 
 static void next_request(fl_connection *connection);
@@ -122,8 +121,7 @@ static void linger(fl_connection *connection) {
     fl_connection_receive(connection);
 }
 
-/* What was waiting for the output to be sent can go on. */
-static void all_sent(fl_connection *connection) {
+void fl_connection_all_sent(fl_connection *connection) {
     switch (connection->state) {
     case FL_CONNECTION_IDLE:
         fl_loop_set_deadline(connection, FL_DEADLINE_IDLE);
@@ -153,106 +151,7 @@ static void all_sent(fl_connection *connection) {
     }
 }
 
-/* Answers false when the connection has been lost. */
-static bool write_out(fl_connection *connection, fl_buffer *bytes) {
-    struct iovec part = {fl_buffer_at(bytes), bytes->length};
-    ssize_t written = connection->transport.kind->write(&connection->transport, &part, 1);
-    if (written == FL_TRANSPORT_BROKEN) {
-        fl_connection_close(connection);
-        return false;
-    }
-    if (written > 0) {
-        connection->progress += (uint64_t) written;
-        fl_buffer_consume(&connection->loop->slab, bytes, (size_t) written);
-    }
-    return true;
-}
-
-/* The kernel tells of room only when a third of its buffer is free, which may be megabytes: a slow client is told from a
- * stalled one by what has reached it. */
-static uint64_t progress_of(const fl_connection *connection, fl_deadline_kind kind) {
-    if (kind != FL_DEADLINE_WRITE)
-        return connection->progress;
-    return connection->progress - (uint64_t) fl_on_its_way(connection->transport.descriptor);
-}
-
-static void start_deadline(fl_connection *connection, fl_deadline_kind kind) {
-    fl_loop_set_deadline(connection, kind);
-    connection->progress_at_deadline = progress_of(connection, kind);
-}
-
-static void await_writable(fl_connection *connection) {
-    if (!connection->wants_writable) {
-        connection->wants_writable = true;
-        fl_poll_want_writable(&connection->loop->poll, connection->transport.descriptor, connection);
-    } else {
-        fl_poll_again(&connection->loop->poll, connection->transport.descriptor, FL_WRITABLE);
-    }
-    if (connection->deadline_kind != FL_DEADLINE_WRITE) {
-        fl_loop_look_at_clock(connection->loop); /* the app may have computed for long since the last turn */
-        start_deadline(connection, FL_DEADLINE_WRITE);
-    }
-}
-
-void fl_connection_send(fl_connection *connection, fl_buffer *staged) {
-    fl_loop *loop = connection->loop;
-    fl_buffer *out = &connection->out;
-    bool had_to_wait = connection->deadline_kind == FL_DEADLINE_WRITE;
-    if (staged != NULL && staged->length > 0) {
-        if (out->length == 0) {
-            if (!write_out(connection, staged))
-                return;
-            if (staged->length > 0) {
-                fl_buffer rest = *staged;
-                *staged = *out;
-                *out = rest;
-            }
-        } else if (fl_buffer_append(&loop->slab, out, fl_buffer_at(staged), staged->length) == FL_OK) {
-            fl_buffer_free(&loop->slab, staged);
-            if (!had_to_wait && !write_out(connection, out))
-                return;
-        } else {
-            fl_connection_close(connection);
-            return;
-        }
-    } else if (out->length > 0 && !write_out(connection, out)) {
-        return;
-    }
-    if (out->length > 0)
-        await_writable(connection);
-    else if (had_to_wait || connection->state == FL_CONNECTION_ENDING)
-        all_sent(connection);
-}
-
-void fl_connection_stage(fl_connection *connection, fl_buffer *staged) {
-    fl_loop *loop = connection->loop;
-    if (connection->out.length == 0) {
-        fl_buffer_free(&loop->slab, &connection->out);
-        connection->out = *staged;
-        *staged = (fl_buffer){0};
-    } else if (fl_buffer_append(&loop->slab, &connection->out, fl_buffer_at(staged), staged->length) == FL_OK) {
-        fl_buffer_free(&loop->slab, staged);
-    } else {
-        fl_connection_close(connection);
-        return;
-    }
-    fl_loop_add_dirty(connection);
-}
-
-size_t fl_connection_send_directly(fl_connection *connection, const char *bytes, size_t size) {
-    if (connection->out.length > 0)
-        return 0;
-    struct iovec part = {(void *) bytes, size};
-    ssize_t written = connection->transport.kind->write(&connection->transport, &part, 1);
-    if (written == FL_TRANSPORT_BROKEN)
-        fl_connection_close(connection);
-    if (written <= 0)
-        return 0;
-    connection->progress += (uint64_t) written;
-    return (size_t) written;
-}
-
-static void end_connection(fl_connection *connection) {
+void fl_connection_end(fl_connection *connection) {
     connection->state = FL_CONNECTION_ENDING;
     fl_connection_send(connection, NULL);
 }
@@ -264,7 +163,7 @@ static void refuse(fl_connection *connection, fl_status status, bool head_method
         return;
     }
     connection->readable = true; /* there may be more: let the client read the answer before it sees a reset */
-    end_connection(connection);
+    fl_connection_end(connection);
 }
 
 void fl_connection_refuse(fl_connection *connection, fl_status status) {
@@ -287,7 +186,6 @@ void fl_connection_refuse(fl_connection *connection, fl_status status) {
         head_method = exchange->head != NULL && exchange->head->head_method;
         fl_loop_free_exchange(loop, exchange);
     }
-
     refuse(connection, status, head_method);
 }
 
@@ -303,40 +201,6 @@ void fl_connection_time_out(fl_connection *connection) {
     fl_exchange_lost(exchange);
     connection->exchange = NULL;
     refuse(connection, FL_REQUEST_TIMEOUT, exchange->head_method);
-}
-
-/* The socket is empty: what comes later is a new event. */
-static void all_read(fl_connection *connection) {
-    connection->readable = false;
-    fl_poll_again(&connection->loop->poll, connection->transport.descriptor, FL_READABLE);
-}
-
-/* Reads into `buffer`; answers how many bytes, 0 when there is nothing now, -1 when the stream has ended. */
-static ssize_t read_into(fl_connection *connection, fl_buffer *buffer, size_t most) {
-    if (fl_buffer_reserve(&connection->loop->slab, buffer, most) != FL_OK) {
-        fl_connection_close(connection);
-        return 0;
-    }
-    ssize_t count = connection->transport.kind->read(&connection->transport, fl_buffer_room(buffer), most);
-    if (count == FL_TRANSPORT_BROKEN) {
-        fl_connection_close(connection);
-        return 0;
-    }
-    if (count == FL_TRANSPORT_WAIT) {
-        all_read(connection);
-        fl_buffer_consume(&connection->loop->slab, buffer, 0);
-        return 0;
-    }
-    if (count == 0) {
-        connection->readable = false;
-        connection->half_closed = true;
-        fl_buffer_consume(&connection->loop->slab, buffer, 0);
-        return -1;
-    }
-    connection->progress += (uint64_t) count;
-    if ((size_t) count < most && !connection->half_closed)
-        all_read(connection);
-    return count;
 }
 
 /* It has been answered by us, and may ask again. */
@@ -362,7 +226,7 @@ static void answer_health(fl_connection *connection) {
     else if (connection->keep_alive)
         stay_open(connection);
     else
-        end_connection(connection);
+        fl_connection_end(connection);
 }
 
 void fl_connection_turn_away(fl_connection *connection, fl_status status) {
@@ -408,7 +272,7 @@ bool fl_connection_is_read(fl_connection *connection) {
     return connection->state != FL_CONNECTION_CLOSED;
 }
 
-static void request_is_ready(fl_connection *connection) {
+void fl_connection_request_is_ready(fl_connection *connection) {
     fl_exchange *exchange = connection->exchange;
     fl_loop *loop = connection->loop;
     if (fl_asks_for_health(exchange)) {
@@ -424,218 +288,6 @@ static void request_is_ready(fl_connection *connection) {
     if (connection->half_closed && !connection->asked && exchange->minor >= 1 &&
         (loop->ready.count > 1 || loop->counts.in_flight >= loop->limits.in_flight))
         ask_whether_it_reads(connection); /* it will have to wait: the answer may be here before its turn */
-}
-
-/* Takes `size` bytes of the coded body, which lie at the end of `buffer` or elsewhere, out of `bytes`; answers how many
- * were used, or -1 when the connection has been refused. Those of the body move to its buffer. */
-static ssize_t accept_body(fl_exchange *exchange, char *bytes, size_t size, bool in_place) {
-    fl_connection *connection = exchange->connection;
-    fl_loop *loop = connection->loop;
-    size_t used, decoded;
-    if (exchange->chunked) {
-        fl_status status = fl_chunks_decode(&exchange->chunks, bytes, size, &used, &decoded);
-        if (status != FL_OK && status != FL_AGAIN) {
-            fl_connection_refuse(connection, status);
-            return -1;
-        }
-        exchange->body_done = status == FL_OK;
-        size_t trailers = exchange->chunks.trailers;
-        bool none = exchange->body_done && exchange->trailers.length == 0 && used - trailers <= 2;
-        if (used > trailers && !none &&
-            fl_buffer_append(&loop->slab, &exchange->trailers, bytes + trailers, used - trailers) != FL_OK) {
-            fl_connection_refuse(connection, FL_NO_MEMORY);
-            return -1;
-        }
-    } else {
-        uint64_t left = exchange->body_expected - exchange->body_received;
-        used = decoded = size < left ? size : (size_t) left;
-        exchange->body_done = decoded == left;
-    }
-    exchange->body_received += decoded;
-    if (exchange->body_received > loop->limits.body_size) {
-        fl_connection_refuse(connection, FL_BODY_TOO_LARGE);
-        return -1;
-    }
-    if (in_place) {
-        fl_buffer_added(&exchange->body, decoded);
-    } else if (fl_buffer_append(&loop->slab, &exchange->body, bytes, decoded) != FL_OK) {
-        fl_connection_refuse(connection, FL_NO_MEMORY);
-        return -1;
-    }
-    return (ssize_t) used;
-}
-
-/* The request may go on: all of its body is here, or as much as is read ahead. */
-static void body_has_grown(fl_connection *connection) {
-    fl_exchange *exchange = connection->exchange;
-    if (connection->state == FL_CONNECTION_SERVED) {
-        fl_exchange_wake(exchange);
-        exchange->awaits_body = false; /* the client's deadline ends here, however long the app takes to come back */
-    } else if (exchange->body_done || exchange->body.length >= fl_loop_keeps(connection->loop, connection->loop->limits.body_buffer)) {
-        request_is_ready(connection);
-    } else if (connection->deadline_kind == FL_DEADLINE_NONE || connection->deadline_kind == FL_DEADLINE_IDLE ||
-               connection->deadline_kind == FL_DEADLINE_HEAD) {
-        fl_loop_set_deadline(connection, FL_DEADLINE_BODY);
-    }
-}
-
-static void receive_body(fl_connection *connection) {
-    fl_exchange *exchange = connection->exchange;
-    fl_loop *loop = connection->loop;
-    uint32_t limit = fl_loop_keeps(loop, loop->limits.body_buffer);
-    if (connection->state == FL_CONNECTION_SERVED && limit < BODY_READ_SIZE)
-        limit = BODY_READ_SIZE; /* who serves it reads it, however little is read ahead */
-    if (exchange->body_done || exchange->body_failed)
-        return;
-    if (exchange->body.length >= limit) {
-        if (connection->state == FL_CONNECTION_BODY)
-            body_has_grown(connection); /* less is kept than when it came */
-        return;
-    }
-    size_t most = limit - exchange->body.length;
-    if (most > BODY_READ_SIZE)
-        most = BODY_READ_SIZE;
-    if (!exchange->chunked && most > exchange->body_expected - exchange->body_received)
-        most = (size_t) (exchange->body_expected - exchange->body_received);
-    ssize_t count = read_into(connection, &exchange->body, most);
-    if (connection->state == FL_CONNECTION_CLOSED)
-        return;
-    if (count < 0) {
-        if (connection->state == FL_CONNECTION_SERVED) {
-            exchange->body_failed = true;
-            fl_exchange_wake(exchange);
-        } else {
-            fl_connection_close(connection);
-        }
-        return;
-    }
-    if (count == 0)
-        return;
-    char *bytes = fl_buffer_room(&exchange->body);
-    ssize_t used = accept_body(exchange, bytes, (size_t) count, true);
-    if (used < 0)
-        return;
-    if (used < count) { /* the next request; `bytes` are still where they were read */
-        if (fl_buffer_append(&loop->slab, &connection->in, bytes + used, (size_t) (count - used)) != FL_OK) {
-            fl_connection_close(connection);
-            return;
-        }
-    }
-    body_has_grown(connection);
-}
-
-static void head_is_complete(fl_connection *connection) {
-    static const char go_on[] = "HTTP/1.1 100 Continue\r\n\r\n";
-    fl_exchange *exchange = connection->exchange;
-    fl_loop *loop = connection->loop;
-    fl_http1_head *head = exchange->head;
-    exchange->minor = head->minor;
-    exchange->head_method = head->head_method;
-    exchange->chunked = head->chunked;
-    exchange->body_expected = head->has_length ? head->content_length : 0;
-    exchange->body_done = !head->chunked && exchange->body_expected == 0;
-    connection->keep_alive = head->keep_alive;
-    if (exchange->body_done) {
-        request_is_ready(connection);
-        return;
-    }
-    if (exchange->body_expected > loop->limits.body_size) {
-        fl_connection_refuse(connection, FL_BODY_TOO_LARGE);
-        return;
-    }
-    connection->state = FL_CONNECTION_BODY;
-    fl_buffer *in = &connection->in;
-    size_t rest = in->length - head->size;
-    if (rest > 0) {
-        char *bytes = fl_buffer_at(in) + head->size;
-        ssize_t used = accept_body(exchange, bytes, rest, false);
-        if (used < 0)
-            return;
-        memmove(bytes, bytes + used, rest - (size_t) used);
-        in->length -= (uint32_t) used;
-    } else if (head->expect_continue) {
-        if (fl_buffer_append(&loop->slab, &connection->out, go_on, sizeof go_on - 1) == FL_OK)
-            fl_connection_send(connection, NULL);
-        if (connection->state == FL_CONNECTION_CLOSED)
-            return;
-    }
-    body_has_grown(connection);
-}
-
-static void parse_one(fl_connection *connection) {
-    fl_loop *loop = connection->loop;
-    if (connection->exchange == NULL) {
-        connection->exchange = fl_loop_new_exchange(loop, connection);
-        if (connection->exchange == NULL) {
-            fl_connection_refuse(connection, FL_NO_MEMORY);
-            return;
-        }
-        connection->state = FL_CONNECTION_HEAD;
-    }
-    fl_status status = fl_http1_parse(connection->exchange->head, fl_buffer_at(&connection->in), connection->in.length,
-                                      &loop->limits.http1);
-    if (status == FL_OK)
-        head_is_complete(connection);
-    else if (status != FL_AGAIN)
-        fl_connection_refuse(connection, status);
-    else if (connection->deadline_kind != FL_DEADLINE_HEAD && connection->deadline_kind != FL_DEADLINE_WRITE)
-        fl_loop_set_deadline(connection, FL_DEADLINE_HEAD);
-}
-
-/* Reads requests out of `in` until one is ready or more bytes are needed. */
-static void parse(fl_connection *connection) {
-    if (connection->in.length > 0)
-        parse_one(connection);
-    while (connection->state == FL_CONNECTION_IDLE && connection->in.length > 0) /* that was answered by us */
-        parse_one(connection);
-}
-
-static void receive_head(fl_connection *connection) {
-    ssize_t count = read_into(connection, &connection->in, READ_SIZE);
-    if (count < 0) {
-        if (connection->out.length > 0) /* it has asked, and ended its side: it may still read */
-            end_connection(connection);
-        else
-            fl_connection_close(connection);
-    }
-    if (count <= 0)
-        return;
-    fl_buffer_added(&connection->in, (size_t) count);
-    parse(connection);
-}
-
-static void drop_input(fl_connection *connection) {
-    fl_buffer scratch = {0};
-    for (int i = 0; i < 16 && connection->readable && connection->state == FL_CONNECTION_LINGERING; i++)
-        if (read_into(connection, &scratch, BODY_READ_SIZE) < 0) {
-            fl_connection_close(connection);
-            break;
-        }
-    fl_buffer_free(&connection->loop->slab, &scratch);
-}
-
-void fl_connection_receive(fl_connection *connection) {
-    uint64_t before;
-    do {
-        if (!connection->readable)
-            return;
-        before = connection->progress;
-        switch (connection->state) {
-        case FL_CONNECTION_IDLE:
-        case FL_CONNECTION_HEAD:
-            receive_head(connection);
-            break;
-        case FL_CONNECTION_BODY:
-        case FL_CONNECTION_SERVED:
-            receive_body(connection);
-            break;
-        case FL_CONNECTION_LINGERING:
-            drop_input(connection);
-            return;
-        default: /* busy with what has come already */
-            return;
-        }
-    } while (connection->progress != before);
 }
 
 /* It has ended its side, and if it has gone nobody shall go on for it. */
@@ -676,7 +328,7 @@ static void next_request(fl_connection *connection) {
     connection->state = FL_CONNECTION_IDLE;
     if (connection->out.length == 0 || connection->dirty)
         fl_loop_set_deadline(connection, FL_DEADLINE_IDLE);
-    parse(connection);
+    fl_connection_parse(connection);
     fl_connection_receive(connection); /* what came while it was busy is no event any more */
     if (connection->loop->draining && !connection->loop->handing_over && fl_connection_is_idle(connection))
         fl_connection_close(connection);
@@ -686,7 +338,7 @@ void fl_connection_answered(fl_connection *connection, bool body_unread) {
     connection->exchange = NULL;
     if (!connection->keep_alive || body_unread) {
         connection->readable |= body_unread;
-        end_connection(connection);
+        fl_connection_end(connection);
     } else if (connection->out.length > MOST_UNSENT_BEFORE_NEXT) {
         connection->state = FL_CONNECTION_SENDING;
     } else {
@@ -697,6 +349,19 @@ void fl_connection_answered(fl_connection *connection, bool body_unread) {
 bool fl_connection_is_idle(const fl_connection *connection) {
     return connection->state == FL_CONNECTION_IDLE && connection->in.length == 0 && connection->out.length == 0 &&
            !connection->readable && !connection->half_closed;
+}
+
+/* The kernel tells of room only when a third of its buffer is free, which may be megabytes: a slow client is told from a
+ * stalled one by what has reached it. */
+static uint64_t progress_of(const fl_connection *connection, fl_deadline_kind kind) {
+    if (kind != FL_DEADLINE_WRITE)
+        return connection->progress;
+    return connection->progress - (uint64_t) fl_on_its_way(connection->transport.descriptor);
+}
+
+void fl_connection_start_deadline(fl_connection *connection, fl_deadline_kind kind) {
+    fl_loop_set_deadline(connection, kind);
+    connection->progress_at_deadline = progress_of(connection, kind);
 }
 
 /* Slow is not stalled: while enough moves, the time starts again. */
@@ -719,17 +384,17 @@ void fl_connection_deadline(fl_connection *connection) {
         if (connection->state == FL_CONNECTION_SERVED && !exchange->awaits_body)
             break; /* the app takes its time, not the client */
         if (moves_on(connection, kind))
-            start_deadline(connection, kind);
+            fl_connection_start_deadline(connection, kind);
         else
             fl_connection_refuse(connection, FL_BODY_TIMEOUT);
         break;
     case FL_DEADLINE_WRITE:
         if (connection->out.length == 0 && fl_on_its_way(connection->transport.descriptor) == 0) {
-            all_sent(connection);
+            fl_connection_all_sent(connection);
             break;
         }
         if (moves_on(connection, kind)) {
-            start_deadline(connection, kind);
+            fl_connection_start_deadline(connection, kind);
             break;
         }
         connection->transport.kind->reset(&connection->transport); /* else the kernel would go on offering it the rest */
@@ -737,7 +402,7 @@ void fl_connection_deadline(fl_connection *connection) {
         break;
     case FL_DEADLINE_IDLE:
         if (fl_on_its_way(connection->transport.descriptor) > 0) { /* it may still take the last answer, or not */
-            start_deadline(connection, FL_DEADLINE_WRITE);
+            fl_connection_start_deadline(connection, FL_DEADLINE_WRITE);
             break;
         }
         /* fall through */
