@@ -409,6 +409,7 @@ RUBY_FUNC_EXPORTED void Init_fairlead(void) {
     rb_define_method(loop, "close", loop_close, 0);
     rb_define_method(loop, "forget", loop_forget, 0);
 
+    fl_init_environment();
     fl_init_request();
     fl_init_watch(loop);
     fl_init_stalls(loop);

@@ -58,6 +58,13 @@ static inline fl_ruby_request *fl_ruby_request_get(VALUE self) {
 /* The exchange of a request that is not over yet; raises otherwise. */
 fl_exchange *fl_exchange_get(VALUE self);
 
+/* environment.c: the env of a request that has just been taken, beginning as a copy of its listener's `template`; `whole`:
+ * its body has come. All that it needs of the exchange is copied. */
+VALUE fl_environment_build(fl_exchange *exchange, VALUE template, VALUE request, VALUE finished, bool whole);
+/* The fields behind a chunked body that has come whole, by lower-case name. */
+VALUE fl_environment_trailers(const fl_exchange *exchange);
+VALUE fl_environment_address(const fl_client *client);
+void fl_init_environment(void);
 /* request.c: the oldest ready request with its env, or nil */
 VALUE fl_ruby_loop_take(VALUE self);
 /* Likewise: what was refused since, each as [line, address, status, reason, duration in seconds]. */

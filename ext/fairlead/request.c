@@ -1,46 +1,9 @@
-/* A request head becomes what Rack's specification calls the environment. */
+/* A request as a Ruby object: Fairlead::Request. */
 #include "fairlead.h"
 
-#include <arpa/inet.h>
-#include <stdio.h>
 #include <string.h>
 
-static VALUE cRequest, cInput, cStringIO, protocol_1_0;
-static VALUE header_keys[FL_HEADER_IDS];
-static ID id_new;
-
-/* X(variable, Rack key) */
-#define KEY_MAP(X)                                                                                           \
-    X(request_method, "REQUEST_METHOD")                                                                      \
-    X(query_string, "QUERY_STRING")                                                                          \
-    X(server_protocol, "SERVER_PROTOCOL")                                                                    \
-    X(server_name, "SERVER_NAME")                                                                            \
-    X(server_port, "SERVER_PORT")                                                                            \
-    X(input, "rack.input")                                                                                   \
-    X(protocol, "rack.protocol")                                                                             \
-    X(request_trailers, "fairlead.request_trailers")
-
-/* Likewise: those that every request sets. They are the template's first, in this order. */
-#define FILLED_IN_MAP(X)                                                                                     \
-    X(path_info, "PATH_INFO")                                                                                \
-    X(request_uri, "REQUEST_URI")                                                                            \
-    X(remote_address, "REMOTE_ADDR")                                                                         \
-    X(request_start, "HTTP_X_REQUEST_START")                                                                 \
-    X(finished, "rack.response_finished")                                                                    \
-    X(after_reply, "rack.after_reply")                                                                       \
-    X(hijack, "rack.hijack")
-#define X(name, key) static VALUE key_##name;
-KEY_MAP(X) FILLED_IN_MAP(X)
-#undef X
-#define X(name, key) PLACE_##name,
-enum { FILLED_IN_MAP(X) PLACES };
-#undef X
-
-/* X(method): those that have a string ready */
-#define METHOD_MAP(X) X(GET) X(POST) X(PUT) X(HEAD) X(PATCH) X(DELETE) X(OPTIONS)
-#define X(method) static VALUE method_##method;
-METHOD_MAP(X)
-#undef X
+static VALUE cRequest;
 
 static void request_mark(void *data) {
     fl_ruby_request *self = data;
@@ -81,280 +44,6 @@ fl_exchange *fl_exchange_get(VALUE object) {
     return self->exchange;
 }
 
-static inline VALUE string_of(const char *bytes, fl_span span) {
-    return rb_str_new(bytes + span.at, span.size);
-}
-
-static VALUE method_of(const char *bytes, fl_span span) {
-    const char *method = bytes + span.at;
-#define X(known)                                                                                             \
-    if (span.size == sizeof #known - 1 && memcmp(method, #known, sizeof #known - 1) == 0)                    \
-        return method_##known;
-    METHOD_MAP(X)
-#undef X
-    return rb_str_new(method, span.size);
-}
-
-/* HTTP_… for a name that has no key ready. */
-static VALUE key_of(const char *name, size_t size) {
-    char stack[256];
-    char *key = size + 5 <= sizeof stack ? stack : ALLOC_N(char, size + 5);
-    memcpy(key, "HTTP_", 5);
-    for (size_t i = 0; i < size; i++) {
-        char c = name[i];
-        key[5 + i] = c == '-' ? '_' : c >= 'a' && c <= 'z' ? (char) (c - 32) : c;
-    }
-    VALUE string = rb_interned_str(key, (long) size + 5);
-    if (key != stack)
-        xfree(key);
-    return string;
-}
-
-/* A header that is sent several times means its values joined (RFC 9110, 5.3; cookies: RFC 6265, 5.4). */
-static void add_header(VALUE env, VALUE key, VALUE value, const fl_header *header, bool may_be_there) {
-    VALUE present = may_be_there ? rb_hash_lookup2(env, key, Qnil) : Qnil;
-    if (!NIL_P(present)) {
-        VALUE joined = rb_str_dup(present);
-        rb_str_cat_cstr(joined, header->id == FL_HEADER_COOKIE ? "; " : ", ");
-        value = rb_str_append(joined, value);
-    }
-    rb_hash_aset(env, key, value);
-}
-
-/* Whether a name with underscores would have the key of a header that is known. */
-static bool forges_known(const char *name, size_t size) {
-    char hyphens[64]; /* longer than any that is known */
-    if (size > sizeof hyphens)
-        return false;
-    for (size_t i = 0; i < size; i++)
-        hyphens[i] = name[i] == '_' ? '-' : name[i];
-    return fl_header_lookup(hyphens, size) != FL_HEADER_OTHER;
-}
-
-static void add_headers(VALUE env, const char *bytes, const fl_http1_head *head) {
-    uint64_t seen[(FL_HEADER_IDS + 63) / 64] = {0};
-    bool underscores = false;
-    for (uint32_t i = 0; i < head->count; i++) {
-        const fl_header *header = &head->headers[i];
-        const char *name = bytes + header->name.at;
-        if (header->id == FL_HEADER_HOST)
-            continue; /* set from the authority */
-        if (header->id != FL_HEADER_OTHER) {
-            uint64_t bit = 1ull << (header->id % 64);
-            bool again = seen[header->id / 64] & bit;
-            seen[header->id / 64] |= bit;
-            add_header(env, header_keys[header->id], string_of(bytes, header->value), header, again);
-        } else if (memchr(name, '_', header->name.size) != NULL) {
-            underscores = true;
-        } else {
-            add_header(env, key_of(name, header->name.size), string_of(bytes, header->value), header, true);
-        }
-    }
-    /* "x_y" and "x-y" have the same key: one with an underscore must never pass for, or add to, the other. What a server
-     * or a proxy goes by is not taken from such a name at all. */
-    for (uint32_t i = 0; underscores && i < head->count; i++) {
-        const fl_header *header = &head->headers[i];
-        const char *name = bytes + header->name.at;
-        if (header->id != FL_HEADER_OTHER || memchr(name, '_', header->name.size) == NULL ||
-            forges_known(name, header->name.size))
-            continue;
-        VALUE key = key_of(name, header->name.size);
-        if (NIL_P(rb_hash_lookup2(env, key, Qnil)))
-            rb_hash_aset(env, key, string_of(bytes, header->value));
-    }
-}
-
-/* Most requests of a process name the same host. The environment that they begin with, with all that follows from the
- * host, is kept: each key that it spares costs a request some 500 instructions. */
-static struct {
-    VALUE host, template, from; /* `from`: the listener's own template */
-} usual, last_host;
-
-static bool is_host(VALUE known, const char *text, uint32_t size) {
-    return !NIL_P(known) && RSTRING_LEN(known) == size && memcmp(RSTRING_PTR(known), text, size) == 0;
-}
-
-static void add_host(VALUE env, const char *text, uint32_t size) {
-    uint32_t name_size = size;
-    for (uint32_t i = size; i > 0 && text[i - 1] != ']'; i--)
-        if (text[i - 1] == ':') {
-            name_size = i - 1;
-            if (i < size)
-                rb_hash_aset(env, key_server_port, rb_obj_freeze(rb_str_new(text + i, size - i)));
-            break;
-        }
-    if (name_size > 0)
-        rb_hash_aset(env, key_server_name, rb_obj_freeze(rb_str_new(text, name_size)));
-    rb_hash_aset(env, header_keys[FL_HEADER_HOST], rb_obj_freeze(rb_str_new(text, size)));
-}
-
-static VALUE env_with_host(VALUE template, const char *text, uint32_t size) {
-    if (size == 0)
-        return rb_hash_dup(template);
-    if (usual.from == template && is_host(usual.host, text, size))
-        return rb_hash_dup(usual.template);
-    VALUE env = rb_hash_dup(template);
-    add_host(env, text, size);
-    /* Twice in a row: it may be the usual one. */
-    if (last_host.from == template && is_host(last_host.host, text, size)) {
-        usual.template = rb_hash_dup(env);
-        usual.host = last_host.host;
-        usual.from = template;
-    }
-    last_host.host = rb_hash_aref(env, header_keys[FL_HEADER_HOST]);
-    last_host.from = template;
-    return env;
-}
-
-static VALUE format_address(const fl_client *client);
-
-/* Behind a proxy all clients have one address. */
-static struct {
-    VALUE text;
-    uint8_t address[16];
-    uint8_t family;
-} last_address;
-
-static VALUE address_of(const fl_client *client) {
-    if (NIL_P(last_address.text) || last_address.family != client->family ||
-        memcmp(last_address.address, client->address, sizeof last_address.address) != 0) {
-        last_address.text = rb_obj_freeze(format_address(client));
-        last_address.family = client->family;
-        memcpy(last_address.address, client->address, sizeof last_address.address);
-    }
-    return last_address.text;
-}
-
-static VALUE format_address(const fl_client *client) {
-    char text[INET6_ADDRSTRLEN];
-    const uint8_t *address = client->address;
-    if (client->family == AF_INET) {
-        int size = 0;
-        for (int i = 0; i < 4; i++) {
-            uint8_t part = address[i];
-            if (part >= 100)
-                text[size++] = (char) ('0' + part / 100);
-            if (part >= 10)
-                text[size++] = (char) ('0' + part / 10 % 10);
-            text[size++] = (char) ('0' + part % 10);
-            text[size++] = '.';
-        }
-        return rb_usascii_str_new(text, size - 1);
-    }
-    if (client->family == AF_INET6 && inet_ntop(AF_INET6, address, text, sizeof text) != NULL)
-        return rb_usascii_str_new_cstr(text);
-    return rb_usascii_str_new_cstr("127.0.0.1"); /* a Unix socket: a process of this machine */
-}
-
-/* t=1700000000.123456: seconds since 1970 when the first byte was read */
-static VALUE request_start(const fl_exchange *exchange) {
-    uint64_t at = exchange->first_byte_at + exchange->loop->wall_offset;
-    char text[32] = "t=";
-    int size = 2;
-    char digits[24];
-    int count = 0;
-    for (uint64_t rest = at; rest > 0; rest /= 10) {
-        digits[count++] = (char) ('0' + rest % 10);
-        if (count == 6)
-            digits[count++] = '.';
-    }
-    while (count > 0)
-        text[size++] = digits[--count];
-    return rb_usascii_str_new(text, size);
-}
-
-/* Of a request with a body. */
-static VALUE input_of(VALUE request, fl_exchange *exchange, bool whole) {
-    if (!whole)
-        return rb_funcallv(cInput, id_new, 1, &request);
-    VALUE bytes = rb_str_new(fl_buffer_at(&exchange->body), exchange->body.length);
-    return rb_class_new_instance(1, &bytes, cStringIO);
-}
-
-/* What the client would like to speak instead, as an Array (Rack specification, "rack.protocol"). */
-static VALUE protocols_of(const char *bytes, const fl_http1_head *head) {
-    VALUE protocols = rb_ary_new();
-    for (uint32_t i = 0; i < head->count; i++) {
-        if (head->headers[i].id != FL_HEADER_UPGRADE)
-            continue;
-        const char *at = bytes + head->headers[i].value.at, *end = at + head->headers[i].value.size;
-        while (at < end) {
-            const char *start = at;
-            while (at < end && *at != ',' && *at != ' ' && *at != '\t')
-                at++;
-            if (at > start)
-                rb_ary_push(protocols, rb_str_new(start, at - start));
-            at++;
-        }
-    }
-    return protocols;
-}
-
-/* A Hash keeps its entries in the order in which they came, and so does its copy. What the template has a place for is
- * written there: to look it up would cost some 700 instructions each. Ruby does not say how an entry is laid out, so the
- * key that is found in its place has to be the one that is meant. */
-typedef struct entry {
-    st_index_t hash;
-    VALUE key, value;
-} entry;
-
-static inline void fill_in(VALUE env, int place, VALUE key, VALUE value) {
-    entry *entries = (entry *) RHASH_TBL(env)->entries;
-    if (entries[place].key == key) {
-        entries[place].value = value;
-        RB_OBJ_WRITTEN(env, Qundef, value);
-    } else {
-        rb_hash_aset(env, key, value);
-    }
-}
-#define FILL_IN(env, name, value) fill_in(env, PLACE_##name, key_##name, value)
-
-/* The fields behind a chunked body that has come whole, by lower-case name. */
-static VALUE trailers_of(const fl_exchange *exchange) {
-    VALUE trailers = rb_hash_new();
-    const char *at = fl_buffer_at(&exchange->trailers), *end = at + exchange->trailers.length;
-    while (end - at > 2) { /* the decoder has seen to it that these are lines "name: value" */
-        const char *line_end = memchr(at, '\r', (size_t) (end - at));
-        const char *colon = memchr(at, ':', (size_t) (line_end - at)), *value = colon + 1, *value_end = line_end;
-        while (value < value_end && (*value == ' ' || *value == '\t'))
-            value++;
-        while (value_end > value && (value_end[-1] == ' ' || value_end[-1] == '\t'))
-            value_end--;
-        VALUE name = rb_str_new(at, colon - at);
-        for (char *c = RSTRING_PTR(name); c < RSTRING_END(name); c++)
-            *c = *c >= 'A' && *c <= 'Z' ? (char) (*c + 32) : *c;
-        static const fl_header other = {.id = FL_HEADER_OTHER};
-        add_header(trailers, rb_obj_freeze(name), rb_str_new(value, value_end - value), &other, true);
-        at = line_end + 2;
-    }
-    return trailers;
-}
-
-static VALUE build_env(fl_exchange *exchange, VALUE template, VALUE request, VALUE finished) {
-    const fl_http1_head *head = exchange->head;
-    const char *bytes = fl_exchange_head_bytes(exchange);
-    VALUE env = env_with_host(template, bytes + head->authority.at, head->authority.size);
-    VALUE method = method_of(bytes, head->method);
-    if (method != method_GET) /* what is so in the template already is spared */
-        rb_hash_aset(env, key_request_method, method);
-    fl_span path = head->form == FL_TARGET_AUTHORITY ? head->target : head->path;
-    FILL_IN(env, path_info, path.size > 0 ? string_of(bytes, path) : rb_str_new_cstr("/"));
-    if (head->query.size > 0)
-        rb_hash_aset(env, key_query_string, string_of(bytes, head->query));
-    FILL_IN(env, request_uri, string_of(bytes, head->target));
-    if (head->minor != 1)
-        rb_hash_aset(env, key_server_protocol, protocol_1_0);
-    FILL_IN(env, remote_address, address_of(&exchange->client));
-    FILL_IN(env, request_start, request_start(exchange));
-    FILL_IN(env, finished, finished);
-    FILL_IN(env, after_reply, finished);
-    FILL_IN(env, hijack, request);
-    add_headers(env, bytes, head);
-    if (head->upgrade)
-        rb_hash_aset(env, key_protocol, protocols_of(bytes, head));
-    return env;
-}
-
 VALUE fl_ruby_loop_take(VALUE object) {
     fl_loop *loop = fl_ruby_loop_get(object);
     fl_ruby_loop *ours = fl_ruby_loop_struct(object);
@@ -382,12 +71,8 @@ VALUE fl_ruby_loop_take(VALUE object) {
     self->started_at = exchange->started_at;
     VALUE finished = rb_ary_new();
     RB_OBJ_WRITE(request, &self->finished, finished);
-    VALUE env = build_env(exchange, rb_ary_entry(ours->templates, exchange->listener), request, finished);
-    RB_OBJ_WRITE(request, &self->env, env);
-    if (!whole || exchange->body.length > 0)
-        rb_hash_aset(env, key_input, input_of(request, exchange, whole));
-    if (exchange->chunked) /* those of a body that has not come whole are added at its end */
-        rb_hash_aset(env, key_request_trailers, whole ? trailers_of(exchange) : rb_hash_new());
+    VALUE template = rb_ary_entry(ours->templates, exchange->listener);
+    RB_OBJ_WRITE(request, &self->env, fl_environment_build(exchange, template, request, finished, whole));
     fl_hold(loop); /* it may wait for long: what has been read of it is given back */
     fl_exchange_head_used(exchange);
     if (whole)
@@ -406,7 +91,7 @@ VALUE fl_ruby_loop_refusals(VALUE object) {
         if (refusal == NULL)
             return refusals;
         VALUE fields[] = {
-            rb_str_new(refusal->line, refusal->size), format_address(&refusal->client),
+            rb_str_new(refusal->line, refusal->size), fl_environment_address(&refusal->client),
             INT2NUM(fl_status_http(refusal->status)), rb_str_new_cstr(fl_status_text(refusal->status)),
             DBL2NUM((double) (refusal->refused_at - refusal->first_byte_at) / 1e6)};
         free(refusal);
@@ -475,50 +160,10 @@ static VALUE request_read(VALUE object, VALUE most) {
 
 static VALUE request_trailers(VALUE object) {
     fl_exchange *exchange = fl_exchange_get(object);
-    return exchange->body_done ? trailers_of(exchange) : rb_hash_new();
-}
-
-static VALUE frozen(const char *text) {
-    VALUE string = rb_interned_str_cstr(text);
-    rb_gc_register_mark_object(string);
-    return string;
-}
-
-static VALUE constant(const char *name) {
-    VALUE value = rb_path2class(name);
-    rb_gc_register_mark_object(value);
-    return value;
+    return exchange->body_done ? fl_environment_trailers(exchange) : rb_hash_new();
 }
 
 void fl_init_request(void) {
-    VALUE *kept[] = {&usual.host, &usual.template, &usual.from, &last_host.host, &last_host.template, &last_host.from,
-                     &last_address.text};
-    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
-        *kept[i] = Qnil;
-        rb_gc_register_address(kept[i]);
-    }
-    rb_require("stringio");
-    rb_require("fairlead/input");
-    id_new = rb_intern("new");
-#define X(name, key) key_##name = frozen(key);
-    KEY_MAP(X)
-    FILLED_IN_MAP(X)
-#undef X
-    VALUE filled_in = rb_ary_new();
-#define X(name, key) rb_ary_push(filled_in, key_##name);
-    FILLED_IN_MAP(X)
-#undef X
-    rb_define_const(rb_define_module_under(fl_mFairlead, "Environment"), "FILLED_IN", rb_obj_freeze(filled_in));
-#define X(method) method_##method = frozen(#method);
-    METHOD_MAP(X)
-#undef X
-#define X(id, name, key) header_keys[FL_HEADER_##id] = frozen(key);
-    FL_HEADER_MAP(X)
-#undef X
-    protocol_1_0 = frozen("HTTP/1.0");
-    cStringIO = constant("StringIO");
-    cInput = constant("Fairlead::Input");
-
     cRequest = rb_define_class_under(fl_mFairlead, "Request", rb_cObject);
     rb_gc_register_mark_object(cRequest);
     rb_undef_alloc_func(cRequest);

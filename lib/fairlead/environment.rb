@@ -6,7 +6,7 @@ module Fairlead
   # What is the same in the Rack environment of every request of a listener. The core copies it and fills in the rest;
   # keys that every request sets are here already, so that the copy does not have to grow.
   module Environment
-    private_constant :FILLED_IN # in the order in which the binding's request.c counts on them
+    private_constant :FILLED_IN # in the order in which the binding's environment.c counts on them
 
     # @param listener [Listener]
     # @return [Hash] as it is for `GET` over HTTP/1.1 without a query and a body: what differs is set anew.
