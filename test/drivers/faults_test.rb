@@ -72,7 +72,9 @@ module Fairlead
       define_method("test_where_the_server_takes_no_more_connections_of_#{adapter}_requests_wait_and_nobody_spins") do
         waits_for_room(adapter)
       end
+    end
 
+    %w[postgresql mysql2].each do |adapter|
       define_method("test_who_waits_in_vain_for_#{adapter}_is_told_of_pool_role_limit_and_remedy") do
         few = few(adapter, 1)
         others = few.take_all

@@ -75,7 +75,7 @@ module Fairlead
       def single_rows = (open && measure { single(SLEEP) })
       def block_for_result = (open && measure { send_and_block(SLEEP) })
       def tls_handshake = measure { open(far("TLS"), sslmode: "require") }
-      def ping = measure { PG::Connection.ping(far.to_s) }
+      def ping = repeatedly { PG::Connection.ping(far.to_s) }
       def reconnect = (open(far) && measure { @connection.reset })
       def listen_for_nothing = (open && measure { @connection.exec("LISTEN nothing") && @connection.wait_for_notify(0.5) })
       def slowly_coming_result = (open(far("SLOW")) && measure { @connection.exec("SELECT repeat('x', 20000)") })

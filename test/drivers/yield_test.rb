@@ -15,8 +15,8 @@ module Fairlead
     # A busy machine makes anybody late: one good run shows what the driver can do.
     TRIES = 8
     # Seconds that an operation takes at least: it has done what it should, and could have been late.
-    LENGTH = 0.48 # 20,000 bytes come in that time
-    DELAY = 0.06 # of the slow network, each way
+    LENGTH = 0.45 # what is half a second long, without the last piece of a result that comes slowly
+    DELAY = 0.04 # of the slow network, each way
     ONCE = %i[connect reconnect tls_handshake first_query large_statement copy_in_far_away].freeze
     # Those that cannot be repeated wait for a round trip at least; for the server's answer to these two nobody waits.
     LEAST = { **ONCE.to_h { |name| [name, 2 * DELAY] }, close: 0, close_statement: 0 }.freeze

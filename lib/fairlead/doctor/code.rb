@@ -116,10 +116,9 @@ module Fairlead
 
         def asks_active_record?(name)
           constant = Object.const_get(name)
-          return constant <= ::ActiveRecord::Base && constant.method(:connection).owner.name.start_with?("ActiveRecord") if
-            constant.is_a?(Class)
+          return @path.start_with?("app/models/") unless constant.is_a?(Class) # a concern
 
-          @path.start_with?("app/models/") # a concern
+          constant <= ::ActiveRecord::Base && constant.method(:connection).owner.name.start_with?("ActiveRecord")
         rescue NameError, LoadError
           false
         end

@@ -49,7 +49,8 @@ module Fairlead
         Fiber.new(blocking: true, storage: {}) { ::Thread.new { work } }.resume.name = "fairlead cancel"
       end
 
-      # (see .end_query)
+      # @param id [Integer]
+      # @return [Boolean] as above.
       def end_query(id)
         ended = ::Thread::Queue.new
         @jobs.push([id, ended, now + LAST])

@@ -4,6 +4,7 @@ require "pg"
 require_relative "../../burst"
 require_relative "../../helper"
 require_relative "../../keep_alive_client"
+require_relative "../../restarts"
 
 module Fairlead
   # `database_connections`: one bound on the connections of all workers together.
@@ -164,6 +165,20 @@ module Fairlead
 
         assert_operator duration { assert_equal "200", server.get("/other?0.01").code }, :<, 2
         assert_equal "200", first.value
+      end
+    end
+
+    def test_while_new_code_takes_over_both_sides_keep_to_it_and_what_the_old_one_had_is_given_up
+      app = APP.sub('env["QUERY_STRING"].to_f', "0.03")
+      serve("--database-connections", "4", "--workers", "2", app:) do |server|
+        run = nil
+        most = most_connections_while do
+          run = Restarts.new(server, rate: 60, seconds: 3, restarts: 2, clients: 8).run { server.restart(:USR2) }
+        end
+
+        assert_empty run.failures
+        assert_operator most, :<=, 2 * 4
+        eventually("the old code has none") { open_connections <= 4 }
       end
     end
 
