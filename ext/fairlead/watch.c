@@ -422,6 +422,20 @@ static VALUE loop_standbys(VALUE object) {
     return INT2NUM(count);
 }
 
+/* The thread of ours that is in a call of this very fiber that has let go of the GVL, and has been for as long as counts
+ * as blocking; nil: there is none. Whoever asks has the GVL: until that thread gets it back it runs nothing. */
+static VALUE loop_blocked_by(VALUE object, VALUE fiber) {
+    fl_ruby_loop *self = fl_ruby_loop_struct(object);
+    for (int i = 0; self->watch != NULL && i < atomic_load(&self->watch->count); i++) {
+        const fl_reactor *reactor = &self->watch->reactors[i];
+        if (self->reactors[i].fiber == fiber && !atomic_load(&reactor->home) &&
+            atomic_load(&reactor->thread->gvl) == FL_GVL_RELEASED &&
+            fl_clock() > atomic_load(&reactor->thread->gvl_since) + self->watch->limits.blocked)
+            return self->reactors[i].thread;
+    }
+    return Qnil;
+}
+
 void fl_init_watch(VALUE loop) {
     thread_key = rb_internal_thread_specific_key_create();
     id_run = rb_intern("__fairlead_run");
@@ -439,4 +453,5 @@ void fl_init_watch(VALUE loop) {
     rb_define_method(loop, "lane?", loop_lane_p, 0);
     rb_define_method(loop, "ask_for_help_at", loop_ask_for_help_at, 3);
     rb_define_method(loop, "standbys", loop_standbys, 0);
+    rb_define_method(loop, "blocked_by", loop_blocked_by, 1);
 }

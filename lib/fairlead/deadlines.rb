@@ -3,14 +3,16 @@
 require_relative "parts"
 
 module Fairlead
-  # The requests of a worker while `request_timeout` or `cancel_abandoned` is set. The core knows when the time of one is up, and has answered
-  # its client by then, whoever turns the loop. What is done here is the rest: a request that waits is told, at its
-  # wait, by the reactor whose fiber it has. One that blocks or computes is told when it comes to wait, if ever.
+  # The requests of a worker while `request_timeout` or `cancel_abandoned` is set. The core knows when the time of one is up,
+  # and has answered its client by then, whoever turns the loop. What is done here is the rest: a request that waits is
+  # told, at its wait, by the reactor whose fiber it has; one that blocks without Ruby's lock, as its call returns. One that
+  # holds the lock or computes is told when it comes to wait, if ever.
   class Deadlines
     # A request, its fiber, and what is put on the ready list of its reactor when its time is up.
     class Running
-      def initialize(request)
+      def initialize(request, loop)
         @request = request
+        @loop = loop
         @fiber = Fiber.current
         @scheduler = Fiber.scheduler
       end
@@ -21,18 +23,26 @@ module Fairlead
       # (see Fairlead.request_timeout=)
       def limit(seconds) = @request&.limit_time(seconds)
 
-      # From any thread.
-      def tell = @scheduler.unblock(nil, self)
+      # From any thread. Before the one that blocks runs anything else, it takes what was raised.
+      def tell
+        thread = @loop.blocked_by(@fiber) or return @scheduler.unblock(nil, self)
+        thread.raise(*error) unless over?
+      end
 
       def alive? = @fiber.alive?
 
-      # In the loop's own fiber of its reactor. Once its response is over, only callbacks are left: they end in peace.
-      def transfer(*)
-        return if @request.nil? || @request.answered?
+      # In the loop's own fiber of its reactor.
+      def transfer(*) = (@fiber.raise(*error) unless over?)
 
-        return @fiber.raise(ClientGone, "the client has gone (cancel_abandoned)") unless @request.timed_out?
+      private
 
-        @fiber.raise(RequestTimeout, "the request has taken longer than it may (request_timeout)")
+      # Once its response is over, only callbacks are left: they end in peace.
+      def over? = @request.nil? || @request.answered?
+
+      def error
+        return [ClientGone, "the client has gone (cancel_abandoned)"] unless @request.timed_out?
+
+        [RequestTimeout, "the request has taken longer than it may (request_timeout)"]
       end
     end
     private_constant :Running
@@ -53,7 +63,7 @@ module Fairlead
     # Answers a request, in a serving fiber.
     def during(request)
       id = request.id
-      running = Fiber[KEY] = @running[id] = Running.new(request)
+      running = Fiber[KEY] = @running[id] = Running.new(request, @loop)
       yield
     ensure
       running.over!

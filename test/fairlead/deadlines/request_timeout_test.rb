@@ -50,7 +50,9 @@ module Fairlead
           when "/held" then Cwork.with_gvl(seconds)
           when "/cpu" then compute(seconds)
           when "/sleep" then sleep(seconds)
-          when "/free-and-wait" then (Cwork.without_gvl(seconds); sleep(5))
+          when "/free-again" then 20.times { |n| Cwork.without_gvl(seconds); Object.note("call \#{n}") }
+          when "/free-finished" then env["rack.response_finished"] << ->(*) { Cwork.without_gvl(seconds); Object.note("finished in peace") }
+          when "/held-and-wait" then (Cwork.with_gvl(seconds); sleep(5))
           when "/longer" then (Fairlead.request_timeout = 2; sleep(seconds))
           when "/longer-from-within" then (Async { Fairlead.request_timeout = nil }.wait; sleep(seconds))
           when "/cleans-up" then begin sleep(5) ensure (sleep(0.05); Object.note("cleaned up")) end
@@ -120,7 +122,7 @@ module Fairlead
       eventually_noted server, "cleaned up", "went on"
     end
 
-    # Without Ruby's lock, with it, and computing.
+    # Without Ruby's lock, with it, and computing. The first is told, and rescues that.
     def test_the_client_of_one_that_stalls_is_told_in_time_and_what_the_app_says_later_is_dropped
       [1, 2].each do |workers|
         to = server(workers:)
@@ -129,19 +131,30 @@ module Fairlead
           assert_timed_out "#{kind}?#{STALL}", to:, within: STALL - 0.1
           eventually("its callbacks have run") { notes(to).count("closed #{kind}") == 1 }
           eventually_noted to, "ensured #{kind}", "finished #{kind} 200 Fairlead::ClientGone"
-          assert_equal before + 3, notes(to).count { |line| line.end_with?(kind) || line.include?("#{kind} ") }
+          assert_equal before + (kind == "/free" ? 4 : 3), notes(to).count { |line| line.end_with?(kind) || line.include?("#{kind} ") }
           line = eventually("it is in the access log") { to.log[/^{.*"target":"#{kind}\?#{STALL}".*$/] }
           line = JSON.parse(line, symbolize_names: true)
           assert_equal [504, 0, true], line.values_at(:status, :bytes, :timed_out)
-          assert_operator line[:duration], :>=, STALL
+          assert_operator line[:duration], :>=, kind == "/free" ? LIMIT : STALL # the one that can be interrupted
         end
         assert_equal 200, ask("/", to:).first.status
       end
     end
 
+    def test_one_that_blocks_is_cancelled_as_its_call_returns
+      assert_timed_out "/free-again?0.25"
+      eventually_noted server, "rescued /free-again the request has taken longer than it may (request_timeout)", "closed /free-again"
+      assert_operator notes(server).grep(/^call/).size, :<, 15, "it went on in vain"
+    end
+
+    def test_one_whose_response_is_over_is_not_cancelled_in_its_callbacks
+      assert_equal 200, ask("/free-finished?0.8").first.status
+      eventually_noted server, "finished in peace"
+    end
+
     def test_one_that_comes_back_from_a_stall_is_cancelled_when_it_waits
-      assert_timed_out "/free-and-wait?0.8"
-      eventually_noted server, "rescued /free-and-wait the request has taken longer than it may (request_timeout)"
+      assert_timed_out "/held-and-wait?0.8"
+      eventually_noted server, "rescued /held-and-wait the request has taken longer than it may (request_timeout)"
     end
 
     # Its fiber belongs to a thread that does not come back: the client need not wait for that.
