@@ -114,7 +114,7 @@ module Fairlead
 
     # @return [Float] when it will have taken too long.
     def begin_again
-      Log.say "#{RestartFile::PATH} has been touched: what runs is finished, and `#{@again}` begins anew."
+      announce_start_of(@again)
       # Those of the server are closed as it ends.
       @sockets = @listeners.map { |listener| listener.io.dup.tap { listener.owner = nil } }
       drain

@@ -26,6 +26,11 @@ module Fairlead
       @pid_file&.remove
     end
 
+    # @param command [String] that takes this process' place once it has ended.
+    def announce_start_of(command)
+      Log.say "#{RestartFile::PATH} has been touched: what runs is finished, and `#{command}` begins anew."
+    end
+
     # Runs a command in this process' place. It gets the sockets, in which connections wait meanwhile.
     #
     # @param command [String]

@@ -189,7 +189,7 @@ module Fairlead
     def restart_by_file
       return renew if @launch
 
-      Log.say "#{RestartFile::PATH} has been touched: what runs is finished, and `#{@again}` begins anew."
+      announce_start_of(@again)
       @begins_again = true
       @notifier.reloading
       @workers.stop

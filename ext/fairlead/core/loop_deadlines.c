@@ -1,4 +1,5 @@
-/* Deadlines of connections and of requests that wait, and the timer that is set for the next one. Part of the loop: its contract is in loop.h. */
+/* Deadlines of connections and of requests that wait, and the timer that is set for the next one. Part of the loop: its
+ * contract is in loop.h. */
 #include "loop.h"
 #include "loop_parts.h"
 

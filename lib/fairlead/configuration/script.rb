@@ -19,8 +19,8 @@ module Fairlead
         stdout_redirect: "Write `log \"log/fairlead.log\"` instead.",
         log_requests: "Write `access_log \"common\"` or `access_log \"json\"` instead.",
         state_path: "Remove the line: there is no state file.",
-        plugin: "There are no plugins. For `plugin :solid_queue` write `solid_queue \"fork\"`; remove `plugin :tmp_restart`, which is always " \
-                "there, and the line of any other.",
+        plugin: "There are no plugins. For `plugin :solid_queue` write `solid_queue \"fork\"`; remove " \
+                "`plugin :tmp_restart`, which is always there, and the line of any other.",
         wait_for_less_busy_worker: "Remove the line.",
         first_data_timeout: "Write `head_timeout` instead.",
         persistent_timeout: "Write `idle_timeout` instead."
