@@ -12,6 +12,8 @@ require_relative "pool/errors"
 require_relative "pool/histogram"
 require_relative "pool/holders"
 require_relative "pool/place"
+require_relative "pool/places"
+require_relative "pool/removal"
 require_relative "pool/report"
 require_relative "pool/waiter"
 require_relative "pool/wrapper"
@@ -28,13 +30,10 @@ module Fairlead
   # thread, where there are no others), and to it alone: nested calls get the same one.
   #
   # How it holds together:
-  # - While a place is free, nobody waits. Both are changed under one lock, so a newcomer that finds a place
-  #   free passes nobody by.
-  # - A place given back while somebody waits becomes the oldest waiter's in the same step: the table of holders
-  #   says so before the waiter knows. Its own `ensure` then gives it back if it cannot use it.
+  # - Who holds what and who is next changes in one step, under one lock, in {Places}. What is handed over is the
+  #   waiter's before it knows; its own `ensure` then gives it back if it cannot use it.
   # - Room for a new connection is handed over like a connection. Whoever gets it connects, without the lock.
-  # - The lock is held for moments, never while waiting, connecting or closing, and taken without ever switching
-  #   the fiber: there is no point at which a cancelled fiber could leave halfway.
+  # - What is not to be kept is closed before its place is passed on, in {Removal}.
   #
   # @example
   #   pool = Fairlead::Pool.new(size: 5, timeout: 2) { Redis.new }
@@ -53,6 +52,12 @@ module Fairlead
     # @return [Wrapper] an object that takes a connection for each call.
     def self.wrap(**options, &block)
       Wrapper.new(**options, &block)
+    end
+
+    # @api private
+    # @return [Boolean] whether fibers take turns in this thread.
+    def self.scheduler?
+      ::Fiber.respond_to?(:current_scheduler) && !::Fiber.current_scheduler.nil?
     end
 
     # @return [Integer] how many connections there may be.
@@ -75,14 +80,11 @@ module Fairlead
       raise ::ArgumentError, "size is #{@size}; it must be at least 1" unless @size.positive?
 
       @timeout = timeout && Float(timeout)
-      @max_waiting = max_waiting && Integer(max_waiting)
       @name = name
       @create = create
       @auto_reload_after_fork = auto_reload_after_fork
-      @generation = 0
-      @shut_down = false
-      @close = nil
-      begin_anew
+      @places = Places.new(@size, max_waiting && Integer(max_waiting), to_s)
+      @removal = Removal.new(@places)
       POOLS[self] = true if POOLS
     end
 
@@ -97,10 +99,10 @@ module Fairlead
     # @raise [PoolShuttingDownError] when the pool was shut down.
     def with(timeout: @timeout, exception: TimeoutError, &block)
       fiber = ::Fiber.current
-      return with_same(fiber, &block) if @holders[fiber]
+      return with_same(fiber, &block) if @places[fiber]
 
       begin
-        place = ::Thread.handle_interrupt(NEVER) { take(fiber) } || obtain(fiber, timeout, exception)
+        place = ::Thread.handle_interrupt(NEVER) { @places.take(fiber) } || obtain(fiber, timeout, exception)
         yield(place && place.connection)
       ensure
         ::Thread.handle_interrupt(NEVER) { give_back(fiber) }
@@ -116,14 +118,14 @@ module Fairlead
     # @raise (see #with)
     def checkout(timeout: @timeout, exception: TimeoutError)
       fiber = ::Fiber.current
-      if (place = @holders[fiber])
+      if (place = @places[fiber])
         place.depth += 1
         return place.connection
       end
 
       finished = false
       begin
-        place = ::Thread.handle_interrupt(NEVER) { take(fiber) } || obtain(fiber, timeout, exception)
+        place = ::Thread.handle_interrupt(NEVER) { @places.take(fiber) } || obtain(fiber, timeout, exception)
         finished = true
         place && place.connection
       ensure
@@ -138,7 +140,7 @@ module Fairlead
     # @raise [Error] when this fiber holds no connection.
     def checkin(force: false)
       fiber = ::Fiber.current
-      place = @holders[fiber]
+      place = @places[fiber]
       if place
         place.depth = 1 if force
         ::Thread.handle_interrupt(NEVER) { give_back(fiber) }
@@ -153,7 +155,7 @@ module Fairlead
     #
     # @yieldparam connection [Object] to be closed; errors in there are ignored.
     def discard_current_connection(&block)
-      place = @holders[::Fiber.current]
+      place = @places[::Fiber.current]
       place.discard = block || proc { |connection| connection } if place
       nil
     end
@@ -165,7 +167,7 @@ module Fairlead
     def shutdown(&block)
       raise ::ArgumentError, "shutdown must receive a block" unless block
 
-      retire(block, shut_down: true)
+      @removal.retire(block, shut_down: true)
     end
 
     # Replaces all connections: idle ones go to the block at once, those in use when they come back. New ones
@@ -175,7 +177,7 @@ module Fairlead
     def reload(&block)
       raise ::ArgumentError, "reload must receive a block" unless block
 
-      retire(block, shut_down: false)
+      @removal.retire(block, shut_down: false)
     end
 
     # Removes the connections that have been idle for long, and takes away those whose fiber or thread has ended
@@ -187,25 +189,25 @@ module Fairlead
     def reap(idle_seconds: 60, &block)
       raise ::ArgumentError, "reap must receive a block" unless block
       raise ::ArgumentError, "idle_seconds must be a number" unless idle_seconds.is_a?(::Numeric)
-      raise PoolShuttingDownError, "#{self} was shut down" if @shut_down
+      raise PoolShuttingDownError, "#{self} was shut down" if @places.shut_down?
 
-      recover_abandoned(block)
-      ::Thread.handle_interrupt(NEVER) { close_all(exclusively { reserve_idle(idle_seconds) }, block) }
+      @removal.recover_abandoned(block)
+      @removal.reap(idle_seconds, block)
     end
 
     # @return [Integer] how many connections can be taken at this moment without waiting, made or not yet.
     def available
-      @size - @holders.size
+      @places.available
     end
 
     # @return [Integer] how many connections there are that nobody uses.
     def idle
-      @idle.size
+      @places.idle
     end
 
     # @return [Integer] how many wait at this moment.
     def waiting
-      @line.size
+      @places.waiting
     end
 
     # What the pool does now, and has done since its start.
@@ -216,18 +218,9 @@ module Fairlead
     #   is `{ count:, sum:, max:, buckets: { upper bound => count } }`. `holders`, the longest first, are
     #   `{ fiber:, thread:, seconds:[, backtrace:] }`.
     def stat(backtraces: false)
-      now = clock
-      holders = nil
-      stat = exclusively do
-        holders = snapshot
-        oldest = @line.each_value.first
-        {
-          size: @size, in_use: holders.size, idle: @idle.size, waiting: @line.size,
-          oldest_wait: oldest ? now - oldest.since : 0.0, timeouts: @timeouts, waits: @waits.to_h,
-          holds: @holds.to_h
-        }
-      end
-      stat.merge(holders: Report.holders(holders, now, backtraces: backtraces))
+      now = @places.clock
+      figures, holders = @places.stat(now)
+      figures.merge(holders: Report.holders(holders, now, backtraces: backtraces))
     end
 
     # @return [String]
@@ -237,7 +230,7 @@ module Fairlead
 
     # @return [String]
     def inspect
-      "#<#{self.class}#{" #{@name.inspect}" if @name} size=#{@size} in_use=#{@holders.size} idle=#{idle} " \
+      "#<#{self.class}#{" #{@name.inspect}" if @name} size=#{@size} in_use=#{@places.held} idle=#{idle} " \
         "waiting=#{waiting}>"
     end
 
@@ -245,85 +238,18 @@ module Fairlead
     #
     # @api private
     def forked
-      fiber = ::Fiber.current
-      idle = @idle
-      held = @holders.values
-      if @auto_reload_after_fork
-        begin_anew
-        (idle + held).each { |place| abandon(place.vacate) if place.connected }
-      else
-        begin_anew(idle, @holders[fiber])
-      end
+      return @places.keep_own unless @auto_reload_after_fork
+
+      @places.forget_all.each { |place| Removal.abandon(place.vacate) if place.connected }
     end
 
     private
-
-    def clock
-      ::Process.clock_gettime(::Process::CLOCK_MONOTONIC)
-    end
-
-    # @param idle [Array<Place>] with their connections.
-    # @param held [Place, nil] the one that this fiber holds.
-    def begin_anew(idle = [], held = nil)
-      @lock = ::Thread::Mutex.new
-      @holders = Holders.build
-      @holders[::Fiber.current] = held if held
-      @line = {}.compare_by_identity # fiber => waiter, the oldest first
-      @idle = idle # the longest idle first; the last one is taken
-      @room = ::Array.new(@shut_down ? 0 : @size - @idle.size - @holders.size) { Place.new }
-      @recovered = 0.0
-      @timeouts = 0
-      @waits = Histogram.new
-      @holds = Histogram.new
-    end
-
-    # A free place for the fiber, which has none; else it stands in the line afterwards.
-    # Interrupts are deferred.
-    #
-    # @return [Place, nil] nil if there is something left to do: see {#obtain}.
-    def take(fiber)
-      @lock.try_lock || lock_contended
-      begin
-        if (place = @idle.last)
-          hold(place, fiber)
-          @holders[fiber] = @idle.pop
-        elsif (place = @room.last)
-          hold(place, fiber)
-          @holders[fiber] = @room.pop
-          nil
-        else
-          join_line(fiber)
-          nil
-        end
-      ensure
-        @lock.unlock
-      end
-    end
-
-    # Under the lock: all that can be said about it before it is held.
-    def hold(place, fiber)
-      place.fiber = fiber
-      place.thread = ::Thread.current
-      place.depth = 1
-      place.since = clock
-    end
-
-    # Under the lock.
-    def join_line(fiber)
-      raise PoolShuttingDownError, "#{self} was shut down" if @shut_down
-
-      if @max_waiting && @line.size >= @max_waiting
-        raise FullError, "#{@line.size} wait already for a connection of #{self}, and no more may " \
-          "(max_waiting); #{@holders.size} of #{@size} are in use"
-      end
-      @line[fiber] = Waiter.new(fiber, clock)
-    end
 
     # The fiber stands in the line or holds room for a new connection. Waits for its turn, connects.
     #
     # @return [Place, nil] nil only if the time is over and no exception wanted.
     def obtain(fiber, timeout, exception)
-      place = @holders[fiber] || wait_for_turn(fiber, timeout, exception)
+      place = @places[fiber] || wait_for_turn(fiber, timeout, exception)
       connect(place) if place && !place.connected
       place
     end
@@ -331,43 +257,38 @@ module Fairlead
     # An interrupt that comes when the connection is made, but not put away yet, is raised once it is. Masks
     # belong to threads: where fibers take turns while they connect, there is none.
     def connect(place)
-      return connect_now(place) if scheduler?
+      return connect_now(place) if Pool.scheduler?
 
       ::Thread.handle_interrupt(ON_BLOCKING) { connect_now(place) }
     end
 
     def connect_now(place)
-      place.generation = @generation
+      place.generation = @places.generation
       place.connection = @create.call
       place.connected = true
     end
 
     def wait_for_turn(fiber, timeout, exception)
-      waiter = exclusively { @line[fiber] }
+      waiter = @places.waiter(fiber)
       deadline = waiter.since + timeout if waiter && timeout
       loop do
-        place = @holders[fiber] and return place
-        raise PoolShuttingDownError, "#{self} was shut down" if @shut_down
+        place = @places[fiber] and return place
+        raise PoolShuttingDownError, "#{self} was shut down" if @places.shut_down?
 
-        now = clock
-        nap = LOOK * (1 + @line.size / 10)
+        now = @places.clock
+        nap = LOOK * (1 + @places.waiting / 10)
         remaining = deadline ? deadline - now : nap
         return give_up(fiber, timeout, exception) if remaining <= 0
 
-        recover_abandoned if now - @recovered > RECOVERY
+        @removal.recover_abandoned if now - @places.recovered > RECOVERY
         waiter.wait(remaining < nap ? remaining : nap)
       end
     end
 
     # @return [Place, nil] what was handed over at the last moment, or what those left who have ended.
     def give_up(fiber, timeout, exception)
-      recover_abandoned
-      waiting = nil
-      place = exclusively do
-        waiting = @line.size
-        @timeouts += 1 if @line.delete(fiber)
-        @holders[fiber]
-      end
+      @removal.recover_abandoned
+      place, waiting = @places.give_up(fiber)
       return place if place || !exception
 
       raise exception, timeout_message(timeout, waiting)
@@ -375,20 +296,15 @@ module Fairlead
 
     # @param waiting [Integer] with the one who gives up.
     def timeout_message(timeout, waiting)
-      holders = exclusively { snapshot }
+      holders = @places.holders
       "waited #{format("%.3g", timeout)} s for a connection of #{self}: #{holders.size} of #{@size} are in " \
-        "use, #{waiting} waited, #{Report.sentence(holders, clock)}. Hold them for less time, give the pool " \
-        "more (size: #{@size}), or wait longer (timeout: #{format("%.3g", timeout)})"
-    end
-
-    # Under the lock.
-    def snapshot
-      @holders.each_value.map { |place| [place.fiber, place.thread, place.since] }
+        "use, #{waiting} waited, #{Report.sentence(holders, @places.clock)}. Hold them for less time, give the " \
+        "pool more (size: #{@size}), or wait longer (timeout: #{format("%.3g", timeout)})"
     end
 
     # Nested: the same connection once more.
     def with_same(fiber)
-      place = @holders[fiber]
+      place = @places[fiber]
       counted = false
       begin
         counted = (place.depth += 1)
@@ -402,193 +318,12 @@ module Fairlead
     # line; nothing if it has neither. Interrupts are deferred; nothing in here switches the fiber, but for a
     # connection that must be closed.
     def give_back(owner)
-      place = @holders[owner] || leave_line(owner) or return
-      place.depth > 1 ? place.depth -= 1 : pass_on(place, owner)
-    end
-
-    # @return [Place, nil] what was handed over before it could leave.
-    def leave_line(fiber)
-      exclusively { @line.delete(fiber) ? nil : @holders[fiber] }
-    end
-
-    # To the oldest waiter, or to those that are free.
-    def pass_on(place, owner)
-      worn = waiter = nil
-      @lock.try_lock || lock_contended
-      begin
-        # Looked at under the lock: a reload or shutdown has either seen it among the idle or is seen here.
-        worn = place.connected && (place.discard || place.generation != @generation)
-        waiter = settle(place, owner) unless worn
-      ensure
-        @lock.unlock
+      place = @places[owner] || @places.leave_line(owner) or return
+      if place.depth > 1
+        place.depth -= 1
+      elsif !@places.pass_on(place, owner)
+        @removal.pass_on(place, owner)
       end
-      return pass_on_without_connection(place, owner) if worn
-
-      waiter.wake if waiter
-    end
-
-    # The place counts as held until its connection is closed: there are never more than the size allows.
-    def pass_on_without_connection(place, owner)
-      dispose(place)
-    ensure
-      pass_on(place, owner)
-    end
-
-    # Under the lock.
-    #
-    # @return [Waiter, nil] whom to wake: it holds the place now.
-    def settle(place, owner)
-      now = clock
-      @holds.add(now - place.since) unless owner.equal?(place)
-      waiter = next_waiter unless @line.empty?
-      place.since = now
-      if waiter
-        @waits.add(now - waiter.since)
-        place.fiber = waiter.fiber
-        place.thread = waiter.thread
-        @holders[waiter.fiber] = place
-      else
-        place.fiber = place.thread = nil
-        (place.connected ? @idle : @room).push(place) unless @shut_down
-      end
-      @holders.delete(owner)
-      waiter
-    end
-
-    # Under the lock: the oldest one that is still there, out of the line.
-    def next_waiter
-      while (entry = @line.shift)
-        waiter = entry.last
-        return waiter unless waiter.gone?
-      end
-    end
-
-    # Closing may take long, and may be interrupted.
-    #
-    # @return [StandardError, nil] what was raised.
-    def dispose(place)
-      close = place.discard || @close
-      connection = place.vacate
-      ::Thread.handle_interrupt(ON_BLOCKING) { close.call(connection) }
-      nil
-    rescue ::StandardError => error
-      error
-    end
-
-    # Ends all idle connections, and those in use when they come back.
-    def retire(close, shut_down:)
-      ::Thread.handle_interrupt(NEVER) do
-        waiters = []
-        places = exclusively do
-          @close = close
-          @generation += 1
-          if (@shut_down ||= shut_down)
-            @room.clear
-            waiters = @line.values
-            @line.clear
-          end
-          @idle.each { |place| occupy(place) }
-          @idle.slice!(0..-1)
-        end
-        waiters.each(&:wake)
-        close_all(places, close)
-      end
-    end
-
-    # Each is closed and its place given back, also when closing another one raises: the first error is raised
-    # in the end. Interrupts are deferred, except while closing; if one comes, the rest is dropped unclosed.
-    #
-    # @param places [Array<Place>] occupied ones.
-    def close_all(places, close)
-      error = nil
-      while (place = places.shift)
-        begin
-          if place.connected
-            place.discard = close
-            failed = dispose(place)
-            error ||= failed
-          end
-        ensure
-          pass_on(place, place)
-        end
-      end
-      raise error if error
-    ensure
-      places.each do |left|
-        left.vacate
-        pass_on(left, left)
-      end
-    end
-
-    # Under the lock.
-    #
-    # @return [Array<Place>] those idle for longer; they count as held from now on.
-    def reserve_idle(idle_seconds)
-      now = clock
-      count = @idle.index { |place| now - place.since <= idle_seconds } || @idle.size
-      @idle.shift(count).each { |place| occupy(place) }
-    end
-
-    # Under the lock: counts as held, by itself, until it is passed on.
-    def occupy(place)
-      hold(place, ::Fiber.current)
-      @holders[place] = place
-    end
-
-    # Places whose holders have ended without giving them back. Their connections are in an unknown state and
-    # are not used again.
-    def recover_abandoned(close = method(:close_quietly))
-      ::Thread.handle_interrupt(NEVER) do
-        places = exclusively do
-          @recovered = clock
-          @holders.select { |owner, place| !owner.equal?(place) && place.abandoned? }.map do |owner, place|
-            @holders.delete(owner)
-            occupy(place)
-          end
-        end
-        close_all(places, close)
-      end
-    end
-
-    def close_quietly(connection)
-      connection.close if connection.respond_to?(:close)
-    rescue ::StandardError
-      nil
-    end
-
-    # In the child of a fork, where the parent still uses it.
-    def abandon(connection)
-      connection.respond_to?(:discard!) ? connection.discard! : close_quietly(connection)
-    rescue ::StandardError
-      nil
-    end
-
-    # The block runs under the lock, and is not interrupted.
-    def exclusively
-      ::Thread.handle_interrupt(NEVER) do
-        @lock.try_lock || lock_contended
-        begin
-          yield
-        ensure
-          @lock.unlock
-        end
-      end
-    end
-
-    # A fiber under a scheduler must not be switched here, since whoever is switched can be cancelled. Another
-    # thread has the lock, and only for a moment.
-    def lock_contended
-      if @lock.owned?
-        raise ::ThreadError, "#{self} was entered from a signal handler or a finalizer that interrupted it"
-      elsif scheduler?
-        ::Thread.pass until @lock.try_lock
-      else
-        @lock.lock
-      end
-    end
-
-    def scheduler?
-      ::Fiber.respond_to?(:current_scheduler) && ::Fiber.current_scheduler
     end
   end
 end

@@ -171,7 +171,7 @@ module Fairlead
     # @return [Array<Fiber>] filled in the order in which the pool gives them a place.
     def record_handovers(pool)
       handed = []
-      pool.instance_variable_get(:@holders).define_singleton_method(:[]=) do |fiber, place|
+      pool.instance_variable_get(:@places).instance_variable_get(:@holders).define_singleton_method(:[]=) do |fiber, place|
         handed << fiber
         super(fiber, place)
       end

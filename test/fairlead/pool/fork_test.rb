@@ -39,7 +39,7 @@ module Fairlead
       pool, = connections(1)
       held = Thread::Queue.new
       over = Thread::Queue.new
-      holder = Thread.new { pool.instance_variable_get(:@lock).synchronize { held << true; over.pop } }
+      holder = Thread.new { lock(pool).synchronize { held << true; over.pop } }
       held.pop
 
       assert_equal 0, in_child { pool.with(&:number) }

@@ -61,6 +61,9 @@ module Fairlead
       threads.each(&:join)
     end
 
+    # What keeps the pool's state in one piece.
+    def lock(pool) = pool.instance_variable_get(:@places).instance_variable_get(:@lock)
+
     def await_waiting(pool, count)
       eventually("#{count} wait") { pool.waiting == count }
     end

@@ -105,7 +105,7 @@ module Fairlead
         giver = holder(pool)
         give = lambda do
           reached = true
-          next if pool.instance_variable_get(:@lock).locked?
+          next if lock(pool).locked?
 
           given += 1
           giver[:over] = true

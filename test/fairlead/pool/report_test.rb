@@ -122,8 +122,7 @@ module Fairlead
     def test_a_signal_handler_that_interrupts_the_pool_gets_an_error_and_no_deadlock
       pool, = connections(1)
       pool.with { nil }
-      lock = pool.instance_variable_get(:@lock)
-      error = lock.synchronize { assert_raises(ThreadError) { pool.with { flunk } } }
+      error = lock(pool).synchronize { assert_raises(ThreadError) { pool.with { flunk } } }
 
       assert_match(/signal handler/, error.message)
     end
