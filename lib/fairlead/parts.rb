@@ -55,6 +55,7 @@ module Fairlead
   autoload :Pool, "fairlead/pool"
   autoload :RailsRoutes, "fairlead/rails_routes"
   autoload :Recycling, "fairlead/recycling"
+  autoload :Reinforcements, "fairlead/reinforcements"
   autoload :Restart, "fairlead/restart"
   autoload :RestartFile, "fairlead/restart_file"
   autoload :Server, "fairlead/server"

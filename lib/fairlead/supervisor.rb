@@ -20,14 +20,10 @@ module Fairlead
     include Startup
 
     SIGNALS = %i[TERM INT HUP TTIN TTOU USR1 USR2 CHLD].freeze
-    # What the shared page says of a worker whose reactor sleeps with the GVL.
-    STUCK = 2
-    # Seconds between two lines about relief.
-    RELIEF_TOLD = 10
     # What a request does that has kept a worker from its loop.
     KEPT_AWAY = { "blocked" => "has been in a call that blocks", "stuck" => "has been in a call that holds Ruby's lock",
                   "computing" => "has been computing" }.freeze
-    private_constant :SIGNALS, :STUCK, :RELIEF_TOLD, :KEPT_AWAY
+    private_constant :SIGNALS, :KEPT_AWAY
 
     # @param configuration [Configuration]
     # @param app [#call, nil] an app that is loaded already; nil: it is loaded from the configuration's
@@ -110,7 +106,7 @@ module Fairlead
       @page = Fairlead.page = SharedPage.new(slots)
       @budgets = Budgets.new(@configuration.database_connections, slots) if @configuration.database_connections
       @recycling = Recycling.for(@configuration, @page)
-      @lane_requests = {}
+      @reinforcements = Reinforcements.new(@workers, @page, preload: @configuration.preload)
     end
 
     def prepare_forks
@@ -125,9 +121,7 @@ module Fairlead
 
     def supervise
       until @workers.stopping? && @workers.empty? && @jobs&.pid.nil?
-        @workers.stuck(monotonic) if @workers.any? { |worker| !worker.lane? && stuck?(worker) }
-        @workers.select(&:lane?).each { |worker| @workers.lane_used(worker, monotonic) if busy?(worker) }
-        @page.most_lanes = @workers.most_lanes
+        @reinforcements.attend(monotonic)
         @workers.due(monotonic).each { |action| perform(action) }
         announce
         wait
@@ -363,11 +357,11 @@ module Fairlead
         case message
         when Message::Ready then @workers.ready(worker, monotonic).each { |action| perform(action) }
         when Message::Failed then worker.failure = message.description
-        when Message::Relief then relieve
+        when Message::Relief then @reinforcements.relieve(monotonic) { |action| perform(action) }
         when Message::Stalled then @desk.add(Stall.new(**message.stall.transform_keys(&:to_sym)))
         when Message::Lasting then @desk.add_lasting(message, worker.pid)
         when Message::Stuck then replace(worker, stuck_since(message))
-        when Message::Lane then open_lane
+        when Message::Lane then @reinforcements.open_lane(monotonic) { |action| perform(action) }
         end
       end
       return unless gone
@@ -379,21 +373,6 @@ module Fairlead
     # Requests of another worker wait for a database connection.
     def ask_to_spare(slot, server, count)
       @workers.find { |worker| worker.slot == slot }&.channel&.tell(Message::Spare.new(server:, count:))
-    end
-
-    # All workers are stuck, and requests wait. Without preload there is nothing to fork in time; and an app that is
-    # served by one process may count on being alone.
-    def relieve
-      return unless @configuration.preload && @workers.size > 1 &&
-                    @workers.select { |worker| worker.serving? && !worker.lane? }.all? { |worker| stuck?(worker) }
-
-      action = @workers.relieve(monotonic) or return
-      perform(action)
-      now = monotonic
-      return if @relief_told && now - @relief_told < RELIEF_TOLD
-
-      @relief_told = now
-      Log.say "All workers are stuck in calls that hold Ruby's lock: a relief worker serves meanwhile."
     end
 
     def replace(worker, why)
@@ -412,29 +391,6 @@ module Fairlead
       who = message.request.empty? ? "a thread in it" : message.request
       "for #{@configuration.stuck_timeout} s (stuck_timeout) #{who} #{KEPT_AWAY.fetch(message.kind)}"
     end
-
-    # Some routes hold Ruby's lock: their requests shall hold up no others.
-    def open_lane
-      action = @workers.add_lane(monotonic) or return
-      perform(action)
-      return if action.worker.index.positive?
-
-      Log.say "Requests that hold Ruby's lock run in a worker of their own now: #{lane_routes.join(", ")}."
-    end
-
-    def lane_routes
-      rows = @page.routes.select { |row| row[:lane] == :process }
-      rows.map { |row| row[:action] ? "#{row[:action]} (#{row[:route]})" : row[:route] }
-    end
-
-    # Whether a lane worker has something to do, or has had since it was last asked.
-    def busy?(worker)
-      figures = @page.read(worker.slot)
-      before, @lane_requests[worker.slot] = @lane_requests[worker.slot], figures[:requests]
-      figures[:requests] != before || (figures[:in_flight] + figures[:queued] + figures[:coming]).positive?
-    end
-
-    def stuck?(worker) = @page.read(worker.slot)[:stall] == STUCK
 
     # Only its own: other children of this process are not its business.
     def reap

@@ -1,0 +1,77 @@
+# frozen_string_literal: true
+
+require_relative "parts"
+
+module Fairlead
+  # The workers beside the regular ones: a relief worker serves while all others are stuck, lane workers run the requests
+  # that hold Ruby's lock. Here it is seen from the shared page whether they are needed, or needed for longer; how many
+  # there may be, and when they go, is decided by {Workers}, and who forks them is the supervisor.
+  class Reinforcements
+    # What the shared page says of a worker whose reactor sleeps with the GVL.
+    STUCK = 2
+    # Seconds between two lines about relief.
+    RELIEF_TOLD = 10
+    private_constant :STUCK, :RELIEF_TOLD
+
+    # @param workers [Workers]
+    # @param page [SharedPage]
+    # @param preload [Boolean] whether the app is loaded here: else there is nothing to fork in time.
+    def initialize(workers, page, preload:)
+      @workers = workers
+      @page = page
+      @preload = preload
+      @requests = {}
+      @told = nil
+    end
+
+    # Those that are still needed stay.
+    def attend(now)
+      @workers.stuck(now) if @workers.any? { |worker| !worker.lane? && stuck?(worker) }
+      @workers.select(&:lane?).each { |worker| @workers.lane_used(worker, now) if busy?(worker) }
+      @page.most_lanes = @workers.most_lanes
+    end
+
+    # A worker is stuck, and requests wait there. Relief comes if all are. An app that is served by one process may count
+    # on being alone.
+    #
+    # @yieldparam action [Workers::Fork] to be done.
+    def relieve(now)
+      return unless @preload && @workers.size > 1 &&
+                    @workers.select { |worker| worker.serving? && !worker.lane? }.all? { |worker| stuck?(worker) }
+
+      action = @workers.relieve(now) or return
+      yield action
+      return if @told && now - @told < RELIEF_TOLD
+
+      @told = now
+      Log.say "All workers are stuck in calls that hold Ruby's lock: a relief worker serves meanwhile."
+    end
+
+    # Requests wait that hold Ruby's lock: they shall hold up no others.
+    #
+    # @yieldparam action [Workers::Fork] to be done.
+    def open_lane(now)
+      action = @workers.add_lane(now) or return
+      yield action
+      return if action.worker.index.positive?
+
+      Log.say "Requests that hold Ruby's lock run in a worker of their own now: #{lane_routes.join(", ")}."
+    end
+
+    private
+
+    def stuck?(worker) = @page.read(worker.slot)[:stall] == STUCK
+
+    # Whether a lane worker has something to do, or has had since it was last asked.
+    def busy?(worker)
+      figures = @page.read(worker.slot)
+      before, @requests[worker.slot] = @requests[worker.slot], figures[:requests]
+      figures[:requests] != before || (figures[:in_flight] + figures[:queued] + figures[:coming]).positive?
+    end
+
+    def lane_routes
+      rows = @page.routes.select { |row| row[:lane] == :process }
+      rows.map { |row| row[:action] ? "#{row[:action]} (#{row[:route]})" : row[:route] }
+    end
+  end
+end
