@@ -82,23 +82,25 @@ module Fairlead
     end
 
     def test_it_counts_the_connections_of_all_workers
-      database = { "config/database.yml" => "production:\n  adapter: postgresql\n  max_connections: #{allowed}\n" }
-      _, said = examine("-w", "2", files: database, database: postgresql)
+      files = { "config/database.yml" => "production:\n  adapter: postgresql\n  max_connections: #{allowed}\n",
+                "app/controllers/probes_controller.rb" => "class ProbesController < ActionController::Base; end\n" }
+      _, said = examine("-w", "2", files:, database: postgresql)
 
       assert_item(/^✗ postgresql at \S+ allows #{allowed} connections; 2 workers may open #{2 * allowed}/,
                   "`database_connections #{(allowed * 0.9).floor}`", said)
 
-      _, said = examine("-w", "2", "--database-connections", "90", files: database, database: postgresql)
+      _, said = examine("-w", "2", "--database-connections", "90", files:, database: postgresql)
 
       assert_match(/^✓ postgresql at \S+ allows \d+ connections; all workers together open up to 90/, said)
+      assert_match(/^✓ None in the app's code: code that keeps/, said)
+      assert_match(/^✓ None in the app's code: Thread\.current/, said)
     end
 
     private
 
     # @return [Array(Integer, String)] exit status and output.
     def examine(*flags, **)
-      server = RailsServer.new(:fairlead, **)
-      (@servers ||= []) << server
+      server = rails_app(:fairlead, **)
       said = server.run(File.join(ROOT, "exe/fairlead"), "doctor", "-e", "production", *flags)
       [$?.exitstatus, said] # rubocop:disable Style/SpecialGlobalVars
     end

@@ -29,11 +29,17 @@ module Fairlead
         end
         KINDS.map do |kind, (level, what, remedy)|
           found = places[kind]
-          next Finding.new(level: :fine, what: "None in the app's code: #{what[0].downcase}#{what[1..]}.") if found.empty?
+          next none_of(what) if found.empty?
 
           Finding.new(level:, what: "#{what}:", places: found, remedy:)
         end
       end
+
+      # A word is no longer the first one, unless it is a constant.
+      def self.none_of(what)
+        Finding.new(level: :fine, what: "None in the app's code: #{what.sub(/\A[A-Z](?=[a-z]+ )/, &:downcase)}.")
+      end
+      private_class_method :none_of
 
       # Notes the places in one file.
       class Visitor < Prism::Visitor
