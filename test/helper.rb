@@ -14,6 +14,18 @@ module Fairlead
   class Test < Minitest::Test
     ROOT = File.expand_path("..", __dir__)
 
+    class << self
+      # @return [Hash{Symbol => ServerProcess}] what the tests of this class share, by name.
+      def shared = (@shared ||= {})
+
+      # Ends it once they have all run.
+      def run_suite(...)
+        super
+      ensure
+        shared.each_value(&:finish).clear
+      end
+    end
+
     def teardown
       (@servers || []).each(&:finish)
       super
@@ -30,9 +42,7 @@ module Fairlead
     # @param files [Hash{String => String}] further files of the app's folder: path => text.
     # @param ready [Boolean] whether to wait until it serves.
     def with_server(app, *flags, env: {}, files: {}, lint: true, ready: true, **options)
-      server = ServerProcess.new(app, *flags, env:, files:, lint:, **options)
-      (@servers ||= []) << server
-      server.start
+      server = ending(ServerProcess.new(app, *flags, env:, files:, lint:, **options)).start
       server.wait_until_ready if ready
       return server unless block_given?
 
@@ -41,6 +51,29 @@ module Fairlead
       ensure
         server.finish
       end
+    end
+
+    # Has a server end with the test.
+    #
+    # @return [ServerProcess]
+    def ending(server) = server.tap { (@servers ||= []) << server }
+
+    # A server for all tests of the class: the first that asks for it starts it.
+    #
+    # @yieldreturn [ServerProcess] not started yet.
+    def shared(name = :server)
+      self.class.shared[name] ||= begin
+        server = yield
+        server.start.wait_until_ready
+      rescue StandardError
+        server&.finish
+        raise
+      end
+    end
+
+    # The same, of an app. (see #with_server)
+    def shared_server(app, *flags, name: :server, lint: true, **options)
+      shared(name) { ServerProcess.new(app, *flags, lint:, **options) }
     end
 
     # Waits until the block returns something true, for what has no event to wait for.

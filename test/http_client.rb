@@ -155,32 +155,8 @@ module Fairlead
     end
   end
 
-  # For tests that speak HTTP themselves. A server of a test class is started once, for all its tests, by the first
-  # that asks for it.
+  # For tests that speak HTTP themselves.
   module SpeaksHTTP
-    def self.included(test)
-      test.extend(Sharing)
-    end
-
-    module Sharing
-      # @return [Hash] servers by name, of all classes.
-      def servers = (@servers ||= {})
-    end
-
-    # Ends what all tests of a class have shared, once they have all run.
-    def self.shared
-      @shared ||= [].tap { |servers| Minitest.after_run { servers.each(&:finish) } }
-    end
-
-    # @param name [Symbol] of a server of this test class
-    def shared_server(app, *flags, name: :server, lint: true, **options)
-      self.class.servers[name] ||= begin
-        server = ServerProcess.new(app, *flags, lint:, **options)
-        SpeaksHTTP.shared << server
-        server.start.wait_until_ready
-      end
-    end
-
     # A new connection to the server under test; it is closed with the test.
     def client(to: server, **options)
       client = HTTPClient.new(to.connect, **options)

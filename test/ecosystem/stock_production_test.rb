@@ -36,20 +36,19 @@ module Fairlead
       end
     end
 
-    # One for all tests that leave it as it is.
-    def self.shared
-      @shared ||= begin
-        letters = Thread::Queue.new
-        server = StockServer.new(:fairlead, "--workers", "2", files: { "config/initializers/mail.rb" => <<~RUBY })
-          Rails.application.config.action_mailer.smtp_settings = { address: "127.0.0.1", port: #{Letterbox.open(letters)} }
+    LETTERS = Thread::Queue.new
+    private_constant :LETTERS
+
+    # For all tests that leave it as it is.
+    def server
+      shared do
+        StockServer.new(:fairlead, "--workers", "2", files: { "config/initializers/mail.rb" => <<~RUBY })
+          Rails.application.config.action_mailer.smtp_settings = { address: "127.0.0.1", port: #{Letterbox.open(LETTERS)} }
         RUBY
-        Minitest.after_run { server.finish }
-        [server.start.wait_until_ready, letters]
       end
     end
 
     def test_a_file_is_uploaded_and_downloaded
-      server, = self.class.shared
       file = SecureRandom.bytes(12_000_000)
       photo = JSON.parse(upload(server, file).body)
 
@@ -67,7 +66,7 @@ module Fairlead
 
     # All processes of the server poll the same table.
     def test_solid_cable_takes_a_message_to_the_clients_of_all_workers
-      @server, = self.class.shared
+      @server = server
 
       3.times { |n| assert_all_hear("/broadcast/ahoy#{n}", "ahoy#{n}") }
     end
@@ -112,11 +111,10 @@ module Fairlead
     end
 
     def test_a_mail_is_sent_while_others_are_served
-      server, letters = self.class.shared
       boat = JSON.parse(upload(server, "x").body)["id"]
       # The letterbox takes 0.3 s for each. One after the other it would be 3 s.
       assert_one_below(2) { duration { assert_equal ["200"] * 10, Array.new(10) { Thread.new { server.post("/arrive/#{boat}", "").code } }.map(&:value) } }
-      assert_includes letters.pop, "Subject: Arrived: photographed"
+      assert_includes LETTERS.pop, "Subject: Arrived: photographed"
     end
 
     private

@@ -154,9 +154,7 @@ module Fairlead
     def test_hup_replaces_all_workers
       with_server(PID, "-w", "2") do |server|
         before = server.worker_pids
-        server.signal(:HUP)
-        server.wait_for_notification("RELOADING=1")
-        server.wait_for_notification("READY=1")
+        server.restart
         eventually("the end of the old ones") { (server.worker_pids & before).empty? }
 
         assert_equal 2, server.worker_pids.size
@@ -181,9 +179,7 @@ module Fairlead
     def test_hup_many_times_leaks_nothing
       with_server(PID, "-w", "2") do |server|
         restart = lambda do
-          server.signal(:HUP)
-          server.wait_for_notification("RELOADING=1")
-          server.wait_for_notification("READY=1")
+          server.restart
           eventually("two workers") { server.worker_pids.size == 2 }
         end
         restart.call
@@ -198,9 +194,7 @@ module Fairlead
       with_server("run ->(env) { [200, {}, [\"old\"]] }", "--no-preload") do |server|
         assert_equal "old", server.get.body
         server.write("config.ru", "run ->(env) { [200, {}, [\"new\"]] }")
-        server.signal(:HUP)
-        server.wait_for_notification("RELOADING=1")
-        server.wait_for_notification("READY=1")
+        server.restart
 
         eventually("new code") { server.get.body == "new" }
       end
@@ -210,9 +204,7 @@ module Fairlead
       with_server("run ->(env) { [200, {}, [\"old\"]] }", "--no-preload", "-w", "2") do |server|
         workers = server.worker_pids
         server.write("config.ru", "\nrun nonsense")
-        server.signal(:HUP)
-        server.wait_for_notification("RELOADING=1")
-        server.wait_for_notification("READY=1")
+        server.restart
 
         assert_equal workers, server.worker_pids
         assert_equal "old", server.get.body
@@ -357,9 +349,7 @@ module Fairlead
 
         assert_equal ["before_fork #{supervisor}", "after_fork 0", "after_fork 1"],
                      [notes.call.first, *notes.call.drop(1).sort]
-        server.signal(:HUP)
-        server.wait_for_notification("RELOADING=1")
-        server.wait_for_notification("READY=1")
+        server.restart
         eventually("the exits") { notes.call.size == 8 }
 
         assert_equal ["after_fork 0", "after_fork 1", "before_worker_exit 0", "before_worker_exit 1",
@@ -489,9 +479,7 @@ module Fairlead
       terminal, slave = PTY.open
       with_server(PID, prefix: %w[setsid --ctty], spawn_options: { in: slave }) do |server|
         slave.close
-        server.signal(:HUP)
-        server.wait_for_notification("RELOADING=1")
-        server.wait_for_notification("READY=1")
+        server.restart
         terminal.close
         server.wait_for_notification("STOPPING=1")
 

@@ -43,6 +43,7 @@ module Fairlead
     FILES = {
       "app/controllers/times_controller.rb" => CONTROLLER[/.*?^end\n/m],
       "app/controllers/streams_controller.rb" => CONTROLLER[/^class Streams.*/m],
+      "config/initializers/log.rb" => "$stdout.sync = true",
       "config/database.yml" => "production:\n  adapter: sqlite3\n  pool: 1\n",
       "config/routes.rb" => <<~RUBY
         Rails.application.routes.draw do
@@ -53,23 +54,25 @@ module Fairlead
     }.freeze
 
     def server
-      rails(:fairlead, "--workers", "1", "--request-timeout", "0.8", database: postgresql, files: FILES).tap { |server| count(server) }
+      shared_rails(:fairlead, "--workers", "1", "--request-timeout", "0.8", database: postgresql, files: FILES)
+    end
+
+    def setup
+      super
+      count(server)
     end
 
     def test_a_transaction_is_rolled_back_and_its_connection_can_be_used_at_once
-      server = self.server
       assert_equal [0], count(server)
       took = duration { assert_equal "504", server.get("/transaction").code }
       assert_operator took, :<, 10
       took = duration { assert_equal [0], count(server) }
       assert_operator took, :<, 10
-      server.stop # its log is written in pieces
-      assert_includes server.log, "Fairlead::RequestTimeout"
+      eventually("it is logged") { server.log.include?("Fairlead::RequestTimeout") }
       assert_match(/times_controller.rb:\d+:in .*transaction/, server.log)
     end
 
     def test_an_action_can_rescue_it_as_what_it_is
-      server = self.server
       assert_equal "504", server.get("/query").code
       eventually("it has cleaned up") { File.exist?(server.path("ensured")) }
       assert_equal "Fairlead::RequestTimeout", File.read(server.path("rescued"))

@@ -51,8 +51,7 @@ module Fairlead
           end
         RUBY
       }
-      server = RailsServer.new(:rails, environment: "test", files:, **options)
-      (@servers ||= []) << server
+      server = rails_app(:rails, environment: "test", files:, **options)
       written = server.run("test/served_test.rb")
 
       assert_match(/2 runs, 4 assertions, 0 failures, 0 errors/, written)

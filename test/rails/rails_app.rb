@@ -309,13 +309,18 @@ module Fairlead
 
   # The base of the tests with a Rails app.
   class RailsTest < Test
-    # Starts a Rails app and waits until it serves; it is stopped when the test ends.
+    # A Rails app whose server has not been started yet; it is gone when the test ends. See RailsServer.
+    def rails_app(...) = ending(RailsServer.new(...))
+
+    # Starts a Rails app and waits until it serves.
     def rails(command, *flags, ready: true, **options)
-      server = RailsServer.new(command, *flags, **options)
-      (@servers ||= []) << server
-      server.start
-      server.wait_until_ready if ready
-      server
+      server = rails_app(command, *flags, **options).start
+      ready ? server.wait_until_ready : server
+    end
+
+    # One for all tests of the class.
+    def shared_rails(*arguments, name: :server, **options)
+      shared(name) { RailsServer.new(*arguments, **options) }
     end
 
     # @return [String] where the tests' PostgreSQL is; bin/services start says.

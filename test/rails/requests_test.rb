@@ -8,11 +8,11 @@ module Fairlead
     REQUESTS = 100
 
     def test_a_hundred_requests_at_once_query_sqlite
-      assert_all_query(serve)
+      assert_all_query(server)
     end
 
     def test_a_hundred_requests_at_once_query_postgresql
-      server = serve(database: postgresql)
+      server = server_with_postgresql
       assert_all_query(server)
 
       # 20 ms each on the 20 connections that are open now: 0.1 s, beside what Rails takes. One after the other it would
@@ -24,7 +24,6 @@ module Fairlead
     end
 
     def test_waiting_requests_keep_their_own_state_and_find_nothing_of_others
-      server = serve
       2.times do
         answers = server.json_at_once(*(1..REQUESTS).map { |n| "/state?number=#{n}" })
 
@@ -37,14 +36,13 @@ module Fairlead
     end
 
     def test_a_connection_that_an_action_keeps_is_given_back_at_its_end
-      server = serve
       30.times { assert_equal "200", server.get("/keep").code }
 
       assert_equal 0, server.json("/stat")["busy"]
     end
 
     def test_a_transaction_that_an_action_forgets_is_rolled_back
-      server = serve(database: postgresql)
+      server = server_with_postgresql
 
       assert_equal "200", server.get("/begin_and_forget").code
       assert_equal 0, server.json("/stat")["busy"]
@@ -55,7 +53,6 @@ module Fairlead
     end
 
     def test_an_event_stream_of_action_controller_live
-      server = serve
       response = server.get("/live?number=7")
 
       assert_equal "text/event-stream", response["content-type"]
@@ -64,7 +61,6 @@ module Fairlead
     end
 
     def test_a_hundred_event_streams_at_once_each_know_their_own_request
-      server = serve
       responses = nil
       took = duration do
         responses = (1..REQUESTS).map { |n| Thread.new { server.get("/live?number=#{n}&pause=0.1") } }.map(&:value)
@@ -75,17 +71,14 @@ module Fairlead
     end
 
     def test_a_body_that_is_an_enumerator
-      assert_equal "line 0\nline 1\nline 2\n", serve.get("/enumerator").body
+      assert_equal "line 0\nline 1\nline 2\n", server.get("/enumerator").body
     end
 
     def test_a_file_is_sent
-      server = serve
-
       assert_equal File.read(server.path("config.ru")), server.get("/file").body
     end
 
     def test_an_upload
-      server = serve
       file = "x" * 1_000_000
       body = "--edge\r\ncontent-disposition: form-data; name=\"file\"; filename=\"a.txt\"\r\n\r\n#{file}\r\n--edge--\r\n"
       response = server.post("/upload", body, "content-type" => "multipart/form-data; boundary=edge")
@@ -95,7 +88,10 @@ module Fairlead
 
     private
 
-    def serve(**options) = rails(:fairlead, "--workers", "1", **options)
+    # With SQLite.
+    def server = shared_rails(:fairlead, "--workers", "1")
+
+    def server_with_postgresql = shared_rails(:fairlead, "--workers", "1", name: :postgresql, database: postgresql)
 
     def assert_all_query(server)
       answers = server.json_at_once(*(1..REQUESTS).map { |n| "/query?number=#{n}" })

@@ -17,24 +17,18 @@ module Fairlead
     end
 
     def test_in_development_the_foreground_process_serves
-      server = rails(:rails, environment: "development")
-      about = server.json("/about")
+      about = in_development.json("/about")
 
       assert_served about
-      assert_equal server.supervisor_pid, about["pid"]
+      assert_equal in_development.supervisor_pid, about["pid"]
     end
 
     def test_rackup_serves_a_rails_app
       assert_served rails(:rackup, "-E", "production").json("/about")
     end
 
-    def test_the_command_serves_a_rails_app
-      assert_served rails(:fairlead, "--workers", "1").json("/about")
-    end
-
     def test_a_runner_is_not_served_and_stays_as_it_is
-      server = RailsServer.new(:rails)
-      (@servers ||= []) << server
+      server = rails_app(:rails)
       written = server.run("bin/rails", "runner", <<~RUBY)
         p Fairlead.serving?, SERVING_IN_INITIALIZER, ActiveSupport::IsolatedExecutionState.isolation_level
       RUBY
@@ -61,11 +55,7 @@ module Fairlead
     end
 
     def test_a_connection_that_an_initializer_has_leased_is_given_back
-      server = rails(:rails, environment: "development", files: { "config/initializers/leases.rb" => <<~RUBY })
-        ActiveRecord::Base.lease_connection.select_value("SELECT 1")
-      RUBY
-
-      assert_equal 0, server.json("/stat")["busy"]
+      assert_equal 0, in_development.json("/stat")["busy"]
     end
 
     def test_the_pid_file_is_there_until_the_server_ends
@@ -86,8 +76,7 @@ module Fairlead
 
     def test_it_can_go_into_the_background
       port = TCPServer.open("127.0.0.1", 0) { |server| server.addr[1] }
-      server = RailsServer.new(:rails, env: { "WEB_CONCURRENCY" => "1" })
-      (@servers ||= []) << server
+      server = rails_app(:rails, env: { "WEB_CONCURRENCY" => "1" })
       server.run("bin/rails", "server", "-d", "-b", "127.0.0.1", "-p", port.to_s, "-P", "tmp/server.pid")
       about = eventually("it serves", within: 30) { get("http://127.0.0.1:#{port}/about") }
       pid = File.read(server.path("tmp/server.pid")).to_i
@@ -109,18 +98,25 @@ module Fairlead
       end
     end
 
-    def test_the_generator_writes_a_configuration_that_can_be_served
-      server = RailsServer.new(:fairlead)
-      (@servers ||= []) << server
+    def test_the_generator_writes_a_configuration_and_the_command_serves_the_app_with_it
+      server = rails_app(:fairlead)
       written = server.run("bin/rails", "generate", "fairlead:install")
 
       assert_match(%r{create\s+config/fairlead.rb}, written)
+      # SQLite bounds no connections.
+      assert_match(/^# database_connections \d+$/, File.read(server.path("config/fairlead.rb")))
       server.start.wait_until_ready
 
-      assert server.json("/about")["serving"]
+      assert_served server.json("/about")
     end
 
     private
+
+    def in_development
+      shared_rails(:rails, environment: "development", files: { "config/initializers/leases.rb" => <<~RUBY })
+        ActiveRecord::Base.lease_connection.select_value("SELECT 1")
+      RUBY
+    end
 
     # In fibers, and known to the app before its initializers.
     def assert_served(about)

@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "pg"
 require_relative "rails_app"
 require_relative "../burst"
 
@@ -39,15 +40,22 @@ module Fairlead
     end
 
     def test_with_what_the_generator_writes_it_is_told_what_to_write_instead_and_the_pool_is_no_limit
-      server = RailsServer.new(:fairlead, "--workers", "1", database: postgresql, files: FILES)
-      (@servers ||= []) << server
-      server.run("bin/rails", "generate", "fairlead:install")
-      server.start.wait_until_ready
+      server = rails_app(:fairlead, "--workers", "1", database: postgresql, files: FILES)
+      assert_match(/ActiveRecord::Base.connection raises/, server.run("bin/rails", "generate", "fairlead:install"))
+      budget = File.read(server.path("config/fairlead.rb"))[/^database_connections (\d+)$/, 1].to_i
+      # Nine tenths of what the database allows.
+      assert_equal (allowed * 0.9).floor, budget
 
+      server.start.wait_until_ready
+      assert_match(/^  database   primary: up to #{budget} connections, of all workers together$/, server.log)
       assert_equal "500", server.get("/keeping").code
       assert_includes server.get("/keeping").body, "Either use `with_connection` or `lease_connection`"
       # By fives, as the pool's own size would have it, it would be 4 s.
       assert_one_below(3) { seconds_of_burst(server, ["/giving"] * 200) }
     end
+
+    private
+
+    def allowed = PG.connect(postgresql) { |connection| connection.exec("SHOW max_connections").getvalue(0, 0).to_i }
   end
 end

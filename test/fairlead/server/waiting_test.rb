@@ -178,15 +178,7 @@ module Fairlead
       }
     RUBY
 
-    class << self
-      # One server for all tests of this class.
-      def server
-        @server ||= ServerProcess.new(APP, lint: true).tap do |server|
-          Minitest.after_run { server.finish }
-          server.start.wait_until_ready
-        end
-      end
-    end
+    def server = shared_server(APP)
 
     %w[sleep pipe socket-read socket-write net-http mutex monitor condition condition-timeout monitor-condition queue
        queue-timeout sized-queue thread-join thread-value timeout timeout-unneeded select wait-readable file-lock].each do |kind|
@@ -196,19 +188,19 @@ module Fairlead
     # Asking and reading the answer is Ruby's own work, and takes its time.
     %w[dns dns-to-connect dns-in-ruby].each do |kind|
       define_method("test_a_hundred_requests_wait_at_once_for_#{kind.tr("-", "_")}") do
-        assert_wait_together(kind, 100) { seconds_of_burst(self.class.server, ["/dns-at-once"] * 100) + 0.35 }
+        assert_wait_together(kind, 100) { seconds_of_burst(server, ["/dns-at-once"] * 100) + 0.35 }
       end
     end
 
     # One holds it while the others want it: if waiting held the thread, none would ever go on.
     def test_requests_of_one_worker_pass_a_file_lock_on
-      assert_operator seconds_of_burst(self.class.server, ["/file-lock-in-turn"] * 20), :<, 5
+      assert_operator seconds_of_burst(server, ["/file-lock-in-turn"] * 20), :<, 5
     end
 
     # A busy machine takes its time to start processes: no less for any Ruby.
     %w[process-wait process-detach system backticks popen].each do |kind|
       define_method("test_twenty_requests_wait_at_once_for_#{kind.tr("-", "_")}") do
-        assert_wait_together(kind, 20) { seconds_of_burst(self.class.server, ["/plain-processes"]) + 0.1 }
+        assert_wait_together(kind, 20) { seconds_of_burst(server, ["/plain-processes"]) + 0.1 }
       end
     end
 
@@ -221,9 +213,9 @@ module Fairlead
     def assert_wait_together(kind, count)
       enough = seconds = nil
       10.times do
-        busy = seconds_of_burst(self.class.server, ["/nothing"] * count)
+        busy = seconds_of_burst(server, ["/nothing"] * count)
         enough = [0.35 + busy, block_given? ? yield : 0].max
-        seconds = seconds_of_burst(self.class.server, ["/#{kind}"] * count)
+        seconds = seconds_of_burst(server, ["/#{kind}"] * count)
         break if seconds < enough
       end
       assert_operator seconds, :<, enough, "#{count} × #{kind}"
