@@ -30,7 +30,7 @@ module Fairlead
       gem("build", "fairlead.gemspec", "--output", "#{@home}/fairlead.gem")
       gem("install", "--local", "--no-document", "#{@home}/fairlead.gem")
       app = "run ->(_) { [200, {}, $LOADED_FEATURES.grep(/fairlead/).map { |path| \"\#{path}\\n\" }] }"
-      server = ending(Installed.new(app, env: @env))
+      server = of_this_test(Installed.new(app, env: @env))
       loaded = server.start.wait_until_ready.get.body.lines(chomp: true)
 
       assert(loaded.any? { |path| path.end_with?("/fairlead/fairlead.#{RbConfig::CONFIG["DLEXT"]}") })

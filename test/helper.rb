@@ -42,7 +42,7 @@ module Fairlead
     # @param files [Hash{String => String}] further files of the app's folder: path => text.
     # @param ready [Boolean] whether to wait until it serves.
     def with_server(app, *flags, env: {}, files: {}, lint: true, ready: true, **options)
-      server = ending(ServerProcess.new(app, *flags, env:, files:, lint:, **options)).start
+      server = of_this_test(ServerProcess.new(app, *flags, env:, files:, lint:, **options)).start
       server.wait_until_ready if ready
       return server unless block_given?
 
@@ -56,7 +56,7 @@ module Fairlead
     # Has a server end with the test.
     #
     # @return [ServerProcess]
-    def ending(server) = server.tap { (@servers ||= []) << server }
+    def of_this_test(server) = server.tap { (@servers ||= []) << server }
 
     # A server for all tests of the class: the first that asks for it starts it.
     #

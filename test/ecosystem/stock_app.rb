@@ -177,6 +177,6 @@ module Fairlead
   # The base of the tests with that app.
   class StockAppTest < EcosystemTest
     # Starts it and waits until it serves; it is stopped when the test ends.
-    def stock_app(...) = ending(StockServer.new(...)).start.wait_until_ready
+    def stock_app(...) = of_this_test(StockServer.new(...)).start.wait_until_ready
   end
 end

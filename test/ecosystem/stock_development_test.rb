@@ -50,7 +50,7 @@ module Fairlead
       driver, browser = %w[chromedriver chromium].map { |name| `which #{name}`.chomp }
       skip "No chromium and chromedriver: bin/setup --tests installs them" if driver.empty? || browser.empty?
       variables = { "SE_CHROMEDRIVER" => driver, "CHROMIUM" => browser }
-      server = ending(StockServer.new(:rails, environment: "test", env: variables, files: {
+      server = of_this_test(StockServer.new(:rails, environment: "test", env: variables, files: {
         "test/system/boats_test.rb" => SYSTEM_TEST, "config/cable.yml" => "test:\n  adapter: async\n",
         "config/initializers/fixtures.rb" => "", "test/fixtures/boats.yml" => "{}"
       }))

@@ -310,7 +310,7 @@ module Fairlead
   # The base of the tests with a Rails app.
   class RailsTest < Test
     # A Rails app whose server has not been started yet; it is gone when the test ends. See RailsServer.
-    def rails_app(...) = ending(RailsServer.new(...))
+    def rails_app(...) = of_this_test(RailsServer.new(...))
 
     # Starts a Rails app and waits until it serves.
     def rails(command, *flags, ready: true, **options)
