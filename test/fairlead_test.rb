@@ -14,6 +14,7 @@ class FairleadTest < Fairlead::Test
 
   def test_the_figures_come_from_the_shared_page
     page = Fairlead::SharedPage.new(3)
+    page.write(1, :index, 1)
     page.write(1, :pid, 42)
     page.write(1, :state, 2)
     page.write(1, :queued, 7)
@@ -24,10 +25,24 @@ class FairleadTest < Fairlead::Test
     assert_empty others
     assert_equal [1, 42, :serving, 7, 0], worker.values_at(:index, :pid, :state, :queued, :in_flight)
     assert_in_delta 1.5, worker.fetch(:heartbeat_age), 0.5
+    assert_equal [:regular, nil], worker.values_at(:kind, :stalled)
     assert_equal({ dedicated: false, waiting: 0, running: 0, most: 0, requests: 0, waited: 0.0 }, worker.fetch(:lane))
     assert_empty Fairlead.stats.fetch(:routes)
   ensure
     Fairlead.page = nil
+  end
+
+  def test_what_stalls_is_known_also_where_nothing_is_told_of_it
+    page = Fairlead::SharedPage.new(1)
+    now = Process.clock_gettime(Process::CLOCK_MONOTONIC, :microsecond)
+    { state: 2, stall: 2, away_us: now - 3_000_000 }.each { |field, value| page.write(0, field, value) }
+    stalled = Fairlead::Figures.of(page).dig(:workers, 0, :stalled)
+
+    assert_equal :stuck, stalled[:kind]
+    assert_in_delta 3.0, stalled[:seconds], 0.5
+    { stalled_us: now - 5_000_000, stalled_kind: 1 }.each { |field, value| page.write(0, field, value) }
+
+    assert_equal :blocked, Fairlead::Figures.of(page).dig(:workers, 0, :stalled, :kind)
   end
 
   def test_all_parts_load_without_a_warning

@@ -39,4 +39,17 @@ class GuidesTest < Fairlead::Test
       end
     end
   end
+
+  def test_the_export_to_prometheus_has_a_line_for_each_figure_of_each_worker
+    guide = File.read(File.join(ROOT, "guides/deployment.md"))
+    app = guide[/```ruby\n(map "\/metrics".*?)```/m, 1]
+    with_server(app, "-w", "2") do |server|
+      lines = server.get("/metrics").body.lines
+
+      assert_equal 14, lines.size
+      server.worker_pids.each_with_index do |pid, index|
+        assert_equal 7, lines.grep(/\Afairlead_[a-z_]+\{kind="regular",worker="#{index}",process="#{pid}"\} [\d.]+\n\z/).size
+      end
+    end
+  end
 end

@@ -17,7 +17,8 @@ module Fairlead
         fairlead -p 3000 -w 2                     on port 3000, with two workers
         fairlead -b unix:/run/app.sock -e production
         fairlead restart                          serve this folder's new code, hot
-        fairlead stalls                           what has held up the server that runs here
+        fairlead status                           what the server that runs here does now
+        fairlead stalls                           what has held it up
         fairlead doctor -e production             says what would hurt the app under fibers
     TEXT
 
@@ -46,10 +47,7 @@ module Fairlead
 
     # @return [Integer] the exit status.
     def run
-      if (command = { "stalls" => Stall::Command, "restart" => Restart }[@arguments.first])
-        command.new(@arguments.drop(1), output: @output).run
-        return 0
-      end
+      return inquire if inquiry
       parse
       case @action
       when :help then @output.write(help)
@@ -72,6 +70,20 @@ module Fairlead
     end
 
     private
+
+    # @return [Class, nil] a command about a running server.
+    def inquiry
+      case @arguments.first
+      when "status" then Status::Command
+      when "stalls" then Stall::Command
+      when "restart" then Restart
+      end
+    end
+
+    def inquire
+      inquiry.new(@arguments.drop(1), output: @output).run
+      0
+    end
 
     # Loads the app as if it were served, and looks at it.
     def doctor

@@ -69,6 +69,7 @@ module Fairlead
     def serve
       Fairlead.page = SharedPage.new(1)
       Fairlead.page.write(0, :pid, Process.pid)
+      Fairlead.page.write(0, :began_us, (monotonic * 1_000_000).to_i)
       ActiveRecord::Budget.join(@configuration.database_connections) if @configuration.database_connections
       @desk = Stall::Desk.new(@configuration, addresses)
       @server = Server.new(@app, @configuration, @listeners, page: Fairlead.page, slot: 0, told: @desk.method(:add))

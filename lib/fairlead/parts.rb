@@ -34,6 +34,7 @@ module Fairlead
   autoload :FiberState, "fairlead/fiber_state"
   autoload :Diagnosis, "fairlead/diagnosis"
   autoload :Doctor, "fairlead/doctor"
+  autoload :Figures, "fairlead/figures"
   autoload :Foreground, "fairlead/foreground"
   autoload :Handoff, "fairlead/handoff"
   autoload :Inquiry, "fairlead/inquiry"
@@ -63,6 +64,7 @@ module Fairlead
   autoload :Signals, "fairlead/signals"
   autoload :Stall, "fairlead/stall"
   autoload :Startup, "fairlead/startup"
+  autoload :Status, "fairlead/status"
   autoload :StrayChild, "fairlead/stray_child"
   autoload :Succession, "fairlead/succession"
   autoload :Supervisor, "fairlead/supervisor"
@@ -70,9 +72,6 @@ module Fairlead
   autoload :Worker, "fairlead/worker"
   autoload :Workers, "fairlead/workers"
   autoload :Yjit, "fairlead/yjit"
-
-  STATES = %i[empty booting serving draining].freeze
-  private_constant :STATES
 
   class << self
     # @return [SharedPage, nil] the figures of all workers; set by the supervisor before it forks.
@@ -141,38 +140,12 @@ module Fairlead
       Deadlines.present&.limit(seconds)
     end
 
-    # What the workers do now, read from the page they share: the same in the supervisor and in each worker.
+    # What the workers do now, read from the page they share: the same in the supervisor and in each worker, also of one that
+    # is stuck. It costs some microseconds a worker.
     #
-    # @return [Hash] `{ workers: [{ index:, pid:, state:, in_flight:, streams:, queued:, connections:,
-    #   requests:, restarts:, heartbeat_age:, lane: { dedicated:, waiting:, running:, most:, requests:, waited: } }],
-    #   routes: [{ route:, action:, lane:, stalls:, longest: }] }`; times in seconds. `routes` are those that have
-    #   stalled, in Rails with their `action` ("articles#show"); their `lane` is :threads, :process, or :none if they have
-    #   been forgotten. Neither when nothing is served.
-    def stats
-      return { workers: [], routes: [] } unless page
-
-      workers = Array.new(page.slots) { |slot| [slot, page.read(slot)] }
-      workers = workers.filter_map { |slot, fields| worker_stats(slot, fields) if fields[:state].positive? }
-      { workers:, routes: page.routes }
-    end
-
-    private
-
-    def worker_stats(slot, fields)
-      now = Process.clock_gettime(Process::CLOCK_MONOTONIC, :millisecond)
-      heartbeat_age = fields[:heartbeat_ms].zero? ? 0.0 : [now - fields[:heartbeat_ms], 0].max / 1000.0
-      {
-        index: slot, pid: fields[:pid], state: STATES.fetch(fields[:state], :unknown),
-        **fields.slice(:in_flight, :streams, :queued, :connections, :requests, :restarts),
-        heartbeat_age:, lane: lane_stats(fields)
-      }
-    end
-
-    def lane_stats(fields)
-      {
-        dedicated: fields[:lane] == 1, waiting: fields[:lane_waiting], running: fields[:lane_running],
-        most: fields[:lane_most], requests: fields[:lane_requests], waited: fields[:lane_waited_us] / 1e6
-      }
-    end
+    # @example in config.ru
+    #   map("/waiting") { run ->(_) { [200, {}, [Fairlead.stats[:workers].sum { |worker| worker[:queued] }.to_s]] } }
+    # @return [Hash] `{ workers: […], routes: […] }`, see {Figures.of}; both empty when nothing is served.
+    def stats = page ? Figures.of(page) : { workers: [], routes: [] }
   end
 end

@@ -307,9 +307,7 @@ module Fairlead
       database = @budgets&.admit(worker.slot)
       ours, theirs = Message::Channel.pair
       @page.clear(worker.slot)
-      @page.write(worker.slot, :restarts, @workers.restarts(worker.index))
-      @page.write(worker.slot, :lane, worker.lane? ? 1 : 0)
-      @page.write(worker.slot, :state, 1)
+      introduce(worker)
       pid = Process.fork { exit(become(worker, theirs, ours, database)) }
       @page.write(worker.slot, :pid, pid)
       @workers.forked(worker, pid, ours)
@@ -320,6 +318,16 @@ module Fairlead
     ensure
       theirs&.close
       database&.close
+    end
+
+    # In the page, to who looks at it.
+    def introduce(worker)
+      @page.write(worker.slot, :index, worker.index)
+      @page.write(worker.slot, :lane, worker.lane? ? 1 : 0)
+      @page.write(worker.slot, :relief, worker.kind == :relief ? 1 : 0)
+      @page.write(worker.slot, :restarts, @workers.restarts(worker.index))
+      @page.write(worker.slot, :began_us, (monotonic * 1_000_000).to_i)
+      @page.write(worker.slot, :state, 1)
     end
 
     # In the child: leaves behind what is the supervisor's.

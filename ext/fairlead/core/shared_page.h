@@ -45,7 +45,13 @@
     X(lane_running)/* requests that run in one */                                                            \
     X(lane_most)   /* the most that have run in one at once */                                               \
     X(lane_requests)/* taken in one since the worker began */                                                \
-    X(lane_waited_us)/* how long they have waited for it in all */
+    X(lane_waited_us)/* how long they have waited for it in all */                                           \
+    X(index)       /* its number among those of its kind (written by the supervisor) */                      \
+    X(relief)      /* 1: a relief worker (likewise) */                                                       \
+    X(began_us)    /* fl_clock when it was forked (likewise) */                                              \
+    X(stalls)      /* that were told of */                                                                   \
+    X(stalled_us)  /* fl_clock when the oldest began of the stalls that go on; 0: nothing stalls */          \
+    X(stalled_kind)/* of that one: fl_stall */
 
 typedef enum fl_slot_field {
 #define X(field) FL_SLOT_##field,

@@ -88,8 +88,12 @@ static void close_record(fl_watch *watch, fl_stall_record *record, uint64_t ende
     if (told)
         set(&record->lasted, own_time(record, ended));
     atomic_store(&record->phase, told ? FL_STALL_OVER : FL_STALL_CALM);
-    if (told)
-        fl_bell_ring(&watch->teller);
+    if (!told)
+        return;
+    fl_slot *slot = watch->loop->siblings.slot;
+    if (slot != NULL)
+        fl_slot_set(slot, FL_SLOT_stalls, fl_slot_get(slot, FL_SLOT_stalls) + 1);
+    fl_bell_ring(&watch->teller);
 }
 
 /* Has its backtrace taken, by another thread if that can run. */
@@ -122,6 +126,26 @@ static void follow(fl_watch *watch, int number, fl_stall_record *record, uint64_
     }
 }
 
+static bool is_long(const fl_stall_record *record) {
+    int phase = atomic_load(&record->phase);
+    return phase == FL_STALL_LONG || phase == FL_STALL_LASTING;
+}
+
+/* The oldest of those that go on, for who looks at the page. */
+static void show(const fl_watch *watch, int count) {
+    fl_slot *slot = watch->loop->siblings.slot;
+    if (slot == NULL)
+        return;
+    const fl_stall_record *oldest = NULL;
+    for (int i = 0; i < count; i++) {
+        const fl_stall_record *record = &watch->stalls[i];
+        if (is_long(record) && (oldest == NULL || get(&record->began) < get(&oldest->began)))
+            oldest = record;
+    }
+    fl_slot_set(slot, FL_SLOT_stalled_kind, oldest == NULL ? FL_STALL_NONE : fl_stall_kind(oldest));
+    fl_slot_set(slot, FL_SLOT_stalled_us, oldest == NULL ? 0 : (int64_t) get(&oldest->began));
+}
+
 void fl_stalls_look(fl_watch *watch, uint64_t now) {
     if (watch->limits.told == 0)
         return;
@@ -139,6 +163,7 @@ void fl_stalls_look(fl_watch *watch, uint64_t now) {
         else
             close_record(watch, record, since > get(&record->began) ? since : now);
     }
+    show(watch, count);
 }
 
 uint64_t fl_stall_lasted(const fl_stall_record *record) {

@@ -38,7 +38,7 @@ module Fairlead
 
       def act(server)
         stalls = server[:stalls].first(@most)
-        @output.write(@json ? "#{JSON.pretty_generate(server.merge(stalls:))}\n" : Table.new(server, stalls).to_s)
+        @output.write(@json ? "#{JSON.pretty_generate(server.except(:status).merge(stalls:))}\n" : Table.new(server, stalls).to_s)
       end
     end
   end

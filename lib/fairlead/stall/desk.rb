@@ -16,6 +16,7 @@ module Fairlead
         @pid = pid
         @restarts = { generation:, serving: false, failures: 0, failure: nil }
         @configuration = configuration
+        @status = Status.new(configuration)
         @addresses = addresses
         @folder = Dir.pwd
         @board = Board.new
@@ -62,7 +63,7 @@ module Fairlead
       def about
         stalls = @lock.synchronize { @board.worst(MOST) }
         { pid: @pid, restarts: @restarts, folder: @folder, tag: @configuration.tag, addresses: @addresses,
-          limit: @configuration.stall_report, stalls: }
+          limit: @configuration.stall_report, stalls:, status: @status.to_h }
       end
     end
   end

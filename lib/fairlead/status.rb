@@ -1,0 +1,36 @@
+# frozen_string_literal: true
+
+require_relative "parts"
+
+module Fairlead
+  # What a server says of itself to `fairlead status`. Of the first process, or the supervisor.
+  class Status
+    autoload :Columns, "fairlead/status/columns"
+    autoload :Command, "fairlead/status/command"
+    autoload :Consumption, "fairlead/status/consumption"
+    autoload :Matters, "fairlead/status/matters"
+    autoload :Report, "fairlead/status/report"
+    autoload :Table, "fairlead/status/table"
+    autoload :Words, "fairlead/status/words"
+
+    # @param configuration [Configuration]
+    def initialize(configuration)
+      @configuration = configuration
+      @started_at = Time.now.to_f
+    end
+
+    # @return [Hash]
+    def to_h
+      {
+        version: VERSION, ruby: RUBY_VERSION, yjit: yjit?, environment: @configuration.environment,
+        started_at: @started_at, limits: { in_flight: @configuration.in_flight, database_connections: @configuration.database_connections },
+        **Fairlead.stats
+      }
+    end
+
+    private
+
+    # Where the app is loaded in each worker, nobody knows here.
+    def yjit? = @configuration.preload || @configuration.workers.zero? ? defined?(RubyVM::YJIT) && RubyVM::YJIT.enabled? || false : nil
+  end
+end

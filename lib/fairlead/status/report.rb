@@ -1,0 +1,86 @@
+# frozen_string_literal: true
+
+module Fairlead
+  class Status
+    # What a server has said of itself, with what the system says of its processes, and what has happened since the look
+    # before. This is what `fairlead status --json` prints; its keys stay.
+    class Report
+      # What is summed up over all workers.
+      SUMS = %i[connections in_flight streams queued requests requests_per_second errors refused timed_out stalls standbys
+                handed received restarts cpu memory].freeze
+      private_constant :SUMS
+
+      # @return [Float] seconds of the monotonic clock.
+      attr_reader :at
+
+      # @param server [Hash] what it says (see Inquiry).
+      # @param before [Report, nil] of the same server.
+      # @param measure [#call] answers the {Consumption} of a process id.
+      def initialize(server, before: nil, at: Process.clock_gettime(Process::CLOCK_MONOTONIC), measure: Consumption.method(:of))
+        @server = server
+        @status = server[:status]
+        @before = before
+        @at = at
+        @consumption = @status[:workers].to_h { |worker| [worker[:pid], measure.call(worker[:pid])] }
+      end
+
+      # @return [Hash] what {Figures.of} says of each worker, and with it
+      #
+      #   - `version:`, `ruby:`, `yjit:` (nil: only the workers know), `environment:`, `started_at:` (seconds since 1970) and
+      #     `generation:` of the code that serves (0: there was no hot restart);
+      #   - `pid:` by which the server is known, `folder:`, `tag:`, `addresses:`; `serving:` whether all workers have served;
+      #     `failure:` why new code could not be started the last time, or nil;
+      #   - `limits:` `{ in_flight:, database_connections: }`, for each worker and for all;
+      #   - of each worker `requests_per_second:` and `cpu:` (percent of one core) since the look before, which was
+      #     `seconds:` ago, or since the worker began; `memory:` (bytes, with its part of what it shares); `suspended:`.
+      #     nil: it is not known;
+      #   - `total:` their sums, and the longest `oldest_wait:`;
+      #   - `matters:` in words, what is the matter.
+      def to_h
+        @to_h ||= { **facts, workers:, total:, routes: @status[:routes] }.then { |all| { **all, matters: Matters.new(all).to_a } }
+      end
+
+      # @param pid [Integer]
+      # @return [Hash, nil] what was said of this worker.
+      def said_of(pid) = @status[:workers].find { |worker| worker[:pid] == pid }
+
+      # @return [Consumption, nil]
+      def consumption_of(pid) = @consumption[pid]
+
+      private
+
+      def facts
+        {
+          **@server.slice(:pid, :folder, :tag, :addresses),
+          **@status.slice(:version, :ruby, :yjit, :environment, :started_at),
+          generation: @server[:restarts][:generation], serving: @server[:restarts][:serving],
+          failure: @server[:restarts][:failure], limits: @status[:limits], seconds: @before && (@at - @before.at)
+        }
+      end
+
+      def workers
+        @workers ||= @status[:workers].sort_by { |worker| [worker[:kind] == "regular" ? 0 : 1, worker[:kind], worker[:index], -worker[:age]] }
+                                      .map { |worker| { **worker, **measured(worker) } }
+      end
+
+      def measured(worker)
+        earlier = @before&.said_of(worker[:pid])
+        seconds = earlier ? @at - @before.at : worker[:age]
+        used = @consumption[worker[:pid]]
+        used_before = earlier ? @before.consumption_of(worker[:pid])&.cpu : 0.0
+        {
+          requests_per_second: rate(worker[:requests] - (earlier ? earlier[:requests] : 0), seconds),
+          cpu: used && used_before && rate((used.cpu - used_before) * 100, seconds),
+          memory: used&.memory, suspended: used&.suspended
+        }
+      end
+
+      def rate(count, seconds) = seconds.positive? ? (count / seconds).round(1) : 0.0
+
+      def total
+        { **SUMS.to_h { |key| [key, workers.filter_map { |worker| worker[key] }.sum] },
+          oldest_wait: workers.map { |worker| worker[:oldest_wait] }.max.to_f }
+      end
+    end
+  end
+end

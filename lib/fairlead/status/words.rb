@@ -1,0 +1,39 @@
+# frozen_string_literal: true
+
+module Fairlead
+  class Status
+    # Figures as a person reads them.
+    module Words
+      module_function
+
+      # @param number [Numeric, nil]
+      # @return [String] "1,234"; "-" for what is not known.
+      def count(number) = number ? number.round.to_s.gsub(/(?<=\d)(?=(\d{3})+\z)/, ",") : "-"
+
+      # @param seconds [Numeric]
+      # @return [String] "0.12 s", "12 s", "3 min", "5 h", "6 d"
+      def duration(seconds)
+        case seconds
+        when ...10 then format("%.2g s", seconds)
+        when ...100 then "#{seconds.round} s"
+        when ...(100 * 60) then "#{(seconds / 60).round} min"
+        when ...(72 * 3600) then "#{(seconds / 3600).round} h"
+        else "#{(seconds / 86_400).round} d"
+        end
+      end
+
+      # @param bytes [Integer, nil]
+      def memory(bytes) = bytes ? "#{count(bytes / 1_048_576.0)} MiB" : "-"
+
+      # @param percent [Numeric, nil]
+      def percent(percent) = percent ? "#{percent.round} %" : "-"
+
+      # @param worker [Hash] see {Figures.of}.
+      # @return [String] "2", "relief 0"
+      def worker(worker) = worker[:kind] == "regular" ? worker[:index].to_s : "#{worker[:kind]} #{worker[:index]}"
+
+      # @return [String] "1 request", "2 requests"
+      def plural(number, noun) = "#{count(number)} #{noun}#{"s" unless number == 1}"
+    end
+  end
+end

@@ -1,0 +1,190 @@
+# frozen_string_literal: true
+
+require "json"
+require "open3"
+require "pty"
+require_relative "../../helper"
+require_relative "../../stalls"
+
+module Fairlead
+  class Status
+    # `fairlead status` of servers that run.
+    class CommandTest < Test
+      include SpeaksHTTP
+      include Stalls
+
+      WORKER_KEYS = %w[
+        index kind pid age state stalled connections in_flight streams queued oldest_wait requests errors refused timed_out stalls
+        standbys handed received restarts heartbeat_age database lane requests_per_second cpu memory suspended
+      ].freeze
+      KEYS = %w[
+        pid folder tag addresses version ruby yjit environment started_at generation serving failure limits seconds workers total
+        routes matters
+      ].freeze
+      private_constant :WORKER_KEYS, :KEYS
+
+      def server = shared_server(APP, "-w", "2", "-e", "production")
+
+      def test_each_worker_has_a_row
+        output, status = fairlead # in the folder of the server
+
+        assert_predicate status, :success?
+        assert_match(/\AFairlead #{VERSION} in #{Regexp.escape(server.directory)}, process #{server.supervisor_pid}, http:/, output)
+        server.worker_pids.each_with_index do |pid, index|
+          assert_match(/^#{index} +#{pid} +[\d.]+ (s|min) +serving( +[\d,]+){3} +- +[\d,]+ +[\d,]+ +\d+ % +\d+ MiB/, output)
+        end
+        assert_match(/^all  /, output)
+        refute_includes output, "\e"
+      end
+
+      def test_all_of_it_is_there_for_machines
+        5.times { server.get("/") }
+        now = asked
+
+        assert_equal KEYS, now.keys
+        assert_equal [WORKER_KEYS], now["workers"].map(&:keys).uniq
+        assert_equal [server.supervisor_pid, RUBY_VERSION, "production", 0, true], now.values_at("pid", "ruby", "environment", "generation", "serving")
+        assert_operator now["total"]["requests"], :>=, 5
+        assert_operator now["workers"].first["memory"], :>, 1_000_000
+        assert_in_delta Time.now.to_f, now["started_at"], 600
+      end
+
+      def test_what_runs_is_shown
+        requests = Array.new(3) { client.write("GET /sleep?5 HTTP/1.1\r\nHost: a\r\n\r\n") }
+
+        assert_operator asked["total"]["in_flight"], :>=, 3
+        assert_equal 3, requests.size
+      end
+
+      # Of the worker that holds the lock nobody is answered anything.
+      def test_a_worker_that_is_stuck_holds_up_nothing
+        pid, client = client_of_each(server).first
+        stuck = stall(server, "/held", 3, on: client)
+        output = nil
+        took = duration { output = said }
+
+        assert_match(/^\d +#{pid} .*stuck \d/, output)
+        assert_match(/^Worker \d \(process #{pid}\): for \d\.?\d* s a request sleeps in a call that holds Ruby's lock/, output)
+        assert_operator took, :<, 2.5
+        stuck.response
+        assert_operator eventually("it is counted") { asked["total"]["stalls"].nonzero? }, :>=, 1
+      end
+
+      def test_a_call_that_blocks_is_shown_though_a_standby_serves
+        blocked = stall(server, "/free", 2, on: client)
+        stalled = asked["workers"].filter_map { |worker| worker["stalled"] }
+
+        assert_equal ["blocked"], stalled.map { |one| one["kind"] }
+        assert_includes 0.1..30, stalled.first["seconds"]
+        blocked.response
+        eventually("it is over") { asked["workers"].all? { |worker| worker["stalled"].nil? } }
+      end
+
+      def test_a_worker_that_was_killed_is_gone_and_that_is_said
+        with_server(APP, "-w", "2") do |server|
+          killed = server.worker_pids.first
+          server.signal(:KILL, killed)
+          now = eventually("its successor") { asked(server).then { |one| one if one["workers"].sum { |worker| worker["restarts"] } == 1 } }
+
+          refute_includes now["workers"].map { |worker| worker["pid"] }, killed
+          assert_match(/^Before worker 0 .* ended unasked/, now["matters"].join("\n"))
+        end
+      end
+
+      def test_a_worker_that_is_suspended_is_said_to_be
+        with_server(APP, "-w", "2") do |server|
+          pid = server.worker_pids.first
+          server.signal(:STOP, pid)
+
+          assert_match(/^Worker 0 \(process #{pid}\) has been suspended/, asked(server)["matters"].join("\n"))
+        ensure
+          server.signal(:CONT, pid)
+        end
+      end
+
+      def test_a_server_without_workers_says_it_too
+        with_server(APP, "-w", "0") do |server|
+          assert_equal [[server.supervisor_pid, "serving"]], asked(server)["workers"].map { |worker| worker.values_at("pid", "state") }
+        end
+      end
+
+      def test_again_and_again_until_ctrl_c
+        Open3.popen2e(*command("--every", "0.2", "--json"), chdir: server.directory) do |_, output, process|
+          looks = Array.new(3) { JSON.parse(output.gets) }
+          Process.kill(:INT, process.pid)
+
+          assert_in_delta 0.2, looks.last["seconds"], 0.5
+          assert_empty output.read
+          assert_equal 130, process.value.exitstatus
+        end
+      end
+
+      def test_the_screen_is_cleared_on_a_terminal
+        PTY.spawn(*command("--every", "0.2", "--pid", server.supervisor_pid.to_s)) do |output, input, pid|
+          text = +""
+          text << output.readpartial(4096) until text.scan("\e[H\e[2J").size == 2
+          input.write("\x03")
+          Process.wait(pid)
+
+          assert_match(/Fairlead .*Nothing is the matter\.\r\n/m, text)
+        rescue Errno::EIO # it has ended
+          flunk text
+        end
+      end
+
+      def test_nobody_reads_on
+        reader, writer = IO.pipe
+        pid = Process.spawn(*command("--every", "0.1"), chdir: server.directory, out: writer, err: writer)
+        writer.close
+        reader.gets
+        reader.close
+
+        assert_predicate Process.wait2(pid).last, :success?
+      end
+
+      def test_a_server_that_is_not_there_is_one_clear_line
+        output, status = fairlead("--pid", "1")
+
+        assert_equal 1, status.exitstatus
+        assert_match(/\Afairlead: No server of this user runs as process 1[.\n]/, output)
+        refute_match(/\.rb:\d+:in /, output)
+      end
+
+      def test_wrong_flags_are_told
+        [%w[--wrong], %w[--every x], %w[--every 0], %w[somewhere]].each do |arguments|
+          assert_raises(ConfigurationError) { Command.new(arguments, output: StringIO.new, servers: -> { [old(1)] }).run }
+        end
+      end
+
+      def test_a_server_of_an_older_version_is_said_to_be_one
+        error = assert_raises(ConfigurationError) { Command.new([], output: StringIO.new, servers: -> { [old(1)] }).run }
+
+        assert_equal "The server (process 1) is of an older version of Fairlead, which does not say what it does. Restart it: `fairlead restart`.",
+                     error.message
+      end
+
+      def test_which_of_several_is_asked_for
+        error = assert_raises(ConfigurationError) { Command.new([], output: StringIO.new, servers: -> { [old(1), old(2)] }).run }
+
+        assert_match(/\AWhich server\? Name it by --pid:\n  --pid 1 /, error.message)
+      end
+
+      private
+
+      def old(pid) = { pid:, folder: "/app", addresses: ["http://127.0.0.1:9292"], restarts: { generation: 0 }, limit: 0.05, stalls: [] }
+
+      def asked(server = self.server) = JSON.parse(said("--json", server:))
+
+      # In this process: a look takes as long as it does.
+      def said(*arguments, server: self.server)
+        output = StringIO.new
+        Command.new(["--pid", server.supervisor_pid.to_s, *arguments], output:).run
+        output.string
+      end
+
+      def fairlead(*arguments) = Open3.capture2e(*command(*arguments), chdir: server.directory)
+
+      def command(*arguments) = [RbConfig.ruby, "-I", File.join(ROOT, "lib"), File.join(ROOT, "exe/fairlead"), "status", *arguments]
+    end
+  end
+end

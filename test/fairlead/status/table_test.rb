@@ -1,0 +1,126 @@
+# frozen_string_literal: true
+
+require_relative "../../helper"
+
+module Fairlead
+  class Status
+    # What is printed of what a server says.
+    class TableTest < Test
+      WORKER = {
+        index: 0, kind: "regular", pid: 4712, age: 7300.0, state: "serving", stalled: nil, connections: 40, in_flight: 3,
+        streams: 0, queued: 0, oldest_wait: 0.0, requests: 1_000_000, errors: 0, refused: 0, timed_out: 0, stalls: 0,
+        standbys: 0, handed: 0, received: 0, restarts: 0, heartbeat_age: 0.0, database: { open: 0, waiting: 0 }, lane: {}
+      }.freeze
+      private_constant :WORKER
+
+      def test_it_is_read_at_a_glance
+        one = worker(requests: 1_000_000)
+        other = worker(index: 1, pid: 4713, requests: 500)
+        before = report(one, { **other, requests: 400 }, cpu: { 4712 => 10.0, 4713 => 1.0 }, at: 100.0)
+        now = report({ **one, requests: 1_002_468 }, other, cpu: { 4712 => 11.0, 4713 => 1.02 }, at: 102.0, before:)
+
+        assert_equal <<~TEXT, table(now).lines.drop(2).join
+          
+          worker  process  age  state    connections  running  waiting  longest   requests  per second   CPU   memory
+          0          4712  2 h  serving           40        3        0        -  1,002,468       1,234  50 %  120 MiB
+          1          4713  2 h  serving           40        3        0        -        500          50   1 %  120 MiB
+          all                                     80        6        0        -  1,002,968       1,284  51 %  240 MiB
+
+          Nothing is the matter.
+        TEXT
+      end
+
+      def test_it_says_which_server_it_is
+        text = table(report(worker))
+
+        assert_match(%r{\AFairlead 0\.1\.0 in /app, process 4711, http://127\.0\.0\.1:9292\nsince \d{4}-\d\d-\d\d \d\d:\d\d:\d\d \(5 h\), Ruby 3\.3\.8 with YJIT, production, hot restart 2\n}, text)
+      end
+
+      def test_what_seldom_happens_has_a_column_once_it_has
+        refute_match(/stalls|given|errors/, table(report(worker)))
+        assert_match(/  stalls  given\n.*  2      7\n/, table(report(worker(stalls: 2, handed: 7))))
+      end
+
+      def test_one_worker_has_no_sum
+        refute_match(/^all/, table(report(worker)))
+      end
+
+      def test_a_worker_beside_the_regular_ones_is_named_and_comes_last
+        rows = table(report(worker(kind: "relief", pid: 1), worker(index: 1), worker)).lines
+
+        assert_equal %w[0 1 relief], rows[4..6].map { |row| row.split.first }
+      end
+
+      def test_since_it_began_is_said_of_a_worker_that_was_not_there_before
+        before = report(worker, cpu: { 4712 => 10.0 }, at: 100.0)
+        now = report(worker(pid: 5, age: 2.0, requests: 10), cpu: { 5 => 1.0 }, at: 101.0, before:)
+
+        assert_equal [5.0, 50.0], now.to_h[:workers].first.values_at(:requests_per_second, :cpu)
+      end
+
+      def test_what_the_system_does_not_say_is_not_known
+        now = Report.new(server(worker), measure: ->(_pid) {}).to_h
+
+        assert_equal [nil, nil, nil], now[:workers].first.values_at(:cpu, :memory, :suspended)
+        assert_match(/ -       -$/, Table.new(now).to_s)
+      end
+
+      def test_what_stalls_is_its_state_and_is_said_in_words
+        text = table(report(worker(stalled: { kind: "stuck", seconds: 3.24 })))
+
+        assert_match(/  stuck 3\.2 s  /, text)
+        assert_includes text, "Worker 0 (process 4712): for 3.2 s a request sleeps in a call that holds Ruby's lock: no other " \
+                              "request of this worker runs. `fairlead stalls` names what has stalled.\n"
+      end
+
+      def test_a_line_is_said_in_words_with_its_cause
+        assert_includes table(report(worker(queued: 120, oldest_wait: 1.26, in_flight: 1000))),
+                        "A line of 120 waits on worker 0 (process 4712), the first for 1.3 s: as many requests run in it as may (1,000, in_flight)."
+        assert_includes table(report(worker(queued: 120, oldest_wait: 12.6, age: 10.0), cpu: { 4712 => 9.8 })),
+                        "the first for 13 s: it computes all the time (98 % of a core)."
+        assert_includes table(report(worker(queued: 2, oldest_wait: 0.01))), "Nothing is the matter."
+      end
+
+      def test_who_waits_for_the_database_is_said_in_words
+        assert_includes table(report(worker(database: { open: 5, waiting: 12 }))),
+                        "12 requests of worker 0 (process 4712) wait for a database connection: it has 5 of the 90 that all workers share"
+      end
+
+      def test_what_has_gone_wrong_is_said_in_words
+        text = table(report(worker(restarts: 2), failure: "config.ru:1: nonsense\nmore"))
+
+        assert_includes text, "Before worker 0 (process 4712), 2 workers of its number ended unasked: the log says how.\n"
+        assert_includes text, "New code could not be started: config.ru:1: nonsense\n"
+        assert_includes table(report(worker(state: "booting"))), "No worker serves yet."
+        assert_includes Table.new(Report.new(server(worker), measure: ->(_) { Consumption.new(cpu: 0.0, memory: 0, suspended: true) }).to_h).to_s,
+                        "Worker 0 (process 4712) has been suspended by a signal: kill -CONT 4712 has it go on."
+      end
+
+      def test_durations_are_short
+        said = { 0 => "0 s", 0.123 => "0.12 s", 9.94 => "9.9 s", 59.6 => "60 s", 600 => "10 min", 7300 => "2 h", 432_000 => "5 d" }
+
+        said.each { |seconds, text| assert_equal text, Words.duration(seconds) }
+      end
+
+      private
+
+      def worker(**facts) = { **WORKER, **facts }
+
+      def server(*workers, failure: nil)
+        {
+          pid: 4711, folder: "/app", tag: "app", addresses: ["http://127.0.0.1:9292"],
+          restarts: { generation: 2, serving: true, failures: 0, failure: },
+          status: { version: "0.1.0", ruby: "3.3.8", yjit: true, environment: "production", started_at: Time.now.to_f - 18_000,
+                    limits: { in_flight: 1000, database_connections: 90 }, workers:, routes: [] }
+        }
+      end
+
+      def report(*workers, cpu: Hash.new(0.0), failure: nil, **options)
+        measure = ->(pid) { Consumption.new(cpu: cpu[pid], memory: 120 << 20, suspended: false) }
+        Report.new(server(*workers, failure:), measure:, **options)
+      end
+
+      def table(report) = Table.new(report.to_h).to_s
+    end
+  end
+end
