@@ -13,6 +13,9 @@ module Fairlead
     autoload :Table, "fairlead/status/table"
     autoload :Words, "fairlead/status/words"
 
+    LIMITS = %i[in_flight database_connections].freeze
+    private_constant :LIMITS
+
     # @param configuration [Configuration]
     def initialize(configuration)
       @configuration = configuration
@@ -23,14 +26,17 @@ module Fairlead
     def to_h
       {
         version: VERSION, ruby: RUBY_VERSION, yjit: yjit?, environment: @configuration.environment,
-        started_at: @started_at, limits: { in_flight: @configuration.in_flight, database_connections: @configuration.database_connections },
-        **Fairlead.stats
+        started_at: @started_at, limits: LIMITS.to_h { |name| [name, @configuration.public_send(name)] }, **Fairlead.stats
       }
     end
 
     private
 
     # Where the app is loaded in each worker, nobody knows here.
-    def yjit? = @configuration.preload || @configuration.workers.zero? ? defined?(RubyVM::YJIT) && RubyVM::YJIT.enabled? || false : nil
+    def yjit?
+      return unless @configuration.preload || @configuration.workers.zero?
+
+      defined?(RubyVM::YJIT) && RubyVM::YJIT.enabled? ? true : false
+    end
   end
 end

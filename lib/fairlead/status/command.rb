@@ -32,8 +32,7 @@ module Fairlead
       end
 
       def act(server)
-        raise ConfigurationError, "--every #{@every}: that is no time to wait. --every 1 looks once a second." if @every && !@every.positive?
-
+        refuse_to_hurry if @every && !@every.positive?
         before = report(server)
         wait = BETWEEN
         loop do
@@ -46,11 +45,15 @@ module Fairlead
         nil # nobody reads on
       end
 
+      def refuse_to_hurry
+        raise ConfigurationError, "--every #{@every}: that is no time to wait. --every 1 looks once a second."
+      end
+
       def report(server, before = nil)
         return Report.new(server, before:) if server[:status]
 
-        raise ConfigurationError, "The server (process #{server[:pid]}) is of an older version of Fairlead, which does not say what it does. " \
-                                  "Restart it: `fairlead restart`."
+        raise ConfigurationError, "The server (process #{server[:pid]}) is of an older version of Fairlead, which does not say " \
+                                  "what it does. Restart it: `fairlead restart`."
       end
 
       def show(report)

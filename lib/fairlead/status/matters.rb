@@ -44,15 +44,16 @@ module Fairlead
         kind, seconds = worker[:stalled]&.values_at(:kind, :seconds)
         return unless kind
 
-        "#{name(worker)}: for #{Words.duration(seconds)} a request #{STALLS.fetch(kind)}. `fairlead stalls` names what has stalled."
+        "#{name(worker)}: for #{Words.duration(seconds)} a request #{STALLS.fetch(kind)}. `fairlead stalls` names what " \
+          "has stalled."
       end
 
       def database(worker)
-        waiting = worker[:database][:waiting]
+        open, waiting = worker[:database].values_at(:open, :waiting)
         return unless waiting.positive?
 
-        "#{Words.plural(waiting, "request")} of #{name(worker, "worker")} #{waiting == 1 ? "waits" : "wait"} for a database connection: " \
-          "it has #{worker[:database][:open]} of the #{@report[:limits][:database_connections]} that all workers share " \
+        "#{Words.plural(waiting, "request")} of #{name(worker, "worker")} #{waiting == 1 ? "waits" : "wait"} for a database " \
+          "connection: it has #{open} of the #{@report[:limits][:database_connections]} that all workers share " \
           "(database_connections)."
       end
 

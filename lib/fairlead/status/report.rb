@@ -37,7 +37,10 @@ module Fairlead
       #   - `total:` their sums, and the longest `oldest_wait:`;
       #   - `matters:` in words, what is the matter.
       def to_h
-        @to_h ||= { **facts, workers:, total:, routes: @status[:routes] }.then { |all| { **all, matters: Matters.new(all).to_a } }
+        @to_h ||= begin
+          all = { **facts, workers:, total:, routes: @status[:routes] }
+          { **all, matters: Matters.new(all).to_a }
+        end
       end
 
       # @param pid [Integer]
@@ -59,9 +62,11 @@ module Fairlead
       end
 
       def workers
-        @workers ||= @status[:workers].sort_by { |worker| [worker[:kind] == "regular" ? 0 : 1, worker[:kind], worker[:index], -worker[:age]] }
-                                      .map { |worker| { **worker, **measured(worker) } }
+        @workers ||= @status[:workers].sort_by { |worker| place(worker) }.map { |worker| { **worker, **measured(worker) } }
       end
+
+      # A successor comes after its predecessor.
+      def place(worker) = [worker[:kind] == "regular" ? 0 : 1, worker[:kind], worker[:index], -worker[:age]]
 
       def measured(worker)
         earlier = @before&.said_of(worker[:pid])

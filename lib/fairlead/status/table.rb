@@ -15,7 +15,10 @@ module Fairlead
 
       private
 
-      def heading = "Fairlead #{@report[:version]} in #{@report[:folder]}, process #{@report[:pid]}, #{@report[:addresses].join(" ")}"
+      def heading
+        version, folder, pid, addresses = @report.values_at(:version, :folder, :pid, :addresses)
+        "Fairlead #{version} in #{folder}, process #{pid}, #{addresses.join(" ")}"
+      end
 
       def facts
         started = Time.at(@report[:started_at])
@@ -37,7 +40,8 @@ module Fairlead
       end
 
       def line(cells, widths)
-        columns.zip(cells, widths).map { |column, cell, width| column.left ? cell.ljust(width) : cell.rjust(width) }.join("  ").rstrip
+        fitted = columns.zip(cells, widths).map { |column, cell, width| column.left ? cell.ljust(width) : cell.rjust(width) }
+        fitted.join("  ").rstrip
       end
 
       def sum(column, index)
