@@ -230,6 +230,49 @@ static void of_a_piece_that_is_longer_than_may_be_kept_little_is_copied(void) {
     server_stop(&server);
 }
 
+/* A client who never reads costs what is copied for it, and others wait meanwhile. */
+static void of_what_nobody_reads_little_is_copied_to_the_kernel(void) {
+    fl_limits limits = peer_limits;
+    limits.response_buffer = 65536;
+    peer_server server = server_with(limits);
+    int socket = client(&server);
+    say(socket, GET("/"));
+    fl_exchange *exchange = begin(server.loop, 200, sizeof large - 1);
+    size_t used;
+    CHECK_NUMBER(FL_AGAIN, fl_exchange_write(exchange, large, sizeof large - 1, &used));
+    CHECK(used < 1000000);
+    fl_exchange_abandon(exchange);
+    close(socket);
+    server_stop(&server);
+}
+
+static unsigned writes;
+
+static ssize_t counted_write(fl_transport *transport, const struct iovec *parts, int count) {
+    writes++;
+    return fl_transport_plain.write(transport, parts, count);
+}
+
+static void a_head_leaves_with_the_body_behind_it(void) {
+    fl_transport_kind counted = fl_transport_plain;
+    counted.write = counted_write;
+    peer_server server = server_start();
+    int socket = client(&server);
+    say(socket, GET("/"));
+    fl_exchange *exchange = begin(server.loop, 200, 60000);
+    exchange->connection->transport.kind = &counted;
+    size_t used;
+    writes = 0;
+    CHECK_NUMBER(FL_OK, fl_exchange_write(exchange, large, 60000, &used));
+    fl_exchange_finish(exchange);
+    CHECK_NUMBER(1, writes);
+    fl_heard heard = hear(server.loop, socket);
+    CHECK(heard.size > 60000 && memcmp(heard.bytes + heard.size - 60000, large, 60000) == 0);
+    CHECK_HEARD("HTTP/1.1 200 OK\r\n", "", heard);
+    close(socket);
+    server_stop(&server);
+}
+
 /* The kernel takes all that fits into a small buffer: nobody will tell of room later. */
 static void a_write_does_not_wait_for_room_that_is_there(void) {
     fl_limits limits = peer_limits;
@@ -573,6 +616,8 @@ int main(void) {
     TEST(an_unread_body_ends_the_connection);
     TEST(a_large_body_arrives_whole_however_it_is_framed);
     TEST(of_a_piece_that_is_longer_than_may_be_kept_little_is_copied);
+    TEST(of_what_nobody_reads_little_is_copied_to_the_kernel);
+    TEST(a_head_leaves_with_the_body_behind_it);
     TEST(a_write_does_not_wait_for_room_that_is_there);
     TEST(a_body_that_is_not_read_is_not_received);
     TEST(a_body_that_breaks_off_is_told);

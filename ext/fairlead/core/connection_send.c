@@ -75,15 +75,19 @@ void fl_connection_stage(fl_connection *connection, fl_buffer *staged) {
     fl_loop_add_dirty(connection);
 }
 
-size_t fl_connection_send_directly(fl_connection *connection, const char *bytes, size_t size) {
+size_t fl_connection_send_directly(fl_connection *connection, fl_buffer *staged, const char *bytes, size_t size) {
     if (connection->out.length > 0)
         return 0;
-    struct iovec part = {(void *) bytes, size};
-    ssize_t written = connection->transport.kind->write(&connection->transport, &part, 1);
-    if (written == FL_TRANSPORT_BROKEN)
+    size_t before = staged->length;
+    struct iovec parts[] = {{fl_buffer_at(staged), before}, {(void *) bytes, size}};
+    int skipped = before == 0 ? 1 : 0;
+    ssize_t result = connection->transport.kind->write(&connection->transport, parts + skipped, 2 - skipped);
+    if (result == FL_TRANSPORT_BROKEN)
         fl_connection_close(connection);
-    if (written <= 0)
+    if (result <= 0)
         return 0;
-    connection->progress += (uint64_t) written;
-    return (size_t) written;
+    size_t written = (size_t) result;
+    connection->progress += written;
+    fl_buffer_consume(&connection->loop->slab, staged, written);
+    return written > before ? written - before : 0;
 }

@@ -246,10 +246,10 @@ static fl_status write_some(fl_exchange *exchange, const char *bytes, size_t siz
     *taken = 0;
     bool directly = size > MOST_COPIED && exchange->framing != FL_FRAMING_CHUNKED;
     if (directly) {
-        if (exchange->out.length > 0)
+        if (exchange->connection->out.length > 0)
             fl_exchange_flush(exchange);
         if (exchange->connection != NULL)
-            *taken = fl_connection_send_directly(exchange->connection, bytes, size);
+            *taken = fl_connection_send_directly(exchange->connection, &exchange->out, bytes, size);
         if (exchange->connection == NULL)
             return FL_CLOSED;
         exchange->committed = true;

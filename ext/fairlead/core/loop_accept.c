@@ -10,7 +10,9 @@
 
 enum {
     ACCEPTS_BEFORE_LEAVING = 1024,
-    MOST_UNSENT = 2 << 20,    /* bytes that the kernel keeps for a client who does not take them; by itself it keeps 4 MB */
+    /* Bytes that the kernel keeps for a client who does not take them: by itself it keeps 4 MB, which are copied and thrown
+     * away for who never reads. Enough of them are left, when we are told of room, for a moment in which we do not come. */
+    MOST_UNSENT = 512 << 10,
     LISTEN_AGAIN = 100000,    /* microseconds, after the descriptors ran out */
     LONG_SILENT = 1000000,    /* microseconds, after which an idle connection may be closed for want of descriptors */
     MOST_SPARE = 128,         /* descriptors that are left to the app */
