@@ -11,7 +11,7 @@ module Fairlead
 
     # Seconds.
     LIMIT = 0.4
-    STALL = 3.0
+    STALL = 2.0
 
     APP = <<~RUBY.freeze
       #{Stalls::APP[/\A.*?(?=^run)/m]}
