@@ -7,6 +7,8 @@ module Fairlead
   # answers how many seconds the operation took, and how late the fiber was at most that meanwhile wakes every 5 ms.
   module Operations
     TICK = 0.005
+    # Seconds that an operation takes, about.
+    LONG = 0.25
     # A result of so many takes tens of milliseconds to make, and is made again and again.
     ROWS = 20_000
 
@@ -50,7 +52,7 @@ module Fairlead
 
       def repeatedly
         measure do
-          deadline = now + 0.5
+          deadline = now + LONG
           yield until now > deadline
         end
       end
@@ -66,18 +68,18 @@ module Fairlead
     # PostgreSQL.
     class Pg < Driver
       NAME = "POSTGRESQL"
-      SLEEP = "SELECT pg_sleep(0.5)"
+      SLEEP = "SELECT pg_sleep(#{LONG})".freeze
       LARGE = "SELECT i, i * 2, 'text ' || i, now() FROM generate_series(1, #{ROWS}) i".freeze
 
       def connect = measure { open(far) }
       def query = (open && measure { @connection.exec(SLEEP) })
-      def parameters = (open && measure { @connection.exec_params("SELECT pg_sleep($1)", [0.5]) })
+      def parameters = (open && measure { @connection.exec_params("SELECT pg_sleep($1)", [LONG]) })
       def single_rows = (open && measure { single(SLEEP) })
       def block_for_result = (open && measure { send_and_block(SLEEP) })
       def tls_handshake = measure { open(far("TLS"), sslmode: "require") }
       def ping = repeatedly { PG::Connection.ping(far.to_s) }
       def reconnect = (open(far) && measure { @connection.reset })
-      def listen_for_nothing = (open && measure { @connection.exec("LISTEN nothing") && @connection.wait_for_notify(0.5) })
+      def listen_for_nothing = (open && measure { @connection.exec("LISTEN nothing") && @connection.wait_for_notify(LONG) })
       def slowly_coming_result = (open(far("SLOW")) && measure { @connection.exec("SELECT repeat('x', 20000)") })
       def encrypt_password = (open(far) && repeatedly { @connection.encrypt_password("secret", "fairlead") })
       def slow_single_rows = (open(far("SLOW")) && measure { single("SELECT repeat('x', 4000) FROM generate_series(1, 5)") })
@@ -87,7 +89,7 @@ module Fairlead
         measure do
           @connection.prepare("sleep", "SELECT pg_sleep($1)")
           @connection.describe_prepared("sleep")
-          @connection.exec_prepared("sleep", [0.5])
+          @connection.exec_prepared("sleep", [LONG])
         end
       end
 
@@ -127,7 +129,7 @@ module Fairlead
       def copy_out
         open
         measure do
-          @connection.copy_data("COPY (SELECT pg_sleep(0.05), 'x' FROM generate_series(1, 10)) TO STDOUT") do
+          @connection.copy_data("COPY (SELECT pg_sleep(#{LONG / 10}), 'x' FROM generate_series(1, 10)) TO STDOUT") do
             nil while @connection.get_copy_data
           end
         end
@@ -196,7 +198,7 @@ module Fairlead
     # MariaDB, for either driver.
     class MariaDB < Driver
       NAME = "MARIADB"
-      SLEEP = "SELECT SLEEP(0.5)"
+      SLEEP = "SELECT SLEEP(#{LONG})".freeze
       LARGE = "SELECT seq, seq * 2, CONCAT('text ', seq), NOW() FROM seq_1_to_#{ROWS}".freeze
 
       def connect = measure { open(far) }
@@ -220,7 +222,7 @@ module Fairlead
       def several_results
         open(**several)
         measure do
-          @connection.query("SELECT 1; SELECT SLEEP(0.2); SELECT SLEEP(0.3)")
+          @connection.query("SELECT 1; SELECT SLEEP(#{LONG * 0.4}); SELECT SLEEP(#{LONG * 0.6})")
           results { |result| result }
         end
       end
@@ -228,7 +230,7 @@ module Fairlead
       def abandoned_results
         open(**several)
         measure do
-          @connection.query("SELECT 1; SELECT SLEEP(0.2); SELECT SLEEP(0.3)")
+          @connection.query("SELECT 1; SELECT SLEEP(#{LONG * 0.4}); SELECT SLEEP(#{LONG * 0.6})")
           abandon
         end
       end
@@ -295,7 +297,7 @@ module Fairlead
 
       def prepared_statement
         open
-        measure { @connection.prepare("SELECT SLEEP(?)").execute(0.5).to_a }
+        measure { @connection.prepare("SELECT SLEEP(?)").execute(LONG).to_a }
       end
 
       def prepare_far_away = (open(far) && repeatedly { @connection.prepare("SELECT ?") })
@@ -351,7 +353,7 @@ module Fairlead
       def prepared_statement
         through_active_record(prepared_statements: self.class::PREPARES) do |connection|
           connection.select_value("SELECT 1")
-          measure { connection.select_value(self.class::SLEEP_FOR, "sleep", [0.5]) }
+          measure { connection.select_value(self.class::SLEEP_FOR, "sleep", [LONG]) }
         end
       end
 

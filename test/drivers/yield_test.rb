@@ -15,7 +15,7 @@ module Fairlead
     # A busy machine makes anybody late: one good run shows what the driver can do.
     TRIES = 8
     # Seconds that an operation takes at least: it has done what it should, and could have been late.
-    LENGTH = 0.45 # what is half a second long, without the last piece of a result that comes slowly
+    LENGTH = Operations::LONG * 0.9 # without the last piece of a result that comes slowly
     DELAY = 0.04 # of the slow network, each way
     ONCE = %i[connect reconnect tls_handshake first_query large_statement copy_in_far_away].freeze
     # Those that cannot be repeated wait for a round trip at least; for the server's answer to these two nobody waits.
@@ -44,7 +44,7 @@ module Fairlead
         { "POSTGRESQL" => Databases.postgresql, "MARIADB" => Databases.mariadb }.each_with_object({}) do |(name, url), env|
           env["#{name}_NEAR"] = url
           env["#{name}_FAR"] = through(url, delay: DELAY)
-          env["#{name}_SLOW"] = through(url, rate: 40_000)
+          env["#{name}_SLOW"] = through(url, rate: 80_000) # 20,000 bytes in Operations::LONG
           env["#{name}_TLS"] = through(url, delay: DELAY, postgresql_tls: true) if name == "POSTGRESQL"
         end
       end
