@@ -95,7 +95,7 @@ module Fairlead
         IO.select([@signals.io, *@desk.ios], nil, nil, patience(deadline))
         next deadline = too_long if deadline && monotonic >= deadline
 
-        @desk.attend
+        @desk.attend { Status::Pools.look { |pools| @desk.status.pools.note(Process.pid, pools) } }
         attend_to_jobs(stopping: !deadline.nil?)
         deadline ||= begin_again if @restart_file&.touched?(monotonic)
 

@@ -101,12 +101,15 @@ module Fairlead
     end
 
     # Answers who asks now, and waits for nobody.
+    #
+    # @yield when somebody has been answered.
     def attend
       loop do
         client, = @io.accept_nonblock(exception: false)
         break unless client.is_a?(Socket)
 
         answer(client)
+        yield if block_given?
       end
     rescue SystemCallError
       nil

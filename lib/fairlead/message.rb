@@ -44,6 +44,10 @@ module Fairlead
     # @!attribute sibling [Integer] the slot of the last of them; -1: none
     Lasting = Data.define(:number, :began, :seconds, :kind, :request, :standby, :relief, :handed, :sibling)
 
+    # Worker → supervisor: what {Show} has asked for.
+    # @!attribute pools [Array<Hash>] see {Status::Pools.here}.
+    Shown = Data.define(:pools)
+
     # Supervisor → its parent process: all workers serve. The listening sockets come along.
     # @!attribute listeners [Array<Array>] for each, as which address it was asked for, and the inode of its file.
     Serves = Data.define(:listeners)
@@ -67,10 +71,14 @@ module Fairlead
     # Supervisor → worker: reopen the log files.
     Reopen = Data.define
 
+    # Supervisor → worker: what do your database pools do?
+    Show = Data.define
+
     # Supervisor → worker: close so many connections to a database server that nobody uses; others wait for them.
     Spare = Data.define(:server, :count)
 
-    TYPES = [Ready, Failed, Relief, Lane, Stalled, Stuck, Lasting, Serves, Notify, Renew, Leave, Drain, Stop, Reopen, Spare]
+    TYPES = [Ready, Failed, Relief, Lane, Stalled, Stuck, Lasting, Shown, Serves, Notify, Renew, Leave, Drain, Stop, Reopen,
+             Show, Spare]
             .to_h { |type| [type.name[/\w+\z/].downcase, type] }.freeze
     private_constant :TYPES
 

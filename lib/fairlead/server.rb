@@ -22,7 +22,8 @@ module Fairlead
     LONG_LIVED = 5
     # Loaded now: when they are needed, there may be no descriptor left to load them with.
     NEEDED_LATER = [
-      Deadlines, Figures, Offload, RailsRoutes, StrayChild, Stall::Advice, Stall::Blame, Stall::Capture, Stall::Notice, Stall::Teller
+      Deadlines, Figures, Offload, RailsRoutes, StrayChild, Stall::Advice, Stall::Blame, Stall::Capture, Stall::Notice, Stall::Teller,
+      Status::Pools
     ].freeze
     private_constant :NEEDED_LATER
     private_constant :LIMITS, :LONG_LIVED

@@ -9,6 +9,7 @@ module Fairlead
     autoload :Command, "fairlead/status/command"
     autoload :Consumption, "fairlead/status/consumption"
     autoload :Matters, "fairlead/status/matters"
+    autoload :Pools, "fairlead/status/pools"
     autoload :Report, "fairlead/status/report"
     autoload :Table, "fairlead/status/table"
     autoload :Words, "fairlead/status/words"
@@ -20,17 +21,33 @@ module Fairlead
     def initialize(configuration)
       @configuration = configuration
       @started_at = Time.now.to_f
+      @pools = Pools.new
+    end
+
+    # @return [Pools] of the workers.
+    attr_reader :pools
+
+    # Somebody has looked, and may look again.
+    #
+    # @param workers [Enumerable<Workers::Worker>]
+    def ask(workers)
+      workers.each { |worker| pools.ask(worker.pid) { worker.channel&.tell(Message::Show.new) } if worker.serving? || worker.leaving? }
     end
 
     # @return [Hash]
     def to_h
       {
         version: VERSION, ruby: RUBY_VERSION, yjit: yjit?, environment: @configuration.environment,
-        started_at: @started_at, limits: LIMITS.to_h { |name| [name, @configuration.public_send(name)] }, **Fairlead.stats
+        started_at: @started_at, limits: LIMITS.to_h { |name| [name, @configuration.public_send(name)] }, **figures
       }
     end
 
     private
+
+    def figures
+      stats = Fairlead.stats
+      { **stats, workers: pools.beside(stats[:workers]) }
+    end
 
     # Where the app is loaded in each worker, nobody knows here.
     def yjit?

@@ -129,7 +129,7 @@ module Fairlead
         @workers.to_a.each { |worker| listen(worker) }
         listen_to_parent
         @succession&.attend { retire }
-        @desk.attend
+        @desk.attend { @desk.status.ask(@workers) }
         restart_by_file if !@workers.stopping? && @restart_file&.touched?(monotonic)
         @budgets&.attend(monotonic) { |slot, server, count| ask_to_spare(slot, server, count) }
         recycle
@@ -368,6 +368,7 @@ module Fairlead
         when Message::Relief then @reinforcements.relieve(monotonic) { |action| perform(action) }
         when Message::Stalled then @desk.add(Stall.new(**message.stall.transform_keys(&:to_sym)))
         when Message::Lasting then @desk.add_lasting(message, worker.pid)
+        when Message::Shown then @desk.status.pools.note(worker.pid, message.pools)
         when Message::Stuck then replace(worker, stuck_since(message))
         when Message::Lane then @reinforcements.open_lane(monotonic) { |action| perform(action) }
         end

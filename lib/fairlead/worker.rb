@@ -104,6 +104,7 @@ module Fairlead
         when Message::Drain then drain(handover: message.handover)
         when Message::Stop then stop
         when Message::Reopen then Log.reopen
+        when Message::Show then Status::Pools.look { |pools| @control.tell(Message::Shown.new(pools:)) }
         when Message::Spare then ActiveRecord::Budget.numbered(message.server)&.spare(message.count)
         end
       end

@@ -24,11 +24,14 @@ module Fairlead
         @inquiry = Inquiry.open { about }
       end
 
+      # @return [Status] what is said of the server beside its stalls.
+      attr_reader :status
+
       # @return [Array<IO>] readable when {#attend} should be called.
       def ios = @inquiry ? [@inquiry.io] : []
 
-      # Answers who asks now.
-      def attend = @inquiry&.attend
+      # (see Inquiry#attend)
+      def attend(&) = @inquiry&.attend(&)
 
       # @param stall [Stall]
       def add(stall)

@@ -12,10 +12,13 @@ module Fairlead
       Column = Data.define(:title, :left, :rare, :summed, :write)
 
       def self.column(title, left: false, rare: nil, summed: true, &write)
-        Column.new(title:, left:, rare: rare && ->(worker) { worker[rare].positive? }, summed:, write:)
+        Column.new(title:, left:, rare:, summed:, write:)
       end
 
       def self.number(title, key, **options) = column(title, **options) { |row| Words.count(row[key]) }
+
+      # One that is there once there is something to show.
+      def self.event(title, key) = number(title, key, rare: ->(worker) { worker[key].positive? })
 
       # What keeps it from serving goes before.
       STATE = lambda do |worker|
@@ -25,13 +28,19 @@ module Fairlead
         "#{worker[:stalled][:kind]} #{Words.duration(worker[:stalled][:seconds])}"
       end
 
+      # "3 of 5, 12 wait"
+      DATABASE = lambda do |row|
+        in_use, open, waiting = row[:database].values_at(:in_use, :open, :waiting)
+        "#{Words.count(in_use)} of #{Words.count(open)}#{", #{Words.count(waiting)} wait" if waiting.positive?}"
+      end
+
       ALL = [
         column("worker", left: true, summed: false) { |row| Words.worker(row) },
         column("process", summed: false) { |row| row[:pid].to_s },
         column("age", summed: false) { |row| Words.duration(row[:age]) },
         column("state", left: true, summed: false, &STATE),
         number("connections", :connections),
-        number("streams", :streams, rare: :streams),
+        event("streams", :streams),
         number("running", :in_flight),
         number("waiting", :queued),
         column("longest") { |row| row[:oldest_wait].zero? ? "-" : Words.duration(row[:oldest_wait]) },
@@ -39,15 +48,16 @@ module Fairlead
         number("per second", :requests_per_second),
         column("CPU") { |row| Words.percent(row[:cpu]) },
         column("memory") { |row| Words.memory(row[:memory]) },
-        number("errors", :errors, rare: :errors),
-        number("refused", :refused, rare: :refused),
-        number("stalls", :stalls, rare: :stalls),
-        number("standbys", :standbys, rare: :standbys),
-        number("given", :handed, rare: :handed),
-        number("taken", :received, rare: :received)
+        column("database", rare: ->(worker) { worker[:database].values.compact.any?(&:positive?) }, &DATABASE),
+        event("errors", :errors),
+        event("refused", :refused),
+        event("stalls", :stalls),
+        event("standbys", :standbys),
+        event("given", :handed),
+        event("taken", :received)
       ].freeze
-      private_constant :STATE
-      private_class_method :column, :number
+      private_constant :STATE, :DATABASE
+      private_class_method :column, :number, :event
     end
   end
 end

@@ -49,12 +49,23 @@ module Fairlead
       end
 
       def database(worker)
-        open, waiting = worker[:database].values_at(:open, :waiting)
+        waiting = worker[:database][:waiting]
         return unless waiting.positive?
 
+        pool = worker[:pools].max_by { |one| one[:waiting] }
+        since = ", the first for #{Words.duration(pool[:oldest_wait])}" if pool && pool[:oldest_wait] >= SHORT
         "#{Words.plural(waiting, "request")} of #{name(worker, "worker")} #{waiting == 1 ? "waits" : "wait"} for a database " \
-          "connection: it has #{open} of the #{@report[:limits][:database_connections]} that all workers share " \
-          "(database_connections)."
+          "connection#{since}: #{shortage(worker, pool)}."
+      end
+
+      # In a pool whose size is the budget there is room; what there is of that, others may have.
+      def shortage(worker, pool)
+        budget = @report[:limits][:database_connections]
+        return "its pool #{pool[:pool]} is full (#{pool[:in_use]} of #{pool[:size]} in use)" if pool && pool[:in_use] >= pool[:size].to_f
+        return "its pool #{pool[:pool]} has #{pool[:in_use]} of #{pool[:connections]} in use" if pool && budget.nil?
+
+        "it has #{worker[:database][:open]}, and all workers #{@report[:total][:database][:open]} of the #{budget} that they " \
+          "share (database_connections)"
       end
 
       def line(worker)

@@ -8,7 +8,8 @@ module Fairlead
       # What is summed up over all workers.
       SUMS = %i[connections in_flight streams queued requests requests_per_second errors refused timed_out stalls standbys
                 handed received restarts cpu memory].freeze
-      private_constant :SUMS
+      DATABASE = %i[open in_use waiting].freeze
+      private_constant :SUMS, :DATABASE
 
       # @return [Float] seconds of the monotonic clock.
       attr_reader :at
@@ -34,6 +35,9 @@ module Fairlead
       #   - of each worker `requests_per_second:` and `cpu:` (percent of one core) since the look before, which was
       #     `seconds:` ago, or since the worker began; `memory:` (bytes, with its part of what it shares); `suspended:`.
       #     nil: it is not known;
+      #   - of each worker `pools:` what {ActiveRecord.stat} says of each of its pools, but for who holds the connections,
+      #     `pools_age:` seconds ago (nil: it has not said so yet); and in its `database:` with `open:` and `waiting:` how many
+      #     are `in_use:`;
       #   - `total:` their sums, and the longest `oldest_wait:`;
       #   - `matters:` in words, what is the matter.
       def to_h
@@ -76,15 +80,27 @@ module Fairlead
         {
           requests_per_second: rate(worker[:requests] - (earlier ? earlier[:requests] : 0), seconds),
           cpu: used && used_before && rate((used.cpu - used_before) * 100, seconds),
-          memory: used&.memory, suspended: used&.suspended
+          memory: used&.memory, suspended: used&.suspended, database: database(worker)
         }
+      end
+
+      # The budget of all workers counts room for a connection, too, and what it shows is of this moment.
+      def database(worker)
+        pools = worker[:pools]
+        shown = worker[:database]
+        return { **shown, in_use: nil } unless worker[:pools_age]
+
+        open = pools.sum { |pool| pool[:connections] }
+        waiting = pools.sum { |pool| pool[:waiting] }
+        { open: [open, shown[:open]].max, in_use: pools.sum { |pool| pool[:in_use] }, waiting: [waiting, shown[:waiting]].max }
       end
 
       def rate(count, seconds) = seconds.positive? ? (count / seconds).round(1) : 0.0
 
       def total
         { **SUMS.to_h { |key| [key, workers.filter_map { |worker| worker[key] }.sum] },
-          oldest_wait: workers.map { |worker| worker[:oldest_wait] }.max.to_f }
+          oldest_wait: workers.map { |worker| worker[:oldest_wait] }.max.to_f,
+          database: DATABASE.to_h { |key| [key, workers.filter_map { |worker| worker[:database][key] }.sum] } }
       end
     end
   end

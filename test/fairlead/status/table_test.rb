@@ -9,7 +9,8 @@ module Fairlead
       WORKER = {
         index: 0, kind: "regular", pid: 4712, age: 7300.0, state: "serving", stalled: nil, connections: 40, in_flight: 3,
         streams: 0, queued: 0, oldest_wait: 0.0, requests: 1_000_000, errors: 0, refused: 0, timed_out: 0, stalls: 0,
-        standbys: 0, handed: 0, received: 0, restarts: 0, heartbeat_age: 0.0, database: { open: 0, waiting: 0 }, lane: {}
+        standbys: 0, handed: 0, received: 0, restarts: 0, heartbeat_age: 0.0, database: { open: 0, waiting: 0 }, lane: {}, pools: [],
+        pools_age: nil
       }.freeze
       private_constant :WORKER
 
@@ -81,9 +82,22 @@ module Fairlead
         assert_includes table(report(worker(queued: 2, oldest_wait: 0.01))), "Nothing is the matter."
       end
 
-      def test_who_waits_for_the_database_is_said_in_words
-        assert_includes table(report(worker(database: { open: 5, waiting: 12 }))),
-                        "12 requests of worker 0 (process 4712) wait for a database connection: it has 5 of the 90 that all workers share"
+      def test_a_pool_that_is_full_is_said_in_words
+        text = table(report(worker(pools_age: 0.5, pools: [pool(pool: "cache"), pool(in_use: 5, connections: 5, waiting: 12, oldest_wait: 2.34)])))
+
+        assert_match(/MiB  6 of 7, 12 wait\n/, text)
+        assert_includes text, "12 requests of worker 0 (process 4712) wait for a database connection, the first for 2.3 s: " \
+                              "its pool primary is full (5 of 5 in use).\n"
+      end
+
+      def test_a_budget_that_is_spent_is_said_in_words
+        pools = [pool(size: 90, in_use: 4, connections: 4, waiting: 1, oldest_wait: 1.0)]
+        one = worker(database: { open: 5, waiting: 1 }, pools:, pools_age: 0.5)
+        text = table(report(one, worker(index: 1, pid: 4713, database: { open: 85, waiting: 0 })))
+
+        assert_includes text, "1 request of worker 0 (process 4712) waits for a database connection, the first for 1 s: it has 5, " \
+                              "and all workers 90 of the 90 that they share (database_connections).\n"
+        assert_match(/4 of 5, 1 wait\n.*         - of 85\n.* 4 of 90, 1 wait\n/, text)
       end
 
       def test_what_has_gone_wrong_is_said_in_words
@@ -105,6 +119,11 @@ module Fairlead
       private
 
       def worker(**facts) = { **WORKER, **facts }
+
+      def pool(**facts)
+        { pool: "primary", role: "writing", shard: "default", size: 5, connections: 2, in_use: 1, idle: 1, waiting: 0, oldest_wait: 0.0,
+          timeouts: 0, **facts }
+      end
 
       def server(*workers, failure: nil)
         {

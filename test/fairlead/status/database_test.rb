@@ -1,0 +1,88 @@
+# frozen_string_literal: true
+
+require "json"
+require_relative "../../helper"
+require_relative "../../burst"
+
+module Fairlead
+  class Status
+    # Who waits for a database connection, and why, as `fairlead status` says it.
+    class DatabaseTest < Test
+      include Burst
+
+      # A connection is held by its request until the test is over.
+      APP = <<~RUBY
+        require "active_record"
+        ActiveRecord::Base.establish_connection(ENV.fetch("DATABASE_URL") + "?pool=2&checkout_timeout=60")
+
+        run(lambda do |env|
+          ActiveRecord::Base.with_connection do |connection|
+            connection.select_value("SELECT 1")
+            sleep(0.01) until File.exist?("over")
+          end
+          [200, { "content-type" => "text/plain" }, ["done"]]
+        end)
+      RUBY
+      private_constant :APP
+
+      def test_a_pool_that_is_full
+        with_server(APP, env: { "DATABASE_URL" => postgresql }) do |server|
+          during(server, requests: 12) do
+            now = asked_until(server, "open" => 2, "in_use" => 2, "waiting" => 10)
+            pool = now.dig("workers", 0, "pools", 0)
+
+            assert_equal ["primary", 2, 2, 2, 10], pool.values_at("pool", "size", "connections", "in_use", "waiting")
+            assert_match(/\A10 requests of worker 0 .* wait for a database connection.*: its pool primary is full \(2 of 2 in use\)/,
+                         now["matters"].first)
+          end
+        end
+      end
+
+      def test_a_budget_that_is_spent
+        with_server(APP, "-w", "2", "--database-connections", "3", env: { "DATABASE_URL" => postgresql }) do |server|
+          during(server, requests: 12) do
+            now = asked_until(server, "open" => 3, "in_use" => 3, "waiting" => 9)
+
+            assert_match(/ wait for a database connection.*: it has \d, and all workers 3 of the 3 that they share/, now["matters"].join)
+          end
+        end
+      end
+
+      def test_a_server_without_workers_says_it_too
+        with_server(APP, "-w", "0", env: { "DATABASE_URL" => postgresql }) do |server|
+          during(server, requests: 3) do
+            asked_until(server, "open" => 2, "in_use" => 2, "waiting" => 1)
+          end
+
+          assert_equal [[server.supervisor_pid, "serving"]], asked(server)["workers"].map { |worker| worker.values_at("pid", "state") }
+        end
+      end
+
+      private
+
+      # While so many requests are there.
+      def during(server, requests:)
+        clients = Array.new(requests) { server.connect.tap { |socket| socket.write(request_for("/")) } }
+        yield
+      ensure
+        server.write("over", "")
+        clients&.each(&:read)
+        clients&.each(&:close)
+      end
+
+      def asked_until(server, database)
+        eventually(database) { asked(server).then { |now| now if now["total"]["database"] == database } }
+      end
+
+      def asked(server)
+        output = StringIO.new
+        Command.new(["--json", "--pid", server.supervisor_pid.to_s], output:).run
+        JSON.parse(output.string)
+      end
+
+      def postgresql
+        ENV["TEST_DATABASE_URL"] || skip("No PostgreSQL: run bin/test, or set TEST_DATABASE_URL (bin/services url)")
+      end
+    end
+  end
+end
