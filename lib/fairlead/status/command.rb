@@ -12,7 +12,7 @@ module Fairlead
 
         Shows what a running server and each of its workers do now, and what is the matter
         if something is. The server is the one that runs in this folder, or the only one of
-        this user. No worker is asked: it works also if all of them are stuck.
+        this user. No worker is waited for: it works also if all of them are stuck.
 
       TEXT
       # Seconds between two looks, for what is said by the second.
