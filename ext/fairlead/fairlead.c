@@ -38,6 +38,7 @@ static void loop_mark(void *data) {
     rb_gc_mark_movable(self->templates);
     rb_gc_mark(self->teller);
     rb_gc_mark(self->router);
+    rb_gc_mark(self->deadlines);
     for (int i = 0; i < FL_MOST_REACTORS; i++) {
         rb_gc_mark(self->reactors[i].thread);
         rb_gc_mark(self->reactors[i].fiber);
@@ -77,7 +78,7 @@ static VALUE loop_allocate(VALUE class) {
     fl_ruby_loop *self;
     VALUE object = TypedData_Make_Struct(class, fl_ruby_loop, &loop_type, self);
     self->templates = rb_ary_new();
-    self->teller = self->router = Qnil;
+    self->teller = self->router = self->deadlines = Qnil;
     return object;
 }
 
@@ -412,6 +413,7 @@ RUBY_FUNC_EXPORTED void Init_fairlead(void) {
     fl_init_environment();
     fl_init_request();
     fl_init_watch(loop);
+    fl_init_deadlines(loop);
     fl_init_stalls(loop);
     fl_init_shared_page();
 }

@@ -5,7 +5,6 @@
 
 #include <ruby/debug.h>
 
-static rb_postponed_job_handle_t job;
 static fl_ruby_loop *told; /* the loop whose foreign stalls are told: that of the newest teller */
 static ID id_capture;
 
@@ -31,16 +30,11 @@ static VALUE capture_own(VALUE unused) {
     return Qnil;
 }
 
-/* Runs in whichever thread has the GVL; it must not raise there, nor touch `$!`. */
-static void interrupted(void *unused) {
+void fl_capture_stall(void) {
     int state;
     VALUE error = rb_errinfo();
     rb_protect(capture_own, Qnil, &state);
     rb_set_errinfo(error);
-}
-
-static void interrupt_holder(void) {
-    rb_postponed_job_trigger(job);
 }
 
 /* tell_stalls(milliseconds, teller): stalls of more than that are told; `teller.capture` is called while they go on.
@@ -53,7 +47,6 @@ static VALUE loop_tell_stalls(VALUE object, VALUE limit, VALUE teller) {
     if (fl_bell_open(&watch->teller) < 0)
         rb_sys_fail("the bell of the teller");
     rb_update_max_fd(watch->teller.listening);
-    watch->interrupt = interrupt_holder;
     watch->limits.told = (uint64_t) (NUM2DBL(limit) * 1000);
     self->teller = teller;
     told = self;
@@ -124,7 +117,6 @@ void fl_forget_stalls(const fl_ruby_loop *loop) {
 
 void fl_init_stalls(VALUE loop) {
     id_capture = rb_intern("capture");
-    job = rb_postponed_job_preregister(0, interrupted, NULL);
     rb_define_singleton_method(fl_mFairlead, "route", route_of, 2);
     rb_define_method(loop, "tell_stalls", loop_tell_stalls, 2);
     rb_define_method(loop, "stalls", loop_stalls, 0);

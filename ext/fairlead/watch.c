@@ -1,5 +1,6 @@
 /* What Ruby tells of its threads and fibers becomes what the watch thread looks at. */
 #include "fairlead.h"
+#include "overdue.h"
 
 #include <pthread.h>
 #include <ruby/debug.h>
@@ -202,10 +203,11 @@ void fl_prepare_to_run(void) {
         make_run();
 }
 
-void fl_runs(const fl_exchange *exchange) {
+void fl_runs(fl_exchange *exchange) {
     if (fl_own_reactor == NULL)
         return;
     fl_run_begins(own_run, exchange);
+    exchange->overdue_told = &own_run->overdue;
     atomic_store_explicit(&fl_own_reactor->run, own_run, memory_order_release);
 }
 
@@ -253,18 +255,40 @@ bool fl_own_reactor_leads(const fl_ruby_loop *loop) {
     return loop->watch == NULL || (fl_own_reactor != NULL && fl_watch_leads(loop->watch, own_number));
 }
 
-/* Runs in the thread that has the GVL, in a place where threads may be switched. */
-static rb_postponed_job_handle_t way;
+/* The request that the present fiber serves, if its time is up, and it has just come back from a call that held the GVL;
+ * 0: it is none such. */
+static uint64_t overdue_after_call(void) {
+    bool own = fl_own_reactor != NULL && own_run != NULL && !own_run_borrowed && atomic_load(&own_run->overdue);
+    return own && fl_overdue_returns(fl_own_reactor, atomic_load(&fl_gvl_turns)) ? own_run->id : 0;
+}
 
-static void give_way(void *unused) {
+static rb_postponed_job_handle_t sign;
+static _Atomic bool backtrace_wanted, way_wanted;
+
+/* Runs in the thread that has the GVL, in a place where threads may be switched. It must not raise there, nor touch `$!`. */
+static void give_sign(void *unused) {
+    uint64_t overdue = overdue_after_call();
     count_turn();
+    if (atomic_exchange(&backtrace_wanted, false))
+        fl_capture_stall();
+    bool gives_way = atomic_exchange(&way_wanted, false);
+    if (overdue != 0) {
+        fl_tell_overdue(overdue); /* and nothing after it: it could take what is for the request */
+        return;
+    }
     fl_watch *watch = fl_own_loop == NULL ? NULL : fl_own_loop->watch;
-    if (watch != NULL && !fl_watch_leads(watch, own_number))
+    if (gives_way && watch != NULL && !fl_watch_leads(watch, own_number))
         rb_thread_schedule();
 }
 
 static void press_holder(void) {
-    rb_postponed_job_trigger(way);
+    atomic_store(&way_wanted, true);
+    rb_postponed_job_trigger(sign);
+}
+
+static void interrupt_holder(void) {
+    atomic_store(&backtrace_wanted, true);
+    rb_postponed_job_trigger(sign);
 }
 
 static uint64_t milliseconds(VALUE options, const char *name) {
@@ -315,6 +339,7 @@ static VALUE loop_watch(VALUE object, VALUE options) {
     if (watch == NULL)
         rb_memerror();
     watch->press = press_holder;
+    watch->interrupt = interrupt_holder;
     fl_ruby_loop_struct(object)->watch = watch;
     return Qnil;
 }
@@ -422,24 +447,10 @@ static VALUE loop_standbys(VALUE object) {
     return INT2NUM(count);
 }
 
-/* The thread of ours that is in a call of this very fiber that has let go of the GVL, and has been for as long as counts
- * as blocking; nil: there is none. Whoever asks has the GVL: until that thread gets it back it runs nothing. */
-static VALUE loop_blocked_by(VALUE object, VALUE fiber) {
-    fl_ruby_loop *self = fl_ruby_loop_struct(object);
-    for (int i = 0; self->watch != NULL && i < atomic_load(&self->watch->count); i++) {
-        const fl_reactor *reactor = &self->watch->reactors[i];
-        if (self->reactors[i].fiber == fiber && !atomic_load(&reactor->home) &&
-            atomic_load(&reactor->thread->gvl) == FL_GVL_RELEASED &&
-            fl_clock() > atomic_load(&reactor->thread->gvl_since) + self->watch->limits.blocked)
-            return self->reactors[i].thread;
-    }
-    return Qnil;
-}
-
 void fl_init_watch(VALUE loop) {
     thread_key = rb_internal_thread_specific_key_create();
     id_run = rb_intern("__fairlead_run");
-    way = rb_postponed_job_preregister(0, give_way, NULL);
+    sign = rb_postponed_job_preregister(0, give_sign, NULL);
     cRun = rb_define_class_under(fl_mFairlead, "Run", rb_cObject);
     rb_undef_alloc_func(cRun);
     rb_gc_register_mark_object(cRun);
@@ -453,5 +464,4 @@ void fl_init_watch(VALUE loop) {
     rb_define_method(loop, "lane?", loop_lane_p, 0);
     rb_define_method(loop, "ask_for_help_at", loop_ask_for_help_at, 3);
     rb_define_method(loop, "standbys", loop_standbys, 0);
-    rb_define_method(loop, "blocked_by", loop_blocked_by, 1);
 }

@@ -5,8 +5,8 @@ require_relative "parts"
 module Fairlead
   # The requests of a worker while `request_timeout` or `cancel_abandoned` is set. The core knows when the time of one is up,
   # and has answered its client by then, whoever turns the loop. What is done here is the rest: a request that waits is
-  # told, at its wait, by the reactor whose fiber it has; one that blocks without Ruby's lock, as its call returns. One that
-  # holds the lock or computes is told when it comes to wait, if ever.
+  # told, at its wait, by the reactor whose fiber it has; one that is in a call, as that returns, whether it has Ruby's lock or
+  # not. One that computes in Ruby is told when it comes to wait, if ever.
   class Deadlines
     # A request, its fiber, and what is put on the ready list of its reactor when its time is up.
     class Running
@@ -15,6 +15,7 @@ module Fairlead
         @loop = loop
         @fiber = Fiber.current
         @scheduler = Fiber.scheduler
+        @told = false
       end
 
       # It has ended: its fiber may have another request by now.
@@ -26,23 +27,47 @@ module Fairlead
       # From any thread. Before the one that blocks runs anything else, it takes what was raised.
       def tell
         thread = @loop.blocked_by(@fiber) or return @scheduler.unblock(nil, self)
-        thread.raise(*error) unless over?
+        due { |error| thread.raise(error) }
       end
 
       def alive? = @fiber.alive?
 
       # In the loop's own fiber of its reactor.
-      def transfer(*) = (@fiber.raise(*error) unless over?)
+      def transfer(*) = due { |error| @fiber.raise(error) }
+
+      # Of its own fiber, in a postponed job: whoever raises there does so in vain.
+      #
+      # @return [Exception, nil] what another thread shall raise in this one before the job is over.
+      def error_to_take = due { |error| error if (@told = takes?(error)) }
 
       private
 
-      # Once its response is over, only callbacks are left: they end in peace.
-      def over? = @request.nil? || @request.answered?
+      # It is told once. When its response is over, only callbacks are left: they end in peace.
+      def due
+        return if @told || @request.nil? || @request.answered?
+
+        @told = true
+        yield error
+      end
+
+      # Whether the app lets itself be interrupted (Thread.handle_interrupt). Else the error would stay with the thread, for
+      # whichever fiber takes it: so it is tried, and taken back.
+      def takes?(error)
+        return false if Thread.pending_interrupt?
+
+        masked = false
+        Thread.current.raise(error.exception("a trial"))
+        masked = true
+        Thread.handle_interrupt(error.class => :immediate) { nil }
+        false
+      rescue RequestTimeout, ClientGone
+        !masked
+      end
 
       def error
-        return [ClientGone, "the client has gone (cancel_abandoned)"] unless @request.timed_out?
+        return ClientGone.new("the client has gone (cancel_abandoned)") unless @request.timed_out?
 
-        [RequestTimeout, "the request has taken longer than it may (request_timeout)"]
+        RequestTimeout.new("the request has taken longer than it may (request_timeout)")
       end
     end
     private_constant :Running
@@ -58,7 +83,14 @@ module Fairlead
     def initialize(loop)
       @loop = loop
       @running = {}
+      loop.deadlines = self
     end
+
+    # @api private
+    # Of the core: the present request, of this id, has come back from a call that held Ruby's lock, and its time is up.
+    #
+    # @return [Exception, nil] what it is to be told.
+    def error_for(id) = @running[id]&.error_to_take
 
     # Answers a request, in a serving fiber.
     def during(request)

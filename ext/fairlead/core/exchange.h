@@ -11,6 +11,7 @@
 #include "connection.h"
 #include "http1.h"
 #include "routes.h"
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -55,6 +56,8 @@ typedef struct fl_exchange {
     uint64_t length_left;
     uint64_t body_sent;
     int code;
+
+    _Atomic bool *overdue_told; /* set when its time has run out; NULL: nobody looks there */
 
     uint8_t minor;
     uint8_t framing;

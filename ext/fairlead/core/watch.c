@@ -1,6 +1,7 @@
 #include "watch.h"
 #include "balance.h"
 #include "lanes.h"
+#include "overdue.h"
 #include "report.h"
 
 #include <signal.h>
@@ -269,6 +270,7 @@ static void look(fl_watch *watch, uint64_t *busy_at) {
     uint64_t away;
     look_at_gvl(watch, now);
     fl_stalls_look(watch, now);
+    fl_overdue_look(watch, now);
     fl_stall stall = judge(watch, reactor, now, &away);
     if (fl_lanes_look(watch, now))
         *busy_at = now;
@@ -339,6 +341,7 @@ void fl_run_begins(fl_run *run, const fl_exchange *exchange) {
     run->path_size = (uint16_t) path_size;
     run->id = exchange->id;
     atomic_store_explicit(&run->noted, false, memory_order_relaxed);
+    atomic_store_explicit(&run->overdue, false, memory_order_relaxed);
 }
 
 void fl_watch_rouse(fl_watch *watch) {

@@ -50,7 +50,11 @@ module Fairlead
           when "/held" then Cwork.with_gvl(seconds)
           when "/cpu" then compute(seconds)
           when "/sleep" then sleep(seconds)
-          when "/free-again" then 20.times { |n| Cwork.without_gvl(seconds); Object.note("call \#{n}") }
+          when "/free-again" then 20.times { |n| Cwork.without_gvl(seconds); Object.note("free \#{n}") }
+          when "/held-again" then 20.times { |n| Cwork.with_gvl(seconds); Object.note("held \#{n}") }
+          when "/c-again" then 20.times { |n| Cwork.computes_with_gvl(seconds); Object.note("c \#{n}") }
+          when "/held-task" then (Async { Cwork.with_gvl(seconds) }.wait; sleep(5))
+          when "/held-masked" then Thread.handle_interrupt(Exception => :never) { Cwork.with_gvl(seconds); Object.note("held on"); sleep(5) }
           when "/free-finished" then env["rack.response_finished"] << ->(*) { Cwork.without_gvl(seconds); Object.note("finished in peace") }
           when "/held-and-wait" then (Cwork.with_gvl(seconds); sleep(5))
           when "/longer" then (Fairlead.request_timeout = 2; sleep(seconds))
@@ -122,7 +126,7 @@ module Fairlead
       eventually_noted server, "cleaned up", "went on"
     end
 
-    # Without Ruby's lock, with it, and computing. The first is told, and rescues that.
+    # Without Ruby's lock, with it, and computing. The first two are told, and rescue that.
     def test_the_client_of_one_that_stalls_is_told_in_time_and_what_the_app_says_later_is_dropped
       [1, 2].each do |workers|
         to = server(workers:)
@@ -131,7 +135,7 @@ module Fairlead
           assert_timed_out "#{kind}?#{STALL}", to:, within: STALL - 0.1
           eventually("its callbacks have run") { notes(to).count("closed #{kind}") == 1 }
           eventually_noted to, "ensured #{kind}", "finished #{kind} 200 Fairlead::ClientGone"
-          assert_equal before + (kind == "/free" ? 4 : 3), notes(to).count { |line| line.end_with?(kind) || line.include?("#{kind} ") }
+          assert_equal before + (kind == "/cpu" ? 3 : 4), notes(to).count { |line| line.end_with?(kind) || line.include?("#{kind} ") }
           line = eventually("it is in the access log") { to.log[/^{.*"target":"#{kind}\?#{STALL}".*$/] }
           line = JSON.parse(line, symbolize_names: true)
           assert_equal [504, 0, true], line.values_at(:status, :bytes, :timed_out)
@@ -141,10 +145,35 @@ module Fairlead
       end
     end
 
-    def test_one_that_blocks_is_cancelled_as_its_call_returns
-      assert_timed_out "/free-again?0.25"
-      eventually_noted server, "rescued /free-again the request has taken longer than it may (request_timeout)", "closed /free-again"
-      assert_operator notes(server).grep(/^call/).size, :<, 15, "it went on in vain"
+    def test_one_that_is_in_a_call_is_cancelled_as_that_returns
+      %w[free held c].each do |kind|
+        assert_timed_out "/#{kind}-again?0.25"
+        eventually_noted server, "rescued /#{kind}-again the request has taken longer than it may (request_timeout)",
+                         "closed /#{kind}-again"
+        assert_operator notes(server).grep(/^#{kind} /).size, :<, 15, "it went on in vain"
+      end
+    end
+
+    # It gets its exception at its wait, then: in its own fiber, whatever that has of its thread.
+    def test_one_that_is_not_itself_in_the_call_or_lets_nobody_interrupt_it_is_cancelled_where_it_waits
+      %w[/held-task /held-masked].each do |path|
+        assert_timed_out "#{path}?0.8"
+        eventually_noted server, "rescued #{path} the request has taken longer than it may (request_timeout)", "closed #{path}"
+      end
+      eventually_noted server, "held on"
+      assert_equal 200, ask("/").first.status
+    end
+
+    # Fibers of the same thread wait beside it, and can go on as it returns.
+    def test_nobody_else_is_cancelled_with_one_that_held_the_lock
+      with_server(APP, "-w", "1", "--request-timeout", LIMIT.to_s) do |server|
+        2.times do
+          others = Array.new(8) { |n| client(to: server).write("GET /longer?#{0.4 + (n * 0.05)} HTTP/1.1\r\nHost: a\r\n\r\n") }
+          assert_timed_out "/held?#{LIMIT + 0.2}", to: server
+          assert_equal [200], others.map { |other| other.response.status }.uniq
+        end
+        assert_equal ["/held"] * 2, notes(server).filter_map { |line| line[/^rescued (\S+)/, 1] }
+      end
     end
 
     def test_one_whose_response_is_over_is_not_cancelled_in_its_callbacks
