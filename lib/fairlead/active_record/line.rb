@@ -30,6 +30,7 @@ module Fairlead
         @lock = lock
         @waiting = {}.compare_by_identity # not called yet: waiter => true
         @kept = {}.compare_by_identity # context => a waiter that has left the line and may come back
+        @spare = [] # conditions on which nobody sleeps any more
         @opening = 0
         @lookout = nil
         @nap = PATIENCE
@@ -42,14 +43,17 @@ module Fairlead
       def size = @waiting.size
 
       # @return [Waiter, nil]
-      def oldest = @waiting.each_key.first
+      def oldest
+        @waiting.each_key { |waiter| return waiter }
+        nil
+      end
 
       # @return [Waiter] to be given to {#leave} in any case.
       def join(context)
         waiter = @kept.delete(context)
         return waiter.tap { call_back(waiter) } if waiter
 
-        waiter = Waiter.new(context, Line.clock, @lock.new_cond)
+        waiter = Waiter.new(context, Line.clock, @spare.pop || @lock.new_cond)
         context.equal?(@preferred) ? put_first(waiter) : @waiting[waiter] = true
         waiter
       end
@@ -60,6 +64,7 @@ module Fairlead
       def leave(waiter)
         @waiting.delete(waiter)
         @opening -= 1 if waiter.called == :to_open
+        @spare.push(waiter.condition) if waiter.called == :to_take
         return unless @lookout.equal?(waiter)
 
         @lookout = nil
@@ -70,7 +75,9 @@ module Fairlead
       #
       # @param what [Symbol] :to_take a connection that there is for it, or :to_open one.
       def call_next(what = :to_take)
-        waiter = oldest or return
+        return if @waiting.empty?
+
+        waiter = oldest
         @waiting.delete(waiter)
         @opening += 1 if what == :to_open
         waiter.called = what

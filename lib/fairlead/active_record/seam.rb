@@ -76,18 +76,18 @@ module Fairlead
         end
       end
 
-      # Of ConnectionPool::ConnectionLeasingQueue. Its lock is the pool.
+      # Of ConnectionPool::ConnectionLeasingQueue. Its lock is the pool. Nobody waits for ActiveRecord's own condition.
       module Queue
         def add(element)
           @lock.synchronize do
-            super
+            @queue.push(element)
             fairlead_line.call_next
           end
         end
 
         def add_back(element)
           @lock.synchronize do
-            super
+            @queue.unshift(element)
             fairlead_line.call_next
           end
         end
@@ -194,7 +194,7 @@ module Fairlead
         # @return [Line, nil] nil once the pool is discarded.
         def fairlead_line = @available&.fairlead_line
 
-        def checkout(...)
+        def checkout(checkout_timeout = @checkout_timeout)
           connection = super
           connection.fairlead_since ||= Line.clock
           connection
@@ -209,10 +209,10 @@ module Fairlead
           fairlead_unwanted?(connection) ? fairlead_give_up(connection) : super
         end
 
-        # Who waited while all connections were disconnected has a lease that the pool has forgotten: ActiveRecord would
-        # not give back what it got.
+        # Who waited while all connections were disconnected has a lease that the pool has forgotten: ActiveRecord, which
+        # looks for it, would not give back what it got.
         def release_connection(lease = nil)
-          return super if lease.nil? || discarded? || lease.equal?(connection_lease)
+          return super if lease.nil? || discarded?
 
           connection = lease.release
           checkin(connection) if connection
@@ -273,7 +273,7 @@ module Fairlead
             !connection.connected? && now - (connection.fairlead_since || now) < CONNECTING
           end
           size = @connections.size + @now_connecting + fairlead_line.opening
-          count = fairlead_growth.step(size, connecting + fairlead_line.opening, wanted, now)
+          count = fairlead_growth.step(size, connecting + fairlead_line.opening, wanted, now, fairlead_idle_time)
           # Whoever is called while the budget has no room would wake only to stand in line again.
           [count, fairlead_budget&.room].compact.min.times { fairlead_line.call_next(:to_open) }
           true
@@ -342,6 +342,12 @@ module Fairlead
         end
 
         def fairlead_growth = @fairlead_growth ||= Growth.new
+
+        # @return [Float, nil] nil where no reactor of ours runs.
+        def fairlead_idle_time
+          scheduler = Fiber.current_scheduler
+          scheduler.idle_time if scheduler.respond_to?(:idle_time)
+        end
 
         # Whether somebody waits for a connection who has been waiting for the server to take one more.
         def fairlead_surrendered?(connection)

@@ -55,17 +55,51 @@ module Fairlead
       assert_equal 190, @size
     end
 
+    def test_a_reactor_that_is_always_at_work_opens_no_more
+      grow_for(2.0, busy: 1.0) { |size| size / 0.01 }
+
+      assert_includes FREELY..(FREELY * 1.25), @size
+    end
+
+    def test_it_opens_no_more_than_what_keeps_the_reactor_at_work
+      # 48 queries of 10 ms at a time are as much as it can do.
+      grow_for(2.0, busy: ->(size) { size / 48.0 }) { |size| [size, 48].min / 0.01 }
+
+      assert_includes 44..52, @size
+    end
+
+    def test_what_it_had_opened_stays_while_the_reactor_is_at_work
+      # More connections come back less often; while it has time, that is due to the database.
+      surplus = [0.0, 0.5].map do |idle|
+        @growth = ActiveRecord::Growth.new
+        2.times { look(32, 320, 0.5) }
+        3.times { look(48, 300, idle) }
+        @growth.surplus
+      end
+
+      assert_equal [0, 16], surplus
+    end
+
     private
 
+    def look(size, returned, idle)
+      returned.times { @growth.returned }
+      @growth.step(size, 0, 500, @now += 0.15, @idle = (@idle || 0.0) + (0.15 * idle))
+    end
+
     # A pool of at most 190, for which 500 wait.
-    def grow_for(seconds)
+    #
+    # @param busy [Float, #call] for what share of the time the reactor is at work.
+    # @yieldreturn [Numeric] how many connections come back in a second.
+    def grow_for(seconds, busy: 0.0)
       limit = @now + seconds
       while @now < limit
         @now += 0.002
+        @idle = (@idle || 0.0) + (0.002 * (1 - (busy.respond_to?(:call) ? busy.call(@size).clamp(0, 1) : busy)))
         returned = (yield(@size) * 0.002).round
         returned.times { @growth.returned }
         [@growth.surplus, returned].min.times { @growth.closed && (@size -= 1) }
-        @size = [@size + @growth.step(@size, 0, 500, @now), 190].min
+        @size = [@size + @growth.step(@size, 0, 500, @now, @idle), 190].min
       end
     end
   end
