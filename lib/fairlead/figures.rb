@@ -34,8 +34,8 @@ module Fairlead
       # @return [Hash]
       def of(page)
         now = Process.clock_gettime(Process::CLOCK_MONOTONIC, :microsecond)
-        rows = Array.new(page.slots) { |slot| page.read(slot) }.select { |row| row[:state].positive? }
-        { workers: rows.map { |row| worker(row, now) }, routes: page.routes }
+        taken = (0...page.slots).select { |slot| page.get(slot, :state).positive? }
+        { workers: taken.map { |slot| worker(page.read(slot), now) }, routes: page.routes }
       end
 
       private

@@ -23,9 +23,10 @@ module Fairlead
     PLACE = Platform::LINUX ? AbstractNames.new : Folder.new
     private_constant :PATIENCE, :PLACE
 
-    # @return [Array<Hash>] what each server of this user, or of all for root, says of itself.
-    def self.servers(place = PLACE)
-      place.addresses.filter_map { |address| ask(address, place) }
+    # @return [Array<Hash>] what each server of this user, or of all for root, says of itself; `{ silent: true }` of one that
+    #   is there and does not answer in time.
+    def self.servers(place = PLACE, patience: PATIENCE)
+      place.addresses.filter_map { |address| ask(address, place, patience) }
     rescue SystemCallError
       []
     end
@@ -35,6 +36,7 @@ module Fairlead
     # @return [Hash]
     # @raise [ConfigurationError]
     def self.choose(servers, pid: nil)
+      silent, servers = servers.partition { |server| server[:silent] }
       here = servers.select { |server| server[:folder] == Dir.pwd }
       found = if pid then servers.select { |server| server[:pid] == pid }
               else here.empty? ? servers : here
@@ -45,21 +47,31 @@ module Fairlead
       raise ConfigurationError, "Which server? Name it by --pid:\n#{list(found)}" if found.any?
 
       there = servers.empty? ? "." : ". There are:\n#{list(servers)}\n"
-      raise ConfigurationError, "No server of this user runs#{" as process #{pid}" if pid}#{there} " \
-                                "Start one (`fairlead`, `bin/rails server`), or ask as the user who runs it."
+      raise ConfigurationError, "No server of this user #{silent.any? ? "answers" : "runs"}#{" as process #{pid}" if pid}#{there} " \
+                                "#{remedy(silent)}"
+    end
+
+    # One that serves without workers cannot answer while a request holds Ruby's lock in it.
+    def self.remedy(silent)
+      return "Start one (`fairlead`, `bin/rails server`), or ask as the user who runs it." if silent.empty?
+
+      "#{silent.size} #{silent.size == 1 ? "is" : "are"} there that did not within #{PATIENCE} s: with `workers 0`, a request " \
+        "that holds Ruby's lock keeps the server from it. Ask again later."
     end
 
     def self.list(servers)
       servers.map { |server| "  --pid #{server[:pid]}  #{server[:folder]}  #{server[:addresses].join(" ")}" }.join("\n")
     end
 
-    def self.ask(address, place)
+    def self.ask(address, place, patience)
       socket = Socket.new(:UNIX, :STREAM)
       socket.connect(Socket.sockaddr_un(address))
       # Anybody may take such a name.
       return unless [socket.getpeereid.first, 0].include?(Process.euid)
 
-      JSON.parse(read(socket), symbolize_names: true)
+      return { silent: true } unless socket.wait_readable(patience)
+
+      JSON.parse(read(socket, patience), symbolize_names: true)
     rescue Errno::ECONNREFUSED
       place.remove(address) # its server was killed
       nil
@@ -70,14 +82,14 @@ module Fairlead
     end
 
     # All that comes until its end, or until nothing comes any more.
-    def self.read(socket)
+    def self.read(socket, patience)
       text = +""
-      text << socket.readpartial(65_536) while socket.wait_readable(PATIENCE)
+      text << socket.readpartial(65_536) while socket.wait_readable(patience)
       text
     rescue EOFError
       text
     end
-    private_class_method :list, :ask, :read
+    private_class_method :list, :remedy, :ask, :read
 
     # @return [Socket] readable when somebody asks.
     attr_reader :io
@@ -122,17 +134,30 @@ module Fairlead
 
     private
 
-    # The name is known to all who are on this machine; the answer is for this user and root. It has to fit into what the
-    # kernel takes at once, some 200 KB.
+    # The name is known to all who are on this machine; the answer is for this user and root. In most cases the kernel takes
+    # it at once.
     def answer(client)
       user, = client.getpeereid
-      return unless [0, Process.euid].include?(user)
+      return client.close unless [0, Process.euid].include?(user)
 
       text = JSON.generate(@answer.call)
       client.setsockopt(:SOCKET, :SNDBUF, text.bytesize + 4096)
-      client.write_nonblock(text)
+      taken = client.write_nonblock(text)
+      return client.close if taken == text.bytesize
+
+      Thread.new { send_rest(client, text.byteslice(taken..)) }
     rescue IO::WaitWritable, SystemCallError
-      nil
+      client.close
+    rescue StandardError => error # whatever there is to say, who serves must not end by it
+      client.close
+      Log.say "Somebody who asked could not be answered: #{error.full_message(highlight: false)}"
+    end
+
+    def send_rest(client, text)
+      client.timeout = PATIENCE
+      client.write(text)
+    rescue IOError, SystemCallError
+      nil # who asked does not read
     ensure
       client.close
     end

@@ -141,7 +141,7 @@ module Fairlead
     end
 
     # What the workers do now, read from the page they share: the same in the supervisor and in each worker, also of one that
-    # is stuck. It costs some microseconds a worker.
+    # is stuck. It costs about 20 µs a worker.
     #
     # @example in config.ru
     #   map("/waiting") { run ->(_) { [200, {}, [Fairlead.stats[:workers].sum { |worker| worker[:queued] }.to_s]] } }

@@ -22,6 +22,7 @@ module Fairlead
         restart(server)
 
         assert_serves "new", server
+        eventually("it says so") { status(server).values_at(:generation, :serving) == [1, true] }
         eventually("the keeper") { server.title(server.supervisor_pid) == "fairlead: keeper [shop]" }
         assert_empty before & server.descendant_pids
         assert_equal ["fairlead: supervisor [shop]", "fairlead: worker 0 [shop]", "fairlead: worker 1 [shop]"],
@@ -308,6 +309,8 @@ module Fairlead
     def answering(text) = "run ->(env) { [200, { \"content-type\" => \"text/plain\" }, [#{text.inspect}]] }"
 
     def restart(server) = server.restart(:USR2)
+
+    def status(server) = Status::Report.new(Inquiry.choose(Inquiry.servers, pid: server.supervisor_pid)).to_h
 
     def command(server)
       text = IO.popen([RbConfig.ruby, "-I", File.join(ROOT, "lib"), File.join(ROOT, "exe/fairlead"), "restart",

@@ -13,6 +13,24 @@ module Fairlead
       end
     end
 
+    def test_an_answer_may_be_longer_than_the_kernel_takes_at_once
+      answering({ pid: -4, text: "ä" * 1_000_000 }) do
+        assert_includes Inquiry.servers(place).map { |server| server.values_at(:pid, :text) }, [-4, "ä" * 1_000_000]
+      end
+    end
+
+    def test_what_cannot_be_said_ends_nobody
+      Log.io = log = StringIO.new
+      answering({ pid: -5, text: "\xff" }) do |inquiry|
+        2.times { Inquiry.servers(place) }
+
+        assert_match(/could not be answered: .*GeneratorError/, log.string)
+        refute_predicate inquiry.io, :closed?
+      end
+    ensure
+      Log.io = $stderr
+    end
+
     def test_who_has_gone_is_not
       answering({ pid: -1 }) { nil }
 
@@ -34,6 +52,19 @@ module Fairlead
         assert_includes Inquiry.servers(place), { pid: -2 }
         clients.each(&:close)
       end
+    end
+
+    def test_one_that_does_not_answer_is_said_to_be_there
+      inquiry = Inquiry.open(place) { {} }
+
+      assert_includes Inquiry.servers(place, patience: 0.01), { silent: true }
+      error = assert_raises(ConfigurationError) { Inquiry.choose([{ silent: true }]) }
+
+      assert_equal "No server of this user answers. 1 is there that did not within 2 s: with `workers 0`, a request that holds " \
+                   "Ruby's lock keeps the server from it. Ask again later.", error.message
+      assert_equal 7, Inquiry.choose([{ silent: true }, { pid: 7, folder: "/" }])[:pid]
+    ensure
+      inquiry&.close
     end
 
     def test_what_is_no_answer_is_none
