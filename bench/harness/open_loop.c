@@ -45,7 +45,9 @@ static size_t request_length;
 static int epoll;
 static double end; /* of the load; what is due later belongs to the calm */
 static connection *connections, *free_list;
-static double *latencies, *refusals;
+static double *latencies, *refusals, *later_refusals;
+static long later_refused;
+static double settled; /* what is due from here on comes when a server had time to see that it is too much */
 /* bare: refused without being told when to come again. */
 typedef struct tally { long offered, answered, in_time, refused, bare, wrong, failed, gave_up; } tally;
 static tally load, calm;
@@ -139,6 +141,7 @@ static void finish(connection *c) {
         counts->in_time += time <= end;
     } else if (c->status == 503) {
         if (counts == &load) refusals[load.refused] = took;
+        if (counts == &load && c->due >= settled) later_refusals[later_refused++] = took;
         counts->refused++;
         counts->bare += strcasestr(c->head, "\r\nretry-after:") == NULL;
     } else counts->wrong++;
@@ -238,6 +241,7 @@ int main(int argc, char **argv) {
     connections = calloc((size_t)count, sizeof *connections);
     latencies = calloc((size_t)most, sizeof *latencies);
     refusals = calloc((size_t)most, sizeof *refusals);
+    later_refusals = calloc((size_t)most, sizeof *later_refusals);
     waiting = calloc((size_t)most, sizeof *waiting);
     for (int i = count - 1; i >= 0; i--) {
         connections[i].fd = -1;
@@ -247,6 +251,7 @@ int main(int argc, char **argv) {
     struct epoll_event events[EVENTS];
     double begun = now(), due = begun, swept = begun;
     end = begun + seconds;
+    settled = begun + 1;
     double last = end + calm_seconds;
     for (;;) {
         double time = now();
@@ -293,14 +298,15 @@ int main(int argc, char **argv) {
     for (long i = 0; i < load.answered; i++) sum += latencies[i];
     qsort(latencies, (size_t)load.answered, sizeof *latencies, ascending);
     qsort(refusals, (size_t)load.refused, sizeof *refusals, ascending);
+    qsort(later_refusals, (size_t)later_refused, sizeof *later_refusals, ascending);
     printf("{\"offered\":%ld,\"answered\":%ld,\"in_time\":%ld,\"refused\":%ld,\"bare\":%ld,\"wrong\":%ld,\"failed\":%ld,"
            "\"gave_up\":%ld,\"seconds\":%.3f,\"mean\":%.4f,\"p50\":%.4f,\"p75\":%.4f,\"p90\":%.4f,\"p99\":%.4f,\"p999\":%.4f,"
-           "\"max\":%.4f,\"refused_p50\":%.4f,\"refused_p99\":%.4f,\"calm_offered\":%ld,\"calm_answered\":%ld,"
-           "\"calm_failed\":%ld,\"recovered\":%.1f}\n",
+           "\"max\":%.4f,\"refused_p50\":%.4f,\"refused_p99\":%.4f,\"refused_later\":%ld,\"refused_later_p99\":%.4f,"
+           "\"calm_offered\":%ld,\"calm_answered\":%ld,\"calm_failed\":%ld,\"recovered\":%.1f}\n",
            load.offered, load.answered, load.in_time, load.refused, load.bare, load.wrong, load.failed, load.gave_up, seconds,
            load.answered ? sum / (double)load.answered * 1000 : 0, percentile(0.5), percentile(0.75), percentile(0.9),
            percentile(0.99), percentile(0.999), percentile(1), percentile_of(refusals, load.refused, 0.5),
-           percentile_of(refusals, load.refused, 0.99), calm.offered, calm.answered, calm.failed + calm.wrong,
-           slow_until * 1000);
+           percentile_of(refusals, load.refused, 0.99), later_refused, percentile_of(later_refusals, later_refused, 0.99),
+           calm.offered, calm.answered, calm.failed + calm.wrong, slow_until * 1000);
     return 0;
 }

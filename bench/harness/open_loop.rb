@@ -62,6 +62,7 @@ module Bench
         non_2xx: figures[:wrong] + (@refusals ? 0 : figures[:refused]),
         **figures.slice(:offered, :refused, :gave_up, :mean, :p50, :p75, :p90, :p99, :p999, :max),
         **(figures[:refused].zero? ? {} : figures.slice(:bare, :refused_p50, :refused_p99)),
+        **(figures[:refused_later].zero? ? {} : figures.slice(:refused_later_p99)),
         **(@calm ? figures.slice(:calm_offered, :calm_answered, :calm_failed, :recovered) : {})
       }
     end

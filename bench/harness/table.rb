@@ -22,6 +22,7 @@ module Bench
       Column.new("others ms", :elsewhere, 0, true),
       Column.new("503", :refused, 0, true),
       Column.new("503 p99 ms", :refused_p99, 1, false),
+      Column.new("after 1 s", :refused_later_p99, 1, false),
       Column.new("bare 503", :bare, 0, true),
       Column.new("gave up", :gave_up, 0, true),
       Column.new("slow for ms after", :recovered, 0, true),

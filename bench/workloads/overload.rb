@@ -21,5 +21,6 @@ end
   aim(name, "nobody gives up: a right answer in time, or 503 with Retry-After") do |c|
     c.summary(c.reference, :gave_up)&.maximum&.zero? && c.total(c.reference, :bare).zero?
   end
-  aim(name, "503 at once: p99 within 100 ms") { |c| c.median(:refused_p99)&.<= 100 }
+  # In the first second it may still be a burst: who waited when that is decided has waited for as long.
+  aim(name, "503 at once: p99 of those that come after the first second within 100 ms") { |c| c.median(:refused_later_p99)&.<= 100 }
 end

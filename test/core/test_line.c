@@ -98,6 +98,25 @@ static void once_somebody_is_taken_who_has_hardly_waited_all_is_as_before(void) 
     server_stop(&server);
 }
 
+static void as_long_as_some_are_turned_away_a_line_that_was_cut_too_short_is_only_counted_anew(void) {
+    peer_server server = server_with_target(TARGET);
+    fl_loop *loop = server.loop;
+    uint64_t cut_at = fl_clock();
+    loop->line = (fl_line){.since = cut_at, .counted_at = cut_at, .most = 9, .cut_at = cut_at};
+    loop->ready.count = 5;
+    for (int i = 1; i <= 24; i++) {
+        fl_line_taken(loop, 50 * MILLISECOND, cut_at + (uint64_t) i * SERVED_IN);
+        CHECK_NUMBER(9, loop->line.most);
+    }
+    loop->line.cut_at += 20 * SERVED_IN;
+    fl_line_taken(loop, 50 * MILLISECOND, cut_at + 25 * SERVED_IN);
+    CHECK_NUMBER(30, loop->line.most); /* now more can be served within the target */
+    fl_line_taken(loop, 50 * MILLISECOND, cut_at + 50 * SERVED_IN);
+    CHECK_NUMBER(0, loop->line.most);
+    loop->ready.count = 0;
+    server_stop(&server);
+}
+
 static void so_it_is_once_the_last_of_the_line_is_taken_however_long_he_has_waited(void) {
     peer_server server = server_with_target(TARGET);
     CHECK(serve(server.loop, 10, 0, 20 * SECOND) > 0);
@@ -226,6 +245,7 @@ int main(void) {
     TEST(the_more_requests_wait_elsewhere_the_longer_the_line_may_be);
     TEST(a_slow_app_may_have_a_few_in_line_in_any_case);
     TEST(once_somebody_is_taken_who_has_hardly_waited_all_is_as_before);
+    TEST(as_long_as_some_are_turned_away_a_line_that_was_cut_too_short_is_only_counted_anew);
     TEST(so_it_is_once_the_last_of_the_line_is_taken_however_long_he_has_waited);
     TEST(without_a_target_all_wait);
     TEST(while_a_sibling_has_room_nobody_is_turned_away);

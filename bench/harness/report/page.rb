@@ -35,7 +35,7 @@ module Bench
       }.freeze
       # The columns of the tables, where a load has them.
       COLUMNS = {
-        "requests_per_second" => ["requests/s", 0], "refused" => ["503", 0], "refused_p99" => ["503 p99 ms", 1],
+        "requests_per_second" => ["requests/s", 0], "refused" => ["503", 0], "refused_p99" => ["503 p99 ms", 1], "refused_later_p99" => ["after 1 s", 1],
         "gave_up" => ["gave up", 0], "recovered" => ["slow for ms after", 0], "p50" => ["p50 ms", 2], "p99" => ["p99 ms", 2],
         "p999" => ["p99.9 ms", 2], "max" => ["max ms", 1], "handed" => ["handed over, each", 3],
         "suspended" => ["suspended", 0], "elsewhere" => ["others' slowest ms", 0], "kilobytes_each" => ["KB each", 1],

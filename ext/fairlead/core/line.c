@@ -9,6 +9,7 @@ enum {
     COUNTED_FOR = 250000,/* microseconds, at least, over which it is counted how many can be taken */
     LEAST_TAKEN = 8,     /* likewise: the first ones may have been unusual */
     LEAST = 8,           /* requests that may wait in any case */
+    RUSH_LASTS = 250000, /* microseconds, from the last one that was turned away */
     CUT_AT_ONCE = 64,    /* in a turn: whoever has the loop shall not have it for long */
 };
 
@@ -56,7 +57,9 @@ static bool grows(fl_loop *loop, uint64_t served, uint64_t microseconds, uint64_
 
 void fl_line_taken(fl_loop *loop, uint64_t waited, uint64_t now) {
     fl_line *line = &loop->line;
-    if (waited < hardly(loop) || loop->ready.count == 0 || loop->limits.queue_target == 0) {
+    bool rushed = line->most != 0 && now < line->cut_at + RUSH_LASTS;
+    bool stands = waited >= hardly(loop) && loop->ready.count > 0 && loop->limits.queue_target != 0;
+    if (!stands && !rushed) {
         line->since = 0;
         line->most = 0;
         return;
@@ -80,6 +83,7 @@ void fl_line_taken(fl_loop *loop, uint64_t waited, uint64_t now) {
 void fl_line_cut(fl_loop *loop) {
     if (loop->line.most == 0 || loop->ready.count <= loop->line.most || sibling_has_room(loop, loop->now))
         return;
+    loop->line.cut_at = loop->now;
     for (int i = 0; i < CUT_AT_ONCE && loop->ready.count > loop->line.most; i++)
         fl_connection_turn_away(loop->ready.last->connection, FL_OVERLOADED);
 }

@@ -5,7 +5,8 @@
  * before they ask again never make it longer than a thousand. What is told apart here is a line that stands (for a while
  * nobody was taken who had not waited), that would keep who comes now waiting for long, and that has doubled since it
  * began to stand and still grows: more comes than can be served. Then those who came last are told so at once, until what is left can
- * be served within the target; those who are kept are served first come, first served.
+ * be served within the target; those who are kept are served first come, first served. So it goes on until for a while
+ * nobody had to be turned away: that the line was once too short says only that it was cut too short.
  *
  * Requests that wait in their fibers do not stand in this line; the more of them there are, the longer it may be. */
 #ifndef FL_LINE_H
@@ -24,6 +25,7 @@ typedef struct fl_line {
     uint32_t at_first;   /* how many waited when it began to stand, in all workers */
     uint32_t before;     /* likewise, when counting began */
     uint32_t most;       /* that may wait; 0: any number, nobody is turned away */
+    uint64_t cut_at;     /* of fl_clock, when somebody was last turned away */
 } fl_line;
 
 /* One that has waited for so many microseconds is taken now. */
