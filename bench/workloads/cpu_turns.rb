@@ -5,7 +5,7 @@ app "cpu.ru"
 expect "computed"
 peers "falcon", "puma:5", "puma:1"
 workers 2
-seconds 8, warm_up: 2, settle: 0.5
+seconds 8, warm_up: 3, settle: 0.5
 
 # Two cores can do 100 requests a second. In one line for all, each of N connections waits for N × 10 ms; where one in
 # four takes 50 ms and the others 10, the figures are those of a simulation of such a line.
@@ -24,3 +24,7 @@ seconds 8, warm_up: 2, settle: 0.5
     c.times(:requests_per_second, "falcon", "puma:1")&.>= 0.98
   end
 end
+
+# Where each request takes long, that is ordinary.
+load "heavy-c16", turns(connections: 16, path: "/?100"), ideal: "p50 and p99 800 ms"
+aim("heavy-c16", "p99 at most 1.15 × p50") { |c| c.median(:p99)&.<= c.median(:p50) * 1.15 }

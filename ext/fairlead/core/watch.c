@@ -19,6 +19,9 @@ enum {
     SIGN_WITHIN = 60000, /* of its own clock, until a thread that gives no sign of itself counts as C code: a busy machine
                           * may keep it from running */
     SAMPLE = 4000,       /* microseconds over which a thread's clock is watched */
+    ORDINARY_TIMES = 3,  /* who computes for so many times what a request ordinarily takes does so for long, */
+    ORDINARY_MOST = 1000000, /* at the latest after so many microseconds */
+    ORDINARY_OVER = 8,   /* requests, about, over which that is learnt */
 };
 
 _Atomic(fl_thread *) fl_gvl_holder;
@@ -207,6 +210,30 @@ static bool needs_relief(const fl_watch *watch, uint32_t waiting, uint64_t away)
     return away > RELIEF_AHEAD && siblings->slot != NULL && fl_siblings_choose(siblings) < 0;
 }
 
+/* How long a request ordinarily keeps the lead: the time of turns long enough to be seen here, over all requests that ended
+ * meanwhile. With the lock. */
+static void learn_ordinary(fl_watch *watch, uint64_t stamp, uint64_t computing) {
+    if (stamp != watch->turn)
+        watch->turns_took += watch->turn_took;
+    watch->turn = stamp;
+    watch->turn_took = computing;
+    uint64_t requests = watch->loop->counts.requests - watch->requests_seen;
+    if (requests == 0)
+        return;
+    watch->ordinary =
+        (watch->ordinary * (ORDINARY_OVER - 1) + watch->turns_took) / (ORDINARY_OVER - 1 + requests);
+    watch->turns_took = 0;
+    watch->requests_seen += requests;
+}
+
+/* Where every request computes for as long, the next one is no quicker: they go on in order. */
+static uint64_t long_computation(const fl_watch *watch) {
+    uint64_t limit = watch->ordinary * ORDINARY_TIMES;
+    if (limit > ORDINARY_MOST)
+        limit = ORDINARY_MOST;
+    return limit > watch->limits.computing ? limit : watch->limits.computing;
+}
+
 /* What cannot wait until the reactor comes back. */
 static void stand_in(fl_watch *watch, fl_stall stall, uint64_t away, uint64_t now) {
     fl_loop *loop = watch->loop;
@@ -224,13 +251,15 @@ static void stand_in(fl_watch *watch, fl_stall stall, uint64_t away, uint64_t no
     uint32_t waiting = fl_balance(loop, stall == FL_STALL_STUCK, away);
     fl_stall_handed(watch, leader, loop->counts.handed - handed, loop->siblings.receiver);
     bool wanted = waiting > 0 || loop->overdue.first != NULL || atomic_load(&loop->wanted);
+    if (stall == FL_STALL_COMPUTING)
+        learn_ordinary(watch, stamp, computing);
     leave_word(watch);
     pthread_mutex_unlock(&loop->lock);
     if (loop->dedicated) /* who waits in a lane, waits for it */
         return;
     if (stall == FL_STALL_STUCK && needs_relief(watch, waiting, away))
         ask_for_relief(watch, leader, now);
-    else if (stall == FL_STALL_COMPUTING && wanted && computing > watch->limits.computing)
+    else if (stall == FL_STALL_COMPUTING && wanted && computing > long_computation(watch))
         give_lead(watch, leader);
 }
 

@@ -82,7 +82,7 @@ typedef struct fl_watch_limits {
     uint64_t tick;      /* microseconds between two looks */
     uint64_t blocked;   /* without the GVL for longer than this: a standby leads */
     uint64_t stuck;     /* holding it and asleep for longer than this: requests are handed over */
-    uint64_t computing; /* holding it and computing for longer than this: a standby shares the GVL */
+    uint64_t computing; /* holding it and computing for longer than this, and than is ordinary: a standby shares the GVL */
     uint64_t told;      /* away for longer than this: a stall that is told of (see stalls.h); 0: none is */
     uint64_t lost;      /* away for longer than this: the worker is to be replaced; 0: never */
     uint64_t drain;     /* how long it then has for all else */
@@ -119,6 +119,9 @@ typedef struct fl_watch {
     uint64_t asked_at;               /* of its clock, when it was first asked for one; 0: it has not been */
     bool kept;                       /* it computes, and no Ruby runs beside it */
     unsigned asleep_in_a_row;
+    uint64_t turn, turn_took;           /* the last that was seen to compute: its stamp, and for how long so far */
+    uint64_t turns_took, requests_seen; /* those before it, since a request has ended */
+    uint64_t ordinary;                  /* microseconds of the lead that a request takes */
 } fl_watch;
 
 fl_watch *fl_watch_open(fl_loop *loop, const fl_watch_limits *limits);

@@ -63,6 +63,20 @@ module Fairlead
       end
     end
 
+    # Else they would all be at work at once, the later ones first, and the early ones late.
+    def test_where_every_request_computes_for_as_long_they_are_served_in_order
+      with_server(APP, "-w", "1") do |server|
+        clients = Array.new(6) { client(to: server) }
+        passed = Array.new(4) do # the first ones show what is ordinary
+          before = figures(server)[:standbys]
+          clients.each { |client| client.write("GET /work?0.08 HTTP/1.1\r\nHost: a\r\n\r\n") }
+          clients.each { |client| assert_equal 200, client.response.status }
+          figures(server)[:standbys] - before
+        end
+        assert_includes 0..2, passed.last, "passed the lead: #{passed.inspect}"
+      end
+    end
+
     def test_many_short_calls_are_as_bad_as_a_long_one
       assert_served_beside("/many", 0.8, within: 0.2)
     end
