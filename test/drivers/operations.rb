@@ -8,7 +8,7 @@ module Fairlead
   module Operations
     TICK = 0.005
     # Seconds that an operation takes, about.
-    LONG = 0.25
+    LONG = 0.5
     # A result of so many takes tens of milliseconds to make, and is made again and again.
     ROWS = 20_000
 

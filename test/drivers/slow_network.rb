@@ -59,7 +59,7 @@ module Fairlead
         pieces = Thread::Queue.new
         reader = Thread.new do
           loop do
-            bytes = from.readpartial(rate.positive? ? [rate / 40, 1].max : PIECE)
+            bytes = from.readpartial(rate.positive? ? [rate / 20, 1].max : PIECE)
             pieces << [now + @delay, bytes]
           end
         rescue SystemCallError, IOError

@@ -44,7 +44,7 @@ module Fairlead
         { "POSTGRESQL" => Databases.postgresql, "MARIADB" => Databases.mariadb }.each_with_object({}) do |(name, url), env|
           env["#{name}_NEAR"] = url
           env["#{name}_FAR"] = through(url, delay: DELAY)
-          env["#{name}_SLOW"] = through(url, rate: 80_000) # 20,000 bytes in Operations::LONG
+          env["#{name}_SLOW"] = through(url, rate: 40_000) # 20,000 bytes in Operations::LONG
           env["#{name}_TLS"] = through(url, delay: DELAY, postgresql_tls: true) if name == "POSTGRESQL"
         end
       end
