@@ -58,22 +58,23 @@ module Fairlead
 
       # Of the worker that holds the lock nobody is answered anything.
       def test_a_worker_that_is_stuck_holds_up_nothing
-        stuck = stall(server, "/held", 2)
-        pid = said[/^Worker \d \(process (\d+)\): for [\d.]+ s a request sleeps in a call that holds Ruby's lock/, 1]
+        stuck = stall(server, "/held", 1.5)
+        text = said
+        pid = text[/^Worker \d \(process (\d+)\): for [\d.]+ s a request sleeps in a call that holds Ruby's lock/, 1]
 
-        assert_match(/^\d +#{pid} .*stuck \d/, said)
+        assert_match(/^\d +#{pid} .*stuck \d/, text)
         stuck.response
-        assert_operator eventually("it is counted") { asked["total"]["stalls"].nonzero? }, :>=, 1
+        assert_operator eventually("it is counted") { look["total"]["stalls"].nonzero? }, :>=, 1
       end
 
       def test_a_call_that_blocks_is_shown_though_a_standby_serves
-        blocked = stall(server, "/free", 1.5)
+        blocked = stall(server, "/free", 1)
         stalled = asked["workers"].filter_map { |worker| worker["stalled"] }
 
         assert_equal ["blocked"], stalled.map { |one| one["kind"] }
         assert_includes 0.1..30, stalled.first["seconds"]
         blocked.response
-        eventually("it is over") { asked["workers"].all? { |worker| worker["stalled"].nil? } }
+        eventually("it is over") { look["workers"].all? { |worker| worker["stalled"].nil? } }
       end
 
       def test_what_signals_have_done_to_workers_is_said
@@ -81,7 +82,7 @@ module Fairlead
           suspended, killed = server.worker_pids
           server.signal(:STOP, suspended)
           server.signal(:KILL, killed)
-          now = eventually("its successor") { asked(server).then { |one| one if one["total"]["restarts"] == 1 } }
+          now = eventually("its successor") { look(server).then { |one| one if one["total"]["restarts"] == 1 } }
           matters = now["matters"].join("\n")
 
           refute_includes now["workers"].map { |worker| worker["pid"] }, killed
@@ -158,6 +159,11 @@ module Fairlead
       def old(pid) = { pid:, folder: "/app", addresses: ["http://127.0.0.1:9292"], restarts: { generation: 0 }, limit: 0.05, stalls: [] }
 
       def asked(server = self.server) = JSON.parse(said("--json", server:))
+
+      # One look, as the command takes two.
+      def look(server = self.server)
+        JSON.parse(JSON.generate(Report.new(Inquiry.choose(Inquiry.servers, pid: server.supervisor_pid)).to_h))
+      end
 
       # In this process: a look takes as long as it does.
       def said(*arguments, server: self.server)
