@@ -222,15 +222,8 @@ static VALUE loop_wait(VALUE object, VALUE seconds) {
     if (wait.microseconds != 0 && fl_loop_lingers(wait.loop) && pthread_mutex_trylock(&wait.loop->lock) == 0 &&
         may_wait(&wait) && fl_loop_linger(wait.loop))
         return Qtrue;
-    uint64_t since = fl_clock();
     rb_thread_call_without_gvl(wait_without_gvl, &wait, unblock_wait, &wait);
-    wait.self->rested += fl_clock() - since;
     return !wait.leads ? Qnil : wait.woken ? Qtrue : Qfalse;
-}
-
-/* For how long it has been waited in, in seconds. */
-static VALUE loop_rested(VALUE object) {
-    return DBL2NUM((double) fl_ruby_loop_struct(object)->rested / 1e6);
 }
 
 static VALUE loop_settle(VALUE object) {
@@ -398,7 +391,6 @@ RUBY_FUNC_EXPORTED void Init_fairlead(void) {
     rb_define_method(loop, "router=", loop_set_router, 1);
     rb_define_method(loop, "turn", loop_turn, 0);
     rb_define_method(loop, "wait", loop_wait, 1);
-    rb_define_method(loop, "rested", loop_rested, 0);
     rb_define_method(loop, "settle", loop_settle, 0);
     rb_define_method(loop, "wake", loop_wake, 0);
     rb_define_method(loop, "want", loop_want, 0);

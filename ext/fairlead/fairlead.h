@@ -26,7 +26,6 @@ static inline void fl_let_go(fl_loop *loop) {
 typedef struct fl_ruby_loop {
     fl_loop *loop;
     pthread_t driver; /* the thread that turns it */
-    uint64_t rested;  /* how long who turned it has waited for something to happen, in microseconds */
     fl_watch *watch; /* NULL: nobody watches, and whoever asks leads */
     VALUE templates;
     VALUE teller; /* is given what stalls; nil: nobody */

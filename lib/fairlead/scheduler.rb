@@ -34,9 +34,6 @@ module Fairlead
     # @return [Boolean] whether any fiber waits for anything but requests.
     def others? = @blocked.positive? || @selector.waiting.positive?
 
-    # (see Selector#idle_time)
-    def idle_time = @selector.idle_time
-
     # How busy its thread has been since it was last asked. Async measures each round for it, which costs a lone request
     # more than the round itself.
     #

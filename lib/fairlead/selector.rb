@@ -18,14 +18,10 @@ module Fairlead
       super(fiber)
       @loop = loop
       @waiting = 0
-      @idle_time = 0.0
       @sliced_at = @heir = @testator = nil
       @driver = nil
       @in_core = false
     end
-
-    # @return [Float] for how many seconds there has been nothing to do, so far.
-    def idle_time = @idle_time + @loop.rested
 
     # Seconds of new requests in each round, after which fibers that can go on do so first.
     SLICE = 0.001
@@ -79,12 +75,7 @@ module Fairlead
       @sliced_at = nil
       @loop.settle
       return inherit { super(0) } if @heir && @driver.nil?
-      if @waiting.positive? || @driver.nil?
-        happened = super
-        @idle_time += idle_duration
-        return happened
-      end
-
+      return super if @waiting.positive? || @driver.nil?
 
       # Set first: who pushes a fiber from another thread from here on also wakes the core.
       @in_core = true

@@ -4,11 +4,14 @@ module Fairlead
   module ActiveRecord
     # How many connections a pool should open while requests wait for one: not all it may, just because it may.
     #
-    # The first ones are opened as they are needed. Beyond these, a pool grows as long as its reactor has nothing to do
-    # for part of the time: one that is at work all the time answers no more requests with more connections, and to open
-    # them takes it longer than hundreds of queries. It grows by that part, and by a half at most, and looks whether
-    # connections come back more often now. If they do not, then database or network can do no more: connections above
-    # that number only make each query slower. The pool goes back to what it had, and tries again later.
+    # The first ones are opened as they are needed. Beyond these, a pool grows by a half at most, as long as that helps:
+    #
+    # - A process that is at work all the time, or waits for a CPU, answers no more requests with more connections, and to
+    #   open one takes it longer than hundreds of queries. It opens more only where no more than twice as many are enough
+    #   for all: then none has to wait in line for each query, which costs time too.
+    # - While it has nothing to do for part of the time, it grows by that part, and looks whether connections come back more
+    #   often now. If they do not, then database or network can do no more: connections above that number only make each
+    #   query slower. The pool goes back to what it had, and tries again later.
     #
     # Under the pool's lock; it knows no pool and no clock.
     class Growth
@@ -16,18 +19,35 @@ module Fairlead
       FREELY = 32
       # How many may be connecting at the same time, beside as many as are connected: it costs both sides CPU.
       CONNECTING = 8
-      # How long to look, in seconds.
+      # For how many seconds to look: for the longer time where some connections have come back, but not yet as many as
+      # there are. Where none has, queries take so long that the figures tell nothing: then it goes on.
       WINDOW = 0.1
+      LONGEST_WINDOW = 1.0
       # What share of the time must be idle.
-      IDLE = 0.1
-      # What share of a half more must come back of a half more connections. Queries that take longer than the window tell
-      # nothing: then it goes on.
+      IDLE = 0.2
+      # What share of a half more must come back of a half more connections.
       GAIN = 0.2
       # In so many windows one after the other: whatever else the machine does may spoil one.
       IN_VAIN = 2
       # Seconds until it tries again: twice as many after each time in vain, up to the most.
       REST = 4.0
       LONGEST_REST = 64.0
+
+      # @return [Float] for how many seconds the threads of this process have run, or waited for a CPU, so far.
+      def self.busy_time
+        Dir.each_child("/proc/self/task").sum { |task| busy_time_of(task) }
+      rescue SystemCallError
+        Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID)
+      end
+
+      # https://docs.kernel.org/scheduler/sched-stats.html
+      def self.busy_time_of(task)
+        ran, waited = File.read("/proc/self/task/#{task}/schedstat").split
+        (ran.to_i + waited.to_i) / 1e9
+      rescue Errno::ENOENT, Errno::ESRCH
+        0.0 # it has ended
+      end
+      private_class_method :busy_time_of
 
       # @return [Integer] how many connections it would do without.
       attr_reader :surplus
@@ -36,7 +56,8 @@ module Fairlead
         @returned = 0
         @since = nil
         @size = 0
-        @idle_time = nil
+        @busy_time = nil
+        @looked_at = nil
         @rested_at = 0.0
         @before = nil # the size before the last growth, and how often connections came back then
         @in_vain = 0
@@ -54,46 +75,53 @@ module Fairlead
       # @param connecting [Integer] of them, those that are not open yet.
       # @param wanted [Integer] how many wait.
       # @param now [Float]
-      # @param idle_time [Float, nil] for how many seconds the reactor has had nothing to do so far; nil: not known.
+      # @yieldreturn [Float] for how many seconds the process has been busy so far.
       # @return [Integer] how many more to open.
-      def step(size, connecting, wanted, now, idle_time = nil)
+      def step(size, connecting, wanted, now, &busy_time)
         most = [CONNECTING, size - connecting].max - connecting
         return [wanted, most].min.clamp(0, FREELY) if size < FREELY
         return 0 if connecting.positive? || @surplus.positive?
 
-        begin_window(size, now, idle_time) if @size != size || @since.nil? || now - @since > 3 * WINDOW
-        return 0 if now - @since < WINDOW || now < @rested_at
+        begin_window(size, now, &busy_time) if @size != size || @looked_at.nil? || now - @looked_at > 3 * WINDOW
+        @looked_at = now
+        return 0 unless full?(size, now - @since) && now >= @rested_at
 
-        weigh(size, wanted, now, idle_time)
+        weigh(size, wanted, now, &busy_time)
       end
 
       private
 
-      def begin_window(size, now, idle_time)
+      def begin_window(size, now)
         @size = size
         @since = now
-        @idle_time = idle_time
+        @busy_time = yield
         @returned = 0
       end
 
-      def weigh(size, wanted, now, idle_time)
+      def full?(size, seconds)
+        seconds >= (@returned.zero? || @returned >= size ? WINDOW : LONGEST_WINDOW)
+      end
+
+      def weigh(size, wanted, now, &)
         rate = @returned / (now - @since)
-        idle = idle_time && @idle_time ? (idle_time - @idle_time) / (now - @since) : 1.0
         telling = @returned >= size
-        begin_window(size, now, idle_time)
-        return busy if idle < IDLE
+        busy_before, since = @busy_time, @since
+        begin_window(size, now, &)
+        idle = 1 - ((@busy_time - busy_before) / (now - since))
+        return busy(size, wanted) if idle < IDLE
         return (@in_vain += 1) < IN_VAIN ? 0 : fall_back(size, now) if telling && in_vain?(size, rate)
 
         @rest = REST if @before && telling
         @in_vain = 0
         @before = [size, rate] if telling
-        [wanted, (size * [idle, 0.5].min).to_i].min
+        [wanted, wanted > size ? (size * [idle, 0.5].min).to_i : size / 2].min
       end
 
-      # What was before the reactor had its hands full says nothing later.
-      def busy
+      # What was before it had its hands full says nothing later.
+      def busy(size, wanted)
         @before = nil
         @in_vain = 0
+        wanted > size ? 0 : [wanted, size / 2].min
       end
 
       def in_vain?(size, rate)

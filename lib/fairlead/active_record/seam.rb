@@ -273,7 +273,7 @@ module Fairlead
             !connection.connected? && now - (connection.fairlead_since || now) < CONNECTING
           end
           size = @connections.size + @now_connecting + fairlead_line.opening
-          count = fairlead_growth.step(size, connecting + fairlead_line.opening, wanted, now, fairlead_idle_time)
+          count = fairlead_growth.step(size, connecting + fairlead_line.opening, wanted, now) { Growth.busy_time }
           # Whoever is called while the budget has no room would wake only to stand in line again.
           [count, fairlead_budget&.room].compact.min.times { fairlead_line.call_next(:to_open) }
           true
@@ -342,12 +342,6 @@ module Fairlead
         end
 
         def fairlead_growth = @fairlead_growth ||= Growth.new
-
-        # @return [Float, nil] nil where no reactor of ours runs.
-        def fairlead_idle_time
-          scheduler = Fiber.current_scheduler
-          scheduler.idle_time if scheduler.respond_to?(:idle_time)
-        end
 
         # Whether somebody waits for a connection who has been waiting for the server to take one more.
         def fairlead_surrendered?(connection)

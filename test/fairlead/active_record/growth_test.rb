@@ -11,6 +11,7 @@ module Fairlead
       super
       @growth = ActiveRecord::Growth.new
       @now = 100.0
+      @busy = 0.0
       @size = 1
     end
 
@@ -55,20 +56,27 @@ module Fairlead
       assert_equal 190, @size
     end
 
-    def test_a_reactor_that_is_always_at_work_opens_no_more
+    def test_a_process_that_is_always_at_work_opens_no_more
       grow_for(2.0, busy: 1.0) { |size| size / 0.01 }
 
       assert_includes FREELY..(FREELY * 1.25), @size
     end
 
-    def test_it_opens_no_more_than_what_keeps_the_reactor_at_work
+    def test_it_opens_no_more_than_what_keeps_the_process_at_work
       # 48 queries of 10 ms at a time are as much as it can do.
       grow_for(2.0, busy: ->(size) { size / 48.0 }) { |size| [size, 48].min / 0.01 }
 
       assert_includes 44..52, @size
     end
 
-    def test_what_it_had_opened_stays_while_the_reactor_is_at_work
+    def test_where_twice_as_many_are_enough_for_all_nobody_has_to_stand_in_line
+      2.times { look(40, 400, 0.0, wanted: 41) }
+      more = [39, 10, 41].map { |wanted| look(40, 400, 0.0, wanted:) }
+
+      assert_equal [20, 10, 0], more
+    end
+
+    def test_what_it_had_opened_stays_while_the_process_is_at_work
       # More connections come back less often; while it has time, that is due to the database.
       surplus = [0.0, 0.5].map do |idle|
         @growth = ActiveRecord::Growth.new
@@ -82,24 +90,25 @@ module Fairlead
 
     private
 
-    def look(size, returned, idle)
+    def look(size, returned, idle, wanted: 500)
       returned.times { @growth.returned }
-      @growth.step(size, 0, 500, @now += 0.15, @idle = (@idle || 0.0) + (0.15 * idle))
+      @busy += 0.15 * (1 - idle)
+      @growth.step(size, 0, wanted, @now += 0.15) { @busy }
     end
 
     # A pool of at most 190, for which 500 wait.
     #
-    # @param busy [Float, #call] for what share of the time the reactor is at work.
+    # @param busy [Float, #call] for what share of the time the process is at work.
     # @yieldreturn [Numeric] how many connections come back in a second.
     def grow_for(seconds, busy: 0.0)
       limit = @now + seconds
       while @now < limit
         @now += 0.002
-        @idle = (@idle || 0.0) + (0.002 * (1 - (busy.respond_to?(:call) ? busy.call(@size).clamp(0, 1) : busy)))
+        @busy += 0.002 * (busy.respond_to?(:call) ? busy.call(@size).clamp(0, 1) : busy)
         returned = (yield(@size) * 0.002).round
         returned.times { @growth.returned }
         [@growth.surplus, returned].min.times { @growth.closed && (@size -= 1) }
-        @size = [@size + @growth.step(@size, 0, 500, @now, @idle), 190].min
+        @size = [@size + @growth.step(@size, 0, 500, @now) { @busy }, 190].min
       end
     end
   end
