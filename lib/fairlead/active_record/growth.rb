@@ -27,6 +27,9 @@ module Fairlead
       IDLE = 0.2
       # What share of a half more must come back of a half more connections.
       GAIN = 0.2
+      # In so many windows one after the other no more may wait than there are connections, before a busy process lets them
+      # all in: of many that come at once, only some wait at first.
+      STEADY = 5
       # In so many windows one after the other: whatever else the machine does may spoil one.
       IN_VAIN = 2
       # Seconds until it tries again: twice as many after each time in vain, up to the most.
@@ -61,6 +64,7 @@ module Fairlead
         @rested_at = 0.0
         @before = nil # the size before the last growth, and how often connections came back then
         @in_vain = 0
+        @steady = 0
         @rest = REST
         @surplus = 0
       end
@@ -112,7 +116,7 @@ module Fairlead
         return (@in_vain += 1) < IN_VAIN ? 0 : fall_back(size, now) if telling && in_vain?(size, rate)
 
         @rest = REST if @before && telling
-        @in_vain = 0
+        @in_vain = @steady = 0
         @before = [size, rate] if telling
         [wanted, wanted > size ? (size * [idle, 0.5].min).to_i : size / 2].min
       end
@@ -121,7 +125,11 @@ module Fairlead
       def busy(size, wanted)
         @before = nil
         @in_vain = 0
-        wanted > size ? 0 : [wanted, size / 2].min
+        @steady = wanted > size ? 0 : @steady + 1
+        return 0 if @steady < STEADY
+
+        @steady = 0
+        [wanted, size / 2].min
       end
 
       def in_vain?(size, rate)

@@ -70,10 +70,12 @@ module Fairlead
     end
 
     def test_where_twice_as_many_are_enough_for_all_nobody_has_to_stand_in_line
-      2.times { look(40, 400, 0.0, wanted: 41) }
-      more = [39, 10, 41].map { |wanted| look(40, 400, 0.0, wanted:) }
+      opened = [39, 10, 41].map do |wanted|
+        @growth = ActiveRecord::Growth.new
+        Array.new(8) { look(40, 400, 0.0, wanted:) }.sum
+      end
 
-      assert_equal [20, 10, 0], more
+      assert_equal [20, 10, 0], opened
     end
 
     def test_what_it_had_opened_stays_while_the_process_is_at_work
