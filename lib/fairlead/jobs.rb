@@ -9,12 +9,9 @@ module Fairlead
   # Nothing here waits. {#attend} does what is due, and {#deadline} says when there will be more; the end of a child is
   # an event that its parent hears of by SIGCHLD.
   class Jobs
-    # Seconds until it is started again, doubled each time it ends soon.
+    # Seconds until it is started again, if it has not ended before.
     FIRST_DELAY = 1.0
-    LONGEST_DELAY = 30.0
-    # Seconds after which an end does not count as soon.
-    GOOD_WHILE = 30.0
-    private_constant :FIRST_DELAY, :LONGEST_DELAY, :GOOD_WHILE
+    private_constant :FIRST_DELAY
 
     # @return [Jobs, nil] nil if it is not asked for.
     # @raise [ConfigurationError] if the app, loaded already, has no Solid Queue.
@@ -34,7 +31,7 @@ module Fairlead
     def initialize(configuration, app)
       @configuration = configuration
       @app = app
-      @failures = 0
+      @backoff = Backoff.new(FIRST_DELAY)
     end
 
     # @return [Integer, nil] its process, while there is one.
@@ -148,9 +145,7 @@ module Fairlead
     end
 
     def ended(now, status)
-      @failures = 0 if now - @started > GOOD_WHILE
-      delay = [FIRST_DELAY * (2**[@failures, 16].min), LONGEST_DELAY].min
-      @failures += 1
+      delay = @backoff.failed(now - @started)
       @not_before = now + delay
       how = status.signaled? ? "by SIG#{Signal.signame(status.termsig)}" : "with status #{status.exitstatus}"
       Log.say "Solid Queue (process #{@pid}) has ended #{how}. It is started again in #{delay.round} s."

@@ -2,12 +2,13 @@
 
 require "io/nonblock"
 require "socket"
-require "uri"
 require_relative "parts"
 
 module Fairlead
   # A socket that listens on one address: bound by the supervisor, shared by its workers.
   class Listener
+    autoload :Address, "fairlead/listener/address"
+
     # The first descriptor that a service manager hands over (sd_listen_fds(3)).
     FIRST_INHERITED = 3
 
@@ -201,46 +202,6 @@ module Fairlead
         @host = address.ip_address
         @port = address.ip_port
         @uri = "http://#{address.ipv6? ? "[#{host}]" : host}:#{port}"
-      end
-    end
-
-    # What an address says.
-    class Address
-      attr_reader :text, :host, :port, :path, :mode
-
-      EXPECTED = "An address looks like http://127.0.0.1:9292, http://[::1]:9292 or unix:/path/to.sock."
-
-      # @raise [ConfigurationError]
-      def self.parse(text) = new(text)
-
-      def initialize(text)
-        @text = text.to_s
-        case @text
-        when %r{\Aunix:(?://)?(?<path>[^?]+)(?:\?mode=(?<mode>[0-7]{3,4}))?\z} then read_unix(Regexp.last_match)
-        when %r{\A(?:http|tcp)://(?:\[(?<six>[\w:.%]+)\]|(?<host>[^\[\]/:?#]+))(?::(?<port>\d+))?/?\z}
-          read_tcp(Regexp.last_match)
-        when %r{\A(https|ssl)://} then raise ConfigurationError, no_tls
-        else raise ConfigurationError, "#{@text.inspect} is no address. #{EXPECTED}"
-        end
-      end
-
-      def to_s = text
-
-      private
-
-      def read_unix(match)
-        @path = File.expand_path(match[:path])
-        @mode = match[:mode]&.to_i(8)
-      end
-
-      def read_tcp(match)
-        @host = match[:six] || match[:host]
-        @port = (match[:port] || 80).to_i
-        raise ConfigurationError, "#{text}: a port is a number from 0 to 65535." if port > 65_535
-      end
-
-      def no_tls
-        "#{text}: https is not served yet. Bind http://… and let a proxy in front of it do TLS."
       end
     end
   end

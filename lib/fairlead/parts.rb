@@ -24,6 +24,7 @@ module Fairlead
 
   autoload :AccessLog, "fairlead/access_log"
   autoload :ActiveRecord, "fairlead/active_record"
+  autoload :Backoff, "fairlead/backoff"
   autoload :Banner, "fairlead/banner"
   autoload :Budget, "fairlead/budget"
   autoload :Budgets, "fairlead/budgets"

@@ -6,6 +6,7 @@ require "fairlead/fairlead"
 require_relative "request"
 require_relative "environment"
 require_relative "crew"
+require_relative "fork_guard"
 require_relative "stream"
 
 module Fairlead
@@ -25,35 +26,7 @@ module Fairlead
       Deadlines, Figures, Offload, RailsRoutes, StrayChild, Stall::Advice, Stall::Blame, Stall::Capture, Stall::Notice, Stall::Teller,
       Status::Pools
     ].freeze
-    private_constant :NEEDED_LATER
-    private_constant :LIMITS, :LONG_LIVED
-
-    # In the child of a fork, connections and listeners are the parent's. No other thread is at work on them as the
-    # memory is copied.
-    module ForkGuard
-      def _fork
-        held = Server.running.dup.each(&:hold)
-        pid = super
-        Server.forget if pid.zero?
-        pid
-      ensure
-        held.each(&:let_go) unless pid&.zero?
-      end
-    end
-    Process.singleton_class.prepend(ForkGuard)
-
-    class << self
-      # The servers that run in this process.
-      #
-      # @api private
-      def running = @running ||= []
-
-      # @api private
-      def forget
-        running.each(&:forget)
-        running.clear
-      end
-    end
+    private_constant :LIMITS, :LONG_LIVED, :NEEDED_LATER
 
     # @param app [#call]
     # @param listeners [Array<Listener>] bound and listening
@@ -88,7 +61,7 @@ module Fairlead
       Isolation.establish
       Drivers.establish
       ThreadVariables.establish
-      Server.running << self
+      ForkGuard.servers << self
       @crew.run do
         @teller.start
         @ready = true
@@ -97,7 +70,7 @@ module Fairlead
       end
     ensure
       @ready = false
-      Server.running.delete(self)
+      ForkGuard.servers.delete(self)
       @teller.stop
       @loop.close
     end

@@ -12,6 +12,9 @@ module Fairlead
   #
   # Times are seconds of any monotonic clock.
   class Workers
+    autoload :Seat, "fairlead/workers/seat"
+    private_constant :Seat
+
     # @!attribute slot [Integer]
     # @!attribute index [Integer]
     # @!attribute kind [Symbol] :regular, :relief, :lane, or the name of another kind, which only {#add_extra} makes.
@@ -37,20 +40,6 @@ module Fairlead
     Stop = Data.define(:worker)
     Kill = Data.define(:worker)
 
-    # A place for a regular worker.
-    # @!attribute failures [Integer] workers in a row that failed to boot, or ended soon after they served.
-    # @!attribute failed_boots [Integer] workers in a row that failed to boot.
-    # @!attribute not_before [Float] when the next may be forked.
-    # @!attribute restarts [Integer] how many have ended unasked.
-    Seat = Struct.new(:failures, :failed_boots, :not_before, :restarts)
-
-    # A worker that ends unasked is replaced at once; if it keeps ending, after this time, doubled each time.
-    FIRST_DELAY = 0.25
-    LONGEST_DELAY = 30.0
-
-    # A worker that has served this long before it ended does not count as a failure in a row.
-    GOOD_WHILE = 30.0
-
     # So many boots of one worker in a row may fail while none serves; then there is no use in another.
     PATIENCE = 4
 
@@ -65,6 +54,7 @@ module Fairlead
 
     # After one that could not boot, the next is not forked before this time.
     LANE_DELAY = 5.0
+
     # The generation of a worker that is older than any.
     REPLACED = -1
     private_constant :REPLACED
@@ -87,7 +77,7 @@ module Fairlead
       @boot_timeout = boot_timeout
       @drain_timeout = drain_timeout
       @workers = []
-      @seats = Hash.new { |seats, index| seats[index] = Seat.new(0, 0, 0.0, 0) }
+      @seats = Hash.new { |seats, index| seats[index] = Seat.new }
       @generation = 0
       @oldest_wanted = 0
       @stopping = nil
@@ -200,7 +190,7 @@ module Fairlead
       return [] unless worker.booting?
 
       enter(worker, :serving, now, { relief: CALM, lane: LANE_IDLE }[worker.kind])
-      @seats[worker.index].failed_boots = 0 if worker.regular?
+      @seats[worker.index].served if worker.regular?
       predecessors = select { |other| succeeded?(other, worker) }
       predecessors.map { |predecessor| drain(predecessor, now, handover: true) }
     end
@@ -213,7 +203,7 @@ module Fairlead
       return :expected if worker.leaving?
 
       @lane_not_before = now + LANE_DELAY if worker.lane? && worker.booting?
-      count_failure(@seats[worker.index], worker, now) if worker.regular?
+      @seats[worker.index].ended(worker, now) if worker.regular?
       return :death if worker.serving?
 
       # A restart that cannot boot is given up while there are others that serve: they stay.
@@ -225,8 +215,7 @@ module Fairlead
     def restart
       @generation += 1
       @oldest_wanted = @generation
-      @seats.each_value { |seat| seat.failures = seat.failed_boots = 0 }
-      @seats.each_value { |seat| seat.not_before = 0.0 }
+      @seats.each_value(&:forget)
     end
 
     # @return [Boolean] false if there is no room for one more.
@@ -361,16 +350,6 @@ module Fairlead
       worker.state = state
       worker.since = now
       worker.deadline = timeout && (now + timeout)
-    end
-
-    def count_failure(seat, worker, now)
-      seat.failures = 0 if worker.serving? && now - worker.since >= GOOD_WHILE
-      # The first that ends after it has served is replaced at once.
-      delay = worker.serving? && seat.failures.zero? ? 0.0 : FIRST_DELAY * (2**[seat.failures, 16].min)
-      seat.not_before = now + [delay, LONGEST_DELAY].min
-      seat.failures += 1
-      seat.failed_boots += 1 if worker.booting?
-      seat.restarts += 1
     end
   end
 end

@@ -1,0 +1,45 @@
+# frozen_string_literal: true
+
+module Fairlead
+  class Listener
+    # What an address says: a host and a port, or the path of a Unix socket with its mode.
+    class Address
+      attr_reader :text, :host, :port, :path, :mode
+
+      EXPECTED = "An address looks like http://127.0.0.1:9292, http://[::1]:9292 or unix:/path/to.sock."
+
+      # @raise [ConfigurationError]
+      def self.parse(text) = new(text)
+
+      def initialize(text)
+        @text = text.to_s
+        case @text
+        when %r{\Aunix:(?://)?(?<path>[^?]+)(?:\?mode=(?<mode>[0-7]{3,4}))?\z} then read_unix(Regexp.last_match)
+        when %r{\A(?:http|tcp)://(?:\[(?<six>[\w:.%]+)\]|(?<host>[^\[\]/:?#]+))(?::(?<port>\d+))?/?\z}
+          read_tcp(Regexp.last_match)
+        when %r{\A(https|ssl)://} then raise ConfigurationError, no_tls
+        else raise ConfigurationError, "#{@text.inspect} is no address. #{EXPECTED}"
+        end
+      end
+
+      def to_s = text
+
+      private
+
+      def read_unix(match)
+        @path = File.expand_path(match[:path])
+        @mode = match[:mode]&.to_i(8)
+      end
+
+      def read_tcp(match)
+        @host = match[:six] || match[:host]
+        @port = (match[:port] || 80).to_i
+        raise ConfigurationError, "#{text}: a port is a number from 0 to 65535." if port > 65_535
+      end
+
+      def no_tls
+        "#{text}: https is not served yet. Bind http://… and let a proxy in front of it do TLS."
+      end
+    end
+  end
+end
