@@ -1,4 +1,7 @@
 #include "balance.h"
+#include "stalls.h"
+
+#include <unistd.h>
 
 enum {
     MARGIN = 5000,   /* microseconds by which a sibling's oldest must be younger at least, */
@@ -70,13 +73,32 @@ static uint64_t margin(const fl_loop *loop) {
     return (uint64_t) (margin < MARGIN ? MARGIN : margin > MOST_MARGIN ? MOST_MARGIN : margin);
 }
 
+/* Whether as many workers compute as there are processors, this one among them: then an idle one has none to compute on, and
+ * would only take its part of another's. */
+static bool processors_are_busy(const fl_loop *loop) {
+    static _Atomic long processors;
+    if (atomic_load(&processors) == 0)
+        atomic_store(&processors, sysconf(_SC_NPROCESSORS_ONLN));
+    long busy = 1;
+    for (int i = 0; i < loop->siblings.count; i++) {
+        fl_slot *slot = &loop->siblings.page->slots[i];
+        int64_t stall = fl_slot_get(slot, FL_SLOT_stall);
+        bool computes = fl_siblings_usable(&loop->siblings, i) && fl_slot_get(slot, FL_SLOT_idle) == 0 &&
+                        (stall == FL_STALL_NONE || stall == FL_STALL_COMPUTING);
+        busy += computes && loop->now < (uint64_t) fl_slot_get(slot, FL_SLOT_heartbeat_ms) * 1000 + STALE;
+    }
+    return busy >= atomic_load(&processors);
+}
+
 /* One request, if a sibling has nothing older to do: our second oldest, since the oldest is next here; but the oldest
- * when the sibling is idle, or ours has been at it for unusually long. */
+ * when the sibling is idle and has a processor, or ours has been at it for unusually long. */
 static void even_out(fl_loop *loop, uint64_t away) {
     offer best;
     if (loop->ready.first == NULL || !best_offer(loop, &best))
         return;
     bool unusually_long = loop->usual > 0 && away > UNUSUAL * (uint64_t) loop->usual + MARGIN;
+    if (best.idle && !unusually_long && processors_are_busy(loop))
+        best.idle = false;
     fl_exchange *candidate = best.idle || unusually_long ? loop->ready.first : loop->ready.first->next;
     if (candidate == NULL)
         return;
