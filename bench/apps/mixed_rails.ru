@@ -13,6 +13,11 @@ ENV["DATABASE_URL"] = "#{ENV.fetch("DATABASE_URL")}?max_connections=60"
 
 BenchApplication.initialize!
 
+# As in every app that Rails generates: what it inherits from is loaded before the server forks.
+class ApplicationRecord < ActiveRecord::Base
+  primary_abstract_class
+end
+
 SLEEP = ENV["DATABASE_URL"].start_with?("postgres") ? "pg_sleep" : "SLEEP"
 REMOTE = IO.popen([RbConfig.ruby, "--disable-gems", File.join(__dir__, "remote.rb"), { err: File::NULL }]).gets.to_i
 C = Fiddle.dlopen(nil)["usleep"]

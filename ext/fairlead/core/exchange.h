@@ -105,7 +105,8 @@ void fl_exchange_body_used(fl_exchange *exchange, size_t size);
 
 /* The response's side, in this order */
 
-/* `code`: the final one, from 200 on, or 101, after which the app takes over. Starts over if a head was staged and nothing has been sent; FL_CLOSED once something has. */
+/* `code`: the final one, from 200 on, or 101, after which the app takes over. Starts over if a head was staged and nothing
+ * has been sent; FL_CLOSED once something has. */
 fl_status fl_exchange_begin(fl_exchange *exchange, int code);
 fl_status fl_exchange_header(fl_exchange *exchange, const char *name, size_t name_size, const char *value,
                              size_t value_size);

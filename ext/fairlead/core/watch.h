@@ -77,7 +77,6 @@ extern _Atomic uint64_t fl_gvl_turns;
 /* Of Ruby's garbage collector: since when it runs (of fl_clock; 0: it does not), and for how long it has run before. */
 extern _Atomic uint64_t fl_collecting_since, fl_collected;
 
-
 typedef struct fl_watch_limits {
     uint64_t tick;      /* microseconds between two looks */
     uint64_t blocked;   /* without the GVL for longer than this: a standby leads */
