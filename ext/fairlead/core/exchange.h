@@ -2,8 +2,9 @@
  * The loop allocates it with the first byte of a request, and it is freed by fl_exchange_finish or fl_exchange_abandon,
  * or before it was taken when its client goes. `connection` is NULL once the client has gone.
  * Only the holder of the loop may call, but for fl_exchange_begin and fl_exchange_header, which touch nothing but what is
- * staged: for them the GVL is enough, and the rest of that time nobody else touches it. What can fail: writing, with FL_CLOSED when the client has gone, FL_AGAIN when
- * too much is unsent (the loop then tells, as woken, when there is room), FL_NO_MEMORY, and a refused header. */
+ * staged: for them the GVL is enough, and the rest of that time nobody else touches it.
+ * What can fail: writing, with FL_CLOSED when the client has gone, FL_AGAIN when too much is unsent (the loop then tells,
+ * as woken, when there is room), FL_NO_MEMORY, and a refused header. */
 #ifndef FL_EXCHANGE_H
 #define FL_EXCHANGE_H
 
