@@ -146,6 +146,7 @@ module Fairlead
         assert_serves "new", server
         assert_equal "new", over(server, "b.sock")
         refute_path_exists server.path("a.sock")
+        await_keeper(server) # as it becomes one, a signal is ignored
         server.write("config.ru", answering("newer"))
         restart(server)
         eventually("the newer code") { over(server, "b.sock") == "newer" }
