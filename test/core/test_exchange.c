@@ -155,11 +155,15 @@ static void an_unread_body_ends_the_connection(void) {
     server_stop(&server);
 }
 
-/* A large body to a slow reader: however it is framed, every byte arrives once, and the writer waits in between. */
-static void a_large_body_arrives_whole(const char *request, int64_t length, size_t piece, uint32_t response_buffer) {
+static peer_server server_buffering(uint32_t response_buffer) {
     fl_limits limits = peer_limits;
     limits.response_buffer = response_buffer;
-    peer_server server = server_with(limits);
+    return server_with(limits);
+}
+
+/* A large body to a slow reader: however it is framed, every byte arrives once, and the writer waits in between. */
+static void a_large_body_arrives_whole(const char *request, int64_t length, size_t piece, uint32_t response_buffer) {
+    peer_server server = server_buffering(response_buffer);
     int socket = narrow_client(&server);
     say(socket, request);
     fl_exchange *exchange = begin(server.loop, 200, length);
@@ -215,9 +219,7 @@ static void a_large_body_arrives_whole_however_it_is_framed(void) {
 
 /* Its writer has to come back with the rest in any case. */
 static void of_a_piece_that_is_longer_than_may_be_kept_little_is_copied(void) {
-    fl_limits limits = peer_limits;
-    limits.response_buffer = 1 << 20;
-    peer_server server = server_with(limits);
+    peer_server server = server_buffering(1 << 20);
     int socket = narrow_client(&server);
     say(socket, GET("/"));
     fl_exchange *exchange = begin(server.loop, 200, sizeof large - 1);
@@ -232,9 +234,7 @@ static void of_a_piece_that_is_longer_than_may_be_kept_little_is_copied(void) {
 
 /* A client who never reads costs what is copied for it, and others wait meanwhile. */
 static void of_what_nobody_reads_little_is_copied_to_the_kernel(void) {
-    fl_limits limits = peer_limits;
-    limits.response_buffer = 65536;
-    peer_server server = server_with(limits);
+    peer_server server = server_buffering(65536);
     int socket = client(&server);
     say(socket, GET("/"));
     fl_exchange *exchange = begin(server.loop, 200, sizeof large - 1);
@@ -275,9 +275,7 @@ static void a_head_leaves_with_the_body_behind_it(void) {
 
 /* The kernel takes all that fits into a small buffer: nobody will tell of room later. */
 static void a_write_does_not_wait_for_room_that_is_there(void) {
-    fl_limits limits = peer_limits;
-    limits.response_buffer = 4096;
-    peer_server server = server_with(limits);
+    peer_server server = server_buffering(4096);
     int socket = client(&server);
     say(socket, GET("/"));
     fl_exchange *exchange = begin(server.loop, 200, -1);

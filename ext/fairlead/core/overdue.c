@@ -1,20 +1,11 @@
 #include "overdue.h"
 
-static fl_reactor *reactor_of(fl_watch *watch, const fl_thread *thread) {
-    for (int i = 0; thread != NULL && i < atomic_load(&watch->count); i++) {
-        fl_reactor *reactor = &watch->reactors[i];
-        if (atomic_load(&reactor->thread) == thread && !atomic_load(&reactor->gone) && !atomic_load(&reactor->home))
-            return reactor;
-    }
-    return NULL;
-}
-
 /* It is asked for a sign at each look. If it gives none until the next one, it has been in one call all the while; unless
  * the machine was busy, or the collector ran. So it has to sleep, or to have computed for long, too. */
 void fl_overdue_look(fl_watch *watch, uint64_t now) {
     const fl_thread *holder = atomic_load(&fl_gvl_holder);
-    fl_reactor *reactor = reactor_of(watch, holder);
-    const fl_run *run = reactor == NULL ? NULL : atomic_load(&reactor->run);
+    fl_reactor *reactor = fl_watch_reactor_of(watch, holder);
+    const fl_run *run = reactor == NULL || atomic_load(&reactor->home) ? NULL : atomic_load(&reactor->run);
     if (run == NULL || !atomic_load(&run->overdue) || watch->press == NULL || atomic_load(&fl_collecting_since) != 0) {
         watch->overdue.reactor = NULL;
         return;

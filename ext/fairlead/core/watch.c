@@ -271,12 +271,9 @@ static void press(fl_watch *watch, uint64_t now) {
     if (watch->press == NULL || holder == NULL || holder == wants || atomic_load(&wants->gvl) != FL_GVL_WANTED ||
         now < atomic_load(&wants->gvl_since) + watch->limits.blocked)
         return;
-    for (int i = 0; i < atomic_load(&watch->count); i++) {
-        const fl_reactor *reactor = &watch->reactors[i];
-        if (atomic_load(&reactor->thread) == holder && !atomic_load(&reactor->gone) &&
-            now > atomic_load(&reactor->stamp) + watch->limits.computing)
-            watch->press();
-    }
+    const fl_reactor *reactor = fl_watch_reactor_of(watch, holder);
+    if (reactor != NULL && now > atomic_load(&reactor->stamp) + watch->limits.computing)
+        watch->press();
 }
 
 /* Nothing stalls, but a queue of short requests may be longer here than elsewhere. */
@@ -396,6 +393,15 @@ bool fl_watch_at_rest(const fl_watch *watch, int number) {
     const fl_reactor *reactor = &watch->reactors[number];
     return !atomic_load(&reactor->gone) && atomic_load_explicit(&reactor->home, memory_order_acquire) &&
            atomic_load(&reactor->thread->gvl) == FL_GVL_RELEASED;
+}
+
+fl_reactor *fl_watch_reactor_of(fl_watch *watch, const fl_thread *thread) {
+    for (int i = 0; thread != NULL && i < atomic_load(&watch->count); i++) {
+        fl_reactor *reactor = &watch->reactors[i];
+        if (atomic_load(&reactor->thread) == thread && !atomic_load(&reactor->gone))
+            return reactor;
+    }
+    return NULL;
 }
 
 /* The place of one that has gone, or a new one. */

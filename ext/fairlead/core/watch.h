@@ -132,6 +132,9 @@ void fl_watch_close(fl_watch *watch);
 /* Since when a reactor has been away; 0: it is not. At home it is when it leads, has work, and does not get the GVL for it. */
 uint64_t fl_watch_away_since(const fl_watch *watch, int reactor);
 
+/* NULL: the thread is none of them, or NULL. */
+fl_reactor *fl_watch_reactor_of(fl_watch *watch, const fl_thread *thread);
+
 /* Whether a reactor waits for something to do: it has come home, and does not want the GVL. */
 bool fl_watch_at_rest(const fl_watch *watch, int reactor);
 
