@@ -70,6 +70,34 @@ module Bench
       assert_match(/^\| … beside five requests.* \| \*\*100\*\* \| 90\* \|  \|  \|  \| 200 \|$/, headlines.to_markdown)
     end
 
+    def test_a_row_says_that_it_was_disturbed_where_half_of_a_server_s_rounds_were
+      load = { "name" => "c32", "main_figure" => "requests_per_second", "summary" => { "fairlead" => figures(100, 0) } }
+      rows = [[0.0, 0.2, 0.3], [0.0, 0.1, 0.3]].map do |used|
+        runs = used.map { |cores| { "server" => "fairlead", "other_cpu" => cores } }
+        Report::Headlines.new([{ "workload" => "hello", "loads" => [load.merge("runs" => runs)] }]).rows.first
+      end
+
+      assert_equal [true, false], rows.map(&:disturbed)
+    end
+
+    def test_the_page_says_which_versions_there_were_and_how_each_server_was_started
+      hello = JSON.parse(File.read(File.join(Report::RESULTS, "hello.json")))
+      page = Report::Page.new([hello]).to_s
+
+      assert_match(%r{<dt>puma #{hello.dig("versions", "gems", "puma")}</dt><dd><code>ruby --yjit .*bundle exec puma}, page)
+      assert_includes page, "threads 5, 5"
+      assert_includes page, hello.dig("versions", "wrk")
+    end
+
+    def test_the_page_says_what_was_not_measured
+      hello = JSON.parse(File.read(File.join(Report::RESULTS, "hello.json")))
+      hello["servers"].delete("agoo")
+      page = Report::Page.new([hello]).to_s
+
+      assert_match(/Not measured yet: .*peers: agoo/, page[%r{<section id="hello">.*?</section>}m])
+      assert_match(/<h3>upload<.*\n<p class="note">Not measured yet/, page)
+    end
+
     def test_the_page_shows_which_settings_were_tried_and_where_published_figures_are_from
       hello = JSON.parse(File.read(File.join(Report::RESULTS, "hello.json")))
       plain = Report::Page.new([hello]).to_s

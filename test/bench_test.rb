@@ -236,6 +236,37 @@ module Bench
     end
   end
 
+  class GapsTest < Minitest::Test
+    # The result of a workload as it is, with nothing missing.
+    def result_of(workload)
+      servers = workload.peers.to_h { |label| [label, Results.settings(Server.for(label), workload)] }
+      JSON.parse(JSON.generate(loads: workload.loads.map { |load| { name: load.name } }, servers:))
+    end
+
+    def setup
+      @workload = Workload.load("hello")
+      @result = result_of(@workload)
+    end
+
+    def test_the_result_of_a_workload_as_it_is_has_none
+      assert_empty Gaps.of(@workload, @result)
+      assert_equal ["not measured yet"], Gaps.of(@workload, nil)
+    end
+
+    def test_loads_and_peers_that_are_missing_are_named
+      @result["loads"].pop
+      @result["servers"].delete("itsi")
+
+      assert_equal ["loads: c256", "peers: itsi"], Gaps.of(@workload, @result)
+    end
+
+    def test_a_peer_that_was_started_in_another_way_is_named
+      @result["servers"]["puma"]["files"]["puma.rb"].sub!("threads 5", "threads 1")
+
+      assert_equal ["with other settings than now: puma"], Gaps.of(@workload, @result)
+    end
+  end
+
   class ProcessTreeTest < Minitest::Test
     def setup
       skip "needs /proc" unless File.exist?("/proc/self/smaps_rollup")

@@ -1,11 +1,12 @@
 # frozen_string_literal: true
 
-require "optparse"
 require_relative "deadline"
 require_relative "fair_pool"
 require_relative "fairlead_build"
+require_relative "gaps"
 require_relative "instructions"
 require_relative "movements"
+require_relative "options"
 require_relative "progress"
 require_relative "report"
 require_relative "toolchain"
@@ -17,21 +18,12 @@ Dir[File.expand_path("../servers/*.rb", __dir__)].sort.each { |path| require pat
 module Bench
   # bin/bench: from the arguments to the tables.
   class CLI
-    Options = Struct.new(:against, :rounds, :seconds, :only, :ruby, :build_ruby, :seed, :save, :list, :ours,
-      :patience, :priority, :minutes, :continue, :sweep, :peer_rounds,
-      :instructions) do
-      # Whether the result is one to publish: every peer and every load, at the full length.
-      def whole? = save || [against, rounds, seconds, only, ours, priority].none?
-    end
-    # For whoever calls in slices: there is more to do.
-    UNFINISHED = 3
-
     def self.run(arguments) = new.run(arguments)
 
     # @return [Integer] the exit status: 1 where a run of ours failed or had errors, 3 where the time was over first.
     def run(arguments)
       @options = Options.new
-      names = parser.parse(arguments)
+      names = @options.parse(arguments)
       return list if @options.list
       return report_all(names.drop(1)) if names.first == "report"
       return compare(names.drop(1)) if names.first == "compare"
@@ -39,7 +31,9 @@ module Bench
       names = price_of(names.drop(1)) if names.first == "price"
       @options.sweep = !names.delete("sweep").nil?
       @options.continue ||= !@options.minutes.nil?
-      raise UsageError, "which workload? #{Workload.names.join(", ")}, #{FairPool::NAME}, or all" if names.empty? && !@options.instructions
+      if names.empty? && !@options.instructions
+        raise UsageError, "which workload? #{Workload.names.join(", ")}, #{FairPool::NAME}, or all"
+      end
 
       workloads = choose_workloads(names)
       raise_descriptor_limit
@@ -54,43 +48,6 @@ module Bench
     end
 
     private
-
-    def parser
-      OptionParser.new do |options|
-        options.banner = "Usage: bin/bench WORKLOAD… [options]\n       bin/bench all | --list\n" \
-          "       bin/bench all --minutes 8     the same in slices: each call does as much as fits in, and the next goes on\n" \
-          "       bin/bench sweep WORKLOAD…     the settings of peers that were tried (threads), beside each other\n" \
-          "       bin/bench report [check]      the page of charts, and the README's tables and picture\n" \
-          "       bin/bench price [WORKLOAD…]   what the ladder costs where nothing stalls\n" \
-          "       bin/bench compare BEFORE AFTER    what moved between two results, beyond their noise\n\n"
-        options.on("--against LIST", Array, "only these peers (puma,falcon; with a setting: puma:60), or none") do |list|
-          @options.against = list
-        end
-        options.on("--rounds N", Integer, "rounds, each of which measures every server (5; a sweep: 3)") do |n|
-          @options.rounds = n
-        end
-        options.on("--peer-rounds N", Integer, "in how many of them the peers take part (all)") do |n|
-          @options.peer_rounds = n
-        end
-        options.on("--seconds N", Integer, "how long each load is measured") { |n| @options.seconds = n }
-        options.on("--only LIST", Array, "only these loads (c32,c256)") { |list| @options.only = list }
-        options.on("--ours LIST", Array, "what to compare with the peers, the reference first: fairlead,",
-          "fairlead:REVISION (a git revision), or none") { |list| @options.ours = list - ["none"] }
-        options.on("--ruby PATH", "a Ruby with YJIT (else one is looked for)") { |path| @options.ruby = path }
-        options.on("--build-ruby", "build one if there is none") { @options.build_ruby = true }
-        options.on("--seed N", Integer, "repeat the order of an earlier run") { |n| @options.seed = n }
-        options.on("--patience N", Integer, "repeat a measurement up to N times while others disturb",
-          "it (the quietest counts)") { |n| @options.patience = n }
-        options.on("--priority", "run servers and load before all other processes (as root): for quick",
-          "looks on a shared machine; a database does not get it") { @options.priority = true }
-        options.on("--minutes N", Float, "end before N minutes are over, go on there the next time; status #{UNFINISHED}",
-          "while there is more to do") { |minutes| @options.minutes = minutes }
-        options.on("--continue", "go on where an earlier call was ended, and leave out what is done: what was",
-          "measured of this very state in the same way") { @options.continue = true }
-        options.on("--save", "write to bench/results also when run with options") { @options.save = true }
-        options.on("--list", "show workloads, loads and peers") { @options.list = true }
-      end
-    end
 
     def list
       Workload.names.each do |name|
@@ -127,6 +84,7 @@ module Bench
       raise UsageError, "report takes no #{words.first}; or: report check" if words.any?
 
       report.write.each { |path| puts path }
+      Gaps.all.each { |name, gaps| warn "#{name}: #{gaps.join("; ")}" }
       0
     end
 
@@ -172,7 +130,7 @@ module Bench
     end
 
     def status(outcomes)
-      return UNFINISHED if outcomes.include?(:stopped)
+      return Options::UNFINISHED if outcomes.include?(:stopped)
 
       outcomes.include?(:faulty) ? 1 : 0
     end

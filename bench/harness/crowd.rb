@@ -28,7 +28,9 @@ module Bench
 
     def name = "crowd"
 
-    def description = "#{@connections} connections, one request each (path #{@path})#{@waiting ? "; all wait" : ", then idle"}"
+    def description
+      "#{@connections} connections, one request each (path #{@path})#{@waiting ? "; all wait" : ", then idle"}"
+    end
 
     def main_figure = :extra_memory
 

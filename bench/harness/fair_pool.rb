@@ -34,7 +34,9 @@ module Bench
         return :stopped unless deadline.room_for?(PARTS.fetch(part) * rounds)
 
         arguments = [part, "--rounds", rounds.to_s, *("--save" if options.whole?)]
-        result == NAME ? on_cruby(toolchain, environment, arguments) : system(program("bin/jruby"), "--bench", *arguments)
+        next system(program("bin/jruby"), "--bench", *arguments) unless result == NAME
+
+        on_cruby(toolchain, environment, arguments)
       end
       good.all? ? :good : :faulty
     end

@@ -4,8 +4,8 @@
  *
  *   open_loop PORT PATH RATE SECONDS CONNECTIONS PATIENCE SEED CALM_RATE CALM_SECONDS NORMAL
  *
- * After the load, with no pause, a calm of so many seconds may follow, at a lower rate; what is told of it is how long after
- * the load the last request came that was not answered well within NORMAL seconds.
+ * After the load, with no pause, a calm of so many seconds may follow, at a lower rate; what is told of it is how long
+ * after the load the last request came that was not answered well within NORMAL seconds.
  *
  * Speaks HTTP/1.1 to 127.0.0.1 with keep-alive connections. Prints one JSON object. One thread, one epoll set. */
 #define _GNU_SOURCE
@@ -271,7 +271,8 @@ int main(int argc, char **argv) {
                 drop(&connections[i]);
                 release(&connections[i]);
             }
-            while (waiting_first < waiting_end && time - waiting[waiting_first] >= patience) count_given_up(waiting[waiting_first++]);
+            while (waiting_first < waiting_end && time - waiting[waiting_first] >= patience)
+                count_given_up(waiting[waiting_first++]);
         }
         while (free_list && waiting_first < waiting_end) start(waiting[waiting_first++]);
 
@@ -299,14 +300,17 @@ int main(int argc, char **argv) {
     qsort(latencies, (size_t)load.answered, sizeof *latencies, ascending);
     qsort(refusals, (size_t)load.refused, sizeof *refusals, ascending);
     qsort(later_refusals, (size_t)later_refused, sizeof *later_refusals, ascending);
-    printf("{\"offered\":%ld,\"answered\":%ld,\"in_time\":%ld,\"refused\":%ld,\"bare\":%ld,\"wrong\":%ld,\"failed\":%ld,"
-           "\"gave_up\":%ld,\"seconds\":%.3f,\"mean\":%.4f,\"p50\":%.4f,\"p75\":%.4f,\"p90\":%.4f,\"p99\":%.4f,\"p999\":%.4f,"
-           "\"max\":%.4f,\"refused_p50\":%.4f,\"refused_p99\":%.4f,\"refused_later\":%ld,\"refused_later_p99\":%.4f,"
-           "\"calm_offered\":%ld,\"calm_answered\":%ld,\"calm_failed\":%ld,\"recovered\":%.1f}\n",
-           load.offered, load.answered, load.in_time, load.refused, load.bare, load.wrong, load.failed, load.gave_up, seconds,
+    printf("{\"offered\":%ld,\"answered\":%ld,\"in_time\":%ld,\"refused\":%ld,\"bare\":%ld,\"wrong\":%ld,"
+           "\"failed\":%ld,\"gave_up\":%ld,\"seconds\":%.3f,",
+           load.offered, load.answered, load.in_time, load.refused, load.bare, load.wrong, load.failed, load.gave_up,
+           seconds);
+    printf("\"mean\":%.4f,\"p50\":%.4f,\"p75\":%.4f,\"p90\":%.4f,\"p99\":%.4f,\"p999\":%.4f,\"max\":%.4f,",
            load.answered ? sum / (double)load.answered * 1000 : 0, percentile(0.5), percentile(0.75), percentile(0.9),
-           percentile(0.99), percentile(0.999), percentile(1), percentile_of(refusals, load.refused, 0.5),
-           percentile_of(refusals, load.refused, 0.99), later_refused, percentile_of(later_refusals, later_refused, 0.99),
+           percentile(0.99), percentile(0.999), percentile(1));
+    printf("\"refused_p50\":%.4f,\"refused_p99\":%.4f,\"refused_later\":%ld,\"refused_later_p99\":%.4f,",
+           percentile_of(refusals, load.refused, 0.5), percentile_of(refusals, load.refused, 0.99), later_refused,
+           percentile_of(later_refusals, later_refused, 0.99));
+    printf("\"calm_offered\":%ld,\"calm_answered\":%ld,\"calm_failed\":%ld,\"recovered\":%.1f}\n",
            calm.offered, calm.answered, calm.failed + calm.wrong, slow_until * 1000);
     return 0;
 }

@@ -24,7 +24,8 @@ module Bench
     # @param connections [Integer] at most so many at once.
     # @param patience [Numeric] seconds after which a client gives up.
     # @param refusals [Boolean] whether 503 and clients that give up are part of the picture, not faults.
-    # @param calm [Numeric, nil] requests a second that come right after the load: how long until they are answered as usual?
+    # @param calm [Numeric, nil] requests a second that come right after the load: how long until they are answered as
+    #   usual?
     def initialize(rate: nil, share: nil, connections: 256, patience: 5, path: "/", refusals: false, calm: nil)
       @rate = rate
       @share = share
@@ -57,7 +58,8 @@ module Bench
       errors = figures.values_at(:failed, :calm_failed).sum + (@refusals ? 0 : figures[:gave_up])
       {
         requests: answers + capacity[:requests], rate:, errors:,
-        seconds: figures[:seconds], # What is answered after the end of the load was served with time that nobody else wanted.
+        seconds: figures[:seconds],
+        # What is answered after the end of the load was served with time that nobody else wanted.
         requests_per_second: figures[:in_time] / figures[:seconds],
         non_2xx: figures[:wrong] + (@refusals ? 0 : figures[:refused]),
         **figures.slice(:offered, :refused, :gave_up, :mean, :p50, :p75, :p90, :p99, :p999, :max),

@@ -18,8 +18,8 @@ module Bench
     PARTIAL_FOLDER = File.join(Toolchain::WORK, "results")
     # What is summarized, where a load has it.
     FIGURES = %i[
-      rate refused refused_p99 refused_later_p99 bare gave_up recovered elsewhere suspended handed requests_per_second kilobytes_each p50 p90 p99 p999 max
-      cpu_per_request peak_rss pss
+      rate refused refused_p99 refused_later_p99 bare gave_up recovered elsewhere suspended handed requests_per_second
+      kilobytes_each mean p50 p90 p99 p999 max cpu_per_request peak_rss pss
     ].freeze
     private_constant :FIGURES, :FOLDER, :SWEEPS, :PARTIAL_FOLDER
 
@@ -31,8 +31,8 @@ module Bench
     # @return [Hash]
     def document(workload, servers, runs, toolchain:, rounds:, seconds:, seed:, versions:, took:, sweep: nil)
       {
-        format: FORMAT, workload: workload.name, title: workload.title, curve: workload.curve, sweep:, date: Time.now.utc.iso8601,
-        rounds:, seconds:, warm_up: workload.warm_up, workers: workload.workers, seed:, took: took.round,
+        format: FORMAT, workload: workload.name, title: workload.title, curve: workload.curve, sweep:,
+        date: Time.now.utc.iso8601, rounds:, seconds:, warm_up: workload.warm_up, workers: workload.workers, seed:, took: took.round,
         machine: Machine.description,
         versions: {
           ruby: toolchain.description, yjit: true, wrk: Machine.wrk_version, **versions, gems: toolchain.gems

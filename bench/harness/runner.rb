@@ -50,7 +50,9 @@ module Bench
       left.each do |round, position, server|
         break @stopped = true unless @deadline.room_for?(@visit_seconds)
 
-        spent = timed { visit(server) { |load, figures| runs[load.name] << { server: server.label, round:, position:, **figures } } }
+        spent = timed do
+          visit(server) { |load, figures| runs[load.name] << { server: server.label, round:, position:, **figures } }
+        end
         @visit_seconds = [@visit_seconds, spent].max
         @progress.step(round, server.label, @loads.map { |load| [load, runs[load.name].last] })
         yield runs, spent if block_given?

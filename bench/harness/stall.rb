@@ -47,8 +47,8 @@ module Bench
     def connections = SLEEPS + @blockers
 
     def description
-      stalls = @path ? "#{@blockers} × #{@path}#{" for #{@stalls} s" if @stalls}#{" after a wait of 10 ms" if @later}" : "nothing"
-      "#{SLEEPS} × #{@waits} at once, #{@place ? "shortly before" : "beside"} #{stalls}#{", the second time" if @again}"
+      "#{SLEEPS} × #{@waits} at once, #{@place ? "shortly before" : "beside"} #{@path ? describe_stalls : "nothing"}" \
+        "#{", the second time" if @again}"
     end
 
     def main_figure = :slowest
@@ -79,6 +79,10 @@ module Bench
     end
 
     private
+
+    def describe_stalls
+      "#{@blockers} × #{@path}#{" for #{@stalls} s" if @stalls}#{" after a wait of 10 ms" if @later}"
+    end
 
     def prefer
       Process.setpriority(Process::PRIO_PROCESS, 0, PRIORITY)

@@ -18,7 +18,8 @@ module Bench
     REPETITIONS = 4
     private_constant :FOLDER, :APPS, :REPETITIONS
 
-    # A load, under its name, with what would be ideal for it, and the most that its bounded figure may be in any run of ours.
+    # A load, under its name, with what would be ideal for it, and the most that its bounded figure may be in any run of
+    # ours.
     Load = Data.define(:name, :generator, :ideal, :most) do
       # A run that missed its bound may have met a busy moment of the machine: it is repeated after a control, in which
       # nothing stalls. What misses again beside a control that does not, counts; so does what never got a fair chance.
@@ -136,8 +137,8 @@ module Bench
         end
       end
 
-      # The loads are points of a curve: what is done of all that their connections could do if each request took no longer
-      # than so many seconds.
+      # The loads are points of a curve: what is done of all that their connections could do if each request took no
+      # longer than so many seconds.
       def curve(seconds) = @workload.curve = seconds
       # What Fairlead should reach. The block says whether a {Comparison} of that load's runs does.
       def aim(load, text, &test) = @workload.aims << Aim.new(load:, text:, test:)

@@ -1,11 +1,10 @@
 # frozen_string_literal: true
 
 require_relative "database"
-require_relative "progress"
+require_relative "outcome"
 require_relative "results"
 require_relative "runner"
-require_relative "server"
-require_relative "table"
+require_relative "selection"
 require_relative "unfinished"
 
 module Bench
@@ -26,8 +25,9 @@ module Bench
       @toolchain = toolchain
       @progress = progress
       @deadline = deadline
-      @loads = choose_loads
-      @servers = choose_servers
+      selection = Selection.new(workload, options)
+      @loads = selection.loads
+      @servers = selection.servers
     end
 
     def name = @workload.name
@@ -110,61 +110,15 @@ module Bench
         @workload, @servers, runs, toolchain: @toolchain, rounds:, seconds:, seed:, versions:, took:, sweep: @options.sweep
       )
       path = Results.write(document, whole:)
-      good = @loads.map { |load| report(load, runs[load.name]) }.all?
+      outcomes = @loads.map { |load| Outcome.new(load, runs[load.name], aims: @workload.aims, order: @servers.map(&:label)) }
+      outcomes.each { |outcome| puts "", heading(outcome.load), outcome }
       puts "", "Written to #{path.delete_prefix("#{Toolchain::ROOT}/")}"
-      good ? :good : :faulty
+      outcomes.all?(&:faultless?) ? :good : :faulty
     end
 
-    # @return [Boolean] whether ours had no error.
-    def report(load, runs)
-      order = @servers.map(&:label)
-      comparison = Comparison.new(runs, order:)
-      puts "", "#{name} #{load.name}: #{load.generator.description}; #{@workload.workers} worker" \
+    def heading(load)
+      "#{name} #{load.name}: #{load.generator.description}; #{@workload.workers} worker" \
         "#{"s" if @workload.workers > 1}, #{rounds} × #{seconds} s"
-      puts "ideal: #{load.ideal}" if load.ideal
-      puts Table.new(comparison, main: load.generator.main_figure)
-      puts verdicts(load, comparison) if order.first == "fairlead"
-      comparison.servers.each do |server|
-        comparison.failures(server).uniq.each { |message| puts "#{server} failed: #{message}" }
-      end
-      puts misses(load, comparison), movements(comparison), noise(comparison)
-      comparison.faultless?
-    end
-
-    def verdicts(load, comparison)
-      @workload.aims.select { |aim| aim.load == load.name }.map do |aim|
-        reached = aim.test.call(comparison)
-        reached.nil? ? "  ? #{aim.text}: not measured" : "  #{reached ? "✓" : "✗"} #{aim.text}"
-      end
-    end
-
-    # Between states of ours, a difference is told from none by the interval of the ratio.
-    def movements(comparison)
-      comparison.servers.drop(1).grep(/\A(fairlead|ladderless)/).filter_map do |server|
-        parts = { "requests/s" => :requests_per_second, "p99" => :p99 }.filter_map do |title, figure|
-          interval = comparison.interval(server, figure) or next
-          "#{title} #{interval.map { |bound| format("%.3f", bound) }.join("–")}"
-        end
-        "  #{comparison.reference} ÷ #{server}, with 95 % confidence: #{parts.join(", ")}" unless parts.empty?
-      end
-    end
-
-    # Runs that were repeated, since they missed what is asked of each.
-    def misses(load, comparison)
-      return [] unless load.most
-
-      figure = load.generator.bounded_figure
-      comparison.runs.flat_map { |run| run[:misses] || [] }.map do |run|
-        run = run.transform_keys(&:to_sym) # of an earlier call
-        "  ! #{run[figure].round} in a run that was repeated; where nothing stalls: #{run[:control]&.round || "no answer"}"
-      end
-    end
-
-    def noise(comparison)
-      used = comparison.servers.filter_map { |server| comparison.summary(server, :other_cpu)&.maximum }.max
-      return unless used && used > Progress::NOISE
-
-      "  ! other processes used up to #{used.round(2)} cores meanwhile: the figures are doubtful"
     end
 
     # Of one server in one round. The last result knows how long that took; without one it is reckoned.
@@ -180,39 +134,6 @@ module Bench
       starts = @workload.fresh ? @loads.size : 1
       (starts * (BOOT + @workload.warm_up + @workload.settle)) +
         @loads.sum { |load| load.generator.respond_to?(:duration) ? load.generator.duration(seconds) : seconds }
-    end
-
-    def choose_servers
-      labels = @options.sweep ? chosen(@workload.swept) : (@options.ours || ["fairlead"]) + chosen(@workload.peers)
-      raise UsageError, "#{name} has no settings to sweep" if @options.sweep && labels.empty?
-
-      servers = labels.uniq.map { |label| Server.for(label) }
-      servers.reject do |server|
-        reason = server.unavailable or next
-        warn "leaving out #{server.label}: #{reason}"
-        true
-      end
-    end
-
-    # A bare name means all of a workload's settings of that server.
-    def chosen(labels)
-      return labels unless @options.against
-
-      (@options.against - ["none"]).flat_map do |name|
-        found = labels.select { |label| label == name || label.start_with?("#{name}:") }
-        name.include?(":") || found.empty? ? [name] : found
-      end
-    end
-
-    def choose_loads
-      only = @options.only.is_a?(Hash) ? @options.only[name] : @options.only
-      return @workload.loads unless only
-
-      unknown = only - @workload.loads.map(&:name)
-      known = @workload.loads.map(&:name).join(", ")
-      raise UsageError, "#{name} has no load #{unknown.first}; it has #{known}" if unknown.any?
-
-      @workload.loads.select { |load| only.include?(load.name) }
     end
   end
 end

@@ -42,7 +42,10 @@
   // Few wait for long, and they are what matters: their number is shown on a logarithmic axis too.
   const tens = (value) => (/^10*$/.test(String(value)) ? short.format(value) : "");
   // Of a logarithmic axis: 1, 2 and 5 of each decade.
-  const decades = (value) => (/^[125]\.000/.test((value / 10 ** Math.floor(Math.log10(value) + 1e-9)).toFixed(3)) ? short.format(value) : "");
+  const decades = (value) => {
+    const digit = (value / 10 ** Math.floor(Math.log10(value) + 1e-9)).toFixed(3);
+    return /^[125]\.000/.test(digit) ? short.format(value) : "";
+  };
   // From and to such a value, so that there are some to be labelled.
   const bounds = (values) => {
     const round = (value, up) => {
@@ -59,16 +62,24 @@
   const legend = () => ({ labels: { color: color("text"), boxWidth: 24, boxHeight: 1 } });
   const common = { responsive: true, maintainAspectRatio: false, animation: false };
 
+  const label = ({ name, failed, errors }) =>
+    name + (failed ? ` (${failed} failed)` : errors ? ` (${short.format(errors)} errors)` : "");
+  const lines = (rows, points) =>
+    rows.map((row, index) => ({ label: row.name, data: points(row), ...stroke(row, index) }));
+
   const draw = {
     bars: ({ rows, unit }) => ({
       type: "bar",
       data: {
-        labels: rows.map((row) => row.name + (row.failed ? ` (${row.failed} failed)` : row.errors ? ` (${short.format(row.errors)} errors)` : "")),
-        datasets: [{ data: rows.map((row) => row.value), backgroundColor: rows.map((row) => shade(row)), borderRadius: 2 }],
+        labels: rows.map(label),
+        datasets: [{ data: rows.map((row) => row.value), backgroundColor: rows.map(shade), borderRadius: 2 }],
       },
       options: {
         ...common, indexAxis: "y",
-        scales: { x: axis(unit, { beginAtZero: true, suggestedMax: Math.max(...rows.map((row) => row.high ?? row.value)) }), y: { grid: { display: false }, ticks: { color: color("text"), autoSkip: false } } },
+        scales: {
+          x: axis(unit, { beginAtZero: true, suggestedMax: Math.max(...rows.map((row) => row.high ?? row.value)) }),
+          y: { grid: { display: false }, ticks: { color: color("text"), autoSkip: false } },
+        },
         plugins: { legend: { display: false }, ranges: { rows },
           tooltip: { callbacks: { label: (item) => `${full.format(item.raw)} ${unit}` } } },
       },
@@ -78,17 +89,23 @@
       type: "line",
       data: {
         labels: rows[0].values.map(([name]) => name.replace("p999", "p99.9")),
-        datasets: rows.map((row, index) => ({ label: row.name, data: row.values.map(([, value]) => value), ...stroke(row, index) })),
+        datasets: lines(rows, (row) => row.values.map(([, value]) => value)),
       },
       options: {
         ...common,
-        scales: { x: { ...axis(), ticks: { color: color("text") } }, y: axis(unit, { type: "logarithmic", ...bounds(rows.flatMap((row) => row.values.map(([, value]) => value)).filter((value) => value > 0)), ticks: { color: color("text"), autoSkip: false, callback: decades } }) },
+        scales: {
+          x: { ...axis(), ticks: { color: color("text") } },
+          y: axis(unit, {
+            type: "logarithmic", ...bounds(rows.flatMap((row) => row.values.map(([, value]) => value)).filter((value) => value > 0)),
+            ticks: { color: color("text"), autoSkip: false, callback: decades },
+          }),
+        },
         plugins: { legend: legend() },
       },
     }),
     growth: ({ rows, unit }) => ({
       type: "line",
-      data: { datasets: rows.map((row, index) => ({ label: row.name, data: row.points.map(([x, y]) => ({ x, y })), ...stroke(row, index) })) },
+      data: { datasets: lines(rows, (row) => row.points.map(([x, y]) => ({ x, y }))) },
       options: {
         ...common,
         scales: { x: axis("connections", { type: "linear" }), y: axis(unit, { beginAtZero: true }) },
@@ -99,11 +116,17 @@
       type: "bar",
       data: {
         labels: rows.map(([label]) => label),
-        datasets: [{ data: rows.map(([, count]) => count), backgroundColor: color(ours ? "ours" : "peer"), barPercentage: 1, categoryPercentage: 0.95 }],
+        datasets: [{
+          data: rows.map(([, count]) => count), backgroundColor: color(ours ? "ours" : "peer"),
+          barPercentage: 1, categoryPercentage: 0.95,
+        }],
       },
       options: {
         ...common,
-        scales: { x: { ...axis("seconds"), ticks: { color: color("text"), autoSkip: false, maxRotation: 90 } }, y: axis("requests", { type: "logarithmic", min: 0.7, ticks: { color: color("text"), callback: tens } }) },
+        scales: {
+          x: { ...axis("seconds"), ticks: { color: color("text"), autoSkip: false, maxRotation: 90 } },
+          y: axis("requests", { type: "logarithmic", min: 0.7, ticks: { color: color("text"), callback: tens } }),
+        },
         plugins: { legend: { display: false }, title: { display: true, text: unit, color: color("text") } },
       },
     }),

@@ -4,7 +4,7 @@ title "Ten queries of 10 ms a request, through ActiveRecord, on PostgreSQL"
 app "db_10x10.ru"
 expect "10 x 10 ms"
 peers "falcon", "puma:32", "puma:128"
-sweep "puma:16", "puma:32", "puma:64", "puma:128", "puma:256"
+sweep "puma:16", "puma:32", "puma:64", "puma:128", "puma:256", "puma:512"
 workers 2
 seconds 6, warm_up: 4, settle: 1
 database "postgres"

@@ -9,7 +9,9 @@ seconds 3, warm_up: 4, settle: 1
 database "postgres"
 
 # A request takes 0.1 s at least.
-[16, 32, 64, 128, 256, 512].each { |count| load "c#{count}", wrk(connections: count, timeout: 10), ideal: "#{count * 10} requests/s" }
+[16, 32, 64, 128, 256, 512].each do |count|
+  load "c#{count}", wrk(connections: count, timeout: 10), ideal: "#{count * 10} requests/s"
+end
 curve 0.1
 
 aim("c16", "0.9 of the ideal") { |c| c.median(:requests_per_second)&.>= 144 }

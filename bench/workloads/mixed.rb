@@ -19,5 +19,7 @@ load "held-later", stall("/held", later: true), ideal: "100 ms", most: 140
 load "cpu-later", stall("/cpu", later: true), ideal: "100 ms, and the slices of those that compute", most: 300
 # All that is under way in two workers is suspended by five that block.
 load "free-beside", stall("/free", suspends: "thread"), ideal: "100 ms for those on other threads, if there are any"
-load "free-beside-one", stall("/free", suspends: "thread", blockers: 1), ideal: "100 ms for those on other threads", most: 140
-load "held-beside-one", stall("/held", suspends: "process", blockers: 1), ideal: "100 ms for those in other processes", most: 140
+load "free-beside-one", stall("/free", suspends: "thread", blockers: 1),
+  ideal: "100 ms for those on other threads", most: 140
+load "held-beside-one", stall("/held", suspends: "process", blockers: 1),
+  ideal: "100 ms for those in other processes", most: 140

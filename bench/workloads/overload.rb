@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
-title "10 ms of CPU a request, and more of them than can be served: how many are, what becomes of the others, and when is all as before?"
+title "10 ms of CPU a request, and more of them than can be served: " \
+  "how many are, what becomes of the others, and when is all as before?"
 app "cpu.ru"
 expect "computed"
 peers "falcon", "itsi", "puma:5", "pitchfork"
@@ -22,5 +23,7 @@ end
     c.summary(c.reference, :gave_up)&.maximum&.zero? && c.total(c.reference, :bare).zero?
   end
   # In the first second it may still be a burst: who waited when that is decided has waited for as long.
-  aim(name, "503 at once: p99 of those that come after the first second within 100 ms") { |c| c.median(:refused_later_p99)&.<= 100 }
+  aim(name, "503 at once: p99 of those that come after the first second within 100 ms") do |c|
+    c.median(:refused_later_p99)&.<= 100
+  end
 end

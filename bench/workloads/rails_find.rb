@@ -3,7 +3,7 @@
 title "Rails 8.1 with PostgreSQL, Model.find as JSON"
 app "rails_find.ru"
 expect(/\A\{"id":\d+,"name":"Item \d+"/)
-peers "falcon", "itsi", "puma:5", "puma:1"
+peers "falcon", "itsi", "iodine", "puma:5", "puma:1"
 sweep "puma:1", "puma:2", "puma:3", "puma:5", "puma:10", "itsi:1", "itsi:3"
 seconds 5, warm_up: 4
 database "postgres"

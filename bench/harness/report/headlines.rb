@@ -1,9 +1,12 @@
 # frozen_string_literal: true
 
+require_relative "../progress"
+require_relative "../statistics"
+
 module Bench
   class Report
-    # The few figures that the README shows, of ours and of each peer at the best of its settings: requests a second, and
-    # what is better if there is less of it.
+    # The few figures that the README shows, of ours and of each peer at the best of its settings: requests a second,
+    # and what is better if there is less of it.
     class Headlines
       PEERS = %w[falcon iodine itsi agoo puma].freeze
       # What the row is called, its workload and load.
@@ -30,10 +33,13 @@ module Bench
       ].freeze
       # After a figure of a server some of whose answers were errors, or did not come.
       FAULTY = "*"
-      private_constant :ROWS, :LESS, :FAULTY
+      # After a row whose figures others may have moved, by what they did on the machine meanwhile. They move no memory.
+      DISTURBED = "†"
+      MEMORY = "kilobytes_each"
+      private_constant :ROWS, :LESS, :FAULTY, :DISTURBED, :MEMORY
 
-      # faults: those of {PEERS} whose figure is one of a run with errors.
-      Row = Data.define(:name, :ours, :peers, :faults)
+      # faults: those of {PEERS} whose figure is one of a run with errors; rounds: of the figure that has the fewest.
+      Row = Data.define(:name, :ours, :peers, :faults, :rounds, :disturbed)
 
       def initialize(results)
         @results = results.to_h { |result| [result["workload"], result] }
@@ -60,8 +66,19 @@ module Bench
         figure ||= found["main_figure"]
         ours = figure(found["summary"]["fairlead"], figure) or return
         chosen = PEERS.to_h { |peer| [peer, best(found["summary"], peer, figure, best)] }
+        shown = [found["summary"]["fairlead"], *chosen.values.compact]
         Row.new(name:, ours:, peers: chosen.transform_values { |entry| entry&.dig(figure, "median") },
-          faults: PEERS.select { |peer| faulty?(chosen[peer]) })
+          faults: PEERS.select { |peer| faulty?(chosen[peer]) },
+          rounds: shown.map { |entry| entry.dig(figure, "count").to_i }.min,
+          disturbed: figure != MEMORY && disturbed?(found["runs"] || []))
+      end
+
+      # Whether a server was disturbed in half of its rounds: less moves no median.
+      def disturbed?(runs)
+        runs.group_by { |run| run["server"] }.values.any? do |own|
+          used = own.filter_map { |run| run["other_cpu"] }.sort
+          used.any? && Statistics.median(used) > Progress::NOISE
+        end
       end
 
       # @return [Hash, nil] what that of a peer's settings gave whose figure is the best.
@@ -85,7 +102,8 @@ module Bench
           # Who lost answers has won nothing.
           sound = [row.ours, *row.peers.except(*row.faults).values].compact
           marks = [nil, *PEERS.map { |peer| FAULTY if row.faults.include?(peer) }]
-          [row.name, *figures.zip(marks).map { |value, mark| cell(value, mark, sound.public_send(best)) }]
+          name = [row.name, (DISTURBED if row.disturbed)].compact.join(" ")
+          [name, *figures.zip(marks).map { |value, mark| cell(value, mark, sound.public_send(best)) }]
         end
         "#{lines.map { |cells| "| #{cells.join(" | ")} |" }.join("\n")}\n"
       end
@@ -99,12 +117,17 @@ module Bench
 
       def conditions
         result = @results["hello"] || @results.values.first or return ""
-        machine = result["machine"]
-        faulty = "\\#{FAULTY} Some of its answers were errors, or did not come. " if (rows + less_rows).any? { |row| row.faults.any? }
-        "#{faulty}Medians of #{@results.values.filter_map { |entry| entry["rounds"] }.min} rounds or more, in turn, each server " \
-          "at the best of its settings, on a #{machine["cores"]}-core machine that\nalso ran the load; " \
-          "#{result.dig("versions", "ruby")[/\Aruby [\d.]+/].capitalize} with YJIT, one worker where nothing else is said. " \
-          "`bin/bench` repeats each row; figures move\nby a tenth from run to run, ratios less."
+        shown = rows + less_rows
+        fewest = shown.map(&:rounds).min
+        notes = [
+          ("\\#{FAULTY} Some of its answers were errors, or did not come." if shown.any? { |row| row.faults.any? }),
+          ("#{DISTURBED} Other work was done on the machine meanwhile." if shown.any?(&:disturbed)),
+          "Medians of #{fewest} round#{"s" if fewest != 1} or more, in turn, each server at the best of its settings, on a " \
+          "#{result.dig("machine", "cores")}-core machine that also ran the load; " \
+          "#{result.dig("versions", "ruby")[/\Aruby [\d.]+/].capitalize} with YJIT, one worker where nothing else is said.",
+          "`bin/bench` repeats each row; figures move by a tenth from run to run, waits by more, ratios less."
+        ]
+        notes.compact.join(" ").gsub(/(.{1,116})(?: |\z)/, "\\1\n").chomp
       end
     end
   end

@@ -30,8 +30,10 @@ module Bench
         lines = rows.map { |row| line(row) }
         return "" if lines.empty?
 
-        %(<div class="wide"><table class="overview"><thead><tr><th></th><th></th><th>fairlead</th><th>best peer</th><th></th>) +
-          %(<th></th><th>times as good</th><th></th><th>aims</th></tr></thead><tbody>\n#{lines.join("\n")}</tbody></table></div>\n)
+        head = [["", nil], ["", nil], %w[fairlead figure], ["best peer's", "figure"], ["", "unit"], ["best peer", nil],
+          ["times as good", nil], ["", nil], ["aims", nil]].map { |title, kind| %(<th class="#{kind}">#{title}</th>) }
+        %(<div class="wide"><table class="overview"><thead><tr>#{head.join}</tr></thead>\n) +
+          "<tbody>#{lines.join("\n")}</tbody></table></div>\n"
       end
 
       private
@@ -47,21 +49,27 @@ module Bench
         return unless peer && (ratio = entry.dig("ratio", "median"))&.positive?
 
         Row.new(workload: result["workload"], load: load["name"], ours: ours[figure]["median"], peer:,
-          theirs: entry[figure]["median"], unit:, times: more ? ratio : 1 / ratio, aims: Verdicts.of(result, load).map(&:last))
+          theirs: entry[figure]["median"], unit:, times: more ? ratio : 1 / ratio,
+          aims: Verdicts.of(result, load).map(&:last))
       end
 
-      def sound?(entry, figure) = entry[figure] && [entry["failed"], entry["errors"], entry["non_2xx"]].all?(&:zero?)
+      def sound?(entry, figure) = entry[figure] && entry.values_at("failed", "errors", "non_2xx").all?(&:zero?)
 
+      # What is of class figure or unit has no room on a phone.
       def line(row)
-        kind = if row.times >= 1.02 then "ahead"
-               else row.times <= 0.98 ? "behind" : "level"
+        workload, load, peer, unit = [row.workload, row.load, row.peer, row.unit].map { |text| CGI.escapeHTML(text) }
+        %(<tr><th><a href="##{workload}">#{workload}</a></th><th>#{load}</th><td class="figure">#{figure(row.ours)}</td>) +
+          %(<td class="figure">#{figure(row.theirs)}</td><th class="unit">#{unit}</th><th>#{peer}</th>) +
+          "<td>#{figure(row.times)}</td><th>#{bar(row.times)}</th><th>#{aims(row.aims)}</th></tr>"
+      end
+
+      def bar(times)
+        kind = if times >= 1.02 then "ahead"
+               else times <= 0.98 ? "behind" : "level"
                end
         # Each doubling is as wide as the last one; the widest is 32 times.
-        width = (Math.log2(row.times).abs.clamp(0, 5) * 20).round
-        %(<tr><th><a href="##{row.workload}">#{CGI.escapeHTML(row.workload)}</a></th><th>#{CGI.escapeHTML(row.load)}</th>) +
-          "<td>#{figure(row.ours)}</td><td>#{figure(row.theirs)}</td><th>#{CGI.escapeHTML(row.peer)}</th>" +
-          %(<th class="unit">#{CGI.escapeHTML(row.unit)}</th><td>#{figure(row.times)}</td>) +
-          %(<th><span class="bar #{kind}" style="width: #{width}px"></span></th><th>#{aims(row.aims)}</th></tr>)
+        width = (Math.log2(times).abs.clamp(0, 5) * 20).round
+        %(<span class="bar #{kind}" style="width: #{width}px"></span>)
       end
 
       def aims(reached)

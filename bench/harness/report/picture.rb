@@ -26,7 +26,8 @@ module Bench
           group
         end
         <<~SVG
-          <svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 #{WIDTH} #{top}" role="img" font-family="system-ui, sans-serif" font-size="12">
+          <svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 #{WIDTH} #{top}" role="img"
+            font-family="system-ui, sans-serif" font-size="12">
           <title>Requests a second: Fairlead beside other servers</title>
           <style>
           text { fill: #24292f } .title { font-weight: 600 } .ours { fill: #d9480f } .peer { fill: #8a96a3 }
@@ -40,9 +41,11 @@ module Bench
       private
 
       def group(row, top)
-        bars = [["Fairlead", row.ours, "ours"], *row.peers.filter_map { |name, value| [name.capitalize, value, "peer"] if value }]
+        peers = row.peers.compact.map { |name, value| [name.capitalize, value, "peer"] }
+        bars = [["Fairlead", row.ours, "ours"], *peers]
         most = bars.map { |bar| bar[1] }.max
-        lines = [%(<text class="title" x="0" y="#{top + 12}">#{CGI.escapeHTML(row.name.delete("`"))}, requests/s</text>)]
+        title = CGI.escapeHTML(row.name.delete("`"))
+        lines = [%(<text class="title" x="0" y="#{top + 12}">#{title}, requests/s</text>)]
         bars.each_with_index do |(name, value, kind), index|
           lines << bar(name, value, kind, top + 18 + (index * (BAR + 3)), most)
         end

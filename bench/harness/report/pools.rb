@@ -18,35 +18,36 @@ module Bench
       def pools(result)
         result["tables"].map do |table|
           aside = published(result["workload"], "the longest wait") if table["key"] == "threads"
-          "<h4>#{escape(table["title"])}</h4>\n<div class=\"pair\">#{pool_bars(table)}#{aside}</div>#{histograms(table)}\n" \
-            "#{pool_table(table)}#{verdicts(PoolBench::Aims.of(table))}#{facts(table)}"
+          "<h4>#{escape(table["title"])}</h4>\n<div class=\"pair\">#{pool_bars(table)}#{aside}</div>" \
+            "#{histograms(table)}\n#{pool_table(table)}#{verdicts(PoolBench::Aims.of(table))}#{facts(table)}"
         end.join
       end
 
+      def ours?(row) = row["name"].start_with?("fairlead")
+
       def pool_bars(table)
-        main, unit = table["key"] == "cost" ? ["microseconds", "µs (less is better)"] : ["max", "s, the longest wait (less is better)"]
+        main, unit = table["key"] == "cost" ? %w[microseconds µs] : ["max", "s, the longest wait"]
         rows = table["rows"].map do |row|
-          { name: row["name"], value: row[main], low: row["low"], high: row["high"], ours: row["name"].start_with?("fairlead") }
+          { name: row["name"], value: row[main], low: row["low"], high: row["high"], ours: ours?(row) }
         end
-        chart(kind: "bars", unit:, rows: rows.sort_by { |row| row[:value] })
+        chart(kind: "bars", unit: "#{unit} (less is better)", rows: rows.sort_by { |row| row[:value] })
       end
 
       def histograms(table)
         charts = table["rows"].filter_map do |row|
-          row["histogram"] && chart(kind: "histogram", unit: row["name"], rows: row["histogram"], ours: row["name"].start_with?("fairlead"))
+          row["histogram"] && chart(kind: "histogram", unit: row["name"], rows: row["histogram"], ours: ours?(row))
         end
         %(<div class="grid">#{charts.join}</div>) if charts.any?
       end
 
       def pool_table(table)
         columns = POOL_COLUMNS.select { |name, _| table["rows"].any? { |row| row.key?(name) } }
-        cells = table["rows"].map do |row|
+        rows = table["rows"].map do |row|
           figures = columns.map { |name, (_, decimals)| number(row[name], decimals) + pool_range(row, name) }
           figures << number(row["max"] / table["ideal"], 2) if table["ideal"]
-          "<tr><th>#{escape(row["name"])}</th>#{figures.map { |figure| "<td>#{figure}</td>" }.join}</tr>"
+          [escape(row["name"]), *figures]
         end
-        head = ["", *columns.values.map(&:first), *("max ÷ ideal" if table["ideal"])].map { |cell| "<th>#{cell}</th>" }
-        %(<div class="wide"><table><thead><tr>#{head.join}</tr></thead><tbody>#{cells.join("\n")}</tbody></table></div>\n)
+        html_table(["", *columns.values.map(&:first), *("max ÷ ideal" if table["ideal"])], rows)
       end
 
       def pool_range(row, name)

@@ -20,8 +20,8 @@ module Bench
         known = @published[name] or return
         source = known["source"]
         origin = source ? %(<a href="#{escape(source)}">Source</a>.) : "The source was not found."
-        %(<p class="note">Published by others: #{escape(known["text"])} #{origin} Measured on other machines: compare the shape, ) +
-          "not the figures.</p>\n"
+        %(<p class="note">Published by others: #{escape(known["text"])} #{origin} ) +
+          "Measured on other machines: compare the shape, not the figures.</p>\n"
       end
 
       def published(name, title)
@@ -40,7 +40,8 @@ module Bench
       def published_chart(name, entry)
         rows = entry["rows"].map { |label, value| { name: label, value:, published: true } }
         unit = entry["unit"] || @published[name]["unit"] || "requests/s"
-        "<figure>#{chart(kind: "bars", unit:, rows:)}<figcaption>as published: #{escape(entry["title"])}</figcaption></figure>"
+        "<figure>#{chart(kind: "bars", unit:, rows:)}" \
+          "<figcaption>as published: #{escape(entry["title"])}</figcaption></figure>"
       end
     end
   end

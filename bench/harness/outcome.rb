@@ -1,0 +1,75 @@
+# frozen_string_literal: true
+
+require_relative "comparison"
+require_relative "progress"
+require_relative "table"
+
+module Bench
+  # What is said of one load when it has been measured: the table, what was aimed at, and all that speaks against it.
+  class Outcome
+    attr_reader :load
+
+    # @param runs [Array<Hash>] of that load.
+    # @param aims [Array<Workload::Aim>] of all loads.
+    # @param order [Array<String>] the servers' labels, the reference first.
+    def initialize(load, runs, aims:, order:)
+      @load = load
+      @comparison = Comparison.new(runs, order:)
+      @aims = aims.select { |aim| aim.load == load.name && order.first == "fairlead" }
+    end
+
+    # Whether ours had no error.
+    def faultless? = @comparison.faultless?
+
+    def to_s
+      ideal = "ideal: #{@load.ideal}" if @load.ideal
+      table = Table.new(@comparison, main: @load.generator.main_figure)
+      [ideal, table.to_s.chomp, *verdicts, *failures, *misses, *movements, noise].compact.join("\n")
+    end
+
+    private
+
+    def verdicts
+      @aims.map do |aim|
+        reached = aim.test.call(@comparison)
+        reached.nil? ? "  ? #{aim.text}: not measured" : "  #{reached ? "✓" : "✗"} #{aim.text}"
+      end
+    end
+
+    def failures
+      @comparison.servers.flat_map do |server|
+        @comparison.failures(server).uniq.map { |message| "#{server} failed: #{message}" }
+      end
+    end
+
+    # Runs that were repeated, since they missed what is asked of each.
+    def misses
+      return [] unless @load.most
+
+      figure = @load.generator.bounded_figure
+      @comparison.runs.flat_map { |run| run[:misses] || [] }.map do |run|
+        run = run.transform_keys(&:to_sym) # of an earlier call
+        control = run[:control]&.round || "no answer"
+        "  ! #{run[figure].round} in a run that was repeated; where nothing stalls: #{control}"
+      end
+    end
+
+    # Between states of ours, a difference is told from none by the interval of the ratio.
+    def movements
+      @comparison.servers.drop(1).grep(/\A(fairlead|ladderless)/).filter_map do |server|
+        parts = { "requests/s" => :requests_per_second, "p99" => :p99 }.filter_map do |title, figure|
+          interval = @comparison.interval(server, figure) or next
+          "#{title} #{interval.map { |bound| format("%.3f", bound) }.join("–")}"
+        end
+        "  #{@comparison.reference} ÷ #{server}, with 95 % confidence: #{parts.join(", ")}" unless parts.empty?
+      end
+    end
+
+    def noise
+      used = @comparison.servers.filter_map { |server| @comparison.summary(server, :other_cpu)&.maximum }.max
+      return unless used && used > Progress::NOISE
+
+      "  ! other processes used up to #{used.round(2)} cores meanwhile: the figures are doubtful"
+    end
+  end
+end

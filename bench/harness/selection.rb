@@ -1,0 +1,52 @@
+# frozen_string_literal: true
+
+require_relative "server"
+require_relative "workload"
+
+module Bench
+  # Which of a workload's loads a call measures, and which servers.
+  class Selection
+    # @param options [Options]
+    # @raise [UsageError] when there is no such load or server, or nothing to sweep.
+    def initialize(workload, options)
+      @workload = workload
+      @options = options
+    end
+
+    # @return [Array<Server>] the reference first; those that cannot be started here are named and left out.
+    def servers
+      labels = @options.sweep ? chosen(@workload.swept) : (@options.ours || ["fairlead"]) + chosen(@workload.peers)
+      raise UsageError, "#{@workload.name} has no settings to sweep" if @options.sweep && labels.empty?
+
+      labels.uniq.map { |label| Server.for(label) }.reject do |server|
+        reason = server.unavailable or next
+        warn "leaving out #{server.label}: #{reason}"
+        true
+      end
+    end
+
+    # @return [Array<Workload::Load>]
+    def loads
+      only = @options.only.is_a?(Hash) ? @options.only[@workload.name] : @options.only
+      return @workload.loads unless only
+
+      known = @workload.loads.map(&:name)
+      unknown = (only - known).first
+      raise UsageError, "#{@workload.name} has no load #{unknown}; it has #{known.join(", ")}" if unknown
+
+      @workload.loads.select { |load| only.include?(load.name) }
+    end
+
+    private
+
+    # A bare name means all of a workload's settings of that server.
+    def chosen(labels)
+      return labels unless @options.against
+
+      (@options.against - ["none"]).flat_map do |name|
+        found = labels.select { |label| label == name || label.start_with?("#{name}:") }
+        name.include?(":") || found.empty? ? [name] : found
+      end
+    end
+  end
+end
