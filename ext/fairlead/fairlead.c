@@ -167,7 +167,8 @@ static VALUE loop_join(VALUE object, VALUE page, VALUE slot, VALUE receiving, VA
     return Qnil;
 }
 
-/* router = callable: is called like those of `rack.response_finished`, at the end of a request whose route is remembered. */
+/* router = callable: is called like those of `rack.response_finished`, at the end of a request whose route is
+ * remembered. */
 static VALUE loop_set_router(VALUE object, VALUE router) {
     return fl_ruby_loop_struct(object)->router = router;
 }

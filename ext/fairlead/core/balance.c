@@ -73,8 +73,8 @@ static uint64_t margin(const fl_loop *loop) {
     return (uint64_t) (margin < MARGIN ? MARGIN : margin > MOST_MARGIN ? MOST_MARGIN : margin);
 }
 
-/* Whether as many workers compute as there are processors, this one among them: then an idle one has none to compute on, and
- * would only take its part of another's. */
+/* Whether as many workers compute as there are processors, this one among them: then an idle one has none to compute on,
+ * and would only take its part of another's. */
 static bool processors_are_busy(const fl_loop *loop) {
     static _Atomic long processors;
     if (atomic_load(&processors) == 0)

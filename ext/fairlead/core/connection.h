@@ -106,8 +106,8 @@ void fl_connection_send(fl_connection *connection, fl_buffer *staged);
 /* Puts `staged` behind what is in `out`, to be sent with it at the loop's next turn. */
 void fl_connection_stage(fl_connection *connection, fl_buffer *staged);
 
-/* Sends what is `staged`, and behind it, in the same packet, bytes that stay the caller's: as many as the kernel takes, when
- * nothing waits before them. Answers how many of the caller's. */
+/* Sends what is `staged`, and behind it, in the same packet, bytes that stay the caller's: as many as the kernel takes,
+ * when nothing waits before them. Answers how many of the caller's. */
 size_t fl_connection_send_directly(fl_connection *connection, fl_buffer *staged, const char *bytes, size_t size);
 
 /* Reads on where it stopped for want of room: the body of the present exchange. */

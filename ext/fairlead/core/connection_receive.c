@@ -89,7 +89,8 @@ static void body_has_grown(fl_connection *connection) {
     if (connection->state == FL_CONNECTION_SERVED) {
         fl_exchange_wake(exchange);
         exchange->awaits_body = false; /* the client's deadline ends here, however long the app takes to come back */
-    } else if (exchange->body_done || exchange->body.length >= fl_loop_keeps(connection->loop, connection->loop->limits.body_buffer)) {
+    } else if (exchange->body_done ||
+               exchange->body.length >= fl_loop_keeps(connection->loop, connection->loop->limits.body_buffer)) {
         fl_connection_request_is_ready(connection);
     } else if (connection->deadline_kind == FL_DEADLINE_NONE || connection->deadline_kind == FL_DEADLINE_IDLE ||
                connection->deadline_kind == FL_DEADLINE_HEAD) {

@@ -196,7 +196,8 @@ fl_status fl_exchange_head_end(fl_exchange *exchange, int64_t length) {
     if (exchange->loop == NULL)
         return FL_CLOSED;
     exchange->head_given = true;
-    if (length < 0 && !exchange->takes_over && !exchange->has_length && exchange->framing != FL_FRAMING_RAW && !has_no_body(exchange))
+    bool known = exchange->takes_over || exchange->has_length || exchange->framing == FL_FRAMING_RAW;
+    if (length < 0 && !known && !has_no_body(exchange))
         return FL_OK; /* decided when the body ends, or has to be sent before */
     return decide(exchange, length);
 }

@@ -153,7 +153,8 @@ static void find_lane(fl_exchange *exchange) {
     const fl_http1_head *head = exchange->head;
     const char *bytes = fl_buffer_at(&exchange->connection->in);
     fl_route route;
-    fl_routes_find(&page->routes, &route, bytes + head->method.at, head->method.size, bytes + head->path.at, head->path.size);
+    fl_routes_find(&page->routes, &route, bytes + head->method.at, head->method.size, bytes + head->path.at,
+                   head->path.size);
     exchange->route = route.key;
     exchange->lane = (int8_t) fl_routes_lane(&page->routes, route.key, loop->now);
     if (loop->serve_lanes != NULL && !loop->dedicated)

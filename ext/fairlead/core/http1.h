@@ -143,7 +143,7 @@ typedef struct fl_chunks {
     uint32_t extensions; /* bytes of chunk extensions that the data has not yet paid for */
     uint8_t state;
     bool done;           /* the last chunk and the trailers have been read */
-    size_t trailers;     /* where, in the bytes of the last call, those of the trailers began; behind them if there were none */
+    size_t trailers;     /* where, in the bytes of the last call, those of the trailers began; behind them if none were */
 } fl_chunks;
 
 /* Decodes in place: `bytes` holds `size` coded bytes; afterwards its first `*decoded` bytes are body, and

@@ -98,7 +98,8 @@ static int choose_reactor(fl_watch *watch, int busy) {
 
 static bool is_busy(fl_watch *watch, int number) {
     const fl_reactor *reactor = &watch->reactors[number];
-    return atomic_load(&watch->loop->lane_running[number]) > 0 || (atomic_load(&reactor->lane) && !atomic_load(&reactor->home));
+    bool runs = atomic_load(&watch->loop->lane_running[number]) > 0;
+    return runs || (atomic_load(&reactor->lane) && !atomic_load(&reactor->home));
 }
 
 void fl_lanes_serve(void *data) {
@@ -151,7 +152,8 @@ bool fl_lanes_look(fl_watch *watch, uint64_t now) {
     if (loop->siblings.page == NULL)
         return false;
     bool stalls = note_stalls(watch, now);
-    bool waits = atomic_load(&loop->lanes[FL_LANE_THREADS].count) > 0 || atomic_load(&loop->lanes[FL_LANE_PROCESS].count) > 0;
+    bool waits = atomic_load(&loop->lanes[FL_LANE_THREADS].count) > 0 ||
+                 atomic_load(&loop->lanes[FL_LANE_PROCESS].count) > 0;
     bool sort = atomic_load(&loop->siblings.page->routes.version) != atomic_load(&loop->routes_version);
     if (!waits && !sort && !loop->dedicated)
         return stalls;

@@ -4,9 +4,9 @@
  * A long line alone says nothing: a burst is over in a moment, and a thousand clients that each wait for their answer
  * before they ask again never make it longer than a thousand. What is told apart here is a line that stands (for a while
  * nobody was taken who had not waited), that would keep who comes now waiting for long, and that has doubled since it
- * began to stand and still grows: more comes than can be served. Then those who came last are told so at once, until what is left can
- * be served within the target; those who are kept are served first come, first served. So it goes on until for a while
- * nobody had to be turned away: that the line was once too short says only that it was cut too short.
+ * began to stand and still grows: more comes than can be served. Then those who came last are told so at once, until
+ * what is left can be served within the target; those who are kept are served first come, first served. So it goes on
+ * until for a while nobody had to be turned away: that the line was once too short says only that it was cut too short.
  *
  * Requests that wait in their fibers do not stand in this line; the more of them there are, the longer it may be. */
 #ifndef FL_LINE_H

@@ -363,7 +363,8 @@ void fl_loop_drain(fl_loop *loop, bool handing_over) {
 }
 
 bool fl_loop_is_ending(const fl_loop *loop) {
-    return loop->draining && (!loop->handing_over || loop->siblings.slot == NULL || fl_siblings_choose(&loop->siblings) < 0);
+    bool keeps = !loop->handing_over || loop->siblings.slot == NULL;
+    return loop->draining && (keeps || fl_siblings_choose(&loop->siblings) < 0);
 }
 
 bool fl_loop_is_drained(const fl_loop *loop) {

@@ -10,8 +10,8 @@
 /* One look, of the watch thread, without the lock. */
 void fl_overdue_look(fl_watch *watch, uint64_t now);
 
-/* Of the reactor's own thread, with the GVL, as it gives a sign; `turns`: fl_gvl_turns before. Whether it has just come back
- * from such a call. */
+/* Of the reactor's own thread, with the GVL, as it gives a sign; `turns`: fl_gvl_turns before. Whether it has just come
+ * back from such a call. */
 bool fl_overdue_returns(const fl_reactor *reactor, uint64_t turns);
 
 #endif

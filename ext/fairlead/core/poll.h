@@ -1,6 +1,7 @@
 /* What the loop asks of the kernel: which descriptors are ready. One backend a file: poll_epoll.c for Linux, poll_kqueue.c
  * for macOS and BSD, poll_poll.c for all that has poll(2); platform.h chooses.
- * fl_poll_open allocates descriptors, fl_poll_close gives them back. Every descriptor is removed before it is closed. Events are valid until the next wait.
+ * fl_poll_open allocates descriptors, fl_poll_close gives them back. Every descriptor is removed before it is closed.
+ * Events are valid until the next wait.
  * fl_poll_wake may be called from any thread, also in a signal handler; the others by one thread at a time, except
  * fl_poll_wait may run beside them. Failures are -1 with errno. */
 #ifndef FL_POLL_H

@@ -27,8 +27,8 @@ void fl_route_make(fl_route *route, const char *method, size_t method_size, cons
 bool fl_route_of_pattern(fl_route *route, const char *pattern, size_t size);
 
 /* Whether a request is of that pattern. A part of it with a colon stands for any part of a path; all others for
- * themselves, the last one with any extension too. A slash at the end of the path makes no difference. Answers 0 if it is not; else
- * the more, the earlier parts are more than anything: of two patterns, the greater number is meant. */
+ * themselves, the last one with any extension too. A slash at the end of the path makes no difference. Answers 0 if it is
+ * not; else the more, the earlier parts are more than anything: of two patterns, the greater number is meant. */
 uint64_t fl_route_matches(const char *pattern, const char *method, size_t method_size, const char *path, size_t path_size);
 
 #endif
