@@ -468,24 +468,31 @@ static void a_drained_loop_answers_what_it_has_and_closes_the_rest(void) {
     server_stop(&server);
 }
 
+/* Two workers that serve, and the channels between them, which are the caller's to close. */
+static fl_shared_page *make_siblings(peer_server *old, peer_server *young, int channels[4]) {
+    fl_shared_page *page = fl_shared_page_open(2);
+    if (page == NULL || socketpair(AF_UNIX, FL_PACKETS, 0, channels) < 0 ||
+        socketpair(AF_UNIX, FL_PACKETS, 0, channels + 2) < 0)
+        abort();
+    int sending[] = {channels[1], channels[3]};
+    CHECK_NUMBER(FL_OK, fl_loop_join(old->loop, page, 0, channels[0], sending, 2));
+    CHECK_NUMBER(FL_OK, fl_loop_join(young->loop, page, 1, channels[2], sending, 2));
+    for (int i = 0; i < 2; i++) fl_slot_set(&page->slots[i], FL_SLOT_state, FL_WORKER_SERVING);
+    return page;
+}
+
 static void an_idle_connection_goes_to_the_sibling(void) {
     peer_server old = server_start(), young = server_start();
-    fl_shared_page *page = fl_shared_page_open(2);
-    int to_old[2], to_young[2];
-    if (page == NULL || socketpair(AF_UNIX, FL_PACKETS, 0, to_old) < 0 ||
-        socketpair(AF_UNIX, FL_PACKETS, 0, to_young) < 0)
-        abort();
-    int sending[] = {to_old[1], to_young[1]};
-    CHECK_NUMBER(FL_OK, fl_loop_join(old.loop, page, 0, to_old[0], sending, 2));
-    CHECK_NUMBER(FL_OK, fl_loop_join(young.loop, page, 1, to_young[0], sending, 2));
-    fl_slot_set(&page->slots[0], FL_SLOT_state, FL_WORKER_SERVING);
-    fl_slot_set(&page->slots[1], FL_SLOT_state, FL_WORKER_SERVING);
+    int channels[4];
+    fl_shared_page *page = make_siblings(&old, &young, channels);
+    fl_slot_set(&page->slots[1], FL_SLOT_state, FL_WORKER_BOOTING); /* else it would get one of these */
     int idle = client(&old), busy = client(&old);
     say(idle, GET("/before"));
     CHECK_NUMBER(1, answer_all(old.loop));
     CHECK_HEARD("HTTP/1.1 200 OK", "/before", hear(old.loop, idle));
     say(busy, GET("/busy"));
     fl_exchange *exchange = take(old.loop);
+    fl_slot_set(&page->slots[1], FL_SLOT_state, FL_WORKER_SERVING);
 
     fl_loop_drain(old.loop, true);
     turn(old.loop);
@@ -502,10 +509,37 @@ static void an_idle_connection_goes_to_the_sibling(void) {
     say(busy, GET("/again"));
     CHECK_NUMBER(1, answer_all(young.loop));
     CHECK_HEARD("HTTP/1.1 200 OK", "/again", hear(young.loop, busy));
-    int channels[] = {to_old[0], to_old[1], to_young[0], to_young[1], idle, busy};
     server_stop(&old);
     server_stop(&young);
-    for (int i = 0; i < 6; i++) close(channels[i]);
+    for (int i = 0; i < 4; i++) close(channels[i]);
+    close(idle);
+    close(busy);
+}
+
+static void new_connections_go_to_the_sibling_that_has_fewer(void) {
+    peer_server old = server_start(), young = server_start();
+    int channels[4], clients[5];
+    fl_shared_page *page = make_siblings(&old, &young, channels);
+    for (int i = 0; i < 5; i++) clients[i] = client(&old);
+    turn(old.loop); /* five come at once, and none has asked for anything yet */
+    CHECK_NUMBER(3, old.loop->counts.connections);
+    CHECK_NUMBER(3, fl_slot_get(&page->slots[0], FL_SLOT_fresh));
+    CHECK_NUMBER(2, fl_slot_get(&page->slots[1], FL_SLOT_arriving));
+    turn(young.loop);
+    CHECK_NUMBER(2, fl_slot_get(&page->slots[1], FL_SLOT_connections));
+    CHECK_NUMBER(2, fl_slot_get(&page->slots[1], FL_SLOT_fresh));
+    CHECK_NUMBER(0, fl_slot_get(&page->slots[1], FL_SLOT_arriving));
+    for (int i = 0; i < 5; i++) {
+        fl_loop *loop = i % 2 == 0 ? old.loop : young.loop;
+        say(clients[i], GET("/first"));
+        CHECK_NUMBER(1, answer_all(loop));
+        CHECK_HEARD("HTTP/1.1 200 OK", "/first", hear(loop, clients[i]));
+    }
+    CHECK_NUMBER(0, fl_slot_get(&page->slots[0], FL_SLOT_fresh) + fl_slot_get(&page->slots[1], FL_SLOT_fresh));
+    server_stop(&old);
+    server_stop(&young);
+    for (int i = 0; i < 4; i++) close(channels[i]);
+    for (int i = 0; i < 5; i++) close(clients[i]);
 }
 
 static void a_loop_that_closes_leaves_taken_requests_to_their_owners(void) {
@@ -581,6 +615,7 @@ int main(void) {
     TEST(a_client_that_reads_nothing_is_dropped);
     TEST(a_drained_loop_answers_what_it_has_and_closes_the_rest);
     TEST(an_idle_connection_goes_to_the_sibling);
+    TEST(new_connections_go_to_the_sibling_that_has_fewer);
     TEST(a_loop_that_closes_leaves_taken_requests_to_their_owners);
     TEST(a_forgotten_loop_touches_nothing);
     return test_summary();

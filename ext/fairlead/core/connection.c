@@ -32,6 +32,16 @@ static void remember_address(fl_connection *connection) {
         memcpy(connection->client.address, &((struct sockaddr_in6 *) &address)->sin6_addr, 16);
 }
 
+/* At once, and not with the next turn: siblings go by it when many come at the same time. */
+static void count(fl_loop *loop, int connections, int fresh) {
+    loop->counts.connections += (uint32_t) connections;
+    loop->counts.fresh += (uint32_t) fresh;
+    if (loop->siblings.slot == NULL)
+        return;
+    fl_slot_set(loop->siblings.slot, FL_SLOT_connections, loop->counts.connections);
+    fl_slot_set(loop->siblings.slot, FL_SLOT_fresh, loop->counts.fresh);
+}
+
 fl_connection *fl_connection_open(fl_loop *loop, fl_listener *listener, int descriptor, const char *bytes,
                                   size_t size) {
     fl_connection *connection = calloc(1, sizeof *connection);
@@ -52,7 +62,8 @@ fl_connection *fl_connection_open(fl_loop *loop, fl_listener *listener, int desc
     if (loop->connections != NULL)
         loop->connections->previous = connection;
     loop->connections = connection;
-    loop->counts.connections++;
+    connection->fresh = true;
+    count(loop, 1, 1);
     remember_address(connection);
     next_request(connection);
     return connection;
@@ -88,7 +99,7 @@ static void leave(fl_connection *connection) {
     connection->previous = NULL;
     connection->next = loop->graveyard;
     loop->graveyard = connection;
-    loop->counts.connections--;
+    count(loop, -1, connection->fresh ? -1 : 0);
 }
 
 void fl_connection_close(fl_connection *connection) {
@@ -283,6 +294,9 @@ void fl_connection_request_is_ready(fl_connection *connection) {
     if (connection->deadline_kind != FL_DEADLINE_WRITE)
         fl_loop_set_deadline(connection, FL_DEADLINE_NONE);
     connection->state = FL_CONNECTION_QUEUED;
+    if (connection->fresh)
+        count(loop, 0, -1);
+    connection->fresh = false;
     exchange->ready_at = loop->handed.arrived != 0 ? loop->handed.arrived : loop->now;
     fl_loop_enqueue(exchange);
     if (connection->half_closed && !connection->asked && exchange->minor >= 1 &&

@@ -74,6 +74,7 @@ typedef struct fl_connection {
     bool dirty : 1;          /* on the loop's list of those to flush */
     bool keep_alive : 1;     /* may stay open after the present response */
     bool asked : 1;          /* who has ended its side was asked whether it still reads */
+    bool fresh : 1;          /* has had no request yet */
 } fl_connection;
 
 /* A new socket of `listener`; takes over `descriptor`, and copies its `bytes`, which have been read already.

@@ -41,11 +41,11 @@ int fl_siblings_choose_lane(const fl_siblings *siblings) {
     return best;
 }
 
-/* Connections, those twice that are busy. */
+/* Connections, those twice that are busy, or new: these are about to be. */
 static int64_t load_of(fl_slot *slot) {
-    return fl_slot_get(slot, FL_SLOT_connections) + fl_slot_get(slot, FL_SLOT_in_flight) +
-           fl_slot_get(slot, FL_SLOT_queued) + 2 * fl_slot_get(slot, FL_SLOT_coming) +
-           fl_slot_get(slot, FL_SLOT_arriving);
+    return fl_slot_get(slot, FL_SLOT_connections) + fl_slot_get(slot, FL_SLOT_fresh) +
+           fl_slot_get(slot, FL_SLOT_in_flight) + fl_slot_get(slot, FL_SLOT_queued) +
+           2 * fl_slot_get(slot, FL_SLOT_coming) + 2 * fl_slot_get(slot, FL_SLOT_arriving);
 }
 
 static int least_loaded(const fl_siblings *siblings, int64_t *least) {
@@ -154,7 +154,8 @@ bool fl_handoff_pass_on(fl_loop *loop, const fl_listener *listener, int descript
     fl_siblings *siblings = &loop->siblings;
     if (siblings->slot == NULL)
         return false;
-    int64_t own = (int64_t) loop->counts.connections + loop->counts.in_flight + loop->ready.count, least = 0;
+    int64_t own = (int64_t) loop->counts.connections + loop->counts.fresh + loop->counts.in_flight + loop->ready.count;
+    int64_t least = 0;
     int sibling = own < UNEVEN ? -1 : least_loaded(siblings, &least);
     if (sibling < 0 || own < least + UNEVEN)
         return false;
@@ -195,16 +196,15 @@ void fl_handoff_receive(fl_loop *loop) {
         fl_listener *listener = loop->listeners;
         while (listener != NULL && listener->index != message.listener)
             listener = listener->next;
-        has_come(loop->siblings.slot, message.arrived != 0 ? FL_SLOT_coming : FL_SLOT_arriving);
-        if (listener == NULL || fl_close_on_exec_nonblocking(descriptor) < 0) {
-            close(descriptor);
-            continue;
-        }
         loop->handed = (fl_handed){message.arrived, message.hand_overs};
-        fl_connection_open(loop, listener, descriptor, bytes, (size_t) size - sizeof message);
-        loop->handed = (fl_handed){0};
-        if (message.arrived != 0)
+        if (listener == NULL || fl_close_on_exec_nonblocking(descriptor) < 0)
+            close(descriptor);
+        else if (fl_connection_open(loop, listener, descriptor, bytes, (size_t) size - sizeof message) != NULL &&
+                 message.arrived != 0)
             loop->counts.received++;
+        loop->handed = (fl_handed){0};
+        /* Only now: for a moment it counts twice, and never not at all. */
+        has_come(loop->siblings.slot, message.arrived != 0 ? FL_SLOT_coming : FL_SLOT_arriving);
     }
     fl_buffer_free(&loop->slab, &room);
 }

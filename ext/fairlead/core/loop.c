@@ -191,7 +191,6 @@ static void publish(fl_loop *loop) {
     fl_slot_set(slot, FL_SLOT_in_flight, loop->counts.in_flight);
     fl_slot_set(slot, FL_SLOT_streams, loop->counts.streams);
     fl_slot_set(slot, FL_SLOT_queued, loop->ready.count);
-    fl_slot_set(slot, FL_SLOT_connections, loop->counts.connections);
     fl_slot_set(slot, FL_SLOT_requests, (int64_t) loop->counts.requests);
     fl_slot_set(slot, FL_SLOT_errors, (int64_t) loop->counts.errors);
     fl_slot_set(slot, FL_SLOT_refused, (int64_t) loop->counts.refused);

@@ -19,6 +19,7 @@
     X(streams)     /* long-lived responses */                                                                \
     X(queued)      /* requests that wait for their turn */                                                   \
     X(connections) /* open */                                                                                \
+    X(fresh)       /* of them, those that have had no request yet */                                         \
     X(requests)    /* answered since the worker began */                                                     \
     X(errors)      /* of them, those that the app let escape */                                              \
     X(refused)     /* answered by the core: malformed, too large, too late */                                \
