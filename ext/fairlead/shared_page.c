@@ -77,6 +77,15 @@ static VALUE page_database(VALUE self, VALUE key) {
     return INT2NUM(fl_shared_page_database(fl_ruby_shared_page_get(self), NUM2ULL(key)));
 }
 
+/* What the database servers are known by, in the order of their numbers; 0: none yet. */
+static VALUE page_databases(VALUE self) {
+    fl_shared_page *page = fl_ruby_shared_page_get(self);
+    VALUE keys = rb_ary_new_capa(FL_MOST_DATABASES);
+    for (int i = 0; i < FL_MOST_DATABASES; i++)
+        rb_ary_push(keys, ULL2NUM(atomic_load(&page->databases[i])));
+    return keys;
+}
+
 /* The routes that have stalled: their text, what the app calls them, their lane (a number), how often, and for how many
  * microseconds at most. */
 static VALUE page_routes(VALUE self) {
@@ -151,5 +160,6 @@ void fl_init_shared_page(void) {
     rb_define_method(page, "know_route", page_know_route, 2);
     rb_define_method(page, "rename_route", page_rename_route, 2);
     rb_define_method(page, "database", page_database, 1);
+    rb_define_method(page, "databases", page_databases, 0);
     rb_define_const(page, "DATABASES", INT2NUM(FL_MOST_DATABASES));
 }

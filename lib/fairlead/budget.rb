@@ -39,15 +39,17 @@ module Fairlead
     end
     private_constant :Member
 
-    # @param limit [Integer]
+    # @param most [Integer]
     # @param page [SharedPage]
-    def initialize(limit, page)
-      @limit = limit
+    def initialize(most, page)
+      @most = most
       @page = page
+      @elsewhere = @lent = 0
       @members = {} # slot => Member
       @closing = {}.compare_by_identity # Socket, or Object where there is none => until when at most
       @shut = {}.compare_by_identity # Socket of a connection that will be opened again => true
       @wanted = false
+      @lacking = 0 # how many wait for whom there was none
     end
 
     # @return [UNIXSocket] what the worker that comes to this slot gets.
@@ -88,6 +90,39 @@ module Fairlead
 
     # @return [Integer] how many of the connections are in somebody's hands, or not closed yet.
     def used = @members.each_value.sum(&:held) + @closing.size
+
+    # Set by whoever knows the other generations of the server: how many of the connections are theirs.
+    attr_writer :elsewhere
+
+    # New code needs so many in all: it gets up to half of them. What is used is given up as it comes back.
+    def lend(count)
+      lent = [count, @most - (@most / 2)].min
+      return if lent <= @lent
+
+      @lent = lent
+      @wanted = true
+    end
+
+    # It needs none any more.
+    def take_back = @lent = 0
+
+    # There may be more of them than before, or less.
+    def look = @wanted = true
+
+    # New code serves, and gets what is not needed here any more. As long as there is a worker, one stays: it may have
+    # long-lived responses.
+    #
+    # @param busy [Integer] requests that run here yet: each of them may need one.
+    def give_up_all_but(busy)
+      @lent = [@lent, @most - @elsewhere - [busy, @members.empty? ? 0 : 1].max].max
+      @wanted = true
+    end
+
+    # @return [Integer] what no other generation may have.
+    def kept = [limit, used].max
+
+    # @return [Integer] what its workers could use, where they may not because of other generations; else 0.
+    def wish = @lacking.positive? && @elsewhere.positive? ? used + @lacking : 0
 
     # Takes in what has happened, and gives out what there is.
     #
@@ -187,16 +222,21 @@ module Fairlead
       true
     end
 
+    # With one at least: who has all to itself once the others have ended may serve until then.
+    def limit = [@most - @elsewhere - @lent, @most == 1 ? 1 : 0].max
+
     def distribute(now, &)
       claims = self.claims
+      too_many = [used - limit, 0].max
       # Also while all who wait have been given room: more may come, and are not told of.
-      @wanted = @members.each_key.any? { |slot| @page.get(slot, :database_waiting).positive? }
-      grants = Shares.grants(claims, @limit, @limit - used)
+      @wanted = too_many.positive? || @members.each_key.any? { |slot| @page.get(slot, :database_waiting).positive? }
+      grants = Shares.grants(claims, limit, limit - used)
       grants.each { |slot, count| grant(slot, count) }
-      left = claims.sum(&:waiting) - grants.values.sum
+      @lacking = claims.sum(&:waiting) - grants.values.sum
+      left = [@lacking, too_many].max
       return unless left.positive?
 
-      Shares.recalls(claims, @limit, @closing.size).each { |slot, count| recall(slot, count) }
+      Shares.recalls(claims, limit, @closing.size).each { |slot, count| recall(slot, count) }
       claims.each { |claim| ask(claim, left, now, &) }
     end
 

@@ -73,15 +73,15 @@ module Fairlead
         { command: launch.command, folder: launch.folder, app_variables: launch.variables.slice(*APP_VARIABLES),
           generation: succession.generation, status: succession.status,
           listeners: succession.described_listeners,
-          masters: succession.masters.map { |master| [master.pid, master.channel&.io&.fileno, master.state] } }
+          masters: succession.masters.map { |master| [master.pid, master.channel&.io&.fileno, master.state, master.kept&.to_h] } }
       end
 
       def restored(state)
         launch = Launch.new(state[:command], ENV.to_h, state[:folder])
         listeners = state[:listeners].map { |fd, asked, owned| Listener.new(Socket.for_fd(fd), asked:, owned:) }
-        masters = state[:masters].map do |pid, fd, name|
+        masters = state[:masters].map do |pid, fd, name, kept|
           channel = fd && Message::Channel.new(UNIXSocket.for_fd(fd).tap { |io| io.close_on_exec = true })
-          Succession::Master.new(pid, channel, name.to_sym)
+          Succession::Master.new(pid, channel, name.to_sym, nil, kept && Message::Keeps.new(**kept))
         end
         Succession.new(launch, listeners, Notifier.new({ "NOTIFY_SOCKET" => state[:notify] }), masters:, generation: state[:generation])
       end

@@ -58,6 +58,14 @@ module Fairlead
     # Supervisor → its parent process: new code shall be started.
     Renew = Data.define
 
+    # Supervisor → its parent process, and from there to those of newer code: what it keeps of `database_connections`. See
+    # {Budgets::Kept}.
+    Keeps = Data.define(:supervisor, :servers, :rest)
+
+    # Supervisor → its parent process, and from there to those of older code: so many connections to a database server are
+    # needed in all.
+    Wish = Data.define(:server, :count)
+
     # Parent process → supervisor: new code serves, and this one ends.
     Leave = Data.define
 
@@ -77,7 +85,7 @@ module Fairlead
     # Supervisor → worker: close so many connections to a database server that nobody uses; others wait for them.
     Spare = Data.define(:server, :count)
 
-    TYPES = [Ready, Failed, Relief, Lane, Stalled, Stuck, Lasting, Shown, Serves, Notify, Renew, Leave, Drain, Stop, Reopen,
+    TYPES = [Ready, Failed, Relief, Lane, Stalled, Stuck, Lasting, Shown, Serves, Notify, Renew, Keeps, Wish, Leave, Drain, Stop, Reopen,
              Show, Spare]
             .to_h { |type| [type.name[/\w+\z/].downcase, type] }.freeze
     private_constant :TYPES

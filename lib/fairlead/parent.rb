@@ -23,12 +23,15 @@ module Fairlead
     attr_reader :generation
     # @return [Array<Listener>]
     attr_reader :listeners
+    # @return [Array<Budgets::Kept>] what those that run already keep of the database connections.
+    attr_reader :kept
 
-    def initialize(pid:, generation:, control:, listeners:)
+    def initialize(pid:, generation:, control:, listeners:, kept: [])
       @pid = pid
       @generation = generation
       @channel = Message::Channel.new(UNIXSocket.for_fd(control).tap { |io| io.close_on_exec = true })
       @listeners = listeners.map { |fd, asked, owned| Listener.new(Socket.for_fd(fd), asked:, owned:, owner: pid) }
+      @kept = kept.map { |one| Budgets::Kept.new(**one) }
     end
 
     # @return [IO] readable when it has said something, or ended.
@@ -46,6 +49,12 @@ module Fairlead
 
     # @param text [String] for the service manager.
     def notify(text) = @channel.tell(Message::Notify.new(text))
+
+    # @param kept [Budgets::Kept] for the supervisors of newer code.
+    def keeps(kept) = @channel.tell(Message::Keeps.new(**kept.to_h))
+
+    # For those of older code: see {Budgets#wishes}.
+    def wish(server, count) = @channel.tell(Message::Wish.new(server:, count:))
 
     # @param description [String] why this one cannot serve.
     def failed(description) = @channel.tell(Message::Failed.new(description))

@@ -12,7 +12,8 @@ module Fairlead
   class Succession
     # A supervisor that was started.
     # @!attribute state [Symbol] :booting, :serving or :leaving.
-    Master = Struct.new(:pid, :channel, :state, :failure)
+    # @!attribute kept [Message::Keeps, nil] the last that it has said.
+    Master = Struct.new(:pid, :channel, :state, :failure, :kept)
 
     # @return [Array<Listener>] of whoever serves.
     def listeners = @listeners.reject(&:closed?)
@@ -29,13 +30,15 @@ module Fairlead
     # @param notifier [Notifier]
     # @param masters [Array<Master>] those that run already, beside this process itself.
     # @param generation [Integer, nil] nil: nobody serves yet.
+    # @param budgets [Budgets, nil] this process' own, while it is a supervisor.
     # @yieldparam description [String] why new code could not be started, while this process is the one that serves.
-    def initialize(launch, listeners, notifier, masters: [], generation: nil, &failed)
+    def initialize(launch, listeners, notifier, masters: [], generation: nil, budgets: nil, &failed)
       @launch = launch
       @listeners = listeners
       @notifier = notifier
       @masters = masters
       @generation = generation
+      @budgets = budgets
       @failed = failed
       @status = 0
     end
@@ -73,6 +76,7 @@ module Fairlead
       hear(master) if master.channel # what it said last
       master.channel&.close
       @masters.delete(master)
+      pass_on(master.kept.with(servers: [], rest: 0), @masters) if master.kept
       return give_up(master.failure || how_it_ended(status), status) if master.state == :booting
 
       @status = code(status) if master.state == :serving
@@ -86,6 +90,11 @@ module Fairlead
     rescue Errno::ESRCH
       nil
     end
+
+    # This process says what it keeps of the database connections, and to the others it is the oldest.
+    #
+    # @param kept [Budgets::Kept]
+    def keeps(kept) = pass_on(Message::Keeps.new(**kept.to_h), @masters)
 
     # @return [Boolean] whether somebody else serves by now.
     def succeeded? = !serving.nil?
@@ -105,7 +114,7 @@ module Fairlead
     def start
       ours, theirs = Message::Channel.pair
       about = { pid: Process.pid, generation: @generation.to_i + (@generation ? 1 : 0), control: theirs.io.fileno,
-                listeners: described_listeners }
+                listeners: described_listeners, kept: [@budgets&.kept, *@masters.map(&:kept)].compact.map(&:to_h) }
       pid = @launch.again({ Parent::VARIABLE => JSON.generate(about) }, [theirs.io, *listeners.map(&:io)])
       @masters << Master.new(pid, ours, :booting)
     rescue SystemCallError => error
@@ -123,6 +132,8 @@ module Fairlead
         when Message::Failed then master.failure = message.description
         when Message::Notify then @notifier.pass_on(message.text) if master.state == :serving
         when Message::Renew then renew
+        when Message::Keeps then pass_on(master.kept = message, newer_than(master))
+        when Message::Wish then ask_older_ones(master, message)
         end
       end
       return unless gone
@@ -142,6 +153,16 @@ module Fairlead
       @notifier.ready(@listeners.map(&:uri))
       Log.say "The new code serves, as process #{master.pid}." unless first
       yield if block_given?
+    end
+
+    # They are in the order in which they were started.
+    def newer_than(master) = @masters.drop(@masters.index(master) + 1)
+
+    def pass_on(message, masters) = masters.each { |master| master.channel&.tell(message) }
+
+    def ask_older_ones(master, wish)
+      @budgets&.lend(wish.server, wish.count)
+      pass_on(wish, @masters.take(@masters.index(master)))
     end
 
     def leave(master)

@@ -104,7 +104,8 @@ module Fairlead
                                     drain_timeout: @configuration.drain_timeout)
       @handoff = Handoff.new(slots)
       @page = Fairlead.page = SharedPage.new(slots)
-      @budgets = Budgets.new(@configuration.database_connections, slots) if @configuration.database_connections
+      most = @configuration.database_connections
+      @budgets = Budgets.new(most, slots, elsewhere: @parent&.kept.to_a) if most
       @recycling = Recycling.for(@configuration, @page)
       @reinforcements = Reinforcements.new(@workers, @page, preload: @configuration.preload)
     end
@@ -120,7 +121,7 @@ module Fairlead
     end
 
     def supervise
-      until @workers.stopping? && @workers.empty? && @jobs&.pid.nil?
+      until @workers.stopping? && @workers.empty? && @jobs&.pid.nil? && @budgets&.over?(monotonic) != false
         @reinforcements.attend(monotonic)
         @workers.due(monotonic).each { |action| perform(action) }
         announce
@@ -131,7 +132,7 @@ module Fairlead
         @succession&.attend { retire }
         @desk.attend { @desk.status.ask(@workers) }
         restart_by_file if !@workers.stopping? && @restart_file&.touched?(monotonic)
-        @budgets&.attend(monotonic) { |slot, server, count| ask_to_spare(slot, server, count) }
+        attend_to_budgets(monotonic) if @budgets
         recycle
         reap
         attend_to_jobs
@@ -176,7 +177,9 @@ module Fairlead
       return @parent.renew if @parent
       return refuse_to_renew unless @launch
 
-      @succession ||= Succession.new(@launch, @listeners, @notifier, generation: 0) { |failure| @desk.fail(failure) }
+      @succession ||= Succession.new(@launch, @listeners, @notifier, generation: 0, budgets: @budgets) do |failure|
+        fail_to_renew(failure)
+      end
       @succession.renew
     end
 
@@ -194,6 +197,12 @@ module Fairlead
       @desk.fail(refusal)
     end
 
+    # The old one, which is this, goes on serving.
+    def fail_to_renew(description)
+      @desk.fail(description)
+      @budgets&.take_back
+    end
+
     # New code serves.
     def retire
       return if @workers.stopping?
@@ -205,6 +214,7 @@ module Fairlead
       end
       @listeners.each(&:close)
       @desk.close
+      @retired = true
       @workers.stop(handover: true)
     end
 
@@ -215,7 +225,9 @@ module Fairlead
       messages.each do |message|
         case message
         when Message::Leave then retire
-        when Message::Failed then @desk.fail(message.description)
+        when Message::Failed then fail_to_renew(message.description)
+        when Message::Keeps then @budgets&.note(Budgets::Kept.new(**message.to_h))
+        when Message::Wish then @budgets&.lend(message.server, message.count)
         end
       end
       return unless gone
@@ -227,10 +239,22 @@ module Fairlead
 
     # What this process was started for goes on in another.
     def keep
+      @succession.keeps(@budgets.kept.with(servers: [])) if @budgets
       # Nothing is left to do here: the file of the process id and the sockets are the keeper's.
       pid_file, @pid_file = @pid_file, nil
       Keeper.become(@succession, signals: @signals, tag: @configuration.tag, pidfile: pid_file.path,
                                  log: @configuration.log && File.expand_path(@configuration.log), notify: @notifier.path)
+    end
+
+    # Which are shared with the other generations, while new code takes over.
+    def attend_to_budgets(now)
+      @budgets.attend(now) { |slot, server, count| ask_to_spare(slot, server, count) }
+      return unless (others = @parent || @succession)
+
+      @parent&.then { @budgets.wishes(now) { |server, count| @parent.wish(server, count) } }
+      @budgets.leave_to_others(now, @workers.sum { |worker| @page.get(worker.slot, :in_flight) }) if @retired
+      kept = @budgets.kept
+      others.keeps(@kept = kept) if kept != @kept
     end
 
     # The first time what runs is finished; the second time all ends.

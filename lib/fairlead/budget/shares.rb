@@ -39,6 +39,7 @@ module Fairlead
       def recalls(claims, limit, coming)
         share = scale(claims, limit)
         missing = claims.sum { |claim| claim.waiting.positive? ? [whole(claim, share) - claim.held, 0].max : 0 }
+        missing = [missing, claims.sum(&:held) + coming - limit].max # the budget may have become smaller
         missing -= coming + claims.sum(&:owed)
         recalled = Hash.new(0)
         missing.times do
