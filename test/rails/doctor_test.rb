@@ -48,6 +48,8 @@ module Fairlead
       "config/database.yml" => "production:\n  adapter: postgresql\n  max_connections: 5\n",
       "config/initializers/gems.rb" => <<~RUBY
         Gem.loaded_specs["rack-timeout"] = Gem::Specification.new("rack-timeout", "0.7.0")
+        Gem.loaded_specs["sentry-ruby"] = Gem::Specification.new("sentry-ruby", "7.2.0")
+        Gem.loaded_specs["mysql2"] = Gem::Specification.new("mysql2", "0.5.7")
       RUBY
     }.freeze
     private_constant :HURTING
@@ -78,6 +80,8 @@ module Fairlead
       PLACES
       assert_item(/^– ActionController::Live/, "with_connection", said)
       assert_includes said, "    app/controllers/lives_controller.rb:2: include ActionController::Live\n"
+      assert_match(/^✓ sentry-ruby 7\.2\.0: its hub is each request's own/, said)
+      assert_item(/^– mysql2 0\.5\.7: it waits for a query as fibers do/, "trilogy", said)
       assert_match(/^✓ pg 1\.\d+\.\d+ lets others run while it waits\.$/, said)
     end
 

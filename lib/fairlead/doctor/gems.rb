@@ -17,15 +17,15 @@ module Fairlead
         "hiredis-client" => [:hurts, "its C client blocks the thread of all requests of a worker.", RUBY_DRIVER],
         "rack-timeout" => [:hurts, "it raises in a thread, and so in whichever request runs there at that moment.",
                            "Remove it; Fairlead has deadlines of its own (fairlead --help)."],
-        "mysql2" => [:note, "its queries block, so they are run in threads.",
-                     "`adapter: trilogy` in config/database.yml needs none."],
+        "mysql2" => [:note, "it waits for a query as fibers do, but what else may block (connecting, prepared statements, " \
+                            "large results) is done in threads.", "`adapter: trilogy` in config/database.yml needs none."],
         "request_store" => [:note, "its store belongs to a fiber: fresh in each request, not seen by tasks that a " \
                                    "request starts (Async { … }).",
                             "Hand those what they need, or use ActiveSupport::CurrentAttributes."],
+        "sentry-ruby" => [:fine, "its hub is each request's own here, without a setting (hub_isolation_level).", nil],
         "connection_pool" => [:note, "its waiters are not served in order.",
                               "Fairlead::Pool takes its place: guides/fair-pool.md."]
       }.freeze
-      # Whose connection pool comes with Rails.
       private_constant :LIBCURL, :RUBY_DRIVER, :KNOWN
 
       class << self
