@@ -14,6 +14,7 @@ module Fairlead
     autoload :PermanentCheckout, "fairlead/active_record/permanent_checkout"
     autoload :Seam, "fairlead/active_record/seam"
     autoload :Usage, "fairlead/active_record/usage"
+    autoload :Waiter, "fairlead/active_record/waiter"
 
     class << self
       # To be called by whoever serves, once ActiveRecord is loaded. May be called again.

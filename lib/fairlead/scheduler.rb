@@ -16,6 +16,9 @@ module Fairlead
     Wakeup = Struct.new(:fiber, :waits) do
       def alive? = fiber.alive?
 
+      # @return [Boolean] whether it is still that wait.
+      def due? = fiber.fairlead_waits == waits && fiber.alive?
+
       def transfer(*) = (fiber.transfer if fiber.fairlead_waits == waits)
     end
 
@@ -88,6 +91,12 @@ module Fairlead
     def unblock(blocker, fiber)
       super(blocker, fiber.is_a?(Fiber) ? Wakeup.new(fiber, fiber.fairlead_waits) : fiber)
     end
+
+    # As {#unblock}, for a fiber of this thread that gets what the present one gives back. If that has to wait next, the
+    # other goes on at once, and not with the loop's next round.
+    #
+    # @param fiber [Fiber]
+    def hand_on(fiber) = @selector.follow_with(Wakeup.new(fiber, fiber.fairlead_waits))
 
     private
 

@@ -18,7 +18,7 @@ module Fairlead
       super(fiber)
       @loop = loop
       @waiting = 0
-      @sliced_at = @heir = @testator = nil
+      @sliced_at = @heir = @testator = @follower = @followed = nil
       @driver = nil
       @in_core = false
     end
@@ -41,12 +41,21 @@ module Fairlead
       @testator = heir && Fiber.current
     end
 
+    # The present fiber has given something to another one of this thread, which goes on with the next round at the latest.
+    #
+    # @param wakeup [Scheduler::Wakeup]
+    def follow_with(wakeup)
+      push(@follower) if @follower
+      @follower = wakeup
+      @followed = Fiber.current
+    end
+
     alias transfer_to_loop transfer
 
     # The present fiber has to wait. If it has named an heir, that one goes on at once: a round of the scheduler's for
-    # each request that waits would cost as much as some of them.
+    # each request that waits would cost as much as some of them. The same holds for one that has got something of it.
     def transfer
-      return super unless @heir&.direct? && @testator.equal?(Fiber.current) && slice_left?
+      return follow unless @heir&.direct? && @testator.equal?(Fiber.current) && slice_left?
 
       heir = @heir
       @heir = nil
@@ -73,6 +82,7 @@ module Fairlead
 
     def select(interval)
       @sliced_at = nil
+      release_follower if @follower
       @loop.settle
       return inherit { super(0) } if @heir && @driver.nil?
       return super if @waiting.positive? || @driver.nil?
@@ -129,6 +139,19 @@ module Fairlead
     end
 
     private
+
+    def follow
+      wakeup = @follower
+      return transfer_to_loop unless wakeup && @followed.equal?(Fiber.current)
+
+      @follower = @followed = nil
+      wakeup.due? ? wakeup.transfer : transfer_to_loop
+    end
+
+    def release_follower
+      push(@follower)
+      @follower = @followed = nil
+    end
 
     # Whoever named the heir waits, or rests. Fibers that can go on do so first.
     def inherit

@@ -5,18 +5,11 @@ module Fairlead
     # Those who wait for a connection of one pool, the oldest first. Each is called by itself, once there is a
     # connection for it to take or it may open one, and keeps its place however often it wakes for another reason.
     #
-    # One of them is the lookout: it wakes every now and then to see whether the pool should open another connection.
-    # The youngest is appointed, since it stays the longest.
+    # One of them is the lookout: it wakes every now and then to see whether the pool should open another connection, and
+    # whose time is over. The youngest is appointed, since it stays the longest.
     #
     # Every method is called under the pool's lock.
     class Line
-      # @!attribute context [Fiber, Thread] who waits.
-      # @!attribute since [Float] of the monotonic clock.
-      # @!attribute condition [MonitorMixin::ConditionVariable] what it sleeps on.
-      # @!attribute called [Symbol, nil] :to_take a connection, or :to_open one.
-      # @!attribute tried [Boolean] whether it has tried to open one when its time was over.
-      Waiter = Struct.new(:context, :since, :condition, :called, :tried)
-
       # How long, in seconds, a connection in use may take to come back before another one is opened; and how seldom
       # the lookout looks when there is nothing to be opened.
       PATIENCE = 0.002
@@ -25,15 +18,15 @@ module Fairlead
       # @return [Fiber, Thread, nil] who stands at the head of the line whenever it comes.
       attr_accessor :preferred
 
-      # @param lock [MonitorMixin] the pool.
+      # @param lock [Monitor] the pool's.
       def initialize(lock)
         @lock = lock
         @waiting = {}.compare_by_identity # not called yet: waiter => true
         @kept = {}.compare_by_identity # context => a waiter that has left the line and may come back
-        @spare = [] # conditions on which nobody sleeps any more
         @opening = 0
         @lookout = nil
         @nap = PATIENCE
+        @due = nil # the first of the deadlines to which the lookout sees
       end
 
       # @return [Integer] how many have been called to open a connection and have not left the line yet.
@@ -48,12 +41,13 @@ module Fairlead
         nil
       end
 
+      # @param seconds [Float] for which it waits at most.
       # @return [Waiter] to be given to {#leave} in any case.
-      def join(context)
-        waiter = @kept.delete(context)
+      def join(context, seconds)
+        waiter = @kept.delete(context) unless @kept.empty?
         return waiter.tap { call_back(waiter) } if waiter
 
-        waiter = Waiter.new(context, Line.clock, @spare.pop || @lock.new_cond)
+        waiter = Waiter.new(context, Line.clock, seconds)
         context.equal?(@preferred) ? put_first(waiter) : @waiting[waiter] = true
         waiter
       end
@@ -64,7 +58,6 @@ module Fairlead
       def leave(waiter)
         @waiting.delete(waiter)
         @opening -= 1 if waiter.called == :to_open
-        @spare.push(waiter.condition) if waiter.called == :to_take
         return unless @lookout.equal?(waiter)
 
         @lookout = nil
@@ -81,7 +74,7 @@ module Fairlead
         @waiting.delete(waiter)
         @opening += 1 if what == :to_open
         waiter.called = what
-        waiter.condition.signal
+        waiter.signal
       end
 
       # There was none after all: it is the next to be called.
@@ -90,26 +83,26 @@ module Fairlead
         put_first(waiter)
       end
 
-      # Sleeps, without the lock, until the waiter is called, the time is over, or, as the lookout, it should look.
+      # Sleeps, without the lock, until the waiter is called, its time is over, or, as the lookout, it should look.
       #
-      # @param seconds [Float] at most.
       # @yieldreturn [Boolean] when it looked, whether to look again soon.
-      def rest(waiter, seconds)
+      def rest(waiter, &)
         @lookout ||= waiter
-        nap = @nap if @lookout.equal?(waiter)
-        return waiter.condition.wait(seconds) if nap.nil? || nap >= seconds
+        return look_out(waiter, &) if @lookout.equal?(waiter)
 
-        until_then = Line.clock + nap
-        waiter.condition.wait(nap)
-        return if waiter.called || Line.clock < until_then
-
-        @nap = yield ? PATIENCE : [@nap * 2, LONGEST_NAP].min
+        seconds = waiter.deadline - Line.clock
+        if seconds > LONGEST_NAP && waiter.scheduler && waiter.scheduler.equal?(@lookout.scheduler)
+          # A timer for each would cost more than all else that its waiting does.
+          @due = waiter.deadline if @due.nil? || waiter.deadline < @due
+          seconds = nil
+        end
+        @lock.wait_for_cond(waiter, seconds)
       end
 
       # Something has changed: the lookout shall look soon.
       def look_soon
         @nap = PATIENCE
-        @lookout&.condition&.signal
+        @lookout&.signal
       end
 
       def self.clock = Process.clock_gettime(Process::CLOCK_MONOTONIC)
@@ -120,7 +113,23 @@ module Fairlead
 
       def appoint
         @lookout = @waiting.reverse_each.first&.first or return
-        @lookout.condition.signal
+        @lookout.signal
+      end
+
+      def look_out(waiter)
+        now = Line.clock
+        wake = [now + @nap, waiter.deadline, @due || waiter.deadline].min
+        @lock.wait_for_cond(waiter, wake - now) if wake > now
+        return if waiter.called || (now = Line.clock) < wake
+
+        wake_overdue(now) if @due && now >= @due
+        @nap = yield ? PATIENCE : [@nap * 2, LONGEST_NAP].min
+      end
+
+      def wake_overdue(now)
+        overdue, others = @waiting.keys.partition { |waiter| waiter.deadline <= now }
+        overdue.each(&:signal)
+        @due = others.map(&:deadline).min
       end
     end
   end

@@ -105,18 +105,19 @@ module Fairlead
         end
 
         # Under the lock.
-        def fairlead_line = @fairlead_line ||= Line.new(@lock)
+        def fairlead_line = @fairlead_line ||= Line.new(@lock.fairlead_monitor)
 
         private
 
+        # @return [ConnectionAdapters::AbstractAdapter, Waiter] the latter if it is to open a connection.
         def wait_poll(timeout)
           served = nil
-          waiter = fairlead_line.join(::ActiveSupport::IsolatedExecutionState.context)
+          waiter = fairlead_line.join(::ActiveSupport::IsolatedExecutionState.context, timeout)
           @num_waiting += 1
           until (served = fairlead_take(waiter))
-            throw :fairlead_open, waiter if waiter.called == :to_open
-            remaining = waiter.since + timeout - Line.clock
-            next fairlead_line.rest(waiter, remaining) { @lock.fairlead_grow } if remaining.positive?
+            return waiter if waiter.called == :to_open
+            next fairlead_line.rest(waiter) { @lock.fairlead_grow } if Line.clock < waiter.deadline
+            return waiter if fairlead_opens_one?(waiter)
 
             fairlead_give_up(waiter, timeout)
           end
@@ -144,11 +145,9 @@ module Fairlead
         end
 
         # Whatever speaks against opening another one: nobody goes without while there may be one.
+        def fairlead_opens_one?(waiter) = @lock.fairlead_room? && !waiter.tried && (waiter.tried = true)
+
         def fairlead_give_up(waiter, timeout)
-          if @lock.fairlead_room? && !waiter.tried
-            waiter.tried = true
-            throw :fairlead_open, waiter
-          end
           raise ::ActiveRecord::ConnectionTimeoutError, "the pool was discarded meanwhile" if @lock.discarded?
 
           usage = @lock.fairlead_usage
@@ -171,6 +170,9 @@ module Fairlead
           super
           fairlead_lift(Budget.limit) if Budget.limit
         end
+
+        # @return [Monitor] its lock.
+        def fairlead_monitor = @mon_data
 
         def fairlead_usage = @fairlead_usage ||= Usage.new(self)
 
@@ -292,19 +294,17 @@ module Fairlead
         # ActiveRecord looks through all connections before each wait, which takes longer than a query where there are
         # many and requests wait for each.
         def acquire_connection(checkout_timeout)
-          connection = @available.poll
-          return connection if connection
+          found = @available.poll
+          until found && !found.is_a?(Waiter)
+            if found
+              connection = try_to_checkout_new_connection(called: true)
+              return connection if connection
 
-          loop do
-            waiter = catch(:fairlead_open) do
-              return super unless fairlead_reaped?
-              return try_to_checkout_new_connection || @available.poll(checkout_timeout)
+              synchronize { fairlead_line&.keep(found) }
             end
-            connection = try_to_checkout_new_connection(called: true)
-            return connection if connection
-
-            synchronize { fairlead_line&.keep(waiter) }
+            found = fairlead_reaped? ? try_to_checkout_new_connection || @available.poll(checkout_timeout) : super
           end
+          found
         rescue ::ActiveRecord::ConnectionTimeoutError => error
           raise error.set_pool(self)
         end

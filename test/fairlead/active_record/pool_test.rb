@@ -121,6 +121,24 @@ module Fairlead
       assert_equal :served, waiter.value
     end
 
+    # One of those who wait looks out for all, and may be cancelled.
+    def test_all_whose_time_is_over_are_told_in_time
+      pool = make_pool(1, checkout_timeout: 0.4)
+      waits = Sync do |task|
+        connection = pool.checkout
+        tasks = Array.new(20) { task.async { duration { in_vain { pool.checkout } } } }
+        late = task.async { duration { in_vain { pool.checkout(0.8) } } }
+        [tasks.shift, tasks.pop].each(&:stop)
+        [*tasks, late].map(&:wait).tap { pool.checkin(connection) }
+      end
+
+      assert_equal 19, waits.size
+      assert_operator waits.min, :>=, 0.4
+      assert_operator waits.last, :>=, 0.8
+      assert_operator waits.max, :<, 4
+      assert pool.with_connection { true }
+    end
+
     def test_a_thousand_interrupted_waiters_cost_no_connection
       pool = make_pool(3, checkout_timeout: 30)
       random = Random.new(1)
@@ -298,6 +316,13 @@ module Fairlead
     def sqlite(name, max, **options)
       { adapter: "sqlite3", database: File.join(@directory, "#{name}.sqlite3"), max_connections: max, reaping_frequency: nil,
         **options }
+    end
+
+    def in_vain
+      yield
+      flunk "it has got one"
+    rescue ::ActiveRecord::ConnectionTimeoutError
+      nil
     end
 
     # Rails' executor does so.

@@ -1,0 +1,69 @@
+# frozen_string_literal: true
+
+module Fairlead
+  module ActiveRecord
+    # One that waits for a connection of a pool, and what it sleeps on: a fiber in its scheduler, where nothing but the fiber
+    # is needed for it, anybody else on a condition variable.
+    #
+    # Every method is called under the pool's lock.
+    class Waiter
+      NEVER = { ::Object => :never }.freeze
+      private_constant :NEVER
+
+      # @return [Fiber, Thread] who waits.
+      attr_reader :context
+      # @return [Float] of the monotonic clock: since when, and until when at most.
+      attr_reader :since, :deadline
+      # @return [Symbol, nil] :to_take a connection, or :to_open one.
+      attr_accessor :called
+      # @return [Boolean] whether it has tried to open one when its time was over.
+      attr_accessor :tried
+      # @return [#block, nil] the scheduler in which it sleeps.
+      attr_reader :scheduler
+
+      def initialize(context, since, seconds)
+        @context = context
+        @since = since
+        @deadline = since + seconds
+        @scheduler = ::Fiber.current_scheduler
+        @fiber = @scheduler && ::Fiber.current
+        @sleeping = false
+        @called = @tried = nil
+      end
+
+      # Sleeps without the lock, until {#signal}, or for so long. To be called by the lock, which is told of it so.
+      #
+      # @param mutex [Thread::Mutex] the lock's own.
+      # @param seconds [Float, nil]
+      def wait(mutex, seconds)
+        return (@condition ||= ::Thread::ConditionVariable.new).wait(mutex, seconds) unless @scheduler
+
+        @sleeping = true
+        mutex.unlock
+        begin
+          @scheduler.block(self, seconds)
+        ensure
+          @sleeping = false
+          mutex.try_lock || ::Thread.handle_interrupt(NEVER) { mutex.lock }
+        end
+      end
+
+      # ActiveRecord's queue says so to what it gives; this one is to open a connection.
+      def lease = nil
+
+      # Wakes it up.
+      def signal
+        return @condition&.signal unless @scheduler
+        return unless @sleeping
+
+        @sleeping = false
+        direct? ? @scheduler.hand_on(@fiber) : @scheduler.unblock(self, @fiber)
+      end
+
+      private
+
+      # Whether who signals is a fiber of the same thread, and the scheduler is Fairlead's.
+      def direct? = @scheduler.equal?(::Fiber.scheduler) && @scheduler.respond_to?(:hand_on)
+    end
+  end
+end
