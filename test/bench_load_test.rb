@@ -96,10 +96,26 @@ module Bench
       assert_equal [figures[:calm_offered], 0], figures.values_at(:calm_answered, :calm_failed)
     end
 
+    SLOWER_LATER = <<~RUBY
+      started = nil
+      run lambda { |_env|
+        started ||= Process.clock_gettime(Process::CLOCK_MONOTONIC)
+        sleep Process.clock_gettime(Process::CLOCK_MONOTONIC) < started + 2.5 ? 0.1 : 0.4
+        [200, {}, ["Hello World"]]
+      }
+    RUBY
+
+    def test_a_server_that_can_do_less_afterwards_is_seen
+      figures = with_server(SLOWER_LATER) { |server| OpenLoop.new(share: 0.1).run(Target.new(server.port), 1) }
+
+      assert_in_delta(-0.75, figures[:drift], 0.2)
+    end
+
     def test_a_share_is_of_what_the_server_can_do_at_most
       figures = asked(OpenLoop.new(share: 0.5, path: "/?0.1", connections: 400))
 
       assert_in_delta 160, figures[:rate], 80 # 32 connections, each of which can ask ten times a second
+      assert_in_delta 0, figures[:drift], 0.3
     end
 
     def test_a_crowd_that_waits_is_measured_while_all_of_them_do

@@ -231,6 +231,16 @@ module Bench
       assert_match(/2 of 2 figures moved beyond the noise, 0 for the worse/, output)
     end
 
+    def test_faster_with_errors_is_worse
+      before, after = [1, 9].map { |speed| result(summary(speed, speed, speed), summary(9, 10, 11), nil) }
+      after[:loads][0][:summary]["fairlead"].update(errors: 3, non_2xx: 1)
+      status, output = compare(before, after)
+
+      assert_equal 1, status
+      assert_match(/^WORSE +hello c1 +errors, non-2xx and failed rounds +0 → +4$/, output)
+      refute_match(/errors/, compare(before, before).last)
+    end
+
     def test_what_is_no_result_is_refused_with_its_name
       status = nil
       _, errors = capture_io { status = CLI.run(%w[compare README.md README.md]) }

@@ -12,6 +12,10 @@ module Bench
     LESS_IS_BETTER = %w[slowest extra_memory p99].freeze
     private_constant :LEAST, :LESS_IS_BETTER
 
+    # Of ours, all that is no good answer: nobody is faster who does not answer.
+    FAULTS = %w[errors non_2xx failed].freeze
+    private_constant :FAULTS
+
     # before and after are summaries: median, minimum, maximum.
     Movement = Data.define(:place, :figure, :before, :after, :more_is_better) do
       def change = after["median"].fdiv(before["median"]) - 1
@@ -24,8 +28,19 @@ module Bench
 
       def to_s
         verdict = beyond_noise? ? (worse? ? "WORSE" : "better") : "same"
-        format("%-6s %-28s %-34s %10.4g → %10.4g (%+.1f %%)", verdict, place, figure, before["median"], after["median"],
-          change * 100)
+        format("%-6s %-28s %-34s %10.4g → %10.4g (%+.1f %%)", verdict, place, figure, before["median"],
+          after["median"], change * 100)
+      end
+    end
+
+    # Wrong and missing answers, counted over all rounds: none is noise.
+    Faults = Data.define(:place, :before, :after) do
+      def beyond_noise? = before != after
+      def worse? = after > before
+
+      def to_s
+        verdict = beyond_noise? ? (worse? ? "WORSE" : "better") : "same"
+        format("%-6s %-28s %-34s %10d → %10d", verdict, place, "errors, non-2xx and failed rounds", before, after)
       end
     end
 
@@ -59,13 +74,20 @@ module Bench
       better = !LESS_IS_BETTER.include?(main)
       peers = (old["summary"].keys & new["summary"].keys).drop(1)
       ratios = peers.filter_map do |peer|
-        movement(place, "#{main} ÷ #{peer}", old.dig("summary", peer, "ratio"), new.dig("summary", peer, "ratio"), better)
+        figures = [old, new].map { |load| load.dig("summary", peer, "ratio") }
+        movement(place, "#{main} ÷ #{peer}", *figures, better)
       end
       cpu = %w[cpu_per_request].filter_map do |figure|
         movement(place, figure, old.dig("summary", ours, figure), new.dig("summary", ours, figure), false)
       end
       alone = movement(place, main, old.dig("summary", ours, main), new.dig("summary", ours, main), better)
-      (ratios.empty? ? [alone].compact : ratios) + cpu
+      (ratios.empty? ? [alone].compact : ratios) + cpu + faults(place, *[old, new].map { |load| load["summary"][ours] })
+    end
+
+    # Shown where there are any.
+    def self.faults(place, *entries)
+      counts = entries.map { |entry| entry.to_h.values_at(*FAULTS).sum(&:to_i) }
+      counts.sum.zero? ? [] : [Faults.new(place, *counts)]
     end
 
     def self.movement(place, figure, before, after, better)
@@ -73,7 +95,7 @@ module Bench
 
       Movement.new(place:, figure:, before:, after:, more_is_better: better)
     end
-    private_class_method :read, :compare, :compare_load, :movement
+    private_class_method :read, :compare, :compare_load, :faults, :movement
 
     def initialize(movements)
       @movements = movements

@@ -20,7 +20,8 @@ module Bench
     attr_reader :connections
 
     # @param rate [Numeric, nil] requests a second; nil with a share.
-    # @param share [Float, nil] of the server's own capacity, which is measured first.
+    # @param share [Float, nil] of the server's own capacity, which is measured first; and once more afterwards, since a
+    #   machine that has become slower meanwhile was asked for a greater share.
     # @param connections [Integer] at most so many at once.
     # @param patience [Numeric] seconds after which a client gives up.
     # @param refusals [Boolean] whether 503 and clients that give up are part of the picture, not faults.
@@ -45,19 +46,21 @@ module Bench
     end
 
     # @return [Numeric] seconds, about.
-    def duration(seconds) = seconds + (@share ? CAPACITY_SECONDS : 0) + (@calm ? CALM_SECONDS : 0)
+    def duration(seconds) = seconds + (@share ? 2 * CAPACITY_SECONDS : 0) + (@calm ? CALM_SECONDS : 0)
 
     def main_figure = @share ? :p99 : :requests_per_second
 
     # @return [Hash{Symbol => Numeric}] latencies in milliseconds, of the good answers.
     def run(server, seconds)
-      capacity = @share ? capacity(server) : { requests: 0, requests_per_second: 0 }
-      rate = @rate || (capacity[:requests_per_second] * @share)
+      before = capacity(server) if @share
+      rate = @rate || (before[:requests_per_second] * @share)
       figures = ask(server, rate, seconds)
+      after = capacity(server) if @share
       answers = figures.values_at(:answered, :refused, :wrong, :calm_answered).sum
       errors = figures.values_at(:failed, :calm_failed).sum + (@refusals ? 0 : figures[:gave_up])
       {
-        requests: answers + capacity[:requests], rate:, errors:,
+        requests: answers + [before, after].compact.sum { |capacity| capacity[:requests] }, rate:, errors:,
+        **(@share ? { drift: (after[:requests_per_second] / before[:requests_per_second]) - 1 } : {}),
         seconds: figures[:seconds],
         # What is answered after the end of the load was served with time that nobody else wanted.
         requests_per_second: figures[:in_time] / figures[:seconds],

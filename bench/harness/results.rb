@@ -18,7 +18,7 @@ module Bench
     PARTIAL_FOLDER = File.join(Toolchain::WORK, "results")
     # What is summarized, where a load has it.
     FIGURES = %i[
-      rate refused refused_p99 refused_later_p99 bare gave_up recovered elsewhere suspended handed requests_per_second
+      rate drift refused refused_p99 refused_later_p99 bare gave_up recovered elsewhere suspended handed requests_per_second
       kilobytes_each mean p50 p90 p99 p999 max cpu_per_request peak_rss pss
     ].freeze
     private_constant :FIGURES, :FOLDER, :SWEEPS, :PARTIAL_FOLDER

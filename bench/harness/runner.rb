@@ -15,8 +15,8 @@ module Bench
     private_constant :WARM_UP_CONNECTIONS, :REST_STEP, :REST_TIMEOUT
 
     # @param servers [Array<Server>] ours first.
-    # @param patience [Integer] how often a measurement is repeated while other processes disturb it; the
-    #   quietest counts, whatever its figures are.
+    # @param patience [Integer] how often a measurement is repeated while other processes disturb it, or the machine
+    #   changes its speed; the quietest counts, whatever its figures are.
     # @param progress [#start, #step] is told what is done; see {Progress}.
     # @param deadline [Deadline] no visit is begun that would not end before it.
     # @param peer_rounds [Integer] in how many of the rounds the peers take part.
@@ -141,10 +141,13 @@ module Bench
       attempts = []
       loop do
         attempts << measure(process, load)
-        break if attempts.size > @patience || attempts.last[:other_cpu] < Progress::NOISE
+        break if attempts.size > @patience || unrest(attempts.last) < Progress::NOISE
       end
-      attempts.min_by { |figures| figures[:other_cpu] }.merge(attempts: attempts.size)
+      attempts.min_by { |figures| unrest(figures) }.merge(attempts: attempts.size)
     end
+
+    # Cores that others used, or by how much the server's capacity has moved, where that is known.
+    def unrest(figures) = [figures[:other_cpu], figures[:drift].to_f.abs].max
 
     def measure(process, load)
       load_before = File.read("/proc/loadavg").to_f

@@ -1,5 +1,7 @@
 # frozen_string_literal: true
 
+require_relative "number"
+
 module Bench
   # A comparison as a table for people. Figures are medians; in parentheses the smallest and the largest of all
   # rounds. Errors are sums over all rounds.
@@ -16,6 +18,7 @@ module Bench
     COMMON = [
       Column.new("requests/s", :requests_per_second, 1, false),
       Column.new("rate/s", :rate, 0, false),
+      Column.new("capacity moved", :drift, 2, true),
       Column.new("handed/request", :handed, 3, true),
       Column.new("KB each", :kilobytes_each, 2, true),
       Column.new("suspended", :suspended, 0, true),
@@ -92,9 +95,6 @@ module Bench
       " (#{number(summary.minimum, decimals)}–#{number(summary.maximum, decimals)})"
     end
 
-    def number(value, decimals)
-      whole, fraction = format("%.#{decimals}f", value).split(".")
-      [whole.gsub(/(?<=\d)(?=(\d{3})+\z)/, ","), fraction].compact.join(".")
-    end
+    def number(...) = Number.text(...)
   end
 end

@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "../number"
 require_relative "../progress"
 require_relative "../statistics"
 
@@ -111,7 +112,7 @@ module Bench
       def cell(value, mark, best)
         return "" unless value
 
-        text = value >= 10 ? value.round.to_s.gsub(/(?<=\d)(?=(\d{3})+\z)/, ",") : format("%.1f", value)
+        text = Number.text(value, value >= 10 ? 0 : 1)
         value == best && !mark ? "**#{text}**" : "#{text}#{mark}"
       end
 

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "cgi"
+require_relative "../number"
 require_relative "verdicts"
 
 module Bench
@@ -78,11 +79,7 @@ module Bench
         reached.all? ? "✓" : %(<span class="missed">#{reached.count(&:!)} of #{reached.size} missed</span>)
       end
 
-      def figure(value)
-        return format("%.2f", value) if value < 100
-
-        value.round.to_s.gsub(/(?<=\d)(?=(\d{3})+\z)/, ",")
-      end
+      def figure(value) = Number.text(value, value < 100 ? 2 : 0)
     end
   end
 end

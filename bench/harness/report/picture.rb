@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "cgi"
+require_relative "../number"
 
 module Bench
   class Report
@@ -54,11 +55,10 @@ module Bench
 
       def bar(name, value, kind, y, most)
         width = (value / most * (WIDTH - LEFT - 70)).round(1)
-        number = value.round.to_s.gsub(/(?<=\d)(?=(\d{3})+\z)/, ",")
         [
           %(<text x="#{LEFT - 8}" y="#{y + 12}" text-anchor="end">#{name}</text>),
           %(<rect class="#{kind}" x="#{LEFT}" y="#{y}" width="#{width}" height="#{BAR}" rx="2"/>),
-          %(<text x="#{(LEFT + width + 6).round(1)}" y="#{y + 12}">#{number}</text>)
+          %(<text x="#{(LEFT + width + 6).round(1)}" y="#{y + 12}">#{Number.text(value)}</text>)
         ].join
       end
     end

@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "../number"
 require_relative "../progress"
 require_relative "verdicts"
 
@@ -9,7 +10,7 @@ module Bench
     module Tables
       # The columns, where a load has them.
       COLUMNS = {
-        "requests_per_second" => ["requests/s", 0], "rate" => ["asked/s", 0], "refused" => ["503", 0],
+        "requests_per_second" => ["requests/s", 0], "rate" => ["asked/s", 0], "drift" => ["capacity moved", 2], "refused" => ["503", 0],
         "refused_p99" => ["503 p99 ms", 1], "refused_later_p99" => ["after 1 s", 1], "gave_up" => ["gave up", 0],
         "recovered" => ["slow for ms after", 0], "mean" => ["mean ms", 2], "p50" => ["p50 ms", 2], "p99" => ["p99 ms", 2],
         "p999" => ["p99.9 ms", 2], "max" => ["max ms", 1], "handed" => ["handed over, each", 3],
@@ -53,12 +54,7 @@ module Bench
         "#{number(summary["median"], decimals)}#{spread if summary["count"].to_i > 1}"
       end
 
-      def number(value, decimals)
-        return "—" unless value
-
-        whole, fraction = format("%.#{decimals}f", value).split(".")
-        [whole.gsub(/(?<=\d)(?=(\d{3})+\z)/, ","), fraction].compact.join(".")
-      end
+      def number(value, decimals) = value ? Number.text(value, decimals) : "—"
 
       # Where something else ran on the machine meanwhile.
       def noise(load)
