@@ -105,11 +105,26 @@ module Bench
       assert_match(/\A\[2:00:00 left, \d:\d\d of them now\] round 1 fairlead/, output.string)
     end
 
+    def test_what_is_measured_already_is_left_out_by_who_goes_on
+      saved = Results.read("hello")
+      toolchain = Struct.new(:description, :gems).new(*saved["versions"].values_at("ruby", "gems"))
+      finished = [saved["rounds"], saved["rounds"] + 1].map do |rounds|
+        options = Options.new(rounds:, only: saved["loads"].map { |load| load["name"] }, save: true)
+        run = WorkloadRun.new(Workload.load("hello"), options, toolchain:, progress: nil, deadline: nil)
+        run.instance_variable_get(:@servers).each do |server|
+          server.define_singleton_method(:prepare) { |_| { fairlead: saved["versions"]["fairlead"] } if label == "fairlead" }
+        end
+        run.finished?
+      end
+
+      assert_equal [true, false], finished
+    end
+
     def test_a_saved_result_is_recognized_as_the_same_measurement
       document = Results.read("hello")
       identity = Results.identity(document)
 
-      assert_equal %w[gems loads ours rounds ruby seconds servers workload], identity.keys.sort
+      assert_equal %w[gems loads ours peer_rounds rounds ruby seconds servers workload], identity.keys.sort
       assert_equal ["fairlead"], identity["ours"].keys
       refute_equal identity, Results.identity(document.merge("rounds" => 99))
     end

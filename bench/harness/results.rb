@@ -28,11 +28,13 @@ module Bench
     # @param runs [Hash{String => Array<Hash>}] what {Runner#run} returned.
     # @param took [Float] seconds, with all starts and warm-ups: the next run says from it how long it will take.
     # @param sweep [Boolean, nil] whether it is the settings of peers that are compared.
+    # @param peer_rounds [Integer] in how many of the rounds the peers took part.
     # @return [Hash]
-    def document(workload, servers, runs, toolchain:, rounds:, seconds:, seed:, versions:, took:, sweep: nil)
+    def document(workload, servers, runs, toolchain:, rounds:, seconds:, seed:, versions:, took:, sweep: nil,
+      peer_rounds: rounds)
       {
         format: FORMAT, workload: workload.name, title: workload.title, curve: workload.curve, sweep:,
-        date: Time.now.utc.iso8601, rounds:, seconds:, warm_up: workload.warm_up, workers: workload.workers, seed:, took: took.round,
+        date: Time.now.utc.iso8601, rounds:, peer_rounds: (peer_rounds if peer_rounds < rounds), seconds:, warm_up: workload.warm_up, workers: workload.workers, seed:, took: took.round,
         machine: Machine.description,
         versions: {
           ruby: toolchain.description, yjit: true, wrk: Machine.wrk_version, **versions, gems: toolchain.gems
@@ -69,6 +71,7 @@ module Bench
       {
         "workload" => document["workload"], "loads" => document["loads"].map { |load| load["name"] },
         "servers" => document["servers"].keys, **document.slice("rounds", "seconds"),
+        "peer_rounds" => document["peer_rounds"] || document["rounds"],
         **versions.slice("ruby", "gems"), "ours" => versions.select { |name, _| name.start_with?("fairlead") }
       }
     end

@@ -107,7 +107,8 @@ module Bench
 
     def finish(runs, versions:, seed:, took:, whole:)
       document = Results.document(
-        @workload, @servers, runs, toolchain: @toolchain, rounds:, seconds:, seed:, versions:, took:, sweep: @options.sweep
+        @workload, @servers, runs, toolchain: @toolchain, rounds:, peer_rounds:, seconds:, seed:, versions:, took:,
+        sweep: @options.sweep
       )
       path = Results.write(document, whole:)
       outcomes = @loads.map { |load| Outcome.new(load, runs[load.name], aims: @workload.aims, order: @servers.map(&:label)) }

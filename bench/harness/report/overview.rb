@@ -31,8 +31,8 @@ module Bench
         lines = rows.map { |row| line(row) }
         return "" if lines.empty?
 
-        head = [["", nil], ["", nil], %w[fairlead figure], ["best peer's", "figure"], ["", "unit"], ["best peer", nil],
-          ["times as good", nil], ["", nil], ["aims", nil]].map { |title, kind| %(<th class="#{kind}">#{title}</th>) }
+        head = ["", "", ["fairlead", "wide-only"], ["best peer's", "wide-only"], ["", "wide-only"], "times as good", "",
+          "best peer", "aims"].map { |title, kind| %(<th class="#{kind}">#{title}</th>) }
         %(<div class="wide"><table class="overview"><thead><tr>#{head.join}</tr></thead>\n) +
           "<tbody>#{lines.join("\n")}</tbody></table></div>\n"
       end
@@ -56,12 +56,13 @@ module Bench
 
       def sound?(entry, figure) = entry[figure] && entry.values_at("failed", "errors", "non_2xx").all?(&:zero?)
 
-      # What is of class figure or unit has no room on a phone.
+      # What is wide-only has no room on a phone.
       def line(row)
         workload, load, peer, unit = [row.workload, row.load, row.peer, row.unit].map { |text| CGI.escapeHTML(text) }
-        %(<tr><th><a href="##{workload}">#{workload}</a></th><th>#{load}</th><td class="figure">#{figure(row.ours)}</td>) +
-          %(<td class="figure">#{figure(row.theirs)}</td><th class="unit">#{unit}</th><th>#{peer}</th>) +
-          "<td>#{figure(row.times)}</td><th>#{bar(row.times)}</th><th>#{aims(row.aims)}</th></tr>"
+        %(<tr><th><a href="##{workload}">#{workload}</a></th><th>#{load}</th>) +
+          %(<td class="wide-only">#{figure(row.ours)}</td><td class="wide-only">#{figure(row.theirs)}</td>) +
+          %(<th class="wide-only unit">#{unit}</th><td>#{figure(row.times)}</td><th>#{bar(row.times)}</th>) +
+          "<th>#{peer}</th><th>#{aims(row.aims)}</th></tr>"
       end
 
       def bar(times)
