@@ -1,13 +1,10 @@
 #include "balance.h"
-#include "stalls.h"
-
-#include <unistd.h>
+#include "processors.h"
 
 enum {
     MARGIN = 5000,   /* microseconds by which a sibling's oldest must be younger at least, */
     MOST_MARGIN = 100000, /* and at most: see margin */
     UNUSUAL = 4,     /* times the usual: a request that takes longer may take for ever */
-    STALE = 20000,   /* microseconds: a worker that is busy tells more often than this */
     AT_ONCE = 64,    /* requests that leave a stuck worker at one look */
 };
 
@@ -30,8 +27,7 @@ static bool offer_of(const fl_loop *loop, int sibling, offer *offer) {
     offer->waiting = fl_slot_get(slot, FL_SLOT_queued) + coming;
     offer->oldest = (uint64_t) fl_slot_get(slot, FL_SLOT_oldest_us);
     offer->away = (uint64_t) fl_slot_get(slot, FL_SLOT_away_us);
-    uint64_t heard = (uint64_t) fl_slot_get(slot, FL_SLOT_heartbeat_ms) * 1000;
-    return offer->idle || loop->now < heard + STALE;
+    return offer->idle || fl_siblings_heard(&loop->siblings, sibling, loop->now);
 }
 
 static bool best_offer(const fl_loop *loop, offer *best) {
@@ -73,23 +69,6 @@ static uint64_t margin(const fl_loop *loop) {
     return (uint64_t) (margin < MARGIN ? MARGIN : margin > MOST_MARGIN ? MOST_MARGIN : margin);
 }
 
-/* Whether as many workers compute as there are processors, this one among them: then an idle one has none to compute on,
- * and would only take its part of another's. */
-static bool processors_are_busy(const fl_loop *loop) {
-    static _Atomic long processors;
-    if (atomic_load(&processors) == 0)
-        atomic_store(&processors, sysconf(_SC_NPROCESSORS_ONLN));
-    long busy = 1;
-    for (int i = 0; i < loop->siblings.count; i++) {
-        fl_slot *slot = &loop->siblings.page->slots[i];
-        int64_t stall = fl_slot_get(slot, FL_SLOT_stall);
-        bool computes = fl_siblings_usable(&loop->siblings, i) && fl_slot_get(slot, FL_SLOT_idle) == 0 &&
-                        (stall == FL_STALL_NONE || stall == FL_STALL_COMPUTING);
-        busy += computes && loop->now < (uint64_t) fl_slot_get(slot, FL_SLOT_heartbeat_ms) * 1000 + STALE;
-    }
-    return busy >= atomic_load(&processors);
-}
-
 /* One request, if a sibling has nothing older to do: our second oldest, since the oldest is next here; but the oldest
  * when the sibling is idle and has a processor, or ours has been at it for unusually long. */
 static void even_out(fl_loop *loop, uint64_t away) {
@@ -97,7 +76,7 @@ static void even_out(fl_loop *loop, uint64_t away) {
     if (loop->ready.first == NULL || !best_offer(loop, &best))
         return;
     bool unusually_long = loop->usual > 0 && away > UNUSUAL * (uint64_t) loop->usual + MARGIN;
-    if (best.idle && !unusually_long && processors_are_busy(loop))
+    if (best.idle && !unusually_long && fl_processors_free(loop) <= 1) /* that one is ours */
         best.idle = false;
     fl_exchange *candidate = best.idle || unusually_long ? loop->ready.first : loop->ready.first->next;
     if (candidate == NULL)

@@ -14,6 +14,7 @@ typedef struct message {
 enum {
     MOST_BYTES = 65536,
     MOST_HAND_OVERS = 3,
+    STALE = 20000, /* microseconds: a worker that is busy tells more often than this */
     UNEVEN = 2, /* so much more than a sibling has must be here, for a new connection to go there */
 };
 
@@ -21,6 +22,11 @@ bool fl_siblings_usable(const fl_siblings *siblings, int sibling) {
     fl_slot *slot = &siblings->page->slots[sibling];
     return sibling != siblings->own && fl_slot_get(slot, FL_SLOT_state) == FL_WORKER_SERVING &&
            fl_slot_get(slot, FL_SLOT_stall) != FL_STALL_STUCK && fl_slot_get(slot, FL_SLOT_lane) == 0;
+}
+
+bool fl_siblings_heard(const fl_siblings *siblings, int sibling, uint64_t now) {
+    uint64_t heard = (uint64_t) fl_slot_get(&siblings->page->slots[sibling], FL_SLOT_heartbeat_ms) * 1000;
+    return now < heard + STALE;
 }
 
 int fl_siblings_choose_lane(const fl_siblings *siblings) {
@@ -113,6 +119,11 @@ static void has_come(fl_slot *slot, fl_slot_field field) {
     int64_t count = atomic_load(coming);
     while (count > 0 && !atomic_compare_exchange_weak(coming, &count, count - 1))
         continue;
+}
+
+bool fl_handoff_wake(const fl_siblings *siblings, int sibling) {
+    message nothing = {0};
+    return send(siblings->sending[sibling], &nothing, sizeof nothing, MSG_DONTWAIT | FL_SEND_FLAGS) >= 0;
 }
 
 bool fl_handoff_give(fl_connection *connection, int sibling) {

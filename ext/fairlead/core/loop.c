@@ -2,6 +2,7 @@
 #include "balance.h"
 #include "loop_parts.h"
 #include "platform.h"
+#include "processors.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -125,6 +126,7 @@ void fl_loop_forget(fl_loop *loop) {
     disown_served(loop, false);
     fl_poll_forget(&loop->poll);
     loop->siblings.slot = NULL;
+    loop->claim = FL_CLAIM_NONE;
 }
 
 fl_status fl_loop_join(fl_loop *loop, fl_shared_page *page, int slot, int receiving, const int *sending, int count) {
@@ -289,6 +291,8 @@ void fl_loop_rest(fl_loop *loop) {
     if (fl_slot_get(slot, FL_SLOT_arriving) != 0)
         fl_slot_set(slot, FL_SLOT_arriving, 0);
     fl_slot_set(slot, FL_SLOT_idle, loop->ready.first == NULL);
+    if (loop->ready.first == NULL)
+        fl_processors_leave(loop);
 }
 
 static bool look(fl_loop *loop, int64_t microseconds) {

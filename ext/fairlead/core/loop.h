@@ -70,6 +70,9 @@ typedef struct fl_handed {
     int hand_overs;
 } fl_handed;
 
+/* To a processor: see processors.h. */
+typedef enum fl_claim { FL_CLAIM_NONE, FL_CLAIM_MADE, FL_CLAIM_WAITS } fl_claim;
+
 typedef struct fl_loop {
     pthread_mutex_t lock;
     fl_poll poll;
@@ -121,6 +124,8 @@ typedef struct fl_loop {
     bool others_waited; /* at the last take */
     int64_t usual;    /* microseconds from one take to the next while requests wait, on the average */
     int64_t deviation; /* from that, on the average */
+    uint64_t ordinary; /* microseconds for which a request that computes does so, on the average of all */
+    _Atomic int claim; /* fl_claim; written with the lock */
     _Atomic int routes_version; /* up to which the FIFO has been sorted */
     /* Called with the lock when something has come for a lane; NULL: nobody serves them, and all wait in one FIFO. */
     void (*serve_lanes)(void *watch);

@@ -2,6 +2,7 @@
 #include "balance.h"
 #include "lanes.h"
 #include "overdue.h"
+#include "processors.h"
 #include "report.h"
 
 #include <signal.h>
@@ -217,18 +218,18 @@ static void learn_ordinary(fl_watch *watch, uint64_t stamp, uint64_t computing) 
         watch->turns_took += watch->turn_took;
     watch->turn = stamp;
     watch->turn_took = computing;
-    uint64_t requests = watch->loop->counts.requests - watch->requests_seen;
+    fl_loop *loop = watch->loop;
+    uint64_t requests = loop->counts.requests - watch->requests_seen;
     if (requests == 0)
         return;
-    watch->ordinary =
-        (watch->ordinary * (ORDINARY_OVER - 1) + watch->turns_took) / (ORDINARY_OVER - 1 + requests);
+    loop->ordinary = (loop->ordinary * (ORDINARY_OVER - 1) + watch->turns_took) / (ORDINARY_OVER - 1 + requests);
     watch->turns_took = 0;
     watch->requests_seen += requests;
 }
 
 /* Where every request computes for as long, the next one is no quicker: they go on in order. */
 static uint64_t long_computation(const fl_watch *watch) {
-    uint64_t limit = watch->ordinary * ORDINARY_TIMES;
+    uint64_t limit = watch->loop->ordinary * ORDINARY_TIMES;
     if (limit > ORDINARY_MOST)
         limit = ORDINARY_MOST;
     return limit > watch->limits.computing ? limit : watch->limits.computing;
@@ -290,6 +291,18 @@ static void even_out_queue(fl_watch *watch, uint64_t now) {
     pthread_mutex_unlock(&loop->lock);
 }
 
+/* A processor may have become free that nobody gives away: its worker blocks, or has been killed. */
+static void look_for_processor(fl_watch *watch, uint64_t now, uint64_t *busy_at) {
+    fl_loop *loop = watch->loop;
+    if (atomic_load(&loop->claim) != FL_CLAIM_WAITS)
+        return;
+    *busy_at = now;
+    if (pthread_mutex_trylock(&loop->lock) != 0)
+        return;
+    fl_processors_look(loop);
+    pthread_mutex_unlock(&loop->lock);
+}
+
 static void look(fl_watch *watch, uint64_t *busy_at) {
     uint64_t now = fl_clock();
     fl_reactor *reactor = &watch->reactors[atomic_load(&watch->leader)];
@@ -312,6 +325,7 @@ static void look(fl_watch *watch, uint64_t *busy_at) {
     if (watch->limits.lost != 0)
         look_for_loss(watch, now);
     press(watch, now);
+    look_for_processor(watch, now, busy_at);
     fl_loop_flush_complete(watch->loop, watch->limits.tick);
     if (stall == FL_STALL_NONE) {
         even_out_queue(watch, now);

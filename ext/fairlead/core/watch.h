@@ -120,7 +120,6 @@ typedef struct fl_watch {
     unsigned asleep_in_a_row;
     uint64_t turn, turn_took;           /* the last that was seen to compute: its stamp, and for how long so far */
     uint64_t turns_took, requests_seen; /* those before it, since a request has ended */
-    uint64_t ordinary;                  /* microseconds of the lead that a request takes */
 } fl_watch;
 
 fl_watch *fl_watch_open(fl_loop *loop, const fl_watch_limits *limits);
