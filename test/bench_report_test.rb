@@ -55,7 +55,7 @@ module Bench
       idle["loads"].each { |load| load["runs"].each { |run| run["errors"] = 1 } }
 
       assert_equal [true, true], good
-      assert_includes Report::Overview.new([idle], figures).to_html, "1 of 2 missed"
+      assert_includes Report::Overview.new([idle], figures).to_html, "✗ 1 of 2"
     end
 
     def test_of_what_is_better_if_there_is_less_the_readme_shows_the_least_and_marks_errors

@@ -74,7 +74,8 @@ module Bench
 
     def on_cruby(toolchain, environment, arguments)
       toolchain.without_bundler do
-        system(environment, *toolchain.ruby, "-S", "bundle", "exec", *toolchain.ruby, program("bench/fair_pool"), *arguments)
+        ruby = toolchain.ruby
+        system(environment, *ruby, "-S", "bundle", "exec", *ruby, program("bench/fair_pool"), *arguments)
       end
     end
 

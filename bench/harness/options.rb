@@ -36,11 +36,15 @@ module Bench
     end
 
     def choose_how_long(parser)
-      parser.on("--rounds N", Integer, "rounds, each of which measures every server (5; a sweep: 3)") { |n| self.rounds = n }
-      parser.on("--peer-rounds N", Integer, "in how many of them the peers take part (all)") { |n| self.peer_rounds = n }
+      parser.on("--rounds N", Integer, "rounds, each of which measures every server (5; a sweep: 3)") do |n|
+        self.rounds = n
+      end
+      parser.on("--peer-rounds N", Integer, "in how many of them the peers take part (all)") do |n|
+        self.peer_rounds = n
+      end
       parser.on("--seconds N", Integer, "how long each load is measured") { |n| self.seconds = n }
-      parser.on("--minutes N", Float, "end before N minutes are over, go on there the next time; status #{Options::UNFINISHED}",
-        "while there is more to do") { |n| self.minutes = n }
+      parser.on("--minutes N", Float, "end before N minutes are over, go on there the next time;",
+        "status #{Options::UNFINISHED} while there is more to do") { |n| self.minutes = n }
       parser.on("--continue", "go on where an earlier call was ended, and leave out what is done: what was",
         "measured of this very state in the same way") { self.continue = true }
       parser.on("--patience N", Integer, "repeat a measurement up to N times while others disturb",

@@ -34,7 +34,8 @@ module Bench
       peer_rounds: rounds)
       {
         format: FORMAT, workload: workload.name, title: workload.title, curve: workload.curve, sweep:,
-        date: Time.now.utc.iso8601, rounds:, peer_rounds: (peer_rounds if peer_rounds < rounds), seconds:, warm_up: workload.warm_up, workers: workload.workers, seed:, took: took.round,
+        date: Time.now.utc.iso8601, rounds:, peer_rounds: (peer_rounds if peer_rounds < rounds), seconds:,
+        warm_up: workload.warm_up, workers: workload.workers, seed:, took: took.round,
         machine: Machine.description,
         versions: {
           ruby: toolchain.description, yjit: true, wrk: Machine.wrk_version, **versions, gems: toolchain.gems

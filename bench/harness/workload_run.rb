@@ -111,7 +111,8 @@ module Bench
         sweep: @options.sweep
       )
       path = Results.write(document, whole:)
-      outcomes = @loads.map { |load| Outcome.new(load, runs[load.name], aims: @workload.aims, order: @servers.map(&:label)) }
+      order = @servers.map(&:label)
+      outcomes = @loads.map { |load| Outcome.new(load, runs[load.name], aims: @workload.aims, order:) }
       outcomes.each { |outcome| puts "", heading(outcome.load), outcome }
       puts "", "Written to #{path.delete_prefix("#{Toolchain::ROOT}/")}"
       outcomes.all?(&:faultless?) ? :good : :faulty

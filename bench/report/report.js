@@ -62,6 +62,8 @@
   const legend = () => ({ labels: { color: color("text"), boxWidth: 24, boxHeight: 1 } });
   const common = { responsive: true, maintainAspectRatio: false, animation: false };
 
+  // Of all percentiles; a logarithmic axis has no nought.
+  const waits = (rows) => rows.flatMap((row) => row.values.map(([, value]) => value)).filter((value) => value > 0);
   const label = ({ name, failed, errors }) =>
     name + (failed ? ` (${failed} failed)` : errors ? ` (${short.format(errors)} errors)` : "");
   const lines = (rows, points) =>
@@ -96,7 +98,7 @@
         scales: {
           x: { ...axis(), ticks: { color: color("text") } },
           y: axis(unit, {
-            type: "logarithmic", ...bounds(rows.flatMap((row) => row.values.map(([, value]) => value)).filter((value) => value > 0)),
+            type: "logarithmic", ...bounds(waits(rows)),
             ticks: { color: color("text"), autoSkip: false, callback: decades },
           }),
         },

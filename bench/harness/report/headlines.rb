@@ -121,10 +121,10 @@ module Bench
         shown = rows + less_rows
         fewest = shown.map(&:rounds).min
         notes = [
-          ("\\#{FAULTY} Some of its answers were errors, or did not come." if shown.any? { |row| row.faults.any? }),
+          ("\\#{FAULTY} Some of its answers were errors, or did not come." if shown.flat_map(&:faults).any?),
           ("#{DISTURBED} Other work was done on the machine meanwhile." if shown.any?(&:disturbed)),
-          "Medians of #{fewest} round#{"s" if fewest != 1} or more, in turn, each server at the best of its settings, on a " \
-          "#{result.dig("machine", "cores")}-core machine that also ran the load; " \
+          "Medians of #{fewest} round#{"s" if fewest != 1} or more, in turn, each server at the best of its settings, " \
+          "on a #{result.dig("machine", "cores")}-core machine that also ran the load; " \
           "#{result.dig("versions", "ruby")[/\Aruby [\d.]+/].capitalize} with YJIT, one worker where nothing else is said.",
           "`bin/bench` repeats each row; figures move by a tenth from run to run, waits by more, ratios less."
         ]

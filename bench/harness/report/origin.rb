@@ -19,7 +19,8 @@ module Bench
 
         seconds, warm_up, workers = result.values_at("seconds", "warm_up", "workers")
         facts = [
-          result["date"], "#{rounds(result)}#{" of #{seconds} s" if seconds}", warm_up && "warm-up #{warm_up} s", workers && "#{workers} worker#{"s" if workers != 1} each",
+          result["date"], "#{rounds(result)}#{" of #{seconds} s" if seconds}", warm_up && "warm-up #{warm_up} s",
+          workers && "#{workers} worker#{"s" if workers != 1} each",
           result["commit"] || result.dig("versions", "fairlead"), result["ruby"]
         ]
         %(<p class="note">#{escape(facts.compact.join(" · "))}</p>\n)

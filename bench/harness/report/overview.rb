@@ -77,7 +77,7 @@ module Bench
       def aims(reached)
         return "" if reached.empty?
 
-        reached.all? ? "✓" : %(<span class="missed">#{reached.count(&:!)} of #{reached.size} missed</span>)
+        reached.all? ? "✓" : %(<span class="missed">✗ #{reached.count(&:!)} of #{reached.size}</span>)
       end
 
       def figure(value) = Number.text(value, value < 100 ? 2 : 0)

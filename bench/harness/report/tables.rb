@@ -10,7 +10,8 @@ module Bench
     module Tables
       # The columns, where a load has them.
       COLUMNS = {
-        "requests_per_second" => ["requests/s", 0], "rate" => ["asked/s", 0], "drift" => ["capacity moved", 2], "refused" => ["503", 0],
+        "requests_per_second" => ["requests/s", 0], "rate" => ["asked/s", 0], "drift" => ["capacity moved", 2],
+        "refused" => ["503", 0],
         "refused_p99" => ["503 p99 ms", 1], "refused_later_p99" => ["after 1 s", 1], "gave_up" => ["gave up", 0],
         "recovered" => ["slow for ms after", 0], "mean" => ["mean ms", 2], "p50" => ["p50 ms", 2], "p99" => ["p99 ms", 2],
         "p999" => ["p99.9 ms", 2], "max" => ["max ms", 1], "handed" => ["handed over, each", 3],
