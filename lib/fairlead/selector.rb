@@ -17,7 +17,7 @@ module Fairlead
     def initialize(fiber, loop)
       super(fiber)
       @loop = loop
-      @waiting = 0
+      @waiting = @follows = 0
       @sliced_at = @heir = @testator = @follower = @followed = nil
       @driver = nil
       @in_core = false
@@ -25,7 +25,9 @@ module Fairlead
 
     # Seconds of new requests in each round, after which fibers that can go on do so first.
     SLICE = 0.001
-    private_constant :SLICE
+    # Fibers in a round that go on since they were given something: two might pass it to each other for ever.
+    MOST_FOLLOWS = 64
+    private_constant :SLICE, :MOST_FOLLOWS
 
     # @return [Boolean]
     def slice_left?
@@ -82,6 +84,7 @@ module Fairlead
 
     def select(interval)
       @sliced_at = nil
+      @follows = 0
       release_follower if @follower
       @loop.settle
       return inherit { super(0) } if @heir && @driver.nil?
@@ -142,7 +145,7 @@ module Fairlead
 
     def follow
       wakeup = @follower
-      return transfer_to_loop unless wakeup && @followed.equal?(Fiber.current)
+      return transfer_to_loop unless wakeup && @followed.equal?(Fiber.current) && (@follows += 1) <= MOST_FOLLOWS
 
       @follower = @followed = nil
       wakeup.due? ? wakeup.transfer : transfer_to_loop

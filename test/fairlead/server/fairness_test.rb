@@ -93,6 +93,32 @@ module Fairlead
       end
     end
 
+    # Neither ever waits for anything but the other, and the watch thread sees that fibers change.
+    def test_two_that_pass_one_connection_to_each_other_do_not_keep_others_waiting
+      with_server(<<~'RUBY', "--workers", "1") do |server|
+        require "active_record"
+        ActiveRecord::Base.establish_connection(adapter: "sqlite3", database: ":memory:", max_connections: 1)
+        run lambda { |env|
+          next [200, {}, ["hello"]] if env["PATH_INFO"] == "/hello"
+
+          ActiveRecord::Base.with_connection { sleep 0.05 } # the other one stands in line from here on
+          ends = Process.clock_gettime(Process::CLOCK_MONOTONIC) + 1
+          queries = 0
+          while Process.clock_gettime(Process::CLOCK_MONOTONIC) < ends
+            ActiveRecord::Base.with_connection { |connection| connection.select_value("SELECT 1") }
+            queries += 1
+          end
+          [200, {}, [queries.to_s]]
+        }
+      RUBY
+        assert_one_below(0.5, "another request") do
+          pair = Array.new(2) { Thread.new { server.get("/pass").body.to_i } }
+          sleep 0.3
+          seconds_of_burst(server, ["/hello"]).tap { assert_operator pair.map(&:value).min, :>, 50, "both have had their turns" }
+        end
+      end
+    end
+
     def test_no_more_requests_compute_at_once_than_there_are_processors
       processors = Etc.nprocessors
       with_server(APP, "--workers", (2 * processors).to_s) do |server|
