@@ -81,7 +81,7 @@ module Fairlead
     end
 
     def inquire
-      inquiry.new(@arguments.drop(1), output: @output).run
+      inquiry.new(@arguments.drop(1), output: @output, errors: @errors).run
       0
     end
 

@@ -4,14 +4,14 @@ require_relative "parts"
 
 module Fairlead
   # Serves in this very process, without workers: for development, where a debugger's prompt wants the terminal.
-  # No process is forked, so the hooks around forks do not run, and nothing is restarted.
+  # No process is forked, so the hooks around forks do not run, and no other code serves while new code is loaded.
   #
   # | signal    | |
   # | --------- | --- |
   # | TERM, INT | finishes what runs, and ends; the second one ends at once |
   # | HUP       | the same once: its terminal has closed, or somebody wants a restart, for which nobody is there |
   # | USR1      | reopens the logs |
-  # | USR2      | is refused: nobody is there to start new code |
+  # | USR2      | finishes what runs; then its command begins anew in its place, with its sockets |
   class Foreground
     include Startup
 
@@ -23,7 +23,7 @@ module Fairlead
 
     # @param configuration [Configuration]
     # @param app [#call, nil] nil: it is loaded from the configuration's `rackup`.
-    # @param again [String, nil] the command that takes its place when {RestartFile} asks for it.
+    # @param again [Launch, nil] what takes its place when USR2 or {RestartFile} asks for it.
     def initialize(configuration, app: nil, again: nil)
       @configuration = configuration
       @app = app
@@ -43,10 +43,10 @@ module Fairlead
       start_jobs
       Yjit.enable(@configuration)
       serve
-      return unless @sockets
+      return unless @successors
 
       @jobs&.finish
-      start_again(@again, @sockets)
+      start_again(@again, @successors)
     ensure
       @jobs&.finish
       close_premises
@@ -71,13 +71,14 @@ module Fairlead
       Fairlead.page.write(0, :pid, Process.pid)
       Fairlead.page.write(0, :began_us, (monotonic * 1_000_000).to_i)
       ActiveRecord::Budget.join(@configuration.database_connections) if @configuration.database_connections
-      @desk = Stall::Desk.new(@configuration, addresses)
+      @desk = Stall::Desk.new(@configuration, addresses, named: @again&.folder)
       @server = Server.new(@app, @configuration, @listeners, page: Fairlead.page, slot: 0, told: @desk.method(:add))
-      @restart_file = RestartFile.new if @again
+      @restart_file = RestartFile.new(@again.folder) if @again
       @signals = Signals.new(*SIGNALS, *(JOB_CONTROL unless terminal?))
       listener = Thread.new { listen }
       listener.name = "fairlead control"
       @server.run do
+        @desk.serving
         @banner.serving(addresses)
         @notifier.ready(addresses)
       end
@@ -97,11 +98,11 @@ module Fairlead
 
         @desk.attend { Status::Pools.look { |pools| @desk.status.pools.note(Process.pid, pools) } }
         attend_to_jobs(stopping: !deadline.nil?)
-        deadline ||= begin_again if @restart_file&.touched?(monotonic)
+        deadline ||= begin_again(file: true) if @restart_file&.touched?(monotonic)
 
         @signals.take.each do |signal|
           next Log.reopen if signal == :USR1
-          next refuse_to_renew if signal == :USR2
+          next deadline = renew(deadline) if signal == :USR2
           next if JOB_CONTROL.include?(signal) || (signal == :HUP && deadline)
           next end_now if deadline
 
@@ -113,23 +114,28 @@ module Fairlead
     # The end of a child is no event here: the app may have children too.
     def patience(deadline) = [*(1.0 if @jobs || @restart_file), *(deadline && [deadline - monotonic, 0].max)].min
 
+    # Whoever is ending ends.
+    def renew(deadline)
+      return deadline if deadline
+      return begin_again(file: false) if @again
+
+      Log.say(refusal = "Nobody knows how this server was started, so that it cannot start new code.")
+      @desk.fail(refusal)
+      nil
+    end
+
     # @return [Float] when it will have taken too long.
-    def begin_again
-      announce_start_of(@again)
+    def begin_again(file:)
+      announce_start_of(@again, file:)
       # Those of the server are closed as it ends.
-      @sockets = @listeners.map { |listener| listener.io.dup.tap { listener.owner = nil } }
+      @successors = @listeners.map(&:successor)
       drain
     end
 
     # Whoever is told to end while it is ending, or would begin anew, ends.
     def end_now
-      @sockets = nil
+      @successors = nil
       @server.stop
-    end
-
-    def refuse_to_renew
-      Log.say(refusal = "With `workers 0`, nobody is there to start new code.")
-      @desk.fail(refusal)
     end
 
     def terminal?
@@ -141,7 +147,7 @@ module Fairlead
 
     # @return [Float] when it will have taken too long.
     def drain
-      @sockets ? @notifier.reloading : @notifier.stopping
+      @successors ? @notifier.reloading : @notifier.stopping
       @server.drain
       monotonic + @configuration.drain_timeout
     end

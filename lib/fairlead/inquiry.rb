@@ -15,6 +15,7 @@ module Fairlead
   # How another command of the same user asks a running server: over a Unix socket that is found without being
   # configured.
   class Inquiry
+    autoload :Choice, "fairlead/inquiry/choice"
     autoload :Command, "fairlead/inquiry/command"
 
     # Seconds that a server may take to answer.
@@ -32,36 +33,13 @@ module Fairlead
     end
 
     # @param servers [Array<Hash>]
-    # @param pid [Integer, nil] of the one that is meant; nil: that of this folder, or the only one.
-    # @return [Hash]
-    # @raise [ConfigurationError]
-    def self.choose(servers, pid: nil)
-      silent, servers = servers.partition { |server| server[:silent] }
-      here = servers.select { |server| server[:folder] == Dir.pwd }
-      found = if pid then servers.select { |server| server[:pid] == pid }
-              else here.empty? ? servers : here
-              end
-      # After a hot restart, the older supervisor answers until it leaves.
-      found = found.group_by { |server| server[:pid] }.map { |_, same| same.max_by { |server| server.dig(:restarts, :generation).to_i } }
-      return found.first if found.size == 1
-      raise ConfigurationError, "Which server? Name it by --pid:\n#{list(found)}" if found.any?
+    # @param which [Hash] see {Choice#initialize}.
+    # @return [Hash] the one that is meant.
+    # @raise [ConfigurationError] if none is, or not one alone.
+    def self.choose(servers, **which) = Choice.new(servers, **which).server
 
-      there = servers.empty? ? "." : ". There are:\n#{list(servers)}\n"
-      raise ConfigurationError, "No server of this user #{silent.any? ? "answers" : "runs"}#{" as process #{pid}" if pid}#{there} " \
-                                "#{remedy(silent)}"
-    end
-
-    # One that serves without workers cannot answer while a request holds Ruby's lock in it.
-    def self.remedy(silent)
-      return "Start one (`fairlead`, `bin/rails server`), or ask as the user who runs it." if silent.empty?
-
-      "#{silent.size} #{silent.size == 1 ? "is" : "are"} there that did not within #{PATIENCE} s: with `workers 0`, a request " \
-        "that holds Ruby's lock keeps the server from it. Ask again later."
-    end
-
-    def self.list(servers)
-      servers.map { |server| "  --pid #{server[:pid]}  #{server[:folder]}  #{server[:addresses].join(" ")}" }.join("\n")
-    end
+    # @return [Boolean] whether it runs in this folder, or was started in it by a name that leads here by now.
+    def self.here?(server) = server.values_at(:folder, :named).compact.any? { |folder| File.identical?(folder, ".") }
 
     def self.ask(address, place, patience)
       socket = Socket.new(:UNIX, :STREAM)
@@ -89,7 +67,7 @@ module Fairlead
     rescue EOFError
       text
     end
-    private_class_method :list, :remedy, :ask, :read
+    private_class_method :ask, :read
 
     # @return [Socket] readable when somebody asks.
     attr_reader :io

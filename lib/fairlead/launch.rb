@@ -1,13 +1,16 @@
 # frozen_string_literal: true
 
+require "fileutils"
 require "rbconfig"
+require "shellwords"
+require_relative "parts"
 
 module Fairlead
   # How this server was started, so that it can be started once more, with new code: its command, its environment and
   # its folder, as they were before the app changed any of them.
   class Launch
     # What was meant for this very process.
-    OWN = %w[LISTEN_FDS LISTEN_PID LISTEN_FDNAMES NOTIFY_SOCKET FAIRLEAD_PARENT].freeze
+    OWN = %w[LISTEN_FDS LISTEN_PID LISTEN_FDNAMES NOTIFY_SOCKET FAIRLEAD_PARENT FAIRLEAD_LISTENERS].freeze
     COMMAND_LINE = "/proc/self/cmdline"
     private_constant :OWN, :COMMAND_LINE
 
@@ -20,6 +23,12 @@ module Fairlead
       bundled = command.any? { |word| File.basename(word) == "bundle" } && defined?(::Bundler)
       new(command, (bundled ? ::Bundler.original_env : ENV.to_h).except(*OWN), folder)
     end
+
+    # Of a server whose framework says how it is started once more.
+    #
+    # @param line [String] as it would be typed.
+    # @return [Launch]
+    def self.of(line) = new(Shellwords.split(line), ENV.to_h.except(*OWN), Dir.pwd)
 
     # Where a link like `current` leads elsewhere after a deployment, its name counts, and not where it led.
     def self.folder
@@ -34,6 +43,9 @@ module Fairlead
     attr_reader :variables
     # @return [String]
     attr_reader :folder
+    # @return [String, nil] a file that it must not find when it takes this process' place: a framework would take it for
+    #   another server's.
+    attr_accessor :obsolete
 
     def initialize(command, variables, folder, real: Dir.pwd)
       @folder = folder
@@ -54,6 +66,23 @@ module Fairlead
       Process.spawn(variables.merge(more), [command.first, command.first], *command.drop(1),
                     unsetenv_others: true, chdir: folder, pgroup: true, close_others: true, **kept)
     end
+
+    # Runs it in the place of this process, as which it gets the sockets: connections wait in them meanwhile.
+    #
+    # @param listeners [Array<Listener>]
+    # @param notify [String, nil] the service manager's address.
+    # @raise [SystemCallError]
+    def replace(listeners, notify: nil)
+      # Until the new one traps them, they would end it.
+      %i[USR1 USR2].each { |signal| Signal.trap(signal, "IGNORE") }
+      FileUtils.rm_f(obsolete) if obsolete
+      given = { **Listener.given(listeners), "NOTIFY_SOCKET" => notify }
+      ios = listeners.each_with_index.to_h { |listener, index| [Listener::FIRST_INHERITED + index, listener.io] }
+      Process.exec(variables.merge(given), [command.first, command.first], *command.drop(1),
+                   unsetenv_others: true, chdir: folder, **ios)
+    end
+
+    def to_s = command.join(" ")
 
     private
 

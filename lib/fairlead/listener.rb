@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "io/nonblock"
+require "json"
 require "socket"
 require_relative "parts"
 
@@ -11,6 +12,9 @@ module Fairlead
 
     # The first descriptor that a service manager hands over (sd_listen_fds(3)).
     FIRST_INHERITED = 3
+    # What a service manager does not say of them.
+    DESCRIPTIONS = "FAIRLEAD_LISTENERS"
+    private_constant :DESCRIPTIONS
 
     class << self
       # @param uri [String] "http://host:port", "http://[::1]:port" or "unix:/path[?mode=0660]". Port 0 takes a
@@ -44,8 +48,8 @@ module Fairlead
         raise
       end
 
-      # The sockets that a service manager has opened for this process: LISTEN_FDS of them, from descriptor 3.
-      # The variables are removed, so that no child takes them for its own.
+      # The sockets that a service manager has opened for this process, or an earlier server whose place it has taken:
+      # LISTEN_FDS of them, from descriptor 3. The variables are removed, so that no child takes them for its own.
       #
       # @param variables [Hash] environment variables.
       # @return [Array<Listener>]
@@ -53,9 +57,20 @@ module Fairlead
       def inherited(variables = ENV)
         count, pid = %w[LISTEN_FDS LISTEN_PID].map { |name| variables.delete(name) }
         variables.delete("LISTEN_FDNAMES")
+        described = JSON.parse(variables.delete(DESCRIPTIONS) || "[]")
         return [] unless count && (pid.nil? || pid.to_i == Process.pid)
 
-        Array.new(count.to_i) { |index| adopt(FIRST_INHERITED + index) }
+        Array.new(count.to_i) do |index|
+          asked, owned = described[index]
+          adopt(FIRST_INHERITED + index, asked:, owned:)
+        end
+      end
+
+      # @param listeners [Array<Listener>] from descriptor 3.
+      # @return [Hash{String => String}] the variables by which {inherited} finds them in a process that takes this one's place.
+      def given(listeners)
+        { "LISTEN_FDS" => listeners.size.to_s, "LISTEN_PID" => Process.pid.to_s,
+          DESCRIPTIONS => JSON.generate(listeners.map { |listener| [listener.asked, listener.owned] }) }
       end
 
       private
@@ -134,9 +149,9 @@ module Fairlead
         end
       end
 
-      def adopt(descriptor)
+      def adopt(descriptor, **description)
         socket = Socket.for_fd(descriptor)
-        return new(socket) if socket.getsockopt(:SOCKET, :ACCEPTCONN).bool
+        return new(socket, **description) if socket.getsockopt(:SOCKET, :ACCEPTCONN).bool
 
         raise ConfigurationError, "The descriptor #{descriptor} (LISTEN_FDS) is a socket that does not " \
                                   "listen. In the socket unit, set Accept=no."
@@ -179,6 +194,14 @@ module Fairlead
     def unix? = !path.nil?
 
     def closed? = io.closed?
+
+    # Another of the same socket, whose file is no longer this one's to remove.
+    #
+    # @return [Listener]
+    def successor
+      @owner = nil
+      Listener.new(io.dup, asked:, owned:)
+    end
 
     # Closes it in this process. Its maker also removes the file of a Unix socket.
     def close

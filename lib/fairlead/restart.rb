@@ -11,14 +11,18 @@ module Fairlead
       Has a running server start its command once more: with the code, the gems and the
       configuration that are there now. It goes on serving until the new one does, and
       no request fails. If the new one cannot serve, nothing changes, and the status is 1.
-      The server is the one that runs in this folder, or the only one of this user.
+      (Under `workers 0`, `bin/rails server` and `rackup` it finishes what runs and begins
+      anew; who connects meanwhile waits.)
+      The server is the one that runs in this folder; any other has to be named.
 
     TEXT
     # Seconds between two looks.
     LOOK = 0.1
-    # So many looks in a row may find no server.
-    BLIND = 50
-    private_constant :INTRODUCTION, :LOOK, :BLIND
+    # So many looks in a row may find no server: one that begins anew in its own place loads its app meanwhile.
+    BLIND = 1200
+    # Seconds until a process that hears nothing may.
+    SOON = 0.005
+    private_constant :INTRODUCTION, :LOOK, :BLIND, :SOON
 
     private
 
@@ -26,31 +30,53 @@ module Fairlead
 
     def introduction = INTRODUCTION
 
+    def only_here? = true
+
     # @raise [BootError] if the new code cannot serve.
     def act(server)
+      sleep SOON until hears?(server[:pid])
       Process.kill(:USR2, server[:pid])
       follow(server)
     rescue Errno::ESRCH, Errno::EPERM => error
       raise ConfigurationError, "The server cannot be told: #{error.message} (process #{server[:pid]})."
     end
 
+    # For some 20 ms, as it becomes the {Keeper}, the first process ignores signals. Nobody knows where there is no /proc.
+    def hears?(pid)
+      ignored = File.read("/proc/#{pid}/status")[/^SigIgn:\s*(\h+)/, 1]
+      ignored.nil? || ignored.hex[Signal.list["USR2"] - 1].zero?
+    rescue SystemCallError
+      true
+    end
+
     def follow(server)
-      before = server[:restarts]
       blind = 0
       loop do
         sleep LOOK
         found = @servers.call.select { |other| other[:pid] == server[:pid] }
+        found.each { |other| refuse_failure(other, server) }
+        new = found.find { |other| other[:restarts][:serving] && (begun(other) <=> begun(server)) == 1 }
+        return tell(new) if new
+
         blind = found.empty? ? blind + 1 : 0
-        raise BootError, "The server (process #{server[:pid]}) answers no more." if blind > BLIND
-
-        found.each do |other|
-          now = other[:restarts]
-          return tell(other) if now[:serving] && now[:generation] > before[:generation]
-          next unless now[:generation] == before[:generation] && now[:failures] > before[:failures]
-
-          raise BootError, "The new code could not be started, and the old goes on serving.\n#{now[:failure]}"
-        end
+        give_up(server, "answers no more") if blind > BLIND
+        Process.kill(0, server[:pid])
       end
+    rescue Errno::ESRCH
+      give_up(server, "has ended")
+    end
+
+    # Tells a later start from an earlier one.
+    def begun(server) = [server[:restarts][:generation], server.dig(:status, :started_at)]
+
+    def refuse_failure(now, before)
+      return unless begun(now) == begun(before) && now[:restarts][:failures] > before[:restarts][:failures]
+
+      raise BootError, "The new code could not be started, and the old goes on serving.\n#{now[:restarts][:failure]}"
+    end
+
+    def give_up(server, how)
+      raise BootError, "The server (process #{server[:pid]}) #{how}: its log says why."
     end
 
     def tell(server)

@@ -26,21 +26,21 @@ module Fairlead
       @pid_file&.remove
     end
 
-    # @param command [String] that takes this process' place once it has ended.
-    def announce_start_of(command)
-      Log.say "#{RestartFile::PATH} has been touched: what runs is finished, and `#{command}` begins anew."
+    # @param launch [Launch] what takes this process' place once it has ended.
+    # @param file [Boolean] whether it was asked for by {RestartFile}, and not by a signal.
+    def announce_start_of(launch, file:)
+      why = "#{RestartFile::PATH} has been touched: " if file
+      Log.say "#{why}#{file ? "what" : "What"} runs is finished, and `#{launch}` begins anew."
     end
 
-    # Runs a command in this process' place. It gets the sockets, in which connections wait meanwhile.
+    # Has a command take this process' place.
     #
-    # @param command [String]
-    # @param sockets [Array<IO>]
+    # @param launch [Launch]
     # @raise [BootError] if it cannot be run.
-    def start_again(command, sockets = @listeners.map(&:io))
-      variables = { "LISTEN_FDS" => sockets.size.to_s, "LISTEN_PID" => Process.pid.to_s, "NOTIFY_SOCKET" => @notifier.path }
-      Process.exec(variables, command, **sockets.each_with_index.to_h { |io, index| [Listener::FIRST_INHERITED + index, io] })
+    def start_again(launch, listeners = @listeners)
+      launch.replace(listeners, notify: @notifier.path)
     rescue SystemCallError => error
-      raise BootError, "The server has ended, and could not be started again by `#{command}`: #{error.message}."
+      raise BootError, "The server has ended, and could not be started again by `#{launch}`: #{error.message}."
     end
 
     # @return [Array<String>]

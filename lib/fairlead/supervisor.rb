@@ -30,7 +30,7 @@ module Fairlead
     #   `rackup`, here or, without `preload`, in each worker.
     # @param launch [Launch, nil] how it was started; nil: new code cannot be started beside it.
     # @param parent [Parent, nil] the first process, if it is not this one.
-    # @param again [String, nil] without a launch: the command that takes its place when {RestartFile} asks for it.
+    # @param again [Launch, nil] without a launch: what takes its place when USR2 or {RestartFile} asks for it.
     def initialize(configuration, app: nil, launch: nil, parent: nil, again: nil)
       @configuration = configuration
       @app = app
@@ -71,7 +71,7 @@ module Fairlead
     def serve_alone
       raise ConfigurationError, "#{@configuration.source(:workers)}: `workers 0` needs a full restart." if @parent
 
-      @foreground = Foreground.new(@configuration, app: @app, again: @again)
+      @foreground = Foreground.new(@configuration, app: @app, again: @launch || @again)
       @foreground.run
       0
     end
@@ -88,9 +88,10 @@ module Fairlead
       make_table
       prepare_forks
       @jobs = Jobs.for(@configuration, @app)
-      @desk = Stall::Desk.new(@configuration, addresses, pid: known_as, generation: @parent&.generation.to_i)
+      @desk = Stall::Desk.new(@configuration, addresses, pid: known_as, generation: @parent&.generation.to_i,
+                                              named: (@launch || @again)&.folder)
       @terminal = terminal?
-      @restart_file = RestartFile.new(@launch&.folder || Dir.pwd) if @launch || @again
+      @restart_file = (@launch || @again)&.then { |launch| RestartFile.new(launch.folder) }
       @signals = Signals.new(*SIGNALS)
     end
 
@@ -175,7 +176,7 @@ module Fairlead
     # Starts new code. That is the business of the first process.
     def renew
       return @parent.renew if @parent
-      return refuse_to_renew unless @launch
+      return begin_again(file: false) unless @launch
 
       @succession ||= Succession.new(@launch, @listeners, @notifier, generation: 0, budgets: @budgets) do |failure|
         fail_to_renew(failure)
@@ -184,16 +185,22 @@ module Fairlead
     end
 
     def restart_by_file
-      return renew if @launch
+      @launch ? renew : begin_again(file: true)
+    end
 
-      announce_start_of(@again)
+    # Where no new code can be started beside the old.
+    def begin_again(file:)
+      return refuse_to_renew unless @again
+      return if @workers.stopping?
+
+      announce_start_of(@again, file:)
       @begins_again = true
       @notifier.reloading
       @workers.stop
     end
 
     def refuse_to_renew
-      Log.say(refusal = "Only a server that was started by the command `fairlead` can start new code.")
+      Log.say(refusal = "Nobody knows how this server was started, so that it cannot start new code.")
       @desk.fail(refusal)
     end
 

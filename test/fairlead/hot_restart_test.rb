@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "open3"
 require_relative "../helper"
 require_relative "../restarts"
 
@@ -255,29 +256,95 @@ module Fairlead
       end
     end
 
+    # As one does that becomes the keeper.
+    def test_the_command_waits_while_the_first_process_ignores_signals
+      told, teller = IO.pipe
+      pid = fork do
+        trap(:USR2, "IGNORE")
+        teller.write(".")
+        sleep 0.3
+        trap(:USR2) { exit!(7) }
+        sleep
+      end
+      ending = Process.detach(pid)
+      told.read(1)
+      server = { pid:, folder: Dir.pwd, restarts: { generation: 0, failures: 0, serving: true } }
+
+      assert_raises(BootError) { Restart.new([], servers: -> { [server] }).run }
+      assert_equal 7, ending.value.exitstatus, "it has heard"
+    ensure
+      [told, teller].each(&:close)
+    end
+
     # As systemd opens them: they are no one's to ask for, and stay.
     def test_sockets_of_a_service_manager_stay_too
-      listener = TCPServer.new("127.0.0.1", 0)
-      with_server(answering("old"), files: { "config/fairlead.rb" => "workers 1" }, env: { "LISTEN_FDS" => "1" },
-                                    prefix: ["sh", "-c", 'LISTEN_PID=$$ exec "$@"', "sh"], spawn_options: { 3 => listener }) do |server|
+      folder = Dir.mktmpdir
+      listeners = [TCPServer.new("127.0.0.1", 0), UNIXServer.new("#{folder}/app.sock")]
+      with_server(answering("old"), files: { "config/fairlead.rb" => "workers 1" }, env: { "LISTEN_FDS" => "2" },
+                                    prefix: ["sh", "-c", 'LISTEN_PID=$$ exec "$@"', "sh"],
+                                    spawn_options: { 3 => listeners.first, 4 => listeners.last }) do |server|
         2.times do |number|
           server.write("config.ru", answering("new #{number}"))
           restart(server)
           assert_serves "new #{number}", server
-          assert_equal ["http://127.0.0.1:#{listener.addr[1]}"], server.addresses
+          assert_equal ["http://127.0.0.1:#{listeners.first.addr[1]}", "unix:#{folder}/app.sock"], server.addresses
         end
+        server.stop
+
+        assert_path_exists "#{folder}/app.sock"
       end
     ensure
-      listener.close
+      listeners.each(&:close)
+      FileUtils.remove_entry(folder)
     end
 
-    def test_a_server_that_cannot_be_started_again_says_so
+    # Whoever is in the wrong folder must not restart another app.
+    def test_a_server_of_another_folder_has_to_be_named
       with_server(answering("old"), "-w", "0") do |server|
-        text, status = command(server)
+        Dir.mktmpdir do |elsewhere|
+          text, status = command(chdir: elsewhere)
 
-        assert_equal [1, "fairlead: The new code could not be started, and the old goes on serving.\n" \
-                         "With `workers 0`, nobody is there to start new code.\n"], [status, text]
-        assert_equal "old", server.get.body
+          assert_equal 1, status
+          assert_match(/\Afairlead: No server of this user runs in #{elsewhere}\. There are:\n(  .*\n)*  --pid #{server.supervisor_pid}  #{server.directory}  #{server.address}\n/, text)
+          assert_match(/^Name the one that is meant, as by --pid \d+, or start one here\.\Z/, text)
+        end
+        refute_match(/begins anew/, server.log)
+        assert_equal ["The new code serves #{server.address} (process #{server.supervisor_pid}).\n", 0], command(chdir: server.directory)
+      end
+    end
+
+    # No process is there to start new code beside it.
+    def test_without_workers_what_runs_is_finished_and_the_command_begins_anew_in_its_place
+      app = "File.write(\"loads\", \"x\", mode: \"a\")\n#{answering("%s")}"
+      with_server(format(app, "0"), "-w", "0", "-b", "http://127.0.0.1:0", "-b", "unix:app.sock", "--pidfile", "app.pid") do |server|
+        addresses = server.addresses
+        asks = [-> { server.write("tmp/restart.txt", "") }, -> { server.signal(:USR2) }, -> { assert_equal 0, command(server).last }]
+        asks.each.with_index(1) do |ask, number|
+          server.write("config.ru", format(app, number.to_s))
+          ask.call
+          eventually("the new code") { server.get.body == number.to_s } # no connection is refused
+          %w[RELOADING=1 READY=1].each { |message| server.wait_for_notification(message) }
+        end
+
+        assert_equal addresses, server.addresses
+        assert_equal "3", over(server, "app.sock")
+        assert_equal "xxxx", File.read(server.path("loads"))
+        assert_match(%r{tmp/restart\.txt has been touched: what runs is finished, and `.*exe/fairlead .*` begins anew\.$}, server.log)
+        assert_predicate server.stop, :success?
+        refute_path_exists server.path("app.sock")
+        refute_path_exists server.path("app.pid")
+      end
+    end
+
+    def test_without_workers_code_that_cannot_be_loaded_ends_the_server_and_the_command_says_so
+      with_server(answering("old"), "-w", "0") do |server|
+        server.write("config.ru", "run(")
+        told = Thread.new { command(server) }
+        server.wait_for_end
+        text, status = told.value
+
+        assert_equal [1, "fairlead: The server (process #{server.supervisor_pid}) has ended: its log says why.\n"], [status, text]
+        assert_match(/^config\.ru:1: /, server.log)
       end
     end
 
@@ -313,10 +380,10 @@ module Fairlead
 
     def status(server) = Status::Report.new(Inquiry.choose(Inquiry.servers, pid: server.supervisor_pid)).to_h
 
-    def command(server)
-      text = IO.popen([RbConfig.ruby, "-I", File.join(ROOT, "lib"), File.join(ROOT, "exe/fairlead"), "restart",
-                       "--pid", server.supervisor_pid.to_s], err: %i[child out], &:read)
-      [text, $?.exitstatus]
+    def command(server = nil, **options)
+      text, status = Open3.capture2e(RbConfig.ruby, "-I", File.join(ROOT, "lib"), File.join(ROOT, "exe/fairlead"), "restart",
+                                     *(["--pid", server.supervisor_pid.to_s] if server), **options)
+      [text, status.exitstatus]
     end
 
     def over(server, name)

@@ -79,8 +79,9 @@ module Fairlead
         A successor that cannot boot is tried a few times; then the restart is given up, and those that serve go
         on.
 
-        With `workers 0` nobody is there to start anything: HUP does what TERM does, USR2 is refused, TTIN and TTOU
-        change nothing (in a terminal they belong to its shell, as anywhere).
+        With `workers 0` there is one process: with USR2 it finishes what runs, and then begins anew in its own place, while
+        connections wait in its sockets; HUP does what TERM does; TTIN and TTOU change nothing (in a terminal they belong to its
+        shell, as anywhere).
 
         A service manager that gives a `NOTIFY_SOCKET` (systemd's `Type=notify-reload`) is told READY once all
         workers serve, RELOADING when a restart begins and STOPPING when the server drains.

@@ -6,14 +6,17 @@ require_relative "../parts"
 module Fairlead
   class Inquiry
     # A subcommand of `fairlead` that is about a running server. Who inherits says its `name` and `introduction`, its own
-    # `flags(parser)` if it has any, and what it does: `act(server)`.
+    # `flags(parser)` if it has any, what it does: `act(server)`, and whether that is for a server of this folder
+    # `only_here?`, unless another is named.
     class Command
       # @param arguments [Array<String>]
       # @param output [IO]
+      # @param errors [IO] for what is said beside it.
       # @param servers [#call] answers what runs (see Inquiry).
-      def initialize(arguments, output: $stdout, servers: -> { Inquiry.servers })
+      def initialize(arguments, output: $stdout, errors: $stderr, servers: -> { Inquiry.servers })
         @arguments = arguments
         @output = output
+        @errors = errors
         @servers = servers
       end
 
@@ -23,7 +26,9 @@ module Fairlead
         raise ConfigurationError, "`fairlead #{name}` takes flags alone, not #{rest.first}." if rest.any?
         return @output.write(parser.help) if @help
 
-        act(Inquiry.choose(@servers.call, pid: @pid))
+        server = Inquiry.choose(@servers.call, pid: @pid, only_here: only_here?)
+        say_where(server) unless @pid || Inquiry.here?(server)
+        act(server)
       rescue OptionParser::ParseError => error
         raise ConfigurationError, "#{error.message}. `fairlead #{name} --help` lists the flags."
       end
@@ -40,6 +45,13 @@ module Fairlead
       end
 
       def flags(parser) = nil
+
+      def only_here? = false
+
+      def say_where(server)
+        @errors.puts "fairlead: No server runs in #{Dir.pwd}. This is the only one of this user, in #{server[:folder]} " \
+                     "(--pid #{server[:pid]}).\n\n"
+      end
     end
   end
 end

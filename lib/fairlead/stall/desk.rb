@@ -12,13 +12,15 @@ module Fairlead
       # @param addresses [Array<String>] what is served
       # @param pid [Integer] by which the server is known
       # @param generation [Integer] how often new code was started before
-      def initialize(configuration, addresses, pid: Process.pid, generation: 0)
+      # @param named [String, nil] the folder by the name under which it was entered, which may lead elsewhere by now
+      def initialize(configuration, addresses, pid: Process.pid, generation: 0, named: nil)
         @pid = pid
         @restarts = { generation:, serving: false, failures: 0, failure: nil }
         @configuration = configuration
         @status = Status.new(configuration)
         @addresses = addresses
         @folder = Dir.pwd
+        @named = named
         @board = Board.new
         @lock = Thread::Mutex.new
         @inquiry = Inquiry.open { about }
@@ -65,8 +67,8 @@ module Fairlead
 
       def about
         stalls = @lock.synchronize { @board.worst(MOST) }
-        { pid: @pid, restarts: @restarts, folder: @folder, tag: @configuration.tag, addresses: @addresses,
-          limit: @configuration.stall_report, stalls:, status: @status.to_h }
+        { pid: @pid, restarts: @restarts, folder: @folder, named: @named, tag: @configuration.tag,
+          addresses: @addresses, limit: @configuration.stall_report, stalls:, status: @status.to_h }
       end
     end
   end

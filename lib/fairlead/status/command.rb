@@ -53,7 +53,7 @@ module Fairlead
         return Report.new(server, before:) if server[:status]
 
         raise ConfigurationError, "The server (process #{server[:pid]}) is of an older version of Fairlead, which does not say " \
-                                  "what it does. Restart it: `fairlead restart`."
+                                  "what it does. Restart it: `fairlead restart --pid #{server[:pid]}`."
       end
 
       def show(report)

@@ -2,134 +2,13 @@
 
 require "rackup/handler"
 require "rackup/server"
-require "fairlead/parts"
-require "fairlead/rackup"
+require "fairlead/handler"
 
 module Rackup
   module Handler
-    # Serves an app for `rackup -s fairlead`, `bin/rails server` and whatever else starts servers through
-    # Rackup.
-    #
-    # Options count as they do for the `fairlead` command: what was asked for goes before environment variables,
-    # these before config/fairlead.rb; what Rackup or Rails merely assume (port 9292 or 3000, localhost) comes
-    # last.
+    # (see Fairlead::Handler)
     module Fairlead
-      # In these environments one process serves, in the foreground: a debugger's prompt works there.
-      LOCAL = %w[development test].freeze
-
-      # What Rackup assumes when no address is given.
-      ASSUMED = { Host: ["localhost", "0.0.0.0"], Port: ["9292"] }.freeze
-
-      # What Rackup, Rails and other callers pass and Fairlead has no use for, or reads elsewhere.
-      IGNORED = %i[
-        AccessLog DoNotReverseLookup Host Port builder caching config daemonize environment heapfile include
-        log_stdout pid profile_file profile_mode quiet require restart_cmd server user_supplied_options warn
-      ].freeze
-
-      # Options of the command which mean nothing here: Rackup has its own ways, and has loaded the app already.
-      UNSUITED = %i[bind rackup environment preload].freeze
-      private_constant :LOCAL, :ASSUMED, :IGNORED, :UNSUITED
-
-      class << self
-        # Serves the app until it is told to stop.
-        #
-        # @param app [#call] a Rack app.
-        # @param options [Hash] :Host, :Port, and every option of Fairlead's configuration by its name.
-        # @yieldparam server [#stop] what serves, before it begins.
-        # @return [void]
-        def run(app, **options)
-          ::Fairlead.serving!
-          ::Fairlead::Isolation.establish
-          # What detaches itself would be another process, and the sockets not its own.
-          again = options[:restart_cmd] unless options[:daemonize]
-          @server = ::Fairlead::Supervisor.new(configuration({ config: "a #{app.class}", **options }), app:, again:)
-          yield @server if block_given?
-          @server.run
-        rescue ::Fairlead::Error => error
-          abort "fairlead: #{error.message}"
-        end
-
-        # Stops what {run} began, from any thread.
-        # @return [void]
-        def shutdown
-          @server&.stop
-        end
-
-        # @return [Hash{String => String}] what `rackup -s fairlead -O name=value` takes.
-        def valid_options
-          named = ::Fairlead::Configuration::TABLE.except(*UNSUITED).to_h do |name, option|
-            ["#{name}=#{option.placeholder}", "#{option.description} Default: #{option.default_in_words}."]
-          end
-          { "Host=HOST" => "Address to serve (default: localhost)",
-            "Port=PORT" => "Port to serve (default: 9292)", **named }
-        end
-
-        # @api private
-        # @return [::Fairlead::Configuration]
-        def configuration(options)
-          configuration = ::Fairlead::Configuration.load
-          configuration.set(:environment, options[:environment].to_s, from: :default) if options[:environment]
-          configuration.set(:workers, 0, from: :default) if LOCAL.include?(configuration.environment)
-          configuration.set(:bind, addresses(options), from: asked?(options) ? :override : :default,
-                                                       at: "the address given to the server")
-          # It has been loaded by now, whatever the configuration file names.
-          served = options[:builder] || options[:config]
-          configuration.set(:rackup, served, at: "what is given to the server") if served
-          named(options).each { |name, value| configuration.set(name, value, at: "-O #{name}") }
-          leave_pid_file_to_rackup(configuration, options[:pid])
-          configuration
-        end
-
-        private
-
-        # Whether the user chose host or port. Rails says so; of Rackup only what differs from its own choice
-        # shows.
-        def asked?(options)
-          given = options.slice(:Host, :Port).compact
-          if (supplied = options[:user_supplied_options])
-            given.keys.intersect?(supplied)
-          else
-            given.any? { |name, value| !ASSUMED[name].include?(value.to_s) }
-          end
-        end
-
-        def addresses(options)
-          host = options[:Host] || "localhost"
-          port = options[:Port] || 9292
-          case host
-          when %r{\A[a-z]+:/}, /\Aunix:/ then [host]
-          when %r{\A/} then ["unix:#{host}"]
-          when "localhost" then loopback(port)
-          when /:/ then ["http://[#{host.delete("[]")}]:#{port}"]
-          else ["http://#{host}:#{port}"]
-          end
-        end
-
-        # A browser may try either loopback address for "localhost". A free port is free on one of them only.
-        def loopback(port)
-          six = Socket.ip_address_list.any?(&:ipv6_loopback?) && !port.to_s.to_i.zero?
-          ["http://127.0.0.1:#{port}", *("http://[::1]:#{port}" if six)]
-        end
-
-        # Fairlead's own options among those given. Rails passes nil for what nobody has asked for.
-        def named(options)
-          ours, others = options.compact.reject { |name, _| IGNORED.include?(name) }
-                                .transform_keys { |name| name.to_s.downcase.to_sym }
-                                .partition { |name, _| ::Fairlead::Configuration::TABLE.key?(name) }
-          others.each do |name, _|
-            warn "fairlead: -O #{name}: there is no such option, and it is ignored." \
-              "#{::Fairlead::Configuration.suggestion(name, ::Fairlead::Configuration::TABLE.keys)}"
-          end
-          ours.to_h
-        end
-
-        # Rackup writes the file itself; a configuration shared with the command may name the same one.
-        def leave_pid_file_to_rackup(configuration, path)
-          return unless path && configuration.pidfile && File.expand_path(configuration.pidfile) == path
-
-          configuration.set(:pidfile, nil)
-        end
-      end
+      extend ::Fairlead::Handler
     end
 
     register :fairlead, Fairlead

@@ -10,8 +10,23 @@ module Fairlead
         assert_includes run_with(server(1), server(2, folder: Dir.pwd)), "process 2"
       end
 
-      def test_else_the_only_one
+      def test_else_the_only_one_and_it_is_said_which
         assert_includes run_with(server(1)), "process 1"
+        assert_equal "fairlead: No server runs in #{Dir.pwd}. This is the only one of this user, in /app (--pid 1).\n\n", @said
+        run_with(server(1), arguments: %w[--pid 1])
+        assert_empty @said
+      end
+
+      # As a deployment sets it anew.
+      def test_a_server_that_was_started_in_a_link_is_the_one_of_the_folder_to_which_that_leads_now
+        Dir.mktmpdir do |folder|
+          %w[1 2].each { |release| Dir.mkdir("#{folder}/#{release}") }
+          File.symlink("2", "#{folder}/current")
+          servers = [server(1), server(2, folder: "#{folder}/1", named: "#{folder}/current")]
+          Dir.chdir("#{folder}/2") { assert_includes run_with(*servers), "process 2" }
+
+          assert_empty @said
+        end
       end
 
       def test_else_the_one_that_is_named
@@ -50,12 +65,14 @@ module Fairlead
 
       def run_with(*servers, arguments: [])
         output = StringIO.new
-        Command.new(arguments, output:, servers: -> { servers }).run
+        errors = StringIO.new
+        Command.new(arguments, output:, errors:, servers: -> { servers }).run
+        @said = errors.string
         output.string
       end
 
-      def server(pid, folder: "/app")
-        { pid:, folder:, tag: "app", addresses: ["http://127.0.0.1:9292"], limit: 0.05, stalls: [] }
+      def server(pid, folder: "/app", named: nil)
+        { pid:, folder:, named:, tag: "app", addresses: ["http://127.0.0.1:9292"], limit: 0.05, stalls: [] }
       end
     end
   end

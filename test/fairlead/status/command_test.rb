@@ -136,15 +136,15 @@ module Fairlead
       end
 
       def test_wrong_flags_are_told
-        [%w[--wrong], %w[--every x], %w[--every 0], %w[somewhere]].each do |arguments|
+        [%w[--wrong], %w[--every x], %w[--every 0 --pid 1], %w[somewhere]].each do |arguments|
           assert_raises(ConfigurationError) { Command.new(arguments, output: StringIO.new, servers: -> { [old(1)] }).run }
         end
       end
 
       def test_a_server_of_an_older_version_is_said_to_be_one
-        error = assert_raises(ConfigurationError) { Command.new([], output: StringIO.new, servers: -> { [old(1)] }).run }
+        error = assert_raises(ConfigurationError) { Command.new(%w[--pid 1], output: StringIO.new, servers: -> { [old(1)] }).run }
 
-        assert_equal "The server (process 1) is of an older version of Fairlead, which does not say what it does. Restart it: `fairlead restart`.",
+        assert_equal "The server (process 1) is of an older version of Fairlead, which does not say what it does. Restart it: `fairlead restart --pid 1`.",
                      error.message
       end
 

@@ -153,6 +153,34 @@ module Fairlead
       assert_match(/^  -O drain_timeout=SECONDS +How long/, written)
     end
 
+    # The real command.
+    class RackupProcess < ServerProcess
+      private
+
+      def command
+        [RbConfig.ruby, *LIBRARY.flat_map { |folder| ["-I", folder] }, Gem.bin_path("rackup", "rackup"), "-s", "fairlead",
+         "-o", "127.0.0.1", "-p", "0", "-P", path("rackup.pid")]
+      end
+
+      def flags = @flags
+    end
+
+    def test_touching_a_file_has_rackup_begin_anew_in_its_place
+      [0, 1].each do |workers|
+        server = of_this_test(RackupProcess.new(answering("old"), "-O", "workers=#{workers}")).start.wait_until_ready
+        pid = server.supervisor_pid.to_s
+        server.write("config.ru", answering("new"))
+        server.write("tmp/restart.txt", "")
+        eventually("the new code") { server.get.body == "new" } # no connection is refused
+
+        server.wait_for_notification("READY=1")
+        assert_equal [pid, workers], [File.read(server.path("rackup.pid")).strip, server.worker_pids.size]
+        assert_match(%r{tmp/restart\.txt has been touched: .*rackup -s fairlead .*begins anew}, server.log)
+        assert_predicate server.stop, :success?
+        refute_path_exists server.path("rackup.pid")
+      end
+    end
+
     def test_what_it_yields_can_be_stopped
       answers = Thread::Queue.new
       app = ->(_) { [200, {}, ["served"]] }
@@ -173,6 +201,8 @@ module Fairlead
     end
 
     private
+
+    def answering(text) = "run ->(env) { [200, { \"content-type\" => \"text/plain\" }, [#{text.inspect}]] }"
 
     def free_port = @port = TCPServer.open("127.0.0.1", 0) { |server| server.addr[1] }
 
