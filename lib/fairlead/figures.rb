@@ -18,8 +18,9 @@ module Fairlead
       #   lock: a standby serves meanwhile), :stuck (asleep with it) or :computing; nil: nothing does;
       # - `connections:` open; `in_flight:` requests that run, `streams:` of them, those that live long; `queued:` requests
       #   that wait for their turn, `oldest_wait:` for how long the first of them does;
-      # - since it began, `requests:` answered, `errors:` of them, those that the app let escape, `refused:` answered by the
-      #   core (malformed, too large, too late), `timed_out:` of them, those past `request_timeout`; `stalls:` told of,
+      # - since it began, `requests:` answered, `errors:` of them, those that the app let escape; `refused:` answered without
+      #   the app (malformed, too large, too many), `turned_away:` of them with 503, since more come than can be served;
+      #   `timed_out:` those past `request_timeout`; `stalls:` told of,
       #   `standbys:` how often a standby took the lead, `handed:` and `received:` requests given to and taken from siblings;
       # - `restarts:` how many workers of this number have ended unasked;
       # - `heartbeat_age:` when its loop turned last: if it has nothing to do, that may be long ago;
@@ -45,7 +46,7 @@ module Fairlead
           **row.slice(:index), kind: kind(row), pid: row[:pid], age: since(row[:began_us], now),
           state: STATES.fetch(row[:state], :unknown), stalled: stalled(row, now),
           **row.slice(:connections, :in_flight, :streams, :queued), oldest_wait: since(row[:oldest_us], now),
-          **row.slice(:requests, :errors, :refused, :timed_out, :stalls, :standbys, :handed, :received, :restarts),
+          **row.slice(:requests, :errors, :refused, :turned_away, :timed_out, :stalls, :standbys, :handed, :received, :restarts),
           heartbeat_age: since(row[:heartbeat_ms] * 1000, now),
           database: { open: row[:database_open], waiting: row[:database_waiting] }, lane: lane(row)
         }

@@ -136,6 +136,7 @@ static void a_refusal_is_read_by_a_client_that_is_still_sending(void) {
     CHECK_HEARD("HTTP/1.1 400 Bad Request\r\n", "\n", heard);
     CHECK_NUMBER(0, server.loop->ready.count);
     CHECK_NUMBER(1, server.loop->counts.refused);
+    CHECK_NUMBER(0, server.loop->counts.turned_away);
     close(socket);
     server_stop(&server);
 }

@@ -174,6 +174,7 @@ static void who_came_last_is_told_so_at_once_and_may_ask_again(void) {
     }
     CHECK_NUMBER(2, server.loop->ready.count);
     CHECK_NUMBER(3, server.loop->counts.refused);
+    CHECK_NUMBER(3, server.loop->counts.turned_away);
     for (int i = 2; i < 5; i++) {
         fl_heard heard = hear(server.loop, sockets[i]);
         CHECK_NUMBER(1, occurrences(&heard, "retry-after: 1\r\n"));

@@ -168,6 +168,14 @@ void fl_connection_end(fl_connection *connection) {
 }
 
 /* Its exchange has been taken from it. */
+static void count_refusal(fl_connection *connection, fl_status status) {
+    fl_counts *counts = &connection->loop->counts;
+    counts->refused++;
+    if (fl_status_http(status) == 503)
+        counts->turned_away++;
+    fl_refusal_note(connection, status);
+}
+
 static void refuse(fl_connection *connection, fl_status status, bool head_method) {
     if (!fl_own_answer(connection, fl_status_http(status), fl_status_text(status), head_method, true)) {
         fl_connection_close(connection);
@@ -187,8 +195,7 @@ void fl_connection_refuse(fl_connection *connection, fl_status status) {
         fl_exchange_wake(exchange);
         return;
     }
-    loop->counts.refused++;
-    fl_refusal_note(connection, status);
+    count_refusal(connection, status);
     if (connection->state == FL_CONNECTION_QUEUED)
         fl_loop_dequeue(exchange);
     connection->exchange = NULL;
@@ -249,8 +256,7 @@ void fl_connection_turn_away(fl_connection *connection, fl_status status) {
         fl_connection_refuse(connection, status);
         return;
     }
-    loop->counts.refused++;
-    fl_refusal_note(connection, status);
+    count_refusal(connection, status);
     bool head_method = exchange->head_method;
     fl_loop_dequeue(exchange);
     connection->exchange = NULL;

@@ -196,6 +196,7 @@ static void publish(fl_loop *loop) {
     fl_slot_set(slot, FL_SLOT_requests, (int64_t) loop->counts.requests);
     fl_slot_set(slot, FL_SLOT_errors, (int64_t) loop->counts.errors);
     fl_slot_set(slot, FL_SLOT_refused, (int64_t) loop->counts.refused);
+    fl_slot_set(slot, FL_SLOT_turned_away, (int64_t) loop->counts.turned_away);
     fl_slot_set(slot, FL_SLOT_timed_out, (int64_t) loop->counts.timed_out);
     fl_slot_set(slot, FL_SLOT_handed, (int64_t) loop->counts.handed);
     fl_slot_set(slot, FL_SLOT_received, (int64_t) loop->counts.received);

@@ -51,7 +51,7 @@ typedef struct fl_listener {
 typedef struct fl_counts {
     uint32_t in_flight, streams, connections;
     uint32_t fresh; /* of the connections: have had no request yet */
-    uint64_t requests, errors, refused, timed_out, handed, received;
+    uint64_t requests, errors, refused, turned_away, timed_out, handed, received;
     uint64_t lane_requests, lane_waited;
 } fl_counts;
 

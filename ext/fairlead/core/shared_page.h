@@ -22,8 +22,9 @@
     X(fresh)       /* of them, those that have had no request yet */                                         \
     X(requests)    /* answered since the worker began */                                                     \
     X(errors)      /* of them, those that the app let escape */                                              \
-    X(refused)     /* answered by the core: malformed, too large, too late */                                \
-    X(timed_out)   /* of them, those that took longer than they may */                                       \
+    X(refused)     /* answered by the core before they were taken: malformed, too large, too many */         \
+    X(turned_away) /* of them, with 503: too many came, or they had waited too long */                       \
+    X(timed_out)   /* requests that took longer than they may */                                             \
     X(restarts)    /* of this slot */                                                                        \
     X(heartbeat_ms) /* fl_clock in milliseconds when the loop last turned */                                 \
     X(idle)        /* 1: it waits in its loop, and no request waits for it */                                \

@@ -18,7 +18,7 @@ module Fairlead
       def self.number(title, key, **options) = column(title, **options) { |row| Words.count(row[key]) }
 
       # One that is there once there is something to show.
-      def self.event(title, key) = number(title, key, rare: ->(worker) { worker[key].positive? })
+      def self.event(title, key) = number(title, key, rare: ->(worker) { worker[key].to_i.positive? })
 
       # What keeps it from serving goes before.
       STATE = lambda do |worker|
@@ -51,6 +51,7 @@ module Fairlead
         column("database", rare: ->(worker) { worker[:database].values.compact.any?(&:positive?) }, &DATABASE),
         event("errors", :errors),
         event("refused", :refused),
+        event("turned away", :turned_away),
         event("stalls", :stalls),
         event("standbys", :standbys),
         event("given", :handed),

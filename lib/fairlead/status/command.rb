@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "io/console"
 require "json"
 require_relative "../parts"
 
@@ -58,9 +59,17 @@ module Fairlead
 
       def show(report)
         @output.write(CLEAR) if @every && !@json && @output.tty?
-        @output.write(@json ? json(report) : "#{"\n" if @shown && !@output.tty?}#{Table.new(report)}")
+        @output.write(@json ? json(report) : "#{"\n" if @shown && !@output.tty?}#{Table.new(report, width:)}")
         @output.flush
         @shown = true
+      end
+
+      # @return [Integer, nil] of the terminal.
+      def width
+        columns = @output.winsize.last if @output.tty?
+        columns if columns&.positive?
+      rescue SystemCallError
+        nil
       end
 
       def json(report) = "#{@every ? JSON.generate(report) : JSON.pretty_generate(report)}\n"

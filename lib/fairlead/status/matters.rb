@@ -23,7 +23,7 @@ module Fairlead
 
       # @return [Array<String>]
       def to_a
-        [*booting, *@workers.flat_map { |worker| of(worker) }, *ended, *restart]
+        [*booting, *overload, *@workers.flat_map { |worker| of(worker) }, *ended, *restart]
       end
 
       private
@@ -34,6 +34,14 @@ module Fairlead
         return if @workers.any? { |worker| worker[:state] != "booting" }
 
         "No worker serves yet." if @workers.any?
+      end
+
+      def overload
+        often = @report[:total][:turned_away_per_second]
+        return unless often.positive?
+
+        "More requests come than can be served: #{Words.count([often, 1].max)} a second are answered 503 at once, those that come " \
+          "last (queue_target), or when they have waited for too long (queue_timeout). More workers, or faster answers, would help."
       end
 
       def suspended(worker)

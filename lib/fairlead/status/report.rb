@@ -6,8 +6,8 @@ module Fairlead
     # before. This is what `fairlead status --json` prints; its keys stay.
     class Report
       # What is summed up over all workers.
-      SUMS = %i[connections in_flight streams queued requests requests_per_second errors refused timed_out stalls standbys
-                handed received restarts cpu memory].freeze
+      SUMS = %i[connections in_flight streams queued requests requests_per_second errors refused turned_away
+                turned_away_per_second timed_out stalls standbys handed received restarts cpu memory].freeze
       DATABASE = %i[open in_use waiting].freeze
       private_constant :SUMS, :DATABASE
 
@@ -32,7 +32,7 @@ module Fairlead
       #   - `pid:` by which the server is known, `folder:`, `tag:`, `addresses:`; `serving:` whether all workers have served;
       #     `failure:` why new code could not be started the last time, or nil;
       #   - `limits:` `{ in_flight:, database_connections: }`, for each worker and for all;
-      #   - of each worker `requests_per_second:` and `cpu:` (percent of one core) since the look before, which was
+      #   - of each worker `requests_per_second:`, `turned_away_per_second:` and `cpu:` (percent of one core) since the look before, which was
       #     `seconds:` ago, or since the worker began; `memory:` (bytes, with its part of what it shares); `suspended:`.
       #     nil: it is not known;
       #   - of each worker `pools:` what {ActiveRecord.stat} says of each of its pools, but for who holds the connections,
@@ -78,7 +78,8 @@ module Fairlead
         used = @consumption[worker[:pid]]
         used_before = earlier ? @before.consumption_of(worker[:pid])&.cpu : 0.0
         {
-          requests_per_second: rate(worker[:requests] - (earlier ? earlier[:requests] : 0), seconds),
+          requests_per_second: rate(since(:requests, worker, earlier), seconds),
+          turned_away_per_second: rate(since(:turned_away, worker, earlier), seconds),
           cpu: used && used_before && rate((used.cpu - used_before) * 100, seconds),
           memory: used&.memory, suspended: used&.suspended, database: database(worker)
         }
@@ -94,6 +95,9 @@ module Fairlead
         waiting = pools.sum { |pool| pool[:waiting] }
         { open: [open, shown[:open]].max, in_use: pools.sum { |pool| pool[:in_use] }, waiting: [waiting, shown[:waiting]].max }
       end
+
+      # Of a server of an older version some is not known.
+      def since(key, now, earlier) = now[key].to_i - (earlier ? earlier[key].to_i : 0)
 
       def rate(count, seconds) = seconds.positive? ? (count / seconds).round(1) : 0.0
 

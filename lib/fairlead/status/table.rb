@@ -4,14 +4,19 @@ module Fairlead
   class Status
     # A report as text for people.
     class Table
+      GAP = "  "
+      private_constant :GAP
+
       # @param report [Hash] see {Report#to_h}.
-      def initialize(report)
+      # @param width [Integer, nil] that no line shall exceed; nil: whatever it takes.
+      def initialize(report, width: nil)
         @report = report
+        @width = width
         @workers = report[:workers]
       end
 
       # @return [String]
-      def to_s = [heading, facts, "", *rows, "", *matters, ""].join("\n")
+      def to_s = [*folded(heading, facts), "", *rows, "", *folded(*matters), ""].join("\n")
 
       private
 
@@ -36,12 +41,32 @@ module Fairlead
         lines = [columns.map(&:title), *@workers.map { |worker| columns.map { |column| column.write.call(worker) } }]
         lines << columns.map.with_index { |column, index| sum(column, index) } if @workers.size > 1
         widths = lines.transpose.map { |cells| cells.map(&:size).max }
-        lines.map { |cells| line(cells, widths) }
+        tables = parts(widths).map { |part| lines.map { |cells| line(cells, widths, part) } }
+        tables.drop(1).inject(tables.first) { |above, table| above + [""] + table }
       end
 
-      def line(cells, widths)
-        fitted = columns.zip(cells, widths).map { |column, cell, width| column.left ? cell.ljust(width) : cell.rjust(width) }
-        fitted.join("  ").rstrip
+      # Where they are too many for a line, there are several tables below each other, each with the worker first.
+      #
+      # @return [Array<Array<Integer>>] which columns are in each.
+      def parts(widths)
+        first, *others = widths.each_index.to_a
+        others.each_with_object([[first]]) do |index, parts|
+          row = [*parts.last, index]
+          parts << [first] if @width && row.size > 2 && row.sum { |one| widths[one] } + (GAP.size * (row.size - 1)) > @width
+          parts.last << index
+        end
+      end
+
+      def line(cells, widths, part)
+        fitted = part.map { |index| columns[index].left ? cells[index].ljust(widths[index]) : cells[index].rjust(widths[index]) }
+        fitted.join(GAP).rstrip
+      end
+
+      # At spaces, where there are some.
+      def folded(*lines)
+        return lines unless @width
+
+        lines.flat_map { |line| line.gsub(/(.{1,#{@width}})(?: +|\z)/, "\\1\n").lines(chomp: true) }
       end
 
       def sum(column, index)

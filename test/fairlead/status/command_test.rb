@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "io/console"
 require "json"
 require "open3"
 require "pty"
@@ -14,8 +15,9 @@ module Fairlead
       include Stalls
 
       WORKER_KEYS = %w[
-        index kind pid age state stalled connections in_flight streams queued oldest_wait requests errors refused timed_out stalls
-        standbys handed received restarts heartbeat_age database lane pools pools_age requests_per_second cpu memory suspended
+        index kind pid age state stalled connections in_flight streams queued oldest_wait requests errors refused turned_away
+        timed_out stalls standbys handed received restarts heartbeat_age database lane pools pools_age requests_per_second
+        turned_away_per_second cpu memory suspended
       ].freeze
       KEYS = %w[
         pid folder tag addresses version ruby yjit environment started_at generation serving failure limits seconds workers total
@@ -114,6 +116,23 @@ module Fairlead
           assert_match(/Fairlead .*Nothing is the matter\.\r\n/m, text)
         rescue Errno::EIO # it has ended
           flunk text
+        end
+      end
+
+      def test_no_line_is_wider_than_the_terminal
+        [80, 60].each do |width|
+          PTY.open do |output, terminal|
+            terminal.winsize = [24, width]
+            pid = Process.spawn(*command, chdir: server.directory, out: terminal, err: terminal)
+            terminal.close
+            text = +""
+            text << output.readpartial(4096) until text.include?("Nothing is the matter.")
+            Process.wait(pid)
+            lines = text.split("\r\n")
+
+            assert_operator lines.grep_v(/^Fairlead|^http/).map(&:size).max, :<=, width, text
+            assert_equal 3, lines.grep(/^(worker|0|all) .*memory|^(0|all) .*MiB/).size, text
+          end
         end
       end
 

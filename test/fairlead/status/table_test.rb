@@ -8,8 +8,8 @@ module Fairlead
     class TableTest < Test
       WORKER = {
         index: 0, kind: "regular", pid: 4712, age: 7300.0, state: "serving", stalled: nil, connections: 40, in_flight: 3,
-        streams: 0, queued: 0, oldest_wait: 0.0, requests: 1_000_000, errors: 0, refused: 0, timed_out: 0, stalls: 0,
-        standbys: 0, handed: 0, received: 0, restarts: 0, heartbeat_age: 0.0, database: { open: 0, waiting: 0 }, lane: {}, pools: [],
+        streams: 0, queued: 0, oldest_wait: 0.0, requests: 1_000_000, errors: 0, refused: 0, turned_away: 0, timed_out: 0,
+        stalls: 0, standbys: 0, handed: 0, received: 0, restarts: 0, heartbeat_age: 0.0, database: { open: 0, waiting: 0 }, lane: {}, pools: [],
         pools_age: nil
       }.freeze
       private_constant :WORKER
@@ -100,6 +100,40 @@ module Fairlead
         assert_match(/4 of 5, 1 wait\n.*         - of 85\n.* 4 of 90, 1 wait\n/, text)
       end
 
+      def test_that_some_are_turned_away_is_said_in_words_while_it_lasts
+        one = worker(refused: 12, turned_away: 10)
+        before = report(one, worker(index: 1, pid: 4713), at: 100.0)
+        now = report({ **one, refused: 262, turned_away: 260 }, worker(index: 1, pid: 4713), at: 102.0, before:)
+        later = report({ **one, refused: 262, turned_away: 260 }, worker(index: 1, pid: 4713), at: 103.0, before: now)
+
+        assert_includes table(now), "More requests come than can be served: 125 a second are answered 503 at once, those that come " \
+                                    "last (queue_target), or when they have waited for too long (queue_timeout)."
+        assert_match(/refused  turned away\n.* 262          260\n/, table(now))
+        assert_includes table(later), "Nothing is the matter."
+      end
+
+      def test_on_a_narrow_terminal_there_are_more_tables_and_no_line_is_too_long
+        full = table(report(busy, worker(kind: "relief", pid: 12_345_678)))
+        titles = ->(text) { text.scan(/per second|[a-z]{4,}|CPU/i) }
+
+        [40, 60, 80, 100].each do |width|
+          lines = Table.new(report(busy, worker(kind: "relief", pid: 12_345_678)).to_h, width:).to_s.lines(chomp: true)
+
+          assert_operator lines.map(&:size).max, :<=, width, lines.join("\n")
+          assert_empty titles[full] - titles[lines.join("\n")], "all of it is there"
+          assert_equal lines.grep(/^worker /).size, lines.grep(/^relief 0 /).size
+        end
+        assert_operator full.lines.map(&:size).max, :>, 160
+      end
+
+      def test_what_fits_is_one_table
+        wide = table(report(worker, worker(index: 1, pid: 4713)))
+        width = wide.lines(chomp: true)[3..].map(&:size).max
+
+        assert_equal 1, Table.new(report(worker, worker(index: 1, pid: 4713)).to_h, width:).to_s.scan(/^worker/).size
+        assert_equal 2, Table.new(report(worker, worker(index: 1, pid: 4713)).to_h, width: width - 1).to_s.scan(/^worker/).size
+      end
+
       def test_what_has_gone_wrong_is_said_in_words
         text = table(report(worker(restarts: 2), failure: "config.ru:1: nonsense\nmore"))
 
@@ -117,6 +151,12 @@ module Fairlead
       end
 
       private
+
+      def busy
+        worker(stalled: { kind: "computing", seconds: 3.2 }, connections: 12_345, queued: 120, oldest_wait: 12.6, streams: 5, errors: 7,
+               refused: 262, turned_away: 260, stalls: 40, standbys: 3, handed: 1_000, received: 2_000,
+               database: { open: 5, waiting: 12 })
+      end
 
       def worker(**facts) = { **WORKER, **facts }
 
