@@ -17,9 +17,11 @@ module Fairlead
     # @param within [Numeric] seconds for all.
     # @return [Array<Answer>] in the order of the paths; the text is what came until then, if one took too long.
     def burst(server, paths, within: 30)
+      connecting = Process.clock_gettime(Process::CLOCK_MONOTONIC)
       sockets = paths.map { server.connect }
       answers = sockets.to_h { |socket| [socket, Answer.new(+"", nil)] }
       started = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+      @seconds_of_connecting = started - connecting
       sockets.zip(paths) { |socket, path| socket.write(request_for(path)) }
       gather(answers, started, within)
       answers.values

@@ -187,6 +187,7 @@ module Fairlead
             get action, to: "probes#\#{action}"
           end
           get :live, to: "lives#events"
+          get :endless, to: "lives#endless"
           get :slow, to: "slow#show"
           post :upload, to: "probes#upload"
         end
@@ -226,6 +227,18 @@ module Fairlead
               events.write({ n:, number: Current.number, item: Item.find(n + 1).name }, event: "tick")
               sleep params.fetch(:pause, 0).to_f
             end
+          ensure
+            response.stream.close
+          end
+
+          def endless
+            response.headers["Content-Type"] = "text/event-stream"
+            loop do
+              response.stream.write("data: again\\n\\n")
+              sleep 0.02
+            end
+          rescue ClientDisconnected
+            File.write("disconnected", Current.number.to_s)
           ensure
             response.stream.close
           end

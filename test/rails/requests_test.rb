@@ -70,6 +70,16 @@ module Fairlead
       assert_operator took, :<, 10 # one after the other it would be 30
     end
 
+    def test_an_event_stream_is_told_that_its_client_has_gone_and_ends
+      server.connect do |socket|
+        socket.write("GET /endless?number=7 HTTP/1.1\r\nHost: a\r\n\r\n")
+        socket.gets("again")
+      end
+
+      eventually("it is told") { File.exist?(server.path("disconnected")) && File.read(server.path("disconnected")) == "7" }
+      eventually("its request has ended") { server.json("/in_flight") == 1 } # the one that asks
+    end
+
     def test_a_body_that_is_an_enumerator
       assert_equal "line 0\nline 1\nline 2\n", server.get("/enumerator").body
     end

@@ -83,10 +83,14 @@ module Fairlead
       assert_operator seconds_of_burst(server, Array.new(250) { "/compute" }), :>, 2
     end
 
-    # Those that wait in their fibers stand in no line.
-    def test_requests_that_sleep_are_never_turned_away
+    # Those that wait in their fibers stand in no line. A connection for which there is no place waits a second, until its
+    # client's system asks again.
+    def test_two_thousand_connections_that_come_within_a_second_are_all_served_and_requests_that_sleep_never_turned_away
       server = with_server(APP, lint: false)
-      seconds_of_burst(server, Array.new(2000) { "/sleep" })
+      assert_one_below(1, "connecting") do
+        seconds_of_burst(server, Array.new(2000) { "/sleep" })
+        @seconds_of_connecting
+      end
     end
   end
 end

@@ -26,6 +26,11 @@ module Fairlead
         when "/own-chunks" then [200, TEXT.merge("transfer-encoding" => "chunked"), OnlyEach.new("3\r\nabc\r\n", "0\r\n\r\n")]
         when "/hop" then [200, TEXT.merge("connection" => "keep-alive", "keep-alive" => "timeout=5"), ["ok"]]
         when "/port" then [200, TEXT.dup, [[env["SERVER_NAME"], env["SERVER_PORT"], env["HTTP_VERSION"]].inspect]]
+        when "/wide" then [200, TEXT.dup, ["ä" * 1_000, "€"]]
+        when "/not-modified" then [304, {}, OnlyEach.new("something")]
+        when "/hijack"
+          Thread.new(env["rack.hijack"].call) { |io| io.write("HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n") && io.read && io.close }
+          [200, TEXT.dup, Rack::BodyProxy.new([]) { warn "the hijacked response's body is closed" }]
         when "/upload"
           warn "the upload has begun"
           begin
@@ -119,6 +124,39 @@ module Fairlead
       kept.each { |client| assert_equal "ok", client.get("/").body }
       assert_operator duration { assert_equal "ok", client.get("/").body }, :<, 3
       kept.reverse_each { |client| assert_equal "ok", client.get("/").body }
+    end
+
+    # puma 2089
+    def test_a_client_that_hangs_up_an_idle_connection_gets_no_answer
+      client = client()
+      assert_equal "ok", client.get("/").body
+      client.close_write
+      assert_equal "", client.rest
+    end
+
+    # puma 2546
+    def test_a_length_is_of_bytes_and_not_of_characters
+      client = client()
+      answer = client.get("/wide")
+      assert_equal ["2003", "#{"ä" * 1_000}€"], [answer["content-length"], answer.body.force_encoding("UTF-8")]
+      assert_equal "ok", client.get("/").body
+    end
+
+    # puma 2999: else Rails, in development, waits for a cable's end before it loads changed code
+    def test_the_body_of_a_hijacked_response_is_closed_while_the_connection_lives
+      client = client().request("GET", "/hijack")
+      assert_equal 38, client.read(38).size
+      eventually("it is closed") { server.log.include?("the hijacked response's body is closed") }
+      client.close_write
+      assert_equal "", client.rest
+    end
+
+    # falcon 289, 254
+    def test_a_response_that_may_have_no_body_has_none
+      client = client()
+      answer = client.get("/not-modified")
+      assert_equal [304, nil, nil], [answer.status, answer["content-length"], answer["transfer-encoding"]]
+      assert_equal "ok", client.get("/").body
     end
 
     # falcon 7
