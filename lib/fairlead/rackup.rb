@@ -3,7 +3,8 @@
 require "fairlead/parts"
 
 module Fairlead
-  # How `bin/rails server` and `rackup` come to Fairlead. Loaded with the gem, if Rackup is there already.
+  # How `bin/rails server` and `rackup` come to Fairlead. Loaded with the gem, if Rackup is there already, or what Rack 2 had
+  # in its place.
   module Rackup
     HANDLER = "fairlead"
     VARIABLES = %w[RACKUP_HANDLER RACK_HANDLER].freeze
@@ -14,6 +15,13 @@ module Fairlead
     def self.chosen?(name)
       name = ENV.values_at(*VARIABLES).compact.first if name.nil?
       name.nil? || name.to_s == HANDLER
+    end
+
+    # @return [Module, nil] of what starts servers here; nil: nothing does.
+    def self.starter
+      return ::Rackup if defined?(::Rackup::Server) && defined?(::Rackup::Handler)
+
+      ::Rack if defined?(::Rack::Server) && !::Rack.autoload?(:Server)
     end
 
     # Rackup itself would try Puma first. Whoever has Fairlead in the Gemfile wants it, unless a variable says
@@ -42,22 +50,22 @@ module Fairlead
 
     # @return [void]
     def self.install
-      ::Rackup::Handler.singleton_class.prepend(Default)
-      ::Rackup::Server.prepend(Server)
+      starter::Handler.singleton_class.prepend(Default)
+      starter::Server.prepend(Server)
       Fairlead.serving! if serving_already?
     end
 
     # Under `rackup`, a Rails app loads this gem when its config.ru is already being loaded.
     def self.serving_already?
       loading = caller_locations.any? do |place|
-        place.base_label == "app" && place.path.end_with?("/rackup/server.rb")
+        place.base_label == "app" && place.path.match?(%r{/rack(up)?/server\.rb\z})
       end
       return false unless loading
 
-      ObjectSpace.each_object(::Rackup::Server).any? { |server| chosen?(server.options[:server]) }
+      ObjectSpace.each_object(starter::Server).any? { |server| chosen?(server.options[:server]) }
     end
     private_class_method :serving_already?
 
-    install
+    install if starter
   end
 end

@@ -16,7 +16,7 @@ module Fairlead
       require "fairlead/fairlead"
       Fairlead::ActiveRecord.name # what its parts open
       # Each by its own name, as it happens where one of them is needed first.
-      Dir[File.join(ARGV.first, "**/*.rb")].sort.each { |file| require file }
+      (Dir[File.join(ARGV.first, "**/*.rb")] - Dir[File.join(ARGV.first, "rack/**/*.rb")]).sort.each { |file| require file } # that is for Rack 2
       puts "loaded"
     RUBY
 

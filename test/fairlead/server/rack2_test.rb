@@ -63,6 +63,32 @@ module Fairlead
       assert_match(/\A2\.2/, client.get("/release").body)
     end
 
+    # Its own `rackup`, which later became a gem.
+    class RackupProcess < ServerProcess
+      private
+
+      def command
+        [RbConfig.ruby, *LIBRARY.flat_map { |folder| ["-I", folder] }, Dir["#{ROOT}/tmp/rack2/ruby/*/gems/rack-2.2.*/bin/rackup"].first,
+         "-o", "127.0.0.1", "-p", "0"]
+      end
+
+      def flags = @flags
+    end
+
+    def test_its_rackup_serves_with_it_if_asked_to_or_if_the_app_loads_it
+      app = <<~'RUBY'
+        told = Fairlead.respond_to?(:serving?) && Fairlead.serving?
+        run ->(_) { [200, { "Content-Type" => "text/plain" }, ["#{Rack.release} #{told.inspect} #{Fairlead.serving?}"]] }
+      RUBY
+      { %w[-s fairlead] => ["", "false"], [] => ["require \"fairlead\"\n", "true"] }.each do |flags, (beginning, told)|
+        server = of_this_test(RackupProcess.new(beginning + app, *flags, env: ENVIRONMENT, lint: false)).start.wait_until_ready
+
+        assert_match(/\A2\.2\.\d+ #{told} true\z/, server.get.body)
+        assert_match(/^Fairlead #{VERSION} on /, server.log)
+        assert_predicate server.stop, :success?
+      end
+    end
+
     def test_forms_are_read
       ["a=b", "a=#{"b" * 5000}"].each do |form|
         answer = client.request("POST", "/post", "Content-Type: application/x-www-form-urlencoded", body: form).response

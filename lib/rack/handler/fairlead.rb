@@ -1,0 +1,17 @@
+# frozen_string_literal: true
+
+require "rack/handler"
+require "rack/server"
+require "fairlead/handler"
+
+module Rack
+  # Of Rack 2. Later it is Rackup's.
+  module Handler
+    # (see Fairlead::Handler)
+    module Fairlead
+      extend ::Fairlead::Handler
+    end
+
+    register :fairlead, Fairlead
+  end
+end
