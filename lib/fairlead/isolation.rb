@@ -1,13 +1,14 @@
 # frozen_string_literal: true
 
 module Fairlead
-  # Makes ActiveSupport and ActiveRecord go by fiber instead of by thread. With many requests in the fibers of
+  # Makes ActiveSupport, ActiveRecord and Sequel go by fiber instead of by thread. With many requests in the fibers of
   # one thread, `:thread` would have them share one database connection, one CurrentAttributes, one Time.zone.
   module Isolation
     # To be called by whoever serves, once the app is loaded. May be called again.
     #
     # @return [void]
     def self.establish
+      SequelPools.isolate
       # ActiveRecord may still be loaded by a request: it must not find :thread then. No more than that is loaded for it:
       # all of ActiveSupport would leave something in the storage that every fiber inherits.
       if !defined?(::ActiveSupport) && Gem.loaded_specs.key?("activerecord")

@@ -86,6 +86,7 @@ module Fairlead
 
     def start(now, &leave)
       ActiveRecord::Forks.release
+      SequelPools.release
       reader, @lifeline = IO.pipe
       @started = now
       @kill_at = nil

@@ -11,6 +11,8 @@ module Fairlead
     CORE_WAIT = superclass.instance_method(:io_wait)
     private_constant :CORE_WAIT
 
+    # @return [Loop]
+    attr_reader :loop
     # @return [Integer] how many fibers wait for a descriptor or a process.
     attr_reader :waiting
 

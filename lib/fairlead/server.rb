@@ -61,6 +61,7 @@ module Fairlead
       Isolation.establish
       Drivers.establish
       ThreadVariables.establish
+      RackTimeout.establish
       ForkGuard.servers << self
       @crew.run do
         @teller.start

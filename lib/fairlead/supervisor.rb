@@ -335,6 +335,7 @@ module Fairlead
 
     def fork_worker(worker)
       ActiveRecord::Forks.release
+      SequelPools.release
       database = @budgets&.admit(worker.slot)
       ours, theirs = Message::Channel.pair
       @page.clear(worker.slot)

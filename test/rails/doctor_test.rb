@@ -47,7 +47,7 @@ module Fairlead
       "config/initializers/isolation.rb" => "Rails.application.config.active_support.isolation_level = :thread\n",
       "config/database.yml" => "production:\n  adapter: postgresql\n  max_connections: 5\n",
       "config/initializers/gems.rb" => <<~RUBY
-        Gem.loaded_specs["rack-timeout"] = Gem::Specification.new("rack-timeout", "0.7.0")
+        Gem.loaded_specs["typhoeus"] = Gem::Specification.new("typhoeus", "1.4.1")
         Gem.loaded_specs["sentry-ruby"] = Gem::Specification.new("sentry-ruby", "7.2.0")
         Gem.loaded_specs["mysql2"] = Gem::Specification.new("mysql2", "0.5.7")
       RUBY
@@ -71,7 +71,7 @@ module Fairlead
         app/models/item.rb:10: self.connection
         app/models/item.rb:15: self.class.connection
       PLACES
-      assert_item(/^✗ rack-timeout 0\.7\.0/, "Remove it", said)
+      assert_item(/^✗ typhoeus 1\.4\.1/, "Fairlead.offload", said)
       assert_item(/^– Thread\.current/, "CurrentAttributes", said)
       assert_equal <<~PLACES, places("Thread.current[…] as state", said)
         app/models/hurting.rb:6: Thread.current[:user] = 1

@@ -15,8 +15,8 @@ module Fairlead
         "patron" => [:hurts, "libcurl blocks the thread of all requests of a worker while it waits.", LIBCURL],
         "hiredis" => [:hurts, "its C client blocks the thread of all requests of a worker.", RUBY_DRIVER],
         "hiredis-client" => [:hurts, "its C client blocks the thread of all requests of a worker.", RUBY_DRIVER],
-        "rack-timeout" => [:hurts, "it raises in a thread, and so in whichever request runs there at that moment.",
-                           "Remove it; Fairlead has deadlines of its own (fairlead --help)."],
+        "rack-timeout" => [:note, "a request that computes is told that its time is up when it comes to wait.",
+                           "The option request_timeout answers its client at once: guides/stalls.md."],
         "mysql2" => [:note, "it waits for a query as fibers do, but what else may block (connecting, prepared statements, " \
                             "large results) is done in threads.", "`adapter: trilogy` in config/database.yml needs none."],
         "request_store" => [:note, "its store belongs to a fiber: fresh in each request, not seen by tasks that a " \

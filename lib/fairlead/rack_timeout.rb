@@ -1,0 +1,60 @@
+# frozen_string_literal: true
+
+require_relative "parts"
+
+module Fairlead
+  # Rack::Timeout knows a request by its thread, and raises in that: here it would meet whichever request runs there at the
+  # moment. So it is given something else to raise in: the request's fiber.
+  #
+  # A request that waits is told at its wait, and one in a call that blocks without Ruby's lock, as that returns. One that
+  # computes is told when it comes to wait.
+  module RackTimeout
+    # What it takes for the request's thread.
+    class Target
+      def initialize(scheduler)
+        @scheduler = scheduler
+        @fiber = Fiber.current
+      end
+
+      # From any thread. (see Thread#raise)
+      def raise(*error)
+        thread = @scheduler.selector.loop.blocked_by(@fiber)
+        return thread.raise(*error) if thread
+
+        @error = error
+        @scheduler.unblock(nil, self)
+      end
+
+      # It has ended in time: its fiber may have another request by now.
+      def over! = @over = true
+
+      # @api private
+      def alive? = @fiber.alive?
+
+      # @api private
+      # In the loop's own fiber of its reactor.
+      def transfer(*) = (@fiber.raise(*@error) unless @over)
+    end
+    private_constant :Target
+
+    # To be called by whoever serves, once the app is loaded. May be called again.
+    #
+    # @return [void]
+    def self.establish
+      ::Rack::Timeout::Scheduler::Timeout.prepend(self) if defined?(::Rack::Timeout::Scheduler::Timeout)
+    end
+
+    # (see Rack::Timeout::Scheduler::Timeout#timeout)
+    def timeout(seconds)
+      scheduler = Fiber.current_scheduler
+      return super unless seconds&.positive? && scheduler.is_a?(Scheduler)
+
+      target = Target.new(scheduler)
+      job = @scheduler.run_in(seconds) { @on_timeout.call(target) }
+      yield
+    ensure
+      target&.over!
+      job&.cancel!
+    end
+  end
+end
