@@ -24,7 +24,7 @@ module Fairlead
     LIBRARY = [File.join(ROOT, "lib"), *ENV["FAIRLEAD_STUB"]].freeze
 
     # What outside settings must not leak into a server under test.
-    CLEAN = %w[PORT WEB_CONCURRENCY RACK_ENV RAILS_ENV LISTEN_FDS LISTEN_PID LISTEN_FDNAMES NOTIFY_SOCKET
+    CLEAN = %w[PORT PIDFILE WEB_CONCURRENCY RACK_ENV RAILS_ENV LISTEN_FDS LISTEN_PID LISTEN_FDNAMES NOTIFY_SOCKET
                FAIRLEAD_BIND FAIRLEAD_WORKERS].to_h { |name| [name, nil] }.freeze
 
     # @return [String] the folder the server runs in.

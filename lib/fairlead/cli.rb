@@ -25,7 +25,7 @@ module Fairlead
     CONCLUSION = <<~TEXT
       Every flag is also a word in config/fairlead.rb (drain_timeout 60) and a variable
       (FAIRLEAD_DRAIN_TIMEOUT=60). A flag goes before a variable, a variable before the
-      file. PORT, WEB_CONCURRENCY, RAILS_ENV and RACK_ENV are respected.
+      file. PORT, WEB_CONCURRENCY, PIDFILE, RAILS_ENV and RACK_ENV are respected.
 
       Signals to the first process: TERM and INT finish what runs and stop, a second one
       stops at once; HUP restarts the workers one by one; USR2 starts new code, to which

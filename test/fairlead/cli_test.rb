@@ -34,7 +34,7 @@ module Fairlead
     end
 
     def test_a_wrong_value_names_the_flag
-      assert_equal [1, "", "fairlead: --workers: `workers` must be a whole number from 0 to 60, " \
+      assert_equal [1, "", "fairlead: --workers: `workers` must be a whole number from 0 to 60, or auto, " \
                            "not \"many\".\n"], run_command("-w", "many")
       assert_equal [1, "", "fairlead: --port: a port is a whole number from 0 to 65535, not \"high\".\n"],
                    run_command("-p", "high")

@@ -60,11 +60,11 @@ module Fairlead
     end
 
     def test_the_variables_that_everybody_knows
-      variables = { "WEB_CONCURRENCY" => "3", "RACK_ENV" => "production", "PORT" => "4000" }
+      variables = { "WEB_CONCURRENCY" => "3", "RACK_ENV" => "production", "PORT" => "4000", "PIDFILE" => "server.pid" }
       configuration = load(variables:)
 
       assert_equal 3, configuration.workers
-      assert_equal "production", configuration.environment
+      assert_equal %w[production server.pid], [configuration.environment, configuration.pidfile]
       assert_equal ["4000"], configuration.bind.map { |uri| uri[/\d+\z/] }
       assert_equal "staging", load(variables: variables.merge("RAILS_ENV" => "staging")).environment
     end
@@ -79,6 +79,13 @@ module Fairlead
 
     def test_an_empty_variable_is_none
       assert_equal Etc.nprocessors, load(variables: { "WEB_CONCURRENCY" => "", "PORT" => "" }).workers
+    end
+
+    def test_auto_is_a_worker_for_each_core
+      assert_equal Etc.nprocessors, load(variables: { "WEB_CONCURRENCY" => "auto" }).workers
+      write("config/fairlead.rb", "workers :auto")
+
+      assert_equal Etc.nprocessors, load.workers
     end
 
     def test_addresses_add_up_in_one_place_and_replace_those_of_a_lesser_one
@@ -124,7 +131,7 @@ module Fairlead
 
     def test_a_value_that_cannot_be_names_file_line_and_what_would_be_right
       assert_refused("tag \"x\"\n\nworkers \"many\"\n",
-                     "config/fairlead.rb:3: `workers` must be a whole number from 0 to 60, not \"many\".")
+                     "config/fairlead.rb:3: `workers` must be a whole number from 0 to 60, or auto, not \"many\".")
       assert_refused("drain_timeout 0", "`drain_timeout` must be a number of seconds from 0.001 to 86400, not")
       assert_refused("body_size \"ten\"",
                      "`body_size` must be a number of bytes, like 65536, \"64K\", \"10M\" or \"1G\"")
@@ -136,7 +143,7 @@ module Fairlead
     end
 
     def test_a_wrong_variable_is_named
-      error = assert_raises(ConfigurationError) { load(variables: { "WEB_CONCURRENCY" => "auto" }) }
+      error = assert_raises(ConfigurationError) { load(variables: { "WEB_CONCURRENCY" => "many" }) }
 
       assert_match(/\Athe environment variable WEB_CONCURRENCY: `workers` must be/, error.message)
     end

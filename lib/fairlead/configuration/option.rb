@@ -27,8 +27,9 @@ module Fairlead
       # @param default [Object, Proc] a Proc is given the configuration.
       # @param shown [String, nil] the default in words, if it depends on the machine.
       # @param within [Range, nil] what a number may be.
+      # @param auto [Boolean] whether the word auto stands for the default.
       def initialize(name, kind, default, description, group:, within: nil, choices: nil, short: nil,
-                     variables: [], shown: nil)
+                     variables: [], shown: nil, auto: false)
         @name = name
         @kind = kind
         @default = default
@@ -39,6 +40,7 @@ module Fairlead
         @short = short
         @variables = ["FAIRLEAD_#{name.upcase}", *variables]
         @shown = shown
+        @auto = auto
       end
 
       def list? = kind == :uris
@@ -75,7 +77,7 @@ module Fairlead
       # @return [String] what a value may be, in words.
       def expectation
         case kind
-        when :integer then "a whole number#{range_in_words}"
+        when :integer then "a whole number#{range_in_words}#{", or auto" if @auto}"
         when :bytes then "a number of bytes#{range_in_words}, like 65536, \"64K\", \"10M\" or \"1G\""
         when :seconds then "a number of seconds#{range_in_words}"
         when :boolean then "true or false"
@@ -102,6 +104,8 @@ module Fairlead
 
       # @return [Object, nil] nil if the value is not of this kind.
       def convert(value)
+        return default_value(nil) if @auto && value.to_s == "auto"
+
         case kind
         when :integer then bounded(whole(value))
         when :bytes then bounded(bytes(value))

@@ -46,10 +46,10 @@ module Fairlead
                  group: :serving),
 
       Option.new(:workers, :integer, ->(_) { [Etc.nprocessors, MAXIMUM_WORKERS].min },
-                 "How many processes serve. 0 serves in the foreground process itself, so that a debugger's " \
-                 "prompt works; without a supervisor nothing restarts it.",
+                 "How many processes serve; auto: one per core. 0 serves in the foreground process itself, so that a " \
+                 "debugger's prompt works; without a supervisor nothing restarts it.",
                  group: :processes, within: (0..MAXIMUM_WORKERS), short: "w", variables: %w[WEB_CONCURRENCY],
-                 shown: "one per core"),
+                 shown: "one per core", auto: true),
       Option.new(:preload, :boolean, true,
                  "Load the app once, before the workers are forked, so that they share its memory. HUP then " \
                  "forks new workers with the same code; with false each worker loads the app, and HUP brings " \
@@ -64,7 +64,7 @@ module Fairlead
                  "itself (config.yjit).",
                  group: :processes),
       Option.new(:pidfile, :path, nil, "A file that holds the process id of the supervisor while it runs.",
-                 group: :processes),
+                 group: :processes, variables: %w[PIDFILE]),
       Option.new(:tag, :text, ->(_) { ::File.basename(Dir.pwd) }, "What is shown of the app in the titles of " \
                                                                  "the processes.",
                  group: :processes, shown: "the name of the current folder"),
