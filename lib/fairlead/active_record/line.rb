@@ -6,7 +6,8 @@ module Fairlead
     # connection for it to take or it may open one, and keeps its place however often it wakes for another reason.
     #
     # One of them is the lookout: it wakes every now and then to see whether the pool should open another connection, and
-    # whose time is over. The youngest is appointed, since it stays the longest.
+    # whose time is over. The youngest is appointed, since it stays the longest. One whose thread does not come back to its
+    # fibers is replaced by a waiter of another thread.
     #
     # Every method is called under the pool's lock.
     class Line
@@ -14,6 +15,10 @@ module Fairlead
       # the lookout looks when there is nothing to be opened.
       PATIENCE = 0.002
       LONGEST_NAP = 0.25
+      # For how long, in seconds, the lookout may oversleep before another one takes its place, and how seldom those of
+      # other threads who wait already see to that; whoever comes does at once.
+      LATE = 0.02
+      CHECK = 1.0
 
       # @return [Fiber, Thread, nil] who stands at the head of the line whenever it comes.
       attr_accessor :preferred
@@ -26,6 +31,7 @@ module Fairlead
         @opening = 0
         @lookout = nil
         @nap = PATIENCE
+        @wake = 0.0 # when the lookout should look next
         @due = nil # the first of the deadlines to which the lookout sees
       end
 
@@ -70,8 +76,7 @@ module Fairlead
       def call_next(what = :to_take)
         return if @waiting.empty?
 
-        waiter = oldest
-        @waiting.delete(waiter)
+        waiter, = @waiting.shift
         @opening += 1 if what == :to_open
         waiter.called = what
         waiter.signal
@@ -87,11 +92,15 @@ module Fairlead
       #
       # @yieldreturn [Boolean] when it looked, whether to look again soon.
       def rest(waiter, &)
-        @lookout ||= waiter
-        return look_out(waiter, &) if @lookout.equal?(waiter)
+        now = Line.clock
+        of_same_thread = waiter.scheduler && waiter.scheduler.equal?(@lookout&.scheduler)
+        @lookout = waiter if @lookout.nil? || (!of_same_thread && now > @wake + LATE)
+        return look_out(waiter, now, &) if @lookout.equal?(waiter)
 
-        seconds = waiter.deadline - Line.clock
-        if seconds > LONGEST_NAP && waiter.scheduler && waiter.scheduler.equal?(@lookout.scheduler)
+        seconds = waiter.deadline - now
+        if !of_same_thread
+          seconds = [seconds, CHECK].min
+        elsif seconds > LONGEST_NAP
           # A timer for each would cost more than all else that its waiting does.
           @due = waiter.deadline if @due.nil? || waiter.deadline < @due
           seconds = nil
@@ -113,12 +122,12 @@ module Fairlead
 
       def appoint
         @lookout = @waiting.reverse_each.first&.first or return
+        @wake = Line.clock
         @lookout.signal
       end
 
-      def look_out(waiter)
-        now = Line.clock
-        wake = [now + @nap, waiter.deadline, @due || waiter.deadline].min
+      def look_out(waiter, now)
+        wake = @wake = [now + @nap, waiter.deadline, @due || waiter.deadline].min
         @lock.wait_for_cond(waiter, wake - now) if wake > now
         return if waiter.called || (now = Line.clock) < wake
 

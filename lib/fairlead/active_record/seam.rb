@@ -104,6 +104,9 @@ module Fairlead
           @lock.synchronize { fairlead_line.preferred = before }
         end
 
+        # Without the lock.
+        def fairlead_awaited? = @num_waiting.positive?
+
         # Under the lock.
         def fairlead_line = @fairlead_line ||= Line.new(@lock.fairlead_monitor)
 
@@ -312,7 +315,7 @@ module Fairlead
         # Who is the first to wait always looks.
         def fairlead_reaped?
           now = Line.clock
-          return true if !discarded? && @available.num_waiting.positive? && now - (@fairlead_reaped_at || 0.0) < REAPING
+          return true if !discarded? && @available.fairlead_awaited? && now - (@fairlead_reaped_at || 0.0) < REAPING
 
           @fairlead_reaped_at = now
           false

@@ -139,6 +139,27 @@ module Fairlead
       assert pool.with_connection { true }
     end
 
+    def test_a_thread_that_does_not_come_back_to_its_fibers_keeps_no_other_from_opening_a_connection
+      pool = make_pool(3, checkout_timeout: 20)
+      waits, over = Queue.new, Queue.new
+      stuck = Thread.new do
+        Sync do |task|
+          connection = pool.checkout
+          waiter = task.async { pool.with_connection { true } }
+          waits << true
+          Fiber.new(blocking: true) { over.pop }.resume
+          pool.checkin(connection)
+          waiter.wait
+        end
+      end
+      waits.pop
+      took = duration { assert Thread.new { Sync { pool.with_connection { true } } }.value }
+      over << true
+
+      assert stuck.value
+      assert_operator took, :<, 5
+    end
+
     def test_a_thousand_interrupted_waiters_cost_no_connection
       pool = make_pool(3, checkout_timeout: 30)
       random = Random.new(1)
