@@ -1,17 +1,25 @@
 # frozen_string_literal: true
 
 require "open3"
+require "pg"
+require "tmpdir"
+require "trilogy"
+require "yaml"
+require_relative "../drivers/databases"
 require_relative "../helper"
 
 module Fairlead
-  # ActiveRecord's own tests of its connection pool, with what Fairlead changes in it. They run where Rails' source has
-  # been fetched to tmp/rails, which git ignores:
+  # ActiveRecord's own tests of its connection pool, with what Fairlead changes in it, on each database. They run where
+  # Rails' source has been fetched to tmp/rails, which git ignores:
   #
   #   git clone --depth 1 --branch v8.1.3.1 https://github.com/rails/rails tmp/rails
   #   BUNDLE_GEMFILE=test/rails_own/Gemfile bundle install
   class RailsOwnPoolTest < Test
     SOURCE = File.join(ROOT, "tmp/rails/activerecord")
     GEMFILE = File.join(ROOT, "test/rails_own/Gemfile")
+    # As Rails' tests call them.
+    DATABASES = %w[activerecord_unittest activerecord_unittest2].freeze
+    DROP = Hash.new("DROP DATABASE IF EXISTS %s").merge("postgresql" => "DROP DATABASE IF EXISTS %s WITH (FORCE)").freeze
     SCRIPT = <<~RUBY
       require "active_record"
       require "fairlead/parts"
@@ -19,28 +27,62 @@ module Fairlead
       Fairlead::ActiveRecord::Seam.install
       ARGV.each { |file| require File.expand_path(file) }
     RUBY
-    private_constant :SOURCE, :GEMFILE, :SCRIPT
+    private_constant :SOURCE, :GEMFILE, :DATABASES, :DROP, :SCRIPT
 
     %w[connection_pool reaper pooled_connections query_cache asynchronous_queries].each do |name|
-      define_method(:"test_#{name}") { assert_passes("test/cases/#{name}_test.rb") }
+      %w[sqlite3_mem postgresql mysql2 trilogy].each do |adapter|
+        define_method(:"test_#{name}_on_#{adapter}") { assert_passes("test/cases/#{name}_test.rb", adapter) }
+      end
     end
 
     private
 
-    def assert_passes(file)
+    def assert_passes(file, adapter)
       skip "Rails' source is not in tmp/rails: see #{__FILE__}" unless File.exist?(File.join(SOURCE, file))
-      skip "the gems of test/rails_own/Gemfile are not installed" unless run_in_bundle("bundle", "check").last.success?
+      skip "the gems of test/rails_own/Gemfile are not installed" unless run_in_bundle({}, "bundle", "check").last.success?
 
-      output, status = run_in_bundle("bundle", "exec", RbConfig.ruby, "-W0", "-I", "test", "-I", ".", "-I",
-                                     File.join(ROOT, "lib"), "-e", SCRIPT, file, chdir: SOURCE)
+      with_databases(adapter) do |variables|
+        output, status = run_in_bundle(variables, "bundle", "exec", RbConfig.ruby, "-W0", "-I", "test", "-I", ".", "-I",
+                                       File.join(ROOT, "lib"), "-e", SCRIPT, file, chdir: SOURCE)
 
-      assert_predicate status, :success?, output
-      assert_match(/ 0 failures, 0 errors/, output)
+        assert_predicate status, :success?, output
+        assert_match(/ 0 failures, 0 errors/, output)
+      end
     end
 
-    def run_in_bundle(*command, **)
-      variables = { "BUNDLE_GEMFILE" => GEMFILE, "ARCONN" => "sqlite3_mem", "RUBYOPT" => nil, "RUBYLIB" => nil }
+    def run_in_bundle(variables, *command, **)
+      variables = { "BUNDLE_GEMFILE" => GEMFILE, "RUBYOPT" => nil, "RUBYLIB" => nil }.merge(variables)
       Bundler.with_unbundled_env { Open3.capture2e(variables, *command, **) }
+    end
+
+    # @yieldparam variables [Hash{String => String}] that tell Rails' tests where they are.
+    def with_databases(adapter)
+      return yield({ "ARCONN" => adapter }) if adapter == "sqlite3_mem"
+
+      url = (adapter == "postgresql" ? Databases.postgresql : Databases.mariadb) || skip("No databases: run bin/test")
+      administer(url, adapter, DROP[adapter], "CREATE DATABASE %s")
+      Dir.mktmpdir("fairlead-") do |folder|
+        file = File.join(folder, "config.yml")
+        File.write(file, YAML.dump("connections" => { adapter => settings(url, adapter) }))
+        yield({ "ARCONN" => adapter, "ARCONFIG" => file })
+      end
+    ensure
+      administer(url, adapter, DROP[adapter]) if url
+    end
+
+    def settings(url, adapter)
+      address = URI(url)
+      one = { "host" => address.host, "port" => address.port, "username" => address.user, "password" => address.password }
+      one["min_messages"] = "warning" if adapter == "postgresql"
+      %w[arunit arunit2 arunit_without_prepared_statements].to_h { |name| [name, one.dup] }
+    end
+
+    def administer(url, adapter, *commands)
+      client = adapter == "postgresql" ? PG.connect(url) : Trilogy.new(Databases.mariadb_settings)
+      ask = adapter == "postgresql" ? client.method(:exec) : client.method(:query)
+      DATABASES.product(commands) { |name, command| ask.call(format(command, name)) }
+    ensure
+      client&.close
     end
   end
 end
