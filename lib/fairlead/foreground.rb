@@ -119,8 +119,7 @@ module Fairlead
       return deadline if deadline
       return begin_again(file: false) if @again
 
-      Log.say(refusal = "Nobody knows how this server was started, so that it cannot start new code.")
-      @desk.fail(refusal)
+      refuse_to_renew
       nil
     end
 

@@ -5,7 +5,7 @@ require_relative "parts"
 module Fairlead
   # What has to be there before anything is served, with a supervisor or without one.
   #
-  # The includer has @configuration, and may have @parent.
+  # The includer has @configuration, once it serves @desk, and may have @parent.
   module Startup
     # Opens the log, and everything that others could hold: the process id file and the addresses. Done before
     # the app is loaded, so that a taken port is told at once.
@@ -31,6 +31,11 @@ module Fairlead
     def announce_start_of(launch, file:)
       why = "#{RestartFile::PATH} has been touched: " if file
       Log.say "#{why}#{file ? "what" : "What"} runs is finished, and `#{launch}` begins anew."
+    end
+
+    def refuse_to_renew
+      Log.say(refusal = "Nobody knows how this server was started, so that it cannot start new code.")
+      @desk.fail(refusal)
     end
 
     # Has a command take this process' place.

@@ -199,11 +199,6 @@ module Fairlead
       @workers.stop
     end
 
-    def refuse_to_renew
-      Log.say(refusal = "Nobody knows how this server was started, so that it cannot start new code.")
-      @desk.fail(refusal)
-    end
-
     # The old one, which is this, goes on serving.
     def fail_to_renew(description)
       @desk.fail(description)

@@ -167,7 +167,6 @@ void fl_connection_end(fl_connection *connection) {
     fl_connection_send(connection, NULL);
 }
 
-/* Its exchange has been taken from it. */
 static void count_refusal(fl_connection *connection, fl_status status) {
     fl_counts *counts = &connection->loop->counts;
     counts->refused++;
@@ -176,6 +175,7 @@ static void count_refusal(fl_connection *connection, fl_status status) {
     fl_refusal_note(connection, status);
 }
 
+/* Its exchange has been taken from it. */
 static void refuse(fl_connection *connection, fl_status status, bool head_method) {
     if (!fl_own_answer(connection, fl_status_http(status), fl_status_text(status), head_method, true)) {
         fl_connection_close(connection);

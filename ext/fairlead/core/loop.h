@@ -22,6 +22,7 @@ enum {
     FL_MOST_HEALTH_PATH = 255,
     FL_MUCH_KEPT = 64 << 20,  /* bytes, of all connections of a loop */
     FL_LITTLE_KEPT = 32 << 10,/* bytes, of one */
+    FL_ORDINARY_TIMES = 3,    /* who computes for so many times what a request ordinarily takes does so for long */
 };
 
 typedef struct fl_limits {

@@ -5,7 +5,6 @@
 
 enum {
     WORTH = 4000, /* microseconds: requests that take less are not worth waking each other for */
-    ORDINARY_TIMES = 3, /* who has been at it for longer may be so for ever: nobody waits for it */
 };
 
 static long processors(void) {
@@ -39,8 +38,9 @@ static bool are_worth_it(const fl_loop *loop) {
     return loop->siblings.slot != NULL && !loop->dedicated && loop->ordinary >= WORTH && loop->usual >= WORTH;
 }
 
+/* Who has been at it for longer than is ordinary may be so for ever: nobody waits for it. */
 static bool all_taken(const fl_loop *loop) {
-    return are_worth_it(loop) && free_beside(loop, loop->ordinary * ORDINARY_TIMES) < 1;
+    return free_beside(loop, loop->ordinary * FL_ORDINARY_TIMES) < 1;
 }
 
 /* Ours goes to the sibling that has stepped back and whose oldest came first, if that was before then. */
@@ -91,7 +91,7 @@ bool fl_processors_claim(fl_loop *loop) {
 
 void fl_processors_look(fl_loop *loop) {
     loop->now = fl_clock();
-    if (!steps_back(loop) || (!fl_processors_given(loop) && all_taken(loop)))
+    if (!steps_back(loop) || (!fl_processors_given(loop) && are_worth_it(loop) && all_taken(loop)))
         return;
     fl_slot_set(loop->siblings.slot, FL_SLOT_steps_back, 0);
     fl_loop_wake(loop);

@@ -20,8 +20,7 @@ enum {
     SIGN_WITHIN = 60000, /* of its own clock, until a thread that gives no sign of itself counts as C code: a busy machine
                           * may keep it from running */
     SAMPLE = 4000,       /* microseconds over which a thread's clock is watched */
-    ORDINARY_TIMES = 3,  /* who computes for so many times what a request ordinarily takes does so for long, */
-    ORDINARY_MOST = 1000000, /* at the latest after so many microseconds */
+    ORDINARY_MOST = 1000000, /* microseconds: who computes for longer does so for long, whatever is ordinary */
     ORDINARY_OVER = 8,   /* requests, about, over which that is learnt */
 };
 
@@ -229,7 +228,7 @@ static void learn_ordinary(fl_watch *watch, uint64_t stamp, uint64_t computing) 
 
 /* Where every request computes for as long, the next one is no quicker: they go on in order. */
 static uint64_t long_computation(const fl_watch *watch) {
-    uint64_t limit = watch->loop->ordinary * ORDINARY_TIMES;
+    uint64_t limit = watch->loop->ordinary * FL_ORDINARY_TIMES;
     if (limit > ORDINARY_MOST)
         limit = ORDINARY_MOST;
     return limit > watch->limits.computing ? limit : watch->limits.computing;
