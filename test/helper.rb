@@ -13,6 +13,8 @@ module Fairlead
   # The base of all tests of the Ruby side: what they share to start servers and to await events.
   class Test < Minitest::Test
     ROOT = File.expand_path("..", __dir__)
+    STARTING = Mutex.new
+    private_constant :STARTING
 
     class << self
       # @return [Hash{Symbol => ServerProcess}] what the tests of this class share, by name.
@@ -58,16 +60,18 @@ module Fairlead
     # @return [ServerProcess]
     def of_this_test(server) = server.tap { (@servers ||= []) << server }
 
-    # A server for all tests of the class: the first that asks for it starts it.
+    # A server for all tests of the class: the first that asks for it starts it, whichever thread that is.
     #
     # @yieldreturn [ServerProcess] not started yet.
     def shared(name = :server)
-      self.class.shared[name] ||= begin
-        server = yield
-        server.start.wait_until_ready
-      rescue StandardError
-        server&.finish
-        raise
+      STARTING.synchronize do
+        self.class.shared[name] ||= begin
+          server = yield
+          server.start.wait_until_ready
+        rescue StandardError
+          server&.finish
+          raise
+        end
       end
     end
 
