@@ -62,7 +62,7 @@ static inline void come(scene *scene, int requests) {
         fl_connection_open(scene->loop, scene->loop->listeners, client_socket(pair[0]), text, (size_t) size);
     }
     CHECK_NUMBER(requests, scene->loop->ready.count);
-    scene->loop->usual = USUAL;
+    scene->loop->take_interval = USUAL;
 }
 
 /* What a sibling has been sent, as the digits of the paths. */

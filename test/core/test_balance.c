@@ -56,7 +56,7 @@ static void a_busy_sibling_gets_the_second_oldest_if_that_is_older_than_its_own(
 static void where_requests_differ_the_margin_is_wider(void) {
     scene scene = begin(2);
     come(&scene, 2);
-    scene.loop->deviation = 10 * MILLISECOND;
+    scene.loop->take_deviation = 10 * MILLISECOND;
     uint64_t second = scene.loop->ready.first->next->ready_at;
     says(&scene, 1, FL_SLOT_queued, 1);
     says(&scene, 1, FL_SLOT_oldest_us, (int64_t) (second + USUAL + 30 * MILLISECOND));

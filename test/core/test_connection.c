@@ -195,7 +195,7 @@ static void a_client_may_have_gone_when_its_next_request_is_taken(void) {
     peer_server server = server_start();
     fl_loop *loop = server.loop;
     loop->watched = true; /* responses of very short requests leave together */
-    loop->usual = 0;
+    loop->take_interval = 0;
     int socket = client(&server), other = client(&server);
     say(socket, GET("/first") GET("/second"));
     TURN_UNTIL(loop, loop->ready.count == 1);

@@ -552,7 +552,7 @@ static void what_follows_101_is_the_apps(void) {
 /* Responses to three requests that are ready at once: whether the first is kept, and all leave when that has lasted. */
 static void responses_of(peer_server *server, int64_t usual, bool kept) {
     fl_loop *loop = server->loop;
-    loop->usual = usual;
+    loop->take_interval = usual;
     int sockets[3];
     fl_heard heard[3] = {0};
     for (int i = 0; i < 3; i++) {

@@ -7,7 +7,7 @@ enum { ORDINARY = 20 * MILLISECOND, LONGER_THAN_ORDINARY = 61 * MILLISECOND };
 /* One sibling more than there are processors, so that those after the first take all of them. */
 static scene begin_crowded(void) {
     scene scene = begin(more_than_processors() + 1);
-    scene.loop->ordinary = ORDINARY;
+    scene.loop->ordinary_computation = ORDINARY;
     says(&scene, 1, FL_SLOT_idle, 1);
     return scene;
 }
@@ -137,10 +137,10 @@ static void nor_for_one_that_blocks_or_is_silent(void) {
 static void short_requests_take_no_turns(void) {
     scene scene = begin_crowded();
     come(&scene, 2);
-    scene.loop->ordinary = MILLISECOND;
+    scene.loop->ordinary_computation = MILLISECOND;
     CHECK(takes(&scene));
-    scene.loop->ordinary = ORDINARY;
-    scene.loop->usual = MILLISECOND;
+    scene.loop->ordinary_computation = ORDINARY;
+    scene.loop->take_interval = MILLISECOND;
     CHECK(takes(&scene));
     end(&scene);
 }

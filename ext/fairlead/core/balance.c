@@ -65,7 +65,7 @@ static void evacuate(fl_loop *loop) {
  * than those differ by, is chance and evens out by itself: workers would only pass requests around. As with the timeout of
  * a retransmission, three times the mean deviation is rarely exceeded. */
 static uint64_t margin(const fl_loop *loop) {
-    int64_t margin = loop->usual + 3 * loop->deviation;
+    int64_t margin = loop->take_interval + 3 * loop->take_deviation;
     return (uint64_t) (margin < MARGIN ? MARGIN : margin > MOST_MARGIN ? MOST_MARGIN : margin);
 }
 
@@ -75,7 +75,7 @@ static void even_out(fl_loop *loop, uint64_t away) {
     offer best;
     if (loop->ready.first == NULL || !best_offer(loop, &best))
         return;
-    bool unusually_long = loop->usual > 0 && away > UNUSUAL * (uint64_t) loop->usual + MARGIN;
+    bool unusually_long = loop->take_interval > 0 && away > UNUSUAL * (uint64_t) loop->take_interval + MARGIN;
     if (best.idle && !unusually_long && fl_processors_free(loop) <= 1) /* that one is ours */
         best.idle = false;
     fl_exchange *candidate = best.idle || unusually_long ? loop->ready.first : loop->ready.first->next;

@@ -236,9 +236,9 @@ static fl_exchange *begin(fl_exchange *exchange) {
         exchange->route_stalls = fl_routes_stalls(&loop->siblings.page->routes, exchange->route);
     if (exchange->queue == FL_LANE_NONE) {
         if (loop->others_waited) { /* else the time before it was idle */
-            int64_t difference = (int64_t) (now - loop->taken_at) - loop->usual;
-            loop->usual += difference / 8;
-            loop->deviation += ((difference < 0 ? -difference : difference) - loop->deviation) / 8;
+            int64_t difference = (int64_t) (now - loop->taken_at) - loop->take_interval;
+            loop->take_interval += difference / 8;
+            loop->take_deviation += ((difference < 0 ? -difference : difference) - loop->take_deviation) / 8;
         }
         loop->others_waited = loop->ready.first != NULL;
         loop->taken_at = now;

@@ -123,9 +123,10 @@ typedef struct fl_loop {
     _Atomic int outside; /* threads that ask the kernel without the lock: what they are told of is not freed */
     uint64_t taken_at;/* of fl_clock, at the last take */
     bool others_waited; /* at the last take */
-    int64_t usual;    /* microseconds from one take to the next while requests wait, on the average */
-    int64_t deviation; /* from that, on the average */
-    uint64_t ordinary; /* microseconds for which a request that computes does so, on the average of all */
+    int64_t take_interval;  /* microseconds from one take to the next while requests wait, on the average */
+    int64_t take_deviation; /* from that, on the average */
+    uint64_t ordinary_computation; /* microseconds for which a request computes, as seen by the watch thread, on the
+                                    * average of all: 0 where none does so for long */
     _Atomic int claim; /* fl_claim; written with the lock */
     _Atomic int routes_version; /* up to which the FIFO has been sorted */
     /* Called with the lock when something has come for a lane; NULL: nobody serves them, and all wait in one FIFO. */

@@ -47,7 +47,7 @@ void fl_loop_flush(fl_loop *loop) {
 
 bool fl_loop_gathers(const fl_loop *loop) {
     bool more = loop->ready.first != NULL || loop->counts.in_flight > 1;
-    return more && loop->watched && !loop->draining && loop->usual < GATHERED_BELOW;
+    return more && loop->watched && !loop->draining && loop->take_interval < GATHERED_BELOW;
 }
 
 static bool is_late(const fl_loop *loop, uint64_t now, uint64_t most) {
@@ -56,7 +56,7 @@ static bool is_late(const fl_loop *loop, uint64_t now, uint64_t most) {
 }
 
 void fl_loop_flush_late(fl_loop *loop) {
-    int64_t most = GATHERED * loop->usual;
+    int64_t most = GATHERED * loop->take_interval;
     most = most < LEAST_GATHERED ? LEAST_GATHERED : most > MOST_GATHERED ? MOST_GATHERED : most;
     if (is_late(loop, loop->now, (uint64_t) most))
         fl_loop_flush(loop);

@@ -35,12 +35,13 @@ long fl_processors_free(const fl_loop *loop) {
 }
 
 static bool are_worth_it(const fl_loop *loop) {
-    return loop->siblings.slot != NULL && !loop->dedicated && loop->ordinary >= WORTH && loop->usual >= WORTH;
+    return loop->siblings.slot != NULL && !loop->dedicated && loop->ordinary_computation >= WORTH &&
+           loop->take_interval >= WORTH;
 }
 
 /* Who has been at it for longer than is ordinary may be so for ever: nobody waits for it. */
 static bool all_taken(const fl_loop *loop) {
-    return free_beside(loop, loop->ordinary * FL_ORDINARY_TIMES) < 1;
+    return free_beside(loop, loop->ordinary_computation * FL_ORDINARY_TIMES) < 1;
 }
 
 /* Ours goes to the sibling that has stepped back and whose oldest came first, if that was before then. */

@@ -1,0 +1,85 @@
+/* The reactors that the watch thread knows: how one enters and leaves, what it runs, and whether it is at home.
+ * Part of the watch: its contract is in watch.h. */
+#include "watch.h"
+
+#include <string.h>
+
+void fl_run_begins(fl_run *run, const fl_exchange *exchange) {
+    const fl_http1_head *head = exchange->head;
+    const char *bytes = fl_exchange_head_bytes(exchange);
+    size_t method_size = head->method.size < sizeof run->method ? head->method.size : sizeof run->method;
+    size_t path_size = head->path.size < sizeof run->path ? head->path.size : sizeof run->path;
+    memcpy(run->method, bytes + head->method.at, method_size);
+    memcpy(run->path, bytes + head->path.at, path_size);
+    run->method_size = (uint16_t) method_size;
+    run->path_size = (uint16_t) path_size;
+    run->id = exchange->id;
+    atomic_store_explicit(&run->noted, false, memory_order_relaxed);
+    atomic_store_explicit(&run->overdue, false, memory_order_relaxed);
+}
+
+uint64_t fl_watch_away_since(const fl_watch *watch, int number) {
+    const fl_reactor *reactor = &watch->reactors[number];
+    if (atomic_load(&reactor->gone))
+        return 0;
+    uint64_t stamp = atomic_load_explicit(&reactor->stamp, memory_order_acquire);
+    if (!atomic_load_explicit(&reactor->home, memory_order_acquire))
+        return stamp;
+    if (!fl_watch_leads(watch, number) || atomic_load(&reactor->thread->gvl) != FL_GVL_WANTED)
+        return 0;
+    return atomic_load(&reactor->thread->gvl_since);
+}
+
+bool fl_watch_at_rest(const fl_watch *watch, int number) {
+    const fl_reactor *reactor = &watch->reactors[number];
+    return !atomic_load(&reactor->gone) && atomic_load_explicit(&reactor->home, memory_order_acquire) &&
+           atomic_load(&reactor->thread->gvl) == FL_GVL_RELEASED;
+}
+
+fl_reactor *fl_watch_reactor_of(fl_watch *watch, const fl_thread *thread) {
+    for (int i = 0; thread != NULL && i < atomic_load(&watch->count); i++) {
+        fl_reactor *reactor = &watch->reactors[i];
+        if (atomic_load(&reactor->thread) == thread && !atomic_load(&reactor->gone))
+            return reactor;
+    }
+    return NULL;
+}
+
+/* The place of one that has gone, or a new one. */
+static int free_place(fl_watch *watch) {
+    int count = atomic_load(&watch->count);
+    for (int i = 0; i < count; i++)
+        if (atomic_load(&watch->reactors[i].gone) && atomic_load(&watch->leader) != i)
+            return i;
+    if (count >= FL_MOST_REACTORS)
+        return -1;
+    fl_reactor *reactor = &watch->reactors[count];
+    return fl_bell_open(&reactor->lead) < 0 ? -1 : count;
+}
+
+int fl_watch_enter(fl_watch *watch, fl_thread *thread) {
+    int number = free_place(watch);
+    if (number < 0)
+        return -1;
+    fl_reactor *reactor = &watch->reactors[number];
+    atomic_store(&reactor->thread, thread);
+    atomic_store(&reactor->run, NULL);
+    atomic_store(&reactor->lane, false);
+    fl_reactor_comes_home(reactor);
+    atomic_store(&reactor->gone, false);
+    if (number == atomic_load(&watch->count))
+        atomic_store(&watch->count, number + 1);
+    return number;
+}
+
+bool fl_watch_leave(fl_watch *watch, int number) {
+    fl_reactor *reactor = &watch->reactors[number];
+    atomic_store(&reactor->home, false); /* before we look: see pass_lead in watch.c */
+    if (fl_watch_leads(watch, number) || atomic_load(&watch->loop->lane_running[number]) > 0) {
+        fl_reactor_comes_home(reactor);
+        return false;
+    }
+    atomic_store(&reactor->run, NULL);
+    atomic_store(&reactor->gone, true);
+    return true;
+}
