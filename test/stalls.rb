@@ -38,6 +38,7 @@ module Fairlead
         when "/sleep" then sleep(seconds)
         when "/later/free" then (sleep(0.01); Cwork.without_gvl(seconds))
         when "/later/held" then (sleep(0.01); Cwork.with_gvl(seconds))
+        when "/later/cpu" then (sleep(0.01); compute(seconds))
         when "/held/sleep" then (Cwork.with_gvl(seconds); sleep(0.3))
         when "/much-later/free" then (sleep(1.5); File.write("begun-now", ""); Cwork.without_gvl(seconds))
         when "/fork" then Process.wait(fork { exit!(0) })

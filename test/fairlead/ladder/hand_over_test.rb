@@ -12,9 +12,11 @@ module Fairlead
     def server = shared_server(APP, "-w", "2")
 
     def test_the_sibling_serves_new_connections
-      assert_within(0.1, -> { slowest(server, 10) }) do
-        stuck = stall(server, "/held", 0.8)
-        slowest(server, 10).tap { stuck.response }
+      %w[/held /later/held].each do |path|
+        assert_within(0.1, -> { slowest(server, 10) }) do
+          stuck = stall(server, path, 0.8)
+          slowest(server, 10).tap { stuck.response }
+        end
       end
     end
 
@@ -30,7 +32,7 @@ module Fairlead
       victim, other = clients.keys
       kept = client_of(server, victim)
       before = figures(server)[:handed]
-      stuck = stall(server, "/held", 1.2, on: clients[victim])
+      stuck = stuck(1.2, on: clients[victim])
       took = duration { assert_equal other.to_s, kept.get("/").body }
       assert_operator took, :<, 0.9, "it did not wait for its worker"
       assert_equal victim.to_s, stuck.response.body
@@ -47,7 +49,7 @@ module Fairlead
       victim = clients.keys.first
       kept = client_of(server, victim)
       bodies = [Random.bytes(20_000), "", Random.bytes(3)]
-      stuck = stall(server, "/held", 1.2, on: clients[victim])
+      stuck = stuck(1.2, on: clients[victim])
       bodies.each { |body| kept.request("POST", "/digest", body:) }
       took = duration do
         bodies.each { |body| assert_equal Digest::SHA256.hexdigest(body), kept.response.body }
@@ -81,7 +83,25 @@ module Fairlead
       end
     end
 
+    # Nothing stalls: but all of a crowd has come to one worker, and the other has nothing to do.
+    def test_the_longer_queue_hands_over_without_a_stall_too
+      { "/work?0.02" => 8, "/work?0.002" => 24 }.each do |path, size| # also such as are too short to be seen one by one
+        crowd = Array.new(3 * size) { client(to: server) }
+        crowd = crowd.group_by { |client| client.get("/").body }.values.max_by(&:size).first(size)
+        before = figures(server)[:handed]
+        crowd.each { |client| client.write("GET #{path} HTTP/1.1\r\nHost: a\r\n\r\n") }
+        workers = crowd.map { |client| client.response.body }
+        assert_equal 2, workers.uniq.size, "#{path}: only one has worked"
+        assert_includes 1..size, figures(server)[:handed] - before
+      end
+    end
+
     private
+
+    # A worker sleeps with the lock, and that is known: else its sibling takes some as it would of any that is busy.
+    def stuck(seconds, on:)
+      stall(server, "/held", seconds, on:).tap { eventually("it is seen") { figures(server)[:stall] == 2 } }
+    end
 
     def relief_workers = server.worker_pids.select { |pid| server.title(pid).include?("relief") }
   end

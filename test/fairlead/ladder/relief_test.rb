@@ -25,8 +25,25 @@ module Fairlead
           (monotonic - began).tap { stuck.each { |client| assert_equal 200, client.response.status } }
         end
         assert_match(/All workers are stuck .* a relief worker serves/, server.log)
+        eventually("it is told") { server.log.match?(%r{GET /held/\S+ stalled for .* relief worker was asked for}i) }
         eventually("it has retired") { server.worker_pids == regular }
         assert_equal "200", server.get("/").code
+      end
+    end
+
+    def test_it_is_forked_within_fifty_milliseconds
+      with_server(QUICK + APP, "-w", "2") do |server|
+        regular = server.worker_pids
+        assert_one_below(0.05, "the fork, from when the last worker was stuck,") do
+          stuck = client_of_each(server, regular).values.map { |client| stall(server, "/held", 0.4, on: client) }
+          began = File.mtime(server.path("begun-#{@stalls}")).to_f
+          waiting = client(to: server).write("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+          relief = eventually("it comes") { (server.worker_pids - regular).first }
+          took = started_at(relief) - began
+          [*stuck, waiting].each { |client| assert_equal 200, client.response.status }
+          eventually("it has retired") { server.worker_pids == regular }
+          took
+        end
       end
     end
 
@@ -54,11 +71,17 @@ module Fairlead
     def test_one_worker_alone_gets_no_relief_and_goes_on_when_its_call_returns
       with_server(APP, "-w", "1") do |server|
         stuck = stall(server, "/held", 0.6)
-        waiting = Array.new(5) { client(to: server).write("GET / HTTP/1.1\r\nHost: a\r\n\r\n") }
+        began = Time.now.to_f
+        waiting = Array.new(5) { client(to: server).write("GET / HTTP/1.1\r\nHost: a\r\n\r\n").tap { sleep(0.01) } }
         alone = server.worker_pids
         assert_equal 200, stuck.response.status
-        waiting.each { |client| assert_equal alone.first.to_s, client.response.body }
+        ended = Time.now.to_f
+        waiting = waiting.map(&:response)
+        assert_equal [alone.first.to_s], waiting.map(&:body).uniq
         assert_equal alone, server.worker_pids
+        came = waiting.map { |response| response["x-start"].delete_prefix("t=").to_f }
+        assert_equal came.sort, came
+        assert_operator came.last - began, :<, (ended - began) / 2, "they were read meanwhile: it is known when they came"
       end
     end
 
@@ -93,6 +116,12 @@ module Fairlead
     end
 
     private
+
+    # @return [Float] seconds since 1970, to 10 ms.
+    def started_at(pid)
+      ticks = File.read("/proc/#{pid}/stat").rpartition(")").last.split[19].to_f
+      Time.now.to_f - Process.clock_gettime(Process::CLOCK_BOOTTIME) + (ticks / Etc.sysconf(Etc::SC_CLK_TCK))
+    end
 
     # @return [Array<Float>] how long the requests took, sorted, without those of the first half second.
     def work(server, connections:, seconds:)

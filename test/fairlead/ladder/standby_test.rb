@@ -51,6 +51,7 @@ module Fairlead
 
     def test_a_standby_shares_the_lock_with_a_request_that_computes_for_long
       assert_served_beside("/cpu", 0.8, within: 0.3)
+      assert_served_beside("/later/cpu", 0.8, within: 0.3)
     end
 
     # Slices of six that compute would make some 90 ms each time that the lock is wanted: twice a request.
