@@ -1,3 +1,4 @@
+#include "escape.h"
 #include "fairlead.h"
 
 static void page_free(void *data) {
@@ -86,19 +87,19 @@ static VALUE page_databases(VALUE self) {
     return keys;
 }
 
-/* The routes that have stalled: their text, what the app calls them, their lane (a number), how often, and for how many
- * microseconds at most. */
+/* The routes that have stalled: their text (see escape.h), what the app calls them, their lane, how often, and for how many
+ * seconds at most. */
 static VALUE page_routes(VALUE self) {
     static const char *const lanes[FL_LANES] = {"none", "threads", "process"};
     fl_routes *routes = &fl_ruby_shared_page_get(self)->routes;
     VALUE list = rb_ary_new();
     for (int i = 0; i < FL_MOST_ROUTES; i++) {
         fl_route_record *record = &routes->records[i];
-        char text[FL_ROUTE_SIZE];
+        char text[FL_ROUTE_SIZE], shown[FL_ESCAPED(FL_ROUTE_SIZE)];
         if (!fl_routes_text(record, text))
             continue;
         VALUE row = rb_hash_new();
-        rb_hash_aset(row, ID2SYM(rb_intern("route")), rb_utf8_str_new_cstr(text));
+        rb_hash_aset(row, ID2SYM(rb_intern("route")), rb_utf8_str_new(shown, fl_escape(shown, text, strlen(text)) - shown));
         const char *name = fl_routes_name(routes, text);
         rb_hash_aset(row, ID2SYM(rb_intern("action")), name == NULL || *name == '\0' ? Qnil : rb_utf8_str_new_cstr(name));
         rb_hash_aset(row, ID2SYM(rb_intern("lane")), ID2SYM(rb_intern(lanes[atomic_load(&record->lane)])));
@@ -134,7 +135,7 @@ static VALUE page_route(VALUE self, VALUE method, VALUE path) {
     StringValue(path);
     fl_routes_find(&fl_ruby_shared_page_get(self)->routes, &route, RSTRING_PTR(method), (size_t) RSTRING_LEN(method),
                    RSTRING_PTR(path), (size_t) RSTRING_LEN(path));
-    return rb_utf8_str_new_cstr(route.text);
+    return rb_str_new_cstr(route.text);
 }
 
 static VALUE page_clear(VALUE self, VALUE index) {

@@ -1,5 +1,6 @@
 /* What the watch thread records of stalls, given to Ruby; and the moment at which a backtrace is taken: by the teller's
  * thread while the stalled one is without the GVL, else by the stalled thread itself, as soon as Ruby lets it. */
+#include "escape.h"
 #include "fairlead.h"
 #include "route.h"
 
@@ -107,7 +108,16 @@ static VALUE route_of(VALUE self, VALUE method, VALUE path) {
     StringValue(method);
     StringValue(path);
     fl_route_make(&route, RSTRING_PTR(method), (size_t) RSTRING_LEN(method), RSTRING_PTR(path), (size_t) RSTRING_LEN(path));
-    return rb_utf8_str_new_cstr(route.text);
+    return rb_str_new_cstr(route.text);
+}
+
+/* Fairlead.escape("/gr\xc3\xb6\xc3\x9fe"): "/gr%c3%b6%c3%9fe" (see escape.h) */
+static VALUE escape(VALUE self, VALUE text) {
+    StringValue(text);
+    VALUE escaped = rb_utf8_str_new(NULL, FL_ESCAPED(RSTRING_LEN(text)));
+    char *to = RSTRING_PTR(escaped);
+    rb_str_set_len(escaped, fl_escape(to, RSTRING_PTR(text), (size_t) RSTRING_LEN(text)) - to);
+    return escaped;
 }
 
 void fl_forget_stalls(const fl_ruby_loop *loop) {
@@ -118,6 +128,7 @@ void fl_forget_stalls(const fl_ruby_loop *loop) {
 void fl_init_stalls(VALUE loop) {
     id_capture = rb_intern("capture");
     rb_define_singleton_method(fl_mFairlead, "route", route_of, 2);
+    rb_define_singleton_method(fl_mFairlead, "escape", escape, 1);
     rb_define_method(loop, "tell_stalls", loop_tell_stalls, 2);
     rb_define_method(loop, "stalls", loop_stalls, 0);
     rb_define_method(loop, "stall", loop_stall, 2);

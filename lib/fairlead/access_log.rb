@@ -59,9 +59,12 @@ module Fairlead
 
     def target(env)
       query = env["QUERY_STRING"]
-      path = "#{env["SCRIPT_NAME"]}#{env["PATH_INFO"]}"
-      query.nil? || query.empty? ? path : "#{path}?#{query}"
+      path = join(env["SCRIPT_NAME"], env["PATH_INFO"])
+      query.nil? || query.empty? ? path : join(path, "?", query)
     end
+
+    # The app may have set some of them, and in other encodings than what has come.
+    def join(*parts) = parts.all? { |part| part.nil? || part.ascii_only? } ? parts.join : parts.map { |part| part.to_s.b }.join
 
     # `%h %l %u %t "%r" %>s %b`, as the first web servers wrote it.
     class Common < AccessLog
@@ -134,9 +137,7 @@ module Fairlead
       end
 
       def generate(fields)
-        JSON.generate(fields)
-      rescue JSON::GeneratorError, EncodingError
-        JSON.generate(fields.transform_values { |value| value.is_a?(String) ? readable(value) : value })
+        JSON.generate(fields.transform_values { |value| value.is_a?(String) && !value.ascii_only? ? readable(value) : value })
       end
 
       # A client may send any bytes.

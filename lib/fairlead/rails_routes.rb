@@ -28,7 +28,7 @@ module Fairlead
         spec = spec_of(env) or return false
         page = Fairlead.page or return true
         method = env["rack.methodoverride.original_method"] || env["REQUEST_METHOD"]
-        path = "#{env["SCRIPT_NAME"]}#{env["PATH_INFO"]}"
+        path = env["SCRIPT_NAME"].to_s.b << env["PATH_INFO"].to_s.b
         pattern = fit(spec, path) or return true
         know(page, method, pattern, action_of(env))
         page.rename_route(method, path)
@@ -43,7 +43,7 @@ module Fairlead
       end
 
       # @param spec [String] a pattern as `rails routes` shows it: "/articles/:slug(.:format)"
-      # @param path [String]
+      # @param path [String] any bytes
       # @return [String, nil] the pattern of the whole path: what a mounted engine's router knows is of its end alone.
       #   nil: it stands for any number of parts, or is not of this path.
       def fit(spec, path)
@@ -63,7 +63,7 @@ module Fairlead
         env["action_dispatch.route_uri_pattern"] || env["action_dispatch.route"]&.path&.spec&.to_s
       end
 
-      def parts_of(path) = path.split("/").reject(&:empty?)
+      def parts_of(path) = path.b.split("/").reject(&:empty?)
 
       # What a pattern stands for, with and without its optional parts; the longest first.
       def variants(spec)

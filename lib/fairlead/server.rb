@@ -199,7 +199,7 @@ module Fairlead
 
     def report(request, error)
       env = request.env
-      env["rack.errors"].puts("fairlead: #{env["REQUEST_METHOD"]} #{env["PATH_INFO"]}: " \
+      env["rack.errors"].puts("fairlead: #{env["REQUEST_METHOD"]} #{Fairlead.escape(env["PATH_INFO"].to_s)}: " \
         "#{error.full_message(highlight: false, order: :top)}")
     rescue StandardError
       nil # a broken log must not take the fiber

@@ -12,10 +12,12 @@ static void in_bounds(fl_span span) {
     HOLDS(span.at <= whole.size && span.size <= whole.size - span.at);
 }
 
-static int clean(const char *bytes, fl_span span, int text) {
+enum { WORD, TARGET, TEXT };
+
+static int clean(const char *bytes, fl_span span, int kind) {
     for (uint32_t i = 0; i < span.size; i++) {
         unsigned char byte = (unsigned char) bytes[span.at + i];
-        if (byte == 0x7f || (text ? byte < 0x20 && byte != '\t' : byte <= 0x20 || byte >= 0x80))
+        if (byte == 0x7f || (kind == TEXT ? byte < 0x20 && byte != '\t' : byte <= 0x20) || (kind == WORD && byte >= 0x80))
             return 0;
     }
     return 1;
@@ -24,9 +26,9 @@ static int clean(const char *bytes, fl_span span, int text) {
 static void check_header(const char *bytes, const fl_header *header, uint32_t from) {
     in_bounds(header->name);
     in_bounds(header->value);
-    HOLDS(header->name.at >= from && header->name.size > 0 && clean(bytes, header->name, 0));
+    HOLDS(header->name.at >= from && header->name.size > 0 && clean(bytes, header->name, WORD));
     HOLDS(bytes[header->name.at + header->name.size] == ':');
-    HOLDS(header->value.at > header->name.at + header->name.size && clean(bytes, header->value, 1));
+    HOLDS(header->value.at > header->name.at + header->name.size && clean(bytes, header->value, TEXT));
     if (header->value.size) {
         char first = bytes[header->value.at], last = bytes[header->value.at + header->value.size - 1];
         HOLDS(first != ' ' && first != '\t' && last != ' ' && last != '\t');
@@ -39,10 +41,10 @@ static void check_accepted(const char *bytes, size_t size, const fl_http1_limits
     HOLDS(memcmp(bytes + whole.size - 4, "\r\n\r\n", 4) == 0);
     HOLDS(whole.count <= limits->headers && whole.minor <= 1);
 
-    fl_span all[] = {whole.method, whole.target, whole.path, whole.query, whole.scheme, whole.authority};
+    fl_span all[] = {whole.method, whole.scheme, whole.authority, whole.target, whole.path, whole.query};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         in_bounds(all[i]);
-        HOLDS(clean(bytes, all[i], 0));
+        HOLDS(clean(bytes, all[i], i < 3 ? WORD : TARGET));
         HOLDS(!all[i].size || !memchr(bytes + all[i].at, '#', all[i].size) || i == 0);
     }
     HOLDS(whole.method.size >= 1 && whole.target.size >= 1);

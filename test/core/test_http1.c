@@ -44,6 +44,9 @@ static const head_case request_lines[] = {
     ACCEPTED("GET http://[2001:db8::7]:80/ HTTP/1.1",
              "GET absolute scheme=http path=/ authority=[2001:db8::7]:80 1.1 keep-alive"),
 
+    ACCEPTED("GET /\xc3\xb6?\xff\x80 HTTP/1.1", "GET origin path=/\xc3\xb6 query=\xff\x80 authority=a 1.1 keep-alive"),
+    ACCEPTED("GET http://b/\x85 HTTP/1.1", "GET absolute scheme=http path=/\x85 authority=b 1.1 keep-alive"),
+
     REFUSED(BAD_METHOD, ""),
     REFUSED(BAD_METHOD, "GET"),
     REFUSED(BAD_METHOD, " / HTTP/1.1"),
@@ -65,8 +68,9 @@ static const head_case request_lines[] = {
     REFUSED(BAD_TARGET, "GET /a\rb HTTP/1.1"),
     REFUSED(BAD_TARGET, "GET /a\x01 HTTP/1.1"),
     REFUSED(BAD_TARGET, "GET /a\x7f HTTP/1.1"),
-    REFUSED(BAD_TARGET, "GET /\xc3\xb6 HTTP/1.1"),
-    REFUSED(BAD_TARGET, "GET /?\xc3\xb6 HTTP/1.1"),
+    REFUSED(BAD_TARGET, "GET \xc3\xb6 HTTP/1.1"),
+    REFUSED(BAD_TARGET, "GET http://\xc3\xb6/ HTTP/1.1"),
+    REFUSED(BAD_TARGET, "CONNECT \xc3\xb6:443 HTTP/1.1"),
     REFUSED(BAD_TARGET, "GET /a#b HTTP/1.1"),
     REFUSED(BAD_TARGET, "GET /a?b#c HTTP/1.1"),
     REFUSED(BAD_TARGET, "GET # HTTP/1.1"),

@@ -52,6 +52,8 @@ module Fairlead
         "node" => [
           ["Node knows a list of methods; any token is one (RFC 9110, 9.1)",
            ->(_, ours, place) { !NODE_METHODS.include?(ours.requests[place].to_s[/\A\S+/]) && ours.requests[place] }],
+          ["Node takes no byte beyond ASCII in a target; Puma and nginx hand it on",
+           ->(_, ours, place) { ours.requests[place].to_s.match?(/\A\S+ \S*[\x80-\xff]/n) }],
           ["Node takes no tab behind a length; it is white space like a space (RFC 9110, 5.6.3)",
            ->(bytes, _, _) { bytes.match?(/^Content-Length:[ \t]*\d+ *\t/ni) }],
           ["Node takes no white space between a size and its extension; RFC 9112, 7.1.1 lets one bear it",

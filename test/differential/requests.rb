@@ -8,8 +8,8 @@ module Fairlead
       # Each part is one of those at the front mostly, and sometimes one of the others.
       METHODS = [%w[GET POST PUT], ["OPTIONS", "DELETE", "get", "FROB", "G(T", "", "GET\t", " GET", "PRI", "M-SEARCH"]].freeze
       TARGETS = [%w[/ /a?b=c /path],
-                 ["*", "http://a/b", "http://a", "https://a:1/?q", "a", "a:80", "", "/a b", "/%zz", "/\x01", "/\xC3\xA9", "//x",
-                  "/a#b", "/a\"b", "/<>", "/{}", "/a\\b", "?a", "/a\0", "ftp://a/", "/\x7f"]].freeze
+                 ["*", "http://a/b", "http://a", "https://a:1/?q", "a", "a:80", "", "/a b", "/%zz", "/\x01", "/\xC3\xA9", "/?q=\xC3\xBC", "//x",
+                  "/a#b", "/a\"b", "/<>", "/{}", "/a\\b", "?a", "/a\0", "ftp://a/", "/\x7f", "http://\xC3\xA9/"]].freeze
       VERSIONS = [%w[HTTP/1.1], ["HTTP/1.0", "HTTP/1.2", "HTTP/2.0", "HTTP/0.9", "http/1.1", "HTTP/1.10", "HTTP/1", "HTTP/1.1 ",
                                  "HTTP", "", "HTTP/11", "ICE/1.0"]].freeze
       SPACES = [[" "], ["  ", "\t", "", "\v"]].freeze

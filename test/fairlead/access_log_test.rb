@@ -55,6 +55,13 @@ module Fairlead
       assert_equal 1, line.count("\n")
     end
 
+    def test_what_the_app_has_set_may_be_of_another_encoding_than_what_came
+      strange = env("SCRIPT_NAME" => "/ö", "PATH_INFO" => "/\xC3\xA9".b, "QUERY_STRING" => "\xFF".b)
+
+      assert_equal "/ö/é?\\xff", JSON.parse(json(strange, 200, 1)).fetch("target")
+      assert_includes common(strange, 200, 1), "GET /\\xc3\\xb6/\\xc3\\xa9?\\xff HTTP/1.1"
+    end
+
     REFUSED = ["192.0.2.7", 400, "a line does not end with CR LF", 0.25].freeze
 
     def test_what_was_refused

@@ -34,6 +34,13 @@ module Fairlead
       assert_nil fit("(/:a)(/:b)(/:c)(/:d)(/:e)(/:f)", "/a/b")
     end
 
+    def test_a_path_may_be_of_any_bytes
+      assert_equal "/articles/:slug", fit("/articles/:slug(.:format)", "/articles/gr\xC3\xB6\xFF".b)
+      assert_equal "/articles/:slug", fit("/articles/:slug(.:format)", "/articles/gr\xFF")
+      assert_equal "/größe/:id".b, fit("/größe/:id(.:format)", "/gr\xC3\xB6\xC3\x9Fe/4".b)
+      assert_equal "/größe/:id".b, fit("/:id(.:format)", "/gr\xC3\xB6\xC3\x9Fe/4".b)
+    end
+
     private
 
     def fit(spec, path) = RailsRoutes.fit(spec, path)

@@ -1,11 +1,10 @@
 #include "http1_characters.h"
 
 /* Request targets: RFC 3986 allows fewer characters, but browsers send [ ] \ ^ ` { | } as they are, in queries
- * and partly in paths (the URL standard does not encode them there), so they pass. Quotes and angle brackets
- * are encoded by browsers and refused by Puma, too. Bytes from 0x80 on: Puma lets them through, but today's
- * browsers always percent-encode them, and what they mean (which encoding, which normal form) is a guess that
- * a proxy, the router and the app may make differently: refused. "#" would begin a fragment, which is never
- * sent (RFC 9112, 3.2). */
+ * and partly in paths (the URL standard does not encode them there), so they pass. So do bytes from 0x80 on, as with
+ * nginx and Puma: scripts and old clients send UTF-8 as it is, and none of these bytes ends anything. Quotes and angle
+ * brackets are encoded by browsers and refused by Puma, too. "#" would begin a fragment, which is never sent
+ * (RFC 9112, 3.2). */
 enum {
     T = FL_IS_TOKEN,
     P = FL_IS_PATH | FL_IS_QUERY,
@@ -22,5 +21,5 @@ const uint8_t fl_characters[256] = {
     [')'] = P | H, ['*'] = ALL,   ['+'] = ALL,   [','] = P | H, ['-'] = ALL,   ['.'] = ALL,   ['/'] = P,
     [':'] = P,     [';'] = P | H, ['='] = P | H, ['?'] = Q,     ['@'] = P,     ['['] = P,     ['\\'] = P,
     [']'] = P,     ['^'] = T | P, ['_'] = ALL,   ['`'] = T | P, ['{'] = P,     ['|'] = T | P, ['}'] = P,
-    ['~'] = ALL,
+    ['~'] = ALL,   [0x80 ... 0xff] = P,
 };

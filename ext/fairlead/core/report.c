@@ -1,11 +1,13 @@
 #include "report.h"
 
+#include "escape.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-/* "GET /path", each byte of it as up to three. */
-enum { MOST_REQUEST = 3 * (sizeof((fl_run *) 0)->method + sizeof((fl_run *) 0)->path) + 2 };
+/* "GET /path" */
+enum { MOST_REQUEST = FL_ESCAPED(sizeof((fl_run *) 0)->method) + FL_ESCAPED(sizeof((fl_run *) 0)->path) };
 
 static const char *const kinds[FL_STALL_KINDS] = {"", "blocked", "stuck", "computing"};
 
@@ -14,25 +16,15 @@ void fl_report(const fl_watch *watch, const char *line) {
         (void) !send(watch->relief, line, strlen(line), MSG_DONTWAIT | FL_SEND_FLAGS);
 }
 
-/* What could not stand in a URL, or in a string of JSON, is written as "%0a". */
-static char *escape(char *to, const char *bytes, size_t size) {
-    for (size_t i = 0; i < size; i++) {
-        unsigned char byte = (unsigned char) bytes[i];
-        bool plain = byte > ' ' && byte < 0x7f && byte != '"' && byte != '\\';
-        to += sprintf(to, plain ? "%c" : "%%%02x", byte);
-    }
-    return to;
-}
-
 /* What the reactor is at; empty: nothing of any request. */
 static void name_request(fl_watch *watch, int reactor, char name[MOST_REQUEST]) {
     name[0] = '\0';
     pthread_mutex_lock(&watch->loop->lock);
     const fl_run *run = atomic_load(&watch->reactors[reactor].run);
     if (run != NULL && run->id != 0) {
-        char *end = escape(name, run->method, run->method_size);
+        char *end = fl_escape(name, run->method, run->method_size);
         *end++ = ' ';
-        *escape(end, run->path, run->path_size) = '\0';
+        fl_escape(end, run->path, run->path_size);
     }
     pthread_mutex_unlock(&watch->loop->lock);
 }

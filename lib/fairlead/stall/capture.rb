@@ -44,13 +44,13 @@ module Fairlead
       # @return [Stall]
       def self.stall(facts, pid: Process.pid, backtrace: [], thread: nil, method: nil, path: nil, request_id: nil, action: nil)
         blame = Blame.new(backtrace)
-        route = (Fairlead.page || Fairlead).route(method, path).scrub if method
+        route = Fairlead.escape((Fairlead.page || Fairlead).route(method, path)) if method
         lane, name = lane_of(route)
         Stall.new(
           **facts.slice(:seconds, :lasting, :kind, :standby, :handed, :relief),
           id: "#{pid}-#{facts[:number]}-#{facts[:began]}", pid:, time: time(facts[:began]),
-          receiver: receiver(facts[:sibling]), backtrace:, thread:, method:, path:, request_id:, action: action || name,
-          route:, lane:, at: blame.at, gem: blame.gem
+          receiver: receiver(facts[:sibling]), backtrace:, thread:, method:, path: legible(path), request_id: legible(request_id),
+          action: action || name, route:, lane:, at: blame.at, gem: blame.gem
         )
       end
 
@@ -60,6 +60,9 @@ module Fairlead
         seat = fiber.fairlead_seat || Fairlead.serving(fiber)&.fairlead_seat
         seat&.request&.env
       end
+
+      # A client may send any bytes.
+      def self.legible(text) = (Fairlead.escape(text) if text)
 
       def self.time(began)
         Time.now.to_f - Process.clock_gettime(Process::CLOCK_MONOTONIC) + began / 1e6
@@ -74,7 +77,7 @@ module Fairlead
         found = Fairlead.page&.routes&.find { |known| known[:route] == route } if route
         [(found[:lane].to_s if found[:lane] != :none), found[:action]] if found
       end
-      private_class_method :time, :receiver, :lane_of
+      private_class_method :legible, :time, :receiver, :lane_of
 
       private
 

@@ -49,6 +49,7 @@ module Fairlead
         "/late-injection" => ->(_) { [200, TEXT.merge("x-fine" => "1", "x-evil" => ["a", "b\rc"]), Body.new("late", ["secret"])] },
         "/bad-name" => ->(_) { [200, TEXT.merge("x evil" => "1"), ["secret"]] },
         "/raise" => ->(_) { raise "on purpose" },
+        "/r\xC3\xA4ise".b => ->(_) { raise "äbsichtlich" },
         "/raise-exception" => ->(_) { raise Exception, "on purpose" },
         "/exit" => ->(_) { exit 3 },
         "/throw" => ->(_) { throw :nobody },
@@ -177,6 +178,12 @@ module Fairlead
       end
       assert_equal 200, client.get("/array").status
       assert_includes server.log, "on purpose"
+    end
+
+    def test_what_an_app_raises_is_logged_whatever_bytes_the_path_has
+      assert_equal 500, client.write("GET /r\xC3\xA4ise HTTP/1.1\r\nHost: a\r\n\r\n".b).response.status
+      assert_includes server.log, "fairlead: GET /r%c3%a4ise: "
+      assert_includes server.log, "äbsichtlich"
     end
 
     def test_a_status_that_is_none_is_an_error

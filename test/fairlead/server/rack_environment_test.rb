@@ -142,6 +142,15 @@ module Fairlead
       assert_equal %w[127.0.0.1 example.com], env.values_at("REMOTE_ADDR", "SERVER_NAME")
     end
 
+    # As Puma has them.
+    def test_a_target_beyond_ascii_is_handed_on_as_it_came
+      env = env_of("GET /gr\xC3\xB6\xC3\x9Fe/\xFF?q=\xC3\xBC\x80 HTTP/1.1\r\nHost: a\r\n\r\n".b)
+      values = env.values_at("PATH_INFO", "QUERY_STRING", "REQUEST_URI")
+
+      assert_equal ["/gr\xC3\xB6\xC3\x9Fe/\xFF".b, "q=\xC3\xBC\x80".b, "/gr\xC3\xB6\xC3\x9Fe/\xFF?q=\xC3\xBC\x80".b], values
+      assert_equal [Encoding::BINARY], values.map(&:encoding).uniq
+    end
+
     private
 
     def env_of(request, to: server)

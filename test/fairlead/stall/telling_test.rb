@@ -119,6 +119,21 @@ module Fairlead
       assert_match(/request(s)? went to process #{other}/, stall["reaction"])
     end
 
+    # Whatever bytes a client has sent, in the target or as the request's id.
+    def test_bytes_beyond_ascii_are_told_as_in_a_url
+      client = client(to: server, timeout: 30)
+      client.write("GET /free/~gr\xC3\xB6\xFF?0.2 HTTP/1.1\r\nHost: a\r\nX-Request-Id: \xC3\xBC\xFF\r\n\r\n".b)
+      assert_equal 200, client.response.status
+      shown = "/free/~gr%c3%b6%ff"
+      stall = eventually("it is told") { events.find { |event| event["path"] == shown } }
+
+      assert_equal ["%c3%bc%ff", "GET #{shown}", "threads"], stall.values_at("request_id", "route", "lane")
+      assert(asked(server)["stalls"].any? { |found| found["path"] == shown })
+      assert_includes fairlead("stalls").first, "GET #{shown}\n"
+      routes = JSON.parse(fairlead("status", "--json", "--pid", server.supervisor_pid.to_s).first).fetch("routes")
+      assert_includes routes.map { |row| row["route"] }, "GET #{shown}"
+    end
+
     def test_a_request_that_waits_is_no_stall_nor_is_a_short_call
       quiet = Array.new(5).any? do # a busy machine makes a short call long
         before = events.size
@@ -141,17 +156,17 @@ module Fairlead
 
     # No Ruby runs meanwhile: it is the core that tells.
     def test_one_that_lasts_and_keeps_the_lock_from_all_is_told_while_it_goes_on
-      client = client(to: server, timeout: 30).write("GET /held/~lasts?7 HTTP/1.1\r\nHost: a\r\n\r\n")
+      client = client(to: server, timeout: 30).write("GET /held/~lasts\xFF?7 HTTP/1.1\r\nHost: a\r\n\r\n".b)
       eventually("it is told") do
-        server.log.match?(%r{GET /held/~lasts has stalled for 5\.\d+ s and goes on: asleep with Ruby's lock held\.})
+        server.log.match?(%r{GET /held/~lasts%ff has stalled for 5\.\d+ s and goes on: asleep with Ruby's lock held\.})
       end
       assert client.silent?, "it goes on"
-      known = asked(server)["stalls"].find { |stall| stall["path"] == "/held/~lasts" }
+      known = asked(server)["stalls"].find { |stall| stall["path"] == "/held/~lasts%ff" }
       assert_equal [true, "stuck", nil, []], known.values_at("lasting", "kind", "at", "backtrace")
 
       client.response
       stall = eventually("its end is told") do
-        asked(server)["stalls"].find { |found| found["path"] == "/held/~lasts" && found["seconds"] > 6.9 }
+        asked(server)["stalls"].find { |found| found["path"] == "/held/~lasts%ff" && found["seconds"] > 6.9 }
       end
       assert_match(/with_gvl/, stall["backtrace"].first)
     end
