@@ -268,11 +268,12 @@ module Fairlead
           fairlead_wish
           return false if discarded?
 
+          now = Line.clock
+          fairlead_reap_later(now)
           # Those who wait for one in maintenance will get it.
           wanted = fairlead_line.size - @maintaining
           return false unless wanted.positive? && fairlead_room?
 
-          now = Line.clock
           # Who takes a connection need not use it at once, nor ever.
           connecting = @connections.count do |connection|
             !connection.connected? && now - (connection.fairlead_since || now) < CONNECTING
@@ -315,11 +316,24 @@ module Fairlead
         # Who is the first to wait always looks.
         def fairlead_reaped?
           now = Line.clock
-          return true if !discarded? && @available.fairlead_awaited? && now - (@fairlead_reaped_at || 0.0) < REAPING
+          return true if !discarded? && @available.fairlead_awaited? && !fairlead_reaping_due?(now)
 
           @fairlead_reaped_at = now
           false
         end
+
+        # Under the lock: an owner may die while others wait already. What it held is asked whether it still works, which
+        # takes time, and must not be done under the lock.
+        def fairlead_reap_later(now)
+          return unless fairlead_reaping_due?(now)
+
+          @fairlead_reaped_at = now
+          return if @connections.none? { |connection| connection.in_use? && !connection.owner.alive? }
+
+          ::Thread.new { reap }.name = "fairlead reaper"
+        end
+
+        def fairlead_reaping_due?(now) = now - (@fairlead_reaped_at || 0.0) >= REAPING
 
         # The first connection is opened at once, others once it has been waited for one in use to come back: in a fiber
         # that costs nothing.

@@ -195,6 +195,20 @@ module Fairlead
       assert_equal 0, pool.stat[:dead]
     end
 
+    def test_what_a_fiber_held_that_dies_while_others_wait_is_theirs
+      pool = make_pool(1, checkout_timeout: 10)
+      took = Sync do |task|
+        holder = Fiber.new { pool.checkout && Fiber.yield }
+        holder.resume
+        waiters = Array.new(3) { task.async { pool.with_connection { true } } }
+        holder.resume
+        duration { assert_equal [true] * 3, waiters.map(&:wait) }
+      end
+
+      assert_operator took, :<, 5
+      assert_equal 1, pool.connections.size
+    end
+
     def test_the_one_that_wants_all_connections_goes_before_those_who_wait
       pool = make_pool(2, checkout_timeout: 1)
       rounds = 0
