@@ -14,12 +14,12 @@ module Fairlead
     # A wake-up that counts only for the wait for which it was meant. Late ones (the wait has ended by a timeout, or
     # another cause) are dropped: they would end the next wait of the same fiber, in another request.
     Wakeup = Struct.new(:fiber, :waits) do
-      def alive? = fiber.alive?
-
+      # Asked before each transfer, by io-event's queue too.
+      #
       # @return [Boolean] whether it is still that wait.
-      def due? = fiber.fairlead_waits == waits && fiber.alive?
+      def alive? = fiber.fairlead_waits == waits && fiber.alive?
 
-      def transfer(*) = (fiber.transfer if fiber.fairlead_waits == waits)
+      def transfer(*) = fiber.transfer
     end
 
     def initialize(loop, crew)

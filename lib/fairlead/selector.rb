@@ -150,7 +150,7 @@ module Fairlead
       return transfer_to_loop unless wakeup && @followed.equal?(Fiber.current) && (@follows += 1) <= MOST_FOLLOWS
 
       @follower = @followed = nil
-      wakeup.due? ? wakeup.transfer : transfer_to_loop
+      wakeup.alive? ? wakeup.transfer : transfer_to_loop
     end
 
     def release_follower
