@@ -139,6 +139,8 @@ module Fairlead
             "#{address}: this user may not listen on port #{address.port}. Choose a port of 1024 or more " \
             "with --port, or let a service manager open it (LISTEN_FDS)."
           end
+        when Errno::ENOENT, Errno::ENOTDIR
+          "#{address} cannot be bound: there is no folder #{File.dirname(address.path)}. Make it, or name another path."
         when Errno::EADDRNOTAVAIL
           "#{address}: no interface of this machine has the address #{address.host}. " \
           "Bind 127.0.0.1, or 0.0.0.0 for all of them."

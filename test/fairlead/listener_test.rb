@@ -127,7 +127,8 @@ module Fairlead
       assert_match(/no interface of this machine has the address 192\.0\.2\.1/,
                    refused("http://192.0.2.1:8080"))
       assert_match(/the host no-such-host\.invalid is not known/, refused("http://no-such-host.invalid:8080"))
-      assert_match(/cannot be bound: No such file/, refused("unix:#{@folder}/no/such/folder.sock"))
+      assert_match(%r{cannot be bound: there is no folder #{@folder}/no/such\. Make it},
+                   refused("unix:#{@folder}/no/such/folder.sock"))
       assert_match(/cannot be bound/, refused("unix:/#{"long" * 40}"))
     end
 
