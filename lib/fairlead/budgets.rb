@@ -10,6 +10,8 @@ module Fairlead
   # keeps; the rest is the new one's, and what that lacks it wishes for. An older one gives up to half of its connections
   # while it serves, and all that it does not need once it leaves.
   class Budgets
+    autoload :Exchange, "fairlead/budgets/exchange"
+
     # Seconds between two wishes for the same.
     AGAIN = 0.02
     # For how long, in seconds, one that leaves waits at the end for the database to close its sides.

@@ -15,15 +15,12 @@ module Fairlead
   # | USR1      | reopens the logs, here and in all workers                  |
   # | USR2      | starts new code, to which this process gives way           |
   #
-  # What should be done when is decided by {Workers}; here it is done.
+  # What should be done with the workers when is decided by {Workers}, and done by {Workers::Processes}.
   class Supervisor
     include Startup
 
     SIGNALS = %i[TERM INT HUP TTIN TTOU USR1 USR2 CHLD].freeze
-    # What a request does that has kept a worker from its loop.
-    KEPT_AWAY = { "blocked" => "has been in a call that blocks", "stuck" => "has been in a call that holds Ruby's lock",
-                  "computing" => "has been computing" }.freeze
-    private_constant :SIGNALS, :KEPT_AWAY
+    private_constant :SIGNALS
 
     # @param configuration [Configuration]
     # @param app [#call, nil] an app that is loaded already; nil: it is loaded from the configuration's
@@ -49,13 +46,13 @@ module Fairlead
 
       prepare
       supervise
-      raise BootError, @hopeless if @hopeless
+      raise BootError, @processes.hopeless if @processes.hopeless
 
       start_again(@again) if @begins_again
       @succession&.masters&.any? ? keep : @succession&.status.to_i
     ensure
       close_premises
-      @handoff&.close
+      @processes&.close
       @desk&.close
       @signals&.restore
       Fairlead.page = nil
@@ -103,12 +100,13 @@ module Fairlead
       slots = [[2 * count + 8, Configuration::MAXIMUM_SLOTS].min, count + 2].max
       @workers = Workers.new(count, slots:, boot_timeout: @configuration.boot_timeout,
                                     drain_timeout: @configuration.drain_timeout)
-      @handoff = Handoff.new(slots)
-      @page = Fairlead.page = SharedPage.new(slots)
+      page = Fairlead.page = SharedPage.new(slots)
       most = @configuration.database_connections
       @budgets = Budgets.new(most, slots, elsewhere: @parent&.kept.to_a) if most
-      @recycling = Recycling.for(@configuration, @page)
-      @reinforcements = Reinforcements.new(@workers, @page, preload: @configuration.preload)
+      @exchange = Budgets::Exchange.new(@budgets) if most
+      @processes = Workers::Processes.new(@workers, @configuration, @listeners, app: @app, page:, budgets: @budgets) do
+        leave
+      end
     end
 
     def prepare_forks
@@ -122,43 +120,32 @@ module Fairlead
     end
 
     def supervise
-      until @workers.stopping? && @workers.empty? && @jobs&.pid.nil? && @budgets&.over?(monotonic) != false
-        @reinforcements.attend(monotonic)
-        @workers.due(monotonic).each { |action| perform(action) }
+      until over?
+        @processes.attend(monotonic)
         announce
         wait
         @signals.take.each { |signal| handle(signal) }
-        @workers.to_a.each { |worker| listen(worker) }
+        @processes.take_in(monotonic) { |message, pid| @desk.hear(message, pid) }
         listen_to_parent
         @succession&.attend { retire }
         @desk.attend { @desk.status.ask(@workers) }
         restart_by_file if !@workers.stopping? && @restart_file&.touched?(monotonic)
         attend_to_budgets(monotonic) if @budgets
-        recycle
-        reap
         attend_to_jobs
-        give_up if @workers.hopeless?
       end
+    end
+
+    def over?
+      @workers.stopping? && @workers.empty? && @jobs&.pid.nil? && @budgets&.over?(monotonic) != false
     end
 
     # Until something happens: a signal, a message, or a time that was waited for.
     def wait
       now = monotonic
-      deadlines = [@workers.next_deadline(now), @budgets&.deadline(now), @recycling&.deadline(now), @jobs&.deadline,
+      deadlines = [@processes.deadline(now), @budgets&.deadline(now), @jobs&.deadline,
                    *(@restart_file&.deadline unless @workers.stopping?)].compact
-      channels = @workers.filter_map { |worker| worker.channel&.io }
-      others = [*@desk.ios, *@budgets&.ios, @parent&.io, *@succession&.ios].compact
-      IO.select([@signals.io, *channels, *others], nil, nil, deadlines.min && [deadlines.min - now, 0].max)
-    end
-
-    def perform(action)
-      worker = action.worker
-      case action
-      when Workers::Fork then fork_worker(worker)
-      when Workers::Drain then worker.channel&.tell(Message::Drain.new(handover: action.handover))
-      when Workers::Stop then worker.channel&.tell(Message::Stop.new)
-      when Workers::Kill then kill(worker)
-      end
+      ios = [@processes, @desk, @budgets, @succession].compact.flat_map(&:ios)
+      IO.select([@signals.io, @parent&.io, *ios].compact, nil, nil, deadlines.min && [deadlines.min - now, 0].max)
     end
 
     def handle(signal)
@@ -209,15 +196,10 @@ module Fairlead
     def retire
       return if @workers.stopping?
 
-      @workers.each do |worker|
-        # All leave together: none shall give the others what it has.
-        @page.write(worker.slot, :state, 3)
-        @budgets&.servers&.each { |server| ask_to_spare(worker.slot, server, @configuration.database_connections) }
-      end
+      @processes.retire
       @listeners.each(&:close)
       @desk.close
       @retired = true
-      @workers.stop(handover: true)
     end
 
     def listen_to_parent
@@ -228,8 +210,7 @@ module Fairlead
         case message
         when Message::Leave then retire
         when Message::Failed then fail_to_renew(message.description)
-        when Message::Keeps then @budgets&.note(Budgets::Kept.new(**message.to_h))
-        when Message::Wish then @budgets&.lend(message.server, message.count)
+        when Message::Keeps, Message::Wish then @exchange&.hear(message)
         end
       end
       return unless gone
@@ -241,22 +222,17 @@ module Fairlead
 
     # What this process was started for goes on in another.
     def keep
-      @succession.keeps(@budgets.kept.with(servers: [])) if @budgets
+      @exchange&.end(@succession)
       # Nothing is left to do here: the file of the process id and the sockets are the keeper's.
       pid_file, @pid_file = @pid_file, nil
       Keeper.become(@succession, signals: @signals, tag: @configuration.tag, pidfile: pid_file.path,
                                  log: @configuration.log && File.expand_path(@configuration.log), notify: @notifier.path)
     end
 
-    # Which are shared with the other generations, while new code takes over.
     def attend_to_budgets(now)
-      @budgets.attend(now) { |slot, server, count| ask_to_spare(slot, server, count) }
-      return unless (others = @parent || @succession)
-
-      @parent&.then { @budgets.wishes(now) { |server, count| @parent.wish(server, count) } }
-      @budgets.leave_to_others(now, @workers.sum { |worker| @page.get(worker.slot, :in_flight) }) if @retired
-      kept = @budgets.kept
-      others.keeps(@kept = kept) if kept != @kept
+      @budgets.attend(now) { |slot, server, count| @processes.spare(slot, server, count) }
+      @budgets.leave_to_others(now, @processes.busy) if @retired
+      @exchange.attend(now, @parent, @succession)
     end
 
     # The first time what runs is finished; the second time all ends.
@@ -306,7 +282,7 @@ module Fairlead
 
     def reopen_logs
       Log.reopen
-      @workers.each { |worker| worker.channel&.tell(Message::Reopen.new) }
+      @processes.reopen_logs
     end
 
     # Says that all serve: once at the start, and after each restart.
@@ -323,54 +299,15 @@ module Fairlead
       return unless @restarting && !@workers.restarting?
 
       @restarting = false
+      Log.say(if @workers.restart_given_up? then "The restart is given up; the workers that serve go on."
+              else "The workers have been restarted."
+              end)
       @notifier.ready(addresses)
-      Log.say "The workers have been restarted." unless @restart_failed
-      @restart_failed = false
-    end
-
-    def fork_worker(worker)
-      ActiveRecord::Forks.release
-      SequelPools.release
-      database = @budgets&.admit(worker.slot)
-      ours, theirs = Message::Channel.pair
-      @page.clear(worker.slot)
-      introduce(worker)
-      pid = Process.fork { exit(become(worker, theirs, ours, database)) }
-      @page.write(worker.slot, :pid, pid)
-      @workers.forked(worker, pid, ours)
-    rescue SystemCallError => error
-      ours&.close
-      worker.failure = "It could not be forked: #{error.message}."
-      ended(worker)
-    ensure
-      theirs&.close
-      database&.close
-    end
-
-    # In the page, to who looks at it.
-    def introduce(worker)
-      @page.write(worker.slot, :index, worker.index)
-      @page.write(worker.slot, :lane, worker.lane? ? 1 : 0)
-      @page.write(worker.slot, :relief, worker.kind == :relief ? 1 : 0)
-      @page.write(worker.slot, :restarts, @workers.restarts(worker.index))
-      @page.write(worker.slot, :began_us, (monotonic * 1_000_000).to_i)
-      @page.write(worker.slot, :state, 1)
-    end
-
-    # In the child: leaves behind what is the supervisor's.
-    #
-    # @return [Integer] the exit status.
-    def become(worker, control, other_end, database)
-      other_end.close
-      leave
-      Worker.new(worker, control:, configuration: @configuration, app: @app, listeners: @listeners, page: @page,
-                         channels: @handoff.pairs, database:).run
     end
 
     # In any child.
     def leave
-      @budgets&.close
-      @workers.each { |other| other.channel&.close }
+      @processes.leave
       @signals.close
       @desk.close
       @jobs&.close
@@ -382,109 +319,6 @@ module Fairlead
     def leave_all
       leave
       @listeners.each(&:close)
-    end
-
-    def listen(worker)
-      return unless worker.channel
-
-      messages, gone = worker.channel.receive
-      messages.each do |message|
-        case message
-        when Message::Ready then @workers.ready(worker, monotonic).each { |action| perform(action) }
-        when Message::Failed then worker.failure = message.description
-        when Message::Relief then @reinforcements.relieve(monotonic) { |action| perform(action) }
-        when Message::Stalled then @desk.add(Stall.new(**message.stall.transform_keys(&:to_sym)))
-        when Message::Lasting then @desk.add_lasting(message, worker.pid)
-        when Message::Shown then @desk.status.pools.note(worker.pid, message.pools)
-        when Message::Stuck then replace(worker, stuck_since(message))
-        when Message::Lane then @reinforcements.open_lane(monotonic) { |action| perform(action) }
-        end
-      end
-      return unless gone
-
-      worker.channel.close
-      worker.channel = nil
-    end
-
-    # Requests of another worker wait for a database connection.
-    def ask_to_spare(slot, server, count)
-      @workers.find { |worker| worker.slot == slot }&.channel&.tell(Message::Spare.new(server:, count:))
-    end
-
-    def replace(worker, why)
-      actions = @workers.replace(worker, monotonic) or return
-      Log.say "Worker #{worker.index} (process #{worker.pid}) is being replaced: #{why}."
-      actions.each { |action| perform(action) }
-    end
-
-    def recycle
-      worker, why = @recycling&.due(@workers, monotonic)
-      replace(worker, why) if worker
-    end
-
-    # What a request does that has kept a worker from its loop.
-    def stuck_since(message)
-      who = message.request.empty? ? "a thread in it" : message.request
-      "for #{@configuration.stuck_timeout} s (stuck_timeout) #{who} #{KEPT_AWAY.fetch(message.kind)}"
-    end
-
-    # Only its own: other children of this process are not its business.
-    def reap
-      @workers.select(&:pid).each do |worker|
-        _, status = Process.wait2(worker.pid, Process::WNOHANG)
-        next unless status
-
-        listen(worker)
-        worker.failure ||= how_it_ended(status)
-        ended(worker)
-      rescue Errno::ECHILD
-        worker.failure ||= "It ended, and somebody else in this process took its status."
-        ended(worker)
-      end
-    end
-
-    def how_it_ended(status)
-      return "It ended with status #{status.exitstatus}." unless status.signaled?
-
-      "It was ended by SIG#{Signal.signame(status.termsig)}."
-    end
-
-    def ended(worker)
-      worker.channel&.close
-      worker.channel = nil
-      @budgets&.leave(worker.slot)
-      @page.clear(worker.slot)
-      how = @workers.ended(worker, monotonic)
-      @handoff.pass_on(worker.slot, @workers.select { |other| other.serving? && !other.lane? }.map(&:slot))
-      report(worker, how) unless how == :expected || @workers.stopping?
-    end
-
-    def report(worker, how)
-      @last_failure = worker.failure
-      return Log.say("Worker #{worker.index} (process #{worker.pid}) has ended unasked. #{worker.failure}") if
-        how == :death
-
-      # A boot that fails again and again is told once.
-      Log.say "Worker #{worker.index} could not start. #{worker.failure}" unless @told == worker.failure
-      @told = worker.failure
-      return unless @restarting && !@workers.restarting?
-
-      @restart_failed = true
-      Log.say "The restart is given up; the workers that serve go on."
-    end
-
-    def give_up
-      @hopeless = "No worker could start, in #{Workers::PATIENCE} tries. #{@last_failure}"
-      @workers.stop_now
-    end
-
-    def kill(worker)
-      unless worker.booting?
-        Log.say "Worker #{worker.index} (process #{worker.pid}) does not end: it is killed."
-      end
-      Process.kill(:KILL, worker.pid) if worker.pid
-    rescue Errno::ESRCH
-      nil
     end
 
     # Of an error in a hook.

@@ -12,6 +12,7 @@ module Fairlead
   #
   # Times are seconds of any monotonic clock.
   class Workers
+    autoload :Processes, "fairlead/workers/processes"
     autoload :Seat, "fairlead/workers/seat"
     private_constant :Seat
 
@@ -64,6 +65,8 @@ module Fairlead
 
     # @return [Integer] how many regular workers there should be.
     attr_reader :size
+    # @return [Integer] how many there can be in all.
+    attr_reader :slots
     # @return [Integer]
     attr_reader :generation
 
@@ -101,6 +104,9 @@ module Fairlead
     def restarting?
       !@stopping && @workers.any? { |worker| outdated?(worker) }
     end
+
+    # @return [Boolean] whether the workers from before the last restart stay, since no successor could boot.
+    def restart_given_up? = @oldest_wanted < @generation
 
     def stopping? = !@stopping.nil?
 

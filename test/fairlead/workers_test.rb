@@ -157,6 +157,7 @@ module Fairlead
         now = table.next_deadline(now) || now
       end
 
+      assert_predicate table, :restart_given_up?
       assert_equal Workers::PATIENCE, tries
       assert_predicate table, :complete?
       assert_empty table.due(now + 100)
@@ -171,6 +172,7 @@ module Fairlead
       table.restart
       finish_restart(table, 2.0)
 
+      refute_predicate table, :restart_given_up?
       assert_equal [2, 2], table.map(&:generation)
     end
 

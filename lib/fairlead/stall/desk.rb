@@ -43,11 +43,14 @@ module Fairlead
         Log.say "A stall could not be told of: #{error.full_message(highlight: false)}"
       end
 
-      # @param message [Message::Lasting]
-      # @param pid [Integer] of the worker
-      def add_lasting(message, pid)
-        method, path = message.request.split(" ", 2)
-        add(Capture.stall(message.to_h.merge(lasting: true), pid:, method:, path:))
+      # @param message [Message::Stalled, Message::Lasting, Message::Shown]
+      # @param pid [Integer] of the worker that says it
+      def hear(message, pid)
+        case message
+        when Message::Stalled then add(Stall.new(**message.stall.transform_keys(&:to_sym)))
+        when Message::Lasting then add_lasting(message, pid)
+        when Message::Shown then status.pools.note(pid, message.pools)
+        end
       end
 
       # All workers serve.
@@ -64,6 +67,11 @@ module Fairlead
       end
 
       private
+
+      def add_lasting(message, pid)
+        method, path = message.request.split(" ", 2)
+        add(Capture.stall(message.to_h.merge(lasting: true), pid:, method:, path:))
+      end
 
       def about
         stalls = @lock.synchronize { @board.worst(MOST) }

@@ -1,0 +1,98 @@
+# frozen_string_literal: true
+
+require_relative "../../helper"
+require "fairlead/budgets"
+
+module Fairlead
+  # What supervisors of older and newer code say to each other of their budgets, over real sockets.
+  class ExchangeTest < Test
+    SERVER = 77
+    OTHER = 1
+
+    def setup
+      super
+      @budgets = Budgets.new(10, 1, elsewhere: [kept(OTHER, 10)])
+      @share = @budgets.admit(0)
+      @share.pages.first.database(SERVER)
+      @exchange = Budgets::Exchange.new(@budgets)
+      @now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+      ours, @other_end = Message::Channel.pair
+      @control = ours.io
+    end
+
+    def teardown
+      [@parent || @control, @other_end, @budgets, @share].each(&:close)
+      super
+    end
+
+    def test_what_it_keeps_is_said_whenever_it_has_changed_and_not_again
+      2.times { attend(parent) }
+
+      assert_equal [Message::Keeps.new(supervisor: Process.pid, servers: [[SERVER, 0]], rest: 10)], said
+
+      @exchange.hear(keeps(OTHER, 6))
+      attend(parent)
+
+      assert_equal [[SERVER, 4]], said.last.servers
+    end
+
+    def test_what_it_lacks_is_wished_for
+      wait_for_connections(3)
+      attend(parent)
+
+      assert_includes said, Message::Wish.new(server: SERVER, count: 3)
+    end
+
+    def test_what_another_one_wishes_for_is_lent
+      @exchange.hear(keeps(OTHER, 0))
+      @exchange.hear(Message::Wish.new(server: SERVER, count: 4))
+      attend(parent)
+
+      assert_equal [[SERVER, 6]], said.last.servers
+    end
+
+    def test_the_first_process_says_it_to_all_that_it_has_started_and_wishes_for_nothing
+      wait_for_connections(3)
+      attend(nil, nil)
+
+      assert_empty said, "nobody is there"
+      attend(nil, succession)
+
+      assert_equal [Message::Keeps], said.map(&:class)
+    end
+
+    def test_who_ends_keeps_nothing
+      @exchange.end(succession)
+
+      assert_equal [[]], said.map(&:servers)
+    end
+
+    private
+
+    def kept(supervisor, count) = Budgets::Kept.new(supervisor:, servers: [[SERVER, count]], rest: 10)
+
+    def keeps(supervisor, count) = Message::Keeps.new(**kept(supervisor, count).to_h)
+
+    def parent
+      @control.autoclose = false # it is the parent's
+      @parent ||= Parent.new(pid: OTHER, generation: 1, control: @control.fileno, listeners: [])
+    end
+
+    def succession
+      master = Succession::Master.new(OTHER, Message::Channel.new(@control), :booting)
+      Succession.new(nil, [], nil, masters: [master])
+    end
+
+    def wait_for_connections(count)
+      @share.pages.first.write(0, :database_waiting, count)
+      @share.sockets.first.send("want", 0)
+    end
+
+    def attend(parent, succession = nil)
+      @budgets.attend(@now += 1) { nil }
+      @exchange.attend(@now, parent, succession)
+    end
+
+    def said = @other_end.receive.first
+  end
+end
