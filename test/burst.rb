@@ -10,7 +10,20 @@ module Fairlead
     # @!attribute seconds [Float] from the moment the first request was sent.
     Answer = Struct.new(:text, :seconds) do
       def status = text[%r{\AHTTP/1\.\d (\d{3})}, 1].to_i
-      def body = text.split("\r\n\r\n", 2)[1]
+
+      # Without its chunks: a server that has begun to send before it had all of it sends some.
+      def body
+        head, rest = text.split("\r\n\r\n", 2)
+        return rest unless rest && head.match?(/^transfer-encoding: chunked/i)
+
+        whole = +""
+        rest = rest.b
+        while (line = rest[/\A\h+\r\n/]) && (size = line.hex).positive?
+          whole << rest.byteslice(line.size, size).force_encoding(Encoding::UTF_8)
+          rest = rest.byteslice((line.size + size + 2)..).to_s
+        end
+        whole
+      end
     end
 
     # @param paths [Array<String>] one request for each; it asks to close the connection after it.

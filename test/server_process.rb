@@ -150,7 +150,12 @@ module Fairlead
     # @return [String] the title of a process, as ps shows it.
     def title(pid) = File.read("/proc/#{pid}/cmdline").tr("\0", " ").strip
 
-    def signal(name, pid = @supervisor_pid) = Process.kill(name, pid)
+    # Sends a signal: to a first process that becomes another program, and ignores signals meanwhile, as it hears again.
+    def signal(name, pid = @supervisor_pid)
+      deadline = now + 5
+      sleep 0.005 while ignores?(name, pid) && now < deadline
+      Process.kill(name, pid)
+    end
 
     # Sends a signal that restarts something, and waits until it is done.
     def restart(name = :HUP)
@@ -250,6 +255,12 @@ module Fairlead
       end
       # The workers of a supervisor that was killed: they end by themselves, and must not outlive their test.
       workers.each { |pid| Process.kill(:KILL, pid) if alive?(pid) && ours?(pid) }
+    end
+
+    def ignores?(name, pid)
+      File.read("/proc/#{pid}/status")[/^SigIgn:\s*(\h+)/, 1].hex[Signal.list.fetch(name.to_s) - 1] == 1
+    rescue SystemCallError
+      false
     end
 
     # A pid may have been given to another process since.

@@ -18,7 +18,7 @@ module Fairlead
       @socket ||= @server.connect
       @socket.write("GET #{path} HTTP/1.1\r\nHost: a\r\n\r\n")
       head = @socket.gets("\r\n\r\n") or raise EOFError, "closed instead of an answer"
-      @pid = @socket.read(head[/^content-length: (\d+)/i, 1].to_i).to_i
+      @pid = body(head).to_i
       raise "answered #{head.lines.first}" unless head.start_with?("HTTP/1.1 200")
 
       @answers += 1
@@ -33,6 +33,21 @@ module Fairlead
     def disconnect
       @socket&.close
       @socket = nil
+    end
+
+    private
+
+    # In chunks, where the server has begun to send before it had all of it.
+    def body(head)
+      return @socket.read(head[/^content-length: (\d+)/i, 1].to_i) unless head.match?(/^transfer-encoding: chunked/i)
+
+      text = +""
+      while (size = @socket.gets("\r\n").hex).positive?
+        text << @socket.read(size)
+        @socket.read(2)
+      end
+      @socket.read(2)
+      text
     end
   end
 end

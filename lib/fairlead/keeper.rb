@@ -42,14 +42,14 @@ module Fairlead
 
       # In the new Ruby.
       #
-      # @param early [Array<Symbol>] signals that have come meanwhile.
+      # @param early [Array<Symbol>] signals that have come meanwhile; more may come to it.
       # @return [Integer] the exit status.
       def resume(early)
         state = JSON.parse(ENV.delete(VARIABLE), symbolize_names: true)
         ENV.update(state[:app_variables].transform_keys(&:to_s))
         about = state.slice(:tag, :log, :pidfile, :notify)
         Log.io = File.open(about[:log], "a").tap { |file| file.sync = true } if about[:log]
-        new(restored(state), **about).run(state[:early].map(&:to_sym) + early)
+        new(restored(state), **about).run(early.unshift(*state[:early].map(&:to_sym)))
       end
 
       private
@@ -95,11 +95,11 @@ module Fairlead
 
     # Until the last supervisor has ended.
     #
-    # @param early [Array<Symbol>] signals that have come already.
+    # @param early [Array<Symbol>] signals that have come already; more may come to it until they are trapped here.
     # @return [Integer] the exit status.
     def run(early = [])
-      Process.setproctitle("fairlead: keeper [#{@tag}]")
       @signals = Signals.new(*SIGNALS)
+      Process.setproctitle("fairlead: keeper [#{@tag}]")
       @succession.renew if @succession.generation.nil?
       early.each { |signal| handle(signal) }
       reap # who has ended while there was nobody to note it

@@ -104,7 +104,7 @@ module Fairlead
     def test_async_websocket_upgrades_and_waits_in_its_fiber
       Sync do |task|
         clients = Array.new(20) { connect("/echo") }
-        assert_equal "20", @server.get("/streams").body
+        eventually("all are open") { @server.get("/streams").body == "20" }
         clients.each_with_index.map do |client, number|
           task.async do
             3.times do |turn|

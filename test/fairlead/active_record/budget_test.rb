@@ -43,7 +43,7 @@ module Fairlead
       end)
     RUBY
 
-    # Notes who has got a connection.
+    # Notes who has got a connection, and when the request came.
     IN_ORDER = <<~'RUBY'
       require "active_record"
       ActiveRecord::Base.establish_connection("#{ENV.fetch("DATABASE_URL")}&checkout_timeout=20")
@@ -51,7 +51,7 @@ module Fairlead
       run(lambda do |env|
         number, seconds = env["QUERY_STRING"].split("&")
         ActiveRecord::Base.with_connection do |connection|
-          File.write("served", "#{number}\n", mode: "a")
+          File.write("served", "#{env["HTTP_X_REQUEST_START"].delete_prefix("t=")} #{number}\n", mode: "a")
           connection.execute("SELECT pg_sleep(#{seconds})")
         end
         [200, { "content-type" => "text/plain" }, [Process.pid.to_s]]
@@ -93,7 +93,8 @@ module Fairlead
           clients = in_turn(server, 15) { |number| "/?#{number}&#{0.02 * budget}" }
           moved = Array.new(4) do
             served = order_in_which_they_are_served(server, clients)
-            most = served.each_with_index.map { |number, place| (clients.keys.index(number) - place).abs }.max
+            came = served.sort
+            most = served.each_with_index.map { |request, place| (came.index(request) - place).abs }.max
             break [most] if most <= apart
 
             most
@@ -241,12 +242,14 @@ module Fairlead
       chosen
     end
 
-    # @return [Array<Integer>] the clients' numbers. They ask one after the other, and more quickly than they are served.
+    # They ask one after the other, of one worker and of the other in turn, and more quickly than they are served.
+    #
+    # @return [Array(Float, Integer)] when each came to its worker, and the client's number.
     def order_in_which_they_are_served(server, clients)
       File.write(server.path("served"), "")
       clients.each_value.map { |client| Thread.new { client.ask }.tap { sleep(0.004) } }.each(&:join)
       assert_empty clients.each_value.flat_map(&:take_failures)
-      File.readlines(server.path("served")).map(&:to_i)
+      File.readlines(server.path("served")).map { |line| line.split.then { |came, number| [came.to_f, number.to_i] } }
     end
 
     def serve(*flags, env: {}, app: APP, **, &)
@@ -265,7 +268,9 @@ module Fairlead
         end
       end
       yield
-      most
+      done = true
+      observer.join
+      [most, open_connections].max
     ensure
       done = true
       observer.join

@@ -23,7 +23,7 @@ module Fairlead
         refute_equal receiver, answered(request), "the supervisor has given it to another"
         assert_equal 200, stuck.response.status
         eventually("a new worker") { regular_workers(server).size == 2 }
-        assert_equal 0, figures(server)[:coming]
+        eventually("nothing is still coming") { figures(server)[:coming].zero? }
       end
     end
 
@@ -80,14 +80,21 @@ module Fairlead
         sender, receiver = clients.keys
         request = client_of(server, sender)
         server.signal(:STOP, receiver)
+        before = handed(server, sender)
         stuck = stall(server, "/held", STUCK, on: clients[sender])
         request.request("GET", "/", "X-Number: 1")
-        sleep(0.3) # by then it has been handed over: nobody who could tell is awake
+        eventually("it has been handed over") { handed(server, sender) > before }
         yield server, sender, receiver, request, stuck
         assert_equal 1, runs.fetch(1).size
       ensure
         server.signal(:CONT, receiver) if receiver && server.alive?(receiver)
       end
+    end
+
+    # The supervisor can tell, though no worker is awake.
+    def handed(server, pid)
+      workers = Inquiry.choose(Inquiry.servers, pid: server.supervisor_pid)[:status][:workers]
+      workers.find { |worker| worker[:pid] == pid }[:handed]
     end
 
     # @return [Integer] by which process.

@@ -132,10 +132,10 @@ module Fairlead
     def test_reap_removes_what_has_been_idle_for_long_the_longest_first
       pool, made = connections(3)
       with_all_taken(pool) { nil }
-      sleep 0.02
+      sleep 0.3
+      used = monotonic
       pool.with { nil }
-      reaped = []
-      pool.reap(idle_seconds: 0.015) { |connection| reaped << connection.close && connection }
+      pool.reap(idle_seconds: monotonic - used + 0.2, &:close)
 
       assert_equal 2, made.count(&:closed?)
       assert_equal [3, 1], [pool.available, pool.idle]

@@ -50,7 +50,8 @@ module Fairlead
         sleep 0.02
         found << variables << Async { variables }.wait << Enumerator.new { |all| all << variables }.next
         found << Fairlead.offload { variables } << Thread.current.thread_variable?(:user)
-        found << Thread.new { variables }.value << Thread.main.thread_variable?(:before)
+        # A standby is another thread than the one that has loaded the app, which has its own beside those of its requests.
+        found << Thread.new { variables }.value << (Thread.main == Thread.current && Thread.main.thread_variable?(:before))
         Thread.current.thread_variable_set(:user, nil)
         [200, {}, [(found << variables).inspect]]
       }

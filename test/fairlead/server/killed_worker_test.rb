@@ -25,8 +25,8 @@ module Fairlead
             workers = server.worker_pids
             eventually("each worker serves") { (workers - clients.map(&:worker)).empty? }
             victim = workers.first
-            killed_at = monotonic
             server.signal(:KILL, victim)
+            killed_at = monotonic
             eventually("it is replaced") { (server.worker_pids - workers).size == 1 }
             eventually("its successor serves") { (server.worker_pids - clients.map(&:worker)).empty? }
             clients.flat_map(&:take_failures).each do |failure|

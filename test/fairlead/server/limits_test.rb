@@ -73,14 +73,13 @@ module Fairlead
     # The loop looks around also while one request after the other computes.
     def test_a_busy_worker_too_refuses_in_time_and_forgets_who_has_gone
       server = holding("--queue-timeout", "0.35")
-      clients = Array.new(12) { |number| client(to: server).request("GET", "/compute?#{number}") }
-      gone = clients.delete_at(7)
-      clients[0].response
-      gone.reset
-      statuses = nil
-      took = duration { statuses = clients.drop(1).map { |client| client.response.status } }
-      assert_includes statuses, 503
-      assert_operator took, :<, 0.9
+      assert_one_below(0.9) do
+        clients = Array.new(12) { |number| client(to: server).request("GET", "/compute?#{number}") }
+        gone = clients.delete_at(7)
+        clients[0].response
+        gone.reset
+        duration { assert_includes clients.drop(1).map { |client| client.response.status }, 503 }
+      end
       refute_includes started(server), "/compute?7"
     end
 

@@ -147,7 +147,7 @@ module Fairlead
 
     def test_one_that_lasts_is_told_while_it_goes_on
       client = client(to: server, timeout: 30).write("GET /lasts?6.5 HTTP/1.1\r\nHost: a\r\n\r\n")
-      eventually("it is told") { server.log.match?(%r{GET /lasts has stalled for 5\.\d+ s and goes on: blocked in C}) }
+      eventually("it is told") { server.log.match?(%r{GET /lasts has stalled for [56]\.\d+ s and goes on: blocked in C}) }
 
       assert client.silent?, "it goes on"
       client.response
@@ -158,11 +158,13 @@ module Fairlead
     def test_one_that_lasts_and_keeps_the_lock_from_all_is_told_while_it_goes_on
       client = client(to: server, timeout: 30).write("GET /held/~lasts\xFF?7 HTTP/1.1\r\nHost: a\r\n\r\n".b)
       eventually("it is told") do
-        server.log.match?(%r{GET /held/~lasts%ff has stalled for 5\.\d+ s and goes on: asleep with Ruby's lock held\.})
+        server.log.match?(%r{GET /held/~lasts%ff has stalled for [56]\.\d+ s and goes on: asleep with Ruby's lock held\.})
       end
       assert client.silent?, "it goes on"
-      known = asked(server)["stalls"].find { |stall| stall["path"] == "/held/~lasts%ff" }
-      assert_equal [true, "stuck", nil, []], known.values_at("lasting", "kind", "at", "backtrace")
+      # Asked in this process: a command takes its time to start.
+      stalls = Inquiry.choose(Inquiry.servers, pid: server.supervisor_pid)[:stalls]
+      known = stalls.find { |stall| stall[:path] == "/held/~lasts%ff" }
+      assert_equal [true, "stuck", nil, []], known.values_at(:lasting, :kind, :at, :backtrace)
 
       client.response
       stall = eventually("its end is told") do
