@@ -17,6 +17,7 @@ module Fairlead
       if (watched = env["HTTP_X_WATCHED"])
         slot = Fairlead.page.slots.times.find { |number| Fairlead.page.read(number)[:pid] == watched.to_i }
         File.write("watching", "")
+        next [200, {}, ["[]"]] if watched.to_i == Process.pid # this connection has moved
         seen = []
         ends = now.call + 0.3
         while now.call < ends
@@ -33,9 +34,8 @@ module Fairlead
     KINDS.each do |path, kind|
       define_method("test_one_that_does_#{path.delete("/")}_is_known_for_that_within_ten_milliseconds") do
         server = shared_server(WATCHED, "-w", "2")
-        victim, other = client_of_each(server).to_a
-        assert_one_below(0.01, tries: 12) do
-          seen, began = watch_a_stall(server, victim, other, path)
+        assert_one_below(0.01, tries: 20) do
+          seen, began = watch_a_stall(server, *client_of_each(server), path)
           found = seen.find { |known, at| known == kind && at > began }
           found ? found.last - began : 1
         end
@@ -44,14 +44,16 @@ module Fairlead
 
     private
 
-    # @return [Array(Hash{Integer => Float}, Float)] when each kind was first seen; when the stall began.
+    # @return [Array(Array, Float)] the kinds that were seen one after the other, each with when; when the stall began.
     def watch_a_stall(server, (pid, victim), (_, other), path)
       FileUtils.rm_f(server.path("watching"))
       other.request("GET", "/", "X-Watched: #{pid}")
       eventually("it is watched") { File.exist?(server.path("watching")) }
       victim.request("GET", "#{path}/~#{new_word}?0.1", "X-Notes: 1")
-      assert_equal pid.to_s, victim.response.body
-      [JSON.parse(other.response.body), File.read(server.path("began")).to_f]
+      answers = [victim, other].map(&:response)
+      assert_equal [200, 200], answers.map(&:status)
+      # A busy worker may have given the connection to its sibling.
+      [answers[0].body == pid.to_s ? JSON.parse(answers[1].body) : [], File.read(server.path("began")).to_f]
     end
   end
 end

@@ -13,6 +13,7 @@ module Fairlead
     NOTES = <<~RUBY
       require "active_support"
       require "active_support/notifications"
+      require "sqlite3"
       def note(name, text) = File.write(name, text + "\\n", mode: "a")
 
       ActiveSupport::Notifications.subscribe("stall.fairlead") do |event|
@@ -24,6 +25,12 @@ module Fairlead
     MORE = <<~RUBY.chomp
       when "/blocks" then Cwork.without_gvl(seconds)
       when "/lasts" then Cwork.without_gvl(seconds)
+      when "/library"
+        ends = Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID) + seconds
+        SQLite3::Database.new(":memory:") do |database|
+          count = "WITH RECURSIVE counted(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM counted WHERE n < 50000) SELECT max(n) FROM counted"
+          database.execute(count) while Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID) < ends
+        end
       when "/both" then (compute(0.15); Cwork.without_gvl(seconds))
       when "/child" then Async { Cwork.without_gvl(seconds) }.wait
       when "/later-child" then Async { sleep(0.01); Cwork.without_gvl(seconds) }.wait
@@ -64,6 +71,15 @@ module Fairlead
 
       assert_told(stall, at: first, says: ["computing at", "in a job"])
       assert_operator stall["backtrace"].grep(/config\.ru/).size, :>=, 2, "the callers too"
+    end
+
+    def test_a_gem_is_blamed_by_its_name
+      stall = stalled("/library", kind: "computing", seconds: 0.7)
+
+      assert_match(/\Asqlite3 \d/, stall["gem"])
+      assert_match(%r{\Alib/sqlite3/\w+\.rb:\d+ in }, stall["at"])
+      assert_includes stall["advice"], "Fairlead.offload"
+      eventually("it is in the log") { server.log.include?(" (gem #{stall["gem"]}).") }
     end
 
     def test_a_stall_that_comes_after_a_wait
