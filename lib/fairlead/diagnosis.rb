@@ -6,14 +6,20 @@ module Fairlead
     # How many lines of a message are worth showing.
     LINES = 12
 
+    NO_SERVER = "Look whether the database server runs, or mend its address (config/database.yml, DATABASE_URL)."
     # What helps against errors that say too little themselves.
     REMEDIES = [
       ["Bundler::GemNotFound", "Run `bundle install`."],
       ["Bundler::GemfileNotFound", "Start it in the app's folder, or name a Gemfile with BUNDLE_GEMFILE."],
       ["Gem::LoadError", "Start it as `bundle exec fairlead`, so that the versions of the Gemfile are used."],
-      ["LoadError", "Add the gem that holds it to the Gemfile and run `bundle install`, or mend the path."]
+      ["LoadError", "Add the gem that holds it to the Gemfile and run `bundle install`, or mend the path."],
+      ["ActiveRecord::NoDatabaseError", "Make the database (`bin/rails db:prepare`), or mend its name."],
+      ["ActiveRecord::ConnectionNotEstablished", NO_SERVER],
+      ["Sequel::DatabaseConnectionError", NO_SERVER]
     ].freeze
-    private_constant :REMEDIES
+    # Frames of Ruby, and of gems that take its place: nothing is wrong there.
+    REQUIRE = /require(?:_relative)?'\z/
+    private_constant :REMEDIES, :NO_SERVER, :REQUIRE
 
     # @param error [Exception]
     # @param file [String] the file that was read: places in its folder are shown first.
@@ -59,9 +65,10 @@ module Fairlead
     def trace
       return frames.map { |frame| "    #{frame}" } if @debug
       # An error raised in a gem: where, beside the line of the app that led there.
-      return if @error.is_a?(SyntaxError) || frames.empty? || own_frame == frames.first
+      raised = frames.find { |frame| !REQUIRE.match?(frame) }
+      return if @error.is_a?(SyntaxError) || raised.nil? || own_frame == raised
 
-      "  raised in #{frames.first}"
+      "  raised in #{raised}"
     end
 
     # Ruby adds source lines (error_highlight) and suggestions to the message: they help.

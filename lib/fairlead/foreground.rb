@@ -137,13 +137,6 @@ module Fairlead
       @server.stop
     end
 
-    def terminal?
-      File.open("/dev/tty", &:close)
-      true
-    rescue SystemCallError
-      false
-    end
-
     # @return [Float] when it will have taken too long.
     def drain
       @successors ? @notifier.reloading : @notifier.stopping

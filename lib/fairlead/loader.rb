@@ -7,6 +7,10 @@ require_relative "diagnosis"
 module Fairlead
   # Builds the Rack app from config.ru. Whatever is wrong there is one message: file, line and remedy.
   module Loader
+    # Of `fairlead`: who mistypes one names a file.
+    COMMANDS = %w[doctor restart stalls status].freeze
+    private_constant :COMMANDS
+
     # @param configuration [Configuration] its `rackup` is the file.
     # @return [#call] the app.
     # @raise [BootError]
@@ -26,7 +30,8 @@ module Fairlead
 
     # @return [String]
     def self.missing(path)
-      "There is no #{path} in #{Dir.pwd}.\n" \
+      command = DidYouMean::SpellChecker.new(dictionary: COMMANDS).correct(path).first
+      "There is no #{path} in #{Dir.pwd}.#{" Did you mean `fairlead #{command}`?" if command}\n" \
         "Start fairlead in the folder of your app, or name the file: fairlead path/to/config.ru. " \
         "The smallest one is:\n  run ->(env) { [200, { \"content-type\" => \"text/plain\" }, [\"Hello\"]] }"
     end

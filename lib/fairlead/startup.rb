@@ -74,6 +74,14 @@ module Fairlead
       kept + Listener.open_all(wanted, backlog: @configuration.backlog)
     end
 
+    # Whether this process is bound to a terminal that is still there.
+    def terminal?
+      File.open("/dev/tty", &:close)
+      true
+    rescue SystemCallError
+      false
+    end
+
     def monotonic = Process.clock_gettime(Process::CLOCK_MONOTONIC)
   end
 end

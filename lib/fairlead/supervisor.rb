@@ -87,7 +87,7 @@ module Fairlead
       @jobs = Jobs.for(@configuration, @app)
       @desk = Stall::Desk.new(@configuration, addresses, pid: known_as, generation: @parent&.generation.to_i,
                                               named: (@launch || @again)&.folder)
-      @terminal = terminal?
+      @terminal = $stdin.tty? && terminal?
       @restart_file = (@launch || @again)&.then { |launch| RestartFile.new(launch.folder) }
       @signals = Signals.new(*SIGNALS)
     end
@@ -324,16 +324,6 @@ module Fairlead
     # Of an error in a hook.
     def diagnose(error)
       Diagnosis.new(error, file: @configuration.file || @configuration.rackup, debug: @configuration.debug)
-    end
-
-    # Whether this process is bound to a terminal that is still there. When it closes, HUP means: end.
-    def terminal?
-      return false unless @terminal.nil? ? $stdin.tty? : true
-
-      File.open("/dev/tty", &:close)
-      true
-    rescue SystemCallError
-      false
     end
   end
 end

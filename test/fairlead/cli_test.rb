@@ -67,6 +67,10 @@ module Fairlead
       assert_no_backtrace message
     end
 
+    def test_a_mistyped_command
+      assert_match(/^fairlead: There is no sttaus in .*\. Did you mean `fairlead status`\?$/, refuse(HELLO, "sttaus"))
+    end
+
     def test_a_syntax_error_in_config_ru
       message = refuse("\nrun ->(env) { [200 }\n", lint: false)
 

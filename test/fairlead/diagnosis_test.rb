@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../helper"
+require "active_record"
 
 module Fairlead
   class DiagnosisTest < Test
@@ -9,6 +10,10 @@ module Fairlead
 
       assert_match(/\A#{Regexp.escape(@path)}:3: JSON::ParserError: /, text)
       assert_match(%r{^  raised in /}, text)
+    end
+
+    def test_of_what_is_missing_ruby_s_own_frames_are_not_shown
+      refute_match(/raised in/, diagnose("require \"no/such/thing\""))
     end
 
     def test_a_gem_in_the_users_folder_is_not_the_users_file
@@ -41,6 +46,8 @@ module Fairlead
     def test_every_error_has_a_remedy
       assert_match(/bundle install/, remedy(error_of("require \"no/such/thing\"")))
       assert_match(/bundle exec/, remedy(Gem::LoadError.new("already activated")))
+      assert_match(/database server runs.*DATABASE_URL/, remedy(::ActiveRecord::DatabaseConnectionError.new("x")))
+      assert_match(/db:prepare/, remedy(::ActiveRecord::NoDatabaseError.new("x")))
       assert_equal "Mend it and start again; --debug shows the whole backtrace.", remedy(RuntimeError.new("x"))
       assert_equal "Mend it and start again.", remedy(RuntimeError.new("x"), debug: true)
     end
