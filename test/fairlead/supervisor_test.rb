@@ -368,6 +368,14 @@ module Fairlead
       end
     end
 
+    # So no collection in a worker has to go through it, nor writes to its pages.
+    def test_what_has_been_loaded_before_the_fork_is_old_for_the_collector
+      skip "This Ruby has no Process.warmup" unless Process.respond_to?(:warmup)
+      app = "require \"objspace\"\nLOADED = Object.new\nrun ->(_) { [200, {}, [ObjectSpace.dump(LOADED)]] }"
+      with_server(app) { |server| assert_includes server.get.body, '"old":true' }
+      with_server(app, "--no-preload") { |server| refute_includes server.get.body, '"old":true' }
+    end
+
     def test_a_worker_may_open_as_many_descriptors_as_the_system_allows
       with_server(PID, spawn_options: { rlimit_nofile: [256, 4096] }) do |server|
         limits = File.read("/proc/#{server.worker_pids.first}/limits")[/^Max open files.*/].split

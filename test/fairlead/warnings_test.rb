@@ -40,7 +40,7 @@ module Fairlead
           [200, { "content-type" => "text/plain" }, body]
         }
       RUBY
-      with_server(app, "-w", "2", "--access-log", "json", "--recycle-requests", "1000000", ruby_flags: ["-w"]) do |server|
+      with_server(app, "-w", "2", "--access-log", "json", "--recycle-requests", "1000000", ruby_flags: ["-w", "--enable=frozen-string-literal"]) do |server|
         %w[/ /wait /raise /offload /stream].each { |path| server.get(path) }
         server.post("/read", "x" * 300_000)
         server.restart

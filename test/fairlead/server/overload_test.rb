@@ -41,7 +41,7 @@ module Fairlead
     end
 
     def assert_sheds_well(workers, times)
-      server = with_server(APP, "-w", workers.to_s, lint: false)
+      server = with_server(APP, "-w", workers.to_s)
       figures = nil
       # What else runs on this machine takes from the one and the other, but not alike.
       assert_one_below(1 / 0.75, "capacity to goodput", unit: "×", tries: 3) do
@@ -73,20 +73,20 @@ module Fairlead
 
     # Each asks again only once it has its answer: however long they wait, it gets no longer.
     def test_a_crowd_that_waits_its_turn_is_served
-      server = with_server(APP, "-w", "2", lint: false)
+      server = with_server(APP, "-w", "2")
       figures = Bench::Wrk.new(connections: 160, path: "/slower").run(Target.new(server.port), LOAD_SECONDS)
       assert_equal 0, figures[:non_2xx]
     end
 
     def test_a_burst_is_served
-      server = with_server(APP, lint: false)
+      server = with_server(APP)
       assert_operator seconds_of_burst(server, Array.new(250) { "/compute" }), :>, 2
     end
 
     # Those that wait in their fibers stand in no line. A connection for which there is no place waits a second, until its
     # client's system asks again.
     def test_two_thousand_connections_that_come_within_a_second_are_all_served_and_requests_that_sleep_never_turned_away
-      server = with_server(APP, lint: false)
+      server = with_server(APP)
       assert_one_below(1, "connecting") do
         seconds_of_burst(server, Array.new(2000) { "/sleep" })
         @seconds_of_connecting

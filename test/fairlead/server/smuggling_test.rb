@@ -57,6 +57,7 @@ module Fairlead
 
     def test_there_are_as_many_as_there_should_be
       assert_operator Cases.all.size, :>=, 250
+      assert_empty Cases.all.map(&:first).grep_v(/\ARFC \d+, \d/), "each has the rule that it is about"
     end
 
     Cases.all.each_with_index do |(name, answered, bytes), number|
