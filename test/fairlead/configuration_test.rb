@@ -160,6 +160,8 @@ module Fairlead
       assert_refused("threads 5, 5",
                      "config/fairlead.rb:1: there is no option `threads`. There is nothing to tune")
       assert_refused("preload_app!", "Write `preload true`")
+      assert_refused("ssl_bind \"0.0.0.0\", 443", "let a proxy in front of it do TLS")
+      assert_refused("prune_bundler", "Remove the line")
     end
 
     def test_what_can_be_off_can_be_true_or_false_as_well

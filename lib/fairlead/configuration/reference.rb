@@ -73,6 +73,9 @@ module Fairlead
         | TTIN, TTOU | one worker more, one less |
         | USR1 | reopen the logs, here and in the workers: Fairlead's own and every file that is open for appending |
 
+        Under Puma, USR1 is the phased restart, and HUP reopens the logs. Who comes from there sends USR2 (or calls
+        `fairlead restart`) to bring new code in, and USR1 from logrotate.
+
         With `preload` (the default) HUP forks the new workers from the app that was loaded at the start: it
         frees memory, and opens new connections, but new code needs USR2: see [Deployment](deployment.md). With `preload false`
         each worker loads the app, and HUP brings new code in; each worker then has a copy of its own in memory.
@@ -83,7 +86,7 @@ module Fairlead
         connections wait in its sockets; HUP does what TERM does; TTIN and TTOU change nothing (in a terminal they belong to its
         shell, as anywhere).
 
-        A service manager that gives a `NOTIFY_SOCKET` (systemd's `Type=notify-reload`) is told READY once all
+        A service manager that gives a `NOTIFY_SOCKET` (systemd's `Type=notify`, or `notify-reload`) is told READY once all
         workers serve, RELOADING when a restart begins and STOPPING when the server drains.
       MARKDOWN
 

@@ -21,7 +21,11 @@ module Fairlead
         state_path: "Remove the line: there is no state file.",
         plugin: "There are no plugins. For `plugin :solid_queue` write `solid_queue \"fork\"`; remove " \
                 "`plugin :tmp_restart`, which is always there, and the line of any other.",
-        wait_for_less_busy_worker: "Remove the line.",
+        ssl_bind: "https is not served yet: bind http://… and let a proxy in front of it do TLS.",
+        activate_control_app: "Remove the line: `fairlead status` and `fairlead restart` need none.",
+        directory: "Remove the line, and start fairlead in that folder.",
+        **%i[wait_for_less_busy_worker fork_worker nakayoshi_fork prune_bundler silence_single_worker_warning]
+          .to_h { |word| [word, "Remove the line: there is nothing like it to set."] },
         first_data_timeout: "Write `head_timeout` instead.",
         persistent_timeout: "Write `idle_timeout` instead."
       }.freeze
