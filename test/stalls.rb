@@ -30,6 +30,7 @@ module Fairlead
         case env["PATH_INFO"].sub(%r{/~.*}, "")
         when "/free" then Cwork.without_gvl(seconds)
         when "/many" then (seconds * 300).to_i.times { Cwork.without_gvl(0.003) }
+        when "/blocking-fiber" then Fiber.new(blocking: true) { sleep(seconds) }.resume
         when "/held" then Cwork.with_gvl(seconds)
         when "/c" then Cwork.computes_with_gvl(seconds)
         when "/thread" then Thread.new { sleep(0.1); Cwork.with_gvl(seconds) }

@@ -88,6 +88,26 @@ module Fairlead
       end
     end
 
+    def test_sixty_that_block_in_a_fiber_of_their_own_are_all_answered
+      with_server(APP) do |server|
+        learn(server, "/blocking-fiber", :threads)
+        assert_equal 60, answered(ask(server, "/blocking-fiber?0.05", 60)).size
+      end
+    end
+
+    def test_in_a_lane_too_nobody_waits_for_longer_than_the_queue_timeout
+      with_server(APP, "--queue-timeout", "0.6") do |server|
+        learn(server, "/free", :threads)
+        answers = burst(server, ["/free?0.4"] * 40) # eight at once: the last would begin after 1.6 s
+        served, refused = answers.partition { |answer| answer.status == 200 }
+
+        assert_operator served.size, :>=, 8
+        assert_operator refused.size, :>=, 8
+        assert(refused.all? { |answer| answer.status == 503 && answer.text.match?(/^retry-after: /i) && answer.seconds > 0.5 })
+        assert_includes refused.first.body, "waited too long for its turn"
+      end
+    end
+
     def test_what_waits_beside_one_that_is_known_to_block_goes_on
       with_server(APP) do |server|
         learn(server, "/free", :threads)
