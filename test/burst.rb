@@ -46,7 +46,7 @@ module Fairlead
     def seconds_of_burst(server, paths, within: 30)
       answers = burst(server, paths, within:)
       wrong = answers.reject { |answer| answer.status == 200 && answer.seconds }
-      assert_empty wrong.first(3).map(&:text), "#{wrong.size} of #{answers.size} requests failed.\n#{server.log[-2000..]}"
+      assert_empty wrong.first(3).map(&:text), "#{wrong.size} of #{answers.size} requests failed.\n#{server.log.lines.last(30).join}"
       answers.map(&:seconds).max
     end
 

@@ -70,9 +70,10 @@ module Fairlead
 
     def apps = GUIDE.scan(/^```ruby-app\n(.*?)^```/m).flatten
 
+    # However long a request stands in line on a machine that does other work: that is no error here.
     def database(size)
       url = ENV["TEST_DATABASE_URL"] || skip("No PostgreSQL: run bin/test, or set TEST_DATABASE_URL (bin/services url)")
-      { "DATABASE_URL" => "#{url}?max_connections=#{size}" }
+      { "DATABASE_URL" => "#{url}?max_connections=#{size}&checkout_timeout=60" }
     end
 
     # @return [Array<Array, nil>] for each what it should be and what it is; nil if nothing is said.
