@@ -41,8 +41,10 @@ module Fairlead
     end
 
     # @param head [Boolean] whether the request was HEAD, so that there is no body whatever the headers say.
+    # @param processing [Boolean] whether 102 is one too: who has ended its side, and has to wait, is asked by it whether it
+    #   still reads, and a busy machine makes anybody wait.
     # @return [Response, nil] nil at the end of the connection.
-    def response(head: false)
+    def response(head: false, processing: false)
       return if eof?
 
       version, status, = line.split(" ", 3)
@@ -51,7 +53,9 @@ module Fairlead
         headers << field.split(": ", 2)
       end
       answer = Response.new(version, status.to_i, headers, String.new(encoding: Encoding::BINARY), false)
-      read_body(answer) unless head || status.to_i < 200 || [204, 304].include?(status.to_i)
+      return response(head:) if answer.status == 102 && !processing
+
+      read_body(answer) unless head || answer.status < 200 || [204, 304].include?(answer.status)
       answer
     end
 

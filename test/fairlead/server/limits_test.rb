@@ -91,7 +91,7 @@ module Fairlead
       half = client(to: server).request("GET", "/half")
       old = client(to: server).request("GET", "/old", version: "1.0")
       [half, old].each(&:close_write) # they still read
-      assert_equal 102, half.response.status
+      assert_equal 102, half.response(processing: true).status
       assert old.silent?(0.05)
       open = descriptors(server)
       reset.reset
