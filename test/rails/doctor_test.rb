@@ -48,6 +48,7 @@ module Fairlead
       "config/database.yml" => "production:\n  adapter: postgresql\n  max_connections: 5\n",
       "config/initializers/gems.rb" => <<~RUBY
         Gem.loaded_specs["typhoeus"] = Gem::Specification.new("typhoeus", "1.4.1")
+        Gem.loaded_specs["request_store"] = Gem::Specification.new("request_store", "1.7.0")
         Gem.loaded_specs["sentry-ruby"] = Gem::Specification.new("sentry-ruby", "7.2.0")
         Gem.loaded_specs["mysql2"] = Gem::Specification.new("mysql2", "0.5.7")
       RUBY
@@ -80,6 +81,7 @@ module Fairlead
       PLACES
       assert_item(/^– ActionController::Live/, "with_connection", said)
       assert_includes said, "    app/controllers/lives_controller.rb:2: include ActionController::Live\n"
+      assert_item(/^– request_store 1\.7\.0: its store belongs to a fiber/, "ActiveSupport::CurrentAttributes", said)
       assert_match(/^✓ sentry-ruby 7\.2\.0: its hub is each request's own/, said)
       assert_item(/^– mysql2 0\.5\.7: it waits for a query as fibers do/, "trilogy", said)
       assert_match(/^✓ pg 1\.\d+\.\d+ lets others run while it waits\.$/, said)
