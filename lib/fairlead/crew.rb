@@ -14,7 +14,7 @@ module Fairlead
     PRIORITY = -3
     # What the watch thread goes by, in milliseconds: how often it looks; how long a reactor may be away without the
     # GVL; holding it, asleep; holding it, computing.
-    WATCH = { tick: 2, blocked: 4, stuck: 8, computing: 60 }.freeze
+    WATCH = { tick: 2, blocked: 4, stuck: 7, computing: 60 }.freeze
     private_constant :STANDBYS, :MOST, :PRIORITY, :WATCH
 
     # @param loop [Loop]
