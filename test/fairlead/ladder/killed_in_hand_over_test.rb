@@ -80,8 +80,8 @@ module Fairlead
         sender, receiver = clients.keys
         request = client_of(server, sender)
         server.signal(:STOP, receiver)
-        before = handed(server, sender)
         stuck = stall(server, "/held", STUCK, on: clients[sender])
+        before = handed(server, sender) # as it showed when it took that one up
         request.request("GET", "/", "X-Number: 1")
         eventually("it has been handed over") { handed(server, sender) > before }
         yield server, sender, receiver, request, stuck
