@@ -1,5 +1,7 @@
 # frozen_string_literal: true
 
+require "etc"
+
 require_relative "parts"
 
 module Fairlead
@@ -31,13 +33,16 @@ module Fairlead
       @page.most_lanes = @workers.most_lanes
     end
 
-    # A worker is stuck, and requests wait there. Relief comes if all are. An app that is served by one process may count
-    # on being alone.
+    # A worker is stuck, and requests wait there, or relief has come. More comes if all regular ones are, one after the
+    # other, until it can compute as they could. An app that is served by one process may count on being alone.
     #
     # @yieldparam action [Workers::Fork] to be done.
     def relieve(now)
-      return unless @preload && @workers.size > 1 &&
-                    @workers.select { |worker| worker.serving? && !worker.lane? }.all? { |worker| stuck?(worker) }
+      return unless @preload && @workers.size > 1
+
+      regular, relief = @workers.select { |worker| worker.serving? && !worker.lane? }.partition(&:regular?)
+      return unless regular.all? { |worker| stuck?(worker) } &&
+                    relief.count { |worker| !stuck?(worker) } < [@workers.size, Etc.nprocessors].min
 
       action = @workers.relieve(now) or return
       yield action

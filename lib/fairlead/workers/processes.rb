@@ -158,14 +158,21 @@ module Fairlead
 
       def hear(worker, message, now)
         case message
-        when Message::Ready then perform(@workers.ready(worker, now))
+        when Message::Ready then ready(worker, now)
         when Message::Failed then worker.failure = message.description
-        when Message::Relief then @reinforcements.relieve(now) { |action| perform([action]) }
+        when Message::Relief then relieve(now)
         when Message::Lane then @reinforcements.open_lane(now) { |action| perform([action]) }
         when Message::Stuck then replace(worker, stuck_since(message), now)
         else yield message, worker.pid
         end
       end
+
+      def ready(worker, now)
+        perform(@workers.ready(worker, now))
+        relieve(now) if worker.kind == :relief
+      end
+
+      def relieve(now) = @reinforcements.relieve(now) { |action| perform([action]) }
 
       def replace(worker, why, now)
         actions = @workers.replace(worker, now) or return

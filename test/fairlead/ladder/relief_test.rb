@@ -65,6 +65,21 @@ module Fairlead
       end
     end
 
+    # One process computes on one processor, and what it runs is cold.
+    def test_there_are_as_many_as_there_are_processors_for_the_regular_ones
+      with_server(QUICK + APP, "-w", "2") do |server|
+        regular = server.worker_pids
+        stuck = client_of_each(server, regular).values.map { |client| stall(server, "/held", 3, on: client) }
+        waiting = client(to: server).write("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        as_many = [regular.size, Etc.nprocessors].min
+        relief = eventually("they come") { (server.worker_pids - regular).then { |pids| pids if pids.size >= as_many } }
+        assert stuck.all?(&:silent?), "their calls have returned"
+        assert_equal as_many, relief.size
+        [*stuck, waiting].each { |client| assert_equal 200, client.response.status }
+        eventually("they have retired") { server.worker_pids == regular }
+      end
+    end
+
     def test_also_while_all_compute_in_c_and_give_no_sign
       with_server(APP, "-w", "2") do |server|
         assert_within(1.5, -> { slowest(server) }) do
