@@ -33,23 +33,20 @@ module Fairlead
       @page.most_lanes = @workers.most_lanes
     end
 
-    # A worker is stuck, and requests wait there, or relief has come. More comes if all regular ones are, one after the
-    # other, until it can compute as they could. An app that is served by one process may count on being alone.
+    # A worker is stuck, and requests wait there, or relief has come and may be stuck too by now. More comes if all regular
+    # ones are, until it can compute as they could. An app that is served by one process may count on being alone.
     #
     # @yieldparam action [Workers::Fork] to be done.
     def relieve(now)
-      return unless @preload && @workers.size > 1
+      return unless @preload && @workers.size > 1 &&
+                    @workers.select { |worker| worker.regular? && worker.serving? }.all? { |worker| stuck?(worker) }
 
-      regular, relief = @workers.select { |worker| worker.serving? && !worker.lane? }.partition(&:regular?)
-      return unless regular.all? { |worker| stuck?(worker) } &&
-                    relief.count { |worker| !stuck?(worker) } < [@workers.size, Etc.nprocessors].min
+      relief = @workers.select { |worker| worker.kind == :relief && (worker.serving? || worker.booting?) }
+      missing = [@workers.size, Etc.nprocessors].min - relief.count { |worker| !stuck?(worker) }
+      forked = missing.times.count { @workers.relieve(now)&.tap { |action| yield action } }
+      return if forked.zero? || told_lately?(now)
 
-      action = @workers.relieve(now) or return
-      yield action
-      return if @told && now - @told < RELIEF_TOLD
-
-      @told = now
-      Log.say "All workers are stuck in calls that hold Ruby's lock: a relief worker serves meanwhile."
+      Log.say "All workers are stuck in calls that hold Ruby's lock: relief workers serve meanwhile."
     end
 
     # Requests wait that hold Ruby's lock: they shall hold up no others.
@@ -66,6 +63,13 @@ module Fairlead
     private
 
     def stuck?(worker) = @page.read(worker.slot)[:stall] == STUCK
+
+    def told_lately?(now)
+      return true if @told && now - @told < RELIEF_TOLD
+
+      @told = now
+      false
+    end
 
     # Whether a lane worker has something to do, or has had since it was last asked.
     def busy?(worker)

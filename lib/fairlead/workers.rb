@@ -150,14 +150,14 @@ module Fairlead
 
     # A worker for requests that wait while all others are stuck.
     #
-    # @return [Fork, nil] nil if there is no room for it, or one is coming already.
+    # @return [Fork, nil] nil if there is no room for it.
     def relieve(now) = add_bounded(:relief, [@size, FEW_RELIEFS].max, now)
 
     # A worker for requests that hold Ruby's lock, and nothing else. There are at most as many as regular ones.
     #
     # @return [Fork, nil] nil if there is no room for it, or one is coming already.
     def add_lane(now)
-      add_bounded(:lane, most_lanes, now) unless now < @lane_not_before
+      add_bounded(:lane, most_lanes, now) unless now < @lane_not_before || any? { |worker| worker.lane? && worker.booting? }
     end
 
     # @return [Integer] 0 for one worker: its app may count on being alone.
@@ -253,12 +253,11 @@ module Fairlead
 
     private
 
-    # One of a kind boots at a time. A slot is left for a successor.
+    # A slot is left for a successor.
     def add_bounded(kind, most, now)
-      others = select { |worker| worker.kind == kind }
-      return if @stopping || others.any?(&:booting?) || @workers.size + 2 > @slots
+      return if @stopping || @workers.size + 2 > @slots
 
-      index = ((0...most).to_a - others.map(&:index)).first
+      index = ((0...most).to_a - select { |worker| worker.kind == kind }.map(&:index)).first
       add_extra(kind, index, now) if index
     end
 

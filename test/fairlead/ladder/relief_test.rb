@@ -27,7 +27,7 @@ module Fairlead
           end
           took.tap { stuck.each { |client| assert_equal 200, client.response.status } }
         end
-        assert_match(/All workers are stuck .* a relief worker serves/, server.log)
+        assert_match(/All workers are stuck .* relief workers serve/, server.log)
         eventually("it is told") { server.log.match?(%r{GET /held/\S+ stalled for .* relief worker was asked for}i) }
         eventually("it has retired") { server.worker_pids == regular }
         assert_equal "200", server.get("/").code
@@ -87,7 +87,7 @@ module Fairlead
           stuck = clients.values.map { |client| stall(server, "/c", 3, on: client) }
           duration { assert_equal "200", server.get("/").code }.tap { stuck.each(&:response) }
         end
-        assert_match(/All workers are stuck .* a relief worker serves/, server.log)
+        assert_match(/All workers are stuck .* relief workers serve/, server.log)
       end
     end
 
