@@ -95,6 +95,8 @@ void fl_init_deadlines(VALUE loop_class);
 /* stalls.c: takes the backtrace that is wanted of the calling thread. */
 void fl_capture_stall(void);
 void fl_init_stalls(VALUE loop_class);
+/* A String that shows what a client has sent: see core/escape.h. */
+VALUE fl_ruby_escaped(const char *bytes, long size);
 void fl_forget_stalls(const fl_ruby_loop *loop);
 /* shared_page.c */
 void fl_init_shared_page(void);

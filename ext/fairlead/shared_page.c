@@ -1,4 +1,3 @@
-#include "escape.h"
 #include "fairlead.h"
 
 static void page_free(void *data) {
@@ -95,11 +94,11 @@ static VALUE page_routes(VALUE self) {
     VALUE list = rb_ary_new();
     for (int i = 0; i < FL_MOST_ROUTES; i++) {
         fl_route_record *record = &routes->records[i];
-        char text[FL_ROUTE_SIZE], shown[FL_ESCAPED(FL_ROUTE_SIZE)];
+        char text[FL_ROUTE_SIZE];
         if (!fl_routes_text(record, text))
             continue;
         VALUE row = rb_hash_new();
-        rb_hash_aset(row, ID2SYM(rb_intern("route")), rb_utf8_str_new(shown, fl_escape(shown, text, strlen(text)) - shown));
+        rb_hash_aset(row, ID2SYM(rb_intern("route")), fl_ruby_escaped(text, (long) strlen(text)));
         const char *name = fl_routes_name(routes, text);
         rb_hash_aset(row, ID2SYM(rb_intern("action")), name == NULL || *name == '\0' ? Qnil : rb_utf8_str_new_cstr(name));
         rb_hash_aset(row, ID2SYM(rb_intern("lane")), ID2SYM(rb_intern(lanes[atomic_load(&record->lane)])));

@@ -111,12 +111,18 @@ static VALUE route_of(VALUE self, VALUE method, VALUE path) {
     return rb_str_new_cstr(route.text);
 }
 
+VALUE fl_ruby_escaped(const char *bytes, long size) {
+    VALUE escaped = rb_utf8_str_new(NULL, FL_ESCAPED(size));
+    char *to = RSTRING_PTR(escaped);
+    rb_str_set_len(escaped, fl_escape(to, bytes, (size_t) size) - to);
+    return escaped;
+}
+
 /* Fairlead.escape("/gr\xc3\xb6\xc3\x9fe"): "/gr%c3%b6%c3%9fe" (see escape.h) */
 static VALUE escape(VALUE self, VALUE text) {
     StringValue(text);
-    VALUE escaped = rb_utf8_str_new(NULL, FL_ESCAPED(RSTRING_LEN(text)));
-    char *to = RSTRING_PTR(escaped);
-    rb_str_set_len(escaped, fl_escape(to, RSTRING_PTR(text), (size_t) RSTRING_LEN(text)) - to);
+    VALUE escaped = fl_ruby_escaped(RSTRING_PTR(text), RSTRING_LEN(text));
+    RB_GC_GUARD(text);
     return escaped;
 }
 

@@ -58,13 +58,12 @@ module Fairlead
     private
 
     def target(env)
+      parts = env.values_at("SCRIPT_NAME", "PATH_INFO").compact
       query = env["QUERY_STRING"]
-      path = join(env["SCRIPT_NAME"], env["PATH_INFO"])
-      query.nil? || query.empty? ? path : join(path, "?", query)
+      parts.push("?", query) unless query.nil? || query.empty?
+      # The app may have set some of them, and in other encodings than what has come.
+      parts.all?(&:ascii_only?) ? parts.join : parts.map(&:b).join
     end
-
-    # The app may have set some of them, and in other encodings than what has come.
-    def join(*parts) = parts.all? { |part| part.nil? || part.ascii_only? } ? parts.join : parts.map { |part| part.to_s.b }.join
 
     # `%h %l %u %t "%r" %>s %b`, as the first web servers wrote it.
     class Common < AccessLog

@@ -5,7 +5,7 @@ require "etc"
 require_relative "parts"
 
 module Fairlead
-  # The workers beside the regular ones: a relief worker serves while all others are stuck, lane workers run the requests
+  # The workers beside the regular ones: relief workers serve while all others are stuck, lane workers run the requests
   # that hold Ruby's lock. Here it is seen from the shared page whether they are needed, or needed for longer; how many
   # there may be, and when they go, is decided by {Workers}, and who forks them is the supervisor.
   class Reinforcements
@@ -44,9 +44,7 @@ module Fairlead
       relief = @workers.select { |worker| worker.kind == :relief && (worker.serving? || worker.booting?) }
       missing = [@workers.size, Etc.nprocessors].min - relief.count { |worker| !stuck?(worker) }
       forked = missing.times.count { @workers.relieve(now)&.tap { |action| yield action } }
-      return if forked.zero? || told_lately?(now)
-
-      Log.say "All workers are stuck in calls that hold Ruby's lock: relief workers serve meanwhile."
+      tell_of_relief(now) if forked.positive?
     end
 
     # Requests wait that hold Ruby's lock: they shall hold up no others.
@@ -64,11 +62,11 @@ module Fairlead
 
     def stuck?(worker) = @page.read(worker.slot)[:stall] == STUCK
 
-    def told_lately?(now)
-      return true if @told && now - @told < RELIEF_TOLD
+    def tell_of_relief(now)
+      return if @told && now - @told < RELIEF_TOLD
 
       @told = now
-      false
+      Log.say "All workers are stuck in calls that hold Ruby's lock: relief workers serve meanwhile."
     end
 
     # Whether a lane worker has something to do, or has had since it was last asked.
