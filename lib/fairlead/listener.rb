@@ -14,7 +14,8 @@ module Fairlead
     FIRST_INHERITED = 3
     # What a service manager does not say of them.
     DESCRIPTIONS = "FAIRLEAD_LISTENERS"
-    private_constant :DESCRIPTIONS
+    EVERYWHERE = ["0.0.0.0", "::"].freeze
+    private_constant :DESCRIPTIONS, :EVERYWHERE
 
     class << self
       # @param uri [String] "http://host:port", "http://[::1]:port" or "unix:/path[?mode=0660]". Port 0 takes a
@@ -196,6 +197,17 @@ module Fairlead
     def unix? = !path.nil?
 
     def closed? = io.closed?
+
+    # @param uri [String] an address as it may be asked for. All interfaces are one address, however they are written:
+    #   no second socket could be bound there.
+    def is?(uri)
+      return true if uri == asked
+
+      address = Address.parse(uri)
+      return address.path == path if unix? || address.path
+
+      address.port == port && (address.host == host || (EVERYWHERE.include?(address.host) && EVERYWHERE.include?(host)))
+    end
 
     # Another of the same socket, whose file is no longer this one's to remove.
     #

@@ -70,7 +70,7 @@ module Fairlead
       wanted = managed && @configuration.origin(:bind) == :default ? [] : @configuration.bind
       kept, left = inherited.partition { |listener| listener.asked.nil? || wanted.include?(listener.asked) }
       left.each(&:close)
-      wanted -= kept.flat_map { |listener| [listener.asked, listener.uri] }
+      wanted = wanted.reject { |uri| kept.any? { |listener| listener.is?(uri) } }
       kept + Listener.open_all(wanted, backlog: @configuration.backlog)
     end
 

@@ -452,6 +452,18 @@ module Fairlead
       listener.close
     end
 
+    def test_all_interfaces_are_one_address_to_a_service_manager_and_to_the_configuration
+      listener = TCPServer.new("0.0.0.0", 0)
+      port = listener.addr[1]
+      files = { "config/fairlead.rb" => "workers 1\nbind \"http://[::]:#{port}\", \"http://127.0.0.1:0\"" }
+      with_server(PID, files:, env: { "LISTEN_FDS" => "1" }, spawn_options: { 3 => listener }) do |server|
+        assert_equal "http://0.0.0.0:#{port}", server.addresses.first
+        assert_equal 2, server.addresses.size, "the other one is bound as well"
+      end
+    ensure
+      listener.close
+    end
+
     def test_sockets_that_are_meant_for_another_process_are_left_alone
       listener = TCPServer.new("127.0.0.1", 0)
       with_server(PID, env: { "LISTEN_FDS" => "1", "LISTEN_PID" => "1" }, spawn_options: { 3 => listener }) do |server|

@@ -191,8 +191,10 @@ static void parse_one(fl_connection *connection) {
         }
         connection->state = FL_CONNECTION_HEAD;
     }
-    fl_status status = fl_http1_parse(connection->exchange->head, fl_buffer_at(&connection->in), connection->in.length,
-                                      &loop->limits.http1);
+    fl_http1_limits limits = loop->limits.http1;
+    limits.head = fl_loop_keeps(loop, limits.head);
+    fl_status status =
+        fl_http1_parse(connection->exchange->head, fl_buffer_at(&connection->in), connection->in.length, &limits);
     if (status == FL_OK)
         head_is_complete(connection);
     else if (status != FL_AGAIN)

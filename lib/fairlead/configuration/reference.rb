@@ -38,18 +38,19 @@ module Fairlead
         `http://host:port` serves TCP (`http://[::1]:9292` for IPv6), `unix:/path` a Unix socket, with
         `?mode=0660` for its permissions. `http://localhost:9292` is both 127.0.0.1 and ::1. Port 0 takes a free
         port, which the start banner names. A mere port (`port 3000`, `-p 3000`, `PORT=3000`) is served on
-        127.0.0.1 in development and test, and on every interface elsewhere.
+        127.0.0.1 in development and test, and on every interface elsewhere. A variable goes before the file, and
+        replaces all addresses in it; `FAIRLEAD_BIND` goes before `PORT`.
 
         Sockets that a service manager has opened (systemd's `LISTEN_FDS`) replace the default address;
-        addresses that are asked for are served besides.
+        others that are asked for are served besides.
       MARKDOWN
 
       CONCLUSION = <<~MARKDOWN
         ## When more comes than can be served
 
         Requests wait for their turn in one line, first come, first served. When more come than the workers can
-        serve, the line would only get longer, until everybody in it has given up before his turn: all work is
-        then in vain. So those that come last are answered 503 with `Retry-After` at once, and their connections
+        serve, the line would only get longer, until everybody in it has given up before their turn: all work
+        is then in vain. So those that come last are answered 503 with `Retry-After` at once, and their connections
         stay open; those that wait already are served in their order, within about 0.3 s (`queue_target`). As
         many are served as ever, and soon after the rush is over nobody is turned away.
 

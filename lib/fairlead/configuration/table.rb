@@ -138,12 +138,13 @@ module Fairlead
       Option.new(:write_timeout, :seconds, 30.0, "How long a client may pause while it takes a response.",
                  group: :deadlines, within: DEADLINE),
 
-      Option.new(:request_line, :bytes, 8192, "The longest request line; over it: 414.",
+      Option.new(:request_line, :bytes, 16 << 10, "The longest request line; over it: 414.",
                  group: :limits, within: (64..1_048_576)),
-      Option.new(:head_size, :bytes, 32_768,
-                 "The largest head of a request, all its fields together; over it: 431.",
+      Option.new(:head_size, :bytes, 128 << 10,
+                 "The largest head of a request, all its fields together; over it: 431. 32 KiB while more than 64 MiB are " \
+                 "kept for the clients of a worker.",
                  group: :limits, within: (256..1_048_576)),
-      Option.new(:headers, :integer, 100, "The most fields in a head; over it: 431.",
+      Option.new(:headers, :integer, 256, "The most fields in a head; over it: 431.",
                  group: :limits, within: (1..256)),
       Option.new(:body_size, :bytes, 10 << 30, "The largest body of a request; over it: 413.",
                  group: :limits, within: (0..)),

@@ -164,6 +164,14 @@ module Fairlead
       run ->(env) { [200, { "content-type" => "text/plain" }, [env["rack.input"]&.read.to_s.bytesize.to_s]] }
     RUBY
 
+    # Puma takes a query of 10 KiB, and a head of 112 KiB with any number of fields.
+    # https://github.com/puma/puma/blob/master/ext/puma_http11/puma_http11.c
+    def test_as_much_as_puma_takes
+      server = shared_server(APP, name: :usual)
+      assert_equal 200, client(to: server).get("/#{"p" * 2000}?#{"q" * 10_240}").status
+      assert_equal 200, client(to: server).get("/", "Cookie: #{"c" * 80_000}", *(["X-Field: #{"x" * 150}"] * 200)).status
+    end
+
     FLAGS = %w[--request-line 100 --head-size 400 --headers 5 --body-size 1000 --body-buffer 100
                --idle-timeout 0.3 --head-timeout 0.2 --body-timeout 0.2 --access-log common].freeze
 
