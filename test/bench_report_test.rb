@@ -29,23 +29,81 @@ module Bench
       end
     end
 
-    def test_a_peer_that_failed_has_no_figure_in_the_readme
-      summary = { "fairlead" => figures(100, 0), "puma:1" => figures(50, 0), "puma:5" => figures(70, 1) }
-      load = { "name" => "c1", "main_figure" => "requests_per_second", "summary" => summary }
-      row = Report::Headlines.new([{ "workload" => "hello", "loads" => [load] }]).rows.first
+    def test_a_peer_that_failed_in_a_round_is_marked_in_the_readme
+      row = headlines("hello", "c1", "fairlead" => figures(100), "puma:1" => figures(50), "puma:5" => figures(70, failed: 1)).rows.first
 
-      assert_equal [100, 50, nil], [row.ours, row.peers["puma"], row.peers["falcon"]]
+      assert_equal [100, 70, nil, ["puma"]], [row.ours, row.peers["puma"], row.peers["falcon"], row.faults]
     end
 
-    def test_the_overview_compares_with_the_best_peer_that_made_no_error
-      summary = {
-        "fairlead" => of("slowest", 100, nil), "puma:5" => of("slowest", 400, 0.25), "puma:60" => of("slowest", 200, 0.5),
-        "falcon" => of("slowest", 90, 1.1).merge("errors" => 3)
-      }
-      load = { "name" => "free", "main_figure" => "slowest", "summary" => summary }
-      rows = Report::Overview.new([{ "workload" => "mixed", "loads" => [load] }], { "slowest" => ["ms", false] }).rows
+    def test_our_own_errors_are_marked_in_the_readme_and_win_nothing
+      %i[errors non_2xx failed].each do |fault|
+        text = headlines("hello", "c1", "fairlead" => figures(100, fault => 1), "puma" => figures(50)).to_markdown
 
-      assert_equal [["puma:60", 2.0, "ms"]], rows.map { |row| [row.peer, row.times, row.unit] }
+        assert_match(/^\| hello, 1 connection \| 100\* \|  \|  \|  \|  \| \*\*50\*\* \|$/, text)
+        assert_includes text, "\\* Some of its answers were errors"
+      end
+    end
+
+    def test_the_picture_marks_errors_too
+      picture = Report::Picture.new(headlines("hello", "c32", "fairlead" => figures(100, errors: 1), "puma" => figures(50))).to_s
+
+      assert_equal %w[100* 50], picture.scan(/>([\d*]+)<\/text>/).flatten
+    end
+
+    def test_the_readme_shows_both_rows_of_ten_queries_and_where_it_is_told_why_ours_is_not_ahead
+      headlines = Report::Headlines.new([JSON.parse(File.read(File.join(Report::RESULTS, "db-10x10.json")))])
+      notes = File.read(File.join(Toolchain::ROOT, "bench/NOTES.md"))
+
+      assert_equal ["Rails 8.1, ten queries of 10 ms, 128 connections, 2 workers", "… 512 connections"], headlines.rows.map(&:name)
+      assert_includes headlines.to_markdown, "\nWhere it is not ahead, and why: [notes](bench/NOTES.md#not-ahead).\n"
+      assert_match(/^## Not ahead$/, notes)
+    end
+
+    def overview_of(summary)
+      load = { "name" => "free", "main_figure" => "slowest", "summary" => summary }
+      Report::Overview.new([{ "workload" => "mixed", "loads" => [load] }], { "slowest" => ["ms", false] })
+    end
+
+    def test_the_overview_compares_with_the_best_peer
+      rows = overview_of("fairlead" => of("slowest", 100, nil), "puma:5" => of("slowest", 400, 0.25),
+        "puma:60" => of("slowest", 200, 0.5)).rows
+
+      assert_equal [["puma:60", 2.0, "ms", [false, false]]], rows.map { |row| [row.peer, row.times, row.unit, row.faults] }
+    end
+
+    def test_the_overview_leaves_out_no_peer_for_its_errors_and_marks_it
+      %w[errors non_2xx failed].each do |fault|
+        overview = overview_of("fairlead" => of("slowest", 100, nil), "puma" => of("slowest", 200, 0.5),
+          "falcon" => of("slowest", 50, 2.0).merge(fault => 1))
+
+        assert_equal [["falcon", 0.5, [false, true]]], overview.rows.map { |row| [row.peer, row.times, row.faults] }
+        assert_match(/>100<.*>50\.00\*<.*>0\.50\*<.*class="bar behind"/, overview.to_html)
+      end
+    end
+
+    def test_with_errors_of_our_own_we_are_not_ahead
+      peer = of("slowest", 200, 0.5)
+      good, faulty = [0, 1].map { |errors| overview_of("fairlead" => of("slowest", 100, nil).merge("errors" => errors), "puma" => peer).to_html }
+
+      assert_match(/>100<.*>2\.00<.*class="bar ahead"/, good)
+      assert_match(/>100\*<.*>2\.00\*<.*class="bar level"/, faulty)
+    end
+
+    def test_what_cannot_be_told_of_an_aim_is_neither_reached_nor_missed
+      hello = JSON.parse(File.read(File.join(Report::RESULTS, "hello.json")))
+      hello["loads"].each { |load| load["runs"].reject! { |run| run["server"] == "agoo" } }
+      page = Report::Page.new([hello]).to_s
+
+      assert_includes page, %(<li class="open">? 2 × the next fastest: not measured</li>)
+    end
+
+    def test_the_page_says_what_was_repeated
+      mixed = JSON.parse(File.read(File.join(Report::RESULTS, "mixed.json")))
+      mixed["loads"].each { |load| load["runs"].each { |run| run.delete("misses") } }
+      free = mixed["loads"].find { |load| load["name"] == "free" }
+      free["runs"].find { |run| run["server"] == "fairlead" }["misses"] = [{ "slowest" => 130.4, "control" => 104 }]
+
+      assert_equal 1, Report::Page.new([mixed]).to_s.scan("130 in a run that was repeated; where nothing stalls: 104.").size
     end
 
     def test_the_overview_says_how_many_aims_a_load_missed
@@ -59,19 +117,14 @@ module Bench
     end
 
     def test_of_what_is_better_if_there_is_less_the_readme_shows_the_least_and_marks_errors
-      summary = {
-        "fairlead" => of("slowest", 100, nil), "puma:5" => of("slowest", 400, 0.25), "puma:60" => of("slowest", 200, 0.5),
-        "falcon" => of("slowest", 90, 1.1).merge("errors" => 3)
-      }
-      load = { "name" => "free", "main_figure" => "slowest", "summary" => summary }
-      headlines = Report::Headlines.new([{ "workload" => "mixed", "rounds" => 3, "loads" => [load], "machine" => {},
-        "versions" => { "ruby" => "ruby 3.3.8" } }])
+      text = headlines("mixed", "free", "fairlead" => of("slowest", 100, nil), "puma:5" => of("slowest", 400, 0.25),
+        "puma:60" => of("slowest", 200, 0.5), "falcon" => of("slowest", 90, 1.1).merge("errors" => 3)).to_markdown
 
-      assert_match(/^\| … beside five requests.* \| \*\*100\*\* \| 90\* \|  \|  \|  \| 200 \|$/, headlines.to_markdown)
+      assert_match(/^\| … beside five requests.* \| \*\*100\*\* \| 90\* \|  \|  \|  \| 200 \|$/, text)
     end
 
     def test_a_row_says_that_it_was_disturbed_where_half_of_a_server_s_rounds_were
-      load = { "name" => "c32", "main_figure" => "requests_per_second", "summary" => { "fairlead" => figures(100, 0) } }
+      load = { "name" => "c32", "main_figure" => "requests_per_second", "summary" => { "fairlead" => figures(100) } }
       rows = [[0.0, 0.2, 0.3], [0.0, 0.1, 0.3]].map do |used|
         runs = used.map { |cores| { "server" => "fairlead", "other_cpu" => cores } }
         Report::Headlines.new([{ "workload" => "hello", "loads" => [load.merge("runs" => runs)] }]).rows.first
@@ -165,7 +218,13 @@ module Bench
       { figure => { "median" => median }, "ratio" => ratio && { "median" => ratio }, "failed" => 0, "errors" => 0, "non_2xx" => 0 }
     end
 
-    def figures(median, failed) = { "requests_per_second" => { "median" => median }, "failed" => failed }
+    def figures(median, **faults) = { "requests_per_second" => { "median" => median }, **faults.transform_keys(&:to_s) }
+
+    def headlines(workload, name, summary)
+      figure = summary["fairlead"].keys.first
+      load = { "name" => name, "main_figure" => figure, "summary" => summary }
+      Report::Headlines.new([{ "workload" => workload, "loads" => [load], "versions" => { "ruby" => "ruby 3.3.8" } }])
+    end
 
     def with_page(width: 1100, scheme: "light")
       skip "Chromium is not installed" unless CHROMIUM

@@ -132,13 +132,45 @@ module Bench
       assert_equal ["did not start"], comparison.failures("puma")
     end
 
-    def test_the_best_of_several_peers_is_taken_anew_in_each_round
-      assert_in_delta 1.8, comparison.times(:requests_per_second, "itsi", "puma")
+    def test_the_best_of_several_peers_is_taken_anew_in_each_round_in_which_none_of_them_failed
+      runs = [[1, 50, 20], [2, 10, 25]].flat_map do |round, itsi, puma|
+        [run_of("fairlead", round, 100), run_of("itsi", round, itsi), run_of("puma", round, puma)]
+      end
+      runs.push(run_of("fairlead", 3, 100), { server: "itsi", round: 3, failed: "ended" }, run_of("puma", 3, 10))
+
+      assert_in_delta 3.0, Comparison.new(runs, order: %w[fairlead]).times(:requests_per_second, "itsi", "puma")
     end
 
-    def test_a_peer_that_is_not_there_gives_no_ratio
+    def test_a_peer_that_is_not_there_gives_no_ratio_nor_do_others_instead_of_it
       assert_nil comparison.times(:requests_per_second, "falcon")
+      assert_nil comparison.times(:requests_per_second, "itsi", "falcon")
       assert_nil comparison.ratio("falcon", :requests_per_second)
+    end
+
+    REPEATED = [
+      { server: "fairlead", round: 1, slowest: 110, errors: 0, non_2xx: 0,
+        misses: [{ slowest: 130, errors: 0, non_2xx: 0, control: 104 }] },
+      { server: "fairlead", round: 2, slowest: 100, errors: 0, non_2xx: 0 },
+      { server: "puma", round: 1, slowest: 260, errors: 0, non_2xx: 0 },
+      { server: "puma", round: 2, slowest: 200, errors: 0, non_2xx: 0 }
+    ].freeze
+
+    def test_of_runs_that_were_repeated_the_first_is_compared_and_the_last_judged
+      load = JSON.parse(JSON.generate(runs: REPEATED, summary: { fairlead: {}, puma: {} }))
+      [Comparison.new(REPEATED), Comparison.read(load)].each do |repeated|
+        assert_equal [115, 100, 130], repeated.summary("fairlead", :slowest).deconstruct_keys(nil).values_at(:median, :minimum, :maximum)
+        assert_equal [0.5, 0.5], repeated.ratio("puma", "slowest").deconstruct_keys(nil).values_at(:minimum, :maximum)
+        assert_equal 110, repeated.most(:slowest)
+        assert_equal [[130, 104]], repeated.misses.map { |run| run.values_at(:slowest, :control) }
+        assert_predicate repeated, :faultless?
+      end
+    end
+
+    def test_an_error_in_a_run_that_was_repeated_is_one
+      runs = Marshal.load(Marshal.dump(REPEATED)).each { |run| run[:misses]&.first&.store(:errors, 2) }
+
+      assert_equal 2, Comparison.new(runs).total("fairlead", :errors)
+      refute_predicate Comparison.new(runs), :faultless?
     end
 
     def test_the_reference_is_the_first_in_the_given_order_that_ran
@@ -193,6 +225,30 @@ module Bench
       end
     end
 
+    WORKLOADS_WITH_RIVALS = Workload.names.map { |name| Workload.load(name) }.to_h do |workload|
+      [workload, workload.aims.select { |aim| aim.text.match?(/each peer|best peer|next fastest/) }]
+    end.reject { |_, aims| aims.empty? }
+
+    WORKLOADS_WITH_RIVALS.each do |workload, aims|
+      define_method("test_what_#{workload.name}_aims_at_beside_all_peers_is_open_where_one_is_missing") do
+        figures = { round: 1, requests_per_second: 10.0, p99: 10.0, errors: 0, non_2xx: 0 }
+        workload.peers.each do |missing|
+          runs = ["fairlead", *workload.peers - [missing]].map { |server| { server:, **figures } }
+          aims.each { |aim| assert_nil aim.test.call(Comparison.new(runs, order: %w[fairlead])), "#{aim.text}, without #{missing}" }
+        end
+      end
+    end
+
+    def test_a_bound_is_reached_by_the_last_of_the_runs_that_were_repeated
+      aim = Workload.load("mixed").aims.find { |found| found.load == "free" }
+      verdicts = [110, 121].map do |last|
+        run = { server: "fairlead", round: 1, slowest: last, errors: 0, non_2xx: 0, misses: [{ slowest: 130, control: 104 }] }
+        aim.test.call(Comparison.new([run]))
+      end
+
+      assert_equal [true, false], verdicts
+    end
+
     # What is measured one after the other, of a load that may take 120 ms at most.
     def fairly(*values)
       load = Workload::Load.new(name: "a", generator: Stall.new("/free"), ideal: nil, most: 120)
@@ -233,6 +289,19 @@ module Bench
     def test_what_follows_the_colon_is_the_setting
       assert_equal "HEAD~1", Server.for("fairlead:HEAD~1").setting
       assert_nil Server.for("puma").setting
+    end
+  end
+
+  class OutcomeTest < Minitest::Test
+    def outcome(runs, load: Workload.load("hello").loads.first)
+      Outcome.new(load, runs, aims: [], order: %w[fairlead]).to_s
+    end
+
+    def test_what_was_repeated_is_told_beside_its_control
+      runs = [{ server: "fairlead", round: 1, slowest: 110, errors: 0, non_2xx: 0, misses: [{ slowest: 130, control: 104 }] }]
+      load = Workload.load("mixed").loads.find { |found| found.name == "free" }
+
+      assert_includes outcome(runs, load:), "  ! 130 in a run that was repeated; where nothing stalls: 104"
     end
   end
 

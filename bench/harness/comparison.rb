@@ -4,11 +4,19 @@ require_relative "statistics"
 
 module Bench
   # All runs of one load, side by side. Figures are looked up by their name in a run, as "p99" or
-  # :cpu_per_request; a run that failed has none, and counts for nobody.
+  # :cpu_per_request; a run that failed has none, and counts for nobody. Of ours that were repeated the first one is
+  # compared, since nobody else has a second one; the last one is what a bound is asked of.
   class Comparison
     attr_reader :runs
 
-    # @param runs [Array<Hash{Symbol => Object}>] each with :server, :round, and figures or :failed.
+    # @param load [Hash{String => Object}] one of a result's, as it was read.
+    # @return [Comparison]
+    def self.read(load, order: load["summary"].keys)
+      new(load["runs"].map { |run| run.transform_keys(&:to_sym) }, order:)
+    end
+
+    # @param runs [Array<Hash{Symbol => Object}>] each with :server, :round, and figures or :failed; where it was repeated,
+    #   the last one's, with the earlier ones as :misses.
     # @param order [Array<String>] the servers' labels in the order to show them, the first being the one that
     #   the others are compared with. Those without a run are left out.
     def initialize(runs, order: [])
@@ -27,9 +35,9 @@ module Bench
 
     def median(figure, server = reference) = summary(server, figure)&.median
 
-    def total(server, figure) = by_round(server, figure).compact.sum
+    def total(server, figure) = runs_of(server).flat_map { |run| attempts(run) }.sum { |run| run[figure] || 0 }
 
-    def failures(server) = @runs.select { |run| run[:server] == server }.filter_map { |run| run[:failed] }
+    def failures(server) = runs_of(server).flat_map { |run| attempts(run) }.filter_map { |run| run[:failed] }
 
     # The reference's figure divided by a server's, round by round.
     #
@@ -43,14 +51,21 @@ module Bench
       Statistics.interval(Statistics.paired_ratios(by_round(reference, figure), by_round(server, figure)))
     end
 
-    # The same against the best of several in each round: the aims speak of "the faster of two". Peers that are
-    # not there are passed over.
+    # The same against the best of several in each round: the aims speak of "the faster of two". A round in which one of
+    # them has no figure counts not at all: what is left may be the easier rival.
     #
-    # @return [Float, nil] the median; nil when none of them has a figure.
+    # @return [Float, nil] the median; nil when there is no round in which all of them have a figure.
     def times(figure, *peers)
-      best = peers.map { |peer| by_round(peer, figure) }.transpose.map { |values| values.compact.max }
+      best = peers.map { |peer| by_round(peer, figure) }.transpose.map { |values| values.max unless values.include?(nil) }
       Statistics.summary(Statistics.paired_ratios(by_round(reference, figure), best))&.median
     end
+
+    # @return [Numeric, nil] the most that a figure is in our runs, where a bound is asked of each.
+    def most(figure) = runs_of(reference).filter_map { |run| run[figure] }.max
+
+    # @return [Array<Hash{Symbol => Object}>] our runs that were repeated, since they missed their bound, each with what
+    #   the control took as :control.
+    def misses = runs_of(reference).flat_map { |run| attempts(run)[0...-1] }
 
     # @return [Boolean] whether our runs had neither an error nor a wrong status, and none failed.
     def faultless?
@@ -61,9 +76,12 @@ module Bench
 
     def rounds = @rounds ||= @runs.map { |run| run[:round] }.uniq.sort
 
+    def runs_of(server) = @runs.select { |run| run[:server] == server }
+
+    def attempts(run) = [*run[:misses]&.map { |missed| missed.transform_keys(&:to_sym) }, run]
+
     def by_round(server, figure)
-      figure = figure.to_sym
-      found = @runs.select { |run| run[:server] == server }.to_h { |run| [run[:round], run[figure]] }
+      found = runs_of(server).to_h { |run| [run[:round], attempts(run).first[figure.to_sym]] }
       rounds.map { |round| found[round] }
     end
   end

@@ -7,6 +7,15 @@ require_relative "table"
 module Bench
   # What is said of one load when it has been measured: the table, what was aimed at, and all that speaks against it.
   class Outcome
+    # @param load [Workload::Load]
+    # @return [Array<String>] what is said of our runs that were repeated, since they missed what is asked of each.
+    def self.misses(load, comparison)
+      comparison.misses.map do |run|
+        missed, control = [run[load.generator.bounded_figure], run[:control]].map { |time| time&.round || "no answer" }
+        "#{missed} in a run that was repeated; where nothing stalls: #{control}"
+      end
+    end
+
     attr_reader :load
 
     # @param runs [Array<Hash>] of that load.
@@ -42,17 +51,7 @@ module Bench
       end
     end
 
-    # Runs that were repeated, since they missed what is asked of each.
-    def misses
-      return [] unless @load.most
-
-      figure = @load.generator.bounded_figure
-      @comparison.runs.flat_map { |run| run[:misses] || [] }.map do |run|
-        run = run.transform_keys(&:to_sym) # of an earlier call
-        control = run[:control]&.round || "no answer"
-        "  ! #{run[figure].round} in a run that was repeated; where nothing stalls: #{control}"
-      end
-    end
+    def misses = Outcome.misses(@load, @comparison).map { |text| "  ! #{text}" }
 
     # Between states of ours, a difference is told from none by the interval of the ratio.
     def movements

@@ -21,7 +21,7 @@ seconds 8, warm_up: 3, settle: 0.5
     aim(load, "at most 0.1 hand-overs a request") { |c| c.median(:handed)&.<= 0.1 }
   end
   aim("c#{connections}", "as many requests/s as each peer (within 2 %)") do |c|
-    c.times(:requests_per_second, "falcon", "puma:1")&.>= 0.98
+    c.times(:requests_per_second, "falcon", "puma:5", "puma:1")&.>= 0.98
   end
 end
 

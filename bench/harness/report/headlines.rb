@@ -3,12 +3,14 @@
 require_relative "../number"
 require_relative "../progress"
 require_relative "../statistics"
+require_relative "faults"
 
 module Bench
   class Report
     # The few figures that the README shows, of ours and of each peer at the best of its settings: requests a second,
     # and what is better if there is less of it.
     class Headlines
+      OURS = "fairlead"
       PEERS = %w[falcon iodine itsi agoo puma].freeze
       # What the row is called, its workload and load.
       ROWS = [
@@ -19,7 +21,8 @@ module Bench
         ["Rails 8.1, `render plain:`", "rails-plain", "c32"],
         ["Rails 8.1, a record of PostgreSQL as JSON", "rails-find", "c32"],
         ["Rails 8.1, 5 ms in PostgreSQL, 160 connections, 2 workers", "rails-db", "c160"],
-        ["Rails 8.1, ten queries of 10 ms, 512 connections, 2 workers", "db-10x10", "c512"]
+        ["Rails 8.1, ten queries of 10 ms, 128 connections, 2 workers", "db-10x10", "c128"],
+        ["… 512 connections", "db-10x10", "c512"]
       ].freeze
       # The same of memory and waits, with the figure that is meant.
       LESS = [
@@ -27,26 +30,26 @@ module Bench
         ["… beside five requests that block in C for 2 s", "mixed", "free", "slowest"],
         ["… beside five that block and hold Ruby's lock", "mixed", "held", "slowest"],
         ["… beside five that compute for 2 s", "mixed", "cpu", "slowest"],
-        ["ms that one of 100 waits for at most, Rails, half of what the server can do", "tail", "50", "p99"],
-        ["… 80 % of what it can do", "tail", "80", "p99"],
+        ["ms within which 99 of 100 are answered (p99), Rails, each server at half of its own requests/s",
+         "tail", "50", "p99"],
+        ["… at 80 % of its own", "tail", "80", "p99"],
         ["KB for an idle connection, of 10,000", "idle", "c10000", "kilobytes_each"],
         ["KB for a request that waits, of 10,000", "idle-waiting", "c10000", "kilobytes_each"]
       ].freeze
-      # After a figure of a server some of whose answers were errors, or did not come.
-      FAULTY = "*"
       # After a row whose figures others may have moved, by what they did on the machine meanwhile. They move no memory.
       DISTURBED = "†"
       MEMORY = "kilobytes_each"
-      private_constant :ROWS, :LESS, :FAULTY, :DISTURBED, :MEMORY
+      BEHIND = "Where it is not ahead, and why: [notes](bench/NOTES.md#not-ahead)."
+      private_constant :OURS, :ROWS, :LESS, :DISTURBED, :MEMORY, :BEHIND
 
-      # faults: those of {PEERS} whose figure is one of a run with errors; rounds: of the figure that has the fewest.
+      # faults: the servers whose figure is to be marked, see {Faults}; rounds: of the figure that has the fewest.
       Row = Data.define(:name, :ours, :peers, :faults, :rounds, :disturbed)
 
       def initialize(results)
         @results = results.to_h { |result| [result["workload"], result] }
       end
 
-      # @return [Array<Row>] those that have been measured; a peer that failed in a round has no figure.
+      # @return [Array<Row>] those that have been measured.
       def rows = ROWS.filter_map { |name, workload, load| row(name, workload, load, nil, :max) }
 
       # @return [Array<Row>] of what is better if there is less of it.
@@ -55,7 +58,7 @@ module Bench
       # The other way round, in the README.
       def to_markdown
         tables = [table("requests/s", rows, :max), table("less is better", less_rows, :min)].compact
-        "#{tables.join("\n")}\n#{conditions}\n"
+        "#{tables.join("\n")}\n#{BEHIND}\n\n#{conditions}\n"
       end
 
       private
@@ -65,12 +68,14 @@ module Bench
       def row(name, workload, load, figure, best)
         found = @results[workload]&.fetch("loads")&.find { |entry| entry["name"] == load } or return
         figure ||= found["main_figure"]
-        ours = figure(found["summary"]["fairlead"], figure) or return
-        chosen = PEERS.to_h { |peer| [peer, best(found["summary"], peer, figure, best)] }
-        shown = [found["summary"]["fairlead"], *chosen.values.compact]
-        Row.new(name:, ours:, peers: chosen.transform_values { |entry| entry&.dig(figure, "median") },
-          faults: PEERS.select { |peer| faulty?(chosen[peer]) },
-          rounds: shown.map { |entry| entry.dig(figure, "count").to_i }.min,
+        ours = found["summary"][OURS]
+        return unless ours&.key?(figure)
+
+        peers = PEERS.to_h { |peer| [peer, best(found["summary"], peer, figure, best)] }
+        shown = { OURS => ours, **peers.compact }
+        Row.new(name:, ours: ours[figure]["median"], peers: peers.transform_values { |entry| entry&.dig(figure, "median") },
+          faults: shown.select { |_, entry| Faults.any?(entry) }.keys,
+          rounds: shown.values.map { |entry| entry[figure]["count"].to_i }.min,
           disturbed: figure != MEMORY && disturbed?(found["runs"] || []))
       end
 
@@ -84,36 +89,31 @@ module Bench
 
       # @return [Hash, nil] what that of a peer's settings gave whose figure is the best.
       def best(summary, peer, figure, best)
-        summary.filter_map { |label, entry| entry if label[/\A[^:]+/] == peer && figure(entry, figure) }
-          .public_send(:"#{best}_by") { |entry| entry.dig(figure, "median") }
+        summary.filter_map { |label, entry| entry if label[/\A[^:]+/] == peer && entry[figure] }
+          .public_send(:"#{best}_by") { |entry| entry[figure]["median"] }
       end
-
-      def figure(entry, name)
-        entry && entry["failed"].to_i.zero? ? entry.dig(name, "median") : nil
-      end
-
-      def faulty?(entry) = entry && (entry["errors"].to_i + entry["non_2xx"].to_i).positive?
 
       def table(title, rows, best)
         return if rows.empty?
 
         head = [title, "Fairlead", *PEERS.map(&:capitalize)]
         lines = [head, ["---", *["---:"] * (PEERS.size + 1)]] + rows.map do |row|
-          figures = [row.ours, *row.peers.values]
+          figures = { OURS => row.ours, **row.peers }
           # Who lost answers has won nothing.
-          sound = [row.ours, *row.peers.except(*row.faults).values].compact
-          marks = [nil, *PEERS.map { |peer| FAULTY if row.faults.include?(peer) }]
+          winner = figures.except(*row.faults).values.compact.public_send(best)
           name = [row.name, (DISTURBED if row.disturbed)].compact.join(" ")
-          [name, *figures.zip(marks).map { |value, mark| cell(value, mark, sound.public_send(best)) }]
+          [name, *figures.map { |server, value| cell(value, row.faults.include?(server), winner) }]
         end
         "#{lines.map { |cells| "| #{cells.join(" | ")} |" }.join("\n")}\n"
       end
 
-      def cell(value, mark, best)
+      def cell(value, faulty, winner)
         return "" unless value
 
         text = Number.text(value, value >= 10 ? 0 : 1)
-        value == best && !mark ? "**#{text}**" : "#{text}#{mark}"
+        return "#{text}#{Faults::MARK}" if faulty
+
+        value == winner ? "**#{text}**" : text
       end
 
       def conditions
@@ -121,7 +121,7 @@ module Bench
         shown = rows + less_rows
         fewest = shown.map(&:rounds).min
         notes = [
-          ("\\#{FAULTY} Some of its answers were errors, or did not come." if shown.flat_map(&:faults).any?),
+          ("\\#{Faults::MARK} #{Faults::MEANING}" if shown.flat_map(&:faults).any?),
           ("#{DISTURBED} Other work was done on the machine meanwhile." if shown.any?(&:disturbed)),
           "Medians of #{fewest} round#{"s" if fewest != 1} or more, in turn, each server at the best of its settings, " \
           "on a #{result.dig("machine", "cores")}-core machine that also ran the load; " \

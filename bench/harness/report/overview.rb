@@ -2,6 +2,7 @@
 
 require "cgi"
 require_relative "../number"
+require_relative "faults"
 require_relative "verdicts"
 
 module Bench
@@ -12,7 +13,8 @@ module Bench
       # @param unit [String] what they are.
       # @param times [Float] how many times as good as the best peer; 1 is level.
       # @param aims [Array<Boolean>] whether each was reached.
-      Row = Data.define(:workload, :load, :ours, :peer, :theirs, :unit, :times, :aims)
+      # @param faults [Array<Boolean>] whether ours is to be marked, and theirs, see {Faults}.
+      Row = Data.define(:workload, :load, :ours, :peer, :theirs, :unit, :times, :aims, :faults)
 
       # @param results [Array<Hash>] in the order in which they are shown.
       # @param figures [Hash{String => (String, Boolean)}] what a main figure is called, and whether more is better.
@@ -21,8 +23,7 @@ module Bench
         @figures = figures
       end
 
-      # @return [Array<Row>] those for which ours and a peer have a figure; a peer that failed in a round has none, and
-      #   one that answered with errors is nobody to be compared with.
+      # @return [Array<Row>] those for which ours and a peer have a figure of the same round.
       def rows
         @results.flat_map { |result| (result["loads"] || []).filter_map { |load| row(result, load) } }
       end
@@ -43,34 +44,36 @@ module Bench
         figure = load["main_figure"]
         unit, more = @figures.fetch(figure)
         ours = load.dig("summary", "fairlead")
-        return unless ours && ours[figure] && ours["failed"].zero?
+        return unless ours && ours[figure]
 
-        peers = load["summary"].reject { |label, entry| label.start_with?("fairlead") || !sound?(entry, figure) }
+        peers = load["summary"].select { |label, entry| !label.start_with?("fairlead") && entry[figure] && entry["ratio"] }
         peer, entry = peers.public_send(more ? :max_by : :min_by) { |_, summary| summary[figure]["median"] }
-        return unless peer && (ratio = entry.dig("ratio", "median"))&.positive?
+        return unless peer && (ratio = entry["ratio"]["median"]).positive?
 
         Row.new(workload: result["workload"], load: load["name"], ours: ours[figure]["median"], peer:,
           theirs: entry[figure]["median"], unit:, times: more ? ratio : 1 / ratio,
-          aims: Verdicts.of(result, load).map(&:last))
+          aims: Verdicts.of(result, load).map(&:last).compact, faults: [ours, entry].map { |one| Faults.any?(one) })
       end
-
-      def sound?(entry, figure) = entry[figure] && entry.values_at("failed", "errors", "non_2xx").all?(&:zero?)
 
       # What is wide-only has no room on a phone.
       def line(row)
         workload, load, peer, unit = [row.workload, row.load, row.peer, row.unit].map { |text| CGI.escapeHTML(text) }
+        ours, theirs, times = [row.ours, row.theirs, row.times].zip([*row.faults, row.faults.any?]).map do |value, faulty|
+          "#{figure(value)}#{Faults::MARK if faulty}"
+        end
         %(<tr><th><a href="##{workload}">#{workload}</a></th><th>#{load}</th>) +
-          %(<td class="wide-only">#{figure(row.ours)}</td><td class="wide-only">#{figure(row.theirs)}</td>) +
-          %(<th class="wide-only unit">#{unit}</th><td>#{figure(row.times)}</td><th>#{bar(row.times)}</th>) +
+          %(<td class="wide-only">#{ours}</td><td class="wide-only">#{theirs}</td>) +
+          %(<th class="wide-only unit">#{unit}</th><td>#{times}</td><th>#{bar(row)}</th>) +
           "<th>#{peer}</th><th>#{aims(row.aims)}</th></tr>"
       end
 
-      def bar(times)
-        kind = if times >= 1.02 then "ahead"
-               else times <= 0.98 ? "behind" : "level"
+      # Who lost answers is not ahead.
+      def bar(row)
+        kind = if row.times >= 1.02 && !row.faults.first then "ahead"
+               else row.times <= 0.98 ? "behind" : "level"
                end
         # Each doubling is as wide as the last one; the widest is 32 times.
-        width = (Math.log2(times).abs.clamp(0, 5) * 20).round
+        width = (Math.log2(row.times).abs.clamp(0, 5) * 20).round
         %(<span class="bar #{kind}" style="width: #{width}px"></span>)
       end
 

@@ -101,7 +101,8 @@ module Bench
           charts = [bars(load), distribution(load), published(result["workload"], load["name"])]
           "<h4>#{escape(load["name"])}: #{escape(title)}#{" (less is better)" unless more}</h4>\n" \
             "<p class=\"note\">#{escape(load["tool"])}#{escape(ideal)}</p>\n<div class=\"pair\">#{charts.join}</div>\n" \
-            "#{table(load, title)}#{verdicts(Verdicts.of(result, load))}#{noise(load)}"
+            "#{table(load, title)}#{verdicts(Verdicts.of(result, load))}" \
+            "#{misses(Verdicts.misses(result, load))}#{noise(load)}"
         end.join
       end
 

@@ -2,6 +2,7 @@
 
 require "cgi"
 require_relative "../number"
+require_relative "faults"
 
 module Bench
   class Report
@@ -42,23 +43,24 @@ module Bench
       private
 
       def group(row, top)
-        peers = row.peers.compact.map { |name, value| [name.capitalize, value, "peer"] }
-        bars = [["Fairlead", row.ours, "ours"], *peers]
-        most = bars.map { |bar| bar[1] }.max
+        bars = { "fairlead" => row.ours, **row.peers.compact }
+        most = bars.values.max
         title = CGI.escapeHTML(row.name.delete("`"))
         lines = [%(<text class="title" x="0" y="#{top + 12}">#{title}, requests/s</text>)]
-        bars.each_with_index do |(name, value, kind), index|
-          lines << bar(name, value, kind, top + 18 + (index * (BAR + 3)), most)
+        bars.each_with_index do |(name, value), index|
+          mark = Faults::MARK if row.faults.include?(name)
+          lines << bar(name, value, mark, top + 18 + (index * (BAR + 3)), most)
         end
         [lines.join("\n"), 30 + (bars.size * (BAR + 3))]
       end
 
-      def bar(name, value, kind, y, most)
+      def bar(name, value, mark, y, most)
+        kind = name == "fairlead" ? "ours" : "peer"
         width = (value / most * (WIDTH - LEFT - 70)).round(1)
         [
-          %(<text x="#{LEFT - 8}" y="#{y + 12}" text-anchor="end">#{name}</text>),
+          %(<text x="#{LEFT - 8}" y="#{y + 12}" text-anchor="end">#{name.capitalize}</text>),
           %(<rect class="#{kind}" x="#{LEFT}" y="#{y}" width="#{width}" height="#{BAR}" rx="2"/>),
-          %(<text x="#{(LEFT + width + 6).round(1)}" y="#{y + 12}">#{Number.text(value)}</text>)
+          %(<text x="#{(LEFT + width + 6).round(1)}" y="#{y + 12}">#{Number.text(value)}#{mark}</text>)
         ].join
       end
     end

@@ -57,6 +57,9 @@ module Bench
 
       def number(value, decimals) = value ? Number.text(value, decimals) : "—"
 
+      # What no bound was asked of.
+      def misses(list) = list.map { |text| %(<p class="note">#{text}.</p>\n) }.join
+
       # Where something else ran on the machine meanwhile.
       def noise(load)
         used = load["runs"].filter_map { |run| run["other_cpu"] }.max
@@ -65,9 +68,11 @@ module Bench
         %(<p class="note">Other processes used up to #{number(used, 2)} cores in one of its runs: doubtful.</p>\n)
       end
 
-      # What was aimed at, and whether it was reached.
+      # What was aimed at, and whether it was reached; nil: that cannot be told.
       def verdicts(list)
         lines = list.map do |text, reached|
+          next %(<li class="open">? #{escape(text)}: not measured</li>) if reached.nil?
+
           mark, kind = reached ? %w[✓ reached] : %w[✗ missed]
           %(<li class="#{kind}">#{mark} #{escape(text)}</li>)
         end
