@@ -1,12 +1,14 @@
 /* What the parser makes of each request given on standard input, for a comparison with other servers' parsers.
  * In: for each, its size as four bytes, the lowest first, and the bytes. Out: a line for each, like
  *
- *   POST /a 3;GET /b 0;refused BAD_CHUNK
+ *   POST /a 616263 486f73743a610a    GET /b  486f73743a610a    refused BAD_CHUNK 57
  *
- * Requests with the size of their body; then what becomes of the rest: "end" when there is none, "more" when it is not
- * complete, "closed" when the connection ends after the last one, or the status it is refused with. */
+ * Requests with their body and their fields, in hexadecimal; then what becomes of the rest: "end" when there is none,
+ * "more" when it is not complete, "closed" when the connection ends after the last one, or the status it is refused with
+ * and the byte that what is refused begins at. Between them are tabs. */
 #include "http1.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,8 +26,32 @@ static const char *name_of(fl_status status) {
     return "?";
 }
 
+static void print_hexadecimal(const char *bytes, size_t size) {
+    static const char digits[] = "0123456789abcdef";
+    for (size_t i = 0; i < size; i++) {
+        putchar(digits[(unsigned char) bytes[i] >> 4]);
+        putchar(digits[bytes[i] & 15]);
+    }
+}
+
+static void print_request(const fl_http1_head *head, const char *bytes, size_t decoded) {
+    printf("%.*s %.*s ", (int) head->method.size, bytes + head->method.at, (int) head->target.size,
+           bytes + head->target.at);
+    print_hexadecimal(bytes + head->size, decoded);
+    putchar(' ');
+    for (uint32_t i = 0; i < head->count; i++) {
+        const fl_header *header = &head->headers[i];
+        print_hexadecimal(bytes + header->name.at, header->name.size);
+        print_hexadecimal(":", 1);
+        print_hexadecimal(bytes + header->value.at, header->value.size);
+        print_hexadecimal("\n", 1);
+    }
+    putchar('\t');
+}
+
 static void judge(char *bytes, size_t size) {
     static fl_http1_head head;
+    const char *begun = bytes;
     while (size > 0) {
         size_t used, decoded;
         fl_http1_head_clear(&head);
@@ -41,8 +67,7 @@ static void judge(char *bytes, size_t size) {
                 status = head.content_length > rest ? FL_AGAIN : FL_OK;
             }
             if (status == FL_OK) {
-                printf("%.*s %.*s %zu;", (int) head.method.size, bytes + head.method.at, (int) head.target.size,
-                       bytes + head.target.at, decoded);
+                print_request(&head, bytes, decoded);
                 bytes = body + used;
                 size = rest - used;
                 if (!head.keep_alive) {
@@ -55,7 +80,7 @@ static void judge(char *bytes, size_t size) {
         if (status == FL_AGAIN)
             puts(strspn(bytes, "\r\n") >= size ? "end" : "more"); /* the bytes end with a NUL of judge's caller */
         else
-            printf("refused %s\n", name_of(status));
+            printf("refused %s %td\n", name_of(status), bytes - begun);
         return;
     }
     puts("end");

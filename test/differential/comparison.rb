@@ -3,6 +3,7 @@
 require "open3"
 require_relative "puma"
 require_relative "requests"
+require_relative "sent"
 
 module Fairlead
   # Generated requests, given to our parser and to those of others. Where they differ, there is a reason, and it is here.
@@ -10,11 +11,16 @@ module Fairlead
     # One parser's word on a request; the form is that of test/core/verdicts.c.
     Verdict = Struct.new(:requests, :outcome) do
       def self.of(line)
-        *requests, outcome = line.b.split(";", -1)
+        *requests, outcome = line.b.split("\t", -1)
         new(requests, outcome)
       end
 
-      def refused = outcome[/\Arefused (.*)/, 1]
+      def refused = outcome[/\Arefused (\S+)/, 1]
+
+      # @return [Integer] the byte that what we refuse begins at.
+      def refused_at = outcome[/\d+\z/].to_i
+
+      def without_fields = self.class.new(requests.map { |request| request[/\A.* /mn] }, outcome)
     end
 
     # A difference that nobody has explained.
@@ -26,23 +32,23 @@ module Fairlead
       BATCH = 20_000
       VERDICTS = File.expand_path("../core/build/verdicts", __dir__)
 
-      # What we refuse and a peer takes. RFC 9112 allows each of it to be refused.
+      # What we refuse and a peer takes, when there is cause. RFC 9112 allows each of it to be refused.
       REFUSED_BY_US = {
-        "BAD_LINE_ENDING" => "they take a lone LF for a line's end in places, and any number of empty lines (2.2)",
-        "BAD_METHOD" => "they skip bytes before a method, or take any",
-        "BAD_TARGET" => "they take spaces before it, other schemes, and characters that no target has (3.2)",
-        "BAD_VERSION" => "Node reads a line without a version as HTTP/0.9, Puma takes any digits",
-        "UNKNOWN_VERSION" => "they answer other versions as if they were 1.0",
-        "BAD_HOST" => "they leave Host to somebody else: Node's server asks for one, its parser does not",
-        "BAD_HEADER_NAME" => "Puma takes what is no token, Node reads the name's end otherwise",
-        "BAD_HEADER_VALUE" => "they take control characters in values, or other bytes (RFC 9110, 5.5)",
-        "FOLDED_HEADER" => "they unfold (5.2)",
-        "BAD_LENGTH" => "Puma does not bound the number, and joins equal ones",
-        "BAD_ENCODING" => "they take empty elements of a list, and codings in HTTP/1.0",
-        "UNKNOWN_ENCODING" => "they take gzip before chunked, and do not undo it",
-        "BAD_CHUNK" => "Node bounds a size by its value, not by its digits; Puma strips white space around it, skips " \
-                       "extensions unread, and takes anything for trailers until an empty line (7.1)",
-        "EXPECTATION_FAILED" => "they pass over an expectation that they do not know (RFC 9110, 10.1.1)"
+        "BAD_LINE_ENDING" => ["they take a lone LF for a line's end in places, and any number of empty lines (2.2)", :lines?],
+        "BAD_METHOD" => ["they skip bytes before a method, or take any", :method?],
+        "BAD_TARGET" => ["they take spaces before it, other schemes, and characters that no target has (3.2)", :target?],
+        "BAD_VERSION" => ["Node reads a line without a version as HTTP/0.9, Puma takes any digits", :version?],
+        "UNKNOWN_VERSION" => ["they answer other versions as if they were 1.0", :known_version?],
+        "BAD_HOST" => ["they leave Host to somebody else: Node's server asks for one, its parser does not", :host?],
+        "BAD_HEADER_NAME" => ["Puma takes what is no token, Node reads the name's end otherwise", :names?],
+        "BAD_HEADER_VALUE" => ["they take control characters in values, or other bytes (RFC 9110, 5.5)", :values?],
+        "FOLDED_HEADER" => ["they unfold (5.2)", :unfolded?],
+        "BAD_LENGTH" => ["Puma does not bound the number, and joins equal ones", :length?],
+        "BAD_ENCODING" => ["they take empty elements of a list, and codings in HTTP/1.0", :encoding?],
+        "UNKNOWN_ENCODING" => ["they take gzip before chunked, and do not undo it", :known_encoding?],
+        "BAD_CHUNK" => ["Node bounds a size by its value, not by its digits; Puma strips white space around it, skips " \
+                        "extensions unread, and takes anything for trailers until an empty line (7.1)", :chunks?],
+        "EXPECTATION_FAILED" => ["they pass over an expectation that they do not know (RFC 9110, 10.1.1)", :expectation?]
       }.freeze
 
       NODE_METHODS = %w[GET POST PUT DELETE OPTIONS M-SEARCH HEAD PATCH].freeze
@@ -122,11 +128,12 @@ module Fairlead
       def compare(batch)
         input = batch.map { |bytes| [bytes.bytesize].pack("V") + bytes }.join
         ours = ask(input, VERDICTS)
-        verdicts = { "puma" => batch.map { |bytes| Verdict.of(PumaParser.judge(bytes)) } }
-        verdicts["node"] = ask(input, "node", File.join(__dir__, "node.js")) if @node
-        verdicts.each do |peer, theirs|
-          batch.each_index { |index| note(peer, batch[index], ours[index], theirs[index]) }
-        end
+        note_all("node", batch, ours, ask(input, "node", File.join(__dir__, "node.js"))) if @node
+        note_all("puma", batch, ours.map(&:without_fields), batch.map { |bytes| Verdict.of(PumaParser.judge(bytes)) })
+      end
+
+      def note_all(peer, batch, ours, theirs)
+        batch.each_index { |index| note(peer, batch[index], ours[index], theirs[index]) }
       end
 
       def ask(input, *command)
@@ -140,7 +147,7 @@ module Fairlead
         return @same[peer] += 1 if ours == theirs
 
         reason = explain(peer, bytes, ours, theirs)
-        reason ? @reasons[peer][reason] += 1 : @found << Difference.new(peer, bytes, ours.to_a.join(";"), theirs.to_a.join(";"))
+        reason ? @reasons[peer][reason] += 1 : @found << Difference.new(peer, bytes, ours.to_a.join("\t"), theirs.to_a.join("\t"))
       end
 
       # However the rest is taken: requests that both have read must be the same ones.
@@ -148,7 +155,7 @@ module Fairlead
         both = [ours.requests.size, theirs.requests.size].min
         return unless ours.requests.first(both) == theirs.requests.first(both)
         return "both refuse" if ours.refused && theirs.refused
-        return REFUSED_BY_US[ours.refused] && "#{ours.refused}: #{REFUSED_BY_US[ours.refused]}" if ours.refused
+        return refused_by_us(bytes, ours) if ours.refused
         return "Puma keeps a connection open when Connection is sent twice; close among them ends it (RFC 9112, 9.6)" \
           if peer == "puma" && ours.outcome == "closed" && bytes.scan(/^Connection:/ni).size > 1
         return BARE_CR if peer == "node" && takes_bare_cr?(bytes, ours, both)
@@ -156,6 +163,11 @@ module Fairlead
         return "a line is judged here once it has ended" if ours.outcome == "more" && ours.requests.size == both
 
         REFUSED_BY_THEM.fetch(peer).find { |_, applies| applies.call(bytes, ours, both) }&.first
+      end
+
+      def refused_by_us(bytes, ours)
+        reason, sound = REFUSED_BY_US[ours.refused]
+        "#{ours.refused}: #{reason}" if reason && !Sent.new(bytes.byteslice(ours.refused_at..)).public_send(sound)
       end
 
       # The line that begins with the CR must be the one whose end we wait for.

@@ -7,21 +7,26 @@ const { HTTPParser } = process.binding("http_parser");
 function judge(bytes) {
   const parser = new HTTPParser();
   const seen = [];
-  let upgrades = false, ends = false, method, target, size;
+  let upgrades = false, ends = false, method, target, body, fields = [];
   parser.initialize(HTTPParser.REQUEST, {});
-  parser[HTTPParser.kOnHeaders | 0] = (headers, url) => { if (url) target = url; };
+  parser[HTTPParser.kOnHeaders | 0] = (headers, url) => { // many fields come in parts, and trailers when all is known
+    if (url) target = url;
+    if (method === undefined) fields.push(...headers);
+  };
   parser[HTTPParser.kOnHeadersComplete | 0] = (major, minor, headers, number, url, status, text, upgrade, keepAlive) => {
     method = HTTPParser.methods ? HTTPParser.methods[number] : number;
     if (url !== undefined) target = url;
-    size = 0;
+    fields.push(...(headers || []));
+    body = "";
     upgrades = upgrade;
     ends = !keepAlive;
     return 0;
   };
-  parser[HTTPParser.kOnBody | 0] = (part) => { size += part.length; };
+  parser[HTTPParser.kOnBody | 0] = (part) => { body += part.toString("hex"); };
   parser[HTTPParser.kOnMessageComplete | 0] = () => {
-    seen.push(`${names[method] || method} ${target} ${size}`);
+    seen.push(`${names[method] || method} ${target} ${body} ${hexadecimal(fields)}`);
     method = undefined;
+    fields = [];
   };
   const result = parser.execute(bytes);
   let outcome;
@@ -32,9 +37,10 @@ function judge(bytes) {
     const rest = parser.finish();
     outcome = method !== undefined || rest instanceof Error ? "more" : "end";
   }
-  return [...seen, outcome].join(";");
+  return [...seen, outcome].join("\t");
 }
 
+const hexadecimal = (fields) => fields.map((text, at) => Buffer.from(text + (at % 2 ? "\n" : ":"), "latin1").toString("hex")).join("");
 const names = process.binding("http_parser").allMethods || process.binding("http_parser").methods;
 const input = require("fs").readFileSync(0);
 const lines = [];

@@ -6,7 +6,8 @@ require "stringio"
 
 module Fairlead
   module Differential
-    # What Puma makes of a request; the form is that of test/core/verdicts.c.
+    # What Puma makes of a request; the form is that of test/core/verdicts.c, without the fields, which it has made an
+    # environment of.
     module PumaParser
       # What Puma::Client takes for a socket: all that the client has sent, then silence.
       class Wire
@@ -35,23 +36,24 @@ module Fairlead
       # @param bytes [String]
       # @return [String]
       def self.judge(bytes)
-        client = Puma::Client.new(Wire.new(bytes.dup), PROTO)
+        # Its parser writes into what it is given, whoever else has those bytes: a copy that shares none.
+        client = Puma::Client.new(Wire.new("".b << bytes), PROTO)
         client.supported_http_methods = :any
         seen = []
         ready = client.try_to_finish
         loop do
-          return [*seen, rest_of(client)].join(";") unless ready
+          return [*seen, rest_of(client)].join("\t") unless ready
 
           env = client.env
-          seen << "#{env["REQUEST_METHOD"]} #{env["REQUEST_URI"]} #{client.body.respond_to?(:size) ? client.body.size : 0}"
-          return [*seen, "closed"].join(";") unless keep_alive?(env)
+          seen << "#{env["REQUEST_METHOD"]} #{env["REQUEST_URI"]} #{client.body.tap(&:rewind).read.unpack1("H*")} "
+          return [*seen, "closed"].join("\t") unless keep_alive?(env)
 
           client.tempfile_close
           client.reset
           ready = client.process_back_to_back_requests
         end
       rescue StandardError => error # it answers 500 to its own mistakes
-        [*seen, "refused #{error.class.name[/\w+\z/]}"].join(";")
+        [*seen, "refused #{error.class.name[/\w+\z/]}"].join("\t")
       ensure
         client&.tempfile_close
       end
