@@ -244,15 +244,20 @@ module Bench
   end
 
   class MovementsTest < Minitest::Test
-    def result(main, cpu, ratio)
-      summary = {
-        "fairlead" => { "requests_per_second" => main, "cpu_per_request" => cpu, "ratio" => nil },
-        "puma" => { "requests_per_second" => main, "ratio" => ratio }
-      }
-      { workload: "hello", loads: [{ name: "c1", main_figure: "requests_per_second", summary: }] }
+    # Of each round: how many times as many requests as Puma, whose p99 is 10 ms, and the figures of ours.
+    def result(times:, cpu: [], p99: [], errors: 0)
+      runs = times.each_with_index.flat_map do |ratio, round|
+        ours = { cpu_per_request: cpu[round], p99: p99[round], errors: round.zero? ? errors : 0, non_2xx: 0 }.compact
+        [{ server: "fairlead", round:, requests_per_second: ratio * 50.0, **ours },
+         { server: "puma", round:, requests_per_second: 50.0, p99: 10.0, errors: 0, non_2xx: 0 }]
+      end
+      { workload: "hello", loads: [{ name: "c1", main_figure: "requests_per_second", runs:, summary: { fairlead: {}, puma: {} } }] }
     end
 
-    def summary(low, median, high) = { median:, minimum: low, maximum: high, count: 3 }
+    def pool(key, rounds: 3, errors: 0, **figures)
+      rows = [{ name: "connection_pool 3", max: 6, low: 6, high: 6 }, { name: "fairlead-pool 1", errors:, **figures }]
+      { workload: "fair-pool", tables: [{ key:, rounds:, rows: }] }
+    end
 
     def compare(before, after)
       Dir.mktmpdir do |folder|
@@ -266,16 +271,14 @@ module Bench
     end
 
     def test_what_lies_within_the_range_of_all_rounds_has_not_moved
-      status, output = compare(result(summary(90, 100, 130), summary(9, 10, 12), summary(2, 3, 5)),
-        result(summary(50, 60, 70), summary(8, 11, 13), summary(1, 2, 3)))
+      status, output = compare(result(times: [2, 3, 5], cpu: [9, 10, 12]), result(times: [1, 2, 3], cpu: [8, 11, 13]))
 
       assert_equal 0, status
       assert_match(/^0 of 2 figures moved/, output)
     end
 
     def test_a_ratio_that_fell_and_cpu_that_rose_beyond_the_noise_are_worse
-      status, output = compare(result(summary(90, 100, 110), summary(9, 10, 11), summary(2.9, 3, 3.1)),
-        result(summary(90, 100, 110), summary(12, 13, 14), summary(1.9, 2, 2.1)))
+      status, output = compare(result(times: [2.9, 3, 3.1], cpu: [9, 10, 11]), result(times: [1.9, 2, 2.1], cpu: [12, 13, 14]))
 
       assert_equal 1, status
       assert_match(/^WORSE +hello c1 +requests_per_second ÷ puma +3 → +2 \(-33\.3 %\)$/, output)
@@ -283,21 +286,53 @@ module Bench
     end
 
     def test_what_got_better_is_no_reason_to_fail
-      status, output = compare(result(summary(9, 10, 11), summary(9, 10, 11), summary(1, 1.1, 1.2)),
-        result(summary(9, 10, 11), summary(5, 6, 7), summary(2, 2.1, 2.2)))
+      status, output = compare(result(times: [1, 1.1, 1.2], cpu: [9, 10, 11]), result(times: [2, 2.1, 2.2], cpu: [5, 6, 7]))
 
       assert_equal 0, status
       assert_match(/2 of 2 figures moved beyond the noise, 0 for the worse/, output)
     end
 
     def test_faster_with_errors_is_worse
-      before, after = [1, 9].map { |speed| result(summary(speed, speed, speed), summary(9, 10, 11), nil) }
-      after[:loads][0][:summary]["fairlead"].update(errors: 3, non_2xx: 1)
+      before, after = [[1, 0], [9, 4]].map { |times, errors| result(times: [times] * 3, errors:) }
       status, output = compare(before, after)
 
       assert_equal 1, status
       assert_match(/^WORSE +hello c1 +errors, non-2xx and failed rounds +0 → +4$/, output)
       refute_match(/errors/, compare(before, before).last)
+    end
+
+    def test_p99_that_grew_beside_that_of_peers_is_worse
+      status, output = compare(result(times: [2] * 3, p99: [5, 6, 7]), result(times: [2] * 3, p99: [8, 9, 10]))
+
+      assert_equal 1, status
+      assert_match(/^WORSE +hello c1 +p99 ÷ puma +0\.6 → +0\.9 \(\+50\.0 %\)$/, output)
+    end
+
+    def test_of_fewer_than_three_rounds_on_a_side_it_says_that_it_cannot_be_told
+      many, few = [[3] * 3, [1] * 2].map { |times| result(times:) }
+      [[many, few], [few, many]].each do |before, after|
+        status, output = compare(before, after)
+
+        assert_equal 0, status
+        assert_match(/^\? +hello c1 +requests_per_second ÷ puma /, output)
+        assert_match(/^0 of 1 figures moved .*; 1 cannot be told \(\?\) without 3 rounds on both sides$/, output)
+      end
+    end
+
+    def test_the_longest_wait_for_a_connection_is_compared_and_so_is_what_one_costs
+      status, output = compare(pool("threads", max: 0.07, low: 0.07, high: 0.08), pool("threads", max: 0.09, low: 0.085, high: 0.1, errors: 1))
+
+      assert_equal 1, status
+      assert_match(/^WORSE +fair-pool threads +max +0\.07 → +0\.09 /, output)
+      assert_match(/^WORSE +fair-pool threads +errors/, output)
+      assert_match(/^better +fair-pool cost +microseconds +1\.2 → +1 /, compare(pool("cost", microseconds: 1.2, low: 1.2, high: 1.3),
+        pool("cost", microseconds: 1.0, low: 1.0, high: 1.1)).last)
+    end
+
+    def test_a_pool_that_was_measured_once_says_nothing
+      once, thrice = [1, 3].map { |rounds| pool("threads", rounds:, max: 0.1 / rounds, low: 0.1 / rounds, high: 0.1 / rounds) }
+
+      assert_match(/^\? +fair-pool threads/, compare(once, thrice).last)
     end
 
     def test_what_is_no_result_is_refused_with_its_name

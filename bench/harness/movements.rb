@@ -1,40 +1,45 @@
 # frozen_string_literal: true
 
 require "json"
+require_relative "comparison"
 
 module Bench
   # What moved between two results, beyond what chance explains. The machine's mood moves all figures of a run at once,
-  # so what is compared is the ratio to each peer that both runs have; without a common peer, our figure itself.
+  # so what is compared is the ratio to each peer that both runs have; without a common peer, our figure itself. Pools,
+  # whose longest wait has an ideal that no mood moves, are compared by our figure alone.
   #
   # Two medians differ beyond the noise when the ranges of all rounds do not overlap, and they differ by more than 5 %.
+  # Of fewer than three rounds nobody knows how wide the noise is.
   class Movements
     LEAST = 0.05
+    ROUNDS = 3
     LESS_IS_BETTER = %w[slowest extra_memory p99].freeze
-    private_constant :LEAST, :LESS_IS_BETTER
-
     # Of ours, all that is no good answer: nobody is faster who does not answer.
-    FAULTS = %w[errors non_2xx failed].freeze
-    private_constant :FAULTS
+    FAULTS = %i[errors non_2xx].freeze
+    POOL = "fairlead-pool "
+    private_constant :LEAST, :LESS_IS_BETTER, :FAULTS, :POOL
 
-    # before and after are summaries: median, minimum, maximum.
+    # before and after are {Statistics::Summary}s.
     Movement = Data.define(:place, :figure, :before, :after, :more_is_better) do
-      def change = after["median"].fdiv(before["median"]) - 1
-      def beyond_noise? = change.abs > LEAST && !overlap?
+      def change = after.median.fdiv(before.median) - 1
+      def told? = [before, after].all? { |summary| summary.count >= ROUNDS }
+      def beyond_noise? = told? && change.abs > LEAST && !overlap?
       def worse? = beyond_noise? && (change.negative? == more_is_better)
-
-      def overlap?
-        before["maximum"] >= after["minimum"] && after["maximum"] >= before["minimum"]
-      end
+      def overlap? = before.maximum >= after.minimum && after.maximum >= before.minimum
 
       def to_s
-        verdict = beyond_noise? ? (worse? ? "WORSE" : "better") : "same"
-        format("%-6s %-28s %-34s %10.4g → %10.4g (%+.1f %%)", verdict, place, figure, before["median"],
-          after["median"], change * 100)
+        verdict = if !told? then "?"
+                  elsif beyond_noise? then worse? ? "WORSE" : "better"
+                  else "same"
+                  end
+        format("%-6s %-28s %-34s %10.4g → %10.4g (%+.1f %%)", verdict, place, figure, before.median, after.median,
+          change * 100)
       end
     end
 
     # Wrong and missing answers, counted over all rounds: none is noise.
     Faults = Data.define(:place, :before, :after) do
+      def told? = true
       def beyond_noise? = before != after
       def worse? = after > before
 
@@ -56,46 +61,66 @@ module Bench
 
     def self.read(path)
       files = File.directory?(path) ? Dir[File.join(path, "*.json")] : [path]
-      results = files.map { |file| JSON.parse(File.read(file)) }
-      results.select { |result| result["loads"] }.to_h { |result| [result["workload"], result] }
-    rescue SystemCallError, JSON::ParserError => error
+      files.map { |file| JSON.parse(File.read(file)) }.to_h { |result| [result.fetch("workload"), result] }
+    rescue SystemCallError, JSON::ParserError, KeyError => error
       raise UsageError, "#{path} is no result of bin/bench (#{error.message.lines.first.strip})"
     end
 
     def self.compare(name, old, new)
-      loads = old["loads"].to_h { |load| [load["name"], load] }
-      new["loads"].filter_map { |load| loads[load["name"]] && compare_load(name, loads[load["name"]], load) }.flatten
+      pairs(old, new, "loads", "name") { |*loads| compare_load(name, *loads) } +
+        pairs(old, new, "tables", "key") { |*tables| compare_pools(name, *tables) }
+    end
+
+    # Yields what has the same name in both results.
+    def self.pairs(old, new, list, name)
+      known = (old[list] || []).to_h { |entry| [entry[name], entry] }
+      (new[list] || []).flat_map { |entry| known.key?(entry[name]) ? yield(known[entry[name]], entry) : [] }
     end
 
     def self.compare_load(workload, old, new)
       place = "#{workload} #{new["name"]}"
-      main = new["main_figure"]
-      ours = new["summary"].keys.first
-      better = !LESS_IS_BETTER.include?(main)
-      peers = (old["summary"].keys & new["summary"].keys).drop(1)
+      comparisons = [old, new].map { |load| Comparison.read(load) }
+      figures = [new["main_figure"], "p99"].uniq.flat_map { |figure| compare_figure(place, figure, comparisons) }
+      cpu = movement(place, "cpu_per_request", false, comparisons) { |one| one.summary(one.reference, :cpu_per_request) }
+      counts = comparisons.map do |one|
+        FAULTS.sum { |fault| one.total(one.reference, fault) } + one.failures(one.reference).size
+      end
+      [*figures, cpu, faults(place, counts)].compact
+    end
+
+    def self.compare_figure(place, figure, comparisons)
+      better = !LESS_IS_BETTER.include?(figure)
+      peers = comparisons.map(&:servers).reduce(:&).drop(1)
       ratios = peers.filter_map do |peer|
-        figures = [old, new].map { |load| load.dig("summary", peer, "ratio") }
-        movement(place, "#{main} ÷ #{peer}", *figures, better)
+        movement(place, "#{figure} ÷ #{peer}", better, comparisons) { |one| one.ratio(peer, figure) }
       end
-      cpu = %w[cpu_per_request].filter_map do |figure|
-        movement(place, figure, old.dig("summary", ours, figure), new.dig("summary", ours, figure), false)
+      return ratios if ratios.any?
+
+      [movement(place, figure, better, comparisons) { |one| one.summary(one.reference, figure) }].compact
+    end
+
+    # The longest wait, or the cost, of our pool.
+    def self.compare_pools(workload, old, new)
+      place = "#{workload} #{new["key"]}"
+      tables = [old, new].map { |table| [table, table["rows"].find { |row| row["name"].start_with?(POOL) }] }
+      return [] unless tables.all?(&:last)
+
+      figure = new["key"] == "cost" ? "microseconds" : "max"
+      moved = movement(place, figure, false, tables) do |table, row|
+        Statistics::Summary.new(median: row[figure], minimum: row["low"], maximum: row["high"], count: table["rounds"])
       end
-      alone = movement(place, main, old.dig("summary", ours, main), new.dig("summary", ours, main), better)
-      (ratios.empty? ? [alone].compact : ratios) + cpu + faults(place, *[old, new].map { |load| load["summary"][ours] })
+      [moved, faults(place, tables.map { |_, row| row["errors"].to_i })].compact
     end
 
     # Shown where there are any.
-    def self.faults(place, *entries)
-      counts = entries.map { |entry| entry.to_h.values_at(*FAULTS).sum(&:to_i) }
-      counts.sum.zero? ? [] : [Faults.new(place, *counts)]
-    end
+    def self.faults(place, counts) = counts.sum.zero? ? nil : Faults.new(place, *counts)
 
-    def self.movement(place, figure, before, after, better)
-      return unless before && after && before["median"].to_f.positive? && after["median"]
-
-      Movement.new(place:, figure:, before:, after:, more_is_better: better)
+    # Yields each of two, and wants its summary.
+    def self.movement(place, figure, better, both, &)
+      before, after = both.map(&)
+      Movement.new(place:, figure:, before:, after:, more_is_better: better) if after && before&.median&.positive?
     end
-    private_class_method :read, :compare, :compare_load, :faults, :movement
+    private_class_method :read, :compare, :pairs, :compare_load, :compare_figure, :compare_pools, :faults, :movement
 
     def initialize(movements)
       @movements = movements
@@ -106,7 +131,9 @@ module Bench
     # @return [String] those that moved first, then the others.
     def to_s
       moved, same = @movements.partition(&:beyond_noise?)
+      open = @movements.count { |movement| !movement.told? }
       counts = "#{moved.size} of #{@movements.size} figures moved beyond the noise, #{moved.count(&:worse?)} for the worse"
+      counts << "; #{open} cannot be told (?) without #{ROUNDS} rounds on both sides" if open.positive?
       [*moved, *same, counts].join("\n")
     end
   end
