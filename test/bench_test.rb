@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require "minitest/autorun"
+require_relative "helper"
 require "stringio"
 require_relative "../bench/harness/cli"
 
@@ -297,11 +297,98 @@ module Bench
       Outcome.new(load, runs, aims: [], order: %w[fairlead]).to_s
     end
 
+    # So many rounds in which ours does so much of what the other does.
+    def beside_ladderless(rounds, speed:, p99:)
+      figures = { errors: 0, non_2xx: 0 }
+      outcome((1..rounds).flat_map do |round|
+        mood = 1 + (round % 3 * 0.01)
+        [{ server: "fairlead", round:, requests_per_second: 100 * speed * mood, p99: 2 * p99 * mood, **figures },
+         { server: "ladderless", round:, requests_per_second: 100.0, p99: 2.0, **figures }]
+      end)
+    end
+
     def test_what_was_repeated_is_told_beside_its_control
       runs = [{ server: "fairlead", round: 1, slowest: 110, errors: 0, non_2xx: 0, misses: [{ slowest: 130, control: 104 }] }]
       load = Workload.load("mixed").loads.find { |found| found.name == "free" }
 
       assert_includes outcome(runs, load:), "  ! 130 in a run that was repeated; where nothing stalls: 104"
+    end
+
+    def test_between_states_of_ours_the_interval_of_the_ratio_says_whether_they_differ
+      same = beside_ladderless(8, speed: 0.99, p99: 0.99)
+
+      assert_includes same, "  ✓ requests/s, fairlead ÷ ladderless: 0.990–1.010 with 95 % confidence, no difference\n"
+      assert_match(/✓ p99, fairlead ÷ ladderless: .* no difference$/, same)
+    end
+
+    def test_fewer_requests_or_longer_waits_are_worse
+      worse = beside_ladderless(8, speed: 0.9, p99: 1.1)
+      better = beside_ladderless(8, speed: 1.1, p99: 0.9)
+
+      assert_match(/✗ requests\/s, .* worse\n +✗ p99, .* worse$/, worse)
+      assert_match(/✓ requests\/s, .* better\n +✓ p99, .* better$/, better)
+    end
+
+    def test_five_rounds_say_nothing_of_it
+      assert_includes beside_ladderless(5, speed: 0.5, p99: 2),
+        "  ? requests/s, fairlead ÷ ladderless: not to be told from fewer than six rounds"
+    end
+  end
+
+  class PriceTest < Fairlead::Test
+    def test_of_instructions_one_percent_more_is_the_limit
+      instructions = Instructions.new(Workload.load("hello"), nil)
+      counts = [10_100.0, 10_200.0].map do |ours|
+        instructions.define_singleton_method(:of) { |server| server.label == "fairlead" ? ours : 10_000.0 }
+        instructions.report(%w[fairlead ladderless]).last
+      end
+
+      assert_equal ["  ✓ fairlead ÷ ladderless: 1.0100, at most 1.01", "  ✗ fairlead ÷ ladderless: 1.0200, at most 1.01"], counts
+    end
+
+    def test_it_is_saved_apart_from_what_is_published
+      options = Options.new(price: true, save: true)
+
+      assert_predicate options, :whole?
+      assert_operator Results.path("hello", options.kind), :end_with?, "/bench/results/price/hello.json"
+      assert_operator Results.path("hello"), :end_with?, "/bench/results/hello.json"
+    end
+
+    # The first holds up the others, so that they come to be served at one go; the last of these ends when it is told.
+    APP = <<~RUBY
+      served = 0
+      run lambda { |env|
+        name = { 1 => "first", 3 => "last" }[served += 1]
+        File.write(name, "") if name
+        nil until name.nil? || File.exist?(name + "-ends")
+        [200, {}, ["Hello World"]]
+      }
+    RUBY
+
+    # More may come between a response and the next request than those may wait for each other: then once more.
+    def test_without_the_ladder_responses_leave_together_too
+      assert((1..5).any? { kept_while_another_runs? })
+    end
+
+    def kept_while_another_runs?
+      with_server(APP, lint: false, files: { "ladderless.rb" => Servers::Ladderless::REMOVAL },
+        ruby_flags: ["-r./ladderless.rb"]) do |server|
+        first = ask(server, "first")
+        others = [ask(server), ask(server)]
+        server.write("first-ends", "")
+        eventually("the last one runs") { File.exist?(server.path("last")) }
+        kept = others.none? { |socket| socket.wait_readable(0.1) }
+        server.write("last-ends", "")
+        [first, *others].each { |socket| assert_match(/\AHTTP\/1.1 200/, socket.gets) }
+        kept
+      end
+    end
+
+    def ask(server, name = nil)
+      server.connect.tap do |socket|
+        socket.write("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        eventually("#{name} runs") { File.exist?(server.path(name)) } if name
+      end
     end
   end
 

@@ -65,6 +65,7 @@ module Bench
     #
     # @return [Array<String>] the workloads.
     def price_of(names)
+      @options.price = true
       @options.ours ||= %w[fairlead ladderless]
       @options.against ||= ["none"]
       @options.rounds ||= 10

@@ -13,7 +13,9 @@ module Bench
     WARM_UP = 200
     ROUNDS = 100
     AT_ONCE = 32
-    private_constant :WARM_UP, :ROUNDS, :AT_ONCE
+    # Times as many as another state executes are as good as as many.
+    MOST = 1.01
+    private_constant :WARM_UP, :ROUNDS, :AT_ONCE, :MOST
 
     # The toolchain's Ruby, counted.
     class Counted < SimpleDelegator
@@ -52,16 +54,18 @@ module Bench
     end
 
     # @param labels [Array<String>] of servers, of which the first is compared with the others.
-    # @return [Array<String>] a line for each.
+    # @return [Array<String>] a line for each, and what is to be said of it.
     def report(labels)
       counts = labels.to_h { |label| [label, of(Server.for(label))] }
-      counts.map do |label, count|
-        "#{@workload.name}, #{AT_ONCE} at once: #{label} #{count.round} instructions a request" \
-          "#{format(" (%.4f of them with %s)", counts.values.first / count, labels.first) unless label == labels.first}"
+      counts.flat_map do |label, count|
+        line = "#{@workload.name}, #{AT_ONCE} at once: #{label} #{count.round} instructions a request"
+        label == labels.first ? line : [line, verdict("#{labels.first} ÷ #{label}", counts.values.first / count)]
       end
     end
 
     private
+
+    def verdict(title, ratio) = format("  %s %s: %.4f, at most %.2f", ratio <= MOST ? "✓" : "✗", title, ratio, MOST)
 
     def ask(port, rounds)
       socket = TCPSocket.new("127.0.0.1", port)

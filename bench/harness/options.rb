@@ -6,10 +6,13 @@ module Bench
   # What a call of bin/bench says about how it measures.
   Options = Struct.new(
     :against, :rounds, :seconds, :only, :ruby, :build_ruby, :seed, :save, :list, :ours, :patience, :priority, :minutes,
-    :continue, :sweep, :peer_rounds, :instructions
+    :continue, :sweep, :price, :peer_rounds, :instructions
   ) do
     # Whether the result is one to publish: every peer and every load, at the full length.
     def whole? = save || [against, rounds, seconds, only, ours, priority].none?
+
+    # @return [String, nil] what is compared where it is not Fairlead with its peers.
+    def kind = sweep ? "sweep" : ("price" if price)
 
     # @return [Array<String>] the words that are no flags.
     # @raise [OptionParser::ParseError]

@@ -16,6 +16,10 @@ module Bench
       end
     end
 
+    # What states of ours are compared by, and whether more of it is better.
+    STATES = { "requests/s" => [:requests_per_second, true], "p99" => [:p99, false] }.freeze
+    private_constant :STATES
+
     attr_reader :load
 
     # @param runs [Array<Hash>] of that load.
@@ -55,13 +59,23 @@ module Bench
 
     # Between states of ours, a difference is told from none by the interval of the ratio.
     def movements
-      @comparison.servers.drop(1).grep(/\A(fairlead|ladderless)/).filter_map do |server|
-        parts = { "requests/s" => :requests_per_second, "p99" => :p99 }.filter_map do |title, figure|
-          interval = @comparison.interval(server, figure) or next
-          "#{title} #{interval.map { |bound| format("%.3f", bound) }.join("–")}"
+      @comparison.servers.drop(1).grep(/\A(fairlead|ladderless)/).flat_map do |server|
+        STATES.filter_map do |title, (figure, more)|
+          next unless @comparison.ratio(server, figure)
+
+          movement("#{title}, #{@comparison.reference} ÷ #{server}", @comparison.interval(server, figure), more)
         end
-        "  #{@comparison.reference} ÷ #{server}, with 95 % confidence: #{parts.join(", ")}" unless parts.empty?
       end
+    end
+
+    def movement(title, interval, more)
+      return "  ? #{title}: not to be told from fewer than six rounds" unless interval
+
+      low, high = interval
+      mark, verdict = if low <= 1 && high >= 1 then ["✓", "no difference"]
+                      else (low > 1) == more ? ["✓", "better"] : ["✗", "worse"]
+                      end
+      format("  %s %s: %.3f–%.3f with 95 %% confidence, %s", mark, title, low, high, verdict)
     end
 
     def noise

@@ -14,26 +14,26 @@ module Bench
     # To be raised when a reader of older files would misread newer ones.
     FORMAT = 1
     FOLDER = File.join(Toolchain::ROOT, "bench/results")
-    SWEEPS = File.join(FOLDER, "sweeps")
+    # Of what is compared where it is not Fairlead with its peers.
+    FOLDERS = { "sweep" => "sweeps", "price" => "price" }.freeze
     PARTIAL_FOLDER = File.join(Toolchain::WORK, "results")
     # What is summarized, where a load has it.
     FIGURES = %i[
       rate drift refused refused_p99 refused_later_p99 bare gave_up recovered elsewhere suspended handed requests_per_second
       kilobytes_each mean p50 p90 p99 p999 max cpu_per_request peak_rss pss
     ].freeze
-    private_constant :FIGURES, :FOLDER, :SWEEPS, :PARTIAL_FOLDER
+    private_constant :FIGURES, :FOLDER, :FOLDERS, :PARTIAL_FOLDER
 
     module_function
 
     # @param runs [Hash{String => Array<Hash>}] what {Runner#run} returned.
     # @param took [Float] seconds, with all starts and warm-ups: the next run says from it how long it will take.
-    # @param sweep [Boolean, nil] whether it is the settings of peers that are compared.
     # @param peer_rounds [Integer] in how many of the rounds the peers took part.
     # @return [Hash]
-    def document(workload, servers, runs, toolchain:, rounds:, seconds:, seed:, versions:, took:, sweep: nil,
+    def document(workload, servers, runs, toolchain:, rounds:, seconds:, seed:, versions:, took:,
       peer_rounds: rounds)
       {
-        format: FORMAT, workload: workload.name, title: workload.title, curve: workload.curve, sweep:,
+        format: FORMAT, workload: workload.name, title: workload.title, curve: workload.curve,
         date: Time.now.utc.iso8601, rounds:, peer_rounds: (peer_rounds if peer_rounds < rounds), seconds:,
         warm_up: workload.warm_up, workers: workload.workers, seed:, took: took.round,
         machine: Machine.description,
@@ -49,18 +49,19 @@ module Bench
     # A whole run replaces the workload's published result; a partial one (fewer rounds, fewer servers) is put
     # aside, under its date.
     #
+    # @param kind [String, nil] see {Options#kind}.
     # @return [String] the path.
-    def write(document, whole:)
-      name = "#{document[:workload]}#{"-#{Time.now.utc.strftime("%Y%m%d-%H%M%S")}" unless whole}.json"
-      path = File.join(whole ? folder(document[:sweep]) : PARTIAL_FOLDER, name)
-      FileUtils.mkdir_p(File.dirname(path))
-      File.write(path, "#{JSON.pretty_generate(document)}\n")
-      path
+    def write(document, whole:, kind: nil)
+      name = document[:workload]
+      file = whole ? path(name, kind) : File.join(PARTIAL_FOLDER, "#{name}-#{Time.now.utc.strftime("%Y%m%d-%H%M%S")}.json")
+      FileUtils.mkdir_p(File.dirname(file))
+      File.write(file, "#{JSON.pretty_generate(document)}\n")
+      file
     end
 
     # @return [Hash{String => Object}, nil] the last whole result.
-    def read(name, sweep: nil)
-      JSON.parse(File.read(File.join(folder(sweep), "#{name}.json")))
+    def read(name, kind: nil)
+      JSON.parse(File.read(path(name, kind)))
     rescue Errno::ENOENT
       nil
     end
@@ -77,7 +78,8 @@ module Bench
       }
     end
 
-    def folder(sweep) = sweep ? SWEEPS : FOLDER
+    # Of a whole result.
+    def path(name, kind = nil) = File.join(FOLDER, *FOLDERS[kind], "#{name}.json")
 
     # How a server was started, without what differs from run to run.
     def settings(server, workload)

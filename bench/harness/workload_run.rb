@@ -37,7 +37,7 @@ module Bench
 
     # @return [Boolean] whether there is a whole result of the same, so that nothing is left to do.
     def finished?
-      whole? && Results.read(name, sweep: @options.sweep)&.then do |found|
+      whole? && Results.read(name, kind: @options.kind)&.then do |found|
         Results.identity(found) == JSON.parse(JSON.generate(identity))
       end
     end
@@ -72,7 +72,7 @@ module Bench
 
     def whole? = @options.whole?
 
-    def file_name = @options.sweep ? "sweep-#{name}" : name
+    def file_name = [@options.kind, name].compact.join("-")
 
     def identity
       @identity ||= {
@@ -107,10 +107,9 @@ module Bench
 
     def finish(runs, versions:, seed:, took:, whole:)
       document = Results.document(
-        @workload, @servers, runs, toolchain: @toolchain, rounds:, peer_rounds:, seconds:, seed:, versions:, took:,
-        sweep: @options.sweep
+        @workload, @servers, runs, toolchain: @toolchain, rounds:, peer_rounds:, seconds:, seed:, versions:, took:
       )
-      path = Results.write(document, whole:)
+      path = Results.write(document, whole:, kind: @options.kind)
       order = @servers.map(&:label)
       outcomes = @loads.map { |load| Outcome.new(load, runs[load.name], aims: @workload.aims, order:) }
       outcomes.each { |outcome| puts "", heading(outcome.load), outcome }
@@ -126,7 +125,7 @@ module Bench
     # Of one server in one round. The last result knows how long that took; without one it is reckoned.
     def visit_seconds
       @visit_seconds ||= begin
-        last = Results.read(name, sweep: @options.sweep) if @options.only.nil? && @options.seconds.nil?
+        last = Results.read(name, kind: @options.kind) if @options.only.nil? && @options.seconds.nil?
         visits = last ? last["rounds"] * last["servers"].size : 0
         last && last["took"] && visits.positive? ? last["took"] / visits : reckoned_visit
       end

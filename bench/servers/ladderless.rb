@@ -5,8 +5,8 @@ require_relative "fairlead"
 module Bench
   module Servers
     # Ours with nobody who stands by, watches, or hands anything over: what does the ladder cost an app in which nothing
-    # stalls? There is no such setting: what makes the ladder is taken out. Short responses then leave one by one, since
-    # nobody would send what is kept beside a request that stalls.
+    # stalls? There is no such setting: what makes the ladder is taken out. Short responses leave together all the same
+    # (`gather`), though nobody would send them beside a request that stalls: else what that spares would hide the price.
     class Ladderless < Fairlead
       def command(site) = ["-r#{site.write("ladderless.rb", REMOVAL)}", *super]
 
@@ -16,14 +16,14 @@ module Bench
         require "fairlead/server"
 
         Fairlead::Loop.prepend(Module.new do
-          %i[watch enter leave start_watch ask_for_help_at].each { |name| define_method(name) { |*| nil } }
+          %i[watch enter leave ask_for_help_at].each { |name| define_method(name) { |*| nil } }
+          def start_watch = gather
         end)
         Fairlead::Crew.prepend(Module.new { def add_standby = nil })
         Fairlead::Server.prepend(Module.new do
           def observe_stalls(*) = @teller = Struct.new(:start, :stop).new
         end)
       RUBY
-      private_constant :REMOVAL
     end
   end
 end

@@ -420,6 +420,12 @@ static VALUE loop_start_watch(VALUE object) {
     return Qnil;
 }
 
+/* Responses leave together although nobody watches: to measure what watching costs, and nothing else. */
+static VALUE loop_gather(VALUE object) {
+    fl_ruby_loop_get(object)->watched = true;
+    return Qnil;
+}
+
 static void keep_message(char room[64], VALUE message) {
     Check_Type(message, T_STRING);
     if (RSTRING_LEN(message) >= 64)
@@ -460,6 +466,7 @@ void fl_init_watch(VALUE loop) {
     rb_define_method(loop, "leave", loop_leave, 0);
     rb_define_method(loop, "leads?", loop_leads_p, 0);
     rb_define_method(loop, "start_watch", loop_start_watch, 0);
+    rb_define_method(loop, "gather", loop_gather, 0);
     rb_define_method(loop, "retire", loop_retire, 0);
     rb_define_method(loop, "lane?", loop_lane_p, 0);
     rb_define_method(loop, "ask_for_help_at", loop_ask_for_help_at, 3);
