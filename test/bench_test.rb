@@ -347,8 +347,10 @@ module Bench
     end
 
     def test_it_is_saved_apart_from_what_is_published
-      options = Options.new(price: true, save: true)
+      command = CLI.new
+      options = command.instance_variable_set(:@options, Options.new(save: true))
 
+      assert_equal %w[hello rails-find cpu-turns], command.send(:price_of, [])
       assert_predicate options, :whole?
       assert_operator Results.path("hello", options.kind), :end_with?, "/bench/results/price/hello.json"
       assert_operator Results.path("hello"), :end_with?, "/bench/results/hello.json"
