@@ -113,11 +113,41 @@ static void one_that_gives_a_sign_when_asked_for_it_is_not(void) {
     CHECK(known_after((scene){.kind = FL_STALL_STUCK, .computes = true, .tries = 1}) >= PATIENCE);
 }
 
+static bool keeps_the_lead(bool at_home) {
+    peer_server server = server_start();
+    fl_watch *watch = fl_watch_open(server.loop, &limits);
+    watch->press = press;
+    gives_sign = true;
+    fl_thread leader = {.task = fl_task_self()}, standby = leader, hog = leader;
+    set_gvl(&standby, FL_GVL_RELEASED);
+    set_gvl(&leader, FL_GVL_WANTED);
+    CHECK_NUMBER(0, fl_watch_enter(watch, &leader));
+    CHECK_NUMBER(1, fl_watch_enter(watch, &standby));
+    set_gvl(&hog, FL_GVL_HELD);
+    if (!at_home)
+        fl_reactor_goes_out(&watch->reactors[0], fl_clock());
+    fl_loop_want(server.loop);
+    CHECK_NUMBER(0, fl_watch_start(watch));
+    fl_watch_attend(watch);
+    for (uint64_t began = fl_clock(); fl_clock() < began + PATIENCE && fl_watch_leads(watch, 0);)
+        continue;
+    bool keeps = fl_watch_leads(watch, 0);
+    fl_watch_close(watch);
+    server_stop(&server);
+    return keeps;
+}
+
+static void one_that_waits_for_the_lock_to_lead_keeps_the_lead_beside_one_that_computes(void) {
+    CHECK(keeps_the_lead(true));
+    CHECK(!keeps_the_lead(false));
+}
+
 int main(void) {
     TEST(one_that_blocks_without_the_lock_is_known_within_ten_milliseconds);
     TEST(one_that_sleeps_with_it_too);
     TEST(one_that_computes_too);
     TEST(one_that_computes_and_gives_no_sign_is_stuck_after_a_while);
     TEST(one_that_gives_a_sign_when_asked_for_it_is_not);
+    TEST(one_that_waits_for_the_lock_to_lead_keeps_the_lead_beside_one_that_computes);
     return test_summary();
 }

@@ -240,6 +240,8 @@ static void stand_in(fl_watch *watch, fl_stall stall, uint64_t away, uint64_t no
     int leader = atomic_load(&watch->leader);
     uint64_t stamp = atomic_load_explicit(&watch->reactors[leader].stamp, memory_order_relaxed);
     uint64_t computing = without_collecting(watch, stamp, away, now);
+    /* Whoever got the lead would stand behind it in the GVL's line; and so on, where each has to wait there for long. */
+    bool waits_for_gvl = atomic_load(&watch->reactors[leader].home);
     if (stall == FL_STALL_BLOCKED && give_lead(watch, leader))
         return;
     pthread_mutex_lock(&loop->lock);
@@ -259,7 +261,7 @@ static void stand_in(fl_watch *watch, fl_stall stall, uint64_t away, uint64_t no
         return;
     if (stall == FL_STALL_STUCK && needs_relief(watch, waiting, away))
         ask_for_relief(watch, leader, now);
-    else if (stall == FL_STALL_COMPUTING && wanted && computing > long_computation(watch))
+    else if (stall == FL_STALL_COMPUTING && wanted && computing > long_computation(watch) && !waits_for_gvl)
         give_lead(watch, leader);
 }
 
