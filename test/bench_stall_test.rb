@@ -41,5 +41,12 @@ module Bench
         assert_equal 5, Stall.new("/wrong").run(server, 0)[:errors]
       end
     end
+
+    def test_a_stall_that_is_never_answered_is_an_error
+      with_server(APP, "--drain-timeout", "0.1") do |server|
+        figures = Stall.new("/free", stalls: 20, timeout: 3).run(server, 0)
+        assert_equal [50, 5, 0], figures.values_at(:requests, :errors, :non_2xx)
+      end
+    end
   end
 end

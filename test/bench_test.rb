@@ -160,7 +160,7 @@ module Bench
       [Comparison.new(REPEATED), Comparison.read(load)].each do |repeated|
         assert_equal [115, 100, 130], repeated.summary("fairlead", :slowest).deconstruct_keys(nil).values_at(:median, :minimum, :maximum)
         assert_equal [0.5, 0.5], repeated.ratio("puma", "slowest").deconstruct_keys(nil).values_at(:minimum, :maximum)
-        assert_equal 110, repeated.most(:slowest)
+        assert_equal [true, false], [110, 109].map { |most| repeated.within?(:slowest, most) }
         assert_equal [[130, 104]], repeated.misses.map { |run| run.values_at(:slowest, :control) }
         assert_predicate repeated, :faultless?
       end
@@ -274,6 +274,29 @@ module Bench
       assert_equal 155, fairly(*Array.new(8, 150), 155).first
     end
 
+    def test_a_run_without_the_figure_is_a_miss
+      assert_equal [110, [[nil, 104]], [50, 55]], fairly(nil, 104, 110)
+      assert_equal [nil, [[130, 104]], [50, 55]], fairly(130, 104, nil)
+    end
+
+    def test_a_run_that_failed_is_not_repeated
+      load = Workload::Load.new(name: "a", generator: Stall.new("/free"), ideal: nil, most: 120)
+
+      assert_equal({ failed: "ended" }, load.in_fairness({ failed: "ended" }) { flunk "it was" })
+    end
+
+    def test_each_run_has_to_be_within_its_bound
+      aim = Workload.load("mixed").aims.find { |one| one.load == "free-beside-one" }
+      reached = lambda do |*values|
+        runs = values.each_with_index.map { |elsewhere, round| { server: "fairlead", round:, errors: 0, non_2xx: 0, elsewhere: } }
+        aim.test.call(Comparison.new(runs))
+      end
+
+      assert reached.call(110, 140)
+      refute reached.call(110, 141)
+      refute reached.call(110, nil)
+    end
+
     def test_an_unknown_workload_is_refused_with_those_there_are
       error = assert_raises(UsageError) { Workload.load("helo") }
 
@@ -308,10 +331,11 @@ module Bench
     end
 
     def test_what_was_repeated_is_told_beside_its_control
-      runs = [{ server: "fairlead", round: 1, slowest: 110, errors: 0, non_2xx: 0, misses: [{ slowest: 130, control: 104 }] }]
+      runs = [{ server: "fairlead", round: 1, slowest: 110, errors: 0, non_2xx: 0, misses: [{ slowest: 130, control: 104 }, {}] }]
       load = Workload.load("mixed").loads.find { |found| found.name == "free" }
 
-      assert_includes outcome(runs, load:), "  ! 130 in a run that was repeated; where nothing stalls: 104"
+      assert_includes outcome(runs, load:), "  ! 130 in a run that was repeated; where nothing stalls: 104\n" \
+                                            "  ! no answer in a run that was repeated; where nothing stalls: no answer"
     end
 
     def test_between_states_of_ours_the_interval_of_the_ratio_says_whether_they_differ

@@ -60,8 +60,8 @@ module Bench
       Statistics.summary(Statistics.paired_ratios(by_round(reference, figure), best))&.median
     end
 
-    # @return [Numeric, nil] the most that a figure is in our runs, where a bound is asked of each.
-    def most(figure) = runs_of(reference).filter_map { |run| run[figure] }.max
+    # @return [Boolean] whether a figure is there in each of our runs, and at most so much.
+    def within?(figure, most) = runs_of(reference).all? { |run| run[figure]&.<=(most) }
 
     # @return [Array<Hash{Symbol => Object}>] our runs that were repeated, since they missed their bound, each with what
     #   the control took as :control.

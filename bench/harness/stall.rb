@@ -26,16 +26,18 @@ module Bench
     #   same "thread", or in the same "process"; nil: they come later.
     # @param waits [String] what the others ask for, each of which waits.
     # @param stalls [Numeric, nil] seconds that each stall takes; nil: as long as a load is measured.
-    # @param blockers [Integer] how many stall.
     # @param again [Boolean] whether it is measured the second time that all this comes to the same server.
+    # @param blockers [Integer] how many stall.
+    # @param timeout [Numeric] seconds without any answer, after which those that are missing never come.
     def initialize(path = nil, later: false, suspends: nil, waits: "/sleep?#{SLEEP}", stalls: nil, again: false,
-      blockers: BLOCKERS)
+      blockers: BLOCKERS, timeout: TIMEOUT)
       @path = path
       @later = later
       @place = /^X-#{suspends}: (\S+)/i if suspends
       @waits = waits
       @stalls = stalls
       @again = again
+      @timeout = timeout
       @blockers = path ? blockers : 0
     end
 
@@ -101,14 +103,14 @@ module Bench
         sleeps, started = ask_to_sleep(port)
       end
       answers, wrong = gather(sleeps, started)
-      blocking, wrong_blockers = gather(blockers, started)
-      figures(answers, blocking, wrong, sleeps.size - answers.size - wrong + wrong_blockers)
+      blocking, = gather(blockers, started)
+      figures(answers, blocking, wrong, sleeps.size - answers.size - wrong + blockers.size - blocking.size)
     end
 
     def figures(answers, blocking, wrong, errors)
       times = answers.map { |answer| answer.time * 1000 }.sort
       {
-        requests: SLEEPS, errors:, non_2xx: wrong, slowest: times.last || (TIMEOUT * 1000),
+        requests: SLEEPS, errors:, non_2xx: wrong, slowest: times.last || (@timeout * 1000),
         p50: times[times.size / 2], max: times.last, **(@place ? apart(answers, blocking) : {})
       }.compact
     end
@@ -141,7 +143,7 @@ module Bench
       wrong = 0
       waiting = sockets.to_h { |socket| [socket, +""] }
       until waiting.empty?
-        readable, = IO.select(waiting.keys, nil, nil, TIMEOUT)
+        readable, = IO.select(waiting.keys, nil, nil, @timeout)
         break unless readable
 
         readable.each do |socket|
