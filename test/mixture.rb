@@ -1,10 +1,12 @@
 # frozen_string_literal: true
 
+require_relative "held_connections"
 require_relative "server_process"
 require_relative "mixture/app"
 require_relative "mixture/census"
 require_relative "mixture/client"
 require_relative "mixture/ledger"
+require_relative "mixture/rungs"
 
 module Fairlead
   # Everything that may happen to a server, at random and for long: requests that wait, ask a database, block in each way
@@ -16,6 +18,8 @@ module Fairlead
     CALM = 0.3
     # Seconds from one death to the next, at least.
     PAUSE = 1
+    # Seconds after which each rung of the ladder must have been used.
+    LONG = 60
     # Seconds from one line of how it goes to the next.
     TOLD = 30
     # Seconds that the server has to come to rest.
@@ -34,7 +38,7 @@ module Fairlead
       "has ended unasked", "could not start. It was ended by SIGKILL", "stalled for", "goes on: ", "relief workers serve",
       "in a worker of their own now"
     )
-    private_constant :CWORK, :CALM, :PAUSE, :TOLD, :REST, :GROWTH, :THRIFT, :PLACES, :USUAL
+    private_constant :CWORK, :CALM, :PAUSE, :LONG, :TOLD, :REST, :GROWTH, :THRIFT, :PLACES, :USUAL
 
     # @return [Array<String>] what was not as it should be; known after {#run}.
     attr_reader :faults
@@ -52,6 +56,7 @@ module Fairlead
       @dice = Random.new(seed)
       @say = say
       @ledger = Ledger.new
+      @rungs = Rungs.new
     end
 
     # @return [self]
@@ -60,9 +65,10 @@ module Fairlead
         warm_up
         before = census
         bustle
-        @say.call(@ledger.to_s)
+        @say.call("#{@ledger}; #{@rungs.counts(@server.log).map { |name, count| "#{count} #{name}" }.join(", ")}")
         @faults = rest(before)
         @faults.concat(@ledger.faults(File.readlines(@server.path("runs"))))
+        @faults.concat(@rungs.faults(@server.log)) if @seconds >= LONG
         @faults.concat(strange_lines.first(5))
       end
       self
@@ -106,6 +112,7 @@ module Fairlead
       @calm_memory = @census.memory
       pause(1) while now < ends
       clients.each(&:join)
+      @rungs.note(@census.page[:slots])
     end
 
     # Any worker, at any time; but the next only when all are there again, since who dies often comes back later each time.
@@ -114,10 +121,16 @@ module Fairlead
         pause(PAUSE * (0.5 + @dice.rand))
         next if worker_titles.size < @workers
 
-        pid = @server.worker_pids.sample(random: @dice) or next
-        @server.signal(:KILL, pid)
-        @ledger.killed(pid)
+        @rungs.note(@census.page[:slots])
+        kill(@server.worker_pids.sample(random: @dice))
       end
+    end
+
+    def kill(pid)
+      @ledger.killed(pid, HeldConnections.of(pid))
+      @server.signal(:KILL, pid)
+    rescue Errno::ENOENT, Errno::ESRCH
+      nil # it has just ended
     end
 
     def pause(seconds)

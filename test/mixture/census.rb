@@ -36,9 +36,12 @@ module Fairlead
         { "supervisor" => @server.supervisor_pid, **pids.sort.to_h }
       end
 
+      # @return [Hash{Symbol => Object}] the `slots:` of the page, its `routes:`, and the `pid:` of who has answered.
+      def page = JSON.parse(@server.get("/figures").body, symbolize_names: true)
+
       # @return [Array<String>] what of the page is not as it should be while nobody asks for anything.
       def unrest
-        page = JSON.parse(@server.get("/figures").body, symbolize_names: true)
+        page = self.page
         used = page[:slots].select { |slot| slot[:state].positive? }
         used.flat_map { |slot| unrest_of(slot, own: slot[:pid] == page[:pid]) } + strangers(page, used)
       end

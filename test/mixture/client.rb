@@ -18,7 +18,9 @@ module Fairlead
       }.flat_map { |kind, weight| [kind] * weight }.freeze
       # Seconds that a request without an answer is waited for: more than the longest pause before a worker is forked anew.
       PATIENCE = 60
-      private_constant :KINDS, :PATIENCE
+      # So often, in seconds, and for so long, all ask for what holds the lock: there is nobody left who could serve.
+      STORM, STORM_LASTS = 15, 0.3
+      private_constant :KINDS, :PATIENCE, :STORM, :STORM_LASTS
 
       # @param server [ServerProcess]
       # @param ledger [Ledger]
@@ -42,8 +44,14 @@ module Fairlead
 
       # One request, or some behind each other on one connection.
       def converse
-        @connection ||= HTTPClient.new(@server.connect, timeout: PATIENCE)
+        connect unless @connection
         exchange(Array.new(one_in(6) ? @dice.rand(2..4) : 1) { new_request })
+      end
+
+      def connect
+        @since = now
+        @connection = HTTPClient.new(@server.connect, timeout: PATIENCE)
+        @port = @connection.socket.local_address.ip_port
       end
 
       def exchange(requests)
@@ -53,7 +61,10 @@ module Fairlead
         receive(requests.first) && requests.shift until requests.empty?
         end_silently if one_in(20)
       rescue EOFError, SystemCallError => error
-        requests.each { |request| note(request, :lost, detail: error.inspect) }
+        requests.each do |request|
+          followed = !request.equal?(requests.last)
+          note(request, :lost, detail: error.inspect, port: @port, since: @since, followed:)
+        end
         drop
       rescue Wrong, RuntimeError => error
         outcome = error.is_a?(Wrong) ? :wrong : :silent
@@ -63,8 +74,9 @@ module Fairlead
       end
 
       def new_request
-        kind = KINDS.sample(random: @dice)
-        seconds = one_in(10) ? 0.3 + @dice.rand * 0.7 : @dice.rand * 0.1
+        storm = now % STORM < STORM_LASTS
+        kind = storm ? "/held/~" : KINDS.sample(random: @dice)
+        seconds = storm || one_in(10) ? 0.3 + @dice.rand * 0.7 : @dice.rand * 0.1
         body = @dice.bytes(@dice.rand(one_in(4) ? 200_000 : 5_000)) if kind == "/digest"
         { number: @ledger.next_number, kind:, body:, path: "#{kind}#{word if kind.end_with?("~")}?#{seconds.round(3)}" }
       end
@@ -72,14 +84,15 @@ module Fairlead
       # Letters that no route has had so far.
       def word = Array.new(12) { @dice.rand(97..122).chr }.join
 
+      # Where the connection has ended meanwhile, the first may have been answered all the same.
       def send_all(requests)
         bytes = requests.map { |request| bytes_of(request) }.join
-        return @connection.write(bytes) unless one_in(10)
+        return @connection.write_as_taken(bytes) unless one_in(10)
 
         # A slow client: its request comes in pieces.
         size = [bytes.bytesize / 8, 1].max
         until bytes.empty?
-          @connection.write(bytes.slice!(0, size))
+          @connection.write_as_taken(bytes.slice!(0, size))
           sleep(@dice.rand * 0.05)
         end
       end

@@ -8,10 +8,13 @@ module Fairlead
       #   ended; :silent, when nothing came for long; :left, when its client went.
       # @!attribute process [Integer, nil] that has answered.
       # @!attribute at [Float] when its outcome was known, monotonic.
-      Entry = Struct.new(:number, :outcome, :path, :process, :detail, :at)
-      # Seconds from the moment in which a worker was killed until a client must have seen it.
-      NOTICED = 3
-      private_constant :NOTICED
+      # @!attribute port [Integer, nil] the client's, of the connection that was lost.
+      # @!attribute since [Float, nil] when that was opened, at the latest.
+      # @!attribute followed [Boolean, nil] whether others had been sent behind it.
+      Entry = Struct.new(:number, :outcome, :path, :at, :process, :detail, :port, :since, :followed, keyword_init: true)
+      # @!attribute ports [Array<Integer>] of the clients whose connections it had.
+      Kill = Struct.new(:pid, :ports, :at)
+      private_constant :Kill
 
       def initialize
         @lock = Mutex.new
@@ -24,14 +27,15 @@ module Fairlead
       # @return [Integer] the number of a new request.
       def next_number = @lock.synchronize { @last += 1 }
 
-      def note(number, outcome, path, process: nil, detail: nil)
-        @lock.synchronize { @entries << Entry.new(number, outcome, path, process, detail, now) }
+      def note(number, outcome, path, **details)
+        @lock.synchronize { @entries << Entry.new(number:, outcome:, path:, at: now, **details) }
       end
 
       # Something was wrong that is of no request.
       def complain(text) = @lock.synchronize { @complaints << text }
 
-      def killed(pid) = @lock.synchronize { @kills << [pid, now] }
+      # A process stands still, with these connections, and is killed next.
+      def killed(pid, ports) = @lock.synchronize { @kills << Kill.new(pid, ports, now) }
 
       # @return [Hash{Symbol => Integer}] how many requests had each outcome.
       def counts = @lock.synchronize { @entries.map(&:outcome).tally }
@@ -74,20 +78,19 @@ module Fairlead
 
           ["#{told(entry)} was answered by #{entry.process}, ran in #{begun.inspect}, ended in #{ended.inspect}"]
         when :left then []
-        when :lost then lost_faults(entry, begun)
+        when :lost then lost_faults(entry, begun.to_a, ended.to_a)
         else ["#{told(entry)}: #{entry.outcome}, #{entry.detail} (it ran in #{begun.inspect}, ended in #{ended.inspect})"]
         end
       end
 
-      # Only who was killed may lose a request: one that it ran, or that it had on a connection.
-      def lost_faults(entry, begun)
-        faults = []
-        unless @kills.any? { |_, at| entry.at.between?(at - 0.05, at + NOTICED) }
-          faults << "#{told(entry)} was lost though nobody was killed: #{entry.detail}"
-        end
-        alive = begun.to_a - @kills.map(&:first)
-        faults << "#{told(entry)} was lost, but ran in #{alive.join(", ")}, which lives: #{entry.detail}" if alive.any?
-        faults
+      # Only who was killed while it had the connection may lose a request, and have run it; but what others are sent behind
+      # may have been run by another one before, and its answer not have been read.
+      def lost_faults(entry, begun, ended)
+        guilty = @kills.select { |kill| kill.ports.include?(entry.port) && kill.at.between?(entry.since, entry.at) }.map(&:pid)
+        return ["#{told(entry)} was lost, but nobody was killed who had its connection: #{entry.detail}"] if guilty.empty?
+
+        others = begun - guilty - (entry.followed ? ended : [])
+        others.empty? ? [] : ["#{told(entry)} was lost by #{guilty.join(", ")}, but ran in #{others.join(", ")}: #{entry.detail}"]
       end
 
       def told(entry) = "#{entry.number} (#{entry.path})"
