@@ -24,6 +24,7 @@ module Fairlead
       end
 
       run lambda { |env|
+        began = Thread.current.native_thread_id
         seconds, note = env["QUERY_STRING"].split("&")
         seconds = seconds.to_f
         File.write("begun-\#{note}", "") if note
@@ -50,7 +51,8 @@ module Fairlead
           return [200, {}, [JSON.generate(slots.select { |slot| slot[:state] > 0 })]]
         when "/routes" then return [200, {}, [JSON.generate(Fairlead.page.routes)]]
         end
-        [200, { "x-start" => env["HTTP_X_REQUEST_START"] }, [Process.pid.to_s]]
+        threads = "\#{began} \#{Thread.current.native_thread_id}" # in which it began, and has ended
+        [200, { "x-start" => env["HTTP_X_REQUEST_START"], "x-threads" => threads }, [Process.pid.to_s]]
       }
     RUBY
 

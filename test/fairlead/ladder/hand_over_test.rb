@@ -27,22 +27,26 @@ module Fairlead
       assert_equal workers, clients.map { |client| client.get("/").body }, "they stay where they are"
     end
 
-    def test_a_connection_goes_to_the_sibling_and_on_with_it
-      clients = client_of_each(server)
-      victim, other = clients.keys
-      kept = client_of(server, victim)
-      before = figures(server)[:handed]
-      stuck = stuck(1.2, on: clients[victim])
-      took = duration { assert_equal other.to_s, kept.get("/").body }
-      assert_operator took, :<, 0.9, "it did not wait for its worker"
-      assert_equal victim.to_s, stuck.response.body
-      assert_equal other.to_s, kept.get("/").body, "it has moved"
-      # Each worker shows its own when it next looks around.
-      eventually("all that was handed over has arrived") do
-        figures = figures(server)
-        figures[:handed] > before && figures[:handed] == figures[:received] && figures[:coming].zero?
+    [2, 4].each do |workers|
+      define_method("test_of_#{workers}_workers_the_one_that_is_not_stuck_gets_the_connections_of_the_others_and_keeps_them") do
+        with_server(APP, "-w", workers.to_s) do |server|
+          clients = client_of_each(server)
+          before = figures(server)[:handed]
+          stuck = Array.new(workers - 1) { stall(server, "/held", 2) }
+          eventually("it is seen") { figures(server)[:stall] == 2 * stuck.size }
+          answers = clients.values.map { |client| client.get("/").body.to_i }
+          assert stuck.all? { |client| client.silent?(0) }, "they have waited for a worker that was stuck"
+          free = clients.keys - stuck.map { |client| client.response.body.to_i }
+          assert_equal free, answers.uniq
+          assert_equal free, clients.values.map { |client| client.get("/").body.to_i }.uniq, "they have moved"
+          # Each worker shows its own when it next looks around.
+          eventually("all that was handed over has arrived") do
+            figures = figures(server)
+            figures[:handed] >= before + stuck.size && figures[:handed] == figures[:received] && figures[:coming].zero?
+          end
+          assert_empty relief_workers(server)
+        end
       end
-      assert_empty relief_workers
     end
 
     def test_a_request_goes_with_its_body_and_with_those_behind_it
@@ -50,7 +54,8 @@ module Fairlead
       victim = clients.keys.first
       kept = client_of(server, victim)
       bodies = [Random.bytes(20_000), "", Random.bytes(3)]
-      stuck = stuck(1.2, on: clients[victim])
+      stuck = stall(server, "/held", 1.2, on: clients[victim])
+      eventually("it is seen") { figures(server)[:stall] == 2 } # else its sibling takes some as it would of any that is busy
       bodies.each { |body| kept.request("POST", "/digest", body:) }
       took = duration do
         bodies.each { |body| assert_equal Digest::SHA256.hexdigest(body), kept.response.body }
@@ -99,11 +104,6 @@ module Fairlead
 
     private
 
-    # A worker sleeps with the lock, and that is known: else its sibling takes some as it would of any that is busy.
-    def stuck(seconds, on:)
-      stall(server, "/held", seconds, on:).tap { eventually("it is seen") { figures(server)[:stall] == 2 } }
-    end
-
-    def relief_workers = server.worker_pids.select { |pid| server.title(pid).include?("relief") }
+    def relief_workers(server) = server.worker_pids.select { |pid| server.title(pid).include?("relief") }
   end
 end

@@ -12,21 +12,16 @@ module Fairlead
     include Burst
 
     def test_eighty_that_hold_the_lock_take_no_worker_from_others
-      with_server(APP, "-w", "2") do |server|
-        learn(server, "/held", :process)
-        assert_within(0.3, -> { sleeps(server) }) do
-          held = ask(server, "/held?0.1", 80)
-          sleeps(server).tap { answered(held) }
-        end
-        in_lane, others = server.worker_pids.partition { |pid| server.title(pid).include?("lane worker") }
-        assert_includes 1..2, in_lane.size
-        figures = eventually("all are counted") do
-          each_workers_figures(server).then { |each| each if in_lane.sum { |pid| each[pid][:lane_requests] } >= 80 }
-        end
-        assert_equal [0, 0], others.map { |pid| figures[pid][:lane_requests] }
-        assert_match(%r{hold Ruby's lock run in a worker of their own now: GET /held}, server.log)
-        refute_match(/relief/, server.log)
-      end
+      assert_only_the_lane_serves(80, "/held", 0.1)
+    end
+
+    def test_nor_do_they_of_four_workers
+      assert_only_the_lane_serves(80, "/held", 0.1, workers: 4)
+    end
+
+    # For so long that it is not taken for good behaviour.
+    def test_nor_do_eight_that_compute
+      assert_only_the_lane_serves(8, "/work", 0.6)
     end
 
     def test_they_run_by_age_but_for_how_many_run_at_once
@@ -58,14 +53,6 @@ module Fairlead
         assert_includes regular_workers(server), kept.get("/").body.to_i
         assert_equal lane, kept.get("/held?0.1").body.to_i
         assert_equal Digest::SHA256.hexdigest("abc"), kept.request("POST", "/digest", body: "abc").response.body
-      end
-    end
-
-    def test_hogs_run_in_a_worker_of_their_own_too
-      with_server(APP, "-w", "2") do |server|
-        2.times { assert_equal "200", server.get("/work?0.7").code }
-        eventually("it is known") { lane_of(server, "/work") == "process" }
-        assert_includes server.title(server.get("/work?0.6").body.to_i), "lane worker"
       end
     end
 
@@ -211,10 +198,34 @@ module Fairlead
 
     private
 
+    def assert_only_the_lane_serves(count, path, seconds, workers: 2)
+      with_server(APP, "-w", workers.to_s) do |server|
+        learn(server, path, :process, [0.3, seconds].max)
+        asked = 0
+        assert_within(0.3, -> { sleeps(server) }) do
+          asked += count
+          in_lane = ask(server, "#{path}?#{seconds}", count)
+          sleeps(server).tap { answered(in_lane) }
+        end
+        in_lane, others = server.worker_pids.partition { |pid| server.title(pid).include?("lane worker") }
+        assert_includes 1..workers, in_lane.size
+        figures = eventually("all are counted") do
+          each_workers_figures(server).then { |each| each if each.values_at(*in_lane).compact.sum { |one| one[:lane_requests] } >= asked }
+        end
+        assert_equal [0] * workers, others.map { |pid| figures[pid][:lane_requests] }
+        waited = figures.values_at(*in_lane).sum { |one| one[:lane_waited_us] } / 1e6
+        assert_operator waited, :>, seconds * asked, "each has waited for others, mostly for more than one"
+        assert_match(/hold Ruby's lock run in a worker of their own now: GET #{path}/, server.log)
+        refute_match(/relief/, server.log)
+      end
+    end
+
     # Has a route stall, until the server knows it.
-    def learn(server, path, lane)
-      stall(server, path, 0.3, known: true).response
-      eventually("it is known") { lane_of(server, path) == lane.to_s }
+    def learn(server, path, lane, seconds = 0.3)
+      eventually("it is known") do
+        stall(server, path, seconds, known: true).response
+        lane_of(server, path) == lane.to_s
+      end
     end
 
     def lane_of(server, path)

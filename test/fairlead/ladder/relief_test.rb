@@ -12,25 +12,27 @@ module Fairlead
     # Calm after half a second.
     QUICK = "Fairlead::Workers.send(:remove_const, :CALM)\nFairlead::Workers.const_set(:CALM, 0.5)\n"
 
-    def test_a_relief_worker_serves_while_all_are_stuck_and_retires_when_it_is_calm
-      with_server(QUICK + APP, "-w", "2") do |server|
-        regular = server.worker_pids
-        assert_within(0.5, -> { slowest(server) }) do
-          clients = client_of_each(server, regular)
-          stuck = clients.values.map { |client| stall(server, "/held", 1.5, on: client) }
-          began = monotonic
-          answer = server.get("/").body.to_i
-          took = monotonic - began
-          if took < 1.4 # else their calls have returned
-            refute_includes regular, answer
-            assert_includes server.title(answer), "relief"
+    [2, 4].each do |workers|
+      define_method("test_a_relief_worker_serves_while_all_#{workers}_are_stuck_and_retires_when_it_is_calm") do
+        with_server(QUICK + APP, "-w", workers.to_s) do |server|
+          regular = server.worker_pids
+          assert_within(0.5, -> { slowest(server) }) do
+            clients = client_of_each(server, regular)
+            stuck = clients.values.map { |client| stall(server, "/held", 1.5, on: client) }
+            began = monotonic
+            answer = server.get("/").body.to_i
+            took = monotonic - began
+            if took < 1.4 # else their calls have returned
+              refute_includes regular, answer
+              assert_includes server.title(answer), "relief"
+            end
+            took.tap { stuck.each { |client| assert_equal 200, client.response.status } }
           end
-          took.tap { stuck.each { |client| assert_equal 200, client.response.status } }
+          assert_match(/All workers are stuck .* relief workers serve/, server.log)
+          eventually("it is told") { server.log.match?(%r{GET /held/\S+ stalled for .* relief worker was asked for}i) }
+          eventually("it has retired") { server.worker_pids == regular }
+          assert_equal "200", server.get("/").code
         end
-        assert_match(/All workers are stuck .* relief workers serve/, server.log)
-        eventually("it is told") { server.log.match?(%r{GET /held/\S+ stalled for .* relief worker was asked for}i) }
-        eventually("it has retired") { server.worker_pids == regular }
-        assert_equal "200", server.get("/").code
       end
     end
 

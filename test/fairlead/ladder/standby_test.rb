@@ -93,11 +93,33 @@ module Fairlead
       end
     end
 
+    # A busy machine may have another one lead before the call that blocks begins.
+    def test_what_sleeps_on_the_thread_that_blocks_ends_there
+      suspended = 5.times.any? do
+        sleepers = Array.new(5) { stall(server, "/sleep", 0.4) }
+        blocked = stall(server, "/free", 0.8)
+        asleep = sleepers.select { |sleeper| sleeper.silent?(0) }
+        meanwhile = threads(server.get("/"))
+        blocking = threads(blocked.response)
+        ends = sleepers.to_h { |sleeper| [sleeper, threads(sleeper.response)] }
+        assert_equal [1], [blocking, *ends.values].map { |threads| threads.uniq.size }.uniq
+        ends.values_at(*asleep).include?(blocking) && meanwhile != blocking
+      end
+      assert suspended, "none of them ever slept on the thread that blocked"
+    end
+
+    # One after the other, and all at once.
     def test_one_reactor_serves_again_when_the_stall_is_over
-      stall(server, "/free", 0.1).response
-      before = figures(server)[:standbys]
-      20.times { assert_equal "200", server.get("/").code }
-      assert_equal before, figures(server)[:standbys]
+      clients = Array.new(20) { client(to: server) }
+      one = 5.times.any? do # likewise
+        stall(server, "/free", 0.1).response
+        before = figures(server)[:standbys]
+        served = clients.map { |client| threads(client.get("/")) }
+        clients.each { |client| client.request("GET", "/sleep?0.02") }
+        served.concat(clients.map { |client| threads(client.response) })
+        served.flatten.uniq.size == 1 && figures(server)[:standbys] == before
+      end
+      assert one, "they were never served by one thread"
     end
 
     def test_requests_that_wait_go_on_beside_one_that_blocks
@@ -148,6 +170,9 @@ module Fairlead
 
     # The first is the main thread. The kernel cuts their names.
     def reactors(server) = 1 + tasks(server).count { |task| File.read("#{task}/comm").start_with?("fairlead reac") }
+
+    # In which a request began and ended.
+    def threads(response) = response["x-threads"].split
 
     # How often any thread of the worker has gone to sleep, in so many seconds.
     def switches(server, seconds)
