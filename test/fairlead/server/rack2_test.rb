@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require "open3"
+require_relative "../../bundle"
 require_relative "../../helper"
 require_relative "../../http_client"
 
@@ -37,27 +37,13 @@ module Fairlead
       run ->(env) { APPS.fetch(env["PATH_INFO"]).call(env) }
     RUBY
 
-    ENVIRONMENT = { "BUNDLE_GEMFILE" => File.join(ROOT, "test/rack2/Gemfile"),
-                    "BUNDLE_PATH" => File.join(ROOT, "tmp/rack2"), "BUNDLE_FROZEN" => "true",
-                    "RUBYOPT" => "-rbundler/setup",
-                    **%w[BUNDLER_SETUP BUNDLER_VERSION BUNDLE_BIN_PATH RUBYLIB].to_h { |name| [name, nil] } }.freeze
-
-    def self.bundle
-      @bundle ||= begin
-        environment = ENVIRONMENT.merge("RUBYOPT" => nil)
-        Dir.chdir(ROOT) do
-          output, status = Open3.capture2e(environment, "bundle", "check")
-          output, status = Open3.capture2e(environment, "bundle", "install") unless status.success?
-          status.success? ? "" : output
-        end
-      end
-    end
+    BUNDLE = Bundle.new("test/rack2/Gemfile", path: "tmp/rack2")
 
     def setup
-      skip "the gems of test/rack2 cannot be installed:\n#{self.class.bundle}" unless self.class.bundle.empty?
+      skip BUNDLE.missing if BUNDLE.missing
     end
 
-    def server = shared_server(APP, "--body-buffer", "1000", env: ENVIRONMENT)
+    def server = shared_server(APP, "--body-buffer", "1000", env: BUNDLE.environment)
 
     def test_it_is_rack_2
       assert_match(/\A2\.2/, client.get("/release").body)
@@ -81,7 +67,7 @@ module Fairlead
         run ->(_) { [200, { "Content-Type" => "text/plain" }, ["#{Rack.release} #{told.inspect} #{Fairlead.serving?}"]] }
       RUBY
       { %w[-s fairlead] => ["", "false"], [] => ["require \"fairlead\"\n", "true"] }.each do |flags, (beginning, told)|
-        server = of_this_test(RackupProcess.new(beginning + app, *flags, env: ENVIRONMENT, lint: false)).start.wait_until_ready
+        server = of_this_test(RackupProcess.new(beginning + app, *flags, env: BUNDLE.environment, lint: false)).start.wait_until_ready
 
         assert_match(/\A2\.2\.\d+ #{told} true\z/, server.get.body)
         assert_match(/^Fairlead #{VERSION} on /, server.log)
