@@ -24,7 +24,8 @@ module Fairlead
       @established = true
       require "fairlead/share_lock"
       require "active_support/lazy_load_hooks"
-      ::ActiveSupport.on_load(:action_controller_live) { Live.install }
+      # The first one is told of Live itself, but came with Rails 8.1.4.
+      %i[action_controller_live action_controller].each { |hook| ::ActiveSupport.on_load(hook) { Live.install } }
       ::ActiveSupport.on_load(:active_record) { ActiveRecord.prepare }
     end
 
