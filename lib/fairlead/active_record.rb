@@ -16,15 +16,30 @@ module Fairlead
     autoload :Usage, "fairlead/active_record/usage"
     autoload :Waiter, "fairlead/active_record/waiter"
 
+    # Older ones know too little of fibers.
+    OLDEST = Gem::Version.new("7.1")
+    # The first one whose pools {Seam} knows.
+    FITTING = Gem::Version.new("8.1")
+    private_constant :OLDEST, :FITTING
+
     class << self
       # To be called by whoever serves, once ActiveRecord is loaded. May be called again.
       #
       # @return [void]
+      # @raise [BootError] if it cannot be served.
       def prepare
+        version = ::ActiveRecord.gem_version
+        raise BootError, "ActiveRecord #{version} cannot be served by fibers: Rails #{OLDEST} or later can." if version < OLDEST
+
+        PermanentCheckout.settle
+        return if old?
+
         Seam.install
         Faults.install
-        PermanentCheckout.settle
       end
+
+      # @return [Boolean] whether its pools stay as they are: served by fibers, without {Seam} and all that rests on it.
+      def old? = defined?(::ActiveRecord.gem_version) && ::ActiveRecord.gem_version < FITTING ? true : false
 
       # `ActiveRecord::Base` is an autoload: asking never triggers it.
       #
@@ -34,7 +49,9 @@ module Fairlead
           !::ActiveRecord.autoload?(:Base) && defined?(::ActiveRecord::Base) ? true : false
       end
 
-      # What the connection pools of this process do now, and have done since it serves.
+      # What the connection pools of this process do now, and have done since it serves. What ActiveRecord itself does not
+      # know of them (`oldest_wait:`, `timeouts:`, `waits:`, `holds:` and `holders:`) is left out before 8.1, and where
+      # nothing is served.
       #
       # @param backtraces [Boolean] whether to add where each holder is now; that costs some time.
       # @return [Array<Hash>] for each pool `{ pool:, role:, shard:, size:, connections:, in_use:, idle:, waiting:,
@@ -42,8 +59,15 @@ module Fairlead
       def stat(backtraces: false)
         return [] unless loaded?
 
-        pools = ::ActiveRecord::Base.connection_handler.connection_pool_list(:all)
-        pools.map { |pool| Usage.of(pool).to_h(backtraces:) }
+        Budget.pools.map { |pool| Seam.installed? ? Usage.of(pool).to_h(backtraces:) : plain(pool) }
+      end
+
+      private
+
+      def plain(pool)
+        stat = pool.stat
+        { pool: pool.db_config.name, role: pool.role, shard: pool.shard, in_use: stat[:busy],
+          **stat.slice(:size, :connections, :idle, :waiting) }
       end
     end
   end

@@ -101,12 +101,16 @@ module Fairlead
       @workers = Workers.new(count, slots:, boot_timeout: @configuration.boot_timeout,
                                     drain_timeout: @configuration.drain_timeout)
       page = Fairlead.page = SharedPage.new(slots)
-      most = @configuration.database_connections
-      @budgets = Budgets.new(most, slots, elsewhere: @parent&.kept.to_a) if most
-      @exchange = Budgets::Exchange.new(@budgets) if most
+      make_budgets(@configuration.database_connections, slots) if @configuration.database_connections
       @processes = Workers::Processes.new(@workers, @configuration, @listeners, app: @app, page:, budgets: @budgets) do
         leave
       end
+    end
+
+    def make_budgets(most, slots)
+      ActiveRecord::Budget.check(most)
+      @budgets = Budgets.new(most, slots, elsewhere: @parent&.kept.to_a)
+      @exchange = Budgets::Exchange.new(@budgets)
     end
 
     def prepare_forks

@@ -129,7 +129,7 @@ module Fairlead
         Bundler.require(*Rails.groups)
 
         class TestApp < Rails::Application
-          config.load_defaults 8.1
+          config.load_defaults Rails::VERSION::STRING.to_f
           config.hosts.clear
           config.consider_all_requests_local = true
         end

@@ -36,7 +36,9 @@ module Fairlead
         # @param limit [Integer]
         # @param share [Budgets::Share, nil] where room is given and the supervisor is told; nil: this process is alone.
         # @param page [SharedPage, nil] where the sums are shown.
+        # @raise [BootError] see {check}.
         def join(limit, share: nil, page: nil, slot: 0)
+          check(limit)
           @limit, @share, @page, @slot = limit, share, page, slot
           @lock = Thread::Mutex.new
           @numbers = {}
@@ -61,6 +63,15 @@ module Fairlead
         def server_of(config)
           hash = config.configuration_hash
           [hash[:host] || hash[:socket] || "this machine", hash[:port] || config.adapter].join(":")
+        end
+
+        # @raise [BootError] if the app has been loaded, and nothing in it would keep to this limit.
+        def check(limit)
+          return unless ActiveRecord.old?
+
+          raise BootError, "#{Fairlead.configuration.source(:database_connections)}: `database_connections #{limit}` needs " \
+            "ActiveRecord 8.1 or later, and the app has #{::ActiveRecord.gem_version}. Remove it: each worker then opens up " \
+            "to as many as `pool` in config/database.yml says."
         end
 
         private

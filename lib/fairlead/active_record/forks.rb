@@ -8,14 +8,7 @@ module Fairlead
       #
       # @return [void]
       def self.release
-        return unless ActiveRecord.loaded?
-
-        handler = ::ActiveRecord::Base.connection_handler
-        if ::ActiveRecord.version >= Gem::Version.new("7.1")
-          handler.clear_all_connections!(:all)
-        else
-          handler.all_connection_pools.each(&:disconnect!)
-        end
+        ::ActiveRecord::Base.connection_handler.clear_all_connections!(:all) if ActiveRecord.loaded?
       end
     end
   end

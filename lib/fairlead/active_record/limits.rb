@@ -6,7 +6,6 @@ module Fairlead
     module Limits
       # With fewer connections than this a worker, requests mostly wait for one.
       USEFUL = 16
-      LIFT = "set database_connections in config/fairlead.rb (bin/rails generate fairlead:install does)"
 
       class << self
         # @return [String] "5", or "90 (of all workers together)".
@@ -14,7 +13,7 @@ module Fairlead
           budget = pool.fairlead_budget
           return "#{budget.limit} (of all workers together)" if budget
 
-          pool.max_connections&.to_s || "any number"
+          pool.size&.to_s || "any number"
         end
 
         # @return [String] the middle of a sentence.
@@ -25,6 +24,21 @@ module Fairlead
             "workers: database_connections in config/fairlead.rb)"
         end
 
+        # @return [String] how a small limit is lifted.
+        def lift
+          return "raise pool in config/database.yml" if ActiveRecord.old?
+
+          "set database_connections in config/fairlead.rb (bin/rails generate fairlead:install does)"
+        end
+
+        # @return [String, nil] what an older ActiveRecord does not have.
+        def missing
+          return unless ActiveRecord.old?
+
+          "ActiveRecord #{::ActiveRecord.gem_version} keeps its pools as they are: database_connections, and figures of how " \
+            "long requests wait for a connection, need 8.1 or later."
+        end
+
         # For the start banner: what limits each database, and how to lift it if that is little.
         #
         # @param configuration [Configuration]
@@ -33,14 +47,12 @@ module Fairlead
           return [] unless ActiveRecord.loaded?
 
           budget = configuration.database_connections
-          bounded, own = configs.partition { |config| budget && Budget.counts?(config) }
+          pools = Budget.pools.uniq { |pool| pool.db_config.name }
+          bounded, own = pools.partition { |pool| budget && Budget.counts?(pool.db_config) }
           lines = []
           lines << "#{names(bounded)}: up to #{budget} connections, of all workers together" if bounded.any?
-          lines + own.group_by(&:max_connections).flat_map { |size, configs| own_lines(size, configs, budget) }
+          [*lines, *own.group_by(&:size).flat_map { |size, those| own_lines(size, those, budget) }, *missing]
         end
-
-        # @return [Array<ActiveRecord::DatabaseConfigurations::DatabaseConfig>] of all pools there are.
-        def configs = Budget.pools.map(&:db_config).uniq(&:name)
 
         # @return [Integer, nil] how many connections the database server allows; nil if it does not say.
         def allowed_by_server(pool)
@@ -63,14 +75,14 @@ module Fairlead
           logger.respond_to?(:silence) ? logger.silence(&) : yield
         end
 
-        def own_lines(size, configs, budget)
-          line = "#{names(configs)}: up to #{size || "any number of"} connections in each worker (config/database.yml)"
-          return [line] if size.nil? || size >= USEFUL || budget || configs.none? { |config| Budget.counts?(config) }
+        def own_lines(size, pools, budget)
+          line = "#{names(pools)}: up to #{size || "any number of"} connections in each worker (config/database.yml)"
+          return [line] if size.nil? || size >= USEFUL || budget || pools.none? { |pool| Budget.counts?(pool.db_config) }
 
-          ["#{line}; other requests wait for one.", "To lift that, #{LIFT}."]
+          ["#{line}; other requests wait for one.", "To lift that, #{lift}."]
         end
 
-        def names(configs) = configs.map(&:name).join(", ")
+        def names(pools) = pools.map { |pool| pool.db_config.name }.join(", ")
       end
     end
   end

@@ -15,8 +15,8 @@ module Fairlead
 
           @configuration = configuration
           pools = ActiveRecord::Budget.pools.group_by { |pool| server_of(pool.db_config) }
-          pools.flat_map { |server, those| server ? server_findings(server, those) : file_findings(those) } <<
-            permanent_checkout
+          found = pools.flat_map { |server, those| server ? server_findings(server, those) : file_findings(those) }
+          [*found, old, permanent_checkout].compact
         end
 
         private
@@ -47,7 +47,7 @@ module Fairlead
           Finding.new(
             level: :hurts,
             what: "Few connections in each worker: #{list}. Requests beyond these wait for one, however many fibers there are.",
-            remedy: "#{ActiveRecord::Limits::LIFT.sub(/\As/, "S")}, or raise max_connections in config/database.yml."
+            remedy: "#{ActiveRecord::Limits.lift.capitalize}."
           )
         end
 
@@ -61,8 +61,14 @@ module Fairlead
 
           Finding.new(
             level: :hurts, what: "#{what}, #{allowed - RESERVED} of which it gives to apps: under load it will refuse some.",
-            remedy: "Write `database_connections #{(allowed * 0.9).floor}` in config/fairlead.rb: that bounds all workers together."
+            remedy: bound_of_all((allowed * 0.9).floor)
           )
+        end
+
+        def bound_of_all(number)
+          return "Lower pool in config/database.yml, or the number of workers." if ActiveRecord.old?
+
+          "Write `database_connections #{number}` in config/fairlead.rb: that bounds all workers together."
         end
 
         # @return [Integer, nil] what all workers may open; nil: any number.
@@ -79,7 +85,14 @@ module Fairlead
           "#{[@configuration.workers, 1].max} workers may open #{wanted || "any number"}"
         end
 
-        def budget = @configuration.database_connections
+        def budget = (@configuration.database_connections unless ActiveRecord.old?)
+
+        def old
+          missing = ActiveRecord::Limits.missing or return
+          return Finding.new(level: :note, what: missing, remedy: "Update Rails.") unless @configuration.database_connections
+
+          Finding.new(level: :hurts, what: missing, remedy: "Update Rails, or remove database_connections: no server starts with it.")
+        end
 
         def permanent_checkout
           return unless ::ActiveRecord.respond_to?(:permanent_connection_checkout)

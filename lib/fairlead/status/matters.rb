@@ -61,7 +61,7 @@ module Fairlead
         return unless waiting.positive?
 
         pool = worker[:pools].max_by { |one| one[:waiting] }
-        since = ", the first for #{Words.duration(pool[:oldest_wait])}" if pool && pool[:oldest_wait] >= SHORT
+        since = ", the first for #{Words.duration(pool[:oldest_wait])}" if pool && pool[:oldest_wait].to_f >= SHORT
         "#{Words.plural(waiting, "request")} of #{name(worker, "worker")} #{waiting == 1 ? "waits" : "wait"} for a database " \
           "connection#{since}: #{shortage(worker, pool)}."
       end

@@ -58,6 +58,14 @@ module Fairlead
       end
     end
 
+    def test_a_version_that_knows_too_little_of_fibers_is_refused
+      app = APP.sub("\n", "\ndef ActiveRecord.gem_version = Gem::Version.new(\"7.0.10\")\n")
+      server = with_server(app, ready: false, env: { "DATABASE_URL" => "postgresql://127.0.0.1/nowhere" })
+
+      refute_predicate server.wait_for_end, :success?
+      assert_match(/^fairlead: ActiveRecord 7\.0\.10 cannot be served by fibers: Rails 7\.1 or later can\.$/, server.log)
+    end
+
     private
 
     def postgresql

@@ -35,7 +35,9 @@ module Fairlead
       def database? = defined?(::ActiveRecord::Base) ? true : false
 
       # SQLite has no bound on its connections.
-      def bounded? = database? && database_config && Fairlead::ActiveRecord::Budget.counts?(database_config)
+      def bounded?
+        database? && database_config && Fairlead::ActiveRecord::Budget.counts?(database_config) && !Fairlead::ActiveRecord.old?
+      end
 
       def database_config
         @database_config ||= ::ActiveRecord::Base.configurations.configs_for(env_name: ::Rails.env).first
