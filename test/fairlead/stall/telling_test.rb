@@ -124,11 +124,10 @@ module Fairlead
 
     def test_what_was_done_for_requests_that_waited_is_told
       clients = client_of_each(server)
-      victim, other = clients.keys
-      kept = client_of(server, victim)
-      stuck = stall(server, "/held", 0.8, on: clients[victim])
-      kept.get("/")
-      stuck.response
+      stuck = stall(server, "/held", 0.8)
+      clients.each_value { |client| client.get("/") }
+      victim = stuck.response.body.to_i
+      other, = clients.keys - [victim]
       stall = eventually("it is told") { events.find { |event| event["handed"].positive? && event["pid"] == victim } }
 
       assert_equal other, stall["receiver"]
