@@ -22,9 +22,7 @@ module Fairlead
         connections.map { |fields| fields[2][/\h+\z/].hex } - [0] # a listener has no peer
       end
 
-      private
-
-      # Each of its threads stops for itself.
+      # Stops it, and waits until it stands still: each of its threads stops for itself.
       def stop(pid)
         Process.kill(:STOP, pid)
         limit = now + PATIENCE
@@ -34,6 +32,8 @@ module Fairlead
           sleep(0.001)
         end
       end
+
+      private
 
       # @return [Array<String, nil>] the state of each; nil if it has just ended.
       def threads(pid)

@@ -147,8 +147,12 @@ module Fairlead
       children(pid).select { |child| alive?(child) }.flat_map { |child| [child, *descendant_pids(child)] }
     end
 
-    # @return [String] the title of a process, as ps shows it.
-    def title(pid) = File.read("/proc/#{pid}/cmdline").tr("\0", " ").strip
+    # @return [String] the title of a process, as ps shows it; empty when it has ended.
+    def title(pid)
+      File.read("/proc/#{pid}/cmdline").tr("\0", " ").strip
+    rescue Errno::ENOENT, Errno::ESRCH
+      ""
+    end
 
     # Sends a signal: to a first process that becomes another program, and ignores signals meanwhile, as it hears again.
     def signal(name, pid = @supervisor_pid)

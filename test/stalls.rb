@@ -2,10 +2,12 @@
 
 require "digest"
 require "json"
+require_relative "held_connections"
 require_relative "http_client"
 
 module Fairlead
-  # For tests of the ladder: an app that stalls in every way in which an app can, and how long others wait meanwhile.
+  # For tests of the ladder: an app that stalls in every way in which an app can, and how long others wait meanwhile. Of a
+  # request with a number it notes that it has begun, and its answer repeats the number.
   module Stalls
     # An answer that is not the one to the request.
     Wrong = Class.new(StandardError)
@@ -17,6 +19,7 @@ module Fairlead
       require "json"
       FIGURES = %i[pid state stall standbys handed received requests queued coming lane_requests lane_waiting lane_running
                    lane_most lane_waited_us]
+      BEGUN = []
 
       def compute(seconds, clock = Process::CLOCK_MONOTONIC)
         limit = Process.clock_gettime(clock) + seconds
@@ -28,6 +31,10 @@ module Fairlead
         seconds, note = env["QUERY_STRING"].split("&")
         seconds = seconds.to_f
         File.write("begun-\#{note}", "") if note
+        if (number = env["HTTP_X_NUMBER"])
+          BEGUN << number.to_i
+          File.write("ran", "\#{number} \#{Process.pid}\\n", mode: "a")
+        end
         case env["PATH_INFO"].sub(%r{/~.*}, "")
         when "/free" then Cwork.without_gvl(seconds)
         when "/many" then (seconds * 300).to_i.times { Cwork.without_gvl(0.003) }
@@ -42,9 +49,11 @@ module Fairlead
         when "/later/held" then (sleep(0.01); Cwork.with_gvl(seconds))
         when "/later/cpu" then (sleep(0.01); compute(seconds))
         when "/held/sleep" then (Cwork.with_gvl(seconds); sleep(0.3))
+        when "/held/free" then (Cwork.with_gvl(seconds); Cwork.without_gvl(seconds))
         when "/much-later/free" then (sleep(1.5); File.write("begun-now", ""); Cwork.without_gvl(seconds))
         when "/fork" then Process.wait(fork { exit!(0) })
         when "/digest" then return [200, {}, [Digest::SHA256.hexdigest(env["rack.input"].read)]]
+        when "/begun" then return [200, {}, [JSON.generate(BEGUN)]]
         when "/figures"
           page = Fairlead.page
           slots = page.slots.times.map { |slot| page.read(slot).slice(*FIGURES) }
@@ -52,9 +61,37 @@ module Fairlead
         when "/routes" then return [200, {}, [JSON.generate(Fairlead.page.routes)]]
         end
         threads = "\#{began} \#{Thread.current.native_thread_id}" # in which it began, and has ended
-        [200, { "x-start" => env["HTTP_X_REQUEST_START"], "x-threads" => threads }, [Process.pid.to_s]]
+        [200, { "x-start" => env["HTTP_X_REQUEST_START"], "x-threads" => threads, "x-number" => number.to_s }, [Process.pid.to_s]]
       }
     RUBY
+
+    # @param asked [ServerProcess, HTTPClient] a server of one worker, or the client of one.
+    # @return [Array<Integer>] the numbers of the requests with which it has begun, in that order.
+    def begun(asked) = JSON.parse(asked.get("/begun").body)
+
+    # @return [Hash{Integer => Array<Integer>}] the processes in which each request has run, also such as have ended.
+    def runs(server)
+      lines = File.readlines(server.path("ran")).map { |line| line.split.map(&:to_i) }
+      lines.group_by(&:first).transform_values { |found| found.map(&:last) }
+    end
+
+    # @return [Float] when a request came, in seconds since 1970.
+    def arrival(response) = response["x-start"].delete_prefix("t=").to_f
+
+    # Stops a worker that has nothing to do: its siblings go on giving it requests.
+    def suspend_at_rest(server, pid)
+      eventually("worker #{pid} is at rest") do
+        figures = figures_of(server, pid)
+        figures[:in_flight].zero? && figures[:heartbeat_age] > 0.05
+      end
+      HeldConnections.stop(pid)
+    end
+
+    # What the page shows of a worker. The supervisor can tell, though no worker is awake.
+    def figures_of(server, pid)
+      workers = Inquiry.choose(Inquiry.servers, pid: server.supervisor_pid)[:status][:workers]
+      workers.find { |worker| worker[:pid] == pid }
+    end
 
     # @return [Hash{Symbol => Integer}] sums over all workers.
     def figures(server)
