@@ -49,6 +49,31 @@ module Fairlead
       end
     end
 
+    # The sibling stands still until it has been given the request, and one of its own that it has not read yet.
+    def test_a_request_keeps_the_time_at_which_it_came_and_its_place
+      with_server(APP, "-w", "2") do |server|
+        clients = client_of_each(server)
+        sender, receiver = clients.keys
+        handed_on = client_of(server, sender)
+        stall(server, "/held", 2, on: clients[sender])
+        suspend_at_rest(server, receiver)
+        clients[receiver].request("GET", "/", "X-Number: 2")
+        before = figures_of(server, sender)[:handed]
+        came = Time.now.to_f
+        handed_on.request("GET", "/", "X-Number: 1")
+        eventually("it has been handed over") { figures_of(server, sender)[:handed] > before }
+        received = Time.now.to_f
+        server.signal(:CONT, receiver)
+
+        answers = [handed_on, clients[receiver]].map(&:response)
+        assert_equal [receiver.to_s] * 2, answers.map(&:body)
+        assert_includes came..received, arrival(answers.first)
+        assert_equal [1, 2], begun(clients[receiver])
+      ensure
+        server.signal(:CONT, receiver) if receiver
+      end
+    end
+
     def test_a_request_goes_with_its_body_and_with_those_behind_it
       clients = client_of_each(server)
       victim = clients.keys.first

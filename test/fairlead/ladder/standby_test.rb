@@ -80,6 +80,25 @@ module Fairlead
       end
     end
 
+    # Nobody can serve them as they come: the watch thread reads them, and then another reactor has the lead.
+    def test_a_standby_serves_in_the_order_in_which_requests_came
+      with_server(APP) do |server|
+        clients = Array.new(10) { client(to: server).tap { |client| assert_equal 200, client.get("/").status } }
+        served_beside = 5.times.any? do |round| # a machine that is busy otherwise makes some come too late
+          blocked = stall(server, "/held/free", 0.5)
+          numbers = Array.new(10) { |place| (10 * round) + place }
+          clients.shuffle.zip(numbers) { |client, number| client.request("GET", "/", "X-Number: #{number}") }
+          waited = 10.times.any? { sleep(0.02) && figures_of(server, server.worker_pids.first)[:queued] == 10 }
+          clients.each { |client| assert_equal 200, client.response.status }
+          beside = blocked.silent?(0)
+          assert_equal 200, blocked.response.status
+          assert_equal numbers, begun(server).last(10)
+          waited && beside
+        end
+        assert served_beside, "none had waited, or they had to wait until the call returned"
+      end
+    end
+
     def test_many_short_calls_are_as_bad_as_a_long_one
       assert_served_beside("/many", 0.8, within: 0.2)
     end
