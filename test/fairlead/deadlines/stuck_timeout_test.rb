@@ -95,17 +95,23 @@ module Fairlead
       end
     end
 
-    def test_one_worker_alone_is_replaced_too
-      with_server(APP, "-w", "1", *LIMITS) do |server|
-        victim = server.worker_pids.first
-        stuck = stall(server, "/held", 20)
-        waits = client(to: server, timeout: 20).write("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-        answer = waits.response
-        assert_equal 200, answer.status
-        refute_equal victim, answer.body.to_i
-        assert_equal 504, stuck.response.status
-        assert_equal victim, await_end(server)
-        assert_equal 1, server.worker_pids.size
+    # Two requests run at once: one is stuck, one is suspended in its worker, and a third one waits for its turn there.
+    def test_one_worker_alone_is_replaced_too_and_drained_of_all_that_it_has
+      %w[/held /free].each do |path|
+        with_server(APP, "-w", "1", "--in-flight", "2", *LIMITS) do |server|
+          victim = server.worker_pids.first
+          suspended = stall(server, "/sleep", 20)
+          stuck = stall(server, path, 20)
+          waits = client(to: server).write("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+          eventually("it waits") { figures_of(server, victim)[:queued] == 1 }
+
+          answer = waits.response
+          assert_equal 200, answer.status
+          refute_equal victim, answer.body.to_i
+          assert_equal [504, 504], [suspended, stuck].map { |client| client.response&.status }
+          assert_equal victim, await_end(server)
+          assert_equal 1, server.worker_pids.size
+        end
       end
     end
 
