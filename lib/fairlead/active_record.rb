@@ -11,6 +11,7 @@ module Fairlead
     autoload :Leases, "fairlead/active_record/leases"
     autoload :Limits, "fairlead/active_record/limits"
     autoload :Line, "fairlead/active_record/line"
+    autoload :OlderQueue, "fairlead/active_record/older_queue"
     autoload :PermanentCheckout, "fairlead/active_record/permanent_checkout"
     autoload :Seam, "fairlead/active_record/seam"
     autoload :Usage, "fairlead/active_record/usage"
@@ -32,13 +33,13 @@ module Fairlead
         raise BootError, "ActiveRecord #{version} cannot be served by fibers: Rails #{OLDEST} or later can." if version < OLDEST
 
         PermanentCheckout.settle
-        return if old?
+        return ::ActiveRecord::ConnectionAdapters::ConnectionPool::Queue.prepend(OlderQueue) if old?
 
         Seam.install
         Faults.install
       end
 
-      # @return [Boolean] whether its pools stay as they are: served by fibers, without {Seam} and all that rests on it.
+      # @return [Boolean] whether its pools stay as they are, but for {OlderQueue}: without {Seam}, and all that rests on it.
       def old? = defined?(::ActiveRecord.gem_version) && ::ActiveRecord.gem_version < FITTING ? true : false
 
       # `ActiveRecord::Base` is an autoload: asking never triggers it.

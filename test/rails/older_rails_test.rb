@@ -49,6 +49,18 @@ module Fairlead
           end
           @@full = false
 
+          # The first one that waits is called, and goes.
+          def interrupted
+            pool = Item.connection_pool
+            held = Array.new(5) { pool.checkout }
+            first, second = Array.new(2) { Async { pool.with_connection { "served" } } }
+            pool.checkin(held.pop)
+            first.stop
+            render plain: Async::Task.current.with_timeout(10) { second.wait }
+          ensure
+            held.each { |connection| pool.checkin(connection) }
+          end
+
           def keep
             Item.connection_pool.with_connection { sleep 0.01 until File.exist?("over") }
             head :ok
@@ -75,6 +87,10 @@ module Fairlead
       assert_equal(numbers.map { |number| "item #{number}" }, answers.map { |answer| answer["name"] })
       assert(answers.all? { |answer| answer["processes"].uniq.one? })
       assert_equal 5, answers.flat_map { |answer| answer["processes"] }.uniq.size
+    end
+
+    def test_who_is_interrupted_leaves_its_turn_to_the_next
+      assert_equal "served", server.get("/interrupted").body
     end
 
     def test_it_is_that_version_and_goes_by_fiber
