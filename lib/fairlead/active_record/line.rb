@@ -54,12 +54,15 @@ module Fairlead
         return waiter.tap { call_back(waiter) } if waiter
 
         waiter = Waiter.new(context, Line.clock, seconds)
-        context.equal?(@preferred) ? put_first(waiter) : @waiting[waiter] = true
+        preferred?(waiter) ? put(waiter) : @waiting[waiter] = true
         waiter
       end
 
       # It could not open one: when it joins the line again, it has its place.
       def keep(waiter) = @kept[waiter.context] = waiter
+
+      # It has been served without joining the line again, or will not be.
+      def forget(waiter) = @kept.delete(waiter.context)
 
       def leave(waiter)
         @waiting.delete(waiter)
@@ -82,10 +85,10 @@ module Fairlead
         waiter.signal
       end
 
-      # There was none after all: it is the next to be called.
+      # There was none after all: it stands in the line as if it had not been called.
       def call_back(waiter)
         waiter.called = nil
-        put_first(waiter)
+        put(waiter)
       end
 
       # Sleeps, without the lock, until the waiter is called, its time is over, or, as the lookout, it should look.
@@ -118,7 +121,13 @@ module Fairlead
 
       private
 
-      def put_first(waiter) = @waiting = { waiter => true }.compare_by_identity.merge!(@waiting)
+      # Behind those who came before it.
+      def put(waiter)
+        ahead = preferred?(waiter) ? [] : @waiting.each_key.take_while { |one| one.since < waiter.since || preferred?(one) }
+        @waiting = [*ahead, waiter].to_h { |one| [one, true] }.compare_by_identity.merge!(@waiting)
+      end
+
+      def preferred?(waiter) = waiter.context.equal?(@preferred)
 
       def appoint
         @lookout = @waiting.reverse_each.first&.first or return

@@ -278,19 +278,26 @@ module Fairlead
           connecting = @connections.count do |connection|
             !connection.connected? && now - (connection.fairlead_since || now) < CONNECTING
           end
-          size = @connections.size + @now_connecting + fairlead_line.opening
-          count = fairlead_growth.step(size, connecting + fairlead_line.opening, wanted, now) { Growth.busy_time }
-          # Whoever is called while the budget has no room would wake only to stand in line again.
-          [count, fairlead_budget&.room].compact.min.times { fairlead_line.call_next(:to_open) }
+          opening = fairlead_line.opening
+          count = fairlead_growth.step(fairlead_size + opening, connecting + opening, wanted, now) { Growth.busy_time }
+          # Whoever is called while there is no room would wake only to stand in line again.
+          room = [fairlead_room, fairlead_budget&.room].compact.min
+          count = [count, room - opening].min if room
+          count.times { fairlead_line.call_next(:to_open) }
           true
         end
 
         def fairlead_room?
-          !discarded? && @threads_blocking_new_connections.zero? &&
-            (@max_connections.nil? || @connections.size + @now_connecting < @max_connections)
+          !discarded? && @threads_blocking_new_connections.zero? && (fairlead_room.nil? || fairlead_room.positive?)
         end
 
         private
+
+        # Under the lock: connections, open or not yet.
+        def fairlead_size = @connections.size + @now_connecting
+
+        # @return [Integer, nil] how many more the pool may have; nil: any number.
+        def fairlead_room = (@max_connections - fairlead_size if @max_connections)
 
         # Who is called to open a connection leaves the line for it, since that is done without the lock, and gets its
         # place back if there is no room after all.
@@ -298,19 +305,22 @@ module Fairlead
         # ActiveRecord looks through all connections before each wait, which takes longer than a query where there are
         # many and requests wait for each.
         def acquire_connection(checkout_timeout)
+          kept = nil
           found = @available.poll
           until found && !found.is_a?(Waiter)
             if found
               connection = try_to_checkout_new_connection(called: true)
               return connection if connection
 
-              synchronize { fairlead_line&.keep(found) }
+              synchronize { fairlead_line&.keep(kept = found) }
             end
             found = fairlead_reaped? ? try_to_checkout_new_connection || @available.poll(checkout_timeout) : super
           end
           found
         rescue ::ActiveRecord::ConnectionTimeoutError => error
           raise error.set_pool(self)
+        ensure
+          synchronize { fairlead_line&.forget(kept) } if kept
         end
 
         # Who is the first to wait always looks.
@@ -338,7 +348,7 @@ module Fairlead
         # The first connection is opened at once, others once it has been waited for one in use to come back: in a fiber
         # that costs nothing.
         def try_to_checkout_new_connection(called: false, &)
-          return unless called || block_given? || discarded? || (@connections.size + @now_connecting).zero? ||
+          return unless called || block_given? || discarded? || fairlead_size.zero? ||
                         ::ActiveSupport::IsolatedExecutionState.isolation_level != :fiber
 
           budget = fairlead_budget or return super(&)

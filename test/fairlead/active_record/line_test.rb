@@ -1,0 +1,38 @@
+# frozen_string_literal: true
+
+require "active_record"
+require_relative "../../helper"
+
+module Fairlead
+  # In which order those who wait are called.
+  class LineTest < Test
+    def setup
+      super
+      @line = ActiveRecord::Line.new(Monitor.new)
+    end
+
+    def test_those_who_were_called_in_vain_stand_where_their_arrival_puts_them
+      waiters = Array.new(4) { join }
+      3.times { @line.call_next(:to_open) }
+      waiters.first(3).rotate.each { |waiter| @line.call_back(waiter) }
+
+      assert_equal waiters, called
+    end
+
+    def test_who_is_preferred_stands_before_those_who_came_earlier
+      waiters = Array.new(2) { join }
+      preferred = join(@line.preferred = Object.new)
+      2.times { @line.call_next }
+      [waiters.first, preferred].each { |waiter| @line.call_back(waiter) }
+
+      assert_equal [preferred, *waiters], called
+    end
+
+    private
+
+    def join(context = Object.new) = @line.join(context, 5)
+
+    # @return [Array<ActiveRecord::Waiter>] all, as they are called.
+    def called = Array.new(@line.size) { @line.oldest.tap { @line.call_next } }
+  end
+end
