@@ -335,12 +335,14 @@ module Fairlead
         # Under the lock: an owner may die while others wait already. What it held is asked whether it still works, which
         # takes time, and must not be done under the lock.
         def fairlead_reap_later(now)
-          return unless fairlead_reaping_due?(now)
+          return if !fairlead_reaping_due?(now) || @fairlead_reaper&.alive?
 
           @fairlead_reaped_at = now
           return if @connections.none? { |connection| connection.in_use? && !connection.owner.alive? }
 
-          ::Thread.new { reap }.name = "fairlead reaper"
+          # Threads inherit the storage of the fiber that makes them: this one is of no request.
+          @fairlead_reaper = ::Fiber.new(blocking: true, storage: {}) { ::Thread.new { reap } }.resume
+          @fairlead_reaper.name = "fairlead reaper"
         end
 
         def fairlead_reaping_due?(now) = now - (@fairlead_reaped_at || 0.0) >= REAPING

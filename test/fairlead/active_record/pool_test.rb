@@ -239,7 +239,48 @@ module Fairlead
       assert_equal 1, pool.connections.size
     end
 
+    # It may be held up by a server that does not answer.
+    def test_no_more_than_one_thread_looks_for_what_dead_fibers_held
+      pool = make_pool(2, checkout_timeout: 30)
+      seen, gate, over = Queue.new, Queue.new, Queue.new
+      Sync do |task|
+        holders = Array.new(2) { task.async { pool.checkout && over.pop } }
+        eventually("both are held") { pool.stat[:busy] == 2 }
+        pool.connections.each { |one| one.define_singleton_method(:active?) { (seen << Fiber[:request]) && gate.pop || super() } }
+        waiters = Array.new(2) { task.async { (Fiber[:request] = 1) && pool.with_connection { true } } }
+        holders.each_with_index do |holder, number|
+          over << true
+          holder.wait
+          eventually("it is looked for") { seen.size == 1 } if number.zero?
+        end
+        sleep 0.5
+
+        assert_equal 1, seen.size
+        gate.close
+        waiters.each(&:wait)
+      end
+
+      assert_nil seen.pop
+    end
+
     def test_the_one_that_wants_all_connections_goes_before_those_who_wait
+      pool = make_pool(1)
+      done = []
+      Sync do |task|
+        connection = pool.checkout
+        waiters = Array.new(5) { |n| task.async { pool.with_connection { done << n } } }
+        waiters << task.async do
+          pool.disconnect
+          done << :disconnected
+        end
+        pool.checkin(connection)
+        waiters.each(&:wait)
+      end
+
+      assert_equal [:disconnected, *0...5], done
+    end
+
+    def test_all_connections_can_be_had_while_others_keep_using_them
       pool = make_pool(2, checkout_timeout: 1)
       rounds = 0
       Sync do |task|
