@@ -19,7 +19,7 @@ module Fairlead
         | ECONNREFUSED | ECONNRESET | CLOSED_CONNECTION
       /xi
       NUMBERS = [1040, 1053, 1203, 1226, 2002, 2003, 2006, 2013].freeze
-      # Seconds between a connection's return and its next use that cannot be told from none.
+      # Seconds after an answer for which a connection is not looked at.
       AT_ONCE = 0.0005
       private_constant :ADAPTERS, :NOT_NOW, :NUMBERS, :AT_ONCE
 
@@ -40,7 +40,8 @@ module Fairlead
 
       # Of the adapters.
       module Adapter
-        # Called at each checkout. One that has just answered somebody else is not looked at.
+        # Called at each checkout. One that has just answered somebody else is not looked at: ActiveRecord looks at none that
+        # has answered within 2 s.
         def clean!
           disconnect! if fairlead_rested? && connected? && @raw_connection.respond_to?(:fairlead_lost?) && @raw_connection.fairlead_lost?
           super
@@ -58,7 +59,7 @@ module Fairlead
 
         private
 
-        def fairlead_rested? = @idle_since.nil? || Line.clock - @idle_since > AT_ONCE
+        def fairlead_rested? = @last_activity.nil? || Line.clock - @last_activity > AT_ONCE
 
         def reconnect
           return super unless Drivers.fibers? && pool.respond_to?(:fairlead_door)
