@@ -12,6 +12,10 @@ module Fairlead
     #
     # Called under the locks of several pools, from any thread; it never waits.
     class Budget
+      # Where a server listens, if nothing else is said.
+      PORTS = { "postgresql" => 5432, "postgis" => 5432, "mysql2" => 3306, "trilogy" => 3306 }.freeze
+      private_constant :PORTS
+
       class << self
         # @return [Integer, nil] for each database server; nil if this process is not bounded, or is the child of a worker.
         def limit = (@limit if @pid == Process.pid)
@@ -62,7 +66,7 @@ module Fairlead
         # @return [String] what tells one database server from another.
         def server_of(config)
           hash = config.configuration_hash
-          [hash[:host] || hash[:socket] || "this machine", hash[:port] || config.adapter].join(":")
+          [hash[:host] || hash[:socket] || "this machine", hash[:port] || PORTS.fetch(config.adapter, config.adapter)].join(":")
         end
 
         # @raise [BootError] if the app has been loaded, and nothing in it would keep to this limit.
@@ -185,15 +189,17 @@ module Fairlead
         return unless @socket
 
         @unsent << [message, io]
-        until @unsent.empty?
-          words, socket = @unsent.first
-          controls = socket ? [Socket::AncillaryData.unix_rights(socket)] : []
-          break if @socket.sendmsg_nonblock(words, 0, nil, *controls, exception: false) == :wait_writable
-
-          @unsent.shift
-        end
+        @unsent.shift until @unsent.empty? || post(*@unsent.first) == :wait_writable
       rescue SystemCallError, IOError
-        @unsent.clear # a descriptor that is closed by now, or no supervisor
+        @unsent.clear # there is no supervisor
+      end
+
+      # A descriptor that is closed by now, or one too many on its way, costs the supervisor no word.
+      def post(words, io)
+        controls = io ? [Socket::AncillaryData.unix_rights(io)] : []
+        @socket.sendmsg_nonblock(words, 0, nil, *controls, exception: false)
+      rescue SystemCallError, IOError
+        io ? post(words, nil) : raise
       end
     end
   end
