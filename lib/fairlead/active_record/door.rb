@@ -30,9 +30,10 @@ module Fairlead
       # @param adapter [ActiveRecord::ConnectionAdapters::AbstractAdapter] that has left its pool; whoever waits longest
       #   takes its connection over.
       def give(adapter)
-        place = @waiting.shift or return adapter.disconnect! # another thread has been faster
-        place.push(adapter)
-        call(1)
+        loop do
+          place = @waiting.shift or return adapter.disconnect! # another thread has been faster
+          return call(1) if pushed?(place, adapter)
+        end
       end
 
       # @yield connects
@@ -90,17 +91,24 @@ module Fairlead
       def leave(place)
         first = @waiting.first.equal?(place)
         @waiting.delete(place)
+        place.close
         until place.empty?
           given = place.pop
-          next if given == :first
-
-          wanted? ? give(given) : given.disconnect!
+          give(given) unless given == :first
         end
         call(1) if first
       end
 
       # Who may try now, without a pause.
-      def call(count) = @waiting.first(count).each { |place| place.push(:first) }
+      def call(count) = @waiting.first(count).each { |place| pushed?(place, :first) }
+
+      # @return [Boolean] false: who had this place has left it, in another thread.
+      def pushed?(place, what)
+        place.push(what)
+        true
+      rescue ::ClosedQueueError
+        false
+      end
 
       def give_up(error, since)
         @gave_up, @since = Line.clock, since
