@@ -136,6 +136,20 @@ module Fairlead
       end
     end
 
+    def test_a_query_of_mysql2_is_interrupted_like_any_other_though_its_client_is_closed_by_then
+      Sync do
+        client = Mysql2::Client.new(**Databases.mariadb_settings)
+        watch = mariadb_watch
+        task = Async { client.query("SELECT SLEEP(1)") }
+        eventually("the query runs") { watch.call == 1 }
+        client.close
+        task.cancel
+        task.wait
+
+        assert_predicate task, :cancelled?
+      end
+    end
+
     def test_a_query_past_mysql2s_own_read_timeout_ends_on_the_server_and_the_connection_is_of_no_use
       Sync do
         client = Mysql2::Client.new(**Databases.mariadb_settings, read_timeout: 1)

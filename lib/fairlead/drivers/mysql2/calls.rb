@@ -56,9 +56,9 @@ module Fairlead
         #
         # @yieldreturn [Boolean] whether the connection is clean
         def end_query
-          id, options = thread_id, @query_options.merge(@fairlead_password)
           clean = Drivers.clean_up do
-            SideConnection.end_query(options, id) { Interruption.connect(options) } && yield
+            options = @query_options.merge(@fairlead_password)
+            SideConnection.end_query(options, thread_id) { Interruption.connect(options) } && yield
           end
         ensure
           give_up unless clean
