@@ -13,7 +13,8 @@ module Fairlead
     CONNECTIONS = 5
     FILES = {
       "config/database.yml" => "production:\n  adapter: postgresql\n  max_connections: #{CONNECTIONS}\n  checkout_timeout: 20\n",
-      "config/routes.rb" => "Rails.application.routes.draw { get :keeping, to: \"tens#keeping\"; get :giving, to: \"tens#giving\" }\n",
+      "config/routes.rb" => "Rails.application.routes.draw { get :keeping, to: \"tens#keeping\"; get :giving, to: \"tens#giving\"; " \
+                            "get :between, to: \"tens#between\" }\n",
       "app/controllers/tens_controller.rb" => <<~RUBY
         class TensController < ActionController::Base
           def keeping
@@ -26,6 +27,12 @@ module Fairlead
             query = params.key?(:quick) ? "SELECT 1" : "SELECT pg_sleep(0.01)"
             10.times { ActiveRecord::Base.with_connection { |connection| connection.execute(query) } }
             render plain: "ten times"
+          end
+
+          def between
+            Item.find(1)
+            sleep 0.2
+            render plain: Item.find(2).name
           end
         end
       RUBY
@@ -56,6 +63,13 @@ module Fairlead
       assert_one_below(1.5) do
         seconds_of_burst(server, ["/giving"] * 200) - seconds_of_burst(server, ["/giving?quick"] * 200)
       end
+    end
+
+    def test_a_request_that_waits_for_something_else_between_two_queries_has_no_connection_meanwhile
+      one = FILES.merge("config/database.yml" => FILES["config/database.yml"].sub(/(max_connections:) \d+/, '\1 1'))
+      server = rails(:fairlead, "--workers", "1", database: postgresql, files: one)
+      # One after the other they would take 10 s.
+      assert_one_below(1.5) { seconds_of_burst(server, ["/between"] * 50) }
     end
 
     private
