@@ -66,6 +66,9 @@ module Fairlead
     # @return [String, nil] what errors call the pool.
     attr_reader :name
 
+    # @return [Boolean] whether the child of a fork makes connections of its own.
+    attr_reader :auto_reload_after_fork
+
     # @param size [Integer] how many connections there may be. Each is made when it is needed.
     # @param timeout [Numeric, nil] seconds to wait for one; nil waits for ever.
     # @param max_waiting [Integer, nil] how many may wait; who comes then gets a {FullError} at once.

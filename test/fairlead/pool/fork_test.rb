@@ -80,6 +80,8 @@ module Fairlead
       end
 
       assert_equal [true, [], 1], result
+      refute pool.auto_reload_after_fork
+      assert connections(1).first.auto_reload_after_fork
     end
 
     def test_a_pool_is_not_kept_alive_by_being_known_for_forks
