@@ -133,7 +133,7 @@ module Fairlead
         @lock.try_lock || lock_contended
         begin
           # Looked at under the lock: a reload or shutdown has either seen it among the idle or is seen here.
-          return false if place.connected && (place.discard || place.generation != @generation)
+          return false if place.connected && (place.discard || place.generation != @generation || @shut_down)
 
           waiter = settle(place, owner)
         ensure

@@ -31,6 +31,21 @@ module Fairlead
       end
     end
 
+    def test_what_a_waiter_makes_whose_turn_had_come_before_the_shutdown_is_closed
+      pool, made = connections(1)
+      Sync do
+        pool.checkout
+        waiter = Async { pool.with(&:number) }
+        pool.discard_current_connection(&:close)
+        pool.checkin
+        pool.shutdown(&:close)
+
+        assert_equal 1, waiter.wait
+      end
+
+      assert_equal [true, true], made.map(&:closed?)
+    end
+
     def test_two_thousand_fibers_on_five_connections_are_served_in_order_and_none_twice
       pool, made = connections(5)
       handed = record_handovers(pool)

@@ -66,9 +66,9 @@ module Fairlead
     def schedules(kind, tenths)
       random = Random.new(Integer(ENV.fetch("SEED", 1)))
       (SCHEDULES * tenths / 10).times do
-        pool, made = connections(random.rand(1..3))
+        pool, made = connections(random.rand(1..3), max_waiting: [nil, nil, 1, 4].sample(random: random))
         yield pool, random
-        assert_whole(pool, made)
+        shut_down?(pool) ? assert_ended(pool, made) : assert_whole(pool, made)
         RUN[kind] += 1
       end
     end
@@ -99,11 +99,31 @@ module Fairlead
         raise "another one when nested" unless random.rand(4).positive? || pool.with(&:itself).equal?(connection)
 
         pool.discard_current_connection(&:close) if random.rand(6).zero?
+        maintain(pool, random) if random.rand(6).zero?
         raise "of the app" if random.rand(9).zero?
       end
-    rescue Pool::TimeoutError, RuntimeError => error
+    rescue Pool::TimeoutError, Pool::FullError, Pool::PoolShuttingDownError, RuntimeError => error
       # Who waited in vain is told where the holder is, in any words.
       raise if error.message.match?(/\A(used|another)/)
+    end
+
+    def maintain(pool, random)
+      case random.rand(20)
+      when 0 then pool.shutdown(&:close)
+      when 1..9 then pool.reload(&:close)
+      else pool.reap(idle_seconds: 0, &:close)
+      end
+    end
+
+    def shut_down?(pool)
+      pool.with(timeout: 0) { false }
+    rescue Pool::PoolShuttingDownError
+      true
+    end
+
+    def assert_ended(pool, made)
+      assert_equal [0, 0], pool.stat.values_at(:in_use, :waiting), pool.inspect
+      assert_empty made.reject(&:closed?), "connections were lost"
     end
 
     def interrupt(threads, random)
