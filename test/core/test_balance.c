@@ -21,6 +21,16 @@ static void an_idle_one_without_a_processor_leaves_the_oldest_here(void) {
     end(&scene);
 }
 
+static void who_leaves_keeps_none_for_itself(void) {
+    scene scene = begin(more_than_processors());
+    says(&scene, 1, FL_SLOT_idle, 1);
+    come(&scene, 1);
+    fl_loop_drain(scene.loop, true);
+    CHECK_NUMBER(0, fl_balance(scene.loop, false, 0));
+    CHECK_TEXT("1", sent_to(&scene, 1));
+    end(&scene);
+}
+
 static void of_two_it_takes_the_younger(void) {
     scene scene = begin(more_than_processors());
     for (int i = 2; i < scene.count; i++) says(&scene, i, FL_SLOT_queued, 5);
@@ -119,6 +129,7 @@ static void one_that_has_been_around_stays(void) {
 int main(void) {
     TEST(an_idle_sibling_gets_the_oldest);
     TEST(an_idle_one_without_a_processor_leaves_the_oldest_here);
+    TEST(who_leaves_keeps_none_for_itself);
     TEST(of_two_it_takes_the_younger);
     TEST(workers_that_wait_take_no_processor);
     TEST(a_busy_sibling_gets_the_second_oldest_if_that_is_older_than_its_own);

@@ -70,13 +70,13 @@ static uint64_t margin(const fl_loop *loop) {
 }
 
 /* One request, if a sibling has nothing older to do: our second oldest, since the oldest is next here; but the oldest
- * when the sibling is idle and has a processor, or ours has been at it for unusually long. */
+ * when the sibling is idle and has a processor, or we leave, or ours has been at it for unusually long. */
 static void even_out(fl_loop *loop, uint64_t away) {
     offer best;
     if (loop->ready.first == NULL || !best_offer(loop, &best))
         return;
     bool unusually_long = loop->take_interval > 0 && away > UNUSUAL * (uint64_t) loop->take_interval + MARGIN;
-    if (best.idle && !unusually_long && fl_processors_free(loop) <= 1) /* that one is ours */
+    if (best.idle && !unusually_long && !loop->draining && fl_processors_free(loop) <= 1) /* that one is ours */
         best.idle = false;
     fl_exchange *candidate = best.idle || unusually_long ? loop->ready.first : loop->ready.first->next;
     if (candidate == NULL)
