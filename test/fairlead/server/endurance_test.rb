@@ -90,7 +90,8 @@ module Fairlead
     end
 
     def test_all_kinds_of_bodies_under_gc_stress
-      # Not from the start: loading under stress tests Ruby, and takes minutes; so does telling of requests that all stall.
+      # Not from the start: loading under stress tests Ruby, and takes minutes; so does telling of requests that all stall,
+      # and so would Rack::Lint, under which the next test has the same app.
       app = MIXED.sub("case env[\"PATH_INFO\"]", "case env[\"PATH_INFO\"]\nwhen \"/stress\" then GC.stress = true; [200, {}, []]")
       with_server(app, "--queue-timeout", "300", "--stall-report", "0", lint: false) do |server|
         assert_all_kinds(server)
