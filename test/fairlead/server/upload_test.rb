@@ -4,11 +4,24 @@ require_relative "../../helper"
 require_relative "../../http_client"
 
 module Fairlead
-  # A multipart upload of any size, with Rack's own parser, takes the same memory. UPLOAD_MEGABYTES=5000 for a large one.
+  # Bodies of any size take the same memory: a multipart upload with Rack's own parser (UPLOAD_MEGABYTES=5000 for a large
+  # one), and what is longer than 32 bits can say, in both directions.
   class UploadTest < Test
     include SpeaksHTTP
 
     APP = <<~'RUBY'
+      PIECE = ("x" * (1 << 20)).freeze
+      LONG = (4 << 30) + 1
+      PIECES = Enumerator.new { |pieces| (LONG >> 20).times { pieces << PIECE }; pieces << "x" }
+
+      map("/long") { run ->(_) { [200, { "content-length" => LONG.to_s }, PIECES] } }
+      map("/count") do
+        run(lambda do |env|
+          count, piece = 0, +""
+          count += piece.bytesize while env["rack.input"].read(1 << 20, piece)
+          [200, { "content-type" => "text/plain" }, [count.to_s]]
+        end)
+      end
       run(lambda do |env|
         file = Rack::Request.new(env).POST["file"]
         size = file[:tempfile].size
@@ -18,6 +31,7 @@ module Fairlead
     RUBY
 
     MEGABYTES = Integer(ENV.fetch("UPLOAD_MEGABYTES", "500"), 10)
+    LONG = (4 << 30) + 1
     MOST_GROWTH = 80 << 10 # KiB
     HEAD = "--x\r\nContent-Disposition: form-data; name=\"file\"; filename=\"large\"\r\nContent-Type: a/b\r\n\r\n"
     TAIL = "\r\n--x--\r\n"
@@ -26,20 +40,42 @@ module Fairlead
     def server = shared_server(APP)
 
     def test_its_memory_stays_flat
-      upload(10) # what the parser needs at all is there now
-      before = memory("VmRSS")
-      assert_equal "large #{MEGABYTES << 20}", upload(MEGABYTES)
-      assert_operator memory("VmHWM") - before, :<, MOST_GROWTH
+      assert_flat { assert_equal "large #{MEGABYTES << 20}", upload(MEGABYTES) }
     end
 
     def test_chunks_are_no_different
-      upload(10)
-      before = memory("VmRSS")
-      assert_equal "large #{100 << 20}", upload(100, chunked: true)
-      assert_operator memory("VmHWM") - before, :<, MOST_GROWTH
+      assert_flat { assert_equal "large #{100 << 20}", upload(100, chunked: true) }
+    end
+
+    def test_a_request_may_be_longer_than_32_bits_can_say
+      client = client(timeout: 120)
+      assert_flat do
+        client.request("PUT", "/count", "Content-Length: #{LONG}")
+        (LONG >> 20).times { client << MEGABYTE }
+        assert_equal LONG.to_s, client.write("x").response.body
+      end
+      assert_equal "0", client.get("/count").body
+    end
+
+    def test_so_may_a_response
+      client, piece = client(timeout: 120), +""
+      assert_flat do
+        client.request("GET", "/long")
+        assert_includes Array.new(4) { client.line }, "content-length: #{LONG}"
+        left = LONG - client.some.bytesize
+        left -= client.socket.readpartial([left, 1 << 20].min, piece).bytesize while left.positive?
+      end
+      assert_equal "0", client.get("/count").body
     end
 
     private
+
+    def assert_flat
+      upload(10) # what the parser needs at all is there now
+      before = memory("VmRSS")
+      yield
+      assert_operator memory("VmHWM") - before, :<, MOST_GROWTH
+    end
 
     def upload(megabytes, chunked: false)
       client = client(timeout: 120)
