@@ -63,7 +63,7 @@ module Fairlead
     private_class_method :offence
 
     # What a bomb sends at each tick: more than any limit within a few.
-    LOAD = 16_384
+    LOAD = 65_536
     private_constant :LOAD
 
     OFFENCES = [

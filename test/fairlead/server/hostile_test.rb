@@ -49,7 +49,61 @@ module Fairlead
       end
     end
 
+    # 20,000, or as many as this process may have.
+    def test_thousands_of_connections_that_are_left_hold_up_nobody_and_take_little_memory
+      limits = Process.getrlimit(:NOFILE)
+      Hostile.raise_descriptor_limit
+      left = [20_000, Process.getrlimit(:NOFILE).last - 1000].min
+      skip "a process may have only #{limits.last} descriptors here" if left < 5000
+      server = with_server(APP, "--idle-timeout", "300", "--bind", "http://0.0.0.0:0")
+      alone = ask(server)
+      before = memory(server)
+      # The kernel looks for a free port for long where most are taken: so there are four addresses.
+      addresses = (1..4).map { |last| Addrinfo.tcp("127.0.0.#{last}", server.port) }
+      sockets = Array.new(left) { |number| Socket.new(:INET, :STREAM).tap { |socket| socket.connect(addresses[number % 4]) } }
+      eventually("all are there") { stats(server)["connections"] > left }
+      beside = ask(server)
+      assert_operator memory(server) - before, :<, 12
+      assert_equal [0, 0], beside.values_at(:errors, :non_2xx)
+      assert_operator beside[:p99], :<, (5 * alone[:p99]) + 250
+      sockets.each(&:close)
+      eventually("nothing is left") { stats(server)["connections"] == 1 } # the one that asks
+    ensure
+      sockets&.each(&:close)
+      Process.setrlimit(:NOFILE, *limits)
+    end
+
+    # Sends all that an offender has, as fast as it is taken.
+    class Torrent < Hostile::Offender
+      def write(bytes)
+        while bytes && !bytes.empty?
+          count = @socket.write_nonblock(bytes, exception: false)
+          count == :wait_writable ? (@socket.wait_writable(0.5) or raise Errno::EPIPE) : bytes = bytes.byteslice(count..)
+        end
+      end
+    end
+
+    # Bombs, floods and extensions: what is refused is not kept, nor what is not read.
+    def test_what_comes_without_end_takes_little_memory
+      server = with_server(APP)
+      ask(server, 1)
+      before = memory(server)
+      Hostile::OFFENCES.select { |one| one.flood || one.lasts == :at_once }.each { |offence| pour(server, offence) }
+      assert_operator memory(server, "VmHWM") - before, :<, 16
+      assert_equal 200, client(to: server).get("/page").status
+    end
+
     private
+
+    # 64 MB of most, unless the server takes no more.
+    def pour(server, offence)
+      server.connect do |socket|
+        torrent = Torrent.new(socket, 0)
+        4000.times { torrent.tick(offence) unless socket.closed? }
+      rescue Errno::EPIPE, Errno::ECONNRESET
+        nil
+      end
+    end
 
     def ask(server, seconds = 2) = Bench::OpenLoop.new(rate: 100, patience: 10).run(Target.new(server.port), seconds)
 
@@ -69,7 +123,9 @@ module Fairlead
     # Of others than the request that asks.
     def stats(server) = JSON.parse((@asking ||= client(to: server)).get("/stats").body)
 
-    # Megabytes of the worker.
-    def memory(server) = File.read("/proc/#{server.worker_pids.first}/status")[/^VmRSS:\s+(\d+)/, 1].to_i / 1024.0
+    # Megabytes of the worker: now, or at most so far.
+    def memory(server, field = "VmRSS")
+      File.read("/proc/#{server.worker_pids.first}/status")[/^#{field}:\s+(\d+)/, 1].to_i / 1024.0
+    end
   end
 end
