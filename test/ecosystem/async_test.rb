@@ -121,8 +121,11 @@ module Fairlead
     def setup
       super
       @backend = shared_server(BACKEND, name: :backend, env: BUNDLE)
-      variables = BUNDLE.merge("BACKEND" => @backend.address, "TEST_REDIS_URL" => ENV["TEST_REDIS_URL"])
-      @server = shared_server(APP, "--cancel-abandoned", name: :server, env: variables)
+      @server = served("--cancel-abandoned", name: :server)
+    end
+
+    def served(*flags, name:)
+      shared_server(APP, *flags, name:, env: BUNDLE.merge("BACKEND" => @backend.address, "TEST_REDIS_URL" => ENV["TEST_REDIS_URL"]))
     end
 
     def test_a_client_waits_without_holding_up_others
@@ -137,9 +140,14 @@ module Fairlead
       assert_equal "first", @server.get("/first").body
     end
 
-    def test_a_response_is_passed_on_as_it_comes
-      assert_equal Array.new(200) { |n| n.to_s * 50_000 }.join.bytesize, @server.get("/proxy/large").body.bytesize
-      client = client(to: @server)
+    def test_a_response_is_passed_on_as_it_comes = assert_passed_on(@server)
+
+    # A client that has gone is noticed when something is sent to it.
+    def test_so_it_is_where_requests_that_are_abandoned_go_on = assert_passed_on(served(name: :without_flags))
+
+    def assert_passed_on(server)
+      assert_equal Array.new(200) { |n| n.to_s * 50_000 }.join, server.get("/proxy/large").body
+      client = client(to: server)
       client.request("GET", "/proxy/endless")
       seen = +""
       seen << client.some until seen.include?("chunk 3")

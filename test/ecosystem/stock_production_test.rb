@@ -64,6 +64,21 @@ module Fairlead
       assert_equal [true] * 5, downloads.map(&:value)
     end
 
+    # Rails reads it in pieces of 5 MB, of which some 130 MB come together before Ruby collects them.
+    def test_a_large_file_that_is_downloaded_is_never_in_memory_as_a_whole
+      file = SecureRandom.bytes(1 << 20) * 256
+      photo = JSON.parse(upload(server, file).body)
+      digest = Digest::SHA256.new
+      grown = growth(server) do
+        Net::HTTP.start("127.0.0.1", server.port) do |http|
+          http.request_get(photo["proxy"]) { |answer| answer.read_body { |part| digest << part } }
+        end
+      end
+
+      assert_equal Digest::SHA256.hexdigest(file), digest.hexdigest
+      assert_operator grown, :<, 200
+    end
+
     # All processes of the server poll the same table.
     def test_solid_cable_takes_a_message_to_the_clients_of_all_workers
       @server = server
@@ -124,6 +139,18 @@ module Fairlead
              "content-type: application/octet-stream\r\n\r\n".b + file + "\r\n--edge--\r\n".b
       server.post("/photos", body, "content-type" => "multipart/form-data; boundary=edge")
     end
+
+    # @return [Float] megabytes that a worker had more meanwhile, at most.
+    def growth(server)
+      before = server.worker_pids.to_h do |pid|
+        File.write("/proc/#{pid}/clear_refs", "5") # forgets the most that it had: proc_pid_clear_refs(5)
+        [pid, most(pid)]
+      end
+      yield
+      (before.keys & server.worker_pids).map { |pid| most(pid) - before[pid] }.max
+    end
+
+    def most(pid) = File.read("/proc/#{pid}/status")[/^VmHWM:\s+(\d+)/, 1].to_i / 1024.0
 
     def assert_christened(server)
       boat = JSON.parse(upload(server, "x").body)["id"]
