@@ -78,7 +78,7 @@ module Fairlead
 
     def serve
       env = { "CWORK" => CWORK, "MIXTURE_DATABASE" => @database, "RACK_ENV" => "production", **THRIFT }
-      @server = ServerProcess.new(APP, "--workers", @workers.to_s, env:, lint: false).start.wait_until_ready
+      @server = ServerProcess.new(APP, "--workers", @workers.to_s, env:).start.wait_until_ready
       @banner = @server.log
       @census = Census.new(@server, @database)
       yield

@@ -24,47 +24,68 @@ module Fairlead
       }
     RUBY
 
-    # For how long the control asks, and for how long all do.
-    SECONDS = 2
+    # How many requests to /compute a worker can serve in a second.
+    ABLE = 100
     LOAD_SECONDS = 3
+    # A machine that is busy otherwise spoils some runs: one good run shows what can be done. What shows nothing is a run in
+    # which the workers had less than this part of the time for which they could have run.
+    TRIES = 3
+    GRANTED = 0.97
 
     # What a load generator asks of a server.
     Target = Struct.new(:port) { def url(path) = "http://127.0.0.1:#{port}#{path}" }
 
-    # @return [Float] how many requests a second are served to a few that wait for each answer.
-    def capacity(server)
-      Bench::Wrk.new(connections: 8, path: "/compute").run(Target.new(server.port), SECONDS)[:requests_per_second]
+    # Requests at so many times of what can be served, for clients that wait a second; after them come half as many as can
+    # be served.
+    #
+    # @return [Array<String>, nil] what was not as it should be; nil where nobody can tell.
+    def trouble(server, able, times)
+      load = Bench::OpenLoop.new(rate: able * times, path: "/compute", connections: 4000, patience: 1, refusals: true, calm: able / 2)
+      figures, granted = with_the_cpu(server) { load.run(Target.new(server.port), LOAD_SECONDS) }
+      assert_equal [0, 0, 0], [*figures.values_at(:errors, :non_2xx), figures.fetch(:bare, 0)], "errors, other answers, 503 without Retry-After"
+      served = figures[:requests_per_second] / granted / able
+      found = {
+        # At once the capacity itself, some moments are idle.
+        "#{served.round(3)} of what can be served is" => times > 1 && served < 0.95,
+        "#{figures[:gave_up]} give up" => figures[:gave_up].positive?,
+        # Who comes in the first second may be of a burst; of twice the capacity some wait their turn in vain.
+        "503 takes #{figures[:refused_later_p99]} ms" => times > 2 && figures.fetch(:refused_later_p99, Float::INFINITY) > 100,
+        "it takes #{figures[:recovered]} ms until all is as before" => figures[:recovered] > 1000
+      }.select { |_, holds| holds }.keys
+      found if found.empty? || granted >= GRANTED
     end
 
-    def overload(server, rate, path, patience: 1)
-      Bench::OpenLoop.new(rate:, path:, connections: 4000, patience:, refusals: true).run(Target.new(server.port), LOAD_SECONDS)
+    # What else runs on this machine takes from all that is measured, but not alike.
+    #
+    # @yieldreturn [Hash] figures
+    # @return [Array(Hash, Float)] them, and the part of the time for which the workers' threads ran while they could have
+    #   (https://docs.kernel.org/scheduler/sched-stats.html).
+    def with_the_cpu(server)
+      before = cpu(server)
+      figures = yield
+      ran, waited = cpu(server).map { |thread, times| times.zip(before.fetch(thread, [0, 0])).map { |after, earlier| after - earlier } }.transpose.map(&:sum)
+      [figures, ran.fdiv(ran + waited)]
     end
 
-    def assert_sheds_well(workers, times)
+    def cpu(server)
+      threads = server.worker_pids.flat_map { |pid| Dir["/proc/#{pid}/task/*/schedstat"] }
+      threads.to_h { |path| [path, File.read(path).split.first(2).map(&:to_i)] }
+    rescue Errno::ENOENT, Errno::ESRCH # one has just ended
+      retry
+    end
+
+    def assert_sheds_well(workers, *loads)
       server = with_server(APP, "-w", workers.to_s)
-      figures = nil
-      # What else runs on this machine takes from the one and the other, but not alike.
-      assert_one_below(1 / 0.75, "capacity to goodput", unit: "×", tries: 3) do
-        able = capacity(server)
-        figures = overload(server, able * times, "/compute")
-        able / figures[:requests_per_second]
+      loads.each do |times|
+        found = []
+        found << trouble(server, ABLE * workers, times) until found.last&.empty? || found.size == TRIES
+        skip "this machine is too busy to tell" if found.include?(nil) && !found.last&.empty?
+        assert_empty found.last, "at #{times} times of what can be served; before: #{found[..-2]}"
       end
-      assert_equal [0, 0], figures.values_at(:errors, :non_2xx)
-      assert_operator figures[:refused], :>, figures[:offered] / 5
-      assert_operator figures[:gave_up], :<, figures[:offered] / 5 # at first, where one takes long
-      assert_operator figures[:refused_p50], :<, 100, "who is turned away is told so at once"
-      assert_operator figures[:p50], :<, 900
-      assert_normal_again(server)
     end
 
-    def assert_normal_again(server)
-      sleep 1 # as long as it may take
-      answers = Array.new(20) { server.get("/compute") }
-      assert_equal ["200"], answers.map(&:code).uniq
-    end
-
-    def test_at_ten_times_of_what_can_be_served_as_much_is_served_and_the_rest_is_told_so_at_once
-      assert_sheds_well(1, 10)
+    def test_as_much_as_can_be_served_is_served_and_of_more_the_rest_is_told_so_at_once
+      assert_sheds_well(1, 1, 2, 10)
     end
 
     def test_so_it_is_with_several_workers
