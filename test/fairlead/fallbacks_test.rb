@@ -17,9 +17,9 @@ require_relative "supervisor_test"
 
 module Fairlead
   # The server as it is where all that only Linux has is missing: some of the other tests, of each part that asks the
-  # system for anything, with a core that was compiled so.
+  # system for anything, with a core that was compiled so, and a Ruby that finds no /proc.
   module OnFallbacks
-    LIBRARY = File.join(Test::ROOT, "tmp/fallbacks")
+    FLAGS = ["-I", File.join(Test::ROOT, "tmp/fallbacks"), "-r", File.join(__dir__, "without_proc")].freeze
 
     # What runs on it. Each is a class of its own, beside the one that runs on Linux' own.
     TESTS = {
@@ -60,14 +60,13 @@ module Fairlead
     end
 
     def with_server(*arguments, ruby_flags: [], **options, &)
-      super(*arguments, ruby_flags: ["-I", LIBRARY, *ruby_flags], **options, &)
+      super(*arguments, ruby_flags: [*FLAGS, *ruby_flags], **options, &)
     end
 
-    def shared_server(*arguments, **options) = super(*arguments, ruby_flags: ["-I", LIBRARY], **options)
+    def shared_server(*arguments, **options) = super(*arguments, ruby_flags: FLAGS, **options)
 
     def fairlead(*arguments, folder: server.directory)
-      folders = [LIBRARY, File.join(Test::ROOT, "lib")].flat_map { |path| ["-I", path] }
-      Open3.capture2e(RbConfig.ruby, *folders, File.join(Test::ROOT, "exe/fairlead"), *arguments, chdir: folder)
+      Open3.capture2e(RbConfig.ruby, *FLAGS, "-I", File.join(Test::ROOT, "lib"), File.join(Test::ROOT, "exe/fairlead"), *arguments, chdir: folder)
     end
 
     TESTS.each do |tests, names|
@@ -91,6 +90,16 @@ module Fairlead
         \b(SOCK_CLOEXEC|SOCK_NONBLOCK|SOCK_SEQPACKET|pthread_getcpuclockid|pthread_setname_np)\b|
         /proc/|<linux/|<sys/(epoll|eventfd|timerfd|signalfd|prctl|syscall)\.h>
       }x
+      # Where lib/ asks /proc, and what it does elsewhere.
+      OTHER_WAYS = {
+        "active_record/growth.rb" => "rescue SystemCallError\n        Process.clock_gettime(",
+        "inquiry/places.rb" => "Platform::LINUX ? AbstractNames.new : Folder.new",
+        "launch.rb" => "File.exist?(COMMAND_LINE) ?",
+        "recycling.rb" => "if Platform::LINUX && File.readable?(rollup)",
+        "restart.rb" => "zero?\n    rescue SystemCallError\n      true",
+        "server.rb" => "return 10_000 unless Platform::LINUX",
+        "status/consumption.rb" => "linux ? from_proc(pid) : from_ps(pid)"
+      }.freeze
 
       def test_the_server_has_none_of_what_only_linux_has
         platform = 'run ->(env) { [200, {}, [Fairlead::Platform.constants.to_h { |name| [name, Fairlead::Platform.const_get(name)] }.inspect]] }'
@@ -110,6 +119,18 @@ module Fairlead
         sources = Dir[File.join(ROOT, "ext/**/*.{c,h}")].reject { |path| File.basename(path).match?(/\A(platform|poll_)/) }
         refute_empty sources
         sources.each { |path| refute_match ONLY_LINUX, File.read(path), path }
+      end
+
+      def test_what_asks_proc_has_another_way
+        library = File.join(ROOT, "lib/fairlead")
+        sources = Dir["**/*.rb", base: library].sort.to_h { |path| [path, File.read(File.join(library, path))] }
+        assert_equal OTHER_WAYS.keys, sources.select { |_, text| text.match?(%r{"/(proc|sys)/}) }.keys
+        OTHER_WAYS.each { |path, text| assert sources.values.any? { |source| source.include?(text) }, path }
+      end
+
+      def test_to_ruby_there_is_no_proc
+        app = 'run ->(env) { [200, {}, [[File.exist?("/proc/self/stat"), (File.read("/proc/self/stat") rescue $!.class)].inspect]] }'
+        with_server(app) { |server| assert_equal "[false, Errno::ENOENT]", server.get("/").body }
       end
     end
   end
