@@ -31,7 +31,7 @@ module Fairlead
       # One server, and the networks, for all tests.
       def server
         @server ||= begin
-          server = ServerProcess.new(APP, "--workers", "1", env: networks, lint: false)
+          server = ServerProcess.new(APP, "--workers", "1", env: networks)
           Minitest.after_run { [server, *@networks].each { |process| process.respond_to?(:finish) ? process.finish : process.close } }
           server.start.wait_until_ready
         end
