@@ -4,7 +4,7 @@ require_relative "parts"
 
 module Fairlead
   # Which worker is to be replaced because it has served for long, or has grown: `recycle_requests` and
-  # `recycle_memory`. One at a time, and none while another leaves or boots.
+  # `recycle_memory`. One at a time, and none while another leaves or boots; lane workers too.
   #
   # Workers that began together would reach the limit together: each has a limit of its own, up to a tenth lower.
   class Recycling
@@ -44,12 +44,12 @@ module Fairlead
       return if now < @next_look
 
       @next_look = now + LOOK
-      regular = workers.select(&:regular?)
+      lasting = workers.select { |worker| worker.regular? || worker.lane? }
       @jitter.keep_if { |pid, _| workers[pid] }
       # A worker that is being replaced serves until its successor does.
-      return if regular.size != workers.size || !regular.all?(&:serving?) || workers.restarting?
+      return if lasting.count(&:regular?) != workers.size || !lasting.all?(&:serving?) || workers.restarting?
 
-      regular.each { |worker| (why = reason(worker)) && (return [worker, why]) }
+      lasting.each { |worker| (why = reason(worker)) && (return [worker, why]) }
       nil
     end
 

@@ -2,9 +2,13 @@
 
 require_relative "../helper"
 require_relative "../restarts"
+require_relative "../stalls"
 
 module Fairlead
   class RecyclingTest < Test
+    include SpeaksHTTP
+    include Stalls
+
     # Always the highest: each limit is as low as can be.
     LOWEST = Struct.new(:rand).new(1.0).freeze
     HIGHEST = Struct.new(:rand).new(0.0).freeze
@@ -58,6 +62,24 @@ module Fairlead
       refute_nil recycling.due(@workers, 40)
     end
 
+    def test_a_lane_worker_goes_too_and_none_beside_it
+      recycling = recycling(100, nil)
+      lane = @workers.add_lane(0).worker
+      @workers.forked(lane, @pid += 1)
+      @answered.default = 100
+      assert_nil recycling.due(@workers, 1), "it boots"
+      @workers.ready(lane, 1)
+      @answered.default = 0
+      @answered[lane.pid] = 100
+      assert_equal lane, recycling.due(@workers, 2).first
+      @workers.replace(lane, 2)
+      @answered.default = 100
+      assert_nil recycling.due(@workers, 10), "it drains"
+      @workers.ended(lane, 10)
+
+      refute_nil recycling.due(@workers, 20)
+    end
+
     def test_looks_are_a_second_apart
       recycling = recycling(100, nil)
       @answered[1] = 0
@@ -79,12 +101,32 @@ module Fairlead
 
     def test_no_request_fails_while_workers_are_recycled_after_some_requests
       with_server(Restarts::APP, "-w", "2", "--recycle-requests", "200") do |server|
-        most = 0
-        run = Restarts.new(server, rate: 300, seconds: 5, restarts: 20).run { most = [most, server.worker_pids.size].max }
+        assert_one_leaves_at_a_time(server) do
+          assert_empty Restarts.new(server, rate: 300, seconds: 5, restarts: 0).run.failures
+        end
+        assert_match(/is being replaced: it has answered \d+ requests/, server.log)
+      end
+    end
 
-        assert_empty run.failures
-        assert_operator server.log.scan(/is being replaced: it has answered \d+ requests/).size, :>=, 2
-        assert_operator most, :<=, 3, "one leaves at a time"
+    def test_the_next_one_waits_until_the_last_has_finished_what_it_runs
+      { "--recycle-requests" => "5", "--recycle-memory" => "1M" }.each do |flag, limit|
+        with_server(APP, "-w", "2", flag, limit) do |server|
+          assert_one_leaves_at_a_time(server) do
+            slow = Array.new(8) { Thread.new { server.get("/sleep?2.5").code } }
+            Array.new(8) { Thread.new { 5.times { server.get("/cpu?0.01") } } }.each(&:join)
+            assert_equal ["200"], slow.map(&:value).uniq
+          end
+        end
+      end
+    end
+
+    def test_a_lane_worker_in_steady_use_is_replaced
+      with_server(APP, "-w", "2", "--recycle-requests", "20") do |server|
+        stall(server, "/held", 0.3, known: true).response
+        lane = eventually("a lane worker") { serving_lane(server) }
+        eventually("its successor") { [nil, lane].none?(serving_lane(server)) }
+
+        assert_match(/\(process #{lane}\) is being replaced: it has answered \d+ requests \(recycle_requests 20\)\./, server.log)
       end
     end
 
@@ -99,6 +141,27 @@ module Fairlead
     end
 
     private
+
+    # @return [Integer, nil] nil: none is there now.
+    def serving_lane(server)
+      pid = server.get("/held?0.06").body.to_i
+      pid if server.title(pid).include?("lane worker")
+    rescue Errno::ENOENT # that was its last answer
+      nil
+    end
+
+    # Of two workers, while the block runs, and until both have been replaced.
+    def assert_one_leaves_at_a_time(server)
+      most = 0
+      over = false
+      watcher = Thread.new { (most = [most, server.worker_pids.size].max) && sleep(0.005) until over }
+      yield
+      eventually("both are replaced") { server.log.scan("is being replaced").size >= 2 }
+      assert_operator most, :<=, 3
+    ensure
+      over = true
+      watcher.join
+    end
 
     def recycling(requests, memory, random: HIGHEST)
       Recycling.new(requests, memory, random:, measure: ->(pid) { @taken[pid] }) { |worker| @answered[worker.pid] }
