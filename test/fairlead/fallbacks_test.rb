@@ -86,7 +86,7 @@ module Fairlead
       prepend OnFallbacks
 
       ONLY_LINUX = %r{
-        \b(epoll_\w+|eventfd|timerfd_\w+|signalfd|accept4|pipe2|gettid|prctl|memfd_create|syscall|SIOCOUTQ)\b|
+        \b(epoll_\w+|eventfd|timerfd_\w+|signalfd|accept4|pipe2|gettid|prctl|memfd_create|syscall|SIOCOUTQ|TCP_NOTSENT_LOWAT)\b|
         \b(SOCK_CLOEXEC|SOCK_NONBLOCK|SOCK_SEQPACKET|pthread_getcpuclockid|pthread_setname_np)\b|
         /proc/|<linux/|<sys/(epoll|eventfd|timerfd|signalfd|prctl|syscall)\.h>
       }x

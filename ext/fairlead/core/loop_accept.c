@@ -3,8 +3,6 @@
 #include "loop_parts.h"
 #include "platform.h"
 
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 
@@ -26,10 +24,10 @@ fl_status fl_loop_listen(fl_loop *loop, int descriptor, bool unix_socket) {
     listener->descriptor = descriptor;
     listener->unix_socket = unix_socket;
     listener->watched = true;
-    int one = 1, unsent = MOST_UNSENT;
+    int one = 1;
     if (!unix_socket) { /* accepted connections inherit it */
         setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-        setsockopt(descriptor, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);
+        fl_limit_unsent(descriptor, MOST_UNSENT);
     }
     if (fl_close_on_exec_nonblocking(descriptor) < 0 ||
         fl_poll_add_listener(&loop->poll, descriptor, listener) < 0) {

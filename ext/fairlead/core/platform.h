@@ -8,6 +8,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/socket.h>
@@ -84,6 +86,16 @@ static inline int fl_on_its_way(int descriptor) {
     (void) descriptor;
 #endif
     return size;
+}
+
+/* Has the system keep hardly more than so many bytes for a peer who does not take them; where it cannot, it keeps what it
+ * likes. */
+static inline void fl_limit_unsent(int descriptor, int most) {
+#if defined(TCP_NOTSENT_LOWAT) && !defined(FL_FALLBACKS)
+    setsockopt(descriptor, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &most, sizeof most);
+#else
+    (void) descriptor, (void) most;
+#endif
 }
 
 /* Whether its peer has reset it, as far as is known here. */
