@@ -16,7 +16,7 @@ module Fairlead
       # - `pid:`, `age:`, and its `state:` (:booting, :serving or :draining);
       # - `stalled:` what keeps one of its reactors away, `{ kind:, seconds: }` with the kind :blocked (in C, without Ruby's
       #   lock: a standby serves meanwhile), :stuck (asleep with it) or :computing; nil: nothing does;
-      # - `connections:` open; `in_flight:` requests that run, `streams:` of them, those that live long; `queued:` requests
+      # - `connections:` open, `full:` whether there are no descriptors for more; `in_flight:` requests that run, `streams:` of them, those that live long; `queued:` requests
       #   that wait for their turn, `oldest_wait:` for how long the first of them does;
       # - since it began, `requests:` answered, `errors:` of them, those that the app let escape; `refused:` answered without
       #   the app (malformed, too large, too many), `turned_away:` of them with 503, since more come than can be served;
@@ -45,7 +45,7 @@ module Fairlead
         {
           **row.slice(:index), kind: kind(row), pid: row[:pid], age: since(row[:began_us], now),
           state: STATES.fetch(row[:state], :unknown), stalled: stalled(row, now),
-          **row.slice(:connections, :in_flight, :streams, :queued), oldest_wait: since(row[:oldest_us], now),
+          **row.slice(:connections, :in_flight, :streams, :queued), full: full?(row), oldest_wait: since(row[:oldest_us], now),
           **row.slice(:requests, :errors, :refused, :turned_away, :timed_out, :stalls, :standbys, :handed, :received, :restarts),
           heartbeat_age: since(row[:heartbeat_ms] * 1000, now),
           database: { open: row[:database_open], waiting: row[:database_waiting] }, lane: lane(row)
@@ -57,6 +57,8 @@ module Fairlead
 
         row[:relief] == 1 ? :relief : :regular
       end
+
+      def full?(row) = STATES[row[:state]] == :serving && row[:room].zero?
 
       # With `stall_report 0` the core knows only of the reactor that leads.
       def stalled(row, now)

@@ -23,7 +23,7 @@ static inline int more_than_processors(void) {
     return (int) sysconf(_SC_NPROCESSORS_ONLN) + 1;
 }
 
-/* All of them have taken something just now, and nothing waits there: `count` workers with ours. */
+/* All of them have room and have taken something just now, and nothing waits there: `count` workers with ours. */
 static inline scene begin(int count) {
     scene scene = {.server = server_start(), .count = count, .page = fl_shared_page_open((size_t) count)};
     scene.loop = scene.server.loop;
@@ -34,6 +34,7 @@ static inline scene begin(int count) {
         scene.sending[i] = client_socket(pair[0]);
         scene.receiving[i] = client_socket(pair[1]);
         says(&scene, i, FL_SLOT_state, FL_WORKER_SERVING);
+        says(&scene, i, FL_SLOT_room, 100);
         says(&scene, i, FL_SLOT_heartbeat_ms, (int64_t) (fl_clock() / 1000) + 60000); /* they are heard for a minute */
     }
     CHECK_NUMBER(FL_OK, fl_loop_join(scene.loop, scene.page, OURS, -1, scene.sending, count));

@@ -469,19 +469,6 @@ static void a_drained_loop_answers_what_it_has_and_closes_the_rest(void) {
     server_stop(&server);
 }
 
-/* Two workers that serve, and the channels between them, which are the caller's to close. */
-static fl_shared_page *make_siblings(peer_server *old, peer_server *young, int channels[4]) {
-    fl_shared_page *page = fl_shared_page_open(2);
-    if (page == NULL || socketpair(AF_UNIX, FL_PACKETS, 0, channels) < 0 ||
-        socketpair(AF_UNIX, FL_PACKETS, 0, channels + 2) < 0)
-        abort();
-    int sending[] = {channels[1], channels[3]};
-    CHECK_NUMBER(FL_OK, fl_loop_join(old->loop, page, 0, channels[0], sending, 2));
-    CHECK_NUMBER(FL_OK, fl_loop_join(young->loop, page, 1, channels[2], sending, 2));
-    for (int i = 0; i < 2; i++) fl_slot_set(&page->slots[i], FL_SLOT_state, FL_WORKER_SERVING);
-    return page;
-}
-
 static void an_idle_connection_goes_to_the_sibling(void) {
     peer_server old = server_start(), young = server_start();
     int channels[4];

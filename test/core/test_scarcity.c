@@ -1,6 +1,8 @@
 /* Where descriptors or memory run short: who gives way. */
 #include "peer.h"
 
+#include <sys/resource.h>
+
 #define GET(path) "GET " path " HTTP/1.1\r\nHost: a\r\n\r\n"
 
 static void pass(peer_server *server, uint64_t microseconds) {
@@ -56,6 +58,144 @@ static void who_is_busy_makes_no_room_and_who_waits_outside_costs_nothing(void) 
     CHECK_HEARD("HTTP/1.1 200 OK", "/late", hear(server.loop, late));
     close(late);
     server_stop(&server);
+}
+
+/* All descriptors that were left. */
+static int hoarded[1024], hoard_count;
+
+static void hoard(void) {
+    struct rlimit limit;
+    getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = limit.rlim_cur < 1024 ? limit.rlim_cur : 1024;
+    setrlimit(RLIMIT_NOFILE, &limit);
+    for (int descriptor; (descriptor = dup(STDOUT_FILENO)) >= 0;) hoarded[hoard_count++] = descriptor;
+    CHECK_NUMBER(EMFILE, errno);
+}
+
+static void give_back(void) {
+    while (hoard_count > 0) close(hoarded[--hoard_count]);
+}
+
+static void where_no_descriptor_is_left_it_does_not_spin(void) {
+    peer_server server = server_start();
+    int waiting = client(&server);
+    say(waiting, GET("/"));
+    hoard();
+    unsigned turns = 0;
+    for (uint64_t ends = fl_clock() + 500 * MILLISECOND; fl_clock() < ends; turns++) {
+        fl_loop_turn(server.loop);
+        fl_loop_wait(server.loop, 500 * MILLISECOND);
+    }
+    CHECK(turns < 50);
+    CHECK_NUMBER(0, server.loop->counts.connections);
+    give_back();
+    TURN_UNTIL(server.loop, server.loop->ready.count == 1);
+    CHECK_NUMBER(1, answer_all(server.loop));
+    CHECK_HEARD("HTTP/1.1 200 OK", "/", hear(server.loop, waiting));
+    close(waiting);
+    server_stop(&server);
+}
+
+/* Two workers, of which the second listens to nothing that is not handed to it, and so many clients of the first. */
+typedef struct couple {
+    peer_server old, young;
+    fl_shared_page *page;
+    int channels[4], clients[5], count;
+} couple;
+
+static couple meet(int count) {
+    couple couple = {.old = server_start(), .young = server_start(), .count = count};
+    couple.page = make_siblings(&couple.old, &couple.young, couple.channels);
+    for (int i = 0; i < count; i++) couple.clients[i] = client(&couple.old);
+    return couple;
+}
+
+static void part(couple *couple) {
+    server_stop(&couple->old);
+    server_stop(&couple->young);
+    fl_shared_page_close(couple->page);
+    for (int i = 0; i < 4; i++) close(couple->channels[i]);
+    for (int i = 0; i < couple->count; i++) close(couple->clients[i]);
+}
+
+static int64_t shown(const couple *couple, int worker, fl_slot_field field) {
+    return fl_slot_get(&couple->page->slots[worker], field);
+}
+
+static void who_has_no_descriptor_left_takes_the_reserve_to_pass_new_ones_on(void) {
+    couple couple = meet(1);
+    CHECK(shown(&couple, 0, FL_SLOT_room) > 0);
+    hoard();
+    fl_loop_turn(couple.old.loop);
+    CHECK_NUMBER(1, shown(&couple, 1, FL_SLOT_arriving));
+    CHECK_NUMBER(0, shown(&couple, 0, FL_SLOT_room));
+    give_back();
+    turn(couple.young.loop);
+    CHECK_NUMBER(1, couple.young.loop->counts.connections);
+    TURN_UNTIL(couple.old.loop, shown(&couple, 0, FL_SLOT_room) > 0);
+    part(&couple);
+}
+
+static void who_has_as_many_as_may_be_passes_new_ones_on(void) {
+    couple couple = meet(1);
+    turn(couple.old.loop);
+    CHECK_NUMBER(1, couple.old.loop->counts.connections);
+    couple.old.loop->most_connections = 1;
+    couple.clients[couple.count++] = client(&couple.old);
+    turn(couple.old.loop);
+    CHECK_NUMBER(1, couple.old.loop->counts.connections);
+    CHECK_NUMBER(1, shown(&couple, 1, FL_SLOT_arriving));
+    part(&couple);
+}
+
+static void nobody_is_given_more_than_it_has_room_for(void) {
+    couple couple = meet(5);
+    fl_slot_set(&couple.page->slots[1], FL_SLOT_room, 1);
+    turn(couple.old.loop);
+    CHECK_NUMBER(1, shown(&couple, 1, FL_SLOT_arriving)); /* else it would be two */
+    CHECK_NUMBER(4, couple.old.loop->counts.connections);
+    part(&couple);
+}
+
+static void what_is_given_to_who_has_no_descriptor_left_is_passed_on(void) {
+    couple couple = meet(5);
+    turn(couple.old.loop);
+    CHECK_NUMBER(2, shown(&couple, 1, FL_SLOT_arriving));
+    hoard();
+    fl_loop_turn(couple.young.loop);
+    CHECK_NUMBER(0, shown(&couple, 1, FL_SLOT_arriving));
+    CHECK_NUMBER(0, shown(&couple, 1, FL_SLOT_room));
+    CHECK_NUMBER(2, shown(&couple, 0, FL_SLOT_arriving));
+    give_back();
+    turn(couple.old.loop);
+    CHECK_NUMBER(0, shown(&couple, 0, FL_SLOT_arriving));
+    CHECK_NUMBER(5, couple.old.loop->counts.connections);
+    part(&couple);
+}
+
+/* One takes the reserve, the other finds nothing; and a sibling is roused, which is no connection. */
+static void one_that_nobody_has_a_descriptor_for_is_lost_and_counts_no_more(void) {
+    couple couple = meet(5);
+    turn(couple.old.loop);
+    fl_slot_set(&couple.page->slots[0], FL_SLOT_room, 0);
+    atomic_fetch_add(&couple.page->slots[1].fields[FL_SLOT_arriving], 1);
+    CHECK(fl_handoff_wake(&couple.old.loop->siblings, 1));
+    CHECK_NUMBER(3, shown(&couple, 1, FL_SLOT_arriving));
+    hoard();
+    fl_loop_turn(couple.young.loop);
+    CHECK_NUMBER(1, shown(&couple, 1, FL_SLOT_arriving));
+    CHECK_NUMBER(1, couple.young.loop->counts.connections);
+    give_back();
+    turn(couple.old.loop);
+    int closed = 0;
+    for (int i = 0; i < couple.count; i++) {
+        fl_heard heard = {0};
+        hear_now(couple.clients[i], &heard);
+        closed += heard.ended || heard.reset;
+        free(heard.bytes);
+    }
+    CHECK_NUMBER(1, closed);
+    part(&couple);
 }
 
 static void once_much_is_kept_for_all_little_is_kept_for_each(void) {
@@ -166,6 +306,12 @@ static void who_does_not_take_what_the_kernel_has_is_reset_too(void) {
 int main(void) {
     TEST(a_connection_that_has_long_been_silent_makes_room_for_a_new_one);
     TEST(who_is_busy_makes_no_room_and_who_waits_outside_costs_nothing);
+    TEST(where_no_descriptor_is_left_it_does_not_spin);
+    TEST(who_has_no_descriptor_left_takes_the_reserve_to_pass_new_ones_on);
+    TEST(who_has_as_many_as_may_be_passes_new_ones_on);
+    TEST(nobody_is_given_more_than_it_has_room_for);
+    TEST(what_is_given_to_who_has_no_descriptor_left_is_passed_on);
+    TEST(one_that_nobody_has_a_descriptor_for_is_lost_and_counts_no_more);
     TEST(once_much_is_kept_for_all_little_is_kept_for_each);
     TEST(a_reader_that_stalls_is_reset);
     TEST(who_does_not_take_what_the_kernel_has_is_reset_too);

@@ -19,7 +19,7 @@ typedef struct offer {
 
 static bool offer_of(const fl_loop *loop, int sibling, offer *offer) {
     fl_slot *slot = &loop->siblings.page->slots[sibling];
-    if (!fl_siblings_usable(&loop->siblings, sibling))
+    if (!fl_siblings_has_room(&loop->siblings, sibling))
         return false;
     int64_t coming = fl_slot_get(slot, FL_SLOT_coming);
     offer->sibling = sibling;

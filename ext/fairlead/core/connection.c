@@ -40,6 +40,7 @@ static void count(fl_loop *loop, int connections, int fresh) {
         return;
     fl_slot_set(loop->siblings.slot, FL_SLOT_connections, loop->counts.connections);
     fl_slot_set(loop->siblings.slot, FL_SLOT_fresh, loop->counts.fresh);
+    fl_slot_set(loop->siblings.slot, FL_SLOT_room, fl_loop_room(loop));
 }
 
 fl_connection *fl_connection_open(fl_loop *loop, fl_listener *listener, int descriptor, const char *bytes,
@@ -63,6 +64,7 @@ fl_connection *fl_connection_open(fl_loop *loop, fl_listener *listener, int desc
         loop->connections->previous = connection;
     loop->connections = connection;
     connection->fresh = true;
+    fl_loop_count_descriptors(loop, descriptor);
     count(loop, 1, 1);
     remember_address(connection);
     next_request(connection);

@@ -20,14 +20,17 @@ typedef struct fl_siblings {
     int sending[FL_MOST_SIBLINGS];
 } fl_siblings;
 
-/* The slot of another worker that serves and is not stuck, the least loaded first; -1 if there is none. */
+/* The slot of another worker that serves, is not stuck, and has room, the least loaded first; -1 if there is none. */
 int fl_siblings_choose(const fl_siblings *siblings);
 
-/* The slot of the lane worker with the least to do; -1 if there is none. */
+/* The slot of the lane worker with the least to do that has room; -1 if there is none. */
 int fl_siblings_choose_lane(const fl_siblings *siblings);
 
 /* Whether a sibling serves all that comes, and is not stuck. */
 bool fl_siblings_usable(const fl_siblings *siblings, int sibling);
+
+/* Likewise, and could take one more connection than are on their way to it. */
+bool fl_siblings_has_room(const fl_siblings *siblings, int sibling);
 
 /* Whether one that does anything has told so lately. */
 bool fl_siblings_heard(const fl_siblings *siblings, int sibling, uint64_t now);
@@ -43,10 +46,12 @@ bool fl_handoff_possible(fl_connection *connection);
 bool fl_handoff_give(fl_connection *connection, int sibling);
 
 /* A connection that has just been accepted goes to a sibling that has less to do than we, if there is one: the kernel
- * wakes whom it likes, and would leave one worker with most of a crowd that comes at once. Answers whether it has gone. */
+ * wakes whom it likes, and would leave one worker with most of a crowd that comes at once. If we have no room, to any.
+ * Answers whether it has gone. */
 bool fl_handoff_pass_on(struct fl_loop *loop, const struct fl_listener *listener, int descriptor);
 
-/* Takes in all that has been handed to us. */
+/* Takes in all that has been handed to us, or passes it on, if we have no room. A connection for which there is no descriptor
+ * even so is lost: its client sees it closed. */
 void fl_handoff_receive(struct fl_loop *loop);
 
 #endif

@@ -23,6 +23,7 @@ fl_loop *fl_loop_open(const fl_limits *limits) {
     loop->date_second = -1;
     loop->siblings.source = FL_SOURCE_CHANNEL;
     loop->siblings.receiving = -1;
+    loop->reserve = -1;
     if (fl_poll_open(&loop->poll) < 0) {
         free(loop);
         return NULL;
@@ -103,6 +104,7 @@ static void free_all(fl_loop *loop) {
         loop->listeners = listener->next;
         free(listener);
     }
+    fl_loop_give_up_reserve(loop);
     fl_poll_close(&loop->poll);
     fl_slab_close(&loop->slab);
     fl_slab_close(&loop->staging);
@@ -124,6 +126,7 @@ void fl_loop_forget(fl_loop *loop) {
     for (fl_listener *listener = loop->listeners; listener != NULL && !loop->draining; listener = listener->next)
         close(listener->descriptor); /* while we drain, its owner has closed it already */
     disown_served(loop, false);
+    fl_loop_give_up_reserve(loop);
     fl_poll_forget(&loop->poll);
     loop->siblings.slot = NULL;
     loop->claim = FL_CLAIM_NONE;
@@ -142,6 +145,8 @@ fl_status fl_loop_join(fl_loop *loop, fl_shared_page *page, int slot, int receiv
         fl_loop_watch_listeners(loop, false); /* what it serves is handed to it */
     if (receiving >= 0 && fl_poll_add_reader(&loop->poll, receiving, siblings) < 0)
         return FL_SYSTEM;
+    fl_loop_keep_reserve(loop);
+    fl_slot_set(siblings->slot, FL_SLOT_room, fl_loop_room(loop));
     return FL_OK;
 }
 
@@ -228,10 +233,7 @@ static void take_in(fl_loop *loop, fl_event *events, int count, int outside) {
     fl_line_cut(loop);
     if (loop->dedicated)
         fl_balance_give_back(loop);
-    if (loop->listen_again != 0 && loop->listen_again <= loop->now && !loop->draining) {
-        loop->listen_again = 0;
-        fl_loop_watch_listeners(loop, true);
-    }
+    fl_loop_listen_again(loop);
     if (loop->handing_over)
         fl_loop_hand_over_idle(loop);
     fl_loop_set_timer(loop);

@@ -105,6 +105,7 @@ typedef struct fl_loop {
     uint64_t timer;       /* when the poll's timer fires; 0: not set */
     bool timer_stale;     /* a deadline has been set since */
     uint32_t most_connections; /* so that some descriptors are left for the app; 0: not known yet */
+    int reserve;          /* a descriptor that is given up for one that is to be passed on; -1: there is none */
     uint64_t listen_again;/* when listeners are watched again after the descriptors ran out; 0: they are */
     uint64_t last_id;
     int64_t date_second;
@@ -156,6 +157,17 @@ uint32_t fl_loop_turn(fl_loop *loop);
 
 /* A turn of who stands in for the reactor: what the reactor's fibers have staged is left to it. */
 void fl_loop_stand_in(fl_loop *loop);
+
+/* For how many more connections there are descriptors, as far as is known. */
+int64_t fl_loop_room(const fl_loop *loop);
+
+/* The first connection has got this one: the lowest that is free, so many are in use already. */
+void fl_loop_count_descriptors(fl_loop *loop, int first);
+
+/* One descriptor is kept for when there is no other. It is given up before a connection is received that may have to be
+ * passed on; who then finds none to keep takes in no more for a while. */
+void fl_loop_give_up_reserve(fl_loop *loop);
+void fl_loop_keep_reserve(fl_loop *loop);
 
 /* Leaves new connections to the siblings, once those that are there have been taken; or takes them again. */
 void fl_loop_step_aside(fl_loop *loop, bool aside);

@@ -52,14 +52,62 @@ void fl_loop_watch_listeners(fl_loop *loop, bool watch) {
     }
 }
 
-/* Who accepts gets the lowest number that is free: so many are in use already. The app needs some of the others. */
-static void count_descriptors(fl_loop *loop, int first) {
+/* The app needs some of those that are left. */
+void fl_loop_count_descriptors(fl_loop *loop, int first) {
+    if (loop->most_connections != 0)
+        return;
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur > UINT32_MAX)
         limit.rlim_cur = UINT32_MAX;
     rlim_t left = limit.rlim_cur > (rlim_t) first ? limit.rlim_cur - (rlim_t) first : 0;
     rlim_t spare = left / 8 < MOST_SPARE ? left / 8 : MOST_SPARE;
     loop->most_connections = left > spare + 1 ? (uint32_t) (left - spare) : 1;
+}
+
+int64_t fl_loop_room(const fl_loop *loop) {
+    if (loop->listen_again != 0)
+        return 0;
+    if (loop->most_connections == 0)
+        return INT32_MAX;
+    return loop->most_connections > loop->counts.connections ? loop->most_connections - loop->counts.connections : 0;
+}
+
+static void show_room(fl_loop *loop) {
+    if (loop->siblings.slot != NULL)
+        fl_slot_set(loop->siblings.slot, FL_SLOT_room, fl_loop_room(loop));
+}
+
+/* The listener stays readable: look away for a while instead of spinning. */
+static void look_away(fl_loop *loop) {
+    if (loop->draining)
+        return;
+    fl_loop_watch_listeners(loop, false);
+    loop->listen_again = loop->now + LISTEN_AGAIN;
+    show_room(loop);
+}
+
+void fl_loop_give_up_reserve(fl_loop *loop) {
+    if (loop->reserve >= 0)
+        close(loop->reserve);
+    loop->reserve = -1;
+}
+
+void fl_loop_keep_reserve(fl_loop *loop) {
+    if (loop->siblings.slot == NULL || loop->reserve >= 0)
+        return;
+    loop->reserve = fcntl(loop->poll.descriptor, F_DUPFD_CLOEXEC, 0);
+    if (loop->reserve < 0)
+        look_away(loop);
+}
+
+void fl_loop_listen_again(fl_loop *loop) {
+    if (loop->listen_again == 0 || loop->listen_again > loop->now || loop->draining)
+        return;
+    loop->listen_again = 0;
+    fl_loop_keep_reserve(loop);
+    if (loop->listen_again == 0 && !loop->aside && !loop->dedicated)
+        fl_loop_watch_listeners(loop, true);
+    show_room(loop);
 }
 
 /* A client that has long been silent makes room for a new one. */
@@ -72,27 +120,30 @@ static bool make_room(fl_loop *loop) {
     return true;
 }
 
-/* The listener stays readable: look away for a while instead of spinning. */
-static void look_away(fl_loop *loop) {
-    fl_loop_watch_listeners(loop, false);
-    loop->listen_again = loop->now + LISTEN_AGAIN;
+/* A wake-up meant for all may have come to us alone: what is there goes to siblings, as long as they have room. */
+static void leave_to_siblings(fl_loop *loop, fl_listener *listener) {
+    look_away(loop);
+    for (int i = 0; i < ACCEPTS_BEFORE_LEAVING && fl_siblings_choose(&loop->siblings) >= 0; i++) {
+        fl_loop_give_up_reserve(loop);
+        int descriptor = fl_accept(listener->descriptor, NULL, NULL);
+        if (descriptor < 0)
+            break;
+        if (!fl_handoff_pass_on(loop, listener, descriptor))
+            fl_connection_open(loop, listener, descriptor, "", 0);
+    }
+    fl_loop_keep_reserve(loop);
 }
 
 void fl_loop_accept(fl_loop *loop, fl_listener *listener, int most) {
     for (int i = 0; i < most; i++) {
-        if (loop->most_connections != 0 && loop->counts.connections >= loop->most_connections && !make_room(loop)) {
-            look_away(loop);
-            return;
-        }
-        int descriptor = fl_accept(listener->descriptor, NULL, NULL);
+        bool full = fl_loop_room(loop) == 0;
+        int descriptor = full ? -1 : fl_accept(listener->descriptor, NULL, NULL);
         if (descriptor >= 0) {
-            if (loop->most_connections == 0)
-                count_descriptors(loop, descriptor);
             if (!fl_handoff_pass_on(loop, listener, descriptor))
                 fl_connection_open(loop, listener, descriptor, "", 0);
-        } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-            if (!make_room(loop)) {
-                look_away(loop);
+        } else if (full || errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+            if (loop->listen_again != 0 || fl_siblings_choose(&loop->siblings) >= 0 || !make_room(loop)) {
+                leave_to_siblings(loop, listener);
                 return;
             }
         } else if (errno != ECONNABORTED && errno != EINTR) {

@@ -7,8 +7,12 @@
 /* Whether the poll tells of new connections. */
 void fl_loop_watch_listeners(fl_loop *loop, bool watch);
 
-/* At most so many; or, for want of descriptors, fewer, and the listeners are left alone until loop->listen_again. */
+/* At most so many; or, for want of descriptors, fewer: then siblings that have room get what is there, and the listeners are
+ * left alone until loop->listen_again. */
 void fl_loop_accept(fl_loop *loop, fl_listener *listener, int most);
+
+/* Once that time has come. */
+void fl_loop_listen_again(fl_loop *loop);
 
 /* Takes what is there already, then leaves the listeners alone. */
 void fl_loop_stop_accepting(fl_loop *loop);

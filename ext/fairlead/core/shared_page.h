@@ -20,6 +20,7 @@
     X(queued)      /* requests that wait for their turn */                                                   \
     X(connections) /* open */                                                                                \
     X(fresh)       /* of them, those that have had no request yet */                                         \
+    X(room)        /* for so many more there are descriptors, as far as is known */                          \
     X(requests)    /* answered since the worker began */                                                     \
     X(errors)      /* of them, those that the app let escape */                                              \
     X(refused)     /* answered by the core before they were taken: malformed, too large, too many */         \

@@ -28,7 +28,7 @@ module Fairlead
 
       private
 
-      def of(worker) = [suspended(worker), stalled(worker), database(worker), line(worker)].compact
+      def of(worker) = [suspended(worker), stalled(worker), full(worker), database(worker), line(worker)].compact
 
       def booting
         return if @workers.any? { |worker| worker[:state] != "booting" }
@@ -54,6 +54,12 @@ module Fairlead
 
         "#{name(worker)}: for #{Words.duration(seconds)} a request #{STALLS.fetch(kind)}. `fairlead stalls` names what " \
           "has stalled."
+      end
+
+      def full(worker)
+        return unless worker[:full]
+
+        "#{name(worker)} has no descriptors for more connections (ulimit -n): they go to others that have, or wait."
       end
 
       def database(worker)

@@ -9,7 +9,7 @@ module Fairlead
   class LimitsTest < Test
     include SpeaksHTTP
 
-    # /hold holds its request until /release; what has started is in the log.
+    # /hold holds its request until it is released, /hoard also every descriptor that is left; what has started is in the log.
     APP = <<~'RUBY'
       require "json"
       GATE = Thread::Queue.new
@@ -18,6 +18,9 @@ module Fairlead
         warn "started #{env["REQUEST_URI"]}"
         case env["PATH_INFO"]
         when "/hold" then GATE.pop; [200, TEXT.dup, ["held"]]
+        when "/hoard" then files = []; (begin; loop { files << File.open(IO::NULL) }; rescue Errno::EMFILE; end); warn "hoarded #{Process.pid}"; GATE.pop; files.each(&:close); [200, TEXT.dup, ["held"]]
+        when "/process" then [200, TEXT.dup, [Process.pid.to_s]]
+        when "/coming" then [200, TEXT.dup, [Fairlead.page.then { |page| page.slots.times.sum { |slot| page.get(slot, :coming) + page.get(slot, :arriving) } }.to_s]]
         when "/compute" then stop = Process.clock_gettime(Process::CLOCK_MONOTONIC) + 0.1; nil while Process.clock_gettime(Process::CLOCK_MONOTONIC) < stop; [200, TEXT.dup, ["computed"]]
         when "/events" then [200, { "content-type" => "text/event-stream" }, Enumerator.new { |out| out << "data: x\n\n"; GATE.pop; out << "data: y\n\n" }]
         when "/stream" then [200, TEXT.dup, ->(stream) { stream.write("x"); GATE.pop; stream.close }]
@@ -178,7 +181,34 @@ module Fairlead
       assert_equal "quick", clients.last.response.body
     end
 
+    def test_while_the_app_has_all_descriptors_new_connections_wait_and_nothing_spins
+      server = holding(spawn_options: { rlimit_nofile: [128, 128] })
+      hoarder = client(to: server).request("GET", "/hoard")
+      eventually_hoarded(server)
+      late = client(to: server).request("GET", "/late")
+      before = cpu(server)
+      assert late.silent?(1)
+      assert_operator cpu(server) - before, :<, 0.25, "it spins"
+      release(server)
+      assert_equal %w[held quick quick], [hoarder.response.body, late.response.body, client(to: server).get("/").body]
+    end
+
+    def test_a_worker_whose_app_has_all_descriptors_leaves_new_connections_to_its_sibling
+      server = holding("-w", "2", spawn_options: { rlimit_nofile: [200, 200] })
+      hoarder = client(to: server).request("GET", "/hoard")
+      full = eventually_hoarded(server)
+      clients = Array.new(50) { client(to: server).request("GET", "/process") }
+      assert_equal [server.worker_pids - [full]], clients.map { |client| [client.response.body.to_i] }.uniq
+      eventually("nothing is on its way") { clients.first.get("/coming").body == "0" }
+      release(server)
+      assert_equal "held", hoarder.response.body
+      eventually("it takes new ones again") { client(to: server).get("/process").body == full.to_s }
+    end
+
     private
+
+    # @return [Integer] the worker.
+    def eventually_hoarded(server) = eventually("no descriptor is left") { server.log[/^hoarded (\d+)$/, 1]&.to_i }
 
     def descriptors(server) = Dir.children("/proc/#{server.worker_pids.first}/fd").size
 

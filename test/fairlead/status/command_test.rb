@@ -15,7 +15,7 @@ module Fairlead
       include Stalls
 
       WORKER_KEYS = %w[
-        index kind pid age state stalled connections in_flight streams queued oldest_wait requests errors refused turned_away
+        index kind pid age state stalled connections in_flight streams queued full oldest_wait requests errors refused turned_away
         timed_out stalls standbys handed received restarts heartbeat_age database lane pools pools_age requests_per_second
         turned_away_per_second cpu memory suspended
       ].freeze

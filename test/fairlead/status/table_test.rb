@@ -7,7 +7,7 @@ module Fairlead
     # What is printed of what a server says.
     class TableTest < Test
       WORKER = {
-        index: 0, kind: "regular", pid: 4712, age: 7300.0, state: "serving", stalled: nil, connections: 40, in_flight: 3,
+        index: 0, kind: "regular", pid: 4712, age: 7300.0, state: "serving", stalled: nil, connections: 40, full: false, in_flight: 3,
         streams: 0, queued: 0, oldest_wait: 0.0, requests: 1_000_000, errors: 0, refused: 0, turned_away: 0, timed_out: 0,
         stalls: 0, standbys: 0, handed: 0, received: 0, restarts: 0, heartbeat_age: 0.0, database: { open: 0, waiting: 0 }, lane: {}, pools: [],
         pools_age: nil
@@ -72,6 +72,11 @@ module Fairlead
         assert_match(/  stuck 3\.2 s  /, text)
         assert_includes text, "Worker 0 (process 4712): for 3.2 s a request sleeps in a call that holds Ruby's lock: no other " \
                               "request of this worker runs. `fairlead stalls` names what has stalled.\n"
+      end
+
+      def test_a_worker_without_descriptors_is_said_in_words
+        assert_includes table(report(worker(full: true))),
+                        "Worker 0 (process 4712) has no descriptors for more connections (ulimit -n): they go to others that have, or wait.\n"
       end
 
       def test_a_line_is_said_in_words_with_its_cause
