@@ -38,10 +38,11 @@ module Fairlead
       KilledWorkerTest => %w[kill_9_of_a_worker_loses_only_what_it_held],
       StandbyTest => %w[a_standby_serves_while_the_reactor_blocks_without_the_lock],
       HandOverTest => %w[
-        a_connection_goes_to_the_sibling_and_on_with_it a_request_goes_with_its_body_and_with_those_behind_it
+        of_2_workers_the_one_that_is_not_stuck_gets_the_connections_of_the_others_and_keeps_them
+        a_request_goes_with_its_body_and_with_those_behind_it
       ],
       LaneTest => %w[a_connection_comes_back_from_the_lane],
-      ReliefTest => %w[a_relief_worker_serves_while_all_are_stuck_and_retires_when_it_is_calm],
+      ReliefTest => %w[a_relief_worker_serves_while_all_2_are_stuck_and_retires_when_it_is_calm],
       TellingTest => %w[a_call_that_holds_the_lock the_command_shows_a_table_for_people]
     }.freeze
 
