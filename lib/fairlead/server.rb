@@ -62,6 +62,7 @@ module Fairlead
       Drivers.establish
       ThreadVariables.establish
       RackTimeout.establish
+      NameLookup.establish
       ForkGuard.servers << self
       @crew.run do
         @teller.start
