@@ -12,10 +12,11 @@ module Fairlead
       with_server("run ->(env) { [200, {}, [Process.pid.to_s]] }", "-w", "2") do |server|
         clients = Array.new(12) { client(to: server) }
         held = clients.group_by { |client| client.get("/").body.to_i }
+        ports = ->(those) { those.map { |client| client.socket.local_address.ip_port } }
 
         server.worker_pids.each do |pid|
-          ports = (held[pid] || []).map { |client| client.socket.local_address.ip_port }
-          assert_equal ports.sort, HeldConnections.of(pid).sort
+          # It may have inherited some of this process as well, of a driver that does not see to that.
+          assert_equal ports[held[pid] || []].sort, (HeldConnections.of(pid) & ports[clients]).sort
         ensure
           server.signal(:CONT, pid)
         end
