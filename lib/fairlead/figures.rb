@@ -16,8 +16,9 @@ module Fairlead
       # - `pid:`, `age:`, and its `state:` (:booting, :serving or :draining);
       # - `stalled:` what keeps one of its reactors away, `{ kind:, seconds: }` with the kind :blocked (in C, without Ruby's
       #   lock: a standby serves meanwhile), :stuck (asleep with it) or :computing; nil: nothing does;
-      # - `connections:` open, `full:` whether there are no descriptors for more; `in_flight:` requests that run, `streams:` of them, those that live long; `queued:` requests
-      #   that wait for their turn, `oldest_wait:` for how long the first of them does;
+      # - `connections:` open, `full:` whether there are no descriptors for more; `in_flight:` requests that run, `streams:`
+      #   of them, those that live long; `queued:` requests that wait for their turn, `oldest_wait:` for how long the first
+      #   of them does;
       # - since it began, `requests:` answered, `errors:` of them, those that the app let escape; `refused:` answered without
       #   the app (malformed, too large, too many), `turned_away:` of them with 503, since more come than can be served;
       #   `timed_out:` those past `request_timeout`; `stalls:` told of,

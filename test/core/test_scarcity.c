@@ -5,12 +5,18 @@
 
 #define GET(path) "GET " path " HTTP/1.1\r\nHost: a\r\n\r\n"
 
-static void pass(peer_server *server, uint64_t microseconds) {
-    uint64_t ends = fl_clock() + microseconds;
-    while (fl_clock() < ends) {
+/* How often the loop turns meanwhile, which waits for so long at most if nothing happens. */
+static unsigned turns_within(peer_server *server, uint64_t microseconds, int64_t wait) {
+    unsigned turns = 0;
+    for (uint64_t ends = fl_clock() + microseconds; fl_clock() < ends; turns++) {
         fl_loop_turn(server->loop);
-        fl_loop_wait(server->loop, 5 * MILLISECOND);
+        fl_loop_wait(server->loop, wait);
     }
+    return turns;
+}
+
+static void pass(peer_server *server, uint64_t microseconds) {
+    turns_within(server, microseconds, 5 * MILLISECOND);
 }
 
 static void a_connection_that_has_long_been_silent_makes_room_for_a_new_one(void) {
@@ -44,12 +50,7 @@ static void who_is_busy_makes_no_room_and_who_waits_outside_costs_nothing(void) 
     server.loop->most_connections = 1;
     int late = client(&server);
     say(late, GET("/late"));
-    unsigned turns = 0;
-    for (uint64_t ends = fl_clock() + 1500 * MILLISECOND; fl_clock() < ends; turns++) {
-        fl_loop_turn(server.loop);
-        fl_loop_wait(server.loop, 500 * MILLISECOND);
-    }
-    CHECK(turns < 50);
+    CHECK(turns_within(&server, 1500 * MILLISECOND, 500 * MILLISECOND) < 50);
     CHECK_NUMBER(1, server.loop->counts.connections);
     answer(exchange, 200, "done");
     close(busy);
@@ -81,12 +82,7 @@ static void where_no_descriptor_is_left_it_does_not_spin(void) {
     int waiting = client(&server);
     say(waiting, GET("/"));
     hoard();
-    unsigned turns = 0;
-    for (uint64_t ends = fl_clock() + 500 * MILLISECOND; fl_clock() < ends; turns++) {
-        fl_loop_turn(server.loop);
-        fl_loop_wait(server.loop, 500 * MILLISECOND);
-    }
-    CHECK(turns < 50);
+    CHECK(turns_within(&server, 500 * MILLISECOND, 500 * MILLISECOND) < 50);
     CHECK_NUMBER(0, server.loop->counts.connections);
     give_back();
     TURN_UNTIL(server.loop, server.loop->ready.count == 1);

@@ -237,8 +237,8 @@ bool fl_loop_is_ending(const fl_loop *loop);
 
 /* Of connections and exchanges */
 
-/* How much of a head, a body or a response is kept where so much may be: less while much is kept for all together, so that many
- * slow clients cannot take all memory. */
+/* How much of a head, a body or a response is kept where so much may be: less while much is kept for all together, so
+ * that many slow clients cannot take all memory. */
 static inline uint32_t fl_loop_keeps(const fl_loop *loop, uint32_t most) {
     bool crowded = loop->slab.borrowed > FL_MUCH_KEPT;
     return crowded && most > FL_LITTLE_KEPT ? FL_LITTLE_KEPT : most;
