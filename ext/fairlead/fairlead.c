@@ -378,7 +378,8 @@ RUBY_FUNC_EXPORTED void Init_fairlead(void) {
     VALUE error = rb_const_defined(fl_mFairlead, rb_intern("Error"))
                       ? rb_const_get(fl_mFairlead, rb_intern("Error"))
                       : rb_define_class_under(fl_mFairlead, "Error", rb_eStandardError);
-    eClosed = rb_define_class_under(fl_mFairlead, "ClientGone", error);
+    /* As RequestTimeout: ActiveRecord would take another error, raised while it waits, for the database's. */
+    eClosed = rb_define_class_under(fl_mFairlead, "ClientGone", rb_eRuntimeError);
     eInvalid = rb_define_class_under(fl_mFairlead, "InvalidResponse", error);
     rb_gc_register_mark_object(eClosed);
     rb_gc_register_mark_object(eInvalid);

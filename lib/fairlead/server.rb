@@ -194,7 +194,7 @@ module Fairlead
       return request.abandon if request.committed? || request.timed_out?
 
       request.respond(500, { "content-type" => "text/plain" }, ["Internal Server Error\n"])
-    rescue Error
+    rescue Error, ClientGone
       request.abandon
     end
 

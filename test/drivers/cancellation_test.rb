@@ -28,7 +28,7 @@ module Fairlead
     def test_pg_ends_a_query_and_the_connection_is_clean
       Sync do
         connection = PG.connect(Databases.postgresql)
-        interrupt(postgresql_watch) { connection.exec("SELECT pg_sleep(20)") }
+        interrupt("postgresql") { connection.exec("SELECT pg_sleep(20)") }
 
         assert_equal "7", connection.exec("SELECT 7").getvalue(0, 0)
       end
@@ -38,7 +38,7 @@ module Fairlead
       Sync do
         connection = PG.connect(Databases.postgresql)
         connection.prepare("sleep", "SELECT pg_sleep($1)")
-        interrupt(postgresql_watch) do
+        interrupt("postgresql") do
           connection.exec(connection.transaction_status == PG::PQTRANS_IDLE ? "BEGIN" : "ROLLBACK; BEGIN")
           connection.exec_prepared("sleep", [20])
         end
@@ -54,7 +54,7 @@ module Fairlead
       Sync do
         connection = PG.connect(Databases.postgresql)
         query = "SELECT repeat('x', 10000), pg_sleep(0.001) FROM generate_series(1, 20000)"
-        interrupt(postgresql_watch) { connection.exec(query) }
+        interrupt("postgresql") { connection.exec(query) }
 
         assert_equal "7", connection.exec("SELECT 7").getvalue(0, 0)
       end
@@ -98,7 +98,7 @@ module Fairlead
     def test_mysql2_ends_a_query_and_the_connection_is_clean
       Sync do
         client = Mysql2::Client.new(**Databases.mariadb_settings)
-        interrupt(mariadb_watch) { client.query("SELECT SLEEP(20)") }
+        interrupt("mysql2") { client.query("SELECT SLEEP(20)") }
 
         assert_equal [{ "7" => 7 }], client.query("SELECT 7").to_a
       end
@@ -108,7 +108,7 @@ module Fairlead
       Sync do
         client = Mysql2::Client.new(**Databases.mariadb_settings)
         statement = client.prepare("SELECT SLEEP(?)")
-        interrupt(mariadb_watch) { statement.execute(20) }
+        interrupt("mysql2") { statement.execute(20) }
 
         assert_equal [{ "7" => 7 }], client.query("SELECT 7").to_a
       end
@@ -117,7 +117,7 @@ module Fairlead
     def test_mysql2_ends_a_query_whose_rows_are_on_their_way
       Sync do
         client = Mysql2::Client.new(**Databases.mariadb_settings)
-        interrupt(mariadb_watch) { client.query("SELECT REPEAT('x', 10000), SLEEP(0.001) FROM seq_1_to_20000") }
+        interrupt("mysql2") { client.query("SELECT REPEAT('x', 10000), SLEEP(0.001) FROM seq_1_to_20000") }
 
         assert_equal [{ "7" => 7 }], client.query("SELECT 7").to_a
       end
@@ -129,7 +129,7 @@ module Fairlead
         client.query("CREATE TEMPORARY TABLE things (id integer) ENGINE=InnoDB")
         client.query("BEGIN")
         client.query("INSERT INTO things VALUES (1)")
-        interrupt(mariadb_watch) { client.query("SELECT SLEEP(20)") }
+        interrupt("mysql2") { client.query("SELECT SLEEP(20)") }
         client.query("ROLLBACK")
 
         assert_empty client.query("SELECT * FROM things").to_a
@@ -139,9 +139,9 @@ module Fairlead
     def test_a_query_of_mysql2_is_interrupted_like_any_other_though_its_client_is_closed_by_then
       Sync do
         client = Mysql2::Client.new(**Databases.mariadb_settings)
-        watch = mariadb_watch
+        queries = sleepers("mysql2")
         task = Async { client.query("SELECT SLEEP(1)") }
-        eventually("the query runs") { watch.call == 1 }
+        eventually("the query runs") { queries.call == 1 }
         client.close
         task.cancel
         task.wait
@@ -155,14 +155,14 @@ module Fairlead
         client = Mysql2::Client.new(**Databases.mariadb_settings, read_timeout: 1)
 
         assert_raises(Mysql2::Error::TimeoutError) { client.query("SELECT SLEEP(20)") }
-        eventually("the query is gone") { mariadb_watch.call.zero? }
+        seconds_until_gone(sleepers("mysql2"))
       end
     end
 
     def test_trilogy_ends_a_query_and_closes_the_connection
       Sync do
         client = nil
-        interrupt(mariadb_watch) { (client = Trilogy.new(**Databases.mariadb_settings)).query("SELECT SLEEP(20)") }
+        interrupt("trilogy") { (client = Trilogy.new(**Databases.mariadb_settings)).query("SELECT SLEEP(20)") }
 
         assert_predicate client, :closed?
       end
@@ -179,32 +179,19 @@ module Fairlead
     private
 
     # Interrupts what the block does once the server is at it, and waits until the server is no longer.
-    def interrupt(running, &)
+    def interrupt(adapter, &)
+      queries = sleepers(adapter)
       assert_one_below(BOUND, "the query is gone") do
         task = Async(&)
-        eventually("the query runs") { running.call == 1 }
+        eventually("the query runs") { queries.call == 1 }
         took = duration do
           task.cancel
-          eventually("the query is gone", within: 5) { running.call.zero? }
+          seconds_until_gone(queries)
         end
         task.wait
         assert_predicate task, :cancelled?
         took
       end
-    end
-
-    # @return [Proc] tells how many queries run on the server beside its own.
-    def postgresql_watch
-      connection = PG.connect(Databases.postgresql)
-      query = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE '%pg_sleep%' " \
-              "AND pid <> pg_backend_pid()"
-      -> { connection.exec(query).getvalue(0, 0).to_i }
-    end
-
-    def mariadb_watch
-      client = Trilogy.new(**Databases.mariadb_settings)
-      query = "SELECT count(*) FROM information_schema.processlist WHERE info LIKE '%SLEEP(%' AND id <> CONNECTION_ID()"
-      -> { client.query(query).rows.first.first }
     end
   end
 end

@@ -1,5 +1,7 @@
 # frozen_string_literal: true
 
+require "pg"
+require "trilogy"
 require "uri"
 
 module Fairlead
@@ -11,8 +13,9 @@ module Fairlead
 
       def mariadb = ENV.fetch("TEST_MARIADB_URL", nil)
 
-      # @return [String] MariaDB's address for Trilogy
-      def trilogy = mariadb.sub("mysql2:", "trilogy:")
+      # @param adapter [String] ActiveRecord's.
+      # @return [String] where its server is.
+      def url(adapter) = adapter == "postgresql" ? postgresql : mariadb.sub("mysql2:", "#{adapter}:")
 
       # What Mysql2::Client and Trilogy are made with.
       def mariadb_settings
@@ -29,5 +32,37 @@ module Fairlead
 
       skip("No databases: run bin/test, or set TEST_DATABASE_URL and TEST_MARIADB_URL (bin/services url, url mariadb)")
     end
+
+    # @param adapter [String] ActiveRecord's.
+    # @param seconds [Numeric, nil] nil: any.
+    # @return [Proc] tells how many queries run on its server that sleep for so long.
+    def sleepers(adapter, seconds = nil)
+      like = "%SLEEP(#{"#{seconds})" if seconds}%"
+      return mariadb_sleepers(like) unless adapter == "postgresql"
+
+      connection = PG.connect(Databases.postgresql)
+      query = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query ILIKE '#{like}' " \
+              "AND pid <> pg_backend_pid()"
+      -> { connection.exec(query).getvalue(0, 0).to_i }
+    end
+
+    def mariadb_sleepers(like)
+      client = Trilogy.new(**Databases.mariadb_settings)
+      query = "SELECT count(*) FROM information_schema.processlist WHERE info LIKE '#{like}' AND id <> CONNECTION_ID()"
+      -> { client.query(query).rows.first.first }
+    end
+
+    # Has a client ask for what sleeps in the database, and go once it does.
+    #
+    # @return [Float] after how many seconds the database has ended that.
+    def seconds_until_abandoned(server, path, sleepers)
+      server.connect do |socket|
+        socket.write("GET #{path} HTTP/1.1\r\nHost: a\r\n\r\n")
+        eventually("the query runs") { sleepers.call == 1 }
+      end
+      seconds_until_gone(sleepers)
+    end
+
+    def seconds_until_gone(sleepers) = duration { eventually("the query is gone", within: 5) { sleepers.call.zero? } }
   end
 end

@@ -30,8 +30,7 @@ module Fairlead
 
     %w[postgresql mysql2 trilogy].each do |adapter|
       define_method("test_what_the_server_of_#{adapter}_has_closed_while_it_was_held_is_not_what_the_next_one_gets") do
-        url = adapter == "postgresql" ? Databases.postgresql : Databases.mariadb.sub("mysql2:", "#{adapter}:")
-        Record.establish_connection("#{url}?pool=1")
+        Record.establish_connection("#{Databases.url(adapter)}?pool=1")
         pool = Record.connection_pool
         Sync do |task|
           connection = pool.checkout

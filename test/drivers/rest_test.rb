@@ -44,7 +44,7 @@ module Fairlead
 
     def server
       shared_server(APP, "-w", "1", env: { "POSTGRESQL" => Databases.postgresql, "MYSQL2" => Databases.mariadb,
-                                          "TRILOGY" => Databases.trilogy })
+                                          "TRILOGY" => Databases.url("trilogy") })
     end
   end
 end

@@ -1,0 +1,64 @@
+# frozen_string_literal: true
+
+require_relative "../drivers/databases"
+require_relative "rails_app"
+
+module Fairlead
+  # A Rails action that waits for the database when its client goes, where `cancel_abandoned` is set.
+  class RailsClientGoneTest < RailsTest
+    include Databases
+
+    ADAPTERS = %w[postgresql mysql2 trilogy].freeze
+    # Seconds until the database has ended its query.
+    GONE = 0.1
+
+    DATABASES = ADAPTERS.map { |adapter| "  #{adapter}:\n    url: <%= ENV.fetch(\"#{adapter.upcase}\") %>\n    max_connections: 1\n" }
+    MODELS = ADAPTERS.to_h do |adapter|
+      ["app/models/#{adapter}_record.rb", <<~RUBY]
+        class #{adapter.capitalize}Record < ActiveRecord::Base
+          self.abstract_class = true
+          connects_to database: { writing: :#{adapter} }
+        end
+      RUBY
+    end
+    FILES = {
+      "config/database.yml" => "production:\n  primary:\n    adapter: sqlite3\n    database: test.sqlite3\n#{DATABASES.join}",
+      "config/routes.rb" => "Rails.application.routes.draw { get \":adapter\", to: \"sleeps#show\" }\n",
+      "app/controllers/sleeps_controller.rb" => <<~'RUBY',
+        class SleepsController < ActionController::Base
+          def show
+            adapter = params[:adapter]
+            sleep = adapter == "postgresql" ? "pg_sleep" : "SLEEP"
+            "#{adapter}_record".camelize.constantize.with_connection do |connection|
+              connection.execute("SELECT #{sleep}(#{Integer(params[:seconds])})")
+            end
+            head :ok
+          rescue => error
+            warn "#{adapter}: #{error.class}"
+            raise
+          end
+        end
+      RUBY
+      **MODELS
+    }.freeze
+    private_constant :ADAPTERS, :GONE, :DATABASES, :MODELS, :FILES
+
+    ADAPTERS.each do |adapter|
+      define_method("test_a_query_of_#{adapter}_ends_with_its_client_and_the_next_has_a_connection") do
+        skip_without_databases
+        queries = sleepers(adapter, 20)
+        assert_one_below(GONE, "the query is gone") { seconds_until_abandoned(server, "/#{adapter}?seconds=20", queries) }
+
+        assert_equal "200", server.get("/#{adapter}?seconds=0").code
+        assert_equal ["#{adapter}: Fairlead::ClientGone"], server.log.scan(/^#{adapter}: .*/).uniq
+      end
+    end
+
+    private
+
+    def server
+      env = ADAPTERS.to_h { |adapter| [adapter.upcase, Databases.url(adapter)] }
+      shared_rails(:fairlead, "--workers", "1", "--cancel-abandoned", files: FILES, env:)
+    end
+  end
+end
