@@ -27,10 +27,12 @@ module Fairlead
       # To be called by whoever serves, once ActiveRecord is loaded. May be called again.
       #
       # @return [void]
-      # @raise [BootError] if it cannot be served.
+      # @raise [ConfigurationError] if it cannot be served.
       def prepare
         version = ::ActiveRecord.gem_version
-        raise BootError, "ActiveRecord #{version} cannot be served by fibers: Rails #{OLDEST} or later can." if version < OLDEST
+        if version < OLDEST
+          raise ConfigurationError, "ActiveRecord #{version} cannot be served by fibers: Rails #{OLDEST} or later can."
+        end
 
         PermanentCheckout.settle
         return ::ActiveRecord::ConnectionAdapters::ConnectionPool::Queue.prepend(OlderQueue) if old?

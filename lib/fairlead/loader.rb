@@ -13,7 +13,7 @@ module Fairlead
 
     # @param configuration [Configuration] its `rackup` is the file.
     # @return [#call] the app.
-    # @raise [BootError]
+    # @raise [BootError, ConfigurationError]
     def self.load(configuration)
       path = configuration.rackup
       raise BootError, missing(path) unless File.file?(path)
@@ -23,7 +23,7 @@ module Fairlead
       Isolation.establish
       app
     rescue StandardError, ScriptError, SystemStackError => error
-      raise if error.is_a?(BootError)
+      raise if error.is_a?(Error)
 
       raise BootError, broken(path, error, configuration.debug)
     end

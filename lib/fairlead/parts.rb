@@ -9,7 +9,7 @@ module Fairlead
   class Error < StandardError; end
 
   # A mistake in the user's hands. The message is complete (what, where, remedy): it is printed without a
-  # backtrace, and the process ends with status 1.
+  # backtrace, and the process ends with status 1. A worker that raises it is not tried again.
   class ConfigurationError < Error; end
 
   # An app that could not be loaded, or workers that could not be started. Complete like ConfigurationError.

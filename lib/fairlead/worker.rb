@@ -6,8 +6,10 @@ module Fairlead
   # A worker: the process that serves, from its fork to its end. Its main thread runs the server; a second one
   # listens to the supervisor and to signals.
   class Worker
-    # The exit status of a worker that could not start, or whose server failed.
+    # The exit status of a worker that could not start, or whose server failed; and where the user has to change something
+    # before any can start (EX_CONFIG of sysexits.h).
     FAILED = 1
+    REFUSED = 78
     # Descriptors that macOS takes in any case.
     OPEN_MAX = 10_240
     private_constant :OPEN_MAX
@@ -140,7 +142,7 @@ module Fairlead
       else
         @control.tell(Message::Failed.new(description))
       end
-      FAILED
+      error.is_a?(ConfigurationError) ? REFUSED : FAILED
     end
 
     def debug? = @configuration.debug || @server&.ready?

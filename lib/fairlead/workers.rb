@@ -26,7 +26,8 @@ module Fairlead
     # @!attribute since [Float] when it came into its state.
     # @!attribute deadline [Float, nil] when its state has lasted too long.
     # @!attribute failure [String, nil] why it could not boot, in its own words.
-    Worker = Struct.new(:slot, :index, :kind, :generation, :state, :pid, :channel, :since, :deadline, :failure,
+    # @!attribute refused [Boolean, nil] whether no other could boot either.
+    Worker = Struct.new(:slot, :index, :kind, :generation, :state, :pid, :channel, :since, :deadline, :failure, :refused,
                         keyword_init: true) do
       def regular? = kind == :regular
       def lane? = kind == :lane

@@ -300,6 +300,21 @@ module Fairlead
       assert_equal 1, server.log.scan("could not start").size
     end
 
+    def test_what_the_user_has_to_change_is_not_tried_again
+      server = with_server(PID, ready: false, files: { "config/fairlead.rb" => <<~RUBY })
+        bind "http://127.0.0.1:0"
+        workers 2
+        after_fork do |index|
+          File.write("tries", ".", mode: "a")
+          raise Fairlead::ConfigurationError, "config/cache.yml: no cache is named."
+        end
+      RUBY
+
+      assert_equal 1, server.wait_for_end.exitstatus
+      assert_match(/^fairlead: config.cache\.yml: no cache is named\.$/, server.log)
+      assert_operator File.size(server.path("tries")), :<=, 2
+    end
+
     def test_a_hook_that_fails_is_named
       server = with_server(PID, ready: false, files: { "config/fairlead.rb" => <<~RUBY })
         bind "http://127.0.0.1:0"

@@ -68,6 +68,27 @@ module Fairlead
       assert_in_delta 1.75, now, 0.001
     end
 
+    def test_what_no_other_try_would_mend_makes_it_hopeless_at_once
+      table = workers(2)
+      boot(table, 0.0)
+      table.first.refused = true
+
+      assert_equal :boot, table.ended(table.first, 1.0)
+      assert_predicate table, :hopeless?
+    end
+
+    def test_and_a_restart_is_given_up_at_once
+      table = serving(1)
+      table.restart
+      boot(table, 1.0)
+      successor = table.find(&:booting?)
+      successor.refused = true
+
+      assert_equal :boot, table.ended(successor, 2.0)
+      assert_predicate table, :restart_given_up?
+      refute_predicate table, :hopeless?
+    end
+
     def test_it_is_not_hopeless_while_one_serves
       table = serving(2)
       fail_boots(table, 1, 20)

@@ -137,13 +137,15 @@ module Fairlead
     RAILS = "7.1"
     include OlderRails
 
-    def test_database_connections_is_refused
-      server = app("--database-connections", "90").start
+    def test_database_connections_is_refused_whoever_loads_the_app
+      %w[--preload --no-preload].each do |preload|
+        server = app("--database-connections", "90", "--workers", "2", preload).start
 
-      refute_predicate server.wait_for_end, :success?
-      assert_match(/^fairlead: --database-connections: `database_connections 90` needs ActiveRecord 8\.1 or later, and the app has 7\.1/,
-                   server.log)
-      refute_match(/\.rb:\d+:in /, server.log)
+        refute_predicate server.wait_for_end, :success?
+        assert_match(/^fairlead: --database-connections: `database_connections 90` needs ActiveRecord 8\.1 or later, and the app has 7\.1/,
+                     server.log)
+        refute_match(/\.rb:\d+:in /, server.log)
+      end
     end
 
     def test_doctor_says_what_it_does_not_have

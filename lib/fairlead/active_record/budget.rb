@@ -40,7 +40,7 @@ module Fairlead
         # @param limit [Integer]
         # @param share [Budgets::Share, nil] where room is given and the supervisor is told; nil: this process is alone.
         # @param page [SharedPage, nil] where the sums are shown.
-        # @raise [BootError] see {check}.
+        # @raise [ConfigurationError] see {check}.
         def join(limit, share: nil, page: nil, slot: 0)
           check(limit)
           @limit, @share, @page, @slot = limit, share, page, slot
@@ -69,13 +69,14 @@ module Fairlead
           [hash[:host] || hash[:socket] || "this machine", hash[:port] || PORTS.fetch(config.adapter, config.adapter)].join(":")
         end
 
-        # @raise [BootError] if the app has been loaded, and nothing in it would keep to this limit.
+        # @raise [ConfigurationError] if the app has been loaded, and nothing in it would keep to this limit.
         def check(limit)
           return unless ActiveRecord.old?
 
-          raise BootError, "#{Fairlead.configuration.source(:database_connections)}: `database_connections #{limit}` needs " \
-            "ActiveRecord 8.1 or later, and the app has #{::ActiveRecord.gem_version}. Remove it: each worker then opens up " \
-            "to as many as `pool` in config/database.yml says."
+          raise ConfigurationError,
+                "#{Fairlead.configuration.source(:database_connections)}: `database_connections #{limit}` needs " \
+                "ActiveRecord 8.1 or later, and the app has #{::ActiveRecord.gem_version}. Remove it: each worker then opens up " \
+                "to as many as `pool` in config/database.yml says."
         end
 
         private

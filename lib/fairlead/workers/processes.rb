@@ -200,6 +200,7 @@ module Fairlead
 
         listen(worker, now, &) # what it said last
         worker.failure ||= how_it_ended(status)
+        worker.refused = status.exitstatus == Fairlead::Worker::REFUSED
         ended(worker, now)
       rescue Errno::ECHILD
         worker.failure ||= "It ended, and somebody else in this process took its status."
@@ -223,7 +224,7 @@ module Fairlead
       end
 
       def report(worker, how)
-        @last_failure = worker.failure
+        @last = worker
         return Log.say("Worker #{worker.index} (process #{worker.pid}) has ended unasked. #{worker.failure}") if
           how == :death
 
@@ -233,7 +234,7 @@ module Fairlead
       end
 
       def give_up
-        @hopeless = "No worker could start, in #{PATIENCE} tries. #{@last_failure}"
+        @hopeless = @last.refused ? @last.failure : "No worker could start, in #{PATIENCE} tries. #{@last.failure}"
         @workers.stop_now
       end
 

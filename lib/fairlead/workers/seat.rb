@@ -36,7 +36,7 @@ module Fairlead
         # The first that ends after it has served is replaced at once.
         delay = 0.0 if worker.serving? && @backoff.row == 1
         @not_before = now + delay
-        @failed_boots += 1 if worker.booting?
+        @failed_boots += worker.refused ? PATIENCE : 1 if worker.booting?
         @restarts += 1
       end
 
