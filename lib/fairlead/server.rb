@@ -46,6 +46,7 @@ module Fairlead
       listeners.each { |listener| @loop.listen(listener.io.fileno, listener.unix?, Environment.template(listener)) }
       @channels = channels
       join if page
+      ActiveRecord::Crowd.show_in(page, slot) if page
       @ready = false
       @crew = assemble(configuration, replaced: !help.nil?)
       @crew.on_refusals { @loop.refusals.each { |refusal| @access_log.refused(*refusal) } } if @access_log

@@ -95,6 +95,40 @@ static void of_two_that_are_long_away_the_later_does_not_give_back(void) {
     end(&scene);
 }
 
+static void a_sibling_where_more_stand_in_line_for_the_database_gets_nothing(void) {
+    scene scene = begin(2);
+    come(&scene, 3);
+    says(&scene, 1, FL_SLOT_idle, 1);
+    says(&scene, 1, FL_SLOT_database_waiting, 3);
+    CHECK_NUMBER(3, fl_balance(scene.loop, false, 0));
+    says(&scene, 0, FL_SLOT_database_waiting, 1); /* now there are more here */
+    CHECK_NUMBER(2, fl_balance(scene.loop, false, 0));
+    says(&scene, 1, FL_SLOT_database_waiting, 100);
+    says(&scene, 1, FL_SLOT_coming, 0); /* it has come */
+    CHECK_NUMBER(2, fl_balance(scene.loop, false, 0));
+    CHECK_NUMBER(1, fl_balance(scene.loop, false, 4 * USUAL + 6 * MILLISECOND)); /* here nothing begins */
+    CHECK_NUMBER(0, fl_balance(scene.loop, true, 0));
+    end(&scene);
+}
+
+static void one_where_more_are_at_work_gets_what_has_waited_for_a_while(void) {
+    scene scene = begin(2);
+    come(&scene, 3);
+    says(&scene, 1, FL_SLOT_in_flight, 9);
+    says(&scene, 1, FL_SLOT_streams, 2);
+    scene.loop->counts.in_flight = 3;
+    CHECK_NUMBER(3, fl_balance(scene.loop, false, 0));
+    scene.loop->counts.in_flight = 4;
+    CHECK_NUMBER(2, fl_balance(scene.loop, false, 0));
+    CHECK_NUMBER(2, fl_balance(scene.loop, false, 0)); /* one is on its way there */
+    scene.loop->now = scene.loop->ready.first->ready_at + 20 * MILLISECOND;
+    says(&scene, 1, FL_SLOT_in_flight, 1000);
+    says(&scene, 1, FL_SLOT_coming, 0);
+    CHECK_NUMBER(1, fl_balance(scene.loop, false, 0));
+    scene.loop->counts.in_flight = 0;
+    end(&scene);
+}
+
 static void a_stuck_worker_gives_all_to_who_has_least(void) {
     scene scene = begin(3);
     says(&scene, 1, FL_SLOT_queued, 2);
@@ -136,6 +170,8 @@ int main(void) {
     TEST(where_requests_differ_the_margin_is_wider);
     TEST(behind_an_unusually_long_one_the_oldest_goes);
     TEST(of_two_that_are_long_away_the_later_does_not_give_back);
+    TEST(a_sibling_where_more_stand_in_line_for_the_database_gets_nothing);
+    TEST(one_where_more_are_at_work_gets_what_has_waited_for_a_while);
     TEST(a_stuck_worker_gives_all_to_who_has_least);
     TEST(who_is_stuck_silent_or_leaving_gets_nothing);
     TEST(one_that_has_been_around_stays);

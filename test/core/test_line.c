@@ -76,6 +76,21 @@ static void the_more_requests_wait_elsewhere_the_longer_the_line_may_be(void) {
     server_stop(&server);
 }
 
+/* 512 clients that ask again once they have their answer: while a worker has no time to begin anything, those who waited in
+ * their fibers come back to the line. */
+static void those_who_come_back_from_their_fibers_make_no_rush(void) {
+    peer_server server = server_with_target(TARGET);
+    fl_loop *loop = server.loop;
+    for (int i = 0; i < 200; i++) {
+        loop->ready.count = 112 + (uint32_t) (i < 175 ? 2 * i : 350);
+        loop->counts.in_flight = 512 - loop->ready.count;
+        fl_line_taken(loop, SECOND, 1000 * (uint64_t) SECOND + (uint64_t) i * SERVED_IN);
+        CHECK_NUMBER(0, loop->line.most);
+    }
+    loop->counts.in_flight = loop->ready.count = 0;
+    server_stop(&server);
+}
+
 static void a_slow_app_may_have_a_few_in_line_in_any_case(void) {
     peer_server server = server_with_target(TARGET);
     for (int i = 0; i < 100; i++) {
@@ -244,6 +259,7 @@ int main(void) {
     TEST(a_line_that_stands_and_grows_is_bounded_by_what_can_be_served_within_the_target);
     TEST(a_long_line_that_does_not_grow_is_left_alone);
     TEST(the_more_requests_wait_elsewhere_the_longer_the_line_may_be);
+    TEST(those_who_come_back_from_their_fibers_make_no_rush);
     TEST(a_slow_app_may_have_a_few_in_line_in_any_case);
     TEST(once_somebody_is_taken_who_has_hardly_waited_all_is_as_before);
     TEST(as_long_as_some_are_turned_away_a_line_that_was_cut_too_short_is_only_counted_anew);

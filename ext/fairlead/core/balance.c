@@ -4,6 +4,7 @@
 enum {
     MARGIN = 5000,   /* microseconds by which a sibling's oldest must be younger at least, */
     MOST_MARGIN = 100000, /* and at most: see margin */
+    PATIENCE = 20000, /* microseconds for which one waits here before it goes to where more are at work */
     UNUSUAL = 4,     /* times the usual: a request that takes longer may take for ever */
     AT_ONCE = 64,    /* requests that leave a stuck worker at one look */
 };
@@ -13,6 +14,8 @@ typedef struct offer {
     int sibling;
     bool idle;
     int64_t waiting;
+    int64_t begun;   /* requests that have a fiber and will end, */
+    int64_t in_line; /* and of them, those that stand in line for the database */
     uint64_t oldest; /* 0: none waits */
     uint64_t away;   /* since when its reactor has been in one request; 0: not for long */
 } offer;
@@ -23,6 +26,8 @@ static bool offer_of(const fl_loop *loop, int sibling, offer *offer) {
         return false;
     int64_t coming = fl_slot_get(slot, FL_SLOT_coming);
     offer->sibling = sibling;
+    offer->begun = fl_slot_get(slot, FL_SLOT_in_flight) - fl_slot_get(slot, FL_SLOT_streams);
+    offer->in_line = fl_slot_get(slot, FL_SLOT_database_waiting);
     offer->idle = fl_slot_get(slot, FL_SLOT_idle) == 1 && coming == 0;
     offer->waiting = fl_slot_get(slot, FL_SLOT_queued) + coming;
     offer->oldest = (uint64_t) fl_slot_get(slot, FL_SLOT_oldest_us);
@@ -30,11 +35,24 @@ static bool offer_of(const fl_loop *loop, int sibling, offer *offer) {
     return offer->idle || fl_siblings_heard(&loop->siblings, sibling, loop->now);
 }
 
-static bool best_offer(const fl_loop *loop, offer *best) {
+/* Whether one more would begin there sooner, and wait in its fiber for it: while others stand in line for the database; or
+ * where more are at work, whose turns come first. Connections stick: each that goes makes the other worker slower, and after
+ * some hundreds of them one would have nearly all. */
+static bool takes_longer(const fl_loop *loop, const offer *offer) {
+    int64_t here = loop->ready.count;
+    int64_t in_line = fl_slot_get(loop->siblings.slot, FL_SLOT_database_waiting);
+    if (offer->in_line > 0 && offer->waiting + offer->in_line >= here + in_line)
+        return true;
+    int64_t begun = (int64_t) loop->counts.in_flight - loop->counts.streams;
+    return offer->begun > begun + here && loop->now < loop->ready.first->ready_at + PATIENCE;
+}
+
+/* `any`: who waits has no better place here. */
+static bool best_offer(const fl_loop *loop, bool any, offer *best) {
     bool found = false;
     for (int i = 0; i < loop->siblings.count; i++) {
         offer offer;
-        if (!offer_of(loop, i, &offer))
+        if (!offer_of(loop, i, &offer) || (!any && takes_longer(loop, &offer)))
             continue;
         if (!found || offer.idle > best->idle || (offer.idle == best->idle && offer.waiting < best->waiting)) {
             *best = offer;
@@ -52,7 +70,7 @@ void fl_balance_listen(fl_loop *loop, bool stuck) {
 static void evacuate(fl_loop *loop) {
     offer best;
     fl_exchange *next = loop->ready.first;
-    for (int i = 0; i < AT_ONCE && next != NULL && best_offer(loop, &best); i++) {
+    for (int i = 0; i < AT_ONCE && next != NULL && best_offer(loop, true, &best); i++) {
         fl_exchange *exchange = next;
         next = exchange->next;
         /* One that must stay does not keep those behind it; a full socket does. */
@@ -73,9 +91,9 @@ static uint64_t margin(const fl_loop *loop) {
  * when the sibling is idle and has a processor, or we leave, or ours has been at it for unusually long. */
 static void even_out(fl_loop *loop, uint64_t away) {
     offer best;
-    if (loop->ready.first == NULL || !best_offer(loop, &best))
-        return;
     bool unusually_long = loop->take_interval > 0 && away > UNUSUAL * (uint64_t) loop->take_interval + MARGIN;
+    if (loop->ready.first == NULL || !best_offer(loop, unusually_long || loop->draining, &best))
+        return;
     if (best.idle && !unusually_long && !loop->draining && fl_processors_free(loop) <= 1) /* that one is ours */
         best.idle = false;
     fl_exchange *candidate = best.idle || unusually_long ? loop->ready.first : loop->ready.first->next;

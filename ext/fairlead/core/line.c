@@ -13,12 +13,15 @@ enum {
     CUT_AT_ONCE = 64,    /* in a turn: whoever has the loop shall not have it for long */
 };
 
-/* All that wait in this worker and in those with which it shares its line. */
-static uint32_t waiting_in_all(fl_loop *loop) {
-    int64_t count = loop->ready.count;
-    for (int i = 0; i < loop->siblings.count; i++)
-        if (fl_siblings_usable(&loop->siblings, i))
-            count += fl_slot_get(&loop->siblings.page->slots[i], FL_SLOT_queued);
+/* All requests of this worker and of those with which it shares its line, those in fibers too: clients that ask again once
+ * they have their answer may all come to stand in this line, and are no more than they were. */
+static uint32_t present_in_all(fl_loop *loop) {
+    int64_t count = loop->ready.count + loop->counts.in_flight;
+    for (int i = 0; i < loop->siblings.count; i++) {
+        fl_slot *slot = &loop->siblings.page->slots[i];
+        if (i != loop->siblings.own && fl_siblings_usable(&loop->siblings, i))
+            count += fl_slot_get(slot, FL_SLOT_queued) + fl_slot_get(slot, FL_SLOT_in_flight);
+    }
     return (uint32_t) count;
 }
 
@@ -50,9 +53,9 @@ static bool grows(fl_loop *loop, uint64_t served, uint64_t microseconds, uint64_
     uint64_t stood = now - line->since, target = loop->limits.queue_target;
     uint32_t acceptable = largest(served * (stood > STANDS ? LONG : VERY_LONG) * target / microseconds,
                                   4 * (uint64_t) loop->counts.in_flight, 2 * LEAST);
-    uint32_t waiting = waiting_in_all(loop);
-    return stood > MAY_STAND && loop->ready.count > acceptable && waiting > 2 * line->at_first &&
-           waiting > line->before && !sibling_has_room(loop, now);
+    uint32_t present = present_in_all(loop);
+    return stood > MAY_STAND && loop->ready.count > acceptable && present > 2 * line->at_first &&
+           present > line->before && !sibling_has_room(loop, now);
 }
 
 void fl_line_taken(fl_loop *loop, uint64_t waited, uint64_t now) {
@@ -65,8 +68,8 @@ void fl_line_taken(fl_loop *loop, uint64_t waited, uint64_t now) {
         return;
     }
     if (line->since == 0) {
-        uint32_t waiting = waiting_in_all(loop);
-        *line = (fl_line){.since = now, .counted_at = now, .at_first = waiting, .before = waiting};
+        uint32_t present = present_in_all(loop);
+        *line = (fl_line){.since = now, .counted_at = now, .at_first = present, .before = present};
         return;
     }
     line->taken++;
@@ -77,7 +80,7 @@ void fl_line_taken(fl_loop *loop, uint64_t waited, uint64_t now) {
     line->taken = 0;
     if (line->most != 0 || grows(loop, taken, passed, now))
         line->most = largest(taken * loop->limits.queue_target / passed, loop->counts.in_flight, LEAST);
-    line->before = waiting_in_all(loop);
+    line->before = present_in_all(loop);
 }
 
 void fl_line_cut(fl_loop *loop) {

@@ -2,11 +2,12 @@
  * the loop, which it belongs to: nothing is allocated, nothing fails, and who calls holds the loop.
  *
  * A long line alone says nothing: a burst is over in a moment, and a thousand clients that each wait for their answer
- * before they ask again never make it longer than a thousand. What is told apart here is a line that stands (for a while
- * nobody was taken who had not waited), that would keep who comes now waiting for long, and that has doubled since it
- * began to stand and still grows: more comes than can be served. Then those who came last are told so at once, until
- * what is left can be served within the target; those who are kept are served first come, first served. So it goes on
- * until for a while nobody had to be turned away: that the line was once too short says only that it was cut too short.
+ * before they ask again never make it longer than a thousand, and are never more, here and in their fibers together. What is
+ * told apart here is a line that stands (for a while nobody was taken who had not waited), that would keep who comes now
+ * waiting for long, and since whose beginning the requests have doubled, here and in their fibers, and still become more:
+ * more comes than can be served. Then those who came last are told so at once, until what is left can be served within the
+ * target; those who are kept are served first come, first served. So it goes on until for a while nobody had to be turned
+ * away: that the line was once too short says only that it was cut too short.
  *
  * Requests that wait in their fibers do not stand in this line; the more of them there are, the longer it may be. */
 #ifndef FL_LINE_H
@@ -22,7 +23,7 @@ typedef struct fl_line {
     uint64_t since;      /* of fl_clock, when it began to stand; 0: who was taken last had hardly waited, or nobody waits */
     uint64_t counted_at; /* since when requests are counted that are taken */
     uint32_t taken;
-    uint32_t at_first;   /* how many waited when it began to stand, in all workers */
+    uint32_t at_first;   /* how many requests there were when it began to stand, in all workers, in their fibers too */
     uint32_t before;     /* likewise, when counting began */
     uint32_t most;       /* that may wait; 0: any number, nobody is turned away */
     uint64_t cut_at;     /* of fl_clock, when somebody was last turned away */

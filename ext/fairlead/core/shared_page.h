@@ -40,7 +40,7 @@
     X(received)    /* requests taken over from them */                                                       \
     X(database_open)     /* connections to databases, or room for them, that it has of the budget */         \
     X(database_taken)    /* of what it was ever granted, what it has made use of */                          \
-    X(database_waiting)  /* who wait for a connection there */                                               \
+    X(database_waiting)  /* requests that stand in line for one */                                           \
     X(database_since_us) /* since when the first of them does */                                             \
     X(database_granted)  /* connections that it was ever granted (written by the supervisor) */              \
     X(database_recalled) /* of them, how many it was ever asked back (written by the supervisor) */          \

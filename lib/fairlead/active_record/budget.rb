@@ -54,7 +54,6 @@ module Fairlead
         # Of all servers together, for whoever asks this process for figures.
         def show
           @page&.write(@slot, :database_open, @budgets.each_value.sum(&:open))
-          @page&.write(@slot, :database_waiting, @budgets.each_value.sum(&:requests_waiting))
         end
 
         # @return [Boolean] whether a database has a bound on its connections.

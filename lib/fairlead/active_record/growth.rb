@@ -28,8 +28,10 @@ module Fairlead
       # What share of a half more must come back of a half more connections.
       GAIN = 0.2
       # In so many windows one after the other no more may wait than there are connections, before a busy process lets them
-      # all in: of many that come at once, only some wait at first.
-      STEADY = 5
+      # all in: of many that come at once, only some wait at first. It opens so many at a time: while it does, all others
+      # have to wait for it.
+      STEADY = 2
+      BESIDE_WORK = 4
       # In so many windows one after the other: whatever else the machine does may spoil one.
       IN_VAIN = 2
       # Seconds until it tries again: twice as many after each time in vain, up to the most.
@@ -64,7 +66,7 @@ module Fairlead
         @rested_at = 0.0
         @before = nil # the size before the last growth, and how often connections came back then
         @in_vain = 0
-        @steady = 0
+        @steady = @welcome = 0
         @rest = REST
         @surplus = 0
       end
@@ -84,10 +86,15 @@ module Fairlead
       def step(size, connecting, wanted, now, &busy_time)
         most = [CONNECTING, size - connecting].max - connecting
         return [wanted, most].min.clamp(0, FREELY) if size < FREELY
-        return 0 if connecting.positive? || @surplus.positive?
+        return 0 if @surplus.positive?
 
-        begin_window(size, now, &busy_time) if @size != size || @looked_at.nil? || now - @looked_at > 3 * WINDOW
-        @looked_at = now
+        before, @looked_at = @looked_at, now
+        gap = before.nil? || now - before > 3 * WINDOW
+        @welcome = 0 if gap
+        return let_in(connecting, wanted) if @welcome.positive?
+        return 0 if connecting.positive?
+
+        begin_window(size, now, &busy_time) if gap || @size != size
         return 0 unless full?(size, now - @since) && now >= @rested_at
 
         weigh(size, wanted, now, &busy_time)
@@ -129,7 +136,14 @@ module Fairlead
         return 0 if @steady < STEADY
 
         @steady = 0
-        [wanted, size / 2].min
+        @welcome = wanted
+        let_in(0, wanted)
+      end
+
+      def let_in(connecting, wanted)
+        count = [@welcome, wanted, BESIDE_WORK - connecting].min.clamp(0, BESIDE_WORK)
+        @welcome -= count
+        count
       end
 
       def in_vain?(size, rate)

@@ -250,8 +250,9 @@ module Fairlead
           idle.each(&:disconnect!).size
         end
 
-        # Under the lock: shows the budget who waits.
+        # Under the lock: shows siblings, and the budget, who waits.
         def fairlead_wish
+          Crowd.tell(self, @available ? @available.num_waiting : 0)
           budget = fairlead_budget or return
           oldest = fairlead_line&.oldest
           count = oldest && fairlead_room? ? fairlead_line.size : 0

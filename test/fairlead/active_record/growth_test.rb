@@ -69,13 +69,13 @@ module Fairlead
       assert_includes 44..52, @size
     end
 
-    def test_where_twice_as_many_are_enough_for_all_nobody_has_to_stand_in_line
+    def test_where_twice_as_many_are_enough_for_all_a_busy_process_lets_them_in_a_few_at_a_time
       opened = [39, 10, 41].map do |wanted|
         @growth = ActiveRecord::Growth.new
-        Array.new(8) { look(40, 400, 0.0, wanted:) }.sum
+        let_in(wanted, Array.new(3) { look(40, 400, 0.0, wanted:) }.sum)
       end
 
-      assert_equal [20, 10, 0], opened
+      assert_equal [39, 10, 0], opened
     end
 
     def test_what_it_had_opened_stays_while_the_process_is_at_work
@@ -91,6 +91,20 @@ module Fairlead
     end
 
     private
+
+    # Each takes a while to connect.
+    def let_in(wanted, opened)
+      size, connecting = 40 + opened, opened
+      100.times do
+        @busy += 0.002
+        count = @growth.step(size, connecting, wanted - opened, @now += 0.002) { @busy }
+        connecting = [connecting - 1, 0].max + count
+        size += count
+        opened += count
+        assert_operator connecting, :<=, 4
+      end
+      opened
+    end
 
     def look(size, returned, idle, wanted: 500)
       returned.times { @growth.returned }
