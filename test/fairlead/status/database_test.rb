@@ -32,8 +32,8 @@ module Fairlead
             pool = now.dig("workers", 0, "pools", 0)
 
             assert_equal ["primary", 2, 2, 2, 10], pool.values_at("pool", "size", "connections", "in_use", "waiting")
-            assert_match(/\A10 requests of worker 0 .* wait for a database connection.*: its pool primary is full \(2 of 2 in use\)/,
-                         now["matters"].first)
+            assert_match(/^10 requests of worker 0 .* wait for a database connection.*: its pool primary is full \(2 of 2 in use\)/,
+                         now["matters"].join("\n"))
           end
         end
       end
