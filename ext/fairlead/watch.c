@@ -390,6 +390,8 @@ static VALUE loop_leave(VALUE object) {
         fl_own_loop->reactors[own_number].thread = fl_own_loop->reactors[own_number].fiber = Qnil;
         rb_gc_unregister_address(own_home);
         xfree(own_home);
+        if (watch != NULL)
+            fl_watch_vacate(watch, own_number);
     }
     fl_own_reactor = NULL;
     fl_own_loop = NULL;

@@ -1,6 +1,7 @@
-/* Two workers and a lane worker in one process, without Ruby: each has a loop, a watch thread, and reactors that stall at random in the
- * three ways in which an app can. They hand each other requests, and real clients see each answered once. Made to run
- * under ThreadSanitizer: make tsan. Once more with little time for each: then some are told that it was too long. FL_SECONDS=… and FL_SEED=… prolong or vary a run. */
+/* Two workers and a lane worker in one process, without Ruby: each has a loop, a watch thread, and reactors that come and go,
+ * and that stall at random in the three ways in which an app can. They hand each other requests, and real clients see each
+ * answered once. Made to run under ThreadSanitizer: make tsan. Once more with little time for each: then some are told that
+ * it was too long. FL_SECONDS=… and FL_SEED=… prolong or vary a run. */
 #include "balance.h"
 #include "peer.h"
 #include "watch.h"
@@ -26,11 +27,11 @@ typedef struct place {
 static worker workers[WORKERS];
 static fl_shared_page *page;
 static fl_run runs[WORKERS][FL_MOST_REACTORS]; /* here a reactor has one fiber */
-static int workers_lane_running[WORKERS][REACTORS];
+static int workers_lane_running[WORKERS][FL_MOST_REACTORS];
 static int port, relief[2];
 static _Atomic bool over, quiet;
 static _Atomic unsigned answered_times[MOST_REQUESTS];
-static _Atomic unsigned asked, heard, lost, wrong, told, mistold, interrupts, too_long;
+static _Atomic unsigned asked, heard, lost, wrong, told, mistold, interrupts, too_long, left;
 static fl_limits limits;
 static fl_watch_limits watch_limits;
 static uint64_t end_at, first_seed = 1;
@@ -174,9 +175,17 @@ static void *reactor_runs(void *data) {
     int number = fl_watch_enter(worker->watch, thread);
     fl_reactor *reactor = &worker->watch->reactors[number];
     atomic_fetch_add(&worker->entered, 1);
-    while (!atomic_load(&over))
-        if (!serve_one(worker, thread, reactor, number, &state))
-            rest(worker, thread, reactor, number);
+    while (!atomic_load(&over)) {
+        if (serve_one(worker, thread, reactor, number, &state))
+            continue;
+        rest(worker, thread, reactor, number);
+        if (dice(&state, 20) == 0 && fl_watch_leave(worker->watch, number)) { /* and another one comes */
+            fl_watch_vacate(worker->watch, number);
+            number = fl_watch_enter(worker->watch, thread);
+            reactor = &worker->watch->reactors[number];
+            atomic_fetch_add(&left, 1);
+        }
+    }
     fl_reactor_comes_home(reactor);
     release(worker, thread);
     return thread;
@@ -332,7 +341,8 @@ static void end_workers(int ends[WORKERS][2]) {
         }
     for (int i = 0; i < WORKERS; i++) {
         pthread_join(workers[i].teller, NULL);
-        for (int k = 0; k < REACTORS; k++) workers_lane_running[i][k] = atomic_load(&workers[i].loop->lane_running[k]);
+        for (int k = 0; k < FL_MOST_REACTORS; k++)
+            workers_lane_running[i][k] = atomic_load(&workers[i].loop->lane_running[k]);
         fl_watch_close(workers[i].watch);
         fl_loop_close(workers[i].loop);
         close(ends[i][0]);
@@ -352,7 +362,7 @@ static void run(void) {
     pthread_t clients[CLIENTS];
     memset(workers, 0, sizeof workers);
     for (unsigned i = 0; i < atomic_load(&asked); i++) atomic_store(&answered_times[i], 0);
-    asked = heard = lost = wrong = too_long = told = mistold = interrupts = 0;
+    asked = heard = lost = wrong = too_long = told = mistold = interrupts = left = 0;
     over = quiet = false;
     const char *seconds = getenv("FL_SECONDS"), *seed = getenv("FL_SEED");
     if (seed != NULL)
@@ -391,7 +401,8 @@ static void run(void) {
     CHECK(fl_slot_get(&page->slots[LANE_WORKER], FL_SLOT_lane_requests) > 0);
     CHECK(total(FL_SLOT_lane_requests) > fl_slot_get(&page->slots[LANE_WORKER], FL_SLOT_lane_requests));
     for (int i = 0; i < WORKERS; i++)
-        for (int k = 0; k < REACTORS; k++) CHECK_NUMBER(0, workers_lane_running[i][k]);
+        for (int k = 0; k < FL_MOST_REACTORS; k++) CHECK_NUMBER(0, workers_lane_running[i][k]);
+    CHECK(atomic_load(&left) > 0);
     /* Stalls were told, each for long enough. */
     CHECK(atomic_load(&told) > 0);
     CHECK(atomic_load(&interrupts) > 0);

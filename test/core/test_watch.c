@@ -3,12 +3,13 @@
 #include "watch.h"
 
 #include <pthread.h>
+#include <sys/poll.h>
 
 enum { TRIES = 11, NOTICED_WITHIN = 10 * MILLISECOND, PATIENCE = 300 * MILLISECOND };
 
 /* As crew.rb has them. */
 static const fl_watch_limits limits = {
-    .tick = 2 * MILLISECOND, .blocked = 4 * MILLISECOND, .stuck = 8 * MILLISECOND, .computing = 60 * MILLISECOND};
+    .tick = 2 * MILLISECOND, .blocked = 4 * MILLISECOND, .stuck = 7 * MILLISECOND, .computing = 60 * MILLISECOND};
 
 typedef struct scene {
     fl_watch *watch;
@@ -142,6 +143,71 @@ static void one_that_waits_for_the_lock_to_lead_keeps_the_lead_beside_one_that_c
     CHECK(!keeps_the_lead(false));
 }
 
+typedef struct restless {
+    fl_watch *watch;
+    fl_thread thread;
+    _Atomic bool entered, over;
+} restless;
+
+static void *comes_and_goes(void *data) {
+    restless *restless = data;
+    restless->thread.task = fl_task_self();
+    fl_reactor *reactor = &restless->watch->reactors[fl_watch_enter(restless->watch, &restless->thread)];
+    atomic_store(&restless->entered, true);
+    while (!atomic_load(&restless->over)) {
+        fl_reactor_goes_out(reactor, fl_clock());
+        (void) fl_clock();
+        fl_reactor_comes_home(reactor);
+    }
+    return NULL;
+}
+
+/* The one that leads blocks for ever; the other one goes out again and again. */
+static bool is_told_that_it_leads(void) {
+    peer_server server = server_start();
+    fl_watch *watch = fl_watch_open(server.loop, &limits);
+    fl_thread leader = {.task = fl_task_self()};
+    restless other = {.watch = watch};
+    set_gvl(&leader, FL_GVL_RELEASED);
+    set_gvl(&other.thread, FL_GVL_RELEASED);
+    CHECK_NUMBER(0, fl_watch_enter(watch, &leader));
+    fl_reactor_goes_out(&watch->reactors[0], fl_clock());
+    pthread_t thread;
+    pthread_create(&thread, NULL, comes_and_goes, &other);
+    while (!atomic_load(&other.entered)) pause_for(100);
+    CHECK_NUMBER(0, fl_watch_start(watch));
+    for (uint64_t give_up = fl_clock() + 5 * SECOND; fl_watch_leads(watch, 0) && fl_clock() < give_up;) pause_for(200);
+    CHECK(fl_watch_leads(watch, 1));
+    struct pollfd bell = {.fd = watch->reactors[1].lead.listening, .events = POLLIN};
+    bool told = poll(&bell, 1, 500) == 1;
+    atomic_store(&other.over, true);
+    pthread_join(thread, NULL);
+    fl_watch_close(watch);
+    server_stop(&server);
+    return told;
+}
+
+static void whoever_gets_the_lead_is_told_also_if_it_goes_out_just_then(void) {
+    bool told = true;
+    for (int i = 0; told && i < 60; i++) told = is_told_that_it_leads();
+    CHECK(told);
+}
+
+static void the_place_of_one_that_leaves_is_free_once_its_thread_has_left_it(void) {
+    peer_server server = server_start();
+    fl_watch *watch = fl_watch_open(server.loop, &limits);
+    fl_thread thread = {.task = fl_task_self()};
+    for (int i = 0; i < 2; i++) CHECK_NUMBER(i, fl_watch_enter(watch, &thread));
+    CHECK(fl_watch_leave(watch, 1));
+    CHECK_NUMBER(2, fl_watch_enter(watch, &thread));
+    fl_watch_vacate(watch, 1);
+    CHECK_NUMBER(1, fl_watch_enter(watch, &thread));
+    CHECK_NUMBER(3, fl_watch_enter(watch, &thread));
+    CHECK(!fl_watch_leave(watch, 0)); /* it leads */
+    fl_watch_close(watch);
+    server_stop(&server);
+}
+
 int main(void) {
     TEST(one_that_blocks_without_the_lock_is_known_within_ten_milliseconds);
     TEST(one_that_sleeps_with_it_too);
@@ -149,5 +215,7 @@ int main(void) {
     TEST(one_that_computes_and_gives_no_sign_is_stuck_after_a_while);
     TEST(one_that_gives_a_sign_when_asked_for_it_is_not);
     TEST(one_that_waits_for_the_lock_to_lead_keeps_the_lead_beside_one_that_computes);
+    TEST(whoever_gets_the_lead_is_told_also_if_it_goes_out_just_then);
+    TEST(the_place_of_one_that_leaves_is_free_once_its_thread_has_left_it);
     return test_summary();
 }

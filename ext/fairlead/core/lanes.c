@@ -96,10 +96,11 @@ static int choose_reactor(fl_watch *watch, int busy) {
     return best;
 }
 
+/* Who was about to leave as it was called does not come. */
 static bool is_busy(fl_watch *watch, int number) {
     const fl_reactor *reactor = &watch->reactors[number];
     bool runs = atomic_load(&watch->loop->lane_running[number]) > 0;
-    return runs || (atomic_load(&reactor->lane) && !atomic_load(&reactor->home));
+    return runs || (atomic_load(&reactor->lane) && !atomic_load(&reactor->home) && !atomic_load(&reactor->gone));
 }
 
 void fl_lanes_serve(void *data) {

@@ -106,12 +106,14 @@ static bool pass_lead(fl_watch *watch, int from, bool to_any) {
         atomic_store(&reactor->lane, false);
         atomic_store_explicit(&reactor->stamp, fl_clock(), memory_order_relaxed); /* it is away from now on */
         atomic_store(&watch->leader, candidate);
-        if (!atomic_load(&reactor->home)) /* it was about to leave: it sees that it leads, or we see that it has gone */
+        fl_bell_ring(&reactor->lead);
+        /* It goes out just now, and hears that it leads when it is back; or it leaves: it sees that it leads, or we see
+         * that it has gone. */
+        if (!atomic_load(&reactor->home))
             continue;
         fl_stall_standby(watch, from);
         if (watch->loop->siblings.slot != NULL)
             atomic_fetch_add(&watch->loop->siblings.slot->fields[FL_SLOT_standbys], 1);
-        fl_bell_ring(&reactor->lead);
         return true;
     }
     return false;

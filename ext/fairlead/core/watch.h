@@ -57,7 +57,8 @@ typedef struct fl_reactor {
     _Atomic bool home;      /* its scheduler runs, or waits, and no fiber */
     _Atomic(fl_run *) run;  /* of the fiber that runs; NULL: it has none */
     _Atomic bool lane;      /* it serves the lane of threads, and does not lead */
-    _Atomic bool gone;      /* its thread has ended: the place is free */
+    _Atomic bool gone;      /* it serves no more */
+    _Atomic bool vacant;    /* its thread does not look here any more either: the place is free */
     _Atomic uint64_t overdue_turns, overdue_stamp; /* of a call that its request is to leave: see overdue.h */
     fl_bell lead;           /* it may have become the leader, or shall look into the lane */
 
@@ -143,6 +144,9 @@ int fl_watch_enter(fl_watch *watch, fl_thread *thread);
 /* The calling thread stops being that reactor. Answers false, and it goes on, if it leads. */
 bool fl_watch_leave(fl_watch *watch, int reactor);
 
+/* After that, once the thread does not look at its place any more: another one may have it. */
+void fl_watch_vacate(fl_watch *watch, int reactor);
+
 static inline bool fl_watch_leads(const fl_watch *watch, int reactor) {
     return atomic_load_explicit(&watch->leader, memory_order_acquire) == reactor;
 }
@@ -166,10 +170,11 @@ static inline void fl_reactor_comes_home(fl_reactor *reactor) {
     atomic_store_explicit(&reactor->home, true, memory_order_release);
 }
 
-/* A reactor is on its way to an app: the watch thread must be awake. */
+/* A reactor is on its way to an app: the watch thread must be awake. What it goes by has been told before, and is seen by
+ * all before this looks. */
 void fl_watch_rouse(fl_watch *watch);
 static inline void fl_watch_attend(fl_watch *watch) {
-    if (atomic_load_explicit(&watch->asleep, memory_order_relaxed))
+    if (atomic_load(&watch->asleep))
         fl_watch_rouse(watch);
 }
 

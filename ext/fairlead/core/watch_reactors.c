@@ -45,11 +45,11 @@ fl_reactor *fl_watch_reactor_of(fl_watch *watch, const fl_thread *thread) {
     return NULL;
 }
 
-/* The place of one that has gone, or a new one. */
+/* The place of one that has left, or a new one. */
 static int free_place(fl_watch *watch) {
     int count = atomic_load(&watch->count);
     for (int i = 0; i < count; i++)
-        if (atomic_load(&watch->reactors[i].gone) && atomic_load(&watch->leader) != i)
+        if (atomic_load(&watch->reactors[i].vacant) && atomic_load(&watch->leader) != i)
             return i;
     if (count >= FL_MOST_REACTORS)
         return -1;
@@ -66,6 +66,7 @@ int fl_watch_enter(fl_watch *watch, fl_thread *thread) {
     atomic_store(&reactor->run, NULL);
     atomic_store(&reactor->lane, false);
     fl_reactor_comes_home(reactor);
+    atomic_store(&reactor->vacant, false);
     atomic_store(&reactor->gone, false);
     if (number == atomic_load(&watch->count))
         atomic_store(&watch->count, number + 1);
@@ -82,4 +83,8 @@ bool fl_watch_leave(fl_watch *watch, int number) {
     atomic_store(&reactor->run, NULL);
     atomic_store(&reactor->gone, true);
     return true;
+}
+
+void fl_watch_vacate(fl_watch *watch, int number) {
+    atomic_store(&watch->reactors[number].vacant, true);
 }
