@@ -64,8 +64,8 @@ static size_t loop_size(const void *data) {
     const fl_ruby_loop *self = data;
     if (self->loop == NULL)
         return sizeof *self;
-    return sizeof *self + sizeof *self->loop + self->loop->slab.kept + self->loop->slab.borrowed +
-           self->loop->counts.connections * sizeof(fl_connection);
+    return sizeof *self + sizeof *self->loop + self->loop->slab.kept + self->loop->staging.kept +
+           (size_t) fl_loop_kept(self->loop) + self->loop->counts.connections * sizeof(fl_connection);
 }
 
 static const rb_data_type_t loop_type = {

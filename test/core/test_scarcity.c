@@ -234,6 +234,28 @@ static void once_much_is_kept_for_all_little_is_kept_for_each(void) {
     server_stop(&server);
 }
 
+/* It is staged without the lock, from a slab of its own, and freed with the lock. */
+static void a_long_head_of_a_response_counts_for_as_long_as_it_is_kept(void) {
+    peer_server server = server_start();
+    int asks = client(&server);
+    char value[3000];
+    memset(value, 'x', sizeof value);
+    for (int i = 0; i < 20; i++) {
+        say(asks, GET("/"));
+        fl_exchange *exchange = take(server.loop);
+        CHECK_NUMBER(FL_OK, fl_exchange_begin(exchange, 200));
+        CHECK_NUMBER(FL_OK, fl_exchange_header(exchange, "x-long", 6, value, sizeof value));
+        CHECK_NUMBER(FL_OK, fl_exchange_head_end(exchange, 0));
+        fl_exchange_finish(exchange);
+        free(hear(server.loop, asks).bytes);
+    }
+    CHECK_NUMBER(peer_limits.response_buffer, fl_loop_keeps(server.loop, peer_limits.response_buffer));
+    close(asks);
+    TURN_UNTIL(server.loop, server.loop->counts.connections == 0);
+    CHECK_NUMBER(0, fl_loop_kept(server.loop));
+    server_stop(&server);
+}
+
 /* What it has not taken is dropped at once, also by the kernel. */
 static void a_reader_that_stalls_is_reset(void) {
     fl_limits limits = peer_limits;
@@ -309,6 +331,7 @@ int main(void) {
     TEST(what_is_given_to_who_has_no_descriptor_left_is_passed_on);
     TEST(one_that_nobody_has_a_descriptor_for_is_lost_and_counts_no_more);
     TEST(once_much_is_kept_for_all_little_is_kept_for_each);
+    TEST(a_long_head_of_a_response_counts_for_as_long_as_it_is_kept);
     TEST(a_reader_that_stalls_is_reset);
     TEST(who_does_not_take_what_the_kernel_has_is_reset_too);
     return test_summary();

@@ -23,6 +23,12 @@ static unsigned class_of(size_t block_size) {
     return (unsigned) (__builtin_ctzll(block_size) - __builtin_ctz(FL_SLAB_SMALLEST));
 }
 
+/* Whoever counts is alone with it. */
+static void count(fl_slab *slab, size_t change) {
+    size_t before = atomic_load_explicit(&slab->borrowed, memory_order_relaxed);
+    atomic_store_explicit(&slab->borrowed, before + change, memory_order_relaxed);
+}
+
 static char *borrow(fl_slab *slab, size_t block_size) {
     free_block *block = NULL;
     if (block_size <= LARGEST_CLASS_SIZE) {
@@ -36,12 +42,12 @@ static char *borrow(fl_slab *slab, size_t block_size) {
     if (!block)
         block = malloc(block_size);
     if (block)
-        slab->borrowed += block_size;
+        count(slab, block_size);
     return (char *) block;
 }
 
 static void give_back(fl_slab *slab, char *bytes, size_t block_size) {
-    slab->borrowed -= block_size;
+    count(slab, 0 - block_size);
     if (block_size > LARGEST_CLASS_SIZE || slab->kept + block_size > FL_SLAB_KEPT_MOST) {
         free(bytes);
         return;

@@ -7,6 +7,7 @@
 #define FL_BUFFER_H
 
 #include "status.h"
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -14,12 +15,13 @@ enum { FL_SLAB_CLASSES = 8, FL_SLAB_SMALLEST = 1024, FL_SLAB_KEPT_MOST = 4 << 20
 
 /* Free blocks by size class: 1 KiB, 2 KiB, … 128 KiB. Larger ones come from malloc and go back at once.
  * `kept` is how many bytes are held back for reuse, at most FL_SLAB_KEPT_MOST; `borrowed` how many are in
- * buffers. Zeroed before its first use; fl_slab_close frees what is held back, and buffers may outlive it only
- * to be freed. */
+ * buffers: anybody may read it. A buffer may be given back to another slab than it was borrowed from; then only
+ * the sum of both counts, and one of them may be less than nothing. Zeroed before its first use; fl_slab_close frees
+ * what is held back, and buffers may outlive it only to be freed. */
 typedef struct fl_slab {
     void *free[FL_SLAB_CLASSES];
     size_t kept;
-    size_t borrowed;
+    _Atomic size_t borrowed;
 } fl_slab;
 
 void fl_slab_close(fl_slab *slab);

@@ -237,10 +237,16 @@ bool fl_loop_is_ending(const fl_loop *loop);
 
 /* Of connections and exchanges */
 
+/* Bytes in buffers; about so many, while something is being staged. */
+static inline int64_t fl_loop_kept(const fl_loop *loop) {
+    return (int64_t) (atomic_load_explicit(&loop->slab.borrowed, memory_order_relaxed) +
+                      atomic_load_explicit(&loop->staging.borrowed, memory_order_relaxed));
+}
+
 /* How much of a head, a body or a response is kept where so much may be: less while much is kept for all together, so
  * that many slow clients cannot take all memory. */
 static inline uint32_t fl_loop_keeps(const fl_loop *loop, uint32_t most) {
-    bool crowded = loop->slab.borrowed > FL_MUCH_KEPT;
+    bool crowded = fl_loop_kept(loop) > FL_MUCH_KEPT;
     return crowded && most > FL_LITTLE_KEPT ? FL_LITTLE_KEPT : most;
 }
 
