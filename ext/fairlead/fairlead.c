@@ -33,6 +33,40 @@ void fl_hold(fl_loop *loop) {
         rb_thread_call_without_gvl2(await_lock, &loop->lock, NULL, NULL);
 }
 
+/* Those of this process. */
+static struct {
+    pthread_mutex_t lock;
+    fl_ruby_loop *first;
+} open_loops = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* Nobody is at work on a loop as the process is copied: the child finds whole lists. Who has a loop's lock waits for nothing,
+ * so that it may be waited for with the GVL, too. No Ruby runs in between: who forks must not wait for others meanwhile. */
+static void hold_all(void) {
+    pthread_mutex_lock(&open_loops.lock);
+    for (fl_ruby_loop *each = open_loops.first; each != NULL; each = each->next_open) pthread_mutex_lock(&each->loop->lock);
+}
+
+static void let_go_of_all(void) {
+    for (fl_ruby_loop *each = open_loops.first; each != NULL; each = each->next_open) fl_let_go(each->loop);
+    pthread_mutex_unlock(&open_loops.lock);
+}
+
+static void enter_open(fl_ruby_loop *self) {
+    pthread_mutex_lock(&open_loops.lock);
+    self->next_open = open_loops.first;
+    open_loops.first = self;
+    pthread_mutex_unlock(&open_loops.lock);
+}
+
+static void leave_open(fl_ruby_loop *self) {
+    pthread_mutex_lock(&open_loops.lock);
+    fl_ruby_loop **link = &open_loops.first;
+    while (*link != NULL && *link != self) link = &(*link)->next_open;
+    if (*link != NULL)
+        *link = self->next_open;
+    pthread_mutex_unlock(&open_loops.lock);
+}
+
 static void loop_mark(void *data) {
     fl_ruby_loop *self = data;
     rb_gc_mark_movable(self->templates);
@@ -53,6 +87,7 @@ static void loop_compact(void *data) {
 static void loop_free(void *data) {
     fl_ruby_loop *self = data;
     fl_forget_stalls(self);
+    leave_open(self);
     if (self->watch != NULL)
         fl_watch_close(self->watch);
     if (self->loop != NULL)
@@ -136,6 +171,7 @@ static VALUE loop_initialize(VALUE object, VALUE options) {
     self->loop = fl_loop_open(&limits);
     if (self->loop == NULL)
         rb_sys_fail("fairlead");
+    enter_open(self);
     rb_update_max_fd(self->loop->poll.descriptor);
     return object;
 }
@@ -320,23 +356,11 @@ static VALUE loop_counts(VALUE object) {
     return hash;
 }
 
-/* For the time of a fork: the child shall find whole lists. */
-static VALUE loop_hold(VALUE object) {
-    fl_hold(fl_ruby_loop_get(object));
-    return Qnil;
-}
-
-static VALUE loop_let_go(VALUE object) {
-    fl_ruby_loop *self = fl_ruby_loop_struct(object);
-    if (self->loop != NULL)
-        fl_let_go(self->loop);
-    return Qnil;
-}
-
 static VALUE loop_close(VALUE object) {
     fl_ruby_loop *self = rb_check_typeddata(object, &loop_type);
     fl_loop *loop = self->loop;
     fl_forget_stalls(self);
+    leave_open(self);
     if (self->watch != NULL)
         fl_watch_close(self->watch);
     self->watch = NULL;
@@ -350,6 +374,7 @@ static VALUE loop_close(VALUE object) {
 static VALUE loop_forget(VALUE object) {
     fl_ruby_loop *self = rb_check_typeddata(object, &loop_type);
     fl_forget_stalls(self);
+    leave_open(self);
     if (self->loop != NULL)
         fl_loop_forget(self->loop);
     if (self->watch != NULL) /* its thread is the parent's */
@@ -384,6 +409,7 @@ RUBY_FUNC_EXPORTED void Init_fairlead(void) {
     rb_gc_register_mark_object(eClosed);
     rb_gc_register_mark_object(eInvalid);
 
+    pthread_atfork(hold_all, let_go_of_all, let_go_of_all);
     init_platform();
     VALUE loop = rb_define_class_under(fl_mFairlead, "Loop", rb_cObject);
     rb_define_alloc_func(loop, loop_allocate);
@@ -407,8 +433,6 @@ RUBY_FUNC_EXPORTED void Init_fairlead(void) {
     rb_define_method(loop, "drained?", loop_drained_p, 0);
     rb_define_method(loop, "count_error", loop_count_error, 0);
     rb_define_method(loop, "counts", loop_counts, 0);
-    rb_define_method(loop, "hold", loop_hold, 0);
-    rb_define_method(loop, "let_go", loop_let_go, 0);
     rb_define_method(loop, "close", loop_close, 0);
     rb_define_method(loop, "forget", loop_forget, 0);
 

@@ -34,6 +34,7 @@ typedef struct fl_ruby_loop {
     struct {
         VALUE thread, fiber; /* the fiber that runs, or ran last */
     } reactors[FL_MOST_REACTORS];
+    struct fl_ruby_loop *next_open;
 } fl_ruby_loop;
 
 fl_loop *fl_ruby_loop_get(VALUE self);

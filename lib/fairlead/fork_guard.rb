@@ -2,7 +2,7 @@
 
 module Fairlead
   # Sees every fork of a process that serves: Kernel#fork, Process.daemon, IO.popen("-"). In the child, connections and
-  # listeners are the parent's. No other thread is at work on them as the memory is copied.
+  # listeners are the parent's. That nobody is at work on them as the memory is copied, the extension sees to.
   module ForkGuard
     class << self
       # @return [Array<Server>] those that run in this process.
@@ -16,12 +16,7 @@ module Fairlead
     end
 
     def _fork
-      held = ForkGuard.servers.dup.each(&:hold)
-      pid = super
-      ForkGuard.forget if pid.zero?
-      pid
-    ensure
-      held.each(&:let_go) unless pid&.zero?
+      super.tap { |pid| ForkGuard.forget if pid.zero? }
     end
   end
   Process.singleton_class.prepend(ForkGuard)

@@ -105,13 +105,6 @@ module Fairlead
     def counts = @loop.counts
 
     # @api private
-    # Nobody else touches the loop from now on, until {#let_go}.
-    def hold = @loop.hold
-
-    # @api private
-    def let_go = @loop.let_go
-
-    # @api private
     def forget
       @forgotten = true
       @loop.forget

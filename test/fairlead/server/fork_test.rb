@@ -22,6 +22,16 @@ module Fairlead
         "/system" => -> { system("exit 8"); $?.exitstatus.to_s },
         "/popen" => -> { IO.popen("-") { |io| io ? io.read : print("child") } },
         "/nap" => -> { sleep 0.2; "slept" },
+        "/full" => lambda {
+          before = $stdout.dup
+          reader, writer = IO.pipe
+          $stdout.reopen(writer)
+          $stdout.sync = false
+          nil until writer.write_nonblock("x" * 4096, exception: false) == :wait_writable
+          $stdout.write("kept until there is room")
+          Thread.new { sleep 0.2; reader.readpartial(1 << 20) }
+          status(fork { exit!(9) }).tap { $stdout.reopen(before) }
+        }
       }
       run ->(env) { [200, {}, [WAYS.fetch(env["PATH_INFO"]).call]] }
     RUBY
@@ -64,10 +74,26 @@ module Fairlead
       end
     end
 
+    # A fork writes it first, and waits for that.
+    def test_what_the_app_has_printed_and_nobody_reads_stops_no_other_request
+      with_server(APP) do |server|
+        forks, naps = Array.new(2) { server.connect.tap { |socket| socket.timeout = 20 } }
+        forks.write("GET /full HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert_equal [200, "slept"], ask(naps, "/nap")
+        assert_equal [200, "9"], hear(forks)
+      ensure
+        [forks, naps].compact.each(&:close)
+      end
+    end
+
     private
 
     def ask(socket, path)
       socket.write("GET #{path} HTTP/1.1\r\nHost: a\r\n\r\n")
+      hear(socket)
+    end
+
+    def hear(socket)
       head = +""
       head << socket.gets until head.end_with?("\r\n\r\n")
       [head[/ (\d+)/, 1].to_i, socket.read(head[/content-length: (\d+)/, 1].to_i)]
