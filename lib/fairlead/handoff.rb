@@ -16,8 +16,11 @@ module Fairlead
       @pairs = Array.new(slots) { Packets.pair }
     end
 
-    # Passes on what nobody has received, when the worker of a slot has ended. What cannot be passed on stays
-    # for the next worker of the slot.
+    # @param slot [Integer]
+    # @return [UNIXSocket] readable when something has been sent to that slot.
+    def receiver(slot) = @pairs[slot].first
+
+    # Passes on what nobody has received, when the worker of a slot has ended. What cannot be passed on stays.
     #
     # @param slot [Integer]
     # @param others [Array<Integer>] the slots of workers that serve.

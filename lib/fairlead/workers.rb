@@ -101,6 +101,9 @@ module Fairlead
       (0...@size).all? { |index| serving_at(index) }
     end
 
+    # @return [Array<Integer>] the slots that no worker has, the lowest first.
+    def free_slots = (0...@slots).to_a - map(&:slot)
+
     # @return [Boolean] whether a restart is under way.
     def restarting?
       !@stopping && @workers.any? { |worker| outdated?(worker) }
@@ -327,7 +330,7 @@ module Fairlead
     end
 
     # The lowest one: figures stay where they were looked at.
-    def free_slot = (0...@slots).find { |slot| none? { |worker| worker.slot == slot } }
+    def free_slot = free_slots.first
 
     def occupied?(index)
       any? { |worker| worker.regular? && worker.index == index && !worker.leaving? }

@@ -36,7 +36,10 @@ module Fairlead
       end
 
       # @return [Array<IO>] readable when {#take_in} should be called; as it should be when a child has ended.
-      def ios = @workers.filter_map { |worker| worker.channel&.io }
+      def ios
+        strays = heirs.empty? ? [] : @workers.free_slots.map { |slot| @handoff.receiver(slot) }
+        @workers.filter_map { |worker| worker.channel&.io } + strays
+      end
 
       # @return [Float, nil] when there will be something to do, if nothing happens before.
       def deadline(now) = [@workers.next_deadline(now), @recycling&.deadline(now)].compact.min
@@ -57,6 +60,7 @@ module Fairlead
         replace(worker, why, now) if worker
         # Only its own: other children of this process are not its business.
         @workers.select(&:pid).each { |child| reap(child, now, &) }
+        pass_on_strays
         give_up if @workers.hopeless?
       end
 
@@ -219,8 +223,18 @@ module Fairlead
         @budgets&.leave(worker.slot)
         @page.clear(worker.slot)
         how = @workers.ended(worker, now)
-        @handoff.pass_on(worker.slot, @workers.select { |other| other.serving? && !other.lane? }.map(&:slot))
         report(worker, how) unless how == :expected || @workers.stopping?
+      end
+
+      # Who are given what was on its way to a worker that has ended.
+      #
+      # @return [Array<Integer>] their slots.
+      def heirs = @workers.select { |worker| worker.serving? && !worker.lane? }.map(&:slot)
+
+      # Who sends something may have looked before the worker ended; and what came while nobody served is there, too.
+      def pass_on_strays
+        others = heirs
+        @workers.free_slots.each { |slot| @page.clear(slot) if @handoff.pass_on(slot, others).positive? }
       end
 
       def report(worker, how)

@@ -66,6 +66,25 @@ module Fairlead
       end
     end
 
+    # Whoever sends it has looked before that one ended.
+    def test_what_is_sent_to_a_worker_that_has_ended_is_answered_by_another
+      app = <<~'RUBY'
+        run lambda { |env|
+          next [200, {}, [Process.pid.to_s]] unless env["PATH_INFO"] == "/too-late"
+
+          channels = ObjectSpace.each_object(Fairlead::Server).first.instance_variable_get(:@channels)
+          ours, theirs = UNIXSocket.pair
+          ours.write("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+          channels.last.last.sendmsg([0, 0, 0].pack("Qll"), 0, nil, Socket::AncillaryData.unix_rights(theirs))
+          theirs.close
+          [200, {}, [ours.wait_readable(10) ? ours.read : "nobody has answered"]]
+        }
+      RUBY
+      with_server(app, "-w", "2") do |server|
+        assert_includes server.worker_pids, server.get("/too-late").body[/\d+\z/].to_i, server.log
+      end
+    end
+
     private
 
     # @yield the server; the sender, which is stuck; the receiver, which is stopped, so that what is sent to it waits in its
