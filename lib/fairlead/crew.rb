@@ -134,6 +134,8 @@ module Fairlead
       thread.name = "fairlead reactor #{@reactors.size - 1}"
       @threads << thread
       reactor.finish if @ended # {#run} may not have seen it
+    rescue ThreadError
+      @reactors.delete(reactor) # the system allows no more threads: the next one is tried when it is needed
     end
 
     # The whole life of a standby's thread. It sets its priority itself: one set from outside may come before that which
@@ -142,7 +144,7 @@ module Fairlead
       Thread.current.priority = PRIORITY
       reactor.run
     rescue Errno::EMFILE, Errno::ENFILE
-      nil # there are no descriptors left for one; the next one is tried when it is needed
+      nil # there are no descriptors left for one: likewise
     ensure
       @reactors.delete(reactor)
       @threads.delete(Thread.current)

@@ -180,6 +180,30 @@ module Fairlead
       end
     end
 
+    # As in a container whose processes are bounded.
+    def test_where_there_are_no_more_threads_the_standbys_that_there_are_serve
+      refusal = <<~RUBY
+        Thread.singleton_class.prepend(Module.new do
+          def new(...)
+            refused = File.exist?("no-more") && caller_locations(1, 1).first.path.end_with?("fairlead/crew.rb")
+            refused ? raise(ThreadError, "can't create Thread: Resource temporarily unavailable") : super
+          end
+        end)
+      RUBY
+      with_server(refusal + APP) do |server|
+        File.write(server.path("no-more"), "")
+        blocked = Array.new(2) { stall(server, "/free", 1) } # two leave nobody to stand by
+        4.times { assert_equal "200", server.get("/").code }
+        blocked.each { |client| assert_equal 200, client.response.status }
+        assert_equal 3, reactors(server), "as at the start"
+        FileUtils.rm(server.path("no-more"))
+        eventually("there are more where there may be") do
+          blocked = Array.new(4) { stall(server, "/free", 1) }
+          reactors(server).tap { blocked.each { |client| assert_equal 200, client.response.status } } > 3
+        end
+      end
+    end
+
     def test_threads_that_an_app_starts_have_the_usual_priority
       app = "run ->(env) { [200, {}, [[Thread.current.priority, Thread.new { Thread.current.priority }.value].inspect]] }"
       with_server(app) { |server| assert_equal "[-3, 0]", server.get("/").body }
