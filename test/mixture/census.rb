@@ -8,7 +8,10 @@ module Fairlead
     # What the processes of a server hold: memory, descriptors, threads; and what the page that they share says.
     class Census
       # What is zero in each slot while nobody asks for anything; the connection of who looks is left out.
-      CALM = %i[in_flight streams queued coming oldest_us stall lane_waiting lane_running database_waiting].freeze
+      CALM = %i[
+        in_flight streams queued coming arriving fresh oldest_us stall away_us stalled_us stalled_kind steps_back lane_waiting
+        lane_running database_waiting
+      ].freeze
 
       # @param server [ServerProcess]
       # @param database [String] its address: connections to it are counted apart, as a pool may keep some.
