@@ -31,15 +31,6 @@ static struct {
     } *first;
 } spares = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* Threads end without the GVL: one that forks shall not leave its child a lock that another has. */
-static void lock_spares(void) {
-    pthread_mutex_lock(&spares.lock);
-}
-
-static void unlock_spares(void) {
-    pthread_mutex_unlock(&spares.lock);
-}
-
 static fl_thread *new_entry(void) {
     pthread_mutex_lock(&spares.lock);
     struct spare *spare = spares.first;
@@ -335,7 +326,6 @@ static VALUE loop_watch(VALUE object, VALUE options) {
         .drain = milliseconds(options, "drain"),
     };
     if (!hooked) {
-        pthread_atfork(lock_spares, unlock_spares, unlock_spares);
         rb_internal_thread_add_event_hook(thread_changed,
                                           RUBY_INTERNAL_THREAD_EVENT_READY | RUBY_INTERNAL_THREAD_EVENT_RESUMED |
                                               RUBY_INTERNAL_THREAD_EVENT_SUSPENDED | RUBY_INTERNAL_THREAD_EVENT_EXITED,
