@@ -41,7 +41,8 @@ module Fairlead
       server = rails(:fairlead, "--workers", "2", files: APP.merge(few), database: postgresql)
 
       assert_match(/^  database   primary: up to 5 connections in each worker .*; other requests wait for one\.$/, server.log)
-      assert_match(/^  database   To lift that, set database_connections in config.fairlead.rb/, server.log)
+      assert_match(/^  database   To lift that, set database_connections in config.fairlead.rb .*, or raise max_connections in config.database\.yml\.$/,
+                   server.log)
     end
   end
 end

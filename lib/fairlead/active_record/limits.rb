@@ -28,7 +28,8 @@ module Fairlead
         def lift
           return "raise pool in config/database.yml" if ActiveRecord.old?
 
-          "set database_connections in config/fairlead.rb (bin/rails generate fairlead:install does)"
+          "set database_connections in config/fairlead.rb (bin/rails generate fairlead:install does), or raise " \
+            "max_connections in config/database.yml"
         end
 
         # @return [String, nil] what an older ActiveRecord does not have.
