@@ -51,6 +51,7 @@ module Fairlead
         Gem.loaded_specs["request_store"] = Gem::Specification.new("request_store", "1.7.0")
         Gem.loaded_specs["sentry-ruby"] = Gem::Specification.new("sentry-ruby", "7.2.0")
         Gem.loaded_specs["mysql2"] = Gem::Specification.new("mysql2", "0.5.7")
+        Gem.loaded_specs["trilogy"] = Gem::Specification.new("trilogy", "2.10.0")
       RUBY
     }.freeze
     private_constant :HURTING
@@ -61,7 +62,9 @@ module Fairlead
       assert_equal 1, status
       assert_match(/^4 of these would hurt in the environment production\.$/, said)
       assert_item(/^✗ config.active_support.isolation_level is :thread/, "Remove that line", said)
-      assert_item(/^✗ Few connections in each worker: primary \(5\)/, "Set database_connections", said)
+      assert_item(/^✗ Few connections in each worker: primary \(5\)/,
+                  "Set database_connections in config/fairlead.rb (bin/rails generate fairlead:install does), or raise " \
+                  "max_connections in config/database.yml.", said)
       assert_item(/^✗ Code that keeps a database connection/, "with_connection { |connection| … }", said)
       assert_equal <<~PLACES, places("Code that keeps a database connection", said)
         app/models/concerns/counted.rb:5: connection
@@ -85,6 +88,7 @@ module Fairlead
       assert_match(/^✓ sentry-ruby 7\.2\.0: its hub is each request's own/, said)
       assert_item(/^– mysql2 0\.5\.7: it waits for a query as fibers do/, "trilogy", said)
       assert_match(/^✓ pg 1\.\d+\.\d+ lets others run while it waits\.$/, said)
+      assert_item(/^– trilogy 2\.10\.0: a connection that the server has closed may be handed out/, "bundle update trilogy", said)
     end
 
     def test_it_counts_the_connections_of_all_workers

@@ -2,6 +2,7 @@
 
 require "json"
 require_relative "../bundle"
+require_relative "../drivers/databases"
 require_relative "rails_app"
 
 module Fairlead
@@ -136,6 +137,38 @@ module Fairlead
   class Rails71Test < RailsTest
     RAILS = "7.1"
     include OlderRails
+    include Databases
+
+    # Without Rails: the path is an adapter, and how long to sleep.
+    MARIADB = <<~'RUBY'
+      require "active_record"
+      RECORDS = %w[mysql2 trilogy].to_h do |adapter|
+        record = Class.new(ActiveRecord::Base) { self.abstract_class = true }
+        record.define_singleton_method(:name) { "#{adapter.capitalize}Record" }
+        record.establish_connection("#{ENV.fetch(adapter)}?pool=1")
+        [adapter, record]
+      end
+
+      run(lambda do |env|
+        _, adapter, seconds = env["PATH_INFO"].split("/")
+        RECORDS.fetch(adapter).connection_pool.with_connection { |connection| connection.select_value("SELECT SLEEP(#{seconds})") }
+        [200, { "content-type" => "text/plain" }, [Gem.loaded_specs.fetch(adapter).version.to_s]]
+      end)
+    RUBY
+
+    # With a trilogy of its time.
+    %w[mysql2 trilogy].each do |adapter|
+      define_method("test_queries_of_#{adapter}_wait_in_line_and_end_with_their_clients") do
+        skip_without_databases
+        server = shared_server(MARIADB, "--workers", "1", "--cancel-abandoned", name: :mariadb, env: {
+          **bundle.environment, **%w[mysql2 trilogy].to_h { |one| [one, Databases.url(one)] }
+        })
+
+        assert_equal ["200"], Array.new(5) { Thread.new { server.get("/#{adapter}/0.1").code } }.map(&:value).uniq
+        assert_one_below(0.1) { seconds_until_abandoned(server, "/#{adapter}/20", sleepers(adapter, 20)) }
+        assert_match(adapter == "trilogy" ? /\A2\.10\./ : /\A0\.5\./, server.get("/#{adapter}/0").body)
+      end
+    end
 
     def test_database_connections_is_refused_whoever_loads_the_app
       %w[--preload --no-preload].each do |preload|

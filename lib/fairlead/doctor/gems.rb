@@ -26,7 +26,13 @@ module Fairlead
         "connection_pool" => [:note, "its waiters are not served in order.",
                               "Fairlead::Pool takes its place: guides/fair-pool.md."]
       }.freeze
-      private_constant :LIBCURL, :RUBY_DRIVER, :KNOWN
+
+      # name => [the first version that lacks nothing, level, what those before do]
+      DRIVERS = {
+        "pg" => ["1.3", :hurts, "it blocks the thread of all requests of a worker while it waits."],
+        "trilogy" => ["2.11", :note, "a connection that the server has closed may be handed out, since it shows no socket."]
+      }.freeze
+      private_constant :LIBCURL, :RUBY_DRIVER, :KNOWN, :DRIVERS
 
       class << self
         def findings
@@ -34,18 +40,18 @@ module Fairlead
           found = KNOWN.filter_map do |name, (level, what, remedy)|
             Finding.new(level:, what: "#{name} #{loaded[name].version}: #{what}", remedy:) if loaded[name]
           end
-          [*driver, *found].compact
+          [*DRIVERS.filter_map { |name, about| driver(name, *about) }, *found]
         end
 
         private
 
-        def driver
-          pg = Gem.loaded_specs["pg"] or return
-          old = pg.version < Gem::Version.new("1.3")
-          return Finding.new(level: :fine, what: "pg #{pg.version} lets others run while it waits.") unless old
+        def driver(name, first, level, what)
+          version = Gem.loaded_specs[name]&.version or return
+          fine = version >= Gem::Version.new(first)
+          return Finding.new(level: :fine, what: "#{name} #{version} lets others run while it waits.") if fine
 
-          Finding.new(level: :hurts, what: "pg #{pg.version} blocks the thread of all requests of a worker.",
-                      remedy: "Use pg 1.3 or later: bundle update pg.")
+          Finding.new(level:, what: "#{name} #{version}: #{what}",
+                      remedy: "Use #{name} #{first} or later: bundle update #{name}.")
         end
       end
     end

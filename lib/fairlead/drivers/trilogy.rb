@@ -10,7 +10,7 @@ module Fairlead
     module Trilogy
       # The client itself.
       module Client
-        # @return [BasicSocket, nil] a copy of the driver's own, which it shows to nobody.
+        # @return [BasicSocket, nil] a copy of the driver's own, which it shows to nobody; nil before 2.11.
         attr_reader :fairlead_socket
         # @return [Integer, nil] by which the server knows this connection.
         attr_reader :fairlead_id
@@ -21,7 +21,7 @@ module Fairlead
         end
 
         # @return [Boolean] whether the server has closed it, or says something unasked: why it does.
-        def fairlead_lost? = closed? || Drivers.lost?(@fairlead_socket) != false
+        def fairlead_lost? = closed? || (!@fairlead_socket.nil? && Drivers.lost?(@fairlead_socket) != false)
 
         %i[close discard!].each do |name|
           define_method(name) do
@@ -53,11 +53,13 @@ module Fairlead
           nil # a proxy may know no such function
         end
 
-        # The driver has a descriptor of its own, and closes the one that was connected.
+        # The driver has a descriptor of its own, and closes the one that was connected. (Before 2.11 it connects in C.)
         #
         # The selector that was waited in still watches that one, until this fiber waits again. Once it is closed, nobody
         # could end that while the driver's is open: each wait of the reactor would return at once.
         def _connect(socket, ...)
+          return super unless socket.is_a?(::BasicSocket)
+
           Fiber.scheduler.yield if Drivers.fibers?
           @fairlead_socket = socket.dup
           super
