@@ -9,8 +9,8 @@ module Fairlead
     TICK = 0.005
     # Seconds that an operation takes, about.
     LONG = 0.5
-    # A result of so many takes tens of milliseconds to make, and is made again and again.
-    ROWS = 20_000
+    # A result of so many is made again and again: who goes through one without a pause lets others be late.
+    ROWS = 60_000
 
     class << self
       def call(env)
@@ -36,9 +36,9 @@ module Fairlead
         started = now
         ticker = Async do
           loop do
-            due = now + TICK
+            due = now - starved + TICK
             sleep(TICK)
-            @late = [@late, now - due].max
+            @late = [@late, now - starved - due].max
           end
         end
         sleep(TICK * 2)
@@ -57,12 +57,26 @@ module Fairlead
         end
       end
 
+      # What would take longer is interrupted.
+      def in_vain(&)
+        measure do
+          Async::Task.current.with_timeout(LONG, &)
+          raise "it was not in vain"
+        rescue Async::TimeoutError
+          nil
+        end
+      end
+
       # Through the networks that the test has set up.
       def far(name = "FAR") = URI(ENV.fetch("#{self.class::NAME}_#{name}"))
 
       def near = URI(ENV.fetch("#{self.class::NAME}_NEAR"))
 
       def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+
+      # For how many seconds this thread has waited for a processor: that is no driver's doing.
+      # https://docs.kernel.org/scheduler/sched-stats.html
+      def starved = File.read("/proc/thread-self/schedstat").split[1].to_i / 1e9
     end
 
     # PostgreSQL.
@@ -71,14 +85,15 @@ module Fairlead
       SLEEP = "SELECT pg_sleep(#{LONG})".freeze
       LARGE = "SELECT i, i * 2, 'text ' || i, now() FROM generate_series(1, #{ROWS}) i".freeze
 
-      def connect = measure { open(far) }
+      def connect = measure { open(far("HESITANT")) }
+      def connect_where_nobody_answers = in_vain { open(far("SILENT"), connect_timeout: 2) }
       def query = (open && measure { @connection.exec(SLEEP) })
       def parameters = (open && measure { @connection.exec_params("SELECT pg_sleep($1)", [LONG]) })
       def single_rows = (open && measure { single(SLEEP) })
       def block_for_result = (open && measure { send_and_block(SLEEP) })
       def tls_handshake = measure { open(far("TLS"), sslmode: "require") }
       def ping = repeatedly { PG::Connection.ping(far.to_s) }
-      def reconnect = (open(far) && measure { @connection.reset })
+      def reconnect = (open(far("HESITANT")) && measure { @connection.reset })
       def listen_for_nothing = (open && measure { @connection.exec("LISTEN nothing") && @connection.wait_for_notify(LONG) })
       def slowly_coming_result = (open(far("SLOW")) && measure { @connection.exec("SELECT repeat('x', 20000)") })
       def encrypt_password = (open(far) && repeatedly { @connection.encrypt_password("secret", "fairlead") })
@@ -107,7 +122,7 @@ module Fairlead
 
       def large_result_as_hashes = (open && repeatedly { @connection.exec(LARGE).to_a.size })
 
-      def large_result_column = (open && repeatedly { @connection.exec(LARGE.sub("20000", "60000")).column_values(2).size })
+      def large_result_column = (open && repeatedly { @connection.exec("SELECT generate_series(1, #{5 * ROWS})").column_values(0).size })
 
       def transaction
         open
@@ -151,10 +166,11 @@ module Fairlead
         end
       end
 
-      def copy_in_far_away
-        open(far)
+      def large_copy_in
+        open(far("NARROW"))
         @connection.exec("CREATE TEMPORARY TABLE copied (number integer, text text)")
-        measure { @connection.copy_data("COPY copied FROM STDIN") { @connection.put_copy_data("1\tx\n" * 100_000) } }
+        rows = "1\t#{"x" * 997}\n" * 4000
+        measure { @connection.copy_data("COPY copied FROM STDIN") { @connection.put_copy_data(rows) } }
       end
 
       def listen
@@ -200,14 +216,16 @@ module Fairlead
       NAME = "MARIADB"
       SLEEP = "SELECT SLEEP(#{LONG})".freeze
       LARGE = "SELECT seq, seq * 2, CONCAT('text ', seq), NOW() FROM seq_1_to_#{ROWS}".freeze
+      # Of what a driver goes through in one go, without a pause.
+      LESS = LARGE.sub(/\d+\z/, "20000").freeze
 
-      def connect = measure { open(far) }
+      def connect = measure { open(far("HESITANT")) }
+      def connect_where_nobody_answers = in_vain { open(far("SILENT"), connect_timeout: 1) }
       def query = (open && measure { @connection.query(SLEEP) })
       def slowly_coming_result = (open(far("SLOW")) && measure { @connection.query("SELECT REPEAT('x', 20000)").to_a })
-      def large_result = (open && repeatedly { @connection.query(LARGE).to_a.size })
-      def large_statement = (open(far) && measure { @connection.query("SELECT LENGTH('#{"x" * 4_000_000}')").to_a })
+      def large_statement = (open(far("NARROW")) && measure { @connection.query("SELECT LENGTH('#{"x" * 4_000_000}')").to_a })
       def ping = (open(far) && repeatedly { @connection.ping })
-      def close = (open(far) && measure { @connection.close && sleep(0.1) })
+      def close = repeatedly { connection(far).close }
       def select_database = (open(far) && repeatedly { @connection.select_db("fairlead") })
 
       def transaction
@@ -256,14 +274,15 @@ module Fairlead
 
     # The driver that Rails has chosen for new apps.
     class Trilogy < MariaDB
-      def tls_handshake = measure { open(far, ssl: true, ssl_mode: ::Trilogy::SSL_REQUIRED_NOVERIFY) }
+      def tls_handshake = measure { open(far("HESITANT"), ssl: true, ssl_mode: ::Trilogy::SSL_REQUIRED_NOVERIFY) }
+      def large_result = (open && repeatedly { @connection.query(LESS).to_a.size })
       def change_db = (open(far) && repeatedly { @connection.change_db("fairlead") })
       def server_option = (open(far) && repeatedly { @connection.set_server_option(::Trilogy::SET_SERVER_MULTI_STATEMENTS_ON) })
 
       def reconnect
         open(far)
         @connection.close
-        measure { open(far) }
+        measure { open(far("HESITANT")) }
       end
 
       private
@@ -276,7 +295,8 @@ module Fairlead
 
     # The older driver.
     class Mysql2 < MariaDB
-      def tls_handshake = measure { open(far, ssl_mode: :required) }
+      def tls_handshake = measure { open(far("HESITANT"), ssl_mode: :required) }
+      def large_result = (open && repeatedly { @connection.query(LARGE).to_a.size })
       def large_result_by_rows = (open && repeatedly { @connection.query(LARGE).each { |row| row } })
       def large_result_streamed = (open && repeatedly { @connection.query(LARGE, stream: true, cache_rows: false).each { |row| row } })
       def asynchronous = (open && measure { @connection.query(SLEEP, async: true) || @connection.async_result })
@@ -287,7 +307,7 @@ module Fairlead
       end
 
       def reconnect
-        open(far, reconnect: true)
+        open(far("HESITANT"), reconnect: true)
         id = @connection.thread_id
         other = connection(near)
         other.query("KILL #{id}")
@@ -304,14 +324,10 @@ module Fairlead
 
       def large_prepared_result
         open
-        repeatedly { @connection.prepare(LARGE).execute.to_a.size }
+        repeatedly { @connection.prepare(LESS).execute.to_a.size }
       end
 
-      def close_statement
-        open(far)
-        statement = @connection.prepare("SELECT 1")
-        measure { statement.close || sleep(0.1) }
-      end
+      def close_statement = (open(far) && repeatedly { @connection.prepare("SELECT 1").close })
 
       private
 
@@ -346,7 +362,7 @@ module Fairlead
 
     # The same through ActiveRecord, as an app's `database.yml` would have it.
     class Records < Driver
-      def first_query = through_active_record(far) { |connection| measure { connection.select_value("SELECT 1") } }
+      def first_query = through_active_record(far("HESITANT")) { |connection| measure { connection.select_value("SELECT 1") } }
 
       def query = through_active_record { |connection| measure { connection.select_value(self.class::SLEEP) } }
 
@@ -372,7 +388,12 @@ module Fairlead
 
       def verify = through_active_record(far) { |connection| connection.select_value("SELECT 1") && repeatedly { connection.verify! } }
 
-      def reconnect = through_active_record(far) { |connection| connection.select_value("SELECT 1") && measure { connection.reconnect! } }
+      def reconnect
+        through_active_record(far("HESITANT")) do |connection|
+          connection.select_value("SELECT 1")
+          measure { connection.reconnect! }
+        end
+      end
 
       private
 
@@ -403,7 +424,7 @@ module Fairlead
 
     # Trilogy's adapter, which prepares nothing.
     class RecordsTrilogy < Records
-      NAME, SLEEP, LARGE, ADAPTER = MariaDB::NAME, MariaDB::SLEEP, MariaDB::LARGE, "trilogy"
+      NAME, SLEEP, LARGE, ADAPTER = MariaDB::NAME, MariaDB::SLEEP, MariaDB::LESS, "trilogy"
       SLEEP_FOR = SLEEP
       PREPARES = false
 

@@ -6,17 +6,19 @@ require "socket"
 module Fairlead
   # A slow network between a client and a database: a process of its own, that passes on what it reads a while later.
   #
-  #   network = SlowNetwork.new(5432, delay: 0.1)   # each piece, in either direction, comes 0.1 s later
-  #   network = SlowNetwork.new(5432, rate: 20_000) # bytes a second, from the database
-  #   network.port                                  # where clients connect
+  #   network = SlowNetwork.new(5432, delay: 0.1)      # each piece, in either direction, comes 0.1 s later
+  #   network = SlowNetwork.new(5432, rate: 20_000)    # bytes a second, in either direction
+  #   network = SlowNetwork.new(5432, hesitation: 0.3) # for so many seconds each connection is kept waiting first
+  #   network.port                                     # where clients connect
   #   network.close
   #
   # With `postgresql_tls`, it also speaks TLS to the client, as PostgreSQL would: tests need no server that does.
   class SlowNetwork
     attr_reader :port
 
-    def initialize(target, delay: 0, rate: 0, postgresql_tls: false)
-      @process = IO.popen([RbConfig.ruby, __FILE__, target, delay, rate, postgresql_tls].map(&:to_s), "r+", err: File::NULL)
+    def initialize(target, delay: 0, rate: 0, hesitation: 0, postgresql_tls: false)
+      options = [target, delay, rate, hesitation, postgresql_tls].map(&:to_s)
+      @process = IO.popen([RbConfig.ruby, __FILE__, *options], "r+", err: File::NULL)
       @port = Integer(@process.gets)
     end
 
@@ -28,14 +30,17 @@ module Fairlead
     # In the process.
     class Relay
       PIECE = 65_536
+      # What the system takes in of what is read at a rate.
+      BUFFER = 4 * PIECE
 
-      def initialize(target, delay, rate, tls)
-        @target, @delay, @rate = target, delay, rate
+      def initialize(target, delay, rate, hesitation, tls)
+        @target, @delay, @rate, @hesitation = target, delay, rate, hesitation
         @tls = tls_context if tls
       end
 
       def serve
         server = TCPServer.new("127.0.0.1", 0)
+        server.setsockopt(:SOCKET, :RCVBUF, BUFFER) if @rate.positive?
         $stdout.puts(server.local_address.ip_port)
         $stdout.flush
         Thread.new { $stdin.read && exit! } # whoever started it has ended
@@ -45,9 +50,10 @@ module Fairlead
       private
 
       def relay(client)
+        sleep(@hesitation)
         client = negotiate(client) if @tls
         database = TCPSocket.new("127.0.0.1", @target)
-        ways = [Thread.new { pass(client, database, 0) }, Thread.new { pass(database, client, @rate) }]
+        ways = [Thread.new { pass(client, database) }, Thread.new { pass(database, client) }]
         ways.each(&:join)
       rescue SystemCallError, IOError
         nil
@@ -55,11 +61,11 @@ module Fairlead
         [client, database].compact.each(&:close)
       end
 
-      def pass(from, to, rate)
-        pieces = Thread::Queue.new
+      def pass(from, to)
+        pieces = @rate.positive? ? Thread::SizedQueue.new(1) : Thread::Queue.new
         reader = Thread.new do
           loop do
-            bytes = from.readpartial(rate.positive? ? [rate / 20, 1].max : PIECE)
+            bytes = from.readpartial(@rate.positive? ? [@rate / 20, 1].max : PIECE)
             pieces << [now + @delay, bytes]
           end
         rescue SystemCallError, IOError
@@ -68,7 +74,7 @@ module Fairlead
         while (due, bytes = pieces.pop) && bytes
           sleep([due - now, 0].max)
           to.write(bytes)
-          sleep(bytes.bytesize.fdiv(rate)) if rate.positive?
+          sleep(bytes.bytesize.fdiv(@rate)) if @rate.positive?
         end
         to.respond_to?(:close_write) ? to.close_write : to.close
       rescue SystemCallError, IOError
@@ -106,6 +112,6 @@ module Fairlead
 end
 
 if $PROGRAM_NAME == __FILE__
-  target, delay, rate, tls = ARGV
-  Fairlead::SlowNetwork::Relay.new(Integer(target), Float(delay), Integer(rate), tls == "true").serve
+  target, delay, rate, hesitation, tls = ARGV
+  Fairlead::SlowNetwork::Relay.new(Integer(target), Float(delay), Integer(rate), Float(hesitation), tls == "true").serve
 end
