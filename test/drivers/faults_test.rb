@@ -74,17 +74,18 @@ module Fairlead
       end
     end
 
-    %w[postgresql mysql2].each do |adapter|
+    { "postgresql" => ["--database-connections", "7"], "mysql2" => [], "trilogy" => [] }.each do |adapter, flags|
       define_method("test_who_waits_in_vain_for_#{adapter}_is_told_of_pool_role_limit_and_remedy") do
         few = few(adapter, 1)
         others = few.take_all
-        with_server(APP, env: { "DATABASE_URL" => "#{few.url}?pool=7&checkout_timeout=0.3" }) do |server|
+        limit = flags.any? ? "7 \\(of all workers together\\)" : "7"
+        with_server(APP, *flags, env: { "DATABASE_URL" => "#{few.url}?pool=7&checkout_timeout=0.3" }) do |server|
           answer = server.get("/work")
 
           assert_equal "500", answer.code
           assert_match(/could not connect to the database \(waited \d+\.\d/, answer.body)
           assert_match(/too many connections/i, answer.body)
-          assert_match(/Pool "primary" \(role writing, shard default\): 0 connections of 7\..* max_connections/, answer.body)
+          assert_match(/Pool "primary" \(role writing, shard default\): 0 connections of #{limit}\..* max_connections/, answer.body)
           others.each(&:close)
           eventually("there is room again") { server.get("/work").code == "200" }
         end

@@ -280,6 +280,21 @@ module Fairlead
       assert_equal [:disconnected, *0...5], done
     end
 
+    def test_who_waits_while_all_are_disconnected_by_force_is_served
+      pool = make_pool(1, checkout_timeout: 0.1)
+      Sync do |task|
+        holder = task.async { pool.checkout && sleep }
+        waiters = Array.new(3) { task.async { pool.checkin(pool.checkout(10)) || :served } }
+        pool.disconnect!
+        took = duration { assert_equal [:served] * 3, waiters.map(&:wait) }
+
+        assert_operator took, :<, 5
+        holder.stop
+      end
+
+      assert_equal [1, 0], [pool.connections.size, pool.stat[:busy]]
+    end
+
     def test_all_connections_can_be_had_while_others_keep_using_them
       pool = make_pool(2, checkout_timeout: 1)
       rounds = 0
@@ -399,17 +414,22 @@ module Fairlead
 
     def test_it_counts_how_long_was_waited_and_held_and_says_who_holds
       pool = make_pool(1, checkout_timeout: 0.05)
-      error = Sync do |task|
+      error, during = Sync do |task|
         holder = task.async { pool.with_connection { sleep 0.2 } }
+        served = task.async { pool.checkin(pool.checkout(10)) }
         waiter = task.async { pool.with_connection { flunk } }
-        assert_raises(::ActiveRecord::ConnectionTimeoutError) { waiter.wait }.tap { holder.wait }
+        during = ActiveRecord::Usage.of(pool).to_h(backtraces: true)
+        [assert_raises(::ActiveRecord::ConnectionTimeoutError) { waiter.wait }, during].tap { [holder, served].each(&:wait) }
       end
       stat = ActiveRecord.stat.find { |one| one[:size] == 1 && one[:timeouts] == 1 }
 
-      assert_match(/all pooled connections were in use\. Pool "\S+" \(role writing\): 1 of 1 in use, 1 waiting; /, error.message)
+      assert_match(/all pooled connections were in use\. Pool "\S+" \(role writing\): 1 of 1 in use, 2 waiting; /, error.message)
       assert_match(/held by fiber \S+ for 0\.0\d+ s, now at \S*pool_test\.rb:\d+.*with_connection.*max_connections/, error.message)
-      assert_equal 1, stat[:holds][:count]
+      assert_equal [1, 0, 2], during.values_at(:in_use, :idle, :waiting)
+      assert(during[:holders].first[:backtrace].any? { |line| line.include?("pool_test.rb") })
+      assert_equal [2, 1], [stat[:holds][:count], stat[:waits][:count]]
       assert_operator stat[:holds][:max], :>=, 0.2
+      assert_operator stat[:waits][:max], :>, 0.1
     end
 
     private

@@ -17,6 +17,20 @@ module Fairlead
       super
     end
 
+    def test_it_has_all_that_connection_pool_has_with_its_options
+      needs "connection_pool"
+      require "connection_pool"
+      { ConnectionPool => Pool, ConnectionPool::Wrapper => Pool::Wrapper }.each do |theirs, ours|
+        assert_empty theirs.singleton_methods(false) - ours.singleton_methods(false)
+        assert_empty theirs.public_instance_methods(false) - ours.public_instance_methods(false)
+        [:initialize, *theirs.public_instance_methods(false)].each do |name|
+          assert_empty options(theirs, name) - options(ours, name), "#{ours}##{name}"
+        end
+      end
+      assert_operator Pool::Error, :<, ConnectionPool::Error
+      assert_operator Pool::TimeoutError, :<, ConnectionPool::TimeoutError
+    end
+
     def test_redis_client
       needs "redis-client"
       require "redis_client"
@@ -85,6 +99,8 @@ module Fairlead
     end
 
     private
+
+    def options(owner, method) = owner.instance_method(method).parameters.filter_map { |kind, name| name if kind == :key }
 
     # They are in the bundle; JRuby runs these tests without.
     def needs(*gems)
