@@ -308,10 +308,10 @@ static VALUE loop_overdue(VALUE object) {
     return id == 0 ? Qnil : ULL2NUM(id);
 }
 
-static VALUE loop_time_all_out(VALUE object) {
+static VALUE loop_give_up(VALUE object) {
     fl_loop *loop = fl_ruby_loop_get(object);
     fl_hold(loop);
-    fl_loop_time_all_out(loop);
+    fl_loop_give_up(loop);
     fl_let_go(loop);
     return Qnil;
 }
@@ -424,7 +424,7 @@ RUBY_FUNC_EXPORTED void Init_fairlead(void) {
     rb_define_method(loop, "want", loop_want, 0);
     rb_define_method(loop, "woken", loop_woken, 0);
     rb_define_method(loop, "overdue", loop_overdue, 0);
-    rb_define_method(loop, "time_all_out", loop_time_all_out, 0);
+    rb_define_method(loop, "give_up", loop_give_up, 0);
     rb_define_method(loop, "refusals", fl_ruby_loop_refusals, 0);
     rb_define_method(loop, "take", fl_ruby_loop_take, 0);
     rb_define_method(loop, "takeable", loop_takeable, 0);

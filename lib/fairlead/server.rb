@@ -49,7 +49,7 @@ module Fairlead
       ActiveRecord::Crowd.show_in(page, slot) if page
       @ready = false
       @crew = assemble(configuration, replaced: !help.nil?)
-      @crew.on_refusals { @loop.refusals.each { |refusal| @access_log.refused(*refusal) } } if @access_log
+      @crew.on_refusals { log_refusals } if @access_log
       observe_stalls(configuration, told)
       @loop.router = RailsRoutes if defined?(::ActionDispatch::Routing)
       @loop.ask_for_help_at(help[:at].fileno, *help.values_at(:relief, :lane)) if help
@@ -93,10 +93,12 @@ module Fairlead
       end
     end
 
-    # Ends at once; what runs is cancelled, and its clients are told so. Safe in any thread, and in a trap.
+    # Ends at once; what runs is cancelled, and what waits is not served: their clients are told so. Safe in any thread, and
+    # in a trap.
     def stop
       @crew.ask do
-        @loop.time_all_out
+        @loop.give_up
+        log_refusals if @access_log
         @crew.finish
       end
     end
@@ -231,6 +233,8 @@ module Fairlead
     rescue Exception => error
       report(request, error)
     end
+
+    def log_refusals = @loop.refusals.each { |refusal| @access_log.refused(*refusal) }
 
     def limits(configuration)
       limits = LIMITS.to_h { |name| [name, configuration.public_send(name)] }

@@ -31,6 +31,21 @@ static void who_leaves_keeps_none_for_itself(void) {
     end(&scene);
 }
 
+static void who_has_no_more_time_gives_all_away_or_refuses_it(void) {
+    scene scene = begin(2);
+    come(&scene, 2);
+    fl_loop_drain(scene.loop, true);
+    fl_loop_give_up(scene.loop);
+    CHECK_TEXT("21", sent_to(&scene, 1)); /* it puts them in order */
+    CHECK_NUMBER(0, scene.loop->counts.refused);
+    says(&scene, 1, FL_SLOT_state, FL_WORKER_DRAINING);
+    come(&scene, 2);
+    fl_loop_give_up(scene.loop);
+    CHECK_TEXT("", sent_to(&scene, 1));
+    CHECK_NUMBER(2, scene.loop->counts.refused);
+    end(&scene);
+}
+
 static void of_two_it_takes_the_younger(void) {
     scene scene = begin(more_than_processors());
     for (int i = 2; i < scene.count; i++) says(&scene, i, FL_SLOT_queued, 5);
@@ -164,6 +179,7 @@ int main(void) {
     TEST(an_idle_sibling_gets_the_oldest);
     TEST(an_idle_one_without_a_processor_leaves_the_oldest_here);
     TEST(who_leaves_keeps_none_for_itself);
+    TEST(who_has_no_more_time_gives_all_away_or_refuses_it);
     TEST(of_two_it_takes_the_younger);
     TEST(workers_that_wait_take_no_processor);
     TEST(a_busy_sibling_gets_the_second_oldest_if_that_is_older_than_its_own);

@@ -469,6 +469,33 @@ static void a_drained_loop_answers_what_it_has_and_closes_the_rest(void) {
     server_stop(&server);
 }
 
+static void what_waits_when_there_is_no_more_time_is_refused(void) {
+    peer_server server = server_start();
+    int served = client(&server), waiting[] = {client(&server), client(&server)};
+    say(served, GET("/served"));
+    fl_exchange *exchange = take(server.loop);
+    say(waiting[0], GET("/1") GET("/2"));
+    say(waiting[1], "PUT /3 HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nab");
+    turn(server.loop);
+    fl_loop_drain(server.loop, false);
+    CHECK_NUMBER(1, server.loop->ready.count);
+    fl_loop_give_up(server.loop);
+    CHECK_HEARD("HTTP/1.1 504 ", "the request took too long\n", hear_end(server.loop, served));
+    for (int i = 0; i < 2; i++) {
+        fl_heard refused = hear_end(server.loop, waiting[i]);
+        CHECK_NUMBER(1, occurrences(&refused, "HTTP/1.1 "));
+        CHECK_NUMBER(1, occurrences(&refused, "\r\nretry-after: 1\r\n"));
+        CHECK_NUMBER(1, occurrences(&refused, "\r\nconnection: close\r\n"));
+        CHECK_HEARD("HTTP/1.1 503 ", "has not had its turn\n", refused);
+        close(waiting[i]);
+    }
+    CHECK_NUMBER(2, server.loop->counts.turned_away);
+    fl_exchange_abandon(exchange);
+    close(served);
+    TURN_UNTIL(server.loop, fl_loop_is_drained(server.loop));
+    server_stop(&server);
+}
+
 static void an_idle_connection_goes_to_the_sibling(void) {
     peer_server old = server_start(), young = server_start();
     int channels[4];
@@ -602,6 +629,7 @@ int main(void) {
     TEST(a_write_deadline_ends_when_all_is_written);
     TEST(a_client_that_reads_nothing_is_dropped);
     TEST(a_drained_loop_answers_what_it_has_and_closes_the_rest);
+    TEST(what_waits_when_there_is_no_more_time_is_refused);
     TEST(an_idle_connection_goes_to_the_sibling);
     TEST(new_connections_go_to_the_sibling_that_has_fewer);
     TEST(a_loop_that_closes_leaves_taken_requests_to_their_owners);

@@ -97,6 +97,32 @@ module Fairlead
       end
     end
 
+    # Who hears nothing does not know whether to ask again.
+    def test_what_has_not_had_its_turn_when_the_time_is_over_is_told_so
+      [%w[1 0.3], %w[0 0.3], %w[1 30]].each do |workers, drain|
+        with_server(SLOW, "-w", workers, "--in-flight", "1", "--drain-timeout", drain, "--access-log", "common") do |server|
+          running, *waiting = Array.new(3) { server.connect }
+          begin_slow_request(server, running, 20)
+          waiting.each { |socket| socket.write("GET /waits HTTP/1.1\r\nHost: a\r\n\r\n") }
+          server.signal(:TERM)
+          server.wait_for_notification("STOPPING=1")
+          server.signal(:TERM) if drain == "30"
+
+          assert_match(/\AHTTP\/1.1 504 /, running.read)
+          waiting.each do |socket|
+            answer = socket.read
+            assert_match(/\AHTTP\/1.1 503 /, answer)
+            assert_includes answer, "\r\nretry-after: 1\r\n"
+            assert_includes answer, "\r\nconnection: close\r\n"
+          end
+          assert_predicate server.wait_for_end, :success?
+          assert_equal 2, server.log.scan(/"GET \/waits HTTP\/1.1" 503 /).size
+        ensure
+          [running, *waiting].compact.each(&:close)
+        end
+      end
+    end
+
     def test_a_worker_that_hears_nothing_is_killed
       app = "run ->(env) { File.write(\"began\", \"\"); Process.kill(:STOP, Process.pid); [200, {}, []] }"
       with_server(app, "--drain-timeout", "0.2") do |server|

@@ -368,6 +368,23 @@ void fl_loop_drain(fl_loop *loop, bool handing_over) {
     fl_loop_wake(loop);
 }
 
+static bool hand_over(fl_connection *connection) {
+    int sibling = connection->loop->handing_over ? fl_siblings_choose(&connection->loop->siblings) : -1;
+    return sibling >= 0 && fl_handoff_give(connection, sibling);
+}
+
+void fl_loop_give_up(fl_loop *loop) {
+    fl_loop_time_all_out(loop);
+    loop->now = fl_clock();
+    for (fl_connection *connection = loop->connections, *next; connection != NULL; connection = next) {
+        next = connection->next;
+        if (connection->state == FL_CONNECTION_QUEUED && hand_over(connection))
+            continue;
+        if (connection->state == FL_CONNECTION_QUEUED || connection->state == FL_CONNECTION_BODY)
+            fl_connection_refuse(connection, FL_ENDING);
+    }
+}
+
 bool fl_loop_is_ending(const fl_loop *loop) {
     bool keeps = !loop->handing_over || loop->siblings.slot == NULL;
     return loop->draining && (keeps || fl_siblings_choose(&loop->siblings) < 0);

@@ -34,6 +34,7 @@
     X(REQUEST_TIMEOUT, 504, "the request took too long")                                                     \
     X(QUEUE_TIMEOUT, 503, "the request waited too long for its turn")                                        \
     X(OVERLOADED, 503, "more requests come than can be served")                                              \
+    X(ENDING, 503, "the server ends, and the request has not had its turn")                                  \
     X(UNKNOWN_VERSION, 505, "the HTTP version is not supported")
 
 typedef enum fl_status {

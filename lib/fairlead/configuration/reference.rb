@@ -68,7 +68,7 @@ module Fairlead
 
         | signal, to the first process | |
         | --- | --- |
-        | TERM, INT | stop accepting, finish what runs, end; past `drain_timeout` what is left is killed; a second signal ends at once |
+        | TERM, INT | stop accepting, finish what runs, end; past `drain_timeout`, or with a second signal, the rest is ended and told so: 504 to what runs, 503 to what waits |
         | USR2 | start new code, which takes over once it serves (`fairlead restart` does the same, and tells how it went) |
         | HUP | replace the workers one by one: each successor serves before its predecessor drains, and no request fails |
         | TTIN, TTOU | one worker more, one less |

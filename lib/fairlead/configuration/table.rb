@@ -72,8 +72,8 @@ module Fairlead
                                                 "killed and forked again.",
                  group: :processes, within: DEADLINE),
       Option.new(:drain_timeout, :seconds, 30.0,
-                 "How long the requests that run may still take once the server, or one worker, is told to " \
-                 "stop.",
+                 "How long what has come may still take once the server, or one worker, is told to stop. Past it, a " \
+                 "request that runs is answered 504, one that waits for its turn 503 with Retry-After.",
                  group: :processes, within: DEADLINE),
 
       Option.new(:recycle_requests, :integer, nil,
