@@ -169,6 +169,16 @@ static void what_is_given_to_who_has_no_descriptor_left_is_passed_on(void) {
     part(&couple);
 }
 
+static void what_nobody_has_told_of_is_taken_in_all_the_same(void) {
+    couple couple = meet(5);
+    turn(couple.old.loop);
+    CHECK_NUMBER(2, shown(&couple, 1, FL_SLOT_arriving));
+    fl_slot_set(&couple.page->slots[1], FL_SLOT_arriving, 0);
+    turn(couple.young.loop);
+    CHECK_NUMBER(2, couple.young.loop->counts.connections);
+    part(&couple);
+}
+
 /* One takes the reserve, the other finds nothing; and a sibling is roused, which is no connection. */
 static void one_that_nobody_has_a_descriptor_for_is_lost_and_counts_no_more(void) {
     couple couple = meet(5);
@@ -329,6 +339,7 @@ int main(void) {
     TEST(who_has_as_many_as_may_be_passes_new_ones_on);
     TEST(nobody_is_given_more_than_it_has_room_for);
     TEST(what_is_given_to_who_has_no_descriptor_left_is_passed_on);
+    TEST(what_nobody_has_told_of_is_taken_in_all_the_same);
     TEST(one_that_nobody_has_a_descriptor_for_is_lost_and_counts_no_more);
     TEST(once_much_is_kept_for_all_little_is_kept_for_each);
     TEST(a_long_head_of_a_response_counts_for_as_long_as_it_is_kept);

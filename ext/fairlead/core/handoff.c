@@ -217,12 +217,18 @@ static void take_in(fl_loop *loop, message *message, int descriptor, char *bytes
     loop->handed = (fl_handed){0};
 }
 
+/* As far as the senders have told; what they have not, the poll tells of again. */
+static bool more_comes(fl_slot *slot) {
+    return fl_slot_get(slot, FL_SLOT_coming) + fl_slot_get(slot, FL_SLOT_arriving) > 0;
+}
+
 void fl_handoff_receive(fl_loop *loop) {
+    fl_slot *slot = loop->siblings.slot;
     fl_buffer room = {0};
     if (fl_buffer_reserve(&loop->slab, &room, MOST_BYTES) != FL_OK)
         return;
     char *bytes = fl_buffer_room(&room);
-    for (;;) {
+    do {
         message message = {0};
         struct iovec parts[] = {{&message, sizeof message}, {bytes, MOST_BYTES}};
         union {
@@ -231,7 +237,7 @@ void fl_handoff_receive(fl_loop *loop) {
         } control;
         struct msghdr envelope = {
             .msg_iov = parts, .msg_iovlen = 2, .msg_control = control.bytes, .msg_controllen = sizeof control.bytes};
-        fl_loop_give_up_reserve(loop);
+        fl_loop_give_up_reserve(loop); /* where there is no room for the descriptor, it is lost with its message */
         ssize_t size = recvmsg(loop->siblings.receiving, &envelope, MSG_DONTWAIT);
         fl_loop_keep_reserve(loop);
         if (size < 0)
@@ -245,7 +251,7 @@ void fl_handoff_receive(fl_loop *loop) {
             take_in(loop, &message, descriptor, bytes, (size_t) size - sizeof message);
         }
         /* Only now: for a moment it counts twice, and never not at all. */
-        has_come(loop->siblings.slot, counted_as(&message));
-    }
+        has_come(slot, counted_as(&message));
+    } while (more_comes(slot));
     fl_buffer_free(&loop->slab, &room);
 }

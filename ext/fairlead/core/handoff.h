@@ -50,7 +50,7 @@ bool fl_handoff_give(fl_connection *connection, int sibling);
  * Answers whether it has gone. */
 bool fl_handoff_pass_on(struct fl_loop *loop, const struct fl_listener *listener, int descriptor);
 
-/* Takes in all that has been handed to us, or passes it on, if we have no room. A connection for which there is no descriptor
+/* Takes in what has been handed to us, or passes it on, if we have no room. A connection for which there is no descriptor
  * even so is lost: its client sees it closed. */
 void fl_handoff_receive(struct fl_loop *loop);
 
