@@ -4,7 +4,7 @@
 #include <arpa/inet.h>
 #include <string.h>
 
-static VALUE cInput, cStringIO, protocol_1_0;
+static VALUE cInput, cStringIO, protocol_1_0, scheme_https, port_80, port_443;
 static VALUE header_keys[FL_HEADER_IDS];
 static ID id_new;
 
@@ -15,6 +15,7 @@ static ID id_new;
     X(server_protocol, "SERVER_PROTOCOL")                                                                    \
     X(server_name, "SERVER_NAME")                                                                            \
     X(server_port, "SERVER_PORT")                                                                            \
+    X(url_scheme, "rack.url_scheme")                                                                         \
     X(input, "rack.input")                                                                                   \
     X(protocol, "rack.protocol")                                                                             \
     X(request_trailers, "fairlead.request_trailers")
@@ -22,6 +23,7 @@ static ID id_new;
 /* Likewise: those that every request sets. They are the template's first, in this order. */
 #define FILLED_IN_MAP(X)                                                                                     \
     X(path_info, "PATH_INFO")                                                                                \
+    X(request_path, "REQUEST_PATH")                                                                          \
     X(request_uri, "REQUEST_URI")                                                                            \
     X(remote_address, "REMOTE_ADDR")                                                                         \
     X(request_start, "HTTP_X_REQUEST_START")                                                                 \
@@ -91,18 +93,34 @@ static bool forges_known(const char *name, size_t size) {
     return fl_header_lookup(hyphens, size) != FL_HEADER_OTHER;
 }
 
-static void add_headers(VALUE env, const char *bytes, const fl_http1_head *head) {
+/* What a proxy says whose client speaks TLS. */
+static bool tells_of_tls(fl_header_id id, const char *value, uint32_t size) {
+    switch (id) {
+    case FL_HEADER_X_FORWARDED_PROTO: /* one for each proxy on the way, the client's first */
+        return size >= 5 && memcmp(value, "https", 5) == 0;
+    case FL_HEADER_X_FORWARDED_SCHEME:
+        return size == 5 && memcmp(value, "https", 5) == 0;
+    case FL_HEADER_X_FORWARDED_SSL:
+        return size == 2 && memcmp(value, "on", 2) == 0;
+    default:
+        return false;
+    }
+}
+
+/* `decoded`: the body is not coded any more. Answers whether the client speaks TLS. */
+static bool add_headers(VALUE env, const char *bytes, const fl_http1_head *head, bool decoded) {
     uint64_t seen[(FL_HEADER_IDS + 63) / 64] = {0};
-    bool underscores = false;
+    bool underscores = false, tls = false;
     for (uint32_t i = 0; i < head->count; i++) {
         const fl_header *header = &head->headers[i];
         const char *name = bytes + header->name.at;
-        if (header->id == FL_HEADER_HOST)
-            continue; /* set from the authority */
+        if (header->id == FL_HEADER_HOST || (decoded && header->id == FL_HEADER_TRANSFER_ENCODING))
+            continue; /* set from the authority; not so any more */
         if (header->id != FL_HEADER_OTHER) {
             uint64_t bit = 1ull << (header->id % 64);
             bool again = seen[header->id / 64] & bit;
             seen[header->id / 64] |= bit;
+            tls |= !again && tells_of_tls(header->id, bytes + header->value.at, header->value.size);
             add_header(env, header_keys[header->id], string_of(bytes, header->value), header, again);
         } else if (memchr(name, '_', header->name.size) != NULL) {
             underscores = true;
@@ -122,6 +140,13 @@ static void add_headers(VALUE env, const char *bytes, const fl_http1_head *head)
         if (NIL_P(rb_hash_lookup2(env, key, Qnil)))
             rb_hash_aset(env, key, string_of(bytes, header->value));
     }
+    return tls;
+}
+
+static void say_https(VALUE env) {
+    rb_hash_aset(env, key_url_scheme, scheme_https);
+    if (rb_hash_lookup2(env, key_server_port, Qnil) == port_80)
+        rb_hash_aset(env, key_server_port, port_443);
 }
 
 /* Most requests of a process name the same host. The environment that they begin with, with all that follows from the
@@ -134,15 +159,18 @@ static bool is_host(VALUE known, const char *text, uint32_t size) {
     return !NIL_P(known) && RSTRING_LEN(known) == size && memcmp(RSTRING_PTR(known), text, size) == 0;
 }
 
+/* A host without a port has the port of its scheme (RFC 9110, 4.2), whatever we listen to behind a proxy. */
 static void add_host(VALUE env, const char *text, uint32_t size) {
     uint32_t name_size = size;
+    VALUE port = port_80;
     for (uint32_t i = size; i > 0 && text[i - 1] != ']'; i--)
         if (text[i - 1] == ':') {
             name_size = i - 1;
             if (i < size)
-                rb_hash_aset(env, key_server_port, rb_obj_freeze(rb_str_new(text + i, size - i)));
+                port = rb_obj_freeze(rb_str_new(text + i, size - i));
             break;
         }
+    rb_hash_aset(env, key_server_port, port);
     if (name_size > 0)
         rb_hash_aset(env, key_server_name, rb_obj_freeze(rb_str_new(text, name_size)));
     rb_hash_aset(env, header_keys[FL_HEADER_HOST], rb_obj_freeze(rb_str_new(text, size)));
@@ -295,7 +323,9 @@ VALUE fl_environment_build(fl_exchange *exchange, VALUE template, VALUE request,
     if (method != method_GET) /* what is so in the template already is spared */
         rb_hash_aset(env, key_request_method, method);
     fl_span path = head->form == FL_TARGET_AUTHORITY ? head->target : head->path;
-    FILL_IN(env, path_info, path.size > 0 ? string_of(bytes, path) : rb_str_new_cstr("/"));
+    VALUE path_text = path.size > 0 ? string_of(bytes, path) : rb_str_new_cstr("/");
+    FILL_IN(env, path_info, path_text);
+    FILL_IN(env, request_path, path_text);
     if (head->query.size > 0)
         rb_hash_aset(env, key_query_string, string_of(bytes, head->query));
     FILL_IN(env, request_uri, string_of(bytes, head->target));
@@ -306,7 +336,11 @@ VALUE fl_environment_build(fl_exchange *exchange, VALUE template, VALUE request,
     FILL_IN(env, finished, finished);
     FILL_IN(env, after_reply, finished);
     FILL_IN(env, hijack, request);
-    add_headers(env, bytes, head);
+    bool decoded = exchange->chunked && whole;
+    if (add_headers(env, bytes, head, decoded))
+        say_https(env);
+    if (decoded) /* RFC 9112, 7.1.3 */
+        rb_hash_aset(env, header_keys[FL_HEADER_CONTENT_LENGTH], rb_fix2str(UINT2NUM(exchange->body.length), 10));
     if (head->upgrade)
         rb_hash_aset(env, key_protocol, protocols_of(bytes, head));
     if (!whole || exchange->body.length > 0)
@@ -354,6 +388,9 @@ void fl_init_environment(void) {
     FL_HEADER_MAP(X)
 #undef X
     protocol_1_0 = frozen("HTTP/1.0");
+    scheme_https = frozen("https");
+    port_80 = frozen("80");
+    port_443 = frozen("443");
     cStringIO = constant("StringIO");
     cInput = constant("Fairlead::Input");
 }

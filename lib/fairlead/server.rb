@@ -42,6 +42,7 @@ module Fairlead
       @access_log = AccessLog.for(configuration)
       Offload.threads = configuration.offload_threads
       @early_hints = configuration.early_hints
+      @older_rack = Rack.release < "3.1"
       @loop = Loop.new(limits(configuration))
       listeners.each { |listener| @loop.listen(listener.io.fileno, listener.unix?, Environment.template(listener)) }
       @channels = channels
@@ -128,6 +129,7 @@ module Fairlead
     # One request, in a serving fiber.
     def answer(request)
       request.env["rack.early_hints"] = request.method(:early_hints) if @early_hints
+      request.env["HTTP_VERSION"] = request.env["SERVER_PROTOCOL"] if @older_rack # Sinatra goes by it there
       status, headers, body = @app.call(request.env)
       send_parts(request, headers, body) unless request.respond(status, headers, body)
     rescue ClientGone => error

@@ -25,11 +25,17 @@ static void remember_address(fl_connection *connection) {
     socklen_t size = sizeof address;
     if (getpeername(connection->transport.descriptor, (struct sockaddr *) &address, &size) < 0)
         return;
-    connection->client.family = (uint8_t) address.ss_family;
-    if (address.ss_family == AF_INET)
-        memcpy(connection->client.address, &((struct sockaddr_in *) &address)->sin_addr, 4);
-    else if (address.ss_family == AF_INET6)
-        memcpy(connection->client.address, &((struct sockaddr_in6 *) &address)->sin6_addr, 16);
+    fl_client *client = &connection->client;
+    const struct in6_addr *six = &((struct sockaddr_in6 *) &address)->sin6_addr;
+    client->family = (uint8_t) address.ss_family;
+    if (address.ss_family == AF_INET) {
+        memcpy(client->address, &((struct sockaddr_in *) &address)->sin_addr, 4);
+    } else if (address.ss_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(six)) { /* [::] serves IPv4 too */
+        client->family = AF_INET;
+        memcpy(client->address, six->s6_addr + 12, 4);
+    } else if (address.ss_family == AF_INET6) {
+        memcpy(client->address, six, 16);
+    }
 }
 
 /* At once, and not with the next turn: siblings go by it when many come at the same time. */

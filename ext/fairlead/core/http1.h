@@ -62,6 +62,8 @@ typedef struct fl_span {
     X(X_FORWARDED_HOST, "x-forwarded-host", "HTTP_X_FORWARDED_HOST")                                         \
     X(X_FORWARDED_PORT, "x-forwarded-port", "HTTP_X_FORWARDED_PORT")                                         \
     X(X_FORWARDED_PROTO, "x-forwarded-proto", "HTTP_X_FORWARDED_PROTO")                                      \
+    X(X_FORWARDED_SCHEME, "x-forwarded-scheme", "HTTP_X_FORWARDED_SCHEME")                                   \
+    X(X_FORWARDED_SSL, "x-forwarded-ssl", "HTTP_X_FORWARDED_SSL")                                            \
     X(X_REAL_IP, "x-real-ip", "HTTP_X_REAL_IP")                                                              \
     X(X_REQUEST_ID, "x-request-id", "HTTP_X_REQUEST_ID")                                                     \
     X(X_REQUESTED_WITH, "x-requested-with", "HTTP_X_REQUESTED_WITH")

@@ -14,6 +14,7 @@ module Fairlead
       text = { "Content-Type" => "text/plain" }.freeze
       APPS = {
         "/release" => ->(_) { [200, text.dup, [Rack.release]] },
+        "/version" => ->(env) { [200, text.dup, [env["HTTP_VERSION"]]] },
         "/post" => ->(env) { [200, text.dup, [Rack::Request.new(env).POST.inspect]] },
         "/again" => ->(env) {
           input = env["rack.input"]
@@ -101,6 +102,12 @@ module Fairlead
       assert_equal %w[a=1 b=2], client.get("/cookies")["set-cookie"]
       assert_equal [204, 500, 200], %w[/no-content /raise /release].map { |path| client.get(path).status }
       assert_equal 200, client.request("GET", "/release", host: nil, version: "1.0").response.status
+    end
+
+    # Sinatra 2 answers POST with 303 or 302 by it.
+    def test_the_version_has_its_older_name_too
+      assert_equal "HTTP/1.1", client.get("/version", "Version: HTTP/1.0").body
+      assert_equal "HTTP/1.0", client.request("GET", "/version", version: "1.0").response.body
     end
   end
 end

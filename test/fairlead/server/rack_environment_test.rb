@@ -25,7 +25,7 @@ module Fairlead
         "REQUEST_METHOD" => "GET", "SCRIPT_NAME" => "", "PATH_INFO" => "/a%20b/c", "QUERY_STRING" => "d=e&f",
         "SERVER_NAME" => "example.com", "SERVER_PORT" => "8080", "SERVER_PROTOCOL" => "HTTP/1.1",
         "HTTP_HOST" => "example.com:8080", "REMOTE_ADDR" => "127.0.0.1", "rack.url_scheme" => "http",
-        "REQUEST_URI" => "/a%20b/c?d=e&f"
+        "REQUEST_URI" => "/a%20b/c?d=e&f", "REQUEST_PATH" => "/a%20b/c"
       }
       assert_equal expected, env.slice(*expected.keys)
       assert_match(/\Afairlead/, env["SERVER_SOFTWARE"])
@@ -54,19 +54,32 @@ module Fairlead
     end
 
     def test_hosts_of_all_kinds
-      { "a" => ["a", server.port.to_s], "a:81" => %w[a 81], "[::1]" => ["[::1]", server.port.to_s],
+      { "a" => %w[a 80], "a:" => %w[a 80], "a:81" => %w[a 81], "[::1]" => %w[[::1] 80],
         "[::1]:82" => %w[[::1] 82], "127.0.0.1:83" => %w[127.0.0.1 83] }.each do |host, expected|
         env = env_of("GET / HTTP/1.1\r\nHost: #{host}\r\n\r\n")
-        assert_equal [host, *expected], env.values_at("HTTP_HOST", "SERVER_NAME", "SERVER_PORT")
+        assert_equal [host.chomp(":"), *expected], env.values_at("HTTP_HOST", "SERVER_NAME", "SERVER_PORT")
       end
     end
 
+    # As Puma has it: what an app makes of these is the URL that the client has asked for.
+    def test_a_proxy_says_whether_its_client_speaks_tls
+      { "X-Forwarded-Proto: https" => %w[https 443], "X-Forwarded-Proto: https, http" => %w[https 443],
+        "X-Forwarded-Scheme: https" => %w[https 443], "X-Forwarded-Ssl: on" => %w[https 443],
+        "X-Forwarded-Proto: http" => %w[http 80], "X-Forwarded-Proto: http\r\nX-Forwarded-Proto: https" => %w[http 80],
+        "X-Forwarded-Ssl: off" => %w[http 80], "X_Forwarded_Ssl: on" => %w[http 80], "X-Other: https" => %w[http 80] }.each do |field, expected|
+        env = env_of("GET / HTTP/1.1\r\nHost: a\r\n#{field}\r\n\r\n")
+        assert_equal expected, env.values_at("rack.url_scheme", "SERVER_PORT"), field
+      end
+      env = env_of("GET / HTTP/1.1\r\nHost: a:80\r\nX-Forwarded-Proto: https\r\n\r\n")
+      assert_equal %w[https 80], env.values_at("rack.url_scheme", "SERVER_PORT")
+    end
+
     def test_targets_of_all_forms
-      { "/" => ["/", ""], "/?" => ["/", ""], "/a?b?c" => ["/a", "b?c"], "//a//b" => ["//a//b", ""],
+      { "/" => ["/", ""], "/?" => ["/", ""], "/a?b?c" => ["/a", "b?c"], "//a//b" => ["//a//b", ""], "/a;b=c?d;e" => ["/a;b=c", "d;e"],
         "/%C3%A4%00%2f" => ["/%C3%A4%00%2f", ""], "http://x/y?z" => ["/y", "z"], "http://x" => ["/", ""],
         "http://x?z" => ["/", "z"] }.each do |target, expected|
         env = env_of("GET #{target} HTTP/1.1\r\nHost: a\r\n\r\n")
-        assert_equal [*expected, target], env.values_at("PATH_INFO", "QUERY_STRING", "REQUEST_URI")
+        assert_equal [*expected, target, expected.first], env.values_at("PATH_INFO", "QUERY_STRING", "REQUEST_URI", "REQUEST_PATH")
       end
       assert_equal "*", env_of("OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n")["PATH_INFO"]
       assert_equal "a:443", env_of("CONNECT a:443 HTTP/1.1\r\nHost: a\r\n\r\n")["PATH_INFO"]
@@ -113,6 +126,16 @@ module Fairlead
       assert_empty env.keys.grep(/HTTP_CONTENT/)
     end
 
+    # RFC 9112, 7.1.3; apps read as many bytes as they are told of.
+    def test_a_chunked_body_that_has_come_whole_has_a_length_and_is_chunked_no_more
+      chunked = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+      { "0\r\n\r\n" => "0", "3\r\nabc\r\nA\r\n0123456789\r\n0\r\nX: y\r\n\r\n" => "13" }.each do |body, length|
+        assert_equal [length, nil], env_of(chunked + body).values_at("CONTENT_LENGTH", "HTTP_TRANSFER_ENCODING")
+      end
+      long = "#{chunked}61a80\r\n#{"x" * 400_000}\r\n0\r\n\r\n" # more than is read before the app is called
+      assert_equal [nil, "chunked"], env_of(long).values_at("CONTENT_LENGTH", "HTTP_TRANSFER_ENCODING")
+    end
+
     def test_the_time_in_the_queue_counts_from_the_first_byte
       client = client()
       before = Time.now.to_f
@@ -140,6 +163,16 @@ module Fairlead
       client = HTTPClient.new(server.connect(unix: server.path("app.sock")))
       env = Marshal.load(client.get("/").body)
       assert_equal %w[127.0.0.1 example.com], env.values_at("REMOTE_ADDR", "SERVER_NAME")
+    end
+
+    # Else no app would know its proxy again: "::ffff:10.0.0.1" is in none of the networks that Rack and Rails trust.
+    def test_a_client_has_its_own_kind_of_address_whatever_the_listener_has
+      server = with_server(APP, "--bind", "http://[::]:0")
+      { "127.0.0.1" => "127.0.0.1", "::1" => "::1" }.each do |address, expected|
+        socket = TCPSocket.new(address, server.port)
+        (@clients ||= []) << (client = HTTPClient.new(socket))
+        assert_equal expected, Marshal.load(client.get("/").body)["REMOTE_ADDR"]
+      end
     end
 
     # As Puma has them.
