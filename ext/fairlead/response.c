@@ -131,9 +131,9 @@ static VALUE end_if_open(VALUE object, void (*how)(fl_exchange *)) {
     return Qnil;
 }
 
-/* The whole response at once, if the body is an Array that fits into the response buffer: true. So too when the app has
- * hijacked the connection, and nobody asks for its response. Otherwise only its head is begun, and false: write the
- * parts, then finish, or see whether it takes over. */
+/* The whole response at once, if the body is an Array that fits into the response buffer, or is not sent whatever it is
+ * (HEAD, 204, 304): true. So too when the app has hijacked the connection, and nobody asks for its response. Otherwise
+ * only its head is begun, and false: write the parts, then finish, or see whether it takes over. */
 static VALUE request_respond(VALUE object, VALUE status, VALUE headers, VALUE body) {
     fl_ruby_request *self = fl_ruby_request_get(object);
     if (self->hijacked)
@@ -143,6 +143,8 @@ static VALUE request_respond(VALUE object, VALUE status, VALUE headers, VALUE bo
     size_t length = 0;
     for (long i = 0; whole && i < RARRAY_LEN(body); i++) {
         VALUE part = RARRAY_AREF(body, i);
+        if (NIL_P(part))
+            continue;
         Check_Type(part, T_STRING);
         length += (size_t) RSTRING_LEN(part);
     }
@@ -150,9 +152,12 @@ static VALUE request_respond(VALUE object, VALUE status, VALUE headers, VALUE bo
     if (loop == NULL)
         fl_raise(FL_CLOSED);
     fl_status outcome = fl_exchange_head_end(exchange, whole ? (int64_t) length : -1);
-    whole = whole && outcome == FL_OK && length <= fl_exchange_room(exchange);
-    for (long i = 0; whole && outcome == FL_OK && i < RARRAY_LEN(body); i++) {
+    bool empty = outcome == FL_OK && exchange->framing == FL_FRAMING_NONE;
+    whole = empty || (whole && outcome == FL_OK && length <= fl_exchange_room(exchange));
+    for (long i = 0; whole && !empty && outcome == FL_OK && i < RARRAY_LEN(body); i++) {
         VALUE part = RARRAY_AREF(body, i);
+        if (NIL_P(part))
+            continue;
         size_t used; /* all of it: there is room */
         outcome = fl_exchange_write(exchange, RSTRING_PTR(part), (size_t) RSTRING_LEN(part), &used);
     }

@@ -131,6 +131,7 @@ module Fairlead
       request.env["rack.early_hints"] = request.method(:early_hints) if @early_hints
       request.env["HTTP_VERSION"] = request.env["SERVER_PROTOCOL"] if @older_rack # Sinatra goes by it there
       status, headers, body = @app.call(request.env)
+      body ||= [] # as other servers take it, where there is nothing to send
       send_parts(request, headers, body) unless request.respond(status, headers, body)
     rescue ClientGone => error
       request.abandon
@@ -211,15 +212,22 @@ module Fairlead
       guard(request) { Stall::Notice.write(request.env, @teller) } if @development
       guard(request) { body.close } if body.respond_to?(:close)
       finished = request.finished
-      finished.reverse_each { |callback| guard(request) { conclude(callback, request, status, headers, error) } } unless finished.empty?
+      guard(request) { conclude(finished, request, status, headers, error) } unless finished.empty?
       guard(request) { ActiveRecord::Leases.release }
       guard(request) { @access_log.write(request, request.env, request.status.nonzero?, request.bytes_sent) } if @access_log
     end
 
-    # The list has two names: what is in it for `rack.after_reply` takes no arguments.
-    def conclude(callback, *arguments)
-      taken = callback.respond_to?(:arity) ? callback.arity : callback.method(:call).arity
-      taken.zero? ? callback.call : callback.call(arguments.first.env, *arguments.drop(1))
+    # The list has two names. What is in it for `rack.after_reply` takes no arguments, and is called in its order; the rest is
+    # for `rack.response_finished`, the last one first.
+    def conclude(finished, request, status, headers, error)
+      finished.each { |callback| guard(request) { callback.call } if takes_nothing?(callback) }
+      finished.reverse_each do |callback|
+        guard(request) { callback.call(request.env, status, headers, error) } unless takes_nothing?(callback)
+      end
+    end
+
+    def takes_nothing?(callback)
+      callback.respond_to?(:call) && (callback.respond_to?(:arity) ? callback : callback.method(:call)).arity.zero?
     end
 
     def observe_stalls(configuration, told)

@@ -91,12 +91,13 @@ static void an_announced_length_is_kept(void) {
     fl_exchange *exchange = take(server.loop);
     CHECK_NUMBER(FL_OK, fl_exchange_begin(exchange, 200));
     header(exchange, "Content-Length", "4");
-    CHECK_NUMBER(FL_BAD_HEADER_VALUE, fl_exchange_header(exchange, "content-length", 14, "4", 1));
+    header(exchange, "content-length", "4"); /* once is enough */
+    CHECK_NUMBER(FL_BAD_HEADER_VALUE, fl_exchange_header(exchange, "content-length", 14, "5", 1));
     CHECK_NUMBER(FL_OK, fl_exchange_head_end(exchange, -1));
     put(exchange, "abcdef"); /* what is beyond would be taken for the next response */
     put(exchange, "g");
     fl_exchange_finish(exchange);
-    CHECK_HEARD("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n", "\r\n\r\nabcd", hear(server.loop, socket));
+    CHECK_HEARD("HTTP/1.1 200 OK\r\nContent-Length: 4\r\ndate: ", "\r\n\r\nabcd", hear(server.loop, socket));
 
     say(socket, GET("/"));
     exchange = begin(server.loop, 200, 4);

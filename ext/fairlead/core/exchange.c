@@ -122,8 +122,10 @@ fl_status fl_exchange_header(fl_exchange *exchange, const char *name, size_t nam
     case 14:
         if (IS("content-length")) {
             uint64_t length;
-            if (exchange->has_length || exchange->framing == FL_FRAMING_RAW || !parse_length(value, value_size, &length))
+            if (exchange->framing == FL_FRAMING_RAW || !parse_length(value, value_size, &length))
                 return FL_BAD_HEADER_VALUE;
+            if (exchange->has_length) /* "Content-Length" of the app, and "content-length" of a newer middleware */
+                return length == exchange->length_left ? FL_OK : FL_BAD_HEADER_VALUE;
             exchange->has_length = true;
             exchange->length_left = length;
             if (exchange->code < 200 || exchange->code == 204) /* RFC 9110, 8.6: not there */

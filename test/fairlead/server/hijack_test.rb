@@ -71,7 +71,7 @@ module Fairlead
         },
         "/has-hints" => ->(env) { [200, TEXT, [env.key?("rack.early_hints").to_s]] },
         "/after" => ->(env) {
-          env["rack.after_reply"] << -> { warn "after reply: none" }
+          env["rack.after_reply"] << -> { warn "after reply: first" } << Object.new.tap { |object| def object.call = warn("after reply: second") }
           env["rack.after_reply"] << proc { |first| warn "after reply: #{first.class}" }
           env["rack.response_finished"] << ->(_, status, _, _) { warn "finished: #{status}" }
           [200, TEXT, []]
@@ -269,8 +269,8 @@ module Fairlead
 
     def test_what_is_to_happen_after_the_reply
       client.get("/after")
-      lines = eventually { server.log.scan(/^(?:after reply|finished): .*/).then { |found| found if found.size >= 3 } }
-      assert_equal ["finished: 200", "after reply: Hash", "after reply: none"], lines
+      lines = eventually { server.log.scan(/^(?:after reply|finished): .*/).then { |found| found if found.size >= 4 } }
+      assert_equal ["after reply: first", "after reply: second", "finished: 200", "after reply: Hash"], lines
     end
   end
 end

@@ -69,7 +69,15 @@ module Fairlead
         "/status" => ->(env) { [Integer(env["QUERY_STRING"]), TEXT, ["body"]] },
         "/no-response" => ->(_) { [nil, {}, nil] },
         "/rack-header" => ->(_) { [200, TEXT.merge("rack.private" => "1"), ["ok"]] },
-        "/nil-part" => ->(_) { [200, TEXT, [nil]] },
+        "/number-part" => ->(_) { [200, TEXT, [1]] },
+        "/nil-parts" => ->(_) { [200, TEXT, [nil, "a", nil, "b"]] },
+        "/many-nil-parts" => ->(_) { [200, TEXT, [nil, "a" * 200_000, nil, "b"]] },
+        "/none" => ->(env) { [Integer(env["QUERY_STRING"]), {}, nil] },
+        "/false" => ->(_) { [200, {}, false] },
+        "/endless" => ->(env) { [Integer(env["QUERY_STRING"]), {}, Body.new("endless") { |&out| loop { out.call("x"); sleep 0.01 } }] },
+        "/endless-callable" => ->(env) { [Integer(env["QUERY_STRING"]), {}, ->(stream) { loop { stream.write("x"); sleep 0.01 } }] },
+        "/length-twice" => ->(_) { [200, { "Content-Length" => "2", "content-length" => "2" }, ["ok"]] },
+        "/lengths" => ->(_) { [200, { "Content-Length" => "2", "content-length" => "3" }, ["ok"]] },
         "/early-rack2" => ->(_) { [200, { "Content-Type" => "text/plain", "Set-Cookie" => "a=1\nb=2" }, ["ok"]] }
       }.freeze
       run(lambda do |env|
@@ -195,7 +203,36 @@ module Fairlead
     end
 
     def test_a_part_that_is_no_string_is_an_error
-      assert_equal 500, client(to: careless).get("/nil-part").status
+      assert_equal 500, client(to: careless).get("/number-part").status
+    end
+
+    # What follows is as Puma or Falcon take it.
+    def test_what_is_nil_is_nothing
+      client = client(to: careless)
+      assert_equal %w[ab 2], client.get("/nil-parts").then { |answer| [answer.body, answer["content-length"]] }
+      assert_equal 200_001, client.get("/many-nil-parts").body.bytesize
+      { "/none?204" => nil, "/none?304" => nil, "/none?200" => "0", "/false" => "0" }.each do |path, length|
+        answer = client.get(path)
+        assert_equal ["", length, nil], [answer.body, answer["content-length"], answer["transfer-encoding"]], path
+      end
+      assert_equal 200, client.get("/none?200", head: true).status
+    end
+
+    def test_a_body_that_is_not_sent_is_not_asked_for_but_closed
+      client = client(to: careless)
+      %w[/endless /endless-callable].each do |path|
+        assert_equal [204, 304], [client.get("#{path}?204").status, client.get("#{path}?304").status]
+        assert_equal 200, client.get("#{path}?200", head: true).status
+      end
+      assert_equal "onetwothree", client.get("/array").body
+      assert_equal 3, careless.log.scan("endless: closed").size
+    end
+
+    # A middleware of Rack 3 beside an app of Rack 2.
+    def test_a_length_may_be_said_twice_but_only_one
+      client = client(to: careless)
+      assert_equal %w[2 ok], client.get("/length-twice").then { |answer| [answer["content-length"], answer.body] }
+      assert_equal 500, client.get("/lengths").status
     end
 
     # The client must see that something is missing: neither a last chunk nor the whole length comes.
