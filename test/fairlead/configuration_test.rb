@@ -162,6 +162,8 @@ module Fairlead
       assert_refused("preload_app!", "Write `preload true`")
       assert_refused("ssl_bind \"0.0.0.0\", 443", "let a proxy in front of it do TLS")
       assert_refused("prune_bundler", "Remove the line")
+      assert_refused("lowlevel_error_handler { |error| [500, {}, []] }", "Rescue it in a middleware")
+      assert_refused("http_content_length_limit 1", "Write `body_size` instead.")
     end
 
     def test_what_can_be_off_can_be_true_or_false_as_well

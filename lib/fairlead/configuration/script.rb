@@ -24,10 +24,16 @@ module Fairlead
         ssl_bind: "https is not served yet: bind http://… and let a proxy in front of it do TLS.",
         activate_control_app: "Remove the line: `fairlead status` and `fairlead restart` need none.",
         directory: "Remove the line, and start fairlead in that folder.",
-        **%i[wait_for_less_busy_worker fork_worker nakayoshi_fork prune_bundler silence_single_worker_warning]
+        **%i[wait_for_less_busy_worker fork_worker nakayoshi_fork prune_bundler silence_single_worker_warning quiet queue_requests
+             max_fast_inline max_keep_alive enable_keep_alives out_of_band worker_check_interval]
           .to_h { |word| [word, "Remove the line: there is nothing like it to set."] },
         first_data_timeout: "Write `head_timeout` instead.",
-        persistent_timeout: "Write `idle_timeout` instead."
+        persistent_timeout: "Write `idle_timeout` instead.",
+        http_content_length_limit: "Write `body_size` instead.",
+        lowlevel_error_handler: "Remove the line: what the app raises is logged and answered 500. Rescue it in a middleware " \
+                                "that config.ru uses first.",
+        set_remote_address: "Remove the line: what a proxy says of its client is in the headers, as Rack::Request#ip reads them.",
+        **%i[on_booted after_booted].to_h { |word| [word, "Write `before_fork { … }`, which runs once, or `after_fork { |index| … }`."] }
       }.freeze
 
       def initialize(configuration, path)
