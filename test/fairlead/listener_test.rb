@@ -48,6 +48,12 @@ module Fairlead
       assert_equal "http://[::]:#{listener.port}", listener.uri
     end
 
+    def test_the_same_address_twice_is_once
+      port = open("http://127.0.0.1:0").tap(&:close).port
+
+      assert_equal 1, (@listeners = Listener.open_all(["http://127.0.0.1:#{port}"] * 2)).size
+    end
+
     def test_localhost_is_both_loopback_addresses
       first, second = @listeners = Listener.open_all(["http://localhost:0"])
 

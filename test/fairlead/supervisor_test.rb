@@ -364,6 +364,21 @@ module Fairlead
       assert_match(/^fairlead: No worker could start, in 4 tries\. It was ended by SIGKILL\.$/, server.log)
     end
 
+    def test_a_worker_that_cannot_be_forked_is_tried_again
+      server = with_server(PID, files: { "config/fairlead.rb" => <<~RUBY })
+        bind "http://127.0.0.1:0"
+        workers 1
+        before_fork do
+          tries = 0
+          scarce = Module.new { define_method(:fork) { |&block| (tries += 1) == 1 ? raise(Errno::EAGAIN) : super(&block) } }
+          Process.singleton_class.prepend(scarce)
+        end
+      RUBY
+
+      assert_equal "200", server.get.code
+      assert_match(/Worker 0 could not start\. It could not be forked: Resource temporarily unavailable/, server.log)
+    end
+
     def test_a_worker_that_takes_too_long_to_boot_is_killed_and_forked_again
       server = with_server(PID, files: { "config/fairlead.rb" => <<~RUBY })
         bind "http://127.0.0.1:0"

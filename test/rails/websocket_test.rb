@@ -47,7 +47,10 @@ module Fairlead
           class Connection < ActionCable::Connection::Base
             identified_by :number
 
-            def connect = self.number = request.params[:number]
+            def connect
+              self.number = request.params[:number]
+              reject_unauthorized_connection if number == "nobody"
+            end
           end
         end
       RUBY
@@ -119,9 +122,15 @@ module Fairlead
       end
     end
 
-    def test_who_asks_for_no_websocket_gets_none
+    def test_who_asks_for_no_websocket_or_is_not_let_in_gets_none
       assert_equal "400", @server.get("/echo").code
       assert_equal "404", @server.get("/cable").code
+      Sync do
+        refused = connect("/cable?number=nobody")
+        assert_equal %w[disconnect unauthorized], heard(refused).values_at("type", "reason")
+        refused.close
+      end
+      refute_match(/EPIPE|ECONNRESET|IOError/, @server.log)
     end
   end
 end

@@ -69,6 +69,13 @@ module Fairlead
         "/late-hints" => ->(env) {
           [200, TEXT, Enumerator.new { |out| out << "a"; sleep 0.01; env["rack.early_hints"].call("link" => "</a>"); out << "b" }]
         },
+        "/hints-to-nobody" => ->(env) {
+          File.write("begun", "")
+          sleep 0.01 until File.exist?("gone")
+          env["rack.early_hints"].call("link" => "</a>")
+          warn "hints to nobody: the app goes on"
+          [200, TEXT, []]
+        },
         "/has-hints" => ->(env) { [200, TEXT, [env.key?("rack.early_hints").to_s]] },
         "/after" => ->(env) {
           env["rack.after_reply"] << -> { warn "after reply: first" } << Object.new.tap { |object| def object.call = warn("after reply: second") }
@@ -261,6 +268,19 @@ module Fairlead
     def test_old_clients_and_late_calls_get_no_hints
       assert_equal 200, client().request("GET", "/hints", version: "1.0").response.status
       assert_equal "ab", client.get("/late-hints").body
+    end
+
+    # puma 1640
+    def test_a_client_that_has_gone_is_no_error_of_a_hint
+      others = client()
+      before = Integer(others.get("/stats").body)
+      gone = client().request("GET", "/hints-to-nobody")
+      eventually("it is there") { File.exist?(server.path("begun")) }
+      gone.reset
+      eventually("it has gone") { Integer(others.get("/stats").body) <= before }
+      server.write("gone", "")
+      eventually("the app goes on") { server.log.include?("hints to nobody: the app goes on") }
+      refute_includes server.log, "GET /hints-to-nobody: "
     end
 
     def test_hints_have_to_be_asked_for

@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "openssl"
 require_relative "../../helper"
 require_relative "../../http_client"
 
@@ -39,6 +40,8 @@ module Fairlead
             warn "the upload ended: #{error.class}"
           end
           [200, TEXT.dup, ["read"]]
+        when "/raise" then raise "on purpose"
+        when "/no-backtrace" then raise Class.new(StandardError) { def backtrace = nil }, "from nowhere"
         else [200, TEXT.dup, ["ok"]]
         end
       end)
@@ -149,6 +152,49 @@ module Fairlead
       eventually("it is closed") { server.log.include?("the hijacked response's body is closed") }
       client.close_write
       assert_equal "", client.rest
+    end
+
+    # puma 2341, 3307
+    def test_an_error_of_any_kind_is_one_whole_response
+      beginning = "GET / HTTP/1.1\r\nHost: a\r\n"
+      { "\x01" => 400, "GET /#{"a" * 20_000}" => 414, "GET / HTTP/3.0\r\n\r\n" => 505, "#{beginning}Expect: x\r\n\r\n" => 417,
+        "#{beginning}Content-Length: 99999999999\r\n\r\n" => 413, "#{beginning}Transfer-Encoding: x\r\n\r\n" => 501,
+        "#{beginning}#{"X: y\r\n" * 300}\r\n" => 431,
+        "GET /raise HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n" => 500 }.each do |request, status|
+        head, body = client().write_as_taken(request).rest.split("\r\n\r\n", 2)
+        assert_match(%r{\AHTTP/1\.1 #{status} [A-Z]}, head)
+        assert_equal head[/^content-length: (\d+)/, 1].to_i, body.bytesize
+        refute_empty body
+      end
+    end
+
+    # puma 986
+    def test_who_speaks_tls_to_us_is_told_at_once_that_we_do_not
+      socket = OpenSSL::SSL::SSLSocket.new(client().socket)
+      assert_operator duration { assert_raises(OpenSSL::SSL::SSLError) { socket.connect } }, :<, 10
+    end
+
+    # puma 2552
+    def test_an_error_without_a_backtrace_is_an_error_like_others
+      assert_equal 500, client.get("/no-backtrace").status
+      eventually("it is told") { server.log.include?("from nowhere") }
+    end
+
+    # falcon 205, 254, 317
+    def test_clients_that_go_are_not_worth_a_word
+      ["", "GET / HT", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "PUT /body HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nx"].each do |bytes|
+        3.times { client().write(bytes).reset }
+      end
+      assert_equal "ok", client.get("/").body
+      refute_match(/ECONNRESET|EPIPE|reset by peer|Broken pipe/, server.log)
+    end
+
+    # puma 2398
+    def test_connections_that_never_ask_do_not_hold_up_the_end
+      server = with_server(APP)
+      2.times { client(to: server) }
+      assert_equal "ok", client(to: server).get("/").body
+      assert_operator duration { assert_predicate server.stop, :success? }, :<, 20 # of the 30 s that it might take
     end
 
     # falcon 289, 254
