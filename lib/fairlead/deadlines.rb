@@ -6,10 +6,14 @@ module Fairlead
   # The requests of a worker while `request_timeout` or `cancel_abandoned` is set. The core knows when the time of one is up,
   # and has answered its client by then, whoever turns the loop. What is done here is the rest: a request that waits is
   # told, at its wait, by the reactor whose fiber it has; one that is in a call, as that returns, whether it has Ruby's lock or
-  # not. One that computes in Ruby is told when it comes to wait, if ever.
+  # not. One that computes in Ruby is told when it comes to either, if ever.
   class Deadlines
     # A request, its fiber, and what is put on the ready list of its reactor when its time is up.
     class Running
+      # Seconds until one that was found neither at its wait nor in a call is looked at again.
+      AGAIN = 0.02
+      private_constant :AGAIN
+
       def initialize(request, loop)
         @request = request
         @loop = loop
@@ -24,10 +28,9 @@ module Fairlead
       # (see Fairlead.request_timeout=)
       def limit(seconds) = @request&.limit_time(seconds)
 
-      # From any thread. Before the one that blocks runs anything else, it takes what was raised.
+      # Of the driver.
       def tell
-        thread = @loop.blocked_by(@fiber) or return @scheduler.unblock(nil, self)
-        due { |error| thread.raise(error) }
+        tell_in_call or @scheduler.unblock(nil, self)
       end
 
       def alive? = @fiber.alive?
@@ -41,6 +44,22 @@ module Fairlead
       def error_to_take = due { |error| error if (@told = takes?(error)) }
 
       private
+
+      # Before the thread that blocks runs anything else, it takes what was raised.
+      #
+      # @return [Thread, nil] nil: it is in no such call.
+      def tell_in_call
+        thread = @loop.blocked_by(@fiber)
+        thread ? due { |error| thread.raise(error) } : look_again
+        thread
+      end
+
+      # One of another reactor may just be between two calls, or be going to make one.
+      def look_again
+        return if @told || @request.nil? || @scheduler.equal?(Fiber.scheduler)
+
+        Fiber.scheduler.after(AGAIN) { tell_in_call }
+      end
 
       # It is told once. When its response is over, only callbacks are left: they end in peace.
       def due

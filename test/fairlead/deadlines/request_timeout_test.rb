@@ -23,6 +23,7 @@ module Fairlead
         def close = Object.note("closed \#{@env["PATH_INFO"]}")
       end
 
+      LIMIT = #{LIMIT}
       LOCK = Mutex.new
       WAITS = {
         sleep: -> { sleep 5 },
@@ -51,6 +52,7 @@ module Fairlead
           when "/cpu" then compute(seconds)
           when "/sleep" then sleep(seconds)
           when "/free-again" then 20.times { |n| Cwork.without_gvl(seconds); Object.note("free \#{n}") }
+          when "/cpu-again" then (compute(LIMIT + 1); 20.times { |n| Cwork.without_gvl(seconds); Object.note("cpu \#{n}") })
           when "/held-again" then 20.times { |n| Cwork.with_gvl(seconds); Object.note("held \#{n}") }
           when "/c-again" then 20.times { |n| Cwork.computes_with_gvl(seconds); Object.note("c \#{n}") }
           when "/held-task" then (Async { Cwork.with_gvl(seconds) }.wait; sleep(5))
@@ -150,8 +152,9 @@ module Fairlead
     end
 
     def test_one_that_is_in_a_call_is_cancelled_as_that_returns
-      # To compute in C, which only the thread's own clock tells from waiting for a processor, it needs some of that.
-      { "free" => 0.25, "held" => 0.5, "c" => 1 }.each do |kind, seconds|
+      # The second computes in Ruby when its time is up, and calls later. To compute in C, which only the thread's own clock
+      # tells from waiting for a processor, the last needs some of that.
+      { "free" => 0.25, "cpu" => 0.25, "held" => 0.5, "c" => 1 }.each do |kind, seconds|
         assert_timed_out "/#{kind}-again?#{seconds}"
         eventually_noted server, "rescued /#{kind}-again the request has taken longer than it may (request_timeout)",
                          "closed /#{kind}-again"
