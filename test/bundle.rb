@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "bundler"
 require "open3"
 
 module Fairlead
@@ -23,16 +24,20 @@ module Fairlead
 
     # @return [String, nil] why they cannot be installed; nil: they are there.
     def missing
-      @missing = say("check") && say("install") unless defined?(@missing)
+      @missing = say("check") && (say("install") || say("check")) unless defined?(@missing)
       "The gems of #{@environment["BUNDLE_GEMFILE"]} cannot be installed:\n#{@missing}" if @missing
     end
 
     private
 
+    # Outside of the bundle of the tests: a Bundler that is not the lock file's starts that one, in the environment from before
+    # this bundle. It would install the gems of another Gemfile.
+    #
     # @return [String, nil] what bundler says, if it fails.
     def say(command)
-      said, status = Open3.capture2e(@environment.merge("RUBYOPT" => nil), "bundle", command, chdir: ROOT)
-      said unless status.success?
+      variables = @environment.slice("BUNDLE_GEMFILE", "BUNDLE_PATH", "BUNDLE_FROZEN")
+      said, status = Bundler.with_unbundled_env { Open3.capture2e(variables, "bundle", command, chdir: ROOT) }
+      "#{said}bundle #{command}: #{status}" unless status.success?
     end
   end
 end
