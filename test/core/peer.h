@@ -205,10 +205,9 @@ static inline unsigned occurrences(const fl_heard *heard, const char *text) {
 /* The server's side */
 
 static inline fl_exchange *take(fl_loop *loop) {
+    fl_exchange *exchange = NULL;
     turn(loop);
-    fl_exchange *exchange = fl_loop_take(loop);
-    if (exchange == NULL)
-        test_fail(__FILE__, __LINE__, "no request is ready");
+    TURN_UNTIL(loop, (exchange = fl_loop_take(loop)) != NULL);
     return exchange;
 }
 

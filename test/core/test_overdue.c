@@ -74,26 +74,29 @@ static bool returns(scene *scene) {
     return fl_overdue_returns(scene->reactor, atomic_load(&fl_gvl_turns));
 }
 
+/* A busy machine may not let the other thread go to sleep for long. */
+static bool returns_soon(scene *scene) {
+    for (uint64_t give_up = fl_clock() + 5 * SECOND; !returns(scene) && fl_clock() < give_up;) look(scene, 1);
+    return returns(scene);
+}
+
 static void one_that_sleeps_with_the_lock_is_told_as_it_returns(void) {
     scene scene = {0};
     begin(&scene);
     look(&scene, 1);
     CHECK_NUMBER(1, pressed);
     CHECK(!returns(&scene)); /* it may have come back before it was asked for a sign */
-    look(&scene, 4);
-    CHECK(returns(&scene));
+    CHECK(returns_soon(&scene));
     end(&scene);
 }
 
 static void the_mark_is_worth_nothing_after_the_first_sign_and_in_another_fiber(void) {
     scene scene = {0};
     begin(&scene);
-    look(&scene, 5);
-    CHECK(returns(&scene));
+    CHECK(returns_soon(&scene));
     atomic_fetch_add(&fl_gvl_turns, 1);
     CHECK(!returns(&scene));
-    look(&scene, 5);
-    CHECK(returns(&scene));
+    CHECK(returns_soon(&scene));
     fl_reactor_goes_out(scene.reactor, fl_clock());
     CHECK(!returns(&scene));
     end(&scene);
