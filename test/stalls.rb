@@ -37,11 +37,12 @@ module Fairlead
         end
         case env["PATH_INFO"].sub(%r{/~.*}, "")
         when "/free" then Cwork.without_gvl(seconds)
+        when "/gate" then (Cwork.without_gvl(0.02) while File.exist?("gate"))
         when "/many" then (seconds * 300).to_i.times { Cwork.without_gvl(0.003) }
         when "/blocking-fiber" then Fiber.new(blocking: true) { sleep(seconds) }.resume
         when "/held" then Cwork.with_gvl(seconds)
         when "/c" then Cwork.computes_with_gvl(seconds)
-        when "/thread" then Thread.new { sleep(0.1); Cwork.with_gvl(seconds) }
+        when "/thread" then Thread.new { sleep(0.1); File.write("begun-thread", ""); Cwork.with_gvl(seconds) }
         when "/cpu" then compute(seconds)
         when "/work" then compute(seconds, Process::CLOCK_THREAD_CPUTIME_ID)
         when "/sleep" then sleep(seconds)

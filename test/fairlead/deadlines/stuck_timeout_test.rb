@@ -73,7 +73,8 @@ module Fairlead
       with_server(APP, "-w", "1", *LIMITS) do |server|
         victim = server.worker_pids.first
         assert_equal "200", server.get("/thread?60").code
-        sleep(0.3) # it has begun
+        eventually("it has begun") { File.exist?(server.path("begun-thread")) }
+        sleep(0.05)
         waits = client(to: server, timeout: 20).write("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
         assert_equal victim, await_end(server)
         assert_includes server.log, "(stuck_timeout) a thread in it has been in a call that holds Ruby's lock."

@@ -11,7 +11,7 @@ module Fairlead
     include Stalls
 
     # Seconds that the sender is stuck.
-    STUCK = 2
+    STUCK = 3
     private_constant :STUCK
 
     def test_the_receiver_is_killed

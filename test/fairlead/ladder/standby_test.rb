@@ -29,14 +29,15 @@ module Fairlead
 
     def test_of_more_that_block_at_once_than_there_are_reactors_all_are_answered
       with_server(APP, "-w", "1") do |server|
-        paths = Array.new(14) { "/free/~#{new_word}?0.3" } # of routes that nobody knows
-        blocked = paths.map { |path| client(to: server).write("GET #{path} HTTP/1.1\r\nHost: a\r\n\r\n") }
-        most = 0
-        blocked.each do |client|
-          most = [most, reactors(server)].max
-          assert_equal 200, client.response.status
+        paths = Array.new(14) { "/gate/~#{new_word}" } # of routes that nobody knows
+        blocked = while_the_gate_is_closed(server) do
+          clients = paths.map { |path| client(to: server).write("GET #{path} HTTP/1.1\r\nHost: a\r\n\r\n") }
+          eventually("there are as many as may be") { reactors(server) == 12 }
+          sleep 0.3
+          assert_equal 12, reactors(server)
+          clients
         end
-        assert_includes 4..12, most
+        blocked.each { |client| assert_equal 200, client.response.status }
       end
     end
 
@@ -157,9 +158,9 @@ module Fairlead
           crowd = Array.new(150) { client(to: server) }
           working = client(to: server).write("GET /cpu?0.05 HTTP/1.1\r\nHost: a\r\n\r\n")
           crowd.each { |client| client.write("GET / HTTP/1.1\r\nHost: a\r\n\r\n") } # taken at one go after it
-          blocking = client(to: server).write("GET /#{path}?1 HTTP/1.1\r\nHost: a\r\n\r\n")
+          blocking = client(to: server).write("GET /#{path}?2 HTTP/1.1\r\nHost: a\r\n\r\n")
 
-          assert_operator duration { crowd.each { |client| assert_equal 200, client.response.status } }, :<, 0.8
+          assert_operator duration { crowd.each { |client| assert_equal 200, client.response.status } }, :<, 1.8
           [working, blocking].each { |client| assert_equal 200, client.response.status }
         end
       end
@@ -171,8 +172,10 @@ module Fairlead
       with_server(quick + APP.sub("when \"/free\"", threads)) do |server|
         worker = server.worker_pids
         4.times do
-          blocked = Array.new(8) { stall(server, "/free", 1) }
-          assert_operator server.get("/threads").body.to_i, :>, 3
+          blocked = while_the_gate_is_closed(server) do
+            clients = Array.new(8) { stall(server, "/gate", 0) }
+            clients.tap { assert_operator server.get("/threads").body.to_i, :>, 3 }
+          end
           blocked.each { |client| assert_equal 200, client.response.status }
           eventually("two stand by") { server.get("/threads").body == "2" }
         end
@@ -212,20 +215,35 @@ module Fairlead
     private
 
     # The first is the main thread. The kernel cuts their names.
-    def reactors(server) = 1 + tasks(server).count { |task| File.read("#{task}/comm").start_with?("fairlead reac") }
+    def reactors(server) = 1 + of_tasks(server, "comm").count { |name| name.start_with?("fairlead reac") }
 
     # In which a request began and ended.
     def threads(response) = response["x-threads"].split
 
+    # Who asks for /gate meanwhile blocks until it is open again.
+    def while_the_gate_is_closed(server)
+      gate = server.write("gate", "")
+      yield
+    ensure
+      File.delete(gate)
+    end
+
     # How often any thread of the worker has gone to sleep, in so many seconds.
     def switches(server, seconds)
-      count = -> { tasks(server).sum { |task| File.read("#{task}/status")[/^voluntary_ctxt_switches:\s+(\d+)/, 1].to_i } }
+      count = -> { of_tasks(server, "status").sum { |status| status[/^voluntary_ctxt_switches:\s+(\d+)/, 1].to_i } }
       before = count.call
       sleep(seconds)
       count.call - before
     end
 
-    def tasks(server) = Dir["/proc/#{server.worker_pids.first}/task/*"]
+    # What the kernel says of each of the worker's threads.
+    def of_tasks(server, file)
+      Dir["/proc/#{server.worker_pids.first}/task/*/#{file}"].filter_map do |path|
+        File.read(path)
+      rescue Errno::ENOENT, Errno::ESRCH
+        nil # it has ended
+      end
+    end
 
     # One worker: only a standby can have served.
     def assert_served_beside(path, seconds, within:, times: 1)

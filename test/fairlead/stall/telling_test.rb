@@ -124,7 +124,7 @@ module Fairlead
 
     def test_what_was_done_for_requests_that_waited_is_told
       clients = client_of_each(server)
-      stuck = stall(server, "/held", 0.8)
+      stuck = stall(server, "/held", 2)
       clients.each_value { |client| client.get("/") }
       victim = stuck.response.body.to_i
       other, = clients.keys - [victim]
