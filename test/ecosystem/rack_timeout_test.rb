@@ -13,7 +13,7 @@ module Fairlead
       require "cwork"
       require "rack-timeout"
       Rack::Timeout::Logger.disable
-      use Rack::Timeout, service_timeout: 0.5
+      use Rack::Timeout, service_timeout: 1
 
       def compute(seconds)
         limit = Process.clock_gettime(Process::CLOCK_MONOTONIC) + seconds
@@ -23,7 +23,7 @@ module Fairlead
       run lambda { |env|
         case env["PATH_INFO"]
         when "/wait" then sleep 30
-        when "/block" then Cwork.without_gvl(0.8)
+        when "/block" then Cwork.without_gvl(1.5)
         when "/rescue"
           begin
             sleep 30
@@ -76,7 +76,7 @@ module Fairlead
       statuses = Array.new(8) { Thread.new { client.then { |client| Array.new(50) { client.get("/").status } } } }.flat_map(&:value)
 
       assert_equal [200], statuses.uniq
-      sleep 0.6 # the time of each is up by then
+      sleep 1.1 # the time of each is up by then
       assert_equal 200, client.get("/").status
     end
   end

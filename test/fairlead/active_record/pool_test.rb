@@ -49,13 +49,16 @@ module Fairlead
     def test_when_connections_for_the_first_of_two_groups_come_back_exactly_that_group_gets_them
       pool = make_pool(3)
       served = []
+      over = false
       Sync do
         held = Array.new(3) { pool.checkout }
-        tasks = Array.new(6) { |n| Async { pool.with_connection { (served << n) && sleep(0.02) } } }
+        tasks = Array.new(6) { |n| Async { pool.with_connection { (served << n) && (sleep(0.001) until over) } } }
         held.each { |connection| pool.checkin(connection) }
+        eventually("the first are served") { served.size >= 3 }
         sleep 0.01
 
         assert_equal [0, 1, 2], served.sort
+        over = true
         tasks.each(&:wait)
       end
 
@@ -277,7 +280,9 @@ module Fairlead
         waiters.each(&:wait)
       end
 
-      assert_equal [:disconnected, *0...5], done
+      assert_equal :disconnected, done.shift
+      assert_operator places_moved(done), :<, 2
+      assert_equal 5, done.size
     end
 
     def test_who_waits_while_all_are_disconnected_by_force_is_served
@@ -296,15 +301,14 @@ module Fairlead
     end
 
     def test_all_connections_can_be_had_while_others_keep_using_them
-      pool = make_pool(2, checkout_timeout: 1)
+      pool = make_pool(2, checkout_timeout: 20)
       rounds = 0
       Sync do |task|
         load = Array.new(10) { task.async { 200.times { pool.with_connection { sleep 0.002 } && (rounds += 1) } } }
         sleep 0.05
-        # It raises if it does not get all within twice the timeout.
         pool.disconnect
 
-        assert_operator rounds, :<, 1500
+        assert_operator rounds, :<, 1500, "it had to wait until nobody else wanted any"
         load.each(&:wait)
       end
 
@@ -339,7 +343,8 @@ module Fairlead
       pool.prepopulate
 
       assert_equal 2, pool.connections.size
-      Sync { Array.new(50) { Async { pool.with_connection { sleep 0.005 } } }.each(&:wait) }
+      all = -> { pool.connections.size == 4 }
+      Sync { Array.new(50) { Async { pool.with_connection { eventually("all are open", &all) } } }.each(&:wait) }
 
       assert_equal 4, pool.connections.size
     end
@@ -350,9 +355,8 @@ module Fairlead
         20.times { Array.new(5) { Async { pool.with_connection { true } } }.each(&:wait) }
 
         assert_equal 1, pool.connections.size
-        Array.new(5) { Async { pool.with_connection { sleep 0.05 } } }.each(&:wait)
-
-        assert_equal 5, pool.connections.size
+        all = -> { pool.connections.size == 5 }
+        Array.new(5) { Async { pool.with_connection { eventually("all are open", &all) } } }.each(&:wait)
       end
     end
 
@@ -424,7 +428,7 @@ module Fairlead
       stat = ActiveRecord.stat.find { |one| one[:size] == 1 && one[:timeouts] == 1 }
 
       assert_match(/all pooled connections were in use\. Pool "\S+" \(role writing\): 1 of 1 in use, 2 waiting; /, error.message)
-      assert_match(/held by fiber \S+ for 0\.0\d+ s, now at \S*pool_test\.rb:\d+.*with_connection.*max_connections/, error.message)
+      assert_match(/held by fiber \S+ for 0\.\d+ s, now at \S*pool_test\.rb:\d+.*with_connection.*max_connections/, error.message)
       assert_equal [1, 0, 2], during.values_at(:in_use, :idle, :waiting)
       assert(during[:holders].first[:backtrace].any? { |line| line.include?("pool_test.rb") })
       assert_equal [2, 1], [stat[:holds][:count], stat[:waits][:count]]

@@ -73,7 +73,7 @@ module Fairlead
 
         nothing = { "blocked" => 0, "waiting" => 0, "tasks" => 0, "in_flight" => 0, "threads" => 0 }
         left = nil
-        20.times { (left = JSON.parse(server.get("/left").body)) == nothing ? break : sleep(0.1) }
+        100.times { (left = JSON.parse(server.get("/left").body)) == nothing ? break : sleep(0.1) }
         assert_equal nothing, left
         assert_equal [200] * 20, burst(server, ["/?7"] * 20).map(&:status)
         assert_equal 1, server.worker_pids.size
