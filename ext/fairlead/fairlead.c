@@ -231,6 +231,7 @@ static bool may_wait(struct wait *wait) {
     fl_loop *loop = wait->loop;
     wait->leads = fl_own_reactor_leads(wait->self);
     if (wait->leads) {
+        fl_loop_keep_timer(loop); /* another reactor may have taken something from a lane */
         atomic_store(&loop->resting, true);
         if (loop->siblings.slot != NULL)
             fl_slot_set(loop->siblings.slot, FL_SLOT_idle, loop->ready.first == NULL);

@@ -181,6 +181,20 @@ static void one_may_have_a_time_of_its_own_or_none(void) {
     server_stop(&server);
 }
 
+/* Whoever takes it then, as from a lane, may not come back to the loop before its time is up. */
+static void one_whose_time_begins_while_the_loop_is_waited_for_is_told_too(void) {
+    peer_server server = server_start();
+    int socket = client(&server);
+    fl_exchange *exchange = asked(&server, socket, GET("/"));
+    atomic_store(&server.loop->resting, true);
+    fl_exchange_limit_time(exchange, LIMIT);
+    CHECK(fl_loop_wait(server.loop, 2 * SECOND));
+    CHECK(exchange->timed_out);
+    fl_exchange_abandon(exchange);
+    close(socket);
+    server_stop(&server);
+}
+
 static void one_whose_client_has_gone_is_told_all_the_same(void) {
     peer_server server = server_with_limit();
     int socket = client(&server);
@@ -286,6 +300,7 @@ int main(void) {
     TEST(each_piece_of_a_response_gives_it_the_time_again);
     TEST(while_the_client_is_awaited_the_clients_deadlines_count);
     TEST(one_may_have_a_time_of_its_own_or_none);
+    TEST(one_whose_time_begins_while_the_loop_is_waited_for_is_told_too);
     TEST(one_whose_client_has_gone_is_told_all_the_same);
     TEST(one_that_ends_in_time_leaves_nothing_behind);
     TEST(all_that_is_served_can_be_timed_out_at_once);

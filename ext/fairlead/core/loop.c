@@ -267,12 +267,16 @@ void fl_loop_stand_in(fl_loop *loop) {
     loop->stood_in = before || woken || loop->overdue.first != NULL;
 }
 
+void fl_loop_keep_timer(fl_loop *loop) {
+    if (loop->timer_stale)
+        fl_loop_set_timer(loop);
+}
+
 void fl_loop_settle(fl_loop *loop) {
     loop->now = fl_clock();
     fl_loop_flush(loop);
     bury_abandoned(loop);
-    if (loop->timer_stale)
-        fl_loop_set_timer(loop);
+    fl_loop_keep_timer(loop);
     publish(loop);
 }
 

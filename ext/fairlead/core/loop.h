@@ -175,6 +175,9 @@ void fl_loop_step_aside(fl_loop *loop, bool aside);
 /* To be called before nobody turns the loop for a while: sends what is staged, sets the timer, shows the counts. */
 void fl_loop_settle(fl_loop *loop);
 
+/* Sets the timer, if a deadline has been set since. */
+void fl_loop_keep_timer(fl_loop *loop);
+
 /* Likewise, by the reactor that leads, after it has come home: nobody else listens for it from now on. What somebody
  * who stood in for it has left it wakes it at once. */
 void fl_loop_rest(fl_loop *loop);

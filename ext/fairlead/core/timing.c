@@ -2,6 +2,7 @@
  * Most have the same limit, so a list in order of time is kept by appending; one with a longer limit of its own is passed
  * by those that come after it. */
 #include "loop.h"
+#include "loop_parts.h"
 #include "platform.h"
 
 static void append(fl_loop *loop, fl_exchange *exchange) {
@@ -20,6 +21,8 @@ static void append(fl_loop *loop, fl_exchange *exchange) {
         loop->timed.first = exchange;
     exchange->timed = true;
     loop->timer_stale = true;
+    if (atomic_load(&loop->resting)) /* who leads waits already, and whoever has this one may not come home in time */
+        fl_loop_set_timer(loop);
 }
 
 void fl_loop_stop_time(fl_exchange *exchange) {

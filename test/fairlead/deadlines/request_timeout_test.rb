@@ -151,10 +151,22 @@ module Fairlead
       end
     end
 
+    # The second time its route has a lane: it runs in a reactor that does not lead, and who leads waits.
+    def test_so_is_the_client_of_one_whose_route_is_known_to_stall
+      with_server(APP, "-w", "1", "--request-timeout", LIMIT.to_s) do |server|
+        %w[/free /held].each do |path|
+          3.times do |number|
+            assert_timed_out "#{path}?#{STALL}", to: server, within: STALL - 0.1
+            eventually("it is over") { notes(server).count("ensured #{path}") == number + 1 }
+          end
+        end
+      end
+    end
+
     def test_one_that_is_in_a_call_is_cancelled_as_that_returns
       # The second computes in Ruby when its time is up, and calls later. To compute in C, which only the thread's own clock
       # tells from waiting for a processor, the last needs some of that.
-      { "free" => 0.25, "cpu" => 0.25, "held" => 0.5, "c" => 1 }.each do |kind, seconds|
+      { "free" => 0.25, "cpu" => 0.25, "held" => 0.5, "c" => 3 }.each do |kind, seconds|
         assert_timed_out "/#{kind}-again?#{seconds}"
         eventually_noted server, "rescued /#{kind}-again the request has taken longer than it may (request_timeout)",
                          "closed /#{kind}-again"
