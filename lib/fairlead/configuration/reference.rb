@@ -56,10 +56,10 @@ module Fairlead
 
         A burst is no such rush, and a thousand clients of which each waits for its answer are none either. It
         takes all of this: for a second nobody was taken who had not waited for a third of `queue_target`; whoever
-        comes now would wait for three times of it (for ten times of it, half a second is enough); the line has
-        doubled meanwhile and still grows, all workers taken together; no worker has room; and the line is four
-        times as long as what is being served. Requests that wait for something themselves (a database, another
-        service, `sleep`) stand in no line.
+        comes now would wait for three times of it (for ten times of it, half a second is enough); the requests have
+        doubled meanwhile and still become more, in all workers taken together, those that are being served too; no
+        worker has room; and the line is four times as long as what is being served. Requests that wait for something
+        themselves (a database, another service, `sleep`) stand in no line.
 
         Nothing has to be set for it. If your clients are programs that would rather wait, set `queue_target 0`;
         then `queue_timeout` alone counts.
