@@ -125,6 +125,12 @@ module Fairlead
       @leaving.synchronize { @loop.standbys > STANDBYS && @loop.retire }
     end
 
+    # @api private
+    # Of a reactor that does not end, though more stand by than at the start: it may lead for as long as it likes.
+    def have_others_look(reactor)
+      @reactors.each { |other| other.have_look unless other.equal?(reactor) }
+    end
+
     private
 
     def add_standby

@@ -48,7 +48,16 @@ module Fairlead
 
       def transfer(*) = @reactor.add_fiber
     end
-    private_constant :Seat, :Newcomer
+
+    # What is put on the ready list of a reactor that shall look whether it is still needed.
+    class Look
+      def initialize(reactor) = @reactor = reactor
+
+      def alive? = true
+
+      def transfer(*) = @reactor.look_later
+    end
+    private_constant :Seat, :Newcomer, :Look
 
     # @param loop [Loop]
     # @param crew [Crew] the reactors of its worker, of which one leads.
@@ -97,6 +106,24 @@ module Fairlead
 
     # @return [Boolean] whether what still runs is being cancelled.
     def ending? = @ended || @scheduler.cancelled_all?
+
+    # Has it look, in a while, whether it is still needed. Safe in any thread.
+    def have_look = @scheduler&.unblock(nil, Look.new(self))
+
+    # @api private
+    # Those that stood by at the start stay; of the others, it ends itself, while nothing else goes on in it.
+    def look_later
+      return if @looking || !@crew.crowded?(self)
+
+      @looking = true
+      @scheduler.after(LINGER) do
+        @looking = false
+        next finish if quiet? && @crew.spare?
+
+        look_later
+        @crew.have_others_look(self) if @looking
+      end
+    end
 
     # @api private
     def add_fiber
@@ -259,17 +286,6 @@ module Fairlead
           lead if @loop.leads? || @loop.lane?
         end
       end.run
-    end
-
-    # Those that stood by at the start stay; of the others, it ends itself, while nothing else goes on in it.
-    def look_later
-      return if @looking || !@crew.crowded?(self)
-
-      @looking = true
-      @scheduler.after(LINGER) do
-        @looking = false
-        quiet? && @crew.spare? ? finish : look_later
-      end
     end
 
     # Nothing but serving fibers that rest, and the two that listen for the lead.
