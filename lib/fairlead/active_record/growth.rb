@@ -28,9 +28,10 @@ module Fairlead
       # What share of a half more must come back of a half more connections.
       GAIN = 0.2
       # In so many windows one after the other no more may wait than there are connections, before a busy process lets them
-      # all in: of many that come at once, only some wait at first. It opens so many at a time: while it does, all others
-      # have to wait for it.
-      STEADY = 2
+      # in, or half as many as there are: of many that come at once, only some wait at first. Of those beside the first ones
+      # as many may come at once, and sooner. So many are opened at a time: while they are, all others have to wait for it.
+      STEADY = 5
+      SOON = 2
       BESIDE_WORK = 4
       # In so many windows one after the other: whatever else the machine does may spoil one.
       IN_VAIN = 2
@@ -133,10 +134,11 @@ module Fairlead
         @before = nil
         @in_vain = 0
         @steady = wanted > size ? 0 : @steady + 1
-        return 0 if @steady < STEADY
+        first = size <= FREELY
+        return 0 if @steady < (first ? SOON : STEADY)
 
         @steady = 0
-        @welcome = wanted
+        @welcome = first ? wanted : [wanted, size / 2].min
         let_in(0, wanted)
       end
 

@@ -70,12 +70,13 @@ module Fairlead
     end
 
     def test_where_twice_as_many_are_enough_for_all_a_busy_process_lets_them_in_a_few_at_a_time
-      opened = [39, 10, 41].map do |wanted|
+      opened = [[FREELY, 31, 3], [FREELY, 33, 3], [40, 39, 3], [40, 39, 6], [40, 10, 6], [40, 41, 6]].map do |size, wanted, looks|
         @growth = ActiveRecord::Growth.new
-        let_in(wanted, Array.new(3) { look(40, 400, 0.0, wanted:) }.sum)
+        let_in(size, wanted, Array.new(looks) { look(size, 400, 0.0, wanted:) }.sum)
       end
 
-      assert_equal [39, 10, 0], opened
+      # The next ones later, and not all at once.
+      assert_equal [31, 0, 0, 20, 10, 0], opened
     end
 
     def test_what_it_had_opened_stays_while_the_process_is_at_work
@@ -93,8 +94,9 @@ module Fairlead
     private
 
     # Each takes a while to connect.
-    def let_in(wanted, opened)
-      size, connecting = 40 + opened, opened
+    def let_in(size, wanted, opened)
+      connecting = opened
+      size += opened
       100.times do
         @busy += 0.002
         count = @growth.step(size, connecting, wanted - opened, @now += 0.002) { @busy }
