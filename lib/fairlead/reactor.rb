@@ -37,27 +37,22 @@ module Fairlead
       def transfer(*) = (@fiber.transfer if @called)
     end
 
-    # A serving fiber that is made when its turn comes, outside any request.
-    class Newcomer
-      def initialize(reactor) = @reactor = reactor
+    # What is put on the ready list for the loop's own fiber to call, outside any request.
+    class Errand
+      # @param name [Symbol] a method of the reactor's.
+      def initialize(reactor, name)
+        @reactor = reactor
+        @name = name
+      end
 
       def alive? = true
 
       # Who starts a task is put on the ready list: that must be the loop's own fiber, not one that waits.
       def direct? = false
 
-      def transfer(*) = @reactor.add_fiber
+      def transfer(*) = @reactor.public_send(@name)
     end
-
-    # What is put on the ready list of a reactor that shall look whether it is still needed.
-    class Look
-      def initialize(reactor) = @reactor = reactor
-
-      def alive? = true
-
-      def transfer(*) = @reactor.look_later
-    end
-    private_constant :Seat, :Newcomer, :Look
+    private_constant :Seat, :Errand
 
     # @param loop [Loop]
     # @param crew [Crew] the reactors of its worker, of which one leads.
@@ -68,7 +63,7 @@ module Fairlead
       @answer = answer
       @idle = []
       @least_idle = 0
-      @newcomer = Newcomer.new(self)
+      @newcomer = Errand.new(self, :add_fiber) # a serving fiber that is made when its turn comes
       @driving = @passed = @ended = false
       @turns = @taken = 0
     end
@@ -108,7 +103,7 @@ module Fairlead
     def ending? = @ended || @scheduler.cancelled_all?
 
     # Has it look, in a while, whether it is still needed. Safe in any thread.
-    def have_look = @scheduler&.unblock(nil, Look.new(self))
+    def have_look = @scheduler&.unblock(nil, Errand.new(self, :look_later))
 
     # @api private
     # Those that stood by at the start stay; of the others, it ends itself, while nothing else goes on in it.

@@ -128,8 +128,7 @@ void fl_balance_give_back(fl_loop *loop) {
         bool waits = connection->state == FL_CONNECTION_QUEUED && connection->exchange->lane != FL_LANE_PROCESS;
         if (!(waits || fl_connection_is_idle(connection)) || !fl_handoff_possible(connection))
             continue;
-        int sibling = fl_siblings_choose(&loop->siblings);
-        if (sibling < 0 || !fl_handoff_give(connection, sibling))
+        if (!fl_handoff_leave(connection))
             return;
     }
 }

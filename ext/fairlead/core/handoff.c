@@ -181,6 +181,11 @@ bool fl_handoff_give(fl_connection *connection, int sibling) {
     return true;
 }
 
+bool fl_handoff_leave(fl_connection *connection) {
+    int sibling = fl_siblings_choose(&connection->loop->siblings);
+    return sibling >= 0 && fl_handoff_give(connection, sibling);
+}
+
 bool fl_handoff_pass_on(fl_loop *loop, const fl_listener *listener, int descriptor) {
     fl_siblings *siblings = &loop->siblings;
     if (siblings->slot == NULL)

@@ -45,6 +45,9 @@ bool fl_handoff_possible(fl_connection *connection);
  * unnoticed by the client. False when it cannot be given now; it is then as it was. */
 bool fl_handoff_give(fl_connection *connection, int sibling);
 
+/* Likewise, to whom fl_siblings_choose names. */
+bool fl_handoff_leave(fl_connection *connection);
+
 /* A connection that has just been accepted goes to a sibling that has less to do than we, if there is one: the kernel
  * wakes whom it likes, and would leave one worker with most of a crowd that comes at once. If we have no room, to any.
  * Answers whether it has gone. */

@@ -19,7 +19,7 @@ static uint32_t present_in_all(fl_loop *loop) {
     int64_t count = loop->ready.count + loop->counts.in_flight;
     for (int i = 0; i < loop->siblings.count; i++) {
         fl_slot *slot = &loop->siblings.page->slots[i];
-        if (i != loop->siblings.own && fl_siblings_usable(&loop->siblings, i))
+        if (fl_siblings_usable(&loop->siblings, i))
             count += fl_slot_get(slot, FL_SLOT_queued) + fl_slot_get(slot, FL_SLOT_in_flight);
     }
     return (uint32_t) count;

@@ -169,9 +169,7 @@ void fl_loop_hand_over_idle(fl_loop *loop) {
         return;
     for (fl_connection *connection = loop->connections, *next; connection != NULL; connection = next) {
         next = connection->next;
-        int sibling;
-        if (fl_connection_is_idle(connection) &&
-            ((sibling = fl_siblings_choose(&loop->siblings)) < 0 || !fl_handoff_give(connection, sibling)))
+        if (fl_connection_is_idle(connection) && !fl_handoff_leave(connection))
             return;
     }
 }
@@ -372,17 +370,12 @@ void fl_loop_drain(fl_loop *loop, bool handing_over) {
     fl_loop_wake(loop);
 }
 
-static bool hand_over(fl_connection *connection) {
-    int sibling = connection->loop->handing_over ? fl_siblings_choose(&connection->loop->siblings) : -1;
-    return sibling >= 0 && fl_handoff_give(connection, sibling);
-}
-
 void fl_loop_give_up(fl_loop *loop) {
     fl_loop_time_all_out(loop);
     loop->now = fl_clock();
     for (fl_connection *connection = loop->connections, *next; connection != NULL; connection = next) {
         next = connection->next;
-        if (connection->state == FL_CONNECTION_QUEUED && hand_over(connection))
+        if (connection->state == FL_CONNECTION_QUEUED && loop->handing_over && fl_handoff_leave(connection))
             continue;
         if (connection->state == FL_CONNECTION_QUEUED || connection->state == FL_CONNECTION_BODY)
             fl_connection_refuse(connection, FL_ENDING);

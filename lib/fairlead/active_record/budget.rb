@@ -93,7 +93,7 @@ module Fairlead
         @slot = slot
         @socket = socket
         @lock = Thread::Mutex.new
-        @taken = @freed = @given_back = @requests_waiting = 0
+        @taken = @freed = @given_back = 0
         @waiting = {}.compare_by_identity # pool => [how many, since when]
         @unsent = []
       end
@@ -103,9 +103,6 @@ module Fairlead
 
       # @return [Integer] connections, or room for them, that this process has.
       def open = @taken - @freed
-
-      # @return [Integer] how many wait for one.
-      attr_reader :requests_waiting
 
       # @return [Integer] how many more connections may be opened now.
       def room = [granted - @taken, 0].max
@@ -145,12 +142,10 @@ module Fairlead
         @lock.synchronize do
           before = @waiting.any?
           count.zero? ? @waiting.delete(pool) : @waiting[pool] = [count, since]
-          @requests_waiting = @waiting.each_value.sum(&:first)
-          Budget.show
           next unless @page
 
           @page.write(@slot, :database_since_us, (@waiting.each_value.map(&:last).min.to_f * 1_000_000).to_i)
-          @page.write(@slot, :database_waiting, requests_waiting)
+          @page.write(@slot, :database_waiting, @waiting.each_value.sum(&:first))
           tell("want") if @waiting.any? && !before
         end
       end

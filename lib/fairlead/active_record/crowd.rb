@@ -18,7 +18,7 @@ module Fairlead
         #
         # @param count [Integer] how many wait in this pool.
         def tell(pool, count)
-          return unless @page && @pid == Process.pid
+          return unless @page && @pid == Process.pid && @waiting.fetch(pool, 0) != count
 
           @lock.synchronize do
             count.zero? ? @waiting.delete(pool) : @waiting[pool] = count
