@@ -31,6 +31,7 @@ module Fairlead
     def teardown
       (@servers || []).each(&:finish)
       super
+      await_rest
     end
 
     # Starts the real command on an app and waits until it is ready; it is stopped when the block ends, or,
@@ -113,5 +114,15 @@ module Fairlead
     end
 
     def monotonic = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+
+    private
+
+    # A thread that a test has left computing would take its turns of 0.1 s from all tests that come later.
+    def await_rest
+      busy = -> { Thread.list.select { |thread| thread.status == "run" && thread != Thread.current } }
+      return if busy.call.empty?
+
+      eventually("the rest of #{busy.call.map(&:inspect).join(", ")}", within: 5) { busy.call.empty? }
+    end
   end
 end
