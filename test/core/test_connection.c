@@ -467,17 +467,18 @@ static void a_drained_loop_answers_what_it_has_and_closes_the_rest(void) {
 
 static void what_waits_when_there_is_no_more_time_is_refused(void) {
     peer_server server = server_start();
-    int served = client(&server), waiting[] = {client(&server), client(&server)};
+    int served = client(&server), waiting[] = {client(&server), client(&server), client(&server)};
     say(served, GET("/served"));
     fl_exchange *exchange = take(server.loop);
     say(waiting[0], GET("/1") GET("/2"));
     say(waiting[1], "PUT /3 HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nab");
+    say(waiting[2], "GET /4 HTTP/1.1\r\nHo");
     turn(server.loop);
     fl_loop_drain(server.loop, false);
     CHECK_NUMBER(1, server.loop->ready.count);
     fl_loop_give_up(server.loop);
     CHECK_HEARD("HTTP/1.1 504 ", "the request took too long\n", hear_end(server.loop, served));
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         fl_heard refused = hear_end(server.loop, waiting[i]);
         CHECK_NUMBER(1, occurrences(&refused, "HTTP/1.1 "));
         CHECK_NUMBER(1, occurrences(&refused, "\r\nretry-after: 1\r\n"));
@@ -485,7 +486,7 @@ static void what_waits_when_there_is_no_more_time_is_refused(void) {
         CHECK_HEARD("HTTP/1.1 503 ", "has not had its turn\n", refused);
         close(waiting[i]);
     }
-    CHECK_NUMBER(2, server.loop->counts.turned_away);
+    CHECK_NUMBER(3, server.loop->counts.turned_away);
     fl_exchange_abandon(exchange);
     close(served);
     TURN_UNTIL(server.loop, fl_loop_is_drained(server.loop));

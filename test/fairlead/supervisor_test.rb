@@ -104,6 +104,7 @@ module Fairlead
           running, *waiting = Array.new(3) { server.connect }
           begin_slow_request(server, running, 20)
           waiting.each { |socket| socket.write("GET /waits HTTP/1.1\r\nHost: a\r\n\r\n") }
+          waiting << server.connect.tap { |socket| socket.write("GET /begins HTTP/1.1\r\nHo") }
           server.signal(:TERM)
           server.wait_for_notification("STOPPING=1")
           server.signal(:TERM) if drain == "30"

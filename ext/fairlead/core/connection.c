@@ -379,6 +379,13 @@ bool fl_connection_is_idle(const fl_connection *connection) {
            !connection->readable && !connection->half_closed;
 }
 
+bool fl_connection_begins_to_ask(const fl_connection *connection) {
+    if (connection->state != FL_CONNECTION_HEAD)
+        return false;
+    const fl_http1_head *head = connection->exchange->head;
+    return head->started || head->line < connection->in.length;
+}
+
 /* The kernel tells of room only when a third of its buffer is free, which may be megabytes: a slow client is told from a
  * stalled one by what has reached it. */
 static uint64_t progress_of(const fl_connection *connection, fl_deadline_kind kind) {
@@ -403,10 +410,10 @@ void fl_connection_deadline(fl_connection *connection) {
     fl_loop_set_deadline(connection, FL_DEADLINE_NONE);
     switch (kind) {
     case FL_DEADLINE_HEAD:
-        if (exchange != NULL && (exchange->head->started || exchange->head->line < connection->in.length))
+        if (fl_connection_begins_to_ask(connection))
             fl_connection_refuse(connection, FL_HEAD_TIMEOUT);
         else
-            fl_connection_close(connection); /* but empty lines, nothing was asked */
+            fl_connection_close(connection);
         break;
     case FL_DEADLINE_BODY:
         if (connection->state == FL_CONNECTION_SERVED && !exchange->awaits_body)

@@ -124,4 +124,7 @@ bool fl_connection_is_read(fl_connection *connection);
 /* Nothing is under way on it, neither from us nor, as far as we know, from the client. */
 bool fl_connection_is_idle(const fl_connection *connection);
 
+/* Part of a head has come, and more than empty lines. */
+bool fl_connection_begins_to_ask(const fl_connection *connection);
+
 #endif

@@ -377,7 +377,8 @@ void fl_loop_give_up(fl_loop *loop) {
         next = connection->next;
         if (connection->state == FL_CONNECTION_QUEUED && loop->handing_over && fl_handoff_leave(connection))
             continue;
-        if (connection->state == FL_CONNECTION_QUEUED || connection->state == FL_CONNECTION_BODY)
+        if (connection->state == FL_CONNECTION_QUEUED || connection->state == FL_CONNECTION_BODY ||
+            fl_connection_begins_to_ask(connection))
             fl_connection_refuse(connection, FL_ENDING);
     }
 }

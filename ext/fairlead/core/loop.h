@@ -235,8 +235,8 @@ void fl_loop_abandon_later(fl_exchange *exchange);
 void fl_loop_drain(fl_loop *loop, bool hand_over);
 bool fl_loop_is_drained(const fl_loop *loop);
 
-/* After that, when there is no more time: all that is being served has taken too long, and what waits for its turn, or for
- * its body, is refused; or goes to a sibling, if idle connections do. */
+/* After that, when there is no more time: all that is being served has taken too long, and what waits for its turn, or has
+ * not come whole, is refused; what waits goes to a sibling, if idle connections do. */
 void fl_loop_give_up(fl_loop *loop);
 
 /* A connection cannot go on after its present response: we drain, and no sibling would take it over. */

@@ -73,7 +73,8 @@ module Fairlead
                  group: :processes, within: DEADLINE),
       Option.new(:drain_timeout, :seconds, 30.0,
                  "How long what has come may still take once the server, or one worker, is told to stop. Past it, a " \
-                 "request that runs is answered 504, one that waits for its turn 503 with Retry-After.",
+                 "request that runs is answered 504, one that waits for its turn or has not come whole 503 with " \
+                 "Retry-After.",
                  group: :processes, within: DEADLINE),
 
       Option.new(:recycle_requests, :integer, nil,
