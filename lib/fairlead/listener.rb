@@ -18,8 +18,8 @@ module Fairlead
     private_constant :DESCRIPTIONS, :EVERYWHERE
 
     class << self
-      # @param uri [String] "http://host:port", "http://[::1]:port" or "unix:/path[?mode=0660]". Port 0 takes a
-      #   free one.
+      # @param uri [String] "http://host:port", "http://[::1]:port", "unix:/path[?mode=0660]" or "unix:@name". Port 0
+      #   takes a free one.
       # @param asked [String] as what a new supervisor, after a hot restart, knows it again.
       # @return [Listener]
       # @raise [ConfigurationError] if the address is none, or is taken, or may not be used.
@@ -98,12 +98,12 @@ module Fairlead
       end
 
       def open_unix(address, backlog)
-        remove_stale(address)
+        remove_stale(address) unless address.abstract?
         socket = Socket.new(:UNIX, :STREAM, 0)
-        socket.bind(Addrinfo.unix(address.path))
+        socket.bind(address.unix)
         File.chmod(address.mode, address.path) if address.mode
         socket.listen(backlog)
-        new(socket, asked: address.text, owned: File.stat(address.path).ino)
+        new(socket, asked: address.text, owned: (File.stat(address.path).ino unless address.abstract?))
       rescue SystemCallError, ArgumentError => error
         socket&.close
         raise ConfigurationError, refusal(address, error)
@@ -131,8 +131,12 @@ module Fairlead
       def refusal(address, error)
         case error
         when Errno::EADDRINUSE
-          "#{address} is taken: another server listens there (`ss -ltnp \"sport = :#{address.port}\"` shows " \
-          "which). Stop it, or choose another port with --port."
+          if address.path
+            "#{address} is taken: another server listens there. Stop it, or bind another name."
+          else
+            "#{address} is taken: another server listens there (`ss -ltnp \"sport = :#{address.port}\"` shows " \
+            "which). Stop it, or choose another port with --port."
+          end
         when Errno::EACCES, Errno::EPERM
           if address.path
             "#{address}: this user may not make a socket there. Choose a folder that it may write to."
@@ -165,7 +169,7 @@ module Fairlead
 
     # @return [Socket] non-blocking, closed on exec.
     attr_reader :io
-    # @return [String] the real address: "http://127.0.0.1:9292", "unix:/run/app.sock".
+    # @return [String] the real address: "http://127.0.0.1:9292", "unix:/run/app.sock", "unix:@app".
     attr_reader :uri
     # @return [String] "http".
     attr_reader :scheme
@@ -173,7 +177,7 @@ module Fairlead
     attr_reader :host
     # @return [Integer, nil] the port, also if a free one was asked for.
     attr_reader :port
-    # @return [String, nil] the path of a Unix socket.
+    # @return [String, nil] the path of a Unix socket, or its name, with @, if it has no file.
     attr_reader :path
     # @return [String, nil] the address as it was asked for; nil if a service manager has opened it.
     attr_reader :asked
@@ -233,7 +237,7 @@ module Fairlead
 
     def read_address(address)
       if address.unix?
-        @path = address.unix_path
+        @path = address.unix_path.sub(/\A\0/, "@")
         @uri = "unix:#{path}"
       else
         @host = address.ip_address

@@ -116,6 +116,12 @@ module Fairlead
         end
       end
 
+      def test_names_without_a_file_are_refused
+        server = with_server("", "--bind", "unix:@name", ready: false)
+        assert_equal 1, server.wait_for_end.exitstatus
+        assert_includes server.log, "unix:@name: names without a file are Linux' own. Bind a path."
+      end
+
       def test_what_only_linux_has_is_called_in_the_files_for_it_alone
         sources = Dir[File.join(ROOT, "ext/**/*.{c,h}")].reject { |path| File.basename(path).match?(/\A(platform|poll_)/) }
         refute_empty sources

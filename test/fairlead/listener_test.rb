@@ -86,6 +86,20 @@ module Fairlead
       refute_path_exists listener.path
     end
 
+    def test_a_name_without_a_file
+      name = "@fairlead-#{Process.pid}"
+      listener = open("unix://#{name}")
+
+      assert_equal ["unix:#{name}", name], [listener.uri, listener.path]
+      assert listener.is?("unix:#{name}")
+      UNIXSocket.new("\0#{name.delete_prefix("@")}").close
+      assert_match(/\Aunix:#{name} is taken: another server listens there\. Stop it/, refused("unix:#{name}"))
+      listener.close
+      open("unix:#{name}")
+      refute_path_exists name
+      assert_match(/a name without a file has no permissions/, refused("unix:#{name}?mode=0600"))
+    end
+
     def test_a_forked_child_leaves_the_socket_file_alone
       listener = open("unix:#{@folder}/a.sock")
       Process.wait(fork { listener.close || exit!(0) })

@@ -36,7 +36,8 @@ module Fairlead
         ## Addresses
 
         `http://host:port` serves TCP (`http://[::1]:9292` for IPv6), `unix:/path` a Unix socket, with
-        `?mode=0660` for its permissions. `http://localhost:9292` is both 127.0.0.1 and ::1. Port 0 takes a free
+        `?mode=0660` for its permissions, and `unix:@name` one of Linux' abstract namespace: it has no file, and whoever is
+        on the machine may connect. `http://localhost:9292` is both 127.0.0.1 and ::1. Port 0 takes a free
         port, which the start banner names. A mere port (`port 3000`, `-p 3000`, `PORT=3000`) is served on
         127.0.0.1 in development and test, and on every interface elsewhere. A variable goes before the file, and
         replaces all addresses in it; `FAIRLEAD_BIND` goes before `PORT`.

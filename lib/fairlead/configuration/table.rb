@@ -26,7 +26,7 @@ module Fairlead
     TABLE = [
       Option.new(:bind, :uris, ["http://127.0.0.1:9292"],
                  "An address to serve: http://host:port or unix:/path. May be given more than once. Port 0 " \
-                 "takes a free one; unix:/path?mode=0660 sets the permissions of the socket.",
+                 "takes a free one; unix:/path?mode=0660 sets the permissions of the socket; unix:@name has no file.",
                  group: :serving, short: "b"),
       Option.new(:rackup, :path, "config.ru", "The file that says what to run.", group: :serving),
       Option.new(:environment, :text, "development",

@@ -2,7 +2,8 @@
 
 module Fairlead
   class Listener
-    # What an address says: a host and a port, or the path of a Unix socket with its mode.
+    # What an address says: a host and a port, or the path of a Unix socket with its mode. A path that begins with @ is a
+    # name in Linux' abstract namespace, and no file.
     class Address
       attr_reader :text, :host, :port, :path, :mode
 
@@ -24,11 +25,19 @@ module Fairlead
 
       def to_s = text
 
+      def abstract? = path.start_with?("@")
+
+      # @return [Addrinfo] of a Unix socket.
+      def unix = Addrinfo.unix(path.sub(/\A@/, "\0"))
+
       private
 
       def read_unix(match)
-        @path = File.expand_path(match[:path])
+        @path = match[:path]
+        @path = File.expand_path(path) unless abstract?
         @mode = match[:mode]&.to_i(8)
+        raise ConfigurationError, "#{text}: names without a file are Linux' own. Bind a path." if abstract? && !Platform::LINUX
+        raise ConfigurationError, "#{text}: a name without a file has no permissions. Leave ?mode= out." if abstract? && mode
       end
 
       def read_tcp(match)
