@@ -7,25 +7,29 @@ module Fairlead
   # moment. So it is given something else to raise in: the request's fiber.
   #
   # A request that waits is told at its wait, and one in a call that blocks without Ruby's lock, as that returns. One that
-  # computes is told when it comes to wait.
+  # computes is told when it comes to either.
   module RackTimeout
+    # Seconds until a request that was found in no call is looked at again.
+    AGAIN = 0.02
+    private_constant :AGAIN
+
     # What it takes for the request's thread.
     class Target
-      def initialize(scheduler)
+      # @param clock [Rack::Timeout::Scheduler]
+      def initialize(scheduler, clock)
         @scheduler = scheduler
+        @clock = clock
         @fiber = Fiber.current
       end
 
       # From any thread. (see Thread#raise)
       def raise(*error)
-        thread = @scheduler.selector.loop.blocked_by(@fiber)
-        return thread.raise(*error) if thread
-
         @error = error
-        @scheduler.unblock(nil, self)
+        raise_in_call
+        @scheduler.unblock(nil, self) unless @over
       end
 
-      # It has ended in time: its fiber may have another request by now.
+      # It has ended in time, so that its fiber may have another request by now; or it has been told.
       def over! = @over = true
 
       # @api private
@@ -33,7 +37,23 @@ module Fairlead
 
       # @api private
       # In the loop's own fiber of its reactor.
-      def transfer(*) = (@fiber.raise(*@error) unless @over)
+      def transfer(*) = told { @fiber.raise(*@error) }
+
+      private
+
+      def raise_in_call
+        thread = @scheduler.selector.loop.blocked_by(@fiber)
+        return told { thread.raise(*@error) } if thread
+
+        @clock.run_in(AGAIN) { raise_in_call } unless @over
+      end
+
+      def told
+        return if @over
+
+        over!
+        yield
+      end
     end
     private_constant :Target
 
@@ -49,7 +69,7 @@ module Fairlead
       scheduler = Fiber.current_scheduler
       return super unless seconds&.positive? && scheduler.is_a?(Scheduler)
 
-      target = Target.new(scheduler)
+      target = Target.new(scheduler, @scheduler)
       job = @scheduler.run_in(seconds) { @on_timeout.call(target) }
       yield
     ensure

@@ -24,6 +24,7 @@ module Fairlead
         case env["PATH_INFO"]
         when "/wait" then sleep 30
         when "/block" then Cwork.without_gvl(1.5)
+        when "/compute-and-block" then compute(1.3).then { Cwork.without_gvl(1) }
         when "/rescue"
           begin
             sleep 30
@@ -64,6 +65,10 @@ module Fairlead
     def test_one_that_blocks_is_told_as_its_call_returns
       assert_equal 500, client.get("/block").status
       assert_equal 200, client.get("/").status
+    end
+
+    def test_one_whose_time_is_up_before_it_blocks_is_told_so_too
+      assert_equal 500, client.get("/compute-and-block").status
     end
 
     def test_an_app_can_rescue_it
