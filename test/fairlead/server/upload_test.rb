@@ -4,8 +4,8 @@ require_relative "../../helper"
 require_relative "../../http_client"
 
 module Fairlead
-  # Bodies of any size take the same memory: a multipart upload with Rack's own parser (UPLOAD_MEGABYTES=5000 for a large
-  # one), and what is longer than 32 bits can say, in both directions.
+  # Bodies of any size take the same memory: a multipart upload with Rack's own parser (`rake upload`: one of 5 GB), and what
+  # is longer than 32 bits can say, in both directions.
   class UploadTest < Test
     include SpeaksHTTP
 
