@@ -26,7 +26,7 @@ static bool offer_of(const fl_loop *loop, int sibling, offer *offer) {
         return false;
     int64_t coming = fl_slot_get(slot, FL_SLOT_coming);
     offer->sibling = sibling;
-    offer->begun = fl_slot_get(slot, FL_SLOT_in_flight) - fl_slot_get(slot, FL_SLOT_streams);
+    offer->begun = fl_slot_get(slot, FL_SLOT_in_flight);
     offer->in_line = fl_slot_get(slot, FL_SLOT_database_waiting);
     offer->idle = fl_slot_get(slot, FL_SLOT_idle) == 1 && coming == 0;
     offer->waiting = fl_slot_get(slot, FL_SLOT_queued) + coming;
@@ -43,8 +43,7 @@ static bool takes_longer(const fl_loop *loop, const offer *offer) {
     int64_t in_line = fl_slot_get(loop->siblings.slot, FL_SLOT_database_waiting);
     if (offer->in_line > 0 && offer->waiting + offer->in_line >= here + in_line)
         return true;
-    int64_t begun = (int64_t) loop->counts.in_flight - loop->counts.streams;
-    return offer->begun > begun + here && loop->now < loop->ready.first->ready_at + PATIENCE;
+    return offer->begun > loop->counts.in_flight + here && loop->now < loop->ready.first->ready_at + PATIENCE;
 }
 
 /* `any`: who waits has no better place here. */

@@ -15,8 +15,8 @@
 #define FL_SLOT_MAP(X)                                                                                       \
     X(pid)                                                                                                   \
     X(state)       /* FL_WORKER_… */                                                                         \
-    X(in_flight)   /* requests that have a fiber */                                                          \
-    X(streams)     /* long-lived responses */                                                                \
+    X(in_flight)   /* requests that have a fiber and will end */                                             \
+    X(streams)     /* long-lived responses: they are not among those */                                      \
     X(queued)      /* requests that wait for their turn */                                                   \
     X(connections) /* open */                                                                                \
     X(fresh)       /* of them, those that have had no request yet */                                         \
