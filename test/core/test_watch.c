@@ -146,6 +146,7 @@ static void one_that_waits_for_the_lock_to_lead_keeps_the_lead_beside_one_that_c
 typedef struct restless {
     fl_watch *watch;
     fl_thread thread;
+    _Atomic uint64_t ended; /* its last time out, but for the present one */
     _Atomic bool entered, over;
 } restless;
 
@@ -193,6 +194,54 @@ static void whoever_gets_the_lead_is_told_also_if_it_goes_out_just_then(void) {
     CHECK(told);
 }
 
+/* Its stamps are but numbers. */
+static void *counts_its_times_out(void *data) {
+    restless *restless = data;
+    fl_reactor *reactor = &restless->watch->reactors[1];
+    for (uint64_t time = 1; !atomic_load(&restless->over); time++) {
+        fl_reactor_goes_out(reactor, time);
+        fl_reactor_comes_home(reactor);
+        atomic_store(&restless->ended, time);
+    }
+    return NULL;
+}
+
+static void *leaves_in_vain(void *data) {
+    restless *restless = data;
+    while (!atomic_load(&restless->over)) (void) fl_watch_leave(restless->watch, 1);
+    return NULL;
+}
+
+static bool is_away_since_this_time(void *(*how)(void *), uint64_t ended) {
+    peer_server server = server_start();
+    fl_watch *watch = fl_watch_open(server.loop, &limits);
+    restless other = {.watch = watch, .ended = ended};
+    for (int i = 0; i < 2; i++) CHECK_NUMBER(i, fl_watch_enter(watch, &other.thread));
+    atomic_store(&watch->reactors[1].stamp, ended);
+    atomic_store(&server.loop->lane_running[1], 1);
+    pthread_t thread;
+    pthread_create(&thread, NULL, how, &other);
+    bool right = true;
+    for (uint64_t give_up = fl_clock() + 100 * MILLISECOND; right && fl_clock() < give_up;)
+        for (int i = 0; right && i < 1000; i++) {
+            uint64_t before = atomic_load(&other.ended), since = fl_watch_away_since(watch, 1);
+            right = since == 0 || since > before;
+        }
+    atomic_store(&other.over, true);
+    pthread_join(thread, NULL);
+    fl_watch_close(watch);
+    server_stop(&server);
+    return right;
+}
+
+static void one_that_goes_out_has_not_been_away_since_it_last_did(void) {
+    CHECK(is_away_since_this_time(counts_its_times_out, 0));
+}
+
+static void one_that_tries_to_leave_has_not_either(void) {
+    CHECK(is_away_since_this_time(leaves_in_vain, 1));
+}
+
 static void the_place_of_one_that_leaves_is_free_once_its_thread_has_left_it(void) {
     peer_server server = server_start();
     fl_watch *watch = fl_watch_open(server.loop, &limits);
@@ -216,6 +265,8 @@ int main(void) {
     TEST(one_that_gives_a_sign_when_asked_for_it_is_not);
     TEST(one_that_waits_for_the_lock_to_lead_keeps_the_lead_beside_one_that_computes);
     TEST(whoever_gets_the_lead_is_told_also_if_it_goes_out_just_then);
+    TEST(one_that_goes_out_has_not_been_away_since_it_last_did);
+    TEST(one_that_tries_to_leave_has_not_either);
     TEST(the_place_of_one_that_leaves_is_free_once_its_thread_has_left_it);
     return test_summary();
 }

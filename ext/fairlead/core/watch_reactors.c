@@ -22,9 +22,8 @@ uint64_t fl_watch_away_since(const fl_watch *watch, int number) {
     const fl_reactor *reactor = &watch->reactors[number];
     if (atomic_load(&reactor->gone))
         return 0;
-    uint64_t stamp = atomic_load_explicit(&reactor->stamp, memory_order_acquire);
-    if (!atomic_load_explicit(&reactor->home, memory_order_acquire))
-        return stamp;
+    if (!atomic_load_explicit(&reactor->home, memory_order_acquire)) /* asked first, so that the stamp is of this time */
+        return atomic_load_explicit(&reactor->stamp, memory_order_relaxed);
     if (!fl_watch_leads(watch, number) || atomic_load(&reactor->thread->gvl) != FL_GVL_WANTED)
         return 0;
     return atomic_load(&reactor->thread->gvl_since);
@@ -75,6 +74,7 @@ int fl_watch_enter(fl_watch *watch, fl_thread *thread) {
 
 bool fl_watch_leave(fl_watch *watch, int number) {
     fl_reactor *reactor = &watch->reactors[number];
+    atomic_store_explicit(&reactor->stamp, fl_clock(), memory_order_relaxed); /* it is away from now on */
     atomic_store(&reactor->home, false); /* before we look: see pass_lead in watch.c */
     if (fl_watch_leads(watch, number) || atomic_load(&watch->loop->lane_running[number]) > 0) {
         fl_reactor_comes_home(reactor);
