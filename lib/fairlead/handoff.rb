@@ -26,6 +26,10 @@ module Fairlead
     # @param others [Array<Integer>] the slots of workers that serve.
     # @return [Integer] how many connections were passed on.
     def pass_on(slot, others)
+      return 0 unless receiver(slot).wait_readable(0)
+
+      # One that takes nothing keeps nothing from the others.
+      others = others.select { |other| room?(other) }
       return 0 if others.empty?
 
       others = others.cycle
@@ -40,7 +44,7 @@ module Fairlead
 
     def pass_one_on(from, to)
       # A full socket may stay full: look before taking.
-      return false unless @pairs[to].last.wait_writable(0)
+      return false unless room?(to)
 
       # With its sizes: to find them out it would look twice, and not every system shows the descriptors so.
       bytes, _, _, *control = @pairs[from].first.recvmsg_nonblock(
@@ -56,6 +60,8 @@ module Fairlead
     ensure
       descriptors&.each(&:close)
     end
+
+    def room?(slot) = @pairs[slot].last.wait_writable(0)
 
     def send_to(slot, bytes, descriptors)
       rights = Socket::AncillaryData.unix_rights(*descriptors)

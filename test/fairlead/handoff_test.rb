@@ -27,6 +27,16 @@ module Fairlead
       ends.each(&:close)
     end
 
+    def test_one_that_takes_nothing_keeps_nothing_from_the_others
+      client = hand_over("message", to: 0)
+      fill(1)
+
+      assert_equal 1, @handoff.pass_on(0, [1, 3])
+      assert_equal "message", receive(3).first
+    ensure
+      client.close
+    end
+
     def test_when_nobody_serves_it_stays_for_the_next_worker_of_the_slot
       client = hand_over("message", to: 2)
 
@@ -57,6 +67,10 @@ module Fairlead
       @handoff.pairs[to].last.sendmsg(bytes, 0, nil, Socket::AncillaryData.unix_rights(server))
       server.close
       client
+    end
+
+    def fill(slot)
+      nil until @handoff.pairs[slot].last.sendmsg_nonblock("x" * 1024, exception: false) == :wait_writable
     end
 
     def receive(slot)
