@@ -140,13 +140,14 @@ module Fairlead
       Sync do
         client = Mysql2::Client.new(**Databases.mariadb_settings)
         queries = sleepers("mysql2")
-        task = Async { client.query("SELECT SLEEP(1)") }
+        task = Async { client.query("SELECT SLEEP(0.3)") }
         eventually("the query runs") { queries.call == 1 }
         client.close
         task.cancel
         task.wait
 
         assert_predicate task, :cancelled?
+        seconds_until_gone(queries)
       end
     end
 
@@ -165,6 +166,20 @@ module Fairlead
         interrupt("trilogy") { (client = Trilogy.new(**Databases.mariadb_settings)).query("SELECT SLEEP(20)") }
 
         assert_predicate client, :closed?
+      end
+    end
+
+    def test_who_is_interrupted_while_trilogy_connects_leaves_the_reactor_nothing_to_wake_up_for
+      listener = TCPServer.new("127.0.0.1", 0)
+      Sync do
+        task = Async { Trilogy.new(**Databases.mariadb_settings, port: listener.local_address.ip_port) }
+        silent = listener.accept
+        sleep 0.01
+        task.cancel
+        task.wait
+        silent.close
+        used = -> { Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID) }
+        assert_one_below(0.05, "the processor, of 0.2 s") { -used.call.tap { sleep 0.2 } + used.call }
       end
     end
 

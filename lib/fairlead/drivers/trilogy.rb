@@ -63,6 +63,9 @@ module Fairlead
           Fiber.scheduler.yield if Drivers.fibers?
           @fairlead_socket = socket.dup
           super
+        rescue Exception # as above
+          @fairlead_socket&.close
+          raise
         end
 
         def end_query
