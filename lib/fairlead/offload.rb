@@ -61,11 +61,15 @@ module Fairlead
     def own? = @process == Process.pid
 
     # @param job [Job]
+    # @raise [ThreadError] if nobody is there to run it, and the system allows no more threads.
     def push(job)
       @lock.synchronize do
         @jobs.push(job)
         grow
       end
+    rescue ThreadError
+      job.drop
+      raise
     end
 
     # @return [Integer] how many threads there are.
@@ -80,6 +84,8 @@ module Fairlead
       thread = Fiber.new(blocking: true, storage: {}) { Thread.new { work } }.resume
       thread.name = "fairlead offload"
       @threads << thread
+    rescue ThreadError
+      raise if @threads.empty? # else those that there are take it: the system allows no more
     end
 
     def work

@@ -95,6 +95,31 @@ module Fairlead
       end
     end
 
+    def test_where_the_system_allows_no_more_threads_those_that_there_are_run_it
+      with_threads(2) do
+        in_a_fiber do |task|
+          gate = Thread::Queue.new
+          first = task.async { Fairlead.offload { gate.pop } }
+          second = without_more_threads { task.async { Fairlead.offload { 2 } } }
+          gate << 1
+
+          assert_equal [1, 2], [first, second].map(&:wait)
+        end
+      end
+    end
+
+    def test_where_there_is_none_the_block_never_runs
+      with_threads(1) do
+        in_a_fiber do
+          ran = 0
+          without_more_threads { assert_raises(ThreadError) { Fairlead.offload { ran += 1 } } }
+
+          assert_equal 0, Fairlead.offload { ran }
+          assert_equal 0, Fairlead.offload { ran }
+        end
+      end
+    end
+
     def test_the_block_finds_what_belongs_to_the_fiber
       found = in_a_fiber do
         Fiber[:tenant] = "a"
@@ -221,6 +246,13 @@ module Fairlead
     ensure
       Offload.threads = before
       Offload.instance_variable_set(:@pool, nil)
+    end
+
+    def without_more_threads
+      Offload::Thread.define_singleton_method(:new) { |*| raise ThreadError, "can't create Thread: Resource temporarily unavailable" }
+      yield
+    ensure
+      Offload::Thread.singleton_class.remove_method(:new)
     end
 
     def in_a_child

@@ -24,8 +24,11 @@ module Fairlead
         raise_error if @error
         @value
       ensure
-        @dropped = true
+        drop
       end
+
+      # Nobody waits for it: it is not begun any more.
+      def drop = @dropped = true
 
       # Of the thread that runs it.
       def run
