@@ -50,6 +50,18 @@ module Fairlead
       end
     end
 
+    # One of the two may have come to lead.
+    def test_one_that_stands_by_sleeps_while_nothing_stalls
+      with_server(APP, "-w", "1") do |server|
+        one = client(to: server)
+        assert_one_below(20, "one that stands by", unit: "switches for 200 requests") do
+          before = switches_of(server, "fairlead reac")
+          100.times { %w[/ /sleep?0.001].each { |path| one.get(path) } }
+          switches_of(server, "fairlead reac").zip(before).map { |pair| pair.reduce(:-) }.min
+        end
+      end
+    end
+
     def test_a_standby_shares_the_lock_with_a_request_that_computes_for_long
       assert_served_beside("/cpu", 0.8, within: 0.3)
       assert_served_beside("/later/cpu", 0.8, within: 0.3)
@@ -230,10 +242,15 @@ module Fairlead
 
     # How often any thread of the worker has gone to sleep, in so many seconds.
     def switches(server, seconds)
-      count = -> { of_tasks(server, "status").sum { |status| status[/^voluntary_ctxt_switches:\s+(\d+)/, 1].to_i } }
-      before = count.call
+      before = switches_of(server).sum
       sleep(seconds)
-      count.call - before
+      switches_of(server).sum - before
+    end
+
+    # Of each of the worker's threads whose name begins so.
+    def switches_of(server, name = "")
+      statuses = of_tasks(server, "status").select { |status| status.start_with?("Name:\t#{name}") }
+      statuses.map { |status| status[/^voluntary_ctxt_switches:\s+(\d+)/, 1].to_i }
     end
 
     # What the kernel says of each of the worker's threads.

@@ -152,7 +152,7 @@ module Fairlead
     def test_a_request_that_waits_is_no_stall_nor_is_a_short_call
       quiet = Array.new(5).any? do # a busy machine makes a short call long
         before = events.size
-        %w[/sleep?0.3 /free?0.01 /cpu?0.01].each { |path| client.get(path) }
+        %w[/sleep?0.3 /free?0.02 /cpu?0.1].each { |path| client.get(path) }
         stalled("/free", kind: "blocked")
         events.size == before + 1
       end
