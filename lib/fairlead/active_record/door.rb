@@ -36,28 +36,37 @@ module Fairlead
         end
       end
 
+      # @param adapter [ActiveRecord::ConnectionAdapters::AbstractAdapter] that is to be connected.
       # @yield connects
       # @return [Object] what the block returns, or an adapter whose connection is to be taken over.
       # @raise [ActiveRecord::ActiveRecordError]
-      def enter(&)
-        return wait(nil, &) if wanted?
+      def enter(adapter, &)
+        return wait(adapter, nil, &) if wanted?
 
         yield
       rescue ::ActiveRecord::ActiveRecordError => error
-        raise unless Faults.passing?(error)
+        raise unless passing?(error)
 
-        wait(error, &)
+        wait(adapter, error, &)
       end
 
       private
 
-      def wait(error, &)
-        since = Line.clock
-        again = @gave_up && since - @gave_up < AGAIN
+      def wait(adapter, error, &)
+        patience = @pool.checkout_timeout.to_f
+        since = beginning(adapter, patience)
         @waiting.push(place = ::Thread::Queue.new)
-        try(place, error, again ? @since : since, again ? since : since + @pool.checkout_timeout.to_f, &)
+        try(place, error, since, since + patience, &)
+      rescue Vain
+        adapter.fairlead_vain_since = since
+        raise
       ensure
         leave(place)
+      end
+
+      def beginning(adapter, patience)
+        now, before = Line.clock, adapter.fairlead_vain_since
+        before && now < before + patience + AGAIN ? before : now
       end
 
       def try(place, error, since, deadline)
@@ -70,9 +79,11 @@ module Fairlead
           next unless given == :first || @waiting.first.equal?(place)
           return yield.tap { call(TOGETHER) }
         rescue ::ActiveRecord::ActiveRecordError => error
-          raise if error.is_a?(Vain) || !Faults.passing?(error)
+          raise unless passing?(error)
         end
       end
+
+      def passing?(error) = !error.is_a?(Vain) && Faults.passing?(error)
 
       # @return [Object, nil] what it was given meanwhile.
       def rest(place, error, pauses, deadline)
@@ -111,11 +122,10 @@ module Fairlead
       end
 
       def give_up(error, since)
-        @gave_up, @since = Line.clock, since
         told = (error&.cause || error)&.message.to_s.strip.chomp(".")
         crowded = told.match?(/too many|remaining connection slots/i)
         message = format("could not connect to the database (waited %.3f seconds)%s. Pool %s: %d connections of %s. %s.",
-                         @gave_up - since, told.empty? ? "" : ": #{told}", name,
+                         Line.clock - since, told.empty? ? "" : ": #{told}", name,
                          @pool.connections.count(&:connected?), Limits.of(@pool), REMEDIES.fetch(crowded))
         raise Vain.new(message, connection_pool: @pool), cause: error
       end

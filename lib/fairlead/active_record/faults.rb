@@ -65,7 +65,7 @@ module Fairlead
           return super unless Drivers.fibers? && pool.respond_to?(:fairlead_door)
 
           @fairlead_taken_over = false
-          given = pool.fairlead_door.enter do
+          given = pool.fairlead_door.enter(self) do
             super
             nil
           end

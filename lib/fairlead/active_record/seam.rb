@@ -33,6 +33,8 @@ module Fairlead
       module Adapter
         # @return [Float, nil] when it was checked out.
         attr_accessor :fairlead_since
+        # @return [Float, nil] since when whoever has checked it out has waited at the {Door} in vain.
+        attr_accessor :fairlead_vain_since
         # @return [Integer, nil] what the budget knows it by.
         attr_accessor :fairlead_id
       end
@@ -210,7 +212,7 @@ module Fairlead
 
           since = connection.fairlead_since
           fairlead_usage.holds.add(Line.clock - since) if since
-          connection.fairlead_since = nil
+          connection.fairlead_since = connection.fairlead_vain_since = nil
           fairlead_unwanted?(connection) ? fairlead_give_up(connection) : super
         end
 

@@ -6,24 +6,61 @@ require_relative "../../helper"
 module Fairlead
   # Where those wait whom the database does not let in.
   class DoorTest < Test
-    POOL = Struct.new(:checkout_timeout).new(30)
-    private_constant :POOL
+    # Of a pool.
+    Pool = Struct.new(:checkout_timeout, :size, :role, :shard, :connections, :db_config, :fairlead_budget) do
+      def initialize(checkout_timeout) = super(checkout_timeout, 5, :writing, :default, [], Struct.new(:name).new("primary"))
+    end
+    private_constant :Pool
 
     # Stands for an adapter.
     class Adapter
+      attr_accessor :fairlead_vain_since
       attr_reader :closed
 
       def disconnect! = @closed = true
     end
 
+    def setup
+      super
+      @adapter = Adapter.new
+    end
+
     def test_a_connection_for_one_who_leaves_at_that_moment_in_another_thread_is_not_lost
-      door = ActiveRecord::Door.new(POOL)
-      leaver = Thread.new { door.enter { raise ::ActiveRecord::ConnectionNotEstablished, "too many clients" } }
+      door = ActiveRecord::Door.new(Pool.new(30))
+      leaver = Thread.new { door.enter(@adapter) { refuse } }
       eventually("it waits") { door.wanted? }
       door.instance_variable_get(:@waiting).define_singleton_method(:shift) { super().tap { leaver.kill.join } }
       door.give(adapter = Adapter.new)
 
       assert adapter.closed
     end
+
+    def test_who_has_waited_in_vain_and_tries_again_does_not_wait_as_long_again
+      door = ActiveRecord::Door.new(Pool.new(0.2))
+      tries = 0
+      2.times do
+        tries = 0
+        error = assert_raises(::ActiveRecord::ConnectionNotEstablished) { door.enter(@adapter) { (tries += 1) && refuse } }
+
+        assert_match(/\Acould not connect to the database \(waited \d+\.\d+ seconds\): too many clients\. /, error.message)
+      end
+
+      assert_equal 1, tries
+    end
+
+    def test_who_comes_after_another_has_waited_in_vain_waits_as_long_as_anybody
+      pool = Pool.new(0.01)
+      door = ActiveRecord::Door.new(pool)
+      assert_raises(::ActiveRecord::ConnectionNotEstablished) { door.enter(@adapter) { refuse } }
+      pool.checkout_timeout = 30
+      tries = 0
+      door.enter(Adapter.new) { (tries += 1) < 3 && refuse }
+
+      assert_equal 3, tries
+    end
+
+    private
+
+    def refuse = raise(::ActiveRecord::ConnectionNotEstablished, "too many clients")
   end
 end
