@@ -130,7 +130,7 @@ module Fairlead
       def preferred?(waiter) = waiter.context.equal?(@preferred)
 
       def appoint
-        @lookout = @waiting.reverse_each.first&.first or return
+        @lookout = @waiting.reverse_each.first&.first or return @nap = PATIENCE # of whoever waits next
         @wake = Line.clock
         @lookout.signal
       end

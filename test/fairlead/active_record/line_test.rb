@@ -6,6 +6,14 @@ require_relative "../../helper"
 module Fairlead
   # In which order those who wait are called.
   class LineTest < Test
+    # Of a pool where nobody is called.
+    class Lock
+      attr_reader :nap
+
+      def wait_for_cond(_, seconds) = sleep(@nap = seconds)
+    end
+    private_constant :Lock
+
     def setup
       super
       @line = ActiveRecord::Line.new(Monitor.new)
@@ -26,6 +34,18 @@ module Fairlead
       [waiters.first, preferred].each { |waiter| @line.call_back(waiter) }
 
       assert_equal [preferred, *waiters], called
+    end
+
+    def test_who_begins_a_new_line_looks_as_soon_as_if_there_had_been_none_before
+      @line = ActiveRecord::Line.new(lock = Lock.new)
+      first = join
+      4.times { @line.rest(first) { false } }
+
+      assert_operator lock.nap, :>, 2 * ActiveRecord::Line::PATIENCE
+      @line.leave(first)
+      @line.rest(join) { false }
+
+      assert_in_delta ActiveRecord::Line::PATIENCE, lock.nap
     end
 
     private
