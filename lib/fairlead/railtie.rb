@@ -23,11 +23,28 @@ module Fairlead
       end
     end
 
-    # What Rails makes of a request that took too long, for its log: its client has been answered so already.
-    initializer "fairlead.request_timeout", after: "action_dispatch.configure" do
-      if defined?(::ActionDispatch::ExceptionWrapper)
-        ::ActionDispatch::ExceptionWrapper.rescue_responses["Fairlead::RequestTimeout"] = :gateway_timeout
+    # What Rails makes of requests that were cancelled, for its log: of one that took too long, whose client has been
+    # answered so already, and of one whose client has gone (as nginx calls it), which is nobody's mistake.
+    initializer "fairlead.cancelled_requests", after: "action_dispatch.configure" do
+      if defined?(::ActionDispatch::DebugExceptions)
+        ::ActionDispatch::ExceptionWrapper.rescue_responses.update("Fairlead::RequestTimeout" => :gateway_timeout,
+                                                                   "Fairlead::ClientGone" => 499)
+        ::ActionDispatch::DebugExceptions.register_interceptor(ClientsThatHaveGone)
       end
     end
+
+    # One line in the log. The error itself, with its backtrace, is there at the level debug.
+    module ClientsThatHaveGone
+      # @param request [ActionDispatch::Request]
+      # @param error [Exception] a view's has the one that was raised in it as its cause.
+      def self.call(request, error)
+        error = error.cause if ::ActionDispatch::ExceptionWrapper.wrapper_exceptions.include?(error.class.name)
+        return unless error.class.name == "Fairlead::ClientGone" # only who serves has the class
+
+        request.set_header("action_dispatch.debug_exception_log_level", ::Logger::DEBUG)
+        request.logger&.info("#{request.request_method} #{request.path}: #{error.message}")
+      end
+    end
+    private_constant :ClientsThatHaveGone
   end
 end

@@ -23,7 +23,31 @@ module Fairlead
     end
     FILES = {
       "config/database.yml" => "production:\n  primary:\n    adapter: sqlite3\n    database: test.sqlite3\n#{DATABASES.join}",
-      "config/routes.rb" => "Rails.application.routes.draw { get \":adapter\", to: \"sleeps#show\" }\n",
+      "config/routes.rb" => <<~RUBY,
+        Rails.application.routes.draw do
+          get "naps/:where", to: "naps#show"
+          get ":adapter", to: "sleeps#show"
+        end
+      RUBY
+      "config/initializers/log.rb" => <<~'RUBY',
+        $stdout.sync = true
+        Rails.logger.level = :info
+        Subscriber = Class.new { def report(_, context:, **) = warn("reported: #{context[:where]}") }
+        Rails.error.subscribe(Subscriber.new)
+      RUBY
+      "app/controllers/naps_controller.rb" => <<~RUBY,
+        class NapsController < ActionController::Base
+          def show
+            Rails.error.set_context(where: params[:where])
+            params[:where] == "view" ? render(inline: "<% controller.nap %>") : nap
+          end
+
+          def nap
+            File.write("napping", "")
+            sleep(20)
+          end
+        end
+      RUBY
       "app/controllers/sleeps_controller.rb" => <<~'RUBY',
         class SleepsController < ActionController::Base
           def show
@@ -51,6 +75,21 @@ module Fairlead
 
         assert_equal "200", server.get("/#{adapter}?seconds=0").code
         assert_equal ["#{adapter}: Fairlead::ClientGone"], server.log.scan(/^#{adapter}: .*/).uniq
+      end
+    end
+
+    { "an action" => "action", "a view" => "view" }.each do |what, where|
+      define_method("test_#{what.tr(" ", "_")}_that_ends_with_its_client_is_one_line_in_the_log") do
+        skip_without_databases
+        server.connect do |socket|
+          socket.write("GET /naps/#{where} HTTP/1.1\r\nHost: a\r\n\r\n")
+          eventually("it waits") { File.exist?(server.path("napping")) && File.delete(server.path("napping")) }
+        end
+        eventually("it is logged") { server.log.include?("GET /naps/#{where}: the client has gone (cancel_abandoned)") }
+
+        assert_equal "404", server.get("/what/is/not/there").code # what else is logged of it has been by now
+        refute_includes server.log, "naps_controller.rb"
+        refute_includes server.log, "reported: action" # a view's error is
       end
     end
 
