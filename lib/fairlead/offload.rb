@@ -61,15 +61,11 @@ module Fairlead
     def own? = @process == Process.pid
 
     # @param job [Job]
-    # @raise [ThreadError] if nobody is there to run it, and the system allows no more threads.
     def push(job)
       @lock.synchronize do
         @jobs.push(job)
         grow
       end
-    rescue ThreadError
-      job.drop
-      raise
     end
 
     # @return [Integer] how many threads there are.
@@ -84,8 +80,9 @@ module Fairlead
       thread = Fiber.new(blocking: true, storage: {}) { Thread.new { work } }.resume
       thread.name = "fairlead offload"
       @threads << thread
-    rescue ThreadError
-      raise if @threads.empty? # else those that there are take it: the system allows no more
+    rescue ThreadError => error
+      # The system allows no more: those that there are take it, if any.
+      @jobs.pop.refuse(error.dup) until @jobs.empty? || @threads.any?
     end
 
     def work

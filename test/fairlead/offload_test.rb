@@ -120,6 +120,21 @@ module Fairlead
       end
     end
 
+    def test_nor_does_one_that_waits_as_the_last_thread_ends
+      with_threads(1) do
+        in_a_fiber do |task|
+          gate = Thread::Queue.new
+          calls = Array.new(3) do
+            task.async { assert_raises(ThreadError) { task.with_timeout(10) { Fairlead.offload { gate.pop && Thread.exit } } } }
+          end
+          without_more_threads do
+            gate << true
+            calls.each(&:wait)
+          end
+        end
+      end
+    end
+
     def test_the_block_finds_what_belongs_to_the_fiber
       found = in_a_fiber do
         Fiber[:tenant] = "a"

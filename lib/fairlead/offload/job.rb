@@ -24,11 +24,14 @@ module Fairlead
         raise_error if @error
         @value
       ensure
-        drop
+        @dropped = true
       end
 
-      # Nobody waits for it: it is not begun any more.
-      def drop = @dropped = true
+      # There is no thread to run it.
+      def refuse(error)
+        @error = error
+        @done.push(true)
+      end
 
       # Of the thread that runs it.
       def run
