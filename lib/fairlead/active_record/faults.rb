@@ -62,9 +62,9 @@ module Fairlead
         def fairlead_rested? = @last_activity.nil? || Line.clock - @last_activity > AT_ONCE
 
         def reconnect
+          @fairlead_taken_over = false
           return super unless Drivers.fibers? && pool.respond_to?(:fairlead_door)
 
-          @fairlead_taken_over = false
           given = pool.fairlead_door.enter(self) do
             super
             nil

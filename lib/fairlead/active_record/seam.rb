@@ -233,6 +233,13 @@ module Fairlead
           synchronize { fairlead_line&.look_soon }
         end
 
+        # What a dead owner held, and has lost, ActiveRecord removes without closing it.
+        def reap
+          dead = discarded? ? [] : connections.select { |connection| connection.in_use? && !connection.owner&.alive? }
+          super
+          dead.each { |connection| connection.disconnect! unless fairlead_has?(connection) }
+        end
+
         def disconnect(...) = fairlead_free_those_that_leave { super }
         def clear_reloadable_connections(...) = fairlead_free_those_that_leave { super }
 

@@ -58,6 +58,26 @@ module Fairlead
       end)
     RUBY
 
+    # /leave: a connection that is lost, and whose owner has ended without giving it back.
+    OWNERS_THAT_END = <<~'RUBY'
+      require "active_record"
+      ActiveRecord::Base.establish_connection("#{ENV.fetch("DATABASE_URL")}&checkout_timeout=2")
+
+      run(lambda do |env|
+        if env["PATH_INFO"] == "/leave"
+          Thread.new do
+            connection = ActiveRecord::Base.connection_pool.checkout
+            connection.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+          rescue ActiveRecord::ActiveRecordError
+            nil
+          end.join
+        else
+          ActiveRecord::Base.with_connection { |connection| connection.execute("SELECT 1") }
+        end
+        [200, { "content-type" => "text/plain" }, [Process.pid.to_s]]
+      end)
+    RUBY
+
     def setup
       super
       @url = ENV["TEST_DATABASE_URL"] || skip("No PostgreSQL: run bin/test, or set TEST_DATABASE_URL (bin/services url)")
@@ -99,6 +119,12 @@ module Fairlead
         ensure
           clients&.each_value(&:close)
         end
+      end
+    end
+
+    def test_what_is_lost_with_its_owner_leaves_its_room_to_others
+      serve("--database-connections", "2", "--workers", "1", app: OWNERS_THAT_END) do |server|
+        3.times { assert_equal %w[200 200], [server.get("/leave").code, server.get("/").code] }
       end
     end
 
