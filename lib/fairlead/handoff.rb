@@ -26,15 +26,12 @@ module Fairlead
     # @param others [Array<Integer>] the slots of workers that serve.
     # @return [Integer] how many connections were passed on.
     def pass_on(slot, others)
-      return 0 unless receiver(slot).wait_readable(0)
-
-      # One that takes nothing keeps nothing from the others.
-      others = others.select { |other| room?(other) }
-      return 0 if others.empty?
-
-      others = others.cycle
       passed = 0
-      passed += 1 while pass_one_on(slot, others.next)
+      # A full socket may stay full: look before taking. One that takes nothing keeps nothing from the others.
+      while (index = others.index { |other| room?(other) }) && pass_one_on(slot, others[index])
+        passed += 1
+        others = others.rotate(index + 1)
+      end
       passed
     end
 
@@ -43,9 +40,6 @@ module Fairlead
     private
 
     def pass_one_on(from, to)
-      # A full socket may stay full: look before taking.
-      return false unless room?(to)
-
       # With its sizes: to find them out it would look twice, and not every system shows the descriptors so.
       bytes, _, _, *control = @pairs[from].first.recvmsg_nonblock(
         Packets::MOST, 0, Packets::CONTROL, scm_rights: true, exception: false

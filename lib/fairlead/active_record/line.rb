@@ -69,7 +69,6 @@ module Fairlead
         @opening -= 1 if waiter.called == :to_open
         return unless @lookout.equal?(waiter)
 
-        @lookout = nil
         appoint
       end
 
@@ -130,7 +129,9 @@ module Fairlead
       def preferred?(waiter) = waiter.context.equal?(@preferred)
 
       def appoint
-        @lookout = @waiting.reverse_each.first&.first or return @nap = PATIENCE # of whoever waits next
+        @lookout = @waiting.reverse_each.first&.first
+        return @nap = PATIENCE if @lookout.nil? # of whoever waits next
+
         @wake = Line.clock
         @lookout.signal
       end

@@ -235,9 +235,9 @@ module Fairlead
 
         # What a dead owner held, and has lost, ActiveRecord removes without closing it.
         def reap
-          dead = discarded? ? [] : connections.select { |connection| connection.in_use? && !connection.owner&.alive? }
+          orphans = synchronize { discarded? ? [] : fairlead_orphans }
           super
-          dead.each { |connection| connection.disconnect! unless fairlead_has?(connection) }
+          orphans.each { |connection| connection.disconnect! unless fairlead_has?(connection) }
         end
 
         def disconnect(...) = fairlead_free_those_that_leave { super }
@@ -348,12 +348,15 @@ module Fairlead
           return if !fairlead_reaping_due?(now) || @fairlead_reaper&.alive?
 
           @fairlead_reaped_at = now
-          return if @connections.none? { |connection| connection.in_use? && !connection.owner.alive? }
+          return if fairlead_orphans.empty?
 
           # Threads inherit the storage of the fiber that makes them: this one is of no request.
           @fairlead_reaper = ::Fiber.new(blocking: true, storage: {}) { ::Thread.new { reap } }.resume
           @fairlead_reaper.name = "fairlead reaper"
         end
+
+        # Under the lock: those whose owners have died.
+        def fairlead_orphans = @connections.select { |connection| connection.in_use? && !connection.owner.alive? }
 
         def fairlead_reaping_due?(now) = now - (@fairlead_reaped_at || 0.0) >= REAPING
 

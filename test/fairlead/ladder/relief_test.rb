@@ -110,7 +110,7 @@ module Fairlead
       end
     end
 
-    # A machine that is busy otherwise makes some wait, and others worth handing over: the best run counts.
+    # A machine that is busy otherwise makes some wait, and others worth handing over: the best of each counts.
     def test_ordinary_work_for_the_processor_starts_none_and_is_served_in_order
       with_server(APP, "-w", "2") do |server|
         workers = server.worker_pids
