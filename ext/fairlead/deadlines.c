@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-static ID id_error_for, id_raise;
+static ID id_error_for, id_put_off, id_raise;
 
 /* The thread of ours that is in a call of this very fiber that has let go of the GVL, and has been for as long as counts
  * as blocking; nil: there is none. Whoever asks has the GVL: until that thread gets it back it runs nothing. */
@@ -23,7 +23,7 @@ static VALUE loop_blocked_by(VALUE object, VALUE fiber) {
 }
 
 /* deadlines = object: its `error_for(id)` is called in a request whose time is up, as it returns from a call that held the
- * GVL; answers what is to be raised there, or nil. */
+ * GVL; answers what is to be raised there, or nil. `put_off(id)`: that could not be done yet. */
 static VALUE loop_set_deadlines(VALUE object, VALUE deadlines) {
     return fl_ruby_loop_struct(object)->deadlines = deadlines;
 }
@@ -31,30 +31,17 @@ static VALUE loop_set_deadlines(VALUE object, VALUE deadlines) {
 /* Between the thread that is to be told, and the one that tells it; freed by who comes last. */
 typedef struct telling {
     VALUE thread, error; /* on the stack of the former too */
-    enum { ASKED, RAISING, OVER, LEFT } state; /* with the GVL */
+    int holders;
+    enum { WAITS, NAPS, TOLD, GONE } state; /* of the former; with the GVL */
 } telling;
 
 enum { PATIENCE = 500 }; /* naps of a millisecond */
 
-static VALUE raise_error(VALUE data) {
+static VALUE let_go(VALUE data) {
     telling *telling = (void *) data;
-    telling->state = RAISING;
-    return rb_funcall(telling->thread, id_raise, 1, telling->error);
-}
-
-static VALUE end_telling(VALUE data) {
-    telling *telling = (void *) data;
-    if (telling->state == LEFT)
+    if (--telling->holders == 0)
         free(telling);
-    else
-        telling->state = OVER;
     return Qnil;
-}
-
-static VALUE tell(void *data) {
-    telling *telling = data;
-    return telling->state == LEFT ? end_telling((VALUE) telling)
-                                  : rb_ensure(raise_error, (VALUE) telling, end_telling, (VALUE) telling);
 }
 
 static void *nap(void *called) {
@@ -63,43 +50,90 @@ static void *nap(void *called) {
     return called;
 }
 
+/* Nobody else gets the GVL between the last look at the state and the end. */
+static VALUE raise_while_it_naps(VALUE data) {
+    telling *telling = (void *) data;
+    while (telling->state == WAITS)
+        rb_thread_call_without_gvl(nap, telling, RUBY_UBF_IO, NULL);
+    if (telling->state == NAPS) {
+        telling->state = TOLD;
+        rb_funcall(telling->thread, id_raise, 1, telling->error);
+    }
+    return Qnil;
+}
+
+static VALUE tell(void *telling) {
+    return rb_ensure(raise_while_it_naps, (VALUE) telling, let_go, (VALUE) telling);
+}
+
+static VALUE wait_until_told(VALUE data) {
+    telling *telling = (void *) data;
+    rb_thread_create(tell, telling);
+    telling->holders++;
+    for (int i = 0; i < PATIENCE; i++) {
+        telling->state = NAPS;
+        bool napped = rb_thread_call_without_gvl2(nap, telling, RUBY_UBF_IO, NULL) != NULL;
+        if (telling->state == TOLD)
+            return Qtrue;
+        telling->state = WAITS;
+        if (!napped) /* its slice of time is over */
+            rb_thread_check_ints();
+    }
+    return Qfalse;
+}
+
+static VALUE end_waiting(VALUE data) {
+    telling *telling = (void *) data;
+    if (telling->state != TOLD)
+        telling->state = GONE;
+    return let_go(data);
+}
+
 /* What a postponed job raises is lost; what another thread raises meanwhile is taken when the job is over, before anything
- * else runs. Once it has been raised, nothing may be called here that looks for it; nor is a nap taken, then. */
+ * else runs. Once it has been raised, nothing may be called here that looks for it; nor is a nap taken, then. Answers
+ * whether it has been. */
 static VALUE have_it_told(VALUE error) {
     telling *telling = malloc(sizeof *telling);
     if (telling == NULL)
-        return Qnil;
+        return Qfalse;
     telling->thread = rb_thread_current();
     telling->error = error;
-    telling->state = ASKED;
-    rb_thread_create(tell, telling);
-    for (int i = 0; telling->state != OVER && i < PATIENCE; i++)
-        if (rb_thread_call_without_gvl2(nap, telling, RUBY_UBF_IO, NULL) == NULL)
-            break;
-    if (telling->state == OVER)
-        free(telling);
-    else
-        telling->state = LEFT;
+    telling->holders = 1;
+    telling->state = WAITS;
+    VALUE told = rb_ensure(wait_until_told, (VALUE) telling, end_waiting, (VALUE) telling);
     RB_GC_GUARD(error);
-    return Qnil;
+    return told;
 }
 
 static VALUE ask_and_tell(VALUE id) {
     VALUE error = rb_funcall(fl_own_loop->deadlines, id_error_for, 1, id);
-    return NIL_P(error) ? Qnil : have_it_told(error);
+    return NIL_P(error) ? Qtrue : have_it_told(error);
 }
 
+static VALUE put_off(VALUE id) {
+    return rb_funcall(fl_own_loop->deadlines, id_put_off, 1, id);
+}
+
+/* An error that comes up here is another thread's, which got the GVL meanwhile: it is told first. */
 void fl_tell_overdue(uint64_t id) {
-    int state;
-    VALUE error = rb_errinfo();
+    int failed, state;
+    VALUE before = rb_errinfo();
     if (NIL_P(fl_own_loop->deadlines))
         return;
-    rb_protect(ask_and_tell, ULL2NUM(id), &state);
-    rb_set_errinfo(error);
+    VALUE told = rb_protect(ask_and_tell, ULL2NUM(id), &failed);
+    VALUE error = rb_errinfo();
+    rb_set_errinfo(before);
+    if (failed == 0 && told == Qtrue)
+        return;
+    rb_protect(put_off, ULL2NUM(id), &state);
+    if (failed != 0 && rb_obj_is_kind_of(error, rb_eException) && !rb_obj_is_kind_of(error, rb_eThreadError))
+        rb_protect(have_it_told, error, &state);
+    rb_set_errinfo(before);
 }
 
 void fl_init_deadlines(VALUE loop) {
     id_error_for = rb_intern("error_for");
+    id_put_off = rb_intern("put_off");
     id_raise = rb_intern("raise");
     rb_define_method(loop, "blocked_by", loop_blocked_by, 1);
     rb_define_method(loop, "deadlines=", loop_set_deadlines, 1);

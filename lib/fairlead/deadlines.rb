@@ -43,6 +43,9 @@ module Fairlead
       # @return [Exception, nil] what another thread shall raise in this one before the job is over.
       def error_to_take = due { |error| error if (@told = takes?(error)) }
 
+      # It could not be told what {#error_to_take} has answered.
+      def put_off = @told = false
+
       private
 
       # Before the thread that blocks runs anything else, it takes what was raised.
@@ -110,6 +113,9 @@ module Fairlead
     #
     # @return [Exception, nil] what it is to be told.
     def error_for(id) = @running[id]&.error_to_take
+
+    # @api private
+    def put_off(id) = @running[id]&.put_off
 
     # Answers a request, in a serving fiber.
     def during(request)

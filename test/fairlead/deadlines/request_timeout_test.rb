@@ -187,6 +187,19 @@ module Fairlead
       end
     end
 
+    # Between its call and the exception its slice of time may end, and the threads that help it may have to wait.
+    def test_so_it_is_while_others_want_the_processors
+      busy = Array.new(2 * Etc.nprocessors) { spawn(RbConfig.ruby, "--disable=gems", "-e", "loop { }") }
+      with_server(APP, "-w", "2", "--request-timeout", "0.05") do |server|
+        Array.new(2) { Thread.new { 50.times { ask("/held-again?0.08", to: server) } } }.each(&:join)
+        path = "/held-again"
+        eventually("all are over") { notes(server).count("ensured #{path}") == 100 }
+        assert_equal 100, notes(server).grep(/^rescued #{path} /).size
+      end
+    ensure
+      busy.each { |process| Process.kill(:KILL, process) && Process.wait(process) }
+    end
+
     # It gets its exception at its wait, then: in its own fiber, whatever that has of its thread.
     def test_one_that_is_not_itself_in_the_call_or_lets_nobody_interrupt_it_is_cancelled_where_it_waits
       %w[/held-task /held-masked].each do |path|
