@@ -94,10 +94,12 @@ module Fairlead
       workers.find { |worker| worker[:pid] == pid }
     end
 
+    # @return [Array<Hash{Symbol => Integer}>] of each worker.
+    def slots(server) = JSON.parse(server.get("/figures").body, symbolize_names: true)
+
     # @return [Hash{Symbol => Integer}] sums over all workers.
     def figures(server)
-      slots = JSON.parse(server.get("/figures").body, symbolize_names: true)
-      slots.flat_map(&:to_a).group_by(&:first).transform_values { |pairs| pairs.sum(&:last) }
+      slots(server).flat_map(&:to_a).group_by(&:first).transform_values { |pairs| pairs.sum(&:last) }
     end
 
     # Sends a request on a connection of its own, and waits until the app has begun with it.
