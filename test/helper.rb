@@ -81,6 +81,15 @@ module Fairlead
       shared(name) { ServerProcess.new(app, *flags, lint:, **options) }
     end
 
+    # @param kind [Class] of threads that the system allows no more of meanwhile.
+    def without_more_threads(kind = Thread)
+      new = kind.method(:new)
+      kind.define_singleton_method(:new) { |*| raise ThreadError, "can't create Thread: Resource temporarily unavailable" }
+      yield
+    ensure
+      kind.define_singleton_method(:new, new)
+    end
+
     # Waits until the block returns something true, for what has no event to wait for.
     def eventually(what = "the condition", within: 30)
       deadline = monotonic + within

@@ -8,18 +8,22 @@
 
 static ID id_error_for, id_put_off, id_raise;
 
-/* The thread of ours that is in a call of this very fiber that has let go of the GVL, and has been for as long as counts
- * as blocking; nil: there is none. Whoever asks has the GVL: until that thread gets it back it runs nothing. */
-static VALUE loop_blocked_by(VALUE object, VALUE fiber) {
+/* interrupt(id, fiber, error): raises in the thread of ours in which this request's very fiber is in a call that has let go
+ * of the GVL, and has been for as long as counts as blocking; answers whether there is one. Whoever asks has the GVL:
+ * until that thread gets it back it runs nothing. */
+static VALUE loop_interrupt(VALUE object, VALUE id, VALUE fiber, VALUE error) {
     fl_ruby_loop *self = fl_ruby_loop_struct(object);
     for (int i = 0; self->watch != NULL && i < atomic_load(&self->watch->count); i++) {
         const fl_reactor *reactor = &self->watch->reactors[i];
-        if (self->reactors[i].fiber == fiber && !atomic_load(&reactor->home) &&
-            atomic_load(&reactor->thread->gvl) == FL_GVL_RELEASED &&
-            fl_clock() > atomic_load(&reactor->thread->gvl_since) + self->watch->limits.blocked)
-            return self->reactors[i].thread;
+        const fl_run *run = atomic_load(&reactor->run);
+        if (self->reactors[i].fiber != fiber || atomic_load(&reactor->home) || run == NULL || run->id != NUM2ULL(id) ||
+            atomic_load(&reactor->thread->gvl) != FL_GVL_RELEASED ||
+            fl_clock() <= atomic_load(&reactor->thread->gvl_since) + self->watch->limits.blocked)
+            continue;
+        rb_funcall(self->reactors[i].thread, id_raise, 1, error);
+        return Qtrue;
     }
-    return Qnil;
+    return Qfalse;
 }
 
 /* deadlines = object: its `error_for(id)` is called in a request whose time is up, as it returns from a call that held the
@@ -135,6 +139,6 @@ void fl_init_deadlines(VALUE loop) {
     id_error_for = rb_intern("error_for");
     id_put_off = rb_intern("put_off");
     id_raise = rb_intern("raise");
-    rb_define_method(loop, "blocked_by", loop_blocked_by, 1);
+    rb_define_method(loop, "interrupt", loop_interrupt, 3);
     rb_define_method(loop, "deadlines=", loop_set_deadlines, 1);
 }

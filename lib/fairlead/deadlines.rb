@@ -48,13 +48,11 @@ module Fairlead
 
       private
 
-      # Before the thread that blocks runs anything else, it takes what was raised.
-      #
-      # @return [Thread, nil] nil: it is in no such call.
+      # @return [Boolean] whether it has been told.
       def tell_in_call
-        thread = @loop.blocked_by(@fiber)
-        thread ? due { |error| thread.raise(error) } : look_again
-        thread
+        due { |error, id| @told = @loop.interrupt(id, @fiber, error) }
+        look_again
+        @told
       end
 
       # One of another reactor may just be between two calls, or be going to make one.
@@ -66,10 +64,11 @@ module Fairlead
 
       # It is told once. When its response is over, only callbacks are left: they end in peace.
       def due
-        return if @told || @request.nil? || @request.answered?
+        request = @request
+        return if @told || request.nil? || request.answered?
 
         @told = true
-        yield error
+        yield error(request), request.id
       end
 
       # Whether the app lets itself be interrupted (Thread.handle_interrupt). Else the error would stay with the thread, for
@@ -86,8 +85,8 @@ module Fairlead
         !masked
       end
 
-      def error
-        return ClientGone.new("the client has gone (cancel_abandoned)") unless @request.timed_out?
+      def error(request)
+        return ClientGone.new("the client has gone (cancel_abandoned)") unless request.timed_out?
 
         RequestTimeout.new("the request has taken longer than it may (request_timeout)")
       end

@@ -35,6 +35,10 @@ module Fairlead
       passed
     end
 
+    # @param slots [Array<Integer>]
+    # @return [Boolean] whether one of them can be sent something.
+    def room_in_any?(slots) = slots.any? { |slot| room?(slot) }
+
     def close = @pairs.flatten.each(&:close)
 
     private

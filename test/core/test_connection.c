@@ -1,6 +1,8 @@
 /* Connections over real sockets: requests in, responses out, in order; whatever the client does meanwhile. */
 #include "peer.h"
 
+#include <unistd.h>
+
 #define GET(path) "GET " path " HTTP/1.1\r\nHost: a\r\n\r\n"
 
 static void a_request_is_taken_and_answered(void) {
@@ -365,6 +367,30 @@ static void deadlines_end_what_stalls(void) {
     server_stop(&server);
 }
 
+/* Each end takes some microseconds, which whoever waits for an answer would have to wait. */
+static void many_that_end_together_end_over_several_turns(void) {
+    enum { MANY = 300 };
+    fl_limits limits = peer_limits;
+    limits.deadlines[FL_DEADLINE_IDLE] = SECOND;
+    peer_server server = server_with(limits);
+    int sockets[MANY];
+    for (int i = 0; i < MANY; i++) {
+        sockets[i] = client(&server);
+        fl_loop_turn(server.loop);
+    }
+    TURN_UNTIL(server.loop, server.loop->counts.connections == MANY);
+    usleep(1100000);
+    fl_loop_turn(server.loop);
+    uint32_t left = server.loop->counts.connections;
+    CHECK(left < MANY && left > MANY / 2);
+    uint64_t since = fl_clock();
+    fl_loop_wait(server.loop, SECOND);
+    CHECK(fl_clock() < since + SECOND / 2); /* the rest is due now */
+    TURN_UNTIL(server.loop, server.loop->counts.connections == 0);
+    for (int i = 0; i < MANY; i++) close(sockets[i]);
+    server_stop(&server);
+}
+
 /* A deadline belongs to what the client owes, and never strikes while the app takes its time. */
 static void no_deadline_runs_while_the_app_has_the_request(void) {
     fl_limits limits = peer_limits;
@@ -622,6 +648,7 @@ int main(void) {
     TEST(a_request_that_waits_too_long_is_told_so);
     TEST(a_request_whose_client_has_gone_is_not_run);
     TEST(deadlines_end_what_stalls);
+    TEST(many_that_end_together_end_over_several_turns);
     TEST(no_deadline_runs_while_the_app_has_the_request);
     TEST(a_write_deadline_ends_when_all_is_written);
     TEST(a_client_that_reads_nothing_is_dropped);

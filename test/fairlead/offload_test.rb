@@ -100,7 +100,7 @@ module Fairlead
         in_a_fiber do |task|
           gate = Thread::Queue.new
           first = task.async { Fairlead.offload { gate.pop } }
-          second = without_more_threads { task.async { Fairlead.offload { 2 } } }
+          second = without_more_threads(Offload::Thread) { task.async { Fairlead.offload { 2 } } }
           gate << 1
 
           assert_equal [1, 2], [first, second].map(&:wait)
@@ -112,7 +112,7 @@ module Fairlead
       with_threads(1) do
         in_a_fiber do
           ran = 0
-          without_more_threads { assert_raises(ThreadError) { Fairlead.offload { ran += 1 } } }
+          without_more_threads(Offload::Thread) { assert_raises(ThreadError) { Fairlead.offload { ran += 1 } } }
 
           assert_equal 0, Fairlead.offload { ran }
           assert_equal 0, Fairlead.offload { ran }
@@ -127,7 +127,7 @@ module Fairlead
           calls = Array.new(3) do
             task.async { assert_raises(ThreadError) { task.with_timeout(10) { Fairlead.offload { gate.pop && Thread.exit } } } }
           end
-          without_more_threads do
+          without_more_threads(Offload::Thread) do
             gate << true
             calls.each(&:wait)
           end
@@ -260,13 +260,6 @@ module Fairlead
     ensure
       Offload.threads = before
       Offload.instance_variable_set(:@pool, nil)
-    end
-
-    def without_more_threads
-      Offload::Thread.define_singleton_method(:new) { |*| raise ThreadError, "can't create Thread: Resource temporarily unavailable" }
-      yield
-    ensure
-      Offload::Thread.singleton_class.remove_method(:new)
     end
 
     def in_a_child

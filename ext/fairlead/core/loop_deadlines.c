@@ -5,6 +5,7 @@
 
 enum {
     HAND_OVER_AGAIN = 10000, /* microseconds, after siblings could not take what we have to give */
+    ENDS_A_TURN = 64,        /* of each kind: who came with many may go with many, and each takes some microseconds */
 };
 
 void fl_loop_set_deadline(fl_connection *connection, fl_deadline_kind kind) {
@@ -37,8 +38,9 @@ void fl_loop_set_deadline(fl_connection *connection, fl_deadline_kind kind) {
 
 void fl_loop_see_to_deadlines(fl_loop *loop) {
     for (int kind = FL_DEADLINE_NONE + 1; kind < FL_DEADLINE_KINDS; kind++)
-        for (fl_connection *connection; (connection = loop->deadlines[kind].first) != NULL;) {
-            if (connection->deadline > loop->now)
+        for (int i = 0; i < ENDS_A_TURN; i++) {
+            fl_connection *connection = loop->deadlines[kind].first;
+            if (connection == NULL || connection->deadline > loop->now)
                 break;
             fl_connection_deadline(connection);
         }

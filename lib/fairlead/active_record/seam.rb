@@ -353,6 +353,8 @@ module Fairlead
           # Threads inherit the storage of the fiber that makes them: this one is of no request.
           @fairlead_reaper = ::Fiber.new(blocking: true, storage: {}) { ::Thread.new { reap } }.resume
           @fairlead_reaper.name = "fairlead reaper"
+        rescue ::ThreadError # the system allows no more: next time
+          nil
         end
 
         # Under the lock: those whose owners have died.

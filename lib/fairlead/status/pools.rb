@@ -11,10 +11,11 @@ module Fairlead
 
       # In a thread of its own: somebody who is stuck may hold the lock of a pool.
       #
-      # @yieldparam pools [Array<Hash>] of this process, see {ActiveRecord.stat}.
+      # @yieldparam pools [Array<Hash>, nil] of this process, see {ActiveRecord.stat}; nil: it cannot be told now.
       def self.look
-        thread = Thread.new { yield here }
-        thread.name = "fairlead pools"
+        Thread.new { yield here }.name = "fairlead pools"
+      rescue ThreadError # the system allows no more
+        yield nil
       end
 
       def self.here
@@ -34,10 +35,10 @@ module Fairlead
         @asked[pid] = true if !@asked[pid] && yield
       end
 
-      # @param pools [Array<Hash>]
+      # @param pools [Array<Hash>, nil] nil: what it has said before stands.
       def note(pid, pools)
         @asked.delete(pid)
-        @said[pid] = [now, pools]
+        @said[pid] = [now, pools] if pools
       end
 
       # @param workers [Array<Hash>] see {Figures.of}. What others have said is forgotten.

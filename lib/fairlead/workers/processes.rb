@@ -10,7 +10,9 @@ module Fairlead
                     "stuck" => "has been in a call that holds Ruby's lock" }.freeze
       # What the shared page says of a worker that leaves.
       LEAVES = 3
-      private_constant :KEPT_AWAY, :LEAVES
+      # Seconds until heirs who take nothing are looked at again.
+      FULL = 0.05
+      private_constant :KEPT_AWAY, :LEAVES, :FULL
 
       # @return [String, nil] why no worker can start, once that has been tried often enough.
       attr_reader :hopeless
@@ -37,12 +39,12 @@ module Fairlead
 
       # @return [Array<IO>] readable when {#take_in} should be called; as it should be when a child has ended.
       def ios
-        strays = heirs.empty? ? [] : @workers.free_slots.map { |slot| @handoff.receiver(slot) }
+        strays = heirs.empty? || @room_at ? [] : @workers.free_slots.map { |slot| @handoff.receiver(slot) }
         @workers.filter_map { |worker| worker.channel&.io } + strays
       end
 
       # @return [Float, nil] when there will be something to do, if nothing happens before.
-      def deadline(now) = [@workers.next_deadline(now), @recycling&.deadline(now)].compact.min
+      def deadline(now) = [@workers.next_deadline(now), @recycling&.deadline(now), @room_at].compact.min
 
       # Does what is due.
       def attend(now)
@@ -60,7 +62,7 @@ module Fairlead
         replace(worker, why, now) if worker
         # Only its own: other children of this process are not its business.
         @workers.select(&:pid).each { |child| reap(child, now, &) }
-        pass_on_strays
+        pass_on_strays(now)
         give_up if @workers.hopeless?
       end
 
@@ -231,9 +233,11 @@ module Fairlead
       # @return [Array<Integer>] their slots.
       def heirs = @workers.select { |worker| worker.serving? && !worker.lane? }.map(&:slot)
 
-      # Who sends something may have looked before the worker ended; and what came while nobody served is there, too.
-      def pass_on_strays
+      # Who sends something may have looked before the worker ended; and what came while nobody served is there, too. While
+      # the heirs take nothing, they are looked at now and then.
+      def pass_on_strays(now)
         others = heirs
+        @room_at = (now + FULL if others.any? && !@handoff.room_in_any?(others))
         @workers.free_slots.each { |slot| @page.clear(slot) if @handoff.pass_on(slot, others).positive? }
       end
 

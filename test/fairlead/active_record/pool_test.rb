@@ -242,6 +242,19 @@ module Fairlead
       assert_equal 1, pool.connections.size
     end
 
+    def test_where_the_system_allows_no_more_threads_it_is_looked_for_later
+      pool = make_pool(1, checkout_timeout: 10)
+      Sync do |task|
+        holder = Fiber.new { pool.checkout && Fiber.yield }
+        holder.resume
+        waiter = task.async { pool.with_connection { true } }
+        holder.resume
+        without_more_threads { sleep 1.5 }
+
+        assert waiter.wait
+      end
+    end
+
     # It may be held up by a server that does not answer.
     def test_no_more_than_one_thread_looks_for_what_dead_fibers_held
       pool = make_pool(2, checkout_timeout: 30)

@@ -85,7 +85,42 @@ module Fairlead
       end
     end
 
+    def test_the_supervisor_rests_while_nobody_takes_what_was_sent_to_a_worker_that_has_ended
+      app = <<~'RUBY'
+        run lambda { |env|
+          next [200, {}, [Process.pid.to_s]] unless env["PATH_INFO"] == "/fill"
+
+          ObjectSpace.each_object(Fairlead::Server).first.instance_variable_get(:@channels).each do |_, sending|
+            nil until sending.sendmsg_nonblock([0, -1, 0].pack("Qll"), 0, exception: false) == :wait_writable
+          end
+          Process.kill(:STOP, Process.pid)
+          [200, {}, ["filled"]]
+        }
+      RUBY
+      with_server(app, "-w", "2") do |server|
+        one = client(to: server, timeout: 20)
+        filler = one.get("/").body.to_i
+        suspend_at_rest(server, (server.worker_pids - [filler]).first)
+        one.request("GET", "/fill")
+        eventually("it has stopped itself") { File.read("/proc/#{filler}/stat").split[2] == "T" }
+        assert_operator cpu_in(1, server.supervisor_pid), :<, 0.1
+        server.worker_pids.each { |pid| server.signal(:CONT, pid) }
+        assert_equal "filled", one.response.body
+        assert_operator cpu_in(1, server.supervisor_pid), :<, 0.1
+      ensure
+        server.worker_pids.each { |pid| server.signal(:CONT, pid) }
+      end
+    end
+
     private
+
+    # @return [Float] seconds of the processors that a process has in so many seconds.
+    def cpu_in(seconds, pid)
+      used = -> { File.read("/proc/#{pid}/stat").split[13, 2].sum(&:to_i) / 100.0 }
+      before = used.call
+      sleep seconds
+      used.call - before
+    end
 
     # @yield the server; the sender, which is stuck; the receiver, which is stopped, so that what is sent to it waits in its
     #   socket; the client whose request is there; the client of what keeps the sender stuck.

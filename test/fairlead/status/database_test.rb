@@ -28,10 +28,11 @@ module Fairlead
       def test_a_pool_that_is_full
         with_server(APP, env: { "DATABASE_URL" => postgresql }) do |server|
           during(server, requests: 12) do
-            now = asked_until(server, "open" => 2, "in_use" => 2, "waiting" => 10)
-            pool = now.dig("workers", 0, "pools", 0)
-
-            assert_equal ["primary", 2, 2, 2, 10], pool.values_at("pool", "size", "connections", "in_use", "waiting")
+            full = { "pool" => "primary", "size" => 2, "connections" => 2, "in_use" => 2, "waiting" => 10 }
+            now = eventually("the pool is full") do # what it says is of the look before
+              asked(server).then { |answer| answer if full <= answer.dig("workers", 0, "pools", 0).to_h }
+            end
+            assert_equal({ "open" => 2, "in_use" => 2, "waiting" => 10 }, now["total"]["database"])
             assert_match(/^10 requests of worker 0 .* wait for a database connection.*: its pool primary is full \(2 of 2 in use\)/,
                          now["matters"].join("\n"))
           end
@@ -46,6 +47,17 @@ module Fairlead
             assert_match(/ wait for a database connection.*: it has \d, and all workers 3 of the 3 that they share/, now["matters"].join)
           end
         end
+      end
+
+      def test_a_worker_that_may_not_start_a_thread_leaves_what_it_has_said_before
+        pools = Pools.new
+        pools.note(1, [{ pool: "primary" }])
+        without_more_threads { Pools.look { |said| pools.note(1, said) } }
+
+        assert_equal [{ pool: "primary" }], pools.beside([{ pid: 1 }]).first[:pools]
+        asked = 0
+        pools.ask(1) { asked += 1 }
+        assert_equal 1, asked, "it owes no answer"
       end
 
       def test_a_server_without_workers_says_it_too
