@@ -10,7 +10,7 @@ static ID id_error_for, id_put_off, id_raise;
 
 /* interrupt(id, fiber, error): raises in the thread of ours in which this request's very fiber is in a call that has let go
  * of the GVL, and has been for as long as counts as blocking; answers whether there is one. Whoever asks has the GVL:
- * until that thread gets it back it runs nothing. */
+ * until that thread gets it back it runs nothing. (Whether it lets itself be interrupted cannot be seen from here.) */
 static VALUE loop_interrupt(VALUE object, VALUE id, VALUE fiber, VALUE error) {
     fl_ruby_loop *self = fl_ruby_loop_struct(object);
     for (int i = 0; self->watch != NULL && i < atomic_load(&self->watch->count); i++) {
@@ -36,7 +36,7 @@ static VALUE loop_set_deadlines(VALUE object, VALUE deadlines) {
 typedef struct telling {
     VALUE thread, error; /* on the stack of the former too */
     int holders;
-    enum { WAITS, NAPS, TOLD, GONE } state; /* of the former; with the GVL */
+    bool told, gone; /* with the GVL */
 } telling;
 
 enum { PATIENCE = 500 }; /* naps of a millisecond */
@@ -54,42 +54,35 @@ static void *nap(void *called) {
     return called;
 }
 
-/* Nobody else gets the GVL between the last look at the state and the end. */
-static VALUE raise_while_it_naps(VALUE data) {
+static VALUE raise_unless_gone(VALUE data) {
     telling *telling = (void *) data;
-    while (telling->state == WAITS)
-        rb_thread_call_without_gvl(nap, telling, RUBY_UBF_IO, NULL);
-    if (telling->state == NAPS) {
-        telling->state = TOLD;
-        rb_funcall(telling->thread, id_raise, 1, telling->error);
-    }
-    return Qnil;
+    if (telling->gone)
+        return Qnil;
+    telling->told = true;
+    return rb_funcall(telling->thread, id_raise, 1, telling->error);
 }
 
 static VALUE tell(void *telling) {
-    return rb_ensure(raise_while_it_naps, (VALUE) telling, let_go, (VALUE) telling);
+    return rb_ensure(raise_unless_gone, (VALUE) telling, let_go, (VALUE) telling);
 }
 
+/* What interrupts a nap is never taken here: what another thread has raised would be lost. */
 static VALUE wait_until_told(VALUE data) {
     telling *telling = (void *) data;
     rb_thread_create(tell, telling);
     telling->holders++;
     for (int i = 0; i < PATIENCE; i++) {
-        telling->state = NAPS;
         bool napped = rb_thread_call_without_gvl2(nap, telling, RUBY_UBF_IO, NULL) != NULL;
-        if (telling->state == TOLD)
+        if (telling->told && rb_thread_interrupted(telling->thread))
             return Qtrue;
-        telling->state = WAITS;
-        if (!napped) /* its slice of time is over */
-            rb_thread_check_ints();
+        if (!napped || telling->holders == 1)
+            return Qfalse;
     }
     return Qfalse;
 }
 
 static VALUE end_waiting(VALUE data) {
-    telling *telling = (void *) data;
-    if (telling->state != TOLD)
-        telling->state = GONE;
+    ((telling *) data)->gone = true;
     return let_go(data);
 }
 
@@ -97,13 +90,12 @@ static VALUE end_waiting(VALUE data) {
  * else runs. Once it has been raised, nothing may be called here that looks for it; nor is a nap taken, then. Answers
  * whether it has been. */
 static VALUE have_it_told(VALUE error) {
-    telling *telling = malloc(sizeof *telling);
+    telling *telling = calloc(1, sizeof *telling);
     if (telling == NULL)
         return Qfalse;
     telling->thread = rb_thread_current();
     telling->error = error;
     telling->holders = 1;
-    telling->state = WAITS;
     VALUE told = rb_ensure(wait_until_told, (VALUE) telling, end_waiting, (VALUE) telling);
     RB_GC_GUARD(error);
     return told;
@@ -118,21 +110,17 @@ static VALUE put_off(VALUE id) {
     return rb_funcall(fl_own_loop->deadlines, id_put_off, 1, id);
 }
 
-/* An error that comes up here is another thread's, which got the GVL meanwhile: it is told first. */
-void fl_tell_overdue(uint64_t id) {
+bool fl_tell_overdue(uint64_t id) {
     int failed, state;
     VALUE before = rb_errinfo();
     if (NIL_P(fl_own_loop->deadlines))
-        return;
+        return true;
     VALUE told = rb_protect(ask_and_tell, ULL2NUM(id), &failed);
-    VALUE error = rb_errinfo();
+    bool done = failed == 0 && told == Qtrue;
+    if (!done)
+        rb_protect(put_off, ULL2NUM(id), &state);
     rb_set_errinfo(before);
-    if (failed == 0 && told == Qtrue)
-        return;
-    rb_protect(put_off, ULL2NUM(id), &state);
-    if (failed != 0 && rb_obj_is_kind_of(error, rb_eException) && !rb_obj_is_kind_of(error, rb_eThreadError))
-        rb_protect(have_it_told, error, &state);
-    rb_set_errinfo(before);
+    return done;
 }
 
 void fl_init_deadlines(VALUE loop) {

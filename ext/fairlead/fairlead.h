@@ -90,8 +90,8 @@ void fl_runs_none(void);
 /* Whether the request of that id, which the calling fiber runs, has stalled, so that its route is remembered. */
 bool fl_has_been_noted(uint64_t id);
 /* deadlines.c: the calling fiber's request, of that id, is told that its time is up: what it gets is raised as soon as the
- * postponed job is over in which this is called. */
-void fl_tell_overdue(uint64_t id);
+ * postponed job is over in which this is called. Answers whether that is settled: else another job may try again. */
+bool fl_tell_overdue(uint64_t id);
 void fl_init_deadlines(VALUE loop_class);
 /* stalls.c: takes the backtrace that is wanted of the calling thread. */
 void fl_capture_stall(void);

@@ -255,15 +255,34 @@ bool fl_own_reactor_leads(const fl_ruby_loop *loop) {
     return loop->watch == NULL || (fl_own_reactor != NULL && fl_watch_leads(loop->watch, own_number));
 }
 
+static rb_postponed_job_handle_t sign;
+static _Atomic bool backtrace_wanted, way_wanted;
+
+/* A request past its time that could not be told in the last job, as its slice of time was over just then. */
+static __thread uint64_t untold;
+static __thread int untold_times;
+
+enum { TELL_TIMES = 8 };
+
 /* The request that the present fiber serves, if its time is up, and it has just come back from a call that held the GVL;
  * 0: it is none such. */
 static uint64_t overdue_after_call(void) {
-    bool own = fl_own_reactor != NULL && own_run != NULL && !own_run_borrowed && atomic_load(&own_run->overdue);
-    return own && fl_overdue_returns(fl_own_reactor, atomic_load(&fl_gvl_turns)) ? own_run->id : 0;
+    uint64_t before = untold;
+    untold = 0;
+    if (fl_own_reactor == NULL || own_run == NULL || own_run_borrowed || !atomic_load(&own_run->overdue))
+        return 0;
+    return own_run->id == before || fl_overdue_returns(fl_own_reactor, atomic_load(&fl_gvl_turns)) ? own_run->id : 0;
 }
 
-static rb_postponed_job_handle_t sign;
-static _Atomic bool backtrace_wanted, way_wanted;
+/* Ruby sees to the end of the slice before it comes to the next job. */
+static void tell_overdue(uint64_t id) {
+    if (fl_tell_overdue(id) || ++untold_times == TELL_TIMES) {
+        untold_times = 0;
+        return;
+    }
+    untold = id;
+    rb_postponed_job_trigger(sign);
+}
 
 /* Runs in the thread that has the GVL, in a place where threads may be switched. It must not raise there, nor touch `$!`. */
 static void give_sign(void *unused) {
@@ -273,7 +292,7 @@ static void give_sign(void *unused) {
         fl_capture_stall();
     bool gives_way = atomic_exchange(&way_wanted, false);
     if (overdue != 0) {
-        fl_tell_overdue(overdue); /* and nothing after it: it could take what is for the request */
+        tell_overdue(overdue); /* and nothing after it: it could take what is for the request */
         return;
     }
     fl_watch *watch = fl_own_loop == NULL ? NULL : fl_own_loop->watch;

@@ -41,10 +41,16 @@ module Fairlead
       # Of its own fiber, in a postponed job: whoever raises there does so in vain.
       #
       # @return [Exception, nil] what another thread shall raise in this one before the job is over.
-      def error_to_take = due { |error| error if (@told = takes?(error)) }
+      def error_to_take = due { |error| takes?(error) ? error : put_off }
 
-      # It could not be told what {#error_to_take} has answered.
-      def put_off = @told = false
+      # It could not be told what {#error_to_take} has answered, and others may have given up on it meanwhile.
+      #
+      # @return [nil]
+      def put_off
+        @told = false
+        @scheduler.unblock(nil, self)
+        nil
+      end
 
       private
 
@@ -67,8 +73,11 @@ module Fairlead
         request = @request
         return if @told || request.nil? || request.answered?
 
+        error = error(request)
+        return if @told # meanwhile, by another thread
+
         @told = true
-        yield error(request), request.id
+        yield error, request.id
       end
 
       # Whether the app lets itself be interrupted (Thread.handle_interrupt). Else the error would stay with the thread, for
@@ -120,6 +129,7 @@ module Fairlead
     def during(request)
       id = request.id
       running = Fiber[KEY] = @running[id] = Running.new(request, @loop)
+      running.put_off if request.timed_out? # nobody knew it here as its time ran out
       yield
     ensure
       running.over!

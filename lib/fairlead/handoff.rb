@@ -35,9 +35,8 @@ module Fairlead
       passed
     end
 
-    # @param slots [Array<Integer>]
-    # @return [Boolean] whether one of them can be sent something.
-    def room_in_any?(slots) = slots.any? { |slot| room?(slot) }
+    # @return [Boolean] whether something waits there that could not be passed on.
+    def waits?(slot) = !receiver(slot).wait_readable(0).nil?
 
     def close = @pairs.flatten.each(&:close)
 

@@ -20,6 +20,8 @@ module Fairlead
         @scheduler = scheduler
         @clock = clock
         @fiber = Fiber.current
+        seat = @fiber.fairlead_seat || Fairlead.serving(@fiber)&.fairlead_seat
+        @id = seat&.request&.id
       end
 
       # From any thread. (see Thread#raise)
@@ -42,10 +44,12 @@ module Fairlead
       private
 
       def raise_in_call
-        thread = @scheduler.selector.loop.blocked_by(@fiber)
-        return told { thread.raise(*@error) } if thread
+        error, *rest = @error
+        error = error.exception(*rest)
+        return if @over || @id.nil?
+        return over! if @scheduler.selector.loop.interrupt(@id, @fiber, error)
 
-        @clock.run_in(AGAIN) { raise_in_call } unless @over
+        @clock.run_in(AGAIN) { raise_in_call }
       end
 
       def told

@@ -237,8 +237,9 @@ module Fairlead
       # the heirs take nothing, they are looked at now and then.
       def pass_on_strays(now)
         others = heirs
-        @room_at = (now + FULL if others.any? && !@handoff.room_in_any?(others))
-        @workers.free_slots.each { |slot| @page.clear(slot) if @handoff.pass_on(slot, others).positive? }
+        free = @workers.free_slots
+        free.each { |slot| @page.clear(slot) if @handoff.pass_on(slot, others).positive? }
+        @room_at = (now + FULL if others.any? && free.any? { |slot| @handoff.waits?(slot) })
       end
 
       def report(worker, how)

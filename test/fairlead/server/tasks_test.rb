@@ -15,6 +15,7 @@ module Fairlead
       def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
       def serving_fibers = Fiber.scheduler.children.to_a.count { |task| task.annotation == "serving" }
       $done = []
+      $stops = 0
 
       WAYS = {
         "/current" => -> { Async::Task.current.running? },
@@ -48,7 +49,8 @@ module Fairlead
         "/fail" => -> { Async { raise "child's own" }; "fine" },
         "/stop" => -> { Async::Task.current.stop },
         "/stop-by-child" => -> { task = Async::Task.current; Async { task.stop }; sleep 1 },
-        "/stop-later" => -> { task = Async::Task.current; 5.times { |i| Async { sleep 0.02 * (i + 1); task.stop } }; "ok" },
+        "/stop-later" => -> { task = Async::Task.current; 5.times { |i| Async { sleep 0.02 * (i + 1); $stops += 1; task.stop } }; "ok" },
+        "/stops" => -> { $stops },
         "/stop-child" => -> { child = Async { sleep 5 }; child.stop; child.status },
         "/raise-cancel" => -> { raise Async::Cancel },
         "/nap" => -> { sleep 0.3; "slept" },
@@ -93,9 +95,10 @@ module Fairlead
     # The fiber that answered the request may rest by then, or wait for the core as the driver.
     def test_a_request_stopped_after_its_end_takes_no_serving_fiber_away
       with_server(APP) do |server|
-        4.times do
+        4.times do |round|
           assert_equal "ok", server.get("/stop-later").body
-          sleep 0.15 # until the last of them has come
+          sleep 0.15
+          eventually("the last of them has come") { server.get("/stops").body.to_i == 5 * (round + 1) }
           # All can wait at once, so each has a fiber, and somebody drives.
           assert_operator seconds_of_burst(server, ["/nap"] * 5 + ["/hello"]), :<, 1.4
         end
