@@ -63,12 +63,16 @@ module Fairlead
     end
 
     def test_the_page_sees_the_requests_in_flight
-      visit
-      click "sleep", seconds: 4
+      last = nil
+      seen = 3.times.any? do # on a busy machine the first may have ended before the page shows the last
+        visit
+        click "sleep", seconds: 4
+        eventually("forty in flight, or the end", within: 60) { (last = in_flight).min >= 40 || finished("sleep") }
+        await "sleep"
+        last.min >= 40
+      end
 
-      eventually("forty requests in flight") { page.at_css("#in-flight").text.to_i >= 40 }
-      eventually("as many dots") { page.css(".worker .dots i").size >= 40 }
-      await "sleep"
+      assert seen, "in the end #{last.first} requests in flight, and #{last.last} dots"
     end
 
     def test_every_button_brings_fifty_answers
@@ -228,6 +232,12 @@ module Fairlead
 
     def await(kind)
       eventually("the end of fifty times #{kind} (#{caption(kind)})", within: 60) { finished(kind) }
+    end
+
+    # @return [Array(Integer, Integer)] the requests that the page counts, and those that it shows as dots.
+    def in_flight
+      page.evaluate('[parseInt(document.querySelector("#in-flight").textContent),
+                      document.querySelectorAll(".worker .dots i").length]')
     end
 
     # Seconds that all fifty took together; nil before the end.

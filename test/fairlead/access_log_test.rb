@@ -124,12 +124,25 @@ module Fairlead
     end
 
     def test_the_duration_includes_the_time_in_the_queue
-      app = "run ->(env) { sleep 0.1; [200, {}, []] }"
+      app = <<~RUBY
+        run(lambda do |env|
+          File.write("began", "")
+          sleep 0.01 until File.exist?("go")
+          sleep 0.1
+          [200, {}, []]
+        end)
+      RUBY
       with_server(app, "--in-flight", "1", "--access-log", "json", "--log", "server.log") do |server|
-        Array.new(3) { Thread.new { server.get } }.each(&:join)
+        requests = [Thread.new { server.get }]
+        eventually("the first to run") { File.exist?(server.path("began")) }
+        2.times { requests << Thread.new { server.get } }
+        eventually("two to wait") { queued(server) == 2 }
+        sleep 0.1
+        server.write("go", "")
+        requests.each(&:join)
         entries = eventually_logged(server, 3).sort_by { |entry| entry["queue_time"] }
 
-        assert_operator entries[2]["queue_time"], :>=, 0.1
+        entries.last(2).each { |entry| assert_operator entry["queue_time"], :>=, 0.1 }
         entries.each { |entry| assert_operator microseconds(entry["duration"]), :>=, microseconds(entry["queue_time"]) + 100_000 }
       end
     end
@@ -143,6 +156,10 @@ module Fairlead
     end
 
     private
+
+    def queued(server)
+      Inquiry.choose(Inquiry.servers, pid: server.supervisor_pid)[:status][:workers].sum { |worker| worker[:queued] }
+    end
 
     # A line follows its answer.
     def eventually_logged(server, count)

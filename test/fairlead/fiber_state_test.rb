@@ -119,11 +119,13 @@ module Fairlead
     def test_restoring_allocates_next_to_nothing_when_nothing_was_left_behind
       in_a_serving_fiber do |state|
         state.restore
-        before = GC.stat(:total_allocated_objects)
-        100.times { state.restore }
-        allocated = GC.stat(:total_allocated_objects) - before
+        allocated = Array.new(3) do # what other threads allocate meanwhile counts too
+          before = GC.stat(:total_allocated_objects)
+          100.times { state.restore }
+          GC.stat(:total_allocated_objects) - before
+        end
 
-        assert_operator allocated, :<=, 210
+        assert_operator allocated.min, :<=, 210
       end
     end
 

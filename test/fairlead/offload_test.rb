@@ -162,16 +162,21 @@ module Fairlead
     end
 
     def test_who_stops_waiting_goes_on_at_once_and_the_block_ends_by_itself
-      gate, ended = Thread::Queue.new, Thread::Queue.new
+      gate, begun, ended = Array.new(3) { Thread::Queue.new }
       in_a_fiber do |task|
-        assert_raises(Async::TimeoutError) do
-          task.with_timeout(0.01) { Fairlead.offload { ended << gate.pop } }
+        eventually("a block that has begun") do # one that no thread has come to by then never does
+          assert_raises(Async::TimeoutError) do
+            task.with_timeout(0.01) { Fairlead.offload { begun << true and ended << gate.pop } }
+          end
+          !begun.empty?
         end
         gate << "in peace"
 
         assert_equal "in peace", ended.pop(timeout: 5)
         assert_equal 1, Fairlead.offload { 1 }
       end
+    ensure
+      gate.close
     end
 
     def test_a_block_that_nobody_waits_for_any_more_is_not_begun
@@ -238,9 +243,8 @@ module Fairlead
 
     def test_a_request_that_takes_too_long_is_cancelled_and_its_block_ends_by_itself
       server = with_server(SERVED, "--request-timeout", "0.3")
-      took = duration { assert_equal "504", server.get("/offloaded?1.5").code }
 
-      assert_operator took, :<, 1.4
+      assert_one_below(1.4) { duration { assert_equal "504", server.get("/offloaded?1.5").code } }
       assert_equal "200", server.get("/offloaded?0.01").code
     end
 

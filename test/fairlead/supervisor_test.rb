@@ -268,6 +268,7 @@ module Fairlead
       RUBY
       with_server(app, "-w", "2", "--log", "server.log", "--access-log", "common") do |server|
         server.get("/before")
+        eventually("its line") { File.read(server.path("server.log")).include?('"GET /before ') }
         files = %w[app.log server.log]
         files.each { |file| File.rename(server.path(file), server.path("#{file}.1")) }
         server.signal(:USR1)
@@ -421,7 +422,7 @@ module Fairlead
         assert_equal ["#{server.supervisor_pid}\n"], File.readlines(server.path("loads"))
       end
       with_server(app, "-w", "2", "--no-preload") do |server|
-        assert_equal server.worker_pids.map { |pid| "#{pid}\n" }, File.readlines(server.path("loads")).sort
+        assert_equal server.worker_pids.sort, File.readlines(server.path("loads")).map(&:to_i).sort
       end
     end
 

@@ -21,10 +21,8 @@ module Fairlead
 
     def test_all_workers_know_how_many_wait_in_one_also_without_a_budget
       with_server(APP, "--workers", "2", env: { "DATABASE_URL" => postgresql }) do |server|
-        answers = Array.new(8) { Thread.new { server.get("/").code } }
-        # Each of the two has one connection.
-        eventually("those who wait to be seen") { waiting(server) == 6 }
-        assert_equal ["200"] * 8, answers.map(&:value)
+        # On a busy machine the first may have been served before the last have come, or before they are looked at.
+        assert 5.times.any? { six_of_eight_wait?(server) }, "those who wait have not been seen"
         eventually("nobody to wait any more") { waiting(server).zero? }
       end
     end
@@ -33,6 +31,14 @@ module Fairlead
 
     def postgresql
       ENV["TEST_DATABASE_URL"] || skip("No PostgreSQL: run bin/test, or set TEST_DATABASE_URL (bin/services url)")
+    end
+
+    # Each of the two workers has one connection.
+    def six_of_eight_wait?(server)
+      answers = Array.new(8) { Thread.new { server.get("/").code } }
+      sleep 0.01 until (seen = waiting(server) == 6) || answers.none?(&:alive?)
+      assert_equal ["200"] * 8, answers.map(&:value)
+      seen
     end
 
     def waiting(server)
