@@ -94,6 +94,13 @@ module Fairlead
       workers.find { |worker| worker[:pid] == pid }
     end
 
+    # @return [Integer] the worker that sleeps with Ruby's lock. One that is asked may hand the request on before it begins.
+    def stuck_worker(server)
+      eventually("a worker is stuck") do
+        server.worker_pids.find { |pid| figures_of(server, pid)&.dig(:stalled, :kind) == "stuck" }
+      end
+    end
+
     # @return [Array<Hash{Symbol => Integer}>] of each worker.
     def slots(server) = JSON.parse(server.get("/figures").body, symbolize_names: true)
 

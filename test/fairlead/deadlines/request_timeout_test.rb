@@ -214,8 +214,8 @@ module Fairlead
     def test_nobody_else_is_cancelled_with_one_that_held_the_lock
       with_server(APP, "-w", "1", "--request-timeout", LIMIT.to_s) do |server|
         2.times do
-          others = Array.new(8) { |n| client(to: server).write("GET /longer?#{0.4 + (n * 0.05)} HTTP/1.1\r\nHost: a\r\n\r\n") }
-          assert_timed_out "/held?#{LIMIT + 0.2}", to: server
+          others = Array.new(8) { |n| client(to: server).write("GET /longer?#{0.6 + (n * 0.1)} HTTP/1.1\r\nHost: a\r\n\r\n") }
+          assert_timed_out "/held?#{LIMIT + 0.6}", to: server # half of them could go on before it returns
           assert_equal [200], others.map { |other| other.response.status }.uniq
         end
         told = notes(server).filter_map { |line| line[/^rescued (\S+)/, 1] }
@@ -310,12 +310,11 @@ module Fairlead
     def test_no_request_is_told_for_another_one
       with_server(<<~RUBY, "--request-timeout", "0.1") do |server|
         run lambda { |env|
-          began = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+          came = env["HTTP_X_REQUEST_START"].delete_prefix("t=").to_f
           begin
             3.times { sleep(env["QUERY_STRING"].to_f / 3) }
           rescue Fairlead::RequestTimeout
-            early = Process.clock_gettime(Process::CLOCK_MONOTONIC) - began < 0.06
-            File.write("wrong", env["QUERY_STRING"]) if early
+            File.write("wrong", env["QUERY_STRING"]) if Time.now.to_f - came < 0.09
             raise
           end
           [200, {}, [env["QUERY_STRING"]]]

@@ -127,9 +127,10 @@ module Fairlead
     def on_its_way
       with_server(APP, "-w", "2") do |server|
         clients = client_of_each(server)
-        sender, receiver = clients.keys
-        request = client_of(server, sender)
-        stuck = stall(server, "/held", STUCK, on: clients[sender])
+        stuck = stall(server, "/held", STUCK)
+        sender = stuck_worker(server)
+        receiver, = clients.keys - [sender]
+        request = clients[sender]
         suspend_at_rest(server, receiver)
         before = figures_of(server, sender)[:handed] # as it showed when it took that one up
         request.request("GET", "/", "X-Number: 1")

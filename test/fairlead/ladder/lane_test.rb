@@ -112,7 +112,7 @@ module Fairlead
 
     def test_in_one_worker_alone_others_have_their_turn_between_two_that_hold_the_lock
       with_server(APP, "-w", "1") do |server|
-        stall(server, "/held", 0.3, known: true).response
+        learn(server, "/held", :process)
         held = ask(server, "/held?0.2", 10)
         assert_operator duration { assert_equal "200", server.get("/").code }, :<, 1.5
         assert_equal 10, answered(held).size
@@ -122,8 +122,7 @@ module Fairlead
 
     def test_in_one_worker_alone_those_that_hold_the_lock_wait_together
       with_server(APP, "-w", "1") do |server|
-        stall(server, "/held/sleep", 0.2, known: true).response
-        assert_equal "process", lane_of(server, "/held/sleep")
+        learn(server, "/held/sleep", :process, 0.2)
         took = duration { answered(ask(server, "/held/sleep?0.06", 10)) }
         assert_operator took, :<, 2, "not 3.6 s, one after the other"
         assert_operator took, :>, 0.9, "each holds it alone"

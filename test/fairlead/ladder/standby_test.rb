@@ -93,11 +93,13 @@ module Fairlead
       end
     end
 
-    # Nobody can serve them as they come: the watch thread reads them, and then another reactor has the lead.
+    # Nobody can serve them as they come: the watch thread reads them, and then another reactor has the lead. If a busy
+    # machine has it go on to a third, that one may be quicker than the second is with what it has just taken.
     def test_a_standby_serves_in_the_order_in_which_requests_came
       with_server(APP) do |server|
         clients = Array.new(10) { client(to: server).tap { |client| assert_equal 200, client.get("/").status } }
         served_beside = 5.times.any? do |round| # a machine that is busy otherwise makes some come too late
+          before = figures(server)[:standbys]
           blocked = stall(server, "/held/free", 0.5)
           numbers = Array.new(10) { |place| (10 * round) + place }
           clients.shuffle.zip(numbers) { |client, number| client.request("GET", "/", "X-Number: #{number}") }
@@ -105,10 +107,11 @@ module Fairlead
           clients.each { |client| assert_equal 200, client.response.status }
           beside = blocked.silent?(0)
           assert_equal 200, blocked.response.status
-          assert_equal numbers, begun(server).last(10)
-          waited && beside
+          passed = figures(server)[:standbys] - before
+          assert_equal numbers, begun(server).last(10) if passed <= 1
+          waited && beside && passed <= 1
         end
-        assert served_beside, "none had waited, or they had to wait until the call returned"
+        assert served_beside, "none had waited, or not only until one other led"
       end
     end
 

@@ -159,15 +159,25 @@ module Fairlead
     BURST = <<~'RUBY'
       run lambda { |env|
         sleep 0.3 if env["PATH_INFO"] == "/nap"
+        next [200, {}, [Fairlead.stats[:workers].sum { |worker| worker[:standbys] }.to_s]] if env["PATH_INFO"] == "/passed"
+
         [200, {}, [Fiber.scheduler.children.to_a.count { |task| task.annotation == "serving" }.to_s]]
       }
     RUBY
 
     def test_fibers_are_used_again_and_end_when_nobody_needs_them
       with_server(BURST) do |server|
-        fibers = Array.new(3) { burst(server, ["/nap"] * 300).map { |answer| answer.body.to_i }.max }
-        assert_operator fibers.max, :<=, 310, "a second burst needs no more than the first"
-        assert_operator server.get("/").body.to_i, :>=, 290
+        # A busy machine may have the lead go to another thread, which has fibers of its own, or the requests come too slowly.
+        at_once = 5.times.any? do
+          before = server.get("/passed").body
+          fibers = Array.new(3) { burst(server, ["/nap"] * 300).map { |answer| answer.body.to_i }.max }
+          assert_operator fibers.max, :<=, 310, "a second burst needs no more than the first"
+          stay = server.get("/").body.to_i
+          next if fibers.max < 290 || server.get("/passed").body != before
+
+          assert_operator stay, :>=, 290
+        end
+        assert at_once, "no burst was served by one thread at once"
         # Nothing happens meanwhile: no request comes that could have led to it.
         eventually("they have ended") { server.get("/").body.to_i <= 5 }
         assert_operator seconds_of_burst(server, ["/nap"] * 100), :<, 3

@@ -19,6 +19,7 @@ module Fairlead
         when "/hello" then [200, {}, ["hello"]]
         when %r{\A/number/(\d+)} then $order << $1; [200, {}, [$1]]
         when "/order" then [200, {}, [$order.join(" ")]]
+        when "/passed" then [200, {}, [Fairlead.stats[:workers].sum { |worker| worker[:standbys] }.to_s]]
         when "/hog" then burn(0.3); [200, {}, ["hogged"]]
         when "/turn" then started = now; burn(0.02); [200, {}, ["#{started} #{now}"]]
         when "/work" then burn(0.002); [200, {}, ["worked"]]
@@ -30,19 +31,28 @@ module Fairlead
       }
     RUBY
 
+    # The hog has another thread lead. Where a busy machine has the lead go on to a third, that one may be quicker than the
+    # second is with the request that it has just taken.
     def test_requests_start_in_the_order_in_which_they_came
       with_server(APP) do |server|
         sockets = Array.new(50) { server.connect }
         sockets.each { |socket| ask(socket, "/hello") } # from here on the worker holds them all
         hog = sockets.pop
-        hog.write("GET /hog HTTP/1.1\r\nHost: a\r\n\r\n")
-        sockets.shuffle!(random: Random.new(7))
-        sockets.each_with_index do |socket, index|
-          socket.write("GET /number/#{index} HTTP/1.1\r\nHost: a\r\n\r\n")
-          sleep 0.001
+        led_by_one = 3.times.any? do |round|
+          before = ask(hog, "/passed").to_i
+          hog.write("GET /hog HTTP/1.1\r\nHost: a\r\n\r\n")
+          sockets.shuffle!(random: Random.new(7))
+          numbers = Array.new(49) { |place| (49 * round) + place }
+          sockets.zip(numbers) do |socket, number|
+            socket.write("GET /number/#{number} HTTP/1.1\r\nHost: a\r\n\r\n")
+            sleep 0.001
+          end
+          [*sockets, hog].each { |socket| read_answer(socket) }
+          passed = ask(hog, "/passed").to_i - before
+          assert_equal numbers.join(" "), ask(hog, "/order").split.last(49).join(" ") if passed <= 1
+          passed <= 1
         end
-        sockets.each { |socket| read_answer(socket) }
-        assert_equal (0...49).to_a.join(" "), ask(sockets[0], "/order")
+        assert led_by_one, "the lead was passed again and again"
       ensure
         [*sockets, hog].compact.each(&:close)
       end

@@ -22,7 +22,7 @@ module Fairlead
         "/none" => ->(input) { [input.read, input.read(1), input.read(0), input.gets, input.each {}].first(4).map(&:inspect).join(" ") },
         "/nothing" => ->(_) { "unread" },
         "/some" => ->(input) { input.read(10) },
-        "/slowly" => ->(input) { sleep 0.3; Digest::MD5.hexdigest(input.read) },
+        "/slowly" => ->(input) { sleep 0.01 until File.exist?("read-on"); Digest::MD5.hexdigest(input.read) },
         "/encoding" => ->(input) { all = input.read; "#{all.encoding} #{input.gets.inspect}" },
         # Lint hands on what the specification names; to rewind is no part of it.
         "/again" => ->(input) { input = input.instance_variable_get(:@input); [input.read, input.rewind, input.read].map(&:inspect).join(" ") },
@@ -120,6 +120,7 @@ module Fairlead
         sent += client.socket.write_nonblock(block, exception: false).then { |count| count.is_a?(Integer) ? count : 0 }
         flunk "everything was taken, though nobody read it" if sent >= size
       end
+      server.write("read-on", "")
       while sent < size
         count = client.socket.write_nonblock(block.byteslice(0, [block.size, size - sent].min), exception: false)
         count.is_a?(Integer) ? sent += count : client.socket.wait_writable(5)
