@@ -83,15 +83,15 @@ module Fairlead
     # waited for once.
     #
     # @return [String] the whole message, all its lines.
-    def wait_for_notification(line)
-      deadline = now + @timeout
+    def wait_for_notification(line, within: @timeout)
+      deadline = now + within
       loop do
         found = @seen.index { |message| message.lines(chomp: true).include?(line) }
         return @seen.slice!(0..found).last if found
 
         next receive_notification if @notifications.wait_readable(0.05)
         raise "The server ended (#{status}) before it sent #{line}:\n#{end_of_log}" if ended?
-        raise "The server did not send #{line} within #{@timeout} s:\n#{end_of_log}" if now > deadline
+        raise "The server did not send #{line} within #{within} s:\n#{end_of_log}" if now > deadline
       end
     end
 
@@ -161,10 +161,19 @@ module Fairlead
       Process.kill(name, pid)
     end
 
-    # Sends a signal that restarts something, and waits until it is done.
+    # Sends a signal that restarts something, and waits until it is done. On a busy machine the first process may begin to
+    # ignore signals after {#signal} has looked, and become the keeper: then it is told again.
     def restart(name = :HUP)
+      kept = title(@supervisor_pid).include?("keeper")
       signal(name)
-      wait_for_notification("RELOADING=1")
+      begin
+        wait_for_notification("RELOADING=1", within: 15)
+      rescue RuntimeError
+        raise if kept || !title(@supervisor_pid).include?("keeper")
+
+        signal(name)
+        wait_for_notification("RELOADING=1")
+      end
       wait_for_notification("READY=1")
     end
 
