@@ -101,8 +101,9 @@ module Fairlead
       @signals = Signals.new(*SIGNALS)
       Process.setproctitle("fairlead: keeper [#{@tag}]")
       @succession.renew if @succession.generation.nil?
-      early.each { |signal| handle(signal) }
       reap # who has ended while there was nobody to note it
+      @succession.attend # what was said meanwhile
+      early.each { |signal| handle(signal) }
       until @succession.masters.empty?
         IO.select([@signals.io, *@succession.ios])
         @signals.take.each { |signal| handle(signal) }

@@ -86,9 +86,11 @@ module Fairlead
     def forward(signal)
       ending = %i[TERM INT].include?(signal)
       @stopping ||= ending
-      (ending ? @masters : [serving].compact).each { |master| Process.kill(signal, master.pid) }
-    rescue Errno::ESRCH
-      nil
+      (ending ? @masters : [serving].compact).each do |master|
+        Process.kill(signal, master.pid)
+      rescue Errno::ESRCH
+        next
+      end
     end
 
     # This process says what it keeps of the database connections, and to the others it is the oldest.

@@ -166,6 +166,7 @@ module Fairlead
 
     # Starts new code. That is the business of the first process.
     def renew
+      return if @dismissed
       return @parent.renew if @parent
       return begin_again(file: false) unless @launch
 

@@ -243,6 +243,21 @@ module Fairlead
       end
     end
 
+    def test_who_has_been_told_to_end_starts_no_new_code
+      app = "run ->(env) { (File.write(\"begun\", \"\"); sleep 1.5) if env[\"PATH_INFO\"] == \"/slow\"; [200, {}, [\"old\"]] }"
+      with_server(app) do |server|
+        slow = Thread.new { server.get("/slow").body }
+        eventually("it runs") { File.exist?(server.path("begun")) }
+        server.signal(:TERM)
+        server.wait_for_notification("STOPPING=1")
+        server.write("config.ru", answering("new"))
+        server.signal(:USR2)
+        assert_equal "old", slow.value
+        assert_predicate server.wait_for_end, :success?
+        refute_includes server.log, "New code is being started"
+      end
+    end
+
     def test_the_command_tells_how_it_went
       with_server(answering("old")) do |server|
         server.write("config.ru", answering("new"))
@@ -360,6 +375,22 @@ module Fairlead
       RUBY
 
       assert_equal "3\n", status
+    end
+
+    def test_a_keeper_that_is_told_as_it_begins_does_not_wait_for_new_code_that_has_ended_meanwhile
+      said = IO.popen([RbConfig.ruby, "-I", File.join(ROOT, "lib"), "-e", <<~RUBY, { err: File::NULL }], &:read)
+        require "fairlead/keeper"
+        $serving = fork { sleep 10 }
+        booting = fork { exit! 1 }
+        sleep 0.01 until File.read("/proc/\#{booting}/stat").match?(/\\) Z/)
+        launch = Object.new
+        def launch.again(*) = ($stdout.syswrite("started"); Process.kill(:KILL, $serving); exit!)
+        masters = [[$serving, :serving], [booting, :booting]].map { |pid, state| Fairlead::Succession::Master.new(pid, nil, state) }
+        Thread.new { sleep 5; exit! }
+        Fairlead::Keeper.new(Fairlead::Succession.new(launch, [], Fairlead::Notifier.new({}), masters:, generation: 1)).run([:USR2])
+      RUBY
+
+      assert_equal "started", said
     end
 
     private
