@@ -90,6 +90,9 @@ module Fairlead
       kind.define_singleton_method(:new, new)
     end
 
+    # @return [Float] seconds of the processors that a process has had.
+    def cpu_time(pid) = File.read("/proc/#{pid}/stat").split[13, 2].sum(&:to_i) / 100.0
+
     # Waits until the block returns something true, for what has no event to wait for.
     def eventually(what = "the condition", within: 30)
       deadline = monotonic + within

@@ -35,8 +35,8 @@ static VALUE loop_set_deadlines(VALUE object, VALUE deadlines) {
 /* Between the thread that is to be told, and the one that tells it; freed by who comes last. */
 typedef struct telling {
     VALUE thread, error; /* on the stack of the former too */
-    int holders;
-    bool told, gone; /* with the GVL */
+    int holders;         /* of the two; as all else, with the GVL */
+    bool told;
 } telling;
 
 enum { PATIENCE = 500 }; /* naps of a millisecond */
@@ -54,16 +54,16 @@ static void *nap(void *called) {
     return called;
 }
 
-static VALUE raise_unless_gone(VALUE data) {
+static VALUE raise_unless_left(VALUE data) {
     telling *telling = (void *) data;
-    if (telling->gone)
+    if (telling->holders == 1)
         return Qnil;
     telling->told = true;
     return rb_funcall(telling->thread, id_raise, 1, telling->error);
 }
 
 static VALUE tell(void *telling) {
-    return rb_ensure(raise_unless_gone, (VALUE) telling, let_go, (VALUE) telling);
+    return rb_ensure(raise_unless_left, (VALUE) telling, let_go, (VALUE) telling);
 }
 
 /* What interrupts a nap is never taken here: what another thread has raised would be lost. */
@@ -81,11 +81,6 @@ static VALUE wait_until_told(VALUE data) {
     return Qfalse;
 }
 
-static VALUE end_waiting(VALUE data) {
-    ((telling *) data)->gone = true;
-    return let_go(data);
-}
-
 /* What a postponed job raises is lost; what another thread raises meanwhile is taken when the job is over, before anything
  * else runs. Once it has been raised, nothing may be called here that looks for it; nor is a nap taken, then. Answers
  * whether it has been. */
@@ -96,7 +91,7 @@ static VALUE have_it_told(VALUE error) {
     telling->thread = rb_thread_current();
     telling->error = error;
     telling->holders = 1;
-    VALUE told = rb_ensure(wait_until_told, (VALUE) telling, end_waiting, (VALUE) telling);
+    VALUE told = rb_ensure(wait_until_told, (VALUE) telling, let_go, (VALUE) telling);
     RB_GC_GUARD(error);
     return told;
 }

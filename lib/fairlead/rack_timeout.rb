@@ -20,13 +20,12 @@ module Fairlead
         @scheduler = scheduler
         @clock = clock
         @fiber = Fiber.current
-        seat = @fiber.fairlead_seat || Fairlead.serving(@fiber)&.fairlead_seat
-        @id = seat&.request&.id
+        @id = Reactor.request_of(@fiber)&.id
       end
 
       # From any thread. (see Thread#raise)
-      def raise(*error)
-        @error = error
+      def raise(error, *rest)
+        @error = error.exception(*rest)
         raise_in_call
         @scheduler.unblock(nil, self) unless @over
       end
@@ -39,24 +38,20 @@ module Fairlead
 
       # @api private
       # In the loop's own fiber of its reactor.
-      def transfer(*) = told { @fiber.raise(*@error) }
+      def transfer(*)
+        return if @over
+
+        over!
+        @fiber.raise(@error)
+      end
 
       private
 
       def raise_in_call
-        error, *rest = @error
-        error = error.exception(*rest)
         return if @over || @id.nil?
-        return over! if @scheduler.selector.loop.interrupt(@id, @fiber, error)
+        return over! if @scheduler.selector.loop.interrupt(@id, @fiber, @error)
 
         @clock.run_in(AGAIN) { raise_in_call }
-      end
-
-      def told
-        return if @over
-
-        over!
-        yield
       end
     end
     private_constant :Target

@@ -54,6 +54,9 @@ module Fairlead
     end
     private_constant :Seat, :Errand
 
+    # @return [Request, nil] that a fiber works for; a child task, or an enumerator, works for that of who began it.
+    def self.request_of(fiber) = (fiber.fairlead_seat || Fairlead.serving(fiber)&.fairlead_seat)&.request
+
     # @param loop [Loop]
     # @param crew [Crew] the reactors of its worker, of which one leads.
     # @yieldparam request [Request] answers it, in a serving fiber

@@ -54,12 +54,8 @@ module Fairlead
         )
       end
 
-      # @return [Hash, nil] of the request that a fiber works for: a child task, or an enumerator, stalls in the name of who
-      #   began it.
-      def self.env_of(fiber)
-        seat = fiber.fairlead_seat || Fairlead.serving(fiber)&.fairlead_seat
-        seat&.request&.env
-      end
+      # @return [Hash, nil] of the request that a fiber works for: it stalls in the name of who began it.
+      def self.env_of(fiber) = Reactor.request_of(fiber)&.env
 
       # A client may send any bytes.
       def self.legible(text) = (Fairlead.escape(text) if text)

@@ -116,10 +116,9 @@ module Fairlead
 
     # @return [Float] seconds of the processors that a process has in so many seconds.
     def cpu_in(seconds, pid)
-      used = -> { File.read("/proc/#{pid}/stat").split[13, 2].sum(&:to_i) / 100.0 }
-      before = used.call
+      before = cpu_time(pid)
       sleep seconds
-      used.call - before
+      cpu_time(pid) - before
     end
 
     # @yield the server; the sender, which is stuck; the receiver, which is stopped, so that what is sent to it waits in its

@@ -213,6 +213,6 @@ module Fairlead
     def descriptors(server) = Dir.children("/proc/#{server.worker_pids.first}/fd").size
 
     # Seconds of the worker.
-    def cpu(server) = File.read("/proc/#{server.worker_pids.first}/stat").split[13, 2].sum(&:to_i) / 100.0
+    def cpu(server) = cpu_time(server.worker_pids.first)
   end
 end

@@ -233,13 +233,7 @@ module Fairlead
     end
 
     def test_the_time_of_a_head
-      client = nil
-      assert_after(0.2) do
-        client = client()
-        client << "GET / HTTP/1.1\r\n"
-        assert_equal 408, client.response.status
-      end
-      assert_predicate client, :eof?
+      assert_timed_out_after(0.2, "GET / HTTP/1.1\r\n")
     end
 
     def test_the_time_of_a_head_is_not_renewed_by_single_bytes
@@ -254,24 +248,12 @@ module Fairlead
     end
 
     def test_the_time_of_a_body
-      client = nil
-      assert_after(0.2) do
-        client = client()
-        client << "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 50\r\n\r\nab"
-        assert_equal 408, client.response.status
-      end
-      assert_predicate client, :eof?
+      assert_timed_out_after(0.2, "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 50\r\n\r\nab")
     end
 
     # The app waits in read: it learns that the rest will never come.
     def test_the_time_of_a_body_that_is_read_while_it_comes
-      client = nil
-      assert_after(0.2) do
-        client = client()
-        client << "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 500\r\n\r\n#{"x" * 200}"
-        assert_equal 408, client.response.status
-      end
-      assert_predicate client, :eof?
+      assert_timed_out_after(0.2, "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 500\r\n\r\n#{"x" * 200}")
     end
 
     def test_the_time_between_requests
@@ -284,6 +266,16 @@ module Fairlead
     end
 
     private
+
+    def assert_timed_out_after(seconds, sent)
+      client = nil
+      assert_after(seconds) do
+        client = client()
+        client << sent
+        assert_equal 408, client.response.status
+      end
+      assert_predicate client, :eof?
+    end
 
     # Not before, and not much later; a busy machine may take its time. The block begins with what the server's clock starts
     # with: one that starts before this one would seem to run fast.
