@@ -15,8 +15,9 @@ module Fairlead
     #
     # Under the pool's lock; it knows no pool and no clock.
     class Growth
-      # So many are opened without a look at the figures.
-      FREELY = 32
+      # So many are opened without a look at the figures: as many as a process has use for that asks queries of 10 ms all the
+      # time. With half of it, 128 clients of two of them waited for the rest of the growth.
+      FREELY = 64
       # How many may be connecting at the same time, beside as many as are connected: it costs both sides CPU.
       CONNECTING = 8
       # For how many seconds to look: for the longer time where some connections have come back, but not yet as many as

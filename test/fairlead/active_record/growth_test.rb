@@ -63,32 +63,32 @@ module Fairlead
     end
 
     def test_it_opens_no_more_than_what_keeps_the_process_at_work
-      # 48 queries of 10 ms at a time are as much as it can do.
-      grow_for(2.0, busy: ->(size) { size / 48.0 }) { |size| [size, 48].min / 0.01 }
+      # 96 queries of 10 ms at a time are as much as it can do.
+      grow_for(2.0, busy: ->(size) { size / 96.0 }) { |size| [size, 96].min / 0.01 }
 
-      assert_includes 44..52, @size
+      assert_includes 84..104, @size
     end
 
     def test_where_twice_as_many_are_enough_for_all_a_busy_process_lets_them_in_a_few_at_a_time
-      opened = [[FREELY, 31, 3], [FREELY, 33, 3], [40, 39, 3], [40, 39, 6], [40, 10, 6], [40, 41, 6]].map do |size, wanted, looks|
+      opened = [[64, 63, 3], [64, 65, 3], [80, 79, 3], [80, 79, 6], [80, 10, 6], [80, 81, 6]].map do |size, wanted, looks|
         @growth = ActiveRecord::Growth.new
         let_in(size, wanted, Array.new(looks) { look(size, 400, 0.0, wanted:) }.sum)
       end
 
       # The next ones later, and not all at once.
-      assert_equal [31, 0, 0, 20, 10, 0], opened
+      assert_equal [63, 0, 0, 40, 10, 0], opened
     end
 
     def test_what_it_had_opened_stays_while_the_process_is_at_work
       # More connections come back less often; while it has time, that is due to the database.
       surplus = [0.0, 0.5].map do |idle|
         @growth = ActiveRecord::Growth.new
-        2.times { look(32, 320, 0.5) }
-        3.times { look(48, 300, idle) }
+        2.times { look(64, 640, 0.5) }
+        3.times { look(96, 600, idle) }
         @growth.surplus
       end
 
-      assert_equal [0, 16], surplus
+      assert_equal [0, 32], surplus
     end
 
     private
