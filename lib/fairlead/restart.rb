@@ -20,9 +20,7 @@ module Fairlead
     LOOK = 0.1
     # So many looks in a row may find no server: one that begins anew in its own place loads its app meanwhile.
     BLIND = 1200
-    # Seconds until a process that hears nothing may.
-    SOON = 0.005
-    private_constant :INTRODUCTION, :LOOK, :BLIND, :SOON
+    private_constant :INTRODUCTION, :LOOK, :BLIND
 
     private
 
@@ -32,21 +30,15 @@ module Fairlead
 
     def only_here? = true
 
+    # Tells the supervisor that has answered: it hears signals, and passes this one on to the first process over its channel.
+    # The first process itself may ignore signals for a moment ({Keeper.become}).
+    #
     # @raise [BootError] if the new code cannot serve.
     def act(server)
-      sleep SOON until hears?(server[:pid])
-      Process.kill(:USR2, server[:pid])
+      Process.kill(:USR2, server[:supervisor])
       follow(server)
     rescue Errno::ESRCH, Errno::EPERM => error
-      raise ConfigurationError, "The server cannot be told: #{error.message} (process #{server[:pid]})."
-    end
-
-    # For some 20 ms, as it becomes the {Keeper}, the first process ignores signals. Nobody knows where there is no /proc.
-    def hears?(pid)
-      ignored = File.read("/proc/#{pid}/status")[/^SigIgn:\s*(\h+)/, 1]
-      ignored.nil? || ignored.hex[Signal.list["USR2"] - 1].zero?
-    rescue SystemCallError
-      true
+      raise ConfigurationError, "The server cannot be told: #{error.message} (process #{server[:supervisor]})."
     end
 
     def follow(server)

@@ -48,6 +48,7 @@ module Fairlead
       supervise
       raise BootError, @processes.hopeless if @processes.hopeless
 
+      heed # who has spoken last is heard, too
       start_again(@again) if @begins_again
       @succession&.masters&.any? ? keep : @succession&.status.to_i
     ensure
@@ -128,7 +129,7 @@ module Fairlead
         @processes.attend(monotonic)
         announce
         wait
-        @signals.take.each { |signal| handle(signal) }
+        heed
         @processes.take_in(monotonic) { |message, pid| @desk.hear(message, pid) }
         listen_to_parent
         @succession&.attend { retire }
@@ -151,6 +152,8 @@ module Fairlead
       ios = [@processes, @desk, @budgets, @succession].compact.flat_map(&:ios)
       IO.select([@signals.io, @parent&.io, *ios].compact, nil, nil, deadlines.min && [deadlines.min - now, 0].max)
     end
+
+    def heed = @signals.take.each { |signal| handle(signal) }
 
     def handle(signal)
       @succession&.forward(signal) if %i[HUP TTIN TTOU USR1].include?(signal)

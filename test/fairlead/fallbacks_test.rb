@@ -97,7 +97,6 @@ module Fairlead
         "inquiry/places.rb" => "Platform::LINUX ? AbstractNames.new : Folder.new",
         "launch.rb" => "File.exist?(COMMAND_LINE) ?",
         "recycling.rb" => "if Platform::LINUX && File.readable?(rollup)",
-        "restart.rb" => "zero?\n    rescue SystemCallError\n      true",
         "server.rb" => "return 10_000 unless Platform::LINUX",
         "status/consumption.rb" => "linux ? from_proc(pid) : from_ps(pid)"
       }.freeze

@@ -271,24 +271,39 @@ module Fairlead
       end
     end
 
-    # As one does that becomes the keeper.
-    def test_the_command_waits_while_the_first_process_ignores_signals
-      told, teller = IO.pipe
-      pid = fork do
-        trap(:USR2, "IGNORE")
-        teller.write(".")
-        sleep 0.3
-        trap(:USR2) { exit!(7) }
-        sleep
-      end
-      ending = Process.detach(pid)
-      told.read(1)
-      server = { pid:, folder: Dir.pwd, restarts: { generation: 0, failures: 0, serving: true } }
+    # The first process hears nothing for a moment, as it becomes the keeper.
+    def test_the_command_tells_the_supervisor_that_serves
+      ending = Process.detach(spawn("sleep", "30"))
+      heard = Signals.new(:USR2)
+      server = { pid: ending.pid, supervisor: Process.pid, folder: Dir.pwd, addresses: ["here"],
+                 restarts: { generation: 1, failures: 0, serving: true } }
+      newer = { **server, restarts: { generation: 2, failures: 0, serving: true } }
+      Restart.new([], output: said = StringIO.new, servers: -> { [heard.take.empty? ? server : newer] }).run
 
-      assert_raises(BootError) { Restart.new([], servers: -> { [server] }).run }
-      assert_equal 7, ending.value.exitstatus, "it has heard"
+      assert_equal "The new code serves here (process #{ending.pid}).\n", said.string
     ensure
-      [told, teller].each(&:close)
+      heard.restore
+      Process.kill(:KILL, ending.pid) if ending.alive?
+      ending.join
+    end
+
+    def test_a_supervisor_that_is_told_as_it_ends_passes_it_on
+      config = <<~RUBY
+        bind "http://127.0.0.1:0"
+        workers 1
+        Fairlead::Supervisor.prepend(Module.new do
+          def over?
+            super.tap { |over| File.write("told", "") && Process.kill(:USR2, Process.pid) if over && @parent && !File.exist?("told") }
+          end
+        end)
+      RUBY
+      with_server(answering("text"), files: { "config/fairlead.rb" => config }) do |server|
+        2.times { restart(server) }
+        server.wait_for_notification("RELOADING=1")
+        server.wait_for_notification("READY=1")
+
+        assert_equal 3, status(server)[:generation]
+      end
     end
 
     # As systemd opens them: they are no one's to ask for, and stay.

@@ -75,7 +75,7 @@ module Fairlead
 
       def about
         stalls = @lock.synchronize { @board.worst(MOST) }
-        { pid: @pid, restarts: @restarts, folder: @folder, named: @named, tag: @configuration.tag,
+        { pid: @pid, supervisor: Process.pid, restarts: @restarts, folder: @folder, named: @named, tag: @configuration.tag,
           addresses: @addresses, limit: @configuration.stall_report, stalls:, status: @status.to_h }
       end
     end
