@@ -23,7 +23,9 @@ module Fairlead
       require "fairlead/keeper"
       exit Fairlead::Keeper.resume(early)
     RUBY
-    private_constant :SIGNALS, :APP_VARIABLES, :SCRIPT
+    # So many characters of a failure are passed on: an environment variable has to be short.
+    FAILURE = 10_000
+    private_constant :SIGNALS, :APP_VARIABLES, :SCRIPT, :FAILURE
 
     class << self
       # Turns this process into a keeper. Ruby unblocks all signals as it starts, so they cannot be kept from it: those that
@@ -71,19 +73,22 @@ module Fairlead
       def described(succession)
         launch = succession.launch
         { command: launch.command, folder: launch.folder, app_variables: launch.variables.slice(*APP_VARIABLES),
-          generation: succession.generation, status: succession.status,
-          listeners: succession.described_listeners,
-          masters: succession.masters.map { |master| [master.pid, master.channel&.io&.fileno, master.state, master.kept&.to_h] } }
+          memory: succession.memory, listeners: succession.described_listeners,
+          masters: succession.masters.map { |master| described_master(master) } }
+      end
+
+      def described_master(master)
+        [master.pid, master.channel&.io&.fileno, master.state, master.failure&.slice(0, FAILURE), master.kept&.to_h]
       end
 
       def restored(state)
         launch = Launch.new(state[:command], ENV.to_h, state[:folder])
         listeners = state[:listeners].map { |fd, asked, owned| Listener.new(Socket.for_fd(fd), asked:, owned:) }
-        masters = state[:masters].map do |pid, fd, name, kept|
+        masters = state[:masters].map do |pid, fd, name, failure, kept|
           channel = fd && Message::Channel.new(UNIXSocket.for_fd(fd).tap { |io| io.close_on_exec = true })
-          Succession::Master.new(pid, channel, name.to_sym, nil, kept && Message::Keeps.new(**kept))
+          Succession::Master.new(pid, channel, name.to_sym, failure, kept && Message::Keeps.new(**kept))
         end
-        Succession.new(launch, listeners, Notifier.new({ "NOTIFY_SOCKET" => state[:notify] }), masters:, generation: state[:generation])
+        Succession.new(launch, listeners, Notifier.new({ "NOTIFY_SOCKET" => state[:notify] }), masters:, **state[:memory])
       end
     end
 

@@ -30,18 +30,27 @@ module Fairlead
     # @param notifier [Notifier]
     # @param masters [Array<Master>] those that run already, beside this process itself.
     # @param generation [Integer, nil] nil: nobody serves yet.
+    # @param status [Integer] with which the last one that served has ended.
+    # @param again [Boolean] whether new code shall be started once that which boots has served or failed.
+    # @param stopping [Boolean] whether all shall end.
     # @param budgets [Budgets, nil] this process' own, while it is a supervisor.
     # @yieldparam description [String] why new code could not be started, while this process is the one that serves.
-    def initialize(launch, listeners, notifier, masters: [], generation: nil, budgets: nil, &failed)
+    def initialize(launch, listeners, notifier, masters: [], generation: nil, status: 0, again: false, stopping: false,
+                   budgets: nil, &failed)
       @launch = launch
       @listeners = listeners
       @notifier = notifier
       @masters = masters
       @generation = generation
+      @status = status
+      @again = again
+      @stopping = stopping
       @budgets = budgets
       @failed = failed
-      @status = 0
     end
+
+    # @return [Hash] what the next process has to be given beside listeners and masters, if another one goes on with this.
+    def memory = { generation: @generation, status: @status, again: @again, stopping: @stopping }
 
     # Starts new code.
     def renew

@@ -408,7 +408,49 @@ module Fairlead
       assert_equal "started", said
     end
 
+    def test_what_was_asked_for_and_said_survives_that_a_process_becomes_the_keeper
+      said, status = succession_of_a_keeper("succession.renew")
+
+      assert_includes said, "\nstarted"
+      assert_match(/ could not be started, and the old goes on serving\.\nno cache\n/, said)
+      assert_equal 128 + 9, status
+    end
+
+    def test_who_has_been_told_to_end_starts_no_new_code_as_the_keeper
+      said, status = succession_of_a_keeper("succession.renew", "succession.forward(:TERM)", "succession.attend until succession.masters.size == 1")
+
+      refute_match(/start/, said)
+      assert_equal 128 + 15, status
+    end
+
     private
+
+    # One supervisor serves, another one boots and has said why it cannot serve; it ends when there is a keeper.
+    #
+    # @param before [Array<String>] what happens before.
+    # @return [Array(String, Integer)] what is said, and the exit status of the keeper.
+    def succession_of_a_keeper(*before)
+      said = IO.popen([RbConfig.ruby, "-I", File.join(ROOT, "lib"), "-e", <<~RUBY, { err: %i[child out] }], &:read)
+        require "fairlead/keeper"
+        include Fairlead
+        ours, theirs = Message::Channel.pair
+        theirs.tell(Message::Failed.new("no cache"))
+        serving = spawn("sleep", "30")
+        trap(:TERM, "IGNORE")
+        booting = fork do
+          3000.times { File.read("/proc/\#{Process.ppid}/cmdline").start_with?("fairlead: keeper") ? break : sleep(0.01) }
+          exit!(1)
+        end
+        theirs.close
+        masters = [Succession::Master.new(serving, nil, :serving), Succession::Master.new(booting, ours, :booting)]
+        launch = Launch.new(["/bin/sh", "-c", "kill -KILL \#{serving}; printf started"], ENV.to_h, Dir.pwd)
+        succession = Succession.new(launch, [], Notifier.new({}), masters:, generation: 1)
+        succession.attend
+        #{before.join("\n")}
+        Keeper.become(succession)
+      RUBY
+      [said, Process.last_status.exitstatus]
+    end
 
     # The old code has gone.
     def await_keeper(server)
