@@ -76,7 +76,7 @@ module Fairlead
     # Supervisor → worker: end at once.
     Stop = Data.define
 
-    # Supervisor → worker: reopen the log files.
+    # Supervisor → worker, and parent process → supervisor: reopen the log files.
     Reopen = Data.define
 
     # Supervisor → worker: what do your database pools do?

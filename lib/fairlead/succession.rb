@@ -91,14 +91,15 @@ module Fairlead
       @status = code(status) if master.state == :serving
     end
 
-    # Passes a signal on: to all if it means the end, else to the one that serves.
+    # Passes a signal on: to all if it means the end, or the logs, else to the one that serves. Code that boots would be ended by
+    # USR1: it is told by message, and reopens what it has once it serves.
     def forward(signal)
-      ending = %i[TERM INT].include?(signal)
-      @stopping ||= ending
-      (ending ? @masters : [serving].compact).each do |master|
-        Process.kill(signal, master.pid)
-      rescue Errno::ESRCH
-        next
+      case signal
+      when :TERM, :INT
+        @stopping = true
+        @masters.each { |master| kill(signal, master) }
+      when :USR1 then pass_on(Message::Reopen.new, @masters)
+      else serving&.then { |master| kill(signal, master) }
       end
     end
 
@@ -174,6 +175,12 @@ module Fairlead
     def ask_older_ones(master, wish)
       @budgets&.lend(wish.server, wish.count)
       pass_on(wish, @masters.take(@masters.index(master)))
+    end
+
+    def kill(signal, master)
+      Process.kill(signal, master.pid)
+    rescue Errno::ESRCH
+      nil
     end
 
     def leave(master)

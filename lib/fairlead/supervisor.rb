@@ -217,6 +217,7 @@ module Fairlead
       messages.each do |message|
         case message
         when Message::Leave then retire
+        when Message::Reopen then reopen_logs
         when Message::Failed then fail_to_renew(message.description)
         when Message::Keeps, Message::Wish then @exchange&.hear(message)
         end

@@ -189,6 +189,22 @@ module Fairlead
       end
     end
 
+    # It has opened the log before, and would be ended by the signal.
+    def test_code_that_boots_reopens_its_logs_too
+      with_server(answering("old"), "--log", "server.log") do |server|
+        server.write("config.ru", "File.write(\"loading\", \"\")\nsleep 0.01 until File.exist?(\"go\")\n#{answering("new")}")
+        server.signal(:USR2)
+        eventually("loading") { File.exist?(server.path("loading")) }
+        File.rename(server.path("server.log"), server.path("server.log.1"))
+        server.signal(:USR1)
+        eventually("the log of the old code") { File.exist?(server.path("server.log")) }
+        server.write("go", "")
+        assert_serves "new", server
+
+        eventually("nobody writes to the other file") { server.descendant_pids.push(server.supervisor_pid).none? { |pid| opened(pid).grep(/log\.1\z/).any? } }
+      end
+    end
+
     def test_the_server_ends_with_the_status_of_the_code_that_serves
       with_server(answering("old")) do |server|
         restart(server)
@@ -450,6 +466,12 @@ module Fairlead
         Keeper.become(succession)
       RUBY
       [said, Process.last_status.exitstatus]
+    end
+
+    def opened(pid)
+      Dir.children("/proc/#{pid}/fd").map { |name| File.readlink("/proc/#{pid}/fd/#{name}") rescue "" }
+    rescue Errno::ENOENT
+      []
     end
 
     # The old code has gone.
