@@ -69,6 +69,9 @@ module Fairlead
     # Parent process → supervisor: new code serves, and this one ends.
     Leave = Data.define
 
+    # Parent process → supervisor: it has been told to end, as by TERM. Said again: at once.
+    Dismiss = Data.define
+
     # Supervisor → worker: finish what runs, then end.
     # @!attribute handover [Boolean] whether siblings go on serving: then idle connections go to them.
     Drain = Data.define(:handover)
@@ -85,8 +88,8 @@ module Fairlead
     # Supervisor → worker: close so many connections to a database server that nobody uses; others wait for them.
     Spare = Data.define(:server, :count)
 
-    TYPES = [Ready, Failed, Relief, Lane, Stalled, Stuck, Lasting, Shown, Serves, Notify, Renew, Keeps, Wish, Leave, Drain, Stop, Reopen,
-             Show, Spare]
+    TYPES = [Ready, Failed, Relief, Lane, Stalled, Stuck, Lasting, Shown, Serves, Notify, Renew, Keeps, Wish, Leave,
+             Dismiss, Drain, Stop, Reopen, Show, Spare]
             .to_h { |type| [type.name[/\w+\z/].downcase, type] }.freeze
     private_constant :TYPES
 

@@ -95,9 +95,7 @@ module Fairlead
     # USR1: it is told by message, and reopens what it has once it serves.
     def forward(signal)
       case signal
-      when :TERM, :INT
-        @stopping = true
-        @masters.each { |master| kill(signal, master) }
+      when :TERM, :INT then dismiss(signal)
       when :USR1 then pass_on(Message::Reopen.new, @masters)
       else serving&.then { |master| kill(signal, master) }
       end
@@ -175,6 +173,16 @@ module Fairlead
     def ask_older_ones(master, wish)
       @budgets&.lend(wish.server, wish.count)
       pass_on(wish, @masters.take(@masters.index(master)))
+    end
+
+    # By message: a service manager may send the signal to all processes, and who hears it twice ends at once. Code that boots
+    # hears no message yet.
+    def dismiss(signal)
+      @stopping = true
+      @masters.each do |master|
+        told = master.state != :booting && master.channel&.tell(Message::Dismiss.new)
+        kill(signal, master) unless told
+      end
     end
 
     def kill(signal, master)

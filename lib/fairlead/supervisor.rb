@@ -34,6 +34,7 @@ module Fairlead
       @launch = launch
       @parent = parent
       @again = again
+      @dismissed_by = []
     end
 
     # Serves until TERM or INT, or {#stop}. The traps that were set before are set again when it returns.
@@ -158,8 +159,8 @@ module Fairlead
     def handle(signal)
       @succession&.forward(signal) if %i[HUP TTIN TTOU USR1].include?(signal)
       case signal
-      when :TERM, :INT then dismiss
-      when :HUP then @terminal && !terminal? ? dismiss : restart
+      when :TERM, :INT then dismiss(:signal)
+      when :HUP then @terminal && !terminal? ? dismiss(:signal) : restart
       when :TTIN then resize(:grow, "There is no room for another worker.")
       when :TTOU then resize(:shrink, "The last worker stays.")
       when :USR1 then reopen_logs
@@ -169,7 +170,7 @@ module Fairlead
 
     # Starts new code. That is the business of the first process.
     def renew
-      return if @dismissed
+      return if @dismissed_by.any?
       return @parent.renew if @parent
       return begin_again(file: false) unless @launch
 
@@ -217,6 +218,7 @@ module Fairlead
       messages.each do |message|
         case message
         when Message::Leave then retire
+        when Message::Dismiss then dismiss(:parent)
         when Message::Reopen then reopen_logs
         when Message::Failed then fail_to_renew(message.description)
         when Message::Keeps, Message::Wish then @exchange&.hear(message)
@@ -226,7 +228,7 @@ module Fairlead
 
       @parent = nil
       Log.say "The first process has gone: what runs is finished, and the server ends."
-      dismiss unless @workers.stopping?
+      dismiss(:parent) unless @workers.stopping?
     end
 
     # What this process was started for goes on in another.
@@ -244,12 +246,15 @@ module Fairlead
       @exchange.attend(now, @parent, @succession)
     end
 
-    # The first time what runs is finished; the second time all ends.
-    def dismiss
+    # The first time what runs is finished; the second time all ends. Where a signal goes to all processes, it is the same one that
+    # the parent tells of.
+    #
+    # @param by [Symbol] :signal or :parent.
+    def dismiss(by)
       @succession&.forward(:TERM)
-      return stop_now if @dismissed
+      return stop_now if @dismissed_by.include?(by)
 
-      @dismissed = true
+      @dismissed_by << by
       @begins_again = false
       return if @workers.stopping? # it makes way for new code already
 

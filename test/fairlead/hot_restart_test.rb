@@ -189,6 +189,30 @@ module Fairlead
       end
     end
 
+    # As systemd tells them without `KillMode=mixed`.
+    def test_term_to_all_processes_lets_what_runs_finish
+      with_slow_request_after_a_restart do |server, slow|
+        [*server.descendant_pids, server.supervisor_pid].each { |pid| server.signal(:TERM, pid) }
+        server.wait_for_notification("STOPPING=1")
+
+        refute slow.join(0.5), "it runs yet"
+        server.write("go", "")
+        assert_equal "done", slow.value
+        assert_predicate server.wait_for_end, :success?
+      end
+    end
+
+    def test_a_second_term_to_the_first_process_ends_at_once
+      with_slow_request_after_a_restart do |server, slow|
+        server.signal(:TERM)
+        server.wait_for_notification("STOPPING=1")
+
+        assert_operator duration { server.stop }, :<, 20
+        assert_predicate server.status, :success?
+        slow.join
+      end
+    end
+
     # It has opened the log before, and would be ended by the signal.
     def test_code_that_boots_reopens_its_logs_too
       with_server(answering("old"), "--log", "server.log") do |server|
@@ -440,6 +464,26 @@ module Fairlead
     end
 
     private
+
+    # The keeper is there, and a request runs until the file `go` is.
+    def with_slow_request_after_a_restart
+      app = <<~RUBY
+        run lambda { |env|
+          if env["PATH_INFO"] == "/slow"
+            File.write("began", "")
+            sleep 0.01 until File.exist?("go")
+          end
+          [200, {}, ["done"]]
+        }
+      RUBY
+      with_server(app, "--drain-timeout", "60") do |server|
+        restart(server)
+        await_keeper(server)
+        slow = Thread.new { server.get("/slow").body }
+        eventually("it runs") { File.exist?(server.path("began")) }
+        yield server, slow
+      end
+    end
 
     # One supervisor serves, another one boots and has said why it cannot serve; it ends when there is a keeper.
     #

@@ -18,7 +18,7 @@ module Fairlead
       messages = [Message::Ready.new, Message::Failed.new("config.ru:3: \"no\"\nline two ✓"),
                   Message::Relief.new, Message::Lane.new, Message::Drain.new(true), Message::Drain.new(false), Message::Stop.new, Message::Reopen.new,
                   Message::Serves.new([["http://127.0.0.1:0", nil], ["unix:/a", 7]]), Message::Notify.new("READY=1\nSTATUS=a"),
-                  Message::Renew.new, Message::Leave.new, Message::Show.new, Message::Shown.new([])]
+                  Message::Renew.new, Message::Leave.new, Message::Dismiss.new, Message::Show.new, Message::Shown.new([])]
 
       messages.each { |message| assert @one.tell(message) }
       assert_equal [messages, false], @other.receive
