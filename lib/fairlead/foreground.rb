@@ -48,7 +48,9 @@ module Fairlead
       @jobs&.finish
       start_again(@again, @successors)
     ensure
+      @signals&.restore
       @jobs&.finish
+      close_successors
       close_premises
     end
 
@@ -84,7 +86,6 @@ module Fairlead
       end
     ensure
       listener&.kill&.join
-      @signals&.restore
       @desk&.close
       Fairlead.page = nil
     end
@@ -100,15 +101,22 @@ module Fairlead
         attend_to_jobs(stopping: !deadline.nil?)
         deadline ||= begin_again(file: true) if @restart_file&.touched?(monotonic)
 
-        @signals.take.each do |signal|
-          next Log.reopen if signal == :USR1
-          next deadline = renew(deadline) if signal == :USR2
-          next if JOB_CONTROL.include?(signal) || (signal == :HUP && deadline)
-          next end_now if deadline
-
-          deadline = drain
-        end
+        # This thread is killed in the end: what it has taken it still acts upon, and the rest stays.
+        Thread.handle_interrupt(Object => :never) { @signals.take.each { |signal| deadline = handle(signal, deadline) } }
       end
+    end
+
+    # @return [Float, nil] when it will have taken too long, if this process is ending.
+    def handle(signal, deadline)
+      case signal
+      when :USR1 then Log.reopen
+      when :USR2 then return renew(deadline)
+      when :HUP, :TERM, :INT
+        return drain unless deadline
+
+        end_now unless signal == :HUP
+      end
+      deadline
     end
 
     # The end of a child is no event here: the app may have children too.
@@ -133,8 +141,13 @@ module Fairlead
 
     # Whoever is told to end while it is ending, or would begin anew, ends.
     def end_now
-      @successors = nil
+      close_successors
       @server.stop
+    end
+
+    def close_successors
+      @successors&.each(&:close)
+      @successors = nil
     end
 
     # @return [Float] when it will have taken too long.

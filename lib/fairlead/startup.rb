@@ -5,7 +5,7 @@ require_relative "parts"
 module Fairlead
   # What has to be there before anything is served, with a supervisor or without one.
   #
-  # The includer has @configuration, once it serves @desk, and may have @parent.
+  # The includer has @configuration, once it serves @desk and @signals, and may have @parent.
   module Startup
     # Opens the log, and everything that others could hold: the process id file and the addresses. Done before
     # the app is loaded, so that a taken port is told at once.
@@ -38,12 +38,13 @@ module Fairlead
       @desk.fail(refusal)
     end
 
-    # Has a command take this process' place.
+    # Has a command take this process' place, unless the process has been told to end meanwhile.
     #
     # @param launch [Launch]
     # @raise [BootError] if it cannot be run.
     def start_again(launch, listeners = @listeners)
-      launch.replace(listeners, notify: @notifier.path)
+      %i[TERM INT].each { |signal| Signal.trap(signal, "DEFAULT") } # those that come from now on end it
+      launch.replace(listeners, notify: @notifier.path) unless @signals.take.intersect?(%i[TERM INT])
     rescue SystemCallError => error
       raise BootError, "The server has ended, and could not be started again by `#{launch}`: #{error.message}."
     end

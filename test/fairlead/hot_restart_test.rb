@@ -418,6 +418,24 @@ module Fairlead
       end
     end
 
+    def test_without_workers_who_is_told_to_end_just_before_the_command_begins_anew_ends
+      config = <<~RUBY
+        Fairlead::Server.prepend(Module.new do
+          def run
+            super
+          ensure
+            Process.kill(:TERM, Process.pid)
+          end
+        end)
+      RUBY
+      with_server(answering("text"), "-w", "0", "-b", "unix:app.sock", files: { "config/fairlead.rb" => config }) do |server|
+        server.signal(:USR2)
+
+        assert_predicate server.wait_for_end, :success?
+        refute_path_exists server.path("app.sock")
+      end
+    end
+
     # Told to end right after the new code serves: then that may be gone before the first process is its keeper.
     def test_the_keeper_of_one_who_has_ended_already_ends_with_its_status
       status = IO.popen([RbConfig.ruby, "-I", File.join(ROOT, "lib"), "-e", <<~RUBY], &:read)

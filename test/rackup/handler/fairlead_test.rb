@@ -181,6 +181,16 @@ module Fairlead
       end
     end
 
+    def test_who_is_told_to_end_just_before_rackup_begins_anew_ends
+      config = "Fairlead::Supervisor.prepend(Module.new { def start_again(*) = Process.kill(:TERM, Process.pid) && super })"
+      server = of_this_test(RackupProcess.new(answering("text"), "-O", "workers=1", files: { "config/fairlead.rb" => config }))
+      server.start.wait_until_ready
+      server.signal(:USR2)
+
+      assert_predicate server.wait_for_end, :success?
+      refute_path_exists server.path("rackup.pid")
+    end
+
     def test_what_it_yields_can_be_stopped
       answers = Thread::Queue.new
       app = ->(_) { [200, {}, ["served"]] }
