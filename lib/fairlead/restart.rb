@@ -43,10 +43,11 @@ module Fairlead
 
     def follow(server)
       blind = 0
+      failures = { begun(server) => server[:restarts][:failures] }
       loop do
         sleep LOOK
         found = @servers.call.select { |other| other[:pid] == server[:pid] }
-        found.each { |other| refuse_failure(other, server) }
+        found.each { |other| refuse_failure(other, failures) }
         new = found.find { |other| other[:restarts][:serving] && (begun(other) <=> begun(server)) == 1 }
         return tell(new) if new
 
@@ -61,8 +62,10 @@ module Fairlead
     # Tells a later start from an earlier one.
     def begun(server) = [server[:restarts][:generation], server.dig(:status, :started_at)]
 
-    def refuse_failure(now, before)
-      return unless begun(now) == begun(before) && now[:restarts][:failures] > before[:restarts][:failures]
+    # An older one that serves, while what has answered boots, hears of the failure of that first.
+    def refuse_failure(now, failures)
+      before = failures[begun(now)] ||= now[:restarts][:failures] + 1
+      return unless now[:restarts][:failures] > before
 
       raise BootError, "The new code could not be started, and the old goes on serving.\n#{now[:restarts][:failure]}"
     end

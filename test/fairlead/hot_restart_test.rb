@@ -313,18 +313,25 @@ module Fairlead
 
     # The first process hears nothing for a moment, as it becomes the keeper.
     def test_the_command_tells_the_supervisor_that_serves
-      ending = Process.detach(spawn("sleep", "30"))
       heard = Signals.new(:USR2)
-      server = { pid: ending.pid, supervisor: Process.pid, folder: Dir.pwd, addresses: ["here"],
-                 restarts: { generation: 1, failures: 0, serving: true } }
-      newer = { **server, restarts: { generation: 2, failures: 0, serving: true } }
-      Restart.new([], output: said = StringIO.new, servers: -> { [heard.take.empty? ? server : newer] }).run
+      looks = -> { [heard.take.empty? ? generation(1) : generation(2)] }
 
-      assert_equal "The new code serves here (process #{ending.pid}).\n", said.string
+      assert_equal "The new code serves here (process #{first_process}).\n", told_by_the_command(looks)
     ensure
       heard.restore
-      Process.kill(:KILL, ending.pid) if ending.alive?
-      ending.join
+    end
+
+    # It tells the newest, which boots yet, and whose failure the one that serves hears of first.
+    def test_the_command_waits_for_its_own_code_and_not_for_what_boots_already
+      heard = Signals.new(:USR2)
+      booting = generation(1, serving: false)
+      looks = [[generation(0), booting], [generation(0), booting], [generation(0, failures: 1)], [generation(0, failures: 2)]]
+
+      error = assert_raises(BootError) { told_by_the_command(looks.method(:shift)) }
+      assert_match(/\AThe new code could not be started/, error.message)
+      assert_empty looks
+    ensure
+      heard.restore
     end
 
     def test_a_supervisor_that_is_told_as_it_ends_passes_it_on
@@ -482,6 +489,23 @@ module Fairlead
     end
 
     private
+
+    # @param servers [#call] what it finds.
+    def told_by_the_command(servers)
+      output = StringIO.new
+      Restart.new([], output:, servers:).run
+      output.string
+    ensure
+      Process.kill(:KILL, first_process)
+    end
+
+    # This process stands for the supervisor of each generation.
+    def generation(number, serving: true, failures: 0)
+      { pid: first_process, supervisor: Process.pid, folder: Dir.pwd, addresses: ["here"],
+        restarts: { generation: number, serving:, failures: } }
+    end
+
+    def first_process = @first_process ||= Process.detach(spawn("sleep", "30")).pid
 
     # The keeper is there, and a request runs until the file `go` is.
     def with_slow_request_after_a_restart
