@@ -209,7 +209,7 @@ module Fairlead
 
         assert_operator duration { server.stop }, :<, 20
         assert_predicate server.status, :success?
-        slow.join
+        slow.kill
       end
     end
 
