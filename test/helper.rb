@@ -93,6 +93,13 @@ module Fairlead
     # @return [Float] seconds of the processors that a process has had.
     def cpu_time(pid) = File.read("/proc/#{pid}/stat").split[13, 2].sum(&:to_i) / 100.0
 
+    # @return [Array<String>] what a process has open; of one that has ended, nothing.
+    def opened(pid)
+      Dir.children("/proc/#{pid}/fd").map { |name| File.readlink("/proc/#{pid}/fd/#{name}") rescue "" }
+    rescue Errno::ENOENT
+      []
+    end
+
     # Waits until the block returns something true, for what has no event to wait for.
     def eventually(what = "the condition", within: 30)
       deadline = monotonic + within

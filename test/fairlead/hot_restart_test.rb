@@ -60,16 +60,7 @@ module Fairlead
     end
 
     def test_what_runs_in_the_old_code_is_finished
-      app = <<~RUBY
-        run lambda { |env|
-          if env["PATH_INFO"] == "/wait"
-            File.write("began", "")
-            sleep 0.01 until File.exist?("go")
-          end
-          [200, {}, ["old"]]
-        }
-      RUBY
-      with_server(app) do |server|
+      with_server(answering_when_told("old")) do |server|
         server.connect do |socket|
           socket.write("GET /wait HTTP/1.1\r\nHost: a\r\n\r\n")
           eventually("the request runs") { File.exist?(server.path("began")) }
@@ -509,19 +500,10 @@ module Fairlead
 
     # The keeper is there, and a request runs until the file `go` is.
     def with_slow_request_after_a_restart
-      app = <<~RUBY
-        run lambda { |env|
-          if env["PATH_INFO"] == "/slow"
-            File.write("began", "")
-            sleep 0.01 until File.exist?("go")
-          end
-          [200, {}, ["done"]]
-        }
-      RUBY
-      with_server(app, "--drain-timeout", "60") do |server|
+      with_server(answering_when_told("done"), "--drain-timeout", "60") do |server|
         restart(server)
         await_keeper(server)
-        slow = Thread.new { server.get("/slow").body }
+        slow = Thread.new { server.get("/wait").body }
         eventually("it runs") { File.exist?(server.path("began")) }
         yield server, slow
       end
@@ -554,12 +536,6 @@ module Fairlead
       [said, Process.last_status.exitstatus]
     end
 
-    def opened(pid)
-      Dir.children("/proc/#{pid}/fd").map { |name| File.readlink("/proc/#{pid}/fd/#{name}") rescue "" }
-    rescue Errno::ENOENT
-      []
-    end
-
     # The old code has gone.
     def await_keeper(server)
       eventually("the keeper") { server.title(server.supervisor_pid).start_with?("fairlead: keeper") }
@@ -571,6 +547,19 @@ module Fairlead
     end
 
     def answering(text) = "run ->(env) { [200, { \"content-type\" => \"text/plain\" }, [#{text.inspect}]] }"
+
+    # What asks for /wait writes the file `began`, and gets its answer once there is a file `go`.
+    def answering_when_told(text)
+      <<~RUBY
+        run lambda { |env|
+          if env["PATH_INFO"] == "/wait"
+            File.write("began", "")
+            sleep 0.01 until File.exist?("go")
+          end
+          [200, {}, [#{text.inspect}]]
+        }
+      RUBY
+    end
 
     def restart(server) = server.restart(:USR2)
 

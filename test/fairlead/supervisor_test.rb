@@ -657,10 +657,6 @@ module Fairlead
 
     def descriptors(pid) = Dir.children("/proc/#{pid}/fd").size
 
-    def opened(pid)
-      Dir.children("/proc/#{pid}/fd").map { |name| File.readlink("/proc/#{pid}/fd/#{name}") rescue "" }
-    end
-
     def in_a_second
       before = yield
       sleep 1
