@@ -175,13 +175,12 @@ module Fairlead
       pass_on(wish, @masters.take(@masters.index(master)))
     end
 
-    # By message: a service manager may send the signal to all processes, and who hears it twice ends at once. Code that boots
-    # hears no message yet.
+    # By message: a service manager may send the signal to all processes. Code that boots may hear no message yet.
     def dismiss(signal)
       @stopping = true
       @masters.each do |master|
-        told = master.state != :booting && master.channel&.tell(Message::Dismiss.new)
-        kill(signal, master) unless told
+        told = master.channel&.tell(Message::Dismiss.new)
+        kill(signal, master) unless told && master.state != :booting
       end
     end
 

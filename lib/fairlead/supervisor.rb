@@ -246,13 +246,13 @@ module Fairlead
       @exchange.attend(now, @parent, @succession)
     end
 
-    # The first time what runs is finished; the second time all ends. Where a signal goes to all processes, it is the same one that
-    # the parent tells of.
+    # The first time what runs is finished; the second time all ends. Where there is a parent, it alone knows which is the second:
+    # a signal that goes to all processes comes from there, too.
     #
     # @param by [Symbol] :signal or :parent.
     def dismiss(by)
       @succession&.forward(:TERM)
-      return stop_now if @dismissed_by.include?(by)
+      return (stop_now if by == :parent || !@parent) if @dismissed_by.include?(by)
 
       @dismissed_by << by
       @begins_again = false

@@ -183,13 +183,37 @@ module Fairlead
     # As systemd tells them without `KillMode=mixed`.
     def test_term_to_all_processes_lets_what_runs_finish
       with_slow_request_after_a_restart do |server, slow|
-        [*server.descendant_pids, server.supervisor_pid].each { |pid| server.signal(:TERM, pid) }
+        tell_all(server)
         server.wait_for_notification("STOPPING=1")
 
         refute slow.join(0.5), "it runs yet"
         server.write("go", "")
         assert_equal "done", slow.value
         assert_predicate server.wait_for_end, :success?
+      end
+    end
+
+    # A worker of the new code serves while another one boots.
+    def test_term_to_all_processes_lets_what_runs_in_code_that_boots_finish_until_they_are_told_again
+      config = "bind \"http://127.0.0.1:0\"\nworkers 2\ndrain_timeout 60\n"
+      [true, false].each do |finished|
+        with_server(answering("old"), files: { "config/fairlead.rb" => config }) do |server|
+          server.write("config.ru", answering_when_told("done"))
+          server.write("config/fairlead.rb", "#{config}after_fork { |index| sleep if index == 1 }")
+          server.signal(:USR2)
+          slow = Thread.new do
+            answer = server.exchange("GET /wait HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n") until answer && !answer.end_with?("old")
+            answer
+          end
+          eventually("it runs") { File.exist?(server.path("began")) }
+          tell_all(server)
+          server.wait_for_notification("STOPPING=1")
+
+          refute slow.join(0.5), "it runs yet"
+          finished ? server.write("go", "") : tell_all(server)
+          assert_match(finished ? /done\z/ : /\AHTTP\/1.1 504 /, slow.value)
+          assert_predicate server.wait_for_end(within: 20), :success?
+        end
       end
     end
 
@@ -540,6 +564,9 @@ module Fairlead
     def await_keeper(server)
       eventually("the keeper") { server.title(server.supervisor_pid).start_with?("fairlead: keeper") }
     end
+
+    # As a service manager does.
+    def tell_all(server) = [*server.descendant_pids, server.supervisor_pid].each { |pid| server.signal(:TERM, pid) }
 
     # For a few milliseconds both may serve.
     def assert_serves(text, server)
