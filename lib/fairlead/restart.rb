@@ -30,23 +30,32 @@ module Fairlead
 
     def only_here? = true
 
-    # Tells the supervisor that has answered: it hears signals, and passes this one on to the first process over its channel.
-    # The first process itself may ignore signals for a moment ({Keeper.become}).
-    #
     # @raise [BootError] if the new code cannot serve.
     def act(server)
-      Process.kill(:USR2, server[:supervisor])
+      Process.kill(:USR2, told = supervisor(server))
       follow(server)
     rescue Errno::ESRCH, Errno::EPERM => error
-      raise ConfigurationError, "The server cannot be told: #{error.message} (process #{server[:supervisor]})."
+      anew = choose # it may have given way since it answered
+      return act(anew) unless supervisor(anew) == told
+
+      raise ConfigurationError, "The server cannot be told: #{error.message} (process #{told})."
     end
 
+    # The one that serves hears signals, and passes this one on to the first process over its channel. The first process itself
+    # may ignore signals for a moment ({Keeper.become}), and one that boots may end.
+    def supervisor(server)
+      (same(server).select { |one| one[:restarts][:serving] }.max_by { |one| begun(one) } || server)[:supervisor]
+    end
+
+    # What has answered for the same server.
+    def same(server) = @answers.select { |other| other[:pid] == server[:pid] }
+
+    # What has failed before the server was told counts for nothing.
     def follow(server)
       blind = 0
       failures = { begun(server) => server[:restarts][:failures] }
       loop do
-        sleep LOOK
-        found = @servers.call.select { |other| other[:pid] == server[:pid] }
+        found = same(server)
         found.each { |other| refuse_failure(other, failures) }
         new = found.find { |other| other[:restarts][:serving] && (begun(other) <=> begun(server)) == 1 }
         return tell(new) if new
@@ -54,6 +63,8 @@ module Fairlead
         blind = found.empty? ? blind + 1 : 0
         give_up(server, "answers no more") if blind > BLIND
         Process.kill(0, server[:pid])
+        sleep LOOK
+        @answers = @servers.call
       end
     rescue Errno::ESRCH
       give_up(server, "has ended")

@@ -336,17 +336,48 @@ module Fairlead
       heard.restore
     end
 
-    # It tells the newest, which boots yet, and whose failure the one that serves hears of first.
+    # Before its turn comes, the one that serves hears of the failure of what boots already, early or late.
     def test_the_command_waits_for_its_own_code_and_not_for_what_boots_already
       heard = Signals.new(:USR2)
-      booting = generation(1, serving: false)
-      looks = [[generation(0), booting], [generation(0), booting], [generation(0, failures: 1)], [generation(0, failures: 2)]]
+      [1, 2].each do |looks_before|
+        booting = generation(1, serving: false)
+        looks = [*[[generation(0), booting]] * looks_before, [generation(0, failures: 1)], [generation(0, failures: 2)]]
 
-      error = assert_raises(BootError) { told_by_the_command(looks.method(:shift)) }
-      assert_match(/\AThe new code could not be started/, error.message)
-      assert_empty looks
+        error = assert_raises(BootError) { told_by_the_command(looks.method(:shift)) }
+        assert_match(/\AThe new code could not be started/, error.message)
+        assert_empty looks
+      end
     ensure
       heard.restore
+    end
+
+    # Which may fail, and end without having heard it.
+    def test_the_command_does_not_tell_what_boots
+      heard = Signals.new(:USR2)
+      booting = generation(1, serving: false).merge(supervisor: first_process) # the signal would end it
+      looks = -> { [generation(0), booting, (generation(2) unless heard.take.empty?)].compact }
+
+      assert_equal "The new code serves here (process #{first_process}).\n", told_by_the_command(looks)
+    ensure
+      heard.restore
+    end
+
+    def test_the_command_tells_another_supervisor_if_one_has_ended_since_it_answered
+      heard = Signals.new(:USR2)
+      Process.wait(ended = spawn("true"))
+      looks = [[generation(0).merge(supervisor: ended)], [generation(1)], [generation(2)]]
+
+      assert_equal "The new code serves here (process #{first_process}).\n", told_by_the_command(looks.method(:shift))
+      assert_equal [:USR2], heard.take
+    ensure
+      heard.restore
+    end
+
+    def test_the_command_says_so_if_the_server_cannot_be_told
+      Process.wait(ended = spawn("true"))
+      error = assert_raises(ConfigurationError) { told_by_the_command(-> { [generation(0).merge(supervisor: ended)] }) }
+
+      assert_equal "The server cannot be told: No such process (process #{ended}).", error.message
     end
 
     def test_a_supervisor_that_is_told_as_it_ends_passes_it_on
@@ -512,6 +543,7 @@ module Fairlead
       output.string
     ensure
       Process.kill(:KILL, first_process)
+      @first_process = nil
     end
 
     # This process stands for the supervisor of each generation.
@@ -532,6 +564,9 @@ module Fairlead
         yield server, slow
       end
     end
+
+    # As a service manager does.
+    def tell_all(server) = [*server.descendant_pids, server.supervisor_pid].each { |pid| server.signal(:TERM, pid) }
 
     # One supervisor serves, another one boots and has said why it cannot serve; it ends when there is a keeper.
     #
@@ -564,9 +599,6 @@ module Fairlead
     def await_keeper(server)
       eventually("the keeper") { server.title(server.supervisor_pid).start_with?("fairlead: keeper") }
     end
-
-    # As a service manager does.
-    def tell_all(server) = [*server.descendant_pids, server.supervisor_pid].each { |pid| server.signal(:TERM, pid) }
 
     # For a few milliseconds both may serve.
     def assert_serves(text, server)

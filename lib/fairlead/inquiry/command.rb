@@ -26,7 +26,7 @@ module Fairlead
         raise ConfigurationError, "`fairlead #{name}` takes flags alone, not #{rest.first}." if rest.any?
         return @output.write(parser.help) if @help
 
-        server = Inquiry.choose(@servers.call, pid: @pid, only_here: only_here?)
+        server = choose
         say_where(server) unless @pid || Inquiry.here?(server)
         act(server)
       rescue OptionParser::ParseError => error
@@ -34,6 +34,9 @@ module Fairlead
       end
 
       private
+
+      # @return [Hash]
+      def choose = Inquiry.choose(@answers = @servers.call, pid: @pid, only_here: only_here?)
 
       def parser
         @parser ||= OptionParser.new do |parser|
