@@ -43,10 +43,8 @@ module Fairlead
       start_jobs
       Yjit.enable(@configuration)
       serve
-      return unless @successors
-
-      @jobs&.finish
-      start_again(@again, @successors)
+      finish_jobs
+      start_again(@again, @successors) if @successors
     ensure
       @signals&.restore
       @jobs&.finish
@@ -142,7 +140,12 @@ module Fairlead
     # Whoever is told to end while it is ending, or would begin anew, ends.
     def end_now
       close_successors
+      @jobs&.hurry(monotonic)
       @server.stop
+    end
+
+    def finish_jobs
+      @jobs&.finish { end_now if @signals.take.intersect?(%i[TERM INT]) }
     end
 
     def close_successors

@@ -59,11 +59,14 @@ module Fairlead
     end
 
     # Ends it, and waits for that.
+    #
+    # @yield meanwhile, now and then.
     def finish
       loop do
         attend(monotonic, stopping: true)
         break unless @pid
 
+        yield if block_given?
         sleep(0.02)
       end
     end

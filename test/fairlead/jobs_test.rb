@@ -96,14 +96,39 @@ module Fairlead
     end
 
     def test_the_second_time_that_the_server_is_told_to_end_it_ends_at_once
-      with_server(APP, "--solid-queue", "fork", env: { "STUBBORN" => "until QUIT" }) do |server|
-        jobs(server)
-        server.signal(:TERM)
-        server.wait_for_notification("STOPPING=1")
-        server.signal(:TERM)
-        server.wait_for_end(within: 20)
+      %w[1 0].each do |workers|
+        with_server(APP, "-w", workers, "--solid-queue", "fork", env: { "STUBBORN" => "until QUIT" }) do |server|
+          jobs(server)
+          server.signal(:TERM)
+          server.wait_for_notification("STOPPING=1")
+          server.signal(:TERM)
 
-        assert_path_exists server.path("quit")
+          assert_predicate server.wait_for_end(within: 20), :success?
+          assert_path_exists server.path("quit")
+        end
+      end
+    end
+
+    # The requests have ended, and it has not.
+    def test_without_workers_a_server_that_is_told_to_end_while_it_waits_for_it_ends_at_once
+      config = <<~RUBY
+        bind "http://127.0.0.1:0"
+        workers 0
+        solid_queue "fork"
+        Fairlead::Jobs.prepend(Module.new { def finish(...) = File.write("waits", "") && super })
+      RUBY
+      { USR2: "RELOADING=1", TERM: "STOPPING=1" }.each do |first, notification|
+        with_server(APP, files: { "config/fairlead.rb" => config }, env: { "STUBBORN" => "until QUIT" }) do |server|
+          jobs(server)
+          server.signal(first)
+          server.wait_for_notification(notification)
+          eventually("it waits") { File.exist?(server.path("waits")) }
+          server.signal(:TERM)
+
+          assert_predicate server.wait_for_end(within: 20), :success?
+          assert_path_exists server.path("quit")
+          assert_match(/\A1 /, File.read(server.path("begun")))
+        end
       end
     end
 
