@@ -97,18 +97,18 @@ static VALUE have_it_told(VALUE error) {
 }
 
 static VALUE ask_and_tell(VALUE id) {
-    VALUE error = rb_funcall(fl_own_loop->deadlines, id_error_for, 1, id);
+    VALUE error = rb_funcall(fl_own.loop->deadlines, id_error_for, 1, id);
     return NIL_P(error) ? Qtrue : have_it_told(error);
 }
 
 static VALUE put_off(VALUE id) {
-    return rb_funcall(fl_own_loop->deadlines, id_put_off, 1, id);
+    return rb_funcall(fl_own.loop->deadlines, id_put_off, 1, id);
 }
 
 bool fl_tell_overdue(uint64_t id) {
     int failed, state;
     VALUE before = rb_errinfo();
-    if (NIL_P(fl_own_loop->deadlines))
+    if (NIL_P(fl_own.loop->deadlines))
         return true;
     VALUE told = rb_protect(ask_and_tell, ULL2NUM(id), &failed);
     bool done = failed == 0 && told == Qtrue;

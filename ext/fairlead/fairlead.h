@@ -76,9 +76,17 @@ void fl_init_request(void);
 void fl_init_response(VALUE request_class);
 /* watch.c */
 void fl_init_watch(VALUE loop_class);
-/* The calling thread's reactor; NULL: it is none. */
-extern __thread fl_reactor *fl_own_reactor;
-extern __thread fl_ruby_loop *fl_own_loop;
+/* What the calling thread is and does. In one place: each access to such a variable may be a call. */
+typedef struct fl_own_thread {
+    fl_reactor *reactor; /* NULL: it is none, and all else is void */
+    fl_ruby_loop *loop;
+    int number; /* of the reactor */
+    VALUE *home; /* the fiber of the scheduler, kept alive and in place until the reactor leaves. On the heap: a forked
+                  * process still looks there, when the thread has no memory any more */
+    fl_run *run; /* of the fiber that runs */
+    bool run_borrowed; /* it serves not itself, but works for a request of another */
+} fl_own_thread;
+extern __thread fl_own_thread fl_own;
 bool fl_own_reactor_leads(const fl_ruby_loop *loop);
 /* The next request for the calling thread's reactor, by what it is there for. With the loop's lock. */
 fl_exchange *fl_own_take(fl_ruby_loop *ours);

@@ -57,8 +57,8 @@ VALUE fl_ruby_loop_take(VALUE object) {
     fl_runs(exchange);
     bool whole = exchange->body_done; /* else who stands in for us may receive the rest meanwhile */
     fl_let_go(loop);
-    if (fl_own_reactor != NULL) {
-        fl_reactor_goes_out(fl_own_reactor, exchange->started_at);
+    if (fl_own.reactor != NULL) {
+        fl_reactor_goes_out(fl_own.reactor, exchange->started_at);
         fl_watch_attend(ours->watch);
     }
     fl_ruby_request *self;
@@ -106,8 +106,8 @@ static VALUE request_env(VALUE self) {
 /* What is to be called at its end; asked for once. */
 static VALUE request_finished(VALUE object) {
     fl_ruby_request *self = fl_ruby_request_get(object);
-    if (fl_has_been_noted(self->id) && !NIL_P(fl_own_loop->router))
-        rb_ary_push(self->finished, fl_own_loop->router);
+    if (fl_has_been_noted(self->id) && !NIL_P(fl_own.loop->router))
+        rb_ary_push(self->finished, fl_own.loop->router);
     return self->finished;
 }
 

@@ -20,12 +20,12 @@ static void capture(fl_ruby_loop *self, int number, VALUE thread, VALUE fiber) {
 }
 
 static VALUE capture_own(VALUE unused) {
-    fl_ruby_loop *self = fl_own_loop != NULL ? fl_own_loop : told;
+    fl_ruby_loop *self = fl_own.loop != NULL ? fl_own.loop : told;
     if (self == NULL || self->watch == NULL || NIL_P(self->teller))
         return Qnil;
     for (int i = 0; i < atomic_load(&self->watch->count); i++) {
         bool foreign = atomic_load(&self->watch->stalls[i].foreign);
-        if (fl_own_loop == NULL ? foreign : fl_own_reactor == &self->watch->reactors[i] && !foreign)
+        if (fl_own.loop == NULL ? foreign : fl_own.reactor == &self->watch->reactors[i] && !foreign)
             capture(self, i, rb_thread_current(), rb_fiber_current());
     }
     return Qnil;

@@ -8,14 +8,7 @@
 #include <ruby/thread.h>
 #include <stdlib.h>
 
-__thread fl_reactor *fl_own_reactor;
-__thread fl_ruby_loop *fl_own_loop;
-static __thread int own_number;
-/* The fiber of the scheduler, kept alive and in place until its reactor leaves. On the heap: a forked process still looks
- * there, when the thread has no memory any more. */
-static __thread VALUE *own_home;
-static __thread fl_run *own_run; /* of the fiber that runs */
-static __thread bool own_run_borrowed; /* it serves not itself, but works for a request of another */
+__thread fl_own_thread fl_own;
 static VALUE cRun;
 static ID id_run;
 
@@ -137,8 +130,8 @@ static void make_run(void) {
         rb_memerror();
     RTYPEDDATA_DATA(object) = spare;
     rb_ivar_set(rb_fiber_current(), id_run, object);
-    own_run = &spare->run;
-    own_run_borrowed = false;
+    fl_own.run = &spare->run;
+    fl_own.run_borrowed = false;
 }
 
 /* Of a fiber that does not serve: which one's request it works for, as long as that runs. */
@@ -181,9 +174,9 @@ static void begin_to_work_for(VALUE fiber, fl_run *run, VALUE serving) {
 /* What a fiber runs, to which `previous` has switched, that ran `before`. */
 static fl_run *run_of(VALUE fiber, VALUE previous, fl_run *before) {
     VALUE object = rb_attr_get(fiber, id_run);
-    bool previous_borrowed = own_run_borrowed;
-    own_run_borrowed = NIL_P(object) || RTYPEDDATA_TYPE(object) != &run_type;
-    if (!own_run_borrowed)
+    bool previous_borrowed = fl_own.run_borrowed;
+    fl_own.run_borrowed = NIL_P(object) || RTYPEDDATA_TYPE(object) != &run_type;
+    if (!fl_own.run_borrowed)
         return RTYPEDDATA_DATA(object);
     origin *from = before != NULL && previous_borrowed ? origin_of(previous) : NULL;
     if (before != NULL && (from != NULL || !previous_borrowed))
@@ -199,46 +192,46 @@ static VALUE serving_fiber(VALUE self, VALUE fiber) {
 }
 
 void fl_prepare_to_run(void) {
-    if ((own_run == NULL || own_run_borrowed) && fl_own_reactor != NULL)
+    if ((fl_own.run == NULL || fl_own.run_borrowed) && fl_own.reactor != NULL)
         make_run();
 }
 
 void fl_runs(fl_exchange *exchange) {
-    if (fl_own_reactor == NULL)
+    if (fl_own.reactor == NULL)
         return;
-    fl_run_begins(own_run, exchange);
-    exchange->overdue_told = &own_run->overdue;
-    atomic_store_explicit(&fl_own_reactor->run, own_run, memory_order_release);
+    fl_run_begins(fl_own.run, exchange);
+    exchange->overdue_told = &fl_own.run->overdue;
+    atomic_store_explicit(&fl_own.reactor->run, fl_own.run, memory_order_release);
 }
 
 void fl_runs_none(void) {
-    if (fl_own_reactor != NULL)
-        atomic_store_explicit(&fl_own_reactor->run, NULL, memory_order_relaxed);
+    if (fl_own.reactor != NULL)
+        atomic_store_explicit(&fl_own.reactor->run, NULL, memory_order_relaxed);
 }
 
 bool fl_has_been_noted(uint64_t id) {
-    return own_run != NULL && own_run->id == id && atomic_load_explicit(&own_run->noted, memory_order_relaxed);
+    return fl_own.run != NULL && fl_own.run->id == id && atomic_load_explicit(&fl_own.run->noted, memory_order_relaxed);
 }
 
 fl_exchange *fl_own_take(fl_ruby_loop *ours) {
     if (fl_own_reactor_leads(ours))
         return fl_loop_take(ours->loop);
-    if (fl_own_reactor != NULL && fl_watch_in_lane(ours->watch, own_number))
-        return fl_loop_take_from_lane(ours->loop, own_number, !fl_watch_leader_wants_gvl(ours->watch));
+    if (fl_own.reactor != NULL && fl_watch_in_lane(ours->watch, fl_own.number))
+        return fl_loop_take_from_lane(ours->loop, fl_own.number, !fl_watch_leader_wants_gvl(ours->watch));
     return NULL;
 }
 
 static void fiber_switched(rb_event_flag_t event, VALUE data, VALUE self, ID method, VALUE class) {
-    if (fl_own_reactor == NULL)
+    if (fl_own.reactor == NULL)
         return;
     VALUE fiber = rb_fiber_current();
-    own_run = fiber == *own_home ? NULL : run_of(fiber, fl_own_loop->reactors[own_number].fiber, own_run);
-    atomic_store_explicit(&fl_own_reactor->run, own_run, memory_order_relaxed);
-    fl_own_loop->reactors[own_number].fiber = fiber;
-    if (fiber == *own_home)
-        fl_reactor_comes_home(fl_own_reactor);
+    fl_own.run = fiber == *fl_own.home ? NULL : run_of(fiber, fl_own.loop->reactors[fl_own.number].fiber, fl_own.run);
+    atomic_store_explicit(&fl_own.reactor->run, fl_own.run, memory_order_relaxed);
+    fl_own.loop->reactors[fl_own.number].fiber = fiber;
+    if (fiber == *fl_own.home)
+        fl_reactor_comes_home(fl_own.reactor);
     else
-        fl_reactor_goes_out(fl_own_reactor, fl_clock());
+        fl_reactor_goes_out(fl_own.reactor, fl_clock());
 }
 
 /* A thread has the priority of who starts it. Those that an app starts in a request shall have Ruby's usual one, not that
@@ -252,7 +245,7 @@ static void thread_begins(rb_event_flag_t event, VALUE data, VALUE self, ID meth
 }
 
 bool fl_own_reactor_leads(const fl_ruby_loop *loop) {
-    return loop->watch == NULL || (fl_own_reactor != NULL && fl_watch_leads(loop->watch, own_number));
+    return loop->watch == NULL || (fl_own.reactor != NULL && fl_watch_leads(loop->watch, fl_own.number));
 }
 
 static rb_postponed_job_handle_t sign;
@@ -269,9 +262,9 @@ enum { TELL_TIMES = 8 };
 static uint64_t overdue_after_call(void) {
     uint64_t before = untold;
     untold = 0;
-    if (fl_own_reactor == NULL || own_run == NULL || own_run_borrowed || !atomic_load(&own_run->overdue))
+    if (fl_own.reactor == NULL || fl_own.run == NULL || fl_own.run_borrowed || !atomic_load(&fl_own.run->overdue))
         return 0;
-    return own_run->id == before || fl_overdue_returns(fl_own_reactor, atomic_load(&fl_gvl_turns)) ? own_run->id : 0;
+    return fl_own.run->id == before || fl_overdue_returns(fl_own.reactor, atomic_load(&fl_gvl_turns)) ? fl_own.run->id : 0;
 }
 
 /* Ruby sees to the end of the slice before it comes to the next job. */
@@ -295,8 +288,8 @@ static void give_sign(void *unused) {
         tell_overdue(overdue); /* and nothing after it: it could take what is for the request */
         return;
     }
-    fl_watch *watch = fl_own_loop == NULL ? NULL : fl_own_loop->watch;
-    if (gives_way && watch != NULL && !fl_watch_leads(watch, own_number))
+    fl_watch *watch = fl_own.loop == NULL ? NULL : fl_own.loop->watch;
+    if (gives_way && watch != NULL && !fl_watch_leads(watch, fl_own.number))
         rb_thread_schedule();
 }
 
@@ -383,38 +376,38 @@ static VALUE loop_enter(VALUE object) {
     if (number < 0)
         return Qnil;
     atomic_store(&entry->watch, watch);
-    own_number = number;
-    own_home = ALLOC(VALUE);
-    *own_home = rb_fiber_current();
-    rb_gc_register_address(own_home);
-    own_run = NULL;
-    fl_own_reactor = &watch->reactors[number];
-    fl_own_loop = fl_ruby_loop_struct(object);
-    fl_own_loop->reactors[number].thread = rb_thread_current();
-    fl_own_loop->reactors[number].fiber = *own_home;
+    fl_own.number = number;
+    fl_own.home = ALLOC(VALUE);
+    *fl_own.home = rb_fiber_current();
+    rb_gc_register_address(fl_own.home);
+    fl_own.run = NULL;
+    fl_own.reactor = &watch->reactors[number];
+    fl_own.loop = fl_ruby_loop_struct(object);
+    fl_own.loop->reactors[number].thread = rb_thread_current();
+    fl_own.loop->reactors[number].fiber = *fl_own.home;
     rb_thread_add_event_hook(rb_thread_current(), fiber_switched, RUBY_EVENT_FIBER_SWITCH, Qnil);
-    return INT2NUM(fl_own_reactor->lead.listening);
+    return INT2NUM(fl_own.reactor->lead.listening);
 }
 
 static VALUE loop_leave(VALUE object) {
     fl_watch *watch = fl_ruby_loop_struct(object)->watch;
-    if (fl_own_reactor != NULL && watch != NULL) {
-        if (!atomic_load(&fl_own_reactor->gone) && !fl_watch_leave(watch, own_number)) { /* it leads until the end */
-            fl_reactor_goes_out(fl_own_reactor, fl_clock());
-            atomic_store(&fl_own_reactor->gone, true);
+    if (fl_own.reactor != NULL && watch != NULL) {
+        if (!atomic_load(&fl_own.reactor->gone) && !fl_watch_leave(watch, fl_own.number)) { /* it leads until the end */
+            fl_reactor_goes_out(fl_own.reactor, fl_clock());
+            atomic_store(&fl_own.reactor->gone, true);
         }
-        atomic_store(&fl_own_reactor->thread->watch, NULL);
+        atomic_store(&fl_own.reactor->thread->watch, NULL);
     }
-    if (fl_own_reactor != NULL) {
-        fl_own_loop->reactors[own_number].thread = fl_own_loop->reactors[own_number].fiber = Qnil;
-        rb_gc_unregister_address(own_home);
-        xfree(own_home);
+    if (fl_own.reactor != NULL) {
+        fl_own.loop->reactors[fl_own.number].thread = fl_own.loop->reactors[fl_own.number].fiber = Qnil;
+        rb_gc_unregister_address(fl_own.home);
+        xfree(fl_own.home);
         if (watch != NULL)
-            fl_watch_vacate(watch, own_number);
+            fl_watch_vacate(watch, fl_own.number);
     }
-    fl_own_reactor = NULL;
-    fl_own_loop = NULL;
-    own_run = NULL;
+    fl_own.reactor = NULL;
+    fl_own.loop = NULL;
+    fl_own.run = NULL;
     rb_thread_remove_event_hook(rb_thread_current(), fiber_switched);
     return Qnil;
 }
@@ -422,12 +415,12 @@ static VALUE loop_leave(VALUE object) {
 /* No longer to be given the lead or requests: answers false if it has them, and goes on. */
 static VALUE loop_retire(VALUE object) {
     fl_watch *watch = watch_of(object);
-    return fl_own_reactor != NULL && fl_watch_leave(watch, own_number) ? Qtrue : Qfalse;
+    return fl_own.reactor != NULL && fl_watch_leave(watch, fl_own.number) ? Qtrue : Qfalse;
 }
 
 static VALUE loop_lane_p(VALUE object) {
     fl_watch *watch = fl_ruby_loop_struct(object)->watch;
-    return watch != NULL && fl_own_reactor != NULL && fl_watch_in_lane(watch, own_number) ? Qtrue : Qfalse;
+    return watch != NULL && fl_own.reactor != NULL && fl_watch_in_lane(watch, fl_own.number) ? Qtrue : Qfalse;
 }
 
 static VALUE loop_leads_p(VALUE object) {

@@ -306,7 +306,24 @@ static void look_for_processor(fl_watch *watch, uint64_t now, uint64_t *busy_at)
     pthread_mutex_unlock(&loop->lock);
 }
 
-static void look(fl_watch *watch, uint64_t *busy_at) {
+/* Microseconds until the next look. While the leader rests, or has the GVL itself, the first thing that could be seen is that
+ * it is away for too long, or that its clock has stood still meanwhile. */
+static uint64_t until_next_look(const fl_watch *watch, fl_stall stall, uint64_t away) {
+    const fl_reactor *reactor = &watch->reactors[atomic_load(&watch->leader)];
+    uint64_t tick = watch->limits.tick, most = watch->limits.blocked;
+    int gvl = atomic_load(&reactor->thread->gvl);
+    if (gvl == FL_GVL_WANTED || atomic_load(&watch->loop->claim) == FL_CLAIM_WAITS)
+        return tick;
+    if (atomic_load(&reactor->home))
+        return most;
+    if (gvl != FL_GVL_HELD)
+        return tick;
+    if (stall == FL_STALL_NONE)
+        return away + tick < most ? most - away : tick;
+    return stall == FL_STALL_COMPUTING ? most : tick;
+}
+
+static uint64_t look(fl_watch *watch, uint64_t *busy_at) {
     uint64_t now = fl_clock();
     fl_reactor *reactor = &watch->reactors[atomic_load(&watch->leader)];
     uint64_t away;
@@ -332,10 +349,11 @@ static void look(fl_watch *watch, uint64_t *busy_at) {
     fl_loop_flush_complete(watch->loop, watch->limits.tick);
     if (stall == FL_STALL_NONE) {
         even_out_queue(watch, now);
-        return;
+    } else {
+        *busy_at = now;
+        stand_in(watch, stall, away, now);
     }
-    *busy_at = now;
-    stand_in(watch, stall, away, now);
+    return until_next_look(watch, stall, away);
 }
 
 /* Whether the leader waits in its loop. It wants the GVL before it does anything else, and after it has said so it looks
@@ -360,15 +378,15 @@ static void sleep_until_roused(fl_watch *watch) {
 
 static void *run(void *data) {
     fl_watch *watch = data;
-    uint64_t busy_at = fl_clock();
+    uint64_t busy_at = fl_clock(), pause = watch->limits.tick;
     while (!atomic_load(&watch->ends)) {
         if (fl_clock() > busy_at + CALM && !fl_stalls_open(watch)) {
             sleep_until_roused(watch);
             busy_at = fl_clock();
         }
-        struct timespec tick = {.tv_sec = 0, .tv_nsec = (long) watch->limits.tick * 1000};
-        nanosleep(&tick, NULL);
-        look(watch, &busy_at);
+        struct timespec time = {.tv_sec = 0, .tv_nsec = (long) pause * 1000};
+        nanosleep(&time, NULL);
+        pause = look(watch, &busy_at);
     }
     return NULL;
 }
