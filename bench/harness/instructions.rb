@@ -3,6 +3,7 @@
 require "delegate"
 require "socket"
 require_relative "server_process"
+require_relative "statistics"
 
 module Bench
   # How many instructions a server's thread executes for a request, counted by valgrind: no other process can disturb that.
@@ -10,12 +11,16 @@ module Bench
   # it sleeps depends on time, which valgrind distorts, and must not weigh much.
   class Instructions
     # Until Ruby has compiled what is called often.
-    WARM_UP = 200
-    ROUNDS = 100
+    WARM_UP = 500
+    # Every three thousand requests or so the collector runs, and takes as long as a hundred and fifty: whether once more or
+    # once less must not weigh.
+    ROUNDS = 1000
+    # How often each is counted, in turn: what Ruby compiles differs from start to start, by a percent.
+    TIMES = 5
     AT_ONCE = 32
     # Times as many as another state executes are as good as as many.
     MOST = 1.01
-    private_constant :WARM_UP, :ROUNDS, :AT_ONCE, :MOST
+    private_constant :WARM_UP, :ROUNDS, :TIMES, :AT_ONCE, :MOST
 
     # The toolchain's Ruby, counted.
     class Counted < SimpleDelegator
@@ -56,10 +61,12 @@ module Bench
     # @param labels [Array<String>] of servers, of which the first is compared with the others.
     # @return [Array<String>] a line for each, and what is to be said of it.
     def report(labels)
-      counts = labels.to_h { |label| [label, of(Server.for(label))] }
-      counts.flat_map do |label, count|
-        line = "#{@workload.name}, #{AT_ONCE} at once: #{label} #{count.round} instructions a request"
-        label == labels.first ? line : [line, verdict("#{labels.first} ÷ #{label}", counts.values.first / count)]
+      counts = Array.new(TIMES) { labels.map { |label| of(Server.for(label)) } }.transpose
+      medians = counts.map { |all| Statistics.summary(all).median }
+      labels.each_with_index.flat_map do |label, i|
+        line = "#{@workload.name}, #{AT_ONCE} at once: #{label} #{medians[i].round} instructions a request " \
+          "(#{counts[i].minmax.map(&:round).join(" to ")})"
+        i.zero? ? line : [line, verdict("#{labels.first} ÷ #{label}", medians.first / medians[i])]
       end
     end
 
