@@ -130,8 +130,7 @@ module Fairlead
         called(seat)
         serve(task, seat)
       ensure
-        # Nothing but an error of ours ends it early: another one carries on.
-        @selector.push(@newcomer) if @leader.equal?(seat) && !ending?
+        succeed(seat) unless ending?
       end.run
     end
 
@@ -153,7 +152,7 @@ module Fairlead
         @answer.call(request)
         seat.request = nil
         clean_up(task, seat, state)
-        give_way(seat) if @scheduler.others?
+        give_way(seat) if @scheduler.others? && !seat.dismissed
       elsif leading && @loop.leads?
         drive
       else
@@ -165,6 +164,12 @@ module Fairlead
       seat.request = nil
       # A task that an earlier request has left behind stops what it takes for its parent.
       raise if ending?
+    end
+
+    # It has ended, by an error of ours, or since it has left tasks behind: others do what it would have done next.
+    def succeed(seat)
+      pass_the_lead if @leader.equal?(seat) && !@passed
+      @selector.push_driver if @driving && @loop.takeable.positive?
     end
 
     def pass_the_lead
@@ -222,16 +227,17 @@ module Fairlead
 
     def slice_left? = @selector.slice_left?
 
-    # The fiber is as it was at boot. Tasks that the request has left behind go on without it.
+    # The fiber is as it was at boot.
     def clean_up(task, seat, state)
-      leave_behind(task, seat) if task.children?
+      leave_behind(seat) if task.children?
       seat.thread_variables&.clear
       state.restore
     end
 
-    # They keep what they have inherited of the request.
-    def leave_behind(task, seat)
-      task.children.to_a.each { |child| child.parent = @scheduler }
+    # Tasks go on without the request, with what they have inherited of it. Its fiber ends, and its task with it: what they
+    # may do to either would be done to a later request.
+    def leave_behind(seat)
+      seat.dismissed = true
       seat.thread_variables = nil
     end
 

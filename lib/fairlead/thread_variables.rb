@@ -62,8 +62,8 @@ module Fairlead
       def serving_seat
         seat = Fiber.current.fairlead_seat and return seat
         task = ::Async::Task.current?
-        while task
-          seat = task.fiber&.fairlead_seat if task.respond_to?(:fiber)
+        while task.is_a?(::Async::Task) # else it is the scheduler
+          seat = task.fiber&.fairlead_seat
           return seat if seat
 
           task = task.parent

@@ -13,7 +13,7 @@ module Fairlead
       require "async/semaphore"
 
       def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
-      def serving_fibers = Fiber.scheduler.children.to_a.count { |task| task.annotation == "serving" }
+      def serving_fibers = Fiber.scheduler.children.to_a.count { |task| task.annotation == "serving" && task.running? }
       $done = []
       $stops = 0
 
@@ -50,6 +50,14 @@ module Fairlead
         "/stop" => -> { Async::Task.current.stop },
         "/stop-by-child" => -> { task = Async::Task.current; Async { task.stop }; sleep 1 },
         "/stop-later" => -> { task = Async::Task.current; 5.times { |i| Async { sleep 0.02 * (i + 1); $stops += 1; task.stop } }; "ok" },
+        "/stop-soon" => -> { task = Async::Task.current; Async { sleep 0.1; $stops += 1; task.stop }; "ok" },
+        "/raise-soon" => -> { fiber = Fiber.current; Async { sleep 0.1; $stops += 1; fiber.raise("of another one") }; "ok" },
+        "/stop-parent-soon" => -> { Async { |task| sleep 0.1; $stops += 1; task.parent.stop }; "ok" },
+        "/wait-for-request" => -> { task = Async::Task.current; Async { task.wait; $done << "waited" }; "ok" },
+        "/variable-later" => lambda {
+          Async { sleep 0.02; $done << Thread.current.thread_variable_get(:none).inspect }
+          "ok"
+        },
         "/stops" => -> { $stops },
         "/stop-child" => -> { child = Async { sleep 5 }; child.stop; child.status },
         "/raise-cancel" => -> { raise Async::Cancel },
@@ -92,13 +100,36 @@ module Fairlead
       end
     end
 
+    # Whatever has its fiber by then.
+    def test_what_a_task_left_behind_does_to_its_request_meets_no_later_one
+      with_server(APP) do |server|
+        workers = server.worker_pids
+        (%w[/stop-soon /raise-soon /stop-parent-soon] * 3).each.with_index(1) do |path, number|
+          assert_equal "ok", server.get(path).body
+          assert_equal ["slept"] * 3, burst(server, ["/nap"] * 3).map(&:body), path
+          assert_equal number, server.get("/stops").body.to_i
+        end
+        assert_equal workers, server.worker_pids
+      end
+    end
+
+    def test_a_task_left_behind_finds_its_request_ended
+      with_server(APP) do |server|
+        { "/wait-for-request" => "waited", "/variable-later" => "nil" }.each do |path, expected|
+          assert_equal "ok", server.get(path).body
+          eventually("it goes on") { server.get("/done").body.end_with?(expected) }
+        end
+      end
+    end
+
     # The fiber that answered the request may rest by then, or wait for the core as the driver.
     def test_a_request_stopped_after_its_end_takes_no_serving_fiber_away
       with_server(APP) do |server|
         4.times do |round|
           assert_equal "ok", server.get("/stop-later").body
           sleep 0.15
-          eventually("the last of them has come") { server.get("/stops").body.to_i == 5 * (round + 1) }
+          # A task's end is not that of its children; who stops it then stops them.
+          eventually("the first of them has stopped all") { server.get("/stops").body.to_i == round + 1 }
           # All can wait at once, so each has a fiber, and somebody drives.
           assert_operator seconds_of_burst(server, ["/nap"] * 5 + ["/hello"]), :<, 1.4
         end

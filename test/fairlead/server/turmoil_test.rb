@@ -44,7 +44,7 @@ module Fairlead
 
       def left
         scheduler = Fiber.scheduler
-        tasks = scheduler.children.to_a.reject { |task| task.annotation || task.transient? } # the server's have one
+        tasks = scheduler.traverse.map { |task, _| task }.drop(1).reject { |task| task.annotation || task.transient? } # ours have one
         threads = (Thread.list - [Thread.main]).reject { |thread| thread.name&.start_with?("fairlead") }
         { blocked: scheduler.instance_variable_get(:@blocked), waiting: scheduler.selector.waiting, tasks: tasks.size,
           in_flight: Fairlead.stats[:workers][0][:in_flight], threads: threads.size }
