@@ -14,9 +14,8 @@ module Fairlead
       AGAIN = 0.02
       private_constant :AGAIN
 
-      def initialize(request, loop)
+      def initialize(request)
         @request = request
-        @loop = loop
         @fiber = Fiber.current
         @scheduler = Fiber.scheduler
         @told = false
@@ -43,7 +42,7 @@ module Fairlead
       # @return [Exception, nil] what another thread shall raise in this one before the job is over.
       def error_to_take = due { |error| takes?(error) ? error : put_off }
 
-      # It could not be told what {#error_to_take} has answered, and others may have given up on it meanwhile.
+      # It could not be told in its call, and others may have given up on it meanwhile.
       #
       # @return [nil]
       def put_off
@@ -56,7 +55,7 @@ module Fairlead
 
       # @return [Boolean] whether it has been told.
       def tell_in_call
-        due { |error, id| @told = @loop.interrupt(id, @fiber, error) }
+        due { |error, id| @told = @scheduler.raise_in_call(id, @fiber, error, self) }
         look_again
         @told
       end
@@ -128,7 +127,7 @@ module Fairlead
     # Answers a request, in a serving fiber.
     def during(request)
       id = request.id
-      running = Fiber[KEY] = @running[id] = Running.new(request, @loop)
+      running = Fiber[KEY] = @running[id] = Running.new(request)
       running.put_off if request.timed_out? # nobody knew it here as its time ran out
       yield
     ensure

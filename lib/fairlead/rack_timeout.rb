@@ -27,11 +27,18 @@ module Fairlead
       def raise(error, *rest)
         @error = error.exception(*rest)
         raise_in_call
-        @scheduler.unblock(nil, self) unless @over
+        @scheduler.unblock(nil, self) unless @told
       end
 
-      # It has ended in time, so that its fiber may have another request by now; or it has been told.
+      # It has ended in time, so that its fiber may have another request by now.
       def over! = @over = true
+
+      # @api private
+      # (see Scheduler#raise_in_call)
+      def put_off
+        @told = false
+        @scheduler.unblock(nil, self)
+      end
 
       # @api private
       def alive? = @fiber.alive?
@@ -39,19 +46,19 @@ module Fairlead
       # @api private
       # In the loop's own fiber of its reactor.
       def transfer(*)
-        return if @over
+        return if @over || @told
 
-        over!
+        @told = true
         @fiber.raise(@error)
       end
 
       private
 
       def raise_in_call
-        return if @over || @id.nil?
-        return over! if @scheduler.selector.loop.interrupt(@id, @fiber, @error)
+        return if @over || @told || @id.nil?
 
-        @clock.run_in(AGAIN) { raise_in_call }
+        @told = @scheduler.raise_in_call(@id, @fiber, @error, self)
+        @clock.run_in(AGAIN) { raise_in_call } unless @told
       end
     end
     private_constant :Target

@@ -25,6 +25,7 @@ module Fairlead
     def initialize(loop, crew)
       @crew = crew
       @cancelled_all = @forked = false
+      @raised = {}
       super(nil, selector: Selector.new(Fiber.current, loop))
     end
 
@@ -65,6 +66,20 @@ module Fairlead
     LOOK = 0.002
     private_constant :LOOK
 
+    # From another thread: raises in a request of this one that is in a call, as that returns. Where the thread lets nobody
+    # interrupt it (Thread.handle_interrupt, of whichever of its fibers), the error would stay with it, for another fiber that
+    # lets it through; and Async would end its loop. So it is taken back.
+    #
+    # @param id [Integer] of the request
+    # @param teller [#put_off] is told if it has been taken back, in the loop's own fiber
+    # @return [Boolean] whether it is in a call.
+    def raise_in_call(id, fiber, error, teller)
+      @raised[teller] = error
+      raised = @selector.loop.interrupt(id, fiber, error)
+      @raised.delete(teller) unless raised
+      raised
+    end
+
     # Whoever closes an IO that another thread uses sleeps until that one has let go. Ruby then wakes the closer's thread,
     # and not its fiber: it has to look again by itself. All others that sleep without an end are woken.
     def kernel_sleep(duration = (endless = true; nil))
@@ -104,10 +119,22 @@ module Fairlead
       interval = @timers.wait_interval
       interval = timeout if interval.nil? || (timeout && interval > timeout)
       @selector.select(interval&.negative? ? 0 : interval)
+      take_back until @raised.empty?
       @timers.fire if interval
+      take_back until @raised.empty?
       true
     rescue Errno::EINTR
       true
+    end
+
+    # The call is over. If that has not let the error through, it is let through here: no other with it.
+    def take_back
+      teller, error = @raised.shift
+      return unless Thread.pending_interrupt?(error.class)
+
+      Thread.handle_interrupt(error.singleton_class => :immediate) { nil }
+    rescue error.singleton_class
+      teller.put_off
     end
 
     def monotonic = Process.clock_gettime(Process::CLOCK_MONOTONIC)

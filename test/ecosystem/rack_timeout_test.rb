@@ -25,6 +25,8 @@ module Fairlead
         when "/wait" then sleep 30
         when "/block" then Cwork.without_gvl(1.5)
         when "/compute-and-block" then compute(1.3).then { Cwork.without_gvl(1) }
+        when "/wait-and-block" then sleep(1.8).then { Cwork.without_gvl(1.65) }
+        when "/mask" then Thread.handle_interrupt(Exception => :never) { sleep 2.7 }
         when "/rescue"
           begin
             sleep 30
@@ -69,6 +71,16 @@ module Fairlead
 
     def test_one_whose_time_is_up_before_it_blocks_is_told_so_too
       assert_equal 500, client.get("/compute-and-block").status
+    end
+
+    # A thread's mask is that of all its fibers, and so is what has been raised in it meanwhile.
+    def test_what_cannot_be_raised_in_a_call_is_raised_in_no_other_request_of_its_thread
+      with_server(APP.sub("service_timeout: 1", "service_timeout: 3"), env: BUNDLE) do |server|
+        blocks = client(to: server).write("GET /wait-and-block HTTP/1.1\r\nHost: a\r\n\r\n")
+        sleep 0.9
+        masks = client(to: server).write("GET /mask HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert_equal [200, 200], [blocks.response&.status, masks.response&.status] # the one was not to be told in its call
+      end
     end
 
     def test_an_app_can_rescue_it

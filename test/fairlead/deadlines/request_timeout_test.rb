@@ -57,6 +57,9 @@ module Fairlead
           when "/c-again" then 20.times { |n| Cwork.computes_with_gvl(seconds); Object.note("c \#{n}") }
           when "/held-task" then (Async { Cwork.with_gvl(seconds) }.wait; sleep(5))
           when "/held-masked" then Thread.handle_interrupt(Exception => :never) { Cwork.with_gvl(seconds); Object.note("held on"); sleep(5) }
+          when "/free-masked" then Thread.handle_interrupt(Exception => :never) { Cwork.without_gvl(seconds); Object.note("held on"); sleep(5) }
+          when "/masks" then (Fairlead.request_timeout = 20; Thread.handle_interrupt(RuntimeError => :never) { sleep(seconds) })
+          when "/unmasks" then (Fairlead.request_timeout = 20; sleep(seconds); Thread.handle_interrupt(Exception => :immediate) { nil })
           when "/free-finished" then env["rack.response_finished"] << ->(*) { Cwork.without_gvl(seconds); Object.note("finished in peace") }
           when "/held-and-wait" then (Cwork.with_gvl(seconds); sleep(5))
           when "/longer" then (Fairlead.request_timeout = 2; sleep(seconds))
@@ -220,6 +223,20 @@ module Fairlead
         end
         told = notes(server).filter_map { |line| line[/^rescued (\S+)/, 1] }
         assert_equal ["/held"], told.uniq # one of them may have returned before a busy machine had looked at it
+      end
+    end
+
+    # A thread's mask is that of all its fibers, and so is what has been raised in it meanwhile.
+    def test_what_cannot_be_raised_in_a_call_is_raised_in_no_other_request_of_its_thread
+      { "/masks" => "/free", "/unmasks" => "/free-masked" }.each do |other, path|
+        with_server(APP, "-w", "1", "--request-timeout", LIMIT.to_s) do |server|
+          waits = client(to: server).write("GET #{other}?1.5&#{other[1..]} HTTP/1.1\r\nHost: a\r\n\r\n")
+          eventually("it waits") { File.exist?(server.path("begun-#{other[1..]}")) }
+          assert_timed_out "#{path}?0.8", to: server
+          assert_equal 200, waits.response&.status, other
+          eventually_noted server, "ensured #{path}"
+          assert_empty notes(server).filter_map { |line| line[/^rescued (\S+)/, 1] } - ["/free-masked"]
+        end
       end
     end
 
