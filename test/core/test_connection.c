@@ -324,6 +324,31 @@ static void a_request_that_waits_too_long_is_told_so(void) {
     server_stop(&server);
 }
 
+static void many_that_wait_too_long_are_told_so_in_order_over_several_turns(void) {
+    enum { MANY = 300 };
+    peer_server server = server_start();
+    int sockets[MANY];
+    for (int i = 0; i < MANY; i++) {
+        sockets[i] = client(&server);
+        say(sockets[i], GET("/"));
+        TURN_UNTIL(server.loop, server.loop->ready.count == (uint32_t) i + 1);
+    }
+    server.loop->limits.queue_timeout = 1;
+    fl_loop_turn(server.loop);
+    CHECK(server.loop->counts.refused > MANY / 2 && server.loop->counts.refused < MANY);
+    fl_heard first = {0}, last = {0};
+    hear_now(sockets[0], &first);
+    hear_now(sockets[MANY - 1], &last);
+    CHECK_HEARD("HTTP/1.1 503 Service Unavailable\r\n", "\n", first);
+    CHECK_SILENT(last);
+    uint64_t since = fl_clock();
+    fl_loop_wait(server.loop, SECOND);
+    CHECK(fl_clock() < since + SECOND / 2); /* the rest is due now */
+    CHECK_NUMBER(MANY, server.loop->counts.refused);
+    for (int i = 0; i < MANY; i++) close(sockets[i]);
+    server_stop(&server);
+}
+
 static void a_request_whose_client_has_gone_is_not_run(void) {
     fl_limits limits = peer_limits;
     limits.in_flight = 1;
@@ -646,6 +671,7 @@ int main(void) {
     TEST(what_a_wait_finds_it_takes_in);
     TEST(requests_over_the_limit_wait_their_turn);
     TEST(a_request_that_waits_too_long_is_told_so);
+    TEST(many_that_wait_too_long_are_told_so_in_order_over_several_turns);
     TEST(a_request_whose_client_has_gone_is_not_run);
     TEST(deadlines_end_what_stalls);
     TEST(many_that_end_together_end_over_several_turns);

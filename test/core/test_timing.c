@@ -47,6 +47,34 @@ static void one_that_takes_too_long_is_answered_504_and_its_own_answer_is_droppe
     server_stop(&server);
 }
 
+static void many_whose_time_is_up_together_are_told_in_order_over_several_turns(void) {
+    enum { MANY = 300 };
+    fl_limits limits = peer_limits;
+    limits.request_timeout = 5 * SECOND;
+    limits.in_flight = MANY;
+    peer_server server = server_with(limits);
+    int sockets[MANY];
+    fl_exchange *exchanges[MANY];
+    for (int i = 0; i < MANY; i++) {
+        sockets[i] = client(&server);
+        exchanges[i] = asked(&server, sockets[i], GET("/"));
+    }
+    for (int i = 0; i < MANY; i++) exchanges[i]->time_ends_at = fl_clock();
+    fl_loop_turn(server.loop);
+    CHECK(server.loop->counts.timed_out > MANY / 2 && server.loop->counts.timed_out < MANY);
+    CHECK(exchanges[0]->timed_out && !exchanges[MANY - 1]->timed_out);
+    uint64_t since = fl_clock();
+    fl_loop_wait(server.loop, SECOND);
+    CHECK(fl_clock() < since + SECOND / 2); /* the rest is due now */
+    CHECK_NUMBER(MANY, server.loop->counts.timed_out);
+    for (int i = 0; i < MANY; i++) {
+        CHECK_NUMBER(exchanges[i]->id, fl_loop_overdue(server.loop));
+        fl_exchange_abandon(exchanges[i]);
+        close(sockets[i]);
+    }
+    server_stop(&server);
+}
+
 static void head_gets_no_body(void) {
     peer_server server = server_with_limit();
     int socket = client(&server);
@@ -293,6 +321,7 @@ static void an_overdue_one_outlives_its_loop(void) {
 
 int main(void) {
     TEST(one_that_takes_too_long_is_answered_504_and_its_own_answer_is_dropped);
+    TEST(many_whose_time_is_up_together_are_told_in_order_over_several_turns);
     TEST(head_gets_no_body);
     TEST(answers_that_went_before_it_come_first_and_what_was_asked_after_it_is_not_answered);
     TEST(what_was_staged_but_not_sent_is_dropped_for_it);

@@ -284,6 +284,7 @@ const char *fl_loop_date(fl_loop *loop);
 void fl_loop_stop_time(fl_exchange *exchange);
 /* Its client has gone. */
 void fl_loop_abandon_exchange(fl_exchange *exchange);
-void fl_loop_see_to_time(fl_loop *loop);
+/* Of so many at most, those whose time is up first. */
+void fl_loop_see_to_time(fl_loop *loop, int most);
 
 #endif

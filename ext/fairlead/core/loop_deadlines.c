@@ -6,6 +6,7 @@
 enum {
     HAND_OVER_AGAIN = 10000, /* microseconds, after siblings could not take what we have to give */
     ENDS_A_TURN = 64,        /* of each kind: who came with many may go with many, and each takes some microseconds */
+    REFUSALS_A_TURN = FL_POLL_EVENTS, /* of each queue, likewise: no fewer than a turn may bring */
 };
 
 void fl_loop_set_deadline(fl_connection *connection, fl_deadline_kind kind) {
@@ -45,13 +46,14 @@ void fl_loop_see_to_deadlines(fl_loop *loop) {
             fl_connection_deadline(connection);
         }
     for (int queue = 0; queue < (loop->lanes_used ? FL_LANES : 1); queue++)
-        for (fl_exchange *exchange; (exchange = loop->lanes[queue].first) != NULL;) {
-            if (exchange->ready_at + loop->limits.queue_timeout > loop->now)
+        for (int i = 0; i < REFUSALS_A_TURN; i++) {
+            fl_exchange *exchange = loop->lanes[queue].first;
+            if (exchange == NULL || exchange->ready_at + loop->limits.queue_timeout > loop->now)
                 break;
             fl_connection_refuse(exchange->connection, FL_QUEUE_TIMEOUT);
         }
     if (loop->timed.first != NULL)
-        fl_loop_see_to_time(loop);
+        fl_loop_see_to_time(loop, REFUSALS_A_TURN);
 }
 
 void fl_loop_set_timer(fl_loop *loop) {

@@ -94,8 +94,9 @@ static void time_out(fl_exchange *exchange) {
         fl_connection_time_out(exchange->connection);
 }
 
-void fl_loop_see_to_time(fl_loop *loop) {
-    for (fl_exchange *exchange; (exchange = loop->timed.first) != NULL && exchange->time_ends_at <= loop->now;)
+void fl_loop_see_to_time(fl_loop *loop, int most) {
+    fl_exchange *exchange;
+    for (int i = 0; i < most && (exchange = loop->timed.first) != NULL && exchange->time_ends_at <= loop->now; i++)
         if (exchange->connection != NULL && client_is_awaited(exchange))
             fl_exchange_moves_on(exchange);
         else
