@@ -55,7 +55,7 @@ module Fairlead
 
       # @return [Boolean] whether it has been told.
       def tell_in_call
-        due { |error, id| @told = @scheduler.raise_in_call(id, @fiber, error, self) }
+        due { |error, id| @told = false unless @scheduler.raise_in_call(id, @fiber, error, self) }
         look_again
         @told
       end
@@ -64,7 +64,7 @@ module Fairlead
       def look_again
         return if @told || @request.nil? || @scheduler.equal?(Fiber.scheduler)
 
-        Fiber.scheduler.after(AGAIN) { tell_in_call }
+        Fiber.scheduler.after(AGAIN) { tell }
       end
 
       # It is told once. When its response is over, only callbacks are left: they end in peace.

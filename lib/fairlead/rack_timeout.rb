@@ -26,8 +26,7 @@ module Fairlead
       # From any thread. (see Thread#raise)
       def raise(error, *rest)
         @error = error.exception(*rest)
-        raise_in_call
-        @scheduler.unblock(nil, self) unless @told
+        tell
       end
 
       # It has ended in time, so that its fiber may have another request by now.
@@ -54,11 +53,17 @@ module Fairlead
 
       private
 
-      def raise_in_call
-        return if @over || @told || @id.nil?
+      def tell
+        return if @over || @told || (@id && tell_in_call)
 
-        @told = @scheduler.raise_in_call(@id, @fiber, @error, self)
-        @clock.run_in(AGAIN) { raise_in_call } unless @told
+        @scheduler.unblock(nil, self)
+        @clock.run_in(AGAIN) { tell } if @id
+      end
+
+      def tell_in_call
+        @told = true
+        @told = false unless @scheduler.raise_in_call(@id, @fiber, @error, self)
+        @told
       end
     end
     private_constant :Target

@@ -150,6 +150,7 @@ module Fairlead
         pass_the_lead if leading && !@passed
         seat.request = request # whoever tells of a stall looks there
         @answer.call(request)
+        @scheduler.take_back
         seat.request = nil
         clean_up(task, seat, state)
         give_way(seat) if @scheduler.others? && !seat.dismissed
@@ -162,7 +163,7 @@ module Fairlead
       end
     rescue Async::Cancel
       seat.request = nil
-      # A task that an earlier request has left behind stops what it takes for its parent.
+      # A task of an earlier request, that has another parent, stops what was that request's.
       raise if ending?
     end
 

@@ -26,7 +26,7 @@ module Fairlead
       @crew = crew
       @cancelled_all = @forked = false
       @raised = {}
-      super(nil, selector: Selector.new(Fiber.current, loop))
+      super(nil, selector: Selector.new(Fiber.current, loop, @raised))
     end
 
     # @return [Selector]
@@ -52,7 +52,10 @@ module Fairlead
     # @return [Boolean] whether all tasks have been cancelled: the end.
     def cancelled_all? = @cancelled_all
 
+    # Whose parent is the scheduler may stop that, but not the server.
     def cancel(...)
+      return if ::Async::Task.current?
+
       @cancelled_all = true
       super
     end
@@ -68,16 +71,21 @@ module Fairlead
 
     # From another thread: raises in a request of this one that is in a call, as that returns. Where the thread lets nobody
     # interrupt it (Thread.handle_interrupt, of whichever of its fibers), the error would stay with it, for another fiber that
-    # lets it through; and Async would end its loop. So it is taken back.
+    # lets it through; and Async would end its loop. So it is taken back, before anything else runs.
     #
     # @param id [Integer] of the request
-    # @param teller [#put_off] is told if it has been taken back, in the loop's own fiber
+    # @param teller [#put_off] is told if it has been taken back
     # @return [Boolean] whether it is in a call.
     def raise_in_call(id, fiber, error, teller)
       @raised[teller] = error
       raised = @selector.loop.interrupt(id, fiber, error)
       @raised.delete(teller) unless raised
       raised
+    end
+
+    # What was raised in calls that are over, and has not been let through, is let through here: no other with it.
+    def take_back
+      take_one_back until @raised.empty?
     end
 
     # Whoever closes an IO that another thread uses sleeps until that one has let go. Ruby then wakes the closer's thread,
@@ -119,16 +127,15 @@ module Fairlead
       interval = @timers.wait_interval
       interval = timeout if interval.nil? || (timeout && interval > timeout)
       @selector.select(interval&.negative? ? 0 : interval)
-      take_back until @raised.empty?
+      take_back
       @timers.fire if interval
-      take_back until @raised.empty?
+      take_back
       true
     rescue Errno::EINTR
       true
     end
 
-    # The call is over. If that has not let the error through, it is let through here: no other with it.
-    def take_back
+    def take_one_back
       teller, error = @raised.shift
       return unless Thread.pending_interrupt?(error.class)
 

@@ -349,6 +349,24 @@ static void many_that_wait_too_long_are_told_so_in_order_over_several_turns(void
     server_stop(&server);
 }
 
+static void a_request_that_waits_too_long_is_not_run(void) {
+    enum { MANY = 300 };
+    peer_server server = server_start();
+    int sockets[MANY];
+    for (int i = 0; i < MANY; i++) {
+        sockets[i] = client(&server);
+        say(sockets[i], GET("/"));
+        TURN_UNTIL(server.loop, server.loop->ready.count == (uint32_t) i + 1);
+    }
+    server.loop->limits.queue_timeout = 1;
+    fl_loop_turn(server.loop); /* refuses some of them */
+    CHECK(server.loop->counts.refused < MANY);
+    CHECK(fl_loop_take(server.loop) == NULL);
+    CHECK_NUMBER(MANY, server.loop->counts.refused);
+    for (int i = 0; i < MANY; i++) close(sockets[i]);
+    server_stop(&server);
+}
+
 static void a_request_whose_client_has_gone_is_not_run(void) {
     fl_limits limits = peer_limits;
     limits.in_flight = 1;
@@ -672,6 +690,7 @@ int main(void) {
     TEST(requests_over_the_limit_wait_their_turn);
     TEST(a_request_that_waits_too_long_is_told_so);
     TEST(many_that_wait_too_long_are_told_so_in_order_over_several_turns);
+    TEST(a_request_that_waits_too_long_is_not_run);
     TEST(a_request_whose_client_has_gone_is_not_run);
     TEST(deadlines_end_what_stalls);
     TEST(many_that_end_together_end_over_several_turns);

@@ -274,12 +274,25 @@ static fl_exchange *begin(fl_exchange *exchange) {
     return exchange;
 }
 
-/* The oldest of a FIFO whose client still listens. */
+bool fl_loop_is_too_late(const fl_exchange *exchange) {
+    return exchange->ready_at + exchange->loop->limits.queue_timeout <= exchange->loop->now;
+}
+
+/* The oldest of a FIFO whose client still listens, and whose time to wait is not over. NULL too after as many that are too
+ * late as a turn may bring: there may be more. */
 static fl_exchange *oldest_wanted(fl_loop *loop, int queue) {
-    fl_exchange *exchange = loop->lanes[queue].first;
-    while (exchange != NULL && exchange->connection->half_closed && !fl_connection_is_read(exchange->connection))
-        exchange = loop->lanes[queue].first;
-    return exchange;
+    for (int late = 0; late < TAKES_A_TURN;) {
+        fl_exchange *exchange = loop->lanes[queue].first;
+        if (exchange == NULL)
+            return NULL;
+        if (exchange->connection->half_closed && !fl_connection_is_read(exchange->connection))
+            continue;
+        if (!fl_loop_is_too_late(exchange))
+            return exchange;
+        fl_connection_refuse(exchange->connection, FL_QUEUE_TIMEOUT);
+        late++;
+    }
+    return NULL;
 }
 
 fl_exchange *fl_loop_take(fl_loop *loop) {

@@ -284,6 +284,8 @@ const char *fl_loop_date(fl_loop *loop);
 void fl_loop_stop_time(fl_exchange *exchange);
 /* Its client has gone. */
 void fl_loop_abandon_exchange(fl_exchange *exchange);
+/* Whether it has waited for its turn for longer than it may. */
+bool fl_loop_is_too_late(const fl_exchange *exchange);
 /* Of so many at most, those whose time is up first. */
 void fl_loop_see_to_time(fl_loop *loop, int most);
 

@@ -6,7 +6,7 @@
 enum {
     HAND_OVER_AGAIN = 10000, /* microseconds, after siblings could not take what we have to give */
     ENDS_A_TURN = 64,        /* of each kind: who came with many may go with many, and each takes some microseconds */
-    REFUSALS_A_TURN = FL_POLL_EVENTS, /* of each queue, likewise: no fewer than a turn may bring */
+    REFUSALS_A_TURN = FL_POLL_EVENTS, /* of each queue, and of requests whose time is up: no fewer than a turn may bring */
 };
 
 void fl_loop_set_deadline(fl_connection *connection, fl_deadline_kind kind) {
@@ -48,7 +48,7 @@ void fl_loop_see_to_deadlines(fl_loop *loop) {
     for (int queue = 0; queue < (loop->lanes_used ? FL_LANES : 1); queue++)
         for (int i = 0; i < REFUSALS_A_TURN; i++) {
             fl_exchange *exchange = loop->lanes[queue].first;
-            if (exchange == NULL || exchange->ready_at + loop->limits.queue_timeout > loop->now)
+            if (exchange == NULL || !fl_loop_is_too_late(exchange))
                 break;
             fl_connection_refuse(exchange->connection, FL_QUEUE_TIMEOUT);
         }

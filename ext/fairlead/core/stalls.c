@@ -61,7 +61,10 @@ static fl_stall tally(fl_stall_record *record, const fl_thread *thread, const fl
         kind = FL_STALL_STUCK;
     _Atomic uint64_t *count = kind == FL_STALL_BLOCKED ? &record->released
                               : kind == FL_STALL_STUCK ? &record->asleep : &record->others;
-    set(count, get(count) + 1);
+    uint64_t before = get(&record->began); /* of it, or the last look */
+    if (record->last_look > before)
+        before = record->last_look;
+    set(count, get(count) + (now > before ? now - before : 0));
     record->subject = subject;
     record->last_look = now;
     record->last_clock = clock;

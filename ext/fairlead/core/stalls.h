@@ -27,7 +27,7 @@ typedef struct fl_stall_record {
     _Atomic int phase;
     _Atomic uint64_t began;            /* of fl_clock: it is known by that */
     _Atomic uint64_t lasted;           /* of one that is over: see fl_stall_lasted */
-    _Atomic uint64_t released, asleep, others; /* looks that found its thread without the GVL; asleep with it; else */
+    _Atomic uint64_t released, asleep, others; /* microseconds, about: its thread was without the GVL; asleep with it; else */
     _Atomic int wanted;                /* fl_stall: of which kind of time the backtrace should be */
     _Atomic bool foreign;              /* another thread, that serves nothing, has the GVL */
     _Atomic bool standby, relief;      /* what was done: a standby took the lead, a relief worker was asked for, */
@@ -41,7 +41,7 @@ typedef struct fl_stall_record {
     uint64_t delayed_before;
 } fl_stall_record;
 
-/* Of the watch thread, at each tick. */
+/* Of the watch thread, at each look. */
 void fl_stalls_look(struct fl_watch *watch, uint64_t now);
 
 /* Whether any is open: the watch thread must not sleep. */

@@ -312,7 +312,7 @@ static uint64_t until_next_look(const fl_watch *watch, fl_stall stall, uint64_t 
     const fl_reactor *reactor = &watch->reactors[atomic_load(&watch->leader)];
     uint64_t tick = watch->limits.tick, most = watch->limits.blocked;
     int gvl = atomic_load(&reactor->thread->gvl);
-    if (gvl == FL_GVL_WANTED || atomic_load(&watch->loop->claim) == FL_CLAIM_WAITS)
+    if (gvl == FL_GVL_WANTED || watch->overdue.reactor != NULL || atomic_load(&watch->loop->claim) == FL_CLAIM_WAITS)
         return tick;
     if (atomic_load(&reactor->home))
         return most;
