@@ -13,7 +13,8 @@ module Fairlead
     # Ruby switches between threads that compute after a time slice; -3 makes it 12.5 ms instead of 100.
     PRIORITY = -3
     # What the watch thread goes by, in milliseconds: how often it looks where something is urgent; how long a reactor may be
-    # away without the GVL, which is also how often it looks elsewhere; holding it, asleep; holding it, computing.
+    # away without the GVL, which is also how often it looks elsewhere, or twice that; holding it, asleep; holding it,
+    # computing.
     WATCH = { tick: 2, blocked: 4, stuck: 7, computing: 60 }.freeze
     private_constant :STANDBYS, :MOST, :PRIORITY, :WATCH
 

@@ -61,6 +61,15 @@ static bool best_offer(const fl_loop *loop, bool any, offer *best) {
     return found;
 }
 
+bool fl_balance_would_be_taken(const fl_loop *loop) {
+    for (int i = 0; i < loop->siblings.count; i++) {
+        offer offer;
+        if (offer_of(loop, i, &offer) && offer.idle)
+            return true;
+    }
+    return false;
+}
+
 void fl_balance_listen(fl_loop *loop, bool stuck) {
     fl_loop_step_aside(loop, stuck && loop->siblings.slot != NULL && fl_siblings_choose(&loop->siblings) >= 0);
 }

@@ -13,6 +13,9 @@ void fl_balance_listen(fl_loop *loop, bool stuck);
  * `stuck`: it will not come back soon, all that waits may go. Answers how many requests still wait here. */
 uint32_t fl_balance(fl_loop *loop, bool stuck, uint64_t away);
 
+/* Whether a sibling has nothing to do: what waits here goes there with the next look. Anybody may ask. */
+bool fl_balance_would_be_taken(const fl_loop *loop);
+
 /* Requests that hold the GVL go to a lane worker, in their order. */
 void fl_balance_lanes(fl_loop *loop);
 

@@ -307,8 +307,9 @@ static void look_for_processor(fl_watch *watch, uint64_t now, uint64_t *busy_at)
 }
 
 /* Microseconds until the next look. While the leader rests, or has the GVL itself, the first thing that could be seen is that
- * it is away for too long, or that its clock has stood still meanwhile. */
-static uint64_t until_next_look(const fl_watch *watch, fl_stall stall, uint64_t away) {
+ * it is away for too long, or that its clock has stood still meanwhile. Each look costs who computes some time: while no
+ * sibling would take what comes, and if an earlier one has found it computing in this turn (`known`), half as many do. */
+static uint64_t until_next_look(const fl_watch *watch, fl_stall stall, uint64_t away, bool known) {
     const fl_reactor *reactor = &watch->reactors[atomic_load(&watch->leader)];
     uint64_t tick = watch->limits.tick, most = watch->limits.blocked;
     int gvl = atomic_load(&reactor->thread->gvl);
@@ -320,7 +321,9 @@ static uint64_t until_next_look(const fl_watch *watch, fl_stall stall, uint64_t 
         return tick;
     if (stall == FL_STALL_NONE)
         return away + tick < most ? most - away : tick;
-    return stall == FL_STALL_COMPUTING ? most : tick;
+    if (stall != FL_STALL_COMPUTING || fl_balance_would_be_taken(watch->loop))
+        return tick;
+    return known ? 2 * most : most;
 }
 
 static uint64_t look(fl_watch *watch, uint64_t *busy_at) {
@@ -347,13 +350,14 @@ static uint64_t look(fl_watch *watch, uint64_t *busy_at) {
     press(watch, now);
     look_for_processor(watch, now, busy_at);
     fl_loop_flush_complete(watch->loop, watch->limits.tick);
+    bool known = watch->turn == stamp;
     if (stall == FL_STALL_NONE) {
         even_out_queue(watch, now);
     } else {
         *busy_at = now;
         stand_in(watch, stall, away, now);
     }
-    return until_next_look(watch, stall, away);
+    return until_next_look(watch, stall, away, known);
 }
 
 /* Whether the leader waits in its loop. It wants the GVL before it does anything else, and after it has said so it looks

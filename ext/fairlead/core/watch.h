@@ -79,7 +79,7 @@ extern _Atomic uint64_t fl_gvl_turns;
 extern _Atomic uint64_t fl_collecting_since, fl_collected;
 
 typedef struct fl_watch_limits {
-    uint64_t tick;      /* microseconds between two looks, at least; at most `blocked` */
+    uint64_t tick;      /* microseconds between two looks, at least; at most twice `blocked` */
     uint64_t blocked;   /* without the GVL for longer than this: a standby leads */
     uint64_t stuck;     /* holding it and asleep for longer than this: requests are handed over */
     uint64_t computing; /* holding it and computing for longer than this, and than is ordinary: a standby shares the GVL */
