@@ -26,12 +26,15 @@ module Fairlead
     # Seconds after which a worker is asked again for idle connections: one that lets nobody wait, and one that does, but
     # may have some for another database.
     AGAIN = { rich: 0.02, poor: 0.25 }.freeze
+    # For how many seconds requests wait before another worker, whose requests may be back in a moment, is asked for its idle
+    # connections: to close one and open another takes longer than to wait for most queries.
+    PATIENCE = 0.1
     # For how long, in seconds, a connection whose descriptor is not known counts: once its worker has closed it, and
     # once its worker has died.
     UNSEEN = { closed: 0.1, dead: 5.0 }.freeze
     # Descriptors and packets are read in pieces of this size, in bytes.
     PIECE = 16_384
-    private_constant :TICK, :AGAIN, :UNSEEN, :PIECE
+    private_constant :TICK, :AGAIN, :PATIENCE, :UNSEEN, :PIECE
 
     # A worker, as the supervisor knows it.
     Member = Struct.new(:socket, :granted, :freed, :recalled, :owed, :connections, :ask_at) do
@@ -233,11 +236,15 @@ module Fairlead
       grants = Shares.grants(claims, limit, limit - used)
       grants.each { |slot, count| grant(slot, count) }
       @lacking = claims.sum(&:waiting) - grants.values.sum
-      left = [@lacking, too_many].max
+      left = [[@lacking, claims.sum { |claim| in_need?(claim, now) ? Shares.at_once(claim) : 0 }].min, too_many].max
       return unless left.positive?
 
       Shares.recalls(claims, limit, @closing.size).each { |slot, count| recall(slot, count) }
       claims.each { |claim| ask(claim, left, now, &) }
+    end
+
+    def in_need?(claim, now)
+      claim.waiting.positive? && (claim.held.zero? || claim.since / 1e6 < now - PATIENCE)
     end
 
     def ask(claim, count, now)
@@ -253,7 +260,7 @@ module Fairlead
         coming = member.granted - @page.get(slot, :database_taken)
         Shares::Claim.new(
           slot:, held: member.held, waiting: [@page.get(slot, :database_waiting) - coming, 0].max,
-          since: @page.get(slot, :database_since_us), owed: member.owed
+          since: @page.get(slot, :database_since_us), connecting: member.held - member.connections.size, owed: member.owed
         )
       end
     end

@@ -25,13 +25,19 @@ module Fairlead
     def test_who_has_more_than_its_share_is_asked_for_what_others_lack
       claims = [claim(0, held: 20, waiting: 80), claim(1, waiting: 100)]
 
-      assert_equal({ 0 => 10 }, recalls(claims, 20))
+      assert_equal({ 0 => 4 }, recalls(claims, 20))
     end
 
     def test_nothing_is_asked_twice_nor_what_is_being_closed_already
-      claims = [claim(0, held: 20, waiting: 80, owed: 6), claim(1, waiting: 100)]
+      claims = [claim(0, held: 20, waiting: 80, owed: 2), claim(1, waiting: 100)]
 
-      assert_equal({ 0 => 1 }, recalls(claims, 20, coming: 3))
+      assert_equal({ 0 => 1 }, recalls(claims, 20, coming: 1))
+    end
+
+    def test_no_more_is_asked_for_one_that_has_enough_to_open
+      claims = [claim(0, held: 17, waiting: 80), claim(1, held: 3, connecting: 3, waiting: 100)]
+
+      assert_equal({ 0 => 1 }, recalls(claims, 20))
     end
 
     def test_one_that_waits_gets_one_even_if_its_share_is_less
@@ -52,9 +58,18 @@ module Fairlead
       assert_empty recalls(claims, 20)
     end
 
+    def test_who_has_nearly_what_is_due_to_it_makes_do
+      claims = ->(lacking) { [claim(0, held: 45 + lacking, waiting: 55), claim(1, held: 45 - lacking, waiting: 55)] }
+
+      assert_empty recalls(claims.call(8), 90)
+      assert_equal({ 0 => 4 }, recalls(claims.call(20), 90))
+    end
+
     private
 
-    def claim(slot, held: 0, waiting: 0, since: 0, owed: 0) = Budget::Shares::Claim.new(slot:, held:, waiting:, since:, owed:)
+    def claim(slot, held: 0, waiting: 0, since: 0, connecting: 0, owed: 0)
+      Budget::Shares::Claim.new(slot:, held:, waiting:, since:, connecting:, owed:)
+    end
 
     def grants(...) = Budget::Shares.grants(...)
 
