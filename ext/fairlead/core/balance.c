@@ -20,6 +20,10 @@ typedef struct offer {
     uint64_t away;   /* since when its reactor has been in one request; 0: not for long */
 } offer;
 
+static bool is_idle(fl_slot *slot) {
+    return fl_slot_get(slot, FL_SLOT_idle) == 1 && fl_slot_get(slot, FL_SLOT_coming) == 0;
+}
+
 static bool offer_of(const fl_loop *loop, int sibling, offer *offer) {
     fl_slot *slot = &loop->siblings.page->slots[sibling];
     if (!fl_siblings_has_room(&loop->siblings, sibling))
@@ -28,7 +32,7 @@ static bool offer_of(const fl_loop *loop, int sibling, offer *offer) {
     offer->sibling = sibling;
     offer->begun = fl_slot_get(slot, FL_SLOT_in_flight);
     offer->in_line = fl_slot_get(slot, FL_SLOT_database_waiting);
-    offer->idle = fl_slot_get(slot, FL_SLOT_idle) == 1 && coming == 0;
+    offer->idle = is_idle(slot);
     offer->waiting = fl_slot_get(slot, FL_SLOT_queued) + coming;
     offer->oldest = (uint64_t) fl_slot_get(slot, FL_SLOT_oldest_us);
     offer->away = (uint64_t) fl_slot_get(slot, FL_SLOT_away_us);
@@ -62,11 +66,9 @@ static bool best_offer(const fl_loop *loop, bool any, offer *best) {
 }
 
 bool fl_balance_would_be_taken(const fl_loop *loop) {
-    for (int i = 0; i < loop->siblings.count; i++) {
-        offer offer;
-        if (offer_of(loop, i, &offer) && offer.idle)
+    for (int i = 0; i < loop->siblings.count; i++)
+        if (fl_siblings_has_room(&loop->siblings, i) && is_idle(&loop->siblings.page->slots[i]))
             return true;
-    }
     return false;
 }
 
