@@ -21,7 +21,9 @@ module Fairlead
       # are enough.
       TOLERATED = 0.2
       AT_A_TIME = 4
-      private_constant :TOLERATED, :AT_A_TIME
+      # What is free is given to those who open it now: so many at a time, or as many as are open, as pools grow.
+      CONNECTING = 8
+      private_constant :TOLERATED, :AT_A_TIME, :CONNECTING
 
       module_function
 
@@ -34,7 +36,7 @@ module Fairlead
         wishing = claims.select { |claim| claim.waiting.positive? }
         share = scale(claims, limit)
         while free.positive?
-          wishing.reject! { |claim| granted[claim.slot] >= claim.waiting }
+          wishing.reject! { |claim| granted[claim.slot] >= [claim.waiting, room_to_connect(claim)].min }
           claim = wishing.min_by { |one| urgency(one, granted[one.slot], share) } or break
           granted[claim.slot] += 1
           free -= 1
@@ -59,6 +61,8 @@ module Fairlead
         rotate(claims, missing - recalled.values.sum) { |slot| recalled[slot] += 1 }
         recalled
       end
+
+      def room_to_connect(claim) = [CONNECTING, claim.held - claim.connecting].max - claim.connecting
 
       # How many more it should open now.
       def at_once(claim) = [AT_A_TIME - claim.connecting, 0].max
@@ -93,7 +97,7 @@ module Fairlead
       def urgency(claim, granted, share)
         [claim.held + granted < whole(claim, share) ? 0 : 1, granted, claim.since, claim.slot]
       end
-      private_class_method :scale, :whole, :lack, :excess, :rotate, :urgency
+      private_class_method :room_to_connect, :scale, :whole, :lack, :excess, :rotate, :urgency
     end
   end
 end

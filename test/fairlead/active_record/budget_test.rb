@@ -28,6 +28,16 @@ module Fairlead
       end)
     RUBY
 
+    TEN_QUERIES = <<~RUBY
+      require "active_record"
+      ActiveRecord::Base.establish_connection("\#{ENV.fetch("DATABASE_URL")}&checkout_timeout=60")
+
+      run(lambda do |_env|
+        10.times { ActiveRecord::Base.with_connection { |connection| connection.execute("SELECT pg_sleep(0.01)") } }
+        [200, { "content-type" => "text/plain" }, []]
+      end)
+    RUBY
+
     TWO_SERVERS = <<~RUBY
       require "active_record"
       ActiveRecord::Base.establish_connection(ENV.fetch("DATABASE_URL"))
@@ -231,6 +241,17 @@ module Fairlead
       end
     end
 
+    # To be closed here and opened there takes a connection as long as a hundred queries.
+    def test_a_burst_finds_the_connections_of_the_last_one
+      with_server(TEN_QUERIES, "--workers", "2", "--database-connections", "90",
+                  env: { "DATABASE_URL" => "#{@url}?application_name=#{@name}" }) do |server|
+        opened = Array.new(8) { opened_while { seconds_of_burst(server, ["/"] * 200) } }
+
+        assert_operator opened.first, :>, 20
+        assert_operator opened.drop(1).min, :<=, 5, opened.inspect
+      end
+    end
+
     private
 
     def serve_mariadb(adapter, &)
@@ -267,6 +288,13 @@ module Fairlead
       chosen = workers.map { |group| group.first(count) }.inject(:zip).flatten(1).to_h
       all.each { |number, client| client.close unless chosen.key?(number) }
       chosen
+    end
+
+    # @return [Integer] how many connections have been opened meanwhile, of those that are open now.
+    def opened_while
+      before = backends
+      yield
+      (backends - before).size
     end
 
     # They ask one after the other, of one worker and of the other in turn, and more quickly than they are served.
@@ -309,8 +337,11 @@ module Fairlead
       SQL
     end
 
-    def open_connections
-      @observer.exec_params("SELECT count(*) FROM pg_stat_activity WHERE application_name = $1", [@name]).getvalue(0, 0).to_i
+    def open_connections = backends.size
+
+    # @return [Array<String>] process ids.
+    def backends
+      @observer.exec_params("SELECT pid FROM pg_stat_activity WHERE application_name = $1", [@name]).column_values(0)
     end
   end
 end

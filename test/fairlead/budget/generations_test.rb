@@ -22,17 +22,19 @@ module Fairlead
         @opened = @closed = 0
       end
 
-      # So many requests wait for a connection. What is granted is opened.
+      # So many requests wait for a connection. What is granted is opened, until no more is.
       def wait_for(count)
-        @page.write(0, :database_waiting, count)
+        opened_before = @opened
         tell("want")
-        attend
-        granted = @page.get(0, :database_granted) - @opened
-        granted.times { tell("open #{@opened += 1}") }
-        @page.write(0, :database_taken, @opened)
-        @page.write(0, :database_waiting, count - granted)
-        attend
-        granted
+        loop do
+          @page.write(0, :database_waiting, count - (@opened - opened_before))
+          attend
+          granted = @page.get(0, :database_granted) - @opened
+          return @opened - opened_before if granted.zero?
+
+          granted.times { tell("open #{@opened += 1}") }
+          @page.write(0, :database_taken, @opened)
+        end
       end
 
       def close_connections(count)

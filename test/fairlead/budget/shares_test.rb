@@ -15,6 +15,12 @@ module Fairlead
       assert_equal({ 0 => 2, 1 => 1 }, grants([claim(0, waiting: 2), claim(1, waiting: 1), claim(2)], 90, 90))
     end
 
+    def test_nobody_gets_more_than_it_opens_now
+      assert_equal({ 0 => 8 }, grants([claim(0, waiting: 60)], 90, 90))
+      assert_equal({ 0 => 3 }, grants([claim(0, held: 5, connecting: 5, waiting: 60)], 90, 85))
+      assert_equal({ 0 => 20 }, grants([claim(0, held: 20, waiting: 60)], 90, 70))
+    end
+
     def test_who_has_less_than_its_share_goes_first
       # 20 for 80 that could use one: a quarter each.
       claims = [claim(0, held: 18, waiting: 22, since: 1), claim(1, held: 1, waiting: 39, since: 2)]
