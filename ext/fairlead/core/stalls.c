@@ -4,6 +4,7 @@
 enum {
     LASTING = 5000000, /* microseconds after which a stall is told though it goes on */
     KEPT_FROM_ALL = 1000000, /* the GVL, by one: from the teller too */
+    FIRST_LOOK = 2000, /* microseconds that it counts for: it does not tell what was before */
     COMPUTING = 4,     /* computing is ordinary work: told when it takes so many times the limit */
 };
 
@@ -61,10 +62,7 @@ static fl_stall tally(fl_stall_record *record, const fl_thread *thread, const fl
         kind = FL_STALL_STUCK;
     _Atomic uint64_t *count = kind == FL_STALL_BLOCKED ? &record->released
                               : kind == FL_STALL_STUCK ? &record->asleep : &record->others;
-    uint64_t before = get(&record->began); /* of it, or the last look */
-    if (record->last_look > before)
-        before = record->last_look;
-    set(count, get(count) + (now > before ? now - before : 0));
+    set(count, get(count) + (record->subject == subject ? now - record->last_look : FIRST_LOOK));
     record->subject = subject;
     record->last_look = now;
     record->last_clock = clock;
