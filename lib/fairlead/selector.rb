@@ -17,7 +17,7 @@ module Fairlead
     attr_reader :waiting
 
     # @param raised [#empty?] else something has to be seen to in the loop's own fiber before any other goes on.
-    def initialize(fiber, loop, raised = [])
+    def initialize(fiber, loop, raised)
       super(fiber)
       @loop = loop
       @raised = raised

@@ -324,17 +324,23 @@ static void a_request_that_waits_too_long_is_told_so(void) {
     server_stop(&server);
 }
 
+enum { MANY = 300 };
+
+/* A turn has been made since: some of them have been refused. */
+static void have_many_wait_too_long(peer_server *server, int sockets[MANY]) {
+    for (int i = 0; i < MANY; i++) {
+        sockets[i] = client(server);
+        say(sockets[i], GET("/"));
+        TURN_UNTIL(server->loop, server->loop->ready.count == (uint32_t) i + 1);
+    }
+    server->loop->limits.queue_timeout = 1;
+    fl_loop_turn(server->loop);
+}
+
 static void many_that_wait_too_long_are_told_so_in_order_over_several_turns(void) {
-    enum { MANY = 300 };
     peer_server server = server_start();
     int sockets[MANY];
-    for (int i = 0; i < MANY; i++) {
-        sockets[i] = client(&server);
-        say(sockets[i], GET("/"));
-        TURN_UNTIL(server.loop, server.loop->ready.count == (uint32_t) i + 1);
-    }
-    server.loop->limits.queue_timeout = 1;
-    fl_loop_turn(server.loop);
+    have_many_wait_too_long(&server, sockets);
     CHECK(server.loop->counts.refused > MANY / 2 && server.loop->counts.refused < MANY);
     fl_heard first = {0}, last = {0};
     hear_now(sockets[0], &first);
@@ -350,16 +356,9 @@ static void many_that_wait_too_long_are_told_so_in_order_over_several_turns(void
 }
 
 static void a_request_that_waits_too_long_is_not_run(void) {
-    enum { MANY = 300 };
     peer_server server = server_start();
     int sockets[MANY];
-    for (int i = 0; i < MANY; i++) {
-        sockets[i] = client(&server);
-        say(sockets[i], GET("/"));
-        TURN_UNTIL(server.loop, server.loop->ready.count == (uint32_t) i + 1);
-    }
-    server.loop->limits.queue_timeout = 1;
-    fl_loop_turn(server.loop); /* refuses some of them */
+    have_many_wait_too_long(&server, sockets);
     CHECK(server.loop->counts.refused < MANY);
     CHECK(fl_loop_take(server.loop) == NULL);
     CHECK_NUMBER(MANY, server.loop->counts.refused);
@@ -412,7 +411,6 @@ static void deadlines_end_what_stalls(void) {
 
 /* Each end takes some microseconds, which whoever waits for an answer would have to wait. */
 static void many_that_end_together_end_over_several_turns(void) {
-    enum { MANY = 300 };
     fl_limits limits = peer_limits;
     limits.deadlines[FL_DEADLINE_IDLE] = SECOND;
     peer_server server = server_with(limits);
