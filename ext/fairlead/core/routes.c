@@ -60,7 +60,8 @@ static fl_route_record *find_or_enter(fl_routes *routes, const fl_route *route) 
     fl_route_record *found = find(routes, route->key), *oldest = NULL;
     for (int i = 0; i < PROBES && found == NULL; i++) {
         fl_route_record *record = place(routes, route->key, i);
-        if (atomic_load(&record->key) == 0 && claim(record, 0, route))
+        uint64_t key = atomic_load(&record->key);
+        if (key == route->key || (key == 0 && claim(record, 0, route))) /* others enter, too */
             found = record;
         else if (atomic_load(&record->lane) == FL_LANE_NONE &&
                  (oldest == NULL || atomic_load(&record->stalled_at) < atomic_load(&oldest->stalled_at)))
