@@ -134,6 +134,47 @@ static void nor_for_one_that_blocks_or_is_silent(void) {
     end(&scene);
 }
 
+/* All siblings but two compute, each on a processor of its own: the last one is left, on which we may run. */
+static bool begin_beside(scene *scene, int *left) {
+    *scene = begin_crowded();
+    says(scene, 2, FL_SLOT_idle, 1);
+    for (int i = 3; i < scene->count; i++) says(scene, i, FL_SLOT_processor, i - 2);
+    come(scene, 1);
+    *left = scene->count - 2;
+    return scene->count > 3 && fl_task_move(fl_task_self().id, *left - 1) && fl_task_move(fl_task_self().id, 0);
+}
+
+static int64_t processor(scene *scene, int sibling) {
+    return fl_slot_get(&scene->page->slots[sibling], FL_SLOT_processor);
+}
+
+static void who_begins_beside_a_sibling_goes_where_none_computes(void) {
+    scene scene;
+    int left;
+    if (begin_beside(&scene, &left)) {
+        CHECK(takes(&scene));
+        CHECK_NUMBER(left, processor(&scene, OURS));
+        fl_loop_rest(scene.loop);
+        CHECK_NUMBER(0, processor(&scene, OURS));
+    }
+    end(&scene);
+}
+
+static void one_of_two_that_share_a_processor_goes_where_one_is_left(void) {
+    scene scene;
+    int left;
+    if (begin_beside(&scene, &left)) {
+        CHECK(takes(&scene));
+        says(&scene, 2, FL_SLOT_idle, 0);
+        says(&scene, 2, FL_SLOT_processor, processor(&scene, 3));
+        says(&scene, 3, FL_SLOT_task, fl_task_self().id);
+        fl_loop_rest(scene.loop);
+        CHECK_NUMBER(left, processor(&scene, 3));
+        CHECK_NUMBER(1, processor(&scene, 2));
+    }
+    end(&scene);
+}
+
 static void short_requests_take_no_turns(void) {
     scene scene = begin_crowded();
     come(&scene, 2);
@@ -155,6 +196,8 @@ int main(void) {
     TEST(nobody_waits_for_one_that_computes_for_unusually_long);
     TEST(nor_for_one_that_steps_back_too);
     TEST(nor_for_one_that_blocks_or_is_silent);
+    TEST(who_begins_beside_a_sibling_goes_where_none_computes);
+    TEST(one_of_two_that_share_a_processor_goes_where_one_is_left);
     TEST(short_requests_take_no_turns);
     return test_summary();
 }

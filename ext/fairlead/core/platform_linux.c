@@ -2,6 +2,7 @@
 
 #ifdef FL_LINUX
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,4 +64,18 @@ uint64_t fl_task_delayed(const fl_task *task) {
     strtoull(tell_of(task, "schedstat", text), &end, 10);
     return strtoull(end, NULL, 10) / 1000;
 }
+
+int fl_processor(void) {
+    return sched_getcpu();
+}
+
+bool fl_task_move(int id, int processor) {
+    cpu_set_t allowed, there;
+    if (processor >= CPU_SETSIZE || sched_getaffinity(id, sizeof allowed, &allowed) < 0 || !CPU_ISSET(processor, &allowed))
+        return false;
+    CPU_ZERO(&there);
+    CPU_SET(processor, &there);
+    return sched_setaffinity(id, sizeof there, &there) == 0 && sched_setaffinity(id, sizeof allowed, &allowed) == 0;
+}
+
 #endif

@@ -87,4 +87,14 @@ uint64_t fl_task_delayed(const fl_task *task) {
     (void) task;
     return 0;
 }
+
+int fl_processor(void) {
+    return -1;
+}
+
+bool fl_task_move(int id, int processor) {
+    (void) id, (void) processor;
+    return false;
+}
+
 #endif

@@ -72,11 +72,54 @@ static void set_claim(fl_loop *loop, fl_claim claim) {
     if (claim == (fl_claim) loop->claim) /* a sibling may be giving us one: that must not be undone */
         return;
     fl_slot_set(loop->siblings.slot, FL_SLOT_steps_back, claim == FL_CLAIM_WAITS);
+    if (claim == FL_CLAIM_NONE)
+        fl_slot_set(loop->siblings.slot, FL_SLOT_processor, 0);
     atomic_store_explicit(&loop->claim, claim, memory_order_relaxed);
 }
 
 bool fl_processors_given(const fl_loop *loop) {
     return steps_back(loop) && fl_slot_get(loop->siblings.slot, FL_SLOT_steps_back) == 0;
+}
+
+/* The first of those below that computes there; -1: none. */
+static int who_computes_on(const fl_loop *loop, int64_t place, int below) {
+    for (int i = 0; i < below; i++)
+        if (fl_slot_get(&loop->siblings.page->slots[i], FL_SLOT_processor) == place && computes(loop, i, UINT64_MAX))
+            return i;
+    return -1;
+}
+
+static bool is_free(const fl_loop *loop, int64_t place) {
+    return who_computes_on(loop, place, loop->siblings.count) < 0;
+}
+
+/* Who is roused while all compute stays where it was, beside a sibling: the kernel leaves the processor that it was given
+ * idle for milliseconds. */
+static void go_to_free_processor(fl_loop *loop) {
+    int task = fl_task_self().id;
+    int64_t place = fl_processor() + 1;
+    for (int64_t other = 1; !is_free(loop, place) && other <= processors() && fl_processors_free(loop) == 1; other++)
+        if (is_free(loop, other) && fl_task_move(task, (int) other - 1))
+            place = other;
+    fl_slot_set(loop->siblings.slot, FL_SLOT_task, task);
+    fl_slot_set(loop->siblings.slot, FL_SLOT_processor, place);
+}
+
+/* Likewise, where two share one and ours is left: one of them goes there. */
+static void leave_processor(fl_loop *loop) {
+    int64_t place = fl_slot_get(loop->siblings.slot, FL_SLOT_processor);
+    fl_slot_set(loop->siblings.slot, FL_SLOT_processor, 0);
+    if (place == 0 || fl_processors_free(loop) > 0 || !is_free(loop, place))
+        return;
+    for (int i = 0; i < loop->siblings.count; i++) {
+        fl_slot *slot = &loop->siblings.page->slots[i];
+        int64_t shared = fl_slot_get(slot, FL_SLOT_processor);
+        if (shared == 0 || !computes(loop, i, UINT64_MAX) || who_computes_on(loop, shared, i) < 0)
+            continue;
+        if (fl_task_move((int) fl_slot_get(slot, FL_SLOT_task), (int) place - 1))
+            fl_slot_set(slot, FL_SLOT_processor, place);
+        return;
+    }
 }
 
 bool fl_processors_claim(fl_loop *loop) {
@@ -87,6 +130,10 @@ bool fl_processors_claim(fl_loop *loop) {
              (all_taken(loop) || (!steps_back(loop) && give(loop, loop->ready.first->ready_at))))
         claim = FL_CLAIM_WAITS;
     set_claim(loop, claim);
+    if (claim == FL_CLAIM_MADE)
+        go_to_free_processor(loop);
+    else if (claim == FL_CLAIM_WAITS)
+        leave_processor(loop);
     return claim != FL_CLAIM_WAITS;
 }
 
@@ -99,6 +146,8 @@ void fl_processors_look(fl_loop *loop) {
 }
 
 void fl_processors_leave(fl_loop *loop) {
+    if (loop->claim == FL_CLAIM_MADE)
+        leave_processor(loop);
     if (loop->claim == FL_CLAIM_MADE || fl_processors_given(loop))
         give(loop, UINT64_MAX);
     set_claim(loop, FL_CLAIM_NONE);

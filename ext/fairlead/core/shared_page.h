@@ -35,6 +35,8 @@
     X(coming)      /* requests on their way to it (added to by who sends them) */                            \
     X(arriving)    /* connections without a request, likewise */                                             \
     X(steps_back)  /* 1: it lets siblings compute first, see processors.h (others set it to 0) */                \
+    X(processor)   /* on which it computes, and 1; 0: none, or it is not known (written by siblings, too) */     \
+    X(task)        /* the thread that does */                                                                \
     X(standbys)    /* how often the lead went to a standby reactor */                                        \
     X(handed)      /* requests handed to siblings */                                                         \
     X(received)    /* requests taken over from them */                                                       \
