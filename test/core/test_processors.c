@@ -175,6 +175,21 @@ static void one_of_two_that_share_a_processor_goes_where_one_is_left(void) {
     end(&scene);
 }
 
+static void nobody_moves_one_that_is_being_moved(void) {
+    scene scene;
+    int left;
+    if (begin_beside(&scene, &left)) {
+        CHECK(takes(&scene));
+        says(&scene, 2, FL_SLOT_idle, 0);
+        says(&scene, 2, FL_SLOT_processor, processor(&scene, 3));
+        says(&scene, 3, FL_SLOT_task, -1);
+        fl_loop_rest(scene.loop);
+        CHECK_NUMBER(1, processor(&scene, 3));
+        CHECK_NUMBER(-1, fl_slot_get(&scene.page->slots[3], FL_SLOT_task));
+    }
+    end(&scene);
+}
+
 static void short_requests_take_no_turns(void) {
     scene scene = begin_crowded();
     come(&scene, 2);
@@ -198,6 +213,7 @@ int main(void) {
     TEST(nor_for_one_that_blocks_or_is_silent);
     TEST(who_begins_beside_a_sibling_goes_where_none_computes);
     TEST(one_of_two_that_share_a_processor_goes_where_one_is_left);
+    TEST(nobody_moves_one_that_is_being_moved);
     TEST(short_requests_take_no_turns);
     return test_summary();
 }

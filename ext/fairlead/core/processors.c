@@ -5,6 +5,7 @@
 
 enum {
     WORTH = 4000, /* microseconds: requests that take less are not worth waking each other for */
+    BEING_MOVED = -1,
 };
 
 static long processors(void) {
@@ -93,16 +94,28 @@ static bool is_free(const fl_loop *loop, int64_t place) {
     return who_computes_on(loop, place, loop->siblings.count) < 0;
 }
 
+/* One at a time: what another one is about to take back would be taken for all the places where it may run. */
+static bool move(fl_slot *slot, int64_t task, int64_t place) {
+    _Atomic int64_t *field = &slot->fields[FL_SLOT_task];
+    int64_t expected = task;
+    if (task <= 0 || !atomic_compare_exchange_strong(field, &expected, BEING_MOVED))
+        return false;
+    bool moved = fl_task_move((int) task, (int) place - 1);
+    atomic_store(field, task);
+    return moved;
+}
+
 /* Who is roused while all compute stays where it was, beside a sibling: the kernel leaves the processor that it was given
  * idle for milliseconds. */
 static void go_to_free_processor(fl_loop *loop) {
-    int task = fl_task_self().id;
-    int64_t place = fl_processor() + 1;
+    fl_slot *slot = loop->siblings.slot;
+    int64_t task = fl_task_self().id, place = fl_processor() + 1;
+    if (fl_slot_get(slot, FL_SLOT_task) != BEING_MOVED)
+        fl_slot_set(slot, FL_SLOT_task, task);
     for (int64_t other = 1; !is_free(loop, place) && other <= processors() && fl_processors_free(loop) == 1; other++)
-        if (is_free(loop, other) && fl_task_move(task, (int) other - 1))
+        if (is_free(loop, other) && move(slot, task, other))
             place = other;
-    fl_slot_set(loop->siblings.slot, FL_SLOT_task, task);
-    fl_slot_set(loop->siblings.slot, FL_SLOT_processor, place);
+    fl_slot_set(slot, FL_SLOT_processor, place);
 }
 
 /* Likewise, where two share one and ours is left: one of them goes there. */
@@ -116,7 +129,7 @@ static void leave_processor(fl_loop *loop) {
         int64_t shared = fl_slot_get(slot, FL_SLOT_processor);
         if (shared == 0 || !computes(loop, i, UINT64_MAX) || who_computes_on(loop, shared, i) < 0)
             continue;
-        if (fl_task_move((int) fl_slot_get(slot, FL_SLOT_task), (int) place - 1))
+        if (move(slot, fl_slot_get(slot, FL_SLOT_task), place))
             fl_slot_set(slot, FL_SLOT_processor, place);
         return;
     }
