@@ -52,7 +52,24 @@ module Fairlead
 
       def transfer(*) = @reactor.public_send(@name)
     end
-    private_constant :Seat, :Errand
+
+    # The task of a serving fiber.
+    class Serving < Async::Task
+      # Of two tasks left behind that stop it once it has ended, each would stop the other one's stopping, which then
+      # begins anew, for ever. Whoever comes second leaves it to the first.
+      def cancel(...)
+        return super if running?
+        return if @cancelling
+
+        begin
+          @cancelling = true
+          super
+        ensure
+          @cancelling = false
+        end
+      end
+    end
+    private_constant :Seat, :Errand, :Serving
 
     # @return [Request, nil] that a fiber works for; a child task, or an enumerator, works for that of who began it.
     def self.request_of(fiber) = (fiber.fairlead_seat || Fairlead.serving(fiber)&.fairlead_seat)&.request
@@ -125,7 +142,7 @@ module Fairlead
 
     # @api private
     def add_fiber
-      Async::Task.new(@scheduler, annotation: "serving") do |task|
+      Serving.new(@scheduler, annotation: "serving") do |task|
         seat = Seat.new(Fiber.current)
         called(seat)
         serve(task, seat)

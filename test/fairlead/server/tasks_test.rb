@@ -53,6 +53,14 @@ module Fairlead
         "/stop-soon" => -> { task = Async::Task.current; Async { sleep 0.1; $stops += 1; task.stop }; "ok" },
         "/raise-soon" => -> { fiber = Fiber.current; Async { sleep 0.1; $stops += 1; fiber.raise("of another one") }; "ok" },
         "/stop-parent-soon" => -> { Async { |task| sleep 0.1; $stops += 1; task.parent.stop }; "ok" },
+        # The first is stopped by the second, as whose stop begins the third's own does.
+        "/stop-at-once" => lambda {
+          task, soon = Async::Task.current, now + 0.05
+          Async { sleep 9 }
+          2.times { Async { sleep soon - now; $stops += 1; task.stop; $done << "stopped" } }
+          Async { sleep 0.04; nil until now > soon + 0.01 }
+          "ok"
+        },
         "/wait-for-request" => -> { task = Async::Task.current; Async { task.wait; $done << "waited" }; "ok" },
         "/variable-later" => lambda {
           Async { sleep 0.02; $done << Thread.current.thread_variable_get(:none).inspect }
@@ -110,6 +118,16 @@ module Fairlead
           assert_equal number, server.get("/stops").body.to_i
         end
         assert_equal workers, server.worker_pids
+      end
+    end
+
+    def test_two_tasks_left_behind_stop_their_ended_request_at_the_same_time
+      with_server(APP) do |server|
+        10.times { assert_equal "ok", server.get("/stop-at-once").body }
+        sleep 0.2
+
+        assert_equal ["slept"] * 3, burst(server, ["/nap"] * 3).map(&:body)
+        assert_equal "20", server.get("/stops").body
       end
     end
 
