@@ -64,7 +64,17 @@ module Bench
       def escape(text) = CGI.escapeHTML(text.to_s)
 
       # In a script element nothing may look like its end.
-      def data = JSON.generate(@charts).gsub("</", "<\\/")
+      def data = JSON.generate(shortened(@charts)).gsub("</", "<\\/")
+
+      # To what can be drawn. The last of seventeen digits is not the same with each version of JSON.
+      def shortened(data)
+        case data
+        when Hash then data.transform_values { |value| shortened(value) }
+        when Array then data.map { |value| shortened(value) }
+        when Float then data.round(5 - Math.log10(data.abs.clamp(1e-9, nil)).floor)
+        else data
+        end
+      end
 
       def overview
         Overview.new(CHAPTERS.values.flatten.filter_map { |name| @results[name] }, FIGURES).to_html
