@@ -64,7 +64,7 @@ static VALUE facts_of(int number, fl_stall_record *record, int phase) {
     FACT(seconds, DBL2NUM((double) fl_stall_lasted(record) / 1e6));
     FACT(lasting, phase == FL_STALL_OVER ? Qfalse : Qtrue);
     FACT(kind, rb_str_new_cstr(kinds[fl_stall_kind(record)]));
-    FACT(standby, atomic_load(&record->standby) ? Qtrue : Qfalse);
+    FACT(standby, fl_stall_has_standby(record) ? Qtrue : Qfalse);
     FACT(relief, atomic_load(&record->relief) ? Qtrue : Qfalse);
     FACT(handed, ULL2NUM(atomic_load(&record->handed)));
     FACT(sibling, INT2NUM(atomic_load(&record->sibling)));

@@ -53,10 +53,9 @@ module Fairlead
       def transfer(*) = @reactor.public_send(@name)
     end
 
-    # The task of a serving fiber.
-    class Serving < Async::Task
-      # Of two tasks left behind that stop it once it has ended, each would stop the other one's stopping, which then
-      # begins anew, for ever. Whoever comes second leaves it to the first.
+    # Of the task of a serving fiber that has left others behind. Of two that stop it once it has ended, each would stop the
+    # other one's stopping, which then begins anew, for ever. Whoever comes second leaves it to the first.
+    module Left
       def cancel(...)
         return super if running?
         return if @cancelling
@@ -69,7 +68,7 @@ module Fairlead
         end
       end
     end
-    private_constant :Seat, :Errand, :Serving
+    private_constant :Seat, :Errand, :Left
 
     # @return [Request, nil] that a fiber works for; a child task, or an enumerator, works for that of who began it.
     def self.request_of(fiber) = (fiber.fairlead_seat || Fairlead.serving(fiber)&.fairlead_seat)&.request
@@ -142,7 +141,7 @@ module Fairlead
 
     # @api private
     def add_fiber
-      Serving.new(@scheduler, annotation: "serving") do |task|
+      Async::Task.new(@scheduler, annotation: "serving") do |task|
         seat = Seat.new(Fiber.current)
         called(seat)
         serve(task, seat)
@@ -247,14 +246,15 @@ module Fairlead
 
     # The fiber is as it was at boot.
     def clean_up(task, seat, state)
-      leave_behind(seat) if task.children?
+      leave_behind(task, seat) if task.children?
       seat.thread_variables&.clear
       state.restore
     end
 
     # Tasks go on without the request, with what they have inherited of it. Its fiber ends, and its task with it: what they
     # may do to either would be done to a later request.
-    def leave_behind(seat)
+    def leave_behind(task, seat)
+      task.extend(Left)
       seat.dismissed = true
       seat.thread_variables = nil
     end

@@ -143,6 +143,33 @@ static void one_that_waits_for_the_lock_to_lead_keeps_the_lead_beside_one_that_c
     CHECK(!keeps_the_lead(false));
 }
 
+static void a_standby_is_told_also_of_a_stall_that_begins_before_the_last_one_has_been_told(void) {
+    peer_server server = server_start();
+    fl_watch_limits telling = limits;
+    telling.told = 50 * MILLISECOND;
+    fl_watch *watch = fl_watch_open(server.loop, &telling);
+    fl_thread leader = {.task = fl_task_self()}, standby = leader;
+    set_gvl(&leader, FL_GVL_RELEASED);
+    set_gvl(&standby, FL_GVL_RELEASED);
+    CHECK_NUMBER(0, fl_watch_enter(watch, &leader));
+    CHECK_NUMBER(1, fl_watch_enter(watch, &standby));
+    fl_stall_record *record = &watch->stalls[0];
+    atomic_store(&record->began, 1);
+    atomic_store(&record->phase, FL_STALL_OVER);
+    fl_reactor_goes_out(&watch->reactors[0], fl_clock());
+    CHECK_NUMBER(0, fl_watch_start(watch));
+    fl_watch_attend(watch);
+    uint64_t give_up = fl_clock() + 5 * SECOND;
+    while (fl_clock() < give_up && fl_watch_leads(watch, 0)) continue;
+    CHECK(!fl_watch_leads(watch, 0));
+    CHECK(!fl_stall_has_standby(record));
+    atomic_store(&record->phase, FL_STALL_CALM);
+    while (fl_clock() < give_up && atomic_load(&record->phase) == FL_STALL_CALM) continue;
+    CHECK(fl_stall_has_standby(record));
+    fl_watch_close(watch);
+    server_stop(&server);
+}
+
 typedef struct restless {
     fl_watch *watch;
     fl_thread thread;
@@ -264,6 +291,7 @@ int main(void) {
     TEST(one_that_computes_and_gives_no_sign_is_stuck_after_a_while);
     TEST(one_that_gives_a_sign_when_asked_for_it_is_not);
     TEST(one_that_waits_for_the_lock_to_lead_keeps_the_lead_beside_one_that_computes);
+    TEST(a_standby_is_told_also_of_a_stall_that_begins_before_the_last_one_has_been_told);
     TEST(whoever_gets_the_lead_is_told_also_if_it_goes_out_just_then);
     TEST(one_that_goes_out_has_not_been_away_since_it_last_did);
     TEST(one_that_tries_to_leave_has_not_either);

@@ -35,7 +35,6 @@ static void open_record(fl_stall_record *record, const fl_thread *thread, uint64
     set(&record->others, 0);
     set(&record->handed, 0);
     atomic_store(&record->foreign, false);
-    atomic_store(&record->standby, false);
     atomic_store(&record->relief, false);
     atomic_store(&record->sibling, -1);
     record->subject = NULL;
@@ -181,8 +180,15 @@ bool fl_stalls_open(const fl_watch *watch) {
     return false;
 }
 
+/* The record may still be that of the one before, which has not been told yet. */
 void fl_stall_standby(fl_watch *watch, int reactor) {
-    atomic_store(&watch->stalls[reactor].standby, true);
+    uint64_t since = fl_watch_away_since(watch, reactor);
+    fl_stall_record *record = &watch->stalls[reactor];
+    set(&record->passed, since != 0 ? since : get(&record->began));
+}
+
+bool fl_stall_has_standby(const fl_stall_record *record) {
+    return get(&record->passed) == get(&record->began);
 }
 
 void fl_stall_relief(fl_watch *watch, int reactor) {

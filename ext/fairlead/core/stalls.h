@@ -30,7 +30,8 @@ typedef struct fl_stall_record {
     _Atomic uint64_t released, asleep, others; /* microseconds, about: its thread was without the GVL; asleep with it; else */
     _Atomic int wanted;                /* fl_stall: of which kind of time the backtrace should be */
     _Atomic bool foreign;              /* another thread, that serves nothing, has the GVL */
-    _Atomic bool standby, relief;      /* what was done: a standby took the lead, a relief worker was asked for, */
+    _Atomic uint64_t passed;           /* what was done: a standby took the lead of that which began then, */
+    _Atomic bool relief;               /* a relief worker was asked for, */
     _Atomic uint64_t handed;           /* requests were given to */
     _Atomic int sibling;               /* this one */
 
@@ -49,6 +50,7 @@ bool fl_stalls_open(const struct fl_watch *watch);
 
 /* What the watch thread has done while this reactor was away. */
 void fl_stall_standby(struct fl_watch *watch, int reactor);
+bool fl_stall_has_standby(const fl_stall_record *record);
 void fl_stall_relief(struct fl_watch *watch, int reactor);
 void fl_stall_handed(struct fl_watch *watch, int reactor, uint64_t count, int sibling);
 
