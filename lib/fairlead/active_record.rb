@@ -9,6 +9,7 @@ module Fairlead
     autoload :Faults, "fairlead/active_record/faults"
     autoload :Forks, "fairlead/active_record/forks"
     autoload :Growth, "fairlead/active_record/growth"
+    autoload :Idleness, "fairlead/active_record/idleness"
     autoload :Leases, "fairlead/active_record/leases"
     autoload :Limits, "fairlead/active_record/limits"
     autoload :Line, "fairlead/active_record/line"

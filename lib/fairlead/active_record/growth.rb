@@ -7,10 +7,11 @@ module Fairlead
     # The first ones are opened as they are needed. Beyond these, a pool grows by a half at most, as long as that helps:
     #
     # - A process that is at work all the time, or waits for a CPU, answers no more requests with more connections, and to
-    #   open one takes it longer than hundreds of queries. It opens more only where no more than twice as many are enough
-    #   for all: then none has to wait in line for each query, which costs time too.
-    # - While it has nothing to do for part of the time, it grows by that part, and looks whether connections come back more
-    #   often now. If they do not, then database or network can do no more: connections above that number only make each
+    #   open one takes it longer than hundreds of queries. Nor does one whose machine is: the database may be what it waits
+    #   for. It opens more only where half as many more are enough for all, of the first ones twice as many: then none has
+    #   to wait in line for each query, which costs time too.
+    # - While there is nothing to do for part of the time, it grows by that part, and looks whether connections come back
+    #   more often now. If they do not, then database or network can do no more: connections above that number only make each
     #   query slower. The pool goes back to what it had, and tries again later.
     #
     # Under the pool's lock; it knows no pool and no clock.
@@ -22,15 +23,15 @@ module Fairlead
       CONNECTING = 8
       # For how many seconds to look: for the longer time where some connections have come back, but not yet as many as
       # there are. Where none has, queries take so long that the figures tell nothing: then it goes on.
-      WINDOW = 0.1
+      WINDOW = 0.25
       LONGEST_WINDOW = 1.0
       # What share of the time must be idle.
       IDLE = 0.2
       # What share of a half more must come back of a half more connections.
-      GAIN = 0.2
-      # In so many windows one after the other no more may wait than there are connections, before a busy process lets them
-      # in, or half as many as there are: of many that come at once, only some wait at first. Of those beside the first ones
-      # as many may come at once, and sooner. So many are opened at a time: while they are, all others have to wait for it.
+      GAIN = 0.5
+      # In so many windows one after the other no more may wait than half as many as there are connections, before a busy
+      # process lets them in: of many that come at once, only some wait at first. Of those beside the first ones as many as
+      # there are may come, and sooner. So many are opened at a time: while they are, all others have to wait for it.
       STEADY = 5
       SOON = 2
       BESIDE_WORK = 4
@@ -40,22 +41,6 @@ module Fairlead
       REST = 4.0
       LONGEST_REST = 64.0
 
-      # @return [Float] for how many seconds the threads of this process have run, or waited for a CPU, so far.
-      def self.busy_time
-        Dir.each_child("/proc/self/task").sum { |task| busy_time_of(task) }
-      rescue SystemCallError
-        Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID)
-      end
-
-      # https://docs.kernel.org/scheduler/sched-stats.html
-      def self.busy_time_of(task)
-        ran, waited = File.read("/proc/self/task/#{task}/schedstat").split
-        (ran.to_i + waited.to_i) / 1e9
-      rescue Errno::ENOENT, Errno::ESRCH
-        0.0 # it has ended
-      end
-      private_class_method :busy_time_of
-
       # @return [Integer] how many connections it would do without.
       attr_reader :surplus
 
@@ -63,7 +48,6 @@ module Fairlead
         @returned = 0
         @since = nil
         @size = 0
-        @busy_time = nil
         @looked_at = nil
         @rested_at = 0.0
         @before = nil # the size before the last growth, and how often connections came back then
@@ -83,9 +67,9 @@ module Fairlead
       # @param connecting [Integer] of them, those that are not open yet.
       # @param wanted [Integer] how many wait.
       # @param now [Float]
-      # @yieldreturn [Float] for how many seconds the process has been busy so far.
+      # @yieldreturn [Float] what share of the time since the last yield there was nothing to do.
       # @return [Integer] how many more to open.
-      def step(size, connecting, wanted, now, &busy_time)
+      def step(size, connecting, wanted, now, &idleness)
         most = [CONNECTING, size - connecting].max - connecting
         return [wanted, most].min.clamp(0, FREELY) if size < FREELY
         return 0 if @surplus.positive?
@@ -96,10 +80,10 @@ module Fairlead
         return let_in(connecting, wanted) if @welcome.positive?
         return 0 if connecting.positive?
 
-        begin_window(size, now, &busy_time) if gap || @size != size
+        begin_window(size, now, &idleness) if gap || @size != size
         return 0 unless full?(size, now - @since) && now >= @rested_at
 
-        weigh(size, wanted, now, &busy_time)
+        weigh(size, wanted, now, &idleness)
       end
 
       private
@@ -107,8 +91,8 @@ module Fairlead
       def begin_window(size, now)
         @size = size
         @since = now
-        @busy_time = yield
         @returned = 0
+        yield
       end
 
       def full?(size, seconds)
@@ -118,9 +102,7 @@ module Fairlead
       def weigh(size, wanted, now, &)
         rate = @returned / (now - @since)
         telling = @returned >= size
-        busy_before, since = @busy_time, @since
-        begin_window(size, now, &)
-        idle = 1 - ((@busy_time - busy_before) / (now - since))
+        idle = begin_window(size, now, &)
         return busy(size, wanted) if idle < IDLE
         return (@in_vain += 1) < IN_VAIN ? 0 : fall_back(size, now) if telling && in_vain?(size, rate)
 
@@ -134,12 +116,12 @@ module Fairlead
       def busy(size, wanted)
         @before = nil
         @in_vain = 0
-        @steady = wanted > size ? 0 : @steady + 1
-        first = size <= FREELY
-        return 0 if @steady < (first ? SOON : STEADY)
+        most, windows = size <= FREELY ? [size, SOON] : [size / 2, STEADY]
+        @steady = wanted > most ? 0 : @steady + 1
+        return 0 if @steady < windows
 
         @steady = 0
-        @welcome = first ? wanted : [wanted, size / 2].min
+        @welcome = wanted
         let_in(0, wanted)
       end
 

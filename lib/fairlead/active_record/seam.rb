@@ -289,7 +289,9 @@ module Fairlead
             !connection.connected? && now - (connection.fairlead_since || now) < CONNECTING
           end
           opening = fairlead_line.opening
-          count = fairlead_growth.step(fairlead_size + opening, connecting + opening, wanted, now) { Growth.busy_time }
+          count = fairlead_growth.step(fairlead_size + opening, connecting + opening, wanted, now) do
+            fairlead_idleness.since_last_call(now)
+          end
           # Whoever is called while there is no room would wake only to stand in line again.
           room = [fairlead_room, fairlead_budget&.room].compact.min
           count = [count, room - opening].min if room
@@ -386,6 +388,8 @@ module Fairlead
         end
 
         def fairlead_growth = @fairlead_growth ||= Growth.new
+
+        def fairlead_idleness = @fairlead_idleness ||= Idleness.new
 
         # Whether somebody waits for a connection who has been waiting for the server to take one more.
         def fairlead_surrendered?(connection)
