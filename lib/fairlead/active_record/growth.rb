@@ -11,7 +11,7 @@ module Fairlead
     #   for. It opens more only where half as many more are enough for all, of the first ones twice as many: then none has
     #   to wait in line for each query, which costs time too.
     # - While there is nothing to do for part of the time, it grows by that part, and looks whether connections come back
-    #   more often now. If they do not, then database or network can do no more: connections above that number only make each
+    #   more often now. Unless that is most of the time, it opens one at a time. If they do not, then database or network can do no more: connections above that number only make each
     #   query slower. The pool goes back to what it had, and tries again later.
     #
     # Under the pool's lock; it knows no pool and no clock.
@@ -25,16 +25,18 @@ module Fairlead
       # there are. Where none has, queries take so long that the figures tell nothing: then it goes on.
       WINDOW = 0.25
       LONGEST_WINDOW = 1.0
-      # What share of the time must be idle.
+      # What share of the time must be idle; and what share, to open several at once.
       IDLE = 0.2
+      LEISURE = 0.5
       # What share of a half more must come back of a half more connections.
       GAIN = 0.5
       # In so many windows one after the other no more may wait than half as many as there are connections, before a busy
       # process lets them in: of many that come at once, only some wait at first. Of those beside the first ones as many as
-      # there are may come, and sooner. So many are opened at a time: while they are, all others have to wait for it.
+      # there are may come, and sooner.
       STEADY = 5
       SOON = 2
-      BESIDE_WORK = 4
+      # Where one is opened at a time, none is for so many times as long as the last one took: all others had to wait for it.
+      PAUSE = 2
       # In so many windows one after the other: whatever else the machine does may spoil one.
       IN_VAIN = 2
       # Seconds until it tries again: twice as many after each time in vain, up to the most.
@@ -53,6 +55,8 @@ module Fairlead
         @before = nil # the size before the last growth, and how often connections came back then
         @in_vain = 0
         @steady = @welcome = 0
+        @opened_at = nil
+        @next_at = 0.0
         @rest = REST
         @surplus = 0
       end
@@ -76,9 +80,11 @@ module Fairlead
 
         before, @looked_at = @looked_at, now
         gap = before.nil? || now - before > 3 * WINDOW
-        @welcome = 0 if gap
-        return let_in(connecting, wanted) if @welcome.positive?
+        @welcome, @opened_at = 0, nil if gap
         return 0 if connecting.positive?
+
+        @next_at, @opened_at = now + (PAUSE * (now - @opened_at)), nil if @opened_at
+        return let_in(now) if @welcome.positive?
 
         begin_window(size, now, &idleness) if gap || @size != size
         return 0 unless full?(size, now - @since) && now >= @rested_at
@@ -103,17 +109,21 @@ module Fairlead
         rate = @returned / (now - @since)
         telling = @returned >= size
         idle = begin_window(size, now, &)
-        return busy(size, wanted) if idle < IDLE
+        return busy(size, wanted, now) if idle < IDLE
         return (@in_vain += 1) < IN_VAIN ? 0 : fall_back(size, now) if telling && in_vain?(size, rate)
 
         @rest = REST if @before && telling
         @in_vain = @steady = 0
         @before = [size, rate] if telling
-        [wanted, wanted > size ? (size * [idle, 0.5].min).to_i : size / 2].min
+        count = [wanted, wanted > size ? (size * [idle, 0.5].min).to_i : size / 2].min
+        return count if idle > LEISURE
+
+        @welcome = count
+        let_in(now)
       end
 
       # What was before it had its hands full says nothing later.
-      def busy(size, wanted)
+      def busy(size, wanted, now)
         @before = nil
         @in_vain = 0
         most, windows = size <= FREELY ? [size, SOON] : [size / 2, STEADY]
@@ -122,13 +132,15 @@ module Fairlead
 
         @steady = 0
         @welcome = wanted
-        let_in(0, wanted)
+        let_in(now)
       end
 
-      def let_in(connecting, wanted)
-        count = [@welcome, wanted, BESIDE_WORK - connecting].min.clamp(0, BESIDE_WORK)
-        @welcome -= count
-        count
+      def let_in(now)
+        return 0 if now < @next_at
+
+        @opened_at = now
+        @welcome -= 1
+        1
       end
 
       def in_vain?(size, rate)

@@ -69,7 +69,7 @@ module Fairlead
       assert_includes 84..104, @size
     end
 
-    def test_where_half_as_many_more_are_enough_for_all_a_busy_process_lets_them_in_a_few_at_a_time
+    def test_where_half_as_many_more_are_enough_for_all_a_busy_process_lets_them_in_one_at_a_time
       opened = [[64, 63, 3], [64, 65, 3], [80, 39, 3], [80, 39, 6], [80, 10, 6], [80, 41, 6]].map do |size, wanted, looks|
         @growth = ActiveRecord::Growth.new
         let_in(size, wanted, Array.new(looks) { look(size, 400, 0.0, wanted:) }.sum)
@@ -79,11 +79,18 @@ module Fairlead
       assert_equal [63, 0, 0, 39, 10, 0], opened
     end
 
+    def test_none_is_opened_for_twice_as_long_as_the_last_one_took
+      3.times { look(64, 400, 0.0, wanted: 20) }
+      opened = Array.new(20) { |tick| @growth.step(64, tick < 5 ? 1 : 0, 20, @now += 0.01) { 0.0 } }
+
+      assert_equal [17], opened.each_index.reject { |tick| opened[tick].zero? }
+    end
+
     def test_what_it_had_opened_stays_while_the_process_is_at_work
       # More connections come back less often; while it has time, that is due to the database.
-      surplus = [0.0, 0.5].map do |idle|
+      surplus = [0.0, 0.6].map do |idle|
         @growth = ActiveRecord::Growth.new
-        2.times { look(64, 640, 0.5) }
+        2.times { look(64, 640, 0.6) }
         3.times { look(96, 600, idle) }
         @growth.surplus
       end
@@ -97,12 +104,12 @@ module Fairlead
     def let_in(size, wanted, opened)
       connecting = opened
       size += opened
-      100.times do
-        count = @growth.step(size, connecting, wanted - opened, @now += 0.002) { 0.0 }
+      400.times do
+        count = @growth.step(size, connecting, wanted - opened, @now += 0.0005) { 0.0 }
         connecting = [connecting - 1, 0].max + count
         size += count
         opened += count
-        assert_operator connecting, :<=, 4
+        assert_operator connecting, :<=, 1
       end
       opened
     end
