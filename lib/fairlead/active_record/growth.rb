@@ -10,9 +10,9 @@ module Fairlead
     #   open one takes it longer than hundreds of queries. Nor does one whose machine is: the database may be what it waits
     #   for. It opens more only where half as many more are enough for all, of the first ones twice as many: then none has
     #   to wait in line for each query, which costs time too.
-    # - While there is nothing to do for part of the time, it grows by that part, and looks whether connections come back
-    #   more often now. Unless that is most of the time, it opens one at a time. If they do not, then database or network can do no more: connections above that number only make each
-    #   query slower. The pool goes back to what it had, and tries again later.
+    # - While there is nothing to do for part of the time, it grows by that part, one at a time unless that is most of it,
+    #   and looks whether connections come back more often now. If they do not, then database or network can do no more:
+    #   connections above that number only make each query slower. The pool goes back to what it had, and tries again later.
     #
     # Under the pool's lock; it knows no pool and no clock.
     class Growth
