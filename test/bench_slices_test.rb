@@ -49,12 +49,12 @@ module Bench
       @workload.app = "hello.ru"
       @workload.warm_up = 0
       @workload.expectation = "Hello"
-      @loads = [Workload::Load.new(name: "once", generator: Once.new, ideal: nil, most: nil)]
+      @loads = [Workload::Load.new(name: "once", generator: Once.new, ideal: nil, most: nil, seconds: 1)]
     end
 
     def runner(visits, seed: 7)
       servers = %w[little:1 little:2 little:3].map { |label| Server.for(label) }
-      Runner.new(@workload, servers, toolchain: Tools.new, rounds: 2, seconds: 1, loads: @loads, random: Random.new(seed),
+      Runner.new(@workload, servers, toolchain: Tools.new, rounds: 2, loads: @loads, random: Random.new(seed),
         progress: Progress.new(StringIO.new), deadline: Room.new(visits), visit_seconds: 1)
     end
 

@@ -27,10 +27,11 @@ module Bench
     module_function
 
     # @param runs [Hash{String => Array<Hash>}] what {Runner#run} returned.
+    # @param loads [Array<Workload::Load>] those of it that were measured.
     # @param took [Float] seconds, with all starts and warm-ups: the next run says from it how long it will take.
     # @param peer_rounds [Integer] in how many of the rounds the peers took part.
     # @return [Hash]
-    def document(workload, servers, runs, toolchain:, rounds:, seconds:, seed:, versions:, took:,
+    def document(workload, servers, runs, loads:, toolchain:, rounds:, seconds:, seed:, versions:, took:,
       peer_rounds: rounds)
       {
         format: FORMAT, workload: workload.name, title: workload.title, curve: workload.curve,
@@ -41,8 +42,7 @@ module Bench
           ruby: toolchain.description, yjit: true, wrk: Machine.wrk_version, **versions, gems: toolchain.gems
         },
         servers: servers.to_h { |server| [server.label, settings(server, workload)] },
-        loads: workload.loads.select { |load| runs.key?(load.name) }
-          .map { |load| describe(load, runs[load.name], servers.map(&:label)) }
+        loads: loads.map { |load| describe(load, runs[load.name], servers.map(&:label)) }
       }.compact
     end
 
@@ -72,7 +72,8 @@ module Bench
       versions = document["versions"]
       {
         "workload" => document["workload"], "loads" => document["loads"].map { |load| load["name"] },
-        "servers" => document["servers"].keys, **document.slice("rounds", "seconds"),
+        "servers" => document["servers"].keys, "rounds" => document["rounds"],
+        "seconds" => document["loads"].map { |load| load["seconds"] || document["seconds"] },
         "peer_rounds" => document["peer_rounds"] || document["rounds"],
         **versions.slice("ruby", "gems"), "ours" => versions.select { |name, _| name.start_with?("fairlead") }
       }
@@ -97,7 +98,7 @@ module Bench
       main = load.generator.main_figure
       {
         name: load.name, tool: load.generator.description, connections: load.generator.connections,
-        ideal: load.ideal, most: load.most, main_figure: main,
+        ideal: load.ideal, most: load.most, seconds: load.seconds, main_figure: main,
         summary: comparison.servers.to_h { |server| [server, summarize(comparison, server, main)] }, runs:
       }
     end

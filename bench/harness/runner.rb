@@ -21,13 +21,12 @@ module Bench
     # @param deadline [Deadline] no visit is begun that would not end before it.
     # @param peer_rounds [Integer] in how many of the rounds the peers take part.
     # @param visit_seconds [Numeric] what a visit takes, about, before one was made.
-    def initialize(workload, servers, toolchain:, rounds:, seconds:, loads:, random:, progress:, deadline:,
+    def initialize(workload, servers, toolchain:, rounds:, loads:, random:, progress:, deadline:,
       visit_seconds:, patience: 0, peer_rounds: rounds)
       @workload = workload
       @servers = servers
       @toolchain = toolchain
       @rounds = rounds
-      @seconds = seconds
       @loads = loads
       @random = random
       @progress = progress
@@ -107,7 +106,7 @@ module Bench
           @workload.fresh ? process.check_running : process.check
           # Under a load that is too much for everybody, no answer is an answer.
           if figures[:requests].zero? && !@workload.fresh
-            raise ServerProcess::Failed, "answered no request in #{@seconds} s"
+            raise ServerProcess::Failed, "answered no request in #{remaining.first.seconds} s"
           end
 
           block.call(remaining.shift, figures)
@@ -152,7 +151,7 @@ module Bench
     def measure(process, load)
       load_before = File.read("/proc/loadavg").to_f
       started = clocks(process)
-      figures = load.generator.run(process, @seconds)
+      figures = load.generator.run(process, load.seconds)
       used = clocks(process).merge(started) { |_, after, before| after - before }
       memory = process.processes.memory
 

@@ -25,8 +25,14 @@ module Bench
       end
     end
 
-    # @return [Array<Workload::Load>]
+    # @return [Array<Workload::Load>] each with the time for which it is measured.
     def loads
+      chosen_loads.map { |load| load.with(seconds: @options.seconds || load.seconds || @workload.seconds) }
+    end
+
+    private
+
+    def chosen_loads
       only = @options.only.is_a?(Hash) ? @options.only[@workload.name] : @options.only
       return @workload.loads unless only
 
@@ -36,8 +42,6 @@ module Bench
 
       @workload.loads.select { |load| only.include?(load.name) }
     end
-
-    private
 
     # A bare name means all of a workload's settings of that server.
     def chosen(labels)

@@ -18,9 +18,11 @@ module Bench
     REPETITIONS = 4
     private_constant :FOLDER, :APPS, :REPETITIONS
 
-    # A load, under its name, with what would be ideal for it, and the most that its bounded figure may be in any run of
-    # ours.
-    Load = Data.define(:name, :generator, :ideal, :most) do
+    # A load, under its name, with what would be ideal for it, the most that its bounded figure may be in any run of
+    # ours, and how long it is measured where that is not as long as the others.
+    Load = Data.define(:name, :generator, :ideal, :most, :seconds) do
+      def initialize(seconds: nil, **) = super
+
       # A run that missed its bound may have met a busy moment of the machine: it is repeated after a control, in which
       # nothing stalls. What misses again beside a control that does not, counts; so does what never got a fair chance.
       #
@@ -126,10 +128,11 @@ module Bench
       # Environment variables of all servers.
       def environment(**variables) = @workload.environment = variables.transform_keys(&:to_s)
 
+      # @param seconds [Integer, nil] how long it is measured, instead of as long as the others.
       # @param most [Numeric, nil] an aim for each single run of ours. A run that misses it is repeated, beside the
       #   generator's control: only what misses again, or faster than that, counts as a miss.
-      def load(name, generator, ideal: nil, most: nil)
-        @workload.loads << Load.new(name:, generator:, ideal:, most:)
+      def load(name, generator, ideal: nil, most: nil, seconds: nil)
+        @workload.loads << Load.new(name:, generator:, ideal:, most:, seconds:)
         return unless most
 
         aim(name, "at most #{most} ms in each run, and no error") do |c|

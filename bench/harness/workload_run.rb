@@ -76,8 +76,8 @@ module Bench
 
     def identity
       @identity ||= {
-        workload: name, loads: @loads.map(&:name), servers: @servers.map(&:label), rounds:, peer_rounds:, seconds:,
-        ruby: @toolchain.description, gems: @toolchain.gems,
+        workload: name, loads: @loads.map(&:name), servers: @servers.map(&:label), rounds:, peer_rounds:,
+        seconds: @loads.map(&:seconds), ruby: @toolchain.description, gems: @toolchain.gems,
         ours: @servers.filter_map { |server| server.prepare(@toolchain) }.reduce({}, :merge)
       }
     end
@@ -93,7 +93,7 @@ module Bench
 
     def measure(left, seed)
       runner = Runner.new(
-        @workload, @servers, toolchain: @toolchain, rounds:, seconds:, loads: @loads, random: Random.new(seed),
+        @workload, @servers, toolchain: @toolchain, rounds:, loads: @loads, random: Random.new(seed),
         progress: @progress, patience: @options.patience || 0, deadline: @deadline, visit_seconds:,
         peer_rounds:
       )
@@ -107,7 +107,8 @@ module Bench
 
     def finish(runs, versions:, seed:, took:, whole:)
       document = Results.document(
-        @workload, @servers, runs, toolchain: @toolchain, rounds:, peer_rounds:, seconds:, seed:, versions:, took:
+        @workload, @servers, runs, loads: @loads, toolchain: @toolchain, rounds:, peer_rounds:, seconds:, seed:, versions:,
+        took:
       )
       path = Results.write(document, whole:, kind: @options.kind)
       order = @servers.map(&:label)
@@ -119,7 +120,7 @@ module Bench
 
     def heading(load)
       "#{name} #{load.name}: #{load.generator.description}; #{@workload.workers} worker" \
-        "#{"s" if @workload.workers > 1}, #{rounds} × #{seconds} s"
+        "#{"s" if @workload.workers > 1}, #{rounds} × #{load.seconds} s"
     end
 
     # Of one server in one round. The last result knows how long that took; without one it is reckoned.
@@ -134,7 +135,7 @@ module Bench
     def reckoned_visit
       starts = @workload.fresh ? @loads.size : 1
       (starts * (BOOT + @workload.warm_up + @workload.settle)) +
-        @loads.sum { |load| load.generator.respond_to?(:duration) ? load.generator.duration(seconds) : seconds }
+        @loads.sum { |load| load.generator.respond_to?(:duration) ? load.generator.duration(load.seconds) : load.seconds }
     end
   end
 end

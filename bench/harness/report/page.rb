@@ -108,9 +108,10 @@ module Bench
         result["loads"].map do |load|
           title, more = FIGURES.fetch(load["main_figure"])
           ideal = " · ideal: #{load["ideal"]}" if load["ideal"]
+          seconds = ", #{load["seconds"]} s" unless [nil, result["seconds"]].include?(load["seconds"])
           charts = [bars(load), distribution(load), published(result["workload"], load["name"])]
           "<h4>#{escape(load["name"])}: #{escape(title)}#{" (less is better)" unless more}</h4>\n" \
-            "<p class=\"note\">#{escape(load["tool"])}#{escape(ideal)}</p>\n<div class=\"pair\">#{charts.join}</div>\n" \
+            "<p class=\"note\">#{escape(load["tool"])}#{seconds}#{escape(ideal)}</p>\n<div class=\"pair\">#{charts.join}</div>\n" \
             "#{table(load, title)}#{verdicts(Verdicts.of(result, load))}" \
             "#{misses(Verdicts.misses(result, load))}#{noise(load)}"
         end.join
