@@ -4,6 +4,7 @@
 enum {
     MARGIN = 5000,   /* microseconds by which a sibling's oldest must be younger at least, */
     MOST_MARGIN = 100000, /* and at most: see margin */
+    SHORTER = 5,     /* by a fifth, at least, must a sibling's line for the database be shorter: less is chance */
     PATIENCE = 20000, /* microseconds for which one waits here before it goes to where more are at work */
     UNUSUAL = 4,     /* times the usual: a request that takes longer may take for ever */
     AT_ONCE = 64,    /* requests that leave a stuck worker at one look */
@@ -15,7 +16,8 @@ typedef struct offer {
     bool idle;
     int64_t waiting;
     int64_t begun;   /* requests that have a fiber and will end, */
-    int64_t in_line; /* and of them, those that stand in line for the database */
+    int64_t in_line; /* and of them, those that stand in line for the database, */
+    int64_t wait;    /* for about as long; 0: not known */
     uint64_t oldest; /* 0: none waits */
     uint64_t away;   /* since when its reactor has been in one request; 0: not for long */
 } offer;
@@ -32,6 +34,7 @@ static bool offer_of(const fl_loop *loop, int sibling, offer *offer) {
     offer->sibling = sibling;
     offer->begun = fl_slot_get(slot, FL_SLOT_in_flight);
     offer->in_line = fl_slot_get(slot, FL_SLOT_database_waiting);
+    offer->wait = fl_slot_get(slot, FL_SLOT_database_wait_us);
     offer->idle = is_idle(slot);
     offer->waiting = fl_slot_get(slot, FL_SLOT_queued) + coming;
     offer->oldest = (uint64_t) fl_slot_get(slot, FL_SLOT_oldest_us);
@@ -41,10 +44,14 @@ static bool offer_of(const fl_loop *loop, int sibling, offer *offer) {
 
 /* Whether one more would begin there sooner, and wait in its fiber for it: while others stand in line for the database; or
  * where more are at work, whose turns come first. Connections stick: each that goes makes the other worker slower, and after
- * some hundreds of them one would have nearly all. */
+ * some hundreds of them one would have nearly all. Where a line is known to be the quicker one, as many come as make it as
+ * slow as the other. */
 static bool takes_longer(const fl_loop *loop, const offer *offer) {
     int64_t here = loop->ready.count;
     int64_t in_line = fl_slot_get(loop->siblings.slot, FL_SLOT_database_waiting);
+    int64_t wait = fl_slot_get(loop->siblings.slot, FL_SLOT_database_wait_us);
+    if (offer->in_line > 0 && in_line > 0 && offer->wait > 0 && wait > 0)
+        return offer->wait > wait - wait / SHORTER;
     if (offer->in_line > 0 && offer->waiting + offer->in_line >= here + in_line)
         return true;
     return offer->begun > loop->counts.in_flight + here && loop->now < loop->ready.first->ready_at + PATIENCE;

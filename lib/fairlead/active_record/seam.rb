@@ -145,7 +145,7 @@ module Fairlead
         def fairlead_leave(waiter, served)
           fairlead_line.leave(waiter)
           fairlead_line.call_next if waiter.called == :to_take && !served && any?
-          @lock.fairlead_usage.waits.add(Line.clock - waiter.since) if served
+          @lock.fairlead_served(waiter) if served
           @lock.fairlead_wish if @num_waiting.zero?
         end
 
@@ -257,6 +257,13 @@ module Fairlead
             end
           end
           idle.each(&:disconnect!).size
+        end
+
+        # Under the lock: who has stood in line has a connection.
+        def fairlead_served(waiter)
+          now = Line.clock
+          fairlead_usage.waits.add(now - waiter.since)
+          Crowd.served(now - waiter.since, now)
         end
 
         # Under the lock: shows siblings, and the budget, who waits.

@@ -4,7 +4,7 @@ require "json"
 require_relative "../../helper"
 
 module Fairlead
-  # How many requests stand in line for a database connection.
+  # How many requests stand in line for a database connection, and for how long.
   class CrowdTest < Test
     APP = <<~RUBY
       require "active_record"
@@ -13,6 +13,7 @@ module Fairlead
 
       run(lambda do |env|
         next [200, {}, [JSON.generate(Fairlead.stats)]] if env["PATH_INFO"] == "/figures"
+        next [200, {}, [JSON.generate(2.times.map { |slot| Fairlead.page.get(slot, :database_wait_us) })]] if env["PATH_INFO"] == "/waits"
 
         ActiveRecord::Base.with_connection { |connection| connection.execute("SELECT pg_sleep(0.5)") }
         [200, {}, []]
@@ -27,7 +28,36 @@ module Fairlead
       end
     end
 
+    def test_all_workers_know_for_how_long_they_wait_in_one
+      with_server(APP, "--workers", "2", env: { "DATABASE_URL" => postgresql }) do |server|
+        answers = Array.new(8) { Thread.new { server.get("/").code } }
+        # The first who has stood in line has done so for one query.
+        eventually("the wait to be known") { waits(server).max.between?(400_000, 2_500_000) }
+        assert_equal ["200"] * 8, answers.map(&:value)
+        eventually("nobody to wait any more") { waits(server).sum.zero? }
+      end
+    end
+
+    # Each is a sample of what changes from moment to moment.
+    def test_what_is_shown_follows_those_who_are_served_at_its_own_pace
+      page = SharedPage.new(1)
+      ActiveRecord::Crowd.show_in(page, 0)
+      ActiveRecord::Crowd.tell(self, 3)
+      shown = [[0.008, 10.0], [0.9, 10.001], [0.016, 10.003]].map do |wait, now|
+        ActiveRecord::Crowd.served(wait, now)
+        page.get(0, :database_wait_us)
+      end
+
+      assert_equal [8_000, 8_000, 9_000], shown
+      ActiveRecord::Crowd.tell(self, 0)
+      assert_equal 0, page.get(0, :database_wait_us)
+    ensure
+      ActiveRecord::Crowd.show_in(nil, nil)
+    end
+
     private
+
+    def waits(server) = JSON.parse(server.get("/waits").body)
 
     def postgresql
       ENV["TEST_DATABASE_URL"] || skip("No PostgreSQL: run bin/test, or set TEST_DATABASE_URL (bin/services url)")
