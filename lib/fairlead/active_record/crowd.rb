@@ -33,12 +33,12 @@ module Fairlead
           end
         end
 
-        # One has a connection, and stood in line for it.
+        # One has a connection, and stood in line for it, while others do.
         #
         # @param seconds [Float] for how long.
         # @param now [Float] of the monotonic clock.
         def served(seconds, now)
-          return unless now >= @due.to_f && shown?
+          return unless now >= @due.to_f && @waiting.any? && shown?
 
           @due = now + INTERVAL
           @lock.synchronize { show_wait(@wait.zero? ? seconds : @wait + ((seconds - @wait) * SHARE)) }
