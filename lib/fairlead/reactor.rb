@@ -53,9 +53,10 @@ module Fairlead
       def transfer(*) = @reactor.public_send(@name)
     end
 
-    # Of the task of a serving fiber that has left others behind. Of two that stop it once it has ended, each would stop the
-    # other one's stopping, which then begins anew, for ever. Whoever comes second leaves it to the first.
-    module Left
+    # The task of a serving fiber. One that has left others behind ends, and they may hold it for long.
+    class Serving < Async::Task
+      # Of two that stop it once it has ended, each would stop the other one's stopping, which then begins anew, for ever.
+      # Whoever comes second leaves it to the first.
       def cancel(...)
         return super if running?
         return if @cancelling
@@ -67,8 +68,14 @@ module Fairlead
           @cancelling = false
         end
       end
+
+      # What is taken out of a list keeps what came after it there: whoever holds one ended task would hold all later ones.
+      def consume
+        super
+        self.tail = nil unless parent
+      end
     end
-    private_constant :Seat, :Errand, :Left
+    private_constant :Seat, :Errand, :Serving
 
     # @return [Request, nil] that a fiber works for; a child task, or an enumerator, works for that of who began it.
     def self.request_of(fiber) = (fiber.fairlead_seat || Fairlead.serving(fiber)&.fairlead_seat)&.request
@@ -141,7 +148,7 @@ module Fairlead
 
     # @api private
     def add_fiber
-      Async::Task.new(@scheduler, annotation: "serving") do |task|
+      Serving.new(@scheduler, annotation: "serving") do |task|
         seat = Seat.new(Fiber.current)
         called(seat)
         serve(task, seat)
@@ -246,15 +253,14 @@ module Fairlead
 
     # The fiber is as it was at boot.
     def clean_up(task, seat, state)
-      leave_behind(task, seat) if task.children?
+      leave_behind(seat) if task.children?
       seat.thread_variables&.clear
       state.restore
     end
 
     # Tasks go on without the request, with what they have inherited of it. Its fiber ends, and its task with it: what they
     # may do to either would be done to a later request.
-    def leave_behind(task, seat)
-      task.extend(Left)
+    def leave_behind(seat)
       seat.dismissed = true
       seat.thread_variables = nil
     end

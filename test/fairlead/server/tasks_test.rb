@@ -44,6 +44,8 @@ module Fairlead
           condition.wait
         },
         "/leave-behind" => -> { Async { sleep 0.2; $done << "left" }; serving_fibers },
+        "/keep" => -> { $kept ||= Async::Task.current; Async { sleep 0.01 }; "ok" },
+        "/tasks" => -> { GC.start; ObjectSpace.each_object(Async::Task).count },
         "/done" => -> { $done.join(" ") },
         "/fibers" => -> { serving_fibers },
         "/fail" => -> { Async { raise "child's own" }; "fine" },
@@ -95,6 +97,14 @@ module Fairlead
         counts = Array.new(30) { server.get("/leave-behind").body.to_i }
         assert_operator counts.max, :<=, 4, "serving fibers"
         eventually("all tasks are done") { server.get("/done").body == (["left"] * 30).join(" ") }
+      end
+    end
+
+    def test_an_ended_task_that_is_kept_keeps_no_later_one
+      with_server(APP) do |server|
+        200.times { server.get("/keep") }
+        sleep 0.1
+        assert_operator server.get("/tasks").body.to_i, :<, 50
       end
     end
 
