@@ -7,6 +7,7 @@ enum {
     SHORTER = 5,     /* by a fifth, at least, must a sibling's line for the database be shorter: less is chance */
     PATIENCE = 20000, /* microseconds for which one waits here before it goes to where more are at work */
     UNUSUAL = 4,     /* times the usual: a request that takes longer may take for ever */
+    PACE = 20000,    /* microseconds from one request that goes to a quicker line to the next: its effect is seen later */
     AT_ONCE = 64,    /* requests that leave a stuck worker at one look */
 };
 
@@ -42,16 +43,27 @@ static bool offer_of(const fl_loop *loop, int sibling, offer *offer) {
     return offer->idle || fl_siblings_heard(&loop->siblings, sibling, loop->now);
 }
 
+/* Whether there is a line for the database both here and there, and it is known for how long one stands in each. */
+static bool lines_known(const fl_loop *loop, const offer *offer) {
+    const fl_slot *own = loop->siblings.slot;
+    return fl_slot_get(own, FL_SLOT_database_waiting) > 0 && fl_slot_get(own, FL_SLOT_database_wait_us) > 0 &&
+           offer->in_line > 0 && offer->wait > 0;
+}
+
+static bool has_quicker_line(const fl_loop *loop, const offer *offer) {
+    int64_t wait = fl_slot_get(loop->siblings.slot, FL_SLOT_database_wait_us);
+    return offer->wait <= wait - wait / SHORTER;
+}
+
 /* Whether one more would begin there sooner, and wait in its fiber for it: while others stand in line for the database; or
  * where more are at work, whose turns come first. Connections stick: each that goes makes the other worker slower, and after
  * some hundreds of them one would have nearly all. Where a line is known to be the quicker one, as many come as make it as
  * slow as the other. */
 static bool takes_longer(const fl_loop *loop, const offer *offer) {
     int64_t here = loop->ready.count;
+    if (lines_known(loop, offer))
+        return !has_quicker_line(loop, offer);
     int64_t in_line = fl_slot_get(loop->siblings.slot, FL_SLOT_database_waiting);
-    int64_t wait = fl_slot_get(loop->siblings.slot, FL_SLOT_database_wait_us);
-    if (offer->in_line > 0 && in_line > 0 && offer->wait > 0 && wait > 0)
-        return offer->wait > wait - wait / SHORTER;
     if (offer->in_line > 0 && offer->waiting + offer->in_line >= here + in_line)
         return true;
     return offer->begun > loop->counts.in_flight + here && loop->now < loop->ready.first->ready_at + PATIENCE;
@@ -120,6 +132,22 @@ static void even_out(fl_loop *loop, uint64_t away) {
     bool nothing_waits = best.waiting == 0 && !(unusually_long && best.away != 0 && best.away <= loop->now - away);
     if (best.idle || nothing_waits || best.oldest > candidate->ready_at + margin(loop))
         fl_handoff_give(candidate->connection, best.sibling);
+}
+
+void fl_balance_lines(fl_loop *loop) {
+    const fl_slot *own = loop->siblings.slot;
+    if (own == NULL || loop->ready.first == NULL || loop->dedicated || fl_slot_get(own, FL_SLOT_database_waiting) == 0 ||
+        loop->now < loop->lines_evened_at + PACE)
+        return;
+    offer best = {.sibling = -1};
+    for (int i = 0; i < loop->siblings.count; i++) {
+        offer offer;
+        if (offer_of(loop, i, &offer) && lines_known(loop, &offer) && has_quicker_line(loop, &offer) &&
+            (best.sibling < 0 || offer.wait < best.wait))
+            best = offer;
+    }
+    if (best.sibling >= 0 && fl_handoff_give(loop->ready.first->connection, best.sibling))
+        loop->lines_evened_at = loop->now;
 }
 
 void fl_balance_lanes(fl_loop *loop) {

@@ -92,7 +92,7 @@ int fl_shared_page_database(fl_shared_page *page, uint64_t key);
 static inline void fl_slot_set(fl_slot *slot, fl_slot_field field, int64_t value) {
     atomic_store_explicit(&slot->fields[field], value, memory_order_relaxed);
 }
-static inline int64_t fl_slot_get(fl_slot *slot, fl_slot_field field) {
+static inline int64_t fl_slot_get(const fl_slot *slot, fl_slot_field field) {
     return atomic_load_explicit(&slot->fields[field], memory_order_relaxed);
 }
 
