@@ -253,7 +253,7 @@ module Fairlead
             render json: {
               serving: Fairlead.serving?, serving_in_initializer: SERVING_IN_INITIALIZER, pid: Process.pid,
               parent: Process.ppid, isolation: ActiveSupport::IsolatedExecutionState.isolation_level,
-              environment: Rails.env, task: (Async::Task.current?.class.name if defined?(Async)), software: request.env["SERVER_SOFTWARE"]
+              environment: Rails.env, task: defined?(Async::Task) && !Async::Task.current?.nil?, software: request.env["SERVER_SOFTWARE"]
             }
           end
 

@@ -120,7 +120,7 @@ module Fairlead
 
     # In fibers, and known to the app before its initializers.
     def assert_served(about)
-      assert_equal [true, true, "fiber", "Async::Task"],
+      assert_equal [true, true, "fiber", true],
                    about.values_at("serving", "serving_in_initializer", "isolation", "task")
     end
 
