@@ -62,15 +62,25 @@ module Fairlead
         @set = false
       end
 
+      # On Ruby 3.1, a fiber that is cancelled in here does not get the lock back, as it does on later ones.
       def wait(seconds)
-        @mutex.synchronize { @condition.wait(@mutex, seconds) unless @set }
+        @mutex.lock
+        @condition.wait(@mutex, seconds) unless @set
+      ensure
+        @mutex.unlock if @mutex.owned?
       end
 
+      # A fiber under a scheduler is not switched: cancelled here, it would leave the waiter asleep.
       def set
-        @mutex.synchronize do
-          @set = true
-          @condition.signal
+        if Pool.scheduler?
+          ::Thread.pass until @mutex.try_lock
+        else
+          @mutex.lock
         end
+        @set = true
+        @condition.signal
+      ensure
+        @mutex.unlock if @mutex.owned?
       end
     end
 

@@ -12,8 +12,9 @@ module Fairlead
     # Ruby never checks for interrupts between the entry of an `ensure` and the deferring of interrupts; a
     # TracePoint would put one there.
     NEVER_CHECKED = /\A\s*::Thread\.handle_interrupt\(NEVER\)|\A\s*ensure/.freeze
+    # Path => for each line, whether it is such a one. Ruby 3.1 checks for interrupts while it matches, so this is done before.
     SOURCES = Dir[File.expand_path("../../../lib/fairlead/pool{,/*}.rb", __dir__)]
-      .to_h { |path| [path, File.readlines(path)] }.freeze
+      .to_h { |path| [path, File.readlines(path).map { |line| line.match?(NEVER_CHECKED) }] }.freeze
 
     # JRuby traces lines only with --debug, and raises in the calling thread though that is deferred.
     def setup
@@ -165,8 +166,8 @@ module Fairlead
       count = after ? -Float::INFINITY : 0
       thread = Thread.current
       trace = TracePoint.new(*EVENTS) do |event|
-        next unless Thread.current == thread && (lines = SOURCES[event.path])
-        next if event.event == :line && lines[event.lineno - 1].match?(NEVER_CHECKED)
+        next unless Thread.current == thread && (never_checked = SOURCES[event.path])
+        next if event.event == :line && never_checked[event.lineno - 1]
 
         if after && event.event == :return && event.method_id == :wait && event.path.end_with?("waiter.rb")
           ended, after = after, nil

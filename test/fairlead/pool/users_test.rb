@@ -1,20 +1,58 @@
 # frozen_string_literal: true
 
 require_relative "helper"
+require "fileutils"
+require "json"
+require "open3"
+require "rbconfig"
 require "socket"
 require "tmpdir"
 
 module Fairlead
-  # Gems that use connection_pool use this pool once one constant is changed, as the guide says. Each needs its
-  # server here, and is skipped aloud without.
+  # Gems that use connection_pool use this pool, each with what the guide says, as it is written there, in a process of its
+  # own. Each needs its server here, and is skipped aloud without.
   class PoolUsersTest < PoolTest
+    # What the guide says to write: name => code.
+    GUIDE = File.read(File.expand_path("../../../guides/fair-pool.md", __dir__)).scan(/^```ruby-with-([\w-]+)\n(.*?)^```/m).to_h
+
+    # As in an app, where Bundler loads the pool.
+    RUBY = [RbConfig.ruby, "-I", File.expand_path("../../../lib", __dir__), "-r", "fairlead/pool"].freeze
+
+    JOBS = <<~RUBY
+      class Job
+        include Sidekiq::Job
+        sidekiq_options queue: ENV.fetch("QUEUE"), retry: false
+
+        def perform(list) = Sidekiq.redis { |redis| redis.lpush(list, Sidekiq.redis_pool.class.name) }
+      end
+    RUBY
+
+    RAILS = <<~RUBY
+      require "rails"
+      class App < Rails::Application
+        config.root = Dir.pwd
+        config.eager_load = false
+        config.logger = Logger.new(nil)
+      end
+      App.initialize!
+    RUBY
+
+    def setup
+      super
+      @folder = Dir.mktmpdir
+    end
+
     def teardown
-      @changed&.each { |owner| owner.send(:remove_const, :ConnectionPool) }
       if @server
         Process.kill(:KILL, @server)
         Process.wait(@server)
       end
+      FileUtils.rm_rf(@folder)
       super
+    end
+
+    def test_these_are_all_that_the_guide_tells_of
+      assert_equal %w[redis-client sidekiq rails-and-memcached rails-and-redis], GUIDE.keys
     end
 
     def test_it_has_all_that_connection_pool_has_with_its_options
@@ -33,30 +71,67 @@ module Fairlead
 
     def test_redis_client
       needs "redis-client"
-      require "redis_client"
-      change RedisClient::Pooled
-      redis = RedisClient.config(url: redis_url).new_pool(size: 2, timeout: 0.05)
+      answers, pool, refused = evaluate(<<~RUBY, "REDIS_URL" => redis_url)
+        #{GUIDE["redis-client"]}
+        answers = [redis.call("SET", "key", "value"), *redis.pipelined { |pipeline| pipeline.call("GET", "key") }]
+        pool = redis.instance_variable_get(:@pool)
+        pool.size.times { Thread.new { pool.checkout; sleep } }
+        Thread.pass until pool.available.zero?
+        refused = begin
+          redis.call("PING")
+        rescue RedisClient::CheckoutTimeoutError => error
+          error.message
+        end
+        [answers, [pool.class, pool.size], refused]
+      RUBY
 
-      assert_equal "OK", redis.call("SET", "key", "value")
-      assert_equal ["value"], redis.pipelined { |pipeline| pipeline.call("GET", "key") }
-      assert_kind_of Pool, redis.instance_variable_get(:@pool)
-      with_all_taken(redis.instance_variable_get(:@pool)) do
-        assert_raises(RedisClient::CheckoutTimeoutError) { redis.call("PING") }
-      end
-      redis.close
+      assert_equal %w[OK value], answers
+      assert_equal ["Fairlead::Pool", 5], pool
+      assert_match(/waited 1 s for a connection .* 5 of 5 are in use/, refused)
+    end
+
+    def test_sidekiq_on_both_sides
+      needs "sidekiq"
+      File.write(File.join(@folder, "jobs.rb"), GUIDE["sidekiq"] + JOBS)
+      environment = { "REDIS_URL" => redis_url, "QUEUE" => "queue-#{Process.pid}" }
+      start(environment, *RUBY, Gem.bin_path("sidekiq", "sidekiq"), "-r", "./jobs.rb", "-q", environment["QUEUE"])
+      pools, holds = evaluate(<<~RUBY, **environment)
+        require "./jobs"
+        pool = Sidekiq.redis_pool # made by whoever asks first, and by several who do so at once
+        list = "pools-\#{Process.pid}"
+        Array.new(100) { Thread.new { Job.perform_async(list) } }.each(&:join)
+        pools = Array.new(100) { Sidekiq.redis { |redis| redis.blocking_call(60, "BRPOP", list, 60) }&.last }
+        [[pool.class.name, *pools].uniq, pool.stat[:holds][:count]]
+      RUBY
+
+      assert_equal ["Fairlead::Pool"], pools, File.read(File.join(@folder, "output"))[..2_000]
+      assert_operator holds, :>=, 200
     end
 
     def test_rails_cache_in_redis
-      needs "redis", "activesupport"
-      require "active_support"
-      require "active_support/cache"
-      require "active_support/cache/redis_cache_store"
-      pool = Pool.new(size: 2, timeout: 0.05) { Redis.new(url: redis_url) }
-      cache = ActiveSupport::Cache::RedisCacheStore.new(redis: pool, pool: false)
+      needs "redis", "railties"
+      read, pool, holds = evaluate_in_rails("rails-and-redis", <<~RUBY, "REDIS_URL" => redis_url)
+        Rails.cache.write("key", "value") or raise "not written"
+        pool = Rails.cache.redis
+        [Rails.cache.read("key"), [pool.class, pool.size], pool.stat[:holds][:count]]
+      RUBY
 
-      assert cache.write("key", "value")
-      assert_equal "value", cache.read("key")
-      assert_operator pool.stat[:holds][:count], :>=, 2
+      assert_equal "value", read
+      assert_equal ["Fairlead::Pool", 5], pool
+      assert_operator holds, :>=, 2
+    end
+
+    def test_rails_cache_in_memcached_with_its_pool_option
+      needs "dalli", "railties"
+      port = start_memcached
+      read, pool = evaluate_in_rails("rails-and-memcached", <<~RUBY, "MEMCACHE_SERVERS" => "127.0.0.1:#{port}")
+        Rails.cache.write("key", "value") or raise "not written"
+        pool = Rails.cache.instance_variable_get(:@data)
+        [Rails.cache.read("key"), [pool.class, pool.size]]
+      RUBY
+
+      assert_equal "value", read
+      assert_equal ["Fairlead::Pool", 5], pool
     end
 
     # As with connection_pool: the store's error handler is told, and the app goes on without the cache.
@@ -81,23 +156,6 @@ module Fairlead
       end
     end
 
-    def test_rails_cache_in_memcached_with_its_pool_option
-      needs "dalli", "activesupport"
-      require "active_support"
-      require "active_support/cache"
-      require "active_support/cache/mem_cache_store"
-      change ActiveSupport::Cache::MemCacheStore
-      root = Process.uid.zero? ? ["-u", "nobody"] : []
-      port = start("memcached", "-l", "127.0.0.1", "-p", "%d", *root)
-      cache = ActiveSupport::Cache::MemCacheStore.new("127.0.0.1:#{port}", pool: { size: 2, timeout: 1 })
-
-      assert cache.write("key", "value")
-      assert_equal "value", cache.read("key")
-      pool = cache.instance_variable_get(:@data)
-      assert_kind_of Pool, pool
-      assert_equal 2, pool.size
-    end
-
     private
 
     def options(owner, method) = owner.instance_method(method).parameters.filter_map { |kind, name| name if kind == :key }
@@ -115,20 +173,36 @@ module Fairlead
       ENV.fetch("TEST_REDIS_URL") { skip "No Redis: run bin/test, or set TEST_REDIS_URL (bin/services url redis)" }
     end
 
-    # As in the guide: the gem's own code finds this constant before the global one.
-    def change(owner)
-      owner.const_set(:ConnectionPool, Fairlead::Pool)
-      (@changed ||= []) << owner
+    # In the test's folder.
+    #
+    # @return what the script's last expression says, as JSON tells it.
+    def evaluate(script, **environment)
+      script = "value = begin\n#{script}\nend\nrequire \"json\"\nputs JSON.generate(value)"
+      output, errors, status = Open3.capture3(environment, *RUBY, "-e", script, chdir: @folder)
+      assert_predicate status, :success?, errors
+      JSON.parse(output.lines.last) # Sidekiq's client logs what it does before
+    end
+
+    # The same in a Rails app whose settings are the guide's.
+    def evaluate_in_rails(name, script, **environment)
+      file = File.join(@folder, "config/environments/production.rb")
+      FileUtils.mkdir_p(File.dirname(file))
+      File.write(file, GUIDE[name])
+      evaluate(RAILS + script, "RAILS_ENV" => "production", **environment)
+    end
+
+    # In the test's folder, until the test ends.
+    def start(environment, *command)
+      @server = Process.spawn(environment, *command, %i[out err] => File.join(@folder, "output"), chdir: @folder)
     end
 
     # @return [Integer] the port at which it answers.
-    def start(command, *arguments)
-      skip "#{command} is not installed" unless system("command -v #{command} >/dev/null")
+    def start_memcached
+      skip "memcached is not installed (bin/setup --tests does it)" unless system("command -v memcached >/dev/null")
 
       port = Addrinfo.tcp("127.0.0.1", 0).listen { |socket| socket.local_address.ip_port }
-      @server = Process.spawn(command, *arguments.map { |argument| argument.sub("%d", port.to_s) },
-        out: File::NULL, err: File::NULL, chdir: Dir.tmpdir)
-      eventually("#{command} answers") do
+      start({}, "memcached", "-l", "127.0.0.1", "-p", port.to_s, *(["-u", "nobody"] if Process.uid.zero?))
+      eventually("memcached answers") do
         TCPSocket.new("127.0.0.1", port).close || true
       rescue SystemCallError
         false
