@@ -1,11 +1,15 @@
 # frozen_string_literal: true
 
 require "pg"
+require_relative "../drivers/databases"
 require_relative "rails_app"
 
 module Fairlead
   # `fairlead doctor` in a Rails app.
   class RailsDoctorTest < RailsTest
+    include Databases
+
+    FINE = { "app/controllers/probes_controller.rb" => "class ProbesController < ActionController::Base; end\n" }.freeze
     HURTING = {
       "app/models/hurting.rb" => <<~RUBY,
         class Hurting
@@ -14,9 +18,11 @@ module Fairlead
           def self.fine = Item.with_connection { |connection| connection.select_value("SELECT 1") }
           def self.no_model = Faraday.connection
           def self.local = Thread.current[:user] = 1
+          def self.checked_out = Item.connection_pool.checkout
+          def self.no_database = Faraday.connection_pool.checkout
         end
       RUBY
-      "app/controllers/probes_controller.rb" => "class ProbesController < ActionController::Base; end\n",
+      **FINE,
       "app/models/item.rb" => <<~RUBY,
         class Item < ActiveRecord::Base
           include Counted
@@ -44,6 +50,20 @@ module Fairlead
           end
         end
       RUBY
+      "app/controllers/ticks_controller.rb" => <<~RUBY,
+        class TicksController < ActionController::Base
+          include Comparable, ::ActionController::Live
+        end
+      RUBY
+      "app/views/items/_count.html.erb" => <<~ERB,
+        <%# How many there are: Item.lease_connection -%>
+        <%= tag.p do %>
+          <b>it's</b>
+
+          <%= Item.connection.select_value("SELECT count(*) FROM items") -%>
+        <% end %>
+      ERB
+      "lib/tasks/items.rake" => "task(items: :environment) { p Item.lease_connection }\n",
       "config/initializers/isolation.rb" => "Rails.application.config.active_support.isolation_level = :thread\n",
       "config/database.yml" => "production:\n  adapter: postgresql\n  max_connections: 5\n",
       "config/initializers/gems.rb" => <<~RUBY
@@ -54,7 +74,7 @@ module Fairlead
         Gem.loaded_specs["trilogy"] = Gem::Specification.new("trilogy", "2.10.0")
       RUBY
     }.freeze
-    private_constant :HURTING
+    private_constant :HURTING, :FINE
 
     def test_it_says_what_would_hurt_and_the_fix_of_each
       status, said = examine("-w", "2", files: HURTING, database: postgresql)
@@ -70,11 +90,15 @@ module Fairlead
         app/models/concerns/counted.rb:5: connection
         app/models/hurting.rb:2: Item.connection
         app/models/hurting.rb:3: Item.lease_connection
+        app/models/hurting.rb:7: Item.connection_pool.checkout
         app/models/item.rb:3: connection
         app/models/item.rb:5: connection
         app/models/item.rb:10: self.connection
         app/models/item.rb:15: self.class.connection
+        and 1 more
       PLACES
+      assert_item(/^– Rake tasks that keep a database connection/, "while it serves", said)
+      assert_includes said, "    lib/tasks/items.rake:1: Item.lease_connection\n"
       assert_item(/^✗ typhoeus 1\.4\.1/, "Fairlead.offload", said)
       assert_item(/^– Thread\.current/, "CurrentAttributes", said)
       assert_equal <<~PLACES, places("Thread.current[…] as state", said)
@@ -84,6 +108,7 @@ module Fairlead
       PLACES
       assert_item(/^– ActionController::Live/, "with_connection", said)
       assert_includes said, "    app/controllers/lives_controller.rb:2: include ActionController::Live\n"
+      assert_includes said, "    app/controllers/ticks_controller.rb:2: include Comparable, ::ActionController::Live\n"
       assert_item(/^– request_store 1\.7\.0: its store belongs to a fiber/, "ActiveSupport::CurrentAttributes", said)
       assert_match(/^✓ sentry-ruby 7\.2\.0: its hub is each request's own/, said)
       assert_item(/^– mysql2 0\.5\.7: it waits for a query as fibers do/, "trilogy", said)
@@ -92,8 +117,7 @@ module Fairlead
     end
 
     def test_it_counts_the_connections_of_all_workers
-      files = { "config/database.yml" => "production:\n  adapter: postgresql\n  max_connections: #{allowed}\n",
-                "app/controllers/probes_controller.rb" => "class ProbesController < ActionController::Base; end\n" }
+      files = { **FINE, "config/database.yml" => "production:\n  adapter: postgresql\n  max_connections: #{allowed}\n" }
       _, said = examine("-w", "2", files:, database: postgresql)
 
       assert_item(/^✗ postgresql at \S+ allows #{allowed} connections; 2 workers may open #{2 * allowed}/,
@@ -104,6 +128,52 @@ module Fairlead
       assert_match(/^✓ postgresql at \S+ allows \d+ connections; all workers together open up to 90/, said)
       assert_match(/^✓ None in the app's code: code that keeps/, said)
       assert_match(/^✓ None in the app's code: Thread\.current/, said)
+      refute_includes said, "Rake tasks"
+    end
+
+    def test_it_finds_what_views_do_with_connections
+      files = { **FINE, "app/views/items/_count.html.erb" => HURTING.fetch("app/views/items/_count.html.erb") }
+      status, said = examine("-w", "2", files:)
+
+      assert_equal 1, status
+      assert_equal "app/views/items/_count.html.erb:5: Item.connection\n", places("Code that keeps a database connection", said)
+    end
+
+    def test_few_connections_to_sqlite_are_good_to_know
+      files = { **FINE, "config/database.yml" => "production:\n  adapter: sqlite3\n  database: test.sqlite3\n" }
+      status, said = examine("-w", "2", "--database-connections", "90", files:)
+
+      assert_equal 0, status
+      assert_item(/^– Few connections in each worker: primary \(5\)/, "Raise max_connections in config/database.yml.", said)
+    end
+
+    %w[mysql2 trilogy].each do |adapter|
+      define_method("test_it_asks_mariadb_through_#{adapter}_how_many_connections_it_allows") do
+        skip_without_databases
+        allowed = Trilogy.new(**Databases.mariadb_settings).query("SELECT @@max_connections").first.first
+        _, said = in_mariadb(adapter, "--database-connections", allowed.to_s)
+
+        assert_item(/^✗ #{adapter} at \S+ allows #{allowed} connections; all workers together open up to #{allowed} /,
+                    "`database_connections #{(allowed * 0.9).floor}`", said)
+        refute_includes said, "prepared statements are on"
+        assert_match(/^– mysql2 \S+: .* Results of prepared statements that come slowly hold up others\.$/, said)
+        assert_match(/^✓ trilogy \S+ lets others run while it waits, .* more than some 100,000 by find_each or in_batches\.$/, said)
+      end
+    end
+
+    def test_prepared_statements_of_mysql2_would_hurt
+      skip_without_databases
+      status, said = in_mariadb("mysql2", "--database-connections", "90", settings: "  prepared_statements: true\n")
+
+      assert_equal 1, status
+      assert_item(/^✗ primary: prepared statements are on/, "`adapter: trilogy`", said)
+    end
+
+    def test_prepared_statements_that_are_off_hurt_nobody
+      skip_without_databases
+      _, said = in_mariadb("mysql2", "--database-connections", "90", settings: "  prepared_statements: \"false\"\n")
+
+      refute_includes said, "prepared statements are on"
     end
 
     private
@@ -113,6 +183,12 @@ module Fairlead
       server = rails_app(:fairlead, **)
       said = server.run(File.join(ROOT, "exe/fairlead"), "doctor", "-e", "production", *flags)
       [$?.exitstatus, said] # rubocop:disable Style/SpecialGlobalVars
+    end
+
+    # @param settings [String] of database.yml.
+    def in_mariadb(adapter, *flags, settings: "")
+      files = { **FINE, "config/database.yml" => "production:\n  adapter: #{adapter}\n#{settings}" }
+      examine("-w", "2", *flags, files:, env: { "DATABASE_URL" => Databases.url(adapter) })
     end
 
     def assert_item(pattern, remedy, said)

@@ -44,5 +44,49 @@ module Fairlead
       assert_match(/^  database   To lift that, set database_connections in config.fairlead.rb .*, or raise max_connections in config.database\.yml\.$/,
                    server.log)
     end
+
+    # As `rails new` writes it.
+    SQLITE = { "config/database.yml" => <<~YAML }.freeze
+      production:
+        adapter: sqlite3
+        max_connections: <%= ENV.fetch("RAILS_MAX_THREADS") { 5 } %>
+        timeout: 5000
+        database: test.sqlite3
+    YAML
+    private_constant :SQLITE
+
+    def test_the_banner_says_so_of_sqlite_too_which_database_connections_leaves_out
+      [[], ["--database-connections", "90"]].each do |flags|
+        log = rails(:fairlead, "--workers", "2", *flags, files: APP.merge(SQLITE)).log
+
+        assert_match(/^  database   primary: up to 5 connections in each worker .*; other requests wait for one\.$/, log)
+        assert_match(%r{^  database   To lift that, raise max_connections in config/database\.yml\.$}, log)
+      end
+    end
+
+    # Five of them are in the pool.
+    def test_with_few_connections_to_sqlite_who_reads_waits_for_those_who_wait_to_write
+      server = rails(:fairlead, "--workers", "1", files: SQLITE.merge("app/controllers/probes_controller.rb" => <<~RUBY))
+        class ProbesController < ActionController::Base
+          def keep
+            Item.transaction do
+              Item.create!(name: "new")
+              sleep 0.01 until File.exist?("over")
+            end
+          end
+
+          def stat = render(json: Item.connection_pool.stat)
+          def query = render(json: Item.find(1))
+        end
+      RUBY
+      writing = Array.new(5) { Thread.new { server.get("/keep").code } }
+      eventually("all connections are in use") { server.json("/stat")["busy"] == 5 }
+      reading = Thread.new { server.json("/query") }
+
+      assert(eventually("who reads waits") { server.json("/stat")["waiting"] == 1 })
+      server.write("over", "")
+
+      assert_equal [["204"], "item 1"], [writing.map(&:value).uniq, reading.value["name"]]
+    end
   end
 end

@@ -1,10 +1,13 @@
 # frozen_string_literal: true
 
+require_relative "../drivers/databases"
 require_relative "rails_app"
 
 module Fairlead
   # Who serves a Rails app, and what the app finds itself in.
   class RailsServingTest < RailsTest
+    include Databases
+
     def test_bin_rails_server_serves_with_fairlead_though_puma_is_in_the_bundle
       server = rails(:rails)
       about = server.json("/about")
@@ -34,6 +37,16 @@ module Fairlead
       RUBY
 
       assert_equal "false\nfalse\n:thread\n", written
+    end
+
+    def test_a_console_is_not_served_and_stays_as_it_is
+      server = rails_app(:rails)
+      server.write("typed", <<~RUBY)
+        p [Fairlead.serving?, SERVING_IN_INITIALIZER, ActiveSupport::IsolatedExecutionState.isolation_level]
+      RUBY
+      written = server.run("-e", '$stdin.reopen("typed"); load "bin/rails"', "console")
+
+      assert_includes written, "[false, false, :thread]\n"
     end
 
     def test_another_server_can_be_asked_for
@@ -103,11 +116,36 @@ module Fairlead
       written = server.run("bin/rails", "generate", "fairlead:install")
 
       assert_match(%r{create\s+config/fairlead.rb}, written)
-      # SQLite bounds no connections.
+      # SQLite bounds no connections, and 20 are enough.
       assert_match(/^# database_connections \d+$/, File.read(server.path("config/fairlead.rb")))
+      refute_includes written, "max_connections"
       server.start.wait_until_ready
 
       assert_served server.json("/about")
+    end
+
+    def test_the_generator_says_that_sqlite_has_few_connections
+      sqlite = "production:\n  adapter: sqlite3\n  database: test.sqlite3\n"
+      app = rails_app(:fairlead, files: { "config/database.yml" => sqlite })
+
+      assert_includes app.run("bin/rails", "generate", "fairlead:install"), <<~TEXT
+        primary: up to 5 connections in each worker (config/database.yml); other requests wait for one.
+        To lift that, raise max_connections in config/database.yml.
+      TEXT
+    end
+
+    %w[mysql2 trilogy].each do |adapter|
+      define_method("test_the_generator_asks_mariadb_through_#{adapter}_how_many_connections_it_allows") do
+        skip_without_databases
+        allowed = Trilogy.new(**Databases.mariadb_settings).query("SELECT @@max_connections").first.first
+        app = rails_app(:fairlead, env: { "DATABASE_URL" => Databases.url(adapter) },
+                                   files: { "config/database.yml" => "production:\n  adapter: #{adapter}\n" })
+        written = app.run("bin/rails", "generate", "fairlead:install")
+
+        refute_equal 100, allowed, "this is what is taken where nothing is asked"
+        assert_includes File.read(app.path("config/fairlead.rb")), "\ndatabase_connections #{(allowed * 0.9).floor}\n"
+        refute_includes written, "other requests wait for one"
+      end
     end
 
     private

@@ -20,16 +20,23 @@ module Fairlead
         def remedy(pool)
           return "allow more in all (database_connections in config/fairlead.rb)" if pool.fairlead_budget
 
-          "allow more (max_connections of #{pool.db_config.name.inspect} in config/database.yml, or a budget for all " \
-            "workers: database_connections in config/fairlead.rb)"
+          own = "max_connections of #{pool.db_config.name.inspect} in config/database.yml"
+          return "allow more (#{own})" unless Budget.counts?(pool.db_config)
+
+          "allow more (#{own}, or a budget for all workers: database_connections in config/fairlead.rb)"
         end
 
+        # @return [Boolean] whether a pool's own size is a small limit.
+        def few?(pool) = !pool.size.nil? && pool.size < USEFUL
+
         # @return [String] how a small limit is lifted.
-        def lift
+        def lift(pool)
           return "raise pool in config/database.yml" if ActiveRecord.old?
 
-          "set database_connections in config/fairlead.rb (bin/rails generate fairlead:install does), or raise " \
-            "max_connections in config/database.yml"
+          own = "raise max_connections in config/database.yml"
+          return own unless Budget.counts?(pool.db_config)
+
+          "set database_connections in config/fairlead.rb (bin/rails generate fairlead:install does), or #{own}"
         end
 
         # @return [String, nil] what an older ActiveRecord does not have.
@@ -52,7 +59,16 @@ module Fairlead
           bounded, own = pools.partition { |pool| budget && Budget.counts?(pool.db_config) }
           lines = []
           lines << "#{names(bounded)}: up to #{budget} connections, of all workers together" if bounded.any?
-          [*lines, *own.group_by(&:size).flat_map { |size, those| own_lines(size, those, budget) }, *missing]
+          alike = own.group_by { |pool| [pool.size, Budget.counts?(pool.db_config)] }
+          [*lines, *alike.each_value.flat_map { |those| of_each_worker(those) }, *missing]
+        end
+
+        # @param pools [Array<ConnectionPool>] of one size, which nothing else bounds; all of servers, or all of files.
+        # @return [Array<String>] what limits them, and how to lift it if that is little.
+        def of_each_worker(pools)
+          pool = pools.first
+          line = "#{names(pools)}: up to #{pool.size || "any number of"} connections in each worker (config/database.yml)"
+          few?(pool) ? ["#{line}; other requests wait for one.", "To lift that, #{lift(pool)}."] : [line]
         end
 
         # @return [Integer, nil] how many connections the database server allows; nil if it does not say.
@@ -74,13 +90,6 @@ module Fairlead
         def quietly(&)
           logger = ::ActiveRecord::Base.logger
           logger.respond_to?(:silence) ? logger.silence(&) : yield
-        end
-
-        def own_lines(size, pools, budget)
-          line = "#{names(pools)}: up to #{size || "any number of"} connections in each worker (config/database.yml)"
-          return [line] if size.nil? || size >= USEFUL || budget || pools.none? { |pool| Budget.counts?(pool.db_config) }
-
-          ["#{line}; other requests wait for one.", "To lift that, #{lift}."]
         end
 
         def names(pools) = pools.map { |pool| pool.db_config.name }.join(", ")

@@ -6,34 +6,47 @@ module Fairlead
   class Doctor
     # What the app's own code does with connections and threads. It is read, not run.
     module Code
-      FOLDERS = %w[app lib config].freeze
+      FILES = ["{app,lib,config}/**/*.{rb,rake}", "app/**/*.erb"].freeze
 
       # kind => [level, what, remedy]
       KINDS = {
-        pinned: [:hurts, "Code that keeps a database connection until the end of the request",
+        pinned: [:hurts, "Code that keeps a database connection until the end of the request, or until it checks it in",
                  "Write with_connection { |connection| … } around the queries."],
+        task: [:note, "Rake tasks that keep a database connection",
+               "Nobody waits for that, unless the app runs them while it serves: then write with_connection { |connection| … }."],
         fiber_local: [:note, "Thread.current[…] as state of a request: it is fresh in each, and not seen by tasks that " \
                              "a request starts",
                       "ActiveSupport::CurrentAttributes says what is meant."],
         live: [:note, "ActionController::Live: each stream is a fiber, without a thread; `streams` bounds them",
                "Keep no connection meanwhile: with_connection { … } around each query."]
       }.freeze
-      private_constant :FOLDERS, :KINDS
+      private_constant :FILES, :KINDS
 
       # @return [Array<Finding>]
       def self.findings(folder)
         places = Hash.new { |hash, kind| hash[kind] = [] }
-        Dir[File.join(folder, "{#{FOLDERS.join(",")}}/**/*.rb")].sort.each do |path|
-          visitor = Visitor.new(path.delete_prefix("#{folder}/"), places)
-          Prism.parse_file(path).value.accept(visitor)
+        Dir[*FILES, base: folder].sort.each do |path|
+          parse(File.join(folder, path))&.accept(Visitor.new(path, places))
         end
-        KINDS.map do |kind, (level, what, remedy)|
+        KINDS.filter_map do |kind, (level, what, remedy)|
           found = places[kind]
-          next none_of(what) if found.empty?
+          next (none_of(what) unless kind == :task) if found.empty?
 
           Finding.new(level:, what: "#{what}:", places: found, remedy:)
         end
       end
+
+      # @return [Prism::ProgramNode, nil] nil: a template of an app without Rails' views. Those make Ruby of it that has the
+      #   same lines.
+      def self.parse(path)
+        return Prism.parse_file(path).value unless path.end_with?(".erb")
+        return unless defined?(::ActionView::Template::Handlers::ERB)
+
+        erb = ::ActionView::Template::Handlers::ERB
+        text = File.read(path, encoding: Encoding::UTF_8).scrub
+        Prism.parse(erb.erb_implementation.new(text, trim: erb.erb_trim_mode == "-").src).value
+      end
+      private_class_method :parse
 
       # A word is no longer the first one, unless it is a constant.
       def self.none_of(what)
@@ -97,17 +110,25 @@ module Fairlead
         end
 
         def note(kind, node)
-          @places[kind] << "#{@path}:#{node.location.start_line}: #{node.slice.lines.first.strip[0, 80]}" if kind
+          return unless kind
+
+          kind = :task if kind == :pinned && @path.end_with?(".rake")
+          @places[kind] << "#{@path}:#{node.location.start_line}: #{node.slice.lines.first.strip[0, 80]}"
         end
 
         def kind_of(node)
           case node.name
           when :lease_connection then :pinned
           when :connection then :pinned if node.arguments.nil? && model?(node.receiver)
+          when :checkout then :pinned if pool?(node.receiver)
           when :[]= then :fiber_local if current_thread?(node.receiver)
-          when :include then :live if node.arguments&.slice == "ActionController::Live"
+          when :include then :live if node.arguments&.arguments&.any? { |argument| live?(argument) }
           end
         end
+
+        def live?(node) = node.slice.delete_prefix("::") == "ActionController::Live"
+
+        def pool?(node) = node.is_a?(Prism::CallNode) && node.name == :connection_pool && model?(node.receiver)
 
         def current_thread?(node) = node.is_a?(Prism::CallNode) && node.slice.delete_prefix("::") == "Thread.current"
 

@@ -14,9 +14,11 @@ module Fairlead
           return [] unless ActiveRecord.loaded?
 
           @configuration = configuration
-          pools = ActiveRecord::Budget.pools.group_by { |pool| server_of(pool.db_config) }
-          found = pools.flat_map { |server, those| server ? server_findings(server, those) : file_findings(those) }
-          [*found, old, permanent_checkout].compact
+          pools = ActiveRecord::Budget.pools
+          found = pools.group_by { |pool| server_of(pool.db_config) }.flat_map do |server, those|
+            server ? server_findings(server, those) : file_findings(those)
+          end
+          [*found, prepared(pools), old, permanent_checkout].compact
         end
 
         private
@@ -34,21 +36,40 @@ module Fairlead
         end
 
         def file_findings(pools)
-          names = pools.map { |pool| pool.db_config.name }.uniq.join(", ")
-          [Finding.new(level: :note, what: "#{names}: SQLite holds Ruby's lock while a query runs. Short queries are " \
-                                           "nobody's trouble; beside long ones, others are served by other workers.")]
+          computing = Finding.new(level: :note, what: "#{names(pools)}: SQLite holds Ruby's lock while a query runs. Short queries " \
+                                                      "are nobody's trouble; beside long ones, others are served by other workers.")
+          [computing, *small(pools, level: :note, why: "While that many requests wait to write, those that read wait too.")]
         end
 
-        def small(pools)
-          those = pools.select { |pool| (size = pool.size) && size < ActiveRecord::Limits::USEFUL }
+        def small(pools, level: :hurts, why: "Requests beyond these wait for one, however many fibers there are.")
+          those = pools.select { |pool| ActiveRecord::Limits.few?(pool) }
           return if those.empty?
 
           list = those.map { |pool| "#{pool.db_config.name} (#{pool.size})" }.uniq.join(", ")
+          Finding.new(level:, what: "Few connections in each worker: #{list}. #{why}",
+                      remedy: "#{ActiveRecord::Limits.lift(those.first).capitalize}.")
+        end
+
+        def names(pools) = pools.map { |pool| pool.db_config.name }.uniq.join(", ")
+
+        # The driver asks for their results (mysql_stmt_store_result) with the GVL held.
+        def prepared(pools)
+          those = pools.select { |pool| prepares?(pool.db_config) }
+          return if those.empty?
+
           Finding.new(
             level: :hurts,
-            what: "Few connections in each worker: #{list}. Requests beyond these wait for one, however many fibers there are.",
-            remedy: "#{ActiveRecord::Limits.lift.capitalize}."
+            what: "#{names(those)}: prepared statements are on, and mysql2 holds Ruby's lock until the result of one has come. " \
+                  "While that is slow, other requests of the worker wait too.",
+            remedy: "Remove prepared_statements from config/database.yml: mysql2 has them off then. Or use `adapter: trilogy`, " \
+                    "which has none."
           )
+        end
+
+        # As ActiveRecord reads it.
+        def prepares?(config)
+          config.adapter == "mysql2" && !::ActiveRecord.disable_prepared_statements &&
+            ![nil, false, "false"].include?(config.configuration_hash[:prepared_statements])
         end
 
         def too_many(server, pools)

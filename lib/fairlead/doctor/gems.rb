@@ -17,8 +17,9 @@ module Fairlead
         "hiredis-client" => [:hurts, "its C client blocks the thread of all requests of a worker.", RUBY_DRIVER],
         "rack-timeout" => [:note, "a request that computes is told that its time is up when it comes to wait.",
                            "The option request_timeout answers its client at once: guides/stalls.md."],
-        "mysql2" => [:note, "it waits for a query as fibers do, but what else may block (connecting, prepared statements, " \
-                            "large results) is done in threads.", "`adapter: trilogy` in config/database.yml needs none."],
+        "mysql2" => [:note, "it waits for a query as fibers do, but what else may block (connecting, results that come in " \
+                            "pieces) is done in threads. Results of prepared statements that come slowly hold up others.",
+                     "`adapter: trilogy` in config/database.yml needs no threads."],
         "request_store" => [:note, "its store belongs to a fiber: fresh in each request, not seen by tasks that a " \
                                    "request starts (Async { … }).",
                             "Hand those what they need, or use ActiveSupport::CurrentAttributes."],
@@ -27,10 +28,11 @@ module Fairlead
                               "Fairlead::Pool takes its place: guides/fair-pool.md."]
       }.freeze
 
-      # name => [the first version that lacks nothing, level, what those before do]
+      # name => [the first version that lacks nothing, level, what those before do, what that one does not either]
       DRIVERS = {
         "pg" => ["1.3", :hurts, "it blocks the thread of all requests of a worker while it waits."],
-        "trilogy" => ["2.11", :note, "a connection that the server has closed may be handed out, since it shows no socket."]
+        "trilogy" => ["2.11", :note, "a connection that the server has closed may be handed out, since it shows no socket.",
+                      ", if not while it makes the rows of a result: read more than some 100,000 by find_each or in_batches"]
       }.freeze
       private_constant :LIBCURL, :RUBY_DRIVER, :KNOWN, :DRIVERS
 
@@ -45,10 +47,10 @@ module Fairlead
 
         private
 
-        def driver(name, first, level, what)
+        def driver(name, first, level, what, but = nil)
           version = Gem.loaded_specs[name]&.version or return
           fine = version >= Gem::Version.new(first)
-          return Finding.new(level: :fine, what: "#{name} #{version} lets others run while it waits.") if fine
+          return Finding.new(level: :fine, what: "#{name} #{version} lets others run while it waits#{but}.") if fine
 
           Finding.new(level:, what: "#{name} #{version}: #{what}",
                       remedy: "Use #{name} #{first} or later: bundle update #{name}.")

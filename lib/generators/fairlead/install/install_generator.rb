@@ -28,6 +28,7 @@ module Fairlead
           gem, still calls it, write with_connection { |connection| … }, or set :deprecated meanwhile: then it works,
           and each place is named. `fairlead doctor` finds those in your app.
         TEXT
+        say("\n#{few.join("\n")}\n") if few
       end
 
       private
@@ -41,6 +42,14 @@ module Fairlead
 
       def database_config
         @database_config ||= ::ActiveRecord::Base.configurations.configs_for(env_name: ::Rails.env).first
+      end
+
+      # @return [Array<String>, nil] what limits an app that gets no budget, if that is little.
+      def few
+        return if !database_config || bounded?
+
+        pool = ::ActiveRecord::Base.connection_pool
+        Fairlead::ActiveRecord::Limits.of_each_worker([pool]) if Fairlead::ActiveRecord::Limits.few?(pool)
       end
 
       def budget
