@@ -142,6 +142,52 @@ module Bench
       assert_equal [200, 0], figures.values_at(:requests, :errors)
       assert_operator figures[:kilobytes_each], :>, 2
     end
+
+    # Answers each, and then does with every second connection what is asked of it.
+    def crowd_of(crowd, before: 0, &block)
+      listener = TCPServer.new("127.0.0.1", 0)
+      threads = []
+      accepting = Thread.new do
+        while (socket = listener.accept)
+          threads << Thread.new(socket, threads.size.even?) { |client, even| answer(client, before, even, &block) }
+        end
+      end
+      crowd.run(Struct.new(:port, :processes).new(listener.local_address.ip_port, ProcessTree.new(Process.pid)), 1)
+    ensure
+      [accepting, *threads].each { |thread| thread&.kill&.join }
+      listener.close
+    end
+
+    def answer(client, before, even)
+      client.gets("\r\n\r\n")
+      sleep before
+      client.write("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+      yield client if even
+      client.read
+    rescue SystemCallError, IOError
+      nil
+    ensure
+      client.close
+    end
+
+    def test_connections_of_a_crowd_that_the_server_closes_are_counted
+      assert_equal [0, 50], crowd_of(Crowd.new(connections: 100), &:close).values_at(:errors, :closed_by_server)
+    end
+
+    def test_a_connection_with_bytes_that_nobody_has_read_is_not_closed
+      figures = crowd_of(Crowd.new(connections: 100)) do |client|
+        sleep 0.3
+        client.write("more")
+      end
+
+      assert_equal 0, figures[:closed_by_server]
+    end
+
+    def test_of_a_crowd_that_waits_those_are_closed_that_are_gone_when_it_is_measured
+      figures = crowd_of(Crowd.new(connections: 100, waiting: 2.5), before: 2.5, &:close)
+
+      assert_equal [0, 0], figures.values_at(:errors, :closed_by_server)
+    end
   end
 
   class ProgressTest < Minitest::Test

@@ -105,6 +105,48 @@ module Bench
       assert_match(/\A\[2:00:00 left, \d:\d\d of them now\] round 1 fairlead/, output.string)
     end
 
+    # That of all parts on CRuby and JRuby, twice.
+    def test_the_time_that_is_announced_has_the_pool_in_it
+      progress = Progress.new(StringIO.new)
+      command = CLI.new
+      _, said = capture_io { command.send(:announce, [pool(rounds: 2)], progress) }
+
+      assert_equal "fair-pool: about 7:10 in all\n", said
+      assert_equal 430, progress.planned
+    end
+
+    def test_of_the_pool_only_the_parts_that_are_asked_for_take_time
+      assert_equal 64 + 12 + 12, pool(rounds: 1, only: %w[crowd cost]).planned
+    end
+
+    def test_a_java_is_installed_on_debian_where_there_is_none_and_it_is_needed
+      assert_equal [1, 52 + 52], pool_without_java(only: %w[threads cost], installs: true)
+      assert_equal [0, 47 + 64], pool_without_java(only: %w[fibers crowd], installs: true)
+    end
+
+    def test_where_no_java_can_be_installed_jruby_is_left_out
+      assert_equal [0, 52], pool_without_java(only: %w[threads cost], debian: false)
+    end
+
+    def pool(java: -> { true }, debian: true, **options)
+      FairPool.new(Options.new(**options), toolchain: nil, deadline: nil).tap do |pool|
+        pool.define_singleton_method(:java?) { java.call }
+        pool.define_singleton_method(:debian?) { debian }
+      end
+    end
+
+    # @return [Array(Integer, Integer)] the calls of bin/setup, and the seconds of the parts that are left.
+    def pool_without_java(only:, debian: true, installs: false)
+      set_ups = 0
+      set_up = Toolchain.method(:set_up)
+      Toolchain.define_singleton_method(:set_up) { set_ups += 1 }
+      planned = nil
+      capture_io { planned = pool(java: -> { installs && set_ups.positive? }, debian:, rounds: 1, only:).planned }
+      [set_ups, planned]
+    ensure
+      Toolchain.define_singleton_method(:set_up, set_up)
+    end
+
     def test_what_is_measured_already_is_left_out_by_who_goes_on
       saved = Results.read("hello")
       toolchain = Struct.new(:description, :gems).new(*saved["versions"].values_at("ruby", "gems"))

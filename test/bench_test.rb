@@ -197,6 +197,19 @@ module Bench
       assert_equal 4, table.size
     end
 
+    def test_connections_that_a_server_closed_are_shown_where_there_were_any_are_in_the_result_and_mark_it
+      runs = [["fairlead", 0], ["itsi", 600], ["itsi", 400]].each_with_index.map do |(server, closed), round|
+        run_of(server, round, 10, closed_by_server: closed)
+      end
+      closing = Comparison.new(runs, order: %w[fairlead])
+      table = Table.new(closing, main: :requests_per_second).to_s
+      entries = closing.servers.map { |server| JSON.parse(JSON.generate(Results.summarize(closing, server, :requests_per_second))) }
+
+      assert_match(/errors +non-2xx +closed\nfairlead .* 0 +0 +0\nitsi .* 0 +0 +1,000\n\z/, table)
+      assert_equal [0, 1000], entries.map { |entry| entry["closed_by_server"] }
+      assert_equal [false, true], entries.map { |entry| Report::Faults.any?(entry) }
+    end
+
     def test_the_table_groups_thousands
       runs = [run_of("fairlead", 1, 112_345.6, errors: 1234)]
 
@@ -422,8 +435,11 @@ module Bench
   class GapsTest < Minitest::Test
     # The result of a workload as it is, with nothing missing.
     def result_of(workload)
-      servers = workload.peers.to_h { |label| [label, Results.settings(Server.for(label), workload)] }
-      JSON.parse(JSON.generate(loads: workload.loads.map { |load| { name: load.name } }, servers:))
+      peers = workload.peers.to_h { |label| [label, Results.settings(Server.for(label), workload)] }
+      servers = { "fairlead" => {}, **peers }
+      runs = servers.keys.flat_map { |server| Array.new(server == "fairlead" ? 3 : 1) { |round| { server:, round: } } }
+      loads = workload.loads.map { |load| { name: load.name, seconds: load.seconds, runs: }.compact }
+      JSON.parse(JSON.generate(seconds: workload.seconds, loads:, servers:))
     end
 
     def setup
@@ -447,6 +463,79 @@ module Bench
       @result["servers"]["puma"]["files"]["puma.rb"].sub!("threads 5", "threads 1")
 
       assert_equal ["with other settings than now: puma"], Gaps.of(@workload, @result)
+    end
+
+    def test_loads_that_were_measured_for_a_shorter_time_are_named
+      @result["seconds"] = 3
+      @result["loads"].first["seconds"] = 4
+
+      assert_equal ["c4, c32, c256: 3 s of 4"], Gaps.of(@workload, @result)
+    end
+
+    def test_a_load_may_take_a_time_of_its_own
+      workload = Workload.load("db-10x10")
+      result = result_of(workload)
+
+      assert_empty Gaps.of(workload, result)
+      result["loads"].last["seconds"] = 6
+      assert_equal ["c512: 6 s of 30"], Gaps.of(workload, result)
+    end
+
+    def test_fewer_than_three_rounds_of_ours_are_named_and_peers_without_any
+      runs = @result["loads"].first["runs"]
+      runs.first["failed"] = "ended"
+      runs.each { |run| run["failed"] = "ended" if run["server"] == "itsi" }
+      runs.reject! { |run| run["server"] == "agoo" }
+
+      assert_equal ["c1: 2 rounds of 3, no round of itsi and agoo"], Gaps.of(@workload, @result)
+    end
+  end
+
+  class MovementsOfFewRoundsTest < Minitest::Test
+    # With three rounds of ours, in one of which the peer took part.
+    def result(folder, name, slowest)
+      runs = 3.times.map { |round| { server: "fairlead", round:, slowest: } } << { server: "puma", round: 0, slowest: 400 }
+      load = { name: "free", main_figure: "slowest", runs:, summary: { fairlead: {}, puma: {} } }
+      File.join(folder, name).tap { |path| File.write(path, JSON.generate(workload: "mixed", loads: [load])) }
+    end
+
+    def test_where_peers_took_part_in_few_rounds_our_own_figure_is_compared
+      Dir.mktmpdir do |folder|
+        movements = Movements.between(result(folder, "before", 100), result(folder, "after", 150))
+
+        assert_match(/^WORSE +mixed free +slowest +100 → +150 \(\+50\.0 %\)\n1 of 1 figures moved/, movements.to_s)
+      end
+    end
+  end
+
+  # bench/ruby-yjit, with all that it calls replaced.
+  class RubyWithYjitTest < Minitest::Test
+    PROGRAM = File.expand_path("../bench/ruby-yjit", __dir__)
+    KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
+    # Knows no mirror before its lists have been fetched.
+    APT = <<~'SH'
+      #!/bin/sh
+      case "$*" in
+        indextargets*) [ ! -e "$LISTS" ] || echo "Debian stable http://mirror.test/debian/" ;;
+        "update -qq") : >"$LISTS" ;;
+        *Dir::Etc::SourceList=*update) for word; do case $word in *SourceList=*) cat "${word#*=}" ;; esac; done ;;
+      esac
+    SH
+    OTHERS = %w[gcc make autoconf bison dpkg-source rustc].to_h { |tool| [tool, "#!/bin/sh\n"] }.merge(
+      "apt-get" => APT, "dpkg-query" => "#!/bin/sh\necho install ok installed\n", "sudo" => "#!/bin/sh\n\"$@\"\n"
+    ).freeze
+
+    def test_where_apt_has_no_lists_it_fetches_them_and_finds_the_mirror
+      skip "needs Debian's keyring" unless File.exist?(KEYRING)
+
+      Dir.mktmpdir do |folder|
+        OTHERS.each { |name, script| File.write(File.join(folder, name), script, perm: 0o755) }
+        environment = { "PATH" => "#{folder}:#{ENV.fetch("PATH")}", "LISTS" => File.join(folder, "lists"), "TMPDIR" => folder }
+        output, = Open3.capture2e(environment, PROGRAM, "--prefix", File.join(folder, "ruby"))
+
+        assert_includes output, "http://mirror.test/debian/ trixie main"
+        assert_includes output, "apt-get source gave no ruby3.3 folder"
+      end
     end
   end
 

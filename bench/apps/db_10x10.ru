@@ -7,8 +7,8 @@ require "active_support/isolated_execution_state"
 # Without Rails nobody else says it for Falcon.
 ActiveSupport::IsolatedExecutionState.isolation_level = :fiber if defined?(Falcon)
 
-# As many as the database allows two processes, for whoever wants them.
-ActiveRecord::Base.establish_connection("#{ENV.fetch("DATABASE_URL")}?max_connections=190&checkout_timeout=10")
+# One for each request at once, for whoever wants so many.
+ActiveRecord::Base.establish_connection("#{ENV.fetch("DATABASE_URL")}?max_connections=512&checkout_timeout=10")
 
 QUERY = ENV.fetch("DATABASE_URL").start_with?("postgres") ? "SELECT pg_sleep(0.01)" : "SELECT SLEEP(0.01)"
 

@@ -38,7 +38,7 @@ module Bench
       workloads = choose_workloads(names)
       raise_descriptor_limit
       raise_priority if @options.priority
-      alone { measure(workloads, names & [FairPool::NAME, "all"]) }
+      alone { measure(workloads, pool: !@options.sweep && names.intersect?([FairPool::NAME, "all"])) }
     rescue UsageError, OptionParser::ParseError => error
       warn "bin/bench: #{error.message}"
       2
@@ -104,20 +104,18 @@ module Bench
       @options.sweep ? workloads.reject { |workload| names.size > 1 && workload.swept.empty? } : workloads
     end
 
-    # @param pool [Array] not empty if the pool's workload is wanted.
-    def measure(workloads, pool)
+    # @param pool [Boolean] whether the pool's workload is wanted too.
+    def measure(workloads, pool:)
       toolchain = Toolchain.new(ruby: @options.ruby, build: @options.build_ruby)
       toolchain.install
       deadline = Deadline.new(@options.minutes)
       progress = Progress.new(deadline:)
       runs = workloads.map { |workload| WorkloadRun.new(workload, @options, toolchain:, progress:, deadline:) }
+      runs << FairPool.new(@options, toolchain:, deadline:) if pool
       runs.reject!(&:finished?) if @options.continue
       announce(runs, progress)
       outcomes = []
       runs.each { |run| outcomes << run.run unless outcomes.last == :stopped }
-      if pool.any? && !@options.sweep && outcomes.last != :stopped
-        outcomes << FairPool.run(toolchain, deadline, @options)
-      end
       puts Instructions.new(Workload.load("hello"), toolchain).report(@options.ours) if @options.instructions
       status(outcomes)
     end
@@ -125,9 +123,7 @@ module Bench
     # So that the time left is that of all.
     def announce(runs, progress)
       runs.each { |run| progress.plan(run.name, run.planned) }
-      return if runs.size < 2
-
-      warn "#{runs.map(&:name).join(", ")}: about #{Progress.clock(progress.planned)} in all"
+      warn "#{runs.map(&:name).join(", ")}: about #{Progress.clock(progress.planned)} in all" if runs.any?
     end
 
     def status(outcomes)

@@ -38,15 +38,15 @@ module Bench
     def duration(_seconds) = 3 + (@waiting ? 2 * @waiting : @connections / 2_000)
 
     # @param _seconds ignored: what is measured is a state, not a speed.
-    # @return [Hash{Symbol => Numeric}] memory in MB.
+    # @return [Hash{Symbol => Numeric}] memory in MB; closed_by_server: connections that were gone when it was measured.
     def run(server, _seconds)
       @request = "GET #{@path} HTTP/1.1\r\nHost: localhost\r\n\r\n"
       ask_in_turn(server) unless @waiting
       before = settled_memory(server)
       sockets, errors = gather(server)
       with_crowd = settled_memory(server)
-      errors += sockets.count { |socket| !answered?(socket, WAIT_TIMEOUT) } if @waiting
       closed = sockets.count { |socket| closed?(socket) }
+      errors += sockets.count { |socket| !answered?(socket, WAIT_TIMEOUT) } if @waiting
 
       {
         connections: @connections, requests: @connections * 2, errors:, non_2xx: 0, closed_by_server: closed,
@@ -112,8 +112,9 @@ module Bench
       server.processes.memory[:pss]
     end
 
+    # An answer that has come already is no end.
     def closed?(socket)
-      socket.recv_nonblock(1, Socket::MSG_PEEK, exception: false) != :wait_readable
+      ["", nil].include?(socket.recv_nonblock(1, Socket::MSG_PEEK, exception: false))
     rescue SystemCallError
       true
     end

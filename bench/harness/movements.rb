@@ -5,8 +5,8 @@ require_relative "comparison"
 
 module Bench
   # What moved between two results, beyond what chance explains. The machine's mood moves all figures of a run at once,
-  # so what is compared is the ratio to each peer that both runs have; without a common peer, our figure itself. Pools,
-  # whose longest wait has an ideal that no mood moves, are compared by our figure alone.
+  # so what is compared is the ratio to each peer that both runs have; without a common peer, or with fewer than three rounds
+  # of each, our figure itself. Pools, whose longest wait has an ideal that no mood moves, are compared by our figure alone.
   #
   # Two medians differ beyond the noise when the ranges of all rounds do not overlap, and they differ by more than 5 %.
   # Of fewer than three rounds nobody knows how wide the noise is.
@@ -94,9 +94,8 @@ module Bench
       ratios = peers.filter_map do |peer|
         movement(place, "#{figure} ÷ #{peer}", better, comparisons) { |one| one.ratio(peer, figure) }
       end
-      return ratios if ratios.any?
-
-      [movement(place, figure, better, comparisons) { |one| one.summary(one.reference, figure) }].compact
+      ours = [movement(place, figure, better, comparisons) { |one| one.summary(one.reference, figure) }].compact
+      [ratios, ours].find { |movements| movements.any?(&:told?) } || [ratios, ours].find(&:any?) || []
     end
 
     # The longest wait, or the cost, of our pool.

@@ -108,7 +108,7 @@ module Bench
       {
         **figures.to_h { |figure| [figure, comparison.summary(server, figure)&.to_h] }.compact,
         reference: comparison.reference, ratio: comparison.ratio(server, main)&.to_h,
-        errors: comparison.total(server, :errors), non_2xx: comparison.total(server, :non_2xx),
+        **%i[errors non_2xx closed_by_server].to_h { |count| [count, comparison.total(server, count)] },
         failed: comparison.failures(server).size
       }
     end

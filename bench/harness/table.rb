@@ -37,7 +37,9 @@ module Bench
       Column.new("peak RSS MB", :peak_rss, 0, false),
       Column.new("PSS MB", :pss, 0, false)
     ].freeze
-    private_constant :Column, :MAIN, :COMMON
+    # Summed over the rounds.
+    COUNTS = { "errors" => :errors, "non-2xx" => :non_2xx, "closed" => :closed_by_server }.freeze
+    private_constant :Column, :MAIN, :COMMON, :COUNTS
 
     # @param comparison [Comparison]
     # @param main [Symbol] the figure that is compared.
@@ -47,6 +49,8 @@ module Bench
       @columns = [MAIN.fetch(main), *COMMON].uniq(&:figure).select do |column|
         comparison.runs.any? { |run| run[column.figure] }
       end
+      closed = comparison.servers.any? { |server| comparison.total(server, :closed_by_server).positive? }
+      @counts = closed ? COUNTS : COUNTS.except("closed")
     end
 
     # @return [String] with a line end.
@@ -64,7 +68,7 @@ module Bench
 
     def header
       main, *others = @columns.map(&:title)
-      ["", main || "result", "#{@comparison.reference} ÷ it", *others, "errors", "non-2xx"]
+      ["", main || "result", "#{@comparison.reference} ÷ it", *others, *@counts.keys]
     end
 
     def row(server)
@@ -72,7 +76,7 @@ module Bench
       # A failed run is never a silent gap.
       failed = @comparison.failures(server).size
       main = [main, ("#{failed} failed" if failed.positive?)].compact.join(", ")
-      [server, main, ratio(server), *others, count(server, :errors), count(server, :non_2xx)]
+      [server, main, ratio(server), *others, *@counts.values.map { |figure| count(server, figure) }]
     end
 
     def ratio(server)

@@ -14,8 +14,8 @@ module PoolBench
     def all
       {
         "fairlead-pool" => method(:fairlead_pool), "connection_pool" => method(:connection_pool),
-        "activerecord" => method(:active_record), "sequel" => method(:sequel),
-        "async-pool" => method(:async_pool), "control" => method(:control)
+        "activerecord" => method(:active_record), "activerecord-on-fairlead" => method(:active_record_on_fairlead),
+        "sequel" => method(:sequel), "async-pool" => method(:async_pool), "control" => method(:control)
       }
     end
 
@@ -44,6 +44,16 @@ module PoolBench
         version: ActiveRecord::VERSION::STRING, with: ->(&block) { pool.with_connection(&block) },
         close: -> { ActiveRecord::Base.connection_handler.clear_all_connections!(:all) }
       )
+    end
+
+    # The same pool, with what Fairlead changes in it while it serves.
+    def active_record_on_fairlead(size, kind)
+      raise LoadError, "Fairlead serves on CRuby" unless RUBY_ENGINE == "ruby"
+
+      require_relative "../../lib/fairlead/parts"
+      $LOAD_PATH.unshift(File.expand_path("../../lib", __dir__))
+      Fairlead::ActiveRecord::Seam.install
+      active_record(size, kind)
     end
 
     # Over its mock of a database; with fibers as its extension for them says.

@@ -3,8 +3,11 @@
 module Bench
   module Servers
     # Itsi in one process with one thread. The setting "fibers" has it serve in fibers, with its own scheduler;
-    # a number is the number of threads.
+    # a number is the number of threads. With "patient" it keeps idle connections, which it closes after 1 s by default.
     class Itsi < Server
+      SETTINGS = { "fibers" => "fiber_scheduler true", "patient" => "header_read_timeout 120.0" }.freeze
+      private_constant :SETTINGS
+
       def command(site)
         [*gem_program("itsi"), "serve", "--config", site.write("Itsi.rb", configuration(site))]
       end
@@ -17,7 +20,7 @@ module Bench
           bind "http://127.0.0.1:#{site.port}"
           workers #{site.workers}
           threads #{threads}
-          #{"fiber_scheduler true" if setting == "fibers"}
+          #{SETTINGS[setting]}
           log_level :warn
           listen_backlog 4096
           # Its default of 30 refuses what is over with a 503.

@@ -3,12 +3,12 @@
 title "The smallest answer, 16 requests at a time on each connection"
 app "hello.ru"
 expect "Hello World"
-peers "iodine", "itsi", "agoo", "falcon", "puma"
+peers "iodine", "itsi", "agoo", "falcon", "puma:5+low_latency"
 seconds 4
 
 load "c4", wrk(connections: 4, pipeline: 16)
 load "c32", wrk(connections: 32, pipeline: 16)
 
 aim("c32", "faster than each peer") do |c|
-  c.times(:requests_per_second, "iodine", "itsi", "agoo", "falcon", "puma")&.> 1
+  c.times(:requests_per_second, "iodine", "itsi", "agoo", "falcon", "puma:5+low_latency")&.> 1
 end

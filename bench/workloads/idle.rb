@@ -3,7 +3,7 @@
 title "Idle keep-alive connections: the memory they take"
 app "hello.ru"
 expect "Hello World"
-peers "iodine", "itsi", "agoo", "falcon", "puma"
+peers "iodine", "itsi:patient", "agoo", "falcon", "puma"
 seconds 1, warm_up: 1
 fresh
 
