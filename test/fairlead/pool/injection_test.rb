@@ -85,7 +85,7 @@ module Fairlead
 
     # The other order: the interruption has come, and the connection comes at each point of leaving the line.
     def test_being_handed_a_connection_at_each_point_of_leaving_the_line
-      at_each_point_after(-> { raise Interruption }) { |pool| pool.with(timeout: 0.001) { nil } }
+      at_each_point_after(-> { raise Interruption }) { |pool| pool.with(timeout: 0.001, exception: Interruption) { nil } }
     end
 
     def test_being_handed_a_connection_at_each_point_of_giving_up
