@@ -15,6 +15,50 @@ module Bench
                disable-sync disable-dev-shm-usage].to_h { |flag| [flag, nil] }.freeze
     ADDRESS = "file://#{File.join(Toolchain::ROOT, Report::PAGE)}".freeze
 
+    # Of each chart: its kind, its workload, and those colours of its figures that are to be seen. Those that are folded away
+    # have no size to be drawn at.
+    CHARTS = <<~JAVASCRIPT
+      (() => {
+        const descriptions = JSON.parse(document.getElementById("data").textContent);
+        const pixel = (color) => parseInt(`ff${color.match(/\\w\\w/g).reverse().join("")}`, 16);
+        return [...document.querySelectorAll("canvas")].filter((canvas) => canvas.offsetWidth > 0).map((canvas) => {
+          const image = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+          const pixels = new Set(new Uint32Array(image.data.buffer));
+          const colors = new Set(Chart.getChart(canvas).data.datasets.flatMap((dataset) => dataset.backgroundColor));
+          return { kind: descriptions[canvas.dataset.chart].kind, workload: canvas.closest("section").id,
+            colors: [...colors].filter((color) => pixels.has(pixel(color))) };
+        });
+      })()
+    JAVASCRIPT
+    # What stands out of a page of 360 pixels, and out of nothing that can be moved.
+    OUTSIDE = <<~JAVASCRIPT
+      [...document.querySelectorAll("main *")].filter((element) => {
+        const box = element.getBoundingClientRect();
+        return (box.left < 0 || box.right > 360) && !element.parentElement.closest(".wide, dd");
+      }).map((element) => element.outerHTML.slice(0, 100))
+    JAVASCRIPT
+    # The names of bars that are longer than their chart has room for.
+    CUT_NAMES = <<~JAVASCRIPT
+      [...document.querySelectorAll("canvas")].flatMap((canvas) => {
+        const { ctx, scales: { y } } = Chart.getChart(canvas);
+        ctx.font = `${Chart.defaults.font.size}px ${Chart.defaults.font.family}`;
+        const names = y.type === "category" ? y.ticks.flatMap((tick) => tick.label) : [];
+        return names.filter((name) => ctx.measureText(name).width > y.width);
+      })
+    JAVASCRIPT
+    # The size in pixels and the colour of all text, and of that in charts.
+    TEXTS = <<~JAVASCRIPT
+      (() => {
+        const walker = document.createTreeWalker(document.querySelector("main"), NodeFilter.SHOW_TEXT);
+        const texts = [{ size: Chart.defaults.font.size, color: getComputedStyle(document.body).color }];
+        while (walker.nextNode()) {
+          const { fontSize, color } = getComputedStyle(walker.currentNode.parentElement);
+          texts.push({ size: parseFloat(fontSize), color });
+        }
+        return texts;
+      })()
+    JAVASCRIPT
+
     def test_what_was_made_of_the_results_is_up_to_date
       assert_empty Report.new.outdated, "run bin/bench report"
     end
@@ -51,7 +95,7 @@ module Bench
     end
 
     def test_the_readme_shows_both_rows_of_ten_queries_and_where_it_is_told_why_ours_is_not_ahead
-      headlines = Report::Headlines.new([JSON.parse(File.read(File.join(Report::RESULTS, "db-10x10.json")))])
+      headlines = Report::Headlines.new([result("db-10x10")])
       notes = File.read(File.join(Toolchain::ROOT, "bench/NOTES.md"))
 
       assert_equal ["Rails 8.1, ten queries of 10 ms, 128 connections, 2 workers", "… 512 connections"], headlines.rows.map(&:name)
@@ -90,7 +134,7 @@ module Bench
     end
 
     def test_what_cannot_be_told_of_an_aim_is_neither_reached_nor_missed
-      hello = JSON.parse(File.read(File.join(Report::RESULTS, "hello.json")))
+      hello = result("hello")
       hello["loads"].each { |load| load["runs"].reject! { |run| run["server"] == "agoo" } }
       page = Report::Page.new([hello]).to_s
 
@@ -98,7 +142,7 @@ module Bench
     end
 
     def test_the_page_says_what_was_repeated
-      mixed = JSON.parse(File.read(File.join(Report::RESULTS, "mixed.json")))
+      mixed = result("mixed")
       mixed["loads"].each { |load| load["runs"].each { |run| run.delete("misses") } }
       free = mixed["loads"].find { |load| load["name"] == "free" }
       free["runs"].find { |run| run["server"] == "fairlead" }["misses"] = [{ "slowest" => 130.4, "control" => 104 }]
@@ -107,7 +151,7 @@ module Bench
     end
 
     def test_the_overview_says_how_many_aims_a_load_missed
-      idle = JSON.parse(File.read(File.join(Report::RESULTS, "idle.json")))
+      idle = result("idle")
       figures = { "extra_memory" => ["MB more", false] }
       good = Report::Overview.new([idle], figures).rows.find { |row| row.load == "c10000" }.aims
       idle["loads"].each { |load| load["runs"].each { |run| run["errors"] = 1 } }
@@ -134,7 +178,7 @@ module Bench
     end
 
     def test_the_page_says_which_versions_there_were_and_how_each_server_was_started
-      hello = JSON.parse(File.read(File.join(Report::RESULTS, "hello.json")))
+      hello = result("hello")
       page = Report::Page.new([hello]).to_s
 
       assert_match(%r{<dt>puma #{hello.dig("versions", "gems", "puma")}</dt><dd><code>ruby --yjit .*bundle exec puma}, page)
@@ -143,16 +187,16 @@ module Bench
     end
 
     def test_the_page_says_what_was_not_measured
-      hello = JSON.parse(File.read(File.join(Report::RESULTS, "hello.json")))
+      hello = result("hello")
       hello["servers"].delete("agoo")
       page = Report::Page.new([hello]).to_s
 
-      assert_match(/Not measured yet: .*peers: agoo/, page[%r{<section id="hello">.*?</section>}m])
+      assert_match(/Not measured yet: .*peers: agoo/, section(page, "hello"))
       assert_match(/<h3>upload<.*\n<p class="note">Not measured yet/, page)
     end
 
     def test_the_page_shows_which_settings_were_tried_and_where_published_figures_are_from
-      hello = JSON.parse(File.read(File.join(Report::RESULTS, "hello.json")))
+      hello = result("hello")
       plain = Report::Page.new([hello]).to_s
       swept = Report::Page.new([hello], [hello]).to_s
 
@@ -161,8 +205,70 @@ module Bench
       Report::Published.read.each_value { |known| assert_includes plain, %(<a href="#{known["source"]}">Source</a>) }
     end
 
+    def test_published_figures_are_shown_beside_each_workload_and_load_that_they_are_of
+      page = Report::Page.new(Dir[File.join(Report::RESULTS, "*.json")].map { |path| JSON.parse(File.read(path)) }).to_s
+      beside = Report::Published.read.flat_map do |name, known|
+        known["charts"].map { |chart| [name, chart["title"], section(page, name).include?("as published: #{chart["title"]}<")] }
+      end
+
+      assert_empty beside.reject(&:last)
+      assert_includes beside, ["mixed-published-4", "without-gvl", true]
+      assert_includes beside, ["db-curve", "c512", true]
+      assert_includes page, %({"name":"the theoretical limit","value":5120,"published":true})
+    end
+
+    def test_figures_that_were_published_of_several_name_workloads_and_loads_that_there_are
+      JSON.parse(File.read(File.join(Toolchain::ROOT, "bench/published.json"))).each_value do |known|
+        known["charts"].flat_map { |chart| chart.fetch("also", {}).to_a }.each do |name, load|
+          assert_includes Workload.load(name).loads.map(&:name), load unless name.start_with?(FairPool::NAME)
+        end
+      end
+    end
+
+    def test_the_page_says_in_which_settings_ours_and_what_was_published_differ
+      otherwise, alike = [[2, 6], [4, 10]].map do |workers, seconds|
+        section(Report::Page.new([result("rails-db").merge("workers" => workers, "seconds" => seconds)]).to_s, "rails-db")
+      end
+
+      assert_includes otherwise, "Set otherwise here: processes 2 (there 4), seconds 6 (there 10)."
+      refute_includes alike, "Set otherwise"
+    end
+
+    def test_a_workload_that_no_chapter_names_comes_last
+      hello = result("hello")
+      pages = [[hello], [hello, hello.merge("workload" => "hello-again")]].map { |results| Report::Page.new(results).to_s }
+
+      assert_equal [nil, %(<h2>More</h2>\n<section id="hello-again">)], pages.map { |page| page[/<h2>More.*\n.*/] }
+      assert_includes pages.last, %(<a href="#hello-again">)
+    end
+
+    def test_the_page_says_where_peers_were_measured_in_fewer_rounds
+      hello = result("hello")
+      once = result("hello").tap do |changed|
+        changed["loads"].first["runs"].reject! { |run| run["server"] == "puma" && run["round"] > 1 }
+      end
+      alike, fewer = [hello, once].map { |one| Report::Page.new([one]).to_s }
+
+      refute_match(/peers: \d/, alike)
+      assert_match(%r{<h4>c1: .*\n<p class="note">.* · peers: 1 round</p>}, fewer)
+      assert_match(/ rounds of \d+ s · peers: 1 round · /, fewer)
+      assert_match(%r{<a href="#hello">hello</a></th><th>c1<.* <small>\(1 round\)</small>}, fewer)
+    end
+
+    # Pitchfork is left out of almost all.
+    def test_it_is_told_which_peer_is_left_out_of_which_workload
+      text = File.read(File.join(Toolchain::ROOT, "bench/README.md"))[/^## Who is left out.*?(?=^## )/m]
+      told = text.scan(/^\| (`.*?) \| (.*?) \|/).flat_map { |names, peers| names.scan(/[\w-]+/).product(peers.downcase.split(", ")) }
+      left_out = Workload.names.flat_map do |name|
+        peers = Workload.load(name).peers.map { |label| label[/\w+/] }
+        [name].product(Report::Headlines::PEERS - peers)
+      end
+
+      assert_equal left_out.sort, told.sort
+    end
+
     def test_the_page_says_what_was_aimed_at_and_what_was_missed
-      idle = JSON.parse(File.read(File.join(Report::RESULTS, "idle.json")))
+      idle = result("idle")
       page = Report::Page.new([idle]).to_s
       idle["loads"].last["runs"].each { |run| run["errors"] = 1 }
       worse = Report::Page.new([idle]).to_s
@@ -173,7 +279,7 @@ module Bench
     end
 
     def test_the_memory_of_crowds_is_drawn_from_none_to_the_most
-      idle = JSON.parse(File.read(File.join(Report::RESULTS, "idle.json")))
+      idle = result("idle")
       data = JSON.parse(Report::Page.new([idle]).to_s[%r{id="data">(.*)</script>}, 1])
       points = data.find { |chart| chart["kind"] == "growth" }["rows"].find { |row| row["ours"] }["points"]
 
@@ -187,29 +293,47 @@ module Bench
 
         assert_operator charts, :>=, 10
         assert_equal charts.to_s, page.evaluate("document.documentElement.dataset.ready")
-        # Those that are folded away have no size to be drawn at.
-        assert_equal 0, page.evaluate(<<~JAVASCRIPT)
-          [...document.querySelectorAll("canvas")].filter((canvas) => canvas.offsetWidth > 0 &&
-            !canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.some((byte) => byte)).length
-        JAVASCRIPT
         assert_equal [ADDRESS], page.network.traffic.map { |exchange| exchange.request.url }.grep_v(/\Adata:/)
       end
     end
 
-    def test_the_page_is_as_wide_as_a_phone
+    def test_each_load_has_its_latencies_drawn_and_each_pool_its_histogram
+      charts = with_page { |page| page.evaluate(CHARTS) }
+      drawn = charts.group_by { |chart| chart["kind"] }.transform_values { |group| group.map { |chart| chart["workload"] }.tally }
+
+      assert_empty charts.select { |chart| chart["colors"].empty? }
+      assert_equal result("hello")["loads"].size, drawn["latencies"]["hello"]
+      %w[fair-pool fair-pool-jruby].each do |name|
+        rows = result(name)["tables"].flat_map { |table| table["rows"] }
+
+        assert_equal rows.count { |row| row["histogram"] }, drawn["histogram"][name]
+      end
+    end
+
+    def test_on_a_phone_nothing_is_cut_off_but_tables_that_can_be_moved_and_no_text_is_small
       with_page(width: 360) do |page|
         page.evaluate("document.querySelectorAll('details').forEach((element) => { element.open = true })")
 
         assert_equal 360, page.evaluate("document.documentElement.scrollWidth")
+        assert_empty page.evaluate(OUTSIDE)
+        assert_empty page.evaluate(CUT_NAMES)
+        assert_operator page.evaluate(TEXTS).map { |text| text["size"] }.min, :>=, 12
       end
     end
 
-    def test_the_page_is_dark_where_people_want_it_dark
-      colors = %w[light dark].map do |scheme|
-        with_page(scheme:) { |page| page.evaluate("getComputedStyle(document.body).backgroundColor") }
-      end
+    def test_page_text_and_charts_are_dark_where_people_want_it_dark_and_when_they_change_their_mind
+      with_page do |page|
+        grounds, charts = %w[light dark].map do |scheme|
+          prefer(page, scheme)
+          ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
 
-      assert_equal ["rgb(255, 255, 255)", "rgb(13, 17, 23)"], colors
+          assert_empty page.evaluate(TEXTS).map { |text| text["color"] }.uniq.select { |color| contrast(color, ground) < 4.5 }
+          [ground, page.evaluate(CHARTS).map { |chart| chart["colors"] }]
+        end.transpose
+
+        assert_equal ["rgb(255, 255, 255)", "rgb(13, 17, 23)"], grounds
+        charts.transpose.each { |light, dark| assert_equal [true, []], [dark.any?, light & dark] }
+      end
     end
 
     private
@@ -226,7 +350,26 @@ module Bench
       Report::Headlines.new([{ "workload" => workload, "loads" => [load], "versions" => { "ruby" => "ruby 3.3.8" } }])
     end
 
-    def with_page(width: 1100, scheme: "light")
+    def result(workload) = JSON.parse(File.read(File.join(Report::RESULTS, "#{workload}.json")))
+
+    def section(page, workload) = page[%r{<section id="#{workload}">.*?</section>}m]
+
+    # How many times as bright one of two colours is, as WCAG 2.2 counts it.
+    def contrast(*colors)
+      dark, bright = colors.map do |color|
+        parts = color.scan(/\d+/).map { |part| part.to_i / 255.0 }.map { |part| part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055)**2.4 }
+        parts.zip([0.2126, 0.7152, 0.0722]).sum { |part, weight| part * weight }
+      end.sort
+      (bright + 0.05) / (dark + 0.05)
+    end
+
+    # Once the page has been drawn anew.
+    def prefer(page, scheme)
+      page.command("Emulation.setEmulatedMedia", features: [{ name: "prefers-color-scheme", value: scheme }])
+      page.evaluate("await new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))", timeout: 10)
+    end
+
+    def with_page(width: 1100)
       skip "Chromium is not installed" unless CHROMIUM
 
       Dir.mktmpdir do |profile|
@@ -234,7 +377,6 @@ module Bench
           process_timeout: 60, browser_options: FLAGS.merge("user-data-dir" => profile))
         page = browser.create_page
         page.command("Emulation.setDeviceMetricsOverride", width:, height: 900, deviceScaleFactor: 1, mobile: false)
-        page.command("Emulation.setEmulatedMedia", features: [{ name: "prefers-color-scheme", value: scheme }])
         page.go_to(ADDRESS)
         yield page
       ensure

@@ -33,6 +33,9 @@ module Bench
       }
     end
 
+    # @return [Array<Overview::Row>] each load beside the best peer's.
+    def overview = Page.new(@results).overview.rows
+
     # @return [Array<String>] those that are not what they should be.
     def outdated
       files.reject { |path, text| File.exist?(absolute(path)) && File.read(absolute(path)) == text }.keys

@@ -64,8 +64,10 @@
 
   // Of all percentiles; a logarithmic axis has no nought.
   const waits = (rows) => rows.flatMap((row) => row.values.map(([, value]) => value)).filter((value) => value > 0);
+  // Names have half of a chart at most, so that long ones take two lines.
+  const wrapped = (text) => (text.length > 18 ? text.split(/(?<=,) | (?=\()/) : text);
   const label = ({ name, failed, errors }) =>
-    name + (failed ? ` (${failed} failed)` : errors ? ` (${short.format(errors)} errors)` : "");
+    wrapped(name + (failed ? ` (${failed} failed)` : errors ? ` (${short.format(errors)} errors)` : ""));
   const lines = (rows, points) =>
     rows.map((row, index) => ({ label: row.name, data: points(row), ...stroke(row, index) }));
 

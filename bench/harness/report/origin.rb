@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../gaps"
+require_relative "rounds"
 
 module Bench
   class Report
@@ -19,16 +20,12 @@ module Bench
 
         seconds, warm_up, workers = result.values_at("seconds", "warm_up", "workers")
         facts = [
-          result["date"], "#{rounds(result)}#{" of #{seconds} s" if seconds}", warm_up && "warm-up #{warm_up} s",
+          result["date"], "#{Rounds.text(result["rounds"])}#{" of #{seconds} s" if seconds}",
+          *result["loads"]&.filter_map { |load| Rounds.note(load) }&.uniq, warm_up && "warm-up #{warm_up} s",
           workers && "#{workers} worker#{"s" if workers != 1} each",
           result["commit"] || result.dig("versions", "fairlead"), result["ruby"]
         ]
         %(<p class="note">#{escape(facts.compact.join(" · "))}</p>\n)
-      end
-
-      def rounds(result)
-        rounds, peer_rounds = result.values_at("rounds", "peer_rounds")
-        "#{rounds} round#{"s" if rounds != 1}#{" (the peers: #{peer_rounds})" if peer_rounds}"
       end
 
       # A peer or a load that is not there is no accident of the page.

@@ -3,6 +3,7 @@
 require "cgi"
 require_relative "../number"
 require_relative "faults"
+require_relative "rounds"
 require_relative "verdicts"
 
 module Bench
@@ -14,7 +15,8 @@ module Bench
       # @param times [Float] how many times as good as the best peer; 1 is level.
       # @param aims [Array<Boolean>] whether each was reached.
       # @param faults [Array<Boolean>] whether ours is to be marked, and theirs, see {Faults}.
-      Row = Data.define(:workload, :load, :ours, :peer, :theirs, :unit, :times, :aims, :faults)
+      # @param rounds [Integer, nil] of the peers, where they had fewer than ours.
+      Row = Data.define(:workload, :load, :ours, :peer, :theirs, :unit, :times, :aims, :faults, :rounds)
 
       # @param results [Array<Hash>] in the order in which they are shown.
       # @param figures [Hash{String => (String, Boolean)}] what a main figure is called, and whether more is better.
@@ -52,7 +54,8 @@ module Bench
 
         Row.new(workload: result["workload"], load: load["name"], ours: ours[figure]["median"], peer:,
           theirs: entry[figure]["median"], unit:, times: more ? ratio : 1 / ratio,
-          aims: Verdicts.of(result, load).map(&:last).compact, faults: [ours, entry].map { |one| Faults.any?(one) })
+          aims: Verdicts.of(result, load).map(&:last).compact, faults: [ours, entry].map { |one| Faults.any?(one) },
+          rounds: Rounds.of_peers(load))
       end
 
       # What is wide-only has no room on a phone.
@@ -61,6 +64,7 @@ module Bench
         ours, theirs, times = [row.ours, row.theirs, row.times].zip([*row.faults, row.faults.any?]).map do |value, faulty|
           "#{figure(value)}#{Faults::MARK if faulty}"
         end
+        peer += " <small>(#{Rounds.text(row.rounds)})</small>" if row.rounds
         %(<tr><th><a href="##{workload}">#{workload}</a></th><th>#{load}</th>) +
           %(<td class="wide-only">#{ours}</td><td class="wide-only">#{theirs}</td>) +
           %(<th class="wide-only unit">#{unit}</th><td>#{times}</td><th>#{bar(row)}</th>) +

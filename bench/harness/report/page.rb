@@ -8,6 +8,7 @@ require_relative "origin"
 require_relative "overview"
 require_relative "pools"
 require_relative "published"
+require_relative "rounds"
 require_relative "tables"
 require_relative "verdicts"
 
@@ -22,7 +23,7 @@ module Bench
       include Tables
 
       FOLDER = File.expand_path("../../report", __dir__)
-      # In the order in which they are read: title, and which workloads.
+      # In the order in which they are read: title, and which workloads. What none of them names comes last.
       CHAPTERS = {
         "The server itself" => %w[hello hello-pipelined headers json upload download],
         "Requests that wait" => %w[blocking sleep waiting],
@@ -53,9 +54,12 @@ module Bench
       end
 
       def to_s
-        body = CHAPTERS.map { |title, names| chapter(title, names) }.join
+        body = chapters.map { |title, names| chapter(title, names) }.join
         ERB.new(read("template.html.erb"), trim_mode: "-").result(binding)
       end
+
+      # @return [Overview] in the order of the chapters.
+      def overview = Overview.new(chapters.values.flatten.filter_map { |name| @results[name] }, FIGURES)
 
       private
 
@@ -76,8 +80,9 @@ module Bench
         end
       end
 
-      def overview
-        Overview.new(CHAPTERS.values.flatten.filter_map { |name| @results[name] }, FIGURES).to_html
+      def chapters
+        others = (@results.keys | Workload.names).sort - CHAPTERS.values.flatten
+        others.empty? ? CHAPTERS : { **CHAPTERS, "More" => others }
       end
 
       def chapter(title, names)
@@ -86,7 +91,7 @@ module Bench
 
       def section(name)
         result = @results[name]
-        parts = [%(<section id="#{name}">\n<h3>#{name}</h3>\n), title(result), told(name)]
+        parts = [%(<section id="#{name}">\n<h3>#{name}</h3>\n), title(result), told(name, result)]
         if result
           parts << curve(result) if result["curve"]
           parts << (result["tables"] ? pools(result) : loads(result))
@@ -107,11 +112,12 @@ module Bench
       def loads(result)
         result["loads"].map do |load|
           title, more = FIGURES.fetch(load["main_figure"])
-          ideal = " · ideal: #{load["ideal"]}" if load["ideal"]
           seconds = ", #{load["seconds"]} s" unless [nil, result["seconds"]].include?(load["seconds"])
+          ideal = "ideal: #{load["ideal"]}" if load["ideal"]
+          note = ["#{load["tool"]}#{seconds}", ideal, Rounds.note(load)].compact.join(" · ")
           charts = [bars(load), distribution(load), published(result["workload"], load["name"])]
           "<h4>#{escape(load["name"])}: #{escape(title)}#{" (less is better)" unless more}</h4>\n" \
-            "<p class=\"note\">#{escape(load["tool"])}#{seconds}#{escape(ideal)}</p>\n<div class=\"pair\">#{charts.join}</div>\n" \
+            "<p class=\"note\">#{escape(note)}</p>\n<div class=\"pair\">#{charts.join}</div>\n" \
             "#{table(load, title)}#{verdicts(Verdicts.of(result, load))}" \
             "#{misses(Verdicts.misses(result, load))}#{noise(load)}"
         end.join
@@ -150,8 +156,8 @@ module Bench
 
       def chart(**description)
         @charts << description
-        count = description[:kind] == "bars" ? description[:rows].size : 7
-        %(<div class="chart" style="height: #{70 + (count * 26)}px"><canvas data-chart="#{@charts.size - 1}" role="img" ) +
+        count = description[:kind] == "bars" ? description[:rows].size : 6
+        %(<div class="chart" style="height: #{70 + (count * 30)}px"><canvas data-chart="#{@charts.size - 1}" role="img" ) +
           %(aria-label="#{escape(description[:unit])}"></canvas></div>)
       end
     end

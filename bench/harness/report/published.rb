@@ -10,18 +10,44 @@ module Bench
       FILE = File.expand_path("../../published.json", __dir__)
       private_constant :FILE
 
-      # @return [Hash{String => Hash}] by workload.
-      def self.read = JSON.parse(File.read(FILE))
+      # @return [Hash{String => Hash}] by workload. A chart is known under each workload and load that it names as "also".
+      def self.read
+        known = JSON.parse(File.read(FILE))
+        known.values.each do |entry|
+          entry["charts"].each do |chart|
+            chart.fetch("also", {}).each do |workload, load|
+              known[workload] ||= entry.merge("charts" => [])
+              known[workload]["charts"] << chart.merge("title" => load)
+            end
+          end
+        end
+        known
+      end
 
       private
 
-      # What others have published of a workload, and where.
-      def told(name)
+      # What others have published of a workload, where, and what was set otherwise there.
+      def told(name, result)
         known = @published[name] or return
         source = known["source"]
         origin = source ? %(<a href="#{escape(source)}">Source</a>.) : "The source was not found."
         %(<p class="note">Published by others: #{escape(known["text"])} #{origin} ) +
-          "Measured on other machines: compare the shape, not the figures.</p>\n"
+          "Measured on other machines: compare the shape, not the figures.</p>\n#{otherwise(known, result)}"
+      end
+
+      def otherwise(known, result)
+        here = { "processes" => result&.dig("workers"), "seconds" => seconds_beside(known, result) }.compact
+        differences = here.filter_map do |setting, value|
+          "#{setting} #{value} (there #{known[setting]})" unless [nil, value.to_s].include?(known[setting]&.to_s)
+        end
+        %(<p class="note">Set otherwise here: #{escape(differences.join(", "))}.</p>\n) if differences.any?
+      end
+
+      # Of our loads that are shown beside theirs.
+      def seconds_beside(known, result)
+        titles = known["charts"].map { |chart| chart["title"] }
+        load = result&.dig("loads")&.find { |one| titles.include?(one["name"]) } or return
+        load["seconds"] || result["seconds"]
       end
 
       def published(name, title)
