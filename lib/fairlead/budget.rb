@@ -247,12 +247,13 @@ module Fairlead
       claim.waiting.positive? && (claim.held.zero? || claim.since / 1e6 < now - PATIENCE)
     end
 
+    # Also one that owes some: what it gives back as it comes back may have been idle before.
     def ask(claim, count, now)
       member = @members[claim.slot]
-      return if claim.held.zero? || claim.owed.positive? || member.ask_at > now
+      return if claim.held.zero? || member.ask_at > now
 
       member.ask_at = now + AGAIN[claim.waiting.zero? ? :rich : :poor]
-      yield claim.slot, count
+      yield claim.slot, claim.owed.positive? ? [count, claim.owed].min : count
     end
 
     def claims

@@ -152,25 +152,29 @@ module Fairlead
 
       # @return [Boolean] whether the one who asks shall give up its connection; said once for each.
       def recalled?
-        return false unless @page && @given_back < @page.get(@slot, :database_recalled)
+        return false unless @given_back < recalled
 
-        @lock.synchronize { @given_back < @page.get(@slot, :database_recalled) && (@given_back += 1) } ? true : false
+        @lock.synchronize { @given_back < recalled && (@given_back += 1) } ? true : false
       end
 
-      # Others wait: gives up what nobody here uses.
+      # Others wait: gives up what nobody here uses. Whoever checks one in need not give up as many later.
       #
       # @param count [Integer] at most.
       def spare(count)
-        while count.positive? && @waiting.empty? && (id = take)
+        left = count
+        while left.positive? && @waiting.empty? && (id = take)
           free(id)
-          count -= 1
+          left -= 1
         end
         Budget.pools.each do |pool|
-          count -= pool.fairlead_spare(count) if count.positive? && pool.fairlead_budget.equal?(self)
+          left -= pool.fairlead_spare(left) if left.positive? && pool.fairlead_budget.equal?(self)
         end
+        @lock.synchronize { @given_back = [@given_back + count - left, recalled].min }
       end
 
       private
+
+      def recalled = @page ? @page.get(@slot, :database_recalled) : 0
 
       def granted = @page ? @page.get(@slot, :database_granted) : @limit + @freed
 

@@ -30,6 +30,16 @@ module Fairlead
       end
     end
 
+    def test_what_it_spares_it_need_not_give_back_once_more
+      page = SharedPage.new(1)
+      budget = ActiveRecord::Budget.new(10, page, 0, nil)
+      page.write(0, :database_granted, 3)
+      page.write(0, :database_recalled, 2)
+      budget.spare(1)
+
+      assert_equal [true, false], Array.new(2) { budget.recalled? }
+    end
+
     private
 
     def server_of(**configuration)
