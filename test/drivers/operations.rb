@@ -4,19 +4,23 @@ require "uri"
 
 module Fairlead
   # What an app does with a database driver, each as a path: /Pg/query, /Mysql2/connect, … The app that serves them
-  # answers how many seconds the operation took, and how late the fiber was at most that meanwhile wakes every 5 ms.
+  # answers how many seconds the operation took, and how late the fiber was at most that meanwhile wakes every 5 ms: in
+  # all, and without the time that Ruby's garbage collector took.
   module Operations
     TICK = 0.005
     # Seconds that an operation takes, about.
     LONG = 0.5
-    # A result of so many is made again and again: who goes through one without a pause lets others be late.
-    ROWS = 60_000
+    # A result of so many is made again and again: who goes through one without a pause lets others be late, also without
+    # the garbage collector.
+    ROWS = 200_000
+
+    # What a driver still does while nobody else goes on: the guide on databases says so.
+    HOLDS_UP = { "Mysql2" => %i[slowly_coming_prepared_result server_option] }.freeze
 
     class << self
       def call(env)
         _, driver, operation = env["PATH_INFO"].split("/")
-        took, late = const_get(driver).new.run(operation)
-        [200, { "content-type" => "text/plain" }, ["#{took} #{late}"]]
+        [200, { "content-type" => "text/plain" }, [const_get(driver).new.run(operation).join(" ")]]
       end
     end
 
@@ -24,7 +28,7 @@ module Fairlead
     class Driver
       def run(operation)
         public_send(operation)
-        [@took, @late]
+        [@took, @late, @late_but_for_collection]
       ensure
         @connection&.close
       end
@@ -32,15 +36,9 @@ module Fairlead
       private
 
       def measure
-        @late = 0.0
+        @late = @late_but_for_collection = 0.0
         started = now
-        ticker = Async do
-          loop do
-            due = now - starved + TICK
-            sleep(TICK)
-            @late = [@late, now - starved - due].max
-          end
-        end
+        ticker = Async { loop { tick } }
         sleep(TICK * 2)
         result = yield
         sleep(TICK * 2)
@@ -48,6 +46,16 @@ module Fairlead
         result
       ensure
         ticker.stop
+      end
+
+      def tick
+        starved = starvation
+        collected = GC.total_time
+        due = now + TICK
+        sleep(TICK)
+        late = now - due - starvation.sum { |thread, seconds| seconds - starved.fetch(thread, 0) }
+        @late = [@late, late].max
+        @late_but_for_collection = [@late_but_for_collection, late - ((GC.total_time - collected) / 1e9)].max
       end
 
       def repeatedly
@@ -67,6 +75,18 @@ module Fairlead
         end
       end
 
+      # The fiber of the block is cancelled once the server is at it, and uses the connection again, if that can still be
+      # used.
+      def interrupt_repeatedly(address, &)
+        repeatedly do
+          open(address) unless @connection&.fairlead_lost? == false
+          task = Async(&)
+          sleep(0.1)
+          task.cancel
+          task.wait
+        end
+      end
+
       # Through the networks that the test has set up.
       def far(name = "FAR") = URI(ENV.fetch("#{self.class::NAME}_#{name}"))
 
@@ -74,9 +94,15 @@ module Fairlead
 
       def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
-      # For how many seconds this thread has waited for a processor: that is no driver's doing.
-      # https://docs.kernel.org/scheduler/sched-stats.html
-      def starved = File.read("/proc/thread-self/schedstat").split[1].to_i / 1e9
+      # For how many seconds each thread of this process has waited for a processor, maybe with Ruby's lock held: that is
+      # no driver's doing. https://docs.kernel.org/scheduler/sched-stats.html
+      def starvation
+        Dir["/proc/self/task/*/schedstat"].each_with_object({}) do |file, seconds|
+          seconds[file] = File.read(file).split[1].to_i / 1e9
+        rescue SystemCallError
+          next # it has ended
+        end
+      end
     end
 
     # PostgreSQL.
@@ -84,6 +110,7 @@ module Fairlead
       NAME = "POSTGRESQL"
       SLEEP = "SELECT pg_sleep(#{LONG})".freeze
       LARGE = "SELECT i, i * 2, 'text ' || i, now() FROM generate_series(1, #{ROWS}) i".freeze
+      ENDLESS = "SELECT generate_series(1, 1000000000), repeat('x', 100)"
 
       def connect = measure { open(far("HESITANT")) }
       def connect_where_nobody_answers = in_vain { open(far("SILENT"), connect_timeout: 2) }
@@ -92,6 +119,7 @@ module Fairlead
       def single_rows = (open && measure { single(SLEEP) })
       def block_for_result = (open && measure { send_and_block(SLEEP) })
       def tls_handshake = measure { open(far("TLS"), sslmode: "require") }
+      def query_over_tls = (open(far("TLS"), sslmode: "require") && measure { @connection.exec(SLEEP) })
       def ping = repeatedly { PG::Connection.ping(far.to_s) }
       def reconnect = (open(far("HESITANT")) && measure { @connection.reset })
       def listen_for_nothing = (open && measure { @connection.exec("LISTEN nothing") && @connection.wait_for_notify(LONG) })
@@ -122,7 +150,7 @@ module Fairlead
 
       def large_result_as_hashes = (open && repeatedly { @connection.exec(LARGE).to_a.size })
 
-      def large_result_column = (open && repeatedly { @connection.exec("SELECT generate_series(1, #{5 * ROWS})").column_values(0).size })
+      def large_result_column = (open && repeatedly { @connection.exec("SELECT generate_series(1, #{2 * ROWS})").column_values(0).size })
 
       def transaction
         open
@@ -191,6 +219,9 @@ module Fairlead
         query.wait
       end
 
+      def interrupted_query = interrupt_repeatedly(far) { @connection.exec("SELECT pg_sleep(10)") }
+      def interrupted_large_result = interrupt_repeatedly(near) { @connection.exec(ENDLESS) }
+
       private
 
       def open(address = near, **options)
@@ -216,13 +247,17 @@ module Fairlead
       NAME = "MARIADB"
       SLEEP = "SELECT SLEEP(#{LONG})".freeze
       LARGE = "SELECT seq, seq * 2, CONCAT('text ', seq), NOW() FROM seq_1_to_#{ROWS}".freeze
-      # Of what a driver goes through in one go, without a pause.
-      LESS = LARGE.sub(/\d+\z/, "20000").freeze
+      ENDLESS = "SELECT seq, REPEAT('x', 100) FROM seq_1_to_1000000000"
 
       def connect = measure { open(far("HESITANT")) }
       def connect_where_nobody_answers = in_vain { open(far("SILENT"), connect_timeout: 1) }
       def query = (open && measure { @connection.query(SLEEP) })
       def slowly_coming_result = (open(far("SLOW")) && measure { @connection.query("SELECT REPEAT('x', 20000)").to_a })
+      def tls_handshake = measure { open(far("HESITANT"), **tls) }
+      def query_over_tls = (open(**tls) && measure { @connection.query(SLEEP) })
+      def large_result_over_tls = (open(**tls) && repeatedly { @connection.query(LARGE).to_a.size })
+      def slowly_coming_result_over_tls = (open(far("SLOW"), **tls) && measure { @connection.query("SELECT REPEAT('x', 20000)").to_a })
+      def large_result = (open && repeatedly { @connection.query(LARGE).to_a.size })
       def large_statement = (open(far("NARROW")) && measure { @connection.query("SELECT LENGTH('#{"x" * 4_000_000}')").to_a })
       def ping = (open(far) && repeatedly { @connection.ping })
       def close = repeatedly { connection(far).close }
@@ -262,6 +297,9 @@ module Fairlead
         query.wait
       end
 
+      def interrupted_query = interrupt_repeatedly(far) { @connection.query("SELECT SLEEP(10)") }
+      def interrupted_large_result = interrupt_repeatedly(near) { @connection.query(ENDLESS) }
+
       private
 
       def open(address = near, **options) = @connection = connection(address, **options)
@@ -274,8 +312,6 @@ module Fairlead
 
     # The driver that Rails has chosen for new apps.
     class Trilogy < MariaDB
-      def tls_handshake = measure { open(far("HESITANT"), ssl: true, ssl_mode: ::Trilogy::SSL_REQUIRED_NOVERIFY) }
-      def large_result = (open && repeatedly { @connection.query(LESS).to_a.size })
       def change_db = (open(far) && repeatedly { @connection.change_db("fairlead") })
       def server_option = (open(far) && repeatedly { @connection.set_server_option(::Trilogy::SET_SERVER_MULTI_STATEMENTS_ON) })
 
@@ -289,14 +325,16 @@ module Fairlead
 
       def connection(address, **options) = ::Trilogy.new(settings(address).merge(options))
       def several = { multi_statement: true }
+      def tls = { ssl: true, ssl_mode: ::Trilogy::SSL_REQUIRED_NOVERIFY }
       def results = (yield @connection.next_result while @connection.more_results_exist?)
       def abandon = @connection.abandon_results!
     end
 
     # The older driver.
     class Mysql2 < MariaDB
-      def tls_handshake = measure { open(far("HESITANT"), ssl_mode: :required) }
-      def large_result = (open && repeatedly { @connection.query(LARGE).to_a.size })
+      # Of which the driver takes the prepared statement's result in one go, and lets nobody else go on.
+      LESS = LARGE.sub(/\d+\z/, "20000").freeze
+
       def large_result_by_rows = (open && repeatedly { @connection.query(LARGE).each { |row| row } })
       def large_result_streamed = (open && repeatedly { @connection.query(LARGE, stream: true, cache_rows: false).each { |row| row } })
       def asynchronous = (open && measure { @connection.query(SLEEP, async: true) || @connection.async_result })
@@ -327,12 +365,20 @@ module Fairlead
         repeatedly { @connection.prepare(LESS).execute.to_a.size }
       end
 
+      def slowly_coming_prepared_result
+        open(far("SLOW"))
+        measure { @connection.prepare("SELECT REPEAT('x', 4000) FROM seq_1_to_5").execute.to_a }
+      end
+
+      def server_option = (open(far) && repeatedly { @connection.set_server_option(::Mysql2::Client::OPTION_MULTI_STATEMENTS_ON) })
+
       def close_statement = (open(far) && repeatedly { @connection.prepare("SELECT 1").close })
 
       private
 
       def connection(address, **options) = ::Mysql2::Client.new(settings(address).merge(options))
       def several = { flags: %w[MULTI_STATEMENTS] }
+      def tls = { ssl_mode: :required }
 
       def results
         while @connection.next_result
@@ -424,7 +470,7 @@ module Fairlead
 
     # Trilogy's adapter, which prepares nothing.
     class RecordsTrilogy < Records
-      NAME, SLEEP, LARGE, ADAPTER = MariaDB::NAME, MariaDB::SLEEP, MariaDB::LESS, "trilogy"
+      NAME, SLEEP, LARGE, ADAPTER = MariaDB::NAME, MariaDB::SLEEP, MariaDB::LARGE, "trilogy"
       SLEEP_FOR = SLEEP
       PREPARES = false
 

@@ -157,7 +157,7 @@ module Fairlead
                     "`database_connections #{(allowed * 0.9).floor}`", said)
         refute_includes said, "prepared statements are on"
         assert_match(/^– mysql2 \S+: .* Results of prepared statements that come slowly hold up others\.$/, said)
-        assert_match(/^✓ trilogy \S+ lets others run while it waits, .* more than some 100,000 by find_each or in_batches\.$/, said)
+        assert_match(/^✓ trilogy \S+ lets others run while it waits\.$/, said)
       end
     end
 

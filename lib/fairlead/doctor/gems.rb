@@ -28,11 +28,10 @@ module Fairlead
                               "Fairlead::Pool takes its place: guides/fair-pool.md."]
       }.freeze
 
-      # name => [the first version that lacks nothing, level, what those before do, what that one does not either]
+      # name => [the first version that lacks nothing, level, what those before do]
       DRIVERS = {
         "pg" => ["1.3", :hurts, "it blocks the thread of all requests of a worker while it waits."],
-        "trilogy" => ["2.11", :note, "a connection that the server has closed may be handed out, since it shows no socket.",
-                      ", if not while it makes the rows of a result: read more than some 100,000 by find_each or in_batches"]
+        "trilogy" => ["2.11", :note, "a connection that the server has closed may be handed out, since it shows no socket."]
       }.freeze
       private_constant :LIBCURL, :RUBY_DRIVER, :KNOWN, :DRIVERS
 
@@ -47,10 +46,10 @@ module Fairlead
 
         private
 
-        def driver(name, first, level, what, but = nil)
+        def driver(name, first, level, what)
           version = Gem.loaded_specs[name]&.version or return
           fine = version >= Gem::Version.new(first)
-          return Finding.new(level: :fine, what: "#{name} #{version} lets others run while it waits#{but}.") if fine
+          return Finding.new(level: :fine, what: "#{name} #{version} lets others run while it waits.") if fine
 
           Finding.new(level:, what: "#{name} #{version}: #{what}",
                       remedy: "Use #{name} #{first} or later: bundle update #{name}.")
