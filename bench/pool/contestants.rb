@@ -14,7 +14,7 @@ module PoolBench
     def all
       {
         "fairlead-pool" => method(:fairlead_pool), "connection_pool" => method(:connection_pool),
-        "activerecord" => method(:active_record), "activerecord-on-fairlead" => method(:active_record_on_fairlead),
+        "activerecord" => method(:active_record), "activerecord-served" => method(:active_record_on_fairlead),
         "sequel" => method(:sequel), "async-pool" => method(:async_pool), "control" => method(:control)
       }
     end
