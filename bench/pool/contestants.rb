@@ -14,7 +14,7 @@ module PoolBench
     def all
       {
         "fairlead-pool" => method(:fairlead_pool), "connection_pool" => method(:connection_pool),
-        "activerecord" => method(:active_record), "activerecord-served" => method(:active_record_on_fairlead),
+        "activerecord" => method(:active_record), "activerecord-served" => method(:active_record_served),
         "sequel" => method(:sequel), "async-pool" => method(:async_pool), "control" => method(:control)
       }
     end
@@ -47,7 +47,7 @@ module PoolBench
     end
 
     # The same pool, with what Fairlead changes in it while it serves.
-    def active_record_on_fairlead(size, kind)
+    def active_record_served(size, kind)
       raise LoadError, "Fairlead serves on CRuby" unless RUBY_ENGINE == "ruby"
 
       require_relative "../../lib/fairlead/parts"

@@ -26,6 +26,9 @@ module Fairlead
           "allow more (#{own}, or a budget for all workers: database_connections in config/fairlead.rb)"
         end
 
+        # @return [String] what the app calls their databases.
+        def names(pools) = pools.map { |pool| pool.db_config.name }.uniq.join(", ")
+
         # @return [Boolean] whether a pool's own size is a small limit.
         def few?(pool) = !pool.size.nil? && pool.size < USEFUL
 
@@ -91,8 +94,6 @@ module Fairlead
           logger = ::ActiveRecord::Base.logger
           logger.respond_to?(:silence) ? logger.silence(&) : yield
         end
-
-        def names(pools) = pools.map { |pool| pool.db_config.name }.join(", ")
       end
     end
   end

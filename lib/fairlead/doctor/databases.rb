@@ -36,8 +36,11 @@ module Fairlead
         end
 
         def file_findings(pools)
-          computing = Finding.new(level: :note, what: "#{names(pools)}: SQLite holds Ruby's lock while a query runs. Short queries " \
-                                                      "are nobody's trouble; beside long ones, others are served by other workers.")
+          computing = Finding.new(
+            level: :note,
+            what: "#{ActiveRecord::Limits.names(pools)}: SQLite holds Ruby's lock while a query runs. Short queries are nobody's " \
+                  "trouble; beside long ones, others are served by other workers."
+          )
           [computing, *small(pools, level: :note, why: "While that many requests wait to write, those that read wait too.")]
         end
 
@@ -50,8 +53,6 @@ module Fairlead
                       remedy: "#{ActiveRecord::Limits.lift(those.first).capitalize}.")
         end
 
-        def names(pools) = pools.map { |pool| pool.db_config.name }.uniq.join(", ")
-
         # The driver asks for their results (mysql_stmt_store_result) with the GVL held.
         def prepared(pools)
           those = pools.select { |pool| prepares?(pool.db_config) }
@@ -59,8 +60,8 @@ module Fairlead
 
           Finding.new(
             level: :hurts,
-            what: "#{names(those)}: prepared statements are on, and mysql2 holds Ruby's lock until the result of one has come. " \
-                  "While that is slow, other requests of the worker wait too.",
+            what: "#{ActiveRecord::Limits.names(those)}: prepared statements are on, and mysql2 holds Ruby's lock until the result " \
+                  "of one has come. While that is slow, other requests of the worker wait too.",
             remedy: "Remove prepared_statements from config/database.yml: mysql2 has them off then. Or use `adapter: trilogy`, " \
                     "which has none."
           )
