@@ -12,7 +12,7 @@ module Fairlead
       @growth = ActiveRecord::Growth.new
       @now = 100.0
       @idle = []
-      @size = 1
+      @size = @largest = 1
     end
 
     def test_the_first_ones_are_opened_as_they_are_needed
@@ -56,27 +56,53 @@ module Fairlead
       assert_equal 190, @size
     end
 
-    def test_a_process_that_is_always_at_work_opens_no_more
-      grow_for(2.0, busy: 1.0) { |size| size / 0.01 }
+    def test_a_process_that_is_always_at_work_goes_back_to_what_it_had_when_more_connections_do_not_come_back_more_often
+      grow_for(6.0, busy: 1.0) { 6_000 }
 
       assert_includes FREELY..(FREELY * 1.25), @size
+      assert_operator @largest, :>, FREELY * 1.5
     end
 
-    def test_it_opens_no_more_than_what_keeps_the_process_at_work
+    def test_a_process_that_is_always_at_work_grows_as_long_as_that_helps_it_a_little
+      grow_for(12.0, busy: 1.0) { |size| 5_000 + (10 * size) }
+
+      assert_equal 190, @size
+    end
+
+    def test_it_opens_hardly_more_than_what_keeps_the_process_at_work
       # 96 queries of 10 ms at a time are as much as it can do.
-      grow_for(2.0, busy: ->(size) { size / 96.0 }) { |size| [size, 96].min / 0.01 }
+      grow_for(10.0, busy: ->(size) { size / 96.0 }) { |size| [size, 96].min / 0.01 }
 
-      assert_includes 84..104, @size
+      assert_includes 84..130, @size
     end
 
-    def test_where_half_as_many_more_are_enough_for_all_a_busy_process_lets_them_in_one_at_a_time
-      opened = [[64, 63, 3], [64, 65, 3], [80, 39, 3], [80, 39, 6], [80, 10, 6], [80, 41, 6]].map do |size, wanted, looks|
-        @growth = ActiveRecord::Growth.new
-        let_in(size, wanted, Array.new(looks) { look(size, 400, 0.0, wanted:) }.sum)
+    def test_it_tries_the_more_seldom_what_may_not_help_the_longer_opening_takes
+      first = [0.001, 0.01].map do |cost|
+        open_at_first(cost)
+        (1..400).find { look(64, 400, 0.0).positive? } * 0.3
       end
 
-      # The first ones for twice as many; the next ones later.
-      assert_equal [63, 0, 0, 39, 10, 0], opened
+      # 64 of them in a fiftieth of the time.
+      assert_in_delta 3.2, first[0], 0.7
+      assert_in_delta 32, first[1], 3.5
+    end
+
+    def test_where_as_many_more_as_the_first_ones_are_enough_for_all_a_busy_process_lets_them_in_soon
+      opened = [[63, 2], [65, 4]].map do |wanted, looks|
+        open_at_first(0.02)
+        let_in(64, wanted, Array.new(looks) { look(64, 400, 0.0, wanted:) }.sum, together: 1)
+      end
+
+      assert_equal [63, 0], opened
+    end
+
+    def test_at_work_it_opens_as_many_at_a_time_as_take_little_time
+      open_at_first(0.003)
+
+      first = Array.new(2) { look(64, 400, 0.0, wanted: 40) }.sum
+
+      assert_equal 3, first
+      assert_equal 40, let_in(64, 40, first, together: 6)
     end
 
     def test_none_is_opened_for_twice_as_long_as_the_last_one_took
@@ -100,8 +126,14 @@ module Fairlead
 
     private
 
+    # The first ones, one after the other.
+    def open_at_first(cost)
+      @growth = ActiveRecord::Growth.new
+      FREELY.times { |size| 2.times { |tick| @growth.step(size + 1, 1 - tick, 1, @now += cost * tick) { 0.0 } } }
+    end
+
     # Each takes a while to connect.
-    def let_in(size, wanted, opened)
+    def let_in(size, wanted, opened, together:)
       connecting = opened
       size += opened
       400.times do
@@ -109,7 +141,7 @@ module Fairlead
         connecting = [connecting - 1, 0].max + count
         size += count
         opened += count
-        assert_operator connecting, :<=, 1
+        assert_operator connecting, :<=, together
       end
       opened
     end
@@ -132,6 +164,7 @@ module Fairlead
         returned.times { @growth.returned }
         [@growth.surplus, returned].min.times { @growth.closed && (@size -= 1) }
         @size = [@size + @growth.step(@size, 0, 500, @now) { idleness }, 190].min
+        @largest = [@largest, @size].max
       end
     end
 

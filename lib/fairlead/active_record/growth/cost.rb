@@ -1,0 +1,33 @@
+# frozen_string_literal: true
+
+module Fairlead
+  module ActiveRecord
+    class Growth
+      # How long it takes to open a connection: how long any were connecting, by how many there are since.
+      class Cost
+        # Those who look do so every few milliseconds while any are connecting.
+        GAP = 0.5
+        # Seconds: as long as none has been opened; and the least.
+        UNKNOWN = 0.01
+        LEAST = 0.0001
+        private_constant :GAP, :UNKNOWN, :LEAST
+
+        def initialize
+          @open = @opened = 0
+          @seconds = 0.0
+          @connecting_at = nil
+        end
+
+        def look(open, connecting, now)
+          @seconds += now - @connecting_at if @connecting_at && now - @connecting_at < GAP
+          @connecting_at = (now if connecting.positive?)
+          @opened += open - @open if open > @open
+          @open = open
+        end
+
+        # @return [Float] seconds.
+        def each = @opened.zero? ? UNKNOWN : [@seconds / @opened, LEAST].max
+      end
+    end
+  end
+end
