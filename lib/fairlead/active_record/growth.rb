@@ -41,10 +41,10 @@ module Fairlead
       STEADY = 5
       SOON = 2
       # What share of its time it may take a process at work to open those beyond the first ones.
-      SHARE = 0.02
+      SHARE = 0.03
       # Seconds: as many are opened at a time as take no longer. None is opened for so many times as long as the last ones
       # took then: all others had to wait for them.
-      TOGETHER = 0.01
+      TOGETHER = 0.03
       PAUSE = 2
       # In so many windows one after the other: whatever else the machine does may spoil one.
       IN_VAIN = 2
@@ -171,7 +171,7 @@ module Fairlead
         return 0 if now < @next_at
 
         @opened_at = now
-        [@welcome, (TOGETHER / @cost.each).clamp(1, CONNECTING).to_i].min.tap { |count| @welcome -= count }
+        [@welcome, [TOGETHER / @cost.each, 1].max.to_i].min.tap { |count| @welcome -= count }
       end
 
       def in_vain?(size, rate, gain)
