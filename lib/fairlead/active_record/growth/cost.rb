@@ -7,10 +7,9 @@ module Fairlead
       class Cost
         # Those who look do so every few milliseconds while any are connecting.
         GAP = 0.5
-        # Seconds: as long as none has been opened; and the least.
+        # Seconds, as long as none has been seen connecting.
         UNKNOWN = 0.01
-        LEAST = 0.0001
-        private_constant :GAP, :UNKNOWN, :LEAST
+        private_constant :GAP, :UNKNOWN
 
         def initialize
           @open = @opened = 0
@@ -26,7 +25,7 @@ module Fairlead
         end
 
         # @return [Float] seconds.
-        def each = @opened.zero? ? UNKNOWN : [@seconds / @opened, LEAST].max
+        def each = @seconds.zero? ? UNKNOWN : @seconds / @opened
       end
     end
   end
