@@ -7,15 +7,16 @@ module Fairlead
   module ActiveRecord
     # How many connections a pool should open while requests wait for one: not all it may, just because it may.
     #
-    # The first ones are opened as they are needed. Beyond these, a pool grows by a half at most, as long as that helps:
+    # The first ones are opened as they are needed. Beyond these, a pool grows as long as that helps:
     #
-    # - While there is nothing to do for part of the time, it grows by that part, one at a time unless that is most of it,
-    #   and looks whether connections come back more often now. If they do not, then database or network can do no more:
-    #   connections above that number only make each query slower. The pool goes back to what it had, and tries again later.
-    # - A process that is at work all the time, or waits for a CPU, gains less, and to open a connection takes it longer than
-    #   hundreds of queries. Nor does one gain more whose machine is: the database may be what it waits for. It lets in those
-    #   who wait where there are no more of them than first ones: then none has to stand in line for each query, which costs
-    #   time too. Others it lets in seldom, the more so the longer opening one takes, and looks whether that has helped.
+    # - While there is nothing to do for part of the time, it grows by that part, by a half at most, one at a time unless that
+    #   is most of it, and looks whether connections come back more often now. If they do not, then database or network can
+    #   do no more: connections above that number only make each query slower. The pool goes back to what it had, and tries
+    #   again later.
+    # - A process that is at work all the time, or waits for a CPU, gains less, and to open a connection may take it longer
+    #   than hundreds of queries. Nor does one gain more whose machine is: the database may be what it waits for. It lets in
+    #   those who wait where there are no more of them than first ones: then none has to stand in line for each query, which
+    #   costs time too. Else it tries twice as many, the more seldom the longer that takes, and looks whether it has helped.
     #
     # Under the pool's lock; it knows no pool and no clock.
     class Growth
@@ -36,7 +37,9 @@ module Fairlead
       # The same while it is at work, where a turn of the reactor serves more of them: for 256 requests with queries of 10 ms,
       # MariaDB's came back a fifth more often from 96 than from 64, and a third from 192; PostgreSQL's a seventh from 128.
       GAIN_AT_WORK = 0.1
-      # What share of its time a process at work may open connections beyond the first ones.
+      # For how many seconds a process at work may open connections beyond the first ones; for longer, if that is no more than
+      # this share of its time.
+      TRIFLE = 0.2
       SHARE = 0.02
       # For so many windows one after the other a process at work looks how often connections come back. In so many no more
       # may wait than there are first ones, before it lets them in: of many that come at once, only some wait at first.

@@ -24,8 +24,8 @@ module Fairlead
         def rate = @returned / @seconds
 
         # @param seconds [Float] that it takes to open more.
-        # @return [Boolean] whether it has been at work for so long that it may take that time.
-        def affords?(seconds) = seconds <= SHARE * @seconds
+        # @return [Boolean] whether it may take that time.
+        def affords?(seconds) = seconds <= [TRIFLE, SHARE * @seconds].max
       end
     end
   end
