@@ -63,17 +63,28 @@ module Fairlead
       assert_operator @largest, :>, FREELY * 1.5
     end
 
+    def test_one_bad_look_of_a_process_at_work_does_not_stop_it
+      bad_until = nil
+      grow_for(6.0, busy: 1.0) do |size|
+        bad_until ||= @now + 1.3 if size > FREELY
+        (bad_until && @now < bad_until ? 4_500 : 5_000) + (10 * size)
+      end
+
+      assert_equal 190, @size
+    end
+
     def test_a_process_that_is_always_at_work_grows_as_long_as_that_helps_it_a_little
       grow_for(12.0, busy: 1.0) { |size| 5_000 + (10 * size) }
 
       assert_equal 190, @size
     end
 
-    def test_it_opens_hardly_more_than_what_keeps_the_process_at_work
-      # 96 queries of 10 ms at a time are as much as it can do.
-      grow_for(10.0, busy: ->(size) { size / 96.0 }) { |size| [size, 96].min / 0.01 }
+    def test_it_keeps_no_more_than_what_keeps_the_process_at_work
+      # 90 queries of 10 ms at a time are as much as it can do.
+      grow_for(7.0, busy: ->(size) { size / 90.0 }) { |size| [size, 90].min / 0.01 }
 
-      assert_includes 84..130, @size
+      assert_includes 84..100, @size
+      assert_operator @largest, :>, 150
     end
 
     def test_it_tries_the_more_seldom_what_may_not_help_the_longer_opening_takes
