@@ -79,12 +79,12 @@ module Fairlead
       assert_equal 190, @size
     end
 
-    def test_it_keeps_no_more_than_what_keeps_the_process_at_work
+    def test_it_keeps_hardly_more_than_what_keeps_the_process_at_work
       # 90 queries of 10 ms at a time are as much as it can do.
       grow_for(7.0, busy: ->(size) { size / 90.0 }) { |size| [size, 90].min / 0.01 }
 
-      assert_includes 84..100, @size
-      assert_operator @largest, :>, 150
+      assert_includes 84..150, @size
+      assert_operator @largest, :>, 180
     end
 
     def test_it_tries_the_more_seldom_what_may_not_help_the_longer_opening_takes
