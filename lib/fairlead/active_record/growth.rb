@@ -88,8 +88,14 @@ module Fairlead
       # @param now [Float]
       # @yieldreturn [Float] what share of the time since the last yield there was nothing to do.
       # @return [Integer] how many more to open.
-      def step(size, connecting, wanted, now, &idleness)
+      def step(size, connecting, wanted, now, &)
         @cost.look(size - connecting, connecting, now)
+        more(size, connecting, wanted, now, &).tap { |count| @cost.begin(now) if count.positive? }
+      end
+
+      private
+
+      def more(size, connecting, wanted, now, &idleness)
         most = [CONNECTING, size - connecting].max - connecting
         return [wanted, most].min.clamp(0, FREELY) if size < FREELY
         return 0 if @surplus.positive?
@@ -107,8 +113,6 @@ module Fairlead
 
         weigh(size, wanted, now, &idleness)
       end
-
-      private
 
       def begin_window(size, now)
         @size = size

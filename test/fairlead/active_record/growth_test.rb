@@ -98,6 +98,12 @@ module Fairlead
       assert_in_delta 32, first[1], 3.5
     end
 
+    def test_what_is_open_at_the_next_look_took_no_longer
+      FREELY.times { |size| @growth.step(size + 1, 0, 1, @now += 0.001) { 0.0 } }
+
+      assert_in_delta 1.5, (1..400).find { look(64, 400, 0.0).positive? } * 0.3, 0.3
+    end
+
     def test_where_as_many_more_as_the_first_ones_are_enough_for_all_a_busy_process_lets_them_in_soon
       opened = [[63, 2], [65, 4]].map do |wanted, looks|
         open_at_first(0.05)

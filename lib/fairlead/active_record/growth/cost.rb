@@ -5,27 +5,38 @@ module Fairlead
     class Growth
       # How long it takes to open a connection: how long any were connecting, by how many there are since.
       class Cost
-        # Those who look do so every few milliseconds while any are connecting.
-        GAP = 0.5
-        # Seconds, as long as none has been seen connecting.
+        # Those who look do so every few milliseconds while anybody waits: what is later was not seen.
+        GAP = 0.1
+        # Seconds, as long as none has been seen connecting; and the least.
         UNKNOWN = 0.01
-        private_constant :GAP, :UNKNOWN
+        LEAST = 0.0001
+        private_constant :GAP, :UNKNOWN, :LEAST
 
         def initialize
           @open = @opened = 0
           @seconds = 0.0
-          @connecting_at = nil
+          @since = nil
         end
 
+        # To be called with each look.
         def look(open, connecting, now)
-          @seconds += now - @connecting_at if @connecting_at && now - @connecting_at < GAP
-          @connecting_at = (now if connecting.positive?)
-          @opened += open - @open if open > @open
+          add(open - @open, now - @since) if @since && now - @since < GAP
           @open = open
+          @since = (now if connecting.positive?)
         end
+
+        # From now on some are connecting.
+        def begin(now) = @since = now
 
         # @return [Float] seconds.
-        def each = @seconds.zero? ? UNKNOWN : @seconds / @opened
+        def each = @opened.zero? ? UNKNOWN : [@seconds / @opened, LEAST].max
+
+        private
+
+        def add(opened, seconds)
+          @seconds += seconds
+          @opened += opened if opened.positive?
+        end
       end
     end
   end
