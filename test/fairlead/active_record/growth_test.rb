@@ -107,7 +107,7 @@ module Fairlead
     def test_where_as_many_more_as_the_first_ones_are_enough_for_all_a_busy_process_lets_them_in_soon
       opened = [[63, 2], [65, 4]].map do |wanted, looks|
         open_at_first(0.05)
-        let_in(64, wanted, Array.new(looks) { look(64, 400, 0.0, wanted:) }.sum, together: 1)
+        let_in(64, wanted, Array.new(looks) { look(64, 400, 0.0, wanted:) }.sum, seconds: 0.05, together: 1)
       end
 
       assert_equal [63, 0], opened
@@ -119,7 +119,7 @@ module Fairlead
       first = Array.new(2) { look(64, 400, 0.0, wanted: 40) }.sum
 
       assert_equal 3, first
-      assert_equal 40, let_in(64, 40, first, together: 8)
+      assert_equal 40, let_in(64, 40, first, seconds: 0.0095, together: 3)
     end
 
     def test_none_is_opened_for_twice_as_long_as_the_last_one_took
@@ -149,12 +149,12 @@ module Fairlead
       FREELY.times { |size| 2.times { |tick| @growth.step(size + 1, 1 - tick, 1, @now += cost * tick) { 0.0 } } }
     end
 
-    # Each takes a while to connect.
-    def let_in(size, wanted, opened, together:)
+    # One after the other takes so long to connect.
+    def let_in(size, wanted, opened, seconds:, together:)
       connecting = opened
       size += opened
       400.times do
-        count = @growth.step(size, connecting, wanted - opened, @now += 0.0005) { 0.0 }
+        count = @growth.step(size, connecting, wanted - opened, @now += seconds) { 0.0 }
         connecting = [connecting - 1, 0].max + count
         size += count
         opened += count
