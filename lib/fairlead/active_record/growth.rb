@@ -1,8 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "growth/cost"
-require_relative "growth/look"
-
 module Fairlead
   module ActiveRecord
     # How many connections a pool should open while requests wait for one: not all it may, just because it may.
@@ -20,6 +17,9 @@ module Fairlead
     #
     # Under the pool's lock; it knows no pool and no clock.
     class Growth
+      autoload :Cost, "fairlead/active_record/growth/cost"
+      autoload :Look, "fairlead/active_record/growth/look"
+
       # So many are opened without a look at the figures: as many as a process has use for that asks queries of 10 ms all the
       # time. With half of it, 128 clients of two of them waited for the rest of the growth.
       FREELY = 64
