@@ -90,7 +90,7 @@ module Fairlead
       # @return [Integer] how many more to open.
       def step(size, connecting, wanted, now, &)
         @cost.look(size - connecting, connecting, now)
-        more(size, connecting, wanted, now, &).tap { |count| @cost.begin(now) if count.positive? }
+        more(size, connecting, wanted, now, &).tap { |count| @cost.start(now) if count.positive? }
       end
 
       private

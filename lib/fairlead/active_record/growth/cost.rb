@@ -23,11 +23,11 @@ module Fairlead
           @since = nil if @looked_at && now - @looked_at > GAP
           @open = open
           @looked_at = now
-          connecting.positive? ? self.begin(now) : finish(now)
+          connecting.positive? ? start(now) : finish(now)
         end
 
         # From now on some are connecting.
-        def begin(now)
+        def start(now)
           return if @since
 
           @since = now
