@@ -37,6 +37,9 @@ module Fairlead
         job.value
       end
 
+      # @return [Boolean] whether a block would be run at once.
+      def free? = pool.free?
+
       # @return [Offload] the threads of this process: a fork has none of its parent's.
       # @api private
       def pool
@@ -67,6 +70,9 @@ module Fairlead
         grow
       end
     end
+
+    # @return [Boolean] whether a thread has nothing to do, or may be made.
+    def free? = @jobs.size < @jobs.num_waiting || @threads.size < Offload.threads
 
     # @return [Integer] how many threads there are.
     def size = @threads.size

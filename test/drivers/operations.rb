@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "openssl"
 require "uri"
 
 module Fairlead
@@ -110,10 +111,26 @@ module Fairlead
       NAME = "POSTGRESQL"
       SLEEP = "SELECT pg_sleep(#{LONG})".freeze
       LARGE = "SELECT i, i * 2, 'text ' || i, now() FROM generate_series(1, #{ROWS}) i".freeze
+      KEY_ROUNDS = 50_000 # some 0.1 s; without being told PostgreSQL takes 4,096
       ENDLESS = "SELECT generate_series(1, 1000000000), repeat('x', 100)"
 
       def connect = measure { open(far("HESITANT")) }
       def connect_where_nobody_answers = in_vain { open(far("SILENT"), connect_timeout: 2) }
+
+      # The server asks for a key that takes milliseconds to compute: as it always does, but here for more of them.
+      def connect_with_a_long_key
+        address = long_key_address
+        repeatedly { PG.connect(address).finish }
+      end
+
+      # Then that is computed where it is.
+      def connect_while_no_thread_is_free
+        Offload.threads.times { Async { Fairlead.offload { sleep(LONG * 3) } } }
+        connected = 0
+        repeatedly { PG.connect(near.to_s).finish.then { connected += 1 } }
+        raise "it waited for a thread" if connected < 3
+      end
+
       def query = (open && measure { @connection.exec(SLEEP) })
       def parameters = (open && measure { @connection.exec_params("SELECT pg_sleep($1)", [LONG]) })
       def single_rows = (open && measure { single(SLEEP) })
@@ -227,6 +244,17 @@ module Fairlead
       def open(address = near, **options)
         query = URI.encode_www_form(options)
         @connection = PG.connect([address, query].reject { |part| part.to_s.empty? }.join("?"))
+      end
+
+      # https://www.postgresql.org/docs/current/catalog-pg-authid.html
+      def long_key_address
+        salt = "of the tests"
+        key = OpenSSL::KDF.pbkdf2_hmac("long", salt:, iterations: KEY_ROUNDS, length: 32, hash: "SHA256")
+        client, server = ["Client Key", "Server Key"].map { |purpose| OpenSSL::HMAC.digest("SHA256", key, purpose) }
+        salt, stored, server = [salt, OpenSSL::Digest.digest("SHA256", client), server].map { |part| [part].pack("m0") }
+        open.exec("DROP ROLE IF EXISTS long_key; " \
+                  "CREATE ROLE long_key LOGIN PASSWORD 'SCRAM-SHA-256$#{KEY_ROUNDS}:#{salt}$#{stored}:#{server}'")
+        URI(near).tap { |address| address.user, address.password = "long_key", "long" }.to_s
       end
 
       def single(sql)

@@ -2,13 +2,14 @@
 
 require "pg"
 require_relative "../log"
+require_relative "../offload"
 require_relative "stream"
 require_relative "turn"
 
 module Fairlead
   module Drivers
-    # pg waits the way fibers do. What is left: large results, which it goes through in C without a pause, and queries that
-    # nobody waits for any more.
+    # pg waits the way fibers do. What is left: what it computes to connect, large results, which it goes through in C without
+    # a pause, and queries that nobody waits for any more.
     module PostgreSQL
       # Queries that are sent and waited for in one call.
       module Connection
@@ -24,6 +25,12 @@ module Fairlead
             end_query if !finished? && transaction_status == PG::PQTRANS_ACTIVE
             raise
           end
+        end
+
+        # Does not wait, but computes: a password's key takes milliseconds (SCRAM), and so does TLS. Who is interrupted
+        # leaves a connection that nobody else knows yet.
+        def connect_poll
+          Drivers.fibers? && Offload.free? ? Fairlead.offload { super } : super
         end
 
         # @return [Boolean] whether the server has closed it. Asks the server only where it has sent something unasked.
