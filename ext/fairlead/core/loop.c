@@ -275,6 +275,8 @@ void fl_loop_settle(fl_loop *loop) {
     loop->now = fl_clock();
     fl_loop_flush(loop);
     bury_abandoned(loop);
+    if (loop->handing_over) /* who asks again as soon as it is answered is idle only now */
+        fl_loop_hand_over_idle(loop);
     fl_loop_keep_timer(loop);
     publish(loop);
 }
