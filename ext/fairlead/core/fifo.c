@@ -305,7 +305,7 @@ fl_exchange *fl_loop_take(fl_loop *loop) {
         if (loop->first_woken != NULL || loop->overdue.first != NULL)
             fl_poll_wake(&loop->poll);
     }
-    if (loop->ready.first == NULL)
+    if (loop->ready.first == NULL || loop->first_woken != NULL) /* who has begun goes on first: whoever drives tells it */
         return NULL;
     flush_late(loop);
     fl_exchange *exchange = oldest_wanted(loop, FL_LANE_NONE);

@@ -26,6 +26,7 @@ module Fairlead
         when "/naps"
           late = Array.new(10) { started = now; sleep 0.02; now - started - 0.02 }
           [200, {}, [late.join(" ")]]
+        when "/body" then [200, {}, [env["rack.input"].read.bytesize.to_s]]
         when "/yields" then started = now; 20.times { Async::Task.current.yield }; [200, {}, [(now - started).to_s]]
         end
       }
@@ -66,6 +67,14 @@ module Fairlead
             late = Array.new(3) { burst(server, ["/naps"])[0].body.split.map(&:to_f) }.flatten.sort
             late[late.size / 2]
           end
+        end
+      end
+    end
+
+    def test_a_request_that_waits_for_its_body_goes_on_before_new_requests
+      with_server(APP) do |server|
+        flood(server, "/work", 40) do
+          assert_one_below(0.02, "the rest of a body is read") { seconds_until_the_rest_is_read(server) }
         end
       end
     end
@@ -140,6 +149,18 @@ module Fairlead
     end
 
     private
+
+    # The request begins once more of its body has come than is kept for it.
+    def seconds_until_the_rest_is_read(server)
+      socket = server.connect
+      socket.write("POST /body HTTP/1.1\r\nHost: a\r\nContent-Length: 300001\r\n\r\n#{"x" * 300_000}")
+      sleep 0.5
+      seconds = duration do
+        socket.write("x")
+        assert_includes read_answer(socket), "300001"
+      end
+      seconds.tap { socket.close }
+    end
 
     # From when to when each of the requests computed that so many clients sent for so long, one after the other.
     def turns(server, clients, seconds)
