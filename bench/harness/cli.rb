@@ -115,7 +115,12 @@ module Bench
       runs.reject!(&:finished?) if @options.continue
       announce(runs, progress)
       outcomes = []
-      runs.each { |run| outcomes << run.run unless outcomes.last == :stopped }
+      runs.each do |run|
+        break if outcomes.last == :stopped
+
+        outcomes << run.run
+        Report.new.write if @options.whole?
+      end
       puts Instructions.new(Workload.load("hello"), toolchain).report(@options.ours) if @options.instructions
       status(outcomes)
     end
