@@ -130,32 +130,36 @@ static VALUE request_gone_p(VALUE object) {
     return exchange == NULL || exchange->connection == NULL ? Qtrue : Qfalse;
 }
 
-/* Up to `most` bytes of the body; nil at its end; false when the loop must be awaited. */
-static VALUE request_read(VALUE object, VALUE most) {
+/* Appends up to `most` bytes of the body to `string`: true; nil at its end; false when the loop must be awaited. */
+static VALUE request_read(VALUE object, VALUE string, VALUE most) {
     fl_exchange *exchange = fl_exchange_get(object);
     fl_loop *loop = exchange->loop;
     if (loop == NULL)
         fl_raise(FL_CLOSED);
-    size_t wanted = NUM2SIZET(most), size;
-    VALUE string = rb_str_buf_new((long) wanted);
+    size_t wanted = NUM2SIZET(most), length = (size_t) RSTRING_LEN(string), size;
+    /* Twice as long each time, so that a whole body is not copied for each of its pieces. */
+    if (rb_str_capacity(string) - length < wanted)
+        rb_str_modify_expand(string, (long) (length > wanted ? length : wanted));
     const char *bytes;
+    rb_str_locktmp(string);
     fl_hold(loop);
     fl_status status = fl_exchange_body(exchange, &bytes, &size);
     if (status == FL_OK && size > 0) {
         if (size > wanted)
             size = wanted;
-        memcpy(RSTRING_PTR(string), bytes, size);
+        memcpy(RSTRING_PTR(string) + length, bytes, size);
         fl_exchange_body_used(exchange, size);
     }
     fl_let_go(loop);
+    rb_str_unlocktmp(string);
     if (status == FL_AGAIN)
         return Qfalse;
     if (status != FL_OK)
         fl_raise(status);
     if (size == 0)
         return Qnil;
-    rb_str_set_len(string, (long) size);
-    return string;
+    rb_str_set_len(string, (long) (length + size));
+    return Qtrue;
 }
 
 static VALUE request_trailers(VALUE object) {
@@ -173,7 +177,7 @@ void fl_init_request(void) {
     rb_define_method(cRequest, "queue_time", request_queue_time, 0);
     rb_define_method(cRequest, "duration", request_duration, 0);
     rb_define_method(cRequest, "gone?", request_gone_p, 0);
-    rb_define_method(cRequest, "read", request_read, 1);
+    rb_define_method(cRequest, "read", request_read, 2);
     rb_define_method(cRequest, "trailers", request_trailers, 0);
     fl_init_response(cRequest);
 }

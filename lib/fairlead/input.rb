@@ -51,7 +51,7 @@ module Fairlead
     def initialize(request)
       @request = request
       @scheduler = Fiber.scheduler
-      @buffer = String.new(encoding: Encoding::BINARY)
+      @ahead = String.new(encoding: Encoding::BINARY)
       @ended = false
     end
 
@@ -60,12 +60,8 @@ module Fairlead
     # @return [String, nil] nil at the end, where a length was given
     # @raise [ClientGone] when the rest will never come
     def read(length = nil, buffer = nil)
-      fill until @ended || (length && @buffer.bytesize >= length)
-      bytes = length.nil? ? @buffer.slice!(0, @buffer.bytesize) : @buffer.slice!(0, length)
-      if buffer
-        buffer.replace(bytes)
-        bytes = buffer
-      end
+      bytes = taken(length, buffer)
+      fill(bytes, length ? length - bytes.bytesize : CHUNK) until @ended || (length && bytes.bytesize >= length)
       bytes.empty? && length&.positive? ? nil : bytes
     end
 
@@ -73,11 +69,11 @@ module Fairlead
     #
     # @raise [EOFError]
     def readpartial(length, buffer = nil)
-      fill while @buffer.empty? && !@ended
-      raise EOFError, "end of the request body" if @buffer.empty?
+      bytes = taken(length, buffer)
+      fill(bytes, length) until @ended || !bytes.empty? || length.zero?
+      raise EOFError, "end of the request body" if bytes.empty? && length.positive?
 
-      bytes = @buffer.slice!(0, length)
-      buffer ? buffer.replace(bytes) : bytes
+      bytes
     end
 
     # @return [String, nil] the next line
@@ -85,13 +81,13 @@ module Fairlead
       return read if separator.nil?
 
       looked = 0 # up to here in vain
-      until (ends = @buffer.index(separator, looked)) || @ended
-        looked = [@buffer.bytesize - separator.bytesize + 1, 0].max
-        fill
+      until (ends = @ahead.index(separator, looked)) || @ended
+        looked = [@ahead.bytesize - separator.bytesize + 1, 0].max
+        fill(@ahead)
       end
-      return nil if @buffer.empty?
+      return nil if @ahead.empty?
 
-      @buffer.slice!(0, ends ? ends + separator.bytesize : @buffer.bytesize)
+      @ahead.slice!(0, ends ? ends + separator.bytesize : @ahead.bytesize)
     end
 
     # Yields line by line.
@@ -105,8 +101,8 @@ module Fairlead
     end
 
     def eof?
-      fill while @buffer.empty? && !@ended
-      @buffer.empty?
+      fill(@ahead) while @ahead.empty? && !@ended
+      @ahead.empty?
     end
 
     # What has not been read is dropped with the request.
@@ -127,11 +123,19 @@ module Fairlead
       @request.env["fairlead.request_trailers"]&.update(@request.trailers)
     end
 
-    def fill
-      until (bytes = @request.read(CHUNK)) != false
+    # @param buffer [String, nil] to be that instead of a new one
+    # @return [String] what has been read ahead, up to `length` bytes.
+    def taken(length, buffer)
+      bytes = @ahead.slice!(0, length || @ahead.bytesize)
+      buffer ? buffer.replace(bytes) : bytes
+    end
+
+    def fill(bytes, most = CHUNK)
+      most = CHUNK if most > CHUNK
+      until (more = @request.read(bytes, most)) != false
         @scheduler.await(@request)
       end
-      bytes ? @buffer << bytes : reach_the_end
+      reach_the_end unless more
     end
   end
 end

@@ -16,6 +16,8 @@ module Fairlead
         "/all" => ->(input) { input.read },
         "/pieces" => ->(input) { all = "".b; while (piece = input.read(777)) do all << piece; end; all },
         "/buffer" => ->(input) { all = "".b; buffer = +"old"; all << buffer while input.read(1000, buffer); all },
+        "/partial" => ->(input) { input = input.instance_variable_get(:@input); all = "".b; begin; loop { all << input.readpartial(70_000) }; rescue EOFError; all; end },
+        "/ahead" => ->(input) { input = input.instance_variable_get(:@input); all = "".b; all << input.read(9000) until input.eof?; all },
         "/gets" => ->(input) { all = []; while (line = input.gets) do all << line; end; all.map { |l| "#{l.bytesize}:#{l}" }.join },
         "/each" => ->(input) { all = []; input.each { |line| all << line }; all.map { |l| "#{l.bytesize}:#{l}" }.join },
         "/mixed" => ->(input) { [input.read(0), input.read(3), input.gets, input.read(2), input.read, input.read, input.read(1)].map(&:inspect).join(" ") },
@@ -38,7 +40,7 @@ module Fairlead
     def body(size) = "line one\nline two\n\n\xff\x00last".b.then { |text| (text * (size / text.size + 1))[0, size] }
 
     def test_bodies_of_all_sizes_are_read_whole
-      %w[/all /pieces /buffer].product(sizes) do |path, size|
+      %w[/all /pieces /buffer /partial /ahead].product(sizes) do |path, size|
         client = client()
         answer = client.request("PUT", path, body: body(size)).response
         assert_equal Digest::MD5.hexdigest(body(size)), Digest::MD5.hexdigest(answer.body), "#{path} #{size}"
