@@ -3,6 +3,7 @@
 require "pg"
 require_relative "../log"
 require_relative "../offload"
+require_relative "postgresql/login"
 require_relative "stream"
 require_relative "turn"
 
@@ -27,9 +28,16 @@ module Fairlead
           end
         end
 
-        # Does not wait, but computes: a password's key takes milliseconds (SCRAM), and so does TLS. Who is interrupted
+        # To be called before the first connect_poll.
+        attr_writer :fairlead_login
+
+        # Does not wait, but computes: a password's first key takes milliseconds (SCRAM), and so does TLS. Who is interrupted
         # leaves a connection that nobody else knows yet.
         def connect_poll
+          if @fairlead_login&.refused?(socket_io)
+            reset_start2(self.class.parse_connect_args(@fairlead_login.options))
+            return PG::PGRES_POLLING_WRITING
+          end
           Drivers.fibers? && Offload.free? ? Fairlead.offload { super } : super
         end
 
@@ -134,7 +142,22 @@ module Fairlead
         end
       end
 
+      # Gives connections the key of their password.
+      module Keys
+        def self.possible?
+          PG::Connection.conndefaults_hash.key?(:scram_client_key) && PG::Connection.private_method_defined?(:reset_start2)
+        end
+
+        def connect_start(*arguments)
+          login = Login.of(*arguments) if arguments.first.is_a?(Hash)
+          return super unless login
+
+          super(login.options).tap { |connection| connection&.fairlead_login = login }
+        end
+      end
+
       PG::Connection.prepend(Connection)
+      PG::Connection.singleton_class.prepend(Keys) if Keys.possible?
       PG::Result.prepend(Result)
     end
   end
