@@ -552,18 +552,20 @@ static void what_follows_101_is_the_apps(void) {
     server_stop(&server);
 }
 
-/* Responses to three requests that are ready at once: whether the first is kept, and all leave when that has lasted. */
-static void responses_of(peer_server *server, int64_t usual, bool kept) {
+enum { MOST_AT_ONCE = 5 };
+
+/* Responses to requests that are ready at once: whether the first is kept, and all leave when that has lasted. */
+static void responses_of(peer_server *server, int count, int64_t usual, bool kept) {
     fl_loop *loop = server->loop;
     loop->take_interval = usual;
-    int sockets[3];
-    fl_heard heard[3] = {0};
-    for (int i = 0; i < 3; i++) {
+    int sockets[MOST_AT_ONCE];
+    fl_heard heard[MOST_AT_ONCE] = {0};
+    for (int i = 0; i < count; i++) {
         sockets[i] = client(server);
         say(sockets[i], GET("/"));
     }
-    TURN_UNTIL(loop, loop->ready.count == 3);
-    for (int i = 0; i < 3; i++) {
+    TURN_UNTIL(loop, loop->ready.count == (uint32_t) count);
+    for (int i = 0; i < count; i++) {
         fl_exchange_finish(begin(loop, 204, -1));
         if (i > 0)
             continue;
@@ -572,7 +574,7 @@ static void responses_of(peer_server *server, int64_t usual, bool kept) {
         CHECK((heard[0].size > 0) == !kept);
     }
     fl_loop_flush_complete(loop, 0);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < count; i++) {
         hear_now(sockets[i], &heard[i]);
         CHECK(heard[i].size > 0);
         free(heard[i].bytes);
@@ -582,11 +584,12 @@ static void responses_of(peer_server *server, int64_t usual, bool kept) {
 
 static void responses_of_short_requests_leave_together_if_somebody_watches(void) {
     peer_server server = server_start();
-    responses_of(&server, 5, false);
+    responses_of(&server, 3, 5, false);
     server.loop->watched = true;
-    responses_of(&server, 5, true);
-    responses_of(&server, 500, true);
-    responses_of(&server, 5000, false);
+    responses_of(&server, 3, 5, true);
+    responses_of(&server, 3, 500, false);
+    responses_of(&server, MOST_AT_ONCE, 500, true);
+    responses_of(&server, MOST_AT_ONCE, 5000, false);
     server_stop(&server);
 }
 

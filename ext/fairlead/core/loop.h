@@ -266,7 +266,8 @@ void fl_loop_add_dirty(fl_connection *connection);
 void fl_loop_flush(fl_loop *loop);
 
 /* Whether responses that are complete are kept until some can be sent together: while requests are so short that to wake
- * the client for each would cost more than it waits, there are others, and somebody watches. */
+ * the client for each would cost more than it waits, there are others, several unless they are very short, and somebody
+ * watches. */
 bool fl_loop_gathers(const fl_loop *loop);
 
 /* Sends what is staged, if that has been kept for long by now. */

@@ -3,6 +3,7 @@
 #include "platform.h"
 
 enum {
+    SHORT = 100,           /* microseconds from one request to the next */
     GATHERED_BELOW = 2000, /* microseconds from one request to the next */
     GATHERED = 4,          /* requests that run meanwhile, as far as they take */
     LEAST_GATHERED = 200,  /* microseconds, */
@@ -46,7 +47,8 @@ void fl_loop_flush(fl_loop *loop) {
 }
 
 bool fl_loop_gathers(const fl_loop *loop) {
-    bool more = loop->ready.first != NULL || loop->counts.in_flight > 1;
+    uint32_t enough = loop->take_interval < SHORT ? 1 : GATHERED;
+    bool more = loop->ready.count >= enough || loop->counts.in_flight > enough;
     return more && loop->watched && !loop->draining && loop->take_interval < GATHERED_BELOW;
 }
 
