@@ -6,6 +6,7 @@ require "minitest/autorun"
 require "fairlead/parts"
 require_relative "legible"
 require_relative "server_process"
+require_relative "slowest"
 
 Minitest.parallel_executor = Minitest::Parallel::Executor.new(1)
 

@@ -68,6 +68,26 @@ module Fairlead
       assert_equal ROLE, connect
     end
 
+    def test_a_connection_that_is_made_again_takes_no_time_for_it_either
+      connect do |connection|
+        end_backend(connection.backend_pid)
+
+        assert_operator computing { connection.reset }, :<, key_time / 4
+        assert_equal ROLE, connection.exec("SELECT current_user").getvalue(0, 0)
+      end
+    end
+
+    def test_nor_is_a_wrong_proof_sent_for_one_that_is_made_again
+      connect do |connection|
+        errors = wrong_proofs
+        admit("another salt")
+        connection.reset
+
+        assert_equal ROLE, connection.exec("SELECT current_user").getvalue(0, 0)
+        assert_equal errors, wrong_proofs
+      end
+    end
+
     # There the salt cannot be read.
     def test_a_server_that_speaks_tls_now_gets_no_proof_of_before
       network = SlowNetwork.new(URI(Databases.postgresql).port, postgresql_tls: true)
@@ -104,6 +124,8 @@ module Fairlead
       address = URI(Databases.postgresql)
       place = { host: address.host, port: port || address.port, dbname: address.path.delete_prefix("/") }
       PG.connect(**place, user: ROLE, password:, **options) do |connection|
+        next yield(connection) if block_given?
+
         connection.exec("SELECT current_user").getvalue(0, 0)
       end
     end
@@ -118,6 +140,10 @@ module Fairlead
         verb = connection.exec("SELECT FROM pg_roles WHERE rolname = '#{ROLE}'").ntuples.zero? ? "CREATE" : "ALTER"
         connection.exec("#{verb} ROLE #{ROLE} LOGIN PASSWORD '#{secret}'")
       end
+    end
+
+    def end_backend(process)
+      administer { |connection| connection.exec("SELECT pg_terminate_backend(#{process}, 5000)") }
     end
 
     def administer(&) = PG.connect(Databases.postgresql, &)

@@ -34,12 +34,13 @@ module Fairlead
         # Does not wait, but computes: a password's first key takes milliseconds (SCRAM), and so does TLS. Who is interrupted
         # leaves a connection that nobody else knows yet.
         def connect_poll
-          if @fairlead_login&.refused?(socket_io)
-            reset_start2(self.class.parse_connect_args(@fairlead_login.options))
-            return PG::PGRES_POLLING_WRITING
-          end
+          return begin_again if refused?
+
           Drivers.fibers? && Offload.free? ? Fairlead.offload { super } : super
         end
+
+        # Here whoever is interrupted may close the connection at once.
+        def reset_poll = refused? ? begin_again : super
 
         # @return [Boolean] whether the server has closed it. Asks the server only where it has sent something unasked.
         def fairlead_lost?
@@ -61,6 +62,20 @@ module Fairlead
         end
 
         private
+
+        def reset_start2(address)
+          options = self.class.conninfo_parse(address).to_h { |option| [option[:keyword].to_sym, option[:val]] }.compact
+          @fairlead_login = Login.of(options)
+          super(@fairlead_login ? self.class.parse_connect_args(@fairlead_login.options) : address)
+        end
+
+        def refused? = @fairlead_login&.refused?(socket_io)
+
+        # Without the key, which its login has forgotten.
+        def begin_again
+          reset_start2(self.class.parse_connect_args(@fairlead_login.options))
+          PG::PGRES_POLLING_WRITING
+        end
 
         # A notification, or a notice, is followed by more than the end.
         def answers?
