@@ -68,14 +68,14 @@ module Bench
       def escape(text) = CGI.escapeHTML(text.to_s)
 
       # In a script element nothing may look like its end.
-      def data = JSON.generate(shortened(@charts)).gsub("</", "<\\/")
+      def data = JSON.generate(shortened(@charts)).gsub("</", "<\\/").gsub(/"number:(.*?)"/, '\1')
 
-      # To what can be drawn. The last of seventeen digits is not the same with each version of JSON.
+      # To what can be drawn, as Ruby writes it: the last digits are not the same with each version of JSON.
       def shortened(data)
         case data
         when Hash then data.transform_values { |value| shortened(value) }
         when Array then data.map { |value| shortened(value) }
-        when Float then data.round(5 - Math.log10(data.abs.clamp(1e-9, nil)).floor)
+        when Float then "number:#{data.round(5 - Math.log10(data.abs.clamp(1e-9, nil)).floor)}"
         else data
         end
       end
