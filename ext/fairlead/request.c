@@ -140,6 +140,8 @@ static VALUE request_read(VALUE object, VALUE string, VALUE most) {
     /* Twice as long each time, so that a whole body is not copied for each of its pieces. */
     if (rb_str_capacity(string) - length < wanted)
         rb_str_modify_expand(string, (long) (length > wanted ? length : wanted));
+    else
+        rb_str_modify(string); /* what was known of its bytes may hold no longer */
     const char *bytes;
     rb_str_locktmp(string);
     fl_hold(loop);

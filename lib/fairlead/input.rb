@@ -63,17 +63,20 @@ module Fairlead
       bytes = taken(length, buffer)
       fill(bytes, length ? length - bytes.bytesize : CHUNK) until @ended || (length && bytes.bytesize >= length)
       bytes.empty? && length&.positive? ? nil : bytes
+    rescue Exception # a timeout of the app's among them, after which it may read on
+      @ahead.prepend(bytes) if bytes
+      raise
     end
 
     # What there is, up to `length` bytes, waiting only where there is nothing yet.
     #
     # @raise [EOFError]
     def readpartial(length, buffer = nil)
-      bytes = taken(length, buffer)
-      fill(bytes, length) until @ended || !bytes.empty? || length.zero?
-      raise EOFError, "end of the request body" if bytes.empty? && length.positive?
+      fill(@ahead) while @ahead.empty? && !@ended
+      raise EOFError, "end of the request body" if @ahead.empty?
 
-      bytes
+      # A copy: a slice would keep all the room that was made.
+      (buffer ? buffer.replace("".b) : "".b) << @ahead.slice!(0, length)
     end
 
     # @return [String, nil] the next line

@@ -21,7 +21,7 @@ module Fairlead
       super
       skip_without_databases
       Drivers.establish
-      skip("libpq is older than 18") unless Drivers::PostgreSQL::Keys.possible?
+      skip("libpq is older than 18") unless PG::Connection.include?(Drivers::PostgreSQL::Keyed)
       keys.clear
       admit("salt")
     end
@@ -88,23 +88,51 @@ module Fairlead
       end
     end
 
+    # So do pg's own ways to begin again, and apps that copy a connection.
+    def test_options_of_a_connection_that_had_a_key_are_checked_again
+      connect
+      copied = connect { |connection| connection.conninfo_hash.compact }
+      errors = wrong_proofs
+      admit("another salt")
+
+      assert_includes copied.keys, :scram_client_key
+      assert_equal ROLE, PG.connect(copied) { |connection| connection.exec("SELECT current_user").getvalue(0, 0) }
+      assert_equal errors, wrong_proofs
+    end
+
+    def test_a_challenge_that_comes_in_pieces_is_not_trusted
+      connect
+      role, key = keys.find { |found, _| found.include?(ROLE) }
+      login = Drivers::PostgreSQL::Login.of(%i[host port user password].zip(role).to_h)
+      here, there = UNIXSocket.pair
+      there.write("R\0\0\0\x30\0\0\0\x0br=")
+
+      assert_includes login.options.keys, :scram_client_key
+      assert login.refused?(here)
+      assert_nil key.challenge
+      refute_includes login.options.keys, :scram_client_key
+    ensure
+      [here, there].compact.each(&:close)
+    end
+
     # There the salt cannot be read.
     def test_a_server_that_speaks_tls_now_gets_no_proof_of_before
       network = SlowNetwork.new(URI(Databases.postgresql).port, postgresql_tls: true)
       connect
-      role, key = keys.first
-      keys[role.dup.tap { |changed| changed[2] = network.port.to_s }] = key
+      role, key = keys.find { |found, _| found.include?(ROLE) }
+      keys[role.dup.tap { |changed| changed[1] = network.port.to_s }] = key
       errors = wrong_proofs
       admit("another salt")
 
       assert_equal ROLE, connect(port: network.port, sslmode: "require")
       assert_equal errors, wrong_proofs
+      assert_nil key.challenge
     ensure
       network&.close
     end
 
     def test_passwords_that_change_all_the_time_do_not_fill_the_memory
-      100.times { |index| keys[index] = false }
+      100.times { |index| keys[index] = keys.values.first }
       known = keys.size
       connect
 
@@ -166,7 +194,7 @@ module Fairlead
     # What libpq's own takes.
     def key_time
       @key_time ||= begin
-        keys.transform_values! { false }
+        keys.each_value { |key| key.challenge = nil }
         computing { connect }
       end
     end

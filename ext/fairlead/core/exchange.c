@@ -380,8 +380,7 @@ void fl_exchange_finish(fl_exchange *exchange) {
     release(exchange);
     if (connection != NULL)
         fl_connection_answered(connection, body_unread);
-    if (gathers)
-        fl_loop_flush_late(loop);
+    fl_loop_flush_late(loop);
 }
 
 void fl_exchange_abandon(fl_exchange *exchange) {

@@ -48,7 +48,7 @@ void fl_loop_flush(fl_loop *loop) {
 
 bool fl_loop_gathers(const fl_loop *loop) {
     uint32_t enough = loop->take_interval < SHORT ? 1 : GATHERED;
-    bool more = loop->ready.count >= enough || loop->counts.in_flight > enough;
+    bool more = loop->ready.count + loop->counts.in_flight > enough; /* one of these is what has been answered */
     return more && loop->watched && !loop->draining && loop->take_interval < GATHERED_BELOW;
 }
 

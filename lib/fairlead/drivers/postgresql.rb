@@ -28,19 +28,11 @@ module Fairlead
           end
         end
 
-        # To be called before the first connect_poll.
-        attr_writer :fairlead_login
-
         # Does not wait, but computes: a password's first key takes milliseconds (SCRAM), and so does TLS. Who is interrupted
         # leaves a connection that nobody else knows yet.
         def connect_poll
-          return begin_again if refused?
-
           Drivers.fibers? && Offload.free? ? Fairlead.offload { super } : super
         end
-
-        # Here whoever is interrupted may close the connection at once.
-        def reset_poll = refused? ? begin_again : super
 
         # @return [Boolean] whether the server has closed it. Asks the server only where it has sent something unasked.
         def fairlead_lost?
@@ -62,20 +54,6 @@ module Fairlead
         end
 
         private
-
-        def reset_start2(address)
-          options = self.class.conninfo_parse(address).to_h { |option| [option[:keyword].to_sym, option[:val]] }.compact
-          @fairlead_login = Login.of(options)
-          super(@fairlead_login ? self.class.parse_connect_args(@fairlead_login.options) : address)
-        end
-
-        def refused? = @fairlead_login&.refused?(socket_io)
-
-        # Without the key, which its login has forgotten.
-        def begin_again
-          reset_start2(self.class.parse_connect_args(@fairlead_login.options))
-          PG::PGRES_POLLING_WRITING
-        end
 
         # A notification, or a notice, is followed by more than the end.
         def answers?
@@ -157,22 +135,55 @@ module Fairlead
         end
       end
 
-      # Gives connections the key of their password.
-      module Keys
-        def self.possible?
-          PG::Connection.conndefaults_hash.key?(:scram_client_key) && PG::Connection.private_method_defined?(:reset_start2)
+      # A connection that is given the key of its password.
+      module Keyed
+        # Gives it to new ones.
+        module Start
+          def connect_start(*arguments)
+            login = Login.of(*arguments) if arguments.first.is_a?(Hash) && !block_given?
+            return super unless login
+
+            super(login.options).tap { |connection| connection&.fairlead_login = login }
+          end
         end
 
-        def connect_start(*arguments)
-          login = Login.of(*arguments) if arguments.first.is_a?(Hash)
-          return super unless login
+        def self.establish
+          return unless PG::Connection.conndefaults_hash.key?(:scram_client_key) # libpq 18
 
-          super(login.options).tap { |connection| connection&.fairlead_login = login }
+          PG::Connection.prepend(self)
+          PG::Connection.singleton_class.prepend(Start)
+        end
+
+        # To be called before the first connect_poll.
+        attr_writer :fairlead_login
+
+        %i[connect_poll reset_poll].each do |name|
+          define_method(name) { refused? ? begin_again : super() }
+        end
+
+        private
+
+        def reset_start2(address)
+          options = self.class.conninfo_parse(address).to_h { |option| [option[:keyword].to_sym, option[:val]] }.compact
+          @fairlead_login = Login.of(options)
+          super(@fairlead_login ? self.class.parse_connect_args(@fairlead_login.options) : address)
+        end
+
+        def refused?
+          @fairlead_login&.refused?(socket_io)
+        rescue PG::Error
+          false # libpq tells it better
+        end
+
+        # Without the key, which its login has forgotten.
+        def begin_again
+          reset_start2(self.class.parse_connect_args(@fairlead_login.options))
+          PG::PGRES_POLLING_WRITING
         end
       end
 
       PG::Connection.prepend(Connection)
-      PG::Connection.singleton_class.prepend(Keys) if Keys.possible?
+      Keyed.establish
       PG::Result.prepend(Result)
     end
   end

@@ -12,6 +12,7 @@ module Fairlead
     BUFFER = 10_000
     APP = <<~'RUBY'
       require "digest"
+      require "timeout"
       READ = {
         "/all" => ->(input) { input.read },
         "/pieces" => ->(input) { all = "".b; while (piece = input.read(777)) do all << piece; end; all },
@@ -28,6 +29,15 @@ module Fairlead
         "/encoding" => ->(input) { all = input.read; "#{all.encoding} #{input.gets.inspect}" },
         # Lint hands on what the specification names; to rewind is no part of it.
         "/again" => ->(input) { input = input.instance_variable_get(:@input); [input.read, input.rewind, input.read].map(&:inspect).join(" ") },
+        "/interrupted" => ->(input) {
+          early = begin
+            Timeout.timeout(0.1) { input.read }
+          rescue Timeout::Error
+            File.write("interrupted", "")
+          end
+          "#{early} #{input.read}"
+        },
+        "/known" => ->(input) { [input.gets, input.gets].map { |text| text.ascii_only? ? 1 : 0 }.join },
         "/rewindable" => ->(input) { input.instance_variable_get(:@input).respond_to?(:rewind).to_s }
       }
       run ->(env) { [200, { "content-type" => "text/plain" }, [READ.fetch(env["PATH_INFO"]).call(env["rack.input"])]] }
@@ -89,6 +99,23 @@ module Fairlead
         size ? client.request("PUT", "/encoding", body: body(size)) : client.request("GET", "/encoding")
         assert_equal "ASCII-8BIT nil", client.response.body
       end
+    end
+
+    def test_what_was_read_when_the_app_lost_patience_is_read_once_more
+      client = client()
+      client << "PUT /interrupted HTTP/1.1\r\nHost: a\r\nContent-Length: 60000\r\n\r\n#{"x" * 50_000}"
+      eventually("it has waited long enough") { File.exist?(server.path("interrupted")) }
+      client << "y" * 10_000
+      assert_equal "0 #{"x" * 50_000}#{"y" * 10_000}", client.response.body
+    end
+
+    # Strings remember whether all of their bytes are ASCII.
+    def test_it_is_known_which_bytes_are_ascii
+      client = client()
+      client << "PUT /known HTTP/1.1\r\nHost: a\r\nContent-Length: 1000004\r\n\r\n#{"x" * 1_000_000}"
+      sleep 0.1
+      client << "\xff\ny\n".b
+      assert_equal "01", client.response.body
     end
 
     def test_what_came_whole_can_be_read_again

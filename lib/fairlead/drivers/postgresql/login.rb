@@ -20,22 +20,29 @@ module Fairlead
         ROLES = 64
         # AuthenticationSASLContinue, with what SCRAM's server says first: a nonce, salt and rounds.
         CHALLENGE = /\AR.{4}\0\0\0\x0br=[^,]+,s=([A-Za-z0-9+\/=]+),i=(\d+)/mn
-        # The server's answer where encryption was asked for.
-        ENCRYPTED = %w[S G].freeze
+        # The server's answer where encryption was asked for, and what TLS begins with.
+        ENCRYPTED = /\A(?:[SG]\z|\x16)/n
         # A password that SASLprep (RFC 4013) leaves as it is.
         PLAIN = /\A[\x20-\x7e]+\z/
         # @!attribute challenge
-        #   @return [Array<String>] salt and rounds.
+        #   @return [Array<String>, nil] salt and rounds; nil: the server has named something else later, so it is used no more.
         Key = Struct.new(:challenge, :client, :server)
         private_constant :MOST_ROUNDS, :ROLES, :CHALLENGE, :ENCRYPTED, :PLAIN, :Key
 
-        # The key of each role; false where the server has named something else later.
+        # Of each role.
         @keys = {}
 
         class << self
-          # @param options [Hash{Symbol => String}] of PG::Connection.connect_start.
+          # @param options [Hash{Symbol => String}] of PG::Connection.connect_start; a key of ours among them is left out.
           # @return [Login, nil] nil where a key is no use.
-          def of(options) = (new(options) if PLAIN.match?(options[:password]) && !options.key?(:scram_client_key))
+          def of(options)
+            given, password = options.values_at(:scram_client_key, :password)
+            if given && keys.each_value.any? { |key| key.client == given }
+              options = options.except(:scram_client_key, :scram_server_key)
+            end
+            plain = password.is_a?(String) && password.ascii_only? && password.match?(PLAIN)
+            new(options) if plain && !options[:scram_client_key]
+          end
 
           # @api private
           attr_reader :keys
@@ -43,8 +50,10 @@ module Fairlead
 
         def initialize(options)
           @given = options
-          @role = options.values_at(:host, :hostaddr, :port, :user, :password)
-          @key = keys[@role] || nil
+          # Not the addresses of a host: they come in any order.
+          @role = [options[:host] || options[:hostaddr], *options.values_at(:port, :user, :password)]
+          @key = keys[@role]
+          @key = nil unless @key&.challenge
         end
 
         # @return [Hash{Symbol => String}] those of the connection, with the key, if there is one.
@@ -60,7 +69,7 @@ module Fairlead
 
           challenge = bytes.match(CHALLENGE)&.captures
           @key ? unsuited?(bytes, challenge) : learn(challenge)
-        rescue SystemCallError
+        rescue SystemCallError, IOError
           false # libpq finds it, too
         end
 
@@ -69,15 +78,18 @@ module Fairlead
         def keys = self.class.keys
 
         def unsuited?(bytes, challenge)
-          return false if challenge ? challenge == @key.challenge : !ENCRYPTED.include?(bytes)
+          return false if challenge ? challenge == @key.challenge : !bytes.match?(ENCRYPTED) && !cut?(bytes)
 
-          keys[@role] = false
+          @key.challenge = nil
           @key = nil
           true
         end
 
+        # Its rest could name anything.
+        def cut?(bytes) = bytes.start_with?("R") && (bytes.bytesize < 5 || bytes.bytesize <= bytes.unpack1("@1N"))
+
         def learn(challenge)
-          return false if challenge.nil? || keys.key?(@role) || challenge.last.to_i > MOST_ROUNDS
+          return false if challenge.nil? || keys.key?(@role) || !challenge.last.to_i.between?(1, MOST_ROUNDS)
 
           salted = OpenSSL::KDF.pbkdf2_hmac(@given[:password], salt: challenge.first.unpack1("m"),
             iterations: challenge.last.to_i, length: 32, hash: "SHA256")
