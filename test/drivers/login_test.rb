@@ -2,8 +2,8 @@
 
 require_relative "../helper"
 require_relative "databases"
+require_relative "scram"
 require_relative "slow_network"
-require "openssl"
 require "pg"
 require "uri"
 
@@ -160,13 +160,9 @@ module Fairlead
 
     # What the server keeps of the role: a password that is salted with that.
     def admit(salt)
-      salted = OpenSSL::KDF.pbkdf2_hmac(PASSWORD, salt:, iterations: ROUNDS, length: 32, hash: "SHA256")
-      client, server = ["Client Key", "Server Key"].map { |purpose| OpenSSL::HMAC.digest("SHA256", salted, purpose) }
-      salt, stored, server = [salt, OpenSSL::Digest.digest("SHA256", client), server].map { |part| [part].pack("m0") }
-      secret = "SCRAM-SHA-256$#{ROUNDS}:#{salt}$#{stored}:#{server}"
       administer do |connection|
         verb = connection.exec("SELECT FROM pg_roles WHERE rolname = '#{ROLE}'").ntuples.zero? ? "CREATE" : "ALTER"
-        connection.exec("#{verb} ROLE #{ROLE} LOGIN PASSWORD '#{secret}'")
+        connection.exec("#{verb} ROLE #{ROLE} LOGIN PASSWORD '#{Scram.secret(PASSWORD, salt:, rounds: ROUNDS)}'")
       end
     end
 

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-require "openssl"
 require "uri"
+require_relative "scram"
 
 module Fairlead
   # What an app does with a database driver, each as a path: /Pg/query, /Mysql2/connect, … The app that serves them
@@ -248,12 +248,8 @@ module Fairlead
 
       # https://www.postgresql.org/docs/current/catalog-pg-authid.html
       def long_key_address
-        salt = "of the tests"
-        key = OpenSSL::KDF.pbkdf2_hmac("long", salt:, iterations: KEY_ROUNDS, length: 32, hash: "SHA256")
-        client, server = ["Client Key", "Server Key"].map { |purpose| OpenSSL::HMAC.digest("SHA256", key, purpose) }
-        salt, stored, server = [salt, OpenSSL::Digest.digest("SHA256", client), server].map { |part| [part].pack("m0") }
-        open.exec("DROP ROLE IF EXISTS long_key; " \
-                  "CREATE ROLE long_key LOGIN PASSWORD 'SCRAM-SHA-256$#{KEY_ROUNDS}:#{salt}$#{stored}:#{server}'")
+        secret = Scram.secret("long", salt: "of the tests", rounds: KEY_ROUNDS)
+        open.exec("DROP ROLE IF EXISTS long_key; CREATE ROLE long_key LOGIN PASSWORD '#{secret}'")
         URI(near).tap { |address| address.user, address.password = "long_key", "long" }.to_s
       end
 
