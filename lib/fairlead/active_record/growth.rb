@@ -41,6 +41,8 @@ module Fairlead
       # this share of its time.
       TRIFLE = 0.2
       SHARE = 0.02
+      # So many times as many connections must be open, or of a process at work nothing is told.
+      TELLING = 1.25
       # For so many windows one after the other a process at work looks how often connections come back. In so many no more
       # may wait than there are first ones, before it lets them in: of many that come at once, only some wait at first.
       STEADY = 5
@@ -86,7 +88,8 @@ module Fairlead
       # @param connecting [Integer] of them, those that are not open yet.
       # @param wanted [Integer] how many wait.
       # @param now [Float]
-      # @yieldreturn [Float] what share of the time since the last yield there was nothing to do.
+      # @yieldreturn [Array(Float, Float)] of the time since the last yield: what share of it there was nothing to do, and
+      #   for how many seconds this process ran on a CPU.
       # @return [Integer] how many more to open.
       def step(size, connecting, wanted, now, &)
         @cost.look(size - connecting, connecting, now)
@@ -102,7 +105,7 @@ module Fairlead
 
         before, @looked_at = @looked_at, now
         gap = before.nil? || now - before > 3 * WINDOW
-        @welcome, @opened_at = 0, nil if gap
+        forget if gap
         return 0 if connecting.positive?
 
         @next_at, @opened_at = now + (PAUSE * (now - @opened_at)), nil if @opened_at
@@ -112,6 +115,12 @@ module Fairlead
         return 0 unless full?(size, now - @since) && now >= @rested_at
 
         weigh(size, wanted, now, &idleness)
+      end
+
+      # Nobody has waited for a while: who comes now may ask for something else.
+      def forget
+        @welcome, @opened_at = 0, nil
+        @before = @look = nil if @at_work
       end
 
       def begin_window(size, now)
@@ -127,17 +136,18 @@ module Fairlead
 
       def weigh(size, wanted, now, &)
         returned, seconds = @returned, now - @since
-        idle = begin_window(size, now, &)
+        idle, ran = begin_window(size, now, &)
         change_to(idle < IDLE)
-        return look_on(size, wanted, now, returned, seconds) if @at_work
+        return look_on(size, wanted, now) { |look| look.add(returned, seconds, ran, wanted) } if @at_work
 
         telling = returned >= size
-        rate = returned / seconds
-        return (@in_vain += 1) < IN_VAIN ? 0 : fall_back(size, now) if telling && in_vain?(size, rate, GAIN)
+        look = Look.new(size).add(returned, seconds, ran, wanted)
+        vain = telling && @before && @before.size < size && look.vain?(@before, GAIN)
+        return (@in_vain += 1) < IN_VAIN ? 0 : fall_back(size, now) if vain
 
         @rest = REST if @before && telling
         @in_vain = 0
-        @before = [size, rate] if telling
+        @before = look if telling
         count = [wanted, wanted > size ? (size * [idle, 0.5].min).to_i : size / 2].min
         return count if idle > LEISURE
 
@@ -153,18 +163,19 @@ module Fairlead
         @in_vain = 0
       end
 
-      def look_on(size, wanted, now, returned, seconds)
+      def look_on(size, wanted, now)
         @look = Look.new(size) unless @look&.size == size
-        @look.add(returned, seconds, wanted)
-        vain = in_vain?(size, @look.rate, GAIN_AT_WORK)
+        yield @look
+        told = @before && size >= @before.size * TELLING
+        vain = told && (@look.own? ? @look.dearer?(@before) : @look.vain?(@before, GAIN_AT_WORK))
         return fall_back(size, now) if vain && @look.windows >= IN_VAIN * STEADY
 
         count = [wanted, size].min
         steady = !vain && @look.windows >= STEADY && @look.affords?(count * @cost.each)
         return 0 unless steady || (size <= FREELY && @look.few >= SOON)
 
-        @rest = REST if @before && @before[0] < size
-        @before = [size, @look.rate]
+        @rest = REST if told
+        @before = @look if told || @before.nil?
         @look = nil
         welcome(count, now)
       end
@@ -181,14 +192,8 @@ module Fairlead
         [@welcome, [TOGETHER / @cost.each, 1].max.to_i].min.tap { |count| @welcome -= count }
       end
 
-      def in_vain?(size, rate, gain)
-        return false unless @before && @before[0] < size
-
-        rate < @before[1] * (1 + (gain * (size.fdiv(@before[0]) - 1)))
-      end
-
       def fall_back(size, now)
-        @surplus = size - @before[0]
+        @surplus = size - @before.size
         @before = nil
         @in_vain = 0
         @rested_at = now + @rest

@@ -7,20 +7,23 @@ module Fairlead
       def initialize
         @at = 0.0
         @tasks = {}
-        @busy = @idle = @ticks = 0
+        @ran = @idle = @ticks = 0
       end
 
       # @param now [Float] seconds.
-      # @return [Float] since the last call, the less of the two: 0 to 1. A thread that waits for a CPU has something to do;
-      #   and where the database is on the same machine, it may wait for one.
+      # @return [Array(Float, Float)] since the last call, the less of the two: 0 to 1. A thread that waits for a CPU has
+      #   something to do; and where the database is on the same machine, it may wait for one. And for how many seconds
+      #   this process ran on a CPU.
       def since_last_call(now)
         seconds, @at = now - @at, now
-        begin
+        ran, @ran = @ran, Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID)
+        ran = @ran - ran
+        idle = begin
           [1 - (busy / seconds), of_machine].min
         rescue SystemCallError
-          busy, @busy = @busy, Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID)
-          1 - ((@busy - busy) / seconds)
-        end.clamp(0.0, 1.0)
+          1 - (ran / seconds)
+        end
+        [idle.clamp(0.0, 1.0), ran]
       end
 
       private

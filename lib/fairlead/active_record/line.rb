@@ -6,8 +6,9 @@ module Fairlead
     # connection for it to take or it may open one, and keeps its place however often it wakes for another reason.
     #
     # One of them is the lookout: it wakes every now and then to see whether the pool should open another connection, and
-    # whose time is over. The youngest is appointed, since it stays the longest. One whose thread does not come back to its
-    # fibers is replaced by a waiter of another thread.
+    # whose time is over. The youngest is appointed, since it stays the longest. It looks also if it has been called
+    # meanwhile: where a busy thread calls all who wait between two turns of its reactor, nobody else could. One whose thread
+    # does not come back to its fibers is replaced by a waiter of another thread.
     #
     # Every method is called under the pool's lock.
     class Line
@@ -31,7 +32,8 @@ module Fairlead
         @opening = 0
         @lookout = nil
         @nap = PATIENCE
-        @wake = 0.0 # when the lookout should look next
+        @look_at = nil # when to look next, whoever is the lookout then
+        @wake = 0.0 # when the lookout should wake
         @due = nil # the first of the deadlines to which the lookout sees
       end
 
@@ -112,7 +114,7 @@ module Fairlead
 
       # Something has changed: the lookout shall look soon.
       def look_soon
-        @nap = PATIENCE
+        rest_briefly
         @lookout&.signal
       end
 
@@ -130,19 +132,26 @@ module Fairlead
 
       def appoint
         @lookout = @waiting.reverse_each.first&.first
-        return @nap = PATIENCE if @lookout.nil? # of whoever waits next
+        return rest_briefly if @lookout.nil? # whoever waits next
 
         @wake = Line.clock
         @lookout.signal
       end
 
+      def rest_briefly
+        @nap = PATIENCE
+        @look_at = nil
+      end
+
       def look_out(waiter, now)
-        wake = @wake = [now + @nap, waiter.deadline, @due || waiter.deadline].min
+        @look_at ||= now + @nap
+        wake = @wake = [@look_at, waiter.deadline, @due || waiter.deadline].min
         @lock.wait_for_cond(waiter, wake - now) if wake > now
-        return if waiter.called || (now = Line.clock) < wake
+        return if (now = Line.clock) < wake
 
         wake_overdue(now) if @due && now >= @due
         @nap = yield ? PATIENCE : [@nap * 2, LONGEST_NAP].min
+        @look_at = now + @nap
       end
 
       def wake_overdue(now)

@@ -99,7 +99,7 @@ module Fairlead
     end
 
     def test_what_is_open_at_the_next_look_took_no_longer
-      FREELY.times { |size| @growth.step(size + 1, 0, 1, @now += 0.001) { 0.0 } }
+      FREELY.times { |size| @growth.step(size + 1, 0, 1, @now += 0.001) { [0.0, 0.0] } }
 
       assert_in_delta 1.5, (1..400).find { look(64, 400, 0.0).positive? } * 0.3, 0.3
     end
@@ -124,7 +124,7 @@ module Fairlead
 
     def test_none_is_opened_for_twice_as_long_as_the_last_one_took
       3.times { look(64, 400, 0.0, wanted: 20) }
-      opened = Array.new(20) { |tick| @growth.step(64, tick < 5 ? 1 : 0, 20, @now += 0.01) { 0.0 } }
+      opened = Array.new(20) { |tick| @growth.step(64, tick < 5 ? 1 : 0, 20, @now += 0.01) { [0.0, 0.0] } }
 
       assert_equal [17], opened.each_index.reject { |tick| opened[tick].zero? }
     end
@@ -141,12 +141,47 @@ module Fairlead
       assert_equal [0, 32], surplus
     end
 
+    def test_what_a_process_does_mostly_itself_is_judged_by_its_own_work
+      # A sibling takes some of the CPU; or each connection costs more.
+      surplus = [[600, 0.2], [600, 0.28]].map do |returned, ran|
+        grown_at_work(128)
+        20.times { look(128, returned, 0.0, ran:) }
+        @growth.surplus
+      end
+
+      assert_equal [0, 64], surplus
+    end
+
+    def test_of_hardly_more_connections_nothing_is_told
+      surplus = [70, 80].map do |size|
+        grown_at_work(size)
+        12.times { look(size, 500, 0.0) }
+        @growth.surplus
+      end
+
+      assert_equal [0, 16], surplus
+    end
+
+    def test_what_was_before_a_pause_says_nothing_after_it
+      grown_at_work(128)
+      @now += 1
+      20.times { look(128, 500, 0.0) }
+
+      assert_equal 0, @growth.surplus
+    end
+
     private
+
+    # From the first ones, which came back 640 times in 0.3 s of which the process was at work for 0.2.
+    def grown_at_work(size)
+      open_at_first(0.001)
+      200.times { return if look(64, 640, 0.0, wanted: size - 64, ran: 0.2).positive? }
+    end
 
     # The first ones, one after the other.
     def open_at_first(cost)
       @growth = ActiveRecord::Growth.new
-      FREELY.times { |size| 2.times { |tick| @growth.step(size + 1, 1 - tick, 1, @now += cost * tick) { 0.0 } } }
+      FREELY.times { |size| 2.times { |tick| @growth.step(size + 1, 1 - tick, 1, @now += cost * tick) { [0.0, 0.0] } } }
     end
 
     # One after the other takes so long to connect.
@@ -154,7 +189,7 @@ module Fairlead
       connecting = opened
       size += opened
       400.times do
-        count = @growth.step(size, connecting, wanted - opened, @now += seconds) { 0.0 }
+        count = @growth.step(size, connecting, wanted - opened, @now += seconds) { [0.0, 0.0] }
         connecting = [connecting - 1, 0].max + count
         size += count
         opened += count
@@ -163,9 +198,10 @@ module Fairlead
       opened
     end
 
-    def look(size, returned, idle, wanted: 500)
+    # @param ran [Float] seconds for which the process itself was at work.
+    def look(size, returned, idle, wanted: 500, ran: 0.0)
       returned.times { @growth.returned }
-      @growth.step(size, 0, wanted, @now += 0.3) { idle }
+      @growth.step(size, 0, wanted, @now += 0.3) { [idle, ran] }
     end
 
     # A pool of at most 190, for which 500 wait; each takes 2 ms to connect.
@@ -181,7 +217,7 @@ module Fairlead
         returned = (yield(@size) * 0.002).round
         returned.times { @growth.returned }
         [@growth.surplus, returned].min.times { @growth.closed && (@size -= 1) }
-        connecting = [@growth.step(@size, connecting, 500, @now) { idleness }, 190 - @size].min
+        connecting = [@growth.step(@size, connecting, 500, @now) { [idleness, 0.0] }, 190 - @size].min
         @size += connecting
         @largest = [@largest, @size].max
       end

@@ -41,9 +41,21 @@ module Fairlead
       others.each { |pid| Process.kill(:KILL, pid) && Process.wait(pid) }
     end
 
+    def test_it_tells_for_how_long_this_process_ran
+      compute 0.2
+      before = Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID)
+      ask
+      compute 0.2
+      ran = Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID) - before
+
+      assert_in_delta ran, ask.last, 0.02
+    end
+
     private
 
-    def look = @idleness.since_last_call(Process.clock_gettime(Process::CLOCK_MONOTONIC))
+    def look = ask.first
+
+    def ask = @idleness.since_last_call(Process.clock_gettime(Process::CLOCK_MONOTONIC))
 
     def compute(seconds)
       finish = Process.clock_gettime(Process::CLOCK_MONOTONIC) + seconds

@@ -10,7 +10,18 @@ module Fairlead
     class Lock
       attr_reader :nap
 
-      def wait_for_cond(_, seconds) = sleep(@nap = seconds)
+      # @param seconds [Float, nil] that each wait takes; nil: as many as it may.
+      # @yield meanwhile
+      def initialize(seconds = nil, &meanwhile)
+        @seconds = seconds
+        @meanwhile = meanwhile
+      end
+
+      def wait_for_cond(_, seconds)
+        @nap = seconds
+        @meanwhile&.call
+        sleep(@seconds || seconds)
+      end
     end
     private_constant :Lock
 
@@ -46,6 +57,28 @@ module Fairlead
       @line.rest(join) { false }
 
       assert_in_delta ActiveRecord::Line::PATIENCE, lock.nap
+    end
+
+    def test_a_lookout_that_is_called_but_resumes_late_looks_first
+      @line = ActiveRecord::Line.new(Lock.new(0.01) { @line.call_next })
+      looks = 0
+      @line.rest(join) { looks += 1 }
+
+      assert_equal 1, looks
+    end
+
+    def test_lookouts_of_whom_each_is_called_soon_look_as_often_as_one_that_stays
+      @line = ActiveRecord::Line.new(Lock.new(0.0005) { @line.call_next })
+      looks = 0
+      waiter = join
+      20.times do
+        following = join
+        @line.rest(waiter) { looks += 1 }
+        @line.leave(waiter)
+        waiter = following
+      end
+
+      assert_operator looks, :>=, 2
     end
 
     private
