@@ -152,7 +152,7 @@ module Bench
       toolchain = Struct.new(:description, :gems).new(*saved["versions"].values_at("ruby", "gems"))
       finished = [saved["rounds"], saved["rounds"] + 1].map do |rounds|
         options = Options.new(rounds:, only: saved["loads"].map { |load| load["name"] }, save: true)
-        run = WorkloadRun.new(Workload.load("hello"), options, toolchain:, progress: nil, deadline: nil)
+        run = WorkloadRun.new(Selection.new(Workload.load("hello"), options), options, toolchain:, progress: nil, deadline: nil)
         run.instance_variable_get(:@servers).each do |server|
           server.define_singleton_method(:prepare) { |_| { fairlead: saved["versions"]["fairlead"] } if label == "fairlead" }
         end

@@ -587,6 +587,13 @@ module Bench
       assert_match(/\Abin\/bench: no workload nothing; there are: .*\n\z/, errors)
     end
 
+    def test_a_wrong_server_or_load_is_told_before_anything_is_installed
+      errors = [%w[--against pumas], %w[--only c33]].map { |choice| command("hello", "--ruby", "/missing", *choice).last }
+
+      assert_match(/\Abin\/bench: no server pumas; there are: .*\n\z/, errors[0])
+      assert_match(/\Abin\/bench: hello has no load c33; it has .*\n\z/, errors[1])
+    end
+
     def test_a_run_without_a_workload_says_which_there_are
       status, _, errors = command
 

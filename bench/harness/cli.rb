@@ -9,6 +9,7 @@ require_relative "movements"
 require_relative "options"
 require_relative "progress"
 require_relative "report"
+require_relative "selection"
 require_relative "toolchain"
 require_relative "workload"
 require_relative "workload_run"
@@ -35,10 +36,10 @@ module Bench
         raise UsageError, "which workload? #{Workload.names.join(", ")}, #{FairPool::NAME}, or all"
       end
 
-      workloads = choose_workloads(names)
+      selections = choose_workloads(names).map { |workload| Selection.new(workload, @options) }
       raise_descriptor_limit
       raise_priority if @options.priority
-      alone { measure(workloads, pool: !@options.sweep && names.intersect?([FairPool::NAME, "all"])) }
+      alone { measure(selections, pool: !@options.sweep && names.intersect?([FairPool::NAME, "all"])) }
     rescue UsageError, OptionParser::ParseError => error
       warn "bin/bench: #{error.message}"
       2
@@ -105,12 +106,12 @@ module Bench
     end
 
     # @param pool [Boolean] whether the pool's workload is wanted too.
-    def measure(workloads, pool:)
+    def measure(selections, pool:)
       toolchain = Toolchain.new(ruby: @options.ruby, build: @options.build_ruby)
       toolchain.install
       deadline = Deadline.new(@options.minutes)
       progress = Progress.new(deadline:)
-      runs = workloads.map { |workload| WorkloadRun.new(workload, @options, toolchain:, progress:, deadline:) }
+      runs = selections.map { |selection| WorkloadRun.new(selection, @options, toolchain:, progress:, deadline:) }
       runs << FairPool.new(@options, toolchain:, deadline:) if pool
       runs.reject!(&:finished?) if @options.continue
       announce(runs, progress)

@@ -6,33 +6,32 @@ require_relative "workload"
 module Bench
   # Which of a workload's loads a call measures, and which servers.
   class Selection
+    # @return [Workload]
+    attr_reader :workload
+    # @return [Array<Server>] the reference first.
+    attr_reader :servers
+    # @return [Array<Workload::Load>] each with the time for which it is measured.
+    attr_reader :loads
+
     # @param options [Options]
     # @raise [UsageError] when there is no such load or server, or nothing to sweep.
     def initialize(workload, options)
       @workload = workload
       @options = options
-    end
-
-    # @return [Array<Server>] the reference first; those that cannot be started here are named and left out.
-    def servers
-      labels = @options.sweep ? chosen(@workload.swept) : (@options.ours || ["fairlead"]) + chosen(@workload.peers)
-      raise UsageError, "#{@workload.name} has no settings to sweep" if @options.sweep && labels.empty?
-
-      labels.uniq.map { |label| Server.for(label) }.reject do |server|
-        reason = server.unavailable or next
-        warn "leaving out #{server.label}: #{reason}"
-        true
-      end
-    end
-
-    # @return [Array<Workload::Load>] each with the time for which it is measured.
-    def loads
-      chosen_loads.map { |load| load.with(seconds: @options.seconds || load.seconds || @workload.seconds) }
+      @servers = choose_servers
+      @loads = choose_loads.map { |load| load.with(seconds: options.seconds || load.seconds || workload.seconds) }
     end
 
     private
 
-    def chosen_loads
+    def choose_servers
+      labels = @options.sweep ? chosen(@workload.swept) : (@options.ours || ["fairlead"]) + chosen(@workload.peers)
+      raise UsageError, "#{@workload.name} has no settings to sweep" if @options.sweep && labels.empty?
+
+      labels.uniq.map { |label| Server.for(label) }
+    end
+
+    def choose_loads
       only = @options.only.is_a?(Hash) ? @options.only[@workload.name] : @options.only
       return @workload.loads unless only
 

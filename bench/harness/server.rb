@@ -45,9 +45,6 @@ module Bench
     # @return [Hash{String => String}] environment variables of its own.
     def environment(_site) = {}
 
-    # @return [String, nil] why it cannot be started here at all.
-    def unavailable = nil
-
     # Called once, before the first round.
     def prepare(_toolchain) = nil
 

@@ -4,7 +4,6 @@ require_relative "database"
 require_relative "outcome"
 require_relative "results"
 require_relative "runner"
-require_relative "selection"
 require_relative "unfinished"
 
 module Bench
@@ -17,15 +16,15 @@ module Bench
     BOOT = 3
     private_constant :ROUNDS, :SWEEP_ROUNDS, :BOOT
 
-    # @param options [CLI::Options]
+    # @param selection [Selection]
+    # @param options [Options]
     # @param deadline [Deadline] no visit is begun that would end after it.
-    def initialize(workload, options, toolchain:, progress:, deadline:)
-      @workload = workload
+    def initialize(selection, options, toolchain:, progress:, deadline:)
       @options = options
       @toolchain = toolchain
       @progress = progress
       @deadline = deadline
-      selection = Selection.new(workload, options)
+      @workload = selection.workload
       @loads = selection.loads
       @servers = selection.servers
     end

@@ -15,10 +15,6 @@ module Bench
       # Before the bundle's own entry, which is the work tree.
       def environment(_site) = { "RUBYLIB" => File.join(build.folder, "lib") }
 
-      def unavailable
-        "there is no exe/fairlead" unless setting || File.exist?(File.join(Toolchain::ROOT, "exe/fairlead"))
-      end
-
       def prepare(toolchain)
         @build = FairleadBuild.new(toolchain, setting).build
         { label.to_sym => @build.version }
