@@ -443,4 +443,5 @@ RUBY_FUNC_EXPORTED void Init_fairlead(void) {
     fl_init_deadlines(loop);
     fl_init_stalls(loop);
     fl_init_shared_page();
+    fl_init_mysql();
 }

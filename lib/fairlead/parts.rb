@@ -48,6 +48,7 @@ module Fairlead
   autoload :Loader, "fairlead/loader"
   autoload :Log, "fairlead/log"
   autoload :Message, "fairlead/message"
+  autoload :MysqlAnswer, "fairlead/fairlead"
   autoload :NameLookup, "fairlead/name_lookup"
   autoload :Notifier, "fairlead/notifier"
   autoload :Offload, "fairlead/offload"

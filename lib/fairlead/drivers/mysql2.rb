@@ -3,7 +3,6 @@
 require "mysql2"
 require "socket"
 require_relative "../offload"
-require_relative "mysql2/answer"
 require_relative "mysql2/calls"
 require_relative "mysql2/rows"
 require_relative "side_connection"
@@ -21,7 +20,9 @@ module Fairlead
 
       # Takes the answer of a query that was sent.
       TAKE = ::Mysql2::Client.instance_method(:async_result)
-      private_constant :LARGE, :TAKE
+      NONE = {}.freeze
+      ASYNC = { async: true }.freeze
+      private_constant :LARGE, :TAKE, :NONE, :ASYNC
 
       # The client itself.
       module Client
@@ -36,11 +37,11 @@ module Fairlead
           super
         end
 
-        def query(sql, options = {})
+        def query(sql, options = NONE)
           return super if !Drivers.fibers? || options[:async] || @query_options[:async]
           return offloaded { super }.tap { @fairlead_ahead = nil } if sql.is_a?(String) && sql.bytesize > LARGE
 
-          super(sql, options.merge(async: true))
+          super(sql, options.empty? ? ASYNC : options.merge(ASYNC))
           async_result
         end
 
@@ -91,7 +92,7 @@ module Fairlead
         def await_answer
           socket = answer_socket
           raise_timeout unless socket.wait_readable(@read_timeout)
-          results = Answer.results(socket)
+          results = MysqlAnswer.results(socket.fileno)
           @fairlead_ahead = results && (results - 1)
         rescue Exception # Async::Cancel and Timeout::ExitException among them
           end_query do

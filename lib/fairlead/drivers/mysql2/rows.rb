@@ -9,13 +9,13 @@ module Fairlead
       # The rows of a result. Those of a large one are made in C, one after the other: the other fibers have their turns
       # between them.
       module Rows
-        def each(*arguments, **options, &block)
-          return super if block.nil? || !Drivers.fibers?
-          return Stream.each(->(&row) { super(*arguments, **options, &row) }, &block) if stream?(options)
+        def each(*arguments, &block)
+          return super unless block_given? && Drivers.fibers?
+          return Stream.each(->(&row) { super(*arguments, &row) }, &block) if stream?(*arguments)
           return super if size < Turn::ROWS
 
           turn = Turn.new
-          super(*arguments, **options) do |row|
+          super(*arguments) do |row|
             turn.pass
             block.call(row)
           end
@@ -23,7 +23,7 @@ module Fairlead
 
         private
 
-        def stream?(options) = options.fetch(:stream) { @query_options[:stream] }
+        def stream?(options = NONE) = options.fetch(:stream) { @query_options[:stream] }
       end
     end
   end
