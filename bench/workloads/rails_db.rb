@@ -3,7 +3,7 @@
 title "Rails 8.1 with PostgreSQL: 5 ms of work in the database, then a find"
 app "rails_db.ru"
 expect(/\A\{"id":\d+,"name":"Item \d+"/)
-peers "falcon", "puma:3", "puma:10", "puma:40"
+peers "falcon", "puma:3", "puma:10", "puma:20", "puma:40"
 sweep "puma:3", "puma:5", "puma:10", "puma:20", "puma:40", "puma:80"
 workers 2
 seconds 6, warm_up: 4, settle: 0.5
