@@ -93,7 +93,7 @@ module Fairlead
       }x
       # Where lib/ asks /proc, and what it does elsewhere.
       OTHER_WAYS = {
-        "active_record/idleness.rb" => "rescue SystemCallError\n          busy, @busy = @busy, Process.clock_gettime(",
+        "active_record/idleness.rb" => "rescue SystemCallError\n          1 - (ran / seconds)",
         "inquiry/places.rb" => "Platform::LINUX ? AbstractNames.new : Folder.new",
         "launch.rb" => "File.exist?(COMMAND_LINE) ?",
         "recycling.rb" => "if Platform::LINUX && File.readable?(rollup)",

@@ -105,7 +105,7 @@ module Fairlead
 
         before, @looked_at = @looked_at, now
         gap = before.nil? || now - before > 3 * WINDOW
-        forget if gap
+        @welcome, @opened_at = 0, nil if gap
         return 0 if connecting.positive?
 
         @next_at, @opened_at = now + (PAUSE * (now - @opened_at)), nil if @opened_at
@@ -115,12 +115,6 @@ module Fairlead
         return 0 unless full?(size, now - @since) && now >= @rested_at
 
         weigh(size, wanted, now, &idleness)
-      end
-
-      # Nobody has waited for a while: who comes now may ask for something else.
-      def forget
-        @welcome, @opened_at = 0, nil
-        @before = @look = nil if @at_work
       end
 
       def begin_window(size, now)
@@ -175,9 +169,16 @@ module Fairlead
         return 0 unless steady || (size <= FREELY && @look.few >= SOON)
 
         @rest = REST if told
-        @before = @look if told || @before.nil?
+        @before = @look if compared_from_here_on?(size, told)
         @look = nil
         welcome(count, now)
+      end
+
+      # Neither small growths nor small losses shall add up unseen.
+      def compared_from_here_on?(size, told)
+        return told && !@look.loses?(@before) if @before && @before.size < size
+
+        true
       end
 
       def welcome(count, now)

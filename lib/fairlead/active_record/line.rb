@@ -151,7 +151,7 @@ module Fairlead
 
         wake_overdue(now) if @due && now >= @due
         @nap = yield ? PATIENCE : [@nap * 2, LONGEST_NAP].min
-        @look_at = now + @nap
+        @look_at = now + @nap if @lookout.equal?(waiter)
       end
 
       def wake_overdue(now)

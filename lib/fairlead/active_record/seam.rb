@@ -290,6 +290,8 @@ module Fairlead
           # Those who wait for one in maintenance will get it.
           wanted = fairlead_line.size - @maintaining
           return false unless wanted.positive? && fairlead_room?
+          # Those who came just now may be served before long.
+          return true if now - fairlead_line.oldest.since < Line::PATIENCE
 
           # Who takes a connection need not use it at once, nor ever.
           connecting = @connections.count do |connection|

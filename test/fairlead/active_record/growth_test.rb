@@ -162,12 +162,25 @@ module Fairlead
       assert_equal [0, 16], surplus
     end
 
-    def test_what_was_before_a_pause_says_nothing_after_it
+    def test_it_is_compared_with_what_was_just_before
+      # There was no room, and queries take longer by now.
       grown_at_work(128)
-      @now += 1
-      20.times { look(128, 500, 0.0) }
+      12.times { look(64, 400, 0.0) }
+      20.times { look(128, 450, 0.0) }
 
       assert_equal 0, @growth.surplus
+    end
+
+    def test_small_losses_do_not_add_up
+      # Each takes a tenth more work than before, or a hundredth.
+      surplus = [0.22, 0.202].map do |ran|
+        grown_at_work(128)
+        12.times { look(128, 640, 0.0, ran:) }
+        30.times { look(256, 640, 0.0, ran: ran * ran / 0.2) }
+        @growth.surplus
+      end
+
+      assert_equal [192, 0], surplus
     end
 
     private

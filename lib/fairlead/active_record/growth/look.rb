@@ -44,8 +44,11 @@ module Fairlead
         # @param gain [Float] what share of a half more must come back of a half more connections.
         def vain?(before, gain) = rate < before.rate * (1 + (gain * (@size.fdiv(before.size) - 1)))
 
-        # @return [Boolean] whether the process works longer for each than before.
+        # @return [Boolean] whether the process works so much longer for each than before that more are in vain.
         def dearer?(before) = thrift < before.thrift * KEPT
+
+        # @return [Boolean] whether it works longer at all.
+        def loses?(before) = own? && thrift < before.thrift
 
         # @param seconds [Float] that it takes to open more.
         # @return [Boolean] whether it may take that time.
