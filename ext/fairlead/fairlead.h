@@ -109,8 +109,8 @@ VALUE fl_ruby_escaped(const char *bytes, long size);
 void fl_forget_stalls(const fl_ruby_loop *loop);
 /* shared_page.c */
 void fl_init_shared_page(void);
+fl_shared_page *fl_ruby_shared_page_get(VALUE self);
 /* mysql.c */
 void fl_init_mysql(void);
-fl_shared_page *fl_ruby_shared_page_get(VALUE self);
 
 #endif

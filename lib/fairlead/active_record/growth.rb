@@ -132,10 +132,11 @@ module Fairlead
         returned, seconds = @returned, now - @since
         idle, ran = begin_window(size, now, &)
         change_to(idle < IDLE)
-        return look_on(size, wanted, now) { |look| look.add(returned, seconds, ran, wanted) } if @at_work
+        seen = [returned, seconds, ran, wanted]
+        return look_on(size, wanted, now, seen) if @at_work
 
         telling = returned >= size
-        look = Look.new(size).add(returned, seconds, ran, wanted)
+        look = Look.new(size).add(*seen)
         vain = telling && @before && @before.size < size && look.vain?(@before, GAIN)
         return (@in_vain += 1) < IN_VAIN ? 0 : fall_back(size, now) if vain
 
@@ -157,9 +158,9 @@ module Fairlead
         @in_vain = 0
       end
 
-      def look_on(size, wanted, now)
+      def look_on(size, wanted, now, seen)
         @look = Look.new(size) unless @look&.size == size
-        yield @look
+        @look.add(*seen)
         told = @before && size >= @before.size * TELLING
         vain = told && (@look.own? ? @look.dearer?(@before) : @look.vain?(@before, GAIN_AT_WORK))
         return fall_back(size, now) if vain && @look.windows >= IN_VAIN * STEADY
