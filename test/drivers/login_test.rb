@@ -29,7 +29,7 @@ module Fairlead
     def test_later_connections_take_no_time_for_the_key
       first, *later = Array.new(6) { computing { connect } }
 
-      assert_operator later.max, :<, first / 2
+      assert_operator later.max, :<, first / 4
     end
 
     def test_ten_connections_of_a_server_take_less_time_than_five_keys
@@ -72,7 +72,7 @@ module Fairlead
       connect do |connection|
         end_backend(connection.backend_pid)
 
-        assert_operator computing { connection.reset }, :<, key_time / 2
+        assert_operator computing { connection.reset }, :<, key_time / 4
         assert_equal ROLE, connection.exec("SELECT current_user").getvalue(0, 0)
       end
     end
@@ -181,10 +181,15 @@ module Fairlead
     end
 
     # Seconds of CPU.
+    # Without what Ruby's collector takes, which may be as long.
     def computing
+      GC.start
+      GC.disable
       before = Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID)
       yield
       Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID) - before
+    ensure
+      GC.enable
     end
 
     # What libpq's own takes.
