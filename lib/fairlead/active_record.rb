@@ -4,7 +4,6 @@ module Fairlead
   # All that knows the insides of ActiveRecord is below lib/fairlead/active_record.
   module ActiveRecord
     autoload :Budget, "fairlead/active_record/budget"
-    autoload :Crowd, "fairlead/active_record/crowd"
     autoload :Door, "fairlead/active_record/door"
     autoload :Faults, "fairlead/active_record/faults"
     autoload :Forks, "fairlead/active_record/forks"

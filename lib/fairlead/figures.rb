@@ -25,8 +25,8 @@ module Fairlead
       #   `standbys:` how often a standby took the lead, `handed:` and `received:` requests given to and taken from siblings;
       # - `restarts:` how many workers of this number have ended unasked;
       # - `heartbeat_age:` when its loop turned last: if it has nothing to do, that may be long ago;
-      # - `database:` under a budget (`database_connections`) what it has of it, `open:`, else 0; the requests `waiting:` for a
-      #   connection. {ActiveRecord.stat} tells of all pools of the process that asks;
+      # - `database:` under a budget (`database_connections`) what it has of it, `open:`, and the requests `waiting:` for a
+      #   connection of it; else both are 0. {ActiveRecord.stat} tells of all pools of the process that asks;
       # - `lane:` requests of routes that stall: `{ dedicated:, waiting:, running:, most:, requests:, waited: }`.
       #
       # `routes:` are those that have stalled, `{ route:, action:, lane:, stalls:, longest: }`: in Rails with their `action`

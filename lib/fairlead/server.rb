@@ -47,7 +47,6 @@ module Fairlead
       listeners.each { |listener| @loop.listen(listener.io.fileno, listener.unix?, Environment.template(listener)) }
       @channels = channels
       join if page
-      ActiveRecord::Crowd.show_in(page, slot) if page
       @ready = false
       @crew = assemble(configuration, replaced: !help.nil?)
       @crew.on_refusals { log_refusals } if @access_log

@@ -110,63 +110,6 @@ static void of_two_that_are_long_away_the_later_does_not_give_back(void) {
     end(&scene);
 }
 
-static void a_sibling_where_more_stand_in_line_for_the_database_gets_nothing(void) {
-    scene scene = begin(2);
-    come(&scene, 3);
-    says(&scene, 1, FL_SLOT_idle, 1);
-    says(&scene, 1, FL_SLOT_database_waiting, 3);
-    CHECK_NUMBER(3, fl_balance(scene.loop, false, 0));
-    says(&scene, 0, FL_SLOT_database_waiting, 1); /* now there are more here */
-    CHECK_NUMBER(2, fl_balance(scene.loop, false, 0));
-    says(&scene, 1, FL_SLOT_database_waiting, 100);
-    says(&scene, 1, FL_SLOT_coming, 0); /* it has come */
-    CHECK_NUMBER(2, fl_balance(scene.loop, false, 0));
-    CHECK_NUMBER(1, fl_balance(scene.loop, false, 4 * USUAL + 6 * MILLISECOND)); /* here nothing begins */
-    CHECK_NUMBER(0, fl_balance(scene.loop, true, 0));
-    end(&scene);
-}
-
-static void of_two_lines_for_the_database_the_quicker_gets_more(void) {
-    scene scene = begin(2);
-    come(&scene, 3);
-    says(&scene, 0, FL_SLOT_database_waiting, 1);
-    says(&scene, 0, FL_SLOT_database_wait_us, 10 * MILLISECOND);
-    says(&scene, 1, FL_SLOT_database_waiting, 100);
-    says(&scene, 1, FL_SLOT_in_flight, 1000);
-    says(&scene, 1, FL_SLOT_database_wait_us, 8 * MILLISECOND + 1);
-    CHECK_NUMBER(3, fl_balance(scene.loop, false, 0)); /* by so much they differ by chance */
-    says(&scene, 1, FL_SLOT_database_wait_us, 8 * MILLISECOND);
-    CHECK_NUMBER(2, fl_balance(scene.loop, false, 0));
-    CHECK_TEXT("2", sent_to(&scene, 1));
-    says(&scene, 1, FL_SLOT_coming, 0); /* it has come */
-    says(&scene, 1, FL_SLOT_database_waiting, 0); /* and nobody stands in line any more, but more are at work */
-    CHECK_NUMBER(2, fl_balance(scene.loop, false, 0));
-    end(&scene);
-}
-
-static void what_comes_goes_to_the_quicker_line_one_after_the_other(void) {
-    scene scene = begin(2);
-    come(&scene, 4);
-    says(&scene, 0, FL_SLOT_database_waiting, 1);
-    says(&scene, 0, FL_SLOT_database_wait_us, 10 * MILLISECOND);
-    says(&scene, 1, FL_SLOT_database_waiting, 1);
-    says(&scene, 1, FL_SLOT_database_wait_us, 8 * MILLISECOND + 1);
-    fl_balance_lines(scene.loop);
-    CHECK_TEXT("", sent_to(&scene, 1)); /* by so much they differ by chance */
-    says(&scene, 1, FL_SLOT_database_wait_us, 8 * MILLISECOND);
-    fl_balance_lines(scene.loop);
-    fl_balance_lines(scene.loop);
-    CHECK_TEXT("1", sent_to(&scene, 1));
-    scene.loop->now += 20 * MILLISECOND; /* what it has done to both lines is seen by now */
-    fl_balance_lines(scene.loop);
-    CHECK_TEXT("2", sent_to(&scene, 1));
-    says(&scene, 0, FL_SLOT_database_waiting, 0);
-    scene.loop->now += 20 * MILLISECOND;
-    fl_balance_lines(scene.loop);
-    CHECK_TEXT("", sent_to(&scene, 1));
-    end(&scene);
-}
-
 static void one_where_more_are_at_work_gets_what_has_waited_for_a_while(void) {
     scene scene = begin(2);
     come(&scene, 3);
@@ -227,9 +170,6 @@ int main(void) {
     TEST(where_requests_differ_the_margin_is_wider);
     TEST(behind_an_unusually_long_one_the_oldest_goes);
     TEST(of_two_that_are_long_away_the_later_does_not_give_back);
-    TEST(a_sibling_where_more_stand_in_line_for_the_database_gets_nothing);
-    TEST(of_two_lines_for_the_database_the_quicker_gets_more);
-    TEST(what_comes_goes_to_the_quicker_line_one_after_the_other);
     TEST(one_where_more_are_at_work_gets_what_has_waited_for_a_while);
     TEST(a_stuck_worker_gives_all_to_who_has_least);
     TEST(who_is_stuck_silent_or_leaving_gets_nothing);

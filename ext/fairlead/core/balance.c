@@ -4,10 +4,8 @@
 enum {
     MARGIN = 5000,   /* microseconds by which a sibling's oldest must be younger at least, */
     MOST_MARGIN = 100000, /* and at most: see margin */
-    SHORTER = 5,     /* by a fifth, at least, must a sibling's line for the database be shorter: less is chance */
     PATIENCE = 20000, /* microseconds for which one waits here before it goes to where more are at work */
     UNUSUAL = 4,     /* times the usual: a request that takes longer may take for ever */
-    PACE = 20000,    /* microseconds from one request that goes to a quicker line to the next: its effect is seen later */
     AT_ONCE = 64,    /* requests that leave a stuck worker at one look */
 };
 
@@ -16,9 +14,7 @@ typedef struct offer {
     int sibling;
     bool idle;
     int64_t waiting;
-    int64_t begun;   /* requests that have a fiber and will end, */
-    int64_t in_line; /* and of them, those that stand in line for the database, */
-    int64_t wait;    /* for about as long; 0: not known */
+    int64_t begun;   /* requests that have a fiber and will end */
     uint64_t oldest; /* 0: none waits */
     uint64_t away;   /* since when its reactor has been in one request; 0: not for long */
 } offer;
@@ -34,8 +30,6 @@ static bool offer_of(const fl_loop *loop, int sibling, offer *offer) {
     int64_t coming = fl_slot_get(slot, FL_SLOT_coming);
     offer->sibling = sibling;
     offer->begun = fl_slot_get(slot, FL_SLOT_in_flight);
-    offer->in_line = fl_slot_get(slot, FL_SLOT_database_waiting);
-    offer->wait = fl_slot_get(slot, FL_SLOT_database_wait_us);
     offer->idle = is_idle(slot);
     offer->waiting = fl_slot_get(slot, FL_SLOT_queued) + coming;
     offer->oldest = (uint64_t) fl_slot_get(slot, FL_SLOT_oldest_us);
@@ -43,30 +37,12 @@ static bool offer_of(const fl_loop *loop, int sibling, offer *offer) {
     return offer->idle || fl_siblings_heard(&loop->siblings, sibling, loop->now);
 }
 
-/* Whether there is a line for the database both here and there, and it is known for how long one stands in each. */
-static bool lines_known(const fl_loop *loop, const offer *offer) {
-    const fl_slot *own = loop->siblings.slot;
-    return fl_slot_get(own, FL_SLOT_database_waiting) > 0 && fl_slot_get(own, FL_SLOT_database_wait_us) > 0 &&
-           offer->in_line > 0 && offer->wait > 0;
-}
-
-static bool has_quicker_line(const fl_loop *loop, const offer *offer) {
-    int64_t wait = fl_slot_get(loop->siblings.slot, FL_SLOT_database_wait_us);
-    return offer->wait <= wait - wait / SHORTER;
-}
-
-/* Whether one more would begin there sooner, and wait in its fiber for it: while others stand in line for the database; or
- * where more are at work, whose turns come first. Connections stick: each that goes makes the other worker slower, and after
- * some hundreds of them one would have nearly all. Where a line is known to be the quicker one, as many come as make it as
- * slow as the other. */
+/* Whether one more would begin there sooner, and wait in its fiber for it: where more are at work, whose turns come first.
+ * Connections stick: each that goes makes the other worker slower, and after some hundreds of them one would have nearly
+ * all. */
 static bool takes_longer(const fl_loop *loop, const offer *offer) {
-    int64_t here = loop->ready.count;
-    if (lines_known(loop, offer))
-        return !has_quicker_line(loop, offer);
-    int64_t in_line = fl_slot_get(loop->siblings.slot, FL_SLOT_database_waiting);
-    if (offer->in_line > 0 && offer->waiting + offer->in_line >= here + in_line)
-        return true;
-    return offer->begun > loop->counts.in_flight + here && loop->now < loop->ready.first->ready_at + PATIENCE;
+    return offer->begun > loop->counts.in_flight + loop->ready.count &&
+           loop->now < loop->ready.first->ready_at + PATIENCE;
 }
 
 /* `any`: who waits has no better place here. */
@@ -132,22 +108,6 @@ static void even_out(fl_loop *loop, uint64_t away) {
     bool nothing_waits = best.waiting == 0 && !(unusually_long && best.away != 0 && best.away <= loop->now - away);
     if (best.idle || nothing_waits || best.oldest > candidate->ready_at + margin(loop))
         fl_handoff_give(candidate->connection, best.sibling);
-}
-
-void fl_balance_lines(fl_loop *loop) {
-    const fl_slot *own = loop->siblings.slot;
-    if (own == NULL || loop->ready.first == NULL || loop->dedicated || fl_slot_get(own, FL_SLOT_database_waiting) == 0 ||
-        loop->now < loop->lines_evened_at + PACE)
-        return;
-    offer best = {.sibling = -1};
-    for (int i = 0; i < loop->siblings.count; i++) {
-        offer offer;
-        if (offer_of(loop, i, &offer) && lines_known(loop, &offer) && has_quicker_line(loop, &offer) &&
-            (best.sibling < 0 || offer.wait < best.wait))
-            best = offer;
-    }
-    if (best.sibling >= 0 && fl_handoff_give(loop->ready.first->connection, best.sibling))
-        loop->lines_evened_at = loop->now;
 }
 
 void fl_balance_lanes(fl_loop *loop) {

@@ -16,10 +16,6 @@ uint32_t fl_balance(fl_loop *loop, bool stuck, uint64_t away);
 /* Whether a sibling has nothing to do: what waits here goes there with the next look. Anybody may ask. */
 bool fl_balance_would_be_taken(const fl_loop *loop);
 
-/* What has come goes where the line for the database is known to be the quicker one, one request a turn: it would be begun
- * here at once, and wait for longer. */
-void fl_balance_lines(fl_loop *loop);
-
 /* Requests that hold the GVL go to a lane worker, in their order. */
 void fl_balance_lanes(fl_loop *loop);
 

@@ -229,7 +229,6 @@ static void take_in(fl_loop *loop, fl_event *events, int count, int outside) {
     fl_loop_see_to_deadlines(loop);
     fl_loop_sort(loop);
     fl_line_cut(loop);
-    fl_balance_lines(loop);
     if (loop->dedicated)
         fl_balance_give_back(loop);
     fl_loop_listen_again(loop);

@@ -124,7 +124,6 @@ typedef struct fl_loop {
     _Atomic int outside; /* threads that ask the kernel without the lock: what they are told of is not freed */
     uint64_t taken_at;/* of fl_clock, at the last take */
     bool others_waited; /* at the last take */
-    uint64_t lines_evened_at; /* when a request went to a quicker line */
     int64_t take_interval;  /* microseconds from one take to the next while requests wait, on the average */
     int64_t take_deviation; /* from that, on the average */
     uint64_t ordinary_computation; /* microseconds for which a request computes, as seen by the watch thread, on the

@@ -42,9 +42,8 @@
     X(received)    /* requests taken over from them */                                                       \
     X(database_open)     /* connections to databases, or room for them, that it has of the budget */         \
     X(database_taken)    /* of what it was ever granted, what it has made use of */                          \
-    X(database_waiting)  /* requests that stand in line for one */                                           \
+    X(database_waiting)  /* requests that wait for the budget to have one */                                 \
     X(database_since_us) /* since when the first of them does */                                             \
-    X(database_wait_us)  /* how long they stand there, about; 0: not known yet */                            \
     X(database_granted)  /* connections that it was ever granted (written by the supervisor) */              \
     X(database_recalled) /* of them, how many it was ever asked back (written by the supervisor) */          \
     X(lane)        /* 1: a lane worker, which serves nothing but requests of routes that hold the GVL */     \

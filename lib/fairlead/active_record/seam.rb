@@ -261,14 +261,11 @@ module Fairlead
 
         # Under the lock: who has stood in line has a connection.
         def fairlead_served(waiter)
-          now = Line.clock
-          fairlead_usage.waits.add(now - waiter.since)
-          Crowd.served(now - waiter.since, now)
+          fairlead_usage.waits.add(Line.clock - waiter.since)
         end
 
-        # Under the lock: shows siblings, and the budget, who waits.
+        # Under the lock: tells the budget who waits.
         def fairlead_wish
-          Crowd.tell(self, @available ? @available.num_waiting : 0)
           budget = fairlead_budget or return
           oldest = fairlead_line&.oldest
           count = oldest && fairlead_room? ? fairlead_line.size : 0
