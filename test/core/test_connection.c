@@ -595,6 +595,28 @@ static void an_idle_connection_goes_to_the_sibling(void) {
     close(busy);
 }
 
+static void one_that_has_ended_its_side_is_answered_by_the_sibling(void) {
+    for (int minor = 0; minor <= 1; minor++) {
+        peer_server old = server_start(), young = server_start();
+        int channels[4], waiting = client(&old);
+        fl_shared_page *page = make_siblings(&old, &young, channels);
+        (void) page;
+        say(waiting, minor == 0 ? "GET /half HTTP/1.0\r\n\r\n" : GET("/half"));
+        TURN_UNTIL(old.loop, old.loop->ready.count == 1);
+        shutdown(waiting, SHUT_WR);
+        turn(old.loop);
+        old.loop->ready.first->ready_at -= SECOND; /* it has waited for so long */
+        TURN_UNTIL(old.loop, fl_handoff_give(old.loop->connections, 1));
+        turn(old.loop);
+        CHECK_NUMBER(1, answer_all(young.loop));
+        CHECK_HEARD("HTTP/1.1 ", "/half", hear(young.loop, waiting));
+        server_stop(&old);
+        server_stop(&young);
+        for (int i = 0; i < 4; i++) close(channels[i]);
+        close(waiting);
+    }
+}
+
 static void new_connections_go_to_the_sibling_that_has_fewer(void) {
     peer_server old = server_start(), young = server_start();
     int channels[4], clients[5];
@@ -678,6 +700,7 @@ int main(void) {
     TEST(a_request_in_single_bytes_is_the_same_request);
     TEST(a_chunked_body_ends_where_the_next_request_begins);
     TEST(a_client_that_ends_its_side_gets_all_its_answers);
+    TEST(one_that_has_ended_its_side_is_answered_by_the_sibling);
     TEST(a_refusal_is_read_by_a_client_that_is_still_sending);
     TEST(a_refused_HEAD_has_no_body);
     TEST(a_client_may_go_at_every_stage);

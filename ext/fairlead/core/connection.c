@@ -15,7 +15,6 @@ enum {
     MOST_UNSENT_BEFORE_NEXT = 65536,
     MOST_OWN_ANSWERS = 200, /* in a row on one connection: nobody keeps the loop to himself */
     HAS_WAITED = 5000,      /* microseconds, for its turn: not at once */
-    GIVEN_UP = 250000,      /* microseconds: an old client that ends its side later than this after its request has left */
 };
 
 static void next_request(fl_connection *connection);
@@ -318,12 +317,14 @@ void fl_connection_request_is_ready(fl_connection *connection) {
         ask_whether_it_reads(connection); /* it will have to wait: the answer may be here before its turn */
 }
 
-/* It has ended its side, and if it has gone nobody shall go on for it. */
+/* It has ended its side, and if it has gone nobody shall go on for it. A client of HTTP/1.0 cannot be asked: it may read. */
 static bool would_be_told_in_vain(const fl_connection *connection) {
     const fl_exchange *exchange = connection->exchange;
+    if (exchange == NULL || exchange->minor == 0)
+        return false;
     if (connection->state == FL_CONNECTION_QUEUED)
         return true;
-    return connection->state == FL_CONNECTION_SERVED && connection->loop->limits.cancel_abandoned && exchange != NULL &&
+    return connection->state == FL_CONNECTION_SERVED && connection->loop->limits.cancel_abandoned &&
            exchange->body_done && !exchange->committed && !exchange->takes_over;
 }
 
@@ -338,11 +339,8 @@ void fl_connection_event(fl_connection *connection, uint32_t ready) {
         connection->half_closed = true;
     if (ready & (FL_READABLE | FL_HALF_CLOSED))
         connection->readable = true;
-    if (connection->half_closed && would_be_told_in_vain(connection)) {
-        if (connection->exchange->minor >= 1 && !connection->asked)
-            ask_whether_it_reads(connection);
-        else if (connection->exchange->minor == 0 && connection->loop->now - connection->exchange->ready_at > GIVEN_UP)
-            fl_connection_close(connection); /* one of HTTP/1.0 cannot be asked */
+    if (connection->half_closed && !connection->asked && would_be_told_in_vain(connection)) {
+        ask_whether_it_reads(connection);
         if (connection->state == FL_CONNECTION_CLOSED)
             return;
     }

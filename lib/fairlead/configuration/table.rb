@@ -124,7 +124,8 @@ module Fairlead
                  group: :deadlines, within: DEADLINE),
       Option.new(:cancel_abandoned, :boolean, false,
                  "Cancel a request where it waits once its client has gone, its query in the database too. Without it " \
-                 "the request is served to its end, and the answer dropped.",
+                 "the request is served to its end, and the answer dropped. A client of HTTP/1.0 has gone only once its " \
+                 "connection is reset: a proxy in front must speak HTTP/1.1.",
                  group: :deadlines),
       Option.new(:stuck_timeout, :seconds, nil,
                  "How long a request may block or compute without a pause. Past it, its worker is replaced: a " \

@@ -106,6 +106,19 @@ module Fairlead
       assert_equal %w[/hold /half /old], started(server)
     end
 
+    # It cannot be asked whether it still reads.
+    def test_an_old_client_that_ends_its_side_late_gets_its_answer
+      server = holding("--in-flight", "1", "--cancel-abandoned")
+      running = client(to: server).request("GET", "/hold", version: "1.0")
+      eventually_started(server, "/hold")
+      waiting = client(to: server).request("GET", "/late", version: "1.0")
+      assert waiting.silent?(0.4)
+      [running, waiting].each(&:close_write)
+      assert waiting.silent?(0.1)
+      release(server)
+      assert_equal %w[held quick], [running, waiting].map { |client| client.response&.body }
+    end
+
     # Its end comes with the request, and is known before there is anything to ask.
     def test_a_crowd_that_has_gone_costs_nothing
       server = holding("--in-flight", "1")
