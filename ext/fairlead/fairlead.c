@@ -72,7 +72,6 @@ static void loop_mark(void *data) {
     rb_gc_mark_movable(self->templates);
     rb_gc_mark(self->teller);
     rb_gc_mark(self->router);
-    rb_gc_mark(self->deadlines);
     for (int i = 0; i < FL_MOST_REACTORS; i++) {
         rb_gc_mark(self->reactors[i].thread);
         rb_gc_mark(self->reactors[i].fiber);
@@ -113,7 +112,7 @@ static VALUE loop_allocate(VALUE class) {
     fl_ruby_loop *self;
     VALUE object = TypedData_Make_Struct(class, fl_ruby_loop, &loop_type, self);
     self->templates = rb_ary_new();
-    self->teller = self->router = self->deadlines = Qnil;
+    self->teller = self->router = Qnil;
     return object;
 }
 
@@ -440,7 +439,6 @@ RUBY_FUNC_EXPORTED void Init_fairlead(void) {
     fl_init_environment();
     fl_init_request();
     fl_init_watch(loop);
-    fl_init_deadlines(loop);
     fl_init_stalls(loop);
     fl_init_shared_page();
     fl_init_mysql();

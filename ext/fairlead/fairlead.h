@@ -29,7 +29,6 @@ typedef struct fl_ruby_loop {
     fl_watch *watch; /* NULL: nobody watches, and whoever asks leads */
     VALUE templates;
     VALUE teller; /* is given what stalls; nil: nobody */
-    VALUE deadlines; /* of its requests; nil: they have none */
     VALUE router; /* is called at the end of requests whose route is remembered; nil: nobody */
     struct {
         VALUE thread, fiber; /* the fiber that runs, or ran last */
@@ -97,10 +96,6 @@ void fl_runs(fl_exchange *exchange);
 void fl_runs_none(void);
 /* Whether the request of that id, which the calling fiber runs, has stalled, so that its route is remembered. */
 bool fl_has_been_noted(uint64_t id);
-/* deadlines.c: the calling fiber's request, of that id, is told that its time is up: what it gets is raised as soon as the
- * postponed job is over in which this is called. Answers whether that is settled: else another job may try again. */
-bool fl_tell_overdue(uint64_t id);
-void fl_init_deadlines(VALUE loop_class);
 /* stalls.c: takes the backtrace that is wanted of the calling thread. */
 void fl_capture_stall(void);
 void fl_init_stalls(VALUE loop_class);

@@ -1,6 +1,5 @@
 /* What Ruby tells of its threads and fibers becomes what the watch thread looks at. */
 #include "fairlead.h"
-#include "overdue.h"
 
 #include <pthread.h>
 #include <ruby/debug.h>
@@ -200,7 +199,6 @@ void fl_runs(fl_exchange *exchange) {
     if (fl_own.reactor == NULL)
         return;
     fl_run_begins(fl_own.run, exchange);
-    exchange->overdue_told = &fl_own.run->overdue;
     atomic_store_explicit(&fl_own.reactor->run, fl_own.run, memory_order_release);
 }
 
@@ -251,43 +249,12 @@ bool fl_own_reactor_leads(const fl_ruby_loop *loop) {
 static rb_postponed_job_handle_t sign;
 static _Atomic bool backtrace_wanted, way_wanted;
 
-/* A request past its time that could not be told in the last job, as its slice of time was over just then. */
-static __thread uint64_t untold;
-static __thread int untold_times;
-
-enum { TELL_TIMES = 8 };
-
-/* The request that the present fiber serves, if its time is up, and it has just come back from a call that held the GVL;
- * 0: it is none such. */
-static uint64_t overdue_after_call(void) {
-    uint64_t before = untold;
-    untold = 0;
-    if (fl_own.reactor == NULL || fl_own.run == NULL || fl_own.run_borrowed || !atomic_load(&fl_own.run->overdue))
-        return 0;
-    return fl_own.run->id == before || fl_overdue_returns(fl_own.reactor, atomic_load(&fl_gvl_turns)) ? fl_own.run->id : 0;
-}
-
-/* Ruby sees to the end of the slice before it comes to the next job. */
-static void tell_overdue(uint64_t id) {
-    if (fl_tell_overdue(id) || ++untold_times == TELL_TIMES) {
-        untold_times = 0;
-        return;
-    }
-    untold = id;
-    rb_postponed_job_trigger(sign);
-}
-
 /* Runs in the thread that has the GVL, in a place where threads may be switched. It must not raise there, nor touch `$!`. */
 static void give_sign(void *unused) {
-    uint64_t overdue = overdue_after_call();
     count_turn();
     if (atomic_exchange(&backtrace_wanted, false))
         fl_capture_stall();
     bool gives_way = atomic_exchange(&way_wanted, false);
-    if (overdue != 0) {
-        tell_overdue(overdue); /* and nothing after it: it could take what is for the request */
-        return;
-    }
     fl_watch *watch = fl_own.loop == NULL ? NULL : fl_own.loop->watch;
     if (gives_way && watch != NULL && !fl_watch_leads(watch, fl_own.number))
         rb_thread_schedule();

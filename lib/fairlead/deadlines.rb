@@ -4,18 +4,16 @@ require_relative "parts"
 
 module Fairlead
   # The requests of a worker while `request_timeout` or `cancel_abandoned` is set. The core knows when the time of one is up,
-  # and has answered its client by then, whoever turns the loop. What is done here is the rest: a request that waits is
-  # told, at its wait, by the reactor whose fiber it has; one that is in a call, as that returns, whether it has Ruby's lock or
-  # not. One that computes in Ruby is told when it comes to either, if ever.
+  # and has answered its client by then. What is left to do here is to raise the exception in the request's fiber: where it
+  # waits, or at its next wait. Nothing is raised in code that computes, or inside a call that blocks: who forks, frees, or
+  # holds a lock there would be cut short anywhere.
   class Deadlines
-    # A request, its fiber, and what is put on the ready list of its reactor when its time is up.
+    # A request and its fiber. On the ready list of its reactor, it raises in that fiber.
     class Running
-      # Seconds until one that was found neither at its wait nor in a call is looked at again.
-      AGAIN = 0.02
-      private_constant :AGAIN
-
-      def initialize(request)
+      # @param cancels_abandoned [Boolean]
+      def initialize(request, cancels_abandoned)
         @request = request
+        @cancels_abandoned = cancels_abandoned
         @fiber = Fiber.current
         @scheduler = Fiber.scheduler
         @told = false
@@ -27,71 +25,25 @@ module Fairlead
       # (see Fairlead.request_timeout=)
       def limit(seconds) = @request&.limit_time(seconds)
 
-      # Of the driver.
-      def tell
-        tell_in_call or @scheduler.unblock(nil, self)
-      end
+      # Safe in any thread: its reactor comes to its ready list when the request waits.
+      def tell = @scheduler.unblock(nil, self)
+
+      # @return [Boolean] whether its time was up before anybody here knew the request.
+      def late? = @request.timed_out? || (@cancels_abandoned && @request.gone?)
 
       def alive? = @fiber.alive?
 
-      # In the loop's own fiber of its reactor.
-      def transfer(*) = due { |error| @fiber.raise(error) }
-
-      # Of its own fiber, in a postponed job: whoever raises there does so in vain.
-      #
-      # @return [Exception, nil] what another thread shall raise in this one before the job is over.
-      def error_to_take = due { |error| takes?(error) ? error : put_off }
-
-      # It could not be told in its call, and others may have given up on it meanwhile.
-      #
-      # @return [nil]
-      def put_off
-        @told = false
-        @scheduler.unblock(nil, self)
-        nil
-      end
-
-      private
-
-      # @return [Boolean] whether it has been told.
-      def tell_in_call
-        due { |error, id| @told = false unless @scheduler.raise_in_call(id, @fiber, error, self) }
-        look_again
-        @told
-      end
-
-      # One of another reactor may just be between two calls, or be going to make one.
-      def look_again
-        return if @told || @request.nil? || @scheduler.equal?(Fiber.scheduler)
-
-        Fiber.scheduler.after(AGAIN) { tell }
-      end
-
-      # It is told once. When its response is over, only callbacks are left: they end in peace.
-      def due
+      # In the loop's own fiber of its reactor. The request is told once; when its response is over, only callbacks are left,
+      # and they end in peace.
+      def transfer(*)
         request = @request
         return if @told || request.nil? || request.answered?
 
-        error = error(request)
-        return if @told # meanwhile, by another thread
-
         @told = true
-        yield error, request.id
+        @fiber.raise(error(request))
       end
 
-      # Whether the app lets itself be interrupted (Thread.handle_interrupt). Else the error would stay with the thread, for
-      # whichever fiber takes it: so it is tried, and taken back.
-      def takes?(error)
-        return false if Thread.pending_interrupt?
-
-        masked = false
-        Thread.current.raise(error.exception("a trial"))
-        masked = true
-        Thread.handle_interrupt(error.class => :immediate) { nil }
-        false
-      rescue RequestTimeout, ClientGone
-        !masked
-      end
+      private
 
       def error(request)
         return ClientGone.new("the client has gone (cancel_abandoned)") unless request.timed_out?
@@ -109,26 +61,18 @@ module Fairlead
     def self.present = Fiber[KEY]
 
     # @param loop [Loop]
-    def initialize(loop)
+    # @param cancels_abandoned [Boolean] as the option says
+    def initialize(loop, cancels_abandoned: false)
       @loop = loop
+      @cancels_abandoned = cancels_abandoned
       @running = {}
-      loop.deadlines = self
     end
-
-    # @api private
-    # Of the core: the present request, of this id, has come back from a call that held Ruby's lock, and its time is up.
-    #
-    # @return [Exception, nil] what it is to be told.
-    def error_for(id) = @running[id]&.error_to_take
-
-    # @api private
-    def put_off(id) = @running[id]&.put_off
 
     # Answers a request, in a serving fiber.
     def during(request)
       id = request.id
-      running = Fiber[KEY] = @running[id] = Running.new(request)
-      running.put_off if request.timed_out? # nobody knew it here as its time ran out
+      running = Fiber[KEY] = @running[id] = Running.new(request, @cancels_abandoned)
+      running.tell if running.late?
       yield
     ensure
       running.over!

@@ -15,7 +15,7 @@ module Fairlead
   # An app that could not be loaded, or workers that could not be started. Complete like ConfigurationError.
   class BootError < Error; end
 
-  # Raised in a request that waits when its `request_timeout` is up. Its client has been answered 504 by then: what
+  # Raised in a request whose `request_timeout` is up, where it waits, or at its next wait. Its client has been answered 504 by then: what
   # the app says after it reaches nobody, so it should clean up and end.
   #
   # It descends from RuntimeError, and not from Timeout::Error, because libraries go by that: ActiveRecord passes the

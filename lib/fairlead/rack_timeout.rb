@@ -6,65 +6,30 @@ module Fairlead
   # Rack::Timeout knows a request by its thread, and raises in that: here it would meet whichever request runs there at the
   # moment. So it is given something else to raise in: the request's fiber.
   #
-  # A request that waits is told at its wait, and one in a call that blocks without Ruby's lock, as that returns. One that
-  # computes is told when it comes to either.
+  # A request that waits is told where it waits. One that computes or blocks in a call is told at its next wait.
   module RackTimeout
-    # Seconds until a request that was found in no call is looked at again.
-    AGAIN = 0.02
-    private_constant :AGAIN
-
     # What it takes for the request's thread.
     class Target
-      # @param clock [Rack::Timeout::Scheduler]
-      def initialize(scheduler, clock)
+      def initialize(scheduler)
         @scheduler = scheduler
-        @clock = clock
         @fiber = Fiber.current
-        @id = Reactor.request_of(@fiber)&.id
       end
 
       # From any thread. (see Thread#raise)
       def raise(error, *rest)
         @error = error.exception(*rest)
-        tell
+        @scheduler.unblock(nil, self)
       end
 
       # It has ended in time, so that its fiber may have another request by now.
       def over! = @over = true
 
       # @api private
-      # (see Scheduler#raise_in_call)
-      def put_off
-        @told = false
-        @scheduler.unblock(nil, self)
-      end
-
-      # @api private
       def alive? = @fiber.alive?
 
       # @api private
       # In the loop's own fiber of its reactor.
-      def transfer(*)
-        return if @over || @told
-
-        @told = true
-        @fiber.raise(@error)
-      end
-
-      private
-
-      def tell
-        return if @over || @told || (@id && tell_in_call)
-
-        @scheduler.unblock(nil, self)
-        @clock.run_in(AGAIN) { tell } if @id
-      end
-
-      def tell_in_call
-        @told = true
-        @told = false unless @scheduler.raise_in_call(@id, @fiber, @error, self)
-        @told
-      end
+      def transfer(*) = (@fiber.raise(@error) unless @over)
     end
     private_constant :Target
 
@@ -80,7 +45,7 @@ module Fairlead
       scheduler = Fiber.current_scheduler
       return super unless seconds&.positive? && scheduler.is_a?(Scheduler)
 
-      target = Target.new(scheduler, @scheduler)
+      target = Target.new(scheduler)
       job = @scheduler.run_in(seconds) { @on_timeout.call(target) }
       yield
     ensure

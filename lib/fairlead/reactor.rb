@@ -173,7 +173,6 @@ module Fairlead
         pass_the_lead if leading && !@passed
         seat.request = request # whoever tells of a stall looks there
         @answer.call(request)
-        @scheduler.take_back
         seat.request = nil
         clean_up(task, seat, state)
         give_way(seat) if @scheduler.others? && !seat.dismissed

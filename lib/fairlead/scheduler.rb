@@ -4,6 +4,7 @@ require "async"
 require "async/scheduler"
 require_relative "selector"
 require_relative "file_lock"
+require_relative "uninterruptible"
 
 # How many waits of a serving fiber have ended: tells a wake-up for the present wait from one for an earlier wait.
 Fiber.attr_accessor :fairlead_waits
@@ -25,8 +26,7 @@ module Fairlead
     def initialize(loop, crew)
       @crew = crew
       @cancelled_all = @forked = false
-      @raised = {}
-      super(nil, selector: Selector.new(Fiber.current, loop, @raised))
+      super(nil, selector: Selector.new(Fiber.current, loop))
     end
 
     # @return [Selector]
@@ -69,25 +69,6 @@ module Fairlead
     LOOK = 0.002
     private_constant :LOOK
 
-    # From another thread: raises in a request of this one that is in a call, as that returns. Where the thread lets nobody
-    # interrupt it (Thread.handle_interrupt, of whichever of its fibers), the error would stay with it, for another fiber that
-    # lets it through; and Async would end its loop. So it is taken back, before anything else runs.
-    #
-    # @param id [Integer] of the request
-    # @param teller [#put_off] is told if it has been taken back
-    # @return [Boolean] whether it is in a call.
-    def raise_in_call(id, fiber, error, teller)
-      @raised[teller] = error
-      raised = @selector.loop.interrupt(id, fiber, error)
-      @raised.delete(teller) unless raised
-      raised
-    end
-
-    # What was raised in calls that are over, and has not been let through, is let through here: no other with it.
-    def take_back
-      take_one_back until @raised.empty?
-    end
-
     # Whoever closes an IO that another thread uses sleeps until that one has let go. Ruby then wakes the closer's thread,
     # and not its fiber: it has to look again by itself. All others that sleep without an end are woken.
     def kernel_sleep(duration = (endless = true; nil))
@@ -127,21 +108,10 @@ module Fairlead
       interval = @timers.wait_interval
       interval = timeout if interval.nil? || (timeout && interval > timeout)
       @selector.select(interval&.negative? ? 0 : interval)
-      take_back
       @timers.fire if interval
-      take_back
       true
     rescue Errno::EINTR
       true
-    end
-
-    def take_one_back
-      teller, error = @raised.shift
-      return unless Thread.pending_interrupt?(error.class)
-
-      Thread.handle_interrupt(error.singleton_class => :immediate) { nil }
-    rescue error.singleton_class
-      teller.put_off
     end
 
     def monotonic = Process.clock_gettime(Process::CLOCK_MONOTONIC)

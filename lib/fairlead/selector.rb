@@ -16,11 +16,9 @@ module Fairlead
     # @return [Integer] how many fibers wait for a descriptor or a process.
     attr_reader :waiting
 
-    # @param raised [#empty?] else something has to be seen to in the loop's own fiber before any other goes on.
-    def initialize(fiber, loop, raised)
+    def initialize(fiber, loop)
       super(fiber)
       @loop = loop
-      @raised = raised
       @waiting = @follows = 0
       @sliced_at = @heir = @testator = @follower = @followed = nil
       @driver = nil
@@ -61,7 +59,6 @@ module Fairlead
     # The present fiber has to wait. If it has named an heir, that one goes on at once: a round of the scheduler's for
     # each request that waits would cost as much as some of them. The same holds for one that has got something of it.
     def transfer
-      return transfer_to_loop unless @raised.empty?
       return follow unless @heir&.direct? && @testator.equal?(Fiber.current) && slice_left?
 
       heir = @heir

@@ -119,7 +119,7 @@ module Fairlead
       options = { lost:, drain: configuration.drain_timeout }
       return Crew.new(@loop, **options) { |request| answer(request) } unless deadlines?(configuration)
 
-      deadlines = Deadlines.new(@loop)
+      deadlines = Deadlines.new(@loop, cancels_abandoned: configuration.cancel_abandoned)
       Crew.new(@loop, deadlines:, **options) { |request| deadlines.during(request) { answer(request) } }
     end
 

@@ -24,9 +24,8 @@ module Fairlead
         case env["PATH_INFO"]
         when "/wait" then sleep 30
         when "/block" then Cwork.without_gvl(1.5)
-        when "/compute-and-block" then compute(1.3).then { Cwork.without_gvl(1) }
-        when "/wait-and-block" then sleep(1.8).then { Cwork.without_gvl(1.65) }
-        when "/mask" then Thread.handle_interrupt(Exception => :never) { sleep 2.7 }
+        when "/block-and-wait" then Cwork.without_gvl(1.5).then { sleep 30 }
+        when "/compute-and-wait" then compute(1.3).then { sleep 30 }
         when "/rescue"
           begin
             sleep 30
@@ -64,23 +63,15 @@ module Fairlead
       assert_equal [200], others.flat_map(&:value).uniq
     end
 
-    def test_one_that_blocks_is_told_as_its_call_returns
-      assert_equal 500, client.get("/block").status
+    def test_one_that_blocks_or_computes_is_told_at_its_next_wait
+      assert_equal 500, client.get("/block-and-wait").status
+      assert_equal 500, client.get("/compute-and-wait").status
       assert_equal 200, client.get("/").status
     end
 
-    def test_one_whose_time_is_up_before_it_blocks_is_told_so_too
-      assert_equal 500, client.get("/compute-and-block").status
-    end
-
-    # A thread's mask is that of all its fibers, and so is what has been raised in it meanwhile.
-    def test_what_cannot_be_raised_in_a_call_is_raised_in_no_other_request_of_its_thread
-      with_server(APP.sub("service_timeout: 1", "service_timeout: 3"), env: BUNDLE) do |server|
-        blocks = client(to: server).write("GET /wait-and-block HTTP/1.1\r\nHost: a\r\n\r\n")
-        sleep 0.9
-        masks = client(to: server).write("GET /mask HTTP/1.1\r\nHost: a\r\n\r\n")
-        assert_equal [200, 200], [blocks.response&.status, masks.response&.status] # the one was not to be told in its call
-      end
+    def test_one_that_never_waits_after_its_time_is_not_told
+      assert_equal 200, client.get("/block").status
+      assert_equal 200, client.get("/").status
     end
 
     def test_an_app_can_rescue_it

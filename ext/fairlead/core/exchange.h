@@ -58,8 +58,6 @@ typedef struct fl_exchange {
     uint64_t body_sent;
     int code;
 
-    _Atomic bool *overdue_told; /* set when its time has run out; NULL: nobody looks there */
-
     uint8_t minor;
     uint8_t framing;
     /* Each of these has a byte of its own: who begins a response sets them without the lock. */

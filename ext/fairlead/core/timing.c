@@ -68,8 +68,6 @@ static void end_time(fl_exchange *exchange) {
     if (exchange->timed)
         fl_loop_stop_time(exchange);
     exchange->overdue = true;
-    if (exchange->overdue_told != NULL)
-        atomic_store(exchange->overdue_told, true);
     exchange->timed_before = loop->overdue.last;
     if (loop->overdue.last != NULL)
         loop->overdue.last->timed_after = exchange;

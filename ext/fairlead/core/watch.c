@@ -1,7 +1,6 @@
 #include "watch.h"
 #include "balance.h"
 #include "lanes.h"
-#include "overdue.h"
 #include "processors.h"
 #include "report.h"
 
@@ -313,7 +312,7 @@ static uint64_t until_next_look(const fl_watch *watch, fl_stall stall, uint64_t 
     const fl_reactor *reactor = &watch->reactors[atomic_load(&watch->leader)];
     uint64_t tick = watch->limits.tick, most = watch->limits.blocked;
     int gvl = atomic_load(&reactor->thread->gvl);
-    if (gvl == FL_GVL_WANTED || watch->overdue.reactor != NULL || atomic_load(&watch->loop->claim) == FL_CLAIM_WAITS)
+    if (gvl == FL_GVL_WANTED || atomic_load(&watch->loop->claim) == FL_CLAIM_WAITS)
         return tick;
     if (atomic_load(&reactor->home))
         return most;
@@ -332,7 +331,6 @@ static uint64_t look(fl_watch *watch, uint64_t *busy_at) {
     uint64_t away;
     look_at_gvl(watch, now);
     fl_stalls_look(watch, now);
-    fl_overdue_look(watch, now);
     fl_stall stall = judge(watch, reactor, now, &away);
     if (fl_lanes_look(watch, now))
         *busy_at = now;

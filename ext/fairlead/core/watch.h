@@ -28,7 +28,6 @@ typedef struct fl_thread {
 typedef struct fl_run {
     uint64_t id; /* of its exchange; 0: none */
     _Atomic bool noted; /* it has stalled for so long that its route is remembered */
-    _Atomic bool overdue; /* its time is up */
     uint16_t method_size, path_size;
     char method[16], path[FL_ROUTE_PATH];
 } fl_run;
@@ -43,13 +42,6 @@ typedef struct fl_sample {
     bool asleep;
 } fl_sample;
 
-/* A call that holds the GVL, of a request whose time is up: in it no sign has been given since there were so many. */
-typedef struct fl_overdue_call {
-    const struct fl_reactor *reactor; /* NULL: there is none */
-    uint64_t turns, stamp;
-    fl_sample sample;
-} fl_overdue_call;
-
 /* A Ruby thread that serves. */
 typedef struct fl_reactor {
     _Atomic(fl_thread *) thread;
@@ -59,7 +51,6 @@ typedef struct fl_reactor {
     _Atomic bool lane;      /* it serves the lane of threads, and does not lead */
     _Atomic bool gone;      /* it serves no more */
     _Atomic bool vacant;    /* its thread does not look here any more either: the place is free */
-    _Atomic uint64_t overdue_turns, overdue_stamp; /* of a call that its request is to leave: see overdue.h */
     fl_bell lead;           /* it may have become the leader, or shall look into the lane */
 
     /* of the watch thread alone */
@@ -112,7 +103,6 @@ typedef struct fl_watch {
 
     /* of the thread alone */
     fl_sample sample;
-    fl_overdue_call overdue;
     uint64_t relief_at, loss_told_at, lane_asked_at;
     uint64_t stamp_seen, collected_before;
     uint64_t turns_seen, held_since; /* all that time one thread has had the GVL, and has given no sign of itself */

@@ -15,7 +15,6 @@ void fl_run_begins(fl_run *run, const fl_exchange *exchange) {
     run->path_size = (uint16_t) path_size;
     run->id = exchange->id;
     atomic_store_explicit(&run->noted, false, memory_order_relaxed);
-    atomic_store_explicit(&run->overdue, false, memory_order_relaxed);
 }
 
 uint64_t fl_watch_away_since(const fl_watch *watch, int number) {

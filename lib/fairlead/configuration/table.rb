@@ -119,8 +119,8 @@ module Fairlead
 
       Option.new(:request_timeout, :seconds, nil,
                  "How long a request may run, from the moment the app is called, without a piece of a body read or " \
-                 "written. Past it the client gets 504, and the request is cancelled where it waits or blocks; see " \
-                 "stalls.md.",
+                 "written. Past it the client gets 504, and the request is cancelled where it waits, or at its next wait; " \
+                 "see stalls.md.",
                  group: :deadlines, within: DEADLINE),
       Option.new(:cancel_abandoned, :boolean, false,
                  "Cancel a request where it waits once its client has gone, its query in the database too. Without it " \

@@ -15,7 +15,7 @@ module Fairlead
         "patron" => [:hurts, "libcurl blocks the thread of all requests of a worker while it waits.", LIBCURL],
         "hiredis" => [:hurts, "its C client blocks the thread of all requests of a worker.", RUBY_DRIVER],
         "hiredis-client" => [:hurts, "its C client blocks the thread of all requests of a worker.", RUBY_DRIVER],
-        "rack-timeout" => [:note, "a request that computes is told that its time is up when it comes to wait.",
+        "rack-timeout" => [:note, "a request that computes or blocks is told that its time is up when it next waits.",
                            "The option request_timeout answers its client at once: guides/stalls.md."],
         "mysql2" => [:note, "it waits for a query as fibers do, but what else may block (connecting, results that come in " \
                             "pieces) is done in threads. Results of prepared statements that come slowly hold up others.",

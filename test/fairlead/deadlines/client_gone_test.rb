@@ -58,6 +58,17 @@ module Fairlead
       end
     end
 
+    def test_a_request_that_computes_as_its_client_goes_is_cancelled_at_its_next_wait
+      compute = "limit = Process.clock_gettime(Process::CLOCK_MONOTONIC) + 1; " \
+                "nil while Process.clock_gettime(Process::CLOCK_MONOTONIC) < limit; File.write(\"computed\", \"\"); sleep(5)"
+      with_server(APP.sub("sleep(5)", compute), "--cancel-abandoned") do |server|
+        ask(server, &:close)
+
+        assert_equal "Fairlead::ClientGone", ending(server, within: 4.5)
+        assert_path_exists server.path("computed")
+      end
+    end
+
     private
 
     def ask(server)

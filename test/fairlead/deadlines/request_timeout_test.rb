@@ -24,6 +24,7 @@ module Fairlead
       end
 
       LIMIT = #{LIMIT}
+      NOTES = []
       LOCK = Mutex.new
       WAITS = {
         sleep: -> { sleep 5 },
@@ -51,17 +52,16 @@ module Fairlead
           when "/held" then Cwork.with_gvl(seconds)
           when "/cpu" then compute(seconds)
           when "/sleep" then sleep(seconds)
-          when "/free-again" then 20.times { |n| Cwork.without_gvl(seconds); Object.note("free \#{n}") }
-          when "/cpu-again" then (compute(LIMIT + 1); 20.times { |n| Cwork.without_gvl(seconds); Object.note("cpu \#{n}") })
-          when "/held-again" then 20.times { |n| Cwork.with_gvl(seconds); Object.note("held \#{n}") }
-          when "/c-again" then 20.times { |n| Cwork.computes_with_gvl(seconds); Object.note("c \#{n}") }
+          when "/free-then-wait" then (4.times { |n| Cwork.without_gvl(seconds); NOTES << "free \#{n}" }; sleep(5))
+          when "/cpu-then-wait" then (4.times { |n| compute(seconds); NOTES << "cpu \#{n}" }; sleep(5))
+          when "/held-then-wait" then (4.times { |n| Cwork.with_gvl(seconds); NOTES << "held \#{n}" }; sleep(5))
+          when "/c-then-wait" then (4.times { |n| Cwork.computes_with_gvl(seconds); NOTES << "c \#{n}" }; sleep(5))
+          when "/notes" then return [200, {}, [NOTES.join(" ")]]
           when "/held-task" then (Async { Cwork.with_gvl(seconds) }.wait; sleep(5))
           when "/held-masked" then Thread.handle_interrupt(Exception => :never) { Cwork.with_gvl(seconds); Object.note("held on"); sleep(5) }
-          when "/free-masked" then Thread.handle_interrupt(Exception => :never) { Cwork.without_gvl(seconds); Object.note("held on"); sleep(5) }
-          when "/masks" then (Fairlead.request_timeout = 20; Thread.handle_interrupt(RuntimeError => :never) { sleep(seconds) })
-          when "/unmasks" then (Fairlead.request_timeout = 20; sleep(seconds); Thread.handle_interrupt(Exception => :immediate) { nil })
-          when "/free-finished" then env["rack.response_finished"] << ->(*) { Cwork.without_gvl(seconds); Object.note("finished in peace") }
-          when "/held-and-wait" then (Cwork.with_gvl(seconds); sleep(5))
+          when "/quick-then-callback" then env["rack.response_finished"] << ->(*) { sleep(seconds); Object.note("called back in time") }
+          when "/late-then-callback" then (env["rack.response_finished"] << ->(*) { sleep(0.05); Object.note("called back late") }; compute(seconds))
+          when "/uninterruptible" then Fairlead::Uninterruptible.run { 3.times { sleep(seconds) }; Object.note("ended the section") }
           when "/longer" then (Fairlead.request_timeout = 2; sleep(seconds))
           when "/longer-from-within" then (Async { Fairlead.request_timeout = nil }.wait; sleep(seconds))
           when "/cleans-up" then begin sleep(5) ensure (sleep(0.05); Object.note("cleaned up")) end
@@ -135,7 +135,7 @@ module Fairlead
       eventually_noted server, "cleaned up", "went on"
     end
 
-    # Without Ruby's lock, with it, and computing. The first two are told, and rescue that.
+    # Without Ruby's lock, with it, and computing. None of them waits afterwards, so none is told.
     def test_the_client_of_one_that_stalls_is_told_in_time_and_what_the_app_says_later_is_dropped
       [1, 2].each do |workers|
         to = server(workers:)
@@ -144,11 +144,11 @@ module Fairlead
           assert_timed_out "#{kind}?#{STALL}", to:, within: STALL - 0.1
           eventually("its callbacks have run") { notes(to).count("closed #{kind}") == 1 }
           eventually_noted to, "ensured #{kind}", "finished #{kind} 200 Fairlead::ClientGone"
-          assert_equal before + (kind == "/cpu" ? 3 : 4), notes(to).count { |line| line.end_with?(kind) || line.include?("#{kind} ") }
+          assert_equal before + 3, notes(to).count { |line| line.end_with?(kind) || line.include?("#{kind} ") }
           line = eventually("it is in the access log") { to.log[/^{.*"target":"#{kind}\?#{STALL}".*$/] }
           line = JSON.parse(line, symbolize_names: true)
           assert_equal [504, 0, true], line.values_at(:status, :bytes, :timed_out)
-          assert_operator line[:duration], :>=, kind == "/free" ? LIMIT : STALL # the one that can be interrupted
+          assert_operator line[:duration], :>=, STALL
         end
         assert_equal 200, ask("/", to:).first.status
       end
@@ -179,32 +179,25 @@ module Fairlead
       end
     end
 
-    def test_one_that_is_in_a_call_is_cancelled_as_that_returns
-      # The second computes in Ruby when its time is up, and calls later. To compute in C, which only the thread's own clock
-      # tells from waiting for a processor, the last needs some of that.
-      { "free" => 0.25, "cpu" => 0.25, "held" => 0.5, "c" => 3 }.each do |kind, seconds|
-        assert_timed_out "/#{kind}-again?#{seconds}"
-        eventually_noted server, "rescued /#{kind}-again the request has taken longer than it may (request_timeout)",
-                         "closed /#{kind}-again"
-        assert_operator notes(server).grep(/^#{kind} /).size, :<, 15, "it went on in vain"
+    # Without Ruby's lock, computing in Ruby, with the lock, and computing in C.
+    def test_one_that_blocks_or_computes_is_cancelled_at_its_next_wait_and_not_before
+      %w[free cpu held c].each do |kind|
+        path = "/#{kind}-then-wait"
+        assert_timed_out "#{path}?0.25"
+        eventually_noted server, "rescued #{path} the request has taken longer than it may (request_timeout)", "closed #{path}"
       end
+      noted = client.get("/notes").body.split(/ (?=[a-z])/)
+      assert_equal %w[free cpu held c].flat_map { |kind| Array.new(4) { |n| "#{kind} #{n}" } }, noted, "each call ran to its end"
     end
 
-    # Between its call and the exception its slice of time may end, and the threads that help it may have to wait.
-    def test_so_it_is_while_others_want_the_processors
-      busy = Array.new(2 * Etc.nprocessors) { spawn(RbConfig.ruby, "--disable=gems", "-e", "loop { }") }
-      with_server(APP, "-w", "2", "--request-timeout", "0.05") do |server|
-        Array.new(2) { Thread.new { 50.times { ask("/held-again?0.08", to: server) } } }.each(&:join)
-        path = "/held-again"
-        eventually("all are over") { notes(server).count("ensured #{path}") == 100 }
-        assert_equal 100, notes(server).grep(/^rescued #{path} /).size
-      end
-    ensure
-      busy.each { |process| Process.kill(:KILL, process) && Process.wait(process) }
+    def test_an_uninterruptible_section_ends_before_its_request_is_cancelled
+      assert_timed_out "/uninterruptible?0.25"
+      eventually_noted server, "ended the section",
+                       "rescued /uninterruptible the request has taken longer than it may (request_timeout)"
     end
 
-    # It gets its exception at its wait, then: in its own fiber, whatever that has of its thread.
-    def test_one_that_is_not_itself_in_the_call_or_lets_nobody_interrupt_it_is_cancelled_where_it_waits
+    # In its own fiber, whatever that has of its thread.
+    def test_one_whose_task_blocks_or_whose_thread_masks_interrupts_is_cancelled_where_it_waits
       %w[/held-task /held-masked].each do |path|
         assert_timed_out "#{path}?0.8"
         eventually_noted server, "rescued #{path} the request has taken longer than it may (request_timeout)", "closed #{path}"
@@ -218,36 +211,19 @@ module Fairlead
       with_server(APP, "-w", "1", "--request-timeout", LIMIT.to_s) do |server|
         2.times do
           others = Array.new(8) { |n| client(to: server).write("GET /longer?#{0.6 + (n * 0.1)} HTTP/1.1\r\nHost: a\r\n\r\n") }
-          assert_timed_out "/held?#{LIMIT + 0.6}", to: server # half of them could go on before it returns
+          assert_timed_out "/held-then-wait?0.25", to: server # half of them could go on before it returns
           assert_equal [200], others.map { |other| other.response.status }.uniq
         end
         told = notes(server).filter_map { |line| line[/^rescued (\S+)/, 1] }
-        assert_equal ["/held"], told.uniq # one of them may have returned before a busy machine had looked at it
+        assert_equal ["/held-then-wait"] * 2, told
       end
     end
 
-    # A thread's mask is that of all its fibers, and so is what has been raised in it meanwhile.
-    def test_what_cannot_be_raised_in_a_call_is_raised_in_no_other_request_of_its_thread
-      { "/masks" => "/free", "/unmasks" => "/free-masked" }.each do |other, path|
-        with_server(APP, "-w", "1", "--request-timeout", LIMIT.to_s) do |server|
-          waits = client(to: server).write("GET #{other}?1.5&#{other[1..]} HTTP/1.1\r\nHost: a\r\n\r\n")
-          eventually("it waits") { File.exist?(server.path("begun-#{other[1..]}")) }
-          assert_timed_out "#{path}?0.8", to: server
-          assert_equal 200, waits.response&.status, other
-          eventually_noted server, "ensured #{path}"
-          assert_empty notes(server).filter_map { |line| line[/^rescued (\S+)/, 1] } - ["/free-masked"]
-        end
-      end
-    end
-
+    # Also where the time was up before the response was over, and the callback is the first to wait after that.
     def test_one_whose_response_is_over_is_not_cancelled_in_its_callbacks
-      assert_equal 200, ask("/free-finished?0.8").first.status
-      eventually_noted server, "finished in peace"
-    end
-
-    def test_one_that_comes_back_from_a_stall_is_cancelled_when_it_waits
-      assert_timed_out "/held-and-wait?0.8"
-      eventually_noted server, "rescued /held-and-wait the request has taken longer than it may (request_timeout)"
+      assert_equal 200, ask("/quick-then-callback?0.8").first.status
+      assert_timed_out "/late-then-callback?0.8"
+      eventually_noted server, "called back in time", "called back late", "finished /late-then-callback 200 Fairlead::ClientGone"
     end
 
     # Its fiber belongs to a thread that does not come back: the client need not wait for that.
