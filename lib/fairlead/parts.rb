@@ -74,6 +74,7 @@ module Fairlead
   autoload :Succession, "fairlead/succession"
   autoload :Supervisor, "fairlead/supervisor"
   autoload :ThreadVariables, "fairlead/thread_variables"
+  autoload :Uninterruptible, "fairlead/uninterruptible"
   autoload :Worker, "fairlead/worker"
   autoload :Workers, "fairlead/workers"
   autoload :Yjit, "fairlead/yjit"

@@ -254,6 +254,7 @@ module Fairlead
     def clean_up(task, seat, state)
       leave_behind(seat) if task.children?
       seat.thread_variables&.clear
+      Uninterruptible.forget(Fiber.current)
       state.restore
     end
 

@@ -1,87 +1,259 @@
 # frozen_string_literal: true
 
-# Exceptions that wait for the end of an uninterruptible section of this fiber; nil outside of one.
-Fiber.attr_accessor :fairlead_held
+require "timeout"
+
+# The innermost uninterruptible section that the fiber is in; nil outside of one.
+Fiber.attr_accessor :fairlead_section
+# Interruptions that its fiber gets at its next waits, one at each.
+Fiber.attr_accessor :fairlead_postponed
+# Sections of fibers that are no tasks: an enumerator's, for one.
+Thread.attr_accessor :fairlead_plain_sections
 
 module Fairlead
   # Sections that no exception from outside cuts short: taking a lock again, checking a connection in, recording its owner.
   #
   # A deadline, a client that has gone, Timeout and Task#cancel all arrive as Fiber#raise, at any wait, also within `ensure`.
-  # Thread.handle_interrupt does not hold that back: it only knows Thread#raise and Thread#kill. Within {run}, Fiber#raise
-  # (and a scheduler's own `raise`) is remembered instead, and raised when the section ends. The section may wait, and must
-  # end by itself.
+  # Thread.handle_interrupt does not hold that back: it only knows Thread#raise and Thread#kill. Within {run}, Fiber#raise and
+  # Fiber#kill are held back and take effect when the section ends. The section may wait, and must end by itself: a timeout
+  # that begins within it ends it as usual, and so does what concerns the very IO that it waits for.
   module Uninterruptible
     NEVER = { ::Object => :never }.freeze
     private_constant :NEVER
 
-    # What was raised in a fiber meanwhile: on a scheduler's ready list, it is raised at the fiber's next wait.
-    Interruption = Struct.new(:fiber, :arguments, :options) do
-      def alive? = fiber.alive?
+    # @!attribute outer [Section, nil] the section around it
+    # @!attribute held [Array<Interruption>, nil] what is raised when it ends
+    Section = Struct.new(:outer, :fiber, :held)
+    private_constant :Section
 
-      def transfer(*) = fiber.raise(*arguments, **options)
+    # An exception for Fiber#raise that knows where it belongs: it passes sections that were begun outside of that place,
+    # waits for the end of the others, and is dropped once it no longer applies.
+    class Scope
+      # @return [Section, nil] where its timeout began.
+      attr_reader :section
+
+      # @param exception [Class, Exception] what Fiber#raise takes
+      # @yieldreturn [Boolean] whether it no longer applies
+      def initialize(exception, section = nil, &over)
+        @exception = exception
+        @section = section
+        @over = over
+      end
+
+      # What it belongs to has ended.
+      def over! = @over = -> { true }
+
+      def over? = @over ? @over.call : false
+
+      # What Fiber#raise calls.
+      def exception(...) = @exception.exception(...)
+    end
+
+    # What is held back. Without arguments, it is a Fiber#kill.
+    Interruption = Struct.new(:fiber, :arguments, :options) do
+      def scope = (arguments.first if arguments&.first.is_a?(Scope))
+
+      def section = scope&.section
+
+      # @return [Boolean] whether it no longer applies.
+      def over? = scope&.over? || !fiber.alive?
+
+      # @return [Boolean] whether both cancel the task of their fiber: one suffices.
+      def same_cancellation?(other)
+        cancel?(arguments) && cancel?(other.arguments) && fiber.equal?(other.fiber)
+      end
+
+      # In its own fiber.
+      def raise_here = arguments ? ::Kernel.raise(*arguments, **options) : fiber.kill
+
+      # In another fiber: it may be held back once more.
+      def raise_there = arguments ? fiber.raise(*arguments, **options) : fiber.kill
+
+      private
+
+      def cancel?(arguments) = defined?(::Async::Cancel) && ::Async::Cancel.equal?(arguments&.first)
     end
     private_constant :Interruption
+
+    # On a scheduler's ready list: raises the next postponed interruption of a fiber, in whatever that waits for by then.
+    Delivery = Struct.new(:fiber, :scheduler) do
+      def alive? = true
+
+      def transfer(*)
+        interruption = fiber.fairlead_postponed&.shift or return
+        scheduler.push(self) if fiber.fairlead_postponed.any?
+        interruption.raise_there unless interruption.over?
+      end
+    end
+    private_constant :Delivery
 
     # Of Fiber.
     module Raise
       def raise(*arguments, **options) = Uninterruptible.hold(self, arguments, options) ? nil : super
+
+      if ::Fiber.method_defined?(:kill) # Ruby 3.3
+        def kill = Uninterruptible.hold(self, nil, nil) ? self : super
+      end
     end
 
-    # Of schedulers, whose selector may raise in a fiber without calling Fiber#raise.
+    # Of schedulers whose selector raises in a fiber without calling Fiber#raise.
     module SchedulerRaise
       def raise(fiber, *arguments, **options) = Uninterruptible.hold(fiber, arguments, options) ? nil : super
     end
 
+    # Of Async::Scheduler, whose timeout_after goes through it: a timeout knows in which section it began.
+    module WithTimeout
+      def with_timeout(duration, exception = ::Async::TimeoutError, message = "execution expired", &)
+        scope = Scope.new(exception, ::Fiber.current.fairlead_section)
+        super(duration, scope, message, &)
+      ensure
+        scope.over!
+      end
+    end
+
+    # Of other schedulers.
+    module TimeoutAfter
+      def timeout_after(duration, exception, message, &)
+        scope = Scope.new(exception, ::Fiber.current.fairlead_section)
+        super(duration, scope, message, &)
+      ensure
+        scope.over!
+      end
+    end
+
+    # Of Timeout, for threads: interrupts a section that it began in.
+    module ThreadTimeout
+      def timeout(seconds, error_class = nil, message = nil, &)
+        return super unless ::Fiber.current.fairlead_section && ::Fiber.current_scheduler.nil?
+
+        message ||= "execution expired"
+        error = error_class ? error_class.exception(message) : ::Timeout::ExitException.new(message)
+        # The timeout's thread raises this very object, and no other one passes the section's mask.
+        error.define_singleton_method(:exception) { |*| self }
+        begin
+          ::Thread.handle_interrupt(error.singleton_class => :immediate) { super(seconds, error, message, &) }
+        rescue ::Timeout::ExitException => exit
+          ::Kernel.raise unless exit.equal?(error)
+          ::Kernel.raise ::Timeout::Error, message
+        end
+      end
+    end
+
     class << self
-      # Runs the block to its end. May be nested: the outermost section raises.
+      # Runs the block to its end. May be nested: what comes from outside is raised as the outermost section ends.
       #
       # @return [Object] what the block returns.
       # @raise [Exception] what another fiber has raised in this one meanwhile; it replaces what the block raises.
       def run(&)
         fiber = ::Fiber.current
-        return yield if fiber.fairlead_held
-
         scheduler = ::Fiber.current_scheduler
         # Threads share one stack of interrupt masks among their fibers: it must not be held while a fiber waits.
         return ::Thread.handle_interrupt(NEVER) { hold_back(fiber, nil, &) } unless scheduler
 
-        prepare(scheduler)
+        prepare(scheduler.class)
         hold_back(fiber, scheduler, &)
       end
 
       # @api private
-      # @return [Boolean] whether it is raised later.
+      # @return [Boolean] whether it takes effect later.
       def hold(fiber, arguments, options)
-        held = fiber.fairlead_held
-        return false if held.nil? || fiber.equal?(::Fiber.current)
+        section = section_of(fiber)
+        return false if section.nil? || fiber.equal?(::Fiber.current) || meant_for?(section, arguments)
 
-        held.push(Interruption.new(fiber, arguments, options))
+        interruption = Interruption.new(fiber, arguments, options)
+        held = section.held ||= []
+        held.push(interruption) unless held.any? { |other| other.same_cancellation?(interruption) }
         true
+      end
+
+      # The fiber goes on to other work: what was held back and has not been raised concerns it no more.
+      #
+      # @api private
+      def forget(fiber)
+        fiber.fairlead_postponed = nil if fiber.fairlead_postponed
+      end
+
+      # Raises an exception in a fiber's present wait, of whichever section: it is what ends that wait.
+      #
+      # @api private
+      def raise_in_wait(fiber, exception) = fiber.raise(Scope.new(exception, fiber.fairlead_section))
+
+      # Has the schedulers of a class hold back what they raise, and their timeouts know where they began.
+      #
+      # @api private
+      # @param type [Class]
+      def prepare(type)
+        return if @prepared[type]
+
+        @prepared[type] = true
+        return prepare_async if defined?(::Async::Scheduler) && type <= ::Async::Scheduler
+
+        type.prepend(SchedulerRaise) if type.method_defined?(:raise)
+        type.prepend(TimeoutAfter) if type.method_defined?(:timeout_after)
       end
 
       private
 
+      def prepare_async
+        return if ::Async::Scheduler.include?(WithTimeout)
+
+        ::Async::Scheduler.prepend(SchedulerRaise, WithTimeout)
+      end
+
       def hold_back(fiber, scheduler)
-        fiber.fairlead_held = held = []
+        section = fiber.fairlead_section = Section.new(fiber.fairlead_section, fiber)
+        plain = enter_plain(section) if scheduler && !(fiber.respond_to?(:async_task) && fiber.async_task)
         yield
       ensure
-        fiber.fairlead_held = nil
-        release(held, scheduler) unless held.empty?
+        plain&.delete_if { |other| other.equal?(section) }
+        fiber.fairlead_section = section.outer
+        release(section, scheduler) if section.held
       end
 
-      # Only one can be raised here: the others follow at the fiber's next waits.
-      def release(held, scheduler)
-        first, *others = held
-        others.each { |interruption| scheduler.push(interruption) } if scheduler.respond_to?(:push)
-        ::Kernel.raise(*first.arguments, **first.options)
+      def enter_plain(section)
+        (::Thread.current.fairlead_plain_sections ||= []).push(section)
       end
 
-      def prepare(scheduler)
-        type = scheduler.class
-        type.prepend(SchedulerRaise) if type.method_defined?(:raise) && !type.include?(SchedulerRaise)
+      # What is raised in a fiber that has resumed another one arrives there: in a section of a plain fiber, perhaps. Ruby does
+      # not say in which one; to wait for the wrong one's end does no harm.
+      def section_of(fiber)
+        plain = ::Thread.current.fairlead_plain_sections
+        plain && !plain.empty? && fiber.to_s.end_with?("by resuming)>") ? plain.last : fiber.fairlead_section
+      end
+
+      # A timeout that began within the section, or one of the IO that it waits for: schedulers raise that in its wait only.
+      def meant_for?(section, arguments)
+        cause = arguments&.first
+        cause.is_a?(Scope) ? section.equal?(cause.section) : ::IO::TimeoutError.equal?(cause)
+      end
+
+      # What comes from outside the next section too waits for its end. Of the others, one can be raised here: the rest
+      # follows at the fiber's next waits.
+      def release(section, scheduler)
+        held = section.held.reject(&:over?)
+        outer = section.outer
+        if outer
+          later, held = held.partition { |interruption| !outer.equal?(interruption.section) }
+          (outer.held ||= []).concat(later) unless later.empty?
+        end
+        here, elsewhere = held.partition { |interruption| interruption.fiber.equal?(section.fiber) }
+        first = here.shift
+        [*here, *elsewhere].each { |interruption| postpone(interruption, scheduler) }
+        first&.raise_here
+      end
+
+      def postpone(interruption, scheduler)
+        return unless scheduler.respond_to?(:push)
+
+        fiber = interruption.fiber
+        waiting = fiber.fairlead_postponed ||= []
+        waiting.push(interruption)
+        scheduler.push(Delivery.new(fiber, scheduler)) if waiting.one?
       end
     end
 
+    @prepared = {}.compare_by_identity
     ::Fiber.prepend(Raise)
+    ::Timeout.singleton_class.prepend(ThreadTimeout)
+    prepare(::Async::Scheduler) if defined?(::Async::Scheduler)
   end
 end

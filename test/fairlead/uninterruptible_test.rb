@@ -74,5 +74,190 @@ module Fairlead
       thread.kill.join
       assert finished
     end
+
+    def test_a_timeout_that_begins_within_the_section_ends_its_block
+      Sync do |task|
+        Uninterruptible.run do
+          assert_raises(Async::TimeoutError) { task.with_timeout(0.005) { sleep(1) } }
+          assert_raises(Timeout::Error) { Timeout.timeout(0.005) { sleep(1) } }
+          reader, writer = IO.pipe
+          reader.timeout = 0.005
+          assert_raises(IO::TimeoutError) { reader.read(1) }
+          assert_raises(IO::TimeoutError) { reader.readpartial(1) }
+          full, writer_of_full = IO.pipe
+          writer_of_full.timeout = 0.005
+          assert_raises(IO::TimeoutError) { writer_of_full.write("x" * 1_000_000) }
+        ensure
+          [reader, writer, full, writer_of_full].each(&:close)
+        end
+      end
+    end
+
+    def test_a_timeout_between_two_sections_waits_for_the_inner_one_only
+      steps = []
+      Sync do |task|
+        task.with_timeout(1) do
+          Uninterruptible.run do
+            assert_raises(Async::TimeoutError) do
+              task.with_timeout(0.005) { Uninterruptible.run { sleep(0.02); steps << :inner }; steps << :late }
+            end
+            steps << :outer
+          end
+        end
+      end
+      assert_equal %i[inner outer], steps
+    end
+
+    def test_of_two_timeouts_none_is_lost
+      Sync do |task|
+        steps = []
+        assert_raises(IOError) do
+          task.with_timeout(0.01, IOError) do
+            task.with_timeout(0.005, EOFError) { Uninterruptible.run { sleep(0.03) } }
+          rescue EOFError
+            steps << :inner
+            sleep(1)
+          end
+        end
+        assert_equal [:inner], steps
+      end
+    end
+
+    def test_a_timeout_whose_block_has_been_left_is_not_raised_later
+      Sync do |task|
+        assert_raises(ArgumentError) do
+          task.with_timeout(0.005, ArgumentError) do
+            task.with_timeout(0.01, RangeError) { Uninterruptible.run { sleep(0.03) } }
+          end
+        end
+        sleep(0.01)
+        task.with_timeout(0.005) { Uninterruptible.run { sleep(0.02) } rescue nil }
+      rescue Async::TimeoutError
+        sleep(0.01)
+      end
+    end
+
+    def test_a_cancellation_arrives_behind_a_timeout_that_is_rescued
+      steps = []
+      Sync do |main|
+        task = main.async do
+          begin
+            main.with_timeout(0.005) { Uninterruptible.run { sleep(0.03) } }
+          rescue Async::TimeoutError
+            steps << :timeout
+          end
+          sleep(1)
+          steps << :went_on
+        end
+        sleep(0.01)
+        task.cancel
+        task.wait
+        assert_predicate task, :cancelled?
+      end
+      assert_equal [:timeout], steps
+    end
+
+    def test_who_is_cancelled_twice_within_its_section_cleans_up_in_peace
+      steps = []
+      Sync do |main|
+        task = main.async do
+          Uninterruptible.run { sleep(0.01) }
+        ensure
+          sleep(0.01)
+          steps << :cleaned_up
+        end
+        2.times { task.cancel }
+        assert_predicate task, :running?
+        refute_predicate task, :cancelled?
+        task.wait
+        assert_predicate task, :cancelled?
+      end
+      assert_equal [:cleaned_up], steps
+    end
+
+    def test_a_section_in_the_clean_up_of_a_cancelled_task_is_finished
+      steps = []
+      Sync do |main|
+        task = main.async do
+          sleep(1)
+        ensure
+          Uninterruptible.run { sleep(0.01); steps << :cleaned_up }
+          steps << :went_on
+        end
+        2.times { task.cancel }
+        task.wait
+      end
+      assert_equal [:cleaned_up], steps
+    end
+
+    def test_a_scheduler_that_closes_lets_sections_finish
+      steps = []
+      Thread.new do
+        Fiber.set_scheduler(Async::Scheduler.new)
+        Fiber.schedule { Uninterruptible.run { 3.times { sleep(0.005); steps << :step } } }
+        Fiber.scheduler.stop
+        Fiber.set_scheduler(nil)
+      end.join
+      assert_equal %i[step step step], steps
+    end
+
+    def test_a_section_in_an_enumerator_is_finished
+      steps = []
+      Sync do |task|
+        assert_raises(Async::TimeoutError) do
+          task.with_timeout(0.005) do
+            enumerator = Enumerator.new { |yielder| yielder << Uninterruptible.run { sleep(0.02); steps << :finished; 1 } }
+            steps << enumerator.next
+            sleep(1)
+          end
+        end
+      end
+      assert_equal [:finished, 1], steps
+    end
+
+    def test_a_fiber_that_is_killed_finishes_its_section
+      steps = []
+      Sync do
+        fiber = Fiber.schedule { Uninterruptible.run { sleep(0.01); steps << :finished }; steps << :went_on }
+        fiber.kill
+        sleep(0.02)
+        refute_predicate fiber, :alive?
+      end
+      assert_equal [:finished], steps
+    end
+
+    def test_what_has_been_forgotten_is_not_raised
+      Sync do |task|
+        Uninterruptible.run do
+          task.async { 2.times { |i| Fiber.scheduler.raise(task.fiber, RuntimeError, "error #{i}") } }
+          sleep(0.005)
+        end
+      rescue RuntimeError => error
+        assert_equal "error 0", error.message
+        Uninterruptible.forget(Fiber.current)
+        sleep(0.005)
+      end
+    end
+
+    def test_in_threads_timeouts_fire_in_the_section_they_began_in
+      steps = []
+      thread = Thread.new do
+        Timeout.timeout(0.02) do
+          Uninterruptible.run do
+            assert_raises(Timeout::Error) { Timeout.timeout(0.005) { sleep(1) } }
+            assert_raises(ArgumentError) { Timeout.timeout(0.005, ArgumentError) { sleep(1) } }
+            Timeout.timeout(0.005) { Uninterruptible.run { sleep(0.02); steps << :inner } }
+          rescue Timeout::Error
+            sleep(0.03)
+            steps << :outer
+          end
+          steps << :went_on
+        end
+      rescue Timeout::Error
+        steps << :timeout
+      end
+      thread.join
+      assert_equal %i[inner outer timeout], steps
+    end
   end
 end
