@@ -98,7 +98,7 @@ module Fairlead
     def serve
       # What comes before there is anything to restart means nothing; it would end the process.
       %i[USR1 USR2].each { |signal| trap(signal) { nil } }
-      launch = Launch.present
+      launch = Launch.present(@arguments)
       @parent = Parent.find
       Fairlead.serving!
       configuration = load_configuration

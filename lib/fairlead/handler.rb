@@ -82,7 +82,7 @@ module Fairlead
       return Launch.of(options[:restart_cmd]) if options[:restart_cmd]
       return unless File.basename($PROGRAM_NAME) == "rackup"
 
-      Launch.present.tap { |launch| launch.obsolete = options[:pid] }
+      Launch.present&.tap { |launch| launch.obsolete = options[:pid] }
     end
 
     # Whether the user chose host or port. Rails says so; of Rackup only what differs from its own choice

@@ -118,7 +118,7 @@ module Fairlead
       user, = client.getpeereid
       return client.close unless [0, Process.euid].include?(user)
 
-      text = JSON.generate(@answer.call)
+      text = Message.json(@answer.call)
       client.setsockopt(:SOCKET, :SNDBUF, text.bytesize + 4096)
       taken = client.write_nonblock(text)
       return client.close if taken == text.bytesize

@@ -61,7 +61,7 @@ module Fairlead
 
         ios = succession.masters.filter_map { |master| master.channel&.io } + succession.listeners.map(&:io)
         ios.each { |io| io.close_on_exec = false }
-        state = JSON.generate(about.merge(described(succession), early:))
+        state = Message.json(about.merge(described(succession), early:))
         variables = succession.launch.variables.except(*APP_VARIABLES).merge(VARIABLE => state)
         Process.exec(variables, RbConfig.ruby, "--disable-gems", "-I", File.dirname(__dir__), "-e", SCRIPT,
                      unsetenv_others: true)

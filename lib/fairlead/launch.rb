@@ -10,32 +10,71 @@ module Fairlead
   # its folder, as they were before the app changed any of them.
   class Launch
     # What was meant for this very process.
-    OWN = %w[LISTEN_FDS LISTEN_PID LISTEN_FDNAMES NOTIFY_SOCKET FAIRLEAD_PARENT FAIRLEAD_LISTENERS].freeze
+    OWN = %w[LISTEN_FDS LISTEN_PID LISTEN_FDNAMES NOTIFY_SOCKET WATCHDOG_USEC WATCHDOG_PID FAIRLEAD_PARENT
+             FAIRLEAD_LISTENERS].freeze
     COMMAND_LINE = "/proc/self/cmdline"
     private_constant :OWN, :COMMAND_LINE
 
-    # To be called before anything else is loaded, or the title of the process changed.
-    #
-    # @return [Launch]
-    def self.present
-      command = File.exist?(COMMAND_LINE) ? File.read(COMMAND_LINE).split("\0", -1)[0..-2] : [RbConfig.ruby, $PROGRAM_NAME, *ARGV]
-      # `bundle exec` is run once more, and finds the Gemfile as it did the first time.
-      bundled = command.any? { |word| File.basename(word) == "bundle" } && defined?(::Bundler)
-      new(command, (bundled ? ::Bundler.original_env : ENV.to_h).except(*OWN), folder)
-    end
+    class << self
+      # Call it before the app is loaded, and before Fairlead changes the title of the process.
+      #
+      # @param arguments [Array<String>, nil] what the executable was given; nil: somebody has consumed them already.
+      # @return [Launch, nil] nil: the start command is unknown.
+      def present(arguments = nil)
+        return through_bundler(bundle_exec) if bundle_exec
 
-    # Of a server whose framework says how it is started once more.
-    #
-    # @param line [String] as it would be typed.
-    # @return [Launch]
-    def self.of(line) = new(Shellwords.split(line), ENV.to_h.except(*OWN), Dir.pwd)
+        command = command_line
+        command ||= [RbConfig.ruby, $PROGRAM_NAME, *arguments] if arguments
+        new(command, ENV.to_h.except(*OWN), folder) if command
+      end
 
-    # Where a link like `current` leads elsewhere after a deployment, its name counts, and not where it led.
-    def self.folder
-      named = ENV["PWD"]
-      named&.start_with?("/") && File.identical?(named, ".") ? named : Dir.pwd
+      # Of a server whose framework says how it is started once more.
+      #
+      # @param line [String] as it would be typed.
+      # @return [Launch]
+      def of(line) = new(Shellwords.split(line), ENV.to_h.except(*OWN), folder)
+
+      private
+
+      # `bundle exec` loads a Ruby executable into its own process, and gives the process a title, which overwrites the
+      # command line. Its object still has the name and the arguments as they were typed.
+      #
+      # @return [Bundler::CLI::Exec, nil]
+      def bundle_exec
+        return if $LOADED_FEATURES.none? { |path| path.end_with?("/bundler/cli/exec.rb") }
+
+        ObjectSpace.each_object(::Bundler::CLI::Exec).first
+      end
+
+      # Bundler runs once more, in the environment that it found: other gems, or another Bundler, may be locked by then.
+      def through_bundler(exec)
+        variables = ::Bundler.original_env.merge(ENV.slice("BUNDLE_GEMFILE")).except(*OWN)
+        bundle = ENV.fetch("BUNDLE_BIN_PATH") { Gem.bin_path("bundler", "bundle") }
+        new([RbConfig.ruby, bundle, "exec", exec.cmd, *exec.args.grep(String)], variables, folder)
+      end
+
+      # @return [Array<String>, nil] nil where the system has none, or a title has overwritten it.
+      def command_line
+        ruby, *words = File.read(COMMAND_LINE, encoding: Encoding::UTF_8).split("\0", -1)[0..-2]
+        script = words.index { |word| File.basename(word) == File.basename($PROGRAM_NAME) } or return
+        [ruby, *without_folder(words[0...script]), *words[script..]]
+      rescue SystemCallError
+        nil
+      end
+
+      # Ruby has entered the folder of `-C` by now, and must not look for it once more in there.
+      def without_folder(flags)
+        flags.each_with_index.filter_map do |flag, index|
+          flag unless flag.start_with?("-C", "-X") || (index.positive? && %w[-C -X].include?(flags[index - 1]))
+        end
+      end
+
+      # Where a link like `current` leads elsewhere after a deployment, its name counts, and not where it led.
+      def folder
+        named = ENV["PWD"]
+        named&.start_with?("/") && File.identical?(named, ".") ? named : Dir.pwd
+      end
     end
-    private_class_method :folder
 
     # @return [Array<String>]
     attr_reader :command

@@ -71,7 +71,7 @@ module Fairlead
       # @return [Hash{String => String}] the variables by which {inherited} finds them in a process that takes this one's place.
       def given(listeners)
         { "LISTEN_FDS" => listeners.size.to_s, "LISTEN_PID" => Process.pid.to_s,
-          DESCRIPTIONS => JSON.generate(listeners.map { |listener| [listener.asked, listener.owned] }) }
+          DESCRIPTIONS => Message.json(listeners.map { |listener| [listener.asked, listener.owned] }) }
       end
 
       private

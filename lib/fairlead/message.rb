@@ -94,9 +94,26 @@ module Fairlead
     private_constant :TYPES
 
     # @return [String] one line.
-    def self.dump(message)
-      JSON.generate([TYPES.key(message.class), message.to_h]) << "\n"
+    def self.dump(message) = json([TYPES.key(message.class), message.to_h]) << "\n"
+
+    # JSON of strings from outside. Where the locale is C, Ruby takes the bytes of paths and arguments for broken ASCII.
+    #
+    # @return [String]
+    def self.json(value)
+      JSON.generate(value)
+    rescue JSON::GeneratorError, EncodingError
+      JSON.generate(utf8(value))
     end
+
+    def self.utf8(value)
+      case value
+      when String then value.dup.force_encoding(Encoding::UTF_8).scrub
+      when Array then value.map { |one| utf8(one) }
+      when Hash then value.transform_values { |one| utf8(one) }
+      else value
+      end
+    end
+    private_class_method :utf8
 
     # @param line [String]
     # @return [Data] one of those above.

@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require "json"
 require_relative "parts"
 
 module Fairlead
@@ -125,7 +124,7 @@ module Fairlead
       ours, theirs = Message::Channel.pair
       about = { pid: Process.pid, generation: @generation.to_i + (@generation ? 1 : 0), control: theirs.io.fileno,
                 listeners: described_listeners, kept: [@budgets&.kept, *@masters.map(&:kept)].compact.map(&:to_h) }
-      pid = @launch.again({ Parent::VARIABLE => JSON.generate(about) }, [theirs.io, *listeners.map(&:io)])
+      pid = @launch.again({ Parent::VARIABLE => Message.json(about) }, [theirs.io, *listeners.map(&:io)])
       @masters << Master.new(pid, ours, :booting)
     rescue SystemCallError => error
       ours.close

@@ -19,9 +19,16 @@ module Fairlead
       end
     end
 
+    # Where the locale is C, paths come as ASCII that is broken.
+    def test_text_that_is_not_valid_is_said_as_well_as_can_be
+      answering({ pid: -6, text: "gr\u00fcn \xff".b, folder: "gr\u00fcn".dup.force_encoding("US-ASCII") }) do
+        assert_includes Inquiry.servers(place), { pid: -6, text: "grün \u{fffd}", folder: "grün" }
+      end
+    end
+
     def test_what_cannot_be_said_ends_nobody
       Log.io = log = StringIO.new
-      answering({ pid: -5, text: "\xff" }) do |inquiry|
+      answering({ pid: -5, number: Float::NAN }) do |inquiry|
         2.times { Inquiry.servers(place) }
 
         assert_match(/could not be answered: .*GeneratorError/, log.string)
