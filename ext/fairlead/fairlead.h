@@ -48,6 +48,7 @@ typedef struct fl_ruby_request {
     int code;
     bool hijacked; /* the app has the socket */
     bool timed_out;
+    bool whole; /* its body had come as it was taken */
 } fl_ruby_request;
 
 extern const rb_data_type_t fl_request_type;

@@ -67,6 +67,7 @@ VALUE fl_ruby_loop_take(VALUE object) {
     self->exchange = exchange;
     RB_OBJ_WRITE(request, &self->loop, object);
     self->id = exchange->id;
+    self->whole = whole;
     self->first_byte_at = exchange->first_byte_at;
     self->started_at = exchange->started_at;
     VALUE finished = rb_ary_new();
@@ -113,6 +114,10 @@ static VALUE request_finished(VALUE object) {
 
 static VALUE request_id(VALUE self) {
     return ULL2NUM(fl_ruby_request_get(self)->id);
+}
+
+static VALUE request_whole_p(VALUE object) {
+    return fl_ruby_request_get(object)->whole ? Qtrue : Qfalse;
 }
 
 static VALUE request_queue_time(VALUE object) {
@@ -176,6 +181,7 @@ void fl_init_request(void) {
     rb_define_method(cRequest, "env", request_env, 0);
     rb_define_method(cRequest, "finished", request_finished, 0);
     rb_define_method(cRequest, "id", request_id, 0);
+    rb_define_method(cRequest, "whole?", request_whole_p, 0);
     rb_define_method(cRequest, "queue_time", request_queue_time, 0);
     rb_define_method(cRequest, "duration", request_duration, 0);
     rb_define_method(cRequest, "gone?", request_gone_p, 0);

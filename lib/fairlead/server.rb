@@ -2,6 +2,7 @@
 
 require_relative "parts"
 require_relative "input"
+require_relative "serving/body_file"
 require "fairlead/fairlead"
 require_relative "request"
 require_relative "environment"
@@ -42,6 +43,7 @@ module Fairlead
       @access_log = AccessLog.for(configuration)
       Offload.threads = configuration.offload_threads
       @early_hints = configuration.early_hints
+      @streams_bodies = configuration.stream_request_bodies
       @older_rack = Rack.release < "3.1"
       @loop = Loop.new(limits(configuration))
       listeners.each { |listener| @loop.listen(listener.io.fileno, listener.unix?, Environment.template(listener)) }
@@ -127,6 +129,7 @@ module Fairlead
 
     # One request, in a serving fiber.
     def answer(request)
+      body_file = BodyFile.receive(request.env) unless request.whole? || @streams_bodies
       request.env["rack.early_hints"] = request.method(:early_hints) if @early_hints
       request.env["HTTP_VERSION"] = request.env["SERVER_PROTOCOL"] if @older_rack # Sinatra goes by it there
       status, headers, body = @app.call(request.env)
@@ -134,10 +137,14 @@ module Fairlead
       send_parts(request, headers, body) unless request.respond(status, headers, body)
     rescue ClientGone => error
       request.abandon
+    rescue BodyFile::NotStored => error
+      report(request, error)
+      request.respond(507, { "content-type" => "text/plain" }, ["Insufficient Storage\n"])
     rescue Exception => error # an app may raise anything; the fiber must live on
       apologise(request, error)
     ensure
       complete(request, status, headers, body, error)
+      body_file&.close
     end
 
     # A body that is not an Array, or a large one.

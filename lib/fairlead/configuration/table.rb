@@ -151,9 +151,13 @@ module Fairlead
       Option.new(:body_size, :bytes, 10 << 30, "The largest body of a request; over it: 413.",
                  group: :limits, within: (0..)),
       Option.new(:body_buffer, :bytes, 256 << 10,
-                 "How much of a body is read before the app is called: a slow upload up to this size costs " \
-                 "no fiber.",
+                 "How much of a request body is kept in memory. A larger one is received into a temporary file " \
+                 "before the app is called.",
                  group: :limits, within: (0..1 << 30)),
+      Option.new(:stream_request_bodies, :boolean, false,
+                 "Call the app while a body over body_buffer still arrives. The app reads it as it comes, once: nothing is " \
+                 "stored, and rack.input cannot be rewound.",
+                 group: :limits),
       Option.new(:response_buffer, :bytes, 1 << 20,
                  "How much of a response is kept for a slow client before the app that writes it has to wait.",
                  group: :limits, within: (4096..1 << 30)),

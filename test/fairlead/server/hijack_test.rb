@@ -94,6 +94,8 @@ module Fairlead
 
     def server = shared_server(APP, *FLAGS)
 
+    def streaming = shared_server(APP, *FLAGS, "--stream-request-bodies", name: :streaming)
+
     # Rack::Lint wraps what the app is given: without it apps have the socket itself.
     def bare = shared_server(APP, *FLAGS, name: :bare, lint: false)
 
@@ -142,17 +144,17 @@ module Fairlead
     end
 
     def test_a_body_that_was_not_read_is_in_the_socket
-      client = client().request("POST", "/hijack-unread", body: "x" * 5000)
+      client = client(to: streaming).request("POST", "/hijack-unread", body: "x" * 5000)
       client.close_write
       assert_equal "5000", client.response.body
     end
 
     # Half of its coding is used up: it could be given back only as something else.
     def test_a_chunked_body_has_to_be_read_before
-      client = client()
+      client = client(to: streaming)
       client << "POST /hijack-unread HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n800\r\n#{"x" * 2048}\r\n"
       assert_equal 500, client.response.status
-      eventually("the error in the log") { server.log.include?("cannot be hijacked any more") }
+      eventually("the error in the log") { streaming.log.include?("cannot be hijacked any more") }
     end
 
     def test_a_response_that_has_begun_cannot_be_hijacked

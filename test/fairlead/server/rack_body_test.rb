@@ -121,7 +121,7 @@ module Fairlead
     end
 
     def test_callables_read_while_they_write
-      client = client()
+      client = client(to: with_server(APP, "--stream-request-bodies"))
       client << "PUT /upcase HTTP/1.1\r\nHost: a\r\nContent-Length: 600000\r\n\r\n#{"abc" * 100_000}"
       assert_includes client.some, "HTTP/1.1 200 OK"
       client << ("def" * 100_000)

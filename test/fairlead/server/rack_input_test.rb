@@ -3,9 +3,10 @@
 require "digest"
 require_relative "../../helper"
 require_relative "../../http_client"
+require_relative "body_readings"
 
 module Fairlead
-  # `rack.input`: what came whole is there at once, the rest is read as it comes.
+  # `rack.input` as Puma gives it: whole, of any size, to be read again, with all that IO has.
   class RackInputTest < Test
     include SpeaksHTTP
 
@@ -25,20 +26,10 @@ module Fairlead
         "/none" => ->(input) { [input.read, input.read(1), input.read(0), input.gets, input.each {}].first(4).map(&:inspect).join(" ") },
         "/nothing" => ->(_) { "unread" },
         "/some" => ->(input) { input.read(10) },
-        "/slowly" => ->(input) { sleep 0.01 until File.exist?("read-on"); Digest::MD5.hexdigest(input.read) },
         "/encoding" => ->(input) { all = input.read; "#{all.encoding} #{input.gets.inspect}" },
         # Lint hands on what the specification names; to rewind is no part of it.
         "/again" => ->(input) { input = input.instance_variable_get(:@input); [input.read, input.rewind, input.read].map(&:inspect).join(" ") },
-        "/interrupted" => ->(input) {
-          early = begin
-            Timeout.timeout(0.1) { input.read }
-          rescue Timeout::Error
-            File.write("interrupted", "")
-          end
-          "#{early} #{input.read}"
-        },
         "/known" => ->(input) { [input.gets, input.gets].map { |text| text.ascii_only? ? 1 : 0 }.join },
-        "/rewindable" => ->(input) { input.instance_variable_get(:@input).respond_to?(:rewind).to_s }
       }
       run ->(env) { [200, { "content-type" => "text/plain" }, [READ.fetch(env["PATH_INFO"]).call(env["rack.input"])]] }
     RUBY
@@ -101,14 +92,6 @@ module Fairlead
       end
     end
 
-    def test_what_was_read_when_the_app_lost_patience_is_read_once_more
-      client = client()
-      client << "PUT /interrupted HTTP/1.1\r\nHost: a\r\nContent-Length: 60000\r\n\r\n#{"x" * 50_000}"
-      eventually("it has waited long enough") { File.exist?(server.path("interrupted")) }
-      client << "y" * 10_000
-      assert_equal "0 #{"x" * 50_000}#{"y" * 10_000}", client.response.body
-    end
-
     # Strings remember whether all of their bytes are ASCII.
     def test_it_is_known_which_bytes_are_ascii
       client = client()
@@ -119,10 +102,9 @@ module Fairlead
     end
 
     def test_what_came_whole_can_be_read_again
-      ["abc", "x" * BUFFER].each do |text|
+      ["abc", "x" * BUFFER, "x" * (BUFFER + 1), "x" * 1_000_000].each do |text|
         assert_equal "#{text.inspect} 0 #{text.inspect}", client.request("PUT", "/again", body: text).response.body
       end
-      assert_equal "false", client.request("PUT", "/rewindable", body: "x" * (BUFFER + 1)).response.body
     end
 
     def test_a_body_left_unread_does_not_disturb_the_next_request
@@ -131,46 +113,69 @@ module Fairlead
       assert_equal "GET /x HTT", client.request("PUT", "/some", body: "GET /x HTTP/1.1\r\n\r\n").response.body
     end
 
-    def test_a_large_body_left_unread_ends_the_connection
-      client = client()
-      client.write_as_taken("PUT /nothing HTTP/1.1\r\nHost: a\r\nContent-Length: 5000000\r\n\r\n#{"GET /x HTTP/1.1\r\nHost: a\r\n\r\n" * 1000}")
-      answer = client.response
-      assert_equal %w[unread close], [answer.body, answer["connection"]]
-      client.write_as_taken("GET /x HTTP/1.1\r\nHost: a\r\n\r\n" * 1000)
-      assert_equal "", client.rest
+    # Each way of reading gives what it gives with a file.
+    def test_every_method_of_io_reads_a_large_body_as_it_reads_a_small_one
+      server = with_server(BodyReadings::APP, "--body-buffer", BUFFER.to_s, lint: false, files: BodyReadings::FILES)
+      [BUFFER - 1, BUFFER * 5].product(BodyReadings::NAMES, [false, true]) do |size, name, chunked|
+        next if chunked && size < BUFFER
+
+        assert_equal BodyReadings.expected(name, BodyReadings.body(size)), BodyReadings.read(client(to: server), name, size, chunked:),
+                     "#{name} of #{size} bytes#{" in chunks" if chunked}"
+      end
     end
 
-    # While the app does not read, the client cannot send on.
-    def test_an_app_that_does_not_read_holds_the_client_back
-      client, size = client(), 50_000_000
-      client << "PUT /slowly HTTP/1.1\r\nHost: a\r\nContent-Length: #{size}\r\n\r\n"
-      sent, block = 0, "x" * 1_000_000
-      while client.socket.wait_writable(0.05)
-        sent += client.socket.write_nonblock(block, exception: false).then { |count| count.is_a?(Integer) ? count : 0 }
-        flunk "everything was taken, though nobody read it" if sent >= size
-      end
-      server.write("read-on", "")
-      while sent < size
-        count = client.socket.write_nonblock(block.byteslice(0, [block.size, size - sent].min), exception: false)
-        count.is_a?(Integer) ? sent += count : client.socket.wait_writable(5)
-      end
-      assert_equal Digest::MD5.hexdigest("x" * size), client.response.body
-      assert_operator File.read("/proc/#{server.worker_pids.first}/status")[/VmHWM:\s+(\d+)/, 1].to_i, :<, 500_000
-    end
-
-    def test_an_app_learns_that_the_rest_will_never_come
-      app = <<~'RUBY'
-        run(lambda do |env|
-          env["rack.response_finished"] << ->(*, error) { warn "finished: #{error.class}" }
-          env["rack.input"].read
-          [200, {}, []]
-        end)
-      RUBY
-      server = with_server(app, "--body-buffer", "10")
+    # A form is found in chunks, too: what has come whole has a length.
+    def test_chunks_that_came_whole_have_a_length_and_no_coding
+      app = 'run ->(env) { [200, {}, [env.values_at("CONTENT_LENGTH", "HTTP_TRANSFER_ENCODING").inspect]] }'
+      server = with_server(app, "--body-buffer", BUFFER.to_s)
       client = client(to: server)
-      client << "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n#{"x" * 20}"
+      client << "PUT / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n4e20\r\n#{"x" * 20_000}\r\n0\r\n\r\n"
+      assert_equal '["20000", nil]', client.response.body
+    end
+
+    def test_an_upload_that_its_client_breaks_off_never_reaches_the_app
+      server = with_server('run ->(env) { warn "called"; [200, {}, [env["rack.input"].read.size.to_s]] }', "--body-buffer", "10")
+      client = client(to: server)
+      client << "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n#{"x" * 500}"
+      pid = server.worker_pids.first
+      eventually("the worker stores it") { body_files(pid) == 1 }
       client.close
-      eventually("the request's end") { server.log.include?("finished: Fairlead::ClientGone") }
+      eventually("its file is gone") { body_files(pid).zero? }
+      refute_includes server.log, "called"
+      assert_equal "20", client(to: server).request("PUT", "/", body: "x" * 20).response.body
+      assert_includes server.log, "called"
+    end
+
+    def test_the_file_of_a_body_is_gone_with_its_request
+      client = client()
+      10.times { client.request("PUT", "/some", body: "x" * 100_000).response }
+      eventually("the files are closed") { body_files(server.worker_pids.first).zero? }
+    end
+
+    def test_a_full_disk_is_said_and_the_server_goes_on
+      in_small_folder do |folder|
+        server = with_server('run ->(env) { [200, {}, [env["rack.input"].read.size.to_s]] }', env: { "TMPDIR" => folder })
+        answer = client(to: server).tap { |client| client.write_as_taken("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 5000000\r\n\r\n#{"x" * 5_000_000}") }.response
+        assert_equal 507, answer.status
+        assert_includes server.log, "cannot be stored in #{folder}"
+        assert_includes server.log, "No space left on device"
+        assert_equal "500000", client(to: server).request("PUT", "/", body: "x" * 500_000).response.body
+      end
+    end
+
+    private
+
+    # @return [Integer] bodies that a process has in files.
+    def body_files(pid) = opened(pid).grep(/fairlead-body/).size
+
+    # A folder for 1 MB.
+    def in_small_folder
+      Dir.mktmpdir do |folder|
+        system("mount", "-t", "tmpfs", "-o", "size=1m,mode=1777", "tmpfs", folder, exception: true)
+        yield folder
+      ensure
+        system("umount", "--lazy", folder)
+      end
     end
   end
 end

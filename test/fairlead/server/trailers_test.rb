@@ -49,8 +49,14 @@ module Fairlead
       assert_equal [trailers, trailers].inspect, in_pieces.response.body
     end
 
-    def test_those_of_a_longer_body_are_there_at_its_end
+    def test_those_of_a_longer_body_are_there_too
       answer = client.write("#{CHUNKED}1000\r\n#{"a" * 4096}\r\n0\r\nX-Sum: 12\r\n\r\n").response
+      assert_equal [{ "x-sum" => "12" }, { "x-sum" => "12" }].inspect, answer.body
+    end
+
+    def test_those_of_a_body_that_is_read_as_it_comes_are_there_at_its_end
+      server = with_server(APP, "--body-buffer", "1000", "--stream-request-bodies")
+      answer = client(to: server).write("#{CHUNKED}1000\r\n#{"a" * 4096}\r\n0\r\nX-Sum: 12\r\n\r\n").response
       assert_equal [{}, { "x-sum" => "12" }].inspect, answer.body
     end
 

@@ -1,0 +1,108 @@
+# frozen_string_literal: true
+
+require "digest"
+require_relative "../../helper"
+require_relative "../../http_client"
+require_relative "body_readings"
+
+module Fairlead
+  # With `stream_request_bodies` the app is called while a large body still arrives, and reads it as it comes.
+  class StreamRequestBodiesTest < Test
+    include SpeaksHTTP
+
+    BUFFER = 10_000
+    APP = <<~'RUBY'
+      require "digest"
+      require "timeout"
+      READ = {
+        "/none" => ->(input) { [input.read, input.read(1), input.read(0), input.gets].map(&:inspect).join(" ") },
+        "/nothing" => ->(_) { "unread" },
+        "/line" => ->(input) { input.gets },
+        "/slowly" => ->(input) { sleep 0.01 until File.exist?("read-on"); Digest::MD5.hexdigest(input.read) },
+        "/interrupted" => ->(input) {
+          early = begin
+            Timeout.timeout(0.1) { input.read }
+          rescue Timeout::Error
+            File.write("interrupted", "")
+          end
+          "#{early} #{input.read}"
+        },
+        "/rewindable" => ->(input) { input.respond_to?(:rewind).to_s }
+      }
+      run ->(env) { [200, { "content-type" => "text/plain" }, [READ.fetch(env["PATH_INFO"]).call(env["rack.input"])]] }
+    RUBY
+
+    def server = shared_server(APP, "--body-buffer", BUFFER.to_s, "--stream-request-bodies", lint: false)
+
+    def test_what_reads_forward_reads_as_with_a_small_body
+      server = with_server(BodyReadings::APP, "--body-buffer", BUFFER.to_s, "--stream-request-bodies", lint: false, files: BodyReadings::FILES)
+      [BUFFER - 1, BUFFER * 5].product(BodyReadings::FORWARD, [false, true]) do |size, name, chunked|
+        next if chunked && size < BUFFER
+
+        assert_equal BodyReadings.expected(name, BodyReadings.body(size)), BodyReadings.read(client(to: server), name, size, chunked:),
+                     "#{name} of #{size} bytes#{" in chunks" if chunked}"
+      end
+    end
+
+    def test_a_line_is_there_before_the_body_has_come_whole
+      client = client()
+      client << "PUT /line HTTP/1.1\r\nHost: a\r\nContent-Length: 60000\r\n\r\nfirst\n#{"x" * 20_000}"
+      assert_equal "first\n", client.response.body
+    end
+
+    def test_it_cannot_be_rewound_and_says_so
+      assert_equal "false", client.request("PUT", "/rewindable", body: "x" * (BUFFER + 1)).response.body
+      assert_equal "true", client.request("PUT", "/rewindable", body: "x" * BUFFER).response.body
+    end
+
+    def test_what_was_read_when_the_app_lost_patience_is_read_once_more
+      client = client()
+      client << "PUT /interrupted HTTP/1.1\r\nHost: a\r\nContent-Length: 60000\r\n\r\n#{"x" * 50_000}"
+      eventually("it has waited long enough") { File.exist?(server.path("interrupted")) }
+      client << "y" * 10_000
+      assert_equal "0 #{"x" * 50_000}#{"y" * 10_000}", client.response.body
+    end
+
+    def test_a_large_body_left_unread_ends_the_connection
+      client = client()
+      client.write_as_taken("PUT /nothing HTTP/1.1\r\nHost: a\r\nContent-Length: 5000000\r\n\r\n#{"GET /x HTTP/1.1\r\nHost: a\r\n\r\n" * 1000}")
+      answer = client.response
+      assert_equal %w[unread close], [answer.body, answer["connection"]]
+      client.write_as_taken("GET /x HTTP/1.1\r\nHost: a\r\n\r\n" * 1000)
+      assert_equal "", client.rest
+    end
+
+    # While the app does not read, the client cannot send on.
+    def test_an_app_that_does_not_read_holds_the_client_back
+      client, size = client(), 50_000_000
+      client << "PUT /slowly HTTP/1.1\r\nHost: a\r\nContent-Length: #{size}\r\n\r\n"
+      sent, block = 0, "x" * 1_000_000
+      while client.socket.wait_writable(0.05)
+        sent += client.socket.write_nonblock(block, exception: false).then { |count| count.is_a?(Integer) ? count : 0 }
+        flunk "everything was taken, though nobody read it" if sent >= size
+      end
+      server.write("read-on", "")
+      while sent < size
+        count = client.socket.write_nonblock(block.byteslice(0, [block.size, size - sent].min), exception: false)
+        count.is_a?(Integer) ? sent += count : client.socket.wait_writable(5)
+      end
+      assert_equal Digest::MD5.hexdigest("x" * size), client.response.body
+      assert_operator File.read("/proc/#{server.worker_pids.first}/status")[/VmHWM:\s+(\d+)/, 1].to_i, :<, 500_000
+    end
+
+    def test_an_app_learns_that_the_rest_will_never_come
+      app = <<~'RUBY'
+        run(lambda do |env|
+          env["rack.response_finished"] << ->(*, error) { warn "finished: #{error.class}" }
+          env["rack.input"].read
+          [200, {}, []]
+        end)
+      RUBY
+      server = with_server(app, "--body-buffer", "10", "--stream-request-bodies")
+      client = client(to: server)
+      client << "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n#{"x" * 20}"
+      client.close
+      eventually("the request's end") { server.log.include?("finished: Fairlead::ClientGone") }
+    end
+  end
+end
