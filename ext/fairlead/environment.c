@@ -301,6 +301,11 @@ VALUE fl_environment_trailers(const fl_exchange *exchange) {
     while (end - at > 2) { /* the decoder has seen to it that these are lines "name: value" */
         const char *line_end = memchr(at, '\r', (size_t) (end - at));
         const char *colon = memchr(at, ':', (size_t) (line_end - at)), *value = colon + 1, *value_end = line_end;
+        const char *next = line_end + 2;
+        if (!fl_http1_may_be_trailer(at, (size_t) (colon - at))) {
+            at = next;
+            continue;
+        }
         while (value < value_end && (*value == ' ' || *value == '\t'))
             value++;
         while (value_end > value && (value_end[-1] == ' ' || value_end[-1] == '\t'))
@@ -310,7 +315,7 @@ VALUE fl_environment_trailers(const fl_exchange *exchange) {
             *c = *c >= 'A' && *c <= 'Z' ? (char) (*c + 32) : *c;
         static const fl_header other = {.id = FL_HEADER_OTHER};
         add_header(trailers, rb_obj_freeze(name), rb_str_new(value, value_end - value), &other, true);
-        at = line_end + 2;
+        at = next;
     }
     return trailers;
 }

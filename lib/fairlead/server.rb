@@ -151,7 +151,7 @@ module Fairlead
     def send_parts(request, headers, body)
       scheduler = Fiber.scheduler
       if request.takes_over?
-        hand_over(request, headers["rack.hijack"] || body)
+        hand_over(request, header(headers, "rack.hijack") || body)
       elsif body.respond_to?(:each)
         lives_long(request) if event_stream?(headers)
         body.each do |part|
@@ -185,8 +185,14 @@ module Fairlead
     end
 
     def event_stream?(headers)
-      type = headers["content-type"] || headers["Content-Type"]
+      type = header(headers, "content-type")
       type.is_a?(String) && type.start_with?("text/event-stream")
+    end
+
+    # Rack 2 asks of headers only that they respond to `each`.
+    def header(headers, wanted)
+      headers.each { |name, value| return value if wanted.casecmp?(name.to_s) }
+      nil
     end
 
     # The app has raised.

@@ -79,6 +79,9 @@ static void a_response_without_a_body_carries_none(void) {
     const char *parts[] = {"ab", "cde", NULL};
     for (int turns = 0; turns < 2; turns++) {
         exchange_of("HEAD / HTTP/1.1\r\nHost: a\r\n\r\n", 200, turns, parts, "HTTP/1.1 200 OK\r\ndate: now\r\n\r\n", true);
+        exchange_of(GET("/"), 205, turns, parts, "HTTP/1.1 205 Reset Content\r\ndate: now\r\ncontent-length: 0\r\n\r\n", true);
+        exchange_of("CONNECT a:80 HTTP/1.1\r\nHost: a\r\n\r\n", 200, turns, parts,
+                    "HTTP/1.1 200 OK\r\ndate: now\r\nconnection: close\r\n\r\n", false);
         exchange_of(GET("/"), 204, turns, parts, "HTTP/1.1 204 No Content\r\ndate: now\r\n\r\n", true);
         exchange_of(GET("/"), 304, turns, parts, "HTTP/1.1 304 Not Modified\r\ndate: now\r\n\r\n", true);
     }

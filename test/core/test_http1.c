@@ -22,6 +22,8 @@ static const head_case request_lines[] = {
              "GET origin path=/[]|{}^`\\ query=[]|{}^`\\ authority=a 1.1 keep-alive"),
     ACCEPTED("HEAD / HTTP/1.1", "HEAD origin path=/ authority=a 1.1 keep-alive no-body"),
     ACCEPTED("GET / HTTP/1.0", "GET origin path=/ authority=a 1.0 close"),
+    ACCEPTED("GET / HTTP/1.2", "GET origin path=/ authority=a 1.1 keep-alive"), /* RFC 9110, 2.5 */
+    ACCEPTED("GET / HTTP/1.9", "GET origin path=/ authority=a 1.1 keep-alive"),
     ACCEPTED("get / HTTP/1.1", "get origin path=/ authority=a 1.1 keep-alive"),
     ACCEPTED("HEADER / HTTP/1.1", "HEADER origin path=/ authority=a 1.1 keep-alive"),
     ACCEPTED("M-SEARCH / HTTP/1.1", "M-SEARCH origin path=/ authority=a 1.1 keep-alive"),
@@ -120,8 +122,6 @@ static const head_case request_lines[] = {
     REFUSED(BAD_VERSION, "GET / HTTP/1.\xb9"),
     REFUSED(BAD_VERSION, "GET / HTTP/1.1\t"),
     REFUSED(BAD_VERSION, "GET / HTTP/1.1\r"),
-    REFUSED(UNKNOWN_VERSION, "GET / HTTP/1.2"),
-    REFUSED(UNKNOWN_VERSION, "GET / HTTP/1.9"),
     REFUSED(UNKNOWN_VERSION, "GET / HTTP/0.9"),
     REFUSED(UNKNOWN_VERSION, "GET / HTTP/2.0"),
     REFUSED(UNKNOWN_VERSION, "GET / HTTP/3.0"),

@@ -44,7 +44,7 @@ module Fairlead
         "BAD_HEADER_VALUE" => ["they take control characters in values, or other bytes (RFC 9110, 5.5)", :values?],
         "FOLDED_HEADER" => ["they unfold (5.2)", :unfolded?],
         "BAD_LENGTH" => ["Puma does not bound the number, and joins equal ones", :length?],
-        "BAD_ENCODING" => ["they take empty elements of a list, and codings in HTTP/1.0", :encoding?],
+        "BAD_ENCODING" => ["they take empty elements of a list, codings in HTTP/1.0, and others without chunked (6.3)", :encoding?],
         "UNKNOWN_ENCODING" => ["they take gzip before chunked, and do not undo it", :known_encoding?],
         "BAD_CHUNK" => ["Node bounds a size by its value, not by its digits; Puma strips white space around it, skips " \
                         "extensions unread, and takes anything for trailers until an empty line (7.1)", :chunks?],
@@ -58,6 +58,8 @@ module Fairlead
         "node" => [
           ["Node knows a list of methods; any token is one (RFC 9110, 9.1)",
            ->(_, ours, place) { !NODE_METHODS.include?(ours.requests[place].to_s[/\A\S+/]) && ours.requests[place] }],
+          ["Node knows 1.0 and 1.1 alone; a later minor version is served as 1.1 (RFC 9110, 2.5)",
+           ->(bytes, _, _) { bytes.match?(%r{ HTTP/1\.[2-9]\r}n) }],
           ["Node takes no byte beyond ASCII in a target; Puma and nginx hand it on",
            ->(_, ours, place) { ours.requests[place].to_s.match?(/\A\S+ \S*[\x80-\xff]/n) }],
           ["Node takes no tab behind a length; it is white space like a space (RFC 9110, 5.6.3)",
@@ -158,6 +160,8 @@ module Fairlead
         return refused_by_us(bytes, ours) if ours.refused
         return "Puma keeps a connection open when Connection is sent twice; close among them ends it (RFC 9112, 9.6)" \
           if peer == "puma" && ours.outcome == "closed" && bytes.scan(/^Connection:/ni).size > 1
+        return "Puma ends the connection behind a later minor version, as if it were 1.0 (RFC 9110, 2.5)" \
+          if peer == "puma" && theirs.outcome == "closed" && bytes.match?(%r{ HTTP/1\.[2-9]\r}n)
         return BARE_CR if peer == "node" && takes_bare_cr?(bytes, ours, both)
         return unless theirs.refused
         return "a line is judged here once it has ended" if ours.outcome == "more" && ours.requests.size == both

@@ -26,7 +26,7 @@ module Fairlead
 
       def method? = @bytes.match?(/\A#{TOKEN}{1,32} /n)
       def version? = @line.match?(%r{\A[^ ]+ .* HTTP/\d\.\d\z}mn)
-      def known_version? = @line.match?(%r{ HTTP/1\.[01]\z}n)
+      def known_version? = @line.match?(%r{ HTTP/1\.\d\z}n)
       def names? = @fields.all?(/\A#{TOKEN}+:/n)
       def values? = @fields.none?(/:.*[\0-\x08\x0a-\x1f\x7f]/mn)
       def unfolded? = @fields.none?(/\A[ \t]/n)
@@ -45,11 +45,12 @@ module Fairlead
 
       def length? = named("Content-Length").then { |lengths| lengths.size < 2 && lengths.all?(/\A\d{1,19}\z/n) }
 
-      # Whether it is known how the body is coded, if by nobody here.
+      # Whether it is known where the body ends, if by nobody here how it is coded.
       def encoding?
         return true if codings.empty?
 
-        codings.all?(/\A#{TOKEN}+\z/n) && codings[..-2].none?(/\Achunked\z/ni) && !old? && named("Content-Length").empty?
+        codings.all?(/\A#{TOKEN}+\z/n) && codings.index { |coding| coding.match?(/\Achunked\z/ni) } == codings.size - 1 &&
+          !old? && named("Content-Length").empty?
       end
 
       def known_encoding? = codings.all?(/\Achunked\z/ni)

@@ -192,6 +192,23 @@ static void refuse(fl_connection *connection, fl_status status, bool head_method
     fl_connection_end(connection);
 }
 
+void fl_connection_refuse_served(fl_connection *connection, fl_status status, bool head_method) {
+    connection->exchange = NULL;
+    connection->state = FL_CONNECTION_IDLE;
+    count_refusal(connection, status);
+    refuse(connection, status, head_method);
+}
+
+/* Of what has not been parsed the first bytes tell: the answer to HEAD has no body (RFC 9110, 9.3.2). */
+static bool asks_with_head(const fl_connection *connection) {
+    const fl_http1_head *head = connection->exchange == NULL ? NULL : connection->exchange->head;
+    if (head != NULL && head->started)
+        return head->head_method;
+    uint32_t at = head == NULL ? 0 : head->line;
+    const fl_buffer *in = &connection->in;
+    return in->length >= at + 5 && memcmp(fl_buffer_at(in) + at, "HEAD ", 5) == 0;
+}
+
 void fl_connection_refuse(fl_connection *connection, fl_status status) {
     fl_loop *loop = connection->loop;
     fl_exchange *exchange = connection->exchange;
@@ -205,12 +222,10 @@ void fl_connection_refuse(fl_connection *connection, fl_status status) {
     count_refusal(connection, status);
     if (connection->state == FL_CONNECTION_QUEUED)
         fl_loop_dequeue(exchange);
+    bool head_method = asks_with_head(connection);
     connection->exchange = NULL;
-    bool head_method = false;
-    if (exchange != NULL) {
-        head_method = exchange->head != NULL && exchange->head->head_method;
+    if (exchange != NULL)
         fl_loop_free_exchange(loop, exchange);
-    }
     refuse(connection, status, head_method);
 }
 

@@ -93,6 +93,9 @@ int fl_connection_give_away(fl_connection *connection);
 /* Answers with the error of this status and ends the connection. */
 void fl_connection_refuse(fl_connection *connection, fl_status status);
 
+/* Likewise of one whose request was being served: its exchange is gone. */
+void fl_connection_refuse_served(fl_connection *connection, fl_status status, bool head_method);
+
 /* Answers the request that waits on it with the error of this status; the connection stays open for the next one, if it
  * can. */
 void fl_connection_turn_away(fl_connection *connection, fl_status status);

@@ -150,10 +150,12 @@ static void head_is_complete(fl_connection *connection) {
     fl_http1_head *head = exchange->head;
     exchange->minor = head->minor;
     exchange->head_method = head->head_method;
+    exchange->connect_method = head->form == FL_TARGET_AUTHORITY;
     exchange->chunked = head->chunked;
     exchange->body_expected = head->has_length ? head->content_length : 0;
     exchange->body_done = !head->chunked && exchange->body_expected == 0;
-    connection->keep_alive = head->keep_alive;
+    /* Bytes behind a CONNECT may be meant for a tunnel: they are never the next request. */
+    connection->keep_alive = head->keep_alive && !exchange->connect_method;
     if (exchange->body_done) {
         fl_connection_request_is_ready(connection);
         return;

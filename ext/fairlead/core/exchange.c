@@ -48,8 +48,18 @@ void fl_exchange_body_used(fl_exchange *exchange, size_t size) {
         fl_buffer_consume(&exchange->loop->slab, &exchange->body, size);
 }
 
+/* A tunnel begins behind the head of such an answer (RFC 9110, 9.3.6). */
+static bool opens_tunnel(const fl_exchange *exchange) {
+    return exchange->connect_method && exchange->code >= 200 && exchange->code < 300;
+}
+
+/* Where no body can be, no field may say how it is framed (RFC 9110, 8.6; RFC 9112, 6.1). */
+static bool has_no_framing(const fl_exchange *exchange) {
+    return exchange->code < 200 || exchange->code == 204 || exchange->code == 205 || opens_tunnel(exchange);
+}
+
 static bool has_no_body(const fl_exchange *exchange) {
-    return exchange->head_method || exchange->code < 200 || exchange->code == 204 || exchange->code == 304;
+    return exchange->head_method || exchange->code == 304 || has_no_framing(exchange);
 }
 
 fl_status fl_exchange_begin(fl_exchange *exchange, int code) {
@@ -100,6 +110,18 @@ static bool has_token(const char *list, size_t size, const char *token, size_t t
 
 #define IS(known) equal(name, name_size, known, sizeof known - 1)
 
+/* No coding at all: we frame the body. */
+static bool is_identity(const char *codings, size_t size) {
+    return has_token(codings, size, "identity", 8) && memchr(codings, ',', size) == NULL;
+}
+
+/* Whether chunked is the last coding: any other one ends with the connection (RFC 9112, 6.3). */
+static bool ends_in_chunked(const char *codings, size_t size) {
+    size_t last = size;
+    while (last > 0 && codings[last - 1] != ',') last--;
+    return has_token(codings + last, size - last, "chunked", 7);
+}
+
 fl_status fl_exchange_header(fl_exchange *exchange, const char *name, size_t name_size, const char *value,
                              size_t value_size) {
     if (exchange->loop == NULL)
@@ -117,26 +139,30 @@ fl_status fl_exchange_header(fl_exchange *exchange, const char *name, size_t nam
                 exchange->close = true;
             if (exchange->close || has_token(value, value_size, "keep-alive", 10))
                 return FL_OK;
+        } else if (IS("keep-alive")) {
+            return FL_OK;
         }
         break;
     case 14:
         if (IS("content-length")) {
             uint64_t length;
-            if (exchange->framing == FL_FRAMING_RAW || !parse_length(value, value_size, &length))
+            if (exchange->framing != FL_FRAMING_UNDECIDED || !parse_length(value, value_size, &length))
                 return FL_BAD_HEADER_VALUE;
             if (exchange->has_length) /* "Content-Length" of the app, and "content-length" of a newer middleware */
                 return length == exchange->length_left ? FL_OK : FL_BAD_HEADER_VALUE;
             exchange->has_length = true;
             exchange->length_left = length;
-            if (exchange->code < 200 || exchange->code == 204) /* RFC 9110, 8.6: not there */
+            if (has_no_framing(exchange))
                 return FL_OK;
         }
         break;
     case 17:
         if (IS("transfer-encoding")) {
+            if (has_no_framing(exchange) || is_identity(value, value_size))
+                return FL_OK;
             if (exchange->has_length || exchange->minor == 0) /* could be read in two ways, or in none */
                 return FL_BAD_HEADER_VALUE;
-            exchange->framing = FL_FRAMING_RAW;
+            exchange->framing = ends_in_chunked(value, value_size) ? FL_FRAMING_RAW : FL_FRAMING_CLOSE;
         }
         break;
     }
@@ -158,10 +184,14 @@ static fl_status decide(fl_exchange *exchange, int64_t length) {
         length = -1; /* they need chunks */
     if (exchange->takes_over) {
         exchange->framing = FL_FRAMING_CLOSE;
-        exchange->close = exchange->code != 101;
-    } else if (exchange->framing == FL_FRAMING_RAW) {
+        exchange->close = exchange->code != 101 && !opens_tunnel(exchange);
+    } else if (exchange->framing != FL_FRAMING_UNDECIDED) { /* the app has framed it */
+        exchange->close |= exchange->framing == FL_FRAMING_CLOSE;
         if (no_body)
             exchange->framing = FL_FRAMING_NONE;
+    } else if (exchange->code == 205) { /* RFC 9110, 15.3.6 */
+        exchange->framing = FL_FRAMING_NONE;
+        status = fl_http1_write_length(slab, &exchange->out, 0);
     } else if (exchange->has_length) {
         exchange->framing = no_body ? FL_FRAMING_NONE : FL_FRAMING_LENGTH;
     } else if (no_body) {
@@ -184,7 +214,7 @@ static fl_status decide(fl_exchange *exchange, int64_t length) {
         exchange->close = true;
     if (status == FL_OK && exchange->close)
         status = APPEND("connection: close\r\n");
-    else if (status == FL_OK && exchange->minor == 0)
+    else if (status == FL_OK && exchange->minor == 0 && !exchange->takes_over)
         status = APPEND("connection: keep-alive\r\n");
     if (status == FL_OK && !exchange->has_date)
         status = append(exchange, fl_loop_date(exchange->loop), FL_DATE_SIZE);
@@ -198,7 +228,7 @@ fl_status fl_exchange_head_end(fl_exchange *exchange, int64_t length) {
     if (exchange->loop == NULL)
         return FL_CLOSED;
     exchange->head_given = true;
-    bool known = exchange->takes_over || exchange->has_length || exchange->framing == FL_FRAMING_RAW;
+    bool known = exchange->takes_over || exchange->has_length || exchange->framing != FL_FRAMING_UNDECIDED;
     if (length < 0 && !known && !has_no_body(exchange))
         return FL_OK; /* decided when the body ends, or has to be sent before */
     return decide(exchange, length);
@@ -327,7 +357,7 @@ fl_status fl_exchange_trailer(fl_exchange *exchange, const char *name, size_t na
         return FL_CLOSED;
     if (!exchange->head_done && decide_now(exchange, -1) != FL_OK)
         return FL_NO_MEMORY;
-    if (!exchange->has_trailers || exchange->framing != FL_FRAMING_CHUNKED)
+    if (!exchange->has_trailers || exchange->framing != FL_FRAMING_CHUNKED || !fl_http1_may_be_trailer(name, name_size))
         return FL_OK;
     fl_slab *slab = &exchange->loop->slab;
     fl_status status = FL_OK;
@@ -387,10 +417,9 @@ void fl_exchange_abandon(fl_exchange *exchange) {
     fl_connection *connection = exchange->connection;
     if (connection != NULL && exchange->refusal != FL_OK && !exchange->committed) {
         fl_status refusal = (fl_status) exchange->refusal;
+        bool head_method = exchange->head_method;
         release(exchange);
-        connection->exchange = NULL;
-        connection->state = FL_CONNECTION_IDLE;
-        fl_connection_refuse(connection, refusal);
+        fl_connection_refuse_served(connection, refusal, head_method);
         return;
     }
     if (connection != NULL) {

@@ -22,7 +22,7 @@ typedef enum fl_framing {
     FL_FRAMING_CHUNKED,
     FL_FRAMING_CLOSE, /* the end of the connection ends the body */
     FL_FRAMING_RAW,   /* the app frames it itself */
-    FL_FRAMING_NONE,  /* there is no body: HEAD, 1xx, 204, 304 */
+    FL_FRAMING_NONE,  /* there is no body: HEAD, 1xx, 204, 205, 304, a tunnel */
 } fl_framing;
 
 typedef struct fl_exchange {
@@ -76,6 +76,7 @@ typedef struct fl_exchange {
     bool body_done : 1;   /* the whole body has been received */
     bool body_failed : 1; /* it will never come whole */
     bool head_method : 1;
+    bool connect_method : 1;
     bool woken : 1;
     bool awaits_body : 1;
     bool awaits_room : 1;
@@ -118,7 +119,7 @@ fl_status fl_exchange_write(fl_exchange *exchange, const char *bytes, size_t siz
 /* Sends what is staged now, instead of at the loop's next turn. */
 void fl_exchange_flush(fl_exchange *exchange);
 /* A field behind the body, between its last bytes and fl_exchange_finish: dropped unless the head had a "trailer" field
- * and the body is sent in chunks. */
+ * and the body is sent in chunks, and if it is one that must not stand there (see fl_http1_may_be_trailer). */
 fl_status fl_exchange_trailer(fl_exchange *exchange, const char *name, size_t name_size, const char *value,
                               size_t value_size);
 /* The response is complete; the exchange is gone after this. */

@@ -144,8 +144,8 @@ fl_status fl_http1_conclude(fl_http1_head *head, const char *bytes) {
     if (encoded) {
         if (head->has_length || head->minor == 0)
             return FL_BAD_ENCODING;
-        if (unknown)
-            return FL_UNKNOWN_ENCODING;
+        if (unknown) /* without chunked, where the body ends cannot be known (RFC 9112, 6.3) */
+            return head->chunked ? FL_UNKNOWN_ENCODING : FL_BAD_ENCODING;
     }
     bool modern = head->minor == 1;
     head->keep_alive = (modern || options.keep_alive) && !options.close;

@@ -72,3 +72,15 @@ fl_header_id fl_header_lookup(const char *name, size_t size) {
             return (fl_header_id) table[slot].id;
     return FL_HEADER_OTHER;
 }
+
+bool fl_http1_may_be_trailer(const char *name, size_t size) {
+    static const char *const never[] = {
+        "age", "authorization", "cache-control", "connection", "content-encoding", "content-length", "content-range",
+        "content-type", "cookie", "date", "expect", "expires", "host", "keep-alive", "location", "max-forwards", "pragma",
+        "proxy-authenticate", "proxy-authorization", "range", "retry-after", "set-cookie", "te", "trailer",
+        "transfer-encoding", "upgrade", "vary", "www-authenticate"};
+    for (size_t i = 0; i < sizeof never / sizeof *never; i++)
+        if (strlen(never[i]) == size && strncasecmp(name, never[i], size) == 0)
+            return false;
+    return true;
+}

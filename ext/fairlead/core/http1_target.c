@@ -113,14 +113,11 @@ static bool read_target(fl_http1_head *head, const char *bytes) {
     return read_absolute(head, bytes, at, end);
 }
 
-/* "HTTP/" digit "." digit; only 1.0 and 1.1 are spoken here. */
+/* "HTTP/" digit "." digit; only 1.0 and 1.1 are spoken here, and what is newer of major version 1 is served as 1.1 (RFC
+ * 9110, 2.5). */
 static fl_status read_version(fl_http1_head *head, const char *at) {
-    if (memcmp(at, "HTTP/1.1", VERSION_SIZE) == 0) {
-        head->minor = 1;
-        return FL_OK;
-    }
-    if (memcmp(at, "HTTP/1.0", VERSION_SIZE) == 0) {
-        head->minor = 0;
+    if (memcmp(at, "HTTP/1.", VERSION_SIZE - 1) == 0 && fl_is(at[7], FL_IS_DIGIT)) {
+        head->minor = at[7] != '0';
         return FL_OK;
     }
     bool well_formed =

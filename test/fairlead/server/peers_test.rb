@@ -158,7 +158,7 @@ module Fairlead
     def test_an_error_of_any_kind_is_one_whole_response
       beginning = "GET / HTTP/1.1\r\nHost: a\r\n"
       { "\x01" => 400, "GET /#{"a" * 20_000}" => 414, "GET / HTTP/3.0\r\n\r\n" => 505, "#{beginning}Expect: x\r\n\r\n" => 417,
-        "#{beginning}Content-Length: 99999999999\r\n\r\n" => 413, "#{beginning}Transfer-Encoding: x\r\n\r\n" => 501,
+        "#{beginning}Content-Length: 99999999999\r\n\r\n" => 413, "#{beginning}Transfer-Encoding: x, chunked\r\n\r\n" => 501,
         "#{beginning}#{"X: y\r\n" * 300}\r\n" => 431,
         "GET /raise HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n" => 500 }.each do |request, status|
         head, body = client().write_as_taken(request).rest.split("\r\n\r\n", 2)
