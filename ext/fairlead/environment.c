@@ -249,10 +249,11 @@ static VALUE request_start(const fl_exchange *exchange) {
     return rb_usascii_str_new(text, size);
 }
 
-/* Of a request with a body. */
-static VALUE input_of(VALUE request, fl_exchange *exchange, bool whole) {
-    if (!whole)
-        return rb_funcallv(cInput, id_new, 1, &request);
+void fl_environment_add_input(VALUE env, VALUE request) {
+    rb_hash_aset(env, key_input, rb_funcallv(cInput, id_new, 1, &request));
+}
+
+static VALUE whole_input(const fl_exchange *exchange) {
     VALUE bytes = rb_str_new(fl_buffer_at(&exchange->body), exchange->body.length);
     return rb_class_new_instance(1, &bytes, cStringIO);
 }
@@ -348,10 +349,10 @@ VALUE fl_environment_build(fl_exchange *exchange, VALUE template, VALUE request,
         rb_hash_aset(env, header_keys[FL_HEADER_CONTENT_LENGTH], rb_fix2str(UINT2NUM(exchange->body.length), 10));
     if (head->upgrade)
         rb_hash_aset(env, key_protocol, protocols_of(bytes, head));
-    if (!whole || exchange->body.length > 0)
-        rb_hash_aset(env, key_input, input_of(request, exchange, whole));
     if (exchange->chunked) /* those of a body that has not come whole are added at its end */
         rb_hash_aset(env, key_request_trailers, whole ? fl_environment_trailers(exchange) : rb_hash_new());
+    if (whole && exchange->body.length > 0)
+        rb_hash_aset(env, key_input, whole_input(exchange)); /* the last: it might call Ruby */
     return env;
 }
 

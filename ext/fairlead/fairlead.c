@@ -1,6 +1,7 @@
 #include "fairlead.h"
 
 #include <errno.h>
+#include <math.h>
 #include <ruby/thread.h>
 
 VALUE fl_mFairlead;
@@ -26,11 +27,57 @@ static void *await_lock(void *data) {
     return NULL;
 }
 
-void fl_hold(fl_loop *loop) {
-    /* Nobody who has the lock may wait for the GVL: the watch thread, or who has the GVL, would wait for both. With an
-     * interrupt pending, Ruby comes back at once, without having called. */
-    while (pthread_mutex_trylock(&loop->lock) != 0)
-        rb_thread_call_without_gvl2(await_lock, &loop->lock, NULL, NULL);
+/* Nobody uses it any more. */
+static void bury(fl_ruby_loop *self) {
+    if (self->watch != NULL)
+        fl_watch_close(self->watch);
+    fl_loop *loop = self->closing;
+    self->watch = NULL;
+    self->closing = NULL;
+    fl_loop_close(loop);
+}
+
+void fl_use(fl_ruby_loop *self) {
+    self->users++;
+}
+
+void fl_use_no_more(fl_ruby_loop *self) {
+    if (--self->users == 0 && self->closing != NULL)
+        bury(self);
+}
+
+/* Nobody who has the lock may wait for the GVL: the watch thread, or who has the GVL, would wait for both. With an
+ * interrupt pending, Ruby comes back at once, without having called. */
+void fl_await_lock(fl_ruby_loop *self, fl_loop *loop) {
+    fl_use(self);
+    rb_thread_call_without_gvl2(await_lock, &loop->lock, NULL, NULL);
+    fl_use_no_more(self);
+}
+
+static fl_loop *open_loop(const fl_ruby_loop *self) {
+    if (self->loop == NULL)
+        rb_raise(rb_eIOError, "the loop is closed");
+    return self->loop;
+}
+
+fl_loop *fl_hold(fl_ruby_loop *self) {
+    fl_loop *loop;
+    while (pthread_mutex_trylock(&(loop = open_loop(self))->lock) != 0)
+        fl_await_lock(self, loop);
+    return loop;
+}
+
+uint64_t fl_microseconds(VALUE seconds, const char *what) {
+    if (NIL_P(seconds))
+        return 0;
+    double value = NUM2DBL(seconds);
+    if (!(value >= 0 && value <= FL_MOST_SECONDS))
+        rb_raise(rb_eArgError, "%s must be between 0 and %d seconds, not %" PRIsVALUE, what, FL_MOST_SECONDS, seconds);
+    return (uint64_t) (value * 1e6);
+}
+
+uint64_t fl_milliseconds(VALUE milliseconds, const char *what) {
+    return fl_microseconds(DBL2NUM(NUM2DBL(milliseconds) / 1e3), what);
 }
 
 /* Those of this process. */
@@ -87,10 +134,10 @@ static void loop_free(void *data) {
     fl_ruby_loop *self = data;
     fl_forget_stalls(self);
     leave_open(self);
-    if (self->watch != NULL)
-        fl_watch_close(self->watch);
     if (self->loop != NULL)
-        fl_loop_close(self->loop);
+        self->closing = self->loop;
+    if (self->closing != NULL)
+        bury(self);
     ruby_xfree(self);
 }
 
@@ -121,20 +168,15 @@ fl_ruby_loop *fl_ruby_loop_struct(VALUE object) {
 }
 
 fl_loop *fl_ruby_loop_get(VALUE object) {
-    fl_ruby_loop *self = rb_check_typeddata(object, &loop_type);
-    if (self->loop == NULL)
-        rb_raise(rb_eIOError, "the loop is closed");
-    return self->loop;
+    return open_loop(fl_ruby_loop_struct(object));
 }
 
 static VALUE option(VALUE options, const char *name) {
     return rb_hash_fetch(options, ID2SYM(rb_intern(name)));
 }
 
-/* nil: 0 */
 static uint64_t microseconds(VALUE options, const char *name) {
-    VALUE seconds = option(options, name);
-    return NIL_P(seconds) ? 0 : (uint64_t) (NUM2DBL(seconds) * 1e6);
+    return fl_microseconds(option(options, name), name);
 }
 
 static VALUE loop_initialize(VALUE object, VALUE options) {
@@ -176,8 +218,9 @@ static VALUE loop_initialize(VALUE object, VALUE options) {
 }
 
 static VALUE loop_listen(VALUE object, VALUE descriptor, VALUE unix_socket, VALUE template) {
+    int number = NUM2INT(descriptor);
     fl_loop *loop = fl_ruby_loop_get(object);
-    fl_status status = fl_loop_listen(loop, NUM2INT(descriptor), RTEST(unix_socket));
+    fl_status status = fl_loop_listen(loop, number, RTEST(unix_socket));
     if (status != FL_OK)
         fl_raise(status);
     fl_ruby_loop *self = rb_check_typeddata(object, &loop_type);
@@ -186,16 +229,14 @@ static VALUE loop_listen(VALUE object, VALUE descriptor, VALUE unix_socket, VALU
 }
 
 static VALUE loop_join(VALUE object, VALUE page, VALUE slot, VALUE receiving, VALUE sending) {
-    fl_loop *loop = fl_ruby_loop_get(object);
     int ends[FL_MOST_SIBLINGS], count = 0;
     for (long i = 0; i < RARRAY_LEN(sending) && count < FL_MOST_SIBLINGS; i++)
         ends[count++] = NUM2INT(rb_ary_entry(sending, i));
     fl_shared_page *shared = fl_ruby_shared_page_get(page);
-    int own = NUM2INT(slot);
+    int own = NUM2INT(slot), own_end = NIL_P(receiving) ? -1 : NUM2INT(receiving);
     if (own < 0 || (size_t) own >= shared->count || (size_t) count > shared->count)
         rb_raise(rb_eIndexError, "the page has %zu slots", shared->count);
-    fl_status status =
-        fl_loop_join(loop, shared, own, NIL_P(receiving) ? -1 : NUM2INT(receiving), ends, count);
+    fl_status status = fl_loop_join(fl_ruby_loop_get(object), shared, own, own_end, ends, count);
     if (status != FL_OK)
         fl_raise(status);
     rb_ivar_set(object, rb_intern("page"), page); /* keeps the memory that the loop writes to */
@@ -209,10 +250,10 @@ static VALUE loop_set_router(VALUE object, VALUE router) {
 }
 
 static VALUE loop_turn(VALUE object) {
-    fl_ruby_loop_struct(object)->driver = pthread_self();
-    fl_loop *loop = fl_ruby_loop_get(object);
+    fl_ruby_loop *self = fl_ruby_loop_struct(object);
     fl_runs_none();
-    fl_hold(loop);
+    fl_loop *loop = fl_hold(self);
+    self->driver = pthread_self();
     uint32_t takeable = fl_loop_turn(loop);
     fl_let_go(loop);
     return UINT2NUM(takeable);
@@ -251,21 +292,38 @@ static void unblock_wait(void *data) {
     fl_loop_wake(((struct wait *) data)->loop);
 }
 
+/* What interrupts it is raised here. */
+static VALUE wait_interruptibly(VALUE data) {
+    rb_thread_call_without_gvl(wait_without_gvl, (void *) data, unblock_wait, (void *) data);
+    return Qnil;
+}
+
+static VALUE has_waited(VALUE data) {
+    fl_use_no_more(((struct wait *) data)->self);
+    return Qnil;
+}
+
+/* nil: for ever, and so is what no timer of the system's is made for. */
+static int64_t time_to_wait(VALUE seconds) {
+    double value = NIL_P(seconds) ? HUGE_VAL : NUM2DBL(seconds);
+    return value >= FL_MOST_SECONDS ? -1 : value > 0 ? (int64_t) (value * 1e6) : 0;
+}
+
 /* Whether anything has happened; nil: the caller does not lead, and must wait elsewhere. */
 static VALUE loop_wait(VALUE object, VALUE seconds) {
-    struct wait wait = {.self = fl_ruby_loop_struct(object),
-                        .loop = fl_ruby_loop_get(object),
-                        .microseconds = NIL_P(seconds) ? -1 : (int64_t) (NUM2DBL(seconds) * 1e6)};
+    int64_t microseconds = time_to_wait(seconds);
+    struct wait wait = {
+        .self = fl_ruby_loop_struct(object), .loop = fl_ruby_loop_get(object), .microseconds = microseconds};
     if (wait.microseconds != 0 && fl_loop_lingers(wait.loop) && pthread_mutex_trylock(&wait.loop->lock) == 0 &&
         may_wait(&wait) && fl_loop_linger(wait.loop))
         return Qtrue;
-    rb_thread_call_without_gvl(wait_without_gvl, &wait, unblock_wait, &wait);
+    fl_use(wait.self);
+    rb_ensure(wait_interruptibly, (VALUE) &wait, has_waited, (VALUE) &wait);
     return !wait.leads ? Qnil : wait.woken ? Qtrue : Qfalse;
 }
 
 static VALUE loop_settle(VALUE object) {
-    fl_loop *loop = fl_ruby_loop_get(object);
-    fl_hold(loop);
+    fl_loop *loop = fl_hold(fl_ruby_loop_struct(object));
     if (fl_own_reactor_leads(fl_ruby_loop_struct(object)))
         fl_loop_rest(loop);
     else
@@ -291,9 +349,8 @@ static VALUE loop_want(VALUE object) {
 /* The id of the next request that has been woken; false: none, but requests were refused; nil: nothing. Whoever asks
  * sees to what was wanted before. */
 static VALUE loop_woken(VALUE object) {
-    fl_loop *loop = fl_ruby_loop_get(object);
-    atomic_store(&loop->wanted, false);
-    fl_hold(loop);
+    atomic_store(&fl_ruby_loop_get(object)->wanted, false);
+    fl_loop *loop = fl_hold(fl_ruby_loop_struct(object));
     uint64_t id = fl_loop_woken(loop);
     bool refused = loop->refusals.first != NULL;
     fl_let_go(loop);
@@ -301,16 +358,14 @@ static VALUE loop_woken(VALUE object) {
 }
 
 static VALUE loop_overdue(VALUE object) {
-    fl_loop *loop = fl_ruby_loop_get(object);
-    fl_hold(loop);
+    fl_loop *loop = fl_hold(fl_ruby_loop_struct(object));
     uint64_t id = fl_loop_overdue(loop);
     fl_let_go(loop);
     return id == 0 ? Qnil : ULL2NUM(id);
 }
 
 static VALUE loop_give_up(VALUE object) {
-    fl_loop *loop = fl_ruby_loop_get(object);
-    fl_hold(loop);
+    fl_loop *loop = fl_hold(fl_ruby_loop_struct(object));
     fl_loop_give_up(loop);
     fl_let_go(loop);
     return Qnil;
@@ -325,8 +380,7 @@ static VALUE loop_fileno(VALUE object) {
 }
 
 static VALUE loop_drain(VALUE object, VALUE hand_over) {
-    fl_loop *loop = fl_ruby_loop_get(object);
-    fl_hold(loop);
+    fl_loop *loop = fl_hold(fl_ruby_loop_struct(object));
     fl_loop_drain(loop, RTEST(hand_over));
     fl_let_go(loop);
     return Qnil;
@@ -356,17 +410,19 @@ static VALUE loop_counts(VALUE object) {
     return hash;
 }
 
+/* Whoever still uses it finds it closed when it looks again, and the last one frees it. */
 static VALUE loop_close(VALUE object) {
     fl_ruby_loop *self = rb_check_typeddata(object, &loop_type);
-    fl_loop *loop = self->loop;
+    if (self->loop == NULL)
+        return Qnil;
     fl_forget_stalls(self);
     leave_open(self);
-    if (self->watch != NULL)
-        fl_watch_close(self->watch);
-    self->watch = NULL;
+    self->closing = self->loop;
     self->loop = NULL;
-    if (loop != NULL)
-        fl_loop_close(loop);
+    if (self->users == 0)
+        bury(self);
+    else
+        fl_loop_wake(self->closing);
     return Qnil;
 }
 
@@ -381,7 +437,7 @@ static VALUE loop_forget(VALUE object) {
         for (int i = 0; i < atomic_load(&self->watch->count); i++)
             atomic_store(&self->watch->reactors[i].thread->watch, NULL);
     self->watch = NULL;
-    self->loop = NULL;
+    self->loop = self->closing = NULL;
     return Qnil;
 }
 

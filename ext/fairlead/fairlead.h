@@ -1,5 +1,8 @@
 /* What the files of the binding share: the Ruby side of the core. Only these files include ruby.h.
- * VALUEs live here only, marked by the objects that hold them. All of it runs with the GVL. */
+ * VALUEs live here only, marked by the objects that hold them. All of it runs with the GVL.
+ * Whoever may give up the GVL, by a lock or by calling Ruby, reads again what it needs afterwards: meanwhile another thread
+ * may have answered the request, and its exchange may belong to another one; closed the loop; shortened a String. So no
+ * function of the binding is given an exchange across such a gap, but the Request. */
 #ifndef FAIRLEAD_H
 #define FAIRLEAD_H
 
@@ -14,17 +17,19 @@ extern VALUE fl_mFairlead;
 /* Raises the Ruby exception for a status that is not FL_OK; `errno` counts with FL_SYSTEM. */
 NORETURN(void fl_raise(fl_status status));
 
-/* The loop's lock, for a thread that has the GVL: gives the GVL up rather than wait with it. Between the two calls no
- * Ruby is called and nothing is raised. */
-void fl_hold(fl_loop *loop);
-static inline void fl_let_go(fl_loop *loop) {
-    pthread_mutex_unlock(&loop->lock);
-}
+/* Seconds as a request to wait, or to limit: 0 for nil. Raises ArgumentError, which names `what`, for what is negative, no
+ * number, or more than FL_MOST_SECONDS. */
+enum { FL_MOST_SECONDS = 1000000000 };
+uint64_t fl_microseconds(VALUE seconds, const char *what);
+/* Likewise of milliseconds. */
+uint64_t fl_milliseconds(VALUE milliseconds, const char *what);
 
 /* A reactor's loop as a Ruby object. `templates` holds one env Hash for each listener, `callbacks` none: the loop calls
  * no Ruby. */
 typedef struct fl_ruby_loop {
-    fl_loop *loop;
+    fl_loop *loop; /* NULL once it is closed */
+    fl_loop *closing; /* it is, but somebody still uses it */
+    int users;        /* reactors, and threads without the GVL, that use the loop: the last one frees it */
     pthread_t driver; /* the thread that turns it */
     fl_watch *watch; /* NULL: nobody watches, and whoever asks leads */
     VALUE templates;
@@ -36,8 +41,20 @@ typedef struct fl_ruby_loop {
     struct fl_ruby_loop *next_open;
 } fl_ruby_loop;
 
+/* The loop, if it is open; raises otherwise. Valid until the GVL may have been given up. */
 fl_loop *fl_ruby_loop_get(VALUE self);
 fl_ruby_loop *fl_ruby_loop_struct(VALUE self);
+void fl_use(fl_ruby_loop *self);
+void fl_use_no_more(fl_ruby_loop *self);
+
+/* Holds the loop's lock, if it is open; raises otherwise. May give up the GVL: it never waits with it. Until fl_let_go no Ruby
+ * is called and nothing is raised. */
+fl_loop *fl_hold(fl_ruby_loop *self);
+static inline void fl_let_go(fl_loop *loop) {
+    pthread_mutex_unlock(&loop->lock);
+}
+/* Gives up the GVL until the lock of this loop, which is or was `self`'s, is free. */
+void fl_await_lock(fl_ruby_loop *self, fl_loop *loop);
 
 /* A taken request as a Ruby object. `exchange` is NULL once it has been answered. */
 typedef struct fl_ruby_request {
@@ -57,12 +74,21 @@ static inline fl_ruby_request *fl_ruby_request_get(VALUE self) {
     return rb_check_typeddata(self, &fl_request_type);
 }
 
-/* The exchange of a request that is not over yet; raises otherwise. */
-fl_exchange *fl_exchange_get(VALUE self);
+/* Holds the loop of a request: its exchange, to be let go of by fl_let_go(exchange->loop). NULL: the request is over. An
+ * exchange without a loop: the server has ended. Nothing is held in either case. May give up the GVL, never raises. */
+fl_exchange *fl_hold_request(VALUE request);
+/* The same without giving up the GVL: what was read before still holds. False: somebody else has the lock; fl_await_request
+ * gives up the GVL until it may be free. */
+bool fl_try_request(VALUE request, fl_exchange **exchange);
+void fl_await_request(VALUE request);
+/* Raises if there is none, or none that is held. */
+void fl_require_open(const fl_exchange *exchange);
 
 /* environment.c: the env of a request that has just been taken, beginning as a copy of its listener's `template`; `whole`:
- * its body has come. All that it needs of the exchange is copied. */
+ * its body has come. All that it needs of the exchange is copied, without giving up the GVL. */
 VALUE fl_environment_build(fl_exchange *exchange, VALUE template, VALUE request, VALUE finished, bool whole);
+/* What the rest of a body is read from, where it has not come whole. Calls Ruby. */
+void fl_environment_add_input(VALUE env, VALUE request);
 /* The fields behind a chunked body that has come whole, by lower-case name. */
 VALUE fl_environment_trailers(const fl_exchange *exchange);
 VALUE fl_environment_address(const fl_client *client);

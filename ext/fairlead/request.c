@@ -37,18 +37,46 @@ const rb_data_type_t fl_request_type = {
     .flags = RUBY_TYPED_FREE_IMMEDIATELY | RUBY_TYPED_EMBEDDABLE | RUBY_TYPED_WB_PROTECTED,
 };
 
-fl_exchange *fl_exchange_get(VALUE object) {
-    fl_ruby_request *self = fl_ruby_request_get(object);
-    if (self->exchange == NULL)
+bool fl_try_request(VALUE request, fl_exchange **exchange) {
+    *exchange = fl_ruby_request_get(request)->exchange;
+    return *exchange == NULL || (*exchange)->loop == NULL || pthread_mutex_trylock(&(*exchange)->loop->lock) == 0;
+}
+
+void fl_await_request(VALUE request) {
+    fl_ruby_request *self = fl_ruby_request_get(request);
+    fl_await_lock(fl_ruby_loop_struct(self->loop), self->exchange->loop);
+}
+
+fl_exchange *fl_hold_request(VALUE request) {
+    fl_exchange *exchange;
+    while (!fl_try_request(request, &exchange))
+        fl_await_request(request);
+    RB_GC_GUARD(request);
+    return exchange;
+}
+
+void fl_require_open(const fl_exchange *exchange) {
+    if (exchange == NULL)
         rb_raise(rb_eIOError, "the request has been answered");
-    return self->exchange;
+    if (exchange->loop == NULL)
+        fl_raise(FL_CLOSED);
+}
+
+/* It may wait for long: what has been read of it is given back. */
+static void give_back(VALUE request, bool whole) {
+    fl_exchange *exchange = fl_hold_request(request);
+    if (exchange == NULL || exchange->loop == NULL)
+        return;
+    fl_exchange_head_used(exchange);
+    if (whole)
+        fl_exchange_body_used(exchange, exchange->body.length);
+    fl_let_go(exchange->loop);
 }
 
 VALUE fl_ruby_loop_take(VALUE object) {
-    fl_loop *loop = fl_ruby_loop_get(object);
     fl_ruby_loop *ours = fl_ruby_loop_struct(object);
     fl_prepare_to_run();
-    fl_hold(loop);
+    fl_loop *loop = fl_hold(ours);
     fl_exchange *exchange = fl_own_take(ours);
     if (exchange == NULL) {
         fl_let_go(loop);
@@ -73,20 +101,19 @@ VALUE fl_ruby_loop_take(VALUE object) {
     VALUE finished = rb_ary_new();
     RB_OBJ_WRITE(request, &self->finished, finished);
     VALUE template = rb_ary_entry(ours->templates, exchange->listener);
-    RB_OBJ_WRITE(request, &self->env, fl_environment_build(exchange, template, request, finished, whole));
-    fl_hold(loop); /* it may wait for long: what has been read of it is given back */
-    fl_exchange_head_used(exchange);
-    if (whole)
-        fl_exchange_body_used(exchange, exchange->body.length);
-    fl_let_go(loop);
+    VALUE env = fl_environment_build(exchange, template, request, finished, whole);
+    RB_OBJ_WRITE(request, &self->env, env);
+    give_back(request, whole);
+    if (!whole)
+        fl_environment_add_input(env, request);
     return request;
 }
 
 VALUE fl_ruby_loop_refusals(VALUE object) {
-    fl_loop *loop = fl_ruby_loop_get(object);
+    fl_ruby_loop *ours = fl_ruby_loop_struct(object);
     VALUE refusals = rb_ary_new();
     for (;;) {
-        fl_hold(loop);
+        fl_loop *loop = fl_hold(ours);
         fl_refusal *refusal = fl_refusal_take(&loop->refusals);
         fl_let_go(loop);
         if (refusal == NULL)
@@ -130,26 +157,36 @@ static VALUE request_duration(VALUE object) {
     return DBL2NUM((double) (fl_clock() - fl_ruby_request_get(object)->first_byte_at) / 1e6);
 }
 
+/* Reads what the GVL alone keeps: which exchange it is, and that it is there. */
 static VALUE request_gone_p(VALUE object) {
     fl_exchange *exchange = fl_ruby_request_get(object)->exchange;
     return exchange == NULL || exchange->connection == NULL ? Qtrue : Qfalse;
 }
 
-/* Appends up to `most` bytes of the body to `string`: true; nil at its end; false when the loop must be awaited. */
-static VALUE request_read(VALUE object, VALUE string, VALUE most) {
-    fl_exchange *exchange = fl_exchange_get(object);
-    fl_loop *loop = exchange->loop;
-    if (loop == NULL)
-        fl_raise(FL_CLOSED);
-    size_t wanted = NUM2SIZET(most), length = (size_t) RSTRING_LEN(string), size;
+/* Room for so many bytes more, which nobody else sees; answers the length. The GVL is not given up. */
+static size_t make_room(VALUE string, size_t wanted) {
+    size_t length = (size_t) RSTRING_LEN(string);
     /* Twice as long each time, so that a whole body is not copied for each of its pieces. */
     if (rb_str_capacity(string) - length < wanted)
         rb_str_modify_expand(string, (long) (length > wanted ? length : wanted));
     else
         rb_str_modify(string); /* what was known of its bytes may hold no longer */
+    return length;
+}
+
+/* Appends up to `most` bytes of the body to `string`: true; nil at its end; false when the loop must be awaited. */
+static VALUE request_read(VALUE object, VALUE string, VALUE most) {
+    size_t wanted = NUM2SIZET(most), length, size;
+    fl_exchange *exchange;
+    Check_Type(string, T_STRING);
+    for (;;) {
+        length = make_room(string, wanted);
+        if (fl_try_request(object, &exchange))
+            break;
+        fl_await_request(object);
+    }
+    fl_require_open(exchange);
     const char *bytes;
-    rb_str_locktmp(string);
-    fl_hold(loop);
     fl_status status = fl_exchange_body(exchange, &bytes, &size);
     if (status == FL_OK && size > 0) {
         if (size > wanted)
@@ -157,8 +194,7 @@ static VALUE request_read(VALUE object, VALUE string, VALUE most) {
         memcpy(RSTRING_PTR(string) + length, bytes, size);
         fl_exchange_body_used(exchange, size);
     }
-    fl_let_go(loop);
-    rb_str_unlocktmp(string);
+    fl_let_go(exchange->loop);
     if (status == FL_AGAIN)
         return Qfalse;
     if (status != FL_OK)
@@ -170,8 +206,11 @@ static VALUE request_read(VALUE object, VALUE string, VALUE most) {
 }
 
 static VALUE request_trailers(VALUE object) {
-    fl_exchange *exchange = fl_exchange_get(object);
-    return exchange->body_done ? fl_environment_trailers(exchange) : rb_hash_new();
+    fl_exchange *exchange = fl_hold_request(object);
+    fl_require_open(exchange);
+    bool whole = exchange->body_done; /* they do not change any more */
+    fl_let_go(exchange->loop);
+    return whole ? fl_environment_trailers(exchange) : rb_hash_new();
 }
 
 void fl_init_request(void) {

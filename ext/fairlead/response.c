@@ -11,7 +11,15 @@ static void check(fl_status status) {
         fl_raise(status);
 }
 
-static void header_value(fl_exchange *exchange, VALUE name, VALUE value) {
+/* What is staged of a response needs the GVL only: valid until Ruby is called. */
+static fl_exchange *staged(VALUE self) {
+    fl_exchange *exchange = fl_ruby_request_get(self)->exchange;
+    fl_require_open(exchange);
+    return exchange;
+}
+
+static void header_value(VALUE self, VALUE name, VALUE value) {
+    fl_exchange *exchange = staged(self);
     const char *bytes = RSTRING_PTR(value);
     long left = RSTRING_LEN(value);
     for (;;) { /* Rack 2 joins several values with line feeds */
@@ -23,6 +31,7 @@ static void header_value(fl_exchange *exchange, VALUE name, VALUE value) {
         bytes = end + 1;
         left -= size + 1;
     }
+    RB_GC_GUARD(name);
     RB_GC_GUARD(value);
 }
 
@@ -35,65 +44,65 @@ static bool is(VALUE name, const char *known) {
 }
 
 /* A header between app and server. */
-static void for_server(fl_exchange *exchange, VALUE name, VALUE value) {
+static void for_server(VALUE self, VALUE name, VALUE value) {
     if (is(name, "rack.hijack") && RTEST(value)) {
-        exchange->takes_over = true;
+        staged(self)->takes_over = true;
     } else if (is(name, "rack.protocol") && RTEST(value)) {
+        value = to_string(value);
+        fl_exchange *exchange = staged(self);
         exchange->takes_over = exchange->upgrades = true;
-        header_value(exchange, word_upgrade, to_string(value));
-        header_value(exchange, word_connection, word_upgrade);
+        header_value(self, word_upgrade, value);
+        header_value(self, word_connection, word_upgrade);
     }
 }
 
-static void header(fl_exchange *exchange, VALUE name, VALUE value) {
+static void header(VALUE self, VALUE name, VALUE value) {
     name = to_string(name);
     if (RSTRING_LEN(name) > 5 && memcmp(RSTRING_PTR(name), "rack.", 5) == 0) {
-        for_server(exchange, name, value);
+        for_server(self, name, value);
         return;
     }
     if (RB_TYPE_P(value, T_ARRAY)) {
         for (long i = 0; i < RARRAY_LEN(value); i++)
-            header_value(exchange, name, to_string(RARRAY_AREF(value, i)));
+            header_value(self, name, to_string(RARRAY_AREF(value, i)));
     } else if (!NIL_P(value)) {
-        header_value(exchange, name, to_string(value));
+        header_value(self, name, to_string(value));
     }
     RB_GC_GUARD(name);
 }
 
-static int header_of_hash(VALUE name, VALUE value, VALUE exchange) {
-    header((fl_exchange *) exchange, name, value);
+static int header_of_hash(VALUE name, VALUE value, VALUE self) {
+    header(self, name, value);
     return ST_CONTINUE;
 }
 
-static VALUE header_of_each(RB_BLOCK_CALL_FUNC_ARGLIST(pair, exchange)) {
+static VALUE header_of_each(RB_BLOCK_CALL_FUNC_ARGLIST(pair, self)) {
     if (argc >= 2)
-        header((fl_exchange *) exchange, argv[0], argv[1]);
+        header(self, argv[0], argv[1]);
     else
-        header((fl_exchange *) exchange, rb_ary_entry(pair, 0), rb_ary_entry(pair, 1));
+        header(self, rb_ary_entry(pair, 0), rb_ary_entry(pair, 1));
     return Qnil;
 }
 
-static fl_exchange *begin(VALUE self, VALUE status, VALUE headers) {
-    fl_exchange *exchange = fl_exchange_get(self);
+/* Stages a head. `headers` may run any Ruby. */
+static void begin(VALUE self, VALUE status, VALUE headers) {
     int code = RB_INTEGER_TYPE_P(status) ? NUM2INT(status) : NUM2INT(rb_funcallv(status, id_to_i, 0, NULL));
     fl_ruby_request_get(self)->code = code;
-    check(fl_exchange_begin(exchange, code));
+    check(fl_exchange_begin(staged(self), code));
     if (RB_TYPE_P(headers, T_HASH))
-        rb_hash_foreach(headers, header_of_hash, (VALUE) exchange);
+        rb_hash_foreach(headers, header_of_hash, self);
     else
-        rb_block_call(headers, id_each, 0, NULL, header_of_each, (VALUE) exchange);
+        rb_block_call(headers, id_each, 0, NULL, header_of_each, self);
     /* What is 200 in HTTP/2 is said with 101 here (Rack specification, "The rack.protocol Header"). */
-    if (exchange->upgrades && code != 101)
-        return begin(self, INT2FIX(101), headers);
-    return exchange;
+    if (code != 101 && staged(self)->upgrades)
+        begin(self, INT2FIX(101), headers);
 }
 
-/* The loop of an exchange, held; NULL when the server has ended. */
-static fl_loop *hold(fl_exchange *exchange) {
-    fl_loop *loop = exchange->loop;
-    if (loop != NULL)
-        fl_hold(loop);
-    return loop;
+/* The exchange of an open request, its loop held; raises otherwise. */
+static fl_exchange *hold(VALUE self) {
+    fl_exchange *exchange = fl_hold_request(self);
+    fl_require_open(exchange);
+    return exchange;
 }
 
 /* What was staged leaves at the loop's next turn, and there may be more to take. The driver's own fibers come back to
@@ -104,65 +113,85 @@ static void tell_driver(VALUE request) {
         fl_loop_wake(self->loop);
 }
 
-/* The last word on a request: `end` is fl_exchange_finish or fl_exchange_abandon. The loop is held, or NULL. */
-static void end(fl_ruby_request *self, void (*end)(fl_exchange *), fl_loop *loop) {
+/* The last word on a request: `end` is fl_exchange_finish or fl_exchange_abandon. Its loop is held, if there is one. */
+static void end(VALUE object, void (*end)(fl_exchange *)) {
+    fl_ruby_request *self = fl_ruby_request_get(object);
     fl_exchange *exchange = self->exchange;
     self->exchange = NULL;
     self->timed_out = exchange->timed_out;
+    if (end == fl_exchange_abandon && exchange->refusal != FL_OK && !exchange->committed)
+        self->code = fl_status_http((fl_status) exchange->refusal);
     if (exchange->timed_out && !exchange->committed)
         self->code = fl_status_http(FL_REQUEST_TIMEOUT); /* whatever the app has said since */
     else
         self->bytes_sent = exchange->body_sent + exchange->held.length;
-    if (loop == NULL)
+    if (exchange->loop == NULL)
         free(exchange);
     else
         end(exchange);
 }
 
 static VALUE end_if_open(VALUE object, void (*how)(fl_exchange *)) {
-    fl_ruby_request *self = fl_ruby_request_get(object);
-    if (self->exchange == NULL)
+    fl_exchange *exchange = fl_hold_request(object);
+    if (exchange == NULL)
         return Qnil;
-    fl_loop *loop = hold(self->exchange);
-    end(self, how, loop);
-    if (loop != NULL)
-        fl_let_go(loop);
+    fl_loop *loop = exchange->loop;
+    end(object, how);
+    if (loop == NULL)
+        return Qnil;
+    fl_let_go(loop);
     tell_driver(object);
     return Qnil;
+}
+
+/* How many bytes the parts have together. Answers the first that is no String, and not left out; else nil. */
+static VALUE measure(VALUE parts, size_t *length) {
+    *length = 0;
+    for (long i = 0; i < RARRAY_LEN(parts); i++) {
+        VALUE part = RARRAY_AREF(parts, i);
+        if (RB_TYPE_P(part, T_STRING))
+            *length += (size_t) RSTRING_LEN(part);
+        else if (!NIL_P(part))
+            return part;
+    }
+    return Qnil;
+}
+
+/* There is room for all of them. */
+static fl_status write_all(fl_exchange *exchange, VALUE parts) {
+    fl_status outcome = FL_OK;
+    for (long i = 0; outcome == FL_OK && i < RARRAY_LEN(parts); i++) {
+        VALUE part = RARRAY_AREF(parts, i);
+        size_t used;
+        if (!NIL_P(part))
+            outcome = fl_exchange_write(exchange, RSTRING_PTR(part), (size_t) RSTRING_LEN(part), &used);
+    }
+    return outcome;
 }
 
 /* The whole response at once, if the body is an Array that fits into the response buffer, or is not sent whatever it is
  * (HEAD, 204, 304): true. So too when the app has hijacked the connection, and nobody asks for its response. Otherwise
  * only its head is begun, and false: write the parts, then finish, or see whether it takes over. */
 static VALUE request_respond(VALUE object, VALUE status, VALUE headers, VALUE body) {
-    fl_ruby_request *self = fl_ruby_request_get(object);
-    if (self->hijacked)
+    if (fl_ruby_request_get(object)->hijacked)
         return end_if_open(object, fl_exchange_finish), Qtrue;
-    fl_exchange *exchange = begin(object, status, headers);
+    begin(object, status, headers);
+    fl_exchange *exchange = hold(object); /* from here on nobody else changes the body */
+    fl_loop *loop = exchange->loop;
     bool whole = RB_TYPE_P(body, T_ARRAY) && !exchange->takes_over && !exchange->has_trailers;
     size_t length = 0;
-    for (long i = 0; whole && i < RARRAY_LEN(body); i++) {
-        VALUE part = RARRAY_AREF(body, i);
-        if (NIL_P(part))
-            continue;
-        Check_Type(part, T_STRING);
-        length += (size_t) RSTRING_LEN(part);
+    VALUE wrong = whole ? measure(body, &length) : Qnil;
+    if (!NIL_P(wrong)) {
+        fl_let_go(loop);
+        Check_Type(wrong, T_STRING);
     }
-    fl_loop *loop = hold(exchange);
-    if (loop == NULL)
-        fl_raise(FL_CLOSED);
     fl_status outcome = fl_exchange_head_end(exchange, whole ? (int64_t) length : -1);
     bool empty = outcome == FL_OK && exchange->framing == FL_FRAMING_NONE;
     whole = empty || (whole && outcome == FL_OK && length <= fl_exchange_room(exchange));
-    for (long i = 0; whole && !empty && outcome == FL_OK && i < RARRAY_LEN(body); i++) {
-        VALUE part = RARRAY_AREF(body, i);
-        if (NIL_P(part))
-            continue;
-        size_t used; /* all of it: there is room */
-        outcome = fl_exchange_write(exchange, RSTRING_PTR(part), (size_t) RSTRING_LEN(part), &used);
-    }
+    if (whole && !empty)
+        outcome = write_all(exchange, body);
     if (whole && outcome == FL_OK)
-        end(self, fl_exchange_finish, loop);
+        end(object, fl_exchange_finish);
     fl_let_go(loop);
     check(outcome);
     if (whole)
@@ -171,32 +200,30 @@ static VALUE request_respond(VALUE object, VALUE status, VALUE headers, VALUE bo
     return whole ? Qtrue : Qfalse;
 }
 
-/* Takes bytes of the body from `from` on; answers up to where: less than the end when the loop must be awaited. */
-static VALUE request_write(VALUE self, VALUE string, VALUE from) {
-    fl_exchange *exchange = fl_exchange_get(self);
+/* Takes bytes of the body. Answers nil, or, when the loop must be awaited, what is left: another String, which nobody
+ * changes meanwhile. */
+static VALUE request_write(VALUE self, VALUE string) {
     Check_Type(string, T_STRING);
-    size_t start = NUM2SIZET(from), used;
-    if (start > (size_t) RSTRING_LEN(string))
-        rb_raise(rb_eArgError, "beyond the end of the string");
-    fl_loop *loop = hold(exchange);
-    if (loop == NULL)
-        fl_raise(FL_CLOSED);
-    fl_status status =
-        fl_exchange_write(exchange, RSTRING_PTR(string) + start, (size_t) RSTRING_LEN(string) - start, &used);
-    fl_let_go(loop);
+    fl_exchange *exchange = hold(self);
+    size_t used;
+    fl_status status = fl_exchange_write(exchange, RSTRING_PTR(string), (size_t) RSTRING_LEN(string), &used);
+    fl_let_go(exchange->loop);
     if (status != FL_OK && status != FL_AGAIN)
         fl_raise(status);
+    long left = RSTRING_LEN(string) - (long) used;
+    VALUE rest = left == 0 ? Qnil : rb_str_subseq(string, (long) used, left);
     tell_driver(self);
-    return SIZET2NUM(start + used);
+    return rest;
 }
 
+/* Nothing to do for a server that has ended. */
 static VALUE with_loop(VALUE self, void (*act)(fl_exchange *)) {
-    fl_exchange *exchange = fl_exchange_get(self);
-    fl_loop *loop = hold(exchange);
-    if (loop != NULL) {
-        act(exchange);
-        fl_let_go(loop);
-    }
+    fl_exchange *exchange = fl_hold_request(self);
+    if (exchange != NULL && exchange->loop == NULL)
+        return Qnil;
+    fl_require_open(exchange);
+    act(exchange);
+    fl_let_go(exchange->loop);
     return Qnil;
 }
 
@@ -210,21 +237,19 @@ static VALUE request_takes_over_p(VALUE object) {
     return exchange != NULL && exchange->takes_over ? Qtrue : Qfalse;
 }
 
-static void take_out(fl_slab *slab, fl_buffer *buffer, char *bytes) {
-    if (buffer->length > 0)
-        memcpy(bytes, fl_buffer_at(buffer), buffer->length);
-    fl_buffer_free(slab, buffer);
+static VALUE taken_out(fl_slab *staging, fl_buffer *buffer) {
+    VALUE bytes = rb_str_new(buffer->length > 0 ? fl_buffer_at(buffer) : "", buffer->length);
+    fl_buffer_free(staging, buffer);
+    return bytes;
 }
 
 /* Gives the socket to the app: its descriptor, whether it is a Unix socket, what has to be sent first, and what has been
  * read ahead. The request has to be finished none the less. */
 static VALUE request_give_away(VALUE object) {
-    fl_exchange *exchange = fl_exchange_get(object);
-    fl_loop *loop = hold(exchange);
-    if (loop == NULL)
-        fl_raise(FL_CLOSED);
+    fl_exchange *exchange = hold(object);
+    fl_loop *loop = exchange->loop;
     fl_buffer unsent = {0}, ahead = {0};
-    bool gone = exchange->connection == NULL;
+    bool gone = exchange->connection == NULL, is_unix = exchange->client.family == AF_UNIX;
     int descriptor = fl_exchange_hijack(exchange, &unsent, &ahead);
     fl_let_go(loop);
     if (descriptor < 0 && gone)
@@ -234,13 +259,9 @@ static VALUE request_give_away(VALUE object) {
                               "not been read to its end");
     fl_ruby_request_get(object)->hijacked = true;
     rb_update_max_fd(descriptor);
-    VALUE to_send = rb_str_new(NULL, unsent.length), read = rb_str_new(NULL, ahead.length);
-    fl_hold(loop);
-    take_out(&loop->slab, &unsent, RSTRING_PTR(to_send));
-    take_out(&loop->slab, &ahead, RSTRING_PTR(read));
-    fl_let_go(loop);
-    return rb_ary_new_from_args(4, INT2FIX(descriptor), exchange->client.family == AF_UNIX ? Qtrue : Qfalse, to_send,
-                                read);
+    /* Ours by now, and given back where the GVL is enough. */
+    VALUE to_send = taken_out(&loop->staging, &unsent), read = taken_out(&loop->staging, &ahead);
+    return rb_ary_new_from_args(4, INT2FIX(descriptor), is_unix ? Qtrue : Qfalse, to_send, read);
 }
 
 static VALUE request_hijacked_p(VALUE object) {
@@ -249,27 +270,21 @@ static VALUE request_hijacked_p(VALUE object) {
 
 /* An interim response, whole. */
 static VALUE request_inform(VALUE object, VALUE string) {
-    fl_exchange *exchange = fl_exchange_get(object);
     Check_Type(string, T_STRING);
-    fl_loop *loop = hold(exchange);
-    if (loop != NULL) {
-        fl_exchange_inform(exchange, RSTRING_PTR(string), (size_t) RSTRING_LEN(string));
-        fl_let_go(loop);
-    }
+    fl_exchange *exchange = hold(object);
+    fl_exchange_inform(exchange, RSTRING_PTR(string), (size_t) RSTRING_LEN(string));
+    fl_let_go(exchange->loop);
     return Qnil;
 }
 
 /* A field behind the body; only between its last part and `finish`. */
 static VALUE request_trailer(VALUE object, VALUE name, VALUE value) {
-    fl_exchange *exchange = fl_exchange_get(object);
     StringValue(name);
     StringValue(value);
-    fl_loop *loop = hold(exchange);
-    if (loop == NULL)
-        fl_raise(FL_CLOSED);
+    fl_exchange *exchange = hold(object);
     fl_status status = fl_exchange_trailer(exchange, RSTRING_PTR(name), (size_t) RSTRING_LEN(name), RSTRING_PTR(value),
                                            (size_t) RSTRING_LEN(value));
-    fl_let_go(loop);
+    fl_let_go(exchange->loop);
     check(status);
     return Qnil;
 }
@@ -283,22 +298,20 @@ static VALUE request_finish(VALUE self) {
 }
 
 static VALUE request_abandon(VALUE self) {
-    fl_ruby_request *request = fl_ruby_request_get(self);
-    fl_exchange *exchange = request->exchange;
-    if (exchange != NULL && exchange->refusal != FL_OK && !exchange->committed)
-        request->code = fl_status_http((fl_status) exchange->refusal);
     return end_if_open(self, fl_exchange_abandon);
 }
 
 /* So many seconds from now on, and after each piece of a body; nil: no limit. */
 static VALUE request_limit_time(VALUE self, VALUE seconds) {
-    fl_exchange *exchange = fl_ruby_request_get(self)->exchange;
-    uint64_t microseconds = NIL_P(seconds) ? 0 : (uint64_t) (NUM2DBL(seconds) * 1e6);
-    fl_loop *loop = exchange == NULL ? NULL : hold(exchange);
-    if (loop == NULL)
+    uint64_t microseconds = fl_microseconds(seconds, "the time of a request");
+    if (microseconds == 0 && !NIL_P(seconds)) /* any time, to the core */
+        rb_raise(rb_eArgError, "the time of a request must be more than 0 and at most %d seconds, not %" PRIsVALUE,
+                 FL_MOST_SECONDS, seconds);
+    fl_exchange *exchange = fl_hold_request(self);
+    if (exchange == NULL || exchange->loop == NULL)
         return Qnil;
     fl_exchange_limit_time(exchange, microseconds);
-    fl_let_go(loop);
+    fl_let_go(exchange->loop);
     return Qnil;
 }
 
@@ -334,7 +347,7 @@ void fl_init_response(VALUE request) {
     word_connection = rb_interned_str_cstr("connection");
     rb_gc_register_mark_object(word_connection);
     rb_define_method(request, "respond", request_respond, 3);
-    rb_define_method(request, "write", request_write, 2);
+    rb_define_method(request, "write", request_write, 1);
     rb_define_method(request, "flush", request_flush, 0);
     rb_define_method(request, "finish", request_finish, 0);
     rb_define_method(request, "abandon", request_abandon, 0);

@@ -9,7 +9,7 @@
 static fl_ruby_loop *told; /* the loop whose foreign stalls are told: that of the newest teller */
 static ID id_capture;
 
-/* capture(number, began, wanted, thread, fiber), if it is still the same stall. */
+/* capture(number, began, wanted, thread, fiber), if it is still the same stall. Calls Ruby, which may close the loop. */
 static void capture(fl_ruby_loop *self, int number, VALUE thread, VALUE fiber) {
     fl_watch *watch = self->watch;
     fl_stall_record *record = &watch->stalls[number];
@@ -20,10 +20,10 @@ static void capture(fl_ruby_loop *self, int number, VALUE thread, VALUE fiber) {
 }
 
 static VALUE capture_own(VALUE unused) {
-    fl_ruby_loop *self = fl_own.loop != NULL ? fl_own.loop : told;
-    if (self == NULL || self->watch == NULL || NIL_P(self->teller))
-        return Qnil;
-    for (int i = 0; i < atomic_load(&self->watch->count); i++) {
+    fl_ruby_loop *self;
+    for (int i = 0; (self = fl_own.loop != NULL ? fl_own.loop : told) != NULL && self->watch != NULL; i++) {
+        if (NIL_P(self->teller) || i >= atomic_load(&self->watch->count))
+            break;
         bool foreign = atomic_load(&self->watch->stalls[i].foreign);
         if (fl_own.loop == NULL ? foreign : fl_own.reactor == &self->watch->reactors[i] && !foreign)
             capture(self, i, rb_thread_current(), rb_fiber_current());
@@ -41,6 +41,7 @@ void fl_capture_stall(void) {
 /* tell_stalls(milliseconds, teller): stalls of more than that are told; `teller.capture` is called while they go on.
  * To be called before the watch starts. Answers the descriptor that tells of news. */
 static VALUE loop_tell_stalls(VALUE object, VALUE limit, VALUE teller) {
+    uint64_t longest = fl_milliseconds(limit, "the length of a stall");
     fl_ruby_loop *self = fl_ruby_loop_struct(object);
     fl_watch *watch = self->watch;
     if (watch == NULL)
@@ -48,7 +49,7 @@ static VALUE loop_tell_stalls(VALUE object, VALUE limit, VALUE teller) {
     if (fl_bell_open(&watch->teller) < 0)
         rb_sys_fail("the bell of the teller");
     rb_update_max_fd(watch->teller.listening);
-    watch->limits.told = (uint64_t) (NUM2DBL(limit) * 1000);
+    watch->limits.told = longest;
     self->teller = teller;
     told = self;
     return INT2NUM(watch->teller.listening);
@@ -81,6 +82,8 @@ static VALUE loop_stalls(VALUE object) {
         int phase = atomic_load(&record->phase);
         if ((phase == FL_STALL_LONG || phase == FL_STALL_LASTING) && !atomic_load(&record->foreign))
             capture(self, i, self->reactors[i].thread, self->reactors[i].fiber);
+        if (self->watch == NULL)
+            break;
         if (phase == FL_STALL_LASTING || phase == FL_STALL_OVER)
             rb_ary_push(list, facts_of(i, record, phase));
         if (phase == FL_STALL_OVER)
@@ -93,11 +96,12 @@ static VALUE loop_stalls(VALUE object) {
 static VALUE loop_stall(VALUE object, VALUE number, VALUE began) {
     fl_ruby_loop *self = fl_ruby_loop_struct(object);
     int index = NUM2INT(number);
+    uint64_t since = NUM2ULL(began);
     if (self->watch == NULL || index < 0 || index >= atomic_load(&self->watch->count))
         return Qnil;
     fl_stall_record *record = &self->watch->stalls[index];
     int phase = atomic_load(&record->phase);
-    if (phase == FL_STALL_CALM || atomic_load(&record->began) != NUM2ULL(began))
+    if (phase == FL_STALL_CALM || atomic_load(&record->began) != since)
         return Qnil;
     return facts_of(index, record, phase);
 }

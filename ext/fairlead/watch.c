@@ -271,7 +271,7 @@ static void interrupt_holder(void) {
 }
 
 static uint64_t milliseconds(VALUE options, const char *name) {
-    return (uint64_t) (NUM2DBL(rb_hash_fetch(options, ID2SYM(rb_intern(name)))) * 1000);
+    return fl_milliseconds(rb_hash_fetch(options, ID2SYM(rb_intern(name))), name);
 }
 
 /* Runs within the collector: it must touch no object. */
@@ -295,7 +295,6 @@ static void hook_collector(void) {
  * reactors' threads */
 static VALUE loop_watch(VALUE object, VALUE options) {
     static bool hooked;
-    fl_loop *loop = fl_ruby_loop_get(object);
     fl_watch_limits limits = {
         .tick = milliseconds(options, "tick"),
         .blocked = milliseconds(options, "blocked"),
@@ -314,7 +313,7 @@ static VALUE loop_watch(VALUE object, VALUE options) {
     }
     hooked = true;
     reactors_priority = rb_hash_fetch(options, ID2SYM(rb_intern("priority")));
-    fl_watch *watch = fl_watch_open(loop, &limits);
+    fl_watch *watch = fl_watch_open(fl_ruby_loop_get(object), &limits);
     if (watch == NULL)
         rb_memerror();
     watch->press = press_holder;
@@ -350,6 +349,7 @@ static VALUE loop_enter(VALUE object) {
     fl_own.run = NULL;
     fl_own.reactor = &watch->reactors[number];
     fl_own.loop = fl_ruby_loop_struct(object);
+    fl_use(fl_own.loop);
     fl_own.loop->reactors[number].thread = rb_thread_current();
     fl_own.loop->reactors[number].fiber = *fl_own.home;
     rb_thread_add_event_hook(rb_thread_current(), fiber_switched, RUBY_EVENT_FIBER_SWITCH, Qnil);
@@ -371,6 +371,7 @@ static VALUE loop_leave(VALUE object) {
         xfree(fl_own.home);
         if (watch != NULL)
             fl_watch_vacate(watch, fl_own.number);
+        fl_use_no_more(fl_own.loop);
     }
     fl_own.reactor = NULL;
     fl_own.loop = NULL;
@@ -417,10 +418,11 @@ static void keep_message(char room[64], VALUE message) {
 /* A relief worker is asked for by sending `relief` to this socket, a lane worker by `lane`. What else is
  * told there, see report.h. */
 static VALUE loop_ask_for_help_at(VALUE object, VALUE descriptor, VALUE relief, VALUE lane) {
+    int number = NUM2INT(descriptor);
     fl_watch *watch = watch_of(object);
     keep_message(watch->request, relief);
     keep_message(watch->lane_request, lane);
-    watch->relief = NUM2INT(descriptor);
+    watch->relief = number;
     return Qnil;
 }
 

@@ -142,6 +142,7 @@ module Fairlead
     # that it has started. Without effect where the option is not set, and outside requests.
     #
     # @param seconds [Numeric, nil] nil: it may take any time.
+    # @raise [ArgumentError] for what is not more than 0, no number, or more than 10^9 seconds.
     def request_timeout=(seconds)
       Deadlines.present&.limit(seconds)
     end

@@ -25,8 +25,9 @@ module Fairlead
       raise IOError, "closed stream" if @closed
 
       string = string.to_s
+      size = string.bytesize
       Stream.write(@request, string, @scheduler)
-      string.bytesize
+      size
     end
 
     def <<(string)
@@ -67,11 +68,8 @@ module Fairlead
     # @api private
     def self.write(request, string, scheduler)
       string = string.to_s unless string.is_a?(String)
-      size = string.bytesize
-      written = request.write(string, 0)
-      while written < size
+      while (string = request.write(string))
         scheduler.await(request)
-        written = request.write(string, written)
       end
     end
   end

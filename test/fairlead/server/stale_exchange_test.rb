@@ -1,0 +1,160 @@
+# frozen_string_literal: true
+
+require "open3"
+require_relative "../../helper"
+require_relative "../../http_client"
+
+module Fairlead
+  # The core uses the memory of a request again for the next one. Whoever still has a request that is over must not reach it.
+  class StaleExchangeTest < Test
+    include SpeaksHTTP
+
+    APP = <<~'RUBY'
+      OVER, GONE_ON = Thread::Queue.new, Thread::Queue.new
+
+      # Ends the request while its head is being made, and goes on when the next one has begun to answer.
+      END_IT = lambda do |env|
+        env["rack.hijack"].abandon
+        OVER << true
+        GONE_ON.pop
+        "another's bytes"
+      end
+
+      class Headers
+        def initialize(env) = @env = env
+        def each = yield("x-late", END_IT.call(@env))
+      end
+
+      class Value
+        def initialize(env) = @env = env
+        def to_s = END_IT.call(@env)
+      end
+
+      HEADS = {
+        "/each" => ->(env) { [200, Headers.new(env), []] },
+        "/to-s" => ->(env) { [200, { "x-late" => Value.new(env) }, []] },
+        "/array" => ->(env) { [200, { "x-late" => [Value.new(env), "again"] }, []] },
+        "/status" => ->(env) { [Struct.new(:env) { def to_i = END_IT.call(env).size }.new(env), {}, []] },
+        "/upgrade" => ->(env) { [200, { "rack.protocol" => Value.new(env) }, ->(_) {}] }
+      }
+
+      run lambda { |env|
+        next HEADS.fetch(env["PATH_INFO"]).call(env) if HEADS.key?(env["PATH_INFO"])
+
+        OVER.pop
+        body = lambda do |stream|
+          stream.write("first ")
+          stream.flush
+          GONE_ON << true
+          sleep 0.05
+          stream.write("last")
+          stream.close
+        end
+        [200, {}, body]
+      }
+    RUBY
+
+    %w[/each /to-s /array /status /upgrade].each do |path|
+      define_method(:"test_a_head_whose_request_is_over_goes_nowhere_#{path.delete("/").tr("-", "_")}") do
+        with_server(APP, lint: false) do |server|
+          other = client(to: server).request("GET", "/next")
+          assert_nil client(to: server).get(path), "it was abandoned"
+          assert_equal "first last", other.response.body
+          assert_match(/the request has been answered \(IOError\)/, server.log)
+        end
+      end
+    end
+
+    # Writers that take turns with the handlers, and go on as their responses end: see Loop's lock.
+    THREADS = <<~'RUBY'
+      LIVE = []
+      WRITERS = Array.new(2) do
+        Thread.new do
+          loop do
+            live = LIVE.dup
+            sleep 0.001 if live.empty?
+            live.each do |stream|
+              stream << "LEAK"
+            rescue StandardError
+              LIVE.delete(stream)
+            end
+          end
+        end
+      end
+      run lambda { |env|
+        next [200, {}, ->(stream) { LIVE << stream; sleep(0.002) }] if env["PATH_INFO"] == "/stream"
+
+        [200, {}, Enumerator.new { |parts| 6.times { parts << "P" * 50; sleep 0.0005 } }]
+      }
+    RUBY
+
+    def test_threads_that_write_to_streams_that_end_write_to_no_other
+      with_server(THREADS, lint: false) do |server|
+        ends = monotonic + 4
+        clients = %w[/plain /stream].cycle.first(12).map do |path|
+          Thread.new do
+            connection = HTTPClient.new(server.connect)
+            bodies = []
+            bodies << connection.get(path).body while monotonic < ends
+            [path, bodies]
+          ensure
+            connection.close
+          end
+        end
+        plain = clients.map(&:value).select { |path,| path == "/plain" }.flat_map(&:last)
+
+        assert_empty plain.reject { |body| body == "P" * 300 }
+        assert_operator plain.size, :>, 100
+        assert_match(/\A\d+\z/, server.worker_pids.join)
+      end
+    end
+
+    CLOSING = <<~'RUBY'
+      require "fairlead"
+      require "fairlead/server"
+      limits = %i[request_line head_size headers body_size body_buffer response_buffer in_flight streams queue_timeout queue_target
+                  request_timeout idle_timeout head_timeout body_timeout write_timeout health_path cancel_abandoned]
+      limits = limits.to_h { |name| [name, Fairlead::Configuration.new.public_send(name)] }
+      looped = Fairlead::Loop.new({ **limits, body_size: 1 << 40, note_refusals: false })
+      waiting = Thread.new { looped.wait(nil) }
+      Thread.pass until waiting.status == "sleep"
+      looped.close
+      waiting.join(5) or abort "still waiting"
+      %i[turn settle woken overdue take refusals give_up takeable counts].each do |method|
+        looped.public_send(method)
+        abort "#{method} of a closed loop"
+      rescue IOError => error
+        abort error.message unless error.message == "the loop is closed"
+      end
+      print "closed"
+    RUBY
+
+    def test_a_loop_may_be_closed_while_a_thread_waits_for_it
+      output, status = Open3.capture2e({ "MALLOC_PERTURB_" => "90" }, RbConfig.ruby, "-I", "lib", "-e", CLOSING)
+
+      assert_equal ["closed", true], [output, status.success?]
+    end
+
+    SECONDS = <<~'RUBY'
+      run lambda { |env|
+        begin
+          Fairlead.request_timeout = eval(env["QUERY_STRING"])
+          [200, {}, ["taken"]]
+        rescue ArgumentError => error
+          [400, {}, [error.message]]
+        end
+      }
+    RUBY
+
+    def test_seconds_that_are_none_are_refused
+      with_server(SECONDS, "--request-timeout", "5") do |server|
+        %w[-1 -0.001 0 Float::NAN Float::INFINITY -Float::INFINITY 1e300 2**80].each do |seconds|
+          answer = server.get("/?#{seconds}")
+          assert_equal "400", answer.code, seconds
+          assert_match(/the time of a request must be .* 1000000000 seconds, not/, answer.body, seconds)
+        end
+        %w[1 0.5 nil 1e9 3r].each { |seconds| assert_equal "taken", server.get("/?#{seconds}").body, seconds }
+      end
+    end
+  end
+end
