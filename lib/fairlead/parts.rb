@@ -49,7 +49,7 @@ module Fairlead
   autoload :Log, "fairlead/log"
   autoload :Message, "fairlead/message"
   autoload :MysqlAnswer, "fairlead/fairlead"
-  autoload :NameLookup, "fairlead/name_lookup"
+  autoload :NameLookup, "fairlead/fiber_safety/name_lookup"
   autoload :Notifier, "fairlead/notifier"
   autoload :Offload, "fairlead/offload"
   autoload :Packets, "fairlead/packets"

@@ -77,6 +77,9 @@ module Fairlead
       block(nil, LOOK)
     end
 
+    # (see NameLookup.resolve)
+    def address_resolve(hostname) = NameLookup.resolve(hostname)
+
     # In the child of a fork, what waits in its parent does not go on.
     def process_fork
       @forked = true
