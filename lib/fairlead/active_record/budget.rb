@@ -10,7 +10,8 @@ module Fairlead
     #
     # What counts is a connection in a pool, open or not yet. Files are not counted: SQLite has no such bound.
     #
-    # Called under the locks of several pools, from any thread; it never waits.
+    # Called under the locks of several pools, from any thread. Nothing waits under its own lock: who finds that taken has its
+    # thread wait, and not its fiber, which could be interrupted there.
     class Budget
       # Where a server listens, if nothing else is said.
       PORTS = { "postgresql" => 5432, "postgis" => 5432, "mysql2" => 3306, "trilogy" => 3306 }.freeze
@@ -25,7 +26,7 @@ module Fairlead
         def of(config)
           return unless limit && counts?(config)
 
-          @lock.synchronize do
+          exclusively do
             number = (@numbers[server_of(config)] ||= number_of(server_of(config)))
             @budgets[number] || new(limit, @share&.pages&.at(number), @slot, @share&.sockets&.at(number)).tap do |budget|
               @budgets = { **@budgets, number => budget } # others may be going through it
@@ -80,6 +81,8 @@ module Fairlead
 
         private
 
+        def exclusively(&) = ::Fiber.blocking { @lock.synchronize(&) }
+
         def number_of(server) = @share ? @share.pages.first.database(Zlib.crc32(server) + 1) : @numbers.size
       end
 
@@ -109,7 +112,7 @@ module Fairlead
 
       # @return [Integer, nil] what a connection is known by; nil if there is no room for it.
       def take
-        @lock.synchronize do
+        exclusively do
           next unless room.positive?
 
           @taken += 1
@@ -120,7 +123,7 @@ module Fairlead
 
       # A connection has been closed for good, or was never opened after all.
       def free(id)
-        @lock.synchronize do
+        exclusively do
           @freed += 1
           show
           tell("free #{id}")
@@ -130,16 +133,16 @@ module Fairlead
       # A connection is open.
       #
       # @param io [IO, nil] its socket, if the driver shows it.
-      def opened(id, io) = @lock.synchronize { tell("open #{id}", io) }
+      def opened(id, io) = exclusively { tell("open #{id}", io) }
 
       # A connection has been closed and will be opened again.
-      def shut(id) = @lock.synchronize { tell("shut #{id}") }
+      def shut(id) = exclusively { tell("shut #{id}") }
 
       # How many of a pool wait for a connection, and since when.
       #
       # @param since [Float, nil] of the monotonic clock.
       def waiting(pool, count, since)
-        @lock.synchronize do
+        exclusively do
           before = @waiting.any?
           count.zero? ? @waiting.delete(pool) : @waiting[pool] = [count, since]
           next unless @page
@@ -154,7 +157,7 @@ module Fairlead
       def recalled?
         return false unless @given_back < recalled
 
-        @lock.synchronize { @given_back < recalled && (@given_back += 1) } ? true : false
+        exclusively { @given_back < recalled && (@given_back += 1) } ? true : false
       end
 
       # Others wait: gives up what nobody here uses. Whoever checks one in need not give up as many later.
@@ -169,10 +172,12 @@ module Fairlead
         Budget.pools.each do |pool|
           left -= pool.fairlead_spare(left) if left.positive? && pool.fairlead_budget.equal?(self)
         end
-        @lock.synchronize { @given_back = [@given_back + count - left, recalled].min }
+        exclusively { @given_back = [@given_back + count - left, recalled].min }
       end
 
       private
+
+      def exclusively(&) = ::Fiber.blocking { @lock.synchronize(&) }
 
       def recalled = @page ? @page.get(@slot, :database_recalled) : 0
 

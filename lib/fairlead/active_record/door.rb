@@ -56,12 +56,20 @@ module Fairlead
         patience = @pool.checkout_timeout.to_f
         since = beginning(adapter, patience)
         @waiting.push(place = ::Thread::Queue.new)
-        try(place, error, since, since + patience, &)
+        given = try(place, error, since, since + patience, &)
       rescue Vain
         adapter.fairlead_vain_since = since
         raise
       ensure
-        leave(place)
+        hand_on(place, given)
+      end
+
+      # What has been given to this place, or to this caller, would be lost with an interruption.
+      def hand_on(place, given)
+        Uninterruptible.run { leave(place) }
+      rescue ::Exception
+        Uninterruptible.run { give(given) } if given
+        raise
       end
 
       def beginning(adapter, patience)

@@ -16,9 +16,12 @@ module Fairlead
         def release
           return unless @loaded || discovered?
 
-          ::ActiveRecord::Base.connection_handler.each_connection_pool do |pool|
-            connection = pool.active_connection?
-            give_back(pool, connection) if connection
+          # What arrives meanwhile would keep all further pools from theirs: serving fibers never die.
+          Uninterruptible.run do
+            ::ActiveRecord::Base.connection_handler.each_connection_pool do |pool|
+              connection = pool.active_connection?
+              give_back(pool, connection) if connection
+            end
           end
         end
 
@@ -41,7 +44,7 @@ module Fairlead
           else
             pool.release_connection
           end
-        rescue StandardError => error
+        rescue ::Exception => error
           warn "fairlead: a database connection could not be returned to its pool " \
             "(#{error.class}: #{error.message}); it is closed."
           discard(pool, connection)
@@ -57,7 +60,7 @@ module Fairlead
         def discard(pool, connection)
           pool.remove(connection)
           connection.disconnect!
-        rescue StandardError => error
+        rescue ::Exception => error
           warn "fairlead: a database connection could not be closed (#{error.class}: #{error.message})."
         end
       end

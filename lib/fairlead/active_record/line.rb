@@ -28,7 +28,6 @@ module Fairlead
       def initialize(lock)
         @lock = lock
         @waiting = {}.compare_by_identity # not called yet: waiter => true
-        @kept = {}.compare_by_identity # context => a waiter that has left the line and may come back
         @opening = 0
         @lookout = nil
         @nap = PATIENCE
@@ -52,19 +51,10 @@ module Fairlead
       # @param seconds [Float] for which it waits at most.
       # @return [Waiter] to be given to {#leave} in any case.
       def join(context, seconds)
-        waiter = @kept.delete(context) unless @kept.empty?
-        return waiter.tap { call_back(waiter) } if waiter
-
         waiter = Waiter.new(context, Line.clock, seconds)
         preferred?(waiter) ? put(waiter) : @waiting[waiter] = true
         waiter
       end
-
-      # It could not open one: when it joins the line again, it has its place.
-      def keep(waiter) = @kept[waiter.context] = waiter
-
-      # It has been served without joining the line again, or will not be.
-      def forget(waiter) = @kept.delete(waiter.context)
 
       def leave(waiter)
         @waiting.delete(waiter)
@@ -86,10 +76,13 @@ module Fairlead
         waiter.signal
       end
 
-      # There was none after all: it stands in the line as if it had not been called.
+      # There was none after all, or it could not open one: it stands in the line as if it had not been called.
+      #
+      # @return [Waiter]
       def call_back(waiter)
         waiter.called = nil
         put(waiter)
+        waiter
       end
 
       # Sleeps, without the lock, until the waiter is called, its time is over, or, as the lookout, it should look.

@@ -19,6 +19,7 @@ module Fairlead
         pool = ::ActiveRecord::ConnectionAdapters::ConnectionPool
         pool.prepend(Pool)
         pool::ConnectionLeasingQueue.prepend(Queue)
+        pool::ExecutorHooks.singleton_class.prepend(ExecutorHooks)
         ::ActiveRecord::ConnectionAdapters::AbstractAdapter.include(Adapter)
       end
 
@@ -44,17 +45,19 @@ module Fairlead
         def disconnect!
           super
         ensure
-          fairlead_closed
+          fairlead_closed if fairlead_id
         end
 
         # Room for it is free again once it is closed and has left its pool.
         def fairlead_closed
-          budget = fairlead_budget
-          return unless budget && !connected?
-          return budget.shut(fairlead_id) if pool.fairlead_has?(self)
+          return if connected?
 
-          budget.free(fairlead_id)
-          self.fairlead_id = nil
+          Uninterruptible.run do
+            next fairlead_budget&.shut(fairlead_id) if pool.fairlead_has?(self)
+
+            fairlead_budget&.free(fairlead_id)
+            self.fairlead_id = nil
+          end
         end
 
         private
@@ -76,6 +79,12 @@ module Fairlead
         rescue ::StandardError
           nil
         end
+      end
+
+      # Of ConnectionPool::ExecutorHooks.
+      module ExecutorHooks
+        # What arrives while the first of several pools gets its connection back must not keep the others from theirs.
+        def complete(state) = Uninterruptible.run { super }
       end
 
       # Of ConnectionPool::ConnectionLeasingQueue. Its lock is the pool. Nobody waits for ActiveRecord's own condition.
@@ -106,31 +115,33 @@ module Fairlead
           @lock.synchronize { fairlead_line.preferred = before }
         end
 
-        # Without the lock.
-        def fairlead_awaited? = @num_waiting.positive?
-
         # Under the lock.
         def fairlead_line = @fairlead_line ||= Line.new(@lock.fairlead_monitor)
 
         private
 
+        # From {Line#rest} on, which is where an interruption arrives, nothing here waits: what is taken is not lost.
+        #
+        # @param timeout [Float, Waiter] seconds, or who left the line to open a connection, in vain.
         # @return [ConnectionAdapters::AbstractAdapter, Waiter] the latter if it is to open a connection.
         def wait_poll(timeout)
           served = nil
-          waiter = fairlead_line.join(::ActiveSupport::IsolatedExecutionState.context, timeout)
+          waiter = timeout.is_a?(Waiter) ? fairlead_line.call_back(timeout) : fairlead_join(timeout)
           @num_waiting += 1
           until (served = fairlead_take(waiter))
             return waiter if waiter.called == :to_open
             next fairlead_line.rest(waiter) { @lock.fairlead_grow } if Line.clock < waiter.deadline
             return waiter if fairlead_opens_one?(waiter)
 
-            fairlead_give_up(waiter, timeout)
+            fairlead_give_up(waiter)
           end
           served
         ensure
           @num_waiting -= 1
           fairlead_leave(waiter, served)
         end
+
+        def fairlead_join(seconds) = fairlead_line.join(::ActiveSupport::IsolatedExecutionState.context, seconds)
 
         def fairlead_take(waiter)
           return unless waiter.called == :to_take
@@ -152,14 +163,14 @@ module Fairlead
         # Whatever speaks against opening another one: nobody goes without while there may be one.
         def fairlead_opens_one?(waiter) = @lock.fairlead_room? && !waiter.tried && (waiter.tried = true)
 
-        def fairlead_give_up(waiter, timeout)
+        def fairlead_give_up(waiter)
           raise ::ActiveRecord::ConnectionTimeoutError, "the pool was discarded meanwhile" if @lock.discarded?
 
           usage = @lock.fairlead_usage
           usage.timeouts += 1
           message = format("could not obtain a connection from the pool within %.3f seconds (waited %.3f seconds); " \
-            "all pooled connections were in use", timeout, Line.clock - waiter.since)
-          raise ::ActiveRecord::ConnectionTimeoutError, "#{message}. #{usage.complaint(timeout)}"
+            "all pooled connections were in use", waiter.seconds, Line.clock - waiter.since)
+          raise ::ActiveRecord::ConnectionTimeoutError, "#{message}. #{usage.complaint(waiter.seconds)}"
         end
       end
 
@@ -201,6 +212,20 @@ module Fairlead
         # @return [Line, nil] nil once the pool is discarded.
         def fairlead_line = @available&.fairlead_line
 
+        # What is raised in a fiber that waits for the lock is raised once the fiber has it, and has given it back: a mutex
+        # wakes one of those who wait, and would wake no other one in its place.
+        def synchronize(&)
+          return @mon_data.synchronize(&) unless ::Fiber.current_scheduler
+
+          fairlead_enter unless @mon_data.try_enter
+          begin
+            yield
+          ensure
+            @mon_data.exit
+          end
+        end
+        alias mon_synchronize synchronize
+
         def checkout(checkout_timeout = @checkout_timeout)
           connection = super
           connection.fairlead_since ||= Line.clock
@@ -208,12 +233,15 @@ module Fairlead
         end
 
         def checkin(connection)
-          return super if @pinned_connection.equal?(connection)
+          return super if @pinned_connection.equal?(connection) || !fairlead_mine?(connection)
 
-          since = connection.fairlead_since
-          fairlead_usage.holds.add(Line.clock - since) if since
-          connection.fairlead_since = connection.fairlead_vain_since = nil
-          fairlead_unwanted?(connection) ? fairlead_give_up(connection) : super
+          Uninterruptible.run do
+            fairlead_note_hold(connection)
+            fairlead_unwanted?(connection) ? fairlead_give_up(connection) : super
+          rescue ::Exception # of a callback: nobody else would ever give it back
+            fairlead_discard(connection) if fairlead_mine?(connection)
+            raise
+          end
         end
 
         # Who waited while all connections were disconnected has a lease that the pool has forgotten: ActiveRecord, which
@@ -227,36 +255,36 @@ module Fairlead
         end
 
         def remove(connection)
-          connection.fairlead_since = nil
-          super
-          connection.fairlead_closed if connection.fairlead_id
-          synchronize { fairlead_line&.look_soon }
+          Uninterruptible.run do
+            connection.fairlead_since = nil
+            super
+            connection.fairlead_closed if connection.fairlead_id
+            synchronize { fairlead_line&.look_soon }
+          end
         end
 
         # What a dead owner held, and has lost, ActiveRecord removes without closing it.
         def reap
-          orphans = synchronize { discarded? ? [] : fairlead_orphans }
-          super
-          orphans.each { |connection| connection.disconnect! unless fairlead_has?(connection) }
+          fairlead_whole do
+            orphans = synchronize { discarded? ? [] : fairlead_orphans }
+            super
+            orphans.each { |connection| connection.disconnect! unless fairlead_has?(connection) }
+          end
         end
 
         def disconnect(...) = fairlead_free_those_that_leave { super }
         def clear_reloadable_connections(...) = fairlead_free_those_that_leave { super }
 
+        # What these take out of the pool, or keep from others, they would not give back if they were interrupted.
+        %i[discard! flush prepopulate retire_old_connections preconnect keep_alive].each do |name|
+          define_method(name) { |*arguments| fairlead_whole { super(*arguments) } }
+        end
+
         # Others wait: closes what is idle, unless somebody waits for it here.
         #
         # @return [Integer] how many.
         def fairlead_spare(most)
-          idle = synchronize do
-            next [] if discarded? || @available.num_waiting.positive?
-
-            @connections.reject(&:in_use?).first(most).each do |connection|
-              connection.lease
-              @available.delete(connection)
-              @connections.delete(connection)
-            end
-          end
-          idle.each(&:disconnect!).size
+          Uninterruptible.run { fairlead_take_idle(most).each(&:disconnect!).size }
         end
 
         # Under the lock: who has stood in line has a connection.
@@ -317,37 +345,67 @@ module Fairlead
         # @return [Integer, nil] how many more the pool may have; nil: any number.
         def fairlead_room = (@max_connections - fairlead_size if @max_connections)
 
+        def fairlead_enter
+          entered = false
+          Uninterruptible.run do
+            @mon_data.enter
+            entered = true
+          end
+        rescue ::Exception
+          @mon_data.exit if entered
+          raise
+        end
+
+        # An own thread of the pool's is ActiveRecord's; its process must be able to end while a database does not answer.
+        def fairlead_whole(&) = ::Fiber.current_scheduler ? Uninterruptible.run(&) : yield
+
+        def fairlead_mine?(connection) = connection.owner == ::ActiveSupport::IsolatedExecutionState.context
+
+        def fairlead_note_hold(connection)
+          since = connection.fairlead_since
+          fairlead_usage.holds.add(Line.clock - since) if since
+          connection.fairlead_since = connection.fairlead_vain_since = nil
+        end
+
+        def fairlead_take_idle(most)
+          synchronize do
+            next [] if discarded? || @available.num_waiting.positive?
+
+            @connections.reject(&:in_use?).first(most).each do |connection|
+              connection.lease
+              @available.delete(connection)
+              @connections.delete(connection)
+            end
+          end
+        end
+
         # Who is called to open a connection leaves the line for it, since that is done without the lock, and gets its
         # place back if there is no room after all.
         #
         # ActiveRecord looks through all connections before each wait, which takes longer than a query where there are
-        # many and requests wait for each.
+        # many and requests wait for each; and asks, in the fiber of the request, what dead owners have left: here the
+        # lookout sees to that.
         def acquire_connection(checkout_timeout)
-          kept = nil
-          found = @available.poll
-          until found && !found.is_a?(Waiter)
-            if found
-              connection = try_to_checkout_new_connection(called: true)
-              return connection if connection
-
-              synchronize { fairlead_line&.keep(kept = found) }
-            end
-            found = fairlead_reaped? ? try_to_checkout_new_connection || @available.poll(checkout_timeout) : super
-          end
+          found = @available.poll || try_to_checkout_new_connection || @available.poll(checkout_timeout)
+          found = try_to_checkout_new_connection(called: true) || @available.poll(found) while found.is_a?(Waiter)
           found
         rescue ::ActiveRecord::ConnectionTimeoutError => error
           raise error.set_pool(self)
-        ensure
-          synchronize { fairlead_line&.forget(kept) } if kept
         end
 
-        # Who is the first to wait always looks.
-        def fairlead_reaped?
-          now = Line.clock
-          return true if !discarded? && @available.fairlead_awaited? && !fairlead_reaping_due?(now)
+        # ActiveRecord's own clean-up may be interrupted.
+        def checkout_and_verify(connection)
+          super
+        rescue ::Exception
+          fairlead_discard(connection)
+          raise
+        end
 
-          @fairlead_reaped_at = now
-          false
+        def fairlead_discard(connection)
+          Uninterruptible.run do
+            remove(connection) if fairlead_has?(connection)
+            connection.disconnect!
+          end
         end
 
         # Under the lock: an owner may die while others wait already. What it held is asked whether it still works, which
@@ -371,18 +429,24 @@ module Fairlead
         def fairlead_reaping_due?(now) = now - (@fairlead_reaped_at || 0.0) >= REAPING
 
         # The first connection is opened at once, others once it has been waited for one in use to come back: in a fiber
-        # that costs nothing.
+        # that costs nothing. An interrupted one leaves what it has opened to others.
         def try_to_checkout_new_connection(called: false, &)
           return unless called || block_given? || discarded? || fairlead_size.zero? ||
                         ::ActiveSupport::IsolatedExecutionState.isolation_level != :fiber
 
-          budget = fairlead_budget or return super(&)
-          return unless fairlead_room? && (id = budget.take)
-
-          fairlead_take_on(budget, id) { super(&) }
+          connection = nil
+          begin
+            Uninterruptible.run { connection = fairlead_within_budget { super(&) } }
+          rescue ::Exception
+            checkin(connection) if connection
+            raise
+          end
         end
 
-        def fairlead_take_on(budget, id)
+        def fairlead_within_budget
+          budget = fairlead_budget or return yield
+          return unless fairlead_room? && (id = budget.take)
+
           connection = yield
           return unless connection
 
@@ -390,7 +454,7 @@ module Fairlead
           connection.fairlead_id = id
           connection
         ensure
-          budget.free(id) unless connection
+          budget.free(id) if id && !connection
         end
 
         def fairlead_growth = @fairlead_growth ||= Growth.new
@@ -423,11 +487,13 @@ module Fairlead
         end
 
         def fairlead_free_those_that_leave
-          before = discarded? ? [] : connections
-          yield
-        ensure
-          after = discarded? ? [] : connections
-          (before - after).each { |connection| connection.fairlead_closed if connection.fairlead_id }
+          fairlead_whole do
+            before = discarded? ? [] : connections
+            yield
+          ensure
+            after = discarded? ? [] : connections
+            (before - after).each { |connection| connection.fairlead_closed if connection.fairlead_id }
+          end
         end
 
         # In place of those that were removed.

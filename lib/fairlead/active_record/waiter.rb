@@ -7,13 +7,12 @@ module Fairlead
     #
     # Every method is called under the pool's lock.
     class Waiter
-      NEVER = { ::Object => :never }.freeze
-      private_constant :NEVER
-
       # @return [Fiber, Thread] who waits.
       attr_reader :context
       # @return [Float] of the monotonic clock: since when, and until when at most.
       attr_reader :since, :deadline
+      # @return [Float] that many seconds after it came.
+      attr_reader :seconds
       # @return [Symbol, nil] :to_take a connection, or :to_open one.
       attr_accessor :called
       # @return [Boolean] whether it has tried to open one when its time was over.
@@ -24,6 +23,7 @@ module Fairlead
       def initialize(context, since, seconds)
         @context = context
         @since = since
+        @seconds = seconds
         @deadline = since + seconds
         @scheduler = ::Fiber.current_scheduler
         @fiber = @scheduler && ::Fiber.current
@@ -44,7 +44,8 @@ module Fairlead
           @scheduler.block(self, seconds)
         ensure
           @sleeping = false
-          mutex.try_lock || ::Thread.handle_interrupt(NEVER) { mutex.lock }
+          # Without it, the lock would be taken for this fiber's, and never be free again.
+          mutex.try_lock || Uninterruptible.run { mutex.lock }
         end
       end
 

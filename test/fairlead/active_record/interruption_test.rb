@@ -1,0 +1,75 @@
+# frozen_string_literal: true
+
+require_relative "../../helper"
+
+module Fairlead
+  # A deadline, a client that has gone, a timeout, or a cancelled task reach a fiber wherever it waits: the pool stays whole.
+  class PoolInterruptionTest < Test
+    APP = <<~'RUBY'
+      require "active_record"
+      ActiveRecord::Base.establish_connection(adapter: "sqlite3", database: ":memory:", max_connections: 1, checkout_timeout: 20)
+      KEEP, LOCKED, UNLOCK = Queue.new, Queue.new, Queue.new
+
+      run(lambda do |env|
+        pool = ActiveRecord::Base.connection_pool
+        answer = "done"
+        case env["PATH_INFO"]
+        when "/keep"
+          Fairlead.request_timeout = nil if env["QUERY_STRING"] == "long"
+          pool.with_connection { KEEP.pop }
+        when "/give-back" then KEEP << true
+        when "/query" then pool.with_connection { |connection| connection.execute("SELECT 1") }
+        when "/lock"
+          # Ruby unlocks what a thread has locked that ends: this one stays.
+          Thread.new do
+            pool.synchronize { (LOCKED << true) && UNLOCK.pop }
+          ensure
+            sleep
+          end
+          LOCKED.pop
+        when "/unlock" then UNLOCK << true
+        when "/stat" then answer = pool.stat.values_at(:busy, :idle, :waiting).join(" ")
+        end
+        [200, { "content-type" => "text/plain" }, [answer]]
+      end)
+    RUBY
+    private_constant :APP
+
+    def test_a_deadline_while_a_waiter_takes_the_lock_again_does_not_lock_the_pool
+      with_server(APP, "--request-timeout", "1") do |server|
+        holder = Thread.new { server.get("/keep?long") }
+        eventually("it has the connection") { server.get("/stat").body == "1 0 0" }
+        waiter = Thread.new { server.get("/query") }
+        eventually("the other waits for it") { server.get("/stat").body == "1 0 1" }
+        server.get("/lock") # which the waiter wants again whenever it looks whether to open another one
+
+        assert_equal "504", waiter.value.code
+        server.get("/give-back")
+        server.get("/unlock")
+
+        assert_equal "200", holder.value.code
+        assert_whole server
+      end
+    end
+
+    def test_a_deadline_while_a_connection_waits_to_be_checked_in_does_not_lose_it
+      with_server(APP, "--request-timeout", "0.5") do |server|
+        holder = Thread.new { server.get("/keep") }
+        eventually("it has the connection") { server.get("/stat").body == "1 0 0" }
+        server.get("/lock")
+        server.get("/give-back")
+
+        assert_equal "504", holder.value.code
+        server.get("/unlock")
+        assert_whole server
+      end
+    end
+
+    private
+
+    def assert_whole(server)
+      eventually("the connection is back") { server.get("/stat").body == "0 1 0" }
+      assert_equal "200", server.get("/query").code
+    end
+  end
+end
