@@ -102,10 +102,20 @@ module Fairlead
       @parent = Parent.find
       Fairlead.serving!
       configuration = load_configuration
+      rehearse(configuration)
       return keep(launch, configuration) if Process.pid == 1 && configuration.workers.positive?
 
       set_environment(configuration)
       Supervisor.new(configuration, launch:, parent: @parent).run
+    end
+
+    # Without workers a command shows first that it can take its predecessor's place.
+    def rehearse(configuration)
+      Rehearsal.pass do
+        set_environment(configuration)
+        Fairlead.configuration = configuration
+        Loader.load(configuration)
+      end
     end
 
     # Process 1 reaps what others leave behind, and should have no app.

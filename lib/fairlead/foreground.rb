@@ -11,7 +11,7 @@ module Fairlead
   # | TERM, INT | finishes what runs, and ends; the second one ends at once |
   # | HUP       | the same once: its terminal has closed, or somebody wants a restart, for which nobody is there |
   # | USR1      | reopens the logs |
-  # | USR2      | finishes what runs; then its command begins anew in its place, with its sockets |
+  # | USR2      | loads the new code in another process; if it can be, finishes what runs, and its command begins anew in its place, with its sockets |
   class Foreground
     include Startup
 
@@ -46,6 +46,7 @@ module Fairlead
       finish_jobs
       start_again(@again, @successors) if @successors
     ensure
+      end_rehearsal
       @signals&.restore
       @jobs&.finish
       close_successors
@@ -92,12 +93,13 @@ module Fairlead
     def listen
       deadline = nil
       loop do
-        IO.select([@signals.io, *@desk.ios], nil, nil, patience(deadline))
+        IO.select([@signals.io, *@desk.ios, *@rehearsal&.ios], nil, nil, patience(deadline))
         next deadline = too_long if deadline && monotonic >= deadline
 
         @desk.attend { Status::Pools.look { |pools| @desk.status.pools.note(Process.pid, pools) } }
         attend_to_jobs(stopping: !deadline.nil?)
-        deadline ||= begin_again(file: true) if @restart_file&.touched?(monotonic)
+        rehearse(file: true) if !deadline && @restart_file&.touched?(monotonic)
+        attend_to_rehearsal { deadline = begin_again }
 
         # This thread is killed in the end: what it has taken it still acts upon, and the rest stays.
         Thread.handle_interrupt(Object => :never) { @signals.take.each { |signal| deadline = handle(signal, deadline) } }
@@ -118,20 +120,21 @@ module Fairlead
     end
 
     # The end of a child is no event here: the app may have children too.
-    def patience(deadline) = [*(1.0 if @jobs || @restart_file), *(deadline && [deadline - monotonic, 0].max)].min
+    def patience(deadline)
+      [*(1.0 if @jobs || @restart_file), *[deadline, @rehearsal&.deadline].compact.map { |time| [time - monotonic, 0].max }].min
+    end
 
     # Whoever is ending ends.
     def renew(deadline)
       return deadline if deadline
-      return begin_again(file: false) if @again
 
-      refuse_to_renew
+      @again ? rehearse(file: false) : refuse_to_renew
       nil
     end
 
     # @return [Float] when it will have taken too long.
-    def begin_again(file:)
-      announce_start_of(@again, file:)
+    def begin_again
+      announce_start_of(@again)
       # Those of the server are closed as it ends.
       @successors = @listeners.map(&:successor)
       drain
@@ -155,6 +158,7 @@ module Fairlead
 
     # @return [Float] when it will have taken too long.
     def drain
+      end_rehearsal
       @successors ? @notifier.reloading : @notifier.stopping
       @server.drain
       monotonic + @configuration.drain_timeout

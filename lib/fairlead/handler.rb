@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "fileutils"
 require_relative "parts"
 require_relative "rackup"
 
@@ -35,7 +36,9 @@ module Fairlead
     def run(app, **options)
       ::Fairlead.serving!
       Isolation.establish
-      @server = Supervisor.new(configuration({ config: "a #{app.class}", **options }), app:, again: launch(options))
+      configuration = configuration({ config: "a #{app.class}", **options })
+      Rehearsal.pass { FileUtils.rm_f(options[:pid]) if options[:pid] }
+      @server = Supervisor.new(configuration, app:, again: launch(options))
       yield @server if block_given?
       @server.run
     rescue Error => error
@@ -79,10 +82,11 @@ module Fairlead
     def launch(options)
       # What detaches itself would be another process, and the sockets not its own.
       return if options[:daemonize]
-      return Launch.of(options[:restart_cmd]) if options[:restart_cmd]
-      return unless File.basename($PROGRAM_NAME) == "rackup"
 
-      Launch.present&.tap { |launch| launch.obsolete = options[:pid] }
+      launch = if options[:restart_cmd] then Launch.of(options[:restart_cmd])
+               elsif File.basename($PROGRAM_NAME) == "rackup" then Launch.present
+               end
+      launch&.tap { launch.pid_file = options[:pid] }
     end
 
     # Whether the user chose host or port. Rails says so; of Rackup only what differs from its own choice

@@ -82,9 +82,9 @@ module Fairlead
     attr_reader :variables
     # @return [String]
     attr_reader :folder
-    # @return [String, nil] a file that it must not find when it takes this process' place: a framework would take it for
-    #   another server's.
-    attr_accessor :obsolete
+    # @return [String, nil] the pid file of a framework. The command that takes this process' place must not find it, and
+    #   one that rehearses has one of its own.
+    attr_accessor :pid_file
 
     def initialize(command, variables, folder, real: Dir.pwd)
       @folder = folder
@@ -97,14 +97,19 @@ module Fairlead
     #
     # @param more [Hash{String => String}] further environment variables.
     # @param ios [Array<IO>] what it inherits, under the same numbers.
+    # @param flags [Array<String>] further arguments.
+    # @param options [Hash] of Process.spawn.
     # @return [Integer] its process id.
     # @raise [SystemCallError]
-    def again(more, ios)
+    def again(more, ios, flags = [], **options)
       kept = ios.to_h { |io| [io.fileno, io.fileno] }
       # A process group of its own: Ctrl-C is passed on to it, and must not come twice.
-      Process.spawn(variables.merge(more), [command.first, command.first], *command.drop(1),
-                    unsetenv_others: true, chdir: folder, pgroup: true, close_others: true, **kept)
+      Process.spawn(variables.merge(more), [command.first, command.first], *command.drop(1), *flags,
+                    unsetenv_others: true, chdir: folder, pgroup: true, close_others: true, **kept, **options)
     end
+
+    # @return [Array<String>]
+    def rehearsal_flags = pid_file ? ["-P", "#{pid_file}.new"] : []
 
     # Runs it in the place of this process, as which it gets the sockets: connections wait in them meanwhile.
     #
@@ -114,11 +119,11 @@ module Fairlead
     def replace(listeners, notify: nil)
       # Until the new one traps them, they would end it.
       %i[USR1 USR2].each { |signal| Signal.trap(signal, "IGNORE") }
-      FileUtils.rm_f(obsolete) if obsolete
-      given = { **Listener.given(listeners), "NOTIFY_SOCKET" => notify }
-      ios = listeners.each_with_index.to_h { |listener, index| [Listener::FIRST_INHERITED + index, listener.io] }
-      Process.exec(variables.merge(given), [command.first, command.first], *command.drop(1),
-                   unsetenv_others: true, chdir: folder, **ios)
+      FileUtils.rm_f(pid_file) if pid_file
+      # Under their own numbers: low ones may belong to Ruby itself, which then could not go on if this fails.
+      listeners.each { |listener| listener.io.close_on_exec = false }
+      Process.exec(variables.merge(Listener.given(listeners), "NOTIFY_SOCKET" => notify),
+                   [command.first, command.first], *command.drop(1), unsetenv_others: true, chdir: folder)
     end
 
     def to_s = command.join(" ")

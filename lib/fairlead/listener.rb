@@ -12,10 +12,10 @@ module Fairlead
 
     # The first descriptor that a service manager hands over (sd_listen_fds(3)).
     FIRST_INHERITED = 3
-    # What a service manager does not say of them.
-    DESCRIPTIONS = "FAIRLEAD_LISTENERS"
+    # Those of an earlier server, with what a service manager does not say of its own.
+    GIVEN = "FAIRLEAD_LISTENERS"
     EVERYWHERE = ["0.0.0.0", "::"].freeze
-    private_constant :DESCRIPTIONS, :EVERYWHERE
+    private_constant :FIRST_INHERITED, :GIVEN, :EVERYWHERE
 
     class << self
       # @param uri [String] "http://host:port", "http://[::1]:port", "unix:/path[?mode=0660]" or "unix:@name". Port 0
@@ -49,8 +49,8 @@ module Fairlead
         raise
       end
 
-      # The sockets that a service manager has opened for this process, or an earlier server whose place it has taken:
-      # LISTEN_FDS of them, from descriptor 3. The variables are removed, so that no child takes them for its own.
+      # The sockets that a service manager has opened for this process (LISTEN_FDS of them, from descriptor 3), or those
+      # of an earlier server whose place it has taken. The variables are removed, so that no child takes them for its own.
       #
       # @param variables [Hash] environment variables.
       # @return [Array<Listener>]
@@ -58,20 +58,17 @@ module Fairlead
       def inherited(variables = ENV)
         count, pid = %w[LISTEN_FDS LISTEN_PID].map { |name| variables.delete(name) }
         variables.delete("LISTEN_FDNAMES")
-        described = JSON.parse(variables.delete(DESCRIPTIONS) || "[]")
+        given = variables.delete(GIVEN)
+        return JSON.parse(given).map { |descriptor, asked, owned| adopt(descriptor, asked:, owned:) } if given
         return [] unless count && (pid.nil? || pid.to_i == Process.pid)
 
-        Array.new(count.to_i) do |index|
-          asked, owned = described[index]
-          adopt(FIRST_INHERITED + index, asked:, owned:)
-        end
+        Array.new(count.to_i) { |index| adopt(FIRST_INHERITED + index) }
       end
 
-      # @param listeners [Array<Listener>] from descriptor 3.
+      # @param listeners [Array<Listener>]
       # @return [Hash{String => String}] the variables by which {inherited} finds them in a process that takes this one's place.
       def given(listeners)
-        { "LISTEN_FDS" => listeners.size.to_s, "LISTEN_PID" => Process.pid.to_s,
-          DESCRIPTIONS => Message.json(listeners.map { |listener| [listener.asked, listener.owned] }) }
+        { GIVEN => Message.json(listeners.map { |listener| [listener.io.fileno, listener.asked, listener.owned] }) }
       end
 
       private

@@ -60,6 +60,7 @@ module Fairlead
   autoload :RackTimeout, "fairlead/rack_timeout"
   autoload :RailsRoutes, "fairlead/rails_routes"
   autoload :Recycling, "fairlead/recycling"
+  autoload :Rehearsal, "fairlead/hot_restart/rehearsal"
   autoload :Reinforcements, "fairlead/reinforcements"
   autoload :Restart, "fairlead/restart"
   autoload :RestartFile, "fairlead/restart_file"

@@ -11,8 +11,8 @@ module Fairlead
       Has a running server start its command once more: with the code, the gems and the
       configuration that are there now. It goes on serving until the new one does, and
       no request fails. If the new one cannot serve, nothing changes, and the status is 1.
-      (Under `workers 0`, `bin/rails server` and `rackup` it finishes what runs and begins
-      anew; who connects meanwhile waits.)
+      (Under `workers 0`, `bin/rails server` and `rackup` another process loads the new
+      code. If it can, the server finishes what runs and begins anew; connections wait.)
       The server is the one that runs in this folder; any other has to be named.
 
     TEXT

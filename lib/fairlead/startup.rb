@@ -27,15 +27,44 @@ module Fairlead
     end
 
     # @param launch [Launch] what takes this process' place once it has ended.
-    # @param file [Boolean] whether it was asked for by {RestartFile}, and not by a signal.
-    def announce_start_of(launch, file:)
-      why = "#{RestartFile::PATH} has been touched: " if file
-      Log.say "#{why}#{file ? "what" : "What"} runs is finished, and `#{launch}` begins anew."
+    def announce_start_of(launch)
+      why = "#{RestartFile::PATH} has been touched: " if @asked_by_file
+      Log.say "#{why}#{why ? "what" : "What"} runs is finished, and `#{launch}` begins anew."
     end
 
     def refuse_to_renew
-      Log.say(refusal = "Nobody knows how this server was started, so that it cannot start new code.")
+      Log.say(refusal = "Hot restart is unavailable: the start command is unknown.")
       @desk.fail(refusal)
+    end
+
+    # Has the command show that it can take this process' place.
+    #
+    # @param file [Boolean] whether it was asked for by {RestartFile}, and not by a signal.
+    def rehearse(file:)
+      return if @rehearsal
+
+      @asked_by_file = file
+      @rehearsal = Rehearsal.new(@again, within: @configuration.boot_timeout)
+    rescue SystemCallError => error
+      fail_to_renew("The command cannot be run: #{error.message}.")
+    end
+
+    # @yield once it has shown that.
+    def attend_to_rehearsal
+      result = @rehearsal&.attend or return
+      @rehearsal = nil
+      result == :passed ? yield : fail_to_renew(result)
+    end
+
+    def end_rehearsal
+      @rehearsal&.stop
+      @rehearsal = nil
+    end
+
+    # The old code goes on serving.
+    def fail_to_renew(description)
+      Log.say "The new code could not be started, and the old goes on serving.\n#{description}"
+      @desk.fail(description)
     end
 
     # Has a command take this process' place, unless the process has been told to end meanwhile.

@@ -53,6 +53,7 @@ module Fairlead
       start_again(@again) if @begins_again
       @succession&.masters&.any? ? keep : @succession&.status.to_i
     ensure
+      end_rehearsal
       close_premises
       @processes&.close
       @desk&.close
@@ -137,6 +138,7 @@ module Fairlead
         @desk.attend { @desk.status.ask(@workers) }
         restart_by_file if !@workers.stopping? && @restart_file&.touched?(monotonic)
         attend_to_budgets(monotonic) if @budgets
+        attend_to_rehearsal { begin_again }
         attend_to_jobs
       end
     end
@@ -149,8 +151,9 @@ module Fairlead
     def wait
       now = monotonic
       deadlines = [@processes.deadline(now), @budgets&.deadline(now), @jobs&.deadline,
+                   @rehearsal&.deadline,
                    *(@restart_file&.deadline unless @workers.stopping?)].compact
-      ios = [@processes, @desk, @budgets, @succession].compact.flat_map(&:ios)
+      ios = [@processes, @desk, @budgets, @succession, @rehearsal].compact.flat_map(&:ios)
       IO.select([@signals.io, @parent&.io, *ios].compact, nil, nil, deadlines.min && [deadlines.min - now, 0].max)
     end
 
@@ -172,31 +175,34 @@ module Fairlead
     def renew
       return if @dismissed_by.any?
       return @parent.renew if @parent
-      return begin_again(file: false) unless @launch
+      return begin_again_if_possible(file: false) unless @launch
 
       @succession ||= Succession.new(@launch, @listeners, @notifier, generation: 0, budgets: @budgets) do |failure|
-        fail_to_renew(failure)
+        note_failure(failure)
       end
       @succession.renew
     end
 
     def restart_by_file
-      @launch ? renew : begin_again(file: true)
+      @launch ? renew : begin_again_if_possible(file: true)
     end
 
     # Where no new code can be started beside the old.
-    def begin_again(file:)
+    def begin_again_if_possible(file:)
       return refuse_to_renew unless @again
-      return if @workers.stopping?
 
-      announce_start_of(@again, file:)
+      rehearse(file:) unless @workers.stopping?
+    end
+
+    def begin_again
+      announce_start_of(@again)
       @begins_again = true
       @notifier.reloading
       @workers.stop
     end
 
-    # The old one, which is this, goes on serving.
-    def fail_to_renew(description)
+    # The first process has logged it.
+    def note_failure(description)
       @desk.fail(description)
       @budgets&.take_back
     end
@@ -220,7 +226,7 @@ module Fairlead
         when Message::Leave then retire
         when Message::Dismiss then dismiss(:parent)
         when Message::Reopen then reopen_logs
-        when Message::Failed then fail_to_renew(message.description)
+        when Message::Failed then note_failure(message.description)
         when Message::Keeps, Message::Wish then @exchange&.hear(message)
         end
       end
@@ -254,6 +260,7 @@ module Fairlead
       @succession&.forward(:TERM)
       return (stop_now if by == :parent || !@parent) if @dismissed_by.include?(by)
 
+      end_rehearsal
       @dismissed_by << by
       @begins_again = false
       return if @workers.stopping? # it makes way for new code already
@@ -327,6 +334,7 @@ module Fairlead
       @jobs&.close
       @parent&.close
       @succession&.close
+      @rehearsal&.close
     end
 
     # In one that serves nothing.

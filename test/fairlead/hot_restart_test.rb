@@ -451,7 +451,7 @@ module Fairlead
 
         assert_equal addresses, server.addresses
         assert_equal "3", over(server, "app.sock")
-        assert_equal "xxxx", File.read(server.path("loads"))
+        assert_equal "xxxxxxx", File.read(server.path("loads")) # each new code twice: once beside the old
         assert_match(%r{tmp/restart\.txt has been touched: what runs is finished, and `.*exe/fairlead .*` begins anew\.$}, server.log)
         assert_predicate server.stop, :success?
         refute_path_exists server.path("app.sock")
@@ -459,15 +459,55 @@ module Fairlead
       end
     end
 
-    def test_without_workers_code_that_cannot_be_loaded_ends_the_server_and_the_command_says_so
+    def test_without_workers_code_that_cannot_be_loaded_leaves_the_old_one_serving_and_the_command_says_so
       with_server(answering("old"), "-w", "0") do |server|
-        server.write("config.ru", "run(")
-        told = Thread.new { command(server) }
-        server.wait_for_end
-        text, status = told.value
+        ["run(", "exit", "Process.kill(:KILL, Process.pid)", "raise \"\xff\""].each do |broken|
+          server.write("config.ru", broken)
+          text, status = command(server)
 
-        assert_equal [1, "fairlead: The server (process #{server.supervisor_pid}) has ended: its log says why.\n"], [status, text]
-        assert_match(/^config\.ru:1: /, server.log)
+          assert_equal [1, "old"], [status, server.get.body], broken
+          assert_match(/\Afairlead: The new code could not be started, and the old goes on serving\.\n\S/, text)
+        end
+        assert_match(/goes on serving\.\nThe app could not be loaded from config\.ru\.\nconfig\.ru:1: /, server.log)
+        server.write("config.ru", answering("new"))
+        assert_equal 0, command(server).last
+        assert_equal "new", server.get.body
+      end
+    end
+
+    def test_without_workers_a_command_that_cannot_be_run_leaves_the_old_code_serving
+      Dir.mktmpdir do |folder|
+        ruby = "#{folder}/ruby"
+        File.symlink(RbConfig.ruby, ruby)
+        %w[0 1].each do |workers|
+          server = of_this_test(ServerProcess.new(answering("old"), "-w", workers))
+          server.define_singleton_method(:command) { [ruby, *super().drop(1)] }
+          server.start.wait_until_ready
+          File.unlink(ruby)
+          text, status = command(server)
+
+          assert_equal [1, "old"], [status, server.get.body]
+          assert_match(/The command cannot be run: No such file or directory - #{ruby}/, text)
+          File.symlink(RbConfig.ruby, ruby)
+          server.write("config.ru", answering("new"))
+          assert_equal 0, command(server).last
+          assert_serves "new", server
+        end
+      end
+    end
+
+    def test_without_workers_code_that_does_not_come_to_its_end_leaves_the_old_one_serving
+      with_server(answering("old"), "-w", "0", "--boot-timeout", "1") do |server|
+        server.write("config.ru", "child = spawn(\"sleep 20\"); File.write(\"pids\", [Process.pid, child].inspect); sleep")
+        text, = command(server)
+
+        assert_match(/was not loaded within 1\.0 s \(boot_timeout\)/, text)
+        assert_equal "old", server.get.body
+        assert_ended server
+        server.signal(:USR2)
+        eventually("it is tried") { File.exist?(server.path("pids")) }
+        assert_predicate server.stop, :success?
+        assert_ended server
       end
     end
 
@@ -535,6 +575,12 @@ module Fairlead
     end
 
     private
+
+    def assert_ended(server)
+      pids = File.read(server.path("pids")).scan(/\d+/).map(&:to_i)
+      eventually("the end of all that was tried") { pids.none? { |pid| server.alive?(pid) } }
+      File.delete(server.path("pids"))
+    end
 
     # @param servers [#call] what it finds.
     def told_by_the_command(servers)

@@ -38,6 +38,10 @@ module Fairlead
           "config/routes.rb" => "Rails.application.routes.draw { root to: ->(_) { [200, {}, [VERSION.to_s]] } }\n"
         })
         assert_equal "1", server.get.body
+        server.write("config/initializers/version.rb", "VERSION = (")
+        server.signal(:USR2)
+        eventually("it is told") { server.log.include?("The new code could not be started, and the old goes on serving.\n") }
+        assert_equal "1", server.get.body
         server.write("config/initializers/version.rb", "VERSION = 2\n")
         environment == "development" ? server.run("bin/rails", "restart") : server.write("tmp/restart.txt", "")
         eventually("the new code") { server.get.body == "2" } # no connection is refused
@@ -46,6 +50,10 @@ module Fairlead
         server.wait_for_notification("READY=1")
         assert_equal "2", server.get.body
         assert_match(/tmp\/restart.txt has been touched/, server.log)
+        server.write("config/initializers/version.rb", "VERSION = 3\n")
+        assert_match(/\AThe new code serves /, server.run("-S", "fairlead", "restart"))
+        assert_equal "3", server.get.body
+        assert_path_exists server.path("tmp/pids/server.pid") if environment == "development"
         assert_predicate server.stop, :success?
       end
     end

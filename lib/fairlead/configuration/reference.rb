@@ -84,8 +84,8 @@ module Fairlead
         A successor that cannot boot is tried a few times; then the restart is given up, and those that serve go
         on.
 
-        With `workers 0` there is one process: with USR2 it finishes what runs, and then begins anew in its own place, while
-        connections wait in its sockets; HUP does what TERM does; TTIN and TTOU change nothing (in a terminal they belong to its
+        With `workers 0` there is one process: with USR2 it has another process load the new code. If that can be loaded, it
+        finishes what runs, and then begins anew in its own place, while connections wait in its sockets. HUP does what TERM does; TTIN and TTOU change nothing (in a terminal they belong to its
         shell, as anywhere).
 
         A service manager that gives a `NOTIFY_SOCKET` (systemd's `Type=notify`, or `notify-reload`) is told READY once all

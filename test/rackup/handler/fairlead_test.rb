@@ -181,6 +181,24 @@ module Fairlead
       end
     end
 
+    def test_code_that_cannot_be_loaded_leaves_the_old_one_serving
+      [0, 1].each do |workers|
+        server = of_this_test(RackupProcess.new(answering("old"), "-O", "workers=#{workers}", lint: false)).start.wait_until_ready
+        server.write("config.ru", "run(")
+        server.signal(:USR2)
+        eventually("it is told") { server.log.include?("The new code could not be started, and the old goes on serving.\n") }
+
+        assert_match(/config\.ru:1: /, server.log)
+        assert_equal "old", server.get.body
+        assert_equal server.supervisor_pid.to_s, File.read(server.path("rackup.pid")).strip
+        server.write("config.ru", answering("new"))
+        server.signal(:USR2)
+        eventually("the new code") { server.get.body == "new" }
+        assert_predicate server.stop, :success?
+        assert_empty Dir[server.path("rackup.pid*")]
+      end
+    end
+
     def test_who_is_told_to_end_just_before_rackup_begins_anew_ends
       config = "Fairlead::Supervisor.prepend(Module.new { def start_again(*) = Process.kill(:TERM, Process.pid) && super })"
       server = of_this_test(RackupProcess.new(answering("text"), "-O", "workers=1", files: { "config/fairlead.rb" => config }))
