@@ -28,7 +28,8 @@ module Fairlead
         when "/pairs-stream" then [200, [%w[content-type text/event-stream]], ->(stream) { stream.write("pairs"); stream.close }]
         when "/pairs-hijack" then [200, [["rack.hijack", ->(stream) { stream.write("pairs"); stream.close }]], []]
         when "/each" then [200, Class.new { def each = yield("content-type", "text/plain") }.new, Enumerator.new { |out| out << "each" }]
-        when "" , "a:80" then [env["HTTP_X_STATUS"].to_i, { "content-length" => "4" }, ["body"]]
+        when "tunnel:80" then [200, { "rack.hijack" => ->(stream) { stream.write(stream.readpartial(9).upcase); stream.close } }, []]
+        when "a:80" then [env["HTTP_X_STATUS"].to_i, { "content-length" => "4" }, ["body"]]
         else [200, {}, [env.values_at("REQUEST_METHOD", "SERVER_PROTOCOL").join(" ")]]
         end
       end)
@@ -81,6 +82,12 @@ module Fairlead
       head, body = all("CONNECT a:80 HTTP/1.1\r\nHost: a\r\nX-Status: 403\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n")
       assert_equal ["HTTP/1.1 403 Forbidden", "body"], [head[/.*(?=\r\n)/], body]
       assert_includes head, "content-length: 4"
+    end
+
+    def test_an_app_may_serve_a_tunnel
+      client = client().write("CONNECT tunnel:80 HTTP/1.1\r\nHost: a\r\n\r\nthrough")
+      head, body = client.rest.split("\r\n\r\n", 2)
+      assert_equal ["THROUGH", []], [body, head.scan(/^(?:connection|content-length|transfer-encoding)/i)]
     end
 
     def test_identity_is_no_coding

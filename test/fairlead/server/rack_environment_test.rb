@@ -13,7 +13,8 @@ module Fairlead
         seen = env.select { |_, value| value.is_a?(String) || value.nil? }
         seen["classes"] = env.to_h { |key, value| [key, value.class.name] }
         seen["frozen"] = env.frozen?
-        [200, { "content-type" => "application/octet-stream" }, [Marshal.dump(seen)]]
+        status = env["REQUEST_METHOD"] == "CONNECT" ? 405 : 200 # the answer to that has no body
+        [status, { "content-type" => "application/octet-stream" }, [Marshal.dump(seen)]]
       end)
     RUBY
 
@@ -82,7 +83,7 @@ module Fairlead
         assert_equal [*expected, target, expected.first], env.values_at("PATH_INFO", "QUERY_STRING", "REQUEST_URI", "REQUEST_PATH")
       end
       assert_equal "*", env_of("OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n")["PATH_INFO"]
-      assert_equal "a:443", env_of("CONNECT a:443 HTTP/1.1\r\nHost: a\r\n\r\n")["PATH_INFO"]
+      assert_equal "a:443", env_of("CONNECT a:443 HTTP/1.1\r\nHost: a\r\n\r\n", status: 405)["PATH_INFO"]
     end
 
     def test_methods_of_all_kinds
@@ -186,9 +187,9 @@ module Fairlead
 
     private
 
-    def env_of(request, to: server)
+    def env_of(request, to: server, status: 200)
       answer = client(to:).write(request).response
-      assert_equal 200, answer.status, server.log
+      assert_equal status, answer.status, server.log
       Marshal.load(answer.body)
     end
 
