@@ -243,7 +243,7 @@ void fl_handoff_receive(fl_loop *loop) {
         struct msghdr envelope = {
             .msg_iov = parts, .msg_iovlen = 2, .msg_control = control.bytes, .msg_controllen = sizeof control.bytes};
         fl_loop_give_up_reserve(loop); /* where there is no room for the descriptor, it is lost with its message */
-        ssize_t size = recvmsg(loop->siblings.receiving, &envelope, MSG_DONTWAIT);
+        ssize_t size = recvmsg(loop->siblings.receiving, &envelope, MSG_DONTWAIT | FL_RECEIVE_FLAGS);
         fl_loop_keep_reserve(loop);
         if (size < 0)
             break;

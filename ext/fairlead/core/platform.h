@@ -105,6 +105,13 @@ static inline int fl_socket_is_broken(int descriptor) {
     return getsockopt(descriptor, SOL_SOCKET, SO_ERROR, &error, &size) < 0 || error != 0;
 }
 
+/* A descriptor that is received is closed on exec from its first moment: another thread may start a program just then. */
+#ifdef MSG_CMSG_CLOEXEC
+enum { FL_RECEIVE_FLAGS = MSG_CMSG_CLOEXEC };
+#else
+enum { FL_RECEIVE_FLAGS = 0 };
+#endif
+
 #ifdef MSG_NOSIGNAL
 enum { FL_SEND_FLAGS = MSG_NOSIGNAL };
 #else

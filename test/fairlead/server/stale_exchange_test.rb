@@ -68,20 +68,23 @@ module Fairlead
     # Writers that take turns with the handlers, and go on as their responses end: see Loop's lock.
     THREADS = <<~'RUBY'
       LIVE = []
-      WRITERS = Array.new(2) do
-        Thread.new do
-          loop do
-            live = LIVE.dup
-            sleep 0.001 if live.empty?
-            live.each do |stream|
-              stream << "LEAK"
-            rescue StandardError
-              LIVE.delete(stream)
+      START_WRITERS = lambda do
+        2.times do
+          Thread.new do
+            loop do
+              live = LIVE.dup
+              sleep 0.001 if live.empty?
+              live.each do |stream|
+                stream << "LEAK"
+              rescue StandardError
+                LIVE.delete(stream)
+              end
             end
           end
         end
       end
       run lambda { |env|
+        $writers ||= START_WRITERS.call
         next [200, {}, ->(stream) { LIVE << stream; sleep(0.002) }] if env["PATH_INFO"] == "/stream"
 
         [200, {}, Enumerator.new { |parts| 6.times { parts << "P" * 50; sleep 0.0005 } }]
@@ -104,7 +107,7 @@ module Fairlead
         plain = clients.map(&:value).select { |path,| path == "/plain" }.flat_map(&:last)
 
         assert_empty plain.reject { |body| body == "P" * 300 }
-        assert_operator plain.size, :>, 100
+        assert_operator plain.size, :>, 20, "the writers leave few turns"
         assert_match(/\A\d+\z/, server.worker_pids.join)
       end
     end

@@ -1,0 +1,58 @@
+# frozen_string_literal: true
+
+require "fileutils"
+require_relative "../../helper"
+
+module Fairlead
+  # A program that an app starts, at whatever moment, has no client's socket: a client would wait for its end.
+  class CloseOnExecTest < Test
+    # Each worker starts programs all the time, which tell what sockets they have.
+    APP = <<~'RUBY'
+      START_PROGRAMS = lambda do
+        loop do
+          pid = Process.spawn("sleep", "0.02", in: :close, err: File::NULL, out: File::NULL)
+          files = Dir.children("/proc/#{pid}/fd").map { |name| File.readlink("/proc/#{pid}/fd/#{name}") rescue "" }
+          next unless File.read("/proc/#{pid}/comm").strip == "sleep" # it was still about to become that
+
+          files.grep(/\A(socket|anon_inode):/) { |file| File.write("inherited", "#{file}\n", mode: "a") }
+          File.write("started", "x", mode: "a")
+        rescue Errno::ENOENT, Errno::ESRCH, Errno::EACCES
+          nil # it has just ended
+        ensure
+          Process.detach(pid)
+        end
+      end
+      run lambda { |env|
+        $starting ||= Thread.new(&START_PROGRAMS)
+        [200, {}, ["ok"]]
+      }
+    RUBY
+    SECONDS = 8
+    # A process that may do anything is forked otherwise, with the loop's lock held.
+    AS_NOBODY = Process.uid.zero? ? %w[setpriv --reuid=nobody --regid=nogroup --clear-groups env HOME=/tmp] : []
+
+    def test_programs_inherit_no_socket
+      server = of_this_test(ServerProcess.new(APP, "--workers", "2", lint: false, prefix: AS_NOBODY))
+      FileUtils.chown_R("nobody", nil, server.directory) if AS_NOBODY.any?
+      umask = File.umask(0) # its own socket in there, which the server tells that it is ready, is ours
+      server.start.wait_until_ready
+      File.umask(umask)
+      ends = monotonic + SECONDS
+      Array.new(4) { Thread.new { connect_anew(server) while monotonic < ends } }.each(&:join)
+
+      assert_equal [], File.exist?(server.path("inherited")) ? File.readlines(server.path("inherited")) : []
+      assert_operator File.size(server.path("started")), :>, 50
+    end
+
+    private
+
+    # So many at once that workers hand some of them over.
+    def connect_anew(server)
+      sockets = Array.new(20) { server.connect }
+      sockets.each { |socket| socket.write("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n") }
+      sockets.each { |socket| assert_match(/ok\z/, socket.read) }
+    ensure
+      sockets&.each(&:close)
+    end
+  end
+end
