@@ -49,6 +49,8 @@ module Fairlead
     RECOVERY = 0.1
     private_constant :NEVER, :ON_BLOCKING, :LOOK, :RECOVERY
 
+    VERSION = Fairlead::VERSION
+
     # @return [Wrapper] an object that takes a connection for each call.
     def self.wrap(**options, &block)
       Wrapper.new(**options, &block)
@@ -69,7 +71,7 @@ module Fairlead
     # @return [Boolean] whether the child of a fork makes connections of its own.
     attr_reader :auto_reload_after_fork
 
-    # @param size [Integer] how many connections there may be. Each is made when it is needed.
+    # @param size [Integer] how many connections there may be. Each is made when it is needed. 0: every checkout times out.
     # @param timeout [Numeric, nil] seconds to wait for one; nil waits for ever.
     # @param max_waiting [Integer, nil] how many may wait; who comes then gets a {FullError} at once.
     # @param auto_reload_after_fork [Boolean] whether the child of a fork makes connections of its own. Those
@@ -80,7 +82,7 @@ module Fairlead
       raise ::ArgumentError, "Fairlead::Pool.new needs a block that makes a connection" unless create
 
       @size = Integer(size)
-      raise ::ArgumentError, "size is #{@size}; it must be at least 1" unless @size.positive?
+      raise ::ArgumentError, "size is #{@size}; it must not be negative" if @size.negative?
 
       @timeout = timeout && Float(timeout)
       @name = name
@@ -88,27 +90,26 @@ module Fairlead
       @auto_reload_after_fork = auto_reload_after_fork
       @places = Places.new(@size, max_waiting && Integer(max_waiting), to_s)
       @removal = Removal.new(@places)
-      POOLS[self] = true if POOLS
+      Pool.track(self)
     end
 
-    # Runs the block with a connection, and gives it back. The fiber that has one already gets the same.
+    # Runs the block with what {#checkout} returns, and gives it back. The fiber that has a connection already gets the same.
     #
-    # @param timeout [Numeric, nil] seconds to wait; nil waits for ever.
-    # @param exception [Class, false] what to raise when the time is over; false yields nil instead.
+    # @param options [Hash] see {#checkout}. A subclass may take options of its own there.
     # @yieldparam connection [Object]
     # @return what the block returns.
     # @raise [TimeoutError] when the time is over.
     # @raise [FullError] when `max_waiting` wait already.
     # @raise [PoolShuttingDownError] when the pool was shut down.
-    def with(timeout: @timeout, exception: TimeoutError, &block)
+    def with(**options)
       fiber = ::Fiber.current
-      return with_same(fiber, &block) if @places[fiber]
-
+      place = @places[fiber]
+      depth = place ? place.depth : 0
       begin
-        place = ::Thread.handle_interrupt(NEVER) { @places.take(fiber) } || obtain(fiber, timeout, exception)
-        yield(place && place.connection)
+        yield checkout(**options)
       ensure
-        ::Thread.handle_interrupt(NEVER) { give_back(fiber) }
+        # Not what an outer call has taken. An interrupt may come between checkout and block: only the books say who has what.
+        ::Thread.handle_interrupt(NEVER) { give_back(fiber) if place.nil? || place.depth > depth }
       end
     end
     alias then with
@@ -116,10 +117,11 @@ module Fairlead
     # Takes a connection, to be given back with {#checkin} by the same fiber, as often as it was taken. Prefer
     # {#with}: what interrupts the caller between this method and its own `ensure` leaves the connection out.
     #
-    # @param (see #with)
-    # @return [Object, nil] the connection; nil only with `exception: false`.
+    # @param timeout [Numeric, nil] seconds to wait; nil waits for ever.
+    # @param exception [Class, false] what to raise when the time is over; false returns nil instead.
+    # @return [Object, nil] the connection; nil only with `exception: false`. Other options are ignored, as by connection_pool.
     # @raise (see #with)
-    def checkout(timeout: @timeout, exception: TimeoutError)
+    def checkout(timeout: @timeout, exception: TimeoutError, **)
       fiber = ::Fiber.current
       if (place = @places[fiber])
         place.depth += 1
@@ -303,18 +305,6 @@ module Fairlead
       "waited #{format("%.3g", timeout)} s for a connection of #{self}: #{holders.size} of #{@size} are in " \
         "use, #{waiting} waited, #{Report.sentence(holders, @places.clock)}. Hold them for less time, give the " \
         "pool more (size: #{@size}), or wait longer (timeout: #{format("%.3g", timeout)})"
-    end
-
-    # Nested: the same connection once more.
-    def with_same(fiber)
-      place = @places[fiber]
-      counted = false
-      begin
-        counted = (place.depth += 1)
-        yield place.connection
-      ensure
-        ::Thread.handle_interrupt(NEVER) { give_back(fiber) } if counted
-      end
     end
 
     # Gives back whatever the fiber has: its place, once for each time that it was taken, or its place in the

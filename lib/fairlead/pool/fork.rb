@@ -2,9 +2,16 @@
 
 module Fairlead
   class Pool
-    # All pools of the process, where it can fork.
+    # All pools of the process, where it can fork. Not those of a Ractor: it can neither fork nor see this table.
     POOLS = ::Process.respond_to?(:_fork) ? ::ObjectSpace::WeakMap.new : nil
     private_constant :POOLS
+
+    # @api private
+    def self.track(pool)
+      return if defined?(::Ractor) && !::Ractor.current.equal?(::Ractor.main)
+
+      POOLS[pool] = true if POOLS
+    end
 
     # The child of a fork has its parent's pools, but not the threads that held connections or waited for them,
     # and it must not speak through its parent's sockets.

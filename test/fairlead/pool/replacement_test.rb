@@ -22,8 +22,71 @@ module Fairlead
 
     def test_a_block_that_makes_connections_is_required
       assert_raises(ArgumentError) { Pool.new(size: 1) }
-      assert_match(/size is 0/, assert_raises(ArgumentError) { Pool.new(size: 0) { nil } }.message)
+      assert_match(/size is -1/, assert_raises(ArgumentError) { Pool.new(size: -1) { nil } }.message)
       assert_raises(ArgumentError) { Pool.new(timeout: "soon") { nil } }
+    end
+
+    def test_a_pool_without_places_times_out
+      pool = Pool.new(size: 0, timeout: 0.01) { flunk }
+
+      assert_match(/0 of 0 are in use/, assert_raises(Pool::TimeoutError) { pool.checkout }.message)
+      assert_nil pool.with(exception: false, &:itself)
+      assert_equal [0, 0, 0], [pool.size, pool.available, pool.waiting]
+    end
+
+    def test_with_takes_what_checkout_returns
+      pool, = connections(1)
+      pool.define_singleton_method(:checkout) { |prefix: nil, **options| "#{prefix}#{super(**options).number}" }
+
+      assert_equal "a0", pool.with(prefix: "a", timeout: 1, &:itself)
+      assert_equal(%w[a0 b0], pool.with(prefix: "a") { |outer| [outer, pool.with(prefix: "b", &:itself)] })
+      assert_whole(pool)
+    end
+
+    def test_a_checkout_that_fails_after_it_has_taken_a_connection_gives_it_back
+      pool, = connections(1)
+      refuse = true
+      pool.define_singleton_method(:checkout) { |**options| super(**options).tap { raise "not this one" if refuse } }
+
+      assert_raises(RuntimeError) { pool.with { flunk } }
+      refuse = false
+      assert_whole(pool)
+    end
+
+    def test_options_that_it_does_not_know_are_ignored
+      pool, = connections(1)
+
+      assert_equal 0, pool.with(host: "a", &:number)
+      assert_equal 0, pool.checkout(host: "a").number
+    end
+
+    def test_it_has_a_version
+      assert_equal VERSION, Pool::VERSION
+    end
+
+    # Also where they wait, time out, and end it.
+    def test_a_ractor_may_have_pools_of_its_own
+      lib = File.expand_path("../../../lib", __dir__)
+      output = IO.popen([RbConfig.ruby, "-W0", "-I", lib, "-rfairlead-pool", "-e", <<~RUBY], err: %i[child out], &:read)
+        result = Ractor.new do
+          pool = Fairlead::Pool.new(size: 1, timeout: 0.01, name: "a") { "connection" }
+          waited = pool.with { Thread.new { pool.with(exception: false) { |none| none.inspect } }.value }
+          error = pool.with { Thread.new { pool.checkout rescue $!.class.name }.value }
+          handed = Thread::Queue.new
+          waiter = pool.with { Thread.new { pool.with(timeout: 5) { |one| one } }.tap { sleep 0.001 until pool.waiting == 1 } }
+          stat = pool.stat.values_at(:size, :timeouts)
+          pool.reap(idle_seconds: 0) { nil }
+          pool.reload { nil }
+          closed = []
+          waiter.join
+          pool.with { nil }
+          pool.shutdown { |one| closed << one }
+          [waited, error, waiter.value, stat, closed]
+        end
+        p(result.respond_to?(:value) ? result.value : result.take)
+      RUBY
+
+      assert_equal %(["nil", "Fairlead::Pool::TimeoutError", "connection", [1, 2], ["connection"]]\n), output
     end
 
     def test_five_connections_and_five_seconds_are_the_default
