@@ -2,6 +2,9 @@
 
 require_relative "lib/fairlead/version"
 
+# The pool is a gem of its own, so that other servers can use it: what that one packs is left out here.
+pool = Gem::Specification.load(File.join(__dir__, "fairlead-pool.gemspec"))
+
 Gem::Specification.new do |spec|
   spec.name = "fairlead"
   spec.version = Fairlead::VERSION
@@ -17,7 +20,7 @@ Gem::Specification.new do |spec|
 
   spec.files = Dir.chdir(__dir__) do
     Dir["lib/**/*.rb", "lib/**/*.tt", "ext/**/*.{c,h,rb}", "ext/fairlead/depend", "exe/*", "guides/*.{md,svg}",
-      "README.md", "CHANGELOG.md", "LICENSE"]
+      "README.md", "CHANGELOG.md"] - pool.files + ["LICENSE"]
   end
   spec.bindir = "exe"
   spec.executables = ["fairlead"]
@@ -26,6 +29,7 @@ Gem::Specification.new do |spec|
   spec.metadata = { "rubygems_mfa_required" => "true" }
 
   spec.add_dependency "async", "~> 2.46"
+  spec.add_dependency pool.name, pool.version.to_s
   spec.add_dependency "rack", ">= 2.2"
   spec.add_dependency "rackup"
 end

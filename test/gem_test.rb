@@ -30,6 +30,7 @@ module Fairlead
       loaded = server.start.wait_until_ready.get.body.lines(chomp: true)
 
       assert(loaded.any? { |path| path.end_with?("/fairlead/fairlead.#{RbConfig::CONFIG["DLEXT"]}") })
+      assert(loaded.any? { |path| path.include?("/fairlead-pool-#{VERSION}/lib/fairlead/") })
       assert_empty loaded.reject { |path| path.start_with?(File.realpath(@gem.home)) }
     end
 
@@ -37,11 +38,15 @@ module Fairlead
       kept = IO.popen(%w[git ls-files lib ext exe guides], chdir: ROOT, &:read).lines(chomp: true)
       skip "no checkout of git" if kept.empty?
 
-      assert_empty kept - specification.files
+      assert_empty kept - files("fairlead") - files("fairlead-pool")
+    end
+
+    def test_the_two_gems_pack_no_file_twice
+      assert_equal ["LICENSE"], files("fairlead") & files("fairlead-pool")
     end
 
     private
 
-    def specification = @specification ||= Gem::Specification.load(File.join(ROOT, "fairlead.gemspec"))
+    def files(gem) = Gem::Specification.load(File.join(ROOT, "#{gem}.gemspec")).files
   end
 end

@@ -6,7 +6,7 @@ require "rbconfig"
 require "tmpdir"
 
 module Fairlead
-  # The gem as its users get it: built, and installed in a folder where nothing else is but what it depends on.
+  # Both gems as their users get them: built, and installed in a folder where nothing else is but what it depends on.
   class InstalledGem
     ROOT = File.expand_path("..", __dir__)
 
@@ -19,8 +19,10 @@ module Fairlead
       specification = Gem::Specification.load(File.join(ROOT, "fairlead.gemspec"))
       others = beside.map { |name| Gem.loaded_specs[name] || Gem::Specification.find_by_name(name) }
       [*others, *dependencies(specification), *others.flat_map { |one| dependencies(one) }].uniq.each { |one| bring(one) }
-      gem("build", "fairlead.gemspec", "--output", "#{@home}/fairlead.gem")
-      gem("install", "--local", "--no-document", "#{@home}/fairlead.gem")
+      %w[fairlead-pool fairlead].each do |name|
+        gem("build", "#{name}.gemspec", "--output", "#{@home}/#{name}.gem")
+        gem("install", "--local", "--no-document", "#{@home}/#{name}.gem")
+      end
       others.each { |other| other.executables.each { |name| write_command(other.name, name) } }
     end
 
@@ -41,7 +43,7 @@ module Fairlead
     def dependencies(specification, found = [])
       specification.runtime_dependencies.each do |dependency|
         one = dependency.to_spec
-        next if found.include?(one)
+        next if found.include?(one) || one.name == "fairlead-pool" # built here, too
 
         dependencies(one, found << one)
       end

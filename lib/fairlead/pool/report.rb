@@ -4,7 +4,7 @@ module Fairlead
   class Pool
     # Who holds connections, as data and in words. Called without the pool's lock: a backtrace takes its time.
     module Report
-      LIBRARY = ::File.expand_path("..", __dir__)
+      LIBRARY = ::File.expand_path("..", __dir__).freeze
       SHOWN = 8 # holders in an error's message; the rest are counted
 
       module_function
