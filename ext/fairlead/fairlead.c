@@ -497,5 +497,4 @@ RUBY_FUNC_EXPORTED void Init_fairlead(void) {
     fl_init_watch(loop);
     fl_init_stalls(loop);
     fl_init_shared_page();
-    fl_init_mysql();
 }

@@ -132,7 +132,5 @@ void fl_forget_stalls(const fl_ruby_loop *loop);
 /* shared_page.c */
 void fl_init_shared_page(void);
 fl_shared_page *fl_ruby_shared_page_get(VALUE self);
-/* mysql.c */
-void fl_init_mysql(void);
 
 #endif

@@ -13,6 +13,7 @@ module Fairlead
     autoload :Limits, "fairlead/active_record/limits"
     autoload :Line, "fairlead/active_record/line"
     autoload :OlderQueue, "fairlead/active_record/older_queue"
+    autoload :OpenTransactions, "fairlead/active_record/open_transactions"
     autoload :PermanentCheckout, "fairlead/active_record/permanent_checkout"
     autoload :Seam, "fairlead/active_record/seam"
     autoload :Usage, "fairlead/active_record/usage"
@@ -36,6 +37,7 @@ module Fairlead
         end
 
         PermanentCheckout.settle
+        OpenTransactions.install
         return ::ActiveRecord::ConnectionAdapters::ConnectionPool::Queue.prepend(OlderQueue) if old?
 
         Seam.install

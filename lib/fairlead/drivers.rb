@@ -1,6 +1,10 @@
 # frozen_string_literal: true
 
+require "async"
 require "socket"
+require "timeout"
+require_relative "parts"
+require_relative "uninterruptible"
 
 module Fairlead
   # Makes database drivers wait the way fibers do, also where they do not by themselves, and has the database end a query
@@ -33,15 +37,25 @@ module Fairlead
       # @return [Boolean] whether waiting here would hold up other fibers.
       def fibers? = !Fiber.current_scheduler.nil?
 
-      # What is to be put right after an interrupted query, in its fiber. It takes {PATIENCE} seconds at most, and what it
-      # raises is not heard: the interruption itself is what the app shall see.
+      # Puts a connection right after an interrupted statement, in the fiber of that. Nothing interrupts it but its end, after
+      # {PATIENCE} seconds. The app sees the first interruption, and not what the block raises.
       #
       # @return [Object, nil] what the block returns; nil if it failed.
       def clean_up(&)
-        scheduler = Fiber.current_scheduler
-        scheduler.respond_to?(:with_timeout) ? scheduler.with_timeout(PATIENCE, &) : yield
-      rescue StandardError
-        nil
+        Uninterruptible.run do
+          scheduler = Fiber.current_scheduler
+          scheduler.respond_to?(:with_timeout) ? scheduler.with_timeout(PATIENCE, &) : yield
+        rescue StandardError
+          nil
+        end
+      end
+
+      # @return [Boolean] whether an error comes from outside: a deadline, a client that has gone, Timeout, Task#cancel.
+      def interruption?(error)
+        case error
+        when RequestTimeout, ClientGone, ::Timeout::Error, ::Async::TimeoutError then true
+        else !error.is_a?(StandardError)
+        end
       end
 
       # @param socket [BasicSocket] of a connection that waits for nothing.

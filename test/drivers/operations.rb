@@ -16,7 +16,7 @@ module Fairlead
     ROWS = 200_000
 
     # What a driver still does while nobody else goes on: the guide on databases says so.
-    HOLDS_UP = { "Mysql2" => %i[slowly_coming_prepared_result server_option] }.freeze
+    HOLDS_UP = { "Mysql2" => %i[slowly_coming_prepared_result server_option several_results abandoned_results] }.freeze
 
     class << self
       def call(env)

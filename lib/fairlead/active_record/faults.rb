@@ -43,7 +43,7 @@ module Fairlead
         # Called at each checkout. One that has just answered somebody else is not looked at: ActiveRecord looks at none that
         # has answered within 2 s.
         def clean!
-          disconnect! if fairlead_rested? && connected? && @raw_connection.respond_to?(:fairlead_lost?) && @raw_connection.fairlead_lost?
+          disconnect! if fairlead_gone?
           super
         end
 
@@ -58,6 +58,13 @@ module Fairlead
         end
 
         private
+
+        # Also one that its driver has closed.
+        def fairlead_gone?
+          return false unless @raw_connection.respond_to?(:fairlead_lost?)
+
+          !connected? || (fairlead_rested? && @raw_connection.fairlead_lost?)
+        end
 
         def fairlead_rested? = @last_activity.nil? || Line.clock - @last_activity > AT_ONCE
 

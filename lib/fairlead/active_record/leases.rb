@@ -37,23 +37,14 @@ module Fairlead
         end
 
         def give_back(pool, connection)
-          if abandoned_transaction?(connection)
-            warn "fairlead: a request ended within an open database transaction; it is rolled back. " \
-              "Use transaction { … } with a block, or commit before the response is returned."
-            discard(pool, connection)
-          else
+          Uninterruptible.run do
+            OpenTransactions.close(connection) if OpenTransactions.in?(connection)
             pool.release_connection
           end
         rescue ::Exception => error
           warn "fairlead: a database connection could not be returned to its pool " \
             "(#{error.class}: #{error.message}); it is closed."
           discard(pool, connection)
-        end
-
-        # The transaction around a test case is not joinable, and not the request's.
-        def abandoned_transaction?(connection)
-          transaction = connection.current_transaction
-          transaction.open? && transaction.joinable?
         end
 
         # The database rolls back what was open, and the pool may open a new connection.

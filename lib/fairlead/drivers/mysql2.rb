@@ -3,78 +3,100 @@
 require "mysql2"
 require "socket"
 require_relative "../offload"
+require_relative "../uninterruptible"
 require_relative "mysql2/calls"
+require_relative "mysql2/interruption"
 require_relative "mysql2/rows"
 require_relative "side_connection"
 
 module Fairlead
   module Drivers
-    # mysql2 waits the way fibers do for the first byte of a query's answer, and for nothing else. All else is done in
-    # another thread, but where the answer is known to have come as a whole. In two calls it waits with the GVL held, where
-    # no thread helps: set_server_option, and a prepared statement's result that comes slowly.
+    # mysql2 waits the way fibers do for the first byte of a query's answer, and for nothing else. All else is done in another
+    # thread. In three calls mysql2 waits with the GVL held, where no thread helps: set_server_option, next_result, and a
+    # prepared statement's result that comes slowly.
     module Mysql2
       # A statement of more bytes may have to wait until the server takes it.
       LARGE = 32_768
-      # https://mariadb.com/kb/en/e1317/
-      QUERY_INTERRUPTED = 1317
 
       # Takes the answer of a query that was sent.
       TAKE = ::Mysql2::Client.instance_method(:async_result)
+      # The driver's own, also while it is being given up.
+      ASK = ::Mysql2::Client.instance_method(:query)
+      CLOSE = ::Mysql2::Client.instance_method(:close)
+      # Changes neither a transaction nor the session.
+      PREPARING = "SELECT"
       NONE = {}.freeze
       ASYNC = { async: true }.freeze
-      private_constant :LARGE, :TAKE, :NONE, :ASYNC
+      private_constant :LARGE, :TAKE, :ASK, :CLOSE, :PREPARING, :NONE, :ASYNC
 
       # The client itself.
       module Client
         include Calls
         include Interruption
 
-        offloads :ping, :select_db, :set_server_option, :close
+        # @return [Session, nil]
+        attr_reader :fairlead_session
 
         def initialize(options = {})
           # The driver forgets it.
           @fairlead_password = options.to_h.transform_keys(&:to_sym).slice(:password, :pass)
           super
+          session = Session.of(self)
+          # Behind a proxy it may be another one's next.
+          @fairlead_session = session if session&.id == thread_id
+        rescue Exception # Async::Cancel and Timeout::ExitException among them
+          give_up
+          raise
         end
 
         def query(sql, options = NONE)
-          return super if !Drivers.fibers? || options[:async] || @query_options[:async]
-          return offloaded { super }.tap { @fairlead_ahead = nil } if sql.is_a?(String) && sql.bytesize > LARGE
+          begin_statement(sql)
+          return sent { super } if options[:async] || @query_options[:async]
 
-          super(sql, options.empty? ? ASYNC : options.merge(ASYNC))
-          async_result
+          interruptible { Drivers.fibers? ? wait_and_take(sql, options) { |*arguments| super(*arguments) } : super }
         end
 
         def async_result
-          return super unless Drivers.fibers?
+          interruptible do
+            next super unless Drivers.fibers?
 
-          await_answer { TAKE.bind_call(self) }
-          @fairlead_ahead ? super : offloaded { super }
-        end
-
-        # The driver asks for the next one with the GVL held: it is asked once there is something to read, where the
-        # driver has read nothing ahead.
-        def next_result
-          if Drivers.fibers? && more_results? && @fairlead_ahead
-            @fairlead_ahead.zero? ? await_answer { super } : @fairlead_ahead -= 1
+            await_answer
+            in_thread { super }
           end
-          super
         end
 
-        def store_result
-          @fairlead_ahead || !Drivers.fibers? ? super : offloaded { super }
-        end
-
-        def abandon_results!
-          return super unless Drivers.fibers? && more_results?
-
-          store_result while next_result
-          nil
-        end
+        def store_result = Drivers.fibers? ? interruptible { in_thread { super } } : super
 
         def prepare(sql)
-          statement = Drivers.fibers? ? offloaded { super } : super
-          statement.tap { |made| made.fairlead_client = self }
+          return super.tap { |statement| statement.fairlead_prepared(self, sql) } unless Drivers.fibers?
+
+          begin_statement(PREPARING)
+          interruptible { in_thread { super } }.tap { |statement| statement.fairlead_prepared(self, sql) }
+        end
+
+        def ping
+          return super if !Drivers.fibers? || closed?
+
+          begin_statement(PREPARING)
+          interruptible { in_thread { super } }
+        end
+
+        %i[select_db set_server_option].each do |name|
+          define_method(name) do |argument|
+            next super(argument) unless Drivers.fibers?
+
+            begin_statement(name.name)
+            interruptible { in_thread { super(argument) } }
+          end
+        end
+
+        def closed? = @fairlead_given_up || super
+
+        # Says good-bye, which takes no time to speak of: it is done where it is while all threads are busy.
+        def close
+          return if @fairlead_given_up
+
+          Drivers.fibers? && Offload.free? ? Uninterruptible.run { Fairlead.offload { super } } : super
         end
 
         # @return [Boolean] whether the server has closed it, or says something unasked: why it does.
@@ -82,35 +104,25 @@ module Fairlead
 
         private
 
-        # Nothing runs yet that the server could be told to end.
+        # Whoever is interrupted leaves a connection that nobody knows. The thread closes it once it is open.
         def connect(...)
-          @fairlead_socket = nil
-          Drivers.fibers? ? Fairlead.offload { super } : super
+          return super unless Drivers.fibers?
+
+          in_thread { super }
         end
 
-        # @yield takes it, if the wait is interrupted
+        def wait_and_take(sql, options)
+          return in_thread { yield sql, options } if sql.is_a?(String) && sql.bytesize > LARGE
+
+          yield sql, options.empty? ? ASYNC : options.merge(ASYNC)
+          await_answer
+          in_thread { TAKE.bind_call(self) }
+        end
+
         def await_answer
-          socket = answer_socket
-          raise_timeout unless socket.wait_readable(@read_timeout)
-          results = MysqlAnswer.results(socket.fileno)
-          @fairlead_ahead = results && (results - 1)
-        rescue Exception # Async::Cancel and Timeout::ExitException among them
-          end_query do
-            socket.wait_readable
-            take_error { yield }
-          end
-          raise
-        end
+          return if answer_socket.wait_readable(@read_timeout)
 
-        # The answer to a query that was ended, or had ended just before.
-        def take_error
-          yield
-          more_results? ? false : true
-        rescue ::Mysql2::Error => error
-          error.error_number == QUERY_INTERRUPTED
-        end
-
-        def raise_timeout
+          end_query
           raise ::Mysql2::Error::TimeoutError,
                 "Timeout waiting for a response from the last query. (waited #{@read_timeout} seconds)"
         end
@@ -124,15 +136,20 @@ module Fairlead
 
       # A prepared statement.
       module Statement
-        include Calls
+        # @api private
+        def fairlead_prepared(client, sql)
+          @fairlead_client = client
+          @fairlead_sql = sql
+        end
 
-        attr_writer :fairlead_client
+        def execute(...)
+          return super unless @fairlead_client && Drivers.fibers?
 
-        offloads :execute, :close
+          @fairlead_client.fairlead_execute(@fairlead_sql) { super }
+        end
 
-        private
-
-        attr_reader :fairlead_client
+        # Sends a few bytes, and waits for nothing.
+        def close = @fairlead_client && Drivers.fibers? && Offload.free? ? Uninterruptible.run { Fairlead.offload { super } } : super
       end
 
       ::Mysql2::Client.prepend(Client)

@@ -3,8 +3,7 @@
 require "pg"
 require_relative "../log"
 require_relative "../offload"
-require_relative "postgresql/login"
-require_relative "stream"
+require_relative "../uninterruptible"
 require_relative "turn"
 
 module Fairlead
@@ -12,27 +11,68 @@ module Fairlead
     # pg waits the way fibers do. What is left: what it computes to connect, large results, which it goes through in C without
     # a pause, and queries that nobody waits for any more.
     module PostgreSQL
-      # Queries that are sent and waited for in one call.
+      # A connection. After an interrupted statement its transaction status is what it was before that statement, or it is
+      # closed: what ActiveRecord, or the app, knows of it stays true. Only a statement within a transaction leaves it failed,
+      # as any error does.
       module Connection
+        # Between two statements.
+        SETTLED = [PG::PQTRANS_IDLE, PG::PQTRANS_INTRANS, PG::PQTRANS_INERROR].freeze
+        ROLLBACK = %r{\A(?:\s|/\*.*?\*/)*(?:ROLLBACK|ABORT)\b}im
+        private_constant :SETTLED, :ROLLBACK
+
+        # Those that send a statement, and wait for its end.
         %i[
           exec query async_exec exec_params async_exec_params exec_prepared async_exec_prepared prepare async_prepare
-          describe_prepared describe_portal
+          describe_prepared describe_portal close_prepared close_portal set_client_encoding
         ].each do |name|
+          next unless PG::Connection.method_defined?(name)
+
           define_method(name) do |*arguments, &block|
-            super(*arguments, &block)
-          rescue PG::Error
-            raise
-          rescue Exception # Async::Cancel and Timeout::ExitException among them
-            end_query if !finished? && transaction_status == PG::PQTRANS_ACTIVE
-            raise
+            begin_statement
+            result = settled { super(*arguments, &nil) }
+            check_commit(arguments.first, result) if @fairlead_failed
+            block ? yield_result(result, &block) : result
           end
         end
 
-        # Does not wait, but computes: a password's first key takes milliseconds (SCRAM), and so does TLS. Who is interrupted
-        # leaves a connection that nobody else knows yet.
-        def connect_poll
-          Drivers.fibers? && Offload.free? ? Fairlead.offload { super } : super
+        # Those that send one, and do not wait for it.
+        %i[
+          send_query send_query_params send_query_prepared send_prepare send_describe_prepared send_describe_portal
+          send_close_prepared send_close_portal
+        ].each do |name|
+          next unless PG::Connection.method_defined?(name)
+
+          define_method(name) do |*arguments|
+            begin_statement
+            super(*arguments)
+          end
         end
+
+        # Those that wait for what was sent.
+        %i[get_last_result async_get_last_result block discard_results].each do |name|
+          define_method(name) { |*arguments| settled { super(*arguments) } }
+        end
+
+        %i[get_result async_get_result].each do |name|
+          define_method(name) do |&block|
+            result = settled { super(&nil) }
+            result.fairlead_connection = self if result
+            result && block ? yield_result(result, &block) : result
+          end
+        end
+
+        # It clears up itself after an error of its block, waiting again.
+        def copy_data(...)
+          super
+        rescue Exception
+          settle if !finished? && transaction_status == PG::PQTRANS_ACTIVE
+          raise
+        end
+
+        # A password's key takes milliseconds to compute (SCRAM), and so does TLS: another thread does. It must be done before
+        # an interrupted connection is closed.
+        def connect_poll = polled { super }
+        def reset_poll = polled { super }
 
         # @return [Boolean] whether the server has closed it. Asks the server only where it has sent something unasked.
         def fairlead_lost?
@@ -41,6 +81,9 @@ module Fairlead
           lost = Drivers.lost?(socket_io)
           lost.nil? ? !answers? : lost
         end
+
+        # @return [Boolean] whether it is within a transaction, or a statement.
+        def fairlead_unsettled? = !finished? && ![PG::PQTRANS_IDLE, PG::PQTRANS_UNKNOWN].include?(transaction_status)
 
         # Without waiting: the server takes it as fast as it is made.
         def put_copy_data(...)
@@ -53,7 +96,79 @@ module Fairlead
           super
         end
 
+        # @api private
+        # Of a result whose rows nobody wants any more.
+        def fairlead_end_query = (settle unless finished?)
+
         private
+
+        def polled(&) = Drivers.fibers? && Offload.free? ? Uninterruptible.run { Fairlead.offload(&) } : yield
+
+        # Nobody else knows an interrupted connection yet. Ruby's garbage collector may close it much later.
+        def async_connect_or_reset(...)
+          super
+        rescue Exception
+          finish unless finished?
+          raise
+        end
+
+        def begin_statement
+          status = transaction_status
+          return if status == PG::PQTRANS_ACTIVE # of an earlier one, which pg discards first
+
+          @fairlead_before = status
+          @fairlead_failed &&= status == PG::PQTRANS_INERROR
+        end
+
+        def settled
+          yield
+        rescue PG::Error
+          raise
+        rescue Exception # Async::Cancel and Timeout::ExitException among them
+          settle unless finished? || transaction_status == @fairlead_before
+          raise
+        end
+
+        # Has the server end the statement, and takes what it still sends. Who had not begun a transaction is in none then.
+        #
+        # The cancel request goes to the address of this very connection, with a secret that its server has given it: behind a
+        # balancer another server refuses it.
+        def settle
+          refused = "it did not answer in #{PATIENCE} s"
+          clean = false
+          before = @fairlead_before
+          Drivers.clean_up do
+            refused = cancel || refused unless SETTLED.include?(transaction_status)
+            discard_results
+            exec("ROLLBACK") if before == PG::PQTRANS_IDLE && transaction_status != before
+            clean = as_before?(before)
+          end
+        ensure
+          give_up(refused) unless clean || finished?
+        end
+
+        def as_before?(before)
+          return true if transaction_status == before
+
+          @fairlead_failed = before == PG::PQTRANS_INTRANS && transaction_status == PG::PQTRANS_INERROR
+        end
+
+        # PostgreSQL answers the COMMIT of a failed transaction by rolling it back, which is no error. Whoever has rescued the
+        # interruption of a statement would take it for committed.
+        def check_commit(sql, result)
+          return if transaction_status != PG::PQTRANS_IDLE
+
+          @fairlead_failed = false
+          return if ROLLBACK.match?(sql) || !result.is_a?(PG::Result) || result.cmd_status != "ROLLBACK"
+
+          raise PG::InFailedSqlTransaction, "the transaction is rolled back: one of its statements was interrupted"
+        end
+
+        def yield_result(result)
+          yield result
+        ensure
+          result.clear
+        end
 
         # A notification, or a notice, is followed by more than the end.
         def answers?
@@ -63,19 +178,9 @@ module Fairlead
           false
         end
 
-        # Has the server end the query, and takes what it still sends: the connection is clean then. Else it is closed.
-        def end_query
-          refused = "it did not answer in #{PATIENCE} s"
-          clean = Drivers.clean_up do
-            refused = cancel || refused
-            discard_results
-            [PG::PQTRANS_IDLE, PG::PQTRANS_INTRANS, PG::PQTRANS_INERROR].include?(transaction_status)
-          end
-        ensure
-          give_up(refused) unless clean || finished?
-        end
-
         def give_up(refused)
+          return if status != PG::CONNECTION_OK || SETTLED.include?(transaction_status)
+
           Log.say("A query that nobody waits for could not be ended at #{host}:#{port} (process #{backend_pid}): " \
                   "#{refused.strip.chomp(".")}. Its connection is closed here, but the query may go on there: with " \
                   "client_connection_check_interval set (PostgreSQL's configuration), the server looks by itself.")
@@ -124,66 +229,38 @@ module Fairlead
           end
         end
 
-        # Single row mode.
+        # Single row mode. pg waits in C here, so that the connection cannot see an interruption.
         %i[stream_each stream_each_row stream_each_tuple].each do |name|
           define_method(name) do |*arguments, &block|
-            return super(*arguments, &block) unless block && Drivers.fibers?
+            return super(*arguments) unless block
 
-            Stream.each(->(&row) { super(*arguments, &row) }, &block)
-            self
-          end
-        end
-      end
-
-      # A connection that is given the key of its password.
-      module Keyed
-        # Gives it to new ones.
-        module Start
-          def connect_start(*arguments)
-            login = Login.of(*arguments) if arguments.first.is_a?(Hash) && !block_given?
-            return super unless login
-
-            super(login.options).tap { |connection| connection&.fairlead_login = login }
+            stream(block) { |pass| super(*arguments, &pass) }
           end
         end
 
-        def self.establish
-          return unless PG::Connection.conndefaults_hash.key?(:scram_client_key) # libpq 18
-
-          PG::Connection.prepend(self)
-          PG::Connection.singleton_class.prepend(Start)
-        end
-
-        # To be called before the first connect_poll.
-        attr_writer :fairlead_login
-
-        %i[connect_poll reset_poll].each do |name|
-          define_method(name) { refused? ? begin_again : super() }
-        end
+        # @api private
+        # @return [PG::Connection, nil] where the rows come from.
+        attr_writer :fairlead_connection
 
         private
 
-        def reset_start2(address)
-          options = self.class.conninfo_parse(address).to_h { |option| [option[:keyword].to_sym, option[:val]] }.compact
-          @fairlead_login = Login.of(options)
-          super(@fairlead_login ? self.class.parse_connect_args(@fairlead_login.options) : address)
-        end
-
-        def refused?
-          @fairlead_login&.refused?(socket_io)
-        rescue PG::Error
-          false # libpq tells it better
-        end
-
-        # Without the key, which its login has forgotten.
-        def begin_again
-          reset_start2(self.class.parse_connect_args(@fairlead_login.options))
-          PG::PGRES_POLLING_WRITING
+        # An error of the app's own block leaves the rest of the rows where pg leaves it; an interruption there ends the query.
+        def stream(block)
+          turn = Turn.new
+          used = false
+          yield(lambda do |row|
+            turn.pass
+            used = true
+            block.call(row)
+            used = false
+          end)
+        rescue Exception => error
+          @fairlead_connection&.fairlead_end_query if used ? Drivers.interruption?(error) : !error.is_a?(PG::Error)
+          raise
         end
       end
 
       PG::Connection.prepend(Connection)
-      Keyed.establish
       PG::Result.prepend(Result)
     end
   end

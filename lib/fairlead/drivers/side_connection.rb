@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../log"
+require_relative "session"
 
 module Fairlead
   module Drivers
@@ -23,11 +24,13 @@ module Fairlead
 
       class << self
         # @param options [Hash] of the connection whose query is to be ended.
-        # @param id [Integer] of that connection.
+        # @param session [Session, nil] of that connection.
         # @yield opens a connection to its server.
-        # @yieldreturn [Array(#query, Integer)] and its own id.
+        # @yieldreturn [Array(#query, Session)] and its own session.
         # @return [Boolean] whether the query is over. If not, it is still tried for a while, and the log says so.
-        def end_query(options, id, &open) = of(options.values_at(:host, :port, :socket, :username), open).end_query(id)
+        def end_query(options, session, &open)
+          of(options.values_at(:host, :port, :socket, :username), open).end_query(session)
+        end
 
         private
 
@@ -49,43 +52,62 @@ module Fairlead
         Fiber.new(blocking: true, storage: {}) { ::Thread.new { work } }.resume.name = "fairlead cancel"
       end
 
-      # @param id [Integer]
+      # @param session [Session, nil]
       # @return [Boolean] as above.
-      def end_query(id)
+      def end_query(session)
+        return tell_of_stranger(session) unless session
+
         ended = ::Thread::Queue.new
-        @jobs.push([id, ended, now + LAST])
+        @jobs.push([session, ended, now + LAST])
         ended.pop(timeout: PATIENCE) || false
       end
 
       private
 
+      # What the address leads to is another server than the session's.
+      Stranger = Class.new(StandardError)
+      private_constant :Stranger
+
       def work
-        while (id, ended, deadline = @jobs.pop)
-          ended.push(true) if over?(id, deadline)
+        while (session, ended, deadline = @jobs.pop)
+          ended.push(over?(session, deadline))
         end
       end
 
-      def over?(id, deadline)
+      def over?(session, deadline)
         kept = @connection
-        kill(id)
-        @failed = @told = false
+        kill(session)
+        @told = false
         true
+      rescue Stranger
+        @connection = nil
+        kept ? retry : tell_of_stranger(session)
       rescue StandardError => error
         return true if code(error) == UNKNOWN_ID
 
-        @connection, @failed = nil, true
+        @connection = nil
         retry if kept # the server may have closed it long ago
-        @told ||= tell(id, error)
-        return give_up(id) if now > deadline
+        @told ||= tell(session.id, error)
+        return give_up(session.id) if now > deadline
 
         sleep(PAUSE)
         retry
       end
 
-      def kill(id)
-        @connection, own = @open.call unless @connection
-        # Ids are counted: a server that gives a lower one to who comes later has been restarted meanwhile.
-        @connection.query("KILL QUERY #{id}") unless @failed && own && own < id
+      def kill(session)
+        connect unless @connection
+        raise Stranger unless @own && session.of?(@own, @started)
+
+        @connection.query("KILL QUERY #{session.id}")
+      end
+
+      def connect
+        @connection, @own = @open.call
+        # Whole seconds: it may have started up to one earlier.
+        @started = now - Session.row(@connection, "SHOW GLOBAL STATUS LIKE 'Uptime'").last.to_i
+      rescue StandardError
+        @connection = nil
+        raise
       end
 
       def code(error)
@@ -98,6 +120,17 @@ module Fairlead
                 "#{error.message.strip.chomp(".")}. It goes on there, and for #{LAST} s it is tried again to end it. " \
                 "#{REMEDIES.fetch(crowded)}")
         true
+      end
+
+      # @return [Boolean]
+      def tell_of_stranger(session)
+        unless @strange
+          Log.say("A query that nobody waits for could not be ended at #{name}#{" (its connection #{session.id})" if session}: " \
+                  "the address leads to another server than the one at which it runs, or to a proxy, and nobody else's query " \
+                  "shall be ended. Its connection is closed here; the query may go on there. This is said once.")
+          @strange = true
+        end
+        false
       end
 
       def give_up(id)

@@ -12,13 +12,16 @@ module Fairlead
       module Client
         # @return [BasicSocket, nil] a copy of the driver's own, which it shows to nobody; nil before 2.11.
         attr_reader :fairlead_socket
-        # @return [Integer, nil] by which the server knows this connection.
-        attr_reader :fairlead_id
+        # @return [Session, nil]
+        attr_reader :fairlead_session
 
         def initialize(options = {})
           super
-          @fairlead_id = ask_for_id
+          @fairlead_session = Session.of(self)
         end
+
+        # @return [Boolean] whether it is within a transaction.
+        def fairlead_unsettled? = !closed? && server_status.anybits?(::Trilogy::SERVER_STATUS_IN_TRANS)
 
         # @return [Boolean] whether the server has closed it, or says something unasked: why it does.
         def fairlead_lost? = closed? || (!@fairlead_socket.nil? && Drivers.lost?(@fairlead_socket) != false)
@@ -31,7 +34,9 @@ module Fairlead
           end
         end
 
-        %i[query next_result].each do |name|
+        %i[query next_result ping change_db select_db set_server_option abandon_results!].each do |name|
+          next unless ::Trilogy.method_defined?(name)
+
           define_method(name) do |*arguments|
             super(*arguments)
           rescue ::Trilogy::TimeoutError
@@ -46,12 +51,6 @@ module Fairlead
         end
 
         private
-
-        def ask_for_id
-          query("SELECT CONNECTION_ID()").rows.first.first
-        rescue ::Trilogy::ProtocolError
-          nil # a proxy may know no such function
-        end
 
         # The driver has a descriptor of its own, and closes the one that was connected. (Before 2.11 it connects in C.)
         #
@@ -68,15 +67,17 @@ module Fairlead
           raise
         end
 
+        # The driver has closed its descriptor, of which the selector hears only once there is no copy of it either.
         def end_query
-          return unless @fairlead_id
-
+          @fairlead_socket&.close
           Drivers.clean_up do
+            next unless defined?(@fairlead_session) # it still asks for that
+
             options = connection_options
-            SideConnection.end_query(options, @fairlead_id) do
+            SideConnection.end_query(options, @fairlead_session) do
               patience = { connect_timeout: PATIENCE, read_timeout: PATIENCE, write_timeout: PATIENCE }
               other = ::Trilogy.new(options.except(:database).merge(patience))
-              [other, other.fairlead_id]
+              [other, other.fairlead_session]
             end
           end
         ensure

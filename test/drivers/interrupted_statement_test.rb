@@ -1,0 +1,177 @@
+# frozen_string_literal: true
+
+require_relative "../helper"
+require_relative "databases"
+require_relative "slow_network"
+require "async"
+require "mysql2"
+require "pg"
+require "stringio"
+require "trilogy"
+require "fairlead/drivers/mysql2"
+require "fairlead/drivers/postgresql"
+require "fairlead/drivers/trilogy"
+
+module Fairlead
+  # A statement is interrupted before or after the server has done it: the connection is in the transaction that it was in
+  # before, or closed. The database itself is asked.
+  class InterruptedStatementTest < Test
+    include Databases
+
+    # Statement => what comes before it.
+    STATEMENTS = {
+      "BEGIN" => [],
+      "SELECT 1" => [],
+      "INSERT INTO interrupted VALUES (1)" => ["BEGIN"],
+      "COMMIT" => ["BEGIN", "INSERT INTO interrupted VALUES (1)"],
+      "ROLLBACK" => ["BEGIN", "INSERT INTO interrupted VALUES (1)"],
+      "SAVEPOINT one" => ["BEGIN"],
+      "RELEASE SAVEPOINT one" => ["BEGIN", "SAVEPOINT one"],
+      "ROLLBACK TO SAVEPOINT one" => ["BEGIN", "SAVEPOINT one"]
+    }.freeze
+    INSERT = STATEMENTS.keys[2]
+    # Seconds that each piece takes on its way, and that the server surely has had by then.
+    DELAY = 0.01
+    LATER = 0.05
+    # When, and how many times. The second one meets the clean-up.
+    MOMENTS = { "before the server has it" => [0, 1], "after the server has done it" => [LATER, 1], "twice" => [LATER, 2] }.freeze
+    private_constant :INSERT, :DELAY, :LATER, :MOMENTS
+
+    # Of each driver, what is asked of it here.
+    PostgreSQL = Struct.new(:connection, :id) do
+      def self.open = PG.connect(InterruptedStatementTest.slowly(Databases.postgresql)).then { |one| new(one, one.backend_pid) }
+      def run(sql) = connection.exec(sql)
+      def closed? = connection.finished?
+      def close = (connection.finish unless closed?)
+    end
+
+    MySQL = Struct.new(:connection, :id) do
+      def self.settings = { **Databases.mariadb_settings, port: URI(InterruptedStatementTest.slowly(Databases.mariadb)).port }
+
+      def run(sql) = connection.query(sql)
+      def closed? = connection.closed?
+      def close = connection.close
+    end
+
+    DRIVERS = {
+      "pg" => -> { PostgreSQL.open },
+      "mysql2" => -> { Mysql2::Client.new(MySQL.settings).then { |client| MySQL.new(client, client.thread_id) } },
+      "trilogy" => -> { Trilogy.new(MySQL.settings).then { |client| MySQL.new(client, client.fairlead_session.id) } }
+    }.freeze
+
+    # Without a network's delay some answers are there before anybody waits for them.
+    def self.slowly(url)
+      network = (@networks ||= {})[url] ||= SlowNetwork.new(URI(url).port, delay: DELAY).tap { |one| Minitest.after_run { one.close } }
+      url.sub(":#{URI(url).port}/", ":#{network.port}/")
+    end
+
+    def setup
+      super
+      skip_without_databases
+      Log.io = StringIO.new
+      @postgresql = PG.connect(Databases.postgresql)
+      @mariadb = Trilogy.new(**Databases.mariadb_settings)
+      [@postgresql.method(:exec), @mariadb.method(:query)].each do |run|
+        run.call("DROP TABLE IF EXISTS interrupted")
+        run.call("CREATE TABLE interrupted (id integer)")
+      end
+    end
+
+    def teardown
+      @postgresql&.finish
+      @mariadb&.close
+      Log.io = $stderr
+      super
+    end
+
+    DRIVERS.each do |name, open|
+      STATEMENTS.each do |statement, before|
+        MOMENTS.each do |moment, (pause, times)|
+          define_method("test_#{name} #{statement} interrupted #{moment}".tr(" ", "_")) do
+            Sync do
+              driver = open.call
+              before.each { |sql| driver.run(sql) }
+              interrupt(pause, times) { driver.run(statement) }
+
+              as_before_or_closed(driver, before.any?)
+            ensure
+              driver&.close
+            end
+          end
+        end
+      end
+    end
+
+    # It was rolled back, and nobody may take it for committed.
+    def test_pg_commit_fails_after_an_interrupted_statement_whose_interruption_was_rescued
+      Sync do
+        driver = PostgreSQL.open
+        driver.run("BEGIN")
+        driver.run(INSERT)
+        interrupt(LATER, 1) { driver.run("SELECT pg_sleep(20)") }
+
+        assert_raises(PG::InFailedSqlTransaction) { driver.run("COMMIT") }
+        assert_equal PG::PQTRANS_IDLE, driver.connection.transaction_status
+        driver.run("BEGIN")
+        driver.run("COMMIT")
+      ensure
+        driver&.close
+      end
+    end
+
+    def test_pg_transaction_goes_on_after_an_interrupted_savepoint
+      Sync do
+        driver = PostgreSQL.open
+        ["BEGIN", INSERT, "SAVEPOINT one"].each { |sql| driver.run(sql) }
+        interrupt(LATER, 1) { driver.run("SELECT pg_sleep(20)") }
+        driver.run("ROLLBACK TO SAVEPOINT one")
+        driver.run("COMMIT")
+
+        assert_equal "1", driver.run("SELECT count(*) FROM interrupted").getvalue(0, 0)
+      ensure
+        driver&.close
+      end
+    end
+
+    private
+
+    def interrupt(pause, times)
+      task = Async { yield }
+      # Other fibers do not go on: the answer comes, and is not taken.
+      Fiber.blocking { sleep(pause) }
+      times.times { task.cancel }
+      task.wait
+
+      assert_predicate task, :cancelled?
+    end
+
+    def as_before_or_closed(driver, within)
+      if driver.closed?
+        eventually("the server has closed it too", within: 3) { !there?(driver) }
+      else
+        assert_equal within, state(driver) == :within
+        driver.run("ROLLBACK")
+        driver.run(INSERT)
+
+        assert_equal :without, state(driver)
+      end
+    end
+
+    # @return [Symbol] what the server says of its connection.
+    def state(driver)
+      within = if driver.is_a?(PostgreSQL)
+                 @postgresql.exec("SELECT xact_start FROM pg_stat_activity WHERE pid = #{driver.id}").getvalue(0, 0)
+               else
+                 row = driver.run("SELECT @@in_transaction").first
+                 (row.is_a?(Hash) ? row.values : row) == [1]
+               end
+      within ? :within : :without
+    end
+
+    def there?(driver)
+      if driver.is_a?(PostgreSQL) then @postgresql.exec("SELECT FROM pg_stat_activity WHERE pid = #{driver.id}").ntuples.positive?
+      else @mariadb.query("SELECT id FROM information_schema.processlist WHERE id = #{driver.id}").count.positive?
+      end
+    end
+  end
+end
