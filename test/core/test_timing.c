@@ -200,12 +200,77 @@ static void one_may_have_a_time_of_its_own_or_none(void) {
     await_overdue(server.loop, usual);
     await_overdue(server.loop, longer);
     CHECK(fl_clock() - began >= 20 * LIMIT);
-    CHECK(server.loop->timed.first == NULL);
+    CHECK(server.loop->first_timed == NULL);
     fl_exchange_abandon(usual);
     fl_exchange_abandon(longer);
     answer(any, 200, "whenever");
     CHECK_HEARD("HTTP/1.1 200 OK", "whenever", hear(server.loop, sockets[1]));
     for (int i = 0; i < 3; i++) close(sockets[i]);
+    server_stop(&server);
+}
+
+static int by_end(const void *one, const void *other) {
+    const fl_exchange *a = *(fl_exchange *const *) one, *b = *(fl_exchange *const *) other;
+    return a->time_ends_at != b->time_ends_at ? (a->time_ends_at < b->time_ends_at ? -1 : 1) : a->id < b->id ? -1 : 1;
+}
+
+static void those_with_a_time_of_their_own_end_in_order_whatever_has_come_and_gone(void) {
+    enum { MANY = 2000, STAY = 1000 };
+    peer_server server = server_start();
+    static fl_exchange *exchanges[MANY];
+    srand(1);
+    for (int i = 0; i < MANY; i++) {
+        exchanges[i] = fl_loop_new_exchange(server.loop, NULL);
+        fl_exchange_limit_time(exchanges[i], SECOND + (uint64_t) (rand() % 500) * MILLISECOND);
+        fl_exchange_limit_time(exchanges[rand() % (i + 1)], SECOND + (uint64_t) (rand() % 500) * MILLISECOND);
+    }
+    for (int i = STAY; i < MANY; i++) {
+        if (i % 2 == 0)
+            fl_exchange_limit_time(exchanges[i], 0);
+        fl_loop_free_exchange(server.loop, exchanges[i]);
+    }
+    qsort(exchanges, STAY, sizeof *exchanges, by_end);
+    for (int i = 0; i < STAY; i++) {
+        CHECK(server.loop->first_timed == exchanges[i]);
+        fl_loop_free_exchange(server.loop, exchanges[i]);
+    }
+    CHECK(server.loop->first_timed == NULL);
+    server_stop(&server);
+}
+
+static uint64_t cpu_time_of_timed(fl_loop *loop) {
+    enum { TIMES = 3000 };
+    uint64_t least = UINT64_MAX;
+    for (int round = 0; round < 3; round++) {
+        struct timespec from, to;
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from);
+        for (int i = 0; i < TIMES; i++) {
+            fl_exchange *exchange = fl_loop_new_exchange(loop, NULL);
+            fl_exchange_limit_time(exchange, SECOND);
+            fl_exchange_moves_on(exchange);
+            fl_loop_free_exchange(loop, exchange);
+        }
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &to);
+        uint64_t took = (uint64_t) ((to.tv_sec - from.tv_sec) * 1000000 + (to.tv_nsec - from.tv_nsec) / 1000);
+        least = took < least ? took : least;
+    }
+    return least;
+}
+
+static void one_costs_the_same_whatever_others_may_take(void) {
+    enum { OTHERS = 10000 };
+    peer_server server = server_start();
+    uint64_t alone = cpu_time_of_timed(server.loop);
+    static fl_exchange *others[OTHERS];
+    for (int i = 0; i < OTHERS; i++) {
+        others[i] = fl_loop_new_exchange(server.loop, NULL);
+        fl_loop_free_head(server.loop, others[i]);
+        fl_exchange_limit_time(others[i], (uint64_t) (i % 2 == 0 ? 600 : 300) * SECOND);
+    }
+    uint64_t beside = cpu_time_of_timed(server.loop);
+    if (beside > 4 * alone)
+        test_fail(__FILE__, __LINE__, "%lu us beside others, %lu alone", (unsigned long) beside, (unsigned long) alone);
+    for (int i = 0; i < OTHERS; i++) fl_loop_free_exchange(server.loop, others[i]);
     server_stop(&server);
 }
 
@@ -244,7 +309,7 @@ static void one_that_ends_in_time_leaves_nothing_behind(void) {
     for (uint64_t began = fl_clock(); fl_clock() < began + 2 * LIMIT;) fl_loop_wait(server.loop, 5 * MILLISECOND);
     fl_exchange_abandon(exchange); /* overdue, and nobody was told */
     CHECK_NUMBER(0, fl_loop_overdue(server.loop));
-    CHECK(server.loop->timed.first == NULL && server.loop->timed.last == NULL);
+    CHECK(server.loop->first_timed == NULL);
     CHECK(server.loop->overdue.first == NULL && server.loop->overdue.last == NULL);
     close(socket);
     server_stop(&server);
@@ -329,6 +394,8 @@ int main(void) {
     TEST(each_piece_of_a_response_gives_it_the_time_again);
     TEST(while_the_client_is_awaited_the_clients_deadlines_count);
     TEST(one_may_have_a_time_of_its_own_or_none);
+    TEST(those_with_a_time_of_their_own_end_in_order_whatever_has_come_and_gone);
+    TEST(one_costs_the_same_whatever_others_may_take);
     TEST(one_whose_time_begins_while_the_loop_is_waited_for_is_told_too);
     TEST(one_whose_client_has_gone_is_told_all_the_same);
     TEST(one_that_ends_in_time_leaves_nothing_behind);

@@ -488,6 +488,7 @@ void fl_exchange_wake(fl_exchange *exchange) {
         return;
     exchange->woken = true;
     exchange->woken_next = NULL;
+    exchange->woken_before = loop->last_woken;
     if (loop->last_woken != NULL)
         loop->last_woken->woken_next = exchange;
     else

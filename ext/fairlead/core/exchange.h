@@ -29,8 +29,11 @@ typedef struct fl_exchange {
     fl_connection *connection;
     struct fl_loop *loop;
     struct fl_exchange *previous, *next; /* the FIFO, then all that are being served */
-    struct fl_exchange *woken_next, *abandoned_next;
-    struct fl_exchange *timed_before, *timed_after; /* those whose time runs, the next to end first; or has run out */
+    struct fl_exchange *woken_before, *woken_next, *abandoned_next;
+    /* Siblings in the heap of those whose time runs (before the first stands its parent); or the list of those whose time has
+     * run out. */
+    struct fl_exchange *timed_before, *timed_after;
+    struct fl_exchange *timed_below; /* in the heap: its first child */
     uint64_t id;
     fl_client client; /* this and the index of its listener: once it has been taken */
     int listener;

@@ -75,7 +75,8 @@ static void disown_served(fl_loop *loop, bool free_buffers) {
         exchange->connection = NULL;
         exchange->body_failed = true;
         exchange->body_done = false;
-        exchange->next = exchange->previous = exchange->timed_before = exchange->timed_after = NULL;
+        exchange->next = exchange->previous = NULL;
+        exchange->timed_before = exchange->timed_after = exchange->timed_below = NULL;
         exchange->timed = exchange->overdue = false;
         exchange = next;
     }

@@ -61,6 +61,7 @@ enum { FL_MOST_REACTORS = 16 };
 /* Requests that wait, in the order in which they came. */
 typedef struct fl_fifo {
     fl_exchange *first, *last;
+    fl_exchange *inserted; /* where one from a sibling was last put between ours: the next one is not far; NULL: anywhere */
     _Atomic uint32_t count; /* that wait; written with the lock */
     _Atomic uint32_t running; /* of a lane: taken from here */
 } fl_fifo;
@@ -94,7 +95,8 @@ typedef struct fl_loop {
     fl_exchange *served;
     fl_refusals refusals;
     fl_exchange *first_woken, *last_woken;
-    struct { fl_exchange *first, *last; } timed, overdue;
+    fl_exchange *first_timed; /* the root of a heap, see timing.c */
+    struct { fl_exchange *first, *last; } overdue;
     _Atomic(fl_exchange *) abandoned; /* by their owners, without the lock */
     fl_exchange *free_exchanges;
     fl_http1_head *free_heads;

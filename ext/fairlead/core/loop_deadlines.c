@@ -52,7 +52,7 @@ void fl_loop_see_to_deadlines(fl_loop *loop) {
                 break;
             fl_connection_refuse(exchange->connection, FL_QUEUE_TIMEOUT);
         }
-    if (loop->timed.first != NULL)
+    if (loop->first_timed != NULL)
         fl_loop_see_to_time(loop, REFUSALS_A_TURN);
 }
 
@@ -67,8 +67,8 @@ void fl_loop_set_timer(fl_loop *loop) {
         if (oldest != NULL && oldest->ready_at + loop->limits.queue_timeout < earliest)
             earliest = oldest->ready_at + loop->limits.queue_timeout;
     }
-    if (loop->timed.first != NULL && loop->timed.first->time_ends_at < earliest)
-        earliest = loop->timed.first->time_ends_at;
+    if (loop->first_timed != NULL && loop->first_timed->time_ends_at < earliest)
+        earliest = loop->first_timed->time_ends_at;
     if (loop->listen_again != 0 && loop->listen_again < earliest)
         earliest = loop->listen_again;
     if (loop->handing_over && loop->connections != NULL && loop->now + HAND_OVER_AGAIN < earliest)

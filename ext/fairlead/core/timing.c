@@ -1,24 +1,76 @@
 /* How long requests that are being served may take. Part of the loop: its contract is in loop.h.
- * Most have the same limit, so a list in order of time is kept by appending; one with a longer limit of its own is passed
- * by those that come after it. */
+ * Each may have a limit of its own, so those whose time runs are kept in a pairing heap: entering and leaving cost the same
+ * however many others there are, and whatever their limits. */
 #include "loop.h"
 #include "loop_parts.h"
 #include "platform.h"
 
-static void append(fl_loop *loop, fl_exchange *exchange) {
-    fl_exchange *before = loop->timed.last;
-    while (before != NULL && before->time_ends_at > exchange->time_ends_at)
-        before = before->timed_before;
-    exchange->timed_before = before;
-    exchange->timed_after = before != NULL ? before->timed_after : loop->timed.first;
-    if (exchange->timed_after != NULL)
-        exchange->timed_after->timed_before = exchange;
-    else
-        loop->timed.last = exchange;
-    if (before != NULL)
-        before->timed_after = exchange;
-    else
-        loop->timed.first = exchange;
+static bool ends_before(const fl_exchange *exchange, const fl_exchange *other) {
+    return exchange->time_ends_at < other->time_ends_at ||
+           (exchange->time_ends_at == other->time_ends_at && exchange->id < other->id);
+}
+
+/* Makes one heap of two; either may be empty (NULL). */
+static fl_exchange *meld(fl_exchange *root, fl_exchange *other) {
+    if (root == NULL || other == NULL)
+        return root != NULL ? root : other;
+    if (ends_before(other, root)) {
+        fl_exchange *later = root;
+        root = other;
+        other = later;
+    }
+    other->timed_before = root;
+    other->timed_after = root->timed_below;
+    if (other->timed_after != NULL)
+        other->timed_after->timed_before = other;
+    root->timed_below = other;
+    return root;
+}
+
+/* Makes one heap of siblings: in pairs first, which is what keeps the heap flat. */
+static fl_exchange *meld_siblings(fl_exchange *first) {
+    fl_exchange *pairs = NULL, *root = NULL;
+    while (first != NULL) {
+        fl_exchange *one = first, *other = one->timed_after;
+        first = other != NULL ? other->timed_after : NULL;
+        one->timed_before = one->timed_after = NULL;
+        if (other != NULL)
+            other->timed_before = other->timed_after = NULL;
+        one = meld(one, other);
+        one->timed_after = pairs;
+        pairs = one;
+    }
+    while (pairs != NULL) {
+        fl_exchange *one = pairs;
+        pairs = one->timed_after;
+        one->timed_after = NULL;
+        root = meld(root, one);
+    }
+    return root;
+}
+
+static void leave_timed(fl_exchange *exchange) {
+    fl_loop *loop = exchange->loop;
+    fl_exchange *below = meld_siblings(exchange->timed_below);
+    exchange->timed_below = NULL;
+    if (loop->first_timed == exchange) {
+        loop->first_timed = below;
+    } else {
+        fl_exchange *before = exchange->timed_before, *after = exchange->timed_after;
+        if (before->timed_below == exchange) /* its parent */
+            before->timed_below = after;
+        else
+            before->timed_after = after;
+        if (after != NULL)
+            after->timed_before = before;
+        loop->first_timed = meld(loop->first_timed, below);
+    }
+    exchange->timed_before = exchange->timed_after = NULL;
+    exchange->timed = false;
+}
+
+static void enter_timed(fl_loop *loop, fl_exchange *exchange) {
+    loop->first_timed = meld(loop->first_timed, exchange);
     exchange->timed = true;
     loop->timer_stale = true;
     if (atomic_load(&loop->resting)) /* who leads waits already, and whoever has this one may not come home in time */
@@ -27,18 +79,20 @@ static void append(fl_loop *loop, fl_exchange *exchange) {
 
 void fl_loop_stop_time(fl_exchange *exchange) {
     fl_loop *loop = exchange->loop;
-    fl_exchange **first = exchange->timed ? &loop->timed.first : &loop->overdue.first;
-    fl_exchange **last = exchange->timed ? &loop->timed.last : &loop->overdue.last;
+    if (exchange->timed)
+        leave_timed(exchange);
+    if (!exchange->overdue)
+        return;
     if (exchange->timed_before != NULL)
         exchange->timed_before->timed_after = exchange->timed_after;
     else
-        *first = exchange->timed_after;
+        loop->overdue.first = exchange->timed_after;
     if (exchange->timed_after != NULL)
         exchange->timed_after->timed_before = exchange->timed_before;
     else
-        *last = exchange->timed_before;
+        loop->overdue.last = exchange->timed_before;
     exchange->timed_before = exchange->timed_after = NULL;
-    exchange->timed = exchange->overdue = false;
+    exchange->overdue = false;
 }
 
 void fl_exchange_limit_time(fl_exchange *exchange, uint64_t microseconds) {
@@ -50,7 +104,7 @@ void fl_exchange_limit_time(fl_exchange *exchange, uint64_t microseconds) {
     if (microseconds == 0)
         return;
     exchange->time_ends_at = fl_clock() + microseconds;
-    append(exchange->loop, exchange);
+    enter_timed(exchange->loop, exchange);
 }
 
 void fl_exchange_moves_on(fl_exchange *exchange) {
@@ -94,7 +148,7 @@ static void time_out(fl_exchange *exchange) {
 
 void fl_loop_see_to_time(fl_loop *loop, int most) {
     fl_exchange *exchange;
-    for (int i = 0; i < most && (exchange = loop->timed.first) != NULL && exchange->time_ends_at <= loop->now; i++)
+    for (int i = 0; i < most && (exchange = loop->first_timed) != NULL && exchange->time_ends_at <= loop->now; i++)
         if (exchange->connection != NULL && client_is_awaited(exchange))
             fl_exchange_moves_on(exchange);
         else
