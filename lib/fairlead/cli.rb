@@ -124,7 +124,7 @@ module Fairlead
       notifier = Notifier.new
       Keeper.become(Succession.new(launch, Listener.inherited, notifier),
                     tag: configuration.tag, log: configuration.log && File.expand_path(configuration.log),
-                    pidfile: configuration.pidfile && File.expand_path(configuration.pidfile), notify: notifier.path)
+                    pidfile: configuration.pidfile && File.expand_path(configuration.pidfile))
     end
 
     def load_configuration

@@ -76,6 +76,7 @@ module Fairlead
       @server = Server.new(@app, @configuration, @listeners, page: Fairlead.page, slot: 0, told: @desk.method(:add))
       @restart_file = RestartFile.new(@again.folder) if @again
       @signals = Signals.new(*SIGNALS, *(JOB_CONTROL unless terminal?))
+      @watchdog&.loaded
       listener = Thread.new { listen }
       listener.name = "fairlead control"
       @server.run do
@@ -98,6 +99,7 @@ module Fairlead
 
         @desk.attend { Status::Pools.look { |pools| @desk.status.pools.note(Process.pid, pools) } }
         attend_to_jobs(stopping: !deadline.nil?)
+        @watchdog&.attend(monotonic, [:server]) { @server.ask { @watchdog.answered(:server) } }
         rehearse(file: true) if !deadline && @restart_file&.touched?(monotonic)
         attend_to_rehearsal { deadline = begin_again }
 
@@ -121,7 +123,7 @@ module Fairlead
 
     # The end of a child is no event here: the app may have children too.
     def patience(deadline)
-      [*(1.0 if @jobs || @restart_file), *[deadline, @rehearsal&.deadline].compact.map { |time| [time - monotonic, 0].max }].min
+      [*(1.0 if @jobs || @restart_file), *[deadline, @rehearsal&.deadline, *@watchdog&.deadline].compact.map { |time| [time - monotonic, 0].max }].min
     end
 
     # Whoever is ending ends.

@@ -32,7 +32,7 @@ module Fairlead
       # come in the 20 ms until it traps them are ignored. Else it would end by them.
       #
       # @param succession [Succession]
-      # @param about [Hash] `tag:`, `log:`, `pidfile:`, `notify:` (the address), each of them may be nil.
+      # @param about [Hash] `tag:`, `log:`, `pidfile:`, each of them may be nil.
       # @param signals [Signals, nil] what this process has trapped.
       # @return [Integer] the exit status, if it cannot be done in a new Ruby, and was done in this one.
       def become(succession, signals: nil, **about)
@@ -49,7 +49,7 @@ module Fairlead
       def resume(early)
         state = JSON.parse(ENV.delete(VARIABLE), symbolize_names: true)
         ENV.update(state[:app_variables].transform_keys(&:to_s))
-        about = state.slice(:tag, :log, :pidfile, :notify)
+        about = state.slice(:tag, :log, :pidfile)
         Log.io = File.open(about[:log], "a").tap { |file| file.sync = true } if about[:log]
         new(restored(state), **about).run(early.unshift(*state[:early].map(&:to_sym)))
       end
@@ -73,7 +73,7 @@ module Fairlead
       def described(succession)
         launch = succession.launch
         { command: launch.command, folder: launch.folder, app_variables: launch.variables.slice(*APP_VARIABLES),
-          memory: succession.memory, listeners: succession.described_listeners,
+          memory: succession.memory, service_manager: succession.service_manager, listeners: succession.described_listeners,
           masters: succession.masters.map { |master| described_master(master) } }
       end
 
@@ -88,11 +88,11 @@ module Fairlead
           channel = fd && Message::Channel.new(UNIXSocket.for_fd(fd).tap { |io| io.close_on_exec = true })
           Succession::Master.new(pid, channel, name.to_sym, failure, kept && Message::Keeps.new(**kept))
         end
-        Succession.new(launch, listeners, Notifier.new({ "NOTIFY_SOCKET" => state[:notify] }), masters:, **state[:memory])
+        Succession.new(launch, listeners, Notifier.new(state[:service_manager].transform_keys(&:to_s)), masters:, **state[:memory])
       end
     end
 
-    def initialize(succession, tag: nil, log: nil, pidfile: nil, notify: nil)
+    def initialize(succession, tag: nil, log: nil, pidfile: nil)
       @succession = succession
       @tag = tag
       @pid_file = PidFile.new(pidfile)

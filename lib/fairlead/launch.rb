@@ -114,15 +114,15 @@ module Fairlead
     # Runs it in the place of this process, as which it gets the sockets: connections wait in them meanwhile.
     #
     # @param listeners [Array<Listener>]
-    # @param notify [String, nil] the service manager's address.
+    # @param more [Hash{String => String}] further environment variables.
     # @raise [SystemCallError]
-    def replace(listeners, notify: nil)
+    def replace(listeners, more = {})
       # Until the new one traps them, they would end it.
       %i[USR1 USR2].each { |signal| Signal.trap(signal, "IGNORE") }
       FileUtils.rm_f(pid_file) if pid_file
       # Under their own numbers: low ones may belong to Ruby itself, which then could not go on if this fails.
       listeners.each { |listener| listener.io.close_on_exec = false }
-      Process.exec(variables.merge(Listener.given(listeners), "NOTIFY_SOCKET" => notify),
+      Process.exec(variables.merge(Listener.given(listeners), more),
                    [command.first, command.first], *command.drop(1), unsetenv_others: true, chdir: folder)
     end
 

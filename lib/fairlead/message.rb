@@ -48,6 +48,9 @@ module Fairlead
     # @!attribute pools [Array<Hash>] see {Status::Pools.here}.
     Shown = Data.define(:pools)
 
+    # Worker → supervisor: whoever drives its loop has heard {Ping}.
+    Pong = Data.define
+
     # Supervisor → its parent process: all workers serve. The listening sockets come along.
     # @!attribute listeners [Array<Array>] for each, as which address it was asked for, and the inode of its file.
     Serves = Data.define(:listeners)
@@ -85,11 +88,14 @@ module Fairlead
     # Supervisor → worker: what do your database pools do?
     Show = Data.define
 
+    # Supervisor → worker: are you well?
+    Ping = Data.define
+
     # Supervisor → worker: close so many connections to a database server that nobody uses; others wait for them.
     Spare = Data.define(:server, :count)
 
     TYPES = [Ready, Failed, Relief, Lane, Stalled, Stuck, Lasting, Shown, Serves, Notify, Renew, Keeps, Wish, Leave,
-             Dismiss, Drain, Stop, Reopen, Show, Spare]
+             Dismiss, Drain, Stop, Reopen, Show, Spare, Ping, Pong]
             .to_h { |type| [type.name[/\w+\z/].downcase, type] }.freeze
     private_constant :TYPES
 

@@ -6,10 +6,11 @@ require_relative "parts"
 module Fairlead
   # Tells a service manager how the server is (sd_notify(3)). Does nothing where there is none.
   class Notifier
-    # @return [String, nil] where the service manager listens.
-    attr_reader :path
+    # @return [Float, nil] the seconds within which the service manager wants to hear that the server is well, again and
+    #   again (sd_watchdog_enabled(3)).
+    attr_reader :watchdog
 
-    # @param variables [Hash] environment variables; NOTIFY_SOCKET is removed, so that no child speaks in our
+    # @param variables [Hash] environment variables; what is for this process is removed, so that no child speaks in our
     #   name.
     # @param parent [Parent, nil] the first process, which alone is listened to.
     def initialize(variables = ENV, parent: nil)
@@ -18,6 +19,12 @@ module Fairlead
       @parent = parent
       # A name that begins with @ is one of Linux' abstract namespace.
       @address = Socket.sockaddr_un(@path.sub(/\A@/, "\0")) if @path
+      @watchdog = parent ? parent.watchdog : interval(*%w[WATCHDOG_USEC WATCHDOG_PID].map { |name| variables.delete(name) })
+    end
+
+    # @return [Hash{String => String}] what tells another program in this process the same.
+    def variables
+      { "NOTIFY_SOCKET" => @path, "WATCHDOG_USEC" => @watchdog && (@watchdog * 1_000_000).to_i.to_s }.compact
     end
 
     # All workers serve.
@@ -33,6 +40,9 @@ module Fairlead
       notify("RELOADING=1", "MONOTONIC_USEC=#{now}", "STATUS=restarting the workers")
     end
 
+    # The supervisor runs, and its workers answer.
+    def well = notify("WATCHDOG=1")
+
     # The server drains.
     def stopping
       notify("STOPPING=1", "STATUS=finishing the requests that run")
@@ -42,6 +52,11 @@ module Fairlead
     def pass_on(text) = notify(*text.lines(chomp: true).grep_v(/\AMAINPID=/))
 
     private
+
+    def interval(microseconds, pid)
+      seconds = microseconds.to_i / 1_000_000.0
+      seconds if seconds.positive? && @address && (pid.nil? || pid.to_i == Process.pid)
+    end
 
     def notify(*lines)
       return @parent.notify(lines.join("\n")) if @parent

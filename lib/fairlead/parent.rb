@@ -23,12 +23,15 @@ module Fairlead
     attr_reader :generation
     # @return [Array<Listener>]
     attr_reader :listeners
+    # @return [Float, nil] see {Notifier#watchdog}.
+    attr_reader :watchdog
     # @return [Array<Budgets::Kept>] what those that run already keep of the database connections.
     attr_reader :kept
 
-    def initialize(pid:, generation:, control:, listeners:, kept: [])
+    def initialize(pid:, generation:, control:, listeners:, watchdog: nil, kept: [])
       @pid = pid
       @generation = generation
+      @watchdog = watchdog
       @channel = Message::Channel.new(UNIXSocket.for_fd(control).tap { |io| io.close_on_exec = true })
       @listeners = listeners.map { |fd, asked, owned| Listener.new(Socket.for_fd(fd), asked:, owned:, owner: pid) }
       @kept = kept.map { |one| Budgets::Kept.new(**one) }

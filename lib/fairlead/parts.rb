@@ -76,6 +76,7 @@ module Fairlead
   autoload :Supervisor, "fairlead/supervisor"
   autoload :ThreadVariables, "fairlead/thread_variables"
   autoload :Uninterruptible, "fairlead/uninterruptible"
+  autoload :Watchdog, "fairlead/supervision/watchdog"
   autoload :Worker, "fairlead/worker"
   autoload :Workers, "fairlead/workers"
   autoload :Yjit, "fairlead/yjit"

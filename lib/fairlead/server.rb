@@ -105,6 +105,9 @@ module Fairlead
       end
     end
 
+    # Has whoever drives the loop call the block. Safe in any thread.
+    def ask(&) = @crew.ask(&)
+
     # @return [Hash] what this process does now
     def counts = @loop.counts
 

@@ -15,6 +15,7 @@ module Fairlead
       refuse_moving_threads
       Log.open(@configuration)
       @notifier = Notifier.new(parent: @parent)
+      @watchdog = Watchdog.for(@notifier, @configuration.boot_timeout)
       # The first process has one already.
       @pid_file = PidFile.new(@parent ? nil : @configuration.pidfile, at: @configuration.source(:pidfile))
       @pid_file.write
@@ -73,7 +74,8 @@ module Fairlead
     # @raise [BootError] if it cannot be run.
     def start_again(launch, listeners = @listeners)
       %i[TERM INT].each { |signal| Signal.trap(signal, "DEFAULT") } # those that come from now on end it
-      launch.replace(listeners, notify: @notifier.path) unless @signals.take.intersect?(%i[TERM INT])
+      @notifier.well if @notifier.watchdog
+      launch.replace(listeners, @notifier.variables) unless @signals.take.intersect?(%i[TERM INT])
     rescue SystemCallError => error
       raise BootError, "The server has ended, and could not be started again by `#{launch}`: #{error.message}."
     end

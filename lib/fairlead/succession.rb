@@ -108,6 +108,9 @@ module Fairlead
     # @return [Boolean] whether somebody else serves by now.
     def succeeded? = !serving.nil?
 
+    # @return [Hash{String => String}] see {Notifier#variables}.
+    def service_manager = @notifier.variables
+
     # @return [Array<Array>] descriptor, address as it was asked for, inode.
     def described_listeners = listeners.map { |one| [one.io.fileno, one.asked, one.owned] }
 
@@ -123,7 +126,7 @@ module Fairlead
     def start
       ours, theirs = Message::Channel.pair
       about = { pid: Process.pid, generation: @generation.to_i + (@generation ? 1 : 0), control: theirs.io.fileno,
-                listeners: described_listeners, kept: [@budgets&.kept, *@masters.map(&:kept)].compact.map(&:to_h) }
+                watchdog: @notifier.watchdog, listeners: described_listeners, kept: [@budgets&.kept, *@masters.map(&:kept)].compact.map(&:to_h) }
       pid = @launch.again({ Parent::VARIABLE => Message.json(about) }, [theirs.io, *listeners.map(&:io)])
       @masters << Master.new(pid, ours, :booting)
     rescue SystemCallError => error

@@ -92,6 +92,7 @@ module Fairlead
                                               named: (@launch || @again)&.folder)
       @terminal = $stdin.tty? && terminal?
       @restart_file = (@launch || @again)&.then { |launch| RestartFile.new(launch.folder) }
+      @watchdog&.loaded
       @signals = Signals.new(*SIGNALS)
     end
 
@@ -132,12 +133,13 @@ module Fairlead
         announce
         wait
         heed
-        @processes.take_in(monotonic) { |message, pid| @desk.hear(message, pid) }
+        @processes.take_in(monotonic) { |message, pid| hear(message, pid) }
         listen_to_parent
         @succession&.attend { retire }
         @desk.attend { @desk.status.ask(@workers) }
         restart_by_file if !@workers.stopping? && @restart_file&.touched?(monotonic)
         attend_to_budgets(monotonic) if @budgets
+        attend_to_watchdog if @watchdog && !@retired
         attend_to_rehearsal { begin_again }
         attend_to_jobs
       end
@@ -152,7 +154,8 @@ module Fairlead
       now = monotonic
       deadlines = [@processes.deadline(now), @budgets&.deadline(now), @jobs&.deadline,
                    @rehearsal&.deadline,
-                   *(@restart_file&.deadline unless @workers.stopping?)].compact
+                   *(@restart_file&.deadline unless @workers.stopping?),
+                   *(@watchdog&.deadline unless @retired)].compact
       ios = [@processes, @desk, @budgets, @succession, @rehearsal].compact.flat_map(&:ios)
       IO.select([@signals.io, @parent&.io, *ios].compact, nil, nil, deadlines.min && [deadlines.min - now, 0].max)
     end
@@ -243,7 +246,7 @@ module Fairlead
       # Nothing is left to do here: the file of the process id and the sockets are the keeper's.
       pid_file, @pid_file = @pid_file, nil
       Keeper.become(@succession, signals: @signals, tag: @configuration.tag, pidfile: pid_file.path,
-                                 log: @configuration.log && File.expand_path(@configuration.log), notify: @notifier.path)
+                                 log: @configuration.log && File.expand_path(@configuration.log))
     end
 
     def attend_to_budgets(now)
@@ -324,6 +327,15 @@ module Fairlead
               else "The workers have been restarted."
               end)
       @notifier.ready(addresses)
+    end
+
+    def hear(message, pid)
+      message.is_a?(Message::Pong) ? @watchdog&.answered(pid) : @desk.hear(message, pid)
+    end
+
+    def attend_to_watchdog
+      serving = @workers.select { |worker| worker.serving? && !worker.lane? }
+      @watchdog.attend(monotonic, serving.map(&:pid)) { |pid| @workers[pid].channel&.tell(Message::Ping.new) }
     end
 
     # In any child.

@@ -107,6 +107,7 @@ module Fairlead
         when Message::Stop then stop
         when Message::Reopen then Log.reopen
         when Message::Show then Status::Pools.look { |pools| @control.tell(Message::Shown.new(pools:)) }
+        when Message::Ping then @lock.synchronize { @server&.ask { @control.tell(Message::Pong.new) } }
         when Message::Spare then ActiveRecord::Budget.numbered(message.server)&.spare(message.count)
         end
       end

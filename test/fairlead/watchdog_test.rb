@@ -1,0 +1,182 @@
+# frozen_string_literal: true
+
+require_relative "../helper"
+
+module Fairlead
+  # WATCHDOG=1, as a service manager with `WatchdogSec=` wants it. It listens to the main process alone (`NotifyAccess=main`).
+  class WatchdogTest < Test
+    APP = <<~RUBY
+      $LOAD_PATH.unshift #{File.join(ROOT, "examples/cwork/lib").inspect}
+      require "cwork"
+      version = File.read("version")
+      run lambda { |env|
+        File.write("begun", "") if env["PATH_INFO"] == "/held"
+        Cwork.with_gvl(30) if env["PATH_INFO"] == "/held"
+        text = env["PATH_INFO"] == "/variables" ? `env`.lines.grep(/WATCHDOG|NOTIFY/).join : version
+        [200, {}, [text]]
+      }
+    RUBY
+    SECONDS = 1.0
+    private_constant :APP, :SECONDS
+
+    [0, 1, 2].each do |workers|
+      define_method("test_it_is_told_at_least_twice_in_each_interval_with_#{workers}_workers") do
+        watched("-w", workers.to_s) do |server|
+          assert_told server, for: 3
+          assert_equal "", server.get("/variables").body
+          assert_equal [server.supervisor_pid], server.senders
+        end
+      end
+
+      define_method("test_it_is_told_across_restarts_with_#{workers}_workers") do
+        watched("-w", workers.to_s) do |server|
+          2.times do |number|
+            server.write("version", "new #{number}")
+            server.signal(:USR2)
+            server.wait_for_notification("RELOADING=1")
+            server.wait_for_notification("READY=1")
+            eventually("new code") { server.get.body == "new #{number}" }
+            assert_told server, for: 2
+          end
+          assert_operator server.longest_silence, :<, SECONDS
+          assert_equal [server.supervisor_pid], server.senders
+        end
+      end
+    end
+
+    def test_a_supervisor_that_is_stuck_tells_nothing
+      watched("-w", "1") do |server|
+        assert_told server, for: 1
+        server.signal(:STOP)
+        assert_silent server
+        server.signal(:CONT)
+        assert_told server, for: 1
+      end
+    end
+
+    def test_a_supervisor_of_new_code_that_is_stuck_tells_nothing
+      watched("-w", "1") do |server|
+        server.restart(:USR2)
+        eventually("the keeper") { server.title(server.supervisor_pid).start_with?("fairlead: keeper") }
+        supervisor = server.descendant_pids.first
+        assert_told server, for: 1
+        server.signal(:STOP, supervisor)
+        assert_silent server
+        server.signal(:CONT, supervisor)
+        assert_told server, for: 1
+      end
+    end
+
+    def test_nothing_is_told_while_all_workers_are_stuck_but_while_one_is
+      watched("-w", "2") do |server|
+        one, other = server.worker_pids
+        server.signal(:STOP, one)
+        sleep SECONDS
+        assert_told server, for: 2
+        server.signal(:STOP, other)
+        assert_silent server
+        server.signal(:CONT, other)
+        assert_told server, for: 1
+        server.signal(:CONT, one)
+      end
+    end
+
+    [0, 1].each do |workers|
+      define_method("test_nothing_is_told_while_a_call_holds_rubys_lock_with_#{workers}_workers") do
+        watched("-w", workers.to_s) do |server|
+          server.connect do |socket|
+            socket.write("GET /held HTTP/1.1\r\nHost: a\r\n\r\n")
+            eventually("it runs") { File.exist?(server.path("begun")) }
+            assert_silent server
+          end
+        end
+      end
+    end
+
+    def test_workers_that_are_restarted_are_no_reason_for_silence
+      watched("-w", "1") do |server|
+        3.times { server.restart(:HUP) }
+        server.signal(:KILL, server.worker_pids.first)
+        assert_told server, for: 2
+        assert_operator server.longest_silence, :<, SECONDS
+      end
+    end
+
+    def test_what_is_meant_for_another_process_is_not_answered
+      watched("-w", "1", env: { "WATCHDOG_PID" => "1" }) do |server|
+        server.gather(2)
+
+        assert_equal 0, server.told
+      end
+    end
+
+    # Notes from which process each message comes, and when.
+    class Watched < ServerProcess
+      attr_reader :senders
+
+      def start
+        @senders = []
+        @times = []
+        super
+      end
+
+      # @param seconds [Numeric]
+      def gather(seconds)
+        till = now + seconds
+        while (left = till - now).positive?
+          receive_notification if @notifications.wait_readable(left)
+        end
+      end
+
+      # @return [Integer] how often it was told since it was last asked.
+      def told
+        @seen.select! { |message| !message.include?("WATCHDOG=1") || !(@count = @count.to_i + 1) }
+        @count.to_i.tap { @count = 0 }
+      end
+
+      def longest_silence = @times.each_cons(2).map { |one, other| other - one }.max
+
+      private
+
+      def receive_notification
+        @notifications.setsockopt(:SOCKET, :PASSCRED, 1)
+        message, _, _, *controls = @notifications.recvmsg
+        pid = controls.find { |control| control.cmsg_is?(:SOCKET, :CREDENTIALS) }&.data&.unpack1("i")
+        @senders |= [pid].compact.reject(&:zero?)
+        @times << now if message.include?("WATCHDOG=1")
+        status = message[/^STATUS=serving (.*)$/, 1]
+        @addresses = status.split if status
+        @seen << message
+      end
+    end
+
+    private
+
+    def watched(*flags, env: {})
+      environment = { "WATCHDOG_USEC" => (SECONDS * 1_000_000).to_i.to_s, **env }
+      server = of_this_test(Watched.new(APP, *flags, env: environment, lint: false, files: { "version" => "old" }))
+      server.start.wait_until_ready
+      yield server
+    ensure
+      server&.finish
+    end
+
+    def assert_told(server, for:)
+      seconds = binding.local_variable_get(:for)
+      server.gather(0)
+      server.told
+      server.gather(seconds)
+
+      assert_operator server.told, :>=, 2 * seconds / SECONDS, server.log
+    end
+
+    # What was well a moment ago may still be told for the length of one interval.
+    def assert_silent(server)
+      server.gather(SECONDS)
+      server.told
+      server.gather(2 * SECONDS)
+
+      assert_equal 0, server.told
+    end
+  end
+end
