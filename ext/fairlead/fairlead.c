@@ -494,6 +494,7 @@ RUBY_FUNC_EXPORTED void Init_fairlead(void) {
 
     fl_init_environment();
     fl_init_request();
+    fl_init_fibers();
     fl_init_watch(loop);
     fl_init_stalls(loop);
     fl_init_shared_page();

@@ -116,6 +116,11 @@ extern __thread fl_own_thread fl_own;
 bool fl_own_reactor_leads(const fl_ruby_loop *loop);
 /* The next request for the calling thread's reactor, by what it is there for. With the loop's lock. */
 fl_exchange *fl_own_take(fl_ruby_loop *ours);
+/* fibers.c: which fiber works for which. To be called in the first fiber of a thread; may be called again. */
+void fl_track_fibers(void);
+void fl_init_fibers(void);
+/* watch.c: the calling thread, a reactor, runs this fiber now; fl_own.run is that one's. */
+void fl_reactor_switched(VALUE fiber);
 /* What the calling fiber runs, so that it can be told what a stall is due to. fl_prepare_to_run comes first, without the
  * loop's lock; fl_runs has it. */
 void fl_prepare_to_run(void);

@@ -8,8 +8,6 @@
 #include <stdlib.h>
 
 __thread fl_own_thread fl_own;
-static VALUE cRun;
-static ID id_run;
 
 static rb_internal_thread_specific_key_t thread_key;
 
@@ -92,109 +90,6 @@ static void thread_changed(rb_event_flag_t event, const rb_internal_thread_event
     }
 }
 
-/* What fibers run. Like threads' entries, used again but never freed. */
-static struct {
-    pthread_mutex_t lock;
-    struct spare_run {
-        fl_run run;
-        struct spare_run *next;
-    } *first;
-} spare_runs = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
-static void run_free(void *data) {
-    struct spare_run *spare = data;
-    if (spare == NULL)
-        return;
-    pthread_mutex_lock(&spare_runs.lock);
-    spare->next = spare_runs.first;
-    spare_runs.first = spare;
-    pthread_mutex_unlock(&spare_runs.lock);
-}
-
-static const rb_data_type_t run_type = {
-    .wrap_struct_name = "Fairlead::Run",
-    .function = {.dfree = run_free},
-    .flags = RUBY_TYPED_FREE_IMMEDIATELY,
-};
-
-/* Once for each serving fiber, which keeps it. */
-static void make_run(void) {
-    VALUE object = TypedData_Wrap_Struct(cRun, &run_type, NULL);
-    pthread_mutex_lock(&spare_runs.lock);
-    struct spare_run *spare = spare_runs.first;
-    if (spare != NULL)
-        spare_runs.first = spare->next;
-    pthread_mutex_unlock(&spare_runs.lock);
-    if (spare == NULL && (spare = calloc(1, sizeof *spare)) == NULL)
-        rb_memerror();
-    RTYPEDDATA_DATA(object) = spare;
-    rb_ivar_set(rb_fiber_current(), id_run, object);
-    fl_own.run = &spare->run;
-    fl_own.run_borrowed = false;
-}
-
-/* Of a fiber that does not serve: which one's request it works for, as long as that runs. */
-typedef struct origin {
-    fl_run *run;
-    uint64_t id;
-    VALUE fiber;
-} origin;
-
-static void origin_mark(void *data) {
-    rb_gc_mark(((origin *) data)->fiber);
-}
-
-static const rb_data_type_t origin_type = {
-    .wrap_struct_name = "Fairlead::Origin",
-    .function = {.dmark = origin_mark, .dfree = RUBY_TYPED_DEFAULT_FREE},
-    .flags = RUBY_TYPED_FREE_IMMEDIATELY,
-};
-
-/* NULL: it is not known, or that request is over. */
-static origin *origin_of(VALUE fiber) {
-    VALUE object = rb_attr_get(fiber, id_run);
-    if (NIL_P(object) || RTYPEDDATA_TYPE(object) != &origin_type)
-        return NULL;
-    origin *from = RTYPEDDATA_DATA(object);
-    return from->run->id == from->id ? from : NULL;
-}
-
-/* A child task, or an enumerator, of a request works for it: it is switched to from there. */
-static void begin_to_work_for(VALUE fiber, fl_run *run, VALUE serving) {
-    VALUE object = rb_attr_get(fiber, id_run);
-    origin *from;
-    if (NIL_P(object))
-        rb_ivar_set(fiber, id_run, TypedData_Make_Struct(cRun, origin, &origin_type, from));
-    else
-        from = RTYPEDDATA_DATA(object);
-    *from = (origin){run, run->id, serving};
-}
-
-/* What a fiber runs, to which `previous` has switched, that ran `before`. */
-static fl_run *run_of(VALUE fiber, VALUE previous, fl_run *before) {
-    VALUE object = rb_attr_get(fiber, id_run);
-    bool previous_borrowed = fl_own.run_borrowed;
-    fl_own.run_borrowed = NIL_P(object) || RTYPEDDATA_TYPE(object) != &run_type;
-    if (!fl_own.run_borrowed)
-        return RTYPEDDATA_DATA(object);
-    origin *from = before != NULL && previous_borrowed ? origin_of(previous) : NULL;
-    if (before != NULL && (from != NULL || !previous_borrowed))
-        begin_to_work_for(fiber, before, from != NULL ? from->fiber : previous);
-    from = origin_of(fiber);
-    return from == NULL ? NULL : from->run;
-}
-
-/* Fairlead.serving(fiber): the one whose request a fiber works for; nil: it is not known, or that request is over. */
-static VALUE serving_fiber(VALUE self, VALUE fiber) {
-    origin *from = origin_of(fiber);
-    return from == NULL ? Qnil : from->fiber;
-}
-
-void fl_prepare_to_run(void) {
-    if ((fl_own.run == NULL || fl_own.run_borrowed) && fl_own.reactor != NULL)
-        make_run();
-}
-
 void fl_runs(fl_exchange *exchange) {
     if (fl_own.reactor == NULL)
         return;
@@ -219,11 +114,7 @@ fl_exchange *fl_own_take(fl_ruby_loop *ours) {
     return NULL;
 }
 
-static void fiber_switched(rb_event_flag_t event, VALUE data, VALUE self, ID method, VALUE class) {
-    if (fl_own.reactor == NULL)
-        return;
-    VALUE fiber = rb_fiber_current();
-    fl_own.run = fiber == *fl_own.home ? NULL : run_of(fiber, fl_own.loop->reactors[fl_own.number].fiber, fl_own.run);
+void fl_reactor_switched(VALUE fiber) {
     atomic_store_explicit(&fl_own.reactor->run, fl_own.run, memory_order_relaxed);
     fl_own.loop->reactors[fl_own.number].fiber = fiber;
     if (fiber == *fl_own.home)
@@ -352,7 +243,7 @@ static VALUE loop_enter(VALUE object) {
     fl_use(fl_own.loop);
     fl_own.loop->reactors[number].thread = rb_thread_current();
     fl_own.loop->reactors[number].fiber = *fl_own.home;
-    rb_thread_add_event_hook(rb_thread_current(), fiber_switched, RUBY_EVENT_FIBER_SWITCH, Qnil);
+    fl_track_fibers();
     return INT2NUM(fl_own.reactor->lead.listening);
 }
 
@@ -376,7 +267,6 @@ static VALUE loop_leave(VALUE object) {
     fl_own.reactor = NULL;
     fl_own.loop = NULL;
     fl_own.run = NULL;
-    rb_thread_remove_event_hook(rb_thread_current(), fiber_switched);
     return Qnil;
 }
 
@@ -438,12 +328,7 @@ static VALUE loop_standbys(VALUE object) {
 
 void fl_init_watch(VALUE loop) {
     thread_key = rb_internal_thread_specific_key_create();
-    id_run = rb_intern("__fairlead_run");
     sign = rb_postponed_job_preregister(0, give_sign, NULL);
-    cRun = rb_define_class_under(fl_mFairlead, "Run", rb_cObject);
-    rb_undef_alloc_func(cRun);
-    rb_gc_register_mark_object(cRun);
-    rb_define_singleton_method(fl_mFairlead, "serving", serving_fiber, 1);
     rb_define_method(loop, "watch", loop_watch, 1);
     rb_define_method(loop, "enter", loop_enter, 0);
     rb_define_method(loop, "leave", loop_leave, 0);

@@ -9,11 +9,13 @@ module Fairlead
     autoload :Forks, "fairlead/active_record/forks"
     autoload :Growth, "fairlead/active_record/growth"
     autoload :Idleness, "fairlead/active_record/idleness"
+    autoload :KeptLeases, "fairlead/active_record/kept_leases"
     autoload :Leases, "fairlead/active_record/leases"
     autoload :Limits, "fairlead/active_record/limits"
     autoload :Line, "fairlead/active_record/line"
     autoload :OlderQueue, "fairlead/active_record/older_queue"
     autoload :OpenTransactions, "fairlead/active_record/open_transactions"
+    autoload :OwnerMonitor, "fairlead/active_record/owner_monitor"
     autoload :PermanentCheckout, "fairlead/active_record/permanent_checkout"
     autoload :Seam, "fairlead/active_record/seam"
     autoload :Usage, "fairlead/active_record/usage"
@@ -38,10 +40,13 @@ module Fairlead
 
         PermanentCheckout.settle
         OpenTransactions.install
-        return ::ActiveRecord::ConnectionAdapters::ConnectionPool::Queue.prepend(OlderQueue) if old?
-
-        Seam.install
-        Faults.install
+        if old?
+          ::ActiveRecord::ConnectionAdapters::ConnectionPool::Queue.prepend(OlderQueue)
+        else
+          Seam.install
+          Faults.install
+        end
+        KeptLeases.install
       end
 
       # @return [Boolean] whether its pools stay as they are, but for {OlderQueue}: without {Seam}, and all that rests on it.

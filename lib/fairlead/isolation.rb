@@ -38,12 +38,37 @@ module Fairlead
     def self.overruled? = @overruled ? true : false
 
     def self.isolate(state)
-      return if state.isolation_level == :fiber
+      return if state.isolation_level == :fiber && state.scope.equal?(FiberOwner)
 
       # What the boot has leased is the thread's: no fiber would ever find it and give it back.
       ActiveRecord::Leases.release
       state.isolation_level = :fiber
+      require "async" # whose tasks have state of their own
+      FiberOwner.track
+      # ActiveSupport keeps the state in an attribute of what its scope says is current.
+      state.instance_variable_set(:@scope, FiberOwner)
+      raise ConfigurationError, UNKNOWN unless shared_and_cleared?(state)
     end
     private_class_method :isolate
+
+    UNKNOWN = "This version of ActiveSupport keeps its isolated state (CurrentAttributes, Time.zone, database connections) in " \
+              "a way that Fairlead does not know. Requests could see each other's state, so it is not served. " \
+              "Use a version of Rails that this version of Fairlead supports, or update Fairlead."
+    private_constant :UNKNOWN
+
+    # Whether fibers share the state of their owner, and whether {FiberState} can clear it.
+    def self.shared_and_cleared?(state)
+      fiber = Fiber.new do
+        FiberOwner.own_state
+        state[:fairlead_probe] = 1
+        shared = Fiber.new { state[:fairlead_probe] == 1 && state.context }.resume
+        Fiber.current.instance_variable_set(FiberState::ACTIVE_SUPPORT_STATE, nil)
+        shared.equal?(Fiber.current) && state[:fairlead_probe].nil?
+      end
+      fiber.resume && state[:fairlead_probe].nil? && Fiber.method_defined?(:async_task=)
+    rescue NoMethodError
+      false
+    end
+    private_class_method :shared_and_cleared?
   end
 end

@@ -27,7 +27,7 @@ module Fairlead
     def new_controller_thread(&action)
       task = ::Async::Task.current? or return super
 
-      request_fiber = ::Fiber.current
+      request_fiber = FiberOwner.current
       task.async do
         ::Thread.current[REQUEST_FIBER] = request_fiber
         action.call

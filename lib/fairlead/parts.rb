@@ -33,6 +33,7 @@ module Fairlead
   autoload :Configuration, "fairlead/configuration"
   autoload :Deadlines, "fairlead/deadlines"
   autoload :Drivers, "fairlead/drivers"
+  autoload :FiberOwner, "fairlead/fairlead"
   autoload :FiberState, "fairlead/fiber_state"
   autoload :Diagnosis, "fairlead/diagnosis"
   autoload :Doctor, "fairlead/doctor"

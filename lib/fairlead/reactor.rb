@@ -150,6 +150,7 @@ module Fairlead
     def add_fiber
       Serving.new(@scheduler, annotation: "serving") do |task|
         seat = Seat.new(Fiber.current)
+        FiberOwner.own_state
         called(seat)
         serve(task, seat)
       ensure

@@ -8,7 +8,7 @@ module Fairlead
   # gone at its end. Fibers and tasks that it starts see them too; threads that it starts have theirs, as everywhere.
   # Outside of requests all is as it was.
   class ThreadVariables
-    # Of fiber storage: tasks and enumerators that a request starts inherit it, and it goes with the request.
+    # Of fiber storage: what a request starts inherits it, and it goes with the request.
     KEY = :fairlead_thread_variables
     # Kept and emptied: concurrent-ruby makes a finalizer for each that it registers (see {FiberState}).
     CONCURRENT_LOCALS = :concurrent_thread_locals
@@ -44,10 +44,12 @@ module Fairlead
       # @return [ThreadVariables, nil] those of the present request, if it runs in that thread.
       def of(thread)
         own = Fiber[KEY]
-        return own if own&.of?(thread)
+        seat = thread.equal?(::Thread.current) && serving_seat
+        # Tasks that outlive their request, and threads that it has started, know them by their storage.
+        return (own if own&.of?(thread)) unless seat
 
-        seat = thread.equal?(::Thread.current) && serving_seat or return
-        Fiber[KEY] = seat.thread_variables ||= new
+        variables = seat.thread_variables ||= new
+        variables.equal?(own) ? own : Fiber[KEY] = variables
       end
 
       # For a fiber that runs in another thread for the one whose storage it has.
@@ -58,10 +60,11 @@ module Fairlead
 
       private
 
-      # Of the fiber itself, or of the request that has started its task.
+      # Of the request that the fiber works for, or that has started its task.
       def serving_seat
-        seat = Fiber.current.fairlead_seat and return seat
-        task = ::Async::Task.current?
+        owner = FiberOwner.current
+        seat = owner.fairlead_seat and return seat
+        task = owner.async_task
         while task.is_a?(::Async::Task) # else it is the scheduler
           seat = task.fiber&.fairlead_seat
           return seat if seat

@@ -3,6 +3,7 @@
 require "json"
 require_relative "../bundle"
 require_relative "../drivers/databases"
+require_relative "plain_fibers"
 require_relative "rails_app"
 
 module Fairlead
@@ -124,12 +125,22 @@ module Fairlead
       assert_equal ["200"], kept.map(&:value).uniq
     end
 
+    # Templates are streamed by 8.1's test.
+    PlainFibers.instance_methods(false).grep(/\Atest_/).grep_v(/streamed/).each do |test|
+      define_method(test, PlainFibers.instance_method(test))
+    end
+    NUMBERS = PlainFibers::NUMBERS
+
     private
 
     def bundle = self.class::BUNDLE
 
     def server
       shared_rails(:fairlead, "--workers", "1", env: bundle.environment, files: APP, database: postgresql)
+    end
+
+    def fibers
+      shared_rails(:fairlead, "--workers", "1", name: :fibers, env: bundle.environment, files: PlainFibers::APP, database: postgresql)
     end
   end
 

@@ -45,13 +45,14 @@ module Fairlead
 
       # What the block shall find as if it ran in the fiber itself.
       def lend
-        fiber, thread = Fiber.current, ::Thread.current
-        @storage = fiber.storage
+        thread = ::Thread.current
+        @storage = Fiber.current.storage
         @locals = thread.keys.to_h { |key| [key, thread[key]] }
-        @isolated = fiber.instance_variable_get(FiberState::ACTIVE_SUPPORT_STATE)
+        @isolated = FiberOwner.current.instance_variable_get(FiberState::ACTIVE_SUPPORT_STATE)
       end
 
       def borrow
+        FiberOwner.own_state
         ThreadVariables.borrow
         @locals.each { |key, value| ::Thread.current[key] = value }
         Fiber.current.instance_variable_set(FiberState::ACTIVE_SUPPORT_STATE, @isolated) if @isolated

@@ -41,6 +41,7 @@ module Fairlead
 
     def test_what_another_fiber_has_leased_stays_with_it
       other = Fiber.new do
+        FiberOwner.own_state
         connection = Primary.lease_connection
         Fiber.yield connection
         ActiveRecord::Leases.release
@@ -96,6 +97,6 @@ module Fairlead
 
     def sqlite(name) = { adapter: "sqlite3", database: File.join(@directory, "#{name}.sqlite3"), pool: 5 }
 
-    def in_a_fiber(&) = Fiber.new(&).resume
+    def in_a_fiber = Fiber.new { FiberOwner.own_state || yield }.resume
   end
 end

@@ -1,0 +1,262 @@
+/* Which fiber works for which: what a fiber runs, and whose state it shares.
+ *
+ * Fairlead::FiberOwner: a request runs in a serving fiber, a child task in a fiber of its own; each has its own isolated state
+ * and its own database connections. Any other fiber (Enumerator#next, Fiber.new, GraphQL::Dataloader's, a streamed template's)
+ * works for the fiber that has resumed it, and shares that one's, as all fibers of a thread do elsewhere. Outside of requests
+ * and tasks the owner is the thread's first fiber. */
+#include "fairlead.h"
+
+#include <pthread.h>
+#include <ruby/debug.h>
+#include <ruby/thread.h>
+#include <stdlib.h>
+
+static VALUE cRun, cThreadFibers;
+static ID id_run, id_task, id_owns, id_fibers;
+
+/* What fibers run. Like threads' entries, used again but never freed. */
+static struct {
+    pthread_mutex_t lock;
+    struct spare_run {
+        fl_run run;
+        struct spare_run *next;
+    } *first;
+} spare_runs = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void run_free(void *data) {
+    struct spare_run *spare = data;
+    if (spare == NULL)
+        return;
+    pthread_mutex_lock(&spare_runs.lock);
+    spare->next = spare_runs.first;
+    spare_runs.first = spare;
+    pthread_mutex_unlock(&spare_runs.lock);
+}
+
+static const rb_data_type_t run_type = {
+    .wrap_struct_name = "Fairlead::Run",
+    .function = {.dfree = run_free},
+    .flags = RUBY_TYPED_FREE_IMMEDIATELY,
+};
+
+/* Once for each serving fiber, which keeps it. */
+static void make_run(void) {
+    VALUE object = TypedData_Wrap_Struct(cRun, &run_type, NULL);
+    pthread_mutex_lock(&spare_runs.lock);
+    struct spare_run *spare = spare_runs.first;
+    if (spare != NULL)
+        spare_runs.first = spare->next;
+    pthread_mutex_unlock(&spare_runs.lock);
+    if (spare == NULL && (spare = calloc(1, sizeof *spare)) == NULL)
+        rb_memerror();
+    RTYPEDDATA_DATA(object) = spare;
+    rb_ivar_set(rb_fiber_current(), id_run, object);
+    fl_own.run = &spare->run;
+    fl_own.run_borrowed = false;
+}
+
+void fl_prepare_to_run(void) {
+    if ((fl_own.run == NULL || fl_own.run_borrowed) && fl_own.reactor != NULL)
+        make_run();
+}
+
+/* Of a fiber that does not serve: who has resumed it, or begun it as a task. */
+typedef struct origin {
+    VALUE resumer;  /* nil: it has yielded since, so whoever resumes it next is */
+    VALUE serving;  /* the fiber whose request it works for, as long as run->id == id */
+    fl_run *run;    /* NULL: none */
+    uint64_t id;
+} origin;
+
+static void origin_mark(void *data) {
+    origin *from = data;
+    rb_gc_mark(from->resumer);
+    rb_gc_mark(from->serving);
+}
+
+static const rb_data_type_t origin_type = {
+    .wrap_struct_name = "Fairlead::Origin",
+    .function = {.dmark = origin_mark, .dfree = RUBY_TYPED_DEFAULT_FREE},
+    .flags = RUBY_TYPED_FREE_IMMEDIATELY,
+};
+
+static origin *origin_of(VALUE fiber) {
+    VALUE object = rb_attr_get(fiber, id_run);
+    return !NIL_P(object) && RTYPEDDATA_TYPE(object) == &origin_type ? RTYPEDDATA_DATA(object) : NULL;
+}
+
+static fl_run *own_run_of(VALUE fiber) {
+    VALUE object = rb_attr_get(fiber, id_run);
+    return !NIL_P(object) && RTYPEDDATA_TYPE(object) == &run_type ? RTYPEDDATA_DATA(object) : NULL;
+}
+
+static bool works_for_request(const origin *from) {
+    return from != NULL && from->run != NULL && from->run->id == from->id;
+}
+
+/* Tasks have state of their own, and so have fibers that have said so. */
+static bool owns_state(VALUE fiber) {
+    return RTEST(rb_attr_get(fiber, id_task)) || RTEST(rb_attr_get(fiber, id_owns));
+}
+
+/* The fibers of one Ruby thread. */
+typedef struct thread_fibers {
+    VALUE root, current;
+} thread_fibers;
+
+static rb_internal_thread_specific_key_t fibers_key;
+
+static void thread_fibers_mark(void *data) {
+    thread_fibers *fibers = data;
+    rb_gc_mark(fibers->root);
+    rb_gc_mark(fibers->current);
+}
+
+static const rb_data_type_t thread_fibers_type = {
+    .wrap_struct_name = "Fairlead::ThreadFibers",
+    .function = {.dmark = thread_fibers_mark, .dfree = RUBY_TYPED_DEFAULT_FREE},
+    .flags = RUBY_TYPED_FREE_IMMEDIATELY,
+};
+
+/* Of a thread that is in its first fiber. */
+static void track_thread(void) {
+    VALUE thread = rb_thread_current();
+    if (rb_internal_thread_specific_get(thread, fibers_key) != NULL)
+        return;
+    thread_fibers *fibers;
+    VALUE object = TypedData_Make_Struct(cThreadFibers, thread_fibers, &thread_fibers_type, fibers);
+    fibers->root = fibers->current = rb_fiber_current();
+    rb_ivar_set(thread, id_fibers, object); /* which keeps it as long as the thread */
+    rb_internal_thread_specific_set(thread, fibers_key, fibers);
+}
+
+/* A fiber is resumed by the fiber that ran before: it is new, or had yielded. */
+static void resumed(VALUE fiber, VALUE previous, origin *from) {
+    if (from == NULL)
+        rb_ivar_set(fiber, id_run, TypedData_Make_Struct(cRun, origin, &origin_type, from));
+    *from = (origin){.resumer = previous, .serving = Qnil};
+    origin *before = origin_of(previous);
+    if (works_for_request(before)) {
+        from->run = before->run;
+        from->serving = before->serving;
+    } else if ((from->run = own_run_of(previous)) != NULL) {
+        from->serving = previous;
+    }
+    from->id = from->run == NULL ? 0 : from->run->id;
+}
+
+/* Ruby does not say whether fibers were switched by resume, yield or transfer. But a fiber that has resumed another cannot be
+ * transferred to: a switch back to it is a yield. Schedulers transfer to fibers that have waited: whom these work for stays. */
+static void note_switch(VALUE fiber, VALUE previous, VALUE root) {
+    origin *left = origin_of(previous);
+    if (left != NULL && left->resumer == fiber && !owns_state(previous)) {
+        left->resumer = Qnil;
+        return;
+    }
+    if (fiber == root || own_run_of(fiber) != NULL)
+        return;
+    origin *from = origin_of(fiber);
+    if (from == NULL || NIL_P(from->resumer))
+        resumed(fiber, previous, from);
+}
+
+static fl_run *run_of(VALUE fiber) {
+    fl_run *run = own_run_of(fiber);
+    fl_own.run_borrowed = run == NULL;
+    if (run != NULL)
+        return run;
+    origin *from = origin_of(fiber);
+    return works_for_request(from) ? from->run : NULL;
+}
+
+static void fiber_switched(rb_event_flag_t event, VALUE data, VALUE self, ID method, VALUE class) {
+    thread_fibers *fibers = rb_internal_thread_specific_get(rb_thread_current(), fibers_key);
+    if (fibers == NULL) /* of a thread older than the hook, nothing is known */
+        return;
+    VALUE fiber = rb_fiber_current(), previous = fibers->current;
+    fibers->current = fiber;
+    note_switch(fiber, previous, fibers->root);
+    if (fl_own.reactor == NULL)
+        return;
+    fl_own.run = fiber == *fl_own.home ? NULL : run_of(fiber);
+    fl_reactor_switched(fiber);
+}
+
+static void thread_begins(rb_event_flag_t event, VALUE data, VALUE self, ID method, VALUE class) {
+    track_thread();
+}
+
+void fl_track_fibers(void) {
+    static bool hooked;
+    track_thread();
+    if (hooked)
+        return;
+    hooked = true;
+    rb_add_event_hook(thread_begins, RUBY_EVENT_THREAD_BEGIN, Qnil);
+    rb_add_event_hook(fiber_switched, RUBY_EVENT_FIBER_SWITCH, Qnil);
+}
+
+/* FiberOwner.track: notes from now on which fiber resumes which. The calling thread should be in its first fiber; other
+ * threads count if they begin later. May be called again. */
+static VALUE owner_track(VALUE self) {
+    fl_track_fibers();
+    return Qnil;
+}
+
+/* Only transfers in a circle among an app's own fibers come near it. */
+enum { MOST_RESUMERS = 4096 };
+
+static VALUE owner_of(VALUE fiber) {
+    VALUE outermost = fiber;
+    for (int i = 0; i < MOST_RESUMERS && !owns_state(outermost); i++) {
+        origin *from = origin_of(outermost);
+        if (from == NULL || NIL_P(from->resumer))
+            return outermost;
+        fl_run *run = own_run_of(from->resumer);
+        if (run != NULL && from->run == run && run->id != from->id)
+            return outermost; /* the fiber that has resumed it serves another request by now */
+        outermost = from->resumer;
+    }
+    return outermost;
+}
+
+/* FiberOwner.current: the fiber whose state the present one shares: a task's own, otherwise that of whoever has resumed it,
+ * and so on up to a task or to the thread's first fiber. */
+static VALUE owner_current(VALUE self) {
+    VALUE fiber = rb_fiber_current();
+    return fl_own.run != NULL && !fl_own.run_borrowed ? fiber : owner_of(fiber);
+}
+
+/* FiberOwner.own_state: the present fiber has state of its own, whoever resumes it. */
+static VALUE owner_own_state(VALUE self) {
+    rb_ivar_set(rb_fiber_current(), id_owns, Qtrue);
+    return Qnil;
+}
+
+/* Fairlead.serving(fiber): the one whose request a fiber works for; nil: it is not known, or that request is over. */
+static VALUE serving_fiber(VALUE self, VALUE fiber) {
+    origin *from = origin_of(fiber);
+    return works_for_request(from) ? from->serving : Qnil;
+}
+
+static VALUE hidden_class(const char *name) {
+    VALUE class = rb_define_class_under(fl_mFairlead, name, rb_cObject);
+    rb_undef_alloc_func(class);
+    rb_gc_register_mark_object(class);
+    return class;
+}
+
+void fl_init_fibers(void) {
+    fibers_key = rb_internal_thread_specific_key_create();
+    id_run = rb_intern("__fairlead_run");
+    id_fibers = rb_intern("__fairlead_fibers");
+    id_task = rb_intern("@async_task");
+    id_owns = rb_intern("__fairlead_owns_state");
+    cRun = hidden_class("Run");
+    cThreadFibers = hidden_class("ThreadFibers");
+    rb_define_singleton_method(fl_mFairlead, "serving", serving_fiber, 1);
+    VALUE owner = rb_define_module_under(fl_mFairlead, "FiberOwner");
+    rb_define_singleton_method(owner, "track", owner_track, 0);
+    rb_define_singleton_method(owner, "current", owner_current, 0);
+    rb_define_singleton_method(owner, "own_state", owner_own_state, 0);
+}
