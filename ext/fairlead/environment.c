@@ -72,15 +72,19 @@ static VALUE key_of(const char *name, size_t size) {
     return string;
 }
 
-/* A header that is sent several times means its values joined (RFC 9110, 5.3; cookies: RFC 6265, 5.4). */
-static void add_header(VALUE env, VALUE key, VALUE value, const fl_header *header, bool may_be_there) {
+/* A header that is sent several times means its values joined (RFC 9110, 5.3; cookies: RFC 6265, 5.4). The first one's string
+ * grows by those that follow: as long as many fields are, each is copied once. */
+static void add_header(VALUE env, VALUE key, const char *value, size_t size, fl_header_id id, bool may_be_there) {
     VALUE present = may_be_there ? rb_hash_lookup2(env, key, Qnil) : Qnil;
-    if (!NIL_P(present)) {
-        VALUE joined = rb_str_dup(present);
-        rb_str_cat_cstr(joined, header->id == FL_HEADER_COOKIE ? "; " : ", ");
-        value = rb_str_append(joined, value);
+    if (NIL_P(present) || OBJ_FROZEN(present)) { /* the template's own are frozen */
+        VALUE first = NIL_P(present) ? rb_str_new(value, (long) size) : rb_str_dup(present);
+        rb_hash_aset(env, key, first);
+        if (NIL_P(present))
+            return;
+        present = first;
     }
-    rb_hash_aset(env, key, value);
+    rb_str_cat_cstr(present, id == FL_HEADER_COOKIE ? "; " : ", ");
+    rb_str_cat(present, value, (long) size);
 }
 
 /* Whether a name with underscores would have the key of a header that is known. */
@@ -113,19 +117,19 @@ static bool add_headers(VALUE env, const char *bytes, const fl_http1_head *head,
     bool underscores = false, tls = false;
     for (uint32_t i = 0; i < head->count; i++) {
         const fl_header *header = &head->headers[i];
-        const char *name = bytes + header->name.at;
+        const char *name = bytes + header->name.at, *value = bytes + header->value.at;
         if (header->id == FL_HEADER_HOST || (decoded && header->id == FL_HEADER_TRANSFER_ENCODING))
             continue; /* set from the authority; not so any more */
         if (header->id != FL_HEADER_OTHER) {
             uint64_t bit = 1ull << (header->id % 64);
             bool again = seen[header->id / 64] & bit;
             seen[header->id / 64] |= bit;
-            tls |= !again && tells_of_tls(header->id, bytes + header->value.at, header->value.size);
-            add_header(env, header_keys[header->id], string_of(bytes, header->value), header, again);
+            tls |= !again && tells_of_tls(header->id, value, header->value.size);
+            add_header(env, header_keys[header->id], value, header->value.size, header->id, again);
         } else if (memchr(name, '_', header->name.size) != NULL) {
             underscores = true;
         } else {
-            add_header(env, key_of(name, header->name.size), string_of(bytes, header->value), header, true);
+            add_header(env, key_of(name, header->name.size), value, header->value.size, header->id, true);
         }
     }
     /* "x_y" and "x-y" have the same key: one with an underscore must never pass for, or add to, the other. What a server
@@ -314,8 +318,7 @@ VALUE fl_environment_trailers(const fl_exchange *exchange) {
         VALUE name = rb_str_new(at, colon - at);
         for (char *c = RSTRING_PTR(name); c < RSTRING_END(name); c++)
             *c = *c >= 'A' && *c <= 'Z' ? (char) (*c + 32) : *c;
-        static const fl_header other = {.id = FL_HEADER_OTHER};
-        add_header(trailers, rb_obj_freeze(name), rb_str_new(value, value_end - value), &other, true);
+        add_header(trailers, rb_obj_freeze(name), value, (size_t) (value_end - value), FL_HEADER_OTHER, true);
         at = next;
     }
     return trailers;
