@@ -1,10 +1,10 @@
 # frozen_string_literal: true
 
-require_relative "lib/fairlead/version"
+require_relative "lib/fairlead/pool/version"
 
 Gem::Specification.new do |spec|
   spec.name = "fairlead-pool"
-  spec.version = Fairlead::VERSION
+  spec.version = Fairlead::Pool::VERSION
   spec.summary = "A connection pool for threads and fibers: strictly first come, first served."
   spec.description = <<~TEXT
     A pool of connections, or of anything scarce, with the API of the connection_pool gem. Whoever gives a
@@ -16,7 +16,7 @@ Gem::Specification.new do |spec|
   spec.required_ruby_version = ">= 3.1"
 
   spec.files = Dir.chdir(__dir__) do
-    Dir["lib/fairlead-pool.rb", "lib/fairlead/version.rb", "lib/fairlead/pool.rb", "lib/fairlead/pool/*.rb",
+    Dir["lib/fairlead-pool.rb", "lib/fairlead/pool.rb", "lib/fairlead/pool/*.rb",
       "guides/fair-pool.md", "LICENSE"]
   end
   spec.require_paths = ["lib"]

@@ -25,12 +25,12 @@ module Fairlead
 
     def test_it_can_be_installed_and_serves
       @gem = InstalledGem.new
-      app = "run ->(_) { [200, {}, $LOADED_FEATURES.grep(/fairlead/).map { |path| \"\#{path}\\n\" }] }"
+      app = "Fairlead::Pool; run ->(_) { [200, {}, $LOADED_FEATURES.grep(/fairlead/).map { |path| \"\#{path}\\n\" }] }"
       server = of_this_test(Installed.new(app, env: @gem.environment))
       loaded = server.start.wait_until_ready.get.body.lines(chomp: true)
 
       assert(loaded.any? { |path| path.end_with?("/fairlead/fairlead.#{RbConfig::CONFIG["DLEXT"]}") })
-      assert(loaded.any? { |path| path.include?("/fairlead-pool-#{VERSION}/lib/fairlead/") })
+      assert(loaded.any? { |path| path.end_with?("/fairlead-pool-#{VERSION}/lib/fairlead/pool.rb") })
       assert_empty loaded.reject { |path| path.start_with?(File.realpath(@gem.home)) }
     end
 

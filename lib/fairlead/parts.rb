@@ -2,7 +2,7 @@
 
 # The module, its errors, and where its parts are. The command loads this file and not "fairlead": an app's
 # Gemfile then still loads "fairlead" itself, after Rails, and so gets the railtie.
-require "fairlead/version" # of the gem fairlead-pool
+require_relative "version"
 
 module Fairlead
   # What all errors of Fairlead have in common.

@@ -1,13 +1,7 @@
 # frozen_string_literal: true
 
 require "fiber" unless Fiber.respond_to?(:current)
-require_relative "version"
-
-module Fairlead
-  # Defined before its parts open it: else they would have it loaded again.
-  class Pool; end
-end
-
+require_relative "pool/version" # defines the class: its other parts would have it loaded again
 require_relative "pool/errors"
 require_relative "pool/histogram"
 require_relative "pool/holders"
@@ -48,8 +42,6 @@ module Fairlead
     LOOK = 1.0
     RECOVERY = 0.1
     private_constant :NEVER, :ON_BLOCKING, :LOOK, :RECOVERY
-
-    VERSION = Fairlead::VERSION
 
     # @return [Wrapper] an object that takes a connection for each call.
     def self.wrap(**options, &block)
