@@ -11,7 +11,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { FL_SLAB_CLASSES = 8, FL_SLAB_SMALLEST = 1024, FL_SLAB_KEPT_MOST = 4 << 20 };
+/* --enable-sanitizer: what is free is never used again, so that AddressSanitizer sees whoever still uses it. */
+#ifdef FL_SANITIZED
+enum { FL_REUSES = 0 };
+#else
+enum { FL_REUSES = 1 };
+#endif
+
+enum { FL_SLAB_CLASSES = 8, FL_SLAB_SMALLEST = 1024, FL_SLAB_KEPT_MOST = FL_REUSES ? 4 << 20 : 0 };
 
 /* Free blocks by size class: 1 KiB, 2 KiB, … 128 KiB. Larger ones come from malloc and go back at once.
  * `kept` is how many bytes are held back for reuse, at most FL_SLAB_KEPT_MOST; `borrowed` how many are in

@@ -46,7 +46,7 @@ fl_exchange *fl_loop_new_exchange(fl_loop *loop, fl_connection *connection) {
 void fl_loop_free_head(fl_loop *loop, fl_exchange *exchange) {
     if (exchange->head == NULL)
         return;
-    if (exchange->compact || loop->free_head_count >= MOST_FREE_HEADS) {
+    if (exchange->compact || !FL_REUSES || loop->free_head_count >= MOST_FREE_HEADS) {
         free(exchange->head);
         exchange->head = NULL;
         return;
@@ -102,6 +102,10 @@ void fl_loop_free_exchange(fl_loop *loop, fl_exchange *exchange) {
     fl_buffer_free(&loop->slab, &exchange->trailers);
     fl_buffer_free(&loop->slab, &exchange->out);
     fl_buffer_free(&loop->slab, &exchange->held);
+    if (!FL_REUSES) {
+        free(exchange);
+        return;
+    }
     exchange->next = loop->free_exchanges;
     loop->free_exchanges = exchange;
 }

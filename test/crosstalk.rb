@@ -1,0 +1,90 @@
+# frozen_string_literal: true
+
+require "json"
+require_relative "crosstalk/app"
+require_relative "crosstalk/client"
+require_relative "sanitizer"
+require_relative "server_process"
+
+module Fairlead
+  # Nobody gets bytes of another: responses that are nothing but their request's token, in every way there is, while the app's
+  # threads write to streams that end, clients vanish, requests run out of time, workers hand over, and objects move.
+  class Crosstalk
+    CWORK = File.expand_path("../examples/cwork/lib", __dir__)
+    FLAGS = %w[--workers 2 --request-timeout 0.6 --cancel-abandoned --early-hints].freeze
+    # Those that ask, and the connections of each.
+    PROCESSES = 2
+    CLIENTS = 8
+    # What a server says only of its own faults.
+    BROKEN = /\[BUG\]|AddressSanitizer|has ended unasked|Segmentation fault|SIGSEGV|SIGABRT/
+    private_constant :CWORK, :FLAGS, :PROCESSES, :CLIENTS, :BROKEN
+
+    # @return [Array<String>] what was not as it should be; known after {#run}.
+    attr_reader :faults
+    # @return [Hash{String => Integer}] responses by their status; "cut" and "left": connections that the server or the client
+    #   has ended before.
+    attr_reader :outcomes
+
+    # @param sanitized [Boolean] whether the extension is the one under AddressSanitizer.
+    def initialize(seconds:, sanitized: false, seed: 1)
+      @seconds = seconds
+      @sanitized = sanitized
+      @seed = seed
+      @outcomes = Hash.new(0)
+      @faults = []
+    end
+
+    # @return [self]
+    def run
+      serve do |server|
+        before = server.worker_pids
+        ask(server)
+        @faults << "The workers #{before} are #{server.worker_pids} now" unless (before - server.worker_pids).empty?
+        @faults << "No answer: #{server.end_of_log}" unless server.get("/fixed?T0000000000&1").body == "T0000000000"
+      end
+      self
+    end
+
+    def answered = @outcomes.values_at("200", "503", "504").sum
+
+    def to_s = "#{answered} responses: #{@outcomes.sort.map { |outcome, count| "#{count} #{outcome}" }.join(", ")}; #{@faults.size} faults"
+
+    private
+
+    def serve
+      env = { "CWORK" => CWORK, "RACK_ENV" => "production", **(@sanitized ? Sanitizer.env : {}) }
+      ruby_flags = @sanitized ? Sanitizer::FLAGS : []
+      server = ServerProcess.new(APP, *FLAGS, env:, ruby_flags:, lint: false, timeout: 120).start.wait_until_ready
+      yield server
+      server.stop
+      @faults.concat(server.log.lines.grep(BROKEN).first(5))
+      @faults << server.end_of_log if server.log.match?(BROKEN)
+    ensure
+      server&.finish
+    end
+
+    # Processes of their own: one alone would be slower than the server.
+    def ask(server)
+      askers = Array.new(PROCESSES) { |number| IO.popen("-") || report(server.port, number) }
+      askers.each do |asker|
+        outcomes, faults = JSON.parse(asker.read)
+        @outcomes.update(outcomes) { |_, one, other| one + other }
+        @faults.concat(faults)
+        asker.close
+      end
+    end
+
+    # In the process that asks.
+    def report(port, number)
+      ends = Process.clock_gettime(Process::CLOCK_MONOTONIC) + @seconds
+      clients = Array.new(CLIENTS) do |index|
+        Thread.new { Client.new(port, (@seed * 1000) + (number * CLIENTS) + index).run(ends) }
+      end.map(&:value)
+      outcomes = clients.map(&:outcomes).reduce { |sum, one| sum.merge(one) { |_, before, more| before + more } }
+      $stdout.write(JSON.generate([outcomes, clients.flat_map(&:faults).first(20).map(&:scrub)]))
+      $stdout.flush
+    ensure
+      exit!
+    end
+  end
+end
