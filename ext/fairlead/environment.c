@@ -324,7 +324,7 @@ VALUE fl_environment_trailers(const fl_exchange *exchange) {
     return trailers;
 }
 
-VALUE fl_environment_build(fl_exchange *exchange, VALUE template, VALUE request, VALUE finished, bool whole) {
+VALUE fl_environment_build(fl_exchange *exchange, VALUE template, VALUE request, VALUE finished, VALUE after_reply, bool whole) {
     const fl_http1_head *head = exchange->head;
     const char *bytes = fl_exchange_head_bytes(exchange);
     VALUE env = env_with_host(template, bytes + head->authority.at, head->authority.size);
@@ -343,7 +343,7 @@ VALUE fl_environment_build(fl_exchange *exchange, VALUE template, VALUE request,
     FILL_IN(env, remote_address, address_of(&exchange->client));
     FILL_IN(env, request_start, request_start(exchange));
     FILL_IN(env, finished, finished);
-    FILL_IN(env, after_reply, finished);
+    FILL_IN(env, after_reply, after_reply);
     FILL_IN(env, hijack, request);
     bool decoded = exchange->chunked && whole;
     if (add_headers(env, bytes, head, decoded))

@@ -59,7 +59,7 @@ void fl_await_lock(fl_ruby_loop *self, fl_loop *loop);
 /* A taken request as a Ruby object. `exchange` is NULL once it has been answered. */
 typedef struct fl_ruby_request {
     fl_exchange *exchange;
-    VALUE loop, env, finished;
+    VALUE loop, env, finished, after_reply;
     uint64_t id, first_byte_at, started_at;
     uint64_t bytes_sent;
     int code;
@@ -86,7 +86,7 @@ void fl_require_open(const fl_exchange *exchange);
 
 /* environment.c: the env of a request that has just been taken, beginning as a copy of its listener's `template`; `whole`:
  * its body has come. All that it needs of the exchange is copied, without giving up the GVL. */
-VALUE fl_environment_build(fl_exchange *exchange, VALUE template, VALUE request, VALUE finished, bool whole);
+VALUE fl_environment_build(fl_exchange *exchange, VALUE template, VALUE request, VALUE finished, VALUE after_reply, bool whole);
 /* What the rest of a body is read from, where it has not come whole. Calls Ruby. */
 void fl_environment_add_input(VALUE env, VALUE request);
 /* The fields behind a chunked body that has come whole, by lower-case name. */

@@ -10,6 +10,7 @@ static void request_mark(void *data) {
     rb_gc_mark_movable(self->loop);
     rb_gc_mark_movable(self->env);
     rb_gc_mark_movable(self->finished);
+    rb_gc_mark_movable(self->after_reply);
 }
 
 static void request_compact(void *data) {
@@ -17,6 +18,7 @@ static void request_compact(void *data) {
     self->loop = rb_gc_location(self->loop);
     self->env = rb_gc_location(self->env);
     self->finished = rb_gc_location(self->finished);
+    self->after_reply = rb_gc_location(self->after_reply);
 }
 
 static void request_free(void *data) {
@@ -91,17 +93,17 @@ VALUE fl_ruby_loop_take(VALUE object) {
     }
     fl_ruby_request *self;
     VALUE request = TypedData_Make_Struct(cRequest, fl_ruby_request, &fl_request_type, self);
-    self->loop = self->env = self->finished = Qnil;
+    self->loop = self->env = self->finished = self->after_reply = Qnil;
     self->exchange = exchange;
     RB_OBJ_WRITE(request, &self->loop, object);
     self->id = exchange->id;
     self->whole = whole;
     self->first_byte_at = exchange->first_byte_at;
     self->started_at = exchange->started_at;
-    VALUE finished = rb_ary_new();
-    RB_OBJ_WRITE(request, &self->finished, finished);
+    RB_OBJ_WRITE(request, &self->finished, rb_ary_new());
+    RB_OBJ_WRITE(request, &self->after_reply, rb_ary_new());
     VALUE template = rb_ary_entry(ours->templates, exchange->listener);
-    VALUE env = fl_environment_build(exchange, template, request, finished, whole);
+    VALUE env = fl_environment_build(exchange, template, request, self->finished, self->after_reply, whole);
     RB_OBJ_WRITE(request, &self->env, env);
     give_back(request, whole);
     if (!whole)
@@ -129,6 +131,11 @@ VALUE fl_ruby_loop_refusals(VALUE object) {
 
 static VALUE request_env(VALUE self) {
     return fl_ruby_request_get(self)->env;
+}
+
+/* What is to be called before those of `rack.response_finished`. */
+static VALUE request_after_reply(VALUE object) {
+    return fl_ruby_request_get(object)->after_reply;
 }
 
 /* What is to be called at its end; asked for once. */
@@ -218,6 +225,7 @@ void fl_init_request(void) {
     rb_gc_register_mark_object(cRequest);
     rb_undef_alloc_func(cRequest);
     rb_define_method(cRequest, "env", request_env, 0);
+    rb_define_method(cRequest, "after_reply", request_after_reply, 0);
     rb_define_method(cRequest, "finished", request_finished, 0);
     rb_define_method(cRequest, "id", request_id, 0);
     rb_define_method(cRequest, "whole?", request_whole_p, 0);

@@ -226,23 +226,10 @@ module Fairlead
       request.abandon unless request.answered?
       guard(request) { Stall::Notice.write(request.env, @teller) } if @development
       guard(request) { body.close } if body.respond_to?(:close)
-      finished = request.finished
-      guard(request) { conclude(finished, request, status, headers, error) } unless finished.empty?
+      request.after_reply.each { |callback| guard(request) { callback.call } }
+      request.finished.reverse_each { |callback| guard(request) { callback.call(request.env, status, headers, error) } }
       guard(request) { ActiveRecord::Leases.release }
       guard(request) { @access_log.write(request, request.env, request.status.nonzero?, request.bytes_sent) } if @access_log
-    end
-
-    # The list has two names. What is in it for `rack.after_reply` takes no arguments, and is called in its order; the rest is
-    # for `rack.response_finished`, the last one first.
-    def conclude(finished, request, status, headers, error)
-      finished.each { |callback| guard(request) { callback.call } if takes_nothing?(callback) }
-      finished.reverse_each do |callback|
-        guard(request) { callback.call(request.env, status, headers, error) } unless takes_nothing?(callback)
-      end
-    end
-
-    def takes_nothing?(callback)
-      callback.respond_to?(:call) && (callback.respond_to?(:arity) ? callback : callback.method(:call)).arity.zero?
     end
 
     def observe_stalls(configuration, told)

@@ -292,7 +292,7 @@ module Fairlead
     def test_what_is_to_happen_after_the_reply
       client.get("/after")
       lines = eventually { server.log.scan(/^(?:after reply|finished): .*/).then { |found| found if found.size >= 4 } }
-      assert_equal ["after reply: first", "after reply: second", "finished: 200", "after reply: Hash"], lines
+      assert_equal ["after reply: first", "after reply: second", "after reply: NilClass", "finished: 200"], lines
     end
   end
 end
