@@ -4,6 +4,7 @@ require_relative "../helper"
 require "active_support"
 require "active_support/isolated_execution_state"
 require "active_support/dependencies"
+require "i18n"
 require "fairlead/capybara"
 require "rack/lint"
 
@@ -24,6 +25,34 @@ module Fairlead
       server = Capybara::Server.new(Rack::Lint.new(app)).boot
 
       assert_equal "#{Process.pid} false", Net::HTTP.get(URI("#{server.base_url}/"))
+    end
+
+    def test_a_request_finds_nothing_of_the_test_in_whose_midst_the_server_began
+      available = ::I18n.available_locales
+      ::I18n.available_locales = %i[en de]
+      Fiber[:fairlead_of_the_test] = 1
+      app = ->(_) { [200, { "content-type" => "text/plain" }, ["#{::I18n.locale} #{Fiber[:fairlead_of_the_test].inspect}"]] }
+      answers = ::I18n.with_locale(:de) do
+        server = Capybara::Server.new(Rack::Lint.new(app)).boot
+        Array.new(5) { Thread.new { Net::HTTP.get(URI("#{server.base_url}/")) } }.map(&:value)
+      end
+
+      assert_equal ["en nil"] * 5, answers
+    ensure
+      Fiber[:fairlead_of_the_test] = nil
+      ::I18n.available_locales = available
+    end
+
+    def test_options_for_puma_are_ignored
+      Capybara.server = :fairlead, { Silent: true, Threads: "0:4", queue_timeout: 7, nonsense: 1 }
+      server = nil
+      _, said = capture_io do
+        server = Capybara::Server.new(Rack::Lint.new(->(_) { [200, { "content-type" => "text/plain" }, ["served"]] })).boot
+      end
+
+      assert_equal "served", Net::HTTP.get(URI("#{server.base_url}/"))
+      assert_equal 1, said.scan("ignored").size
+      assert_includes said, "{ nonsense: … }: there is no such option, and it is ignored."
     end
 
     def test_the_app_is_isolated_by_fiber
