@@ -2,9 +2,9 @@
 
 module Fairlead
   module ActiveRecord
-    # Where those who want to connect wait while the database takes nobody: in the order they came, and as long as they
-    # would wait for a connection of the pool. The first of them tries again, with growing pauses; a connection that
-    # comes back to the pool meanwhile is theirs. One for each pool.
+    # Where those who want to connect wait while the database takes nobody: in the order they came, until none of them has
+    # got in for as long as a pool's line may stand still ({Line}). The first of them tries again, with growing pauses; a
+    # connection that comes back to the pool meanwhile is theirs. One for each pool.
     class Door
       # Seconds between two tries.
       PAUSES = [0.02, 0.05, 0.1, 0.2].freeze
@@ -22,6 +22,7 @@ module Fairlead
       def initialize(pool)
         @pool = pool
         @waiting = [] # a queue for each: what it is given is an adapter with a connection, or :first
+        @moved_at = 0.0
       end
 
       # @return [Boolean]
@@ -56,7 +57,7 @@ module Fairlead
         patience = @pool.checkout_timeout.to_f
         since = beginning(adapter, patience)
         @waiting.push(place = ::Thread::Queue.new)
-        given = try(place, error, since, since + patience, &)
+        given = try(place, error, since, patience, &)
       rescue Vain
         adapter.fairlead_vain_since = since
         raise
@@ -77,18 +78,25 @@ module Fairlead
         before && now < before + patience + AGAIN ? before : now
       end
 
-      def try(place, error, since, deadline)
+      def try(place, error, since, patience)
         pauses = PAUSES.each
         loop do
-          given = rest(place, error, pauses, deadline)
-          return given if given && given != :first
+          given = rest(place, error, pauses, deadline(since, patience))
+          return moved(given) if given && given != :first
 
-          give_up(error, since) if Line.clock > deadline && (error || @waiting.first != place)
+          give_up(error, since) if Line.clock > deadline(since, patience) && (error || @waiting.first != place)
           next unless given == :first || @waiting.first.equal?(place)
-          return yield.tap { call(TOGETHER) }
+          return moved(yield).tap { call(TOGETHER) }
         rescue ::ActiveRecord::ActiveRecordError => error
           raise unless passing?(error)
         end
+      end
+
+      def deadline(since, patience) = [since, @moved_at].max + patience
+
+      def moved(result)
+        @moved_at = Line.clock
+        result
       end
 
       def passing?(error) = !error.is_a?(Vain) && Faults.passing?(error)

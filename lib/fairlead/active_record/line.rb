@@ -10,6 +10,9 @@ module Fairlead
     # meanwhile: where a busy thread calls all who wait between two turns of its reactor, nobody else could. One whose thread
     # does not come back to its fibers is replaced by a waiter of another thread.
     #
+    # A waiter gives up once the line has stood still for its time, and not because the line is long: each waiter that gets a
+    # connection gives all others their time anew.
+    #
     # Every method is called under the pool's lock.
     class Line
       # How long, in seconds, a connection in use may take to come back before another one is opened; and how seldom
@@ -33,7 +36,8 @@ module Fairlead
         @nap = PATIENCE
         @look_at = nil # when to look next, whoever is the lookout then
         @wake = 0.0 # when the lookout should wake
-        @due = nil # the first of the deadlines to which the lookout sees
+        @due = nil # the first of the deadlines to which the lookout sees; they may be later by now
+        @moved_at = 0.0
       end
 
       # @return [Integer] how many have been called to open a connection and have not left the line yet.
@@ -48,7 +52,13 @@ module Fairlead
         nil
       end
 
-      # @param seconds [Float] for which it waits at most.
+      # @return [Float] until when a waiter waits at most, as things are.
+      def deadline(waiter) = [waiter.since, @moved_at].max + waiter.seconds
+
+      # A waiter has got a connection.
+      def moved(now) = @moved_at = now
+
+      # @param seconds [Float] for which the line may stand still.
       # @return [Waiter] to be given to {#leave} in any case.
       def join(context, seconds)
         waiter = Waiter.new(context, Line.clock, seconds)
@@ -94,12 +104,13 @@ module Fairlead
         @lookout = waiter if @lookout.nil? || (!of_same_thread && now > @wake + LATE)
         return look_out(waiter, now, &) if @lookout.equal?(waiter)
 
-        seconds = waiter.deadline - now
+        deadline = deadline(waiter)
+        seconds = deadline - now
         if !of_same_thread
           seconds = [seconds, CHECK].min
         elsif seconds > LONGEST_NAP
           # A timer for each would cost more than all else that its waiting does.
-          @due = waiter.deadline if @due.nil? || waiter.deadline < @due
+          @due = deadline if @due.nil? || deadline < @due
           seconds = nil
         end
         @lock.wait_for_cond(waiter, seconds)
@@ -138,7 +149,7 @@ module Fairlead
 
       def look_out(waiter, now)
         @look_at ||= now + @nap
-        wake = @wake = [@look_at, waiter.deadline, @due || waiter.deadline].min
+        wake = @wake = [@look_at, deadline(waiter), @due].compact.min
         @lock.wait_for_cond(waiter, wake - now) if wake > now
         return if (now = Line.clock) < wake
 
@@ -148,9 +159,9 @@ module Fairlead
       end
 
       def wake_overdue(now)
-        overdue, others = @waiting.keys.partition { |waiter| waiter.deadline <= now }
+        overdue, others = @waiting.keys.partition { |waiter| deadline(waiter) <= now }
         overdue.each(&:signal)
-        @due = others.map(&:deadline).min
+        @due = others.map { |waiter| deadline(waiter) }.min
       end
     end
   end

@@ -130,7 +130,7 @@ module Fairlead
           @num_waiting += 1
           until (served = fairlead_take(waiter))
             return waiter if waiter.called == :to_open
-            next fairlead_line.rest(waiter) { @lock.fairlead_grow } if Line.clock < waiter.deadline
+            next fairlead_line.rest(waiter) { @lock.fairlead_grow } if Line.clock < fairlead_line.deadline(waiter)
             return waiter if fairlead_opens_one?(waiter)
 
             fairlead_give_up(waiter)
@@ -156,8 +156,13 @@ module Fairlead
         def fairlead_leave(waiter, served)
           fairlead_line.leave(waiter)
           fairlead_line.call_next if waiter.called == :to_take && !served && any?
-          @lock.fairlead_served(waiter) if served
+          fairlead_note_served(waiter, Line.clock) if served
           @lock.fairlead_wish if @num_waiting.zero?
+        end
+
+        def fairlead_note_served(waiter, now)
+          fairlead_line.moved(now)
+          @lock.fairlead_usage.waits.add(now - waiter.since)
         end
 
         # Whatever speaks against opening another one: nobody goes without while there may be one.
@@ -285,11 +290,6 @@ module Fairlead
         # @return [Integer] how many.
         def fairlead_spare(most)
           Uninterruptible.run { fairlead_take_idle(most).each(&:disconnect!).size }
-        end
-
-        # Under the lock: who has stood in line has a connection.
-        def fairlead_served(waiter)
-          fairlead_usage.waits.add(Line.clock - waiter.since)
         end
 
         # Under the lock: tells the budget who waits.

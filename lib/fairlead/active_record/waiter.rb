@@ -9,9 +9,9 @@ module Fairlead
     class Waiter
       # @return [Fiber, Thread] who waits.
       attr_reader :context
-      # @return [Float] of the monotonic clock: since when, and until when at most.
-      attr_reader :since, :deadline
-      # @return [Float] that many seconds after it came.
+      # @return [Float] of the monotonic clock: when it came.
+      attr_reader :since
+      # @return [Float] for which the line may stand still.
       attr_reader :seconds
       # @return [Symbol, nil] :to_take a connection, or :to_open one.
       attr_accessor :called
@@ -24,7 +24,6 @@ module Fairlead
         @context = context
         @since = since
         @seconds = seconds
-        @deadline = since + seconds
         @scheduler = ::Fiber.current_scheduler
         @fiber = @scheduler && ::Fiber.current
         @sleeping = false

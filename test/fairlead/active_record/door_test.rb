@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "active_record"
+require "async"
 require_relative "../../helper"
 
 module Fairlead
@@ -46,6 +47,16 @@ module Fairlead
       end
 
       assert_equal 1, tries
+    end
+
+    def test_who_waits_while_others_get_in_does_not_give_up
+      door = ActiveRecord::Door.new(Pool.new(0.3))
+      Sync do |task|
+        waiters = Array.new(10) { task.async { door.enter(Adapter.new) { refuse } } }
+        10.times { sleep(0.1) && door.give(Adapter.new) }
+
+        assert_equal [Adapter], waiters.map { |waiter| waiter.wait.class }.uniq
+      end
     end
 
     def test_who_comes_after_another_has_waited_in_vain_waits_as_long_as_anybody

@@ -156,6 +156,36 @@ module Fairlead
       assert_equal :served, waiter.value
     end
 
+    def test_who_waits_in_a_line_that_moves_is_served_however_long_it_is
+      pool = make_pool(1, checkout_timeout: 0.4)
+      serve = proc { pool.with_connection { sleep(0.05) && :served } }
+      Sync do |task|
+        fibers = Array.new(25) { task.async(&serve) }
+        threads = Array.new(5) { Thread.new(&serve) }
+
+        assert_equal [:served] * 30, fibers.map(&:wait) + threads.map(&:value)
+      end
+      assert_operator ActiveRecord::Usage.of(pool).waits.to_h[:max], :>, 0.8
+    end
+
+    def test_all_are_told_once_a_line_stands_still_for_too_long
+      pool = make_pool(1, checkout_timeout: 0.4)
+      Sync do |task|
+        over = false
+        serve = proc { pool.with_connection { sleep 0.1 } }
+        served = Array.new(6) { task.async(&serve) }
+        kept = task.async { pool.with_connection { sleep 0.01 until over } }
+        waits = Array.new(5) { task.async { duration { in_vain { pool.checkout } } } }
+        served.each(&:wait)
+        waits.map!(&:wait)
+        over = true
+        kept.wait
+
+        assert_operator waits.min, :>=, 0.6 + 0.4
+        assert_operator waits.max, :<, 5
+      end
+    end
+
     # One of those who wait looks out for all, and may be cancelled.
     def test_all_whose_time_is_over_are_told_in_time
       pool = make_pool(1, checkout_timeout: 0.4)
