@@ -59,7 +59,7 @@ module Fairlead
     private
 
     def start_jobs
-      @jobs = Jobs.for(@configuration, @app)
+      @jobs = Jobs.for(@configuration, @app, hosted: true)
       attend_to_jobs(stopping: false)
     end
 

@@ -6,6 +6,10 @@ module Fairlead
   # Solid Queue beside the workers: a process of its own that the supervisor starts, stops, and starts again if it ends
   # unasked (the option `solid_queue`).
   #
+  # A process that serves requests itself (`workers 0`) must not be forked meanwhile: its requests are in the middle of
+  # database connections, locks and sockets. It forks a host before it serves, a process that does nothing but start Solid
+  # Queue, and start it again.
+  #
   # Nothing here waits. {#attend} does what is due, and {#deadline} says when there will be more; the end of a child is
   # an event that its parent hears of by SIGCHLD.
   class Jobs
@@ -13,13 +17,14 @@ module Fairlead
     FIRST_DELAY = 1.0
     private_constant :FIRST_DELAY
 
+    # @param hosted [Boolean] whether this process will serve requests.
     # @return [Jobs, nil] nil if it is not asked for.
     # @raise [ConfigurationError] if the app, loaded already, has no Solid Queue.
-    def self.for(configuration, app)
+    def self.for(configuration, app, hosted: false)
       return if configuration.solid_queue == "off"
       raise ConfigurationError, missing(configuration) if app && !defined?(::SolidQueue)
 
-      new(configuration, app)
+      new(configuration, app, hosted:)
     end
 
     # @return [String]
@@ -28,9 +33,10 @@ module Fairlead
         "Solid Queue. Add the gem solid_queue to the Gemfile, or remove the line."
     end
 
-    def initialize(configuration, app)
+    def initialize(configuration, app, hosted: false)
       @configuration = configuration
       @app = app
+      @hosted = hosted
       @backoff = Backoff.new(FIRST_DELAY)
     end
 
@@ -96,9 +102,27 @@ module Fairlead
       @pid = Process.fork do
         @lifeline.close
         leave&.call
-        run(reader)
+        @hosted ? host(reader) : run(reader)
       end
       reader.close
+    end
+
+    # In the host.
+    def host(lifeline)
+      signals = Signals.new(:TERM, :INT, :QUIT, :CHLD)
+      Process.setproctitle("fairlead: solid queue host [#{@configuration.tag}]")
+      jobs = Jobs.new(@configuration, @app)
+      stopping = false
+      loop do
+        jobs.attend(monotonic, stopping:) { [signals, lifeline].each(&:close) }
+        break if stopping && !jobs.pid
+
+        IO.select([signals.io, *([lifeline] unless stopping)], nil, nil, jobs.deadline&.then { |at| [at - monotonic, 0].max })
+        said = signals.take
+        jobs.hurry(monotonic) if said.include?(:QUIT)
+        stopping ||= said.intersect?(%i[TERM INT QUIT]) || lifeline.wait_readable(0)
+      end
+      Process.exit!(0)
     end
 
     # In its own process.
@@ -122,7 +146,8 @@ module Fairlead
       return overdue(now) if @kill_at
 
       signal(:TERM)
-      @kill_at = now + @configuration.drain_timeout
+      # A host ends what it has started first.
+      @kill_at = now + @configuration.drain_timeout + (@hosted ? 3 * Workers::GRACE : 0)
     end
 
     def overdue(now)
@@ -149,10 +174,18 @@ module Fairlead
     end
 
     def ended(now, status)
+      how = status.signaled? ? "by SIG#{Signal.signame(status.termsig)}" : "with status #{status.exitstatus}"
+      return lose_host(how) if @hosted
+
       delay = @backoff.failed(now - @started)
       @not_before = now + delay
-      how = status.signaled? ? "by SIG#{Signal.signame(status.termsig)}" : "with status #{status.exitstatus}"
       Log.say "Solid Queue (process #{@pid}) has ended #{how}. It is started again in #{delay.round} s."
+    end
+
+    def lose_host(how)
+      @not_before = Float::INFINITY
+      Log.say "The host of Solid Queue (process #{@pid}) has ended #{how}. Without it Solid Queue cannot be started while this " \
+              "process serves: restart the server."
     end
 
     def signal(name)
