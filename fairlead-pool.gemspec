@@ -4,7 +4,7 @@ require_relative "lib/fairlead/pool/version"
 
 Gem::Specification.new do |spec|
   spec.name = "fairlead-pool"
-  spec.version = Fairlead::Pool::VERSION
+  spec.version = Fairlead::POOL_VERSION
   spec.summary = "A connection pool for threads and fibers: strictly first come, first served."
   spec.description = <<~TEXT
     A pool of connections, or of anything scarce, with the API of the connection_pool gem. Whoever gives a

@@ -8,7 +8,14 @@ module Fairlead
   class GemTest < Test
     # The command of an installed gem, as `fairlead` in a shell.
     class Installed < ServerProcess
-      private
+      # Bundler evaluates both specifications in the app's own process.
+    def test_reading_the_specifications_leaves_the_pool_to_be_loaded
+      code = 'p [Gem::Specification.load("fairlead.gemspec"), Fairlead.const_defined?(:Pool, false)].last'
+
+      assert_equal "false\n", IO.popen([RbConfig.ruby, "-e", code], chdir: ROOT, &:read)
+    end
+
+    private
 
       def command = [RbConfig.ruby, *@ruby_flags, File.join(@env.fetch("GEM_HOME"), "bin/fairlead")]
     end

@@ -1,7 +1,15 @@
 # frozen_string_literal: true
 
 require "fiber" unless Fiber.respond_to?(:current)
-require_relative "pool/version" # defines the class: its other parts would have it loaded again
+require_relative "pool/version"
+
+module Fairlead
+  # Defined before its parts open it: else they would have it loaded again.
+  class Pool
+    VERSION = POOL_VERSION
+  end
+end
+
 require_relative "pool/errors"
 require_relative "pool/histogram"
 require_relative "pool/holders"
