@@ -200,20 +200,45 @@ static VALUE request_respond(VALUE object, VALUE status, VALUE headers, VALUE bo
     return whole ? Qtrue : Qfalse;
 }
 
-/* Takes bytes of the body. Answers nil, or, when the loop must be awaited, what is left: another String, which nobody
- * changes meanwhile. */
+enum {
+    MOST_AT_ONCE = 1 << 20, /* bytes for a client that takes whatever it is sent */
+    SLICE = 1000,           /* microseconds that a writer who never waits keeps its reactor */
+};
+
+/* Whether it has written for so long, since it has begun to, or its fiber has gone on. */
+static bool slice_is_over(fl_ruby_request *self) {
+    if (fl_own.reactor == NULL)
+        return false;
+    uint64_t now = fl_clock(), since = atomic_load_explicit(&fl_own.reactor->stamp, memory_order_relaxed);
+    if (self->writes_since == 0)
+        self->writes_since = now;
+    return now > (since > self->writes_since ? since : self->writes_since) + SLICE;
+}
+
+/* Takes bytes of the body. Answers what is left: another String, which nobody changes meanwhile. Before that is written, the
+ * loop must be awaited if `awaits_room?`, else others have their turn. Nothing is left: nil, or false if others should have
+ * their turn none the less. */
 static VALUE request_write(VALUE self, VALUE string) {
     Check_Type(string, T_STRING);
     fl_exchange *exchange = hold(self);
-    size_t used;
-    fl_status status = fl_exchange_write(exchange, RSTRING_PTR(string), (size_t) RSTRING_LEN(string), &used);
+    size_t size = (size_t) RSTRING_LEN(string), used;
+    fl_status status = fl_exchange_write(exchange, RSTRING_PTR(string), size < MOST_AT_ONCE ? size : MOST_AT_ONCE, &used);
     fl_let_go(exchange->loop);
     if (status != FL_OK && status != FL_AGAIN)
         fl_raise(status);
-    long left = RSTRING_LEN(string) - (long) used;
-    VALUE rest = left == 0 ? Qnil : rb_str_subseq(string, (long) used, left);
     tell_driver(self);
-    return rest;
+    if (used < size)
+        return rb_str_subseq(string, (long) used, (long) (size - used));
+    return slice_is_over(fl_ruby_request_get(self)) ? Qfalse : Qnil;
+}
+
+static VALUE request_awaits_room_p(VALUE self) {
+    fl_exchange *exchange = fl_hold_request(self);
+    if (exchange == NULL || exchange->loop == NULL)
+        return Qfalse;
+    bool awaits = exchange->awaits_room;
+    fl_let_go(exchange->loop);
+    return awaits ? Qtrue : Qfalse;
 }
 
 /* Nothing to do for a server that has ended. */
@@ -348,6 +373,7 @@ void fl_init_response(VALUE request) {
     rb_gc_register_mark_object(word_connection);
     rb_define_method(request, "respond", request_respond, 3);
     rb_define_method(request, "write", request_write, 1);
+    rb_define_method(request, "awaits_room?", request_awaits_room_p, 0);
     rb_define_method(request, "flush", request_flush, 0);
     rb_define_method(request, "finish", request_finish, 0);
     rb_define_method(request, "abandon", request_abandon, 0);

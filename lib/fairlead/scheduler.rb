@@ -35,6 +35,9 @@ module Fairlead
     # (see Crew#await)
     def await(request) = @crew.await(request)
 
+    # Others have their turn. In another thread than the scheduler's, Ruby sees to that.
+    def give_way = (self.yield if ::Fiber.scheduler.equal?(self))
+
     # @return [Boolean] whether any fiber waits for anything but requests.
     def others? = @blocked.positive? || @selector.waiting.positive?
 

@@ -68,9 +68,11 @@ module Fairlead
     # @api private
     def self.write(request, string, scheduler)
       string = string.to_s unless string.is_a?(String)
-      while (string = request.write(string))
-        scheduler.await(request)
+      while (rest = request.write(string))
+        string = rest
+        request.awaits_room? ? scheduler.await(request) : scheduler.give_way
       end
+      scheduler.give_way if rest == false
     end
   end
 end
