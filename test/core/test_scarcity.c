@@ -333,6 +333,71 @@ static void who_does_not_take_what_the_kernel_has_is_reset_too(void) {
     server_stop(&server);
 }
 
+/* The kernel may refuse to watch a listener again, for want of memory. */
+static void a_listener_that_could_not_be_watched_again_is_tried_again(void) {
+    peer_server server = server_start();
+    fl_loop_step_aside(server.loop, true);
+    CHECK_NUMBER(0, fl_poll_add_listener(&server.loop->poll, server.listening, server.loop->listeners));
+    fl_loop_step_aside(server.loop, false); /* it is there: EEXIST */
+    CHECK(!server.loop->listeners->watched);
+    fl_poll_remove(&server.loop->poll, server.listening);
+    int socket = client(&server);
+    say(socket, GET("/"));
+    TURN_UNTIL(server.loop, server.loop->ready.count == 1);
+    CHECK(server.loop->listeners->watched);
+    CHECK_NUMBER(1, answer_all(server.loop));
+    close(socket);
+    server_stop(&server);
+}
+
+static void a_burst_costs_no_memory_for_ever(void) {
+    enum { MANY = 3000 };
+    peer_server server = server_start();
+    static fl_exchange *exchanges[MANY];
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < MANY; i++) exchanges[i] = fl_loop_new_exchange(server.loop, NULL);
+        for (int i = 0; i < MANY; i++) fl_loop_free_exchange(server.loop, exchanges[i]);
+    }
+    uint32_t kept = 0;
+    for (fl_exchange *exchange = server.loop->free_exchanges; exchange != NULL; exchange = exchange->next) kept++;
+    CHECK_NUMBER(512, kept);
+    CHECK(server.loop->free_head_count <= 512);
+    server_stop(&server);
+}
+
+static void answers_that_nobody_reads_are_not_kept_without_bound(void) {
+    static const char request[] = GET("/");
+    peer_server server = server_start();
+    int socket = narrow_client(&server);
+    fl_connection *connection = server.loop->connections;
+    unsigned refused = 0;
+    for (int i = 0; i < 5000; i++) {
+        if (send(socket, request, sizeof request - 1, MSG_NOSIGNAL) < 0)
+            break; /* it is read no more */
+        for (int j = 0; j < 3 && server.loop->ready.first == NULL; j++) fl_loop_turn(server.loop);
+        if (server.loop->ready.first != NULL) {
+            fl_connection_turn_away(connection, FL_OVERLOADED);
+            refused++;
+        }
+    }
+    CHECK(refused > 100);
+    if (connection->out.length > 70000)
+        test_fail(__FILE__, __LINE__, "%u bytes are kept, of %u answers", connection->out.length, refused);
+    fl_heard heard = {0};
+    for (int i = 0; i < 2000; i++) {
+        hear_now(socket, &heard);
+        fl_loop_turn(server.loop);
+        if (server.loop->ready.first != NULL) {
+            fl_connection_turn_away(connection, FL_OVERLOADED);
+            refused++;
+        }
+    }
+    CHECK_NUMBER(refused, occurrences(&heard, "HTTP/1.1 503"));
+    free(heard.bytes);
+    close(socket);
+    server_stop(&server);
+}
+
 int main(void) {
     TEST(a_connection_that_has_long_been_silent_makes_room_for_a_new_one);
     TEST(who_is_busy_makes_no_room_and_who_waits_outside_costs_nothing);
@@ -347,5 +412,8 @@ int main(void) {
     TEST(a_long_head_of_a_response_counts_for_as_long_as_it_is_kept);
     TEST(a_reader_that_stalls_is_reset);
     TEST(who_does_not_take_what_the_kernel_has_is_reset_too);
+    TEST(a_listener_that_could_not_be_watched_again_is_tried_again);
+    TEST(a_burst_costs_no_memory_for_ever);
+    TEST(answers_that_nobody_reads_are_not_kept_without_bound);
     return test_summary();
 }

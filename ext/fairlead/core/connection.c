@@ -243,10 +243,12 @@ void fl_connection_time_out(fl_connection *connection) {
     refuse(connection, FL_REQUEST_TIMEOUT, exchange->head_method);
 }
 
-/* It has been answered by us, and may ask again. */
+/* It has been answered by us, and may ask again: once it has taken most of what there is for it. */
 static void stay_open(fl_connection *connection) {
     connection->state = FL_CONNECTION_IDLE;
     fl_connection_send(connection, NULL);
+    if (connection->state == FL_CONNECTION_IDLE && connection->out.length > MOST_UNSENT_BEFORE_NEXT)
+        connection->state = FL_CONNECTION_SENDING;
     if (connection->state == FL_CONNECTION_IDLE && connection->out.length == 0)
         fl_loop_set_deadline(connection, FL_DEADLINE_IDLE);
 }

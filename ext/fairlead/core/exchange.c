@@ -438,6 +438,8 @@ fl_status fl_exchange_inform(fl_exchange *exchange, const char *bytes, size_t si
         return FL_CLOSED;
     if (exchange->minor == 0 || exchange->committed) /* RFC 9110, 15.2 */
         return FL_OK;
+    if (connection->out.length >= MOST_STAGED) /* its client takes nothing, and can do without */
+        return FL_OK;
     fl_status status = fl_buffer_append(&exchange->loop->slab, &connection->out, bytes, size);
     if (status == FL_OK)
         fl_connection_send(connection, NULL);

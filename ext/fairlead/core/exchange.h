@@ -133,7 +133,8 @@ void fl_exchange_abandon(fl_exchange *exchange);
 
 /* Between the request and the response */
 
-/* Sends a whole interim response (1xx); nothing to a client of HTTP/1.0, or once the final one has begun to leave. */
+/* Sends a whole interim response (1xx); nothing to a client of HTTP/1.0, once the final one has begun to leave, or
+ * while the client takes nothing. */
 fl_status fl_exchange_inform(fl_exchange *exchange, const char *bytes, size_t size);
 
 /* Gives the connection's socket to the caller, who talks to the client from now on: before a response has begun, or after

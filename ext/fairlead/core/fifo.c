@@ -11,24 +11,35 @@ enum {
     TAKES_A_TURN = FL_POLL_EVENTS, /* at most, before the kernel is asked again: as many as a turn may bring */
     TAKES_LAST = 5000,             /* microseconds, likewise */
     CROWD = 256,                   /* waiting requests, from which on the next ones are made small */
-    MOST_FREE_HEADS = 512,         /* that are kept: a burst must not cost memory for ever */
+    MOST_FREE = 512,               /* heads and exchanges that are kept: a burst must not cost memory for ever */
     LANE_PATIENCE = 2000000,       /* microseconds that a request waits for a lane worker, while there is none */
     RESPONSE_HEAD = 1024,          /* bytes that most heads of a response fit into */
 };
 
+static void keep(fl_loop *loop, fl_exchange *exchange) {
+    if (!FL_REUSES || loop->free_exchange_count >= MOST_FREE) {
+        free(exchange);
+        return;
+    }
+    loop->free_exchange_count++;
+    exchange->next = loop->free_exchanges;
+    loop->free_exchanges = exchange;
+}
+
 fl_exchange *fl_loop_new_exchange(fl_loop *loop, fl_connection *connection) {
     fl_exchange *exchange = loop->free_exchanges;
-    if (exchange != NULL)
+    if (exchange != NULL) {
         loop->free_exchanges = exchange->next;
-    else if ((exchange = malloc(sizeof *exchange)) == NULL)
+        loop->free_exchange_count--;
+    } else if ((exchange = malloc(sizeof *exchange)) == NULL) {
         return NULL;
+    }
     fl_http1_head *head = loop->free_heads;
     if (head != NULL) {
         memcpy(&loop->free_heads, head, sizeof(void *));
         loop->free_head_count--;
     } else if ((head = malloc(sizeof *head)) == NULL) {
-        exchange->next = loop->free_exchanges;
-        loop->free_exchanges = exchange;
+        keep(loop, exchange);
         return NULL;
     }
     memset(exchange, 0, sizeof *exchange);
@@ -46,7 +57,7 @@ fl_exchange *fl_loop_new_exchange(fl_loop *loop, fl_connection *connection) {
 void fl_loop_free_head(fl_loop *loop, fl_exchange *exchange) {
     if (exchange->head == NULL)
         return;
-    if (exchange->compact || !FL_REUSES || loop->free_head_count >= MOST_FREE_HEADS) {
+    if (exchange->compact || !FL_REUSES || loop->free_head_count >= MOST_FREE) {
         free(exchange->head);
         exchange->head = NULL;
         return;
@@ -102,12 +113,7 @@ void fl_loop_free_exchange(fl_loop *loop, fl_exchange *exchange) {
     fl_buffer_free(&loop->slab, &exchange->trailers);
     fl_buffer_free(&loop->slab, &exchange->out);
     fl_buffer_free(&loop->slab, &exchange->held);
-    if (!FL_REUSES) {
-        free(exchange);
-        return;
-    }
-    exchange->next = loop->free_exchanges;
-    loop->free_exchanges = exchange;
+    keep(loop, exchange);
 }
 
 /* Many wait: each shall hold no more memory than what it says. */

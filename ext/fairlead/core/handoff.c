@@ -165,15 +165,8 @@ bool fl_handoff_give(fl_connection *connection, int sibling) {
         message.arrived = connection->exchange->ready_at;
         message.hand_overs = connection->exchange->hand_overs + 1;
     }
-    int descriptor = connection->transport.descriptor;
-    fl_poll_remove(&loop->poll, descriptor);
-    if (!send_connection(siblings, sibling, descriptor, parts, count)) {
-        if (fl_poll_add_connection(&loop->poll, descriptor, connection) < 0)
-            fl_connection_close(connection);
-        else if (connection->wants_writable)
-            fl_poll_want_writable(&loop->poll, descriptor, connection);
+    if (!send_connection(siblings, sibling, connection->transport.descriptor, parts, count))
         return false;
-    }
     fl_connection_close(connection);
     if (queued)
         loop->counts.handed++;

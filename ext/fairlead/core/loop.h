@@ -99,6 +99,7 @@ typedef struct fl_loop {
     struct { fl_exchange *first, *last; } overdue;
     _Atomic(fl_exchange *) abandoned; /* by their owners, without the lock */
     fl_exchange *free_exchanges;
+    uint32_t free_exchange_count;
     fl_http1_head *free_heads;
     uint32_t free_head_count;
     uint64_t now;         /* of fl_clock, at the last turn or later */

@@ -44,12 +44,13 @@ void fl_loop_watch_listeners(fl_loop *loop, bool watch) {
     for (fl_listener *listener = loop->listeners; listener != NULL; listener = listener->next) {
         if (listener->watched == watch)
             continue;
-        if (watch)
-            fl_poll_add_listener(&loop->poll, listener->descriptor, listener);
-        else
+        if (!watch)
             fl_poll_remove(&loop->poll, listener->descriptor);
-        listener->watched = watch;
+        listener->watched = watch && fl_poll_add_listener(&loop->poll, listener->descriptor, listener) == 0;
+        if (watch && !listener->watched) /* the kernel has no memory, or lets nobody watch more: later */
+            loop->listen_again = loop->now + LISTEN_AGAIN;
     }
+    loop->timer_stale |= loop->listen_again != 0;
 }
 
 /* The app needs some of those that are left. */
