@@ -17,7 +17,8 @@ module Fairlead
     KNOWN = {
       "PG" => ["fairlead/drivers/postgresql", :active_record_postgresqladapter],
       "Mysql2" => ["fairlead/drivers/mysql2", :active_record_mysql2adapter],
-      "Trilogy" => ["fairlead/drivers/trilogy", :active_record_trilogyadapter]
+      "Trilogy" => ["fairlead/drivers/trilogy", :active_record_trilogyadapter],
+      "SQLite3" => ["fairlead/drivers/sqlite3", :active_record_sqlite3adapter]
     }.freeze
     private_constant :KNOWN
 

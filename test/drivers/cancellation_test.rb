@@ -77,6 +77,33 @@ module Fairlead
       Log.io = $stderr
     end
 
+    { "between_two_rows" => ->(_) {}, "at_a_row" => ->(_) { sleep 20 } }.each do |where, use|
+      define_method("test_pg_ends_a_query_whose_rows_are_streamed_#{where}") do
+        Sync do
+          connection = PG.connect(Databases.postgresql)
+          interrupt("postgresql") do
+            connection.send_query("SELECT pg_sleep(0.01) FROM generate_series(1, 2000)")
+            connection.set_single_row_mode
+            connection.get_result.stream_each(&use)
+          end
+
+          assert_equal "7", connection.exec("SELECT 7").getvalue(0, 0)
+        end
+      end
+
+      define_method("test_mysql2_ends_a_query_whose_rows_are_streamed_#{where}_and_closes_the_connection") do
+        Sync do
+          client = nil
+          interrupt("mysql2") do
+            client = Mysql2::Client.new(**Databases.mariadb_settings)
+            client.query("SELECT SLEEP(0.01) FROM seq_1_to_2000", stream: true, cache_rows: false).each(&use)
+          end
+
+          assert_predicate client, :closed?
+        end
+      end
+    end
+
     def test_a_timeout_interrupts_like_a_cancelled_task
       Sync do
         connection = PG.connect(Databases.postgresql)

@@ -3,7 +3,9 @@
 require_relative "../helper"
 require_relative "databases"
 require "async"
+require "etc"
 require "mysql2"
+require "open3"
 require "stringio"
 require "trilogy"
 require "fairlead/drivers/mysql2"
@@ -19,6 +21,15 @@ module Fairlead
       "mysql2" => ->(settings) { Mysql2::Client.new(settings) },
       "trilogy" => ->(settings) { Trilogy.new(settings) }
     }.freeze
+
+    # A second server.
+    FOLDER = "/var/tmp/fairlead-services-side-#{Process.pid}".freeze
+    Minitest.after_run { SideConnectionTest.services("destroy") if File.exist?(FOLDER) }
+
+    def self.services(*arguments)
+      said, status = Open3.capture2({ "FAIRLEAD_SERVICES" => FOLDER }, File.join(ROOT, "bin/services"), *arguments)
+      status.success? ? said : raise(said)
+    end
 
     def setup
       super
@@ -76,7 +87,92 @@ module Fairlead
       end
     end
 
+    DRIVERS.each do |name, connect|
+      define_method("test_#{name}_ends_nobody_elses_query_where_the_address_leads_to_another_server_meanwhile") do
+        balancer = Balancer.new(Databases.mariadb_settings[:port], other_settings[:port])
+        count_up(settings, count_up(other_settings, 0).fairlead_session.id + 10).close
+        Sync do
+          client = connect.call(settings.merge(port: balancer.port))
+          id = client.query("SELECT CONNECTION_ID() AS id").first.then { |row| row.is_a?(Hash) ? row["id"] : row.first }
+          balancer.next_server
+          innocent = count_up(other_settings, id)
+          assert_equal id, innocent.fairlead_session.id
+          other = Thread.new { innocent.query("SELECT SLEEP(1)").first.first }
+          task = Async { client.query("SELECT SLEEP(20)") }
+          eventually("it runs") { queries == 1 }
+          task.cancel
+          task.wait
+
+          assert_equal 0, other.value, "1: it was ended"
+          assert_match(/the address leads to another server/, @log.string)
+          assert_predicate client, :closed?
+        end
+        @administrator.query("KILL USER #{@user}")
+      ensure
+        balancer&.close
+      end
+    end
+
+    # Leads all connections to one server, and then to another.
+    class Balancer
+      attr_reader :port
+
+      def initialize(*servers)
+        @servers = servers
+        @listener = TCPServer.new("127.0.0.1", 0)
+        @port = @listener.local_address.ip_port
+        @thread = Thread.new { loop { serve(@listener.accept, TCPSocket.new("127.0.0.1", @servers.first)) } }
+        @thread.report_on_exception = false
+      end
+
+      def next_server = @servers.shift
+
+      def close
+        @thread.kill
+        @listener.close
+      end
+
+      private
+
+      def serve(client, server)
+        [[client, server], [server, client]].each do |from, to|
+          Thread.new do
+            IO.copy_stream(from, to)
+          rescue SystemCallError, IOError
+            nil
+          ensure
+            to.close
+          end
+        end
+      end
+    end
+    private_constant :Balancer
+
     private
+
+    # @return [Hash] of the test's user at the other server.
+    def other_settings
+      @other_settings ||= begin
+        self.class.services("start", "mariadb")
+        address = URI(self.class.services("url", "mariadb").strip)
+        root = Trilogy.new(host: address.host, port: address.port, username: address.user, password: address.password)
+        root.query("CREATE USER #{@user} IDENTIFIED BY 'few'")
+        root.close
+        { host: address.host, port: address.port, username: @user, password: "few" }
+      end
+    end
+
+    # Servers count their connections: opens some until the count is so high.
+    #
+    # @return [Trilogy]
+    def count_up(settings, id)
+      loop do
+        client = Trilogy.new(**settings)
+        return client if client.fairlead_session.id >= id
+
+        client.close
+      end
+    end
 
     def settings = { **Databases.mariadb_settings, username: @user, password: "few", database: nil }.compact
 

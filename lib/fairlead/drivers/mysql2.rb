@@ -38,8 +38,9 @@ module Fairlead
         attr_reader :fairlead_session
 
         def initialize(options = {})
-          # The driver forgets it.
-          @fairlead_password = options.to_h.transform_keys(&:to_sym).slice(:password, :pass)
+          # The driver forgets it, so that `inspect` does not show it.
+          password = options.to_h.transform_keys(&:to_sym).slice(:password, :pass)
+          @fairlead_password = -> { password }
           super
           session = Session.of(self)
           # Behind a proxy it may be another one's next.

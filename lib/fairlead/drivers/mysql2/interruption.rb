@@ -92,7 +92,7 @@ module Fairlead
         def harmless?(sql) = sql.is_a?(String) && HARMLESS.match?(sql) && !NEXT.match?(sql)
 
         def ended?
-          options = @query_options.merge(@fairlead_password)
+          options = @query_options.merge(@fairlead_password.call)
           SideConnection.end_query(options, @fairlead_session) { Interruption.connect(options) }
         end
 
