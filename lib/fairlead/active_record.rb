@@ -23,9 +23,7 @@ module Fairlead
 
     # Older ones know too little of fibers.
     OLDEST = Gem::Version.new("7.1")
-    # The first one whose pools {Seam} knows.
-    FITTING = Gem::Version.new("8.1")
-    private_constant :OLDEST, :FITTING
+    private_constant :OLDEST
 
     class << self
       # To be called by whoever serves, once ActiveRecord is loaded. May be called again.
@@ -38,19 +36,16 @@ module Fairlead
           raise ConfigurationError, "ActiveRecord #{version} cannot be served by fibers: Rails #{OLDEST} or later can."
         end
 
+        Compatibility.fits?(:connections)
         PermanentCheckout.settle
         OpenTransactions.install
-        if old?
-          ::ActiveRecord::ConnectionAdapters::ConnectionPool::Queue.prepend(OlderQueue)
-        else
-          Seam.install
-          Faults.install
-        end
+        install_pools
         KeptLeases.install
       end
 
-      # @return [Boolean] whether its pools stay as they are, but for {OlderQueue}: without {Seam}, and all that rests on it.
-      def old? = defined?(::ActiveRecord.gem_version) && ::ActiveRecord.gem_version < FITTING ? true : false
+      # @return [Boolean] whether ActiveRecord keeps its own pools: without {Seam}, and all that rests on it. So do the versions
+      #   before 8.1, and those with which Fairlead has not been tested.
+      def own_pools? = @own_pools || Compatibility.tested?(:pool) == false
 
       # `ActiveRecord::Base` is an autoload: asking never triggers it.
       #
@@ -74,6 +69,17 @@ module Fairlead
       end
 
       private
+
+      def install_pools
+        if Compatibility.tested?(:older_pool)
+          ::ActiveRecord::ConnectionAdapters::ConnectionPool::Queue.prepend(OlderQueue) if Compatibility.fits?(:older_pool)
+        elsif Compatibility.fits?(:pool)
+          Seam.install
+          Faults.install
+        else
+          @own_pools = true
+        end
+      end
 
       def plain(pool)
         stat = pool.stat

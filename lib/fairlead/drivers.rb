@@ -13,12 +13,12 @@ module Fairlead
   module Drivers
     # Seconds that the clean-up after an interrupted query may take, before the connection is given up.
     PATIENCE = 2
-    # The constant of each driver, its file, and ActiveRecord's hook for when it is loaded later.
+    # The constant of each driver, its file, ActiveRecord's hook for when it is loaded later, and its row of {Compatibility}.
     KNOWN = {
-      "PG" => ["fairlead/drivers/postgresql", :active_record_postgresqladapter],
-      "Mysql2" => ["fairlead/drivers/mysql2", :active_record_mysql2adapter],
-      "Trilogy" => ["fairlead/drivers/trilogy", :active_record_trilogyadapter],
-      "SQLite3" => ["fairlead/drivers/sqlite3", :active_record_sqlite3adapter]
+      "PG" => ["fairlead/drivers/postgresql", :active_record_postgresqladapter, :pg],
+      "Mysql2" => ["fairlead/drivers/mysql2", :active_record_mysql2adapter, :mysql2],
+      "Trilogy" => ["fairlead/drivers/trilogy", :active_record_trilogyadapter, :trilogy],
+      "SQLite3" => ["fairlead/drivers/sqlite3", :active_record_sqlite3adapter, :sqlite3]
     }.freeze
     private_constant :KNOWN
 
@@ -27,11 +27,11 @@ module Fairlead
       #
       # @return [void]
       def establish
-        KNOWN.each do |name, (file, hook)|
+        KNOWN.each do |name, (file, hook, row)|
           # A constant that is still to be autoloaded is not loaded here.
-          next require(file) if Object.const_defined?(name) && !Object.autoload?(name)
+          next install(file, row) if Object.const_defined?(name) && !Object.autoload?(name)
 
-          await(hook, file)
+          await(hook) { install(file, row) }
         end
       end
 
@@ -72,11 +72,13 @@ module Fairlead
 
       private
 
-      def await(hook, file)
+      def install(file, row) = (require file if Compatibility.fits?(row))
+
+      def await(hook, &install)
         return if (@awaited ||= {})[hook] || !defined?(::ActiveSupport.on_load)
 
         @awaited[hook] = true
-        ::ActiveSupport.on_load(hook) { require file }
+        ::ActiveSupport.on_load(hook) { install.call }
       end
     end
   end

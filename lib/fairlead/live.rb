@@ -18,6 +18,8 @@ module Fairlead
 
     # @return [void]
     def self.install
+      return unless Compatibility.fits?(:live)
+
       ::ActionController::Live.prepend(self)
       ::ActiveSupport::IsolatedExecutionState.singleton_class.prepend(State)
     end

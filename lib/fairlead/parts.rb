@@ -30,6 +30,7 @@ module Fairlead
   autoload :Budgets, "fairlead/budgets"
   autoload :CLI, "fairlead/cli"
   autoload :ClientGone, "fairlead/fairlead"
+  autoload :Compatibility, "fairlead/compatibility"
   autoload :Configuration, "fairlead/configuration"
   autoload :Deadlines, "fairlead/deadlines"
   autoload :Drivers, "fairlead/drivers"

@@ -37,7 +37,9 @@ module Fairlead
     #
     # @return [void]
     def self.establish
-      ::Rack::Timeout::Scheduler::Timeout.prepend(self) if defined?(::Rack::Timeout::Scheduler::Timeout)
+      return unless defined?(::Rack::Timeout::Scheduler::Timeout) && Compatibility.fits?(:rack_timeout)
+
+      ::Rack::Timeout::Scheduler::Timeout.prepend(self)
     end
 
     # (see Rack::Timeout::Scheduler::Timeout#timeout)

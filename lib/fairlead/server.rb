@@ -36,6 +36,7 @@ module Fairlead
     # @param told [#call, nil] is given each {Stall}, in a thread of its own
     # @param help [Hash, nil] where help is asked for, `at:` an IO, and with which words: `relief:` and `lane:`
     def initialize(app, configuration, listeners, page: nil, slot: 0, channels: nil, help: nil, told: nil)
+      %i[async selector].each { |row| Compatibility.fits?(row) }
       @app = app
       @listeners = listeners
       @page = page

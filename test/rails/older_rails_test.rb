@@ -186,7 +186,7 @@ module Fairlead
         server = app("--database-connections", "90", "--workers", "2", preload).start
 
         refute_predicate server.wait_for_end, :success?
-        assert_match(/^fairlead: --database-connections: `database_connections 90` needs ActiveRecord 8\.1 or later, and the app has 7\.1/,
+        assert_match(/^fairlead: --database-connections: `database_connections 90` needs ActiveRecord >= 8\.1, < 8\.2, and the app has 7\.1/,
                      server.log)
         refute_match(/\.rb:\d+:in /, server.log)
       end

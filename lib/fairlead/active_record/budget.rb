@@ -71,12 +71,12 @@ module Fairlead
 
         # @raise [ConfigurationError] if the app has been loaded, and nothing in it would keep to this limit.
         def check(limit)
-          return unless ActiveRecord.old?
+          return unless ActiveRecord.own_pools?
 
           raise ConfigurationError,
                 "#{Fairlead.configuration.source(:database_connections)}: `database_connections #{limit}` needs " \
-                "ActiveRecord 8.1 or later, and the app has #{::ActiveRecord.gem_version}. Remove it: each worker then opens up " \
-                "to as many as `pool` in config/database.yml says."
+                "ActiveRecord #{Compatibility::TABLE[:pool].known}, and the app has #{::ActiveRecord.gem_version}. Remove it: " \
+                "each worker then opens up to as many as `pool` in config/database.yml says."
         end
 
         private

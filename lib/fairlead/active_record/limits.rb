@@ -34,7 +34,7 @@ module Fairlead
 
         # @return [String] how a small limit is lifted.
         def lift(pool)
-          return "raise pool in config/database.yml" if ActiveRecord.old?
+          return "raise pool in config/database.yml" if ActiveRecord.own_pools?
 
           own = "raise max_connections in config/database.yml"
           return own unless Budget.counts?(pool.db_config)
@@ -42,12 +42,12 @@ module Fairlead
           "set database_connections in config/fairlead.rb (bin/rails generate fairlead:install does), or #{own}"
         end
 
-        # @return [String, nil] what an older ActiveRecord does not have.
+        # @return [String, nil] what an ActiveRecord that keeps its own pools does not have.
         def missing
-          return unless ActiveRecord.old?
+          return unless ActiveRecord.own_pools?
 
           "ActiveRecord #{::ActiveRecord.gem_version} keeps its pools as they are: database_connections, and figures of how " \
-            "long requests wait for a connection, need 8.1 or later."
+            "long requests wait for a connection, need #{Compatibility::TABLE[:pool].known}."
         end
 
         # For the start banner: what limits each database, and how to lift it if that is little.

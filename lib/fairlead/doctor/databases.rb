@@ -88,7 +88,7 @@ module Fairlead
         end
 
         def bound_of_all(number)
-          return "Lower pool in config/database.yml, or the number of workers." if ActiveRecord.old?
+          return "Lower pool in config/database.yml, or the number of workers." if ActiveRecord.own_pools?
 
           "Write `database_connections #{number}` in config/fairlead.rb: that bounds all workers together."
         end
@@ -107,7 +107,7 @@ module Fairlead
           "#{[@configuration.workers, 1].max} workers may open #{wanted || "any number"}"
         end
 
-        def budget = (@configuration.database_connections unless ActiveRecord.old?)
+        def budget = (@configuration.database_connections unless ActiveRecord.own_pools?)
 
         def old
           missing = ActiveRecord::Limits.missing or return

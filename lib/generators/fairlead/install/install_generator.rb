@@ -37,7 +37,7 @@ module Fairlead
 
       # SQLite has no bound on its connections.
       def bounded?
-        database? && database_config && Fairlead::ActiveRecord::Budget.counts?(database_config) && !Fairlead::ActiveRecord.old?
+        database? && database_config && Fairlead::ActiveRecord::Budget.counts?(database_config) && !Fairlead::ActiveRecord.own_pools?
       end
 
       def database_config

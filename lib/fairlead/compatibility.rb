@@ -1,0 +1,215 @@
+# frozen_string_literal: true
+
+require_relative "parts"
+
+module Fairlead
+  # Every place where Fairlead relies on what another library does not document: methods that it replaces or calls, and instance
+  # variables that it reads. A row is checked when its part is installed. What does not fit is left out, and the log says what is
+  # lost. Where requests could get each other's state, the server refuses to start instead.
+  module Compatibility
+    # @!attribute gem [String] the library's gem
+    # @!attribute tested [Gem::Requirement] the versions with which it has been tested
+    # @!attribute methods [Hash{String => Array<Symbol>}] class or module => its methods; "Name." stands for its singleton
+    # @!attribute variables [Hash{String => Array<Symbol>}] class => instance variables that its methods use
+    # @!attribute lost [String] what is missing without it, as a sentence
+    # @!attribute untested [Symbol] what happens with a later version whose methods fit: :install or :leave_out
+    # @!attribute vital [Boolean] whether the server refuses to start without it
+    Row = Struct.new(:gem, :tested, :methods, :variables, :lost, :untested, :vital, keyword_init: true) do
+      # @return [Gem::Version, nil]
+      def version
+        return ::ActiveRecord.gem_version if gem == "activerecord" && defined?(::ActiveRecord.gem_version)
+
+        ::Gem.loaded_specs[gem]&.version
+      end
+
+      # @return [String] the tested versions, for people.
+      def known = tested.as_list.sort.reverse.join(", ").delete_suffix(".a")
+
+      # @return [Boolean, nil] nil: it is not there at all.
+      def tested? = (tested.satisfied_by?(version) if version)
+
+      # @return [String, nil] why it does not fit.
+      def misfit
+        return "#{gem} #{version} has not been tested" if untested == :leave_out && tested? == false
+
+        absent = absent_methods + absent_variables
+        "#{gem} #{version} has no #{absent.join(", ")}" if absent.any?
+      end
+
+      private
+
+      def absent_methods
+        methods.flat_map do |name, wanted|
+          type = Compatibility.resolve(name) or next [name]
+          wanted.reject { |method| type.method_defined?(method) || type.private_method_defined?(method) }
+                .map { |method| name.end_with?(".") ? "#{name}#{method}" : "#{name}##{method}" }
+        end
+      end
+
+      # Those that the class's source does not mention.
+      def absent_variables
+        variables.flat_map do |name, wanted|
+          type = Compatibility.resolve(name) or next [name]
+          source = Compatibility.source(type)
+          wanted.reject { |variable| source.match?(/#{variable}\b/) }.map { |variable| "#{variable} in #{name}" }
+        end
+      end
+    end
+
+    def self.row(gem, *tested, methods:, lost:, variables: {}, untested: :install, vital: false)
+      Row.new(gem:, tested: ::Gem::Requirement.new(tested), methods:, variables:, lost:, untested:, vital:)
+    end
+    private_class_method :row
+
+    POOL = "ActiveRecord::ConnectionAdapters::ConnectionPool"
+    ADAPTER = "ActiveRecord::ConnectionAdapters::AbstractAdapter"
+    private_constant :POOL, :ADAPTER
+
+    # Isolated state is checked by doing it, see {Isolation}.
+    TABLE = {
+      async: row(
+        "async", "~> 2.46",
+        methods: {
+          "Async::Scheduler" => %i[
+            run_once! load cancel block unblock kernel_sleep process_fork scheduler_close address_resolve with_timeout
+            timeout_after fiber_interrupt push raise
+          ],
+          "Async::Task" => %i[run running? cancel consume tail= parent children children? fiber],
+          "IO::Event::Timers" => %i[wait_interval fire after]
+        },
+        variables: { "Async::Scheduler" => %i[@timers @blocked @selector] },
+        lost: "Requests cannot be run in fibers.", vital: true
+      ),
+      selector: row(
+        "io-event", "~> 1.22",
+        methods: { "IO::Event::Selector::Fairlead" => %i[io_wait process_wait select transfer push ready? wakeup] },
+        lost: "Requests cannot be run in fibers.", vital: true
+      ),
+      pool: row(
+        "activerecord", ">= 8.1", "< 8.2.a",
+        methods: {
+          POOL => %i[
+            checkout checkin release_connection remove reap disconnect clear_reloadable_connections acquire_connection
+            try_to_checkout_new_connection bulk_make_new_connections remove_connection_from_thread_cache active_connection?
+            connection_lease
+          ],
+          "#{POOL}::ConnectionLeasingQueue" => %i[add add_back wait_poll remove any? num_waiting with_a_bias_for poll delete],
+          ADAPTER => %i[disconnect! reconnect clean! lease in_use? owner steal! expire]
+        },
+        variables: { POOL => %i[@connections @available @now_connecting @max_connections @pinned_connection @maintaining] },
+        lost: "ActiveRecord keeps its own pools: no database_connections, no line that is first come, first served, no figures " \
+              "of how long requests wait for a connection.",
+        untested: :leave_out
+      ),
+      older_pool: row(
+        "activerecord", ">= 7.1", "< 8.1.a",
+        methods: { "#{POOL}::Queue" => %i[wait_poll any?] }, variables: { "#{POOL}::Queue" => %i[@cond] },
+        lost: "An interrupted request that waits for a database connection may leave the next one waiting."
+      ),
+      connections: row(
+        "activerecord", ">= 7.1", "< 8.2.a",
+        methods: {
+          POOL => %i[checkout checkin release_connection active_connection? remove discarded?],
+          ADAPTER => %i[lock_thread= current_transaction disconnect! pool]
+        },
+        variables: { ADAPTER => %i[@raw_connection @lock] },
+        lost: "An interrupted request could leave its transaction to the next one.", vital: true
+      ),
+      live: row(
+        "actionpack", ">= 7.1",
+        methods: {
+          "ActionController::Live" => %i[new_controller_thread], "ActiveSupport::IsolatedExecutionState." => %i[share_with]
+        },
+        lost: "Each stream of ActionController::Live takes a thread."
+      ),
+      share_lock: row(
+        "activesupport", ">= 7.1",
+        methods: { "ActiveSupport::Concurrency::ShareLock" => %i[start_exclusive start_sharing] },
+        lost: "Code may be reloaded while a request runs in it.", vital: true
+      ),
+      pg: row(
+        "pg", "~> 1.5",
+        methods: {
+          "PG::Connection" => %i[
+            exec exec_params exec_prepared send_query get_result get_last_result discard_results block copy_data put_copy_data
+            get_copy_data connect_poll reset_poll cancel transaction_status socket_io async_connect_or_reset
+          ],
+          "PG::Result" => %i[values column_values field_values each each_row stream_each stream_each_row stream_each_tuple]
+        },
+        lost: "An interrupted query could leave its transaction to the next request.", vital: true
+      ),
+      mysql2: row(
+        "mysql2", "~> 0.5",
+        methods: {
+          "Mysql2::Client" => %i[query async_result next_result store_result abandon_results! prepare ping close connect socket],
+          "Mysql2::Statement" => %i[execute close], "Mysql2::Result" => %i[each]
+        },
+        variables: { "Mysql2::Client" => %i[@query_options @read_timeout] },
+        lost: "An interrupted query could leave its answer to the next request.", vital: true
+      ),
+      trilogy: row(
+        "trilogy", "~> 2.9",
+        methods: { "Trilogy" => %i[query next_result close discard! connection_options _connect] },
+        lost: "A query that nobody waits for any more is not ended on the server."
+      ),
+      sqlite3: row(
+        "sqlite3", ">= 1.7", "< 3",
+        methods: { "SQLite3::Database" => %i[busy_handler close exec_batch], "SQLite3::Statement" => %i[initialize step] },
+        lost: "A request that is interrupted while it waits for SQLite's lock may leave that locked (before sqlite3 2.10.2)."
+      ),
+      rack_timeout: row(
+        "rack-timeout", ">= 0.6",
+        methods: { "Rack::Timeout::Scheduler" => %i[run_in], "Rack::Timeout::Scheduler::Timeout" => %i[timeout] },
+        variables: { "Rack::Timeout::Scheduler::Timeout" => %i[@scheduler @on_timeout] },
+        lost: "rack-timeout would raise in whatever request runs in its thread.", vital: true
+      )
+    }.freeze
+
+    class << self
+      # To be asked where the part is installed, once its library is loaded.
+      #
+      # @param name [Symbol] of a row
+      # @return [Boolean] whether to install it; where not, the log has said so.
+      # @raise [ConfigurationError] if the server cannot do without it.
+      def fits?(name)
+        row = TABLE.fetch(name)
+        @misfits ||= {}
+        misfit = @misfits.fetch(name) { @misfits[name] = row.misfit.tap { |found| complain(row, found) if found && !row.vital } }
+        return true unless misfit
+        return false unless row.vital
+
+        raise ConfigurationError, "#{misfit}, on which Fairlead #{VERSION} relies. #{row.lost} Use a version of #{row.gem} that " \
+          "it knows (#{row.known}), or update Fairlead."
+      end
+
+      # @param name [Symbol] of a row
+      # @return [Boolean, nil] whether Fairlead has been tested with this version of the library; nil without the library.
+      def tested?(name) = TABLE.fetch(name).tested?
+
+      # @api private
+      # @return [Module, nil]
+      def resolve(name)
+        return Selector.superclass if name == "IO::Event::Selector::Fairlead"
+
+        type = name.delete_suffix(".").split("::").reduce(::Object) do |outer, part|
+          return unless outer.const_defined?(part)
+
+          outer.const_get(part)
+        end
+        name.end_with?(".") ? type.singleton_class : type
+      end
+
+      # @api private
+      # @return [String] the library's files that define the methods of a class.
+      def source(type)
+        names = type.instance_methods(false) + type.private_instance_methods(false)
+        files = names.filter_map { |name| type.instance_method(name).source_location&.first }.uniq
+        files.reject { |file| file.start_with?(__dir__) || !::File.file?(file) }.map { |file| ::File.read(file) }.join
+      end
+
+      private
+
+      def complain(row, misfit) = Log.say("#{misfit}, on which Fairlead relies. #{row.lost} (Known: #{row.gem} #{row.known}.)")
+    end
+  end
+end
