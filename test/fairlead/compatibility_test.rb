@@ -28,7 +28,7 @@ module Fairlead
         require "bundler/setup"
         require "fairlead/parts"
         require "fairlead/selector"
-        %w[async action_controller active_record active_support/concurrency/share_lock pg mysql2 trilogy].each { |file| require file }
+        %w[async action_controller active_record active_support/concurrency/share_lock pg mysql2 trilogy sqlite3].each { |file| require file }
         %w[postgresql mysql2 trilogy].each { |name| require "active_record/connection_adapters/\#{name}_adapter" }
         table = Fairlead::Compatibility::TABLE.except(:rack_timeout)
         puts table.filter_map { |name, row| "\#{name}: \#{row.misfit}" if row.misfit }
