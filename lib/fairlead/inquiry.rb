@@ -22,7 +22,9 @@ module Fairlead
     PATIENCE = 2
     # Where the sockets are.
     PLACE = Platform::LINUX ? AbstractNames.new : Folder.new
-    private_constant :PATIENCE, :PLACE
+    # Seconds until it is looked again who asks, where the process has no descriptor left to answer with.
+    PAUSE = 1.0
+    private_constant :PATIENCE, :PLACE, :PAUSE
 
     # @return [Array<Hash>] what each server of this user, or of all for root, says of itself; `{ silent: true }` of one that
     #   is there and does not answer in time.
@@ -69,9 +71,6 @@ module Fairlead
     end
     private_class_method :ask, :read
 
-    # @return [Socket] readable when somebody asks.
-    attr_reader :io
-
     # @yieldreturn [Hash] the answer
     def initialize(place = PLACE, &answer)
       @place = place
@@ -80,8 +79,12 @@ module Fairlead
       @io = Socket.new(:UNIX, :STREAM)
       @io.bind(Socket.sockaddr_un(@address))
       @io.listen(8)
+      @spare = File.open(File::NULL)
       @owner = Process.pid
     end
+
+    # @return [Array<IO>] readable when somebody asks.
+    def ios = @paused_until && now < @paused_until ? [] : [@io]
 
     # @return [Inquiry, nil] nil where there can be no such socket: then nobody can ask.
     def self.open(...)
@@ -95,22 +98,36 @@ module Fairlead
     # @yield when somebody has been answered.
     def attend
       loop do
-        client, = @io.accept_nonblock(exception: false)
+        client, = accept
         break unless client.is_a?(Socket)
 
         answer(client)
         yield if block_given?
       end
     rescue SystemCallError
-      nil
+      @paused_until = now + PAUSE # who asks is still there, and would be seen at once, again and again
     end
 
     def close
-      @io.close
+      [@io, @spare].compact.each(&:close)
       @place.remove(@address) if @owner == Process.pid # a worker closes what it has inherited, no more
     end
 
     private
+
+    # A process that is at its limit of descriptors has one in reserve to answer with.
+    def accept
+      @spare ||= File.open(File::NULL)
+      @io.accept_nonblock(exception: false)
+    rescue Errno::EMFILE, Errno::ENFILE
+      raise unless @spare
+
+      @spare.close
+      @spare = nil
+      @io.accept_nonblock(exception: false)
+    end
+
+    def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
     # The name is known to all who are on this machine; the answer is for this user and root. In most cases the kernel takes
     # it at once.
@@ -126,7 +143,7 @@ module Fairlead
       Thread.new { send_rest(client, text.byteslice(taken..)) }
     rescue IO::WaitWritable, SystemCallError
       client.close
-    rescue StandardError => error # whatever there is to say, who serves must not end by it
+    rescue StandardError, LoadError => error # whatever there is to say, who serves must not end by it
       client.close
       Log.say "Somebody who asked could not be answered: #{error.full_message(highlight: false)}"
     end

@@ -46,7 +46,7 @@ module Fairlead
       #
       # @return [Integer] how many were reopened.
       def reopen
-        redirect(@redirected) if @redirected
+        reopen_redirected if @redirected
         ObjectSpace.each_object(File).count { |file| log_file?(file) && moved?(file) && reopen_file(file) }
       end
 
@@ -60,6 +60,12 @@ module Fairlead
       end
 
       private
+
+      def reopen_redirected
+        redirect(@redirected)
+      rescue SystemCallError => error
+        say "The log #{@redirected} cannot be reopened: #{error.message}"
+      end
 
       # A log is a file that is open for appending, under an absolute or still valid path.
       def log_file?(file)

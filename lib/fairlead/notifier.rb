@@ -19,6 +19,7 @@ module Fairlead
       @parent = parent
       # A name that begins with @ is one of Linux' abstract namespace.
       @address = Socket.sockaddr_un(@path.sub(/\A@/, "\0")) if @path
+      @socket = Socket.new(:UNIX, :DGRAM) if @address # kept: there may be no descriptor left for one later
       @watchdog = parent ? parent.watchdog : interval(*%w[WATCHDOG_USEC WATCHDOG_PID].map { |name| variables.delete(name) })
     end
 
@@ -62,15 +63,12 @@ module Fairlead
       return @parent.notify(lines.join("\n")) if @parent
       return unless @address
 
-      socket = Socket.new(:UNIX, :DGRAM)
       # Never waits: a service manager that does not listen must not stop the supervisor.
-      socket.sendmsg_nonblock("#{lines.join("\n")}\n", 0, @address)
+      @socket.sendmsg_nonblock("#{lines.join("\n")}\n", 0, @address)
       nil
     rescue IO::WaitWritable, SystemCallError => error
       Log.say "The service manager cannot be told (NOTIFY_SOCKET): #{error.message}"
       nil
-    ensure
-      socket&.close
     end
   end
 end

@@ -7,6 +7,13 @@ module Fairlead
   #
   # The includer has @configuration, once it serves @desk and @signals, and may have @parent.
   module Startup
+    # Loaded now: when they are needed, there may be no descriptor left to load them with.
+    NEEDED_LATER = [
+      Diagnosis, Figures, Keeper, Message, Rehearsal, SequelPools, Stall::Advice, Stall::Blame, Stall::Board, Stall::Capture,
+      Stall::Desk, Status::Pools, Succession
+    ].freeze
+    private_constant :NEEDED_LATER
+
     # Opens the log, and everything that others could hold: the process id file and the addresses. Done before
     # the app is loaded, so that a taken port is told at once.
     #
@@ -109,6 +116,8 @@ module Fairlead
     # Whether this process is bound to a terminal that is still there.
     def terminal?
       File.open("/dev/tty", &:close)
+      true
+    rescue Errno::EMFILE, Errno::ENFILE
       true
     rescue SystemCallError
       false

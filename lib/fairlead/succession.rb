@@ -130,10 +130,10 @@ module Fairlead
       pid = @launch.again({ Parent::VARIABLE => Message.json(about) }, [theirs.io, *listeners.map(&:io)])
       @masters << Master.new(pid, ours, :booting)
     rescue SystemCallError => error
-      ours.close
+      ours&.close
       give_up("The command cannot be run: #{error.message}.")
     ensure
-      theirs.close
+      theirs&.close
     end
 
     def hear(master, &)

@@ -30,7 +30,7 @@ module Fairlead
       attr_reader :status
 
       # @return [Array<IO>] readable when {#attend} should be called.
-      def ios = @inquiry ? [@inquiry.io] : []
+      def ios = @inquiry ? @inquiry.ios : []
 
       # (see Inquiry#attend)
       def attend(&) = @inquiry&.attend(&)
