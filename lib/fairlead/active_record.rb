@@ -9,6 +9,7 @@ module Fairlead
     autoload :Forks, "fairlead/active_record/forks"
     autoload :Growth, "fairlead/active_record/growth"
     autoload :Idleness, "fairlead/active_record/idleness"
+    autoload :InheritedRole, "fairlead/active_record/inherited_role"
     autoload :KeptLeases, "fairlead/active_record/kept_leases"
     autoload :Leases, "fairlead/active_record/leases"
     autoload :Limits, "fairlead/active_record/limits"
@@ -41,6 +42,7 @@ module Fairlead
         OpenTransactions.install
         install_pools
         KeptLeases.install
+        ::ActiveRecord::ConnectionHandling.prepend(InheritedRole)
       end
 
       # @return [Boolean] whether ActiveRecord keeps its own pools: without {Seam}, and all that rests on it. So do the versions

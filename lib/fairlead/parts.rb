@@ -40,6 +40,7 @@ module Fairlead
   autoload :Doctor, "fairlead/doctor"
   autoload :Figures, "fairlead/figures"
   autoload :Foreground, "fairlead/foreground"
+  autoload :Graphql, "fairlead/integrations/graphql"
   autoload :Handoff, "fairlead/handoff"
   autoload :Inquiry, "fairlead/inquiry"
   autoload :Isolation, "fairlead/isolation"

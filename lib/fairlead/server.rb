@@ -66,6 +66,7 @@ module Fairlead
       Drivers.establish
       ThreadVariables.establish
       RackTimeout.establish
+      Graphql.establish
       NameLookup.establish
       ForkGuard.servers << self
       @crew.run do
