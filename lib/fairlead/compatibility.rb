@@ -71,10 +71,10 @@ module Fairlead
         "async", "~> 2.46",
         methods: {
           "Async::Scheduler" => %i[
-            run_once! load cancel block unblock kernel_sleep process_fork scheduler_close address_resolve with_timeout
+            run_once! interrupted? load cancel block unblock kernel_sleep process_fork scheduler_close address_resolve with_timeout
             timeout_after fiber_interrupt push raise
           ],
-          "Async::Task" => %i[run running? cancel consume tail= parent children children? fiber],
+          "Async::Task" => %i[schedule failed! cancelled! run running? cancel consume tail= parent children children? fiber],
           "IO::Event::Timers" => %i[wait_interval fire after]
         },
         variables: { "Async::Scheduler" => %i[@timers @blocked @selector] },
@@ -118,7 +118,7 @@ module Fairlead
       live: row(
         "actionpack", ">= 7.1",
         methods: {
-          "ActionController::Live" => %i[new_controller_thread], "ActiveSupport::IsolatedExecutionState." => %i[share_with]
+          "ActionController::Live" => %i[process new_controller_thread log_error], "ActiveSupport::IsolatedExecutionState." => %i[share_with]
         },
         lost: "Each stream of ActionController::Live takes a thread."
       ),

@@ -25,6 +25,12 @@ module Fairlead
       # (see Fairlead.request_timeout=)
       def limit(seconds) = @request&.limit_time(seconds)
 
+      # The present fiber, of a task, does the request's work: it is told as well.
+      #
+      # @yieldparam error [Exception]
+      # @yieldreturn [Exception] what to raise in it
+      def share(&exception) = (@shared ||= {})[Fiber.current] = exception
+
       # Safe in any thread: its reactor comes to its ready list when the request waits.
       def tell = @scheduler.unblock(nil, self)
 
@@ -36,14 +42,23 @@ module Fairlead
       # In the loop's own fiber of its reactor. The request is told once; when its response is over, only callbacks are left,
       # and they end in peace.
       def transfer(*)
-        request = @request
-        return if @told || request.nil? || request.answered?
+        return if @told || over?
 
         @told = true
-        @fiber.raise(error(request))
+        error = error(@request)
+        shared = @shared
+        raise_in(@fiber, error) { over? }
+        shared&.each { |fiber, exception| raise_in(fiber, exception.call(error)) }
       end
 
       private
+
+      def over? = @request.nil? || @request.answered?
+
+      # Held back in an uninterruptible section, it may come too late.
+      def raise_in(fiber, error, &over)
+        fiber.raise(Uninterruptible::Scope.new(error, &over)) if fiber.alive?
+      end
 
       def error(request)
         return ClientGone.new("the client has gone (cancel_abandoned)") unless request.timed_out?

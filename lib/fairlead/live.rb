@@ -24,6 +24,16 @@ module Fairlead
       ::ActiveSupport::IsolatedExecutionState.singleton_class.prepend(State)
     end
 
+    # Rails raises in the request what an action raises before its response has begun, if it is a StandardError. Here
+    # that holds for any exception. Whoever leaves before the body is closed leaves nobody who reads what the action writes.
+    def process(...)
+      @fairlead_request = true
+      (request.env["rack.response_finished"] ||= []) << ->(*) { abandon_stream }
+      super.tap { ::Kernel.raise @fairlead_error if @fairlead_error }
+    ensure
+      @fairlead_request = false
+    end
+
     private
 
     def new_controller_thread(&action)
@@ -32,10 +42,36 @@ module Fairlead
       request_fiber = FiberOwner.current
       task.async do
         ::Thread.current[REQUEST_FIBER] = request_fiber
+        Deadlines.present&.share { |error| error.is_a?(ClientGone) ? disconnected(error) : error }
+        failure = ::ThreadError.new("the action has been ended")
         action.call
+        failure = nil
+      rescue ::Async::Cancel
+        raise
+      rescue ::Exception => failure
+        nil
       ensure
+        fail_action(failure) if failure
         ActiveRecord::Leases.release
       end
     end
+
+    # The action has raised what Rails does not rescue.
+    def fail_action(error)
+      return @fairlead_error = error if @fairlead_request
+
+      log_error(error)
+      stream = @_response.stream
+      stream.call_on_error
+      stream.close
+    end
+
+    def abandon_stream
+      stream = @_response.stream
+      stream.abort if stream.respond_to?(:abort) && !stream.closed?
+    end
+
+    # What apps know it by.
+    def disconnected(error) = ::ActionController::Live::ClientDisconnected.new(error.message)
   end
 end

@@ -101,6 +101,7 @@ module Fairlead
       @scheduler = Scheduler.new(@loop, @crew)
       @selector = @scheduler.selector
       Fiber.set_scheduler(@scheduler)
+      Thread.current.fairlead_serves = true
       lead = @loop.enter
       @scheduler.run do
         watch
@@ -111,6 +112,7 @@ module Fairlead
       end
     ensure
       @ended = true
+      Thread.current.fairlead_serves = false
       @scheduler&.stop
       Fiber.set_scheduler(nil)
       @loop.leave

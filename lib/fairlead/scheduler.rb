@@ -5,6 +5,7 @@ require "async/scheduler"
 require_relative "selector"
 require_relative "file_lock"
 require_relative "uninterruptible"
+require_relative "fiber_safety/containment"
 
 # How many waits of a serving fiber have ended: tells a wake-up for the present wait from one for an earlier wait.
 Fiber.attr_accessor :fairlead_waits
@@ -26,6 +27,7 @@ module Fairlead
     def initialize(loop, crew)
       @crew = crew
       @cancelled_all = @forked = false
+      @failures = 0
       super(nil, selector: Selector.new(Fiber.current, loop))
     end
 
@@ -70,7 +72,9 @@ module Fairlead
 
     # Seconds between two looks of a fiber that nobody wakes.
     LOOK = 0.002
-    private_constant :LOOK
+    # Failures of the loop, one after the other, that are no accident.
+    MOST_FAILURES = 100
+    private_constant :LOOK, :MOST_FAILURES
 
     # Whoever closes an IO that another thread uses sleeps until that one has let go. Ruby then wakes the closer's thread,
     # and not its fiber: it has to look again by itself. All others that sleep without an end are woken.
@@ -88,6 +92,9 @@ module Fairlead
       @forked = true
       super
     end
+
+    # @return [Boolean] whether this process is the child of a fork.
+    def forked? = @forked
 
     def scheduler_close(...) = (super unless @forked)
 
@@ -115,8 +122,31 @@ module Fairlead
       interval = timeout if interval.nil? || (timeout && interval > timeout)
       @selector.select(interval&.negative? ? 0 : interval)
       @timers.fire if interval
+      @failures = 0
       true
     rescue Errno::EINTR
+      true
+    rescue Exception => error
+      contain(error)
+    end
+
+    # Async would end its loop for a signal's exception.
+    def interrupted?
+      Thread.handle_interrupt(::SignalException => :immediate) { nil } if Thread.pending_interrupt?
+      return false unless @interrupted
+
+      @interrupted = false
+      true
+    rescue Exception => error
+      contain(error)
+      retry
+    end
+
+    # The loop's own fiber gets what a plain fiber raises as it ends.
+    def contain(error)
+      raise error if (@failures += 1) > MOST_FAILURES
+
+      Containment.report(self, error)
       true
     end
 

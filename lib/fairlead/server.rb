@@ -222,16 +222,38 @@ module Fairlead
       nil # a broken log must not take the fiber
     end
 
-    # Each step happens, whatever the one before raises.
+    # Each step happens, whatever the one before raises, and if it kills its fiber.
     def complete(request, status, headers, body, error)
       StrayChild.leave(nil) if @forgotten
       request.abandon unless request.answered?
       guard(request) { Stall::Notice.write(request.env, @teller) } if @development
       guard(request) { body.close } if body.respond_to?(:close)
-      request.after_reply.each { |callback| guard(request) { callback.call } }
-      request.finished.reverse_each { |callback| guard(request) { callback.call(request.env, status, headers, error) } }
+    ensure
+      conclude(request, status, headers, error)
+    end
+
+    def conclude(request, status, headers, error)
+      each_of(request.after_reply, request, &:call)
+    ensure
+      begin
+        finished = request.finished
+        each_of(finished.reverse, request) { |callback| callback.call(request.env, status, headers, error) } unless finished.empty?
+      ensure
+        give_back(request)
+      end
+    end
+
+    def give_back(request)
       guard(request) { ActiveRecord::Leases.release }
       guard(request) { @access_log.write(request, request.env, request.status.nonzero?, request.bytes_sent) } if @access_log
+    end
+
+    def each_of(callbacks, request, &)
+      while (callback = callbacks.shift)
+        guard(request) { yield callback }
+      end
+    ensure
+      each_of(callbacks, request, &) unless callbacks.empty?
     end
 
     def observe_stalls(configuration, told)

@@ -120,15 +120,21 @@ module Fairlead
       end
     end
 
-    # Of Timeout, for threads: interrupts a section that it began in.
+    # Of Timeout, where no scheduler sees to it: it interrupts a section that it began in, and a fiber that blocks its
+    # reactor.
     module ThreadTimeout
+      # Of the exception of one timeout.
+      module Expiry
+        def exception(*) = self
+      end
+
       def timeout(seconds, error_class = nil, message = nil, &)
-        return super unless ::Fiber.current.fairlead_section && ::Fiber.current_scheduler.nil?
+        return super if ::Fiber.current_scheduler || !(::Fiber.current.fairlead_section || ::Fiber.scheduler)
 
         message ||= "execution expired"
         error = error_class ? error_class.exception(message) : ::Timeout::ExitException.new(message)
         # The timeout's thread raises this very object, and no other one passes the section's mask.
-        error.define_singleton_method(:exception) { |*| self }
+        error.extend(Expiry)
         begin
           ::Thread.handle_interrupt(error.singleton_class => :immediate) { super(seconds, error, message, &) }
         rescue ::Timeout::ExitException => exit

@@ -1,0 +1,91 @@
+# frozen_string_literal: true
+
+# Whether a reactor runs in the thread.
+Thread.attr_accessor :fairlead_serves
+
+module Fairlead
+  # What an app raises ends the task, or the request, that it was raised in, and nothing else. Async lets what is no
+  # StandardError end the loop, and with it every request of its thread: NotImplementedError, `exit`, SystemStackError.
+  # `Thread.exit` would end the thread.
+  module Containment
+    # Of tasks in a server's scheduler.
+    module Tasks
+      private
+
+      def schedule
+        return super unless (::Fiber.scheduler || reactor).is_a?(Scheduler)
+
+        super do
+          ended = false
+          value = yield
+          ended = true
+          value
+        rescue ::Async::Cancel, ::StandardError
+          ended = true
+          raise
+        rescue ::Exception => error
+          ended = true
+          Containment.report(self, error)
+          failed!(error)
+        ensure
+          unless ended
+            ::Console.error(self, "The fiber of a task has been killed.")
+            cancelled!(nil)
+          end
+        end
+      end
+    end
+
+    # Of threads: in a request, the fiber is what the app takes for its thread. What another thread raises in that of a
+    # reactor could be meant for any of its requests, and would arrive in whichever computes.
+    module Threads
+      def raise(*arguments, **options)
+        return super unless fairlead_serves && !arguments.first.is_a?(Uninterruptible::ThreadTimeout::Expiry)
+        return ::Kernel.raise(*arguments, **options) if equal?(::Thread.current)
+
+        error = arguments.first
+        error = ::RuntimeError.new(error) unless error.respond_to?(:exception)
+        Containment.report(self, error.exception(*arguments[1]), "Another thread raises this in one that serves: nobody gets it.")
+      end
+
+      def kill
+        return super unless equal?(::Thread.current) && ::Fiber.scheduler.is_a?(Scheduler)
+
+        ::Fiber.current.kill
+      end
+      alias exit kill
+      alias terminate kill
+    end
+
+    # Of fibers: the loop's own one is not to be killed.
+    module Fibers
+      def kill
+        return super unless equal?(::Fiber.current) && ::Fiber.blocking? && ::Fiber.scheduler.is_a?(Scheduler)
+
+        ::Kernel.raise ::SystemExit
+      end
+    end
+
+    # Of Thread itself.
+    module ThreadClass
+      def exit = ::Thread.current.kill
+
+      def kill(thread) = thread.kill
+    end
+
+    # @param subject [Object] what has raised it
+    # @param error [Exception]
+    # @param message [String]
+    def self.report(subject, error, message = "An exception has ended it.")
+      return StrayChild.leave(error) if ::Fiber.scheduler.is_a?(Scheduler) && ::Fiber.scheduler.forked?
+
+      ::Console.error(subject, message, exception: error)
+      nil
+    end
+
+    ::Async::Task.prepend(Tasks)
+    ::Fiber.prepend(Fibers)
+    ::Thread.prepend(Threads)
+    ::Thread.singleton_class.prepend(ThreadClass)
+  end
+end

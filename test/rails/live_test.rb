@@ -1,0 +1,118 @@
+# frozen_string_literal: true
+
+require_relative "../helper"
+
+module Fairlead
+  # ActionController::Live: what its actions raise, and what becomes of them when nobody reads any more.
+  class LiveTest < Test
+    APP = <<~'RUBY'
+      require "rails"
+      require "action_controller/railtie"
+      require "fairlead"
+
+      $running = Hash.new(0)
+      class LiveController < ActionController::Base
+        include ActionController::Live
+        around_action do |_, action|
+          $running[action_name] += 1
+          action.call
+        ensure
+          response.stream.close
+          $running[action_name] -= 1
+        end
+
+        def ok = response.stream.write("ok")
+        def slow = (response.stream.write("a"); sleep(1); response.stream.write("z"))
+        def boom = raise(NotImplementedError, "abstract")
+        def deep = deep_down(0)
+        def leave = exit
+        def kill = Thread.exit
+        def later = (sleep(0.01); raise(NotImplementedError, "later"))
+        def begun = (response.stream.write("begun"); sleep(0.05); raise(NotImplementedError, "begun"))
+        def begun_kill = (response.stream.write("begun"); sleep(0.05); Thread.current.kill)
+        def silent = sleep
+        def feed = (event_stream; loop { response.stream.write("data: x\n\n"); sleep 0.05 })
+        def prepared = (event_stream; sleep(1.5); loop { response.stream.write("data: x\n\n") })
+        def export = send_stream(filename: "all.csv") { |stream| loop { stream.write("x" * 100_000) } }
+        def cleaning
+          event_stream
+          sleep
+        ensure
+          20.times { response.stream.write("bye") rescue sleep(0.001) }
+        end
+
+        private
+
+        def event_stream = response.headers["content-type"] = "text/event-stream"
+        def deep_down(n) = deep_down(n + 1) + 1
+      end
+      class StatesController < ActionController::Base
+        def running = render(plain: $running.values.sum.to_s)
+        def pid = render(plain: Process.pid.to_s)
+      end
+
+      class App < Rails::Application
+        config.load_defaults 8.0
+        config.eager_load = false
+        config.consider_all_requests_local = false
+        config.secret_key_base = "x" * 64
+        config.hosts.clear
+        config.logger = Logger.new($stdout)
+        routes.append do
+          LiveController.public_instance_methods(false).each { |name| get "/#{name}", to: "live##{name}" }
+          get "/running", to: "states#running"
+          get "/pid", to: "states#pid"
+        end
+      end
+      App.initialize!
+      run App
+    RUBY
+
+    FLAGS = ["-e", "production"].freeze
+
+    def test_what_an_action_raises_ends_that_action_only
+      server = shared_server(APP, *FLAGS, lint: false)
+      pid = server.get("/pid").body
+      beside = Thread.new { server.get("/slow").body }
+      %w[boom deep leave kill later].each { |path| assert_equal "500", server.get("/#{path}").code, path }
+      %w[begun begun_kill].each { |path| assert_equal "begun", server.get("/#{path}").body, path }
+      assert_equal "az", beside.value
+      assert_equal "ok", server.get("/ok").body
+      assert_equal [pid, "0"], [server.get("/pid").body, server.get("/running").body]
+    end
+
+    %w[silent feed prepared export cleaning].each do |path|
+      define_method("test_#{path}_ends_when_its_client_has_gone") do
+        server = shared_server(APP, *FLAGS, "--cancel-abandoned", name: :abandoned, lint: false)
+        leave(server, path)
+      end
+
+      define_method("test_#{path}_ends_when_its_time_is_up") do
+        server = shared_server(APP, *FLAGS, "--request-timeout", "0.5", name: :timeout, lint: false)
+        leave(server, path) { sleep 0.7 }
+      end
+    end
+
+    def test_streams_without_a_client_do_not_hold_up_the_end
+      with_server(APP, *FLAGS, "--request-timeout", "0.5", lint: false) do |server|
+        sockets = %w[silent prepared feed export].map { |path| ask(server, path) }
+        eventually("the actions") { server.get("/running").body == "4" || server.log.include?("RequestTimeout") }
+        sleep 0.6
+        sockets.each(&:close)
+        assert_operator duration { server.stop }, :<, 5
+      end
+    end
+
+    private
+
+    def leave(server, path)
+      sockets = Array.new(3) { ask(server, path) }
+      eventually("the actions") { server.get("/running").body == "3" }
+      yield if block_given?
+      sockets.each(&:close)
+      eventually("their end", within: 10) { server.get("/running").body == "0" }
+    end
+
+    def ask(server, path) = server.connect.tap { |socket| socket.write("GET /#{path} HTTP/1.1\r\nHost: localhost\r\n\r\n") }
+  end
+end
