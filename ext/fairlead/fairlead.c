@@ -29,6 +29,7 @@ static void *await_lock(void *data) {
 
 /* Nobody uses it any more. */
 static void bury(fl_ruby_loop *self) {
+    fl_closes(self);
     if (self->watch != NULL)
         fl_watch_close(self->watch);
     fl_loop *loop = self->closing;
@@ -80,40 +81,6 @@ uint64_t fl_milliseconds(VALUE milliseconds, const char *what) {
     return fl_microseconds(DBL2NUM(NUM2DBL(milliseconds) / 1e3), what);
 }
 
-/* Those of this process. */
-static struct {
-    pthread_mutex_t lock;
-    fl_ruby_loop *first;
-} open_loops = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
-/* Nobody is at work on a loop as the process is copied: the child finds whole lists. Who has a loop's lock waits for nothing,
- * so that it may be waited for with the GVL, too. No Ruby runs in between: who forks must not wait for others meanwhile. */
-static void hold_all(void) {
-    pthread_mutex_lock(&open_loops.lock);
-    for (fl_ruby_loop *each = open_loops.first; each != NULL; each = each->next_open) pthread_mutex_lock(&each->loop->lock);
-}
-
-static void let_go_of_all(void) {
-    for (fl_ruby_loop *each = open_loops.first; each != NULL; each = each->next_open) fl_let_go(each->loop);
-    pthread_mutex_unlock(&open_loops.lock);
-}
-
-static void enter_open(fl_ruby_loop *self) {
-    pthread_mutex_lock(&open_loops.lock);
-    self->next_open = open_loops.first;
-    open_loops.first = self;
-    pthread_mutex_unlock(&open_loops.lock);
-}
-
-static void leave_open(fl_ruby_loop *self) {
-    pthread_mutex_lock(&open_loops.lock);
-    fl_ruby_loop **link = &open_loops.first;
-    while (*link != NULL && *link != self) link = &(*link)->next_open;
-    if (*link != NULL)
-        *link = self->next_open;
-    pthread_mutex_unlock(&open_loops.lock);
-}
-
 static void loop_mark(void *data) {
     fl_ruby_loop *self = data;
     rb_gc_mark_movable(self->templates);
@@ -133,7 +100,6 @@ static void loop_compact(void *data) {
 static void loop_free(void *data) {
     fl_ruby_loop *self = data;
     fl_forget_stalls(self);
-    leave_open(self);
     if (self->loop != NULL)
         self->closing = self->loop;
     if (self->closing != NULL)
@@ -212,7 +178,7 @@ static VALUE loop_initialize(VALUE object, VALUE options) {
     self->loop = fl_loop_open(&limits);
     if (self->loop == NULL)
         rb_sys_fail("fairlead");
-    enter_open(self);
+    fl_opens(self);
     rb_update_max_fd(self->loop->poll.descriptor);
     return object;
 }
@@ -416,7 +382,6 @@ static VALUE loop_close(VALUE object) {
     if (self->loop == NULL)
         return Qnil;
     fl_forget_stalls(self);
-    leave_open(self);
     self->closing = self->loop;
     self->loop = NULL;
     if (self->users == 0)
@@ -426,19 +391,9 @@ static VALUE loop_close(VALUE object) {
     return Qnil;
 }
 
-/* In the child of a fork: lets go of everything without a word to the clients, and never touches it again. */
-static VALUE loop_forget(VALUE object) {
-    fl_ruby_loop *self = rb_check_typeddata(object, &loop_type);
-    fl_forget_stalls(self);
-    leave_open(self);
-    if (self->loop != NULL)
-        fl_loop_forget(self->loop);
-    if (self->watch != NULL) /* its thread is the parent's */
-        for (int i = 0; i < atomic_load(&self->watch->count); i++)
-            atomic_store(&self->watch->reactors[i].thread->watch, NULL);
-    self->watch = NULL;
-    self->loop = self->closing = NULL;
-    return Qnil;
+/* Whether it is that of the process that has forked this one. */
+static VALUE loop_forgotten_p(VALUE object) {
+    return fl_ruby_loop_struct(object)->forgotten ? Qtrue : Qfalse;
 }
 
 /* Fairlead::Platform: what Ruby has to know of what the core was compiled for. */
@@ -465,7 +420,6 @@ RUBY_FUNC_EXPORTED void Init_fairlead(void) {
     rb_gc_register_mark_object(eClosed);
     rb_gc_register_mark_object(eInvalid);
 
-    pthread_atfork(hold_all, let_go_of_all, let_go_of_all);
     init_platform();
     VALUE loop = rb_define_class_under(fl_mFairlead, "Loop", rb_cObject);
     rb_define_alloc_func(loop, loop_allocate);
@@ -490,12 +444,13 @@ RUBY_FUNC_EXPORTED void Init_fairlead(void) {
     rb_define_method(loop, "count_error", loop_count_error, 0);
     rb_define_method(loop, "counts", loop_counts, 0);
     rb_define_method(loop, "close", loop_close, 0);
-    rb_define_method(loop, "forget", loop_forget, 0);
+    rb_define_method(loop, "forgotten?", loop_forgotten_p, 0);
 
     fl_init_environment();
     fl_init_request();
     fl_init_fibers();
     fl_init_watch(loop);
+    fl_init_fork();
     fl_init_stalls(loop);
     fl_init_shared_page();
 }

@@ -6,6 +6,7 @@
 #ifndef FAIRLEAD_H
 #define FAIRLEAD_H
 
+#include "descriptors.h"
 #include "loop.h"
 #include "watch.h"
 #include <pthread.h>
@@ -39,6 +40,7 @@ typedef struct fl_ruby_loop {
         VALUE thread, fiber; /* the fiber that runs, or ran last */
     } reactors[FL_MOST_REACTORS];
     struct fl_ruby_loop *next_open;
+    bool forgotten; /* this process is a child of the one that serves */
 } fl_ruby_loop;
 
 /* The loop, if it is open; raises otherwise. Valid until the GVL may have been given up. */
@@ -129,6 +131,12 @@ void fl_runs(fl_exchange *exchange);
 void fl_runs_none(void);
 /* Whether the request of that id, which the calling fiber runs, has stalled, so that its route is remembered. */
 bool fl_has_been_noted(uint64_t id);
+/* In the child of a fork: other threads may have been at work on what is kept of those that have ended. */
+void fl_forget_other_threads(void);
+/* fork.c: a loop that is open, until it is freed */
+void fl_opens(fl_ruby_loop *self);
+void fl_closes(fl_ruby_loop *self);
+void fl_init_fork(void);
 /* stalls.c: takes the backtrace that is wanted of the calling thread. */
 void fl_capture_stall(void);
 void fl_init_stalls(VALUE loop_class);

@@ -6,7 +6,6 @@
  * and tasks the owner is the thread's first fiber. */
 #include "fairlead.h"
 
-#include <pthread.h>
 #include <ruby/debug.h>
 #include <ruby/thread.h>
 #include <stdlib.h>
@@ -14,23 +13,18 @@
 static VALUE cRun, cThreadFibers;
 static ID id_run, id_task, id_owns, id_fibers;
 
-/* What fibers run. Like threads' entries, used again but never freed. */
-static struct {
-    pthread_mutex_t lock;
-    struct spare_run {
-        fl_run run;
-        struct spare_run *next;
-    } *first;
-} spare_runs = {.lock = PTHREAD_MUTEX_INITIALIZER};
+/* What fibers run. Like threads' entries, used again but never freed. With the GVL. */
+static struct spare_run {
+    fl_run run;
+    struct spare_run *next;
+} *spare_runs;
 
 static void run_free(void *data) {
     struct spare_run *spare = data;
     if (spare == NULL)
         return;
-    pthread_mutex_lock(&spare_runs.lock);
-    spare->next = spare_runs.first;
-    spare_runs.first = spare;
-    pthread_mutex_unlock(&spare_runs.lock);
+    spare->next = spare_runs;
+    spare_runs = spare;
 }
 
 static const rb_data_type_t run_type = {
@@ -42,12 +36,10 @@ static const rb_data_type_t run_type = {
 /* Once for each serving fiber, which keeps it. */
 static void make_run(void) {
     VALUE object = TypedData_Wrap_Struct(cRun, &run_type, NULL);
-    pthread_mutex_lock(&spare_runs.lock);
-    struct spare_run *spare = spare_runs.first;
+    struct spare_run *spare = spare_runs;
     if (spare != NULL)
-        spare_runs.first = spare->next;
-    pthread_mutex_unlock(&spare_runs.lock);
-    if (spare == NULL && (spare = calloc(1, sizeof *spare)) == NULL)
+        spare_runs = spare->next;
+    else if ((spare = calloc(1, sizeof *spare)) == NULL)
         rb_memerror();
     RTYPEDDATA_DATA(object) = spare;
     rb_ivar_set(rb_fiber_current(), id_run, object);

@@ -41,6 +41,8 @@ const rb_data_type_t fl_request_type = {
 
 bool fl_try_request(VALUE request, fl_exchange **exchange) {
     *exchange = fl_ruby_request_get(request)->exchange;
+    if (*exchange != NULL && (*exchange)->loop != NULL && (*exchange)->loop->forgotten)
+        fl_exchange_disown(*exchange);
     return *exchange == NULL || (*exchange)->loop == NULL || pthread_mutex_trylock(&(*exchange)->loop->lock) == 0;
 }
 

@@ -40,6 +40,11 @@ static void keep_entry(fl_thread *entry) {
     pthread_mutex_unlock(&spares.lock);
 }
 
+void fl_forget_other_threads(void) {
+    pthread_mutex_init(&spares.lock, NULL);
+    spares.first = NULL;
+}
+
 static fl_thread *thread_entry(VALUE thread, bool is_calling) {
     fl_thread *entry = rb_internal_thread_specific_get(thread, thread_key);
     if (entry != NULL || !is_calling)

@@ -1,22 +1,51 @@
 # frozen_string_literal: true
 
+require "async"
+require_relative "stray_child"
+
 module Fairlead
-  # Sees every fork of a process that serves: Kernel#fork, Process.daemon, IO.popen("-"). In the child, connections and
-  # listeners are the parent's. That nobody is at work on them as the memory is copied, the extension sees to.
+  # What Ruby has to do in the child of a fork of a process that serves. By then the extension has closed all sockets of
+  # clients and listeners (ext/fairlead/fork.c); this is the rest. It is done whatever is raised as the fork returns.
   module ForkGuard
     class << self
       # @return [Array<Server>] those that run in this process.
       def servers = (@servers ||= [])
 
       # In the child.
-      def forget
-        servers.each(&:forget)
+      #
+      # @param scheduler [Object, nil] of the thread that has forked it
+      def leave_server(scheduler)
         servers.clear
+        Signals.leave_to_default
+        return unless scheduler.is_a?(Scheduler)
+
+        StrayChild.end_with_tasks_of(scheduler)
+        scheduler.process_fork if Fiber.scheduler # else Async has done so
       end
     end
 
+    # Where a thread of the app's has called, that ends; a request ends by the exception.
+    def self.end_caller
+      thread = Thread.current
+      Thread.exit unless Fiber.scheduler || thread.is_a?(Offload::Thread) || thread.equal?(Thread.main)
+      raise SystemExit.new(0, "Process.daemon: what follows it runs in another process")
+    end
+
     def _fork
-      super.tap { |pid| ForkGuard.forget if pid.zero? }
+      scheduler = Fiber.scheduler
+      super
+    ensure
+      ForkGuard.leave_server(scheduler) if Fairlead.stray? && ForkGuard.servers.any?
+    end
+
+    # (see Process.daemon) The process that serves goes on: only the caller, which has become another process, does not come
+    # back here.
+    def daemon(...)
+      return super if ForkGuard.servers.empty?
+
+      pid = Process.fork or return super
+      Process.wait(pid) # it ends as soon as the daemon is there
+      ForkGuard.end_caller
     end
   end
   Process.singleton_class.prepend(ForkGuard)

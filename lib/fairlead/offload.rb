@@ -95,7 +95,6 @@ module Fairlead
       Thread.current.priority = PRIORITY # before any job: as it begins, a thread gets Ruby's usual one
       while (job = take)
         job.run
-        return StrayChild.leave(job.error) unless own?
       end
     ensure
       # A block may have ended the thread, and others wait for one.

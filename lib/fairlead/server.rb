@@ -113,12 +113,6 @@ module Fairlead
     # @return [Hash] what this process does now
     def counts = @loop.counts
 
-    # @api private
-    def forget
-      @forgotten = true
-      @loop.forget
-    end
-
     private
 
     def assemble(configuration, replaced:)
@@ -202,7 +196,7 @@ module Fairlead
 
     # The app has raised.
     def apologise(request, error)
-      return StrayChild.leave(error) if @forgotten
+      return StrayChild.leave(error) if @loop.forgotten?
       return request.abandon if error.is_a?(Async::Cancel) && @crew.ending?
 
       @loop.count_error
@@ -224,7 +218,7 @@ module Fairlead
 
     # Each step happens, whatever the one before raises, and if it kills its fiber.
     def complete(request, status, headers, body, error)
-      StrayChild.leave(nil) if @forgotten
+      StrayChild.leave(nil) if @loop.forgotten?
       request.abandon unless request.answered?
       guard(request) { Stall::Notice.write(request.env, @teller) } if @development
       guard(request) { body.close } if body.respond_to?(:close)

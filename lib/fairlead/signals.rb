@@ -6,15 +6,34 @@ module Fairlead
   # Signals as something to wait for: each trapped one makes {#io} readable, and is then given by {#take} to
   # ordinary code, where locks may be taken and files opened.
   class Signals
+    @trapping = []
+
+    class << self
+      # @return [Array<Signals>] those whose traps are set.
+      attr_reader :trapping
+
+      # In a forked child that is none of ours: signals do to it what they do to any process, unless the app has trapped them.
+      def leave_to_default
+        trapping.flat_map { |signals| signals.traps.to_a }.each do |name, handler|
+          current = Signal.trap(name, "DEFAULT")
+          Signal.trap(name, current) unless current.equal?(handler)
+        end
+      end
+    end
+
     # @return [IO] readable when a signal has come.
     attr_reader :io
+    # @return [Hash{Symbol => Proc}] what each signal is trapped with.
+    attr_reader :traps
 
     # @param names [Array<Symbol>] the signals to trap, like :TERM.
     def initialize(*names)
       @owner = Process.pid
       @io, @writer = IO.pipe
       @codes = names.each_with_index.to_h { |name, index| [name, index.chr] }
-      @before = names.to_h { |name| [name, trap(name) { note(name) }] }
+      @traps = names.to_h { |name| [name, proc { note(name) }] }
+      @before = @traps.to_h { |name, handler| [name, trap(name, handler)] }
+      Signals.trapping << self
     end
 
     # @return [Array<Symbol>] the signals that have come since, oldest first. Never waits.
@@ -41,6 +60,7 @@ module Fairlead
 
     # Closes the pipe: in a forked child, which traps signals of its own.
     def close
+      Signals.trapping.delete(self)
       [@io, @writer].each(&:close)
     end
 

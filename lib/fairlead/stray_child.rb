@@ -4,13 +4,36 @@ module Fairlead
   # The child of a fork that was made within a request, or within an offloaded block, and came back from there: it was
   # never meant to serve.
   module StrayChild
-    # Ends the process, as if the app had ended it.
-    #
-    # @param error [Exception, nil] what was raised in it.
-    def self.leave(error)
-      [$stdout, $stderr].each(&:flush)
-      $stderr.puts(error.full_message(highlight: false)) if error && !error.is_a?(SystemExit)
-      Process.exit!(error.is_a?(SystemExit) ? error.status : error.nil?)
+    # Of Async::Task, in the child: whoever is next on the ready list is the parent's.
+    module TaskEnd
+      private
+
+      def finish!
+        StrayChild.leave($! || error_of_promise) if StrayChild.scheduler.equal?(root)
+        super
+      end
+
+      def error_of_promise = (@promise.value if failed?)
+    end
+
+    class << self
+      # @return [Scheduler] the parent's.
+      attr_reader :scheduler
+
+      # Ends the process, as if the app had ended it.
+      #
+      # @param error [Exception, nil] what was raised in it.
+      def leave(error)
+        [$stdout, $stderr].each(&:flush)
+        $stderr.puts(error.full_message(highlight: false)) if error && !error.is_a?(SystemExit)
+        Process.exit!(error.is_a?(SystemExit) ? error.status : error.nil?)
+      end
+
+      # Has the process end with the task, of this scheduler, that has forked it.
+      def end_with_tasks_of(scheduler)
+        @scheduler = scheduler
+        ::Async::Task.prepend(TaskEnd)
+      end
     end
   end
 end

@@ -2,6 +2,7 @@
 #include "connection.h"
 #include "connection_parts.h"
 #include "exchange.h"
+#include "descriptors.h"
 #include "loop.h"
 #include "own_answer.h"
 #include "platform.h"
@@ -69,6 +70,7 @@ fl_connection *fl_connection_open(fl_loop *loop, fl_listener *listener, int desc
         loop->connections->previous = connection;
     loop->connections = connection;
     connection->fresh = true;
+    fl_descriptor_is_used(descriptor);
     fl_loop_count_descriptors(loop, descriptor);
     count(loop, 1, 1);
     remember_address(connection);

@@ -1,4 +1,5 @@
 #include "exchange.h"
+#include "descriptors.h"
 #include "loop.h"
 
 #include <string.h>
@@ -470,7 +471,9 @@ int fl_exchange_hijack(fl_exchange *exchange, fl_buffer *unsent, fl_buffer *ahea
     }
     exchange->committed = true;
     fl_exchange_limit_time(exchange, 0);
-    return fl_connection_give_away(connection);
+    int descriptor = fl_connection_give_away(connection);
+    fl_descriptor_gives_away(descriptor);
+    return descriptor;
 }
 
 void fl_exchange_becomes_stream(fl_exchange *exchange) {

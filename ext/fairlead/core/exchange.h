@@ -155,6 +155,8 @@ void fl_exchange_moves_on(fl_exchange *exchange);
 
 /* Of the connection and the loop: something that the exchange waits for may have happened. */
 void fl_exchange_wake(fl_exchange *exchange);
+/* Its loop has ended, or is another process'. Whoever has taken it frees it, and finds the client gone. */
+void fl_exchange_disown(fl_exchange *exchange);
 /* Of the loop, when the client has gone. */
 void fl_exchange_lost(fl_exchange *exchange);
 

@@ -60,24 +60,26 @@ static void bury_abandoned(fl_loop *loop) {
     }
 }
 
+void fl_exchange_disown(fl_exchange *exchange) {
+    exchange->loop = NULL;
+    exchange->connection = NULL;
+    exchange->body_failed = true;
+    exchange->body_done = false;
+    exchange->next = exchange->previous = NULL;
+    exchange->timed_before = exchange->timed_after = exchange->timed_below = NULL;
+    exchange->timed = exchange->overdue = false;
+}
+
 /* Those who serve free them, and find the client gone. */
-static void disown_served(fl_loop *loop, bool free_buffers) {
+static void disown_served(fl_loop *loop) {
     for (fl_exchange *exchange = loop->served; exchange != NULL;) {
         fl_exchange *next = exchange->next;
-        if (free_buffers) {
-            fl_buffer_free(&loop->slab, &exchange->head_bytes);
-            fl_buffer_free(&loop->slab, &exchange->body);
-            fl_buffer_free(&loop->slab, &exchange->trailers);
-            fl_buffer_free(&loop->slab, &exchange->out);
-            fl_buffer_free(&loop->slab, &exchange->held);
-        }
-        exchange->loop = NULL;
-        exchange->connection = NULL;
-        exchange->body_failed = true;
-        exchange->body_done = false;
-        exchange->next = exchange->previous = NULL;
-        exchange->timed_before = exchange->timed_after = exchange->timed_below = NULL;
-        exchange->timed = exchange->overdue = false;
+        fl_buffer_free(&loop->slab, &exchange->head_bytes);
+        fl_buffer_free(&loop->slab, &exchange->body);
+        fl_buffer_free(&loop->slab, &exchange->trailers);
+        fl_buffer_free(&loop->slab, &exchange->out);
+        fl_buffer_free(&loop->slab, &exchange->held);
+        fl_exchange_disown(exchange);
         exchange = next;
     }
 }
@@ -87,7 +89,7 @@ static void free_all(fl_loop *loop) {
         loop->dirty->dirty = false;
     bury(loop, 0);
     bury_abandoned(loop);
-    disown_served(loop, true);
+    disown_served(loop);
     while (loop->free_exchanges != NULL) {
         fl_exchange *exchange = loop->free_exchanges;
         loop->free_exchanges = exchange->next;
@@ -117,20 +119,6 @@ void fl_loop_close(fl_loop *loop) {
     while (loop->connections != NULL)
         fl_connection_close(loop->connections);
     free_all(loop);
-}
-
-void fl_loop_forget(fl_loop *loop) {
-    for (fl_connection *connection = loop->connections; connection != NULL; connection = connection->next) {
-        close(connection->transport.descriptor);
-        connection->transport.descriptor = -1; /* its number may soon mean another file */
-    }
-    for (fl_listener *listener = loop->listeners; listener != NULL && !loop->draining; listener = listener->next)
-        close(listener->descriptor); /* while we drain, its owner has closed it already */
-    disown_served(loop, false);
-    fl_loop_give_up_reserve(loop);
-    fl_poll_forget(&loop->poll);
-    loop->siblings.slot = NULL;
-    loop->claim = FL_CLAIM_NONE;
 }
 
 fl_status fl_loop_join(fl_loop *loop, fl_shared_page *page, int slot, int receiving, const int *sending, int count) {

@@ -47,6 +47,8 @@ typedef struct fl_listener {
     bool watched;
     struct fl_listener *next;
     int index; /* in the order in which they were added */
+    struct sockaddr_storage address; /* where it listens; so are the sockets that it accepts */
+    socklen_t address_size;
 } fl_listener;
 
 typedef struct fl_counts {
@@ -137,6 +139,7 @@ typedef struct fl_loop {
     void (*serve_lanes)(void *watch);
     void *lanes_watch;
     bool dedicated;     /* this is a lane worker */
+    bool forgotten;     /* this process is a child of the one that serves */
     bool lanes_used;    /* something has waited in one */
     _Atomic int lane_running[FL_MOST_REACTORS]; /* requests of a lane that each reactor has taken */
     int holder; /* the reactor that runs those which hold the GVL: one, so that they do not fight for it */
@@ -145,8 +148,10 @@ typedef struct fl_loop {
 fl_loop *fl_loop_open(const fl_limits *limits);
 void fl_loop_close(fl_loop *loop);
 
-/* The process that has just been forked must not touch what it shares with its parent: closes without a word to
- * any client. */
+/* In the child of a fork, in the handler that the C library calls for it (pthread_atfork): closes the sockets of clients and
+ * listeners without a word to anybody. Takes no lock, and reads nothing that another thread may have been writing as the
+ * process was copied: the kernel knows which sockets there are. After it, nothing may be called for the loop but
+ * fl_exchange_disown, before anything else is done with an exchange of its. */
 void fl_loop_forget(fl_loop *loop);
 
 fl_status fl_loop_listen(fl_loop *loop, int descriptor, bool unix_socket);

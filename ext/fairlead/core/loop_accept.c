@@ -1,4 +1,5 @@
 /* The listeners: what is accepted of each, and when they are left alone. Part of the loop: its contract is in loop.h. */
+#include "descriptors.h"
 #include "loop.h"
 #include "loop_parts.h"
 #include "platform.h"
@@ -24,6 +25,10 @@ fl_status fl_loop_listen(fl_loop *loop, int descriptor, bool unix_socket) {
     listener->descriptor = descriptor;
     listener->unix_socket = unix_socket;
     listener->watched = true;
+    listener->address_size = sizeof listener->address;
+    if (getsockname(descriptor, (struct sockaddr *) &listener->address, &listener->address_size) < 0)
+        listener->address.ss_family = AF_UNSPEC;
+    fl_descriptor_is_used(descriptor);
     int one = 1;
     if (!unix_socket) { /* accepted connections inherit it */
         setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);

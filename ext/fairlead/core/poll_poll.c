@@ -160,9 +160,11 @@ void fl_poll_close(fl_poll *poll) {
     free_set(poll);
 }
 
-/* The thread is not in the child, and its lock may be held for ever. */
+/* The thread is not in the child, its lock may be held for ever, and it may have been at work on the rest: that stays. */
 void fl_poll_forget(fl_poll *poll) {
-    free_set(poll);
+    fl_bell_close(&poll->set->bell);
+    fl_bell_close(&poll->set->nudge);
+    *poll = (fl_poll){.descriptor = -1, .wake = -1, .timer = -1};
 }
 
 static int grow(struct fl_poll_set *set, int descriptor) {

@@ -4,12 +4,10 @@ module Fairlead
   class Offload
     # A block that is run by another thread for a fiber that waits for it.
     class Job
-      # @return [Exception, nil] what the block has raised.
-      attr_reader :error
-
       # To be made by the fiber that will wait.
       def initialize(block)
         @block = block
+        @process = Process.pid
         @done = ::Thread::Queue.new
         @finished = @dropped = false
         lend
@@ -65,6 +63,7 @@ module Fairlead
       rescue Exception => error # the waiting fiber raises it
         @error = error
       ensure
+        StrayChild.leave(@error) if Process.pid != @process # the block has forked it, and it came back
         ActiveRecord::Leases.release
       end
 
