@@ -19,10 +19,6 @@ static inline void says(scene *scene, int sibling, fl_slot_field field, int64_t 
     fl_slot_set(&scene->page->slots[sibling], field, value);
 }
 
-static inline int more_than_processors(void) {
-    return (int) sysconf(_SC_NPROCESSORS_ONLN) + 1;
-}
-
 /* All of them have room and have taken something just now, and nothing waits there: `count` workers with ours. */
 static inline scene begin(int count) {
     scene scene = {.server = server_start(), .count = count, .page = fl_shared_page_open((size_t) count)};

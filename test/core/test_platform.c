@@ -133,36 +133,11 @@ static void packets_are_kept_apart(void) {
     close(ends[1]);
 }
 
-#ifdef FL_LINUX
-/* It is seen there soon after; only there it need not stay. */
-static void a_thread_goes_where_it_is_moved_and_no_thread_where_it_may_not_be(void) {
-    cpu_set_t before, after;
-    int self = fl_task_self().id;
-    CHECK_NUMBER(0, sched_getaffinity(0, sizeof before, &before));
-    for (int i = 0; i < CPU_SETSIZE; i++) {
-        if (!CPU_ISSET(i, &before)) {
-            CHECK(!fl_task_move(self, i));
-            continue;
-        }
-        bool there = false;
-        for (int tries = 0; tries < 100 && !there; tries++) there = fl_task_move(self, i) && fl_processor() == i;
-        CHECK(there);
-    }
-    CHECK_NUMBER(0, sched_getaffinity(0, sizeof after, &after));
-    CHECK(CPU_EQUAL(&before, &after));
-    CHECK(!fl_task_move(self, CPU_SETSIZE));
-    CHECK(!fl_task_move(1 << 30, 0)); /* there is no such thread */
-}
-#endif
-
 int main(void) {
     TEST(a_bell_is_heard_until_it_is_read);
     TEST(nobody_has_to_hear_a_bell);
     TEST(a_bell_is_not_for_programs_that_are_started);
     TEST(one_that_waits_is_told_from_one_that_computes);
     TEST(packets_are_kept_apart);
-#ifdef FL_LINUX
-    TEST(a_thread_goes_where_it_is_moved_and_no_thread_where_it_may_not_be);
-#endif
     return test_summary();
 }

@@ -1,5 +1,4 @@
 #include "balance.h"
-#include "processors.h"
 
 enum {
     MARGIN = 5000,   /* microseconds by which a sibling's oldest must be younger at least, */
@@ -93,14 +92,12 @@ static uint64_t margin(const fl_loop *loop) {
 }
 
 /* One request, if a sibling has nothing older to do: our second oldest, since the oldest is next here; but the oldest
- * when the sibling is idle and has a processor, or we leave, or ours has been at it for unusually long. */
+ * when the sibling is idle, or we leave, or ours has been at it for unusually long. */
 static void even_out(fl_loop *loop, uint64_t away) {
     offer best;
     bool unusually_long = loop->take_interval > 0 && away > UNUSUAL * (uint64_t) loop->take_interval + MARGIN;
     if (loop->ready.first == NULL || !best_offer(loop, unusually_long || loop->draining, &best))
         return;
-    if (best.idle && !unusually_long && !loop->draining && fl_processors_free(loop) <= 1) /* that one is ours */
-        best.idle = false;
     fl_exchange *candidate = best.idle || unusually_long ? loop->ready.first : loop->ready.first->next;
     if (candidate == NULL)
         return;

@@ -2,7 +2,6 @@
  * its contract is in loop.h. */
 #include "loop.h"
 #include "platform.h"
-#include "processors.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -238,8 +237,6 @@ void fl_loop_sort(fl_loop *loop) {
 }
 
 uint32_t fl_loop_takeable(const fl_loop *loop) {
-    if (loop->claim == FL_CLAIM_WAITS && !fl_processors_given(loop))
-        return 0;
     uint32_t room =
         loop->counts.in_flight < loop->limits.in_flight ? loop->limits.in_flight - loop->counts.in_flight : 0;
     return loop->ready.count < room ? loop->ready.count : room;
@@ -339,7 +336,7 @@ fl_exchange *fl_loop_take(fl_loop *loop) {
         return NULL;
     flush_late(loop);
     fl_exchange *exchange = oldest_wanted(loop, FL_LANE_NONE);
-    if (exchange == NULL || loop->counts.in_flight >= loop->limits.in_flight || !fl_processors_claim(loop))
+    if (exchange == NULL || loop->counts.in_flight >= loop->limits.in_flight)
         return NULL;
     return begin(exchange);
 }

@@ -7,12 +7,11 @@
 
 typedef struct message {
     uint64_t arrived;  /* of fl_clock; 0: no request comes with it */
-    int32_t listener;  /* its index; NOTHING_COMES */
+    int32_t listener;  /* its index */
     int32_t hand_overs;/* how often it has been handed over */
 } message;
 
 enum {
-    NOTHING_COMES = -1, /* the receiver is only roused */
     MOST_BYTES = 65536,
     MOST_HAND_OVERS = 3,
     STALE = 20000, /* microseconds: a worker that is busy tells more often than this */
@@ -146,11 +145,6 @@ bool fl_handoff_possible(fl_connection *connection) {
            (connection->exchange->hand_overs < MOST_HAND_OVERS && raw_bytes(connection, parts) > 0);
 }
 
-bool fl_handoff_wake(const fl_siblings *siblings, int sibling) {
-    message nothing = {.listener = NOTHING_COMES};
-    return send(siblings->sending[sibling], &nothing, sizeof nothing, MSG_DONTWAIT | FL_SEND_FLAGS) >= 0;
-}
-
 bool fl_handoff_give(fl_connection *connection, int sibling) {
     fl_loop *loop = connection->loop;
     fl_siblings *siblings = &loop->siblings;
@@ -240,7 +234,7 @@ void fl_handoff_receive(fl_loop *loop) {
         fl_loop_keep_reserve(loop);
         if (size < 0)
             break;
-        if (size < (ssize_t) sizeof message || message.listener == NOTHING_COMES)
+        if (size < (ssize_t) sizeof message)
             continue;
         struct cmsghdr *rights = CMSG_FIRSTHDR(&envelope);
         if (rights != NULL && rights->cmsg_type == SCM_RIGHTS) {

@@ -35,9 +35,6 @@ bool fl_siblings_has_room(const fl_siblings *siblings, int sibling);
 /* Whether one that does anything has told so lately. */
 bool fl_siblings_heard(const fl_siblings *siblings, int sibling, uint64_t now);
 
-/* Rouses the sibling's loop. False if it cannot be reached. */
-bool fl_handoff_wake(const fl_siblings *siblings, int sibling);
-
 /* Whether a connection is such that it can be given at all. */
 bool fl_handoff_possible(fl_connection *connection);
 

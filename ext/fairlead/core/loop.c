@@ -2,7 +2,6 @@
 #include "balance.h"
 #include "loop_parts.h"
 #include "platform.h"
-#include "processors.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -287,8 +286,6 @@ void fl_loop_rest(fl_loop *loop) {
     if (fl_slot_get(slot, FL_SLOT_arriving) != 0)
         fl_slot_set(slot, FL_SLOT_arriving, 0);
     fl_slot_set(slot, FL_SLOT_idle, loop->ready.first == NULL);
-    if (loop->ready.first == NULL)
-        fl_processors_leave(loop);
 }
 
 static bool look(fl_loop *loop, int64_t microseconds) {

@@ -22,7 +22,6 @@ enum {
     FL_MOST_HEALTH_PATH = 255,
     FL_MUCH_KEPT = 64 << 20,  /* bytes, of all connections of a loop */
     FL_LITTLE_KEPT = 32 << 10,/* bytes, of one */
-    FL_ORDINARY_TIMES = 3,    /* who computes for so many times what a request ordinarily takes does so for long */
 };
 
 typedef struct fl_limits {
@@ -73,9 +72,6 @@ typedef struct fl_handed {
     uint64_t arrived;
     int hand_overs;
 } fl_handed;
-
-/* To a processor: see processors.h. */
-typedef enum fl_claim { FL_CLAIM_NONE, FL_CLAIM_MADE, FL_CLAIM_WAITS } fl_claim;
 
 typedef struct fl_loop {
     pthread_mutex_t lock;
@@ -133,7 +129,6 @@ typedef struct fl_loop {
     int64_t take_deviation; /* from that, on the average */
     uint64_t ordinary_computation; /* microseconds for which a request computes, as seen by the watch thread, on the
                                     * average of all: 0 where none does so for long */
-    _Atomic int claim; /* fl_claim; written with the lock */
     _Atomic int routes_version; /* up to which the FIFO has been sorted */
     /* Called with the lock when something has come for a lane; NULL: nobody serves them, and all wait in one FIFO. */
     void (*serve_lanes)(void *watch);

@@ -164,12 +164,6 @@ bool fl_task_sleeps(const fl_task *task);
  * the system does not tell. */
 bool fl_task_waits_for_machine(const fl_task *task);
 
-/* The processor on which the calling thread runs; -1 where the system does not tell. */
-int fl_processor(void);
-
-/* Moves a thread to a processor, if it may run there; later it may be moved again, as before. */
-bool fl_task_move(int id, int processor);
-
 /* Microseconds for which the machine has kept it waiting for a CPU; 0 where the kernel does not tell. */
 uint64_t fl_task_delayed(const fl_task *task);
 

@@ -65,17 +65,4 @@ uint64_t fl_task_delayed(const fl_task *task) {
     return strtoull(end, NULL, 10) / 1000;
 }
 
-int fl_processor(void) {
-    return sched_getcpu();
-}
-
-bool fl_task_move(int id, int processor) {
-    cpu_set_t allowed, there;
-    if (processor >= CPU_SETSIZE || sched_getaffinity(id, sizeof allowed, &allowed) < 0 || !CPU_ISSET(processor, &allowed))
-        return false;
-    CPU_ZERO(&there);
-    CPU_SET(processor, &there);
-    return sched_setaffinity(id, sizeof there, &there) == 0 && sched_setaffinity(id, sizeof allowed, &allowed) == 0;
-}
-
 #endif

@@ -88,13 +88,4 @@ uint64_t fl_task_delayed(const fl_task *task) {
     return 0;
 }
 
-int fl_processor(void) {
-    return -1;
-}
-
-bool fl_task_move(int id, int processor) {
-    (void) id, (void) processor;
-    return false;
-}
-
 #endif

@@ -34,9 +34,6 @@
     X(away_us)     /* fl_clock since when that stays away; 0: it does not */                                 \
     X(coming)      /* requests on their way to it (added to by who sends them) */                            \
     X(arriving)    /* connections without a request, likewise */                                             \
-    X(steps_back)  /* 1: it lets siblings compute first, see processors.h (others set it to 0) */                \
-    X(processor)   /* on which it computes, and 1; 0: none, or it is not known (written by siblings, too) */     \
-    X(task)        /* the thread that does; -1: somebody is moving it */                                     \
     X(standbys)    /* how often the lead went to a standby reactor */                                        \
     X(handed)      /* requests handed to siblings */                                                         \
     X(received)    /* requests taken over from them */                                                       \

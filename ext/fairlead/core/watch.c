@@ -1,7 +1,6 @@
 #include "watch.h"
 #include "balance.h"
 #include "lanes.h"
-#include "processors.h"
 #include "report.h"
 
 #include <signal.h>
@@ -19,6 +18,7 @@ enum {
                           * may keep it from running */
     SAMPLE = 4000,       /* microseconds over which a thread's clock is watched */
     ORDINARY_MOST = 1000000, /* microseconds: who computes for longer does so for long, whatever is ordinary */
+    ORDINARY_TIMES = 3,  /* who computes for so many times what a request ordinarily takes does so for long */
     ORDINARY_OVER = 8,   /* requests, about, over which that is learnt */
 };
 
@@ -229,7 +229,7 @@ static void learn_ordinary(fl_watch *watch, uint64_t stamp, uint64_t computing) 
 
 /* Where every request computes for as long, the next one is no quicker: they go on in order. */
 static uint64_t long_computation(const fl_watch *watch) {
-    uint64_t limit = watch->loop->ordinary_computation * FL_ORDINARY_TIMES;
+    uint64_t limit = watch->loop->ordinary_computation * ORDINARY_TIMES;
     if (limit > ORDINARY_MOST)
         limit = ORDINARY_MOST;
     return limit > watch->limits.computing ? limit : watch->limits.computing;
@@ -293,18 +293,6 @@ static void even_out_queue(fl_watch *watch, uint64_t now) {
     pthread_mutex_unlock(&loop->lock);
 }
 
-/* A processor may have become free that nobody gives away: its worker blocks, or has been killed. */
-static void look_for_processor(fl_watch *watch, uint64_t now, uint64_t *busy_at) {
-    fl_loop *loop = watch->loop;
-    if (atomic_load(&loop->claim) != FL_CLAIM_WAITS)
-        return;
-    *busy_at = now;
-    if (pthread_mutex_trylock(&loop->lock) != 0)
-        return;
-    fl_processors_look(loop);
-    pthread_mutex_unlock(&loop->lock);
-}
-
 /* Microseconds until the next look. While the leader rests, or has the GVL itself, the first thing that could be seen is that
  * it is away for too long, or that its clock has stood still meanwhile. Each look costs who computes some time: while no
  * sibling would take what comes, and if an earlier one has found it computing in this turn (`known`), half as many do. */
@@ -312,7 +300,7 @@ static uint64_t until_next_look(const fl_watch *watch, fl_stall stall, uint64_t 
     const fl_reactor *reactor = &watch->reactors[atomic_load(&watch->leader)];
     uint64_t tick = watch->limits.tick, most = watch->limits.blocked;
     int gvl = atomic_load(&reactor->thread->gvl);
-    if (gvl == FL_GVL_WANTED || atomic_load(&watch->loop->claim) == FL_CLAIM_WAITS)
+    if (gvl == FL_GVL_WANTED)
         return tick;
     if (atomic_load(&reactor->home))
         return most;
@@ -346,7 +334,6 @@ static uint64_t look(fl_watch *watch, uint64_t *busy_at) {
     if (watch->limits.lost != 0)
         look_for_loss(watch, now);
     press(watch, now);
-    look_for_processor(watch, now, busy_at);
     fl_loop_flush_complete(watch->loop, watch->limits.tick);
     bool known = watch->turn == stamp;
     if (stall == FL_STALL_NONE) {

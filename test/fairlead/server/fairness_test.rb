@@ -21,7 +21,6 @@ module Fairlead
         when "/order" then [200, {}, [$order.join(" ")]]
         when "/passed" then [200, {}, [Fairlead.stats[:workers].sum { |worker| worker[:standbys] }.to_s]]
         when "/hog" then burn(0.3); [200, {}, ["hogged"]]
-        when "/turn" then started = now; burn(0.02); [200, {}, ["#{started} #{now}"]]
         when "/work" then burn(0.002); [200, {}, ["worked"]]
         when "/naps"
           late = Array.new(10) { started = now; sleep 0.02; now - started - 0.02 }
@@ -138,16 +137,6 @@ module Fairlead
       end
     end
 
-    def test_no_more_requests_compute_at_once_than_there_are_processors
-      processors = Etc.nprocessors
-      with_server(APP, "--workers", (2 * processors).to_s) do |server|
-        turns(server, 8 * processors, 1) # what is ordinary here is learnt
-        assert_one_below(0.5, "with 8 clients a processor, the part of the time in which more computed", unit: "of it") do
-          crowded(turns(server, 8 * processors, 1.5), processors)
-        end
-      end
-    end
-
     private
 
     # The request begins once more of its body has come than is kept for it.
@@ -160,32 +149,6 @@ module Fairlead
         assert_includes read_answer(socket), "300001"
       end
       seconds.tap { socket.close }
-    end
-
-    # From when to when each of the requests computed that so many clients sent for so long, one after the other.
-    def turns(server, clients, seconds)
-      now = -> { Process.clock_gettime(Process::CLOCK_MONOTONIC) }
-      sockets = Array.new(clients) { server.connect }
-      ends = now.call + seconds
-      turns = []
-      sockets.each { |socket| socket.write("GET /turn HTTP/1.1\r\nHost: a\r\n\r\n") }
-      while now.call < ends
-        IO.select(sockets)[0].each do |socket|
-          turns << read_answer(socket).split.map(&:to_f)
-          socket.write("GET /turn HTTP/1.1\r\nHost: a\r\n\r\n")
-        end
-      end
-      turns
-    ensure
-      sockets&.each(&:close)
-    end
-
-    # The share of the time in which more than so many of them computed at once.
-    def crowded(turns, most)
-      changes = turns.flat_map { |from, to| [[from, 1], [to, -1]] }.sort
-      at_once = 0
-      times = changes.each_cons(2).map { |(time, change), (later, _)| [at_once += change, later - time] }
-      times.sum { |count, time| count > most ? time : 0 } / (changes.last[0] - changes.first[0])
     end
 
     # So many connections that ask for the same again and again, while the block runs. It ends first for a reason:
