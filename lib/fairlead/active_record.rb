@@ -4,11 +4,10 @@ module Fairlead
   # All that knows the insides of ActiveRecord is below lib/fairlead/active_record.
   module ActiveRecord
     autoload :Budget, "fairlead/active_record/budget"
+    autoload :CpuIdle, "fairlead/active_record/cpu_idle"
     autoload :Door, "fairlead/active_record/door"
     autoload :Faults, "fairlead/active_record/faults"
     autoload :Forks, "fairlead/active_record/forks"
-    autoload :Growth, "fairlead/active_record/growth"
-    autoload :Idleness, "fairlead/active_record/idleness"
     autoload :InheritedRole, "fairlead/active_record/inherited_role"
     autoload :KeptLeases, "fairlead/active_record/kept_leases"
     autoload :Leases, "fairlead/active_record/leases"
@@ -18,6 +17,7 @@ module Fairlead
     autoload :OpenTransactions, "fairlead/active_record/open_transactions"
     autoload :OwnerMonitor, "fairlead/active_record/owner_monitor"
     autoload :PermanentCheckout, "fairlead/active_record/permanent_checkout"
+    autoload :PoolSizing, "fairlead/active_record/pool_sizing"
     autoload :Seam, "fairlead/active_record/seam"
     autoload :Usage, "fairlead/active_record/usage"
     autoload :Waiter, "fairlead/active_record/waiter"

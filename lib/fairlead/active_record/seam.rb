@@ -323,9 +323,7 @@ module Fairlead
             !connection.connected? && now - (connection.fairlead_since || now) < CONNECTING
           end
           opening = fairlead_line.opening
-          count = fairlead_growth.step(fairlead_size + opening, connecting + opening, wanted, now) do
-            fairlead_idleness.since_last_call(now)
-          end
+          count = fairlead_sizing.step(fairlead_size + opening, connecting + opening, wanted, now)
           # Whoever is called while there is no room would wake only to stand in line again.
           room = [fairlead_room, fairlead_budget&.room].compact.min
           count = [count, room - opening].min if room
@@ -457,9 +455,7 @@ module Fairlead
           budget.free(id) if id && !connection
         end
 
-        def fairlead_growth = @fairlead_growth ||= Growth.new
-
-        def fairlead_idleness = @fairlead_idleness ||= Idleness.new
+        def fairlead_sizing = @fairlead_sizing ||= PoolSizing.new
 
         # Whether somebody waits for a connection who has been waiting for the server to take one more.
         def fairlead_surrendered?(connection)
@@ -468,13 +464,7 @@ module Fairlead
 
         # Whether it is to be closed instead of being checked in.
         def fairlead_unwanted?(connection)
-          return true if fairlead_surrendered?(connection)
-
-          growth = fairlead_growth
-          growth.returned
-          return true if connection.fairlead_id && fairlead_budget&.recalled?
-
-          growth.surplus.positive? && synchronize { growth.surplus.positive? && growth.closed } ? true : false
+          fairlead_surrendered?(connection) || (connection.fairlead_id && fairlead_budget&.recalled?) ? true : false
         end
 
         # Not {#remove}, which would open another one for those who wait.

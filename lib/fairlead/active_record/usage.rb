@@ -1,5 +1,7 @@
 # frozen_string_literal: true
 
+require_relative "../pool" # its gemspec may have defined the class, without its parts
+
 module Fairlead
   module ActiveRecord
     # What is counted of one connection pool, and said of it: in figures, and in the errors of those who waited too
