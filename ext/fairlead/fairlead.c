@@ -396,12 +396,22 @@ static VALUE loop_forgotten_p(VALUE object) {
     return fl_ruby_loop_struct(object)->forgotten ? Qtrue : Qfalse;
 }
 
+/* Fairlead::Platform.process_descriptor(pid): what becomes readable as that child ends; nil where there is none. */
+static VALUE process_descriptor(VALUE self, VALUE pid) {
+    int descriptor = fl_process_descriptor(NUM2INT(pid));
+    if (descriptor < 0)
+        return Qnil;
+    rb_update_max_fd(descriptor);
+    return INT2NUM(descriptor);
+}
+
 /* Fairlead::Platform: what Ruby has to know of what the core was compiled for. */
 static void init_platform(void) {
     static const char *const pollers[] = {[FL_EPOLL] = "epoll", [FL_KQUEUE] = "kqueue", [FL_POLL] = "poll"};
     VALUE platform = rb_define_module_under(fl_mFairlead, "Platform");
     rb_define_const(platform, "POLLER", rb_obj_freeze(rb_str_new_cstr(pollers[FL_POLLER])));
     rb_define_const(platform, "PACKETS", INT2NUM(FL_PACKETS));
+    rb_define_singleton_method(platform, "process_descriptor", process_descriptor, 1);
 #ifdef FL_LINUX
     rb_define_const(platform, "LINUX", Qtrue);
 #else

@@ -29,7 +29,9 @@ module Fairlead
     SLICE = 0.001
     # Fibers in a round that go on since they were given something: two might pass it to each other for ever.
     MOST_FOLLOWS = 64
-    private_constant :SLICE, :MOST_FOLLOWS
+    # Seconds between two looks for the end of one of several processes.
+    PAUSE = 0.01
+    private_constant :SLICE, :MOST_FOLLOWS, :PAUSE
 
     # @return [Boolean]
     def slice_left?
@@ -136,11 +138,19 @@ module Fairlead
       end
     end
 
+    # io-event knows the descriptor of a process by its number and the process' id: waited for again after an interruption, it
+    # is taken for registered, though it was closed meanwhile, and nobody is ever woken. An IO is never another one.
+    #
+    # @return [Process::Status]
     def process_wait(fiber, pid, flags)
-      @waiting += 1
-      super
+      descriptor = Platform.process_descriptor(pid) if pid.positive? && flags.zero?
+      io = IO.for_fd(descriptor) if descriptor
+      until (status = Process::Status.wait(pid, flags | Process::WNOHANG))
+        io ? io_wait(fiber, io, IO::READABLE) : sleep(PAUSE)
+      end
+      status
     ensure
-      @waiting -= 1
+      io&.close
     end
 
     private

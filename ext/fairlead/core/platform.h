@@ -160,6 +160,9 @@ static inline uint64_t fl_task_clock(const fl_task *task) {
  * tell, one that has not computed for some time sleeps. */
 bool fl_task_sleeps(const fl_task *task);
 
+/* A descriptor that becomes readable as this child ends, for the caller to close; -1 where there is none. */
+int fl_process_descriptor(int pid);
+
 /* Whether it waits for the disk, or until a process that it starts has begun: how long depends on the machine. False where
  * the system does not tell. */
 bool fl_task_waits_for_machine(const fl_task *task);

@@ -55,6 +55,10 @@ bool fl_task_sleeps(const fl_task *task) {
     return state == 'S' || state == 'D';
 }
 
+int fl_process_descriptor(int pid) {
+    return (int) syscall(SYS_pidfd_open, pid, 0); /* closed on exec */
+}
+
 bool fl_task_waits_for_machine(const fl_task *task) {
     return state_of(task) == 'D';
 }

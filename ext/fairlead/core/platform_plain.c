@@ -83,6 +83,11 @@ bool fl_task_waits_for_machine(const fl_task *task) {
 }
 #endif
 
+int fl_process_descriptor(int pid) {
+    (void) pid;
+    return -1;
+}
+
 uint64_t fl_task_delayed(const fl_task *task) {
     (void) task;
     return 0;

@@ -1,0 +1,77 @@
+# frozen_string_literal: true
+
+require_relative "../../helper"
+
+module Fairlead
+  # Waiting for child processes, as code does that bounds the time of a program: interrupted, and waited for again.
+  class ChildProcessesTest < Test
+    APP = <<~'RUBY'
+      require "timeout"
+      require "open3"
+
+      def interrupted(seconds)
+        Timeout.timeout(seconds) { yield }
+        raise "it was not interrupted"
+      rescue Timeout::Error
+        nil
+      end
+
+      KINDS = {
+        "/again" => -> { pid = spawn("sleep 1; exit 3"); interrupted(0.3) { Process.wait(pid) }; Process.wait2(pid)[1].exitstatus },
+        "/thrice" => -> { pid = spawn("sleep 1; exit 3"); 3.times { interrupted(0.2) { Process.wait(pid) } }; Process.wait2(pid)[1].exitstatus },
+        "/term" => lambda {
+          pid = spawn("trap 'sleep 0.3; exit 3' TERM; while :; do sleep 0.05; done")
+          interrupted(0.3) { Process.wait(pid) }
+          Process.kill(:TERM, pid)
+          Process.wait2(pid)[1].exitstatus
+        },
+        "/another" => lambda {
+          first = spawn("sleep 1; exit 3")
+          interrupted(0.3) { Process.wait(first) }
+          second = spawn("sleep 0.2; exit 4")
+          statuses = [second, first].map { |pid| Process.wait2(pid)[1].exitstatus }
+          statuses == [4, 3] ? 3 : statuses
+        },
+        "/status" => -> { pid = spawn("exit 3"); sleep 0.1; Process.wait2(pid)[1].exitstatus },
+        "/flags" => lambda {
+          pid = spawn("kill -STOP $$; exit 3")
+          stopped = Process.wait2(pid, Process::WUNTRACED)[1].stopped?
+          Process.kill(:CONT, pid)
+          stopped && Process.wait2(pid)[1].exitstatus
+        },
+        "/open3" => lambda {
+          Open3.popen3("sleep 1; exit 3") { |*, thread| interrupted(0.3) { thread.value }; thread.value.exitstatus }
+        },
+        "/backquotes" => -> { `sleep 0.1; exit 3`; $?.exitstatus },
+        "/nobody" => -> { pid = spawn("exit 0"); Process.wait(pid); begin; Process.wait(pid); rescue Errno::ECHILD; 3; end },
+        # Of any child: alone in its worker.
+        "/any" => lambda {
+          pid = spawn("sleep 1; exit 3")
+          interrupted(0.3) { Process.wait }
+          found, status = Process.wait2
+          found == pid && status.exitstatus
+        },
+        "/all" => -> { 3.times { spawn("sleep 0.1; exit 1") }; Process.waitall.sum { |_, status| status.exitstatus } },
+        "/none" => -> { begin; Process.wait; rescue Errno::ECHILD; 3; end }
+      }
+      run ->(env) { [200, {}, [KINDS.fetch(env["PATH_INFO"]).call.to_s]] }
+    RUBY
+
+    def server = shared_server(APP)
+
+    %w[again thrice term another status flags open3 backquotes nobody].each do |kind|
+      define_method("test_#{kind}_by_twenty_four_at_once") do
+        answers = nil
+        took = duration do
+          answers = Array.new(24) { Thread.new { server.get("/#{kind}").body } }.map { |thread| thread.join(15)&.value }
+        end
+        assert_equal ["3"], answers.uniq
+        assert_operator took, :<, 10
+      end
+    end
+
+    %w[any all none].each do |kind|
+      define_method("test_#{kind}") { assert_equal "3", server.get("/#{kind}").body }
+    end
+  end
+end
