@@ -290,6 +290,12 @@ static VALUE loop_leads_p(VALUE object) {
     return fl_own_reactor_leads(fl_ruby_loop_struct(object)) ? Qtrue : Qfalse;
 }
 
+/* Seconds, of CLOCK_MONOTONIC, since when the present fiber of a reactor's thread runs. */
+static VALUE loop_resumed_at(VALUE object) {
+    (void) object;
+    return fl_own.reactor == NULL ? Qnil : DBL2NUM(atomic_load_explicit(&fl_own.reactor->stamp, memory_order_relaxed) / 1e6);
+}
+
 static VALUE loop_start_watch(VALUE object) {
     int error = fl_watch_start(watch_of(object));
     if (error != 0)
@@ -338,6 +344,7 @@ void fl_init_watch(VALUE loop) {
     rb_define_method(loop, "enter", loop_enter, 0);
     rb_define_method(loop, "leave", loop_leave, 0);
     rb_define_method(loop, "leads?", loop_leads_p, 0);
+    rb_define_method(loop, "resumed_at", loop_resumed_at, 0);
     rb_define_method(loop, "start_watch", loop_start_watch, 0);
     rb_define_method(loop, "gather", loop_gather, 0);
     rb_define_method(loop, "retire", loop_retire, 0);

@@ -98,6 +98,16 @@ module Fairlead
 
     def scheduler_close(...) = (super unless @forked)
 
+    # Of Timeout. Code that computes is told as it ends: where it would be interrupted, it may hold what others need.
+    #
+    # @raise [Exception] also if the block has waited for nothing since its time was up.
+    def timeout_after(duration, exception, message, &)
+      ends = monotonic + duration
+      result = super
+      raise_late(exception, message) if monotonic >= ends && (resumed = @selector.loop.resumed_at) && resumed < ends
+      result
+    end
+
     def block(blocker, timeout)
       super
     ensure
@@ -149,6 +159,9 @@ module Fairlead
       Containment.report(self, error)
       true
     end
+
+    # Its own `raise` takes a fiber.
+    def raise_late(exception, message) = ::Kernel.raise(exception, message)
 
     def monotonic = Process.clock_gettime(Process::CLOCK_MONOTONIC)
   end

@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require "timeout"
-
 # The innermost uninterruptible section that the fiber is in; nil outside of one.
 Fiber.attr_accessor :fairlead_section
 # Interruptions that its fiber gets at its next waits, one at each.
@@ -120,30 +118,6 @@ module Fairlead
       end
     end
 
-    # Of Timeout, where no scheduler sees to it: it interrupts a section that it began in, and a fiber that blocks its
-    # reactor.
-    module ThreadTimeout
-      # Of the exception of one timeout.
-      module Expiry
-        def exception(*) = self
-      end
-
-      def timeout(seconds, error_class = nil, message = nil, &)
-        return super if ::Fiber.current_scheduler || !(::Fiber.current.fairlead_section || ::Fiber.scheduler)
-
-        message ||= "execution expired"
-        error = error_class ? error_class.exception(message) : ::Timeout::ExitException.new(message)
-        # The timeout's thread raises this very object, and no other one passes the section's mask.
-        error.extend(Expiry)
-        begin
-          ::Thread.handle_interrupt(error.singleton_class => :immediate) { super(seconds, error, message, &) }
-        rescue ::Timeout::ExitException => exit
-          ::Kernel.raise unless exit.equal?(error)
-          ::Kernel.raise ::Timeout::Error, message
-        end
-      end
-    end
-
     class << self
       # Runs the block to its end. May be nested: what comes from outside is raised as the outermost section ends.
       #
@@ -259,7 +233,8 @@ module Fairlead
 
     @prepared = {}.compare_by_identity
     ::Fiber.prepend(Raise)
-    ::Timeout.singleton_class.prepend(ThreadTimeout)
     prepare(::Async::Scheduler) if defined?(::Async::Scheduler)
   end
 end
+
+require_relative "fiber_safety/timeouts"

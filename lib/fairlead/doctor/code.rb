@@ -18,7 +18,9 @@ module Fairlead
                              "a request starts",
                       "ActiveSupport::CurrentAttributes says what is meant."],
         live: [:note, "ActionController::Live: each stream is a fiber, without a thread; `streams` bounds them",
-               "Keep no connection meanwhile: with_connection { … } around each query."]
+               "Keep no connection meanwhile: with_connection { … } around each query."],
+        timeout: [:note, "Timeout.timeout: it interrupts code that waits, and code that computes only as its block ends",
+                  "Regexp.timeout bounds regular expressions; what computes for long belongs into Fairlead.offload { … }."]
       }.freeze
       private_constant :FILES, :KINDS
 
@@ -122,6 +124,7 @@ module Fairlead
           when :connection then :pinned if node.arguments.nil? && model?(node.receiver)
           when :checkout then :pinned if pool?(node.receiver)
           when :[]= then :fiber_local if current_thread?(node.receiver)
+          when :timeout then :timeout if node.receiver&.slice&.delete_prefix("::") == "Timeout"
           when :include then :live if node.arguments&.arguments&.any? { |argument| live?(argument) }
           end
         end

@@ -40,7 +40,7 @@ module Fairlead
     # reactor could be meant for any of its requests, and would arrive in whichever computes.
     module Threads
       def raise(*arguments, **options)
-        return super unless fairlead_serves && !arguments.first.is_a?(Uninterruptible::ThreadTimeout::Expiry)
+        return super unless fairlead_serves && !arguments.first.is_a?(Timeouts::Expiry)
         return ::Kernel.raise(*arguments, **options) if equal?(::Thread.current)
 
         error = arguments.first
