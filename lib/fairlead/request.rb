@@ -9,7 +9,9 @@ module Fairlead
     # A field name, and a value that does not end its line (RFC 9110, 5).
     NAME = /\A[!#$%&'*+.^_`|~0-9A-Za-z-]+\z/n
     VALUE = /\A[^\0-\x08\x0a-\x1f\x7f]*\z/n
-    private_constant :NAME, :VALUE
+    # An interim response has no body to frame, and says nothing of its connection (RFC 9110, 8.6; RFC 9112, 6.1).
+    NO_HINTS = /\A(?:content-length|transfer-encoding|connection|keep-alive|upgrade|trailer)\z/i
+    private_constant :NAME, :VALUE, :NO_HINTS
 
     # `rack.hijack`: from now on the app talks to the client itself. What it answers Fairlead is ignored.
     #
@@ -36,7 +38,7 @@ module Fairlead
     # @param headers [Hash{String => String, Array<String>}]
     def early_hints(headers)
       lines = headers.flat_map do |name, values|
-        next [] unless name.to_s.b.match?(NAME)
+        next [] if !name.to_s.b.match?(NAME) || name.to_s.match?(NO_HINTS)
 
         Array(values).flat_map { |value| value.to_s.b.split("\n") }.grep(VALUE).map { |value| "#{name}: #{value}\r\n".b }
       end

@@ -95,7 +95,8 @@ static state step(fl_chunks *chunks, char byte) {
     return FAILED;
 }
 
-fl_status fl_chunks_decode(fl_chunks *chunks, char *bytes, size_t size, size_t *used, size_t *decoded) {
+/* `body`: the same bytes, whose first become the body's, or NULL. */
+static fl_status walk(fl_chunks *chunks, const char *bytes, char *body, size_t size, size_t *used, size_t *decoded) {
     size_t at = 0, length = 0;
     chunks->trailers = chunks->state >= TRAILER_FIRST ? 0 : SIZE_MAX;
     while (at < size && !chunks->done && chunks->state != FAILED) {
@@ -106,8 +107,8 @@ fl_status fl_chunks_decode(fl_chunks *chunks, char *bytes, size_t size, size_t *
             continue;
         }
         size_t piece = size - at < chunks->left ? size - at : (size_t) chunks->left;
-        if (length != at)
-            memmove(bytes + length, bytes + at, piece);
+        if (body != NULL && length != at)
+            memmove(body + length, bytes + at, piece);
         at += piece;
         length += piece;
         chunks->left -= piece;
@@ -119,4 +120,14 @@ fl_status fl_chunks_decode(fl_chunks *chunks, char *bytes, size_t size, size_t *
     *used = at;
     *decoded = length;
     return chunks->done ? FL_OK : chunks->state == FAILED ? FL_BAD_CHUNK : FL_AGAIN;
+}
+
+fl_status fl_chunks_decode(fl_chunks *chunks, char *bytes, size_t size, size_t *used, size_t *decoded) {
+    return walk(chunks, bytes, bytes, size, used, decoded);
+}
+
+fl_status fl_chunks_check(fl_chunks *chunks, const char *bytes, size_t size) {
+    size_t used, decoded;
+    fl_status status = walk(chunks, bytes, NULL, size, &used, &decoded);
+    return used < size ? FL_BAD_CHUNK : status;
 }

@@ -72,7 +72,8 @@ fl_status fl_exchange_begin(fl_exchange *exchange, int code) {
     exchange->held.start = exchange->held.length = 0;
     exchange->framing = FL_FRAMING_UNDECIDED;
     exchange->has_length = exchange->has_date = exchange->head_given = exchange->head_done = false;
-    exchange->length_left = 0;
+    exchange->length_left = exchange->checked = 0;
+    exchange->own_chunks = (fl_chunks){0};
     exchange->takes_over = code == 101;
     exchange->upgrades = exchange->has_trailers = exchange->trailers_begun = false;
     exchange->code = code;
@@ -302,8 +303,16 @@ static fl_status write_some(fl_exchange *exchange, const char *bytes, size_t siz
     return status;
 }
 
-fl_status fl_exchange_write(fl_exchange *exchange, const char *bytes, size_t size, size_t *used) {
-    *used = 0;
+/* A connection that stays open must be in step behind chunks that the app has made. What could not be taken comes again. */
+static bool chunks_are_sound(fl_exchange *exchange, const char *bytes, size_t size) {
+    if (exchange->framing != FL_FRAMING_RAW || size <= exchange->checked)
+        return true;
+    size_t before = exchange->checked;
+    exchange->checked = size;
+    return fl_chunks_check(&exchange->own_chunks, bytes + before, size - before) != FL_BAD_CHUNK;
+}
+
+static fl_status write_all(fl_exchange *exchange, const char *bytes, size_t size, size_t *used) {
     exchange->awaits_room = false;
     if (exchange->connection == NULL)
         return FL_CLOSED;
@@ -352,6 +361,15 @@ fl_status fl_exchange_write(fl_exchange *exchange, const char *bytes, size_t siz
     return exchange->connection == NULL ? FL_CLOSED : FL_OK;
 }
 
+fl_status fl_exchange_write(fl_exchange *exchange, const char *bytes, size_t size, size_t *used) {
+    *used = 0;
+    if (!chunks_are_sound(exchange, bytes, size))
+        return FL_BAD_CHUNK;
+    fl_status status = write_all(exchange, bytes, size, used);
+    exchange->checked -= exchange->checked < *used ? exchange->checked : *used;
+    return status;
+}
+
 fl_status fl_exchange_trailer(fl_exchange *exchange, const char *name, size_t name_size, const char *value,
                               size_t value_size) {
     if (exchange->connection == NULL)
@@ -395,7 +413,9 @@ void fl_exchange_finish(fl_exchange *exchange) {
         status = decide_now(exchange, exchange->held.length);
     if (status == FL_OK && exchange->framing == FL_FRAMING_CHUNKED)
         status = exchange->trailers_begun ? APPEND("\r\n") : fl_http1_write_last_chunk(&loop->slab, &exchange->out);
-    if (status != FL_OK || (exchange->framing == FL_FRAMING_LENGTH && exchange->length_left > 0)) {
+    bool cut_short = (exchange->framing == FL_FRAMING_LENGTH && exchange->length_left > 0) ||
+                     (exchange->framing == FL_FRAMING_RAW && !exchange->own_chunks.done);
+    if (status != FL_OK || cut_short) {
         fl_exchange_abandon(exchange);
         return;
     }

@@ -3,7 +3,7 @@
  * or before it was taken when its client goes. `connection` is NULL once the client has gone.
  * Only the holder of the loop may call, but for fl_exchange_begin and fl_exchange_header, which touch nothing but what is
  * staged: for them the GVL is enough, and the rest of that time nobody else touches it.
- * What can fail: writing, with FL_CLOSED when the client has gone, FL_AGAIN when too much is unsent (the loop then tells,
+ * What can fail: writing, with FL_CLOSED when the client has gone, FL_BAD_CHUNK when the app's own chunks are none, FL_AGAIN when too much is unsent (the loop then tells,
  * as woken, when there is room), FL_NO_MEMORY, and a refused header. */
 #ifndef FL_EXCHANGE_H
 #define FL_EXCHANGE_H
@@ -21,7 +21,7 @@ typedef enum fl_framing {
     FL_FRAMING_LENGTH,
     FL_FRAMING_CHUNKED,
     FL_FRAMING_CLOSE, /* the end of the connection ends the body */
-    FL_FRAMING_RAW,   /* the app frames it itself */
+    FL_FRAMING_RAW,   /* the app sends chunks of its own */
     FL_FRAMING_NONE,  /* there is no body: HEAD, 1xx, 204, 205, 304, a tunnel */
 } fl_framing;
 
@@ -58,6 +58,8 @@ typedef struct fl_exchange {
     fl_buffer out;  /* the head, and body bytes as they are sent, not handed to the connection yet */
     fl_buffer held; /* body bytes while the framing is undecided */
     uint64_t length_left;
+    fl_chunks own_chunks; /* the app's */
+    size_t checked;       /* so many bytes of them that have not been taken yet */
     uint64_t body_sent;
     int code;
 

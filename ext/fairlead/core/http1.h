@@ -157,6 +157,9 @@ typedef struct fl_chunks {
  * FL_OK: done. FL_AGAIN: all was consumed, more is to come. FL_BAD_CHUNK: refuse and close; it stays that. */
 fl_status fl_chunks_decode(fl_chunks *chunks, char *bytes, size_t size, size_t *used, size_t *decoded);
 
+/* Likewise, and leaves the bytes as they are; what follows the body is wrong, too. */
+fl_status fl_chunks_check(fl_chunks *chunks, const char *bytes, size_t size);
+
 /* Whether a field may stand behind a body: none that frames or routes a message, says how to read it, or is needed before
  * the body (RFC 9110, 6.5.1). */
 bool fl_http1_may_be_trailer(const char *name, size_t size);

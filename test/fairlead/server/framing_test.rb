@@ -19,6 +19,15 @@ module Fairlead
         when "/identity-each" then [200, { "transfer-encoding" => "identity" }, Enumerator.new { |out| out << "un"; sleep 0.01; out << "framed" }]
         when "/gzip" then [200, { "transfer-encoding" => "gzip" }, ["coded"]]
         when "/gzip-chunked" then [200, { "transfer-encoding" => %w[gzip chunked] }, ["5\r\ncoded\r\n0\r\n\r\n"]]
+        when "/chunked" then [200, { "transfer-encoding" => "chunked" }, ["5\r\nfirst\r\n", "6;x=y\r\nsec", "ond\r\n0\r\n\r\n"]]
+        when "/chunked-large" then [200, { "transfer-encoding" => "chunked" }, Enumerator.new { |out| 20.times { out << "40000\r\n#{"x" * 0x40_000}\r\n" }; out << "0\r\n\r\n" }]
+        when "/unchunked" then [200, { "transfer-encoding" => "chunked" }, ["not in chunks"]]
+        when "/unchunked-each" then [200, { "transfer-encoding" => "chunked" }, Enumerator.new { |out| out << "1\r\na\r\n"; sleep 0.05; out << "not in chunks" }]
+        when "/unended" then [200, { "transfer-encoding" => "chunked" }, ["1\r\na\r\n"]]
+        when "/overlong" then [200, { "transfer-encoding" => "chunked" }, ["0\r\n\r\n", "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"]]
+        when "/hints"
+          env["rack.early_hints"].call("link" => "a", "Content-Length" => "5", "transfer-encoding" => "chunked")
+          [200, {}, ["hinted"]]
         when "/keep-alive" then [200, { "keep-alive" => "timeout=5" }, ["x"]]
         when "/trailers"
           env["fairlead.response_trailers"] = { "Content-Length" => "5", "transfer-encoding" => "chunked", "host" => "b", "trailer" => "x", "x" => "y" }
@@ -38,7 +47,7 @@ module Fairlead
     CODED = "HEAD /read HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
     LONG = "40000\r\n#{"x" * 0x40_000}\r\n"
 
-    def server = shared_server(APP, "--body-timeout", "0.3", "--head-timeout", "0.3", "--request-timeout", "1.5", lint: false)
+    def server = shared_server(APP, "--early-hints", "--body-timeout", "0.3", "--head-timeout", "0.3", "--request-timeout", "1.5", lint: false)
 
     # @return [Array(String, String)] head and body of all that comes until the end.
     def all(*parts)
@@ -105,6 +114,31 @@ module Fairlead
       assert_equal ["coded", true], [body, head.include?("connection: close")]
       client = client().request("GET", "/gzip-chunked").request("GET", "/", "Connection: close")
       assert_includes client.rest, "5\r\ncoded\r\n0\r\n\r\nHTTP/1.1 200 OK"
+    end
+
+    def test_chunks_of_the_apps_own_are_sent_as_they_are
+      client = client()
+      2.times { assert_equal "firstsecond", client.get("/chunked").body }
+      client = client()
+      client.request("GET", "/chunked-large")
+      sleep 0.3 # it has to wait for us
+      assert_equal 20 * 0x40_000, client.response.body.bytesize
+      assert_equal "GET HTTP/1.1", client.get("/").body
+    end
+
+    # What followed on the connection would be taken for the rest of it.
+    def test_chunks_that_are_none_end_the_connection
+      %w[/unchunked /overlong].each { |path| assert_equal 500, client.get(path).status, path }
+      %w[/unchunked-each /unended].each do |path|
+        client = client().request("GET", path).request("GET", "/next")
+        assert_equal 1, client.rest.scan("HTTP/1.1").size, path
+      end
+    end
+
+    def test_hints_say_nothing_of_framing
+      client = client().request("GET", "/hints")
+      assert_equal [103, [%w[link a]]], client.response.to_a.values_at(1, 2)
+      assert_equal "hinted", client.response.body
     end
 
     def test_how_long_the_connection_lives_is_ours_to_say
