@@ -65,6 +65,7 @@ module Fairlead
       Isolation.establish
       Drivers.establish
       ThreadVariables.establish
+      Stream::Writers.establish
       RackTimeout.establish
       Graphql.establish
       NameLookup.establish
@@ -160,8 +161,7 @@ module Fairlead
         Stream.finish(request)
       else
         lives_long(request)
-        body.call(Stream.new(request, scheduler))
-        Stream.finish(request)
+        Stream.serve(request, scheduler, body)
       end
     end
 

@@ -1,20 +1,31 @@
 # frozen_string_literal: true
 
+require_relative "stream/writers"
+
 module Fairlead
   # What a callable body writes to, and reads the rest of the request from (Rack specification, "Streaming Body").
   class Stream
     # @param request [Request]
     # @param scheduler [Scheduler]
-    def initialize(request, scheduler)
+    # @param ended [Thread::Queue] is told when it is closed.
+    def initialize(request, scheduler, ended)
       @request = request
       @scheduler = scheduler
+      @ended = ended
+      @used = false
       @input = request.env["rack.input"]
       @closed = false
     end
 
-    def read(...) = @input.read(...)
+    def read(...)
+      @used = true
+      @input.read(...)
+    end
 
-    def readpartial(...) = @input.readpartial(...)
+    def readpartial(...)
+      @used = true
+      @input.readpartial(...)
+    end
 
     # Waits while the client is too slow to take it.
     #
@@ -24,6 +35,7 @@ module Fairlead
     def write(string)
       raise IOError, "closed stream" if @closed
 
+      @used = true
       string = string.to_s
       size = string.bytesize
       Stream.write(@request, string, @scheduler)
@@ -49,16 +61,40 @@ module Fairlead
       return if @closed
 
       @closed = true
-      Stream.finish(@request)
+      begin
+        Stream.finish(@request)
+      ensure
+        @ended.push(true)
+      end
       nil
     end
 
     def closed? = @closed
 
     # @api private
+    # @return [Boolean] whether anybody has read from it or written to it.
+    def used? = @used
+
+    # @api private
+    # Has a callable body write. The response ends when its stream is closed, or when the body has returned and nobody is left
+    # who could close it: see {Writers}. Where one of those has failed, the client sees that it is not whole.
+    def self.serve(request, scheduler, body)
+      ended = Thread::Queue.new
+      writers = Writers.new
+      writers.run(body, new(request, scheduler, ended))
+      return if request.answered?
+
+      writers.await(request, ended) ? finish(request) : request.abandon
+    ensure
+      writers.forget
+    end
+
+    # @api private
     # What the app has to say behind the body, then its end.
     def self.finish(request)
-      if (trailers = request.env["fairlead.response_trailers"]) && !request.answered?
+      return if request.answered?
+
+      if (trailers = request.env["fairlead.response_trailers"])
         trailers = trailers.call if trailers.respond_to?(:call)
         trailers.each { |name, value| request.trailer(name.to_s, value.to_s) }
       end
