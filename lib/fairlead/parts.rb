@@ -82,6 +82,7 @@ module Fairlead
   autoload :Watchdog, "fairlead/supervision/watchdog"
   autoload :Worker, "fairlead/worker"
   autoload :Workers, "fairlead/workers"
+  autoload :WorkingFolder, "fairlead/fiber_safety/working_folder"
   autoload :Yjit, "fairlead/yjit"
 
   class << self

@@ -93,9 +93,6 @@ module Fairlead
       super
     end
 
-    # @return [Boolean] whether this process is the child of a fork.
-    def forked? = @forked
-
     def scheduler_close(...) = (super unless @forked)
 
     # Of Timeout. Code that computes is told as it ends: where it would be interrupted, it may hold what others need.

@@ -69,6 +69,7 @@ module Fairlead
       RackTimeout.establish
       Graphql.establish
       NameLookup.establish
+      WorkingFolder.establish
       ForkGuard.servers << self
       @crew.run do
         @teller.start

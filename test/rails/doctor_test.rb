@@ -20,6 +20,9 @@ module Fairlead
           def self.local = Thread.current[:user] = 1
           def self.checked_out = Item.connection_pool.checkout
           def self.no_database = Faraday.connection_pool.checkout
+          def self.moves = Dir.chdir("tmp") { `ls` }
+          def self.swaps = Bundler.with_unbundled_env { ENV["A"] = "b" }
+          def self.asks = [File.umask, Dir.pwd, ENV["A"], Shell.cd("tmp")]
         end
       RUBY
       **FINE,
@@ -105,6 +108,12 @@ module Fairlead
         app/models/hurting.rb:6: Thread.current[:user] = 1
         app/models/item.rb:7: Thread.current[:items] ||= []
         app/models/item.rb:7: Thread.current[:count] += 1
+      PLACES
+      assert_item(/^– Code that changes what all requests of a worker share/, "`chdir:`", said)
+      assert_equal <<~PLACES, places("Code that changes what all requests", said)
+        app/models/hurting.rb:9: Dir.chdir("tmp") { `ls` }
+        app/models/hurting.rb:10: Bundler.with_unbundled_env { ENV["A"] = "b" }
+        app/models/hurting.rb:10: ENV["A"] = "b"
       PLACES
       assert_item(/^– ActionController::Live/, "with_connection", said)
       assert_includes said, "    app/controllers/lives_controller.rb:2: include ActionController::Live\n"

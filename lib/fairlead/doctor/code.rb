@@ -17,6 +17,9 @@ module Fairlead
         fiber_local: [:note, "Thread.current[…] as state of a request: it is fresh in each, and not seen by tasks that " \
                              "a request starts",
                       "ActiveSupport::CurrentAttributes says what is meant."],
+        process: [:note, "Code that changes what all requests of a worker share: the working folder, ENV, the umask",
+                  "Give programs `chdir:`, `umask:` and their variables (spawn, system and IO.popen take them), and files " \
+                  "absolute paths. Dir.chdir { … } is refused while another request is within its own block."],
         live: [:note, "ActionController::Live: each stream is a fiber, without a thread; `streams` bounds them",
                "Keep no connection meanwhile: with_connection { … } around each query."],
         timeout: [:note, "Timeout.timeout: it interrupts code that waits, and code that computes only as its block ends",
@@ -115,6 +118,8 @@ module Fairlead
           return unless kind
 
           kind = :task if kind == :pinned && @path.end_with?(".rake")
+          return if kind == :process && (@path.end_with?(".rake") || @path.start_with?("config/")) # alone in its process
+
           @places[kind] << "#{@path}:#{node.location.start_line}: #{node.slice.lines.first.strip[0, 80]}"
         end
 
@@ -123,11 +128,18 @@ module Fairlead
           when :lease_connection then :pinned
           when :connection then :pinned if node.arguments.nil? && model?(node.receiver)
           when :checkout then :pinned if pool?(node.receiver)
-          when :[]= then :fiber_local if current_thread?(node.receiver)
-          when :timeout then :timeout if node.receiver&.slice&.delete_prefix("::") == "Timeout"
+          when :[]= then current_thread?(node.receiver) ? :fiber_local : (:process if environment?(node.receiver))
+          when :chdir, :fchdir, :cd then :process if constant?(node.receiver, "Dir", "FileUtils")
+          when :umask then :process if node.arguments && constant?(node.receiver, "File")
+          when :with_unbundled_env, :with_original_env, :with_clean_env then :process if constant?(node.receiver, "Bundler")
+          when :timeout then :timeout if constant?(node.receiver, "Timeout")
           when :include then :live if node.arguments&.arguments&.any? { |argument| live?(argument) }
           end
         end
+
+        def constant?(node, *names) = !node.nil? && names.include?(node.slice.delete_prefix("::"))
+
+        def environment?(node) = constant?(node, "ENV")
 
         def live?(node) = node.slice.delete_prefix("::") == "ActionController::Live"
 
