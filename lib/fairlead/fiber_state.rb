@@ -8,7 +8,7 @@ module Fairlead
   # - ActiveSupport's isolated state (CurrentAttributes, Time.zone, the stack of `connected_to`, …),
   # - other attributes that gems have added to fibers (OpenTelemetry its context).
   #
-  # Each is put back key by key to what it was when the fiber was born; what a request added goes. All else on
+  # Each is put back key by key to what it was when the fiber was born; what a request added goes, but for {KeptLocals}. All else on
   # the fiber is left alone (async keeps its task there). Thread variables are {ThreadVariables}'s business.
   #
   # A serving fiber must be born clean: from the boot's fiber or from a serving fiber between two requests,
@@ -74,8 +74,10 @@ module Fairlead
       keys.each do |key|
         next if @locals.key?(key)
 
+        next @thread[key].clear if key == CONCURRENT_LOCALS
+
         # Assigning nil removes the key.
-        key == CONCURRENT_LOCALS ? @thread[key].clear : @thread[key] = nil
+        @thread[key] = nil unless KeptLocals.keep?(key, @thread[key])
       end
       @locals.each { |key, value| @thread[key] = value unless value.equal?(@thread[key]) }
     end

@@ -68,6 +68,8 @@ module Fairlead
       Stream::Writers.establish
       RackTimeout.establish
       Graphql.establish
+      ExconSockets.establish
+      KeptLocals.establish
       NameLookup.establish
       WorkingFolder.establish
       ForkGuard.servers << self

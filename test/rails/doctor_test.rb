@@ -72,6 +72,9 @@ module Fairlead
       "config/initializers/gems.rb" => <<~RUBY
         Gem.loaded_specs["typhoeus"] = Gem::Specification.new("typhoeus", "1.4.1")
         Gem.loaded_specs["request_store"] = Gem::Specification.new("request_store", "1.7.0")
+        Gem.loaded_specs["bunny"] = Gem::Specification.new("bunny", "3.5.0")
+        Gem.loaded_specs["excon"] = Gem::Specification.new("excon", "1.11.0")
+        Gem.loaded_specs["stripe"] = Gem::Specification.new("stripe", "20.1.0")
         Gem.loaded_specs["sentry-ruby"] = Gem::Specification.new("sentry-ruby", "7.2.0")
         Gem.loaded_specs["mysql2"] = Gem::Specification.new("mysql2", "0.5.7")
         Gem.loaded_specs["trilogy"] = Gem::Specification.new("trilogy", "2.10.0")
@@ -103,7 +106,7 @@ module Fairlead
       assert_item(/^– Rake tasks that keep a database connection/, "while it serves", said)
       assert_includes said, "    lib/tasks/items.rake:1: Item.lease_connection\n"
       assert_item(/^✗ typhoeus 1\.4\.1/, "Fairlead.offload", said)
-      assert_item(/^– Thread\.current/, "CurrentAttributes", said)
+      assert_item(/^– Thread\.current/, "CurrentAttributes says what is meant. A client that is kept there is made anew", said)
       assert_equal <<~PLACES, places("Thread.current[…] as state", said)
         app/models/hurting.rb:6: Thread.current[:user] = 1
         app/models/item.rb:7: Thread.current[:items] ||= []
@@ -119,6 +122,9 @@ module Fairlead
       assert_includes said, "    app/controllers/lives_controller.rb:2: include ActionController::Live\n"
       assert_includes said, "    app/controllers/ticks_controller.rb:2: include Comparable, ::ActionController::Live\n"
       assert_item(/^– request_store 1\.7\.0: its store belongs to a fiber/, "ActiveSupport::CurrentAttributes", said)
+      assert_item(/^– bunny 3\.5\.0: a channel serves one request at a time/, "in a pool", said)
+      assert_item(/^– stripe 20\.1\.0: its connections are kept from request to request/, "from the request itself", said)
+      assert_match(/^✓ excon 1\.11\.0: each request has sockets of its own/, said)
       assert_match(/^✓ sentry-ruby 7\.2\.0: its hub is each request's own/, said)
       assert_item(/^– mysql2 0\.5\.7: it waits for a query as fibers do/, "trilogy", said)
       assert_match(/^✓ pg 1\.\d+\.\d+ lets others run while it waits\.$/, said)

@@ -16,7 +16,8 @@ module Fairlead
                "Nobody waits for that, unless the app runs them while it serves: then write with_connection { |connection| … }."],
         fiber_local: [:note, "Thread.current[…] as state of a request: it is fresh in each, and not seen by tasks that " \
                              "a request starts",
-                      "ActiveSupport::CurrentAttributes says what is meant."],
+                      "ActiveSupport::CurrentAttributes says what is meant. A client that is kept there is made anew in each " \
+                      "request: put it into a pool (guides/fair-pool.md) or, if threads may share it, into a constant."],
         process: [:note, "Code that changes what all requests of a worker share: the working folder, ENV, the umask",
                   "Give programs `chdir:`, `umask:` and their variables (spawn, system and IO.popen take them), and files " \
                   "absolute paths. Dir.chdir { … } is refused while another request is within its own block."],

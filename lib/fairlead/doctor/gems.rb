@@ -23,6 +23,13 @@ module Fairlead
         "request_store" => [:note, "its store belongs to a fiber: fresh in each request, not seen by tasks that a " \
                                    "request starts (Async { … }).",
                             "Hand those what they need, or use ActiveSupport::CurrentAttributes."],
+        "stripe" => [:note, "its connections are kept from request to request; each task that a request starts (Async { … }) " \
+                            "opens its own, which stay open for minutes.",
+                     "Call it from the request itself, or pass results to tasks."],
+        "excon" => [:fine, "each request has sockets of its own on a persistent connection.", nil],
+        "bunny" => [:note, "a channel serves one request at a time, and one that is kept in Thread.current[…] is opened anew " \
+                           "in each request, and never closed.",
+                    "Keep one Bunny connection in a constant, and its channels in a pool: guides/fair-pool.md."],
         "sentry-ruby" => [:fine, "its hub is each request's own here, without a setting (hub_isolation_level).", nil],
         "connection_pool" => [:note, "its waiters are not served in order.",
                               "Fairlead::Pool takes its place: guides/fair-pool.md."]
