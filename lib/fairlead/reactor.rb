@@ -102,6 +102,7 @@ module Fairlead
       @selector = @scheduler.selector
       Fiber.set_scheduler(@scheduler)
       Thread.current.fairlead_serves = true
+      ClosedIO.selectors.push(@selector)
       lead = @loop.enter
       @scheduler.run do
         watch
@@ -113,6 +114,7 @@ module Fairlead
     ensure
       @ended = true
       Thread.current.fairlead_serves = false
+      ClosedIO.selectors.delete(@selector)
       @scheduler&.stop
       Fiber.set_scheduler(nil)
       @loop.leave

@@ -6,9 +6,18 @@ require_relative "selector"
 require_relative "file_lock"
 require_relative "uninterruptible"
 require_relative "fiber_safety/containment"
+require_relative "fiber_safety/closed_io"
 
 # How many waits of a serving fiber have ended: tells a wake-up for the present wait from one for an earlier wait.
 Fiber.attr_accessor :fairlead_waits
+
+# Reads of a fiber take an IO::Buffer, and Ruby warns of the first one of a process.
+Warning[:experimental].then do |before|
+  Warning[:experimental] = false
+  IO::Buffer.new(1) if defined?(IO::Buffer)
+ensure
+  Warning[:experimental] = before
+end
 
 module Fairlead
   # Async's scheduler, made for fibers that outlive a request.
@@ -78,11 +87,16 @@ module Fairlead
 
     # Whoever closes an IO that another thread uses sleeps until that one has let go. Ruby then wakes the closer's thread,
     # and not its fiber: it has to look again by itself. All others that sleep without an end are woken.
-    def kernel_sleep(duration = (endless = true; nil))
-      return super(duration) if duration || endless || caller_locations(1, 1)&.first&.base_label == "sleep"
+    def kernel_sleep(duration = nil)
+      return block(nil, LOOK) if duration.nil? && Fiber.current.fairlead_closes
 
-      block(nil, LOOK)
+      super
+    ensure
+      wait_ended unless duration
     end
+
+    # Of Ruby 4: the IO that the fiber waits for is closed. The fiber may have been woken already.
+    def fiber_interrupt(fiber, exception) = unblock(nil, ClosedIO::Interruption.new(fiber, exception))
 
     # (see NameLookup.resolve)
     def address_resolve(hostname) = NameLookup.resolve(hostname)
@@ -108,8 +122,7 @@ module Fairlead
     def block(blocker, timeout)
       super
     ensure
-      fiber = Fiber.current
-      fiber.fairlead_waits = (fiber.fairlead_waits || 0) + 1
+      wait_ended
     end
 
     def unblock(blocker, fiber)
@@ -123,6 +136,11 @@ module Fairlead
     def hand_on(fiber) = @selector.follow_with(Wakeup.new(fiber, fiber.fairlead_waits))
 
     private
+
+    def wait_ended
+      fiber = Fiber.current
+      fiber.fairlead_waits = (fiber.fairlead_waits || 0) + 1
+    end
 
     def run_once!(timeout = nil)
       interval = @timers.wait_interval

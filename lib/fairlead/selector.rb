@@ -20,6 +20,7 @@ module Fairlead
       super(fiber)
       @loop = loop
       @waiting = @follows = 0
+      @waits = {}.compare_by_identity
       @sliced_at = @heir = @testator = @follower = @followed = nil
       @driver = nil
       @in_core = false
@@ -113,10 +114,10 @@ module Fairlead
     end
 
     def io_wait(fiber, io, events)
-      @waiting += 1
+      begin_wait(fiber, io)
       super
     ensure
-      @waiting -= 1
+      end_wait(fiber, io)
     end
 
     # The core's descriptor itself: does not count.
@@ -124,19 +125,22 @@ module Fairlead
 
     if method_defined?(:io_read)
       def io_read(fiber, io, *arguments)
-        @waiting += 1
+        begin_wait(fiber, io)
         super
       ensure
-        @waiting -= 1
+        end_wait(fiber, io)
       end
 
       def io_write(fiber, io, *arguments)
-        @waiting += 1
+        begin_wait(fiber, io)
         super
       ensure
-        @waiting -= 1
+        end_wait(fiber, io)
       end
     end
+
+    # @return [Fiber, Array<Fiber>, nil] who waits for an IO.
+    def waiting_for(io) = @waits[io]
 
     # io-event knows the descriptor of a process by its number and the process' id: waited for again after an interruption, it
     # is taken for registered, though it was closed meanwhile, and nobody is ever woken. An IO is never another one.
@@ -154,6 +158,22 @@ module Fairlead
     end
 
     private
+
+    def begin_wait(fiber, io)
+      @waiting += 1
+      others = @waits[io]
+      @waits[io] = others ? [*others, fiber] : fiber
+    end
+
+    def end_wait(fiber, io)
+      @waiting -= 1
+      fiber.fairlead_waits = (fiber.fairlead_waits || 0) + 1
+      waiting = @waits.delete(io)
+      return if waiting.equal?(fiber)
+
+      others = waiting - [fiber]
+      @waits[io] = others.one? ? others.first : others
+    end
 
     def follow
       wakeup = @follower
