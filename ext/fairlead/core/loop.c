@@ -152,14 +152,16 @@ const char *fl_loop_date(fl_loop *loop) {
     return loop->date;
 }
 
+/* Who is idle has the deadline of the idle, or of those who have not taken all yet. Others are passed over: while we drain this
+ * is done at each turn, beside any number of streams. */
 void fl_loop_hand_over_idle(fl_loop *loop) {
-    if (loop->siblings.slot == NULL)
-        return;
-    for (fl_connection *connection = loop->connections, *next; connection != NULL; connection = next) {
-        next = connection->next;
-        if (fl_connection_is_idle(connection) && !fl_handoff_leave(connection))
-            return;
-    }
+    static const fl_deadline_kind kinds[] = {FL_DEADLINE_IDLE, FL_DEADLINE_WRITE};
+    for (int i = 0; i < 2 && loop->siblings.slot != NULL; i++)
+        for (fl_connection *connection = loop->deadlines[kinds[i]].first, *next; connection != NULL; connection = next) {
+            next = connection->deadline_after;
+            if (fl_connection_is_idle(connection) && !fl_handoff_leave(connection))
+                return;
+        }
 }
 
 /* A lane worker is a lane as a whole. */
