@@ -63,6 +63,7 @@ module Fairlead
     # @yield once it serves
     def run
       Isolation.establish
+      @sequel = SequelPools.loaded?
       Drivers.establish
       ThreadVariables.establish
       Stream::Writers.establish
@@ -242,6 +243,7 @@ module Fairlead
 
     def give_back(request)
       guard(request) { ActiveRecord::Leases.release }
+      guard(request) { SequelPools.close_abandoned } if @sequel
       guard(request) { @access_log.write(request, request.env, request.status.nonzero?, request.bytes_sent) } if @access_log
     end
 

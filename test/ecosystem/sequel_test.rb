@@ -14,6 +14,8 @@ module Fairlead
       DB = Sequel.connect(ENV.fetch("DATABASE_URL"), max_connections: 10, pool_timeout: 30)
       PARENT = DB.get(Sequel.function(:pg_backend_pid))
 
+      DB.create_table?(:sequel_writes) { String :name }
+
       class App < Roda
         plugin :json
 
@@ -27,6 +29,21 @@ module Fairlead
               [before, DB.get(Sequel.function(:txid_current))]
             end
           end
+          r.get "next" do
+            name = "never #{number}"
+            DB.transaction(rollback: :always) do
+              DB[:sequel_writes].insert(name:)
+              Enumerator.new { |all| all << DB[:sequel_writes].insert(name:) }.next
+              Fiber.new { sleep 0.005; DB[:sequel_writes].insert(name:) }.resume
+              @seen = Enumerator.new { |all| all << DB[:sequel_writes].where(name:).count }.next
+            end
+            [@seen, DB[:sequel_writes].where(name:).count]
+          end
+          r.get "abandoned" do
+            Enumerator.new { |all| DB.transaction { DB[:sequel_writes].insert(name: "abandoned"); all << 1 } }.next
+            [DB.in_transaction?]
+          end
+          r.get("after") { [DB.in_transaction?, DB[:sequel_writes].where(name: "abandoned").count] }
           r.get("backend") { [Process.pid, DB.fetch("SELECT pg_backend_pid() AS id, pg_sleep(0.02)").get(:id), PARENT] }
         end
       end
@@ -52,6 +69,30 @@ module Fairlead
 
       assert_equal answers.map(&:first), answers.map(&:last)
       assert_equal REQUESTS, answers.map(&:first).uniq.size
+    end
+
+    def test_fibers_that_a_request_makes_are_within_its_transaction
+      answers = at_once { |number| "/next?number=#{number}" }
+
+      assert_equal [[3, 0]], answers.uniq
+    end
+
+    def test_a_transaction_that_such_a_fiber_leaves_open_ends_with_its_request
+      3.times do
+        assert_equal [[true]], at_once { "/abandoned" }.uniq
+        assert_equal [[false, 0]], at_once { "/after" }.uniq
+      end
+    end
+
+    # Of the kinds of pools that Sequel has, timed_queue is the usual one.
+    %w[threaded sharded_timed_queue sharded_threaded].each do |pool|
+      define_method("test_what_is_left_open_is_closed_in_a_#{pool}_pool") do
+        server = with_server(APP, env: BUNDLE.merge("DATABASE_URL" => ENV.fetch("TEST_DATABASE_URL"), "SEQUEL_DEFAULT_CONNECTION_POOL" => pool))
+        2.times do
+          assert_equal ["[true]"], Array.new(30) { Thread.new { server.get("/abandoned").body } }.map(&:value).uniq
+          assert_equal ["[false,0]"], Array.new(30) { Thread.new { server.get("/after").body } }.map(&:value).uniq
+        end
+      end
     end
 
     def test_no_two_processes_share_a_connection
