@@ -4,7 +4,7 @@ require_relative "../../helper"
 
 module Fairlead
   # A deadline, a client that has gone, a timeout, or a cancelled task reach a fiber wherever it waits: the pool stays whole.
-  class PoolInterruptionTest < Test
+  class DatabasePoolInterruptionTest < Test
     APP = <<~'RUBY'
       require "active_record"
       ActiveRecord::Base.establish_connection(adapter: "sqlite3", database: ":memory:", max_connections: 1, checkout_timeout: 20)
