@@ -4,6 +4,26 @@ module Fairlead
   # Makes ActiveSupport, ActiveRecord and Sequel go by fiber instead of by thread. With many requests in the fibers of
   # one thread, `:thread` would have them share one database connection, one CurrentAttributes, one Time.zone.
   module Isolation
+    # Of Object, and of ActiveSupport: an app may load that in a request, which must not find :thread, nor have it changed while
+    # others are within transactions.
+    module Awaiting
+      def const_added(name)
+        super
+        Isolation.await_definition if name == :ActiveSupport || name == :IsolatedExecutionState
+      end
+    end
+
+    # Of ActiveSupport::IsolatedExecutionState, from before its own code runs, which ends by choosing :thread.
+    module Chosen
+      def isolation_level=(*)
+        return if isolation_level == :fiber
+
+        super(:fiber)
+        Isolation.establish
+      end
+    end
+    private_constant :Awaiting, :Chosen
+
     # To be called by whoever serves, once the app is loaded. May be called again.
     #
     # @return [void]
@@ -15,7 +35,7 @@ module Fairlead
         require "active_support/isolated_execution_state"
       end
       # A constant that is still to be autoloaded counts as defined, and is loaded here.
-      return unless defined?(::ActiveSupport::IsolatedExecutionState)
+      return await_definition unless defined?(::ActiveSupport::IsolatedExecutionState)
 
       isolate(::ActiveSupport::IsolatedExecutionState)
       ActiveRecord.prepare if ActiveRecord.loaded?
@@ -28,6 +48,18 @@ module Fairlead
       # The first one is told of Live itself, but came with Rails 8.1.4.
       %i[action_controller_live action_controller].each { |hook| ::ActiveSupport.on_load(hook) { Live.install } }
       ::ActiveSupport.on_load(:active_record) { ActiveRecord.prepare }
+    end
+
+    # Isolates ActiveSupport as it is loaded.
+    #
+    # @api private
+    def self.await_definition
+      space = defined?(::ActiveSupport) ? ::ActiveSupport : ::Object
+      if space.equal?(::Object) || space.autoload?(:IsolatedExecutionState) || !space.const_defined?(:IsolatedExecutionState, false)
+        space.singleton_class.prepend(Awaiting)
+      else
+        space::IsolatedExecutionState.singleton_class.prepend(Chosen)
+      end
     end
 
     # The app had asked for :thread.

@@ -64,6 +64,86 @@ module Fairlead
       RUBY
     end
 
+    # Without a bundle, nobody knows that it will come.
+    def test_active_record_that_is_loaded_by_a_request_is_isolated_from_its_first_moment
+      assert_equal "[:fiber, :fiber, true, true]", run_ruby(<<~RUBY, "-rbundler/setup")
+        Gem.loaded_specs.delete("activerecord")
+        Fairlead::Isolation.establish
+        require "active_support"
+        state = ActiveSupport::IsolatedExecutionState
+        first = state.isolation_level
+        state[:x] = 1
+        require "active_record"
+        ActiveRecord::Base
+        state.isolation_level = :thread
+        shared = Enumerator.new { |all| all << state[:x] }.next == 1
+        print [first, state.isolation_level, shared, Fairlead::ActiveRecord::Seam.installed?].inspect
+      RUBY
+    end
+
+    def test_fibers_share_the_state_of_the_one_that_has_resumed_them
+      state = ::ActiveSupport::IsolatedExecutionState
+      state[:fairlead_test] = :outside
+      see = -> { state[:fairlead_test] }
+      Sync do |task|
+        state[:fairlead_test] = :task
+        again = Enumerator.new { |all| loop { all << see.call } }
+        nested = Fiber.new { sleep 0.001; Enumerator.new { |all| all << Fiber.new(storage: {}) { sleep 0.001; see.call }.resume }.next }
+
+        assert_equal %i[task task], [again.next, nested.resume]
+        child = task.async do
+          state[:fairlead_test] = :child
+          [again.next, Fiber.new { sleep 0.001; see.call }.resume, see.call]
+        end
+        assert_equal [:task, %i[child child child]], [see.call, child.wait]
+        assert_equal :task, again.next
+        GC.start
+        GC.compact if GC.respond_to?(:compact)
+
+        assert_equal [nil, nil], Thread.new { [see.call, Enumerator.new { |all| all << see.call }.next] }.value
+        assert_equal %i[thread thread], Thread.new { state[:fairlead_test] = :thread; [see.call, Enumerator.new { |all| all << see.call }.next] }.value
+      end
+      assert_equal :outside, Fiber.new { see.call }.resume
+    ensure
+      state.delete(:fairlead_test)
+    end
+
+    # Nobody has resumed them: each is another one's.
+    def test_fibers_that_transfer_in_a_circle_have_an_owner
+      owners = []
+      present = Fiber.current
+      circle = Array.new(3) do |number|
+        Fiber.new do
+          loop do
+            owners << FiberOwner.current
+            (owners.size < 12 ? circle[(number + 1) % 3] : present).transfer
+          end
+        end
+      end
+      circle.first.transfer
+
+      assert_equal [12, true], [owners.size, owners.all?(Fiber)]
+      assert_same present, FiberOwner.current
+    end
+
+    # An ActiveSupport that keeps its state elsewhere would mix requests up.
+    def test_a_state_that_cannot_be_cleared_is_not_served
+      said = run_ruby(<<~RUBY, "-rbundler/setup")
+        require "active_support"
+        state = ActiveSupport::IsolatedExecutionState
+        kept = {}
+        state.define_singleton_method(:[]) { |key| kept[key] }
+        state.define_singleton_method(:[]=) { |key, value| kept[key] = value }
+        begin
+          Fairlead::Isolation.establish
+        rescue Fairlead::ConfigurationError => error
+          print error.message
+        end
+      RUBY
+
+      assert_match(/\AThis version of ActiveSupport keeps its isolated state .* it is not served\./, said)
+    end
+
     private
 
     # Without the bundle, unless asked for: in the tests' own, ActiveRecord is there.
