@@ -16,6 +16,8 @@ module Fairlead
         return if @installed
 
         @installed = true
+        # What is loaded later is loaded in the middle of a request, under a lock, where it may be interrupted.
+        [Budget, CpuIdle, Door, Leases, Line, PoolSizing, Usage, Waiter]
         pool = ::ActiveRecord::ConnectionAdapters::ConnectionPool
         pool.prepend(Pool)
         pool::ConnectionLeasingQueue.prepend(Queue)
