@@ -127,6 +127,12 @@ static VALUE page_rename_route(VALUE self, VALUE method, VALUE path) {
     return Qnil;
 }
 
+/* forget_routes(began): those that have stalled since that moment of the core's clock do not. */
+static VALUE page_forget_routes(VALUE self, VALUE began) {
+    fl_routes_forget(&fl_ruby_shared_page_get(self)->routes, NUM2ULL(began));
+    return Qnil;
+}
+
 /* route("GET", "/articles/my-first-post"), as the lanes have it. */
 static VALUE page_route(VALUE self, VALUE method, VALUE path) {
     fl_route route;
@@ -159,6 +165,7 @@ void fl_init_shared_page(void) {
     rb_define_method(page, "route", page_route, 2);
     rb_define_method(page, "know_route", page_know_route, 2);
     rb_define_method(page, "rename_route", page_rename_route, 2);
+    rb_define_method(page, "forget_routes", page_forget_routes, 1);
     rb_define_method(page, "database", page_database, 1);
     rb_define_method(page, "databases", page_databases, 0);
     rb_define_const(page, "DATABASES", INT2NUM(FL_MOST_DATABASES));

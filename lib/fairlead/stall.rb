@@ -38,6 +38,7 @@ module Fairlead
     autoload :Command, "fairlead/stall/command"
     autoload :Desk, "fairlead/stall/desk"
     autoload :Notice, "fairlead/stall/notice"
+    autoload :Prompt, "fairlead/stall/prompt"
     autoload :Table, "fairlead/stall/table"
     autoload :Teller, "fairlead/stall/teller"
 

@@ -26,6 +26,18 @@ static void a_route_has_a_lane_once_it_has_stalled(void) {
     CHECK_NUMBER(1, routes.learnt);
 }
 
+static void what_has_stalled_since_a_moment_can_be_forgotten(void) {
+    begin();
+    fl_route before = route_number(0), after = route_number(1);
+    fl_routes_stalled(&routes, &before, FL_LANE_THREADS, 1, SECOND);
+    fl_routes_stalled(&routes, &after, FL_LANE_THREADS, 1, 3 * SECOND);
+    fl_routes_forget(&routes, 2 * SECOND);
+    CHECK_NUMBER(FL_LANE_THREADS, fl_routes_lane(&routes, before.key, 3 * SECOND));
+    CHECK_NUMBER(FL_LANE_NONE, fl_routes_lane(&routes, after.key, 3 * SECOND));
+    CHECK_NUMBER(0, fl_routes_stalls(&routes, after.key));
+    CHECK_NUMBER(1, routes.learnt);
+}
+
 static void what_counts_only_the_second_time_is_not_learnt_at_once(void) {
     begin();
     fl_route route = route_number(0);
@@ -217,6 +229,7 @@ static void a_pattern_that_is_never_written_to_its_end_hides_no_other(void) {
 }
 
 int main(void) {
+    TEST(what_has_stalled_since_a_moment_can_be_forgotten);
     TEST(a_route_has_a_lane_once_it_has_stalled);
     TEST(what_counts_only_the_second_time_is_not_learnt_at_once);
     TEST(who_holds_the_lock_goes_to_a_process_and_stays_there);

@@ -170,6 +170,45 @@ static void a_standby_is_told_also_of_a_stall_that_begins_before_the_last_one_ha
     server_stop(&server);
 }
 
+static void nothing(void) {}
+
+/* What becomes of the record of a reactor that is away for 500 ms, as a look each 10 ms finds it. Unless it computes, its
+ * thread has used no CPU meanwhile, though it wanted to. */
+static int phase_after(fl_gvl gvl, bool computes) {
+    peer_server server = server_start();
+    fl_watch_limits telling = limits;
+    telling.told = 50 * MILLISECOND;
+    fl_watch *watch = fl_watch_open(server.loop, &telling);
+    watch->interrupt = nothing;
+    fl_thread thread = {.task = fl_task_self()}, other = thread;
+    atomic_store(&other.watch, watch);
+    CHECK_NUMBER(0, fl_watch_enter(watch, &thread));
+    set_gvl(&thread, gvl);
+    if (gvl != FL_GVL_HELD)
+        set_gvl(&other, FL_GVL_HELD);
+    uint64_t now = fl_clock();
+    fl_reactor_goes_out(&watch->reactors[0], now);
+    for (int i = 0; i < 50; i++) {
+        uint64_t used = fl_task_clock(&thread.task) + 10 * MILLISECOND;
+        while (computes && fl_task_clock(&thread.task) < used) continue;
+        now = computes ? fl_clock() : now + 10 * MILLISECOND;
+        fl_stalls_look(watch, now);
+    }
+    fl_reactor_comes_home(&watch->reactors[0]);
+    set_gvl(&thread, FL_GVL_RELEASED);
+    fl_stalls_look(watch, now + MILLISECOND);
+    int phase = atomic_load(&watch->stalls[0].phase);
+    fl_watch_close(watch);
+    server_stop(&server);
+    return phase;
+}
+
+static void what_the_machine_or_another_reactor_takes_is_no_stall_of_a_request(void) {
+    CHECK_NUMBER(FL_STALL_CALM, phase_after(FL_GVL_HELD, false));
+    CHECK_NUMBER(FL_STALL_CALM, phase_after(FL_GVL_WANTED, false));
+    CHECK_NUMBER(FL_STALL_OVER, phase_after(FL_GVL_HELD, true));
+}
+
 typedef struct restless {
     fl_watch *watch;
     fl_thread thread;
@@ -296,5 +335,6 @@ int main(void) {
     TEST(one_that_goes_out_has_not_been_away_since_it_last_did);
     TEST(one_that_tries_to_leave_has_not_either);
     TEST(the_place_of_one_that_leaves_is_free_once_its_thread_has_left_it);
+    TEST(what_the_machine_or_another_reactor_takes_is_no_stall_of_a_request);
     return test_summary();
 }

@@ -21,15 +21,49 @@ module Fairlead
       end
     end
 
+    # The debug gem's prompt stops all other threads as long as it is there.
+    def test_a_prompt_of_the_debug_gem_is_no_stall
+      PTY.open do |terminal, inner|
+        server = rails(:rails, environment: "development", files: APP,
+                       env: { "TERM" => "dumb", "NO_COLOR" => "1", "DEBUG_GEM" => debug_gem, "RUBY_DEBUG_NO_RELINE" => "1" },
+                       spawn_options: { in: inner, out: inner })
+        2.times do
+          answer = Thread.new { server.get("/debugged").body }
+          read_until(terminal, /\(rdbg\)/)
+          others = Array.new(3) { Thread.new { server.get("/reload").code } }
+          sleep 1.5
+          terminal.write("continue\n")
+          assert_equal ["42", ["200"] * 3], [answer.value, others.map(&:value)]
+        end
+        assert_equal [], server.json("/lanes")
+        sleep 0.5 # whatever is told of a stall is told by then
+        refute_includes server.log, "stalled"
+        refute_includes File.read(server.path("log/development.log")), "stalled"
+      end
+    end
+
     APP = {
       "config/routes.rb" => <<~RUBY,
         Rails.application.routes.draw do
           get :prompted, to: "prompted#show"
+          get :debugged, to: "prompted#debugged"
+          get :lanes, to: "prompted#lanes"
           get :reload, to: "probes#reload"
         end
       RUBY
       "app/controllers/prompted_controller.rb" => <<~RUBY
+        $LOAD_PATH.unshift(*ENV["DEBUG_GEM"].split(":")) and require "debug/prelude" if ENV["DEBUG_GEM"]
+
         class PromptedController < ActionController::Base
+          def debugged
+            secret = 41
+            debugger
+            secret += 1
+            render plain: secret
+          end
+
+          def lanes = render(json: Fairlead.page.routes.reject { |route| route[:lane] == :none })
+
           def show
             secret = 42
             binding.irb
@@ -41,6 +75,13 @@ module Fairlead
     private_constant :APP
 
     private
+
+    # It comes with Ruby, but is not in this bundle.
+    def debug_gem
+      folder = [Gem.default_dir, "#{RbConfig::CONFIG["rubylibprefix"]}/gems/#{RbConfig::CONFIG["ruby_version"]}"]
+               .flat_map { |place| Dir[File.join(place, "gems/debug-*")] }.max or flunk "Ruby's debug gem is not installed"
+      [File.join(folder, "lib"), *Dir[File.join(folder, "../../extensions/*/*", File.basename(folder))]].join(":")
+    end
 
     def read_until(terminal, pattern)
       transcript = +""

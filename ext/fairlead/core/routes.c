@@ -134,6 +134,16 @@ void fl_routes_ran(fl_routes *routes, uint64_t key, int64_t stalls_before) {
         forget(routes, record);
 }
 
+void fl_routes_forget(fl_routes *routes, uint64_t since) {
+    for (int i = 0; i < FL_MOST_ROUTES; i++) {
+        fl_route_record *record = &routes->records[i];
+        if (atomic_load(&record->key) == 0 || atomic_load(&record->stalled_at) < since)
+            continue;
+        forget(routes, record);
+        atomic_store(&record->key, 0);
+    }
+}
+
 /* The pattern that is meant among all that match; NULL: none does. */
 static const fl_route_pattern *best_match(const fl_routes *routes, const char *method, size_t method_size, const char *path,
                                           size_t path_size) {

@@ -76,6 +76,9 @@ int64_t fl_routes_stalls(const fl_routes *routes, uint64_t key);
  * each time that it has to be learnt again. */
 void fl_routes_ran(fl_routes *routes, uint64_t key, int64_t stalls_before);
 
+/* What has stalled since then (of fl_clock) did so for a reason of no route. */
+void fl_routes_forget(fl_routes *routes, uint64_t since);
+
 /* Its text, ended by NUL; answers false for a place that is free. */
 bool fl_routes_text(const fl_route_record *record, char text[FL_ROUTE_SIZE]);
 

@@ -21,10 +21,10 @@ bool fl_stall_goes_on(const fl_watch *watch, int number) {
 }
 
 fl_stall fl_stall_kind(const fl_stall_record *record) {
-    uint64_t released = get(&record->released), asleep = get(&record->asleep), others = get(&record->others);
-    if (released > asleep + others)
+    uint64_t released = get(&record->released), asleep = get(&record->asleep), computed = get(&record->computed);
+    if (released > asleep + computed)
         return FL_STALL_BLOCKED;
-    return asleep > others ? FL_STALL_STUCK : FL_STALL_COMPUTING;
+    return asleep > computed ? FL_STALL_STUCK : FL_STALL_COMPUTING;
 }
 
 static void open_record(fl_stall_record *record, const fl_thread *thread, uint64_t began) {
@@ -32,7 +32,7 @@ static void open_record(fl_stall_record *record, const fl_thread *thread, uint64
     set(&record->lasted, 0);
     set(&record->released, 0);
     set(&record->asleep, 0);
-    set(&record->others, 0);
+    set(&record->computed, 0);
     set(&record->handed, 0);
     atomic_store(&record->foreign, false);
     atomic_store(&record->relief, false);
@@ -60,8 +60,11 @@ static fl_stall tally(fl_stall_record *record, const fl_thread *thread, const fl
     else if ((gvl == FL_GVL_HELD || subject != thread) && still && fl_task_sleeps(&subject->task))
         kind = FL_STALL_STUCK;
     _Atomic uint64_t *count = kind == FL_STALL_BLOCKED ? &record->released
-                              : kind == FL_STALL_STUCK ? &record->asleep : &record->others;
-    set(count, get(count) + (record->subject == subject ? now - record->last_look : FIRST_LOOK));
+                              : kind == FL_STALL_STUCK ? &record->asleep : &record->computed;
+    bool waits_for_gvl = gvl == FL_GVL_WANTED && subject == thread;
+    uint64_t took = kind == FL_STALL_COMPUTING ? clock - record->last_clock : now - record->last_look;
+    if (!waits_for_gvl)
+        set(count, get(count) + (record->subject == subject ? took : FIRST_LOOK));
     record->subject = subject;
     record->last_look = now;
     record->last_clock = clock;
@@ -78,9 +81,14 @@ static uint64_t own_time(const fl_stall_record *record, uint64_t until) {
     return away > delayed ? away - delayed : 0;
 }
 
+/* What it has been seen to do itself. A thread that the machine keeps from running, or that waits for the GVL, does nothing. */
+static uint64_t seen(const fl_stall_record *record) {
+    return get(&record->released) + get(&record->asleep) + get(&record->computed);
+}
+
 /* The kernel is asked only if that can make a difference: most are away for a few milliseconds. */
 static bool has_lasted(const fl_stall_record *record, uint64_t until, uint64_t limit) {
-    return until - get(&record->began) >= limit && own_time(record, until) >= limit;
+    return until - get(&record->began) >= limit && seen(record) >= limit / 2 && own_time(record, until) >= limit;
 }
 
 static void close_record(fl_watch *watch, fl_stall_record *record, uint64_t ended) {

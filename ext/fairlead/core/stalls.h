@@ -27,7 +27,8 @@ typedef struct fl_stall_record {
     _Atomic int phase;
     _Atomic uint64_t began;            /* of fl_clock: it is known by that */
     _Atomic uint64_t lasted;           /* of one that is over: see fl_stall_lasted */
-    _Atomic uint64_t released, asleep, others; /* microseconds, about: its thread was without the GVL; asleep with it; else */
+    _Atomic uint64_t released, asleep, computed; /* microseconds, about: its thread was without the GVL; asleep with
+                                                      * it; on a CPU. Else it waited for the GVL, or for the machine */
     _Atomic int wanted;                /* fl_stall: of which kind of time the backtrace should be */
     _Atomic bool foreign;              /* another thread, that serves nothing, has the GVL */
     _Atomic uint64_t passed;           /* what was done: a standby took the lead of that which began then, */

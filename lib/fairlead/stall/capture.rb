@@ -13,6 +13,8 @@ module Fairlead
       attr_reader :began
       # @return [Integer] for which kind of time it was taken.
       attr_reader :wanted
+      # @return [Array<String>]
+      attr_reader :backtrace
       # @return [Stall, nil] once it is known.
       attr_accessor :stall
 

@@ -3,6 +3,7 @@
 # Loaded beforehand: loading waits, and a capture must not.
 require_relative "blame"
 require_relative "capture"
+require_relative "prompt"
 
 module Fairlead
   class Stall
@@ -29,6 +30,7 @@ module Fairlead
       end
 
       def start
+        Prompt.watch
         @thread = Thread.new { run }
         @thread.name = "fairlead stalls"
         @thread.priority = PRIORITY
@@ -55,6 +57,8 @@ module Fairlead
       # @return [Array<Stall>] what has stalled in it.
       def stalls_of(env)
         env.fetch(KEY, []).filter_map do |number, capture|
+          next if Prompt.kept?(capture.began, capture.backtrace)
+
           stall = capture.stall
           facts = @loop.stall(number, capture.began) if stall.nil? || stall.lasting
           facts ? capture.to_stall(facts.merge(lasting: false)) : stall
@@ -100,8 +104,11 @@ module Fairlead
         capture = @captures[number]
         stall = capture&.began == began ? capture.stall = capture.to_stall(facts) : Capture.stall(facts)
         @captures.delete(number) unless facts[:lasting]
-        @tell.call(stall)
+        Prompt.kept?(began, stall.backtrace) ? leave_alone(began) : @tell.call(stall)
       end
+
+      # What stood still since then was kept by a prompt, and does not stall by itself.
+      def leave_alone(began) = Fairlead.page&.forget_routes(began)
     end
   end
 end
