@@ -10,6 +10,8 @@ module Fairlead
       # Streams with their tokens, to which threads of the app's write until they fail, also after their responses' ends.
       Live = Struct.new(:stream, :token, :lock)
       LIVE = []
+      # And those that are handed on.
+      HUB = Thread::Queue.new
 
       # A header value that other threads may run behind.
       Switching = Struct.new(:text) do
@@ -31,7 +33,7 @@ module Fairlead
       module Disturb
         class << self
           def start
-            @started ||= [Thread.new { write }, Thread.new { write }, Thread.new { close }]
+            @started ||= [Thread.new { write }, Thread.new { write }, Thread.new { close }, Thread.new { pass_on }]
           end
 
           # In short slices, so that others come in between at every moment; without a pause for a third of each second.
@@ -54,6 +56,16 @@ module Fairlead
             loop do
               sleep rand * 0.004
               LIVE.sample&.stream&.close
+            end
+          end
+
+          def pass_on
+            loop do
+              stream, bytes = HUB.pop
+              stream << bytes
+              stream.close
+            rescue IOError, Fairlead::ClientGone
+              nil
             end
           end
 
@@ -115,9 +127,11 @@ module Fairlead
         "/thread" => lambda { |env, token, count|
           lambda do |stream|
             Thread.new { count.times { stream.write(token * 20) }; stream.close rescue nil }
-            sleep(rand * 0.003)
+            sleep(rand * 0.003) if count.odd?
           end
-        }
+        },
+        "/task" => ->(env, token, count) { ->(stream) { Async { count.times { stream << token; sleep(0.0005) }; stream.close } } },
+        "/hub" => ->(env, token, count) { ->(stream) { HUB << [stream, token * count] } }
       }
 
       run lambda { |env|

@@ -13,11 +13,11 @@ module Fairlead
       # How often each way is asked for.
       WEIGHTS = {
         "/fixed" => 60, "/pieces" => 20, "/parts" => 6, "/large" => 1, "/changing" => 4, "/sleep" => 12, "/offload" => 4,
-        "/stream" => 10, "/live" => 8, "/thread" => 4, "/echo" => 6, "/echo-parts" => 3, "/hijack" => 3, "/partial" => 3,
+        "/stream" => 10, "/live" => 8, "/thread" => 4, "/task" => 3, "/hub" => 3, "/echo" => 6, "/echo-parts" => 3, "/hijack" => 3, "/partial" => 3,
         "/blocks" => 1, "/holds" => 0.4, "/collect" => 0.3, "/fork" => 0.15, "/system" => 0.15, "/late" => 0.4
       }.flat_map { |path, weight| [path] * (weight * 20).round }.freeze
       # Those of which the client knows how long they are.
-      WHOLE = %w[/fixed /pieces /sleep /offload /blocks /holds /collect /fork /system /late].freeze
+      WHOLE = %w[/fixed /pieces /sleep /offload /blocks /holds /collect /fork /system /late /task /hub].freeze
       TOKEN = /T[0-9a-f]{10}/
       # What is answered without the app: its time is up, or there are too many.
       REFUSED = [503, 504].freeze
