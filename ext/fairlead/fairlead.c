@@ -43,8 +43,13 @@ void fl_use(fl_ruby_loop *self) {
 }
 
 void fl_use_no_more(fl_ruby_loop *self) {
-    if (--self->users == 0 && self->closing != NULL)
+    self->users--;
+    if (self->closing == NULL)
+        return;
+    if (self->users == 0)
         bury(self);
+    else
+        fl_loop_wake(self->closing); /* who has heard of the end may have heard it for all */
 }
 
 /* Nobody who has the lock may wait for the GVL: the watch thread, or who has the GVL, would wait for both. With an

@@ -297,7 +297,10 @@ static VALUE loop_resumed_at(VALUE object) {
 }
 
 static VALUE loop_start_watch(VALUE object) {
-    int error = fl_watch_start(watch_of(object));
+    fl_watch *watch = watch_of(object);
+    if (atomic_load(&watch->count) == 0)
+        rb_raise(rb_eIOError, "no reactor serves this loop yet");
+    int error = fl_watch_start(watch);
     if (error != 0)
         rb_syserr_fail(error, "the watch thread");
     return Qnil;

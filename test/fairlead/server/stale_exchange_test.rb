@@ -118,21 +118,40 @@ module Fairlead
       limits = %i[request_line head_size headers body_size body_buffer response_buffer in_flight streams queue_timeout queue_target
                   request_timeout idle_timeout head_timeout body_timeout write_timeout health_path cancel_abandoned]
       limits = limits.to_h { |name| [name, Fairlead::Configuration.new.public_send(name)] }
-      looped = Fairlead::Loop.new({ **limits, body_size: 1 << 40, note_refusals: false })
-      waiting = Thread.new { looped.wait(nil) }
-      Thread.pass until waiting.status == "sleep"
-      looped.close
-      waiting.join(5) or abort "still waiting"
-      %i[turn settle woken overdue take refusals give_up takeable counts].each do |method|
-        looped.public_send(method)
-        abort "#{method} of a closed loop"
-      rescue IOError => error
-        abort error.message unless error.message == "the loop is closed"
+      closed = %i[turn settle woken overdue take refusals give_up takeable counts]
+      [false, true].each do |watched|
+        looped = Fairlead::Loop.new({ **limits, body_size: 1 << 40, note_refusals: false })
+        looped.watch(tick: 2, blocked: 4, stuck: 7, computing: 60, lost: 0, drain: 0, priority: 0) if watched
+        ready = Queue.new
+        threads = Array.new(3) do |number|
+          Thread.new do
+            (looped.enter && looped.start_watch) if watched && number.zero?
+            ready << true
+            loop { number == 2 ? looped.settle : looped.wait(nil) || sleep(0.001) }
+          rescue IOError => error
+            error.message
+          ensure
+            looped.leave
+          end
+        end
+        3.times { ready.pop }
+        sleep 0.02
+        looped.close
+        threads.each do |thread|
+          thread.join(5) or abort "still in it: #{thread.backtrace}"
+          abort thread.value unless thread.value == "the loop is closed"
+        end
+        closed.each do |method|
+          looped.public_send(method)
+          abort "#{method} of a closed loop"
+        rescue IOError => error
+          abort error.message unless error.message == "the loop is closed"
+        end
       end
       print "closed"
     RUBY
 
-    def test_a_loop_may_be_closed_while_a_thread_waits_for_it
+    def test_a_loop_may_be_closed_while_threads_use_it
       output, status = Open3.capture2e({ "MALLOC_PERTURB_" => "90" }, RbConfig.ruby, "-I", "lib", "-e", CLOSING)
 
       assert_equal ["closed", true], [output, status.success?]
