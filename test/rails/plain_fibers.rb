@@ -6,7 +6,7 @@ module Fairlead
     APP = {
       "config/routes.rb" => <<~'RUBY',
         Rails.application.routes.draw do
-          %w[seen other rollback batches abandoned release cleanup within open_end streamed stat gc].each do |action|
+          %w[seen other rollback batches abandoned release cleanup within waiting open_end streamed stat gc].each do |action|
             get action, to: "fibers##{action}"
           end
         end
@@ -172,6 +172,12 @@ module Fairlead
               raise ActiveRecord::Rollback
             end
             render json: { left: Item.where(name:).count }
+          end
+
+          # Those that have the connections are fibers of the same thread as the one that blocks it.
+          def waiting
+            Item.connection_pool.with_connection { |connection| connection.execute("SELECT pg_sleep(0.02)") }
+            render json: Fiber.new(blocking: true) { Item.where(id: 1).count }.resume
           end
 
           # A fiber stops within a transaction, and nobody resumes it: it is rolled back, as all that comes after it.

@@ -20,11 +20,19 @@ module Fairlead
       # @return [#block, nil] the scheduler in which it sleeps.
       attr_reader :scheduler
 
+      # For a blocking fiber that a request has made: those that have the connections may be fibers of its thread.
+      #
+      # @return [Scheduler, nil]
+      def self.scheduler_of_request
+        scheduler = ::Fiber.scheduler
+        scheduler if scheduler.respond_to?(:hand_on) && FiberOwner.current.async_task
+      end
+
       def initialize(context, since, seconds)
         @context = context
         @since = since
         @seconds = seconds
-        @scheduler = ::Fiber.current_scheduler
+        @scheduler = ::Fiber.current_scheduler || Waiter.scheduler_of_request
         @fiber = @scheduler && ::Fiber.current
         @sleeping = false
         @called = @tried = nil
