@@ -4,11 +4,15 @@ module Fairlead
   module ActiveRecord
     # The last look at a connection that goes back to its pool: whether it is within a transaction, by ActiveRecord's books or,
     # whatever these say, by what its driver knows. What the next request writes would be lost with that transaction.
+    #
+    # And one that ActiveRecord throws away, since it could not end a transaction, is not opened again, nor replaced by another
+    # one, before the outermost transaction has ended: what is written until then would be committed without the rest.
     module OpenTransactions
       # @return [void]
       def self.install
-        pool = ::ActiveRecord::ConnectionAdapters::ConnectionPool
+        pool, adapter = ::ActiveRecord::ConnectionAdapters::ConnectionPool, ::ActiveRecord::ConnectionAdapters::AbstractAdapter
         pool.prepend(Pool) unless pool.include?(Pool)
+        adapter.prepend(Adapter) unless adapter.include?(Adapter)
       end
 
       # @param connection [ActiveRecord::ConnectionAdapters::AbstractAdapter]
@@ -33,6 +37,29 @@ module Fairlead
         warn "fairlead: a request ended within an open database transaction; it is rolled back. " \
           "Use transaction { … } with a block, or commit before the response is returned."
         connection.disconnect!
+      end
+
+      # Of AbstractAdapter.
+      module Adapter
+        def transaction(...)
+          @fairlead_depth = (@fairlead_depth || 0) + 1
+          super
+        ensure
+          @fairlead_depth -= 1
+          @fairlead_thrown_away = false if @fairlead_depth.zero?
+        end
+
+        # It stays in the pool, and may be opened again later.
+        def throw_away!
+          @fairlead_thrown_away = @fairlead_depth&.positive?
+          Uninterruptible.run { disconnect! }
+        end
+
+        def reconnect!(...)
+          return super unless @fairlead_thrown_away
+
+          raise ::ActiveRecord::ConnectionNotEstablished, "the connection was closed within a transaction that could not be ended"
+        end
       end
 
       # Of ConnectionPool.

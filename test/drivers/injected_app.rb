@@ -1,0 +1,198 @@
+# frozen_string_literal: true
+
+require "active_record"
+require "trilogy"
+require "fairlead/scheduler"
+require_relative "injection"
+
+module Fairlead
+  # What an app does with a database, each as a path: interrupted at every wait. After each attempt the database is asked, and
+  # the pool. Answers how many attempts there were, and what was wrong.
+  module InjectedApp
+    Scheduler.prepend(Injection::Waits)
+    ::ActiveRecord::Base.logger = nil
+    tls = ENV["TRILOGY_TLS"] ? { ssl: true, ssl_mode: ::Trilogy::SSL_REQUIRED_NOVERIFY } : {}
+    ::ActiveRecord::Base.establish_connection(url: ENV.fetch("DATABASE_URL"), **tls)
+
+    # A row of the test's.
+    class Row < ::ActiveRecord::Base
+      self.table_name = "injected"
+    end
+
+    # The work; each writes as many rows as it says, or none. Before it, `first` is done without interruption.
+    WORK = {
+      "connect" => [0, ->(_) { pool.with_connection { |connection| connection.select_value("SELECT 1") } }, -> { pool.disconnect! }],
+      "transaction" => [2, ->(token) { Row.transaction { 2.times { Row.create!(token:) } } }],
+      "rollback" => [0, lambda { |token|
+        Row.transaction { Row.create!(token:) && raise(::ActiveRecord::Rollback) }
+      }],
+      "savepoint" => [2, lambda { |token|
+        Row.transaction do
+          Row.create!(token:)
+          Row.transaction(requires_new: true) { Row.create!(token:) && raise(::ActiveRecord::Rollback) }
+          Row.transaction(requires_new: true) { Row.create!(token:) }
+        end
+      }],
+      "rescued" => [2, lambda { |token|
+        Row.transaction do
+          Row.create!(token:)
+          begin
+            Row.connection_pool.active_connection?.select_value(SLEEP)
+          rescue ::Timeout::ExitException, RequestTimeout, ClientGone, ::ActiveRecord::StatementInvalid
+            nil
+          end
+          Row.create!(token:)
+        end
+      }],
+      "statement" => [0, ->(_) { pool.with_connection { |connection| connection.select_value(SLEEP) } }],
+      "prepared" => [0, ->(token) { pool.with_connection { Row.where(token:).pluck(:id) } }],
+      "in line" => [0, lambda { |_|
+        pool.with_connection { |connection| connection.select_value("SELECT 1") }
+      }, lambda {
+        2.times { Async { pool.with_connection { sleep 0.004 } } }
+      }],
+      "disconnect" => [0, lambda { |_|
+        pool.with_connection { |connection| connection.select_value("SELECT 1") }
+        pool.disconnect!
+      }],
+      "reap" => [0, lambda { |_|
+        pool.reap
+        pool.flush!
+      }, -> { Thread.new { pool.checkout.select_value("SELECT 1") }.join }]
+    }.freeze
+
+    ENOUGH = 10
+
+    class << self
+      def pool = ::ActiveRecord::Base.connection_pool
+
+      def call(env)
+        return answer(setup) if env["PATH_INFO"] == "/setup"
+
+        name = WORK.keys.find { |one| env["PATH_INFO"] == "/#{one.tr(" ", "_")}" }
+        faults = []
+        attempts = Injection.each { |attempt| try(name, attempt) { |fault| faults << fault } if faults.size < ENOUGH }
+        answer("#{attempts} attempts\n#{faults.join("\n")}")
+      end
+
+      private
+
+      def answer(text) = [200, { "content-type" => "text/plain" }, [text]]
+
+      def setup
+        pool.with_connection do |connection|
+          connection.create_table(:injected, force: true) { |table| table.string(:token) }
+        end
+        Row.reset_column_information
+        Row.count
+        "ready"
+      end
+
+      def try(name, attempt)
+        rows, work, first = WORK.fetch(name)
+        token = "#{name} #{@token = (@token || 0) + 1}"
+        first&.call
+        hold_the_lock if SQLITE
+        attempt.run { work.call(token) }
+        wrong = Watch.faults(attempt, token, rows)
+        yield "#{wrong.join("; ")}: #{attempt}" if wrong.any?
+      end
+    end
+
+    # SQLite waits for nothing else.
+    def self.hold_the_lock
+      @holder&.join
+      database = ::SQLite3::Database.new(ENV.fetch("SQLITE"))
+      database.execute("BEGIN IMMEDIATE")
+      @holder = Thread.new do
+        sleep 0.006
+        database.execute("ROLLBACK")
+        database.close
+      end
+    end
+    private_class_method :hold_the_lock
+
+    POSTGRESQL = ENV.fetch("DATABASE_URL").start_with?("postgres")
+    USER = ENV.fetch("USER_UNDER_TEST", "injected")
+    SQLITE = ENV.fetch("DATABASE_URL").start_with?("sqlite")
+    SLEEP = POSTGRESQL ? "SELECT pg_sleep(0.03)" : SQLITE ? "SELECT 1" : "SELECT SLEEP(0.03)"
+
+    # Asks the database, over a connection that has nothing to do with the pool, and the pool.
+    module Watch
+      # Seconds until the server has noticed that a connection is closed.
+      NOTICED = 3
+
+      class << self
+        # @return [Array<String>]
+        def faults(attempt, token, rows)
+          deadline = now + NOTICED
+          wrong = lasting
+          wrong = (sleep(0.005) && lasting) until wrong.empty? || now > deadline
+          written = count(token)
+          allowed = attempt.done? ? [rows] : [0, rows]
+          wrong << "#{written} rows, not #{allowed.join(" or ")}" unless allowed.include?(written)
+          wrong.concat(next_one)
+        end
+
+        private
+
+        # What may be so for a moment.
+        def lasting
+          busy = InjectedApp.pool.stat.slice(:busy, :waiting, :dead).select { |_, number| number.positive? }
+          [("the pool: #{busy}" if busy.any?), *outside { server }].compact
+        end
+
+        def next_one
+          ::Timeout.timeout(4) { Row.transaction { Row.create!(token: "next") && Row.count } }
+          []
+        rescue StandardError => error
+          ["the next cannot work: #{error.class}: #{error.message}"]
+        end
+
+        def server
+          return [] if SQLITE
+
+          open = InjectedApp.pool.connections.count(&:connected?)
+          POSTGRESQL ? postgresql(open) : mariadb(open)
+        end
+
+        def postgresql(open)
+          @connection ||= PG.connect(ENV.fetch("OBSERVER_URL"))
+          all = @connection.exec("SELECT pid, state, left(query, 60) FROM pg_stat_activity WHERE usename = '#{USER}'").values
+          locks = @connection.exec("SELECT count(*) FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE usename = '#{USER}' " \
+                                   "AND state = 'idle'").getvalue(0, 0)
+          [("locks: #{locks}" if locks != "0"), *all.reject { |row| row[1] == "idle" }.map(&:inspect),
+           ("#{all.size} connections, #{open} in the pool" if all.size != open)]
+        end
+
+        # One more ends queries.
+        def mariadb(open)
+          @connection ||= ::Trilogy.new(observer)
+          all = @connection.query("SELECT id, command, LEFT(info, 60) FROM information_schema.processlist WHERE user = '#{USER}'").rows
+          inside = @connection.query("SELECT trx_mysql_thread_id, trx_state FROM information_schema.innodb_trx").rows
+          inside.select! { |row| all.any? { |one| one[0] == row[0] } }
+          [*inside.map { |row| "a transaction: #{row}" }, *all.reject { |row| row[1] == "Sleep" }.map(&:inspect),
+           ("#{all.size} connections, #{open} in the pool" unless [open, open + 1].include?(all.size))]
+        end
+
+        def observer
+          address = URI(ENV.fetch("OBSERVER_URL"))
+          { host: address.host, port: address.port, username: address.user, password: address.password, database: "fairlead" }
+        end
+
+        def count(token)
+          return outside { ::SQLite3::Database.new(ENV.fetch("SQLITE")).then { |db| db.get_first_value(COUNT, token).tap { db.close } } } if SQLITE
+
+          outside do
+            POSTGRESQL ? @connection.exec_params("#{COUNT[0..-2]}$1", [token]).getvalue(0, 0).to_i : @connection.query("#{COUNT[0..-2]}'#{token}'").first.first
+          end
+        end
+
+        def outside(&) = Thread.new(&).value
+        def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+      end
+
+      COUNT = "SELECT count(*) FROM injected WHERE token = ?"
+    end
+  end
+end
