@@ -1,5 +1,6 @@
 /* Many clients and whoever answers them do anything at any time, by a seeded dice: nothing may be used after it is
  * freed, and in the end nothing may be left. FL_SEED=… and FL_STEPS=… repeat or prolong a run. */
+#include "balance.h"
 #include "peer.h"
 
 enum { CLIENTS = 5, TAKEN = 6 };
@@ -21,6 +22,8 @@ static const char *const snippets[] = {
     "PUT / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabcde\r\n0\r\n\r\n",
     "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx",
     "GET / HTTP/1.0\r\n\r\n",
+    "CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n",
+    "GET /up HTTP/1.1\r\nHost: a\r\n\r\nGET /up HTTP/1.1\r\nHost: a\r\n\r\nHEAD / HTTP/1.1\r\nHost: a\r\n\r\n",
     "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 80000\r\nExpect: 100-continue\r\n\r\n",
     "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n",
     "PUT / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nffff\r\n",
@@ -82,7 +85,8 @@ static void read_some(fl_exchange *exchange) {
 }
 
 static void begin(taken *one) {
-    static const int codes[] = {200, 200, 200, 204, 304, 500};
+    static const int codes[] = {200, 200, 204, 205, 304, 500};
+    static const char *const codings[] = {"chunked", "identity", "gzip"};
     static const int64_t lengths[] = {-1, -1, -1, 0, 10, 100000};
     if (fl_exchange_begin(one->exchange, codes[dice(6)]) != FL_OK)
         return;
@@ -91,7 +95,53 @@ static void begin(taken *one) {
         fl_exchange_header(one->exchange, "connection", 10, "close", 5);
     if (!polite && dice(10) == 0)
         fl_exchange_header(one->exchange, "content-length", 14, "7", 1);
+    if (!polite && dice(10) == 0) {
+        const char *coding = codings[dice(3)];
+        fl_exchange_header(one->exchange, "transfer-encoding", 17, coding, strlen(coding));
+    }
+    if (!polite && dice(10) == 0)
+        fl_exchange_header(one->exchange, "trailer", 7, "x", 1);
     one->ended = fl_exchange_head_end(one->exchange, lengths[dice(polite ? 3 : 6)]) == FL_OK;
+}
+
+/* The app talks to the client itself from now on, and hangs up. */
+static void hijack(taken *one) {
+    fl_slab *slab = &one->exchange->loop->slab;
+    fl_buffer unsent = {0}, ahead = {0};
+    int descriptor = fl_exchange_hijack(one->exchange, &unsent, &ahead);
+    if (descriptor < 0)
+        return;
+    fl_buffer_free(slab, &unsent);
+    fl_buffer_free(slab, &ahead);
+    close(descriptor);
+    fl_exchange_finish(one->exchange);
+    one->exchange = NULL;
+}
+
+static void something_rarer(taken *one) {
+    static const char hint[] = "HTTP/1.1 103 Early Hints\r\nlink: a\r\n\r\n";
+    switch (dice(polite ? 3 : 6)) {
+    case 0:
+        fl_exchange_limit_time(one->exchange, dice(3) ? (1 + dice(polite ? 10000 : 30)) * MILLISECOND : 0);
+        break;
+    case 1:
+        fl_exchange_inform(one->exchange, hint, sizeof hint - 1);
+        break;
+    case 2:
+        fl_exchange_moves_on(one->exchange);
+        break;
+    case 3:
+        if (one->ended)
+            fl_exchange_trailer(one->exchange, "x", 1, "y", 1);
+        break;
+    case 4:
+        if (dice(4) == 0)
+            hijack(one);
+        break;
+    default:
+        fl_loop_abandon_later(one->exchange);
+        one->exchange = NULL;
+    }
 }
 
 static void server_does_something(peer_server *server, taken *one) {
@@ -103,7 +153,7 @@ static void server_does_something(peer_server *server, taken *one) {
             fl_exchange_head_used(one->exchange);
         return;
     }
-    switch (polite ? 1 + dice(11) : dice(12)) {
+    switch (polite ? 1 + dice(12) : dice(13)) {
     case 0:
         fl_exchange_abandon(one->exchange);
         one->exchange = NULL;
@@ -129,6 +179,9 @@ static void server_does_something(peer_server *server, taken *one) {
     case 9:
         if (one->ended)
             fl_exchange_write(one->exchange, filling, dice(dice(3) ? 100 : sizeof filling), &used);
+        break;
+    case 12:
+        something_rarer(one);
         break;
     default:
         if (!one->ended)
@@ -172,36 +225,46 @@ static void run(uint64_t seed, unsigned steps) {
     limits.streams = dice(5);
     limits.queue_timeout = (1 + dice(seed % 2 ? 20 : 1000)) * MILLISECOND;
     for (int kind = 1; kind < FL_DEADLINE_KINDS; kind++) limits.deadlines[kind] = (1 + dice(seed % 2 ? 10 : 1000)) * MILLISECOND;
-    peer_server server = server_with(limits);
+    if (dice(2))
+        limits.request_timeout = (1 + dice(polite ? 1000 : 20)) * MILLISECOND;
+    limits.cancel_abandoned = dice(2);
+    strcpy(limits.health_path, "/up");
+    peer_server servers[] = {server_with(limits), server_with(limits)};
+    int channels[4];
+    fl_shared_page *page = make_siblings(&servers[0], &servers[1], channels);
     for (int i = 0; i < CLIENTS; i++) clients[i] = -1;
     memset(served, 0, sizeof served);
     bool drains = dice(4) == 0, sheds = dice(3) == 0;
 
     for (unsigned step = 0; step < steps && !test.failing; step++) {
+        peer_server *server = &servers[dice(3) == 0];
         switch (dice(4)) {
         case 0:
-            fl_loop_turn(server.loop);
-            check_counts(server.loop);
+            fl_loop_turn(server->loop);
+            check_counts(server->loop);
             break;
         case 1:
-            fl_loop_wait(server.loop, dice(3) ? 0 : dice(500));
+            if (dice(3))
+                fl_loop_wait(server->loop, dice(3) ? 0 : dice(500));
+            else
+                fl_balance(server->loop, dice(2), dice(100000));
             break;
         case 2:
-            client_does_something(&server, &clients[dice(CLIENTS)]);
+            client_does_something(server, &clients[dice(CLIENTS)]);
             break;
         case 3:
-            server_does_something(&server, &served[dice(TAKEN)]);
+            server_does_something(server, &served[dice(TAKEN)]);
             break;
         }
         if (sheds)
-            server.loop->line.most = dice(6);
-        while (dice(3) == 0 && fl_loop_woken(server.loop) != 0) {}
+            server->loop->line.most = dice(6);
+        while (dice(3) == 0 && fl_loop_woken(server->loop) != 0) {}
+        while (dice(3) == 0 && fl_loop_overdue(server->loop) != 0) {}
         if (drains && step == steps * 3 / 4)
-            fl_loop_drain(server.loop, false);
+            fl_loop_drain(servers[0].loop, dice(2));
     }
     bool closes_first = dice(2);
-    if (closes_first)
-        server_stop(&server);
+    for (int i = 0; i < 2 && closes_first; i++) server_stop(&servers[i]);
     for (int i = 0; i < TAKEN; i++) {
         if (served[i].exchange == NULL)
             continue;
@@ -213,12 +276,20 @@ static void run(uint64_t seed, unsigned steps) {
     for (int i = 0; i < CLIENTS; i++)
         if (clients[i] >= 0)
             close(clients[i]);
-    if (!closes_first) {
-        TURN_UNTIL(server.loop, server.loop->connections == NULL);
-        check_counts(server.loop);
-        CHECK_NUMBER(0, server.loop->slab.borrowed);
-        server_stop(&server);
+    for (int i = 0; i < 2 && !closes_first; i++) {
+        fl_loop_drain(servers[0].loop, false); /* nothing goes round any more */
+        fl_loop_drain(servers[1].loop, false);
+        fl_loop_turn(servers[0].loop);
+        fl_loop_turn(servers[1].loop);
+        TURN_UNTIL(servers[i].loop, servers[i].loop->connections == NULL);
+        check_counts(servers[i].loop);
     }
+    for (int i = 0; i < 2 && !closes_first; i++) {
+        CHECK_NUMBER(0, servers[i].loop->slab.borrowed + servers[i].loop->staging.borrowed);
+        server_stop(&servers[i]);
+    }
+    for (int i = 0; i < 4; i++) close(channels[i]);
+    fl_shared_page_close(page);
     if (test.failing)
         printf("  FL_SEED=%llu FL_STEPS=%u repeats it\n", (unsigned long long) seed, steps);
 }
