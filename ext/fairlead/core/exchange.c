@@ -54,13 +54,15 @@ static bool opens_tunnel(const fl_exchange *exchange) {
     return exchange->connect_method && exchange->code >= 200 && exchange->code < 300;
 }
 
-/* Where no body can be, no field may say how it is framed (RFC 9110, 8.6; RFC 9112, 6.1). */
+/* Where no body can be, no field says how it is framed (RFC 9110, 8.6; RFC 9112, 6.1). A 304 could have the length of what is
+ * not sent, but apps say there that of the empty body. */
 static bool has_no_framing(const fl_exchange *exchange) {
-    return exchange->code < 200 || exchange->code == 204 || exchange->code == 205 || opens_tunnel(exchange);
+    return exchange->code < 200 || exchange->code == 204 || exchange->code == 205 || exchange->code == 304 ||
+           opens_tunnel(exchange);
 }
 
 static bool has_no_body(const fl_exchange *exchange) {
-    return exchange->head_method || exchange->code == 304 || has_no_framing(exchange);
+    return exchange->head_method || has_no_framing(exchange);
 }
 
 fl_status fl_exchange_begin(fl_exchange *exchange, int code) {
