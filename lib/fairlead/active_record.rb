@@ -19,6 +19,7 @@ module Fairlead
     autoload :PermanentCheckout, "fairlead/active_record/permanent_checkout"
     autoload :PoolSizing, "fairlead/active_record/pool_sizing"
     autoload :Seam, "fairlead/active_record/seam"
+    autoload :SqliteTurns, "fairlead/active_record/sqlite_turns"
     autoload :Usage, "fairlead/active_record/usage"
     autoload :Waiter, "fairlead/active_record/waiter"
 

@@ -89,14 +89,24 @@ module Fairlead
         "activerecord", ">= 8.1", "< 8.2.a",
         methods: {
           POOL => %i[
-            checkout checkin release_connection remove reap disconnect clear_reloadable_connections acquire_connection
+            checkout checkin release_connection remove reap disconnect clear_reloadable_connections discard! flush prepopulate
+            retire_old_connections preconnect keep_alive synchronize mon_synchronize acquire_connection checkout_and_verify
             try_to_checkout_new_connection bulk_make_new_connections remove_connection_from_thread_cache active_connection?
-            connection_lease
+            connection_lease connections discarded? num_waiting_in_queue stat
           ],
           "#{POOL}::ConnectionLeasingQueue" => %i[add add_back wait_poll remove any? num_waiting with_a_bias_for poll delete],
-          ADAPTER => %i[disconnect! reconnect clean! lease in_use? owner steal! expire]
+          "#{POOL}::ExecutorHooks." => %i[complete],
+          ADAPTER => %i[disconnect! reconnect clean! lease in_use? owner steal! expire connected? clear_cache! begin_db_transaction],
+          "Monitor" => %i[enter try_enter exit wait_for_cond]
         },
-        variables: { POOL => %i[@connections @available @now_connecting @max_connections @pinned_connection @maintaining] },
+        variables: {
+          POOL => %i[
+            @connections @available @now_connecting @max_connections @maintaining @threads_blocking_new_connections
+            @pinned_connection @checkout_timeout
+          ],
+          "#{POOL}::Queue" => %i[@lock @queue @num_waiting],
+          ADAPTER => %i[@raw_connection @last_activity @lock @config]
+        },
         lost: "ActiveRecord keeps its own pools: no database_connections, no line that is first come, first served, no figures " \
               "of how long requests wait for a connection.",
         untested: :leave_out

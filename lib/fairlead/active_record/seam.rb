@@ -9,7 +9,8 @@ module Fairlead
     # and everything that is ActiveRecord's own, and not public, is called from here.
     #
     # The pool stays ActiveRecord's. What it gets is: a line in which an interrupted waiter loses nothing for the others
-    # ({Line}), patience before another connection is opened, a budget ({Budget}), and figures ({Usage}).
+    # ({Line}), patience before another connection is opened, a budget ({Budget}), and figures ({Usage}). The row `pool` of
+    # {Compatibility::TABLE} lists each method and variable of ActiveRecord on which that relies.
     module Seam
       # @return [void]
       def self.install
@@ -23,6 +24,7 @@ module Fairlead
         pool::ConnectionLeasingQueue.prepend(Queue)
         pool::ExecutorHooks.singleton_class.prepend(ExecutorHooks)
         ::ActiveRecord::ConnectionAdapters::AbstractAdapter.include(Adapter)
+        SqliteTurns.install
       end
 
       def self.installed? = @installed ? true : false

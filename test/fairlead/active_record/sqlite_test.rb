@@ -1,0 +1,34 @@
+# frozen_string_literal: true
+
+require_relative "../../helper"
+
+module Fairlead
+  # Many requests that write to SQLite, where one may at a time.
+  class SqliteTest < Test
+    # All together take six times as long as one may wait for a connection, or for the lock.
+    COUNT = 60
+    APP = <<~'RUBY'
+      require "active_record"
+      ActiveRecord::Base.establish_connection(adapter: "sqlite3", database: File.join(__dir__, "db.sqlite3"), pool: 5,
+        checkout_timeout: 0.5, timeout: 500)
+      ActiveRecord::Base.with_connection { |connection| connection.execute("CREATE TABLE posts (id integer primary key)") }
+      class Post < ActiveRecord::Base; end
+
+      write = proc { Post.transaction { Post.create! && sleep(0.05) } && "written" }
+      run(lambda do |env|
+        # Action Cable's actions run in threads of its own.
+        answer = env["PATH_INFO"] == "/thread" ? Thread.new(&write).value : write.call
+        [200, { "content-type" => "text/plain" }, [answer]]
+      end)
+    RUBY
+    private_constant :COUNT, :APP
+
+    def test_each_is_served_however_many_come_at_once
+      with_server(APP, "--workers", "0") do |server|
+        answers = Array.new(COUNT) { |n| Thread.new { server.get(n % 10 == 9 ? "/thread" : "/") } }.map(&:value)
+
+        assert_equal [%w[200 written]], answers.map { |answer| [answer.code, answer.body] }.uniq
+      end
+    end
+  end
+end
