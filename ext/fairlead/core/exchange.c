@@ -200,7 +200,7 @@ static fl_status decide(fl_exchange *exchange, int64_t length) {
         exchange->framing = no_body ? FL_FRAMING_NONE : FL_FRAMING_LENGTH;
     } else if (no_body) {
         exchange->framing = FL_FRAMING_NONE;
-        if (length > 0 && exchange->code == 200) /* of HEAD: what GET would have had */
+        if (length > 0 && exchange->code == 200 && !has_no_framing(exchange)) /* of HEAD: what GET would have had */
             status = fl_http1_write_length(slab, &exchange->out, (uint64_t) length);
     } else if (length >= 0) {
         exchange->framing = FL_FRAMING_LENGTH;

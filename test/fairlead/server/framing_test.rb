@@ -38,7 +38,7 @@ module Fairlead
         when "/pairs-hijack" then [200, [["rack.hijack", ->(stream) { stream.write("pairs"); stream.close }]], []]
         when "/each" then [200, Class.new { def each = yield("content-type", "text/plain") }.new, Enumerator.new { |out| out << "each" }]
         when "tunnel:80" then [200, { "rack.hijack" => ->(stream) { stream.write(stream.readpartial(9).upcase); stream.close } }, []]
-        when "a:80" then [env["HTTP_X_STATUS"].to_i, { "content-length" => "4" }, ["body"]]
+        when "a:80" then [env["HTTP_X_STATUS"].to_i, env.key?("HTTP_X_LONG") ? { "content-length" => "4" } : {}, ["body"]]
         else [200, {}, [env.values_at("REQUEST_METHOD", "SERVER_PROTOCOL").join(" ")]]
         end
       end)
@@ -84,9 +84,11 @@ module Fairlead
     end
 
     def test_an_answer_to_connect_opens_a_tunnel_or_is_an_answer
-      head, body = all("CONNECT a:80 HTTP/1.1\r\nHost: a\r\nX-Status: 200\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n")
-      assert_equal ["HTTP/1.1 200 OK", ""], [head[/.*(?=\r\n)/], body]
-      refute_match(/content-length|transfer-encoding/i, head)
+      ["", "X-Long: 1\r\n"].each do |field|
+        head, body = all("CONNECT a:80 HTTP/1.1\r\nHost: a\r\n#{field}X-Status: 200\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert_equal ["HTTP/1.1 200 OK", ""], [head[/.*(?=\r\n)/], body]
+        refute_match(/content-length|transfer-encoding/i, head)
+      end
       head, body = all("CONNECT a:80 HTTP/1.1\r\nHost: a\r\nX-Status: 403\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n")
       assert_equal ["HTTP/1.1 403 Forbidden", "body"], [head[/.*(?=\r\n)/], body]
       assert_includes head, "content-length: 4"
