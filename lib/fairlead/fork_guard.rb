@@ -15,7 +15,7 @@ module Fairlead
       #
       # @param scheduler [Object, nil] of the thread that has forked it
       def leave_server(scheduler)
-        servers.clear
+        servers.each(&:leave).clear
         Signals.leave_to_default
         return unless scheduler.is_a?(Scheduler)
 

@@ -118,6 +118,10 @@ module Fairlead
     # @return [Hash] what this process does now
     def counts = @loop.counts
 
+    # @api private
+    # In the child of a fork: connections on their way from one worker to another are in here.
+    def leave = @channels&.flatten&.each(&:close)
+
     private
 
     def assemble(configuration, replaced:)

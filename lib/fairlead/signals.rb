@@ -6,17 +6,25 @@ module Fairlead
   # Signals as something to wait for: each trapped one makes {#io} readable, and is then given by {#take} to
   # ordinary code, where locks may be taken and files opened.
   class Signals
+    # A handler for what shall have no effect. Not "IGNORE": programs that the app starts would inherit that.
+    NOTHING = proc { nil }
+    # Those for which Ruby raises an exception.
+    ENDING = %i[INT TERM HUP QUIT ALRM USR1 USR2].freeze
+    private_constant :ENDING
+
     @trapping = []
 
     class << self
       # @return [Array<Signals>] those whose traps are set.
       attr_reader :trapping
 
-      # In a forked child that is none of ours: signals do to it what they do to any process, unless the app has trapped them.
+      # In a forked child that is none of ours: a signal ends it, unless the app has trapped that. Not by Ruby's exception, which
+      # async's loop has put off for the whole thread, and so for the child.
       def leave_to_default
-        trapping.flat_map { |signals| signals.traps.to_a }.each do |name, handler|
-          current = Signal.trap(name, "DEFAULT")
-          Signal.trap(name, current) unless current.equal?(handler)
+        ours = [NOTHING, *trapping.flat_map { |signals| signals.traps.values }]
+        ENDING.each do |name|
+          before = Signal.trap(name, "SYSTEM_DEFAULT")
+          Signal.trap(name, before) unless before == "DEFAULT" || ours.include?(before)
         end
       end
     end

@@ -49,8 +49,7 @@ module Fairlead
       name = @place.regular? ? "worker #{@place.index}" : "#{@place.kind} worker #{@place.index}"
       Process.setproctitle("fairlead: #{name} [#{@configuration.tag}]")
       @signals = Signals.new(:TERM, :INT, :USR1)
-      # Not "IGNORE": programs that the app starts would inherit that.
-      %i[HUP USR2].each { |signal| Signal.trap(signal) { nil } }
+      %i[HUP USR2].each { |signal| Signal.trap(signal, Signals::NOTHING) }
       %i[CHLD TTIN TTOU].each { |signal| Signal.trap(signal, "DEFAULT") }
       allow_descriptors
     ensure

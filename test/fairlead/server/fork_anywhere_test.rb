@@ -18,11 +18,13 @@ module Fairlead
     C
 
     # What a process has of the server's sockets, seen from itself: their own port is the server's.
+    # So is a socket over which workers pass connections.
     LOOK = <<~'RUBY'
       def sockets_of_server(port)
         Dir.children("/proc/self/fd").map(&:to_i).filter_map do |fd|
-          address = BasicSocket.for_fd(fd).tap { |socket| socket.autoclose = false }.local_address
-          fd if address.ip? && address.ip_port == port
+          socket = BasicSocket.for_fd(fd).tap { |found| found.autoclose = false }
+          address = socket.local_address
+          fd if address.ip? ? address.ip_port == port : socket.getsockopt(:SOCKET, :TYPE).int == Socket::SOCK_SEQPACKET
         rescue SystemCallError, ArgumentError, SocketError
           nil
         end
@@ -56,6 +58,8 @@ module Fairlead
         "raises" => ->(port) { pid = fork or (look(port); raise "in the child"); status[pid] },
         "sleeps" => ->(port) { pid = fork or (look(port); sleep(0.05); exit(7)); status[pid] },
         "waits" => ->(port) { pid = fork or (look(port); IO.select([IO.pipe[0]], nil, nil, 0.05); Thread::Queue.new.pop(timeout: 0.05); exit(7)); status[pid] },
+        "term" => ->(port) { pid = fork { look(port); sleep }; sleep(0.05) until File.size?("child-\#{pid}"); Process.kill(:TERM, pid); Process.wait2(pid)[1].termsig.to_s },
+        "trap" => ->(port) { pid = fork { trap(:TERM) { exit!(7) }; look(port); sleep }; sleep(0.05) until File.size?("child-\#{pid}"); Process.kill(:TERM, pid); status[pid] },
         "double" => ->(port) { status[fork { status[fork { look(port) }]; look(port); exit 7 }] },
         "popen" => ->(port) { IO.popen("-") { |io| io ? io.read : (look(port); print "7") } },
         "popen-no-block" => ->(port) { io = IO.popen("-") or (look(port); $stdout.print("7"); $stdout.flush; exit!(0)); io.read.tap { io.close } },
@@ -114,9 +118,9 @@ module Fairlead
 
     # What each answers; 7 unless it stands here. In any Ruby, the fiber that forks is the only one of the child: it ends with
     # that, and an enumerator has nobody to yield to.
-    ANSWERS = { "enumerator" => "1", "fiber" => "0", "blocking-fiber" => "0", "falls-through" => "0", "raises" => "1", "task-ends" => "0", "task-raises" => "1", "fork-daemon" => "0",
+    ANSWERS = { "term" => Signal.list["TERM"].to_s, "enumerator" => "1", "fiber" => "0", "blocking-fiber" => "0", "falls-through" => "0", "raises" => "1", "task-ends" => "0", "task-raises" => "1", "fork-daemon" => "0",
                 "stream" => "57" }.freeze
-    WAYS = %w[block process no-block falls-through raises sleeps waits double popen popen-no-block fork-daemon thread-daemon task
+    WAYS = %w[block process no-block falls-through raises sleeps waits term trap double popen popen-no-block fork-daemon thread-daemon task
               task-ends task-raises task-block enumerator fiber blocking-fiber thread offload system spawn backquotes
               popen-program stream].freeze
 
