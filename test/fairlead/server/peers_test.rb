@@ -219,13 +219,14 @@ module Fairlead
 
     # falcon 206
     def test_an_upload_that_breaks_off_can_be_rescued
-      client = client()
+      server = with_server(APP, "--body-buffer", "1000", "--stream-request-bodies") # else no app is called
+      client = client(to: server)
       client << "PUT /upload HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n#{"x" * 50_000}"
       # A client that has gone before that has its request dropped: no app is told.
       eventually("the request was taken") { server.log.include?("the upload has begun") }
       client.reset
       eventually("the app was told") { server.log.include?("the upload ended: Fairlead::ClientGone") }
-      assert_equal "ok", client().get("/").body
+      assert_equal "ok", client(to: server).get("/").body
     end
   end
 end
