@@ -17,7 +17,7 @@ module Fairlead
 
       # From any thread. (see Thread#raise)
       def raise(error, *rest)
-        @error = error.exception(*rest)
+        @error = Uninterruptible::Scope.new(error.exception(*rest)) { @over }
         @scheduler.unblock(nil, self)
       end
 

@@ -34,7 +34,7 @@ module Fairlead
       # Whether any fiber may transfer to it.
       def direct? = true
 
-      def transfer(*) = (@fiber.transfer if @called)
+      def transfer(*) = (@fiber.transfer if @called && @fiber.alive?)
     end
 
     # What is put on the ready list for the loop's own fiber to call, outside any request.
@@ -213,7 +213,7 @@ module Fairlead
     def rest(seat)
       @idle.push(seat)
       @selector.transfer_to_loop until seat.called
-    rescue Async::Cancel
+    rescue Exception # nobody can be meant but a request that is over
       @idle.delete(seat)
       raise
     ensure

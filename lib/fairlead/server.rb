@@ -151,8 +151,11 @@ module Fairlead
     rescue Exception => error # an app may raise anything; the fiber must live on
       apologise(request, error)
     ensure
-      complete(request, status, headers, body, error)
-      body_file&.close
+      begin
+        complete(request, status, headers, body, error)
+      ensure
+        body_file&.close
+      end
     end
 
     # A body that is not an Array, or a large one.

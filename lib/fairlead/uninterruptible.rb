@@ -134,8 +134,10 @@ module Fairlead
       end
 
       # @api private
-      # @return [Boolean] whether it takes effect later.
+      # @return [Boolean] whether it takes effect later, or never: async's timeouts outlive their block if they have been moved.
       def hold(fiber, arguments, options)
+        return true if arguments&.first.is_a?(Scope) && arguments.first.over?
+
         section = section_of(fiber)
         return false if section.nil? || fiber.equal?(::Fiber.current) || meant_for?(section, arguments)
 

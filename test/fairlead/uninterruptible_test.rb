@@ -259,5 +259,19 @@ module Fairlead
       thread.join
       assert_equal %i[inner outer timeout], steps
     end
+
+    def test_a_timeout_that_was_moved_ends_with_its_block
+      Sync do |task|
+        assert_raises(Async::TimeoutError) do
+          task.with_timeout(9) do |outer|
+            task.with_timeout(9) do |inner|
+              outer.duration = inner.duration = 0.001
+              sleep(1)
+            end
+          end
+        end
+        sleep(0.01)
+      end
+    end
   end
 end

@@ -32,6 +32,7 @@ module Fairlead
         "enumerator" => ->(way) { Enumerator.new { |yielder| way.call; yielder << 1 }.next },
         "timer" => ->(way) { Fiber.scheduler.after(0.001, &way) },
         "ready_list" => ->(way) { Fiber.scheduler.unblock(nil, object.(alive?: -> { true }, transfer: ->(*) { way.call })) },
+        "idle_fiber" => ->(_) { fiber = Fiber.current; Fiber.scheduler.after(0.002) { fiber.raise(NotImplementedError) } },
         "request" => :call.to_proc,
         "offload" => ->(way) { Fairlead.offload(&way) },
       }
