@@ -40,8 +40,8 @@ module Fairlead
 
         Compatibility.fits?(:connections)
         PermanentCheckout.settle
-        OpenTransactions.install
         install_pools
+        OpenTransactions.install
         KeptLeases.install
         ::ActiveRecord::ConnectionHandling.prepend(InheritedRole)
       end

@@ -120,7 +120,7 @@ module Fairlead
         "activerecord", ">= 7.1", "< 8.2.a",
         methods: {
           POOL => %i[checkout checkin release_connection active_connection? remove discarded?],
-          ADAPTER => %i[lock_thread= current_transaction disconnect! pool]
+          ADAPTER => %i[lock_thread= current_transaction disconnect! pool throw_away! reconnect! transaction]
         },
         variables: { ADAPTER => %i[@raw_connection @lock] },
         lost: "An interrupted request could leave its transaction to the next one.", vital: true
@@ -151,7 +151,7 @@ module Fairlead
       mysql2: row(
         "mysql2", "~> 0.5",
         methods: {
-          "Mysql2::Client" => %i[query async_result next_result store_result abandon_results! prepare ping close connect socket],
+          "Mysql2::Client" => %i[query async_result next_result store_result abandon_results! prepare ping close connect socket thread_id more_results?],
           "Mysql2::Statement" => %i[execute close], "Mysql2::Result" => %i[each]
         },
         variables: { "Mysql2::Client" => %i[@query_options @read_timeout] },
@@ -159,7 +159,7 @@ module Fairlead
       ),
       trilogy: row(
         "trilogy", "~> 2.9",
-        methods: { "Trilogy" => %i[query next_result close discard! connection_options _connect] },
+        methods: { "Trilogy" => %i[query next_result close discard! connection_options _connect server_status] },
         lost: "A query that nobody waits for any more is not ended on the server."
       ),
       sqlite3: row(
