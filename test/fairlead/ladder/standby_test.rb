@@ -203,7 +203,7 @@ module Fairlead
       refusal = <<~RUBY
         Thread.singleton_class.prepend(Module.new do
           def new(...)
-            refused = File.exist?("no-more") && caller_locations(1, 1).first.path.end_with?("fairlead/crew.rb")
+            refused = File.exist?("no-more") && caller_locations(1, 2).any? { |caller| caller.path.end_with?("fairlead/crew.rb") }
             refused ? raise(ThreadError, "can't create Thread: Resource temporarily unavailable") : super
           end
         end)
