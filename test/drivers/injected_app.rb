@@ -71,7 +71,8 @@ module Fairlead
 
         name = WORK.keys.find { |one| env["PATH_INFO"] == "/#{one.tr(" ", "_")}" }
         faults = []
-        attempts = Injection.each { |attempt| try(name, attempt) { |fault| faults << fault } if faults.size < ENOUGH }
+        ways = env["QUERY_STRING"].empty? ? Injection::WAYS.size : env["QUERY_STRING"].to_i
+        attempts = Injection.each(ways) { |attempt| try(name, attempt) { |fault| faults << fault } if faults.size < ENOUGH }
         answer("#{attempts} attempts\n#{faults.join("\n")}")
       end
 

@@ -32,9 +32,11 @@ module Fairlead
       works.each do |work|
         define_method("test_#{name}_#{work}") do
           skip_without_databases
-          attempts, *faults = server(name).get("/#{work}").body.lines(chomp: true)
+          # To connect with TLS takes long.
+          ways = name.end_with?("_tls") ? 3 : Injection::WAYS.size
+          attempts, *faults = server(name).get("/#{work}?#{ways}").body.lines(chomp: true)
 
-          assert_operator attempts.to_i, :>=, Injection::WAYS.size
+          assert_operator attempts.to_i, :>=, ways
           assert_empty faults, "#{faults.size} faults"
         end
       end
