@@ -136,7 +136,7 @@ module Bench
     def test_a_crowd_that_waits_is_measured_while_all_of_them_do
       server = with_server(APP)
       crowd = Crowd.new(connections: 100, path: "/?2.5", waiting: 2.5)
-      target = Struct.new(:port, :processes).new(server.port, ProcessTree.new(server.supervisor_pid))
+      target = Struct.new(:port, :processes).new(server.port, ProcessTree.new(server.pid))
       figures = crowd.run(target, 1)
 
       assert_equal [200, 0], figures.values_at(:requests, :errors)

@@ -14,7 +14,7 @@ module Fairlead
   #   with_server("run ->(env) { [200, {}, [\"hello\"]] }", "--workers", "2") do |server|
   #     server.get("/").body            # => "hello"
   #     server.connect { |socket| socket.write("GET / HTTP/1.1\r\n\r\n"); socket.read }
-  #     server.supervisor_pid           # => 4711
+  #     server.pid                      # => 4711
   #     server.worker_pids              # => [4712, 4713]
   #     server.signal(:HUP)
   #     server.log                      # => what it wrote to stdout and stderr
@@ -29,8 +29,8 @@ module Fairlead
 
     # @return [String] the folder the server runs in.
     attr_reader :directory
-    # @return [Integer] the process that was started: the supervisor.
-    attr_reader :supervisor_pid
+    # @return [Integer] the process that was started, by which the server is known.
+    attr_reader :pid
     # @return [Process::Status, nil] how it ended; nil while it runs.
     attr_reader :status
 
@@ -66,7 +66,7 @@ module Fairlead
       @notifications.bind(Socket.sockaddr_un(path("notify.sock")))
       @seen = []
       @log = File.open(path("output.log"), "a")
-      @supervisor_pid = Process.spawn(
+      @pid = Process.spawn(
         CLEAN.merge("NOTIFY_SOCKET" => path("notify.sock"), **@env), *@prefix, *command, *flags,
         chdir: @directory, in: File::NULL, out: @log, err: @log, **@spawn_options
       )
@@ -137,13 +137,22 @@ module Fairlead
       end
     end
 
-    # @return [Array<Integer>] the running workers, without those that have ended and are not reaped yet.
-    def worker_pids
-      children(@supervisor_pid).select { |pid| alive?(pid) }
+    # @return [Array<Integer>] the running workers, and what else supervisors start; without those that have ended and are
+    #   not reaped yet.
+    def worker_pids = supervisor_pids.flat_map { |pid| children(pid) }.select { |pid| alive?(pid) }
+
+    # @return [Integer] of the newest supervisor; the first process, if that is none itself.
+    def supervisor_pid = supervisor_pids.last
+
+    # @return [Array<Integer>]
+    def supervisor_pids
+      return [@pid] unless title(@pid).start_with?("fairlead: init")
+
+      children(@pid).select { |pid| alive?(pid) }
     end
 
     # @return [Array<Integer>] all processes of the server but the first.
-    def descendant_pids(pid = @supervisor_pid)
+    def descendant_pids(pid = @pid)
       children(pid).select { |child| alive?(child) }.flat_map { |child| [child, *descendant_pids(child)] }
     end
 
@@ -154,26 +163,13 @@ module Fairlead
       ""
     end
 
-    # Sends a signal: to a first process that becomes another program, and ignores signals meanwhile, as it hears again.
-    def signal(name, pid = @supervisor_pid)
-      deadline = now + 5
-      sleep 0.005 while ignores?(name, pid) && now < deadline
-      Process.kill(name, pid)
-    end
+    # Sends a signal.
+    def signal(name, pid = @pid) = Process.kill(name, pid)
 
-    # Sends a signal that restarts something, and waits until it is done. On a busy machine the first process may begin to
-    # ignore signals after {#signal} has looked, and become the keeper: then it is told again.
+    # Sends a signal that restarts something, and waits until it is done.
     def restart(name = :HUP)
-      kept = title(@supervisor_pid).include?("keeper")
       signal(name)
-      begin
-        wait_for_notification("RELOADING=1", within: 15)
-      rescue RuntimeError
-        raise if kept || !title(@supervisor_pid).include?("keeper")
-
-        signal(name)
-        wait_for_notification("RELOADING=1")
-      end
+      wait_for_notification("RELOADING=1")
       wait_for_notification("READY=1")
     end
 
@@ -200,7 +196,7 @@ module Fairlead
     def ended?
       return true if @status
 
-      _, @status = Process.wait2(@supervisor_pid, Process::WNOHANG)
+      _, @status = Process.wait2(@pid, Process::WNOHANG)
       @status ? true : false
     end
 
@@ -223,7 +219,7 @@ module Fairlead
       return if @finished
 
       @finished = true
-      end_processes if @supervisor_pid
+      end_processes if @pid
       @notifications&.close
       @log&.close
       FileUtils.remove_entry(@directory)
@@ -268,12 +264,6 @@ module Fairlead
       end
       # The workers of a supervisor that was killed: they end by themselves, and must not outlive their test.
       workers.each { |pid| Process.kill(:KILL, pid) if alive?(pid) && ours?(pid) }
-    end
-
-    def ignores?(name, pid)
-      File.read("/proc/#{pid}/status")[/^SigIgn:\s*(\h+)/, 1].hex[Signal.list.fetch(name.to_s) - 1] == 1
-    rescue SystemCallError
-      false
     end
 
     # A pid may have been given to another process since.

@@ -47,20 +47,7 @@ module Fairlead
 
     # @return [Integer] the exit status.
     def run
-      return inquire if inquiry
-      parse
-      case @action
-      when :help then @output.write(help)
-      when :version then @output.puts("Fairlead #{VERSION}")
-      when :doctor then return doctor
-      when :serve then return serve
-      end
-      0
-    rescue Error => error
-      @parent ? @parent.failed(error.message) : @errors.puts("fairlead: #{error.message}")
-      1
-    rescue SignalException => error
-      128 + error.signo
+      reporting { act }
     end
 
     # @return [String] what --help prints.
@@ -70,6 +57,30 @@ module Fairlead
     end
 
     private
+
+    # @return [Integer] the exit status.
+    def act
+      return inquire if inquiry
+
+      parse
+      case @action
+      when :help then @output.write(help)
+      when :version then @output.puts("Fairlead #{VERSION}")
+      when :doctor then return doctor
+      when :serve then return serve
+      end
+      0
+    end
+
+    # @return [Integer] the exit status.
+    def reporting
+      yield
+    rescue Error => error
+      @parent ? @parent.failed(error.message) : @errors.puts("fairlead: #{error.message}")
+      1
+    rescue SignalException => error
+      128 + error.signo
+    end
 
     # @return [Class, nil] a command about a running server.
     def inquiry
@@ -103,10 +114,17 @@ module Fairlead
       Fairlead.serving!
       configuration = load_configuration
       rehearse(configuration)
-      return keep(launch, configuration) if Process.pid == 1 && configuration.workers.positive?
+      return supervise(configuration, launch) if @parent || configuration.workers.zero?
 
+      InitProcess.new(launch, configuration) do |parent|
+        @parent = parent
+        reporting { supervise(configuration, launch) }
+      end.run
+    end
+
+    def supervise(configuration, launch)
       set_environment(configuration)
-      Supervisor.new(configuration, launch:, parent: @parent).run
+      Supervisor.new(configuration, parent: @parent, again: launch).run
     end
 
     # Without workers a command shows first that it can take its predecessor's place.
@@ -116,15 +134,6 @@ module Fairlead
         Fairlead.configuration = configuration
         Loader.load(configuration)
       end
-    end
-
-    # Process 1 reaps what others leave behind, and should have no app.
-    def keep(launch, configuration)
-      PidFile.new(configuration.pidfile, at: configuration.source(:pidfile)).write
-      notifier = Notifier.new
-      Keeper.become(Succession.new(launch, Listener.inherited, notifier),
-                    tag: configuration.tag, log: configuration.log && File.expand_path(configuration.log),
-                    pidfile: configuration.pidfile && File.expand_path(configuration.pidfile))
     end
 
     def load_configuration

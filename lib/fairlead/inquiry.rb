@@ -51,7 +51,7 @@ module Fairlead
 
       return { silent: true } unless socket.wait_readable(patience)
 
-      JSON.parse(read(socket, patience), symbolize_names: true)
+      JSON.parse(read(socket, patience), symbolize_names: true).tap { |answer| answer[:elsewhere] = true if elsewhere?(socket, answer) }
     rescue Errno::ECONNREFUSED
       place.remove(address) # its server was killed
       nil
@@ -59,6 +59,13 @@ module Fairlead
       nil
     ensure
       socket&.close
+    end
+
+    # Whether the process numbers that it tells are those of another namespace: the kernel tells the number that counts here.
+    def self.elsewhere?(socket, answer)
+      return false unless Platform::LINUX && answer[:supervisor]
+
+      socket.getsockopt(:SOCKET, :PEERCRED).data.unpack1("i") != answer[:supervisor]
     end
 
     # All that comes until its end, or until nothing comes any more.
@@ -69,7 +76,7 @@ module Fairlead
     rescue EOFError
       text
     end
-    private_class_method :ask, :read
+    private_class_method :ask, :elsewhere?, :read
 
     # @yieldreturn [Hash] the answer
     def initialize(place = PLACE, &answer)

@@ -72,7 +72,8 @@ module Fairlead
     # Parent process → supervisor: new code serves, and this one ends.
     Leave = Data.define
 
-    # Parent process → supervisor: it has been told to end, as by TERM. Said again: at once.
+    # Parent process → supervisor, and the one that serves → its parent: it has been told to end, as by TERM. Said again: at
+    # once.
     Dismiss = Data.define
 
     # Supervisor → worker: finish what runs, then end.

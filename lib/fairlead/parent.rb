@@ -5,8 +5,7 @@ require "socket"
 require_relative "parts"
 
 module Fairlead
-  # Who started this supervisor and stays the first process: the supervisor of older code, or the {Keeper}. It has
-  # the listening sockets, speaks to the service manager, and passes signals on. {Succession} is its side.
+  # Who started this supervisor and stays the first process: the {InitProcess}. It has the listening sockets, speaks to the service manager, and passes signals on. {Succession} is its side.
   class Parent
     VARIABLE = "FAIRLEAD_PARENT"
 
@@ -64,6 +63,9 @@ module Fairlead
 
     # New code shall be started.
     def renew = @channel.tell(Message::Renew.new)
+
+    # This one has been told to end, and drains.
+    def dismissed = @channel.tell(Message::Dismiss.new)
 
     # In a worker.
     def close = @channel.close

@@ -32,19 +32,13 @@ module Fairlead
 
     # @raise [BootError] if the new code cannot serve.
     def act(server)
-      Process.kill(:USR2, told = supervisor(server))
+      raise ConfigurationError, "The server runs in a container, or in another process namespace. Run the command there." if
+        server[:elsewhere]
+
+      Process.kill(:USR2, server[:pid])
       follow(server)
     rescue Errno::ESRCH, Errno::EPERM => error
-      anew = choose # it may have given way since it answered
-      return act(anew) unless supervisor(anew) == told
-
-      raise ConfigurationError, "The server cannot be told: #{error.message} (process #{told})."
-    end
-
-    # The one that serves hears signals, and passes this one on to the first process over its channel. The first process itself
-    # may ignore signals for a moment ({Keeper.become}), and one that boots may end.
-    def supervisor(server)
-      (same(server).select { |one| one[:restarts][:serving] }.max_by { |one| begun(one) } || server)[:supervisor]
+      raise ConfigurationError, "The server cannot be told: #{error.message} (process #{server[:pid]})."
     end
 
     # What has answered for the same server.

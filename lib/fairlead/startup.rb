@@ -9,8 +9,8 @@ module Fairlead
   module Startup
     # Loaded now: when they are needed, there may be no descriptor left to load them with.
     NEEDED_LATER = [
-      Diagnosis, Figures, Keeper, Message, Rehearsal, SequelPools, Stall::Advice, Stall::Blame, Stall::Board, Stall::Capture,
-      Stall::Desk, Status::Pools, Succession
+      Diagnosis, Figures, Message, Rehearsal, SequelPools, Stall::Advice, Stall::Blame, Stall::Board, Stall::Capture,
+      Stall::Desk, Status::Pools
     ].freeze
     private_constant :NEEDED_LATER
 

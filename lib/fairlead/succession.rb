@@ -3,11 +3,12 @@
 require_relative "parts"
 
 module Fairlead
-  # A hot restart, seen from the first process: it starts the server's command once more, with the listening sockets, and
-  # once the new supervisor's workers serve, the older one is told to leave. If the new one cannot serve, nothing changes.
+  # The supervisors of a server, seen from its first process ({InitProcess}). For a hot restart it runs the server's command
+  # once more, with the listening sockets, and once the new supervisor's workers serve, the older one is told to leave. If
+  # the new one cannot serve, nothing changes.
   #
   # The first process stays the first: whoever started it (a service manager, a container, a shell) goes on knowing the
-  # server by its process id. It begins as a supervisor itself, and ends as the {Keeper}.
+  # server by its process id.
   class Succession
     # A supervisor that was started.
     # @!attribute state [Symbol] :booting, :serving or :leaving.
@@ -16,8 +17,6 @@ module Fairlead
 
     # @return [Array<Listener>] of whoever serves.
     def listeners = @listeners.reject(&:closed?)
-    # @return [Launch]
-    attr_reader :launch
     # @return [Array<Master>]
     attr_reader :masters
     # @return [Integer] of the newest that serves, from 0.
@@ -27,31 +26,20 @@ module Fairlead
     # @param launch [Launch]
     # @param listeners [Array<Listener>]
     # @param notifier [Notifier]
-    # @param masters [Array<Master>] those that run already, beside this process itself.
-    # @param generation [Integer, nil] nil: nobody serves yet.
-    # @param status [Integer] with which the last one that served has ended.
-    # @param again [Boolean] whether new code shall be started once that which boots has served or failed.
-    # @param stopping [Boolean] whether all shall end.
-    # @param budgets [Budgets, nil] this process' own, while it is a supervisor.
-    # @yieldparam description [String] why new code could not be started, while this process is the one that serves.
-    def initialize(launch, listeners, notifier, masters: [], generation: nil, status: 0, again: false, stopping: false,
-                   budgets: nil, &failed)
+    # @yieldparam parent [Parent] in the child that becomes the first supervisor.
+    # @yieldreturn [Integer] its exit status.
+    def initialize(launch, listeners, notifier, &first)
       @launch = launch
       @listeners = listeners
       @notifier = notifier
-      @masters = masters
-      @generation = generation
-      @status = status
-      @again = again
-      @stopping = stopping
-      @budgets = budgets
-      @failed = failed
+      @first = first
+      @masters = []
+      @generation = nil
+      @status = 0
+      @again = @stopping = false
     end
 
-    # @return [Hash] what the next process has to be given beside listeners and masters, if another one goes on with this.
-    def memory = { generation: @generation, status: @status, again: @again, stopping: @stopping }
-
-    # Starts new code.
+    # Starts a supervisor: the first, or one of new code. While one boots, the next one waits for it.
     def renew
       return @again = true if candidate
       return if @stopping
@@ -64,14 +52,9 @@ module Fairlead
     # @return [Array<IO>] readable when {#attend} should be called; as it should be when a child has ended.
     def ios = @masters.filter_map { |master| master.channel&.io }
 
-    # Takes in what has happened.
-    #
-    # @yield when a new supervisor serves, and this process is not needed as one.
-    def attend(&)
-      @masters.dup.each do |master|
-        hear(master, &) if master.channel
-        see_end(master)
-      end
+    # Takes in what has been said.
+    def attend
+      @masters.dup.each { |master| hear(master) if master.channel }
       return unless @again && !candidate
 
       @again = false
@@ -87,7 +70,10 @@ module Fairlead
       pass_on(master.kept.with(servers: [], rest: 0), @masters) if master.kept
       return give_up(master.failure || how_it_ended(status), status) if master.state == :booting
 
-      @status = code(status) if master.state == :serving
+      return unless master.state == :serving
+
+      @status = code(status)
+      dismiss(:TERM) if @stopping && !@dismissed # it has been told by itself: what boots is not needed either
     end
 
     # Passes a signal on: to all if it means the end, or the logs, else to the one that serves. Code that boots would be ended by
@@ -100,24 +86,10 @@ module Fairlead
       end
     end
 
-    # This process says what it keeps of the database connections, and to the others it is the oldest.
-    #
-    # @param kept [Budgets::Kept]
-    def keeps(kept) = pass_on(Message::Keeps.new(**kept.to_h), @masters)
-
-    # @return [Boolean] whether somebody else serves by now.
-    def succeeded? = !serving.nil?
-
-    # @return [Hash{String => String}] see {Notifier#variables}.
-    def service_manager = @notifier.variables
-
-    # @return [Array<Array>] descriptor, address as it was asked for, inode.
-    def described_listeners = listeners.map { |one| [one.io.fileno, one.asked, one.owned] }
-
-    # In a forked worker.
-    def close = @masters.each { |master| master.channel&.close }
-
     private
+
+    # Descriptor, address as it was asked for, inode.
+    def described_listeners = listeners.map { |one| [one.io.fileno, one.asked, one.owned] }
 
     def candidate = @masters.find { |master| master.state == :booting }
 
@@ -126,9 +98,8 @@ module Fairlead
     def start
       ours, theirs = Message::Channel.pair
       about = { pid: Process.pid, generation: @generation.to_i + (@generation ? 1 : 0), control: theirs.io.fileno,
-                watchdog: @notifier.watchdog, listeners: described_listeners, kept: [@budgets&.kept, *@masters.map(&:kept)].compact.map(&:to_h) }
-      pid = @launch.again({ Parent::VARIABLE => Message.json(about) }, [theirs.io, *listeners.map(&:io)])
-      @masters << Master.new(pid, ours, :booting)
+                watchdog: @notifier.watchdog, listeners: described_listeners, kept: @masters.filter_map(&:kept).map(&:to_h) }
+      @masters << Master.new(boot(about, ours, theirs), ours, :booting)
     rescue SystemCallError => error
       ours&.close
       give_up("The command cannot be run: #{error.message}.")
@@ -136,16 +107,30 @@ module Fairlead
       theirs&.close
     end
 
-    def hear(master, &)
+    # Nothing of an app is loaded here: the first supervisor is a fork. Those that follow run the command again, with what
+    # it finds then.
+    def boot(about, ours, theirs)
+      return @launch.again({ Parent::VARIABLE => Message.json(about) }, [theirs.io, *listeners.map(&:io)]) unless @first
+
+      first, @first = @first, nil
+      Process.fork do
+        ours.close
+        [theirs, *listeners].each { |one| one.io.autoclose = false } # the descriptors are the parent link's now
+        exit(first.call(Parent.new(**about)))
+      end
+    end
+
+    def hear(master)
       messages, gone = master.channel.receive
       messages.each do |message|
         case message
-        when Message::Serves then succeed(master, message.listeners, &)
+        when Message::Serves then succeed(master, message.listeners)
         when Message::Failed then master.failure = message.description
         when Message::Notify then @notifier.pass_on(message.text) if master.state == :serving
         when Message::Renew then renew
         when Message::Keeps then pass_on(master.kept = message, newer_than(master))
         when Message::Wish then ask_older_ones(master, message)
+        when Message::Dismiss then stop_listening if master.state == :serving
         end
       end
       return unless gone
@@ -164,7 +149,6 @@ module Fairlead
       @generation = first ? 0 : @generation + 1
       @notifier.ready(@listeners.map(&:uri))
       Log.say "The new code serves, as process #{master.pid}." unless first
-      yield if block_given?
     end
 
     # They are in the order in which they were started.
@@ -173,17 +157,23 @@ module Fairlead
     def pass_on(message, masters) = masters.each { |master| master.channel&.tell(message) }
 
     def ask_older_ones(master, wish)
-      @budgets&.lend(wish.server, wish.count)
       pass_on(wish, @masters.take(@masters.index(master)))
     end
 
     # By message: a service manager may send the signal to all processes. Code that boots may hear no message yet.
     def dismiss(signal)
-      @stopping = true
+      stop_listening
+      @dismissed = true
       @masters.each do |master|
         told = master.channel&.tell(Message::Dismiss.new)
         kill(signal, master) unless told && master.state != :booting
       end
+    end
+
+    # No more connections come in that no worker would accept.
+    def stop_listening
+      @stopping = true
+      @listeners.each(&:close)
     end
 
     def kill(signal, master)
@@ -207,22 +197,13 @@ module Fairlead
       @listeners = others
     end
 
-    def see_end(master)
-      pid, status = Process.wait2(master.pid, Process::WNOHANG)
-      ended(pid, status) if pid
-    rescue Errno::ECHILD
-      @masters.delete(master)
-    end
-
     def give_up(description, status = nil)
+      @status = status ? code(status) : 1 if @generation.nil? # nobody serves
       return if @stopping
+      return warn("fairlead: #{description}") if @generation.nil?
 
-      if @generation.nil? # nobody serves
-        @status = status ? code(status) : 1
-        return warn("fairlead: #{description}")
-      end
       Log.say "The new code could not be started, and the old goes on serving.\n#{description}"
-      serving ? serving.channel&.tell(Message::Failed.new(description)) : @failed&.call(description)
+      serving&.channel&.tell(Message::Failed.new(description))
       @notifier.ready(@listeners.map(&:uri))
     end
 

@@ -25,13 +25,12 @@ module Fairlead
     # @param configuration [Configuration]
     # @param app [#call, nil] an app that is loaded already; nil: it is loaded from the configuration's
     #   `rackup`, here or, without `preload`, in each worker.
-    # @param launch [Launch, nil] how it was started; nil: new code cannot be started beside it.
-    # @param parent [Parent, nil] the first process, if it is not this one.
-    # @param again [Launch, nil] without a launch: what takes its place when USR2 or {RestartFile} asks for it.
-    def initialize(configuration, app: nil, launch: nil, parent: nil, again: nil)
+    # @param parent [Parent, nil] the first process, which starts new code; nil: this is the first.
+    # @param again [Launch, nil] how it was started. Without a parent it takes this process' place when USR2 or {RestartFile}
+    #   asks for it.
+    def initialize(configuration, app: nil, parent: nil, again: nil)
       @configuration = configuration
       @app = app
-      @launch = launch
       @parent = parent
       @again = again
       @dismissed_by = []
@@ -51,7 +50,7 @@ module Fairlead
 
       heed # who has spoken last is heard, too
       start_again(@again) if @begins_again
-      @succession&.masters&.any? ? keep : @succession&.status.to_i
+      0
     ensure
       end_rehearsal
       close_premises
@@ -71,7 +70,7 @@ module Fairlead
     def serve_alone
       raise ConfigurationError, "#{@configuration.source(:workers)}: `workers 0` needs a full restart." if @parent
 
-      @foreground = Foreground.new(@configuration, app: @app, again: @launch || @again)
+      @foreground = Foreground.new(@configuration, app: @app, again: @again)
       @foreground.run
       0
     end
@@ -89,9 +88,9 @@ module Fairlead
       prepare_forks
       @jobs = Jobs.for(@configuration, @app)
       @desk = Stall::Desk.new(@configuration, addresses, pid: known_as, generation: @parent&.generation.to_i,
-                                              named: (@launch || @again)&.folder)
+                                              named: @again&.folder)
       @terminal = $stdin.tty? && terminal?
-      @restart_file = (@launch || @again)&.then { |launch| RestartFile.new(launch.folder) }
+      @restart_file = @again&.then { |launch| RestartFile.new(launch.folder) }
       @watchdog&.loaded
       @signals = Signals.new(*SIGNALS)
     end
@@ -135,7 +134,6 @@ module Fairlead
         heed
         @processes.take_in(monotonic) { |message, pid| hear(message, pid) }
         listen_to_parent
-        @succession&.attend { retire }
         @desk.attend { @desk.status.ask(@workers) }
         restart_by_file if !@workers.stopping? && @restart_file&.touched?(monotonic)
         attend_to_budgets(monotonic) if @budgets
@@ -156,14 +154,13 @@ module Fairlead
                    @rehearsal&.deadline,
                    *(@restart_file&.deadline unless @workers.stopping?),
                    *(@watchdog&.deadline unless @retired)].compact
-      ios = [@processes, @desk, @budgets, @succession, @rehearsal].compact.flat_map(&:ios)
+      ios = [@processes, @desk, @budgets, @rehearsal].compact.flat_map(&:ios)
       IO.select([@signals.io, @parent&.io, *ios].compact, nil, nil, deadlines.min && [deadlines.min - now, 0].max)
     end
 
     def heed = @signals.take.each { |signal| handle(signal) }
 
     def handle(signal)
-      @succession&.forward(signal) if %i[HUP TTIN TTOU USR1].include?(signal)
       case signal
       when :TERM, :INT then dismiss(:signal)
       when :HUP then @terminal && !terminal? ? dismiss(:signal) : restart
@@ -177,17 +174,12 @@ module Fairlead
     # Starts new code. That is the business of the first process.
     def renew
       return if @dismissed_by.any?
-      return @parent.renew if @parent
-      return begin_again_if_possible(file: false) unless @launch
 
-      @succession ||= Succession.new(@launch, @listeners, @notifier, generation: 0, budgets: @budgets) do |failure|
-        note_failure(failure)
-      end
-      @succession.renew
+      @parent ? @parent.renew : begin_again_if_possible(file: false)
     end
 
     def restart_by_file
-      @launch ? renew : begin_again_if_possible(file: true)
+      @parent ? @parent.renew : begin_again_if_possible(file: true)
     end
 
     # Where no new code can be started beside the old.
@@ -240,19 +232,10 @@ module Fairlead
       dismiss(:parent) unless @workers.stopping?
     end
 
-    # What this process was started for goes on in another.
-    def keep
-      @exchange&.end(@succession)
-      # Nothing is left to do here: the file of the process id and the sockets are the keeper's.
-      pid_file, @pid_file = @pid_file, nil
-      Keeper.become(@succession, signals: @signals, tag: @configuration.tag, pidfile: pid_file.path,
-                                 log: @configuration.log && File.expand_path(@configuration.log))
-    end
-
     def attend_to_budgets(now)
       @budgets.attend(now) { |slot, server, count| @processes.spare(slot, server, count) }
       @budgets.leave_to_others(now, @processes.busy) if @retired
-      @exchange.attend(now, @parent, @succession)
+      @exchange.attend(now, @parent)
     end
 
     # The first time what runs is finished; the second time all ends. Where there is a parent, it alone knows which is the second:
@@ -260,7 +243,6 @@ module Fairlead
     #
     # @param by [Symbol] :signal or :parent.
     def dismiss(by)
-      @succession&.forward(:TERM)
       return (stop_now if by == :parent || !@parent) if @dismissed_by.include?(by)
 
       end_rehearsal
@@ -269,6 +251,7 @@ module Fairlead
       return if @workers.stopping? # it makes way for new code already
 
       @notifier.stopping
+      @parent&.dismissed if by == :signal
       # No more connections are taken in here that no worker would accept.
       @listeners.each(&:close)
       @workers.stop
@@ -345,7 +328,6 @@ module Fairlead
       @desk.close
       @jobs&.close
       @parent&.close
-      @succession&.close
       @rehearsal&.close
     end
 

@@ -158,7 +158,7 @@ module Fairlead
     private
 
     def queued(server)
-      Inquiry.choose(Inquiry.servers, pid: server.supervisor_pid)[:status][:workers].sum { |worker| worker[:queued] }
+      Inquiry.choose(Inquiry.servers, pid: server.pid)[:status][:workers].sum { |worker| worker[:queued] }
     end
 
     # A line follows its answer.

@@ -166,7 +166,7 @@ module Fairlead
         assert_equal "  addresses  #{server.address}", lines[1]
         assert_match(/\A  workers    2 processes( with YJIT)?, up to 50 requests at once in each\z/, lines[2])
         assert_equal "  app        config.ru in #{server.directory}, development", lines[3]
-        assert_match(/\A  process    #{server.supervisor_pid}: Ctrl-C or TERM .*HUP/, lines[4])
+        assert_match(/\A  process    #{server.pid}: Ctrl-C or TERM .*HUP/, lines[4])
       end
     end
 

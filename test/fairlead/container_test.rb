@@ -26,7 +26,7 @@ module Fairlead
     def test_it_serves_and_its_app_is_not_process_1
       contained do |server, init|
         assert_match(/\A\d+ (?!1\z)\d+\z/, server.get.body)
-        assert_match(/^fairlead: keeper /, server.title(init))
+        assert_match(/^fairlead: init /, server.title(init))
         assert_match(/^  process    1: /, server.log)
       end
     end

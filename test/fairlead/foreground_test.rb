@@ -16,7 +16,7 @@ module Fairlead
 
     def test_without_workers_the_process_itself_serves
       with_server(PID, "-w", "0") do |server|
-        assert_equal "#{server.supervisor_pid} true", server.get.body
+        assert_equal "#{server.pid} true", server.get.body
         assert_empty server.worker_pids
         assert_match(/^  workers    none: this process serves/, server.log)
         assert_equal 5, server.log.lines.size
@@ -100,7 +100,7 @@ module Fairlead
         worker, *others = JSON.parse(server.get.body).fetch("workers")
 
         assert_empty others
-        assert_equal [0, server.supervisor_pid, "serving"], worker.values_at("index", "pid", "state")
+        assert_equal [0, server.pid, "serving"], worker.values_at("index", "pid", "state")
       end
     end
 

@@ -24,10 +24,36 @@ module Fairlead
 
         assert_serves "new", server
         eventually("it says so") { status(server).values_at(:generation, :serving) == [1, true] }
-        eventually("the keeper") { server.title(server.supervisor_pid) == "fairlead: keeper [shop]" }
+        eventually("the end of the old code") { server.supervisor_pids.size == 1 }
+        assert_equal "fairlead: init [shop]", server.title(server.pid)
         assert_empty before & server.descendant_pids
         assert_equal ["fairlead: supervisor [shop]", "fairlead: worker 0 [shop]", "fairlead: worker 1 [shop]"],
                      server.descendant_pids.map { |pid| server.title(pid) }.sort
+        assert_predicate server.stop, :success?
+      end
+    end
+
+    # At whatever moment of a restart: while the new code boots, takes over, and the old one ends.
+    def test_no_signal_is_lost
+      app = "File.write(\"loads\", \"x\", mode: \"a\")\n#{answering("text")}"
+      with_server(app) do |server|
+        10.times do
+          server.signal(:USR2)
+          server.wait_for_notification("RELOADING=1")
+          server.wait_for_notification("READY=1")
+        end
+        assert_equal 11, File.size(server.path("loads"))
+        restart(server)
+        first = server.supervisor_pid
+        (0..9).each do |number|
+          server.signal(:HUP)
+          server.wait_for_notification("RELOADING=1")
+          server.wait_for_notification("READY=1")
+          assert_equal number + 1, server.log.scan("The workers have been restarted.").size
+        end
+        assert_equal first, server.supervisor_pid
+        server.signal(:USR2)
+        server.wait_for_notification("READY=1")
         assert_predicate server.stop, :success?
       end
     end
@@ -138,7 +164,6 @@ module Fairlead
         assert_serves "new", server
         assert_equal "new", over(server, "b.sock")
         refute_path_exists server.path("a.sock")
-        await_keeper(server) # as it becomes one, a signal is ignored
         server.write("config.ru", answering("newer"))
         restart(server)
         eventually("the newer code") { over(server, "b.sock") == "newer" }
@@ -162,7 +187,7 @@ module Fairlead
     def test_signals_reach_the_code_that_serves
       with_server(answering("old"), "--pidfile", "server.pid") do |server|
         restart(server)
-        await_keeper(server)
+        await_the_end_of_the_old_code(server)
         master, worker = server.descendant_pids
         server.restart(:HUP)
         eventually("another worker") { server.descendant_pids.size == 2 && !server.descendant_pids.include?(worker) }
@@ -170,7 +195,7 @@ module Fairlead
         eventually("two workers") { server.descendant_pids.size == 3 }
 
         assert_equal master, server.descendant_pids.first
-        assert_equal "#{server.supervisor_pid}\n", File.read(server.path("server.pid"))
+        assert_equal "#{server.pid}\n", File.read(server.path("server.pid"))
         server.signal(:USR2, master) # whoever means the wrong process is understood
         server.wait_for_notification("READY=1")
         server.signal(:TERM)
@@ -240,14 +265,14 @@ module Fairlead
         server.write("go", "")
         assert_serves "new", server
 
-        eventually("nobody writes to the other file") { server.descendant_pids.push(server.supervisor_pid).none? { |pid| opened(pid).grep(/log\.1\z/).any? } }
+        eventually("nobody writes to the other file") { server.descendant_pids.push(server.pid).none? { |pid| opened(pid).grep(/log\.1\z/).any? } }
       end
     end
 
     def test_the_server_ends_with_the_status_of_the_code_that_serves
       with_server(answering("old")) do |server|
         restart(server)
-        await_keeper(server)
+        await_the_end_of_the_old_code(server)
         server.signal(:KILL, server.descendant_pids.first)
 
         assert_equal 128 + 9, server.wait_for_end.exitstatus
@@ -257,7 +282,7 @@ module Fairlead
     def test_without_the_first_process_all_end
       with_server(answering("old")) do |server|
         restart(server)
-        await_keeper(server)
+        await_the_end_of_the_old_code(server)
         others = server.descendant_pids
         server.signal(:KILL)
 
@@ -268,7 +293,7 @@ module Fairlead
     # The environment that the app has changed is not the new one's.
     def test_new_code_starts_with_the_environment_and_in_the_folder_of_the_first
       app = <<~RUBY
-        SEEN = ENV.values_at("GIVEN", "ADDED", "LISTEN_FDS", "NOTIFY_SOCKET", "FAIRLEAD_PARENT", "FAIRLEAD_KEEPER")
+        SEEN = ENV.values_at("GIVEN", "ADDED", "LISTEN_FDS", "NOTIFY_SOCKET", "FAIRLEAD_PARENT", "WATCHDOG_USEC")
         ENV["GIVEN"] = ENV["ADDED"] = "changed"
         FOLDER = Dir.pwd
         Dir.chdir("/")
@@ -316,7 +341,7 @@ module Fairlead
     def test_the_command_tells_how_it_went
       with_server(answering("old")) do |server|
         server.write("config.ru", answering("new"))
-        assert_equal ["The new code serves #{server.address} (process #{server.supervisor_pid}).\n", 0], command(server)
+        assert_equal ["The new code serves #{server.address} (process #{server.pid}).\n", 0], command(server)
         assert_serves "new", server # beside the old, which may still accept for a moment
         server.write("config.ru", "run(")
         text, status = command(server)
@@ -326,12 +351,11 @@ module Fairlead
       end
     end
 
-    # The first process hears nothing for a moment, as it becomes the keeper.
-    def test_the_command_tells_the_supervisor_that_serves
+    def test_the_command_tells_the_first_process
       heard = Signals.new(:USR2)
       looks = -> { [heard.take.empty? ? generation(1) : generation(2)] }
 
-      assert_equal "The new code serves here (process #{first_process}).\n", told_by_the_command(looks)
+      assert_equal "The new code serves here (process #{Process.pid}).\n", told_by_the_command(looks)
     ensure
       heard.restore
     end
@@ -351,31 +375,9 @@ module Fairlead
       heard.restore
     end
 
-    # Which may fail, and end without having heard it.
-    def test_the_command_does_not_tell_what_boots
-      heard = Signals.new(:USR2)
-      booting = generation(1, serving: false).merge(supervisor: first_process) # the signal would end it
-      looks = -> { [generation(0), booting, (generation(2) unless heard.take.empty?)].compact }
-
-      assert_equal "The new code serves here (process #{first_process}).\n", told_by_the_command(looks)
-    ensure
-      heard.restore
-    end
-
-    def test_the_command_tells_another_supervisor_if_one_has_ended_since_it_answered
-      heard = Signals.new(:USR2)
-      Process.wait(ended = spawn("true"))
-      looks = [[generation(0).merge(supervisor: ended)], [generation(1)], [generation(2)]]
-
-      assert_equal "The new code serves here (process #{first_process}).\n", told_by_the_command(looks.method(:shift))
-      assert_equal [:USR2], heard.take
-    ensure
-      heard.restore
-    end
-
     def test_the_command_says_so_if_the_server_cannot_be_told
       Process.wait(ended = spawn("true"))
-      error = assert_raises(ConfigurationError) { told_by_the_command(-> { [generation(0).merge(supervisor: ended)] }) }
+      error = assert_raises(ConfigurationError) { told_by_the_command(-> { [generation(0).merge(pid: ended)] }) }
 
       assert_equal "The server cannot be told: No such process (process #{ended}).", error.message
     end
@@ -428,11 +430,11 @@ module Fairlead
           text, status = command(chdir: elsewhere)
 
           assert_equal 1, status
-          assert_match(/\Afairlead: No server of this user runs in #{elsewhere}\. There are:\n(  .*\n)*  --pid #{server.supervisor_pid}  #{server.directory}  #{server.address}\n/, text)
+          assert_match(/\Afairlead: No server of this user runs in #{elsewhere}\. There are:\n(  .*\n)*  --pid #{server.pid}  #{server.directory}  #{server.address}\n/, text)
           assert_match(/^Name the one that is meant, as by --pid \d+, or start one here\.\Z/, text)
         end
         refute_match(/begins anew/, server.log)
-        assert_equal ["The new code serves #{server.address} (process #{server.supervisor_pid}).\n", 0], command(chdir: server.directory)
+        assert_equal ["The new code serves #{server.address} (process #{server.pid}).\n", 0], command(chdir: server.directory)
       end
     end
 
@@ -497,11 +499,11 @@ module Fairlead
     end
 
     def test_without_workers_code_that_does_not_come_to_its_end_leaves_the_old_one_serving
-      with_server(answering("old"), "-w", "0", "--boot-timeout", "1") do |server|
+      with_server(answering("old"), "-w", "0", "--boot-timeout", "5") do |server|
         server.write("config.ru", "child = spawn(\"sleep 20\"); File.write(\"pids\", [Process.pid, child].inspect); sleep")
         text, = command(server)
 
-        assert_match(/was not loaded within 1\.0 s \(boot_timeout\)/, text)
+        assert_match(/was not loaded within 5\.0 s \(boot_timeout\)/, text)
         assert_equal "old", server.get.body
         assert_ended server
         server.signal(:USR2)
@@ -529,51 +531,6 @@ module Fairlead
       end
     end
 
-    # Told to end right after the new code serves: then that may be gone before the first process is its keeper.
-    def test_the_keeper_of_one_who_has_ended_already_ends_with_its_status
-      status = IO.popen([RbConfig.ruby, "-I", File.join(ROOT, "lib"), "-e", <<~RUBY], &:read)
-        require "fairlead/keeper"
-        pid = fork { exit! 3 }
-        sleep 0.01 until File.read("/proc/\#{pid}/stat").match?(/\\) Z/)
-        masters = [Fairlead::Succession::Master.new(pid, nil, :serving)]
-        Thread.new { sleep 10; exit! }
-        puts Fairlead::Keeper.new(Fairlead::Succession.new(nil, [], nil, masters:, generation: 1)).run
-      RUBY
-
-      assert_equal "3\n", status
-    end
-
-    def test_a_keeper_that_is_told_as_it_begins_does_not_wait_for_new_code_that_has_ended_meanwhile
-      said = IO.popen([RbConfig.ruby, "-I", File.join(ROOT, "lib"), "-e", <<~RUBY, { err: File::NULL }], &:read)
-        require "fairlead/keeper"
-        $serving = fork { sleep 10 }
-        booting = fork { exit! 1 }
-        sleep 0.01 until File.read("/proc/\#{booting}/stat").match?(/\\) Z/)
-        launch = Object.new
-        def launch.again(*) = ($stdout.syswrite("started"); Process.kill(:KILL, $serving); exit!)
-        masters = [[$serving, :serving], [booting, :booting]].map { |pid, state| Fairlead::Succession::Master.new(pid, nil, state) }
-        Thread.new { sleep 5; exit! }
-        Fairlead::Keeper.new(Fairlead::Succession.new(launch, [], Fairlead::Notifier.new({}), masters:, generation: 1)).run([:USR2])
-      RUBY
-
-      assert_equal "started", said
-    end
-
-    def test_what_was_asked_for_and_said_survives_that_a_process_becomes_the_keeper
-      said, status = succession_of_a_keeper("succession.renew")
-
-      assert_includes said, "\nstarted"
-      assert_match(/ could not be started, and the old goes on serving\.\nno cache\n/, said)
-      assert_equal 128 + 9, status
-    end
-
-    def test_who_has_been_told_to_end_starts_no_new_code_as_the_keeper
-      said, status = succession_of_a_keeper("succession.renew", "succession.forward(:TERM)", "succession.attend until succession.masters.size == 1")
-
-      refute_match(/start/, said)
-      assert_equal 128 + 15, status
-    end
-
     private
 
     def assert_ended(server)
@@ -587,24 +544,20 @@ module Fairlead
       output = StringIO.new
       Restart.new([], output:, servers:).run
       output.string
-    ensure
-      Process.kill(:KILL, first_process)
-      @first_process = nil
     end
 
-    # This process stands for the supervisor of each generation.
+    # This process stands for the first process of the server.
     def generation(number, serving: true, failures: 0)
-      { pid: first_process, supervisor: Process.pid, folder: Dir.pwd, addresses: ["here"],
+      { pid: Process.pid, supervisor: Process.pid, folder: Dir.pwd, addresses: ["here"],
         restarts: { generation: number, serving:, failures: } }
     end
 
-    def first_process = @first_process ||= Process.detach(spawn("sleep", "30")).pid
 
-    # The keeper is there, and a request runs until the file `go` is.
+    # New code serves, and a request runs until the file `go` is.
     def with_slow_request_after_a_restart
       with_server(answering_when_told("done"), "--drain-timeout", "60") do |server|
         restart(server)
-        await_keeper(server)
+        await_the_end_of_the_old_code(server)
         slow = Thread.new { server.get("/wait").body }
         eventually("it runs") { File.exist?(server.path("began")) }
         yield server, slow
@@ -612,38 +565,10 @@ module Fairlead
     end
 
     # As a service manager does.
-    def tell_all(server) = [*server.descendant_pids, server.supervisor_pid].each { |pid| server.signal(:TERM, pid) }
+    def tell_all(server) = [*server.descendant_pids, server.pid].each { |pid| server.signal(:TERM, pid) }
 
-    # One supervisor serves, another one boots and has said why it cannot serve; it ends when there is a keeper.
-    #
-    # @param before [Array<String>] what happens before.
-    # @return [Array(String, Integer)] what is said, and the exit status of the keeper.
-    def succession_of_a_keeper(*before)
-      said = IO.popen([RbConfig.ruby, "-I", File.join(ROOT, "lib"), "-e", <<~RUBY, { err: %i[child out] }], &:read)
-        require "fairlead/keeper"
-        include Fairlead
-        ours, theirs = Message::Channel.pair
-        theirs.tell(Message::Failed.new("no cache"))
-        serving = spawn("sleep", "30")
-        trap(:TERM, "IGNORE")
-        booting = fork do
-          3000.times { File.read("/proc/\#{Process.ppid}/cmdline").start_with?("fairlead: keeper") ? break : sleep(0.01) }
-          exit!(1)
-        end
-        theirs.close
-        masters = [Succession::Master.new(serving, nil, :serving), Succession::Master.new(booting, ours, :booting)]
-        launch = Launch.new(["/bin/sh", "-c", "kill -KILL \#{serving}; printf started"], ENV.to_h, Dir.pwd)
-        succession = Succession.new(launch, [], Notifier.new({}), masters:, generation: 1)
-        succession.attend
-        #{before.join("\n")}
-        Keeper.become(succession)
-      RUBY
-      [said, Process.last_status.exitstatus]
-    end
-
-    # The old code has gone.
-    def await_keeper(server)
-      eventually("the keeper") { server.title(server.supervisor_pid).start_with?("fairlead: keeper") }
+    def await_the_end_of_the_old_code(server)
+      eventually("the end of the old code") { server.supervisor_pids.size == 1 }
     end
 
     # For a few milliseconds both may serve.
@@ -668,11 +593,11 @@ module Fairlead
 
     def restart(server) = server.restart(:USR2)
 
-    def status(server) = Status::Report.new(Inquiry.choose(Inquiry.servers, pid: server.supervisor_pid)).to_h
+    def status(server) = Status::Report.new(Inquiry.choose(Inquiry.servers, pid: server.pid)).to_h
 
     def command(server = nil, **options)
       text, status = Open3.capture2e(RbConfig.ruby, "-I", File.join(ROOT, "lib"), File.join(ROOT, "exe/fairlead"), "restart",
-                                     *(["--pid", server.supervisor_pid.to_s] if server), **options)
+                                     *(["--pid", server.pid.to_s] if server), **options)
       [text, status.exitstatus]
     end
 

@@ -139,8 +139,6 @@ module Fairlead
 
         eventually("it is the new one") { server.title(second) == "new jobs" }
         eventually("the old one has ended") { !server.alive?(first) }
-        # As one becomes the keeper, a signal is ignored.
-        eventually("the keeper") { server.title(server.supervisor_pid).start_with?("fairlead: keeper") }
         assert_predicate server.stop, :success?
         refute server.alive?(second)
       end

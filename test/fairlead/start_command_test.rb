@@ -111,6 +111,35 @@ module Fairlead
       end
     end
 
+    # Its first process is process 1.
+    def test_bundle_exec_as_process_1_of_a_container
+      namespace = %w[unshare --pid --fork --mount-proc]
+      skip "this user may not have a process namespace" unless system(*namespace, "true", err: File::NULL)
+
+      server = bundled(*namespace, "bundle", "exec", "fairlead", *ADDRESS, "-w", "1")
+      server.define_singleton_method(:init) { descendant_pids.first }
+      server.define_singleton_method(:signal) { |name, pid = init| Process.kill(name, pid) }
+      server.define_singleton_method(:run) do |*words, chdir:|
+        super("nsenter", "-t", init.to_s, "-p", "-m", "--wd=#{chdir}", *words, chdir:)
+      end
+      server.define_singleton_method(:supervisor_pids) { children(init) }
+
+      assert_restarts(server)
+    end
+
+    # Process numbers of another namespace mean other processes here.
+    def test_a_server_in_a_container_is_not_restarted_from_outside
+      namespace = %w[unshare --pid --fork --mount-proc]
+      skip "this user may not have a process namespace" unless system(*namespace, "true", err: File::NULL)
+
+      server = bundled(*namespace, "bundle", "exec", "fairlead", *ADDRESS, "-w", "1")
+      server.start.wait_until_ready
+      said, status = server.run("fairlead", "restart")
+
+      assert_equal ["fairlead: The server runs in a container, or in another process namespace. Run the command there.\n", false],
+                   [said, status.success?]
+    end
+
     private
 
     def typed(*words, **options) = of_this_test(Typed.new(*words, **options))

@@ -38,7 +38,7 @@ module Fairlead
       @notifications.bind(Socket.sockaddr_un(path("notify.sock")))
       @seen = []
       @log = File.open(path("output.log"), "a")
-      @supervisor_pid = spawn_ruby(*@command, out: @log, "NOTIFY_SOCKET" => path("notify.sock"))
+      @pid = spawn_ruby(*@command, out: @log, "NOTIFY_SOCKET" => path("notify.sock"))
       self
     end
 

@@ -15,7 +15,7 @@ module Fairlead
       assert_served about
       assert_equal "production", about["environment"]
       # In production, a worker for each core.
-      assert_equal server.supervisor_pid, about["parent"]
+      assert_equal server.pid, about["parent"]
       assert_equal Etc.nprocessors, server.worker_pids.size
     end
 
@@ -23,7 +23,7 @@ module Fairlead
       about = in_development.json("/about")
 
       assert_served about
-      assert_equal in_development.supervisor_pid, about["pid"]
+      assert_equal in_development.pid, about["pid"]
     end
 
     def test_rackup_serves_a_rails_app
@@ -75,7 +75,7 @@ module Fairlead
       server = rails(:rails, "-P", "tmp/server.pid", env: { "WEB_CONCURRENCY" => "1" })
       path = server.path("tmp/server.pid")
 
-      assert_equal server.supervisor_pid, File.read(path).to_i
+      assert_equal server.pid, File.read(path).to_i
 
       worker = server.worker_pids.first
       Process.kill(:TERM, worker)

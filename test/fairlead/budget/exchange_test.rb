@@ -51,22 +51,6 @@ module Fairlead
       assert_equal [[SERVER, 6]], said.last.servers
     end
 
-    def test_the_first_process_says_it_to_all_that_it_has_started_and_wishes_for_nothing
-      wait_for_connections(3)
-      attend(nil, nil)
-
-      assert_empty said, "nobody is there"
-      attend(nil, succession)
-
-      assert_equal [Message::Keeps], said.map(&:class)
-    end
-
-    def test_who_ends_keeps_nothing
-      @exchange.end(succession)
-
-      assert_equal [[]], said.map(&:servers)
-    end
-
     private
 
     def kept(supervisor, count) = Budgets::Kept.new(supervisor:, servers: [[SERVER, count]], rest: 10)
@@ -78,19 +62,14 @@ module Fairlead
       @parent ||= Parent.new(pid: OTHER, generation: 1, control: @control.fileno, listeners: [])
     end
 
-    def succession
-      master = Succession::Master.new(OTHER, Message::Channel.new(@control), :booting)
-      Succession.new(nil, [], nil, masters: [master])
-    end
-
     def wait_for_connections(count)
       @share.pages.first.write(0, :database_waiting, count)
       @share.sockets.first.send("want", 0)
     end
 
-    def attend(parent, succession = nil)
+    def attend(parent)
       @budgets.attend(@now += 1) { nil }
-      @exchange.attend(@now, parent, succession)
+      @exchange.attend(@now, parent)
     end
 
     def said = @other_end.receive.first

@@ -145,7 +145,7 @@ module Fairlead
       assert_equal ["%c3%bc%ff", "GET #{shown}", "threads"], stall.values_at("request_id", "route", "lane")
       assert(asked(server)["stalls"].any? { |found| found["path"] == shown })
       assert_includes fairlead("stalls").first, "GET #{shown}\n"
-      routes = JSON.parse(fairlead("status", "--json", "--pid", server.supervisor_pid.to_s).first).fetch("routes")
+      routes = JSON.parse(fairlead("status", "--json", "--pid", server.pid.to_s).first).fetch("routes")
       assert_includes routes.map { |row| row["route"] }, "GET #{shown}"
     end
 
@@ -177,7 +177,7 @@ module Fairlead
       end
       assert client.silent?, "it goes on"
       # Asked in this process: a command takes its time to start.
-      stalls = Inquiry.choose(Inquiry.servers, pid: server.supervisor_pid)[:stalls]
+      stalls = Inquiry.choose(Inquiry.servers, pid: server.pid)[:stalls]
       known = stalls.find { |stall| stall[:path] == "/held/~lasts%ff" }
       assert_equal [true, "stuck", nil, []], known.values_at(:lasting, :kind, :at, :backtrace)
 
@@ -208,14 +208,14 @@ module Fairlead
       output, status = fairlead("stalls")
 
       assert_predicate status, :success?
-      assert_match(/^Fairlead in #{Regexp.escape(server.directory)}, process #{server.supervisor_pid}, http:/, output)
+      assert_match(/^Fairlead in #{Regexp.escape(server.directory)}, process #{server.pid}, http:/, output)
       assert_match(%r{^ *\d+ +\d+\.\d{3} s +\d+ +\d+\.\d{3} s +blocked in C, without the lock +GET /free$}, output)
       assert_match(/config\.ru:#{line_of('"/free"')} in .*without_gvl/, output)
       assert_includes output, "Put it into Fairlead.offload { … }."
     end
 
     def test_it_is_found_by_its_process_from_any_folder
-      output, status = fairlead("stalls", "--pid", server.supervisor_pid.to_s, folder: "/")
+      output, status = fairlead("stalls", "--pid", server.pid.to_s, folder: "/")
 
       assert_predicate status, :success?
       assert_includes output, server.directory
@@ -282,7 +282,7 @@ module Fairlead
     end
 
     def asked(server)
-      output, status = fairlead("stalls", "--json", "--pid", server.supervisor_pid.to_s)
+      output, status = fairlead("stalls", "--json", "--pid", server.pid.to_s)
       assert_predicate status, :success?, output
       JSON.parse(output)
     end

@@ -31,7 +31,7 @@ module Fairlead
         output, status = fairlead # in the folder of the server
 
         assert_predicate status, :success?
-        assert_match(/\AFairlead #{VERSION} in #{Regexp.escape(server.directory)}, process #{server.supervisor_pid}, http:/, output)
+        assert_match(/\AFairlead #{VERSION} in #{Regexp.escape(server.directory)}, process #{server.pid}, http:/, output)
         server.worker_pids.each_with_index do |pid, index|
           assert_match(/^#{index} +#{pid} +[\d.]+ (s|min) +serving( +[\d,]+){3} +- +[\d,]+ +[\d,]+ +\d+ % +\d+ MiB/, output)
         end
@@ -45,7 +45,7 @@ module Fairlead
 
         assert_equal KEYS, now.keys
         assert_equal [WORKER_KEYS], now["workers"].map(&:keys).uniq
-        assert_equal [server.supervisor_pid, RUBY_VERSION, "production", 0, true], now.values_at("pid", "ruby", "environment", "generation", "serving")
+        assert_equal [server.pid, RUBY_VERSION, "production", 0, true], now.values_at("pid", "ruby", "environment", "generation", "serving")
         assert_operator now["total"]["requests"], :>=, 5
         assert_operator now["workers"].first["memory"], :>, 1_000_000
         assert_in_delta Time.now.to_f, now["started_at"], 600
@@ -115,7 +115,7 @@ module Fairlead
       end
 
       def test_the_screen_is_cleared_on_a_terminal
-        PTY.spawn(*command("--every", "0.2", "--pid", server.supervisor_pid.to_s)) do |output, input, pid|
+        PTY.spawn(*command("--every", "0.2", "--pid", server.pid.to_s)) do |output, input, pid|
           text = +""
           text << output.readpartial(4096) until text.scan("\e[H\e[2J").size >= 2
           input.write("\x03")
@@ -189,13 +189,13 @@ module Fairlead
 
       # One look, as the command takes two.
       def look(server = self.server)
-        JSON.parse(JSON.generate(Report.new(Inquiry.choose(Inquiry.servers, pid: server.supervisor_pid)).to_h))
+        JSON.parse(JSON.generate(Report.new(Inquiry.choose(Inquiry.servers, pid: server.pid)).to_h))
       end
 
       # In this process: a look takes as long as it does.
       def said(*arguments, server: self.server)
         output = StringIO.new
-        Command.new(["--pid", server.supervisor_pid.to_s, *arguments], output:).run
+        Command.new(["--pid", server.pid.to_s, *arguments], output:).run
         output.string
       end
 

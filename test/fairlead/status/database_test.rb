@@ -64,7 +64,7 @@ module Fairlead
             asked_until(server, "open" => 2, "in_use" => 2, "waiting" => 1)
           end
 
-          assert_equal [[server.supervisor_pid, "serving"]], asked(server)["workers"].map { |worker| worker.values_at("pid", "state") }
+          assert_equal [[server.pid, "serving"]], asked(server)["workers"].map { |worker| worker.values_at("pid", "state") }
         end
       end
 
@@ -87,7 +87,7 @@ module Fairlead
       end
 
       # One look, as the command takes two.
-      def asked(server) = JSON.parse(JSON.generate(Report.new(Inquiry.choose(Inquiry.servers, pid: server.supervisor_pid)).to_h))
+      def asked(server) = JSON.parse(JSON.generate(Report.new(Inquiry.choose(Inquiry.servers, pid: server.pid)).to_h))
 
       def postgresql
         ENV["TEST_DATABASE_URL"] || skip("No PostgreSQL: run bin/test, or set TEST_DATABASE_URL (bin/services url)")

@@ -168,7 +168,7 @@ module Fairlead
     def test_touching_a_file_has_rackup_begin_anew_in_its_place
       [0, 1].each do |workers|
         server = of_this_test(RackupProcess.new(answering("old"), "-O", "workers=#{workers}")).start.wait_until_ready
-        pid = server.supervisor_pid.to_s
+        pid = server.pid.to_s
         server.write("config.ru", answering("new"))
         server.write("tmp/restart.txt", "")
         eventually("the new code") { server.get.body == "new" } # no connection is refused
@@ -190,7 +190,7 @@ module Fairlead
 
         assert_match(/config\.ru:1: /, server.log)
         assert_equal "old", server.get.body
-        assert_equal server.supervisor_pid.to_s, File.read(server.path("rackup.pid")).strip
+        assert_equal server.pid.to_s, File.read(server.path("rackup.pid")).strip
         server.write("config.ru", answering("new"))
         server.signal(:USR2)
         eventually("the new code") { server.get.body == "new" }
