@@ -120,22 +120,29 @@ module Fairlead
     end
 
     def block(blocker, timeout)
+      Fiber.current.fairlead_woken = false
       super
     ensure
+      Fiber.current.fairlead_woken = nil
       wait_ended
     end
 
     def unblock(blocker, fiber)
-      super(blocker, fiber.is_a?(Fiber) ? Wakeup.new(fiber, fiber.fairlead_waits) : fiber)
+      super(blocker, fiber.is_a?(Fiber) ? wakeup(fiber) : fiber)
     end
 
     # As {#unblock}, for a fiber of this thread that gets what the present one gives back. If that has to wait next, the
     # other goes on at once, and not with the loop's next round.
     #
     # @param fiber [Fiber]
-    def hand_on(fiber) = @selector.follow_with(Wakeup.new(fiber, fiber.fairlead_waits))
+    def hand_on(fiber) = @selector.follow_with(wakeup(fiber))
 
     private
+
+    def wakeup(fiber)
+      fiber.fairlead_woken = true if fiber.fairlead_woken == false
+      Wakeup.new(fiber, fiber.fairlead_waits)
+    end
 
     def wait_ended
       fiber = Fiber.current

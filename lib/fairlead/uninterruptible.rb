@@ -4,6 +4,8 @@
 Fiber.attr_accessor :fairlead_section
 # Interruptions that its fiber gets at its next waits, one at each.
 Fiber.attr_accessor :fairlead_postponed
+# Of a fiber that a scheduler blocks: whether it has been woken and goes on soon; nil of all others.
+Fiber.attr_accessor :fairlead_woken
 # Sections of fibers that are no tasks: an enumerator's, for one.
 Thread.attr_accessor :fairlead_plain_sections
 
@@ -137,9 +139,10 @@ module Fairlead
       # @return [Boolean] whether it takes effect later, or never: async's timeouts outlive their block if they have been moved.
       def hold(fiber, arguments, options)
         return true if arguments&.first.is_a?(Scope) && arguments.first.over?
+        return false if fiber.equal?(::Fiber.current)
 
         section = section_of(fiber)
-        return false if section.nil? || fiber.equal?(::Fiber.current) || meant_for?(section, arguments)
+        return put_off(fiber, arguments, options) if section.nil? || meant_for?(section, arguments)
 
         interruption = Interruption.new(fiber, arguments, options)
         held = section.held ||= []
@@ -174,6 +177,15 @@ module Fairlead
       end
 
       private
+
+      # Whoever is woken (a mutex is unlocked, something is in the queue) takes what it waited for first: Ruby wakes one waiter,
+      # and no other one in its place if that is interrupted.
+      def put_off(fiber, arguments, options)
+        return false unless fiber.fairlead_woken
+
+        postpone(Interruption.new(fiber, arguments, options), ::Fiber.scheduler)
+        true
+      end
 
       def prepare_async
         return if ::Async::Scheduler.include?(WithTimeout)

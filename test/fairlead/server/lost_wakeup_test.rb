@@ -1,0 +1,52 @@
+# frozen_string_literal: true
+
+require_relative "../../helper"
+
+module Fairlead
+  # A waiter that is cancelled just as it is woken: Ruby wakes no other one in its place.
+  class LostWakeupTest < Test
+    APP = <<~'RUBY'
+      # Two wait; the first is cancelled after it has been woken, and before it runs.
+      WAITS = {
+        "/mutex" => lambda do |cancelled, second|
+          mutex = Mutex.new
+          mutex.lock
+          first = cancelled.call { mutex.synchronize { nil } }
+          other = second.call { mutex.synchronize { :went_on } }
+          mutex.unlock
+          [first, other]
+        end,
+        "/queue" => lambda do |cancelled, second|
+          queue = Queue.new
+          first = cancelled.call { queue << queue.pop && sleep }
+          other = second.call { queue.pop && :went_on }
+          queue << true
+          [first, other]
+        end,
+        "/condition" => lambda do |cancelled, second|
+          mutex, condition = Mutex.new, ConditionVariable.new
+          wait = -> { mutex.synchronize { condition.wait(mutex) && condition.signal } }
+          first = cancelled.call(&wait)
+          other = second.call { wait.call && :went_on }
+          mutex.synchronize { condition.signal }
+          [first, other]
+        end
+      }.freeze
+
+      run(lambda do |env|
+        task = Async::Task.current
+        first, other = WAITS.fetch(env["PATH_INFO"]).call(task.method(:async), task.method(:async))
+        first.cancel
+        answer = task.with_timeout(2) { other.wait } rescue "never"
+        [200, { "content-type" => "text/plain" }, [answer.to_s]]
+      end)
+    RUBY
+    private_constant :APP
+
+    def test_who_waits_behind_it_goes_on
+      with_server(APP, lint: false) do |server|
+        %w[/mutex /queue /condition].each { |path| assert_equal "went_on", server.get(path).body, path }
+      end
+    end
+  end
+end
