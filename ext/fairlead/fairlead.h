@@ -63,7 +63,7 @@ typedef struct fl_ruby_request {
     fl_exchange *exchange;
     VALUE loop, env, finished, after_reply;
     uint64_t id, first_byte_at, started_at;
-    uint64_t writes_since; /* of fl_clock; 0: nothing has been written */
+    uint64_t busy_since; /* of fl_clock: first read or written; 0: not yet */
     uint64_t bytes_sent;
     int code;
     bool hijacked; /* the app has the socket */

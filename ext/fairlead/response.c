@@ -202,17 +202,17 @@ static VALUE request_respond(VALUE object, VALUE status, VALUE headers, VALUE bo
 
 enum {
     MOST_AT_ONCE = 1 << 20, /* bytes for a client that takes whatever it is sent */
-    SLICE = 1000,           /* microseconds that a writer who never waits keeps its reactor */
+    SLICE = 1000,           /* microseconds that whoever reads or writes and never waits keeps its reactor */
 };
 
-/* Whether it has written for so long, since it has begun to, or its fiber has gone on. */
+/* Whether it has read or written for so long, since it has begun to, or its fiber has gone on. */
 static bool slice_is_over(fl_ruby_request *self) {
     if (fl_own.reactor == NULL)
         return false;
     uint64_t now = fl_clock(), since = atomic_load_explicit(&fl_own.reactor->stamp, memory_order_relaxed);
-    if (self->writes_since == 0)
-        self->writes_since = now;
-    return now > (since > self->writes_since ? since : self->writes_since) + SLICE;
+    if (self->busy_since == 0)
+        self->busy_since = now;
+    return now > (since > self->busy_since ? since : self->busy_since) + SLICE;
 }
 
 /* Takes bytes of the body. Answers what is left: another String, which nobody changes meanwhile. Before that is written, the
@@ -230,6 +230,11 @@ static VALUE request_write(VALUE self, VALUE string) {
     if (used < size)
         return rb_str_subseq(string, (long) used, (long) (size - used));
     return slice_is_over(fl_ruby_request_get(self)) ? Qfalse : Qnil;
+}
+
+/* Whether others should have their turn before more of the body is read. */
+static VALUE request_slice_over_p(VALUE self) {
+    return slice_is_over(fl_ruby_request_get(self)) ? Qtrue : Qfalse;
 }
 
 static VALUE request_awaits_room_p(VALUE self) {
@@ -374,6 +379,7 @@ void fl_init_response(VALUE request) {
     rb_define_method(request, "respond", request_respond, 3);
     rb_define_method(request, "write", request_write, 1);
     rb_define_method(request, "awaits_room?", request_awaits_room_p, 0);
+    rb_define_method(request, "slice_over?", request_slice_over_p, 0);
     rb_define_method(request, "flush", request_flush, 0);
     rb_define_method(request, "finish", request_finish, 0);
     rb_define_method(request, "abandon", request_abandon, 0);

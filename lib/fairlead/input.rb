@@ -210,7 +210,10 @@ module Fairlead
       until (more = @request.read(bytes, most)) != false
         @scheduler.await(@request)
       end
-      more ? @received += bytes.bytesize - before : reach_the_end
+      return reach_the_end unless more
+
+      @received += bytes.bytesize - before
+      @scheduler.give_way if @request.slice_over?
     end
 
     # The input of a request without a body. All requests share it, since no method changes it.

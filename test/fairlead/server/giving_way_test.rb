@@ -37,7 +37,20 @@ module Fairlead
         "/enumerator" => -> { Enumerator.new { |parts| produce { |part| parts << part } } },
         "/large" => -> { ["x" * (100 << 20)] }
       }
-      run ->(env) { [200, {}, BODIES.fetch(env["PATH_INFO"]).call] }
+      # What is read is slower than any client, too.
+      def turns_while_reading(input)
+        turns = 0
+        other = Async { loop { sleep(0.001) && turns += 1 } }
+        part while input.read(16_384)
+        other.stop
+        turns
+      end
+
+      run lambda { |env|
+        next [200, {}, [turns_while_reading(env["rack.input"]).to_s]] if env["PATH_INFO"] == "/upload"
+
+        [200, {}, BODIES.fetch(env["PATH_INFO"]).call]
+      }
     RUBY
 
     %w[/parts /stream /enumerator].each do |path|
@@ -47,6 +60,15 @@ module Fairlead
         assert_operator body.bytesize, :>, 1_000_000
         assert_operator Integer(body[/ (\d+)\z/, 1], 10), :>, 30, "turns in a second"
         refute_match(/stalled for/, server.log)
+      end
+    end
+
+    # Some 0.6 s.
+    def test_others_have_their_turns_beside_an_upload
+      with_server(APP, "--environment", "production", "--stream-request-bodies", lint: false) do |server|
+        turns = client(to: server).request("POST", "/upload", body: "x" * 100_000_000).response.body
+
+        assert_operator Integer(turns, 10), :>, 30, "turns in a second"
       end
     end
 

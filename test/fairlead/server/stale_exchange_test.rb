@@ -112,6 +112,37 @@ module Fairlead
       end
     end
 
+    # What a body has given is sent as it was, whatever becomes of the String or Array while its client is waited for.
+    CHANGES = <<~'RUBY'
+      SIZE = 12 << 20
+      CHANGING = {
+        "shorter" => ->(string) { string.replace("b") },
+        "other" => ->(string) { string.replace("b" * SIZE) },
+        "gone" => ->(string) { string.clear },
+        "longer" => ->(string) { string << "b" * SIZE }
+      }
+      run lambda { |env|
+        kind, change = env["PATH_INFO"].split("/").last(2)
+        string = "a" * SIZE
+        array = [string]
+        Thread.new { sleep 0.2; array.clear; CHANGING.fetch(change).call(string) }
+        next [200, {}, array] if kind == "array"
+
+        [200, {}, kind == "stream" ? ->(stream) { stream << string; stream.close } : Enumerator.new { |parts| parts << string }]
+      }
+    RUBY
+
+    def test_what_changes_while_it_is_sent_is_sent_as_it_was
+      with_server(CHANGES, lint: false) do |server|
+        %w[stream parts array].product(%w[shorter other gone longer]).each do |kind, change|
+          slow = client(to: server).request("GET", "/#{kind}/#{change}")
+          sleep 0.4
+          body = slow.response.body
+          assert_equal [12 << 20, "a"], [body.bytesize, body.squeeze], "#{kind} #{change}"
+        end
+      end
+    end
+
     CLOSING = <<~'RUBY'
       require "fairlead"
       require "fairlead/server"
