@@ -39,6 +39,33 @@ module Fairlead
       end
     end
 
+    # An exception of whatever class: the serving fiber, its owner, never dies.
+    def test_one_that_cannot_be_given_back_keeps_no_other_from_its_pool
+      in_a_fiber do
+        broken = Primary.lease_connection
+        reading = Primary.connected_to(role: :reading) { Primary.lease_connection }
+        broken.define_singleton_method(:expire) { |*| raise NotImplementedError, "of a callback" }
+        capture_io { ActiveRecord::Leases.release }
+
+        refute_predicate reading, :in_use?
+        refute_includes broken.pool.connections, broken
+        refute_predicate broken, :connected?
+        assert Primary.with_connection { |connection| connection.select_value("SELECT 1") }
+      end
+    end
+
+    def test_a_check_in_that_fails_loses_no_connection
+      in_a_fiber do
+        pool = Primary.connection_pool
+        broken = pool.checkout
+        broken.define_singleton_method(:expire) { |*| raise NotImplementedError, "of a callback" }
+
+        assert_raises(NotImplementedError) { pool.checkin(broken) }
+        assert_equal 0, pool.stat[:busy]
+        assert_empty pool.connections
+      end
+    end
+
     def test_what_another_fiber_has_leased_stays_with_it
       other = Fiber.new do
         FiberOwner.own_state
