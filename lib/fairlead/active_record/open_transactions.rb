@@ -16,11 +16,21 @@ module Fairlead
       end
 
       # @param connection [ActiveRecord::ConnectionAdapters::AbstractAdapter]
-      # @return [Boolean] the transaction around a test case is not joinable, and does not count.
+      # @return [Boolean] the transaction around a test case is not joinable, and does not count. Nor does what another request
+      #   has begun on a connection that a test shares with all.
       def self.in?(connection)
+        return false if shared_by_test?(connection)
+
         transaction = connection.current_transaction
         transaction.open? ? transaction.joinable? : in_database?(connection.instance_variable_get(:@raw_connection))
       end
+
+      def self.shared_by_test?(connection)
+        pool = connection.pool
+        connection.equal?(pool.instance_variable_get(:@pinned_connection)) ||
+          (pool.instance_variable_get(:@lock_thread) ? true : false) # before 7.2
+      end
+      private_class_method :shared_by_test?
 
       def self.in_database?(raw)
         if raw.respond_to?(:fairlead_unsettled?) then raw.fairlead_unsettled?
