@@ -142,7 +142,7 @@ static void resumed(VALUE fiber, VALUE previous, origin *from) {
 static void note_switch(VALUE fiber, VALUE previous, VALUE root) {
     origin *left = origin_of(previous);
     if (left != NULL && left->resumer == fiber && !owns_state(previous)) {
-        left->resumer = Qnil;
+        *left = (origin){.resumer = Qnil, .serving = Qnil}; /* whoever keeps it keeps no others */
         return;
     }
     if (fiber == root || own_run_of(fiber) != NULL)

@@ -22,6 +22,17 @@ module Fairlead
         Isolation.establish
       end
     end
+    # Of Fiber: what a scheduler runs, of whichever kind, goes on beside the fiber that has begun it.
+    module Scheduled
+      def schedule(*, **)
+        return super unless block_given?
+
+        super do
+          FiberOwner.own_state
+          yield
+        end
+      end
+    end
     private_constant :Awaiting, :Chosen
 
     # To be called by whoever serves, once the app is loaded. May be called again.
@@ -78,6 +89,7 @@ module Fairlead
       state.isolation_level = :fiber
       require "async" # whose tasks have state of their own
       FiberOwner.track
+      Fiber.singleton_class.prepend(Scheduled)
       # ActiveSupport keeps the state in an attribute of what its scope says is current.
       state.instance_variable_set(:@scope, FiberOwner)
       raise ConfigurationError, UNKNOWN unless shared_and_cleared?(state)

@@ -108,6 +108,46 @@ module Fairlead
       state.delete(:fairlead_test)
     end
 
+    # A scheduler that knows nothing of tasks.
+    class Sleepers
+      def initialize = @sleeping = {}
+      def fiber(&) = Fiber.new(blocking: false, &).tap(&:resume)
+      def kernel_sleep(seconds) = (@sleeping[Fiber.current] = seconds) && Fiber.yield
+      def io_wait(*) = raise(NotImplementedError)
+      def block(*) = raise(NotImplementedError)
+      def unblock(*) = nil
+
+      def close
+        until @sleeping.empty?
+          fiber, = @sleeping.min_by { |_, seconds| seconds }
+          @sleeping.delete(fiber)
+          fiber.resume
+        end
+      end
+    end
+
+    def test_fibers_of_another_scheduler_have_a_state_each
+      state = ::ActiveSupport::IsolatedExecutionState
+      seen = Thread.new do
+        Fiber.set_scheduler(Sleepers.new)
+        state[:number] = 0
+        answers = []
+        2.times do |number|
+          Fiber.schedule do
+            answers << state[:number]
+            state[:number] = number
+            Fiber.schedule { answers << state[:number] }
+            sleep(number + 1)
+            answers << state[:number] << Enumerator.new { |all| all << state[:number] }.next
+          end
+        end
+        Fiber.scheduler.close
+        answers << state[:number]
+      end.value
+
+      assert_equal [nil, nil, nil, nil, 0, 0, 1, 1, 0], seen
+    end
+
     # Nobody has resumed them: each is another one's.
     def test_fibers_that_transfer_in_a_circle_have_an_owner
       owners = []

@@ -58,6 +58,33 @@ module Fairlead
       Thread.current.thread_variable_set(:before, 1)
     RUBY
 
+    # What each sees of ActiveSupport's isolated state.
+    ISOLATED = <<~'RUBY'
+      require "active_support"
+      require "active_support/isolated_execution_state"
+      STATE = ActiveSupport::IsolatedExecutionState
+      def see = STATE[:number]
+      def see_in_fibers = [see, Enumerator.new { |all| sleep 0.001; all << see }.next, Fiber.new { see }.resume]
+      run(lambda do |env|
+        STATE[:number] = number = env["QUERY_STRING"]
+        seen = [see_in_fibers, Fairlead.offload { see_in_fibers }, Enumerator.new { |all| all << Fairlead.offload { see } }.next]
+        seen << Thread.new { STATE[:number] = "thread"; [*see_in_fibers, *Sync { STATE[:number] = "its task"; see_in_fibers }, see] }.value
+        seen << Async { STATE[:number] = "task"; [*see_in_fibers, *Fairlead.offload { see_in_fibers }] }.wait
+        seen << Fiber.new { Async { see_in_fibers }.wait }.resume
+        [200, {}, [(seen << see_in_fibers).flatten.chunk_while { |one, other| one == other }.map { |same| [same.first, same.size] }.inspect]]
+      end)
+    RUBY
+
+    def test_fibers_that_are_no_tasks_share_the_state_of_those_that_run_them
+      with_server(ISOLATED) do |server|
+        burst(server, (1..40).map { |number| "/?#{number}" }).each.with_index(1) do |answer, number|
+          expected = [[number.to_s, 7], ["thread", 3], ["its task", 3], ["thread", 1], ["task", 6], [nil, 3], [number.to_s, 3]]
+
+          assert_equal expected.inspect, answer.body
+        end
+      end
+    end
+
     def test_a_request_has_thread_variables_of_its_own
       with_server(VARIABLES) do |server|
         answers = burst(server, (1..50).map { |number| "/?#{number}" }) + burst(server, ["/?51"])
