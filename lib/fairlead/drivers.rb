@@ -45,7 +45,7 @@ module Fairlead
       def clean_up(&)
         Uninterruptible.run do
           scheduler = Fiber.current_scheduler
-          scheduler.respond_to?(:with_timeout) ? scheduler.with_timeout(PATIENCE, &) : yield
+          scheduler.respond_to?(:with_timeout) ? scheduler.with_timeout(PATIENCE, &) : ::Timeout.timeout(PATIENCE, &)
         rescue StandardError
           nil
         end

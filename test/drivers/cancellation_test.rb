@@ -77,6 +77,26 @@ module Fairlead
       Log.io = $stderr
     end
 
+    def test_pg_gives_a_connection_up_in_time_whose_query_does_not_end
+      Sync do
+        Log.io = StringIO.new
+        connection = PG.connect(Databases.postgresql)
+        pid = connection.backend_pid
+        connection.define_singleton_method(:cancel) { nil }
+        task = Async { connection.exec("SELECT pg_sleep(8)") }
+        took = duration do
+          task.cancel
+          task.wait
+        end
+
+        assert_predicate connection, :finished?
+        assert_in_delta Drivers::PATIENCE, took, 1
+        PG.connect(Databases.postgresql) { |other| other.exec("SELECT pg_terminate_backend(#{pid})") }
+      end
+    ensure
+      Log.io = $stderr
+    end
+
     { "between_two_rows" => ->(_) {}, "at_a_row" => ->(_) { sleep 20 } }.each do |where, use|
       define_method("test_pg_ends_a_query_whose_rows_are_streamed_#{where}") do
         Sync do

@@ -125,7 +125,7 @@ module Fairlead
         rescue PG::Error
           raise
         rescue Exception # Async::Cancel and Timeout::ExitException among them
-          settle unless finished? || transaction_status == @fairlead_before
+          settle unless @fairlead_settling || finished? || transaction_status == @fairlead_before
           raise
         end
 
@@ -137,6 +137,7 @@ module Fairlead
           refused = "it did not answer in #{PATIENCE} s"
           clean = false
           before = @fairlead_before
+          @fairlead_settling = true
           Drivers.clean_up do
             refused = cancel || refused unless SETTLED.include?(transaction_status)
             discard_results
@@ -144,6 +145,7 @@ module Fairlead
             clean = as_before?(before)
           end
         ensure
+          @fairlead_settling = false
           give_up(refused) unless clean || finished?
         end
 

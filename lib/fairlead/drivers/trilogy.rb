@@ -17,7 +17,9 @@ module Fairlead
 
         def initialize(options = {})
           super
-          @fairlead_session = Session.of(self)
+          session = Session.of(self)
+          # A proxy answers this one by itself: it may give the server's connection to another client next.
+          @fairlead_session = session && session.id == Session.row(self, "SELECT CONNECTION_ID()").first ? session : nil
         end
 
         # @return [Boolean] whether it is within a transaction.
