@@ -19,6 +19,9 @@ module Fairlead
         @told = false
       end
 
+      # @return [Boolean] whether it is told when its client has gone.
+      attr_reader :cancels_abandoned
+
       # It has ended: its fiber may have another request by now.
       def over! = @request = nil
 

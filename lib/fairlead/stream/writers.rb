@@ -71,12 +71,15 @@ module Fairlead
 
         watcher = @task.async(transient: true) { see_off(ended) } unless @handed_on
         looks = 0
-        until ended.pop(timeout: LOOKS[looks] || LOOKS.last) || request.gone?
+        until ended.pop(timeout: LOOKS[looks] || LOOKS.last) || gone?(request)
           looks += 1
           Writers.collect if @handed_on && looks <= COLLECTIONS
           break if @streams.keys.empty?
         end
         !@failed
+      rescue ClientGone, RequestTimeout => error
+        tell(error)
+        raise
       ensure
         watcher&.stop
       end
@@ -88,6 +91,12 @@ module Fairlead
       end
 
       private
+
+      # Where abandoned requests are cancelled, the request is told of it in its wait.
+      def gone?(request) = request.gone? && !Deadlines.present&.cancels_abandoned
+
+      # Its deadline, or that its client has gone, is raised in the tasks that write for the request too.
+      def tell(error) = left.grep(::Async::Task).each { |task| task.fiber.raise(error) if task.alive? }
 
       def see_off(ended)
         while (one = left.first)
@@ -106,7 +115,12 @@ module Fairlead
 
       def left = @threads.select(&:alive?) + tasks.reject { |task| @before.include?(task) }
 
-      def tasks = @task&.children? ? @task.children.to_a.reject { |task| task.transient? || task.finished? } : []
+      # @return [Array<Async::Task>] also those that tasks have started: a task that has ended keeps them.
+      def tasks
+        found = []
+        @task.traverse { |task, _| found << task if task.alive? && !task.transient? && !task.equal?(@task) } if @task&.children?
+        found
+      end
 
       def waits = Fiber.current.fairlead_waits
     end
