@@ -21,6 +21,8 @@ module Fairlead
 
     # @return [Array<String>] what was not as it should be; known after {#run}.
     attr_reader :faults
+    # @return [Integer] requests that one worker has handed to the other.
+    attr_reader :handed
     # @return [Hash{String => Integer}] responses by their status; "cut" and "left": connections that the server or the client
     #   has ended before.
     attr_reader :outcomes
@@ -40,6 +42,7 @@ module Fairlead
         before = server.worker_pids
         ask(server)
         @faults << "The workers #{before} are #{server.worker_pids} now" unless (before - server.worker_pids).empty?
+        @handed = Integer(server.get("/handed").body, 10)
         @faults << "No answer: #{server.end_of_log}" unless server.get("/fixed?T0000000000&1").body == "T0000000000"
       end
       self
@@ -47,7 +50,7 @@ module Fairlead
 
     def answered = @outcomes.values_at("200", "503", "504").sum
 
-    def to_s = "#{answered} responses: #{@outcomes.sort.map { |outcome, count| "#{count} #{outcome}" }.join(", ")}; #{@faults.size} faults"
+    def to_s = "#{answered} responses: #{@outcomes.sort.map { |outcome, count| "#{count} #{outcome}" }.join(", ")}; #{@handed} handed over; #{@faults.size} faults"
 
     private
 

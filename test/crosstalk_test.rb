@@ -13,6 +13,7 @@ module Fairlead
 
       assert_empty run.faults, run.to_s
       assert_operator run.answered, :>, 1_000, run.to_s
+      assert_operator run.handed, :>, 0, run.to_s
     end
 
     # What a server of any other kind would answer, by what is wrong with it.

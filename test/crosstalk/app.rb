@@ -136,6 +136,8 @@ module Fairlead
 
       run lambda { |env|
         Disturb.start
+        next [200, {}, [Fairlead.stats[:workers].sum { |worker| worker[:handed] }.to_s]] if env["PATH_INFO"] == "/handed"
+
         token, count = env["QUERY_STRING"].split("&")
         count = count.to_i
         case env["PATH_INFO"]
