@@ -7,7 +7,6 @@
 #include <pthread.h>
 
 static fl_ruby_loop *open_loops;
-static bool forgotten;
 
 void fl_opens(fl_ruby_loop *self) {
     self->next_open = open_loops;
@@ -43,18 +42,9 @@ static void forget(fl_ruby_loop *self) {
 /* Whoever forks holds the GVL, and so the list of loops and what Ruby has made of them are whole. */
 static void in_child(void) {
     fl_forget_other_threads();
-    for (; open_loops != NULL; open_loops = open_loops->next_open) {
-        forget(open_loops);
-        forgotten = true;
-    }
-}
-
-/* Fairlead.stray?: whether this process is a child of one that served. */
-static VALUE is_stray(VALUE self) {
-    return forgotten ? Qtrue : Qfalse;
+    for (; open_loops != NULL; open_loops = open_loops->next_open) forget(open_loops);
 }
 
 void fl_init_fork(void) {
     pthread_atfork(NULL, NULL, in_child);
-    rb_define_singleton_method(fl_mFairlead, "stray?", is_stray, 0);
 }

@@ -33,9 +33,10 @@ module Fairlead
 
     def _fork
       scheduler = Fiber.scheduler
+      parent = Process.pid
       super
     ensure
-      ForkGuard.leave_server(scheduler) if Fairlead.stray? && ForkGuard.servers.any?
+      ForkGuard.leave_server(scheduler) if Process.pid != parent && ForkGuard.servers.any?
     end
 
     # (see Process.daemon) The process that serves goes on: only the caller, which has become another process, does not come

@@ -9,7 +9,7 @@ module Fairlead
       private
 
       def finish!
-        StrayChild.leave($! || error_of_promise) if StrayChild.scheduler.equal?(root)
+        StrayChild.leave($! || error_of_promise) if StrayChild.of_parent?(self)
         super
       end
 
@@ -17,9 +17,6 @@ module Fairlead
     end
 
     class << self
-      # @return [Scheduler] the parent's.
-      attr_reader :scheduler
-
       # Ends the process, as if the app had ended it.
       #
       # @param error [Exception, nil] what was raised in it.
@@ -28,6 +25,9 @@ module Fairlead
         $stderr.puts(error.full_message(highlight: false)) if error && !error.is_a?(SystemExit)
         Process.exit!(error.is_a?(SystemExit) ? error.status : error.nil?)
       end
+
+      # @return [Boolean] whether it is a task that the parent has begun.
+      def of_parent?(task) = !@scheduler.nil? && task.is_a?(::Async::Task) && @scheduler.equal?(task.root)
 
       # Has the process end with the task, of this scheduler, that has forked it.
       def end_with_tasks_of(scheduler)

@@ -43,6 +43,24 @@ module Fairlead
       ::I18n.available_locales = available
     end
 
+    # As tests are run in several processes. Such a process is a child of one that serves, and serves itself.
+    def test_a_process_that_is_forked_beside_a_server_may_serve_and_fork_too
+      app = ->(_) { [200, { "content-type" => "text/plain" }, [Process.wait2(Process.fork { exit!(3) })[1].exitstatus.to_s]] }
+      parents = Capybara::Server.new(Rack::Lint.new(app)).boot
+      reader, writer = IO.pipe
+      child = Process.fork do
+        own = Capybara::Server.new(->(env) { app.call(env) }).boot
+        3.times { writer.write(Net::HTTP.get(URI("#{own.base_url}/"))) }
+      ensure
+        exit!(0)
+      end
+      writer.close
+
+      assert_equal "333", reader.read
+      Process.wait(child)
+      assert_equal "3", Net::HTTP.get(URI("#{parents.base_url}/"))
+    end
+
     def test_options_for_puma_are_ignored
       Capybara.server = :fairlead, { Silent: true, Threads: "0:4", queue_timeout: 7, nonsense: 1 }
       server = nil
