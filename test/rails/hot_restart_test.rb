@@ -53,9 +53,23 @@ module Fairlead
         server.write("config/initializers/version.rb", "VERSION = 3\n")
         assert_match(/\AThe new code serves /, server.run("-S", "fairlead", "restart"))
         assert_equal "3", server.get.body
+        server.write("config/initializers/version.rb", "VERSION = 4\n")
+        server.signal(:USR2)
+        eventually("newer code") { server.get.body == "4" }
         assert_path_exists server.path("tmp/pids/server.pid") if environment == "development"
+        2.times { server.wait_for_notification("READY=1") } # of the command, and of USR2
+        assert_hup_restarts_the_workers(server) if environment == "production"
         assert_predicate server.stop, :success?
       end
+    end
+
+    private
+
+    def assert_hup_restarts_the_workers(server)
+      before = server.worker_pids
+      server.restart(:HUP)
+      eventually("other workers") { (server.worker_pids & before).empty? }
+      assert_equal "4", server.get.body
     end
   end
 end
