@@ -167,6 +167,20 @@ module Fairlead
         methods: { "SQLite3::Database" => %i[busy_handler close exec_batch], "SQLite3::Statement" => %i[initialize step] },
         lost: "A request that is interrupted while it waits for SQLite's lock may leave that locked (before sqlite3 2.10.2)."
       ),
+      sequel: row(
+        "sequel", "~> 5.80",
+        methods: { "Sequel." => %i[current synchronize extension], "Sequel::Database" => %i[pool disconnect_connection] },
+        variables: { "Sequel::Database" => %i[@transactions] },
+        lost: "Requests could use each other's connections and transactions.", vital: true
+      ),
+      graphql: row(
+        "graphql", "~> 2.0", methods: { "GraphQL::Dataloader" => %i[run cleanup_fiber] },
+        lost: "Fibers of GraphQL::Dataloader block their thread while they wait."
+      ),
+      excon: row(
+        "excon", ">= 0.60", methods: { "Excon::Connection" => %i[request sockets] }, variables: { "Excon::Connection" => %i[@_excon_sockets] },
+        lost: "Requests that share a persistent connection of Excon read each other's answers."
+      ),
       rack_timeout: row(
         "rack-timeout", ">= 0.6",
         methods: { "Rack::Timeout::Scheduler" => %i[run_in], "Rack::Timeout::Scheduler::Timeout" => %i[timeout] },

@@ -22,6 +22,7 @@ module Fairlead
         Isolation.establish
       end
     end
+
     # Of Fiber: what a scheduler runs, of whichever kind, goes on beside the fiber that has begun it.
     module Scheduled
       def schedule(*, **)

@@ -16,6 +16,7 @@ module Fairlead
     def self.isolate
       return if !loaded? || ::Sequel.singleton_class.include?(ByOwner)
 
+      Compatibility.fits?(:sequel)
       FiberOwner.track
       ::Sequel.extension(:fiber_concurrency)
       ::Sequel.extend(ByOwner)

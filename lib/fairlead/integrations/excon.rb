@@ -11,7 +11,7 @@ module Fairlead
       return unless defined?(::Excon::Connection) && !::Excon::Connection.const_defined?(:Thread, false)
 
       # It asks nothing of the constant but `current`.
-      ::Excon::Connection.const_set(:Thread, FiberOwner)
+      ::Excon::Connection.const_set(:Thread, FiberOwner) if Compatibility.fits?(:excon)
     end
   end
 end

@@ -17,7 +17,7 @@ module Fairlead
     def self.establish
       return unless defined?(::GraphQL::Dataloader) && !::GraphQL::Dataloader.const_defined?(:Fiber, false)
 
-      ::GraphQL::Dataloader.const_set(:Fiber, Fiber)
+      ::GraphQL::Dataloader.const_set(:Fiber, Fiber) if Compatibility.fits?(:graphql)
     end
   end
 end
