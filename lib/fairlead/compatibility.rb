@@ -92,7 +92,7 @@ module Fairlead
             checkout checkin release_connection remove reap disconnect clear_reloadable_connections discard! flush prepopulate
             retire_old_connections preconnect keep_alive synchronize mon_synchronize acquire_connection checkout_and_verify
             try_to_checkout_new_connection bulk_make_new_connections remove_connection_from_thread_cache active_connection?
-            connection_lease connections discarded? num_waiting_in_queue stat
+            connection_lease connections discarded? num_waiting_in_queue stat try_to_queue_for_background_connection
           ],
           "#{POOL}::ConnectionLeasingQueue" => %i[add add_back wait_poll remove any? num_waiting with_a_bias_for poll delete],
           "#{POOL}::ExecutorHooks." => %i[complete],

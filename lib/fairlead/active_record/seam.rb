@@ -388,7 +388,8 @@ module Fairlead
         # many and requests wait for each; and asks, in the fiber of the request, what dead owners have left: here the
         # lookout sees to that.
         def acquire_connection(checkout_timeout)
-          found = @available.poll || try_to_checkout_new_connection || @available.poll(checkout_timeout)
+          found = @available.poll || try_to_queue_for_background_connection(checkout_timeout) ||
+                  try_to_checkout_new_connection || @available.poll(checkout_timeout)
           found = try_to_checkout_new_connection(called: true) || @available.poll(found) while found.is_a?(Waiter)
           found
         rescue ::ActiveRecord::ConnectionTimeoutError => error
