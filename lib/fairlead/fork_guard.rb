@@ -31,6 +31,28 @@ module Fairlead
       raise SystemExit.new(0, "Process.daemon: what follows it runs in another process")
     end
 
+    # Of fork with a block: async's loop puts Ruby's exceptions for signals off for its whole thread, and so for the child.
+    module Block
+      def fork(&block)
+        return super unless block && Fiber.scheduler
+
+        super() { Thread.handle_interrupt(SignalException => :immediate, &block) }
+      end
+    end
+    # Of every object: as private as it is.
+    module PrivateBlock
+      include Block
+
+      private :fork
+    end
+    private_constant :Block, :PrivateBlock
+
+    # To be called by whoever serves. May be called again.
+    def self.establish
+      [::Process, ::Kernel].each { |owner| owner.singleton_class.prepend(Block) }
+      ::Kernel.prepend(PrivateBlock)
+    end
+
     def _fork
       scheduler = Fiber.scheduler
       parent = Process.pid

@@ -73,6 +73,7 @@ module Fairlead
       KeptLocals.establish
       NameLookup.establish
       WorkingFolder.establish
+      ForkGuard.establish
       ForkGuard.servers << self
       @crew.run do
         @teller.start

@@ -59,6 +59,8 @@ module Fairlead
         "sleeps" => ->(port) { pid = fork or (look(port); sleep(0.05); exit(7)); status[pid] },
         "waits" => ->(port) { pid = fork or (look(port); IO.select([IO.pipe[0]], nil, nil, 0.05); Thread::Queue.new.pop(timeout: 0.05); exit(7)); status[pid] },
         "term" => ->(port) { pid = fork { look(port); sleep }; sleep(0.05) until File.size?("child-\#{pid}"); Process.kill(:TERM, pid); Process.wait2(pid)[1].termsig.to_s },
+        "term-default" => ->(port) { pid = fork { trap(:TERM, "DEFAULT"); look(port); sleep }; sleep(0.05) until File.size?("child-\#{pid}"); Process.kill(:TERM, pid); Process.wait2(pid)[1].termsig.to_s },
+        "kernel-rescue" => ->(port) { pid = Kernel.fork { trap(:INT, "DEFAULT"); look(port); begin; sleep; rescue Interrupt; exit!(7); end }; sleep(0.05) until File.size?("child-\#{pid}"); Process.kill(:INT, pid); status[pid] },
         "trap" => ->(port) { pid = fork { trap(:TERM) { exit!(7) }; look(port); sleep }; sleep(0.05) until File.size?("child-\#{pid}"); Process.kill(:TERM, pid); status[pid] },
         "double" => ->(port) { status[fork { status[fork { look(port) }]; look(port); exit 7 }] },
         "popen" => ->(port) { IO.popen("-") { |io| io ? io.read : (look(port); print "7") } },
@@ -118,9 +120,9 @@ module Fairlead
 
     # What each answers; 7 unless it stands here. In any Ruby, the fiber that forks is the only one of the child: it ends with
     # that, and an enumerator has nobody to yield to.
-    ANSWERS = { "term" => Signal.list["TERM"].to_s, "enumerator" => "1", "fiber" => "0", "blocking-fiber" => "0", "falls-through" => "0", "raises" => "1", "task-ends" => "0", "task-raises" => "1", "fork-daemon" => "0",
+    ANSWERS = { **%w[term term-default].to_h { |way| [way, Signal.list["TERM"].to_s] }, "enumerator" => "1", "fiber" => "0", "blocking-fiber" => "0", "falls-through" => "0", "raises" => "1", "task-ends" => "0", "task-raises" => "1", "fork-daemon" => "0",
                 "stream" => "57" }.freeze
-    WAYS = %w[block process no-block falls-through raises sleeps waits term trap double popen popen-no-block fork-daemon thread-daemon task
+    WAYS = %w[block process no-block falls-through raises sleeps waits term term-default kernel-rescue trap double popen popen-no-block fork-daemon thread-daemon task
               task-ends task-raises task-block enumerator fiber blocking-fiber thread offload system spawn backquotes
               popen-program stream].freeze
 
