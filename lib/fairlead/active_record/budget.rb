@@ -71,7 +71,7 @@ module Fairlead
 
         # @raise [ConfigurationError] if the app has been loaded, and nothing in it would keep to this limit.
         def check(limit)
-          return unless ActiveRecord.own_pools?
+          return unless defined?(::ActiveRecord.gem_version) && ActiveRecord.own_pools?
 
           raise ConfigurationError,
                 "#{Fairlead.configuration.source(:database_connections)}: `database_connections #{limit}` needs " \
