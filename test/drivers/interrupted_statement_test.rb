@@ -133,6 +133,32 @@ module Fairlead
       end
     end
 
+    # A setting would be the next request's, and nobody would give the lock back.
+    { "pg" => ["SET search_path TO pg_catalog", "SELECT pg_advisory_lock(4711)"],
+      "mysql2" => ["SET @@sql_mode = ''", "SELECT GET_LOCK('interrupted', 1)"] }.each do |name, statements|
+      statements.each do |statement|
+        define_method("test_#{name} #{statement} interrupted closes the connection".tr(" ", "_")) do
+          Sync do
+            driver = DRIVERS.fetch(name).call
+            interrupt(LATER, 1) { driver.run(statement) }
+
+            assert_predicate driver, :closed?
+            eventually("the server has closed it too", within: 3) { !there?(driver) }
+          end
+        end
+      end
+    end
+
+    def test_pg_a_prepared_statement_that_locks_interrupted_closes_the_connection
+      Sync do
+        driver = PostgreSQL.open
+        driver.connection.prepare("lock", "SELECT pg_advisory_lock($1)")
+        interrupt(LATER, 1) { driver.connection.exec_prepared("lock", [4712]) }
+
+        assert_predicate driver, :closed?
+      end
+    end
+
     private
 
     def interrupt(pause, times)

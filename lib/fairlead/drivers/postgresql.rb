@@ -13,12 +13,14 @@ module Fairlead
     module PostgreSQL
       # A connection. After an interrupted statement its transaction status is what it was before that statement, or it is
       # closed: what ActiveRecord, or the app, knows of it stays true. Only a statement within a transaction leaves it failed,
-      # as any error does.
+      # as any error does. One that changes the session may have done so, and closes it, too.
       module Connection
         # Between two statements.
         SETTLED = [PG::PQTRANS_IDLE, PG::PQTRANS_INTRANS, PG::PQTRANS_INERROR].freeze
         ROLLBACK = %r{\A(?:\s|/\*.*?\*/)*(?:ROLLBACK|ABORT)\b}im
-        private_constant :SETTLED, :ROLLBACK
+        # What outlives a statement beside transactions: settings, and locks of the session.
+        SESSION = %r{\A(?:\s|/\*.*?\*/)*(?:SET|RESET|DISCARD|LISTEN|UNLISTEN|LOAD)\b|advisory|set_config}im
+        private_constant :SETTLED, :ROLLBACK, :SESSION
 
         # Those that send a statement, and wait for its end.
         %i[
@@ -28,7 +30,7 @@ module Fairlead
           next unless PG::Connection.method_defined?(name)
 
           define_method(name) do |*arguments, &block|
-            begin_statement
+            begin_statement(name, *arguments)
             result = settled { super(*arguments, &nil) }
             check_commit(arguments.first, result) if @fairlead_failed
             block ? yield_result(result, &block) : result
@@ -43,7 +45,7 @@ module Fairlead
           next unless PG::Connection.method_defined?(name)
 
           define_method(name) do |*arguments|
-            begin_statement
+            begin_statement(name, *arguments)
             super(*arguments)
           end
         end
@@ -112,7 +114,10 @@ module Fairlead
           raise
         end
 
-        def begin_statement
+        def begin_statement(name, text = nil, sql = nil)
+          @fairlead_call, @fairlead_text = name, text
+          # ActiveRecord's names of prepared statements say nothing.
+          (@fairlead_changing ||= []).push(text) if name.end_with?("prepare") && sql.is_a?(String) && SESSION.match?(sql)
           status = transaction_status
           return if status == PG::PQTRANS_ACTIVE # of an earlier one, which pg discards first
 
@@ -120,12 +125,20 @@ module Fairlead
           @fairlead_failed &&= status == PG::PQTRANS_INERROR
         end
 
+        # @return [Boolean] whether the statement that was sent last may change the session.
+        def session_changed?
+          return false unless @fairlead_call
+          return @fairlead_changing&.include?(@fairlead_text) if @fairlead_call.end_with?("prepared")
+
+          @fairlead_text.is_a?(String) && !@fairlead_call.end_with?("prepare") && SESSION.match?(@fairlead_text)
+        end
+
         def settled
           yield
         rescue PG::Error
           raise
         rescue Exception # Async::Cancel and Timeout::ExitException among them
-          settle unless @fairlead_settling || finished? || transaction_status == @fairlead_before
+          settle unless @fairlead_settling || finished? || (transaction_status == @fairlead_before && !session_changed?)
           raise
         end
 
@@ -136,13 +149,13 @@ module Fairlead
         def settle
           refused = "it did not answer in #{PATIENCE} s"
           clean = false
-          before = @fairlead_before
+          before, session = @fairlead_before, session_changed?
           @fairlead_settling = true
           Drivers.clean_up do
             refused = cancel || refused unless SETTLED.include?(transaction_status)
             discard_results
             exec("ROLLBACK") if before == PG::PQTRANS_IDLE && transaction_status != before
-            clean = as_before?(before)
+            clean = as_before?(before) && !session
           end
         ensure
           @fairlead_settling = false

@@ -11,12 +11,12 @@ module Fairlead
         QUERY_INTERRUPTED = 1317
         COMMENTS = %r{\A(?:\s|/\*.*?\*/|--\s.*?$|\#.*?$)*}m
         HARMLESS = /#{COMMENTS}\(?\s*(?:SELECT|INSERT|UPDATE|DELETE|REPLACE|WITH|SHOW|EXPLAIN|DESCRIBE|DESC|VALUES|TABLE|DO)\b/im
-        # Of several statements in one.
-        NEXT = /;\s*\S/
+        # Of several statements in one, and locks of the session.
+        UNSAFE = /;\s*\S|_LOCKS?\s*\(/i
         CONTROL = /#{COMMENTS}(?:BEGIN|START|COMMIT|ROLLBACK|XA)\b/im
         BEGINS = /#{COMMENTS}(?:BEGIN(?!\s+NOT\b)|START\s+TRANSACTION|XA\s+(?:START|BEGIN)|(?:COMMIT|ROLLBACK)\s.*\bAND\s+CHAIN\b)/im
         ENDS = /#{COMMENTS}(?:COMMIT|ROLLBACK(?!\s+(?:WORK\s+)?TO\b)|XA\s+(?:COMMIT|ROLLBACK))\b/im
-        private_constant :COMMENTS, :HARMLESS, :NEXT, :CONTROL, :BEGINS, :ENDS
+        private_constant :COMMENTS, :HARMLESS, :UNSAFE, :CONTROL, :BEGINS, :ENDS
 
         # @return [Boolean] whether it is within a transaction, as far as that is known, or a query.
         def fairlead_unsettled? = !closed? && (@fairlead_in_transaction || !@fairlead_sent.nil?)
@@ -89,7 +89,7 @@ module Fairlead
           raise
         end
 
-        def harmless?(sql) = sql.is_a?(String) && HARMLESS.match?(sql) && !NEXT.match?(sql)
+        def harmless?(sql) = sql.is_a?(String) && HARMLESS.match?(sql) && !UNSAFE.match?(sql)
 
         def ended?
           options = @query_options.merge(@fairlead_password.call)
