@@ -74,6 +74,8 @@ module Fairlead
     end
 
     def print(*lines)
+      # Ruby flushes its buffer before each fork: with what a full disk does not take, no worker could be forked.
+      @io.sync = true
       @io.write(lines.join("\n") << "\n")
       @io.flush
     rescue IOError, SystemCallError

@@ -33,6 +33,25 @@ module Fairlead
       end
     end
 
+    def test_where_nothing_can_be_written_workers_die_and_new_code_comes_as_elsewhere
+      %w[0 1].each do |workers|
+        with_server(answering("old"), "-w", workers, spawn_options: { out: "/dev/full", err: "/dev/full" }) do |server|
+          if workers == "1"
+            server.signal(:KILL, worker = server.worker_pids.first)
+            eventually("another worker") { (server.worker_pids - [worker]).any? }
+            server.restart(:HUP)
+          end
+          server.write("config.ru", "run(")
+          assert_equal 1, command(server).last
+          assert_serves "old", server
+          server.write("config.ru", answering("new"))
+          assert_equal 0, command(server).last
+          assert_serves "new", server
+          assert_predicate server.stop, :success?
+        end
+      end
+    end
+
     # At whatever moment of a restart: while the new code boots, takes over, and the old one ends.
     def test_no_signal_is_lost
       app = "File.write(\"loads\", \"x\", mode: \"a\")\n#{answering("text")}"
