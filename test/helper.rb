@@ -84,11 +84,13 @@ module Fairlead
 
     # @param kind [Class] of threads that the system allows no more of meanwhile.
     def without_more_threads(kind = Thread)
-      new = kind.method(:new)
-      kind.define_singleton_method(:new) { |*| raise ThreadError, "can't create Thread: Resource temporarily unavailable" }
+      refusal = Module.new do
+        def new(*) = raise(ThreadError, "can't create Thread: Resource temporarily unavailable")
+      end
+      kind.singleton_class.prepend(refusal)
       yield
     ensure
-      kind.define_singleton_method(:new, new)
+      refusal.remove_method(:new)
     end
 
     # @return [Float] seconds of the processors that a process has had.
