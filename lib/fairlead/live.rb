@@ -42,7 +42,10 @@ module Fairlead
       request_fiber = FiberOwner.current
       task.async do
         ::Thread.current[REQUEST_FIBER] = request_fiber
-        Deadlines.present&.share { |error| error.is_a?(ClientGone) ? disconnected(error) : error }
+        Deadlines.present&.share do |error|
+          abandon_stream # first: closing a stream that nobody reads would wait for room
+          error.is_a?(ClientGone) ? disconnected(error) : error
+        end
         failure = ::ThreadError.new("the action has been ended")
         action.call
         failure = nil
