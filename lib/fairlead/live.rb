@@ -47,6 +47,7 @@ module Fairlead
           error.is_a?(ClientGone) ? disconnected(error) : error
         end
         failure = ::ThreadError.new("the action has been ended")
+        failure.set_backtrace(caller(0, 1)) # Rails logs it
         action.call
         failure = nil
       rescue ::Async::Cancel

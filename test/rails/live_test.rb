@@ -46,6 +46,11 @@ module Fairlead
         def event_stream = response.headers["content-type"] = "text/event-stream"
         def deep_down(n) = deep_down(n + 1) + 1
       end
+      class OpenController < ActionController::Base # whose stream nobody else closes
+        include ActionController::Live
+        def killed = (response.stream.write("begun"); sleep(0.05); Thread.current.kill)
+        def cancelled = (response.stream.write("begun"); sleep(0.05); Async::Task.current.cancel)
+      end
       class StatesController < ActionController::Base
         def running = render(plain: $running.values.sum.to_s)
         def pid = render(plain: Process.pid.to_s)
@@ -60,6 +65,8 @@ module Fairlead
         config.logger = Logger.new($stdout)
         routes.append do
           LiveController.public_instance_methods(false).each { |name| get "/#{name}", to: "live##{name}" }
+          get "/killed", to: "open#killed"
+          get "/cancelled", to: "open#cancelled"
           get "/running", to: "states#running"
           get "/pid", to: "states#pid"
         end
@@ -75,7 +82,7 @@ module Fairlead
       pid = server.get("/pid").body
       beside = Thread.new { server.get("/slow").body }
       %w[boom deep leave kill later].each { |path| assert_equal "500", server.get("/#{path}").code, path }
-      %w[begun begun_kill].each { |path| assert_equal "begun", server.get("/#{path}").body, path }
+      %w[begun begun_kill killed cancelled].each { |path| assert_equal "begun", server.get("/#{path}").body, path }
       assert_equal "az", beside.value
       assert_equal "ok", server.get("/ok").body
       assert_equal [pid, "0"], [server.get("/pid").body, server.get("/running").body]
