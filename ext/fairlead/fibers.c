@@ -54,7 +54,8 @@ void fl_prepare_to_run(void) {
 
 /* Of a fiber that does not serve: who has resumed it, or begun it as a task. */
 typedef struct origin {
-    VALUE resumer;  /* nil: it has yielded since, so whoever resumes it next is */
+    VALUE resumer;  /* nil: it has yielded since, so whoever resumes it next is; itself: nobody asks, since its state is its
+                     * own. A task that begins its successor and ends would be kept by that one, and so on. */
     VALUE serving;  /* the fiber whose request it works for, as long as run->id == id */
     fl_run *run;    /* NULL: none */
     uint64_t id;
@@ -126,7 +127,7 @@ static void track_thread(void) {
 static void resumed(VALUE fiber, VALUE previous, origin *from) {
     if (from == NULL)
         rb_ivar_set(fiber, id_run, TypedData_Make_Struct(cRun, origin, &origin_type, from));
-    *from = (origin){.resumer = previous, .serving = Qnil};
+    *from = (origin){.resumer = owns_state(fiber) ? fiber : previous, .serving = Qnil};
     origin *before = origin_of(previous);
     if (works_for_request(before)) {
         from->run = before->run;
@@ -221,7 +222,11 @@ static VALUE owner_current(VALUE self) {
 
 /* FiberOwner.own_state: the present fiber has state of its own, whoever resumes it. */
 static VALUE owner_own_state(VALUE self) {
-    rb_ivar_set(rb_fiber_current(), id_owns, Qtrue);
+    VALUE fiber = rb_fiber_current();
+    origin *from = origin_of(fiber);
+    rb_ivar_set(fiber, id_owns, Qtrue);
+    if (from != NULL)
+        from->resumer = fiber;
     return Qnil;
 }
 

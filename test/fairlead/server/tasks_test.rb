@@ -45,6 +45,12 @@ module Fairlead
         },
         "/leave-behind" => -> { Async { sleep 0.2; $done << "left" }; serving_fibers },
         "/keep" => -> { $kept ||= Async::Task.current; Async { sleep 0.01 }; "ok" },
+        "/chain" => lambda {
+          link = ->(left) { Async(transient: true) { sleep 0.001; left.zero? ? ($done << "chained"; sleep) : link.call(left - 1) } }
+          link.call(300)
+          "ok"
+        },
+        "/kept-fibers" => -> { GC.start; ObjectSpace.each_object(Fiber).count },
         "/tasks" => -> { GC.start; ObjectSpace.each_object(Async::Task).count },
         "/done" => -> { $done.join(" ") },
         "/fibers" => -> { serving_fibers },
@@ -105,6 +111,14 @@ module Fairlead
         200.times { server.get("/keep") }
         sleep 0.1
         assert_operator server.get("/tasks").body.to_i, :<, 50
+      end
+    end
+
+    def test_a_task_does_not_keep_the_ended_fiber_that_has_begun_it
+      with_server(APP) do |server|
+        server.get("/chain")
+        eventually("the last one is done") { server.get("/done").body == "chained" }
+        assert_operator server.get("/kept-fibers").body.to_i, :<, 100
       end
     end
 
