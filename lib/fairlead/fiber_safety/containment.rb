@@ -49,12 +49,23 @@ module Fairlead
       end
 
       def kill
-        return super unless equal?(::Thread.current) && ::Fiber.scheduler.is_a?(Scheduler)
+        return ::Fiber.current.kill if equal?(::Thread.current) && ::Fiber.scheduler.is_a?(Scheduler)
+        return super unless fairlead_serves
 
-        ::Fiber.current.kill
+        ::Console.error(self, "Another thread kills one that serves, and with it all of its requests: it goes on.")
+        self
       end
       alias exit kill
       alias terminate kill
+    end
+
+    # Of Fiber itself: another scheduler in its place would first close that of all requests.
+    module FiberClass
+      def set_scheduler(scheduler)
+        return super unless ::Thread.current.fairlead_serves
+
+        ::Kernel.raise ::FiberError, "this thread has the server's scheduler: use that (Async, Sync), or set one in a thread of your own"
+      end
     end
 
     # Of fibers: the loop's own one is not to be killed.
@@ -85,6 +96,7 @@ module Fairlead
 
     ::Async::Task.prepend(Tasks)
     ::Fiber.prepend(Fibers)
+    ::Fiber.singleton_class.prepend(FiberClass)
     ::Thread.prepend(Threads)
     ::Thread.singleton_class.prepend(ThreadClass)
   end

@@ -47,6 +47,13 @@ module Fairlead
         when "close" then next [200, {}, object.(each: ->(&block) { block.call("x") }, close: way)]
         when "stream" then next [200, {}, ->(stream) { stream.write("x"); sleep 0.001; way.call }]
         when "raise_from_thread" then thread = Thread.current; Thread.new { thread.raise(NotImplementedError) }.join
+        when "kill_from_thread"
+          thread = Thread.current
+          Thread.new { thread.kill }.join
+          sleep 0.01
+          next [200, {}, [thread.equal?(Thread.main).to_s]]
+        when "block" then Fiber.blocking { sleep 0.3 }
+        when "set_scheduler" then Fiber.set_scheduler(env["QUERY_STRING"].empty? ? nil : Async::Scheduler.new(nil))
         when "wait_for_killed" then next [200, {}, [Async { sleep 0.001; Thread.exit }.wait.inspect]]
         when "rescue" then begin; Async { sleep 0.001; exit 3 }.wait; rescue SystemExit => error; next [200, {}, [error.status.to_s]]; end
         when "finished" then next [200, {}, [$finished.inspect]]
@@ -95,6 +102,22 @@ module Fairlead
 
     def test_who_waits_for_a_task_whose_fiber_is_killed_goes_on
       assert_equal "nil", server.get("/wait_for_killed").body
+    end
+
+    def test_a_thread_that_serves_is_not_killed_by_another_one
+      assert_equal "true", server.get("/kill_from_thread").body
+      blocking = Thread.new { server.get("/block").body }
+      eventually("a standby leads") { server.get("/kill_from_thread").body == "false" }
+      assert_equal "ok", blocking.value
+      assert_equal @pid, server.get("/pid").body
+    end
+
+    def test_no_request_replaces_the_scheduler_of_all
+      beside = Thread.new { server.get("/slow?0.5").body }
+      sleep 0.05
+      2.times { |i| assert_equal "500", server.get("/set_scheduler#{"?other" if i == 1}").code }
+      assert_equal "ok", beside.value
+      assert_equal @pid, server.get("/pid").body
     end
 
     def test_the_other_callbacks_run_if_one_kills_its_fiber
