@@ -59,6 +59,14 @@ module Fairlead
         end
       end
 
+      # @param sql [Object] whatever an app gives to a driver, in any encoding.
+      # @return [Boolean]
+      def sql?(sql, pattern)
+        return false unless sql.is_a?(String)
+
+        pattern.match?(sql.valid_encoding? && sql.encoding.ascii_compatible? ? sql : sql.b)
+      end
+
       # @param socket [BasicSocket] of a connection that waits for nothing.
       # @return [Boolean, nil] true: it is closed; nil: something has come that nobody has asked for.
       def lost?(socket)

@@ -149,6 +149,31 @@ module Fairlead
       end
     end
 
+    # Its transactions begin by themselves, and the next request's statements would not be committed.
+    def test_mysql2_statement_interrupted_where_nothing_is_committed_by_itself_closes_the_connection
+      Sync do
+        driver = DRIVERS.fetch("mysql2").call
+        driver.run("SET SESSION autocommit = 0")
+        interrupt(LATER, 1) { driver.run(INSERT) }
+
+        assert_predicate driver, :closed?
+      end
+    end
+
+    def test_statements_may_have_bytes_that_are_no_text
+      Sync do
+        driver = DRIVERS.fetch("mysql2").call
+
+        assert_equal "FF", driver.run("SELECT HEX('\xff') AS bytes").first["bytes"]
+        postgresql = DRIVERS.fetch("pg").call
+
+        assert_raises(PG::CharacterNotInRepertoire) { postgresql.connection.prepare("bytes", "SELECT '\xff'") }
+      ensure
+        driver&.close
+        postgresql&.close
+      end
+    end
+
     def test_pg_a_prepared_statement_that_locks_interrupted_closes_the_connection
       Sync do
         driver = PostgreSQL.open

@@ -35,7 +35,7 @@ module Fairlead
       def self.passing?(error)
         told = error.cause || error
         number = told.respond_to?(:error_number) ? told.error_number : (told.error_code if told.respond_to?(:error_code))
-        number ? NUMBERS.include?(number) : NOT_NOW.match?("#{told.class} #{told.message}")
+        number ? NUMBERS.include?(number) : NOT_NOW.match?("#{told.class} #{told.message}".b)
       end
 
       # Of the adapters.

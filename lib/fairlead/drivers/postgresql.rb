@@ -117,7 +117,7 @@ module Fairlead
         def begin_statement(name, text = nil, sql = nil)
           @fairlead_call, @fairlead_text = name, text
           # ActiveRecord's names of prepared statements say nothing.
-          (@fairlead_changing ||= []).push(text) if name.end_with?("prepare") && sql.is_a?(String) && SESSION.match?(sql)
+          (@fairlead_changing ||= []).push(text) if name.end_with?("prepare") && Drivers.sql?(sql, SESSION)
           status = transaction_status
           return if status == PG::PQTRANS_ACTIVE # of an earlier one, which pg discards first
 
@@ -130,7 +130,7 @@ module Fairlead
           return false unless @fairlead_call
           return @fairlead_changing&.include?(@fairlead_text) if @fairlead_call.end_with?("prepared")
 
-          @fairlead_text.is_a?(String) && !@fairlead_call.end_with?("prepare") && SESSION.match?(@fairlead_text)
+          !@fairlead_call.end_with?("prepare") && Drivers.sql?(@fairlead_text, SESSION)
         end
 
         def settled
@@ -174,7 +174,7 @@ module Fairlead
           return if transaction_status != PG::PQTRANS_IDLE
 
           @fairlead_failed = false
-          return if ROLLBACK.match?(sql) || !result.is_a?(PG::Result) || result.cmd_status != "ROLLBACK"
+          return if Drivers.sql?(sql, ROLLBACK) || !result.is_a?(PG::Result) || result.cmd_status != "ROLLBACK"
 
           raise PG::InFailedSqlTransaction, "the transaction is rolled back: one of its statements was interrupted"
         end

@@ -16,7 +16,9 @@ module Fairlead
         CONTROL = /#{COMMENTS}(?:BEGIN|START|COMMIT|ROLLBACK|XA)\b/im
         BEGINS = /#{COMMENTS}(?:BEGIN(?!\s+NOT\b)|START\s+TRANSACTION|XA\s+(?:START|BEGIN)|(?:COMMIT|ROLLBACK)\s.*\bAND\s+CHAIN\b)/im
         ENDS = /#{COMMENTS}(?:COMMIT|ROLLBACK(?!\s+(?:WORK\s+)?TO\b)|XA\s+(?:COMMIT|ROLLBACK))\b/im
-        private_constant :COMMENTS, :HARMLESS, :UNSAFE, :CONTROL, :BEGINS, :ENDS
+        # Any statement may begin a transaction from here on.
+        MANUAL = /#{COMMENTS}SET\b.*\bautocommit\b/im
+        private_constant :COMMENTS, :HARMLESS, :UNSAFE, :CONTROL, :BEGINS, :ENDS, :MANUAL
 
         # @return [Boolean] whether it is within a transaction, as far as that is known, or a query.
         def fairlead_unsettled? = !closed? && (@fairlead_in_transaction || !@fairlead_sent.nil?)
@@ -45,13 +47,14 @@ module Fairlead
           raise ::Mysql2::Error::ConnectionError, "MySQL client is not connected" if @fairlead_given_up
 
           @fairlead_sent = sql
+          @fairlead_manual ||= Drivers.sql?(sql, MANUAL)
         end
 
         def end_statement(result)
           sql = @fairlead_sent
           @fairlead_sent = nil
-          if sql.is_a?(String) && CONTROL.match?(sql)
-            @fairlead_in_transaction = BEGINS.match?(sql) || (@fairlead_in_transaction && !ENDS.match?(sql))
+          if Drivers.sql?(sql, CONTROL)
+            @fairlead_in_transaction = Drivers.sql?(sql, BEGINS) || (@fairlead_in_transaction && !Drivers.sql?(sql, ENDS))
           end
           result.fairlead_client = self if result.is_a?(::Mysql2::Result)
           result
@@ -89,7 +92,7 @@ module Fairlead
           raise
         end
 
-        def harmless?(sql) = sql.is_a?(String) && HARMLESS.match?(sql) && !UNSAFE.match?(sql)
+        def harmless?(sql) = !@fairlead_manual && Drivers.sql?(sql, HARMLESS) && !Drivers.sql?(sql, UNSAFE)
 
         def ended?
           options = @query_options.merge(@fairlead_password.call)
