@@ -104,6 +104,7 @@ module Fairlead
     # In the child of a fork, what waits in its parent does not go on.
     def process_fork
       @forked = true
+      Thread.current.fairlead_serves = false
       super
     end
 
