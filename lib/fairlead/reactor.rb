@@ -14,11 +14,15 @@ module Fairlead
     TRIM = 3
     # Seconds after which a reactor that stands by looks whether it is still needed.
     LINGER = 5
-    private_constant :TRIM, :LINGER
+    # How many serving fibers are idle at the beginning of each round, while there are streams: one for each request that waits.
+    SPARES = (8..128)
+    private_constant :TRIM, :LINGER, :SPARES
 
     # An idle serving fiber's place. It is pushed instead of its fiber, so that it wakes only who rests in it.
     class Seat
       attr_accessor :called, :dismissed
+      # @return [Boolean, nil] whether the response of its request is a stream.
+      attr_accessor :stream
       # @return [Request, nil] what its fiber is at work on.
       attr_accessor :request
       # @return [ThreadVariables, nil] of its request, if that has any.
@@ -78,7 +82,22 @@ module Fairlead
     private_constant :Seat, :Errand, :Serving
 
     # @return [Request, nil] that a fiber works for; a child task, or an enumerator, works for that of who began it.
-    def self.request_of(fiber) = (fiber.fairlead_seat || Fairlead.serving(fiber)&.fairlead_seat)&.request
+    def self.request_of(fiber) = seat_of(fiber)&.request
+
+    # @return [Boolean, nil] whether a fiber works for a stream.
+    def self.stream?(fiber) = seat_of(fiber)&.stream
+
+    def self.seat_of(fiber) = fiber.fairlead_seat || Fairlead.serving(fiber)&.fairlead_seat
+    private_class_method :seat_of
+
+    # The response of the present request has begun, or lives long: its waits are those of a stream from here on.
+    def self.becomes_stream
+      seat = Fiber.current.fairlead_seat
+      return if seat.nil? || seat.stream
+
+      seat.stream = true
+      Fiber.scheduler.selector.streams += 1
+    end
 
     # @param loop [Loop]
     # @param crew [Crew] the reactors of its worker, of which one leads.
@@ -100,6 +119,7 @@ module Fairlead
     def run(&ready)
       @scheduler = Scheduler.new(@loop, @crew)
       @selector = @scheduler.selector
+      @selector.reactor = self
       Fiber.set_scheduler(@scheduler)
       Thread.current.fairlead_serves = true
       ClosedIO.selectors.push(@selector)
@@ -151,15 +171,25 @@ module Fairlead
     end
 
     # @api private
-    def add_fiber
+    # Makes a serving fiber, in the loop's own fiber.
+    #
+    # @param spare [Boolean] it rests, instead of taking the lead
+    def add_fiber(spare: false)
       Serving.new(@scheduler, annotation: "serving") do |task|
         seat = Seat.new(Fiber.current)
         FiberOwner.own_state
-        called(seat)
+        spare ? rest(seat) : called(seat)
         serve(task, seat)
       ensure
         succeed(seat) unless ending?
       end.run
+    end
+
+    # @api private
+    # Beside streams, new requests are begun in the midst of a round, where no fiber can be made for them.
+    def keep_spares
+      wanted = @loop.takeable.clamp(SPARES)
+      add_fiber(spare: true) while @idle.size < wanted && !ending?
     end
 
     private
@@ -179,6 +209,7 @@ module Fairlead
         seat.request = request # whoever tells of a stall looks there
         @answer.call(request)
         seat.request = nil
+        end_stream(seat) if seat.stream
         clean_up(task, seat, state)
         give_way(seat) if @scheduler.others? && !seat.dismissed
       elsif leading && @loop.leads?
@@ -190,12 +221,19 @@ module Fairlead
       end
     rescue Async::Cancel
       seat.request = nil
+      end_stream(seat) if seat.stream
       # A task of an earlier request, that has another parent, stops what was that request's.
       raise if ending?
     end
 
+    def end_stream(seat)
+      seat.stream = false
+      @selector.streams -= 1
+    end
+
     # It has ended, by an error of ours, or since it has left tasks behind: others do what it would have done next.
     def succeed(seat)
+      end_stream(seat) if seat.stream
       pass_the_lead if @leader.equal?(seat) && !@passed
       @selector.push_driver if @driving && @loop.takeable.positive?
     end
@@ -250,7 +288,19 @@ module Fairlead
 
     # What was started first ends first: fibers that can go on do so before new requests, which the heir takes after them.
     def give_way(seat)
-      rest(seat) if @leader.equal?(seat) && !slice_left?
+      return if !@leader.equal?(seat) || slice_left?
+
+      @selector.end_turn
+      @selector.heir?(@newcomer) ? stay_heir(seat) : rest(seat)
+    end
+
+    # No serving fiber is idle: the leader itself goes on after the others, and none has to be made.
+    def stay_heir(seat)
+      seat.called = true
+      @selector.bequeath(seat)
+      @selector.transfer_to_loop while @selector.heir?(seat)
+    ensure
+      called(seat)
     end
 
     def slice_left? = @selector.slice_left?

@@ -22,9 +22,25 @@ module Fairlead
       @waiting = @follows = 0
       @waits = {}.compare_by_identity
       @sliced_at = @heir = @testator = @follower = @followed = nil
-      @driver = nil
+      @driver = @pushed = nil
+      @pushed_driver = PushedDriver.new(self)
       @in_core = false
+      @streams = 0
+      @turn_ended = @turn_took = 0.0
     end
+
+    # The driver on the ready list. A stream may have given it its turn before the list comes to it.
+    PushedDriver = Struct.new(:selector) do
+      def alive? = true
+
+      def transfer(*) = selector.resume_pushed_driver
+    end
+    private_constant :PushedDriver
+
+    # @return [Integer] how many streams this reactor serves.
+    attr_accessor :streams
+    # @return [Reactor]
+    attr_writer :reactor
 
     # Seconds of new requests in each round, after which fibers that can go on do so first.
     SLICE = 0.001
@@ -32,7 +48,9 @@ module Fairlead
     MOST_FOLLOWS = 64
     # Seconds between two looks for the end of one of several processes.
     PAUSE = 0.01
-    private_constant :SLICE, :MOST_FOLLOWS, :PAUSE
+    # Seconds that streams may have at a time, though a request before them took longer.
+    LONGEST_TURN = 0.05
+    private_constant :SLICE, :MOST_FOLLOWS, :PAUSE, :LONGEST_TURN
 
     # @return [Boolean]
     def slice_left?
@@ -48,6 +66,9 @@ module Fairlead
       @testator = heir && Fiber.current
     end
 
+    # @return [Boolean] whether it has the lead next.
+    def heir?(one) = @heir.equal?(one)
+
     # The present fiber has given something to another one of this thread, which goes on with the next round at the latest.
     #
     # @param wakeup [Scheduler::Wakeup]
@@ -62,17 +83,34 @@ module Fairlead
     # The present fiber has to wait. If it has named an heir, that one goes on at once: a round of the scheduler's for
     # each request that waits would cost as much as some of them. The same holds for one that has got something of it.
     def transfer
-      return follow unless @heir&.direct? && @testator.equal?(Fiber.current) && slice_left?
+      return take_heir.transfer if pass_on?
+      return follow unless @streams.positive? && pass_turn?
 
-      heir = @heir
-      @heir = nil
-      heir.transfer
+      (take_driver || take_heir).transfer
+    end
+
+    # New requests have had their turn: streams come next, for as long.
+    def end_turn
+      return unless @streams.positive?
+
+      now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+      @turn_took = @sliced_at ? [now - @sliced_at, LONGEST_TURN].min : 0.0
+      @turn_ended = now
+    end
+
+    # @api private
+    def resume_pushed_driver
+      return unless (driver = @pushed)
+
+      @pushed = nil
+      driver.transfer
     end
 
     # The driver waits here until the core has something for it.
     #
     # @return [Boolean, nil] true if it waited in the core's set, which has then taken in what there was.
     def rest_driver
+      end_turn
       @driver = Fiber.current
       transfer_to_loop
     ensure
@@ -84,13 +122,15 @@ module Fairlead
       return unless (driver = @driver)
 
       @driver = nil
-      push(driver)
+      @pushed = driver
+      push(@pushed_driver)
     end
 
     def select(interval)
       @sliced_at = nil
       @follows = 0
       release_follower if @follower
+      @reactor.keep_spares if @streams.positive?
       @loop.settle
       return inherit { super(0) } if @heir && @driver.nil?
       return super if @waiting.positive? || @driver.nil?
@@ -175,6 +215,33 @@ module Fairlead
       @waits[io] = others.one? ? others.first : others
     end
 
+    # Whether the heir of the present fiber, which has to wait, goes on at once.
+    def pass_on? = @heir&.direct? && @testator.equal?(Fiber.current) && slice_left?
+
+    # Beside streams, new requests have a turn again, in the midst of a round, once streams have had as much time as they had
+    # before. Else hundreds of streams, whose wake-ups are short each, would take all.
+    def pass_turn?
+      return false unless @driver || @pushed || @heir&.direct?
+
+      now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+      return false unless now - @turn_ended > [@turn_took, SLICE].max && Reactor.stream?(Fiber.current)
+
+      @sliced_at = now
+      true
+    end
+
+    def take_driver
+      driver = @driver || @pushed
+      @driver = @pushed = nil
+      driver
+    end
+
+    def take_heir
+      heir = @heir
+      @heir = nil
+      heir
+    end
+
     def follow
       wakeup = @follower
       return transfer_to_loop unless wakeup && @followed.equal?(Fiber.current) && (@follows += 1) <= MOST_FOLLOWS
@@ -191,10 +258,10 @@ module Fairlead
     # Whoever named the heir waits, or rests. Fibers that can go on do so first.
     def inherit
       yield
-      return 0 unless (heir = @heir)
+      return 0 unless @heir
 
-      @heir = nil
-      heir.transfer
+      @sliced_at = Process.clock_gettime(Process::CLOCK_MONOTONIC) if @streams.positive?
+      take_heir.transfer
       1
     end
 

@@ -167,6 +167,7 @@ module Fairlead
       elsif body.respond_to?(:each)
         lives_long(request) if event_stream?(headers)
         body.each do |part|
+          Reactor.becomes_stream
           Stream.write(request, part, scheduler)
           request.becomes_stream if request.duration - request.queue_time > LONG_LIVED
         end
@@ -191,6 +192,7 @@ module Fairlead
 
     # It may be silent for any time: what its client does is bounded, not what the app does.
     def lives_long(request)
+      Reactor.becomes_stream
       request.becomes_stream
       request.limit_time(nil)
     end
