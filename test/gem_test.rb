@@ -2,13 +2,18 @@
 
 require_relative "helper"
 require_relative "installed_gem"
+require "fairlead/pool/version"
 
 module Fairlead
   # The gem as its users get it: built, installed where nothing else is but what it depends on, and serving.
   class GemTest < Test
     # The command of an installed gem, as `fairlead` in a shell.
     class Installed < ServerProcess
-      # Bundler evaluates both specifications in the app's own process.
+      def test_both_gems_have_one_version
+      assert_equal VERSION, POOL_VERSION
+    end
+
+    # Bundler evaluates both specifications in the app's own process.
     def test_reading_the_specifications_leaves_the_pool_to_be_loaded
       code = 'p [Gem::Specification.load("fairlead.gemspec"), Fairlead.const_defined?(:Pool, false)].last'
 

@@ -161,7 +161,7 @@ module Fairlead
 
     # @return [Integer, nil]
     def jobs_of(server)
-      server.worker_pids.find { |pid| server.title(pid).match?(/\Asolid-queue-\w+-supervisor/) }
+      server.descendant_pids.find { |pid| server.title(pid).match?(/\Asolid-queue-\w+-supervisor/) }
     end
   end
 end

@@ -93,9 +93,9 @@ module Fairlead
       }x
       # Where lib/ asks /proc, and what it does elsewhere.
       OTHER_WAYS = {
-        "active_record/idleness.rb" => "rescue SystemCallError\n          1 - (ran / seconds)",
+        "active_record/cpu_idle.rb" => "rescue SystemCallError\n        1.0 # a system without it",
         "inquiry/places.rb" => "Platform::LINUX ? AbstractNames.new : Folder.new",
-        "launch.rb" => "File.exist?(COMMAND_LINE) ?",
+        "launch.rb" => "rescue SystemCallError\n        nil",
         "recycling.rb" => "if Platform::LINUX && File.readable?(rollup)",
         "server.rb" => "return 10_000 unless Platform::LINUX",
         "status/consumption.rb" => "linux ? from_proc(pid) : from_ps(pid)"

@@ -30,7 +30,7 @@ module Fairlead
       skip "#{path} is not there" unless File.exist?(path)
       specification = Gem::Specification.load(path)
 
-      assert_equal Fairlead::VERSION, specification.version.to_s
+      assert_equal Pool::VERSION, specification.version.to_s
       assert_empty specification.runtime_dependencies
       assert_empty specification.extensions
       expected = Dir[File.join(ROOT, "lib/fairlead/pool{,/*}.rb")].map { |path| path.delete_prefix("#{ROOT}/") }

@@ -61,11 +61,12 @@ module Fairlead
     end
 
     def test_it_has_a_version
-      assert_equal VERSION, Pool::VERSION
+      assert_match(/\A\d+\.\d+\.\d+/, Pool::VERSION)
     end
 
     # Also where they wait, time out, and end it.
     def test_a_ractor_may_have_pools_of_its_own
+      skip "only CRuby has Ractors" unless RUBY_ENGINE == "ruby"
       lib = File.expand_path("../../../lib", __dir__)
       output = IO.popen([RbConfig.ruby, "-W0", "-I", lib, "-rfairlead-pool", "-e", <<~RUBY], err: %i[child out], &:read)
         result = Ractor.new do
