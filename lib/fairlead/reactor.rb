@@ -188,6 +188,8 @@ module Fairlead
     # @api private
     # Beside streams, new requests are begun in the midst of a round, where no fiber can be made for them.
     def keep_spares
+      return unless @loop.leads?
+
       wanted = @loop.takeable.clamp(SPARES)
       add_fiber(spare: true) while @idle.size < wanted && !ending?
     end
