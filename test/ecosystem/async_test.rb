@@ -120,8 +120,8 @@ module Fairlead
 
     def setup
       super
-      @backend = shared_server(BACKEND, name: :backend, env: BUNDLE)
-      @server = served("--cancel-abandoned", name: :server)
+      @backend = shared_server(BACKEND, "--stream-request-bodies", name: :backend, env: BUNDLE)
+      @server = served("--cancel-abandoned", "--stream-request-bodies", name: :server)
     end
 
     def served(*flags, name:)
