@@ -114,7 +114,7 @@ module Fairlead
       @driver = Fiber.current
       transfer_to_loop
     ensure
-      @driver = nil
+      @driver = @pushed = nil # an exception may have ended its rest, and the ready list must not come back to it
     end
 
     # To be called when the core's descriptor is readable.
