@@ -84,7 +84,7 @@ module Bench
         text = headlines("hello", "c1", "fairlead" => figures(100, fault => 1), "puma" => figures(50)).to_markdown
 
         assert_match(/^\| hello, 1 connection \| 100\* \|  \|  \|  \|  \| \*\*50\*\* \|$/, text)
-        assert_includes text, "\\* Some of its answers were errors"
+        assert_includes text, "\\* The server lost or refused some requests"
       end
     end
 
@@ -99,7 +99,7 @@ module Bench
       notes = File.read(File.join(Toolchain::ROOT, "bench/NOTES.md"))
 
       assert_equal ["Rails 8.1, ten queries of 10 ms, 128 connections, 2 workers", "… 512 connections"], headlines.rows.map(&:name)
-      assert_includes headlines.to_markdown, "\nWhere it is not ahead, and why: [notes](bench/NOTES.md#not-ahead).\n"
+      assert_includes headlines.to_markdown, "\nWhere Fairlead is not ahead, and why: [notes](bench/NOTES.md#not-ahead).\n"
       assert_match(/^## Not ahead$/, notes)
     end
 

@@ -4,16 +4,16 @@ require_relative "../statistics"
 
 module Bench
   class Report
-    # The page's charts of what changes as connections grow in number.
+    # The page's charts over the number of connections.
     module Curves
       private
 
-      # What each server does of what its connections could do.
+      # Each server's share of what its connections allow.
       def curve(result)
         rows = servers(result).map do |server|
           { name: server, points: shares(result, server), ours: server.start_with?("fairlead") }
         end
-        "<h4>Share of what so many connections could do</h4>\n" \
+        "<h4>Share of the theoretical limit</h4>\n" \
           "#{chart(kind: "growth", unit: "share of the theoretical limit", rows:)}"
       end
 
@@ -24,7 +24,7 @@ module Bench
         end
       end
 
-      # Of crowds: all memory, from nobody to as many as there were.
+      # Memory from no connection to the most.
       def growth(result)
         return unless result && result["loads"]&.all? { |load| load["main_figure"] == "extra_memory" }
 

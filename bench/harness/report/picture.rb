@@ -6,10 +6,10 @@ require_relative "faults"
 
 module Bench
   class Report
-    # The README's picture: for a few rows, how much of ours each peer does. Readable on light and dark grounds.
+    # The README's picture: bars of requests per second for a few rows, readable on light and dark backgrounds.
     class Picture
-      SHOWN = ["hello, 32 connections", "each waits 0.1 s, 2,000 connections", "Rails 8.1, `render plain:`",
-        "Rails 8.1, a record of PostgreSQL as JSON",
+      SHOWN = ["hello, 32 connections", "a wait of 0.1 s, 2,000 connections", "Rails 8.1, `render plain:`",
+        "Rails 8.1, a PostgreSQL record as JSON",
         "Rails 8.1, 5 ms in PostgreSQL, 160 connections, 2 workers"].freeze
       WIDTH = 720
       LEFT = 90
@@ -30,7 +30,7 @@ module Bench
         <<~SVG
           <svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 #{WIDTH} #{top}" role="img"
             font-family="system-ui, sans-serif" font-size="12">
-          <title>Requests a second: Fairlead beside other servers</title>
+          <title>Requests per second: Fairlead beside other servers</title>
           <style>
           text { fill: #24292f } .title { font-weight: 600 } .ours { fill: #d9480f } .peer { fill: #8a96a3 }
           @media (prefers-color-scheme: dark) { text { fill: #e6edf3 } .ours { fill: #ff8a4c } .peer { fill: #6e7b89 } }

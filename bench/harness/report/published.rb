@@ -32,7 +32,7 @@ module Bench
         source = known["source"]
         origin = source ? %(<a href="#{escape(source)}">Source</a>.) : "The source was not found."
         %(<p class="note">Published by others: #{escape(known["text"])} #{origin} ) +
-          "Measured on other machines: compare the shape, not the figures.</p>\n#{otherwise(known, result)}"
+          "They were measured on other machines: compare the shape, not the figures.</p>\n#{otherwise(known, result)}"
       end
 
       def otherwise(known, result)

@@ -65,7 +65,7 @@ module Bench
         used = load["runs"].filter_map { |run| run["other_cpu"] }.max
         return unless used && used > Progress::NOISE
 
-        %(<p class="note">Other processes used up to #{number(used, 2)} cores in one of its runs: doubtful.</p>\n)
+        %(<p class="note">Other processes used up to #{number(used, 2)} cores during one run: these figures are doubtful.</p>\n)
       end
 
       # What was aimed at, and whether it was reached; nil: that cannot be told.
