@@ -3,7 +3,7 @@
 # Prints what of Fairlead::Compatibility's table does not fit the gems in GEM_PATH. Ends with 1 if anything does not.
 $LOAD_PATH.unshift File.expand_path("../lib", __dir__)
 require "fairlead/parts"
-require "fairlead/selector"
+require "fairlead/serving/selector"
 
 %w[async action_controller active_record active_support/concurrency/share_lock pg mysql2 trilogy sqlite3 rack-timeout].each { |file| require file }
 %w[postgresql mysql2 trilogy].each { |name| require "active_record/connection_adapters/#{name}_adapter" }

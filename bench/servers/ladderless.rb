@@ -13,13 +13,13 @@ module Bench
       REMOVAL = <<~RUBY
         require "bundler/setup"
         require "fairlead"
-        require "fairlead/server"
+        require "fairlead/serving/server"
 
         Fairlead::Loop.prepend(Module.new do
           %i[watch enter leave ask_for_help_at].each { |name| define_method(name) { |*| nil } }
           def start_watch = gather
         end)
-        Fairlead::Crew.prepend(Module.new { def add_standby = nil })
+        Fairlead::ReactorGroup.prepend(Module.new { def add_standby = nil })
         Fairlead::Server.prepend(Module.new do
           def observe_stalls(*) = @teller = Struct.new(:start, :stop).new
         end)

@@ -379,7 +379,7 @@ void fl_init_environment(void) {
         rb_gc_register_address(kept[i]);
     }
     rb_require("stringio");
-    rb_require("fairlead/input");
+    rb_require("fairlead/serving/request_body");
     id_new = rb_intern("new");
 #define X(name, key) key_##name = frozen(key);
     KEY_MAP(X)
@@ -389,7 +389,7 @@ void fl_init_environment(void) {
 #define X(name, key) rb_ary_push(filled_in, key_##name);
     FILLED_IN_MAP(X)
 #undef X
-    rb_define_const(rb_define_module_under(fl_mFairlead, "Environment"), "FILLED_IN", rb_obj_freeze(filled_in));
+    rb_define_const(rb_define_module_under(fl_mFairlead, "EnvironmentTemplate"), "FILLED_IN", rb_obj_freeze(filled_in));
 #define X(method) method_##method = frozen(#method);
     METHOD_MAP(X)
 #undef X
@@ -401,5 +401,5 @@ void fl_init_environment(void) {
     port_80 = frozen("80");
     port_443 = frozen("443");
     cStringIO = constant("StringIO");
-    cInput = constant("Fairlead::Input");
+    cInput = constant("Fairlead::RequestBody");
 }

@@ -3,6 +3,7 @@
 # The module, its errors, and where its parts are. The command loads this file and not "fairlead": an app's
 # Gemfile then still loads "fairlead" itself, after Rails, and so gets the railtie.
 require_relative "version"
+require_relative "serving/autoload"
 
 module Fairlead
   # What all errors of Fairlead have in common.
@@ -22,7 +23,6 @@ module Fairlead
   # one on as it is, and Net::HTTP tries again after the other.
   class RequestTimeout < RuntimeError; end
 
-  autoload :AccessLog, "fairlead/access_log"
   autoload :ActiveRecord, "fairlead/active_record"
   autoload :Backoff, "fairlead/backoff"
   autoload :Banner, "fairlead/banner"
@@ -32,7 +32,6 @@ module Fairlead
   autoload :ClientGone, "fairlead/fairlead"
   autoload :Compatibility, "fairlead/compatibility"
   autoload :Configuration, "fairlead/configuration"
-  autoload :Deadlines, "fairlead/deadlines"
   autoload :Drivers, "fairlead/drivers"
   autoload :ExconSockets, "fairlead/integrations/excon"
   autoload :FiberOwner, "fairlead/fairlead"
@@ -56,7 +55,6 @@ module Fairlead
   autoload :Message, "fairlead/message"
   autoload :NameLookup, "fairlead/fiber_safety/name_lookup"
   autoload :Notifier, "fairlead/notifier"
-  autoload :Offload, "fairlead/offload"
   autoload :Packets, "fairlead/packets"
   autoload :Parent, "fairlead/parent"
   autoload :PidFile, "fairlead/pid_file"
@@ -70,7 +68,6 @@ module Fairlead
   autoload :Restart, "fairlead/restart"
   autoload :RestartFile, "fairlead/restart_file"
   autoload :SequelPools, "fairlead/sequel_pools"
-  autoload :Server, "fairlead/server"
   autoload :SharedPage, "fairlead/fairlead"
   autoload :Signals, "fairlead/signals"
   autoload :Stall, "fairlead/stall"
@@ -152,7 +149,7 @@ module Fairlead
     # @param seconds [Numeric, nil] nil: it may take any time.
     # @raise [ArgumentError] for what is not more than 0, no number, or more than 10^9 seconds.
     def request_timeout=(seconds)
-      Deadlines.present&.limit(seconds)
+      RequestDeadlines.present&.limit(seconds)
     end
 
     # What the workers do now, read from the page they share: the same in the supervisor and in each worker, also of one that

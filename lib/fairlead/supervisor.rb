@@ -118,7 +118,7 @@ module Fairlead
 
     def prepare_forks
       # Once, for all workers.
-      require "fairlead/server"
+      require "fairlead/serving/server"
       @configuration.run_hook(:before_fork)
       # Compacts, and marks what is there as old: more of it stays shared.
       Process.warmup if Process.respond_to?(:warmup)

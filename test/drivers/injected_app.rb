@@ -2,7 +2,7 @@
 
 require "active_record"
 require "trilogy"
-require "fairlead/scheduler"
+require "fairlead/serving/scheduler"
 require_relative "injection"
 
 module Fairlead

@@ -27,7 +27,7 @@ module Fairlead
       said = IO.popen([RbConfig.ruby, "-I", "lib", "-e", <<~RUBY], chdir: ROOT, err: %i[child out], &:read)
         require "bundler/setup"
         require "fairlead/parts"
-        require "fairlead/selector"
+        require "fairlead/serving/selector"
         %w[async action_controller active_record active_support/concurrency/share_lock pg mysql2 trilogy sqlite3].each { |file| require file }
         %w[postgresql mysql2 trilogy].each { |name| require "active_record/connection_adapters/\#{name}_adapter" }
         table = Fairlead::Compatibility::TABLE.except(:rack_timeout, :sequel, :graphql, :excon)

@@ -2,7 +2,7 @@
 
 require "mysql2"
 require "socket"
-require_relative "../offload"
+require_relative "../serving/offload"
 require_relative "../uninterruptible"
 require_relative "mysql2/calls"
 require_relative "mysql2/interruption"

@@ -2,7 +2,7 @@
 
 require "pg"
 require_relative "../log"
-require_relative "../offload"
+require_relative "../serving/offload"
 require_relative "../uninterruptible"
 require_relative "turn"
 

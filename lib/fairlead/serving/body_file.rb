@@ -17,7 +17,7 @@ module Fairlead
     class << self
       # Receives the rest of a body, and makes the file the request's `rack.input`. The fiber waits for the client.
       #
-      # @param env [Hash] the request's, whose `rack.input` is an {Input}.
+      # @param env [Hash] the request's, whose `rack.input` is an {RequestBody}.
       # @return [Tempfile] to be closed at the end of the request.
       # @raise [ClientGone] when the rest will never come.
       # @raise [NotStored] when the disk is full, or there is no descriptor left.

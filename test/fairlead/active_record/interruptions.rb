@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require "fairlead/scheduler"
+require "fairlead/serving/scheduler"
 
 # Within a server: runs an operation on a pool again and again, each time interrupted at the next of its waits, until it
 # waits no more often than that. Whenever the operation wants the pool's lock, somebody else has it, so that it has to wait.

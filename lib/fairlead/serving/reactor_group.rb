@@ -1,0 +1,160 @@
+# frozen_string_literal: true
+
+require_relative "reactor"
+
+module Fairlead
+  # The reactors of a worker: one leads, the others stand by, each in a thread of its own. When the one that leads does
+  # not come back to the loop, the core's watch thread gives the lead to another.
+  class ReactorGroup
+    # Reactors that stand by from the start.
+    STANDBYS = 2
+    # More than this are not created on need.
+    MOST = 12
+    # Ruby switches between threads that compute after a time slice; -3 makes it 12.5 ms instead of 100.
+    PRIORITY = -3
+    # What the watch thread goes by, in milliseconds: how often it looks where something is urgent; how long a reactor may be
+    # away without the GVL, which is also how often it looks elsewhere, or twice that; holding it, asleep; holding it,
+    # computing.
+    WATCH = { tick: 2, blocked: 4, stuck: 7, computing: 60 }.freeze
+    private_constant :STANDBYS, :MOST, :PRIORITY, :WATCH
+
+    # @param loop [Loop]
+    # @param deadlines [RequestDeadlines, nil] of the requests
+    # @param lost [Numeric] seconds for which a request may keep a reactor away, until the worker is to be replaced; 0:
+    #   for ever
+    # @param drain [Numeric] seconds that it then has for its other requests
+    # @yieldparam request [Request] answers it, in a serving fiber
+    def initialize(loop, deadlines: nil, lost: 0, drain: 0, &answer)
+      @loop = loop
+      @deadlines = deadlines
+      @answer = answer
+      @to_do = []
+      @awaited = {}
+      @threads = []
+      @leaving = Thread::Mutex.new
+      @first = Reactor.new(loop, self, &answer)
+      @reactors = [@first]
+      @loop.watch({ **WATCH, lost: lost * 1000, drain: drain * 1000, priority: PRIORITY })
+    end
+
+    # Serves until {#finish}, in the calling thread and those that stand by.
+    #
+    # @yield once it serves
+    def run
+      before = Thread.current.priority
+      Thread.current.priority = PRIORITY
+      @first.run do
+        STANDBYS.times { add_standby }
+        @loop.start_watch
+        yield if block_given?
+      end
+    ensure
+      @ended = true
+      Thread.current.priority = before
+      @reactors.drop(1).each(&:finish)
+      @threads.dup.each(&:join)
+    end
+
+    # Ends {#run}. Safe in any thread.
+    def finish
+      @finishing = true
+      @first.finish
+    end
+
+    # @return [Boolean] whether what still runs is being cancelled.
+    def ending? = @finishing || @ended || Fiber.scheduler.cancelled_all?
+
+    # Has whoever drives call this block after the present turn. Safe in any thread, and in a trap.
+    def ask(&block)
+      @to_do << block
+      @loop.want
+    end
+
+    # Waits until the loop has news of a request: more of its body, or room for its response. From any thread.
+    #
+    # @param request [Request]
+    def await(request)
+      queue = (@awaited[request.id] ||= Thread::Queue.new) # one fiber may read while another one writes
+      # The news may have come before another thread was here to hear it: it looks again after a while.
+      queue.pop(timeout: 1)
+    ensure
+      @awaited.delete(request.id) if queue.num_waiting.zero?
+    end
+
+    # @api private
+    # Of the driver, after each turn: what was asked for, and news for those who {#await} them.
+    #
+    # @return [Boolean] whether anybody was told anything.
+    def attend
+      id = @loop.woken # first: what is asked for from here on is seen to next time
+      while (block = @to_do.shift) # another reactor may have come to lead, and take from it too
+        block.call
+      end
+      told = @deadlines ? @deadlines.tell : false
+      while id
+        if (queue = @awaited[id])
+          [queue.num_waiting, 1].max.times { queue.push(true) }
+        end
+        told = true
+        id = @loop.woken
+      end
+      @on_refusals&.call if id == false
+      told
+    end
+
+    # Has the driver call this block when the loop has refused requests, see Loop#refusals.
+    def on_refusals(&block)
+      @on_refusals = block
+    end
+
+    # @api private
+    # Of a reactor that has just got the lead, or something to do for a lane: somebody shall stand by for it too.
+    def lead_taken
+      add_standby if @loop.standbys.zero? && @reactors.size < MOST && !@ended
+    end
+
+    # @api private
+    # @param reactor [Reactor]
+    # @return [Boolean] whether it may have to end: more stand by than at the start. The first is the worker's own thread.
+    def crowded?(reactor) = @reactors.size > 1 + STANDBYS && !reactor.equal?(@first)
+
+    # @api private
+    # Of a reactor that has had nothing to do for some time.
+    #
+    # @return [Boolean] whether it shall end: enough others stand by. It gets neither lead nor lane from then on.
+    def spare?
+      @leaving.synchronize { @loop.standbys > STANDBYS && @loop.retire }
+    end
+
+    # @api private
+    # Of a reactor that does not end, though more stand by than at the start: it may lead for as long as it likes.
+    def have_others_look(reactor)
+      @reactors.each { |other| other.have_look unless other.equal?(reactor) }
+    end
+
+    private
+
+    def add_standby
+      reactor = Reactor.new(@loop, self, &@answer)
+      @reactors << reactor
+      thread = Thread.new { stand_by(reactor) }
+      thread.name = "fairlead reactor #{@reactors.size - 1}"
+      @threads << thread
+      reactor.finish if @ended # {#run} may not have seen it
+    rescue ThreadError
+      @reactors.delete(reactor) # the system allows no more threads: the next one is tried when it is needed
+    end
+
+    # The whole life of a standby's thread. It sets its priority itself: one set from outside may come before that which
+    # each new thread gets.
+    def stand_by(reactor)
+      Thread.current.priority = PRIORITY
+      reactor.run
+    rescue Errno::EMFILE, Errno::ENFILE
+      nil # there are no descriptors left for one: likewise
+    ensure
+      @reactors.delete(reactor)
+      @threads.delete(Thread.current)
+    end
+  end
+end

@@ -1,0 +1,260 @@
+# frozen_string_literal: true
+
+require_relative "../../../burst"
+require_relative "../../../helper"
+require_relative "../../../stalls"
+
+module Fairlead
+  # Routes that are known to stall: their requests run where they hold up no others.
+  class LaneTest < Test
+    include SpeaksHTTP
+    include Stalls
+    include Burst
+
+    def test_eighty_that_hold_the_lock_take_no_worker_from_others
+      assert_only_the_lane_serves(80, "/held", 0.1)
+    end
+
+    def test_nor_do_they_of_four_workers
+      assert_only_the_lane_serves(80, "/held", 0.1, workers: 4)
+    end
+
+    # For so long that it is not taken for good behaviour.
+    def test_nor_do_eight_that_compute
+      assert_only_the_lane_serves(8, "/work", 0.6)
+    end
+
+    def test_they_run_by_age_but_for_how_many_run_at_once
+      with_server(APP, "-w", "2") do |server|
+        learn(server, "/held", :process)
+        assert_one_below(4 * 40, "places between when they came and when they ran,", unit: "in all") do
+          starts = answered(ask(server, "/held?0.1", 40))
+          starts.sort.each_with_index.sum { |start, place| (starts.index(start) - place).abs }
+        end
+      end
+    end
+
+    def test_also_when_they_wait_before_they_hold_it
+      with_server(APP, "-w", "2") do |server|
+        learn(server, "/later/held", :process)
+        assert_within(0.3, -> { sleeps(server) }) do
+          held = ask(server, "/later/held?0.1", 20)
+          sleeps(server).tap { answered(held) }
+        end
+      end
+    end
+
+    def test_a_connection_comes_back_from_the_lane
+      with_server(APP, "-w", "2") do |server|
+        learn(server, "/held", :process)
+        kept = client(to: server)
+        lane = kept.get("/held?0.1").body.to_i
+        assert_includes server.title(lane), "lane worker"
+        assert_includes regular_workers(server), kept.get("/").body.to_i
+        assert_equal lane, kept.get("/held?0.1").body.to_i
+        assert_equal Digest::SHA256.hexdigest("abc"), kept.request("POST", "/digest", body: "abc").response.body
+      end
+    end
+
+    def test_of_those_that_block_without_the_lock_eight_run_at_once
+      with_server(APP) do |server|
+        learn(server, "/free", :threads)
+        meanwhile = nil
+        assert_within(0.3, -> { sleeps(server) }) do
+          blocked = ask(server, "/free?0.3", 24)
+          sleeps(server).tap do
+            meanwhile = figures(server)
+            answered(blocked)
+          end
+        end
+        assert_includes 1..8, meanwhile[:lane_running]
+        assert_operator meanwhile[:lane_waiting], :>, 0
+        figures = eventually("all are counted") { figures(server).then { |now| now if now[:lane_requests] >= 24 } }
+        assert_includes 1..8, figures[:lane_most]
+        assert_operator figures[:lane_waited_us], :>, 0
+      end
+    end
+
+    def test_sixty_that_block_in_a_fiber_of_their_own_are_all_answered
+      with_server(APP) do |server|
+        learn(server, "/blocking-fiber", :threads)
+        assert_equal 60, answered(ask(server, "/blocking-fiber?0.05", 60)).size
+      end
+    end
+
+    def test_in_a_lane_too_nobody_waits_for_longer_than_the_queue_timeout
+      with_server(APP, "--queue-timeout", "0.6") do |server|
+        learn(server, "/free", :threads)
+        answers = burst(server, ["/free?0.4"] * 40) # eight at once: the last would begin after 1.6 s
+        served, refused = answers.partition { |answer| answer.status == 200 }
+
+        assert_operator served.size, :>=, 8
+        assert_operator refused.size, :>=, 8
+        assert(refused.all? { |answer| answer.status == 503 && answer.text.match?(/^retry-after: /i) && answer.seconds > 0.5 })
+        assert_includes refused.first.body, "waited too long for its turn"
+      end
+    end
+
+    def test_what_waits_beside_one_that_is_known_to_block_goes_on
+      with_server(APP) do |server|
+        learn(server, "/free", :threads)
+        asleep = client(to: server)
+        assert_within(0.5, -> { duration { asleep.get("/sleep?0.1") } }) do
+          before = figures(server)[:standbys]
+          asleep.write("GET /sleep?0.1 HTTP/1.1\r\nHost: a\r\n\r\n")
+          blocked = stall(server, "/free", 1.2, known: true)
+          took = duration { assert_equal 200, asleep.response.status }
+          assert_equal 200, blocked.response.status
+          figures(server)[:standbys] == before ? took : 1.2 # the lead has to stay where it was
+        end
+      end
+    end
+
+    def test_in_one_worker_alone_others_have_their_turn_between_two_that_hold_the_lock
+      with_server(APP, "-w", "1") do |server|
+        learn(server, "/held", :process)
+        held = ask(server, "/held?0.2", 10)
+        assert_operator duration { assert_equal "200", server.get("/").code }, :<, 1.5
+        assert_equal 10, answered(held).size
+        assert_equal 1, server.worker_pids.size
+      end
+    end
+
+    def test_in_one_worker_alone_those_that_hold_the_lock_wait_together
+      with_server(APP, "-w", "1") do |server|
+        learn(server, "/held/sleep", :process, 0.2)
+        took = duration { answered(ask(server, "/held/sleep?0.06", 10)) }
+        assert_operator took, :<, 2, "not 3.6 s, one after the other"
+        assert_operator took, :>, 0.9, "each holds it alone"
+        assert_equal 1, server.worker_pids.size
+      end
+    end
+
+    def test_a_route_that_behaves_is_forgotten
+      with_server(APP, "-w", "2") do |server|
+        learn(server, "/held", :process)
+        eventually("it is forgotten") do
+          assert_equal "200", server.get("/held?0.001").code
+          lane_of(server, "/held") == "none"
+        end
+        assert_includes regular_workers(server), server.get("/held?0.001").body.to_i
+        learn(server, "/held", :process)
+        5.times { server.get("/held?0.001") }
+        assert_equal "process", lane_of(server, "/held"), "who has to be learnt again is kept for longer"
+      end
+    end
+
+    def test_what_cannot_move_runs_where_it_is
+      with_server(APP, "-w", "2") do |server|
+        learn(server, "/held", :process)
+        post = client(to: server)
+        post.write("GET /held?0.05 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n")
+        assert_includes regular_workers(server), post.response.body.to_i
+      end
+    end
+
+    def test_the_lane_worker_may_die_and_goes_when_the_server_ends
+      with_server(APP, "-w", "2") do |server|
+        learn(server, "/held", :process)
+        lane = server.get("/held?0.05").body.to_i
+        server.signal(:KILL, lane)
+        eventually("it has ended") { !server.alive?(lane) }
+        assert_equal "200", server.get("/held?0.05").code
+        held = ask(server, "/held?0.05&one", 5)
+        eventually("they run") { File.exist?(server.path("begun-one")) }
+        server.signal(:TERM)
+        answered(held)
+        assert_predicate server.wait_for_end, :success?
+      end
+    end
+
+    def test_a_restart_replaces_the_lane_worker
+      with_server(APP, "-w", "2") do |server|
+        learn(server, "/held", :process)
+        lane = server.get("/held?0.05").body.to_i
+        server.signal(:HUP)
+        eventually("the lane worker of before has gone") { !server.alive?(lane) }
+        assert_equal "200", server.get("/held?0.05").code
+      end
+    end
+
+    # The app's own calls are short; it is the machine that does not let the server run.
+    def test_a_machine_that_does_other_work_gives_no_route_a_lane
+      with_server(APP, "-w", "1") do |server|
+        hogs = Array.new(3 * Etc.nprocessors) { Process.spawn(RbConfig.ruby, "-e", "nil while true") }
+        Dir.children("/proc/#{server.worker_pids.first}/task").each do |id|
+          Process.setpriority(Process::PRIO_PROCESS, id.to_i, 10)
+        end
+        20.times { server.get("/many?0.02") }
+      ensure
+        hogs.each { |pid| Process.kill(:KILL, pid) && Process.wait(pid) }
+        assert_includes [nil, "none"], lane_of(server, "/many")
+        refute_match(/has got a lane/, server.log)
+        # What the server was kept from seeing it cannot leave out of account.
+        assert_operator server.log.scan(/^fairlead: .* stalled for/).size, :<=, 5
+      end
+    end
+
+    private
+
+    def assert_only_the_lane_serves(count, path, seconds, workers: 2)
+      with_server(APP, "-w", workers.to_s) do |server|
+        learn(server, path, :process, [0.3, seconds].max)
+        asked = 0
+        assert_within(0.3, -> { sleeps(server) }) do
+          asked += count
+          in_lane = ask(server, "#{path}?#{seconds}", count)
+          sleeps(server).tap { answered(in_lane) }
+        end
+        in_lane, others = server.worker_pids.partition { |pid| server.title(pid).include?("lane worker") }
+        assert_includes 1..workers, in_lane.size
+        figures = eventually("all are counted") do
+          each_workers_figures(server).then { |each| each if each.values_at(*in_lane).compact.sum { |one| one[:lane_requests] } >= asked }
+        end
+        assert_equal [0] * workers, others.map { |pid| figures[pid][:lane_requests] }
+        waited = figures.values_at(*in_lane).sum { |one| one[:lane_waited_us] } / 1e6
+        assert_operator waited, :>, seconds * asked, "each has waited for others, mostly for more than one"
+        assert_match(/hold Ruby's lock run in a worker of their own now: GET #{path}/, server.log)
+        refute_match(/relief/, server.log)
+      end
+    end
+
+    # Has a route stall, until the server knows it.
+    def learn(server, path, lane, seconds = 0.3)
+      eventually("it is known") do
+        stall(server, path, seconds, known: true).response
+        lane_of(server, path) == lane.to_s
+      end
+    end
+
+    def lane_of(server, path)
+      JSON.parse(server.get("/routes").body).find { |row| row["route"] == "GET #{path}" }&.fetch("lane")
+    end
+
+    # @return [Float] seconds until the last of fifty that sleep for 0.1 s is answered.
+    def sleeps(server) = seconds_of_burst(server, ["/sleep?0.1"] * 50)
+
+    # @return [Array<HTTPClient>]
+    def ask(server, path, count)
+      Array.new(count) { client(to: server, timeout: 60).write("GET #{path} HTTP/1.1\r\nHost: a\r\n\r\n") }
+    end
+
+    # @return [Array<Float>] when each had come to the server, in the order in which they were answered.
+    def answered(clients)
+      waiting = clients.to_h { |client| [client.socket, client] }
+      order = []
+      until waiting.empty?
+        IO.select(waiting.keys).first.each do |socket|
+          response = waiting.delete(socket).response
+          assert_equal 200, response.status
+          order << response["x-start"].delete_prefix("t=").to_f
+        end
+      end
+      order
+    end
+
+    def each_workers_figures(server)
+      JSON.parse(server.get("/figures").body, symbolize_names: true).to_h { |figures| [figures[:pid], figures] }
+    end
+  end
+end
