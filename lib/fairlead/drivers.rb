@@ -4,7 +4,7 @@ require "async"
 require "socket"
 require "timeout"
 require_relative "parts"
-require_relative "uninterruptible"
+require_relative "fiber_safety/uninterruptible"
 
 module Fairlead
   # Makes database drivers wait the way fibers do, also where they do not by themselves, and has the database end a query

@@ -4,6 +4,7 @@
 # Gemfile then still loads "fairlead" itself, after Rails, and so gets the railtie.
 require_relative "version"
 require_relative "serving/autoload"
+require_relative "fiber_safety/autoload"
 
 module Fairlead
   # What all errors of Fairlead have in common.
@@ -35,7 +36,6 @@ module Fairlead
   autoload :Drivers, "fairlead/drivers"
   autoload :ExconSockets, "fairlead/integrations/excon"
   autoload :FiberOwner, "fairlead/fairlead"
-  autoload :FiberState, "fairlead/fiber_state"
   autoload :Diagnosis, "fairlead/diagnosis"
   autoload :Doctor, "fairlead/doctor"
   autoload :Figures, "fairlead/figures"
@@ -44,16 +44,13 @@ module Fairlead
   autoload :Handoff, "fairlead/handoff"
   autoload :InitProcess, "fairlead/hot_restart/init_process"
   autoload :Inquiry, "fairlead/inquiry"
-  autoload :Isolation, "fairlead/isolation"
   autoload :Jobs, "fairlead/jobs"
-  autoload :KeptLocals, "fairlead/fiber_safety/kept_locals"
   autoload :Launch, "fairlead/launch"
   autoload :Listener, "fairlead/listener"
   autoload :Live, "fairlead/live"
   autoload :Loader, "fairlead/loader"
   autoload :Log, "fairlead/log"
   autoload :Message, "fairlead/message"
-  autoload :NameLookup, "fairlead/fiber_safety/name_lookup"
   autoload :Notifier, "fairlead/notifier"
   autoload :Packets, "fairlead/packets"
   autoload :Parent, "fairlead/parent"
@@ -73,15 +70,11 @@ module Fairlead
   autoload :Stall, "fairlead/stall"
   autoload :Startup, "fairlead/startup"
   autoload :Status, "fairlead/status"
-  autoload :StrayChild, "fairlead/stray_child"
   autoload :Succession, "fairlead/succession"
   autoload :Supervisor, "fairlead/supervisor"
-  autoload :ThreadVariables, "fairlead/thread_variables"
-  autoload :Uninterruptible, "fairlead/uninterruptible"
   autoload :Watchdog, "fairlead/supervision/watchdog"
   autoload :Worker, "fairlead/worker"
   autoload :Workers, "fairlead/workers"
-  autoload :WorkingFolder, "fairlead/fiber_safety/working_folder"
   autoload :Yjit, "fairlead/yjit"
 
   class << self

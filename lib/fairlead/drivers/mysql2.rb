@@ -3,7 +3,7 @@
 require "mysql2"
 require "socket"
 require_relative "../serving/offload"
-require_relative "../uninterruptible"
+require_relative "../fiber_safety/uninterruptible"
 require_relative "mysql2/calls"
 require_relative "mysql2/interruption"
 require_relative "mysql2/rows"

@@ -3,7 +3,7 @@
 require "pg"
 require_relative "../log"
 require_relative "../serving/offload"
-require_relative "../uninterruptible"
+require_relative "../fiber_safety/uninterruptible"
 require_relative "turn"
 
 module Fairlead

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require "sqlite3"
-require_relative "../uninterruptible"
+require_relative "../fiber_safety/uninterruptible"
 
 module Fairlead
   module Drivers

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "../uninterruptible"
+require_relative "uninterruptible"
 
 # Whether the fiber is closing an IO.
 Fiber.attr_accessor :fairlead_closes

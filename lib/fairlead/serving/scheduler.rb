@@ -3,8 +3,8 @@
 require "async"
 require "async/scheduler"
 require_relative "selector"
-require_relative "../file_lock"
-require_relative "../uninterruptible"
+require_relative "../fiber_safety/file_lock"
+require_relative "../fiber_safety/uninterruptible"
 require_relative "../fiber_safety/containment"
 require_relative "../fiber_safety/closed_io"
 

@@ -7,7 +7,7 @@ require "fairlead/fairlead"
 require_relative "request"
 require_relative "environment_template"
 require_relative "reactor_group"
-require_relative "../fork_guard"
+require_relative "../fiber_safety/fork_guard"
 require_relative "response_stream"
 
 module Fairlead

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "../helper"
+require_relative "../../helper"
 require "async"
 require "active_support"
 require "active_support/isolated_execution_state"

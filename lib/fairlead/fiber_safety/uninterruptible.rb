@@ -251,4 +251,4 @@ module Fairlead
   end
 end
 
-require_relative "fiber_safety/timeouts"
+require_relative "timeouts"

@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
 require "async"
-require_relative "../helper"
-require "fairlead/uninterruptible"
+require_relative "../../helper"
+require "fairlead/fiber_safety/uninterruptible"
 
 module Fairlead
   # What is raised in a fiber within an uninterruptible section arrives at the section's end.
