@@ -57,7 +57,7 @@ module Fairlead
 
     # @return [UNIXSocket] what the worker that comes to this slot gets.
     def admit(slot)
-      ours, theirs = Packets.pair
+      ours, theirs = PacketSocket.pair
       @members[slot] = Member.new(ours, 0, 0, 0, 0, {}, 0.0)
       theirs
     end

@@ -142,7 +142,7 @@ module Fairlead
       user, = client.getpeereid
       return client.close unless [0, Process.euid].include?(user)
 
-      text = Message.json(@answer.call)
+      text = Messages.json(@answer.call)
       client.setsockopt(:SOCKET, :SNDBUF, text.bytesize + 4096)
       taken = client.write_nonblock(text)
       return client.close if taken == text.bytesize

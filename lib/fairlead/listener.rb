@@ -68,7 +68,7 @@ module Fairlead
       # @param listeners [Array<Listener>]
       # @return [Hash{String => String}] the variables by which {inherited} finds them in a process that takes this one's place.
       def given(listeners)
-        { GIVEN => Message.json(listeners.map { |listener| [listener.io.fileno, listener.asked, listener.owned] }) }
+        { GIVEN => Messages.json(listeners.map { |listener| [listener.io.fileno, listener.asked, listener.owned] }) }
       end
 
       private

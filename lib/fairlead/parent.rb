@@ -31,7 +31,7 @@ module Fairlead
       @pid = pid
       @generation = generation
       @watchdog = watchdog
-      @channel = Message::Channel.new(UNIXSocket.for_fd(control).tap { |io| io.close_on_exec = true })
+      @channel = Messages::Channel.new(UNIXSocket.for_fd(control).tap { |io| io.close_on_exec = true })
       @listeners = listeners.map { |fd, asked, owned| Listener.new(Socket.for_fd(fd), asked:, owned:, owner: pid) }
       @kept = kept.map { |one| Budgets::Kept.new(**one) }
     end
@@ -45,27 +45,27 @@ module Fairlead
     # All workers serve. From now on the sockets are the parent's to remove, the new ones too.
     def serving(listeners)
       listeners.each { |listener| listener.owner = pid }
-      @channel.tell(Message::Serves.new(listeners.map { |listener| [listener.asked, listener.owned] }),
+      @channel.tell(Messages::Serves.new(listeners.map { |listener| [listener.asked, listener.owned] }),
                     listeners.map(&:io))
     end
 
     # @param text [String] for the service manager.
-    def notify(text) = @channel.tell(Message::Notify.new(text))
+    def notify(text) = @channel.tell(Messages::Notify.new(text))
 
     # @param kept [Budgets::Kept] for the supervisors of newer code.
-    def keeps(kept) = @channel.tell(Message::Keeps.new(**kept.to_h))
+    def keeps(kept) = @channel.tell(Messages::Keeps.new(**kept.to_h))
 
     # For those of older code: see {Budgets#wishes}.
-    def wish(server, count) = @channel.tell(Message::Wish.new(server:, count:))
+    def wish(server, count) = @channel.tell(Messages::Wish.new(server:, count:))
 
     # @param description [String] why this one cannot serve.
-    def failed(description) = @channel.tell(Message::Failed.new(description))
+    def failed(description) = @channel.tell(Messages::Failed.new(description))
 
     # New code shall be started.
-    def renew = @channel.tell(Message::Renew.new)
+    def renew = @channel.tell(Messages::Renew.new)
 
     # This one has been told to end, and drains.
-    def dismissed = @channel.tell(Message::Dismiss.new)
+    def dismissed = @channel.tell(Messages::Dismiss.new)
 
     # In a worker.
     def close = @channel.close

@@ -5,6 +5,7 @@
 require_relative "version"
 require_relative "serving/autoload"
 require_relative "fiber_safety/autoload"
+require_relative "ipc/autoload"
 
 module Fairlead
   # What all errors of Fairlead have in common.
@@ -41,7 +42,6 @@ module Fairlead
   autoload :Figures, "fairlead/figures"
   autoload :Foreground, "fairlead/foreground"
   autoload :Graphql, "fairlead/integrations/graphql"
-  autoload :Handoff, "fairlead/handoff"
   autoload :InitProcess, "fairlead/hot_restart/init_process"
   autoload :Inquiry, "fairlead/inquiry"
   autoload :Jobs, "fairlead/jobs"
@@ -50,9 +50,7 @@ module Fairlead
   autoload :Live, "fairlead/live"
   autoload :Loader, "fairlead/loader"
   autoload :Log, "fairlead/log"
-  autoload :Message, "fairlead/message"
   autoload :Notifier, "fairlead/notifier"
-  autoload :Packets, "fairlead/packets"
   autoload :Parent, "fairlead/parent"
   autoload :PidFile, "fairlead/pid_file"
   autoload :Platform, "fairlead/fairlead"

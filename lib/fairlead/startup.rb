@@ -9,7 +9,7 @@ module Fairlead
   module Startup
     # Loaded now: when they are needed, there may be no descriptor left to load them with.
     NEEDED_LATER = [
-      Diagnosis, Figures, Message, Rehearsal, SequelPools, Stall::Advice, Stall::Blame, Stall::Board, Stall::Capture,
+      Diagnosis, Figures, Messages, Rehearsal, SequelPools, Stall::Advice, Stall::Blame, Stall::Board, Stall::Capture,
       Stall::Desk, Status::Pools
     ].freeze
     private_constant :NEEDED_LATER

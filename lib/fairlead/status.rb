@@ -31,7 +31,7 @@ module Fairlead
     #
     # @param workers [Enumerable<Workers::Worker>]
     def ask(workers)
-      workers.each { |worker| pools.ask(worker.pid) { worker.channel&.tell(Message::Show.new) } if worker.serving? || worker.leaving? }
+      workers.each { |worker| pools.ask(worker.pid) { worker.channel&.tell(Messages::Show.new) } if worker.serving? || worker.leaving? }
     end
 
     # @return [Hash]

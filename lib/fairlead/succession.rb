@@ -12,7 +12,7 @@ module Fairlead
   class Succession
     # A supervisor that was started.
     # @!attribute state [Symbol] :booting, :serving or :leaving.
-    # @!attribute kept [Message::Keeps, nil] the last that it has said.
+    # @!attribute kept [Messages::Keeps, nil] the last that it has said.
     Master = Struct.new(:pid, :channel, :state, :failure, :kept)
 
     # @return [Array<Listener>] of whoever serves.
@@ -81,7 +81,7 @@ module Fairlead
     def forward(signal)
       case signal
       when :TERM, :INT then dismiss(signal)
-      when :USR1 then pass_on(Message::Reopen.new, @masters)
+      when :USR1 then pass_on(Messages::Reopen.new, @masters)
       else serving&.then { |master| kill(signal, master) }
       end
     end
@@ -96,7 +96,7 @@ module Fairlead
     def serving = @masters.find { |master| master.state == :serving }
 
     def start
-      ours, theirs = Message::Channel.pair
+      ours, theirs = Messages::Channel.pair
       about = { pid: Process.pid, generation: @generation.to_i + (@generation ? 1 : 0), control: theirs.io.fileno,
                 watchdog: @notifier.watchdog, listeners: described_listeners, kept: @masters.filter_map(&:kept).map(&:to_h) }
       @masters << Master.new(boot(about, ours, theirs), ours, :booting)
@@ -110,7 +110,7 @@ module Fairlead
     # Nothing of an app is loaded here: the first supervisor is a fork. Those that follow run the command again, with what
     # it finds then.
     def boot(about, ours, theirs)
-      return @launch.again({ Parent::VARIABLE => Message.json(about) }, [theirs.io, *listeners.map(&:io)]) unless @first
+      return @launch.again({ Parent::VARIABLE => Messages.json(about) }, [theirs.io, *listeners.map(&:io)]) unless @first
 
       first, @first = @first, nil
       Process.fork do
@@ -124,13 +124,13 @@ module Fairlead
       messages, gone = master.channel.receive
       messages.each do |message|
         case message
-        when Message::Serves then succeed(master, message.listeners)
-        when Message::Failed then master.failure = message.description
-        when Message::Notify then @notifier.pass_on(message.text) if master.state == :serving
-        when Message::Renew then renew
-        when Message::Keeps then pass_on(master.kept = message, newer_than(master))
-        when Message::Wish then ask_older_ones(master, message)
-        when Message::Dismiss then stop_listening if master.state == :serving
+        when Messages::Serves then succeed(master, message.listeners)
+        when Messages::Failed then master.failure = message.description
+        when Messages::Notify then @notifier.pass_on(message.text) if master.state == :serving
+        when Messages::Renew then renew
+        when Messages::Keeps then pass_on(master.kept = message, newer_than(master))
+        when Messages::Wish then ask_older_ones(master, message)
+        when Messages::Dismiss then stop_listening if master.state == :serving
         end
       end
       return unless gone
@@ -165,7 +165,7 @@ module Fairlead
       stop_listening
       @dismissed = true
       @masters.each do |master|
-        told = master.channel&.tell(Message::Dismiss.new)
+        told = master.channel&.tell(Messages::Dismiss.new)
         kill(signal, master) unless told && master.state != :booting
       end
     end
@@ -184,7 +184,7 @@ module Fairlead
 
     def leave(master)
       master.state = :leaving
-      master.channel&.tell(Message::Leave.new)
+      master.channel&.tell(Messages::Leave.new)
     end
 
     # The file of a socket that is still served stays.
@@ -203,7 +203,7 @@ module Fairlead
       return warn("fairlead: #{description}") if @generation.nil?
 
       Log.say "The new code could not be started, and the old goes on serving.\n#{description}"
-      serving&.channel&.tell(Message::Failed.new(description))
+      serving&.channel&.tell(Messages::Failed.new(description))
       @notifier.ready(@listeners.map(&:uri))
     end
 

@@ -218,11 +218,11 @@ module Fairlead
       messages, gone = @parent.receive
       messages.each do |message|
         case message
-        when Message::Leave then retire
-        when Message::Dismiss then dismiss(:parent)
-        when Message::Reopen then reopen_logs
-        when Message::Failed then note_failure(message.description)
-        when Message::Keeps, Message::Wish then @exchange&.hear(message)
+        when Messages::Leave then retire
+        when Messages::Dismiss then dismiss(:parent)
+        when Messages::Reopen then reopen_logs
+        when Messages::Failed then note_failure(message.description)
+        when Messages::Keeps, Messages::Wish then @exchange&.hear(message)
         end
       end
       return unless gone
@@ -313,12 +313,12 @@ module Fairlead
     end
 
     def hear(message, pid)
-      message.is_a?(Message::Pong) ? @watchdog&.answered(pid) : @desk.hear(message, pid)
+      message.is_a?(Messages::Pong) ? @watchdog&.answered(pid) : @desk.hear(message, pid)
     end
 
     def attend_to_watchdog
       serving = @workers.select { |worker| worker.serving? && !worker.lane? }
-      @watchdog.attend(monotonic, serving.map(&:pid)) { |pid| @workers[pid].channel&.tell(Message::Ping.new) }
+      @watchdog.attend(monotonic, serving.map(&:pid)) { |pid| @workers[pid].channel&.tell(Messages::Ping.new) }
     end
 
     # In any child.

@@ -15,7 +15,7 @@ module Fairlead
     private_constant :OPEN_MAX
 
     # @param place [Workers::Worker] its row in the supervisor's table.
-    # @param control [Message::Channel] its end of the control socket.
+    # @param control [Messages::Channel] its end of the control socket.
     # @param app [#call, nil] nil: it is loaded here.
     # @param database [Budgets::Share, nil] where it tells of its database connections, if they are bounded.
     def initialize(place, control:, configuration:, app:, listeners:, page:, channels:, database: nil)
@@ -35,7 +35,7 @@ module Fairlead
       settle
       Thread.new { listen }.name = "fairlead control"
       start
-      @server.run { @control.tell(Message::Ready.new) }
+      @server.run { @control.tell(Messages::Ready.new) }
       @configuration.run_hook(:before_worker_exit, @place.index)
       0
     rescue StandardError, ScriptError, SystemStackError => error
@@ -73,9 +73,9 @@ module Fairlead
       ActiveRecord::Budget.join(@configuration.database_connections, share: @database, page: @page, slot: @place.slot) if @database
       @configuration.run_hook(:after_fork, @place.index)
       server = Server.new(@app, @configuration, @listeners, page: @page, slot: @place.slot, channels: @channels,
-                          told: ->(stall) { @control.tell(Message::Stalled.new(stall: stall.brief.to_h)) },
-                          help: { at: @control.io, relief: Message.dump(Message::Relief.new),
-                                  lane: Message.dump(Message::Lane.new) })
+                          told: ->(stall) { @control.tell(Messages::Stalled.new(stall: stall.brief.to_h)) },
+                          help: { at: @control.io, relief: Messages.dump(Messages::Relief.new),
+                                  lane: Messages.dump(Messages::Lane.new) })
       @lock.synchronize { @server = server }
     end
 
@@ -102,12 +102,12 @@ module Fairlead
       messages, gone = @control.receive
       messages.each do |message|
         case message
-        when Message::Drain then drain(handover: message.handover)
-        when Message::Stop then stop
-        when Message::Reopen then Log.reopen
-        when Message::Show then Status::Pools.look { |pools| @control.tell(Message::Shown.new(pools:)) }
-        when Message::Ping then @lock.synchronize { @server&.ask { @control.tell(Message::Pong.new) } }
-        when Message::Spare then ActiveRecord::Budget.numbered(message.server)&.spare(message.count)
+        when Messages::Drain then drain(handover: message.handover)
+        when Messages::Stop then stop
+        when Messages::Reopen then Log.reopen
+        when Messages::Show then Status::Pools.look { |pools| @control.tell(Messages::Shown.new(pools:)) }
+        when Messages::Ping then @lock.synchronize { @server&.ask { @control.tell(Messages::Pong.new) } }
+        when Messages::Spare then ActiveRecord::Budget.numbered(message.server)&.spare(message.count)
         end
       end
       return unless gone
@@ -140,7 +140,7 @@ module Fairlead
       if @server&.ready?
         Log.say "Worker #{@place.index} failed: #{description}"
       else
-        @control.tell(Message::Failed.new(description))
+        @control.tell(Messages::Failed.new(description))
       end
       error.is_a?(ConfigurationError) ? REFUSED : FAILED
     end

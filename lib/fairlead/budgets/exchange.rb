@@ -22,11 +22,11 @@ module Fairlead
         parent.keeps(@said = kept) if kept != @said
       end
 
-      # @param message [Message::Keeps, Message::Wish]
+      # @param message [Messages::Keeps, Messages::Wish]
       def hear(message)
         case message
-        when Message::Keeps then @budgets.note(Kept.new(**message.to_h))
-        when Message::Wish then @budgets.lend(message.server, message.count)
+        when Messages::Keeps then @budgets.note(Kept.new(**message.to_h))
+        when Messages::Wish then @budgets.lend(message.server, message.count)
         end
       end
     end

@@ -43,13 +43,13 @@ module Fairlead
         Log.say "A stall could not be told of: #{error.full_message(highlight: false)}"
       end
 
-      # @param message [Message::Stalled, Message::Lasting, Message::Shown]
+      # @param message [Messages::Stalled, Messages::Lasting, Messages::Shown]
       # @param pid [Integer] of the worker that says it
       def hear(message, pid)
         case message
-        when Message::Stalled then add(Stall.new(**message.stall.transform_keys(&:to_sym)))
-        when Message::Lasting then add_lasting(message, pid)
-        when Message::Shown then status.pools.note(pid, message.pools)
+        when Messages::Stalled then add(Stall.new(**message.stall.transform_keys(&:to_sym)))
+        when Messages::Lasting then add_lasting(message, pid)
+        when Messages::Shown then status.pools.note(pid, message.pools)
         end
       end
 

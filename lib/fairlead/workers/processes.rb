@@ -32,7 +32,7 @@ module Fairlead
         @page = page
         @budgets = budgets
         @leave = leave
-        @handoff = Handoff.new(workers.slots)
+        @handoff = ConnectionHandoff.new(workers.slots)
         @recycling = Recycling.for(configuration, page)
         @reinforcements = Reinforcements.new(workers, page, preload: configuration.preload)
       end
@@ -54,7 +54,7 @@ module Fairlead
 
       # Hears what they say, and who has ended.
       #
-      # @yieldparam message [Message::Stalled, Message::Lasting, Message::Shown] what is not for this.
+      # @yieldparam message [Messages::Stalled, Messages::Lasting, Messages::Shown] what is not for this.
       # @yieldparam pid [Integer] who says it.
       def take_in(now, &)
         @workers.to_a.each { |worker| listen(worker, now, &) }
@@ -71,10 +71,10 @@ module Fairlead
       # @param server [Integer] a database server
       # @param count [Integer] so many idle connections should be closed.
       def spare(slot, server, count)
-        @workers.find { |worker| worker.slot == slot }&.channel&.tell(Message::Spare.new(server:, count:))
+        @workers.find { |worker| worker.slot == slot }&.channel&.tell(Messages::Spare.new(server:, count:))
       end
 
-      def reopen_logs = @workers.each { |worker| worker.channel&.tell(Message::Reopen.new) }
+      def reopen_logs = @workers.each { |worker| worker.channel&.tell(Messages::Reopen.new) }
 
       # @return [Integer] how many requests run.
       def busy = @workers.sum { |worker| @page.get(worker.slot, :in_flight) }
@@ -104,8 +104,8 @@ module Fairlead
           worker = action.worker
           case action
           when Fork then fork_worker(worker)
-          when Drain then worker.channel&.tell(Message::Drain.new(handover: action.handover))
-          when Stop then worker.channel&.tell(Message::Stop.new)
+          when Drain then worker.channel&.tell(Messages::Drain.new(handover: action.handover))
+          when Stop then worker.channel&.tell(Messages::Stop.new)
           when Kill then kill(worker)
           end
         end
@@ -115,7 +115,7 @@ module Fairlead
         ActiveRecord::Forks.release
         SequelPools.release
         database = @budgets&.admit(worker.slot)
-        ours, theirs = Message::Channel.pair
+        ours, theirs = Messages::Channel.pair
         introduce(worker)
         pid = Process.fork { exit(become(worker, theirs, ours, database)) }
         @page.write(worker.slot, :pid, pid)
@@ -164,11 +164,11 @@ module Fairlead
 
       def hear(worker, message, now)
         case message
-        when Message::Ready then ready(worker, now)
-        when Message::Failed then worker.failure = message.description
-        when Message::Relief then relieve(now)
-        when Message::Lane then @reinforcements.open_lane(now) { |action| perform([action]) }
-        when Message::Stuck then replace(worker, stuck_since(message), now)
+        when Messages::Ready then ready(worker, now)
+        when Messages::Failed then worker.failure = message.description
+        when Messages::Relief then relieve(now)
+        when Messages::Lane then @reinforcements.open_lane(now) { |action| perform([action]) }
+        when Messages::Stuck then replace(worker, stuck_since(message), now)
         else yield message, worker.pid
         end
       end

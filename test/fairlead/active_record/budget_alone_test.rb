@@ -8,7 +8,7 @@ module Fairlead
   # A worker's side of `database_connections`, without a server.
   class BudgetAloneTest < Test
     def test_a_descriptor_that_cannot_be_sent_costs_the_supervisor_no_word
-      ours, theirs = Packets.pair
+      ours, theirs = PacketSocket.pair
       budget = ActiveRecord::Budget.new(10, nil, 0, theirs)
       nil until theirs.sendmsg_nonblock("want", exception: false) == :wait_writable
       File.open(File::NULL) { |file| budget.opened(1, file) } # has to wait

@@ -16,7 +16,7 @@ module Fairlead
       @share.pages.first.database(SERVER)
       @exchange = Budgets::Exchange.new(@budgets)
       @now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
-      ours, @other_end = Message::Channel.pair
+      ours, @other_end = Messages::Channel.pair
       @control = ours.io
     end
 
@@ -28,7 +28,7 @@ module Fairlead
     def test_what_it_keeps_is_said_whenever_it_has_changed_and_not_again
       2.times { attend(parent) }
 
-      assert_equal [Message::Keeps.new(supervisor: Process.pid, servers: [[SERVER, 0]], rest: 10)], said
+      assert_equal [Messages::Keeps.new(supervisor: Process.pid, servers: [[SERVER, 0]], rest: 10)], said
 
       @exchange.hear(keeps(OTHER, 6))
       attend(parent)
@@ -40,12 +40,12 @@ module Fairlead
       wait_for_connections(3)
       attend(parent)
 
-      assert_includes said, Message::Wish.new(server: SERVER, count: 3)
+      assert_includes said, Messages::Wish.new(server: SERVER, count: 3)
     end
 
     def test_what_another_one_wishes_for_is_lent
       @exchange.hear(keeps(OTHER, 0))
-      @exchange.hear(Message::Wish.new(server: SERVER, count: 4))
+      @exchange.hear(Messages::Wish.new(server: SERVER, count: 4))
       attend(parent)
 
       assert_equal [[SERVER, 6]], said.last.servers
@@ -55,7 +55,7 @@ module Fairlead
 
     def kept(supervisor, count) = Budgets::Kept.new(supervisor:, servers: [[SERVER, count]], rest: 10)
 
-    def keeps(supervisor, count) = Message::Keeps.new(**kept(supervisor, count).to_h)
+    def keeps(supervisor, count) = Messages::Keeps.new(**kept(supervisor, count).to_h)
 
     def parent
       @control.autoclose = false # it is the parent's

@@ -2,13 +2,13 @@
 
 require "json"
 require "socket"
-require_relative "parts"
+require_relative "../parts"
 
 module Fairlead
   # What supervisor and worker say to each other over the control socket of the worker: one line of JSON each.
   #
   # The end of the file is a message too: the worker has ended, or the supervisor has.
-  module Message
+  module Messages
     # Worker → supervisor: it serves.
     Ready = Data.define
 
@@ -156,14 +156,14 @@ module Fairlead
       # @return [Boolean] false if the peer has gone, or does not read. Never waits.
       def tell(message, ios = [])
         message = Failed.new(message.description[0, DESCRIPTION]) if message.is_a?(Failed)
-        line = Message.dump(message)
+        line = Messages.dump(message)
         rights = ios.empty? ? [] : [Socket::AncillaryData.unix_rights(*ios)]
         @io.sendmsg_nonblock(line, 0, nil, *rights) == line.bytesize
       rescue IO::WaitWritable, SystemCallError, IOError
         false
       end
 
-      # @return [Array(Array<Message>, Boolean)] the messages that have come, and whether the peer has gone.
+      # @return [Array(Array<Messages>, Boolean)] the messages that have come, and whether the peer has gone.
       #   Never waits.
       def receive
         loop do
@@ -189,7 +189,7 @@ module Fairlead
       def take
         lines = []
         while (line = @buffer.slice!(/\A.*\n/))
-          lines << Message.parse(line)
+          lines << Messages.parse(line)
         end
         lines
       rescue Error => error

@@ -1,19 +1,19 @@
 # frozen_string_literal: true
 
 require "socket"
-require_relative "parts"
+require_relative "../parts"
 
 module Fairlead
   # The socket pairs over which workers hand each other connections: one for each slot, made before any fork.
   # Every worker sends into all of them and receives from its own. The supervisor keeps both ends, so that what
   # has been sent to a worker that then ended is not lost.
-  class Handoff
+  class ConnectionHandoff
     # @return [Array<Array(UNIXSocket, UNIXSocket)>] for each slot its receiving and its sending end.
     attr_reader :pairs
 
     # @param slots [Integer]
     def initialize(slots)
-      @pairs = Array.new(slots) { Packets.pair }
+      @pairs = Array.new(slots) { PacketSocket.pair }
     end
 
     # @param slot [Integer]
@@ -45,7 +45,7 @@ module Fairlead
     def pass_one_on(from, to)
       # With its sizes: to find them out it would look twice, and not every system shows the descriptors so.
       bytes, _, _, *control = @pairs[from].first.recvmsg_nonblock(
-        Packets::MOST, 0, Packets::CONTROL, scm_rights: true, exception: false
+        PacketSocket::MOST, 0, PacketSocket::CONTROL, scm_rights: true, exception: false
       )
       return false unless bytes.is_a?(String)
 

@@ -1,11 +1,11 @@
 # frozen_string_literal: true
 
 require "socket"
-require_relative "parts"
+require_relative "../parts"
 
 module Fairlead
   # Socket pairs whose messages stay apart, may carry descriptors, and are sent as a whole or not at all.
-  module Packets
+  module PacketSocket
     # Bytes: more than any message has.
     MOST = 80_000
     # Bytes that a receiver keeps room for, for the descriptors of a message.

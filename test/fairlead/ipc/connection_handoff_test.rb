@@ -1,12 +1,12 @@
 # frozen_string_literal: true
 
-require_relative "../helper"
+require_relative "../../helper"
 
 module Fairlead
   class HandoffTest < Test
     def setup
       super
-      @handoff = Handoff.new(4)
+      @handoff = ConnectionHandoff.new(4)
     end
 
     def teardown
