@@ -6,6 +6,7 @@ require_relative "version"
 require_relative "serving/autoload"
 require_relative "fiber_safety/autoload"
 require_relative "ipc/autoload"
+require_relative "listening/autoload"
 
 module Fairlead
   # What all errors of Fairlead have in common.
@@ -46,7 +47,6 @@ module Fairlead
   autoload :Inquiry, "fairlead/inquiry"
   autoload :Jobs, "fairlead/jobs"
   autoload :Launch, "fairlead/launch"
-  autoload :Listener, "fairlead/listener"
   autoload :Live, "fairlead/live"
   autoload :Loader, "fairlead/loader"
   autoload :Log, "fairlead/log"

@@ -3,12 +3,12 @@
 require "io/nonblock"
 require "json"
 require "socket"
-require_relative "parts"
+require_relative "../parts"
 
 module Fairlead
   # A socket that listens on one address: bound by the supervisor, shared by its workers.
   class Listener
-    autoload :Address, "fairlead/listener/address"
+    autoload :Address, "fairlead/listening/address"
 
     # The first descriptor that a service manager hands over (sd_listen_fds(3)).
     FIRST_INHERITED = 3
