@@ -101,7 +101,7 @@ module Fairlead
       Fairlead.serving!
       Fairlead.configuration = configuration = load_configuration
       set_environment(configuration)
-      Loader.load(configuration)
+      AppLoader.load(configuration)
       Doctor.new(configuration).report(@output)
     end
 
@@ -132,7 +132,7 @@ module Fairlead
       Rehearsal.pass do
         set_environment(configuration)
         Fairlead.configuration = configuration
-        Loader.load(configuration)
+        AppLoader.load(configuration)
       end
     end
 

@@ -22,7 +22,7 @@ module Fairlead
     attr_reader :generation
     # @return [Array<Listener>]
     attr_reader :listeners
-    # @return [Float, nil] see {Notifier#watchdog}.
+    # @return [Float, nil] see {ServiceManager#watchdog}.
     attr_reader :watchdog
     # @return [Array<Budgets::Kept>] what those that run already keep of the database connections.
     attr_reader :kept

@@ -29,7 +29,7 @@ module Fairlead
 
     # Somebody has looked, and may look again.
     #
-    # @param workers [Enumerable<Workers::Worker>]
+    # @param workers [Enumerable<WorkerTable::Worker>]
     def ask(workers)
       workers.each { |worker| pools.ask(worker.pid) { worker.channel&.tell(Messages::Show.new) } if worker.serving? || worker.leaving? }
     end

@@ -25,7 +25,7 @@ module Fairlead
     attr_reader :status
     # @param launch [Launch]
     # @param listeners [Array<Listener>]
-    # @param notifier [Notifier]
+    # @param notifier [ServiceManager]
     # @yieldparam parent [Parent] in the child that becomes the first supervisor.
     # @yieldreturn [Integer] its exit status.
     def initialize(launch, listeners, notifier, &first)

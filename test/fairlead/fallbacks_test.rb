@@ -6,14 +6,14 @@ require_relative "serving/ladder/hand_over_test"
 require_relative "serving/ladder/lane_test"
 require_relative "serving/ladder/relief_test"
 require_relative "serving/ladder/standby_test"
-require_relative "recycling_test"
+require_relative "supervision/worker_recycler_test"
 require_relative "restart_test"
 require_relative "serving/fork_test"
 require_relative "serving/http_test"
 require_relative "serving/killed_worker_test"
 require_relative "serving/slow_clients_test"
 require_relative "stall/telling_test"
-require_relative "supervisor_test"
+require_relative "supervision/supervisor_test"
 
 module Fairlead
   # The server as it is where all that only Linux has is missing: some of the other tests, of each part that asks the

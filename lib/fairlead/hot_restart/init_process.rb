@@ -17,7 +17,7 @@ module Fairlead
     def initialize(launch, configuration, &supervise)
       @configuration = configuration
       @pid_file = PidFile.new(configuration.pidfile, at: configuration.source(:pidfile))
-      @succession = Succession.new(launch, Listener.inherited, Notifier.new) do |parent|
+      @succession = Succession.new(launch, Listener.inherited, ServiceManager.new) do |parent|
         @signals.restore
         supervise.call(parent)
       end

@@ -14,7 +14,7 @@ module Fairlead
       # @return [Consumption, nil] nil if there is no such process here.
       def self.of(pid, linux: Platform::LINUX)
         cpu, state = linux ? from_proc(pid) : from_ps(pid)
-        new(cpu:, memory: Recycling.memory(pid), suspended: state.start_with?("T")) if cpu
+        new(cpu:, memory: WorkerRecycler.memory(pid), suspended: state.start_with?("T")) if cpu
       rescue SystemCallError
         nil
       end

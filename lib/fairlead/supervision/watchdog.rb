@@ -16,7 +16,7 @@ module Fairlead
     PATIENCE = 2
     private_constant :TIMES, :PATIENCE
 
-    # @param notifier [Notifier]
+    # @param notifier [ServiceManager]
     # @param boot_timeout [Float] seconds
     # @return [Watchdog, nil] nil: nobody wants to know.
     def self.for(notifier, boot_timeout)

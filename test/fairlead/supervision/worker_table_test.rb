@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "../helper"
+require_relative "../../helper"
 
 module Fairlead
   class WorkersTest < Test
@@ -8,7 +8,7 @@ module Fairlead
       table = workers(2)
       forks = table.due(0.0)
 
-      assert_equal [[Workers::Fork, 0, 0], [Workers::Fork, 1, 1]], kinds(forks)
+      assert_equal [[WorkerTable::Fork, 0, 0], [WorkerTable::Fork, 1, 1]], kinds(forks)
       assert_empty table.due(0.0), "what was said once is not said again"
       refute_predicate table, :complete?
     end
@@ -25,7 +25,7 @@ module Fairlead
       table = serving(2)
 
       assert_equal :death, table.ended(table[101], 1.0)
-      assert_equal [[Workers::Fork, 1, 1]], kinds(table.due(1.0))
+      assert_equal [[WorkerTable::Fork, 1, 1]], kinds(table.due(1.0))
       assert_equal 1, table.restarts(1)
     end
 
@@ -49,7 +49,7 @@ module Fairlead
         now = (round + 1) * 100.0
         table.ended(table.first, now)
 
-        assert_equal [[Workers::Fork, 0, 0]], kinds(boot(table, now))
+        assert_equal [[WorkerTable::Fork, 0, 0]], kinds(boot(table, now))
         table.ready(table.first, now)
       end
     end
@@ -64,7 +64,7 @@ module Fairlead
         table.to_a.each { |worker| assert_equal :boot, table.ended(worker, now) }
       end
 
-      assert_equal 2 * Workers::PATIENCE, tries
+      assert_equal 2 * WorkerTable::PATIENCE, tries
       assert_in_delta 1.75, now, 0.001
     end
 
@@ -113,7 +113,7 @@ module Fairlead
 
       assert_in_delta 5.0, table.next_deadline(0.0)
       assert_empty table.due(4.9)
-      assert_equal [[Workers::Kill, 0, 0]], kinds(table.due(5.0))
+      assert_equal [[WorkerTable::Kill, 0, 0]], kinds(table.due(5.0))
       assert_empty table.due(5.1)
       assert_match(/boot_timeout/, table.first.failure)
       assert_equal :boot, table.ended(table.first, 5.2)
@@ -123,14 +123,14 @@ module Fairlead
       table = serving(2)
       table.restart
 
-      assert_equal [[Workers::Fork, 0, 2]], kinds(boot(table, 1.0)), "in a slot of its own"
+      assert_equal [[WorkerTable::Fork, 0, 2]], kinds(boot(table, 1.0)), "in a slot of its own"
       assert_empty table.due(1.1), "one at a time"
       successor = table.find(&:booting?)
       drains = table.ready(successor, 2.0)
 
-      assert_equal [[Workers::Drain, 0, 0]], kinds(drains)
+      assert_equal [[WorkerTable::Drain, 0, 0]], kinds(drains)
       assert drains.first.handover
-      assert_equal [[Workers::Fork, 1, 3]], kinds(boot(table, 2.0))
+      assert_equal [[WorkerTable::Fork, 1, 3]], kinds(boot(table, 2.0))
       assert_equal :expected, table.ended(table[100], 2.1)
       table.ready(table.find(&:booting?), 3.0)
       table.ended(table[101], 3.1)
@@ -162,7 +162,7 @@ module Fairlead
       assert_empty boot(table, 2.0)
       assert_in_delta 31.5, table.next_deadline(2.0), 0.001, "until the drain must be over"
       table.ended(table[100], 3.0)
-      assert_equal [[Workers::Fork, 1, 0]], kinds(boot(table, 3.0))
+      assert_equal [[WorkerTable::Fork, 1, 0]], kinds(boot(table, 3.0))
     end
 
     def test_a_restart_that_cannot_boot_is_given_up_and_the_old_workers_stay
@@ -179,7 +179,7 @@ module Fairlead
       end
 
       assert_predicate table, :restart_given_up?
-      assert_equal Workers::PATIENCE, tries
+      assert_equal WorkerTable::PATIENCE, tries
       assert_predicate table, :complete?
       assert_empty table.due(now + 100)
       assert_equal [100, 101], table.map(&:pid)
@@ -203,7 +203,7 @@ module Fairlead
       boot(table, 1.0)
       table.ended(table[101], 1.1)
 
-      assert_equal [[Workers::Fork, 1, 1]], kinds(boot(table, 1.1))
+      assert_equal [[WorkerTable::Fork, 1, 1]], kinds(boot(table, 1.1))
       table.select(&:booting?).each { |worker| table.ready(worker, 2.0) }
       assert_predicate table, :complete?
       refute_predicate table, :restarting?
@@ -213,12 +213,12 @@ module Fairlead
       table = serving(1)
 
       assert table.grow
-      assert_equal [[Workers::Fork, 1, 1]], kinds(boot(table, 1.0))
+      assert_equal [[WorkerTable::Fork, 1, 1]], kinds(boot(table, 1.0))
       table.ready(table.find(&:booting?), 1.0)
 
       assert table.shrink
       drains = table.due(2.0)
-      assert_equal [[Workers::Drain, 1, 1]], kinds(drains)
+      assert_equal [[WorkerTable::Drain, 1, 1]], kinds(drains)
       assert drains.first.handover, "its idle connections go to the one that stays"
       assert_equal :expected, table.ended(table.find(&:leaving?), 3.0)
       assert_empty table.due(4.0)
@@ -238,7 +238,7 @@ module Fairlead
       table.stop
 
       drains = table.due(1.0)
-      assert_equal [[Workers::Drain, 0, 0], [Workers::Drain, 1, 1]], kinds(drains)
+      assert_equal [[WorkerTable::Drain, 0, 0], [WorkerTable::Drain, 1, 1]], kinds(drains)
       refute drains.any?(&:handover), "there is nobody to hand over to"
       table.ended(table[100], 1.1)
       assert_empty table.due(1.1)
@@ -263,8 +263,8 @@ module Fairlead
 
       assert_in_delta 11.0, table.next_deadline(1.0)
       assert_empty table.due(10.9)
-      assert_equal [[Workers::Stop, 0, 0]], kinds(table.due(11.0))
-      assert_equal [[Workers::Kill, 0, 0]], kinds(table.due(11.0 + Workers::GRACE))
+      assert_equal [[WorkerTable::Stop, 0, 0]], kinds(table.due(11.0))
+      assert_equal [[WorkerTable::Kill, 0, 0]], kinds(table.due(11.0 + WorkerTable::GRACE))
       assert_empty table.due(100.0)
     end
 
@@ -274,9 +274,9 @@ module Fairlead
       table.due(1.0)
       table.stop_now
 
-      assert_equal [[Workers::Stop, 0, 0], [Workers::Stop, 1, 1]], kinds(table.due(1.5))
+      assert_equal [[WorkerTable::Stop, 0, 0], [WorkerTable::Stop, 1, 1]], kinds(table.due(1.5))
       assert_empty table.due(1.6)
-      assert_equal [Workers::Kill] * 2, table.due(1.5 + Workers::GRACE).map(&:class)
+      assert_equal [WorkerTable::Kill] * 2, table.due(1.5 + WorkerTable::GRACE).map(&:class)
     end
 
     def test_a_worker_of_another_kind_takes_a_slot_and_no_place
@@ -297,13 +297,13 @@ module Fairlead
 
       assert_empty table.replace(stuck, 1.0)
       assert_nil table.replace(stuck, 1.1), "it is said again and again, and done once"
-      assert_equal [[Workers::Fork, 1, 2]], kinds(table.due(1.1))
+      assert_equal [[WorkerTable::Fork, 1, 2]], kinds(table.due(1.1))
       successor = table.find(&:booting?)
       table.forked(successor, 200)
       assert_predicate stuck, :serving?, "until then it serves what it can"
-      assert_equal [[Workers::Drain, 1, 1]], kinds(table.ready(successor, 2.0))
-      assert_equal [[Workers::Stop, 1, 1]], kinds(table.due(32.0))
-      assert_equal [[Workers::Kill, 1, 1]], kinds(table.due(32.0 + Workers::GRACE))
+      assert_equal [[WorkerTable::Drain, 1, 1]], kinds(table.ready(successor, 2.0))
+      assert_equal [[WorkerTable::Stop, 1, 1]], kinds(table.due(32.0))
+      assert_equal [[WorkerTable::Kill, 1, 1]], kinds(table.due(32.0 + WorkerTable::GRACE))
       assert_equal :expected, table.ended(stuck, 33.1)
       assert_empty table.due(34.0)
     end
@@ -314,7 +314,7 @@ module Fairlead
       table.forked(relief, 900)
       table.ready(relief, 1.5)
 
-      assert_equal [[Workers::Drain, 0, 1]], kinds(table.replace(relief, 2.0))
+      assert_equal [[WorkerTable::Drain, 0, 1]], kinds(table.replace(relief, 2.0))
       assert_nil table.replace(relief, 2.1)
       table.stop
       assert_nil table.replace(table[100], 3.0)
@@ -362,8 +362,8 @@ module Fairlead
     def test_a_lane_worker_that_cannot_boot_is_not_tried_again_at_once
       table = serving(2)
       assert_equal :boot, table.ended(add_lane(table, 1.0), 2.0)
-      assert_nil table.add_lane(2.0 + Workers::LANE_DELAY - 0.1)
-      assert table.add_lane(2.0 + Workers::LANE_DELAY)
+      assert_nil table.add_lane(2.0 + WorkerTable::LANE_DELAY - 0.1)
+      assert table.add_lane(2.0 + WorkerTable::LANE_DELAY)
     end
 
     def test_one_worker_alone_gets_no_lane_worker
@@ -375,8 +375,8 @@ module Fairlead
       lane = add_lane(table, 1.0)
       table.ready(lane, 1.0)
       table.lane_used(lane, 5.0)
-      assert_empty table.due(5.0 + Workers::LANE_IDLE - 0.1)
-      assert_equal [[Workers::Drain, 0, 2]], kinds(table.due(5.0 + Workers::LANE_IDLE))
+      assert_empty table.due(5.0 + WorkerTable::LANE_IDLE - 0.1)
+      assert_equal [[WorkerTable::Drain, 0, 2]], kinds(table.due(5.0 + WorkerTable::LANE_IDLE))
     end
 
     def test_a_restart_has_the_lane_workers_go
@@ -384,7 +384,7 @@ module Fairlead
       lane = add_lane(table, 1.0)
       table.ready(lane, 1.0)
       table.restart
-      assert_includes kinds(table.due(2.0)), [Workers::Drain, 0, 2]
+      assert_includes kinds(table.due(2.0)), [WorkerTable::Drain, 0, 2]
     end
 
     private
@@ -394,7 +394,7 @@ module Fairlead
     end
 
     def workers(size, slots: 12, boot_timeout: 60.0, drain_timeout: 30.0)
-      Workers.new(size, slots:, boot_timeout:, drain_timeout:)
+      WorkerTable.new(size, slots:, boot_timeout:, drain_timeout:)
     end
 
     # A table whose workers serve, with the pids 100, 101 …
@@ -408,7 +408,7 @@ module Fairlead
     # Does what the supervisor does with the forks that are due.
     def boot(table, now)
       @pid ||= 99
-      table.due(now).each { |action| table.forked(action.worker, @pid += 1) if action.is_a?(Workers::Fork) }
+      table.due(now).each { |action| table.forked(action.worker, @pid += 1) if action.is_a?(WorkerTable::Fork) }
     end
 
     def fail_boots(table, index, count)

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "parts"
+require_relative "../parts"
 
 module Fairlead
   # A worker: the process that serves, from its fork to its end. Its main thread runs the server; a second one
@@ -14,7 +14,7 @@ module Fairlead
     OPEN_MAX = 10_240
     private_constant :OPEN_MAX
 
-    # @param place [Workers::Worker] its row in the supervisor's table.
+    # @param place [WorkerTable::Worker] its row in the supervisor's table.
     # @param control [Messages::Channel] its end of the control socket.
     # @param app [#call, nil] nil: it is loaded here.
     # @param database [Budgets::Share, nil] where it tells of its database connections, if they are bounded.
@@ -68,7 +68,7 @@ module Fairlead
     end
 
     def start
-      @app ||= Loader.load(@configuration)
+      @app ||= AppLoader.load(@configuration)
       Yjit.enable(@configuration)
       ActiveRecord::Budget.join(@configuration.database_connections, share: @database, page: @page, slot: @place.slot) if @database
       @configuration.run_hook(:after_fork, @place.index)
@@ -120,7 +120,7 @@ module Fairlead
     # No supervisor is left to end what does not end by itself.
     def abandon
       stop
-      sleep(Workers::GRACE)
+      sleep(WorkerTable::GRACE)
       Process.exit!(FAILED)
     end
 

@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
-require_relative "../helper"
-require_relative "../restarts"
-require_relative "../stalls"
+require_relative "../../helper"
+require_relative "../../restarts"
+require_relative "../../stalls"
 
 module Fairlead
   class RecyclingTest < Test
@@ -15,7 +15,7 @@ module Fairlead
 
     def setup
       super
-      @workers = Workers.new(2, slots: 6, boot_timeout: 60, drain_timeout: 30)
+      @workers = WorkerTable.new(2, slots: 6, boot_timeout: 60, drain_timeout: 30)
       @answered = Hash.new(0)
       @taken = Hash.new(0)
       @pid = 0
@@ -52,7 +52,7 @@ module Fairlead
       first, = recycling.due(@workers, 1)
       @workers.replace(first, 1)
       assert_nil recycling.due(@workers, 10), "its successor is to be forked"
-      successor = @workers.due(10).grep(Workers::Fork).first.worker
+      successor = @workers.due(10).grep(WorkerTable::Fork).first.worker
       @workers.forked(successor, 3)
       assert_nil recycling.due(@workers, 20), "its successor boots"
       @workers.ready(successor, 20)
@@ -91,12 +91,12 @@ module Fairlead
     end
 
     def test_without_limits_there_is_nothing_to_look_at
-      assert_nil Recycling.for(Configuration.new, nil)
+      assert_nil WorkerRecycler.for(Configuration.new, nil)
     end
 
     def test_the_memory_of_a_process_is_known
-      assert_operator Recycling.memory(Process.pid), :>, 5 << 20
-      assert_equal 0, Recycling.memory(1 << 22)
+      assert_operator WorkerRecycler.memory(Process.pid), :>, 5 << 20
+      assert_equal 0, WorkerRecycler.memory(1 << 22)
     end
 
     def test_no_request_fails_while_workers_are_recycled_after_some_requests
@@ -164,7 +164,7 @@ module Fairlead
     end
 
     def recycling(requests, memory, random: HIGHEST)
-      Recycling.new(requests, memory, random:, measure: ->(pid) { @taken[pid] }) { |worker| @answered[worker.pid] }
+      WorkerRecycler.new(requests, memory, random:, measure: ->(pid) { @taken[pid] }) { |worker| @answered[worker.pid] }
     end
 
     def boot

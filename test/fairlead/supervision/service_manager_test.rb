@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "../helper"
+require_relative "../../helper"
 
 module Fairlead
   class NotifierTest < Test
@@ -30,7 +30,7 @@ module Fairlead
       listen("@fairlead-#{Process.pid}-#{object_id}") do |notifier, receive|
         said = []
         parent = Struct.new(:said, :watchdog) { def notify(text) = said << text }.new(said)
-        Notifier.new({}, parent:).ready(["unix:/a"])
+        ServiceManager.new({}, parent:).ready(["unix:/a"])
         notifier.pass_on(said.first)
 
         assert_equal "READY=1\nSTATUS=serving unix:/a\n", receive.call
@@ -38,13 +38,13 @@ module Fairlead
     end
 
     def test_without_a_service_manager_nothing_happens
-      assert_nil Notifier.new({}).stopping
+      assert_nil ServiceManager.new({}).stopping
     end
 
     def test_a_service_manager_that_has_gone_ends_nothing
       Log.io = File.open(File::NULL, "w")
 
-      assert_nil Notifier.new({ "NOTIFY_SOCKET" => "/no/such/socket" }).stopping
+      assert_nil ServiceManager.new({ "NOTIFY_SOCKET" => "/no/such/socket" }).stopping
     ensure
       Log.io = $stderr
     end
@@ -66,7 +66,7 @@ module Fairlead
       socket = Socket.new(:UNIX, :DGRAM)
       socket.bind(Socket.sockaddr_un(name.sub(/\A@/, "\0")))
       variables = { "NOTIFY_SOCKET" => name }
-      notifier = Notifier.new(variables)
+      notifier = ServiceManager.new(variables)
       assert_empty variables, "no child speaks in our name"
       yield notifier, -> { socket.wait_readable(5) && socket.recv(4096) }
     ensure

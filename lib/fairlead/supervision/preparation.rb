@@ -1,12 +1,12 @@
 # frozen_string_literal: true
 
-require_relative "parts"
+require_relative "../parts"
 
 module Fairlead
   # What has to be there before anything is served, with a supervisor or without one.
   #
   # The includer has @configuration, once it serves @desk and @signals, and may have @parent.
-  module Startup
+  module Preparation
     # Loaded now: when they are needed, there may be no descriptor left to load them with.
     NEEDED_LATER = [
       Diagnosis, Figures, Messages, Rehearsal, SequelPools, Stall::Advice, Stall::Blame, Stall::Board, Stall::Capture,
@@ -21,7 +21,7 @@ module Fairlead
     def open_premises
       refuse_moving_threads
       Log.open(@configuration)
-      @notifier = Notifier.new(parent: @parent)
+      @notifier = ServiceManager.new(parent: @parent)
       @watchdog = Watchdog.for(@notifier, @configuration.boot_timeout)
       # The first process has one already.
       @pid_file = PidFile.new(@parent ? nil : @configuration.pidfile, at: @configuration.source(:pidfile))

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 module Fairlead
-  class Workers
+  class WorkerTable
     # The place of a regular worker, whoever sits there: how those before have ended, and thus when the next may be
     # forked. A worker that ends unasked is replaced at once; if it keeps ending, later each time.
     class Seat

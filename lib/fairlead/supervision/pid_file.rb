@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "parts"
+require_relative "../parts"
 
 module Fairlead
   # The file that holds the supervisor's process id while it runs.

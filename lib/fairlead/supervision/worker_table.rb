@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "parts"
+require_relative "../parts"
 
 module Fairlead
   # The supervisor's table of workers: who there is, who should be, and what is due. It knows no process, no
@@ -11,9 +11,9 @@ module Fairlead
   # and a slot of its own. Each restart begins a generation.
   #
   # Times are seconds of any monotonic clock.
-  class Workers
-    autoload :Processes, "fairlead/workers/processes"
-    autoload :Seat, "fairlead/workers/seat"
+  class WorkerTable
+    autoload :Processes, "fairlead/supervision/worker_processes"
+    autoload :Seat, "fairlead/supervision/worker_place"
     private_constant :Seat
 
     # @!attribute slot [Integer]

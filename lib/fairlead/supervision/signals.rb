@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "parts"
+require_relative "../parts"
 
 module Fairlead
   # Signals as something to wait for: each trapped one makes {#io} readable, and is then given by {#take} to

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "../helper"
+require_relative "../../helper"
 
 module Fairlead
   # WATCHDOG=1, as a service manager with `WatchdogSec=` wants it. It listens to the main process alone (`NotifyAccess=main`).

@@ -2,20 +2,20 @@
 
 require "etc"
 
-require_relative "parts"
+require_relative "../parts"
 
 module Fairlead
   # The workers beside the regular ones: relief workers serve while all others are stuck, lane workers run the requests
   # that hold Ruby's lock. Here it is seen from the shared page whether they are needed, or needed for longer; how many
-  # there may be, and when they go, is decided by {Workers}, and who forks them is the supervisor.
-  class Reinforcements
+  # there may be, and when they go, is decided by {WorkerTable}, and who forks them is the supervisor.
+  class ExtraWorkers
     # What the shared page says of a worker whose reactor sleeps with the GVL.
     STUCK = 2
     # Seconds between two lines about relief.
     RELIEF_TOLD = 10
     private_constant :STUCK, :RELIEF_TOLD
 
-    # @param workers [Workers]
+    # @param workers [WorkerTable]
     # @param page [SharedPage]
     # @param preload [Boolean] whether the app is loaded here: else there is nothing to fork in time.
     def initialize(workers, page, preload:)
@@ -36,7 +36,7 @@ module Fairlead
     # A worker is stuck, and requests wait there, or relief has come and may be stuck too by now. More comes if all regular
     # ones are, until it can compute as they could. An app that is served by one process may count on being alone.
     #
-    # @yieldparam action [Workers::Fork] to be done.
+    # @yieldparam action [WorkerTable::Fork] to be done.
     def relieve(now)
       return unless @preload && @workers.size > 1 &&
                     @workers.select { |worker| worker.regular? && worker.serving? }.all? { |worker| stuck?(worker) }
@@ -49,7 +49,7 @@ module Fairlead
 
     # Requests wait that hold Ruby's lock: they shall hold up no others.
     #
-    # @yieldparam action [Workers::Fork] to be done.
+    # @yieldparam action [WorkerTable::Fork] to be done.
     def open_lane(now)
       action = @workers.add_lane(now) or return
       yield action

@@ -1,11 +1,11 @@
 # frozen_string_literal: true
 
 require "socket"
-require_relative "parts"
+require_relative "../parts"
 
 module Fairlead
   # Tells a service manager how the server is (sd_notify(3)). Does nothing where there is none.
-  class Notifier
+  class ServiceManager
     # @return [Float, nil] the seconds within which the service manager wants to hear that the server is well, again and
     #   again (sd_watchdog_enabled(3)).
     attr_reader :watchdog

@@ -1,20 +1,20 @@
 # frozen_string_literal: true
 
-require_relative "parts"
+require_relative "../parts"
 
 module Fairlead
   # Which worker is to be replaced because it has served for long, or has grown: `recycle_requests` and
   # `recycle_memory`. One at a time, and none while another leaves or boots; lane workers too.
   #
   # Workers that began together would reach the limit together: each has a limit of its own, up to a tenth lower.
-  class Recycling
+  class WorkerRecycler
     # Seconds between two looks.
     LOOK = 1.0
     # By which part of the limit it may be lower.
     JITTER = 0.1
     private_constant :LOOK, :JITTER
 
-    # @return [Recycling, nil] nil: workers stay.
+    # @return [WorkerRecycler, nil] nil: workers stay.
     def self.for(configuration, page)
       limits = [configuration.recycle_requests, configuration.recycle_memory]
       new(*limits) { |worker| page.get(worker.slot, :requests) } if limits.any?
@@ -23,9 +23,9 @@ module Fairlead
     # @param requests [Integer, nil]
     # @param memory [Integer, nil] bytes
     # @param measure [#call] answers the bytes that a process takes
-    # @yieldparam worker [Workers::Worker]
+    # @yieldparam worker [WorkerTable::Worker]
     # @yieldreturn [Integer] how many requests it has answered
-    def initialize(requests, memory, measure: Recycling.method(:memory), random: Random, &answered)
+    def initialize(requests, memory, measure: WorkerRecycler.method(:memory), random: Random, &answered)
       @requests = requests
       @memory = memory
       @measure = measure
@@ -38,8 +38,8 @@ module Fairlead
     # @return [Float] when to look next.
     def deadline(now) = [@next_look, now].max
 
-    # @param workers [Workers]
-    # @return [Array(Workers::Worker, String), nil] who is to be replaced, and why.
+    # @param workers [WorkerTable]
+    # @return [Array(WorkerTable::Worker, String), nil] who is to be replaced, and why.
     def due(workers, now)
       return if now < @next_look
 

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "../helper"
+require_relative "../../helper"
 
 module Fairlead
   # The process of Solid Queue beside the workers: when it is started, told to end, and killed. What runs in it is a
@@ -185,7 +185,7 @@ module Fairlead
         bind "http://127.0.0.1:0"
         workers 0
         solid_queue "fork"
-        Fairlead::Jobs.prepend(Module.new { def finish(...) = File.write("waits", "") && super })
+        Fairlead::SolidQueueProcess.prepend(Module.new { def finish(...) = File.write("waits", "") && super })
       RUBY
       { USR2: "RELOADING=1", TERM: "STOPPING=1" }.each do |first, notification|
         with_server(APP, files: { "config/fairlead.rb" => config }, env: { "STUBBORN" => "until QUIT" }) do |server|

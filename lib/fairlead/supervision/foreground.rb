@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "parts"
+require_relative "../parts"
 
 module Fairlead
   # Serves in this very process, without workers: for development, where a debugger's prompt wants the terminal.
@@ -13,7 +13,7 @@ module Fairlead
   # | USR1      | reopens the logs |
   # | USR2      | loads the new code in another process; if it can be, finishes what runs, and its command begins anew in its place, with its sockets |
   class Foreground
-    include Startup
+    include Preparation
 
     SIGNALS = %i[TERM INT HUP USR1 USR2].freeze
     # They mean a worker more or less where there are workers. In a terminal they are its shell's, which suspends who
@@ -39,7 +39,7 @@ module Fairlead
       @banner = Banner.new(@configuration)
       @banner.open
       open_premises
-      @app ||= Loader.load(@configuration)
+      @app ||= AppLoader.load(@configuration)
       start_jobs
       Yjit.enable(@configuration)
       serve
@@ -59,7 +59,7 @@ module Fairlead
     private
 
     def start_jobs
-      @jobs = Jobs.for(@configuration, @app, hosted: true)
+      @jobs = SolidQueueProcess.for(@configuration, @app, hosted: true)
       attend_to_jobs(stopping: false)
     end
 

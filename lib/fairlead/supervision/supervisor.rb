@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "parts"
+require_relative "../parts"
 
 module Fairlead
   # The process that serves nothing itself: it binds the addresses, loads the app, forks the workers, replaces
@@ -15,9 +15,9 @@ module Fairlead
   # | USR1      | reopens the logs, here and in all workers                  |
   # | USR2      | starts new code, to which this process gives way           |
   #
-  # What should be done with the workers when is decided by {Workers}, and done by {Workers::Processes}.
+  # What should be done with the workers when is decided by {WorkerTable}, and done by {WorkerTable::Processes}.
   class Supervisor
-    include Startup
+    include Preparation
 
     SIGNALS = %i[TERM INT HUP TTIN TTOU USR1 USR2 CHLD].freeze
     private_constant :SIGNALS
@@ -82,11 +82,11 @@ module Fairlead
       @banner.open
       open_premises
       Process.setproctitle("fairlead: supervisor [#{@configuration.tag}]")
-      @app ||= Loader.load(@configuration) if @configuration.preload
+      @app ||= AppLoader.load(@configuration) if @configuration.preload
       Yjit.enable(@configuration) if @app
       make_table
       prepare_forks
-      @jobs = Jobs.for(@configuration, @app)
+      @jobs = SolidQueueProcess.for(@configuration, @app)
       @desk = Stall::Desk.new(@configuration, addresses, pid: known_as, generation: @parent&.generation.to_i,
                                               named: @again&.folder)
       @terminal = $stdin.tty? && terminal?
@@ -101,11 +101,11 @@ module Fairlead
     def make_table
       count = @configuration.workers
       slots = [[2 * count + 8, Configuration::MAXIMUM_SLOTS].min, count + 2].max
-      @workers = Workers.new(count, slots:, boot_timeout: @configuration.boot_timeout,
+      @workers = WorkerTable.new(count, slots:, boot_timeout: @configuration.boot_timeout,
                                     drain_timeout: @configuration.drain_timeout)
       page = Fairlead.page = SharedPage.new(slots)
       make_budgets(@configuration.database_connections, slots) if @configuration.database_connections
-      @processes = Workers::Processes.new(@workers, @configuration, @listeners, app: @app, page:, budgets: @budgets) do
+      @processes = WorkerTable::Processes.new(@workers, @configuration, @listeners, app: @app, page:, budgets: @budgets) do
         leave
       end
     end

@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
 module Fairlead
-  class Workers
-    # The processes of the workers: what the table ({Workers}) says is due is done here. They are forked, told, heard
+  class WorkerTable
+    # The processes of the workers: what the table ({WorkerTable}) says is due is done here. They are forked, told, heard
     # and reaped; those that are stuck, have served for long, or have grown are replaced.
     class Processes
       # What a request does that has kept a worker from its loop.
@@ -17,7 +17,7 @@ module Fairlead
       # @return [String, nil] why no worker can start, once that has been tried often enough.
       attr_reader :hopeless
 
-      # @param workers [Workers]
+      # @param workers [WorkerTable]
       # @param configuration [Configuration]
       # @param listeners [Array<Listener>]
       # @param app [#call, nil] nil: each worker loads it.
@@ -33,8 +33,8 @@ module Fairlead
         @budgets = budgets
         @leave = leave
         @handoff = ConnectionHandoff.new(workers.slots)
-        @recycling = Recycling.for(configuration, page)
-        @reinforcements = Reinforcements.new(workers, page, preload: configuration.preload)
+        @recycling = WorkerRecycler.for(configuration, page)
+        @reinforcements = ExtraWorkers.new(workers, page, preload: configuration.preload)
       end
 
       # @return [Array<IO>] readable when {#take_in} should be called; as it should be when a child has ended.

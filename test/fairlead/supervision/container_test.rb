@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "../helper"
+require_relative "../../helper"
 
 module Fairlead
   # As process 1 of a container: a process namespace of its own has all that matters here.

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "parts"
+require_relative "../parts"
 
 module Fairlead
   # Solid Queue beside the workers: a process of its own that the supervisor starts, stops, and starts again if it ends
@@ -12,13 +12,13 @@ module Fairlead
   #
   # Nothing here waits. {#attend} does what is due, and {#deadline} says when there will be more; the end of a child is
   # an event that its parent hears of by SIGCHLD.
-  class Jobs
+  class SolidQueueProcess
     # Seconds until it is started again, if it has not ended before.
     FIRST_DELAY = 1.0
     private_constant :FIRST_DELAY
 
     # @param hosted [Boolean] whether this process will serve requests.
-    # @return [Jobs, nil] nil if it is not asked for.
+    # @return [SolidQueueProcess, nil] nil if it is not asked for.
     # @raise [ConfigurationError] if the app, loaded already, has no Solid Queue.
     def self.for(configuration, app, hosted: false)
       return if configuration.solid_queue == "off"
@@ -85,7 +85,7 @@ module Fairlead
       return unless @pid
 
       signal(:QUIT)
-      @kill_at = now + Workers::GRACE
+      @kill_at = now + WorkerTable::GRACE
     end
 
     # In a child of the supervisor: none of its business.
@@ -111,7 +111,7 @@ module Fairlead
     def host(lifeline)
       signals = Signals.new(:TERM, :INT, :QUIT, :CHLD)
       Process.setproctitle("fairlead: solid queue host [#{@configuration.tag}]")
-      jobs = Jobs.new(@configuration, @app)
+      jobs = SolidQueueProcess.new(@configuration, @app)
       stopping = false
       loop do
         jobs.attend(monotonic, stopping:) { [signals, lifeline].each(&:close) }
@@ -130,7 +130,7 @@ module Fairlead
       %i[TERM INT QUIT HUP CHLD USR1 TTIN TTOU].each { |signal| Signal.trap(signal, "DEFAULT") }
       Process.setproctitle("fairlead: solid queue [#{@configuration.tag}]")
       Log.redirect(@configuration.log) if @configuration.log
-      @app || Loader.load(@configuration)
+      @app || AppLoader.load(@configuration)
       raise ConfigurationError, self.class.missing(@configuration) unless defined?(::SolidQueue)
 
       # Whoever has started it may be killed: it ends too.
@@ -147,7 +147,7 @@ module Fairlead
 
       signal(:TERM)
       # A host ends what it has started first.
-      @kill_at = now + @configuration.drain_timeout + (@hosted ? 3 * Workers::GRACE : 0)
+      @kill_at = now + @configuration.drain_timeout + (@hosted ? 3 * WorkerTable::GRACE : 0)
     end
 
     def overdue(now)
@@ -155,7 +155,7 @@ module Fairlead
 
       Log.say "Solid Queue (process #{@pid}) does not end: it is killed."
       signal(:KILL)
-      @kill_at = now + Workers::GRACE
+      @kill_at = now + WorkerTable::GRACE
     end
 
     def reap(now)

@@ -2,11 +2,11 @@
 
 require "rack"
 require "rack/builder"
-require_relative "diagnosis"
+require_relative "../diagnosis"
 
 module Fairlead
   # Builds the Rack app from config.ru. Whatever is wrong there is one message: file, line and remedy.
-  module Loader
+  module AppLoader
     # Of `fairlead`: who mistypes one names a file.
     COMMANDS = %w[doctor restart stalls status].freeze
     private_constant :COMMANDS

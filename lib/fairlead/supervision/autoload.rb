@@ -1,0 +1,22 @@
+# frozen_string_literal: true
+
+# The processes of a server: the supervisor, its workers, and the jobs beside them.
+# Called by cli, hot_restart and integrations (Rackup).
+# Calls serving, listening, ipc, stalls, control and connection_budget.
+module Fairlead
+  autoload :AppLoader, "fairlead/supervision/app_loader"
+  autoload :Backoff, "fairlead/supervision/backoff"
+  autoload :ExtraWorkers, "fairlead/supervision/extra_workers"
+  autoload :Foreground, "fairlead/supervision/foreground"
+  autoload :PidFile, "fairlead/supervision/pid_file"
+  autoload :Preparation, "fairlead/supervision/preparation"
+  autoload :ServiceManager, "fairlead/supervision/service_manager"
+  autoload :Signals, "fairlead/supervision/signals"
+  autoload :SolidQueueProcess, "fairlead/supervision/solid_queue_process"
+  autoload :Supervisor, "fairlead/supervision/supervisor"
+  autoload :Watchdog, "fairlead/supervision/watchdog"
+  autoload :Worker, "fairlead/supervision/worker"
+  autoload :WorkerRecycler, "fairlead/supervision/worker_recycler"
+  autoload :WorkerTable, "fairlead/supervision/worker_table"
+  autoload :Yjit, "fairlead/supervision/yjit"
+end
