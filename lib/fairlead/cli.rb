@@ -109,8 +109,8 @@ module Fairlead
     def serve
       # What comes before there is anything to restart means nothing; it would end the process.
       %i[USR1 USR2].each { |signal| trap(signal) { nil } }
-      launch = Launch.present(@arguments)
-      @parent = Parent.find
+      launch = StartCommand.present(@arguments)
+      @parent = ParentLink.find
       Fairlead.serving!
       configuration = load_configuration
       rehearse(configuration)

@@ -83,8 +83,8 @@ module Fairlead
       # What detaches itself would be another process, and the sockets not its own.
       return if options[:daemonize]
 
-      launch = if options[:restart_cmd] then Launch.of(options[:restart_cmd])
-               elsif File.basename($PROGRAM_NAME) == "rackup" then Launch.present
+      launch = if options[:restart_cmd] then StartCommand.of(options[:restart_cmd])
+               elsif File.basename($PROGRAM_NAME) == "rackup" then StartCommand.present
                end
       launch&.tap { launch.pid_file = options[:pid] }
     end

@@ -8,6 +8,7 @@ require_relative "fiber_safety/autoload"
 require_relative "ipc/autoload"
 require_relative "listening/autoload"
 require_relative "supervision/autoload"
+require_relative "hot_restart/autoload"
 
 module Fairlead
   # What all errors of Fairlead have in common.
@@ -42,24 +43,18 @@ module Fairlead
   autoload :Doctor, "fairlead/doctor"
   autoload :Figures, "fairlead/figures"
   autoload :Graphql, "fairlead/integrations/graphql"
-  autoload :InitProcess, "fairlead/hot_restart/init_process"
   autoload :Inquiry, "fairlead/inquiry"
-  autoload :Launch, "fairlead/launch"
   autoload :Live, "fairlead/live"
   autoload :Log, "fairlead/log"
-  autoload :Parent, "fairlead/parent"
   autoload :Platform, "fairlead/fairlead"
   autoload :Pool, "fairlead/pool"
   autoload :RackTimeout, "fairlead/rack_timeout"
   autoload :RailsRoutes, "fairlead/rails_routes"
-  autoload :Rehearsal, "fairlead/hot_restart/rehearsal"
   autoload :Restart, "fairlead/restart"
-  autoload :RestartFile, "fairlead/restart_file"
   autoload :SequelPools, "fairlead/sequel_pools"
   autoload :SharedPage, "fairlead/fairlead"
   autoload :Stall, "fairlead/stall"
   autoload :Status, "fairlead/status"
-  autoload :Succession, "fairlead/succession"
 
   class << self
     # @return [SharedPage, nil] the figures of all workers; set by the supervisor before it forks.

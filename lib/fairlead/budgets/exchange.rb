@@ -13,7 +13,7 @@ module Fairlead
 
       # Says what has changed.
       #
-      # @param parent [Parent, nil]
+      # @param parent [ParentLink, nil]
       def attend(now, parent)
         return unless parent
 

@@ -10,14 +10,14 @@ module Fairlead
     SIGNALS = %i[TERM INT HUP TTIN TTOU USR1 USR2 CHLD].freeze
     private_constant :SIGNALS
 
-    # @param launch [Launch]
+    # @param launch [StartCommand]
     # @param configuration [Configuration]
-    # @yieldparam parent [Parent] in the child, which becomes the first supervisor
+    # @yieldparam parent [ParentLink] in the child, which becomes the first supervisor
     # @yieldreturn [Integer] its exit status
     def initialize(launch, configuration, &supervise)
       @configuration = configuration
       @pid_file = PidFile.new(configuration.pidfile, at: configuration.source(:pidfile))
-      @succession = Succession.new(launch, Listener.inherited, ServiceManager.new) do |parent|
+      @succession = HotRestart.new(launch, Listener.inherited, ServiceManager.new) do |parent|
         @signals.restore
         supervise.call(parent)
       end

@@ -26,7 +26,7 @@ module Fairlead
       Process.exit!(0)
     end
 
-    # @param launch [Launch]
+    # @param launch [StartCommand]
     # @param within [Float] seconds
     # @raise [SystemCallError] if the command cannot be run.
     def initialize(launch, within:)

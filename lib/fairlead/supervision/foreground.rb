@@ -23,7 +23,7 @@ module Fairlead
 
     # @param configuration [Configuration]
     # @param app [#call, nil] nil: it is loaded from the configuration's `rackup`.
-    # @param again [Launch, nil] what takes its place when USR2 or {RestartFile} asks for it.
+    # @param again [StartCommand, nil] what takes its place when USR2 or {RestartFile} asks for it.
     def initialize(configuration, app: nil, again: nil)
       @configuration = configuration
       @app = app

@@ -34,7 +34,7 @@ module Fairlead
       @pid_file&.remove
     end
 
-    # @param launch [Launch] what takes this process' place once it has ended.
+    # @param launch [StartCommand] what takes this process' place once it has ended.
     def announce_start_of(launch)
       why = "#{RestartFile::PATH} has been touched: " if @asked_by_file
       Log.say "#{why}#{why ? "what" : "What"} runs is finished, and `#{launch}` begins anew."
@@ -77,7 +77,7 @@ module Fairlead
 
     # Has a command take this process' place, unless the process has been told to end meanwhile.
     #
-    # @param launch [Launch]
+    # @param launch [StartCommand]
     # @raise [BootError] if it cannot be run.
     def start_again(launch, listeners = @listeners)
       %i[TERM INT].each { |signal| Signal.trap(signal, "DEFAULT") } # those that come from now on end it

@@ -12,7 +12,7 @@ module Fairlead
 
     # @param variables [Hash] environment variables; what is for this process is removed, so that no child speaks in our
     #   name.
-    # @param parent [Parent, nil] the first process, which alone is listened to.
+    # @param parent [ParentLink, nil] the first process, which alone is listened to.
     def initialize(variables = ENV, parent: nil)
       @path = variables.delete("NOTIFY_SOCKET")
       @path = nil if @path && @path.empty?

@@ -25,8 +25,8 @@ module Fairlead
     # @param configuration [Configuration]
     # @param app [#call, nil] an app that is loaded already; nil: it is loaded from the configuration's
     #   `rackup`, here or, without `preload`, in each worker.
-    # @param parent [Parent, nil] the first process, which starts new code; nil: this is the first.
-    # @param again [Launch, nil] how it was started. Without a parent it takes this process' place when USR2 or {RestartFile}
+    # @param parent [ParentLink, nil] the first process, which starts new code; nil: this is the first.
+    # @param again [StartCommand, nil] how it was started. Without a parent it takes this process' place when USR2 or {RestartFile}
     #   asks for it.
     def initialize(configuration, app: nil, parent: nil, again: nil)
       @configuration = configuration

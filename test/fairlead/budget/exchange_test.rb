@@ -59,7 +59,7 @@ module Fairlead
 
     def parent
       @control.autoclose = false # it is the parent's
-      @parent ||= Parent.new(pid: OTHER, generation: 1, control: @control.fileno, listeners: [])
+      @parent ||= ParentLink.new(pid: OTHER, generation: 1, control: @control.fileno, listeners: [])
     end
 
     def wait_for_connections(count)

@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
 require "open3"
-require_relative "../helper"
-require_relative "../restarts"
+require_relative "../../helper"
+require_relative "../../restarts"
 
 module Fairlead
   # USR2 and `fairlead restart`: new code takes over, and nobody notices.

@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
 require "open3"
-require_relative "../helper"
-require_relative "../installed_gem"
+require_relative "../../helper"
+require_relative "../../installed_gem"
 
 module Fairlead
   # Each way in which people start the server: it is restarted from there in each way that the guides name, and new code

@@ -2,15 +2,15 @@
 
 require "json"
 require "socket"
-require_relative "parts"
+require_relative "../parts"
 
 module Fairlead
-  # Who started this supervisor and stays the first process: the {InitProcess}. It has the listening sockets, speaks to the service manager, and passes signals on. {Succession} is its side.
-  class Parent
+  # Who started this supervisor and stays the first process: the {InitProcess}. It has the listening sockets, speaks to the service manager, and passes signals on. {HotRestart} is its side.
+  class ParentLink
     VARIABLE = "FAIRLEAD_PARENT"
 
     # @param variables [Hash] environment variables; what is found there is removed.
-    # @return [Parent, nil] nil: this is the first process itself.
+    # @return [ParentLink, nil] nil: this is the first process itself.
     def self.find(variables = ENV)
       text = variables.delete(VARIABLE)
       new(**JSON.parse(text, symbolize_names: true)) if text

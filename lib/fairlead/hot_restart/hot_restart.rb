@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "parts"
+require_relative "../parts"
 
 module Fairlead
   # The supervisors of a server, seen from its first process ({InitProcess}). For a hot restart it runs the server's command
@@ -9,7 +9,7 @@ module Fairlead
   #
   # The first process stays the first: whoever started it (a service manager, a container, a shell) goes on knowing the
   # server by its process id.
-  class Succession
+  class HotRestart
     # A supervisor that was started.
     # @!attribute state [Symbol] :booting, :serving or :leaving.
     # @!attribute kept [Messages::Keeps, nil] the last that it has said.
@@ -23,10 +23,10 @@ module Fairlead
     attr_reader :generation
     # @return [Integer] with which exit status the server has ended.
     attr_reader :status
-    # @param launch [Launch]
+    # @param launch [StartCommand]
     # @param listeners [Array<Listener>]
     # @param notifier [ServiceManager]
-    # @yieldparam parent [Parent] in the child that becomes the first supervisor.
+    # @yieldparam parent [ParentLink] in the child that becomes the first supervisor.
     # @yieldreturn [Integer] its exit status.
     def initialize(launch, listeners, notifier, &first)
       @launch = launch
@@ -110,13 +110,13 @@ module Fairlead
     # Nothing of an app is loaded here: the first supervisor is a fork. Those that follow run the command again, with what
     # it finds then.
     def boot(about, ours, theirs)
-      return @launch.again({ Parent::VARIABLE => Messages.json(about) }, [theirs.io, *listeners.map(&:io)]) unless @first
+      return @launch.again({ ParentLink::VARIABLE => Messages.json(about) }, [theirs.io, *listeners.map(&:io)]) unless @first
 
       first, @first = @first, nil
       Process.fork do
         ours.close
         [theirs, *listeners].each { |one| one.io.autoclose = false } # the descriptors are the parent link's now
-        exit(first.call(Parent.new(**about)))
+        exit(first.call(ParentLink.new(**about)))
       end
     end
 

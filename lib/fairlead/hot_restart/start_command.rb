@@ -3,12 +3,12 @@
 require "fileutils"
 require "rbconfig"
 require "shellwords"
-require_relative "parts"
+require_relative "../parts"
 
 module Fairlead
   # How this server was started, so that it can be started once more, with new code: its command, its environment and
   # its folder, as they were before the app changed any of them.
-  class Launch
+  class StartCommand
     # What was meant for this very process.
     OWN = %w[LISTEN_FDS LISTEN_PID LISTEN_FDNAMES NOTIFY_SOCKET WATCHDOG_USEC WATCHDOG_PID FAIRLEAD_PARENT
              FAIRLEAD_LISTENERS].freeze
@@ -19,7 +19,7 @@ module Fairlead
       # Call it before the app is loaded, and before Fairlead changes the title of the process.
       #
       # @param arguments [Array<String>, nil] what the executable was given; nil: somebody has consumed them already.
-      # @return [Launch, nil] nil: the start command is unknown.
+      # @return [StartCommand, nil] nil: the start command is unknown.
       def present(arguments = nil)
         return through_bundler(bundle_exec) if bundle_exec
 
@@ -31,7 +31,7 @@ module Fairlead
       # Of a server whose framework says how it is started once more.
       #
       # @param line [String] as it would be typed.
-      # @return [Launch]
+      # @return [StartCommand]
       def of(line) = new(Shellwords.split(line), ENV.to_h.except(*OWN), folder)
 
       private
