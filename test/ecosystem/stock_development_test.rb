@@ -7,7 +7,7 @@ module Fairlead
   class StockDevelopmentTest < StockAppTest
     SYSTEM_TEST = <<~RUBY
       require "test_helper"
-      require "fairlead/capybara"
+      require "fairlead/integrations/capybara"
       Capybara.server = :fairlead
 
       # As in bin/rails generate system_test, but for a browser in a container.

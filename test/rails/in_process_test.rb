@@ -9,7 +9,7 @@ module Fairlead
       require_relative "../config/environment"
       require "rails/test_help"
       require "net/http"
-      require "fairlead/capybara"
+      require "fairlead/integrations/capybara"
       Capybara.server = :fairlead
 
       class ServedTest < ActiveSupport::TestCase

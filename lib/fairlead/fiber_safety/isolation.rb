@@ -55,7 +55,7 @@ module Fairlead
 
       @established = true
       require "active_support/concurrency/share_lock"
-      require "fairlead/share_lock" if Compatibility.fits?(:share_lock)
+      require "fairlead/integrations/rails/reload_lock" if Compatibility.fits?(:share_lock)
       require "active_support/lazy_load_hooks"
       # The first one is told of Live itself, but came with Rails 8.1.4.
       %i[action_controller_live action_controller].each { |hook| ::ActiveSupport.on_load(hook) { Live.install } }

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "parts"
+require_relative "../../parts"
 require "fairlead/fairlead"
 
 module Fairlead

@@ -1,11 +1,11 @@
 # frozen_string_literal: true
 
-require_relative "../helper"
+require_relative "../../helper"
 require "active_support"
 require "active_support/isolated_execution_state"
 require "active_support/dependencies"
 require "i18n"
-require "fairlead/capybara"
+require "fairlead/integrations/capybara"
 require "rack/lint"
 
 module Fairlead

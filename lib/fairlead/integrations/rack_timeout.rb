@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "parts"
+require_relative "../parts"
 
 module Fairlead
   # Rack::Timeout knows a request by its thread, and raises in that: here it would meet whichever request runs there at the

@@ -6,7 +6,7 @@ require "fairlead/parts"
 # For system tests: the app is served by fibers of a thread beside the test.
 #
 #   # test/application_system_test_case.rb
-#   require "fairlead/capybara"
+#   require "fairlead/integrations/capybara"
 #   Capybara.server = :fairlead
 #
 # The test and the app share the process, and so the isolation level: it is :fiber from here on.
