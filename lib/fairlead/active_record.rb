@@ -3,7 +3,7 @@
 module Fairlead
   # All that knows the insides of ActiveRecord is below lib/fairlead/active_record.
   module ActiveRecord
-    autoload :Budget, "fairlead/active_record/budget"
+    autoload :Budget, "fairlead/connection_budget/worker_budget"
     autoload :CpuIdle, "fairlead/active_record/cpu_idle"
     autoload :Door, "fairlead/active_record/door"
     autoload :Faults, "fairlead/active_record/faults"

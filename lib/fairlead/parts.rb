@@ -10,6 +10,7 @@ require_relative "listening/autoload"
 require_relative "supervision/autoload"
 require_relative "hot_restart/autoload"
 require_relative "integrations/autoload"
+require_relative "connection_budget/autoload"
 
 module Fairlead
   # What all errors of Fairlead have in common.
@@ -31,8 +32,6 @@ module Fairlead
 
   autoload :ActiveRecord, "fairlead/active_record"
   autoload :Banner, "fairlead/banner"
-  autoload :Budget, "fairlead/budget"
-  autoload :Budgets, "fairlead/budgets"
   autoload :CLI, "fairlead/cli"
   autoload :ClientGone, "fairlead/fairlead"
   autoload :Compatibility, "fairlead/compatibility"

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require "socket"
-require_relative "parts"
+require_relative "../parts"
 
 module Fairlead
   # The supervisor's side of `database_connections` for one database server: it bounds the open connections of all workers
@@ -17,7 +17,7 @@ module Fairlead
   class Budget; end
 end
 
-require_relative "budget/shares"
+require_relative "allocation"
 
 module Fairlead
   class Budget

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../../helper"
-require "fairlead/budget"
+require "fairlead/connection_budget/allocator"
 
 module Fairlead
   # Whom the supervisor asks for idle connections, told by the shared page and by what workers send.

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../../helper"
-require "fairlead/budgets"
+require "fairlead/connection_budget/connection_budget"
 
 module Fairlead
   # What supervisors of older and newer code say to each other of their budgets, over real sockets.

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../../helper"
-require "fairlead/budgets"
+require "fairlead/connection_budget/connection_budget"
 
 module Fairlead
   # The budget, while new code takes over: two supervisors, and one bound.

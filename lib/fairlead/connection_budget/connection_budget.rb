@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "parts"
+require_relative "../parts"
 
 module Fairlead
   # The supervisor's side of `database_connections`: a {Budget} for each database server. Workers find out by the first
@@ -10,7 +10,7 @@ module Fairlead
   # keeps; the rest is the new one's, and what that lacks it wishes for. An older one gives up to half of its connections
   # while it serves, and all that it does not need once it leaves.
   class Budgets
-    autoload :Exchange, "fairlead/budgets/exchange"
+    autoload :Exchange, "fairlead/connection_budget/exchange"
 
     # Seconds between two wishes for the same.
     AGAIN = 0.02

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../../helper"
-require "fairlead/budget"
+require "fairlead/connection_budget/allocator"
 
 module Fairlead
   # Who gets how many connections of the budget.
