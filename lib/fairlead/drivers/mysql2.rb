@@ -4,10 +4,10 @@ require "mysql2"
 require "socket"
 require_relative "../serving/offload"
 require_relative "../fiber_safety/uninterruptible"
-require_relative "mysql2/calls"
+require_relative "mysql2/blocking_calls"
 require_relative "mysql2/interruption"
 require_relative "mysql2/rows"
-require_relative "side_connection"
+require_relative "query_canceller"
 
 module Fairlead
   module Drivers

@@ -4,7 +4,7 @@ require "pg"
 require_relative "../log"
 require_relative "../serving/offload"
 require_relative "../fiber_safety/uninterruptible"
-require_relative "turn"
+require_relative "row_turn"
 
 module Fairlead
   module Drivers

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require "trilogy"
-require_relative "side_connection"
+require_relative "query_canceller"
 
 module Fairlead
   module Drivers

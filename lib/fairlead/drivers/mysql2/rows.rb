@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-require_relative "../stream"
-require_relative "../turn"
+require_relative "../row_pacing"
+require_relative "../row_turn"
 
 module Fairlead
   module Drivers
