@@ -11,6 +11,7 @@ require_relative "supervision/autoload"
 require_relative "hot_restart/autoload"
 require_relative "integrations/autoload"
 require_relative "connection_budget/autoload"
+require_relative "stalls/autoload"
 
 module Fairlead
   # What all errors of Fairlead have in common.
@@ -47,7 +48,6 @@ module Fairlead
   autoload :Pool, "fairlead/pool"
   autoload :Restart, "fairlead/restart"
   autoload :SharedPage, "fairlead/fairlead"
-  autoload :Stall, "fairlead/stall"
   autoload :Status, "fairlead/status"
 
   class << self

@@ -12,7 +12,7 @@ require_relative "serving/fork_test"
 require_relative "serving/http_test"
 require_relative "serving/killed_worker_test"
 require_relative "serving/slow_clients_test"
-require_relative "stall/telling_test"
+require_relative "stalls/reporter_test"
 require_relative "supervision/supervisor_test"
 
 module Fairlead

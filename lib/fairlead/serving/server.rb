@@ -24,7 +24,7 @@ module Fairlead
     LONG_LIVED = 5
     # Loaded now: when they are needed, there may be no descriptor left to load them with.
     NEEDED_LATER = [
-      RequestDeadlines, Figures, Offload, RailsRoutes, StrayChild, Stall::Advice, Stall::Blame, Stall::Capture, Stall::Notice, Stall::Teller,
+      RequestDeadlines, Figures, Offload, RailsRoutes, StrayChild, Stall::Advice, Stall::Blame, Stall::Snapshot, Stall::Notice, Stall::Teller,
       Status::Pools
     ].freeze
     private_constant :LIMITS, :LONG_LIVED, :NEEDED_LATER

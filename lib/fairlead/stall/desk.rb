@@ -70,7 +70,7 @@ module Fairlead
 
       def add_lasting(message, pid)
         method, path = message.request.split(" ", 2)
-        add(Capture.stall(message.to_h.merge(lasting: true), pid:, method:, path:))
+        add(Snapshot.stall(message.to_h.merge(lasting: true), pid:, method:, path:))
       end
 
       def about

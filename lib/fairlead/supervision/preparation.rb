@@ -9,7 +9,7 @@ module Fairlead
   module Preparation
     # Loaded now: when they are needed, there may be no descriptor left to load them with.
     NEEDED_LATER = [
-      Diagnosis, Figures, Messages, Rehearsal, SequelPools, Stall::Advice, Stall::Blame, Stall::Board, Stall::Capture,
+      Diagnosis, Figures, Messages, Rehearsal, SequelPools, Stall::Advice, Stall::Blame, Stall::Board, Stall::Snapshot,
       Stall::Desk, Status::Pools
     ].freeze
     private_constant :NEEDED_LATER

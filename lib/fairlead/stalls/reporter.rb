@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
 # Loaded beforehand: loading waits, and a capture must not.
-require_relative "blame"
-require_relative "capture"
+require_relative "culprit"
+require_relative "snapshot"
 require_relative "prompt"
 
 module Fairlead
@@ -46,8 +46,8 @@ module Fairlead
         before = @captures[number]
         return if (before&.began == began && before.wanted == wanted) || thread.equal?(@thread)
 
-        env = Capture.env_of(fiber)
-        capture = @captures[number] = Capture.new(began, wanted, thread, fiber, env)
+        env = Snapshot.env_of(fiber)
+        capture = @captures[number] = Snapshot.new(began, wanted, thread, fiber, env)
         mark(env, number, capture) if @mark && env
       rescue StandardError => error # here nobody can be told
         @failure = error
@@ -102,7 +102,7 @@ module Fairlead
 
         @lasting[number] = began
         capture = @captures[number]
-        stall = capture&.began == began ? capture.stall = capture.to_stall(facts) : Capture.stall(facts)
+        stall = capture&.began == began ? capture.stall = capture.to_stall(facts) : Snapshot.stall(facts)
         @captures.delete(number) unless facts[:lasting]
         Prompt.kept?(began, stall.backtrace) ? leave_alone(began) : @tell.call(stall)
       end

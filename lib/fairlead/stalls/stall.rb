@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "parts"
+require_relative "../parts"
 
 module Fairlead
   # A time in which a reactor did not come back: what it was at work on, why it stayed away, and what was done about it.
@@ -31,16 +31,16 @@ module Fairlead
     :id, :pid, :time, :seconds, :lasting, :kind, :method, :path, :request_id, :route, :action, :thread, :backtrace,
     :at, :gem, :standby, :handed, :receiver, :relief, :lane
   )
-    autoload :Advice, "fairlead/stall/advice"
-    autoload :Blame, "fairlead/stall/blame"
-    autoload :Board, "fairlead/stall/board"
-    autoload :Capture, "fairlead/stall/capture"
+    autoload :Advice, "fairlead/stalls/advice"
+    autoload :Blame, "fairlead/stalls/culprit"
+    autoload :Board, "fairlead/stalls/aggregator"
+    autoload :Snapshot, "fairlead/stalls/snapshot"
     autoload :Command, "fairlead/stall/command"
     autoload :Desk, "fairlead/stall/desk"
-    autoload :Notice, "fairlead/stall/notice"
-    autoload :Prompt, "fairlead/stall/prompt"
+    autoload :Notice, "fairlead/stalls/notification"
+    autoload :Prompt, "fairlead/stalls/prompt"
     autoload :Table, "fairlead/stall/table"
-    autoload :Teller, "fairlead/stall/teller"
+    autoload :Teller, "fairlead/stalls/reporter"
 
     # @return [Boolean] whether Ruby's lock was held.
     def gvl_held? = kind != "blocked"

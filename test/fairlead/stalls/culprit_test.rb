@@ -35,7 +35,7 @@ module Fairlead
 
       def test_what_serves_the_app_is_left_out_of_the_backtrace
         app = ["/app.rb:1:in `call'", frame("async", "lib/async/task.rb"), "/app.rb:2:in `call'"]
-        beneath = ["#{ROOT}/lib/fairlead/server.rb:1:in `answer'", frame("async", "lib/async/task.rb"), "<internal:kernel>:1:in `loop'"]
+        beneath = ["#{ROOT}/lib/fairlead/serving/server.rb:1:in `answer'", frame("async", "lib/async/task.rb"), "<internal:kernel>:1:in `loop'"]
 
         assert_equal app, Blame.trim(app + beneath)
       end

@@ -4,7 +4,7 @@ module Fairlead
   class Stall
     # What is seen of a stall while it goes on: the backtrace, and the request. Taken with Ruby's lock, perhaps within
     # the stalled code itself: it waits for nothing, and takes no lock.
-    class Capture
+    class Snapshot
       # Frames, beyond which a backtrace is of no use, and takes long.
       DEPTH = 150
       private_constant :DEPTH
@@ -32,7 +32,7 @@ module Fairlead
       # @param facts [Hash] as the core knows them.
       # @return [Stall]
       def to_stall(facts)
-        Capture.stall(facts, backtrace: @backtrace, thread: @thread, **(@env ? request : {}))
+        Snapshot.stall(facts, backtrace: @backtrace, thread: @thread, **(@env ? request : {}))
       end
 
       # Has the core know the route of its request, as soon as the app's router does: the next of the kind may come before
