@@ -12,6 +12,7 @@ require_relative "hot_restart/autoload"
 require_relative "integrations/autoload"
 require_relative "connection_budget/autoload"
 require_relative "stalls/autoload"
+require_relative "control/autoload"
 
 module Fairlead
   # What all errors of Fairlead have in common.
@@ -41,14 +42,11 @@ module Fairlead
   autoload :FiberOwner, "fairlead/fairlead"
   autoload :Diagnosis, "fairlead/diagnosis"
   autoload :Doctor, "fairlead/doctor"
-  autoload :Figures, "fairlead/figures"
-  autoload :Inquiry, "fairlead/inquiry"
   autoload :Log, "fairlead/log"
   autoload :Platform, "fairlead/fairlead"
   autoload :Pool, "fairlead/pool"
   autoload :Restart, "fairlead/restart"
   autoload :SharedPage, "fairlead/fairlead"
-  autoload :Status, "fairlead/status"
 
   class << self
     # @return [SharedPage, nil] the figures of all workers; set by the supervisor before it forks.

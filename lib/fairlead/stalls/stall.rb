@@ -36,7 +36,7 @@ module Fairlead
     autoload :Board, "fairlead/stalls/aggregator"
     autoload :Snapshot, "fairlead/stalls/snapshot"
     autoload :Command, "fairlead/stall/command"
-    autoload :Desk, "fairlead/stall/desk"
+    autoload :Desk, "fairlead/control/control_server"
     autoload :Notice, "fairlead/stalls/notification"
     autoload :Prompt, "fairlead/stalls/prompt"
     autoload :Table, "fairlead/stall/table"

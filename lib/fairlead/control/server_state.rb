@@ -1,15 +1,15 @@
 # frozen_string_literal: true
 
-require_relative "parts"
+require_relative "../parts"
 
 module Fairlead
   # What a server says of itself to `fairlead status`. Of the first process, or the supervisor.
   class Status
     autoload :Columns, "fairlead/status/columns"
     autoload :Command, "fairlead/status/command"
-    autoload :Consumption, "fairlead/status/consumption"
+    autoload :Consumption, "fairlead/control/consumption"
     autoload :Matters, "fairlead/status/matters"
-    autoload :Pools, "fairlead/status/pools"
+    autoload :Pools, "fairlead/control/pools"
     autoload :Report, "fairlead/status/report"
     autoload :Table, "fairlead/status/table"
     autoload :Words, "fairlead/status/words"

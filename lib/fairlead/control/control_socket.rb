@@ -2,20 +2,20 @@
 
 require "json"
 require "socket"
-require_relative "parts"
+require_relative "../parts"
 
 module Fairlead
   # Defined before its parts open it: else they would have it loaded again.
   class Inquiry; end
 end
 
-require_relative "inquiry/places"
+require_relative "socket_namespace"
 
 module Fairlead
   # How another command of the same user asks a running server: over a Unix socket that is found without being
   # configured.
   class Inquiry
-    autoload :Choice, "fairlead/inquiry/choice"
+    autoload :Choice, "fairlead/control/server_selection"
     autoload :Command, "fairlead/inquiry/command"
 
     # Seconds that a server may take to answer.
