@@ -33,19 +33,19 @@ module Fairlead
   class RequestTimeout < RuntimeError; end
 
   autoload :ActiveRecord, "fairlead/active_record"
-  autoload :Banner, "fairlead/banner"
+  autoload :Banner, "fairlead/cli/banner"
   autoload :CLI, "fairlead/cli"
   autoload :ClientGone, "fairlead/fairlead"
   autoload :Compatibility, "fairlead/compatibility"
   autoload :Configuration, "fairlead/configuration"
   autoload :Drivers, "fairlead/drivers"
   autoload :FiberOwner, "fairlead/fairlead"
-  autoload :Diagnosis, "fairlead/diagnosis"
+  autoload :Diagnosis, "fairlead/cli/error_report"
   autoload :Doctor, "fairlead/doctor"
   autoload :Log, "fairlead/log"
   autoload :Platform, "fairlead/fairlead"
   autoload :Pool, "fairlead/pool"
-  autoload :Restart, "fairlead/restart"
+  autoload :Restart, "fairlead/cli/restart"
   autoload :SharedPage, "fairlead/fairlead"
 
   class << self

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "../diagnosis"
+require_relative "../cli/error_report"
 
 module Fairlead
   class Configuration

@@ -16,7 +16,7 @@ module Fairlead
   # configured.
   class Inquiry
     autoload :Choice, "fairlead/control/server_selection"
-    autoload :Command, "fairlead/inquiry/command"
+    autoload :Command, "fairlead/cli/command"
 
     # Seconds that a server may take to answer.
     PATIENCE = 2

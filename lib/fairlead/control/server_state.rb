@@ -5,14 +5,14 @@ require_relative "../parts"
 module Fairlead
   # What a server says of itself to `fairlead status`. Of the first process, or the supervisor.
   class Status
-    autoload :Columns, "fairlead/status/columns"
-    autoload :Command, "fairlead/status/command"
+    autoload :Columns, "fairlead/cli/status_columns"
+    autoload :Command, "fairlead/cli/status"
     autoload :Consumption, "fairlead/control/consumption"
-    autoload :Matters, "fairlead/status/matters"
+    autoload :Matters, "fairlead/cli/findings"
     autoload :Pools, "fairlead/control/pools"
-    autoload :Report, "fairlead/status/report"
-    autoload :Table, "fairlead/status/table"
-    autoload :Words, "fairlead/status/words"
+    autoload :Report, "fairlead/cli/status_report"
+    autoload :Table, "fairlead/cli/status_table"
+    autoload :Words, "fairlead/cli/humanize"
 
     LIMITS = %i[in_flight database_connections].freeze
     private_constant :LIMITS

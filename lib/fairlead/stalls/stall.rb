@@ -35,11 +35,11 @@ module Fairlead
     autoload :Blame, "fairlead/stalls/culprit"
     autoload :Board, "fairlead/stalls/aggregator"
     autoload :Snapshot, "fairlead/stalls/snapshot"
-    autoload :Command, "fairlead/stall/command"
+    autoload :Command, "fairlead/cli/stalls"
     autoload :Desk, "fairlead/control/control_server"
     autoload :Notice, "fairlead/stalls/notification"
     autoload :Prompt, "fairlead/stalls/prompt"
-    autoload :Table, "fairlead/stall/table"
+    autoload :Table, "fairlead/cli/stalls_table"
     autoload :Teller, "fairlead/stalls/reporter"
 
     # @return [Boolean] whether Ruby's lock was held.

@@ -2,7 +2,7 @@
 
 require "rack"
 require "rack/builder"
-require_relative "../diagnosis"
+require_relative "../cli/error_report"
 
 module Fairlead
   # Builds the Rack app from config.ru. Whatever is wrong there is one message: file, line and remedy.

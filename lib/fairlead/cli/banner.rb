@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require "rbconfig"
-require_relative "parts"
+require_relative "../parts"
 
 module Fairlead
   # What the server says of itself when it starts: one line at once, and four once it serves; more

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-require_relative "../helper"
-require_relative "../strict_client"
+require_relative "../../helper"
+require_relative "../../strict_client"
 
 module Fairlead
   # What clients see of restarts and deaths: nothing, or as little as can be.
