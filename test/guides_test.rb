@@ -1,37 +1,86 @@
 # frozen_string_literal: true
 
+require "open3"
+require "stringio"
 require_relative "helper"
 
-# The guides speak of what is there.
+# What the guides say is true of the code, the commands and the files.
 class GuidesTest < Fairlead::Test
-  GUIDES = Dir[File.join(ROOT, "guides/*.md"), File.join(ROOT, "*.md")].freeze
+  GUIDES = Dir[File.join(ROOT, "{,guides/,guides/reference/,bench/}*.md")].freeze
+  MOST_LINES = { "README.md" => 120, "bench/NOTES.md" => 150, "guides/*.md" => 231 }.freeze
+  # What continues a line, and what a command begins with.
+  FAIRLEAD = /^(?:[A-Z_]+=\S+ )*(?:bundle exec )?fairlead(?= |$)(.*)/
+  SUBCOMMANDS = %w[restart status stalls doctor].freeze
 
-  def test_every_link_to_a_file_leads_somewhere
+  def test_every_link_leads_somewhere
     GUIDES.each do |guide|
-      File.read(guide).scan(/\]\(([^)#\s]+)/).flatten.grep_v(/\A[a-z]+:/).each do |target|
-        assert_path_exists File.expand_path(target, File.dirname(guide)), "#{File.basename(guide)} names #{target}"
+      text(guide).gsub(/^```.*?^```/m, "").scan(/\]\(([^)\s]+)\)/).flatten.grep_v(/\A[a-z]+:/).each do |link|
+        target, anchor = link.split("#", 2)
+        path = target.empty? ? guide : File.expand_path(target, File.dirname(guide))
+        assert_path_exists path, "#{File.basename(guide)} links to #{link}"
+        assert_includes anchors(path), anchor, "#{File.basename(guide)} links to #{link}" if anchor
       end
     end
   end
 
+  def test_no_page_is_long
+    MOST_LINES.each do |pattern, most|
+      Dir[File.join(ROOT, pattern)].each { |page| assert_operator text(page).lines.size, :<=, most, page }
+    end
+  end
+
   def test_the_architecture_names_only_files_that_exist
-    text = File.read(File.join(ROOT, "guides/architecture.md"))
-    names = text.scan(/`([\w\/.]+\.(?:rb|c|h))`/).flatten
+    names = text("guides/architecture.md").scan(/`([\w\/.]+\.(?:rb|c|h))`/).flatten
     refute_empty names
     names.each do |name|
       refute_empty Dir[File.join(ROOT, "{lib,ext}/**/#{name}")], "no file is called #{name}"
     end
   end
 
+  def test_every_page_that_the_code_names_exists
+    code = Dir[File.join(ROOT, "{lib,exe,bench/harness}/**/*.{rb,tt}")]
+    named = code.flat_map { |file| text(file).scan(/\bguides\/[\w\/-]+\.md/) }.uniq
+    refute_empty named
+    named.each { |page| assert_path_exists File.join(ROOT, page) }
+  end
+
+  def test_configuration_examples_can_be_read
+    examples = GUIDES.flat_map { |guide| text(guide).scan(/^```(?:ruby-configuration\n|ruby\n(?=# config\/fairlead\.rb))(.*?)^```/m) }
+    assert_operator examples.size, :>=, 6
+    examples.flatten.each do |example|
+      Dir.mktmpdir do |folder|
+        file = File.join(folder, "fairlead.rb")
+        File.write(file, example)
+        Fairlead::Configuration.new.read_file(file)
+      end
+    end
+  end
+
+  def test_every_flag_of_a_command_is_known
+    commands = GUIDES.flat_map { |guide| text(guide).scan(/^```sh\n(.*?)^```/m) }.join.scan(FAIRLEAD).flatten
+    assert_operator commands.size, :>=, 10
+    helps = Hash.new { |known, words| known[words] = help(*words) }
+    commands.each do |command|
+      words = command[/\A[^#]*/].split
+      subcommand = words & SUBCOMMANDS
+      words.grep(/\A--?[a-z]/).each { |flag| assert_match(/(?<![\w-])#{flag}(?![\w-])/, helps[subcommand - %w[doctor]], command) }
+    end
+  end
+
+  def test_every_rake_task_exists
+    named = GUIDES.flat_map { |guide| text(guide).scan(/`(?:bundle exec )?rake\s+([\w:]+)/) }.flatten.uniq
+    known, = Open3.capture2("bundle", "exec", "rake", "--all", "--tasks", chdir: ROOT)
+    assert_empty named - known.scan(/^rake ([\w:]+)/).flatten
+  end
+
   def test_the_rack_apps_of_getting_started_run_as_written
-    blocks = File.read(File.join(ROOT, "guides/getting-started.md")).scan(/```ruby\n(run .*?)```/m).flatten
+    blocks = text("guides/getting-started.md").scan(/```ruby\n(run .*?)```/m).flatten
     assert_equal 1, blocks.size
     with_server(blocks.first) { |server| assert_equal "hello\n", server.get("/").body }
   end
 
   def test_the_example_with_a_barrier_asks_three_times_at_once
-    guide = File.read(File.join(ROOT, "guides/getting-started.md"))
-    app = guide[/```ruby\n(require "async\/barrier".*?)```/m, 1]
+    app = text("guides/getting-started.md")[/```ruby\n(require "async\/barrier".*?)```/m, 1]
     slow = 'run ->(env) { sleep 0.3; [200, {}, [env["PATH_INFO"]]] }'
     with_server(slow) do |backend|
       with_server(app.sub("9000", backend.port.to_s)) do |server|
@@ -41,8 +90,7 @@ class GuidesTest < Fairlead::Test
   end
 
   def test_the_export_to_prometheus_has_a_line_for_each_figure_of_each_worker
-    guide = File.read(File.join(ROOT, "guides/deployment.md"))
-    app = guide[/```ruby\n(map "\/metrics".*?)```/m, 1]
+    app = text("guides/reference/status.md")[/```ruby\n(map "\/metrics".*?)```/m, 1]
     with_server(app, "-w", "2") do |server|
       lines = server.get("/metrics").body.lines
 
@@ -51,5 +99,20 @@ class GuidesTest < Fairlead::Test
         assert_equal 7, lines.grep(/\Afairlead_[a-z_]+\{kind="regular",worker="#{index}",process="#{pid}"\} [\d.]+\n\z/).size
       end
     end
+  end
+
+  private
+
+  def text(path) = File.read(File.expand_path(path, ROOT))
+
+  # As GitHub makes them of headings.
+  def anchors(page)
+    text(page).gsub(/^```.*?^```/m, "").scan(/^#+ (.*)/).flatten.map { |title| title.downcase.gsub(/[^\w\- ]/, "").tr(" ", "-") }
+  end
+
+  def help(*words)
+    output = StringIO.new
+    Fairlead::CLI.new([*words, "--help"], output:).run
+    output.string
   end
 end

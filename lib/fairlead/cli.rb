@@ -9,28 +9,28 @@ module Fairlead
     INTRODUCTION = <<~TEXT
       Usage: fairlead [flags] [config.ru]
 
-      Serves a Rack or Rails app: each request in a fiber, one worker per core.
-      Without flags: config.ru in this folder, on http://127.0.0.1:9292, set by
-      config/fairlead.rb if there is one.
+      Serves a Rack or Rails app: each request in a fiber, one worker per core. Without flags
+      it serves config.ru in this folder on http://127.0.0.1:9292; config/fairlead.rb, if
+      there is one, sets options.
 
         fairlead                                  serve this folder's app
         fairlead -p 3000 -w 2                     on port 3000, with two workers
         fairlead -b unix:/run/app.sock -e production
-        fairlead restart                          serve this folder's new code, hot
-        fairlead status                           what the server that runs here does now
-        fairlead stalls                           what has held it up
-        fairlead doctor -e production             says what would hurt the app under fibers
+        fairlead restart                          hot restart: replace the running code
+        fairlead status                           show what the running server does
+        fairlead stalls                           show which requests blocked it, and where
+        fairlead doctor -e production             find what would hurt the app under fibers
     TEXT
 
     CONCLUSION = <<~TEXT
-      Every flag is also a word in config/fairlead.rb (drain_timeout 60) and a variable
-      (FAIRLEAD_DRAIN_TIMEOUT=60). A flag goes before a variable, a variable before the
-      file. PORT, WEB_CONCURRENCY, PIDFILE, RAILS_ENV and RACK_ENV are respected.
+      Every flag is also a word in config/fairlead.rb (drain_timeout 60) and an environment
+      variable (FAIRLEAD_DRAIN_TIMEOUT=60). Flags override variables, variables override the
+      file. Fairlead also reads PORT, WEB_CONCURRENCY, PIDFILE, RAILS_ENV and RACK_ENV.
 
-      Signals to the first process: TERM and INT finish what runs and stop, a second one
-      stops at once; HUP restarts the workers one by one; USR2 starts new code, to which
-      the old gives way once it serves; no request fails by either. TTIN and TTOU add and
-      remove a worker; USR1 reopens the logs.
+      Signals to the first process: TERM and INT finish running requests and stop, a second
+      one stops at once; USR2 starts new code, which takes over once it serves; HUP replaces
+      the workers one by one. Neither fails a request. TTIN and TTOU add and remove a worker;
+      USR1 reopens log files.
     TEXT
 
     # @param arguments [Array<String>]
@@ -196,23 +196,22 @@ module Fairlead
     end
 
     def define_port(parser)
-      text = wrap("Short for --bind: on 127.0.0.1 in development and test, else on every interface.")
+      text = wrap("Short for --bind: 127.0.0.1 in development and test, every interface elsewhere.")
       parser.on("-p", "--port PORT", *text) { |value| @given << [:port, value, "--port"] }
     end
 
     def define_rest(parser)
       parser.separator("This command:")
-      parser.on("-C", "--config FILE", *wrap("The configuration file. Default: config/fairlead.rb if there " \
-                                             "is one; - for none.")) { |value| @file = value }
+      parser.on("-C", "--config FILE", *wrap("The configuration file; - reads none. Default: " \
+                                             "config/fairlead.rb, if it exists.")) { |value| @file = value }
       parser.on("-v", "--version", "Print the version.") { @action = :version }
-      parser.on("-h", "--help", "Print this.") { @action = :help }
+      parser.on("-h", "--help", "Print this help.") { @action = :help }
     end
 
     # Into lines that --help can show beside the flags.
     def wrap(text) = text.scan(/\S.{0,56}\S(?=\s|\z)|\S+/)
 
-    # OptionParser takes any beginning of a flag for the flag: a typing error that would pass, until there is
-    # another flag with that beginning.
+    # OptionParser accepts abbreviated flags. Those are refused: a new flag could change their meaning.
     def check_spelling
       arguments = @arguments.take_while { |argument| argument != "--" }
       flags = arguments.filter_map { |argument| argument[/\A--[^=]+/] }

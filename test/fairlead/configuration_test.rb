@@ -202,7 +202,7 @@ module Fairlead
     end
 
     def test_the_reference_page_is_current
-      page = File.join(ROOT, "guides/configuration.md")
+      page = File.join(ROOT, "guides/reference/configuration.md")
       text = Configuration::Reference.to_markdown
       if ENV["FAIRLEAD_WRITE_GUIDES"]
         FileUtils.mkdir_p(File.dirname(page))
@@ -212,8 +212,8 @@ module Fairlead
       assert_equal File.read(page), text, "Run this test with FAIRLEAD_WRITE_GUIDES=1"
     end
 
-    def test_the_example_of_the_reference_page_can_be_read
-      write("config/fairlead.rb", Configuration::Reference::INTRODUCTION[/```ruby\n(.*?)```/m, 1])
+    def test_the_example_of_the_guide_can_be_read
+      write("config/fairlead.rb", File.read(File.join(ROOT, "guides/configuration.md"))[/```ruby\n(.*?)```/m, 1])
 
       assert_equal 4, load.workers
     end

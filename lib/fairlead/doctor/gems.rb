@@ -16,7 +16,7 @@ module Fairlead
         "hiredis" => [:hurts, "its C client blocks the thread of all requests of a worker.", RUBY_DRIVER],
         "hiredis-client" => [:hurts, "its C client blocks the thread of all requests of a worker.", RUBY_DRIVER],
         "rack-timeout" => [:note, "a request that computes or blocks is told that its time is up when it next waits.",
-                           "The option request_timeout answers its client at once: guides/stalls.md."],
+                           "The option request_timeout answers its client at once: guides/deadlines.md."],
         "mysql2" => [:note, "it waits for a query as fibers do, but what else may block (connecting, results that come in " \
                             "pieces) is done in threads. Results of prepared statements that come slowly hold up others.",
                      "`adapter: trilogy` in config/database.yml needs no threads."],
