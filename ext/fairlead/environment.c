@@ -238,7 +238,7 @@ static VALUE address_of(const fl_client *client) {
 
 /* t=1700000000.123456: seconds since 1970 when the first byte was read */
 static VALUE request_start(const fl_exchange *exchange) {
-    uint64_t at = exchange->first_byte_at + exchange->loop->wall_offset;
+    uint64_t at = exchange->first_byte_at + exchange->context->wall_offset;
     char text[32] = "t=";
     int size = 2;
     char digits[24];

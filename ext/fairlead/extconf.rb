@@ -3,13 +3,13 @@
 require "fileutils"
 require "mkmf"
 
-# core/ knows nothing of Ruby and keeps its own folder of objects, so that a binding file may have the
+# core/ knows nothing of Ruby and keeps its own folders of objects, so that a binding file may have the
 # name of the core file that it wraps.
-FileUtils.mkdir_p("core")
-$objs = Dir.chdir(__dir__) { Dir["*.c", "core/*.c"].sort.map { |source| source.sub(/\.c\z/, ".o") } }
+$objs = Dir.chdir(__dir__) { Dir["*.c", "core/*/*.c"].sort.map { |source| source.sub(/\.c\z/, ".o") } }
+FileUtils.mkdir_p($objs.map { |object| File.dirname(object) }.uniq)
 $INCFLAGS << " -I$(srcdir)/core"
 $CPPFLAGS << " -D_GNU_SOURCE"
-# On Linux too without what only Linux has: see core/platform.h.
+# On Linux too without what only Linux has: see core/base/platform.h.
 $CPPFLAGS << " -DFL_FALLBACKS" if enable_config("fallbacks")
 $CFLAGS << " -std=c11 -O3 -fvisibility=hidden"
 # For tests: reports whoever uses memory that is free. Not of stacks: Ruby switches between them, and jumps out of frames. The

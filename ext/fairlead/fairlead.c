@@ -54,9 +54,9 @@ void fl_use_no_more(fl_ruby_loop *self) {
 
 /* Nobody who has the lock may wait for the GVL: the watch thread, or who has the GVL, would wait for both. With an
  * interrupt pending, Ruby comes back at once, without having called. */
-void fl_await_lock(fl_ruby_loop *self, fl_loop *loop) {
+void fl_await_lock(fl_ruby_loop *self, fl_context *context) {
     fl_use(self);
-    rb_thread_call_without_gvl2(await_lock, &loop->lock, NULL, NULL);
+    rb_thread_call_without_gvl2(await_lock, &context->lock, NULL, NULL);
     fl_use_no_more(self);
 }
 
@@ -68,8 +68,8 @@ static fl_loop *open_loop(const fl_ruby_loop *self) {
 
 fl_loop *fl_hold(fl_ruby_loop *self) {
     fl_loop *loop;
-    while (pthread_mutex_trylock(&(loop = open_loop(self))->lock) != 0)
-        fl_await_lock(self, loop);
+    while (pthread_mutex_trylock(&(loop = open_loop(self))->context.lock) != 0)
+        fl_await_lock(self, &loop->context);
     return loop;
 }
 
@@ -116,8 +116,8 @@ static size_t loop_size(const void *data) {
     const fl_ruby_loop *self = data;
     if (self->loop == NULL)
         return sizeof *self;
-    return sizeof *self + sizeof *self->loop + self->loop->slab.kept + self->loop->staging.kept +
-           (size_t) fl_loop_kept(self->loop) + self->loop->counts.connections * sizeof(fl_connection);
+    return sizeof *self + sizeof *self->loop + self->loop->context.slab.kept + self->loop->context.staging.kept +
+           (size_t) fl_context_kept(&self->loop->context) + self->loop->context.counts.connections * sizeof(fl_connection);
 }
 
 static const rb_data_type_t loop_type = {
@@ -184,7 +184,7 @@ static VALUE loop_initialize(VALUE object, VALUE options) {
     if (self->loop == NULL)
         rb_sys_fail("fairlead");
     fl_opens(self);
-    rb_update_max_fd(self->loop->poll.descriptor);
+    rb_update_max_fd(self->loop->context.poll.descriptor);
     return object;
 }
 
@@ -226,7 +226,7 @@ static VALUE loop_turn(VALUE object) {
     fl_loop *loop = fl_hold(self);
     self->driver = pthread_self();
     uint32_t takeable = fl_loop_turn(loop);
-    fl_let_go(loop);
+    fl_let_go(&loop->context);
     return UINT2NUM(takeable);
 }
 
@@ -247,13 +247,13 @@ static bool may_wait(struct wait *wait) {
         if (loop->siblings.slot != NULL)
             fl_slot_set(loop->siblings.slot, FL_SLOT_idle, loop->ready.first == NULL);
     }
-    pthread_mutex_unlock(&loop->lock);
+    pthread_mutex_unlock(&loop->context.lock);
     return wait->leads;
 }
 
 static void *wait_without_gvl(void *data) {
     struct wait *wait = data;
-    pthread_mutex_lock(&wait->loop->lock);
+    pthread_mutex_lock(&wait->loop->context.lock);
     if (may_wait(wait))
         wait->woken = fl_loop_wait(wait->loop, wait->microseconds);
     return NULL;
@@ -285,7 +285,7 @@ static VALUE loop_wait(VALUE object, VALUE seconds) {
     int64_t microseconds = time_to_wait(seconds);
     struct wait wait = {
         .self = fl_ruby_loop_struct(object), .loop = fl_ruby_loop_get(object), .microseconds = microseconds};
-    if (wait.microseconds != 0 && fl_loop_lingers(wait.loop) && pthread_mutex_trylock(&wait.loop->lock) == 0 &&
+    if (wait.microseconds != 0 && fl_loop_lingers(wait.loop) && pthread_mutex_trylock(&wait.loop->context.lock) == 0 &&
         may_wait(&wait) && fl_loop_linger(wait.loop))
         return Qtrue;
     fl_use(wait.self);
@@ -299,7 +299,7 @@ static VALUE loop_settle(VALUE object) {
         fl_loop_rest(loop);
     else
         fl_loop_settle(loop);
-    fl_let_go(loop);
+    fl_let_go(&loop->context);
     return Qnil;
 }
 
@@ -322,23 +322,23 @@ static VALUE loop_want(VALUE object) {
 static VALUE loop_woken(VALUE object) {
     atomic_store(&fl_ruby_loop_get(object)->wanted, false);
     fl_loop *loop = fl_hold(fl_ruby_loop_struct(object));
-    uint64_t id = fl_loop_woken(loop);
-    bool refused = loop->refusals.first != NULL;
-    fl_let_go(loop);
+    uint64_t id = fl_context_next_woken(&loop->context);
+    bool refused = loop->context.refusals.first != NULL;
+    fl_let_go(&loop->context);
     return id != 0 ? ULL2NUM(id) : refused ? Qfalse : Qnil;
 }
 
 static VALUE loop_overdue(VALUE object) {
     fl_loop *loop = fl_hold(fl_ruby_loop_struct(object));
-    uint64_t id = fl_loop_overdue(loop);
-    fl_let_go(loop);
+    uint64_t id = fl_context_next_expired(&loop->context);
+    fl_let_go(&loop->context);
     return id == 0 ? Qnil : ULL2NUM(id);
 }
 
 static VALUE loop_give_up(VALUE object) {
     fl_loop *loop = fl_hold(fl_ruby_loop_struct(object));
     fl_loop_give_up(loop);
-    fl_let_go(loop);
+    fl_let_go(&loop->context);
     return Qnil;
 }
 
@@ -347,13 +347,13 @@ static VALUE loop_takeable(VALUE object) {
 }
 
 static VALUE loop_fileno(VALUE object) {
-    return INT2NUM(fl_ruby_loop_get(object)->poll.descriptor);
+    return INT2NUM(fl_ruby_loop_get(object)->context.poll.descriptor);
 }
 
 static VALUE loop_drain(VALUE object, VALUE hand_over) {
     fl_loop *loop = fl_hold(fl_ruby_loop_struct(object));
     fl_loop_drain(loop, RTEST(hand_over));
-    fl_let_go(loop);
+    fl_let_go(&loop->context);
     return Qnil;
 }
 
@@ -362,14 +362,14 @@ static VALUE loop_drained_p(VALUE object) {
 }
 
 static VALUE loop_count_error(VALUE object) {
-    fl_ruby_loop_get(object)->counts.errors++;
+    fl_ruby_loop_get(object)->context.counts.errors++;
     return Qnil;
 }
 
 static VALUE loop_counts(VALUE object) {
     const fl_loop *loop = fl_ruby_loop_get(object);
     VALUE hash = rb_hash_new();
-#define COUNT(name) rb_hash_aset(hash, ID2SYM(rb_intern(#name)), ULL2NUM(loop->counts.name))
+#define COUNT(name) rb_hash_aset(hash, ID2SYM(rb_intern(#name)), ULL2NUM(loop->context.counts.name))
     COUNT(in_flight);
     COUNT(streams);
     rb_hash_aset(hash, ID2SYM(rb_intern("queued")), UINT2NUM(loop->ready.count));

@@ -6,9 +6,9 @@
 #ifndef FAIRLEAD_H
 #define FAIRLEAD_H
 
-#include "descriptors.h"
-#include "loop.h"
-#include "watch.h"
+#include "base/descriptors.h"
+#include "loop/loop.h"
+#include "watch/watch.h"
 #include <pthread.h>
 #include <ruby.h>
 #include <ruby/encoding.h>
@@ -52,11 +52,11 @@ void fl_use_no_more(fl_ruby_loop *self);
 /* Holds the loop's lock, if it is open; raises otherwise. May give up the GVL: it never waits with it. Until fl_let_go no Ruby
  * is called and nothing is raised. */
 fl_loop *fl_hold(fl_ruby_loop *self);
-static inline void fl_let_go(fl_loop *loop) {
-    pthread_mutex_unlock(&loop->lock);
+static inline void fl_let_go(fl_context *context) {
+    pthread_mutex_unlock(&context->lock);
 }
 /* Gives up the GVL until the lock of this loop, which is or was `self`'s, is free. */
-void fl_await_lock(fl_ruby_loop *self, fl_loop *loop);
+void fl_await_lock(fl_ruby_loop *self, fl_context *context);
 
 /* A taken request as a Ruby object. `exchange` is NULL once it has been answered. */
 typedef struct fl_ruby_request {
@@ -77,7 +77,7 @@ static inline fl_ruby_request *fl_ruby_request_get(VALUE self) {
     return rb_check_typeddata(self, &fl_request_type);
 }
 
-/* Holds the loop of a request: its exchange, to be let go of by fl_let_go(exchange->loop). NULL: the request is over. An
+/* Holds the loop of a request: its exchange, to be let go of by fl_let_go(exchange->context). NULL: the request is over. An
  * exchange without a loop: the server has ended. Nothing is held in either case. May give up the GVL, never raises. */
 fl_exchange *fl_hold_request(VALUE request);
 /* The same without giving up the GVL: what was read before still holds. False: somebody else has the lock; fl_await_request

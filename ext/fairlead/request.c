@@ -23,10 +23,10 @@ static void request_compact(void *data) {
 
 static void request_free(void *data) {
     fl_ruby_request *self = data;
-    if (self->exchange != NULL && self->exchange->loop == NULL)
+    if (self->exchange != NULL && self->exchange->context == NULL)
         free(self->exchange);
     else if (self->exchange != NULL)
-        fl_loop_abandon_later(self->exchange);
+        fl_exchange_abandon_later(self->exchange);
 }
 
 static size_t request_size(const void *data) {
@@ -41,14 +41,14 @@ const rb_data_type_t fl_request_type = {
 
 bool fl_try_request(VALUE request, fl_exchange **exchange) {
     *exchange = fl_ruby_request_get(request)->exchange;
-    if (*exchange != NULL && (*exchange)->loop != NULL && (*exchange)->loop->forgotten)
+    if (*exchange != NULL && (*exchange)->context != NULL && (*exchange)->context->forgotten)
         fl_exchange_disown(*exchange);
-    return *exchange == NULL || (*exchange)->loop == NULL || pthread_mutex_trylock(&(*exchange)->loop->lock) == 0;
+    return *exchange == NULL || (*exchange)->context == NULL || pthread_mutex_trylock(&(*exchange)->context->lock) == 0;
 }
 
 void fl_await_request(VALUE request) {
     fl_ruby_request *self = fl_ruby_request_get(request);
-    fl_await_lock(fl_ruby_loop_struct(self->loop), self->exchange->loop);
+    fl_await_lock(fl_ruby_loop_struct(self->loop), self->exchange->context);
 }
 
 fl_exchange *fl_hold_request(VALUE request) {
@@ -62,19 +62,19 @@ fl_exchange *fl_hold_request(VALUE request) {
 void fl_require_open(const fl_exchange *exchange) {
     if (exchange == NULL)
         rb_raise(rb_eIOError, "the request has been answered");
-    if (exchange->loop == NULL)
+    if (exchange->context == NULL)
         fl_raise(FL_CLOSED);
 }
 
 /* It may wait for long: what has been read of it is given back. */
 static void give_back(VALUE request, bool whole) {
     fl_exchange *exchange = fl_hold_request(request);
-    if (exchange == NULL || exchange->loop == NULL)
+    if (exchange == NULL || exchange->context == NULL)
         return;
     fl_exchange_head_used(exchange);
     if (whole)
         fl_exchange_body_used(exchange, exchange->body.length);
-    fl_let_go(exchange->loop);
+    fl_let_go(exchange->context);
 }
 
 VALUE fl_ruby_loop_take(VALUE object) {
@@ -83,12 +83,12 @@ VALUE fl_ruby_loop_take(VALUE object) {
     fl_loop *loop = fl_hold(ours);
     fl_exchange *exchange = fl_own_take(ours);
     if (exchange == NULL) {
-        fl_let_go(loop);
+        fl_let_go(&loop->context);
         return Qnil;
     }
     fl_runs(exchange);
     bool whole = exchange->body_done; /* else who stands in for us may receive the rest meanwhile */
-    fl_let_go(loop);
+    fl_let_go(&loop->context);
     if (fl_own.reactor != NULL) {
         fl_reactor_goes_out(fl_own.reactor, exchange->started_at);
         fl_watch_attend(ours->watch);
@@ -118,8 +118,8 @@ VALUE fl_ruby_loop_refusals(VALUE object) {
     VALUE refusals = rb_ary_new();
     for (;;) {
         fl_loop *loop = fl_hold(ours);
-        fl_refusal *refusal = fl_refusal_take(&loop->refusals);
-        fl_let_go(loop);
+        fl_rejection *refusal = fl_rejection_take(&loop->context.refusals);
+        fl_let_go(&loop->context);
         if (refusal == NULL)
             return refusals;
         VALUE fields[] = {
@@ -203,7 +203,7 @@ static VALUE request_read(VALUE object, VALUE string, VALUE most) {
         memcpy(RSTRING_PTR(string) + length, bytes, size);
         fl_exchange_body_used(exchange, size);
     }
-    fl_let_go(exchange->loop);
+    fl_let_go(exchange->context);
     if (status == FL_AGAIN)
         return Qfalse;
     if (status != FL_OK)
@@ -218,7 +218,7 @@ static VALUE request_trailers(VALUE object) {
     fl_exchange *exchange = fl_hold_request(object);
     fl_require_open(exchange);
     bool whole = exchange->body_done; /* they do not change any more */
-    fl_let_go(exchange->loop);
+    fl_let_go(exchange->context);
     return whole ? fl_environment_trailers(exchange) : rb_hash_new();
 }
 

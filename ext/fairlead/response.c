@@ -125,7 +125,7 @@ static void end(VALUE object, void (*end)(fl_exchange *)) {
         self->code = fl_status_http(FL_REQUEST_TIMEOUT); /* whatever the app has said since */
     else
         self->bytes_sent = exchange->body_sent + exchange->held.length;
-    if (exchange->loop == NULL)
+    if (exchange->context == NULL)
         free(exchange);
     else
         end(exchange);
@@ -135,11 +135,11 @@ static VALUE end_if_open(VALUE object, void (*how)(fl_exchange *)) {
     fl_exchange *exchange = fl_hold_request(object);
     if (exchange == NULL)
         return Qnil;
-    fl_loop *loop = exchange->loop;
+    fl_context *context = exchange->context;
     end(object, how);
-    if (loop == NULL)
+    if (context == NULL)
         return Qnil;
-    fl_let_go(loop);
+    fl_let_go(context);
     tell_driver(object);
     return Qnil;
 }
@@ -177,12 +177,12 @@ static VALUE request_respond(VALUE object, VALUE status, VALUE headers, VALUE bo
         return end_if_open(object, fl_exchange_finish), Qtrue;
     begin(object, status, headers);
     fl_exchange *exchange = hold(object); /* from here on nobody else changes the body */
-    fl_loop *loop = exchange->loop;
+    fl_context *context = exchange->context;
     bool whole = RB_TYPE_P(body, T_ARRAY) && !exchange->takes_over && !exchange->has_trailers;
     size_t length = 0;
     VALUE wrong = whole ? measure(body, &length) : Qnil;
     if (!NIL_P(wrong)) {
-        fl_let_go(loop);
+        fl_let_go(context);
         Check_Type(wrong, T_STRING);
     }
     fl_status outcome = fl_exchange_head_end(exchange, whole ? (int64_t) length : -1);
@@ -192,7 +192,7 @@ static VALUE request_respond(VALUE object, VALUE status, VALUE headers, VALUE bo
         outcome = write_all(exchange, body);
     if (whole && outcome == FL_OK)
         end(object, fl_exchange_finish);
-    fl_let_go(loop);
+    fl_let_go(context);
     check(outcome);
     if (whole)
         tell_driver(object);
@@ -223,7 +223,7 @@ static VALUE request_write(VALUE self, VALUE string) {
     fl_exchange *exchange = hold(self);
     size_t size = (size_t) RSTRING_LEN(string), used;
     fl_status status = fl_exchange_write(exchange, RSTRING_PTR(string), size < MOST_AT_ONCE ? size : MOST_AT_ONCE, &used);
-    fl_let_go(exchange->loop);
+    fl_let_go(exchange->context);
     if (status != FL_OK && status != FL_AGAIN)
         fl_raise(status);
     tell_driver(self);
@@ -239,21 +239,21 @@ static VALUE request_slice_over_p(VALUE self) {
 
 static VALUE request_awaits_room_p(VALUE self) {
     fl_exchange *exchange = fl_hold_request(self);
-    if (exchange == NULL || exchange->loop == NULL)
+    if (exchange == NULL || exchange->context == NULL)
         return Qfalse;
     bool awaits = exchange->awaits_room;
-    fl_let_go(exchange->loop);
+    fl_let_go(exchange->context);
     return awaits ? Qtrue : Qfalse;
 }
 
 /* Nothing to do for a server that has ended. */
 static VALUE with_loop(VALUE self, void (*act)(fl_exchange *)) {
     fl_exchange *exchange = fl_hold_request(self);
-    if (exchange != NULL && exchange->loop == NULL)
+    if (exchange != NULL && exchange->context == NULL)
         return Qnil;
     fl_require_open(exchange);
     act(exchange);
-    fl_let_go(exchange->loop);
+    fl_let_go(exchange->context);
     return Qnil;
 }
 
@@ -277,11 +277,11 @@ static VALUE taken_out(fl_slab *staging, fl_buffer *buffer) {
  * read ahead. The request has to be finished none the less. */
 static VALUE request_give_away(VALUE object) {
     fl_exchange *exchange = hold(object);
-    fl_loop *loop = exchange->loop;
+    fl_context *context = exchange->context;
     fl_buffer unsent = {0}, ahead = {0};
     bool gone = exchange->connection == NULL, is_unix = exchange->client.family == AF_UNIX;
     int descriptor = fl_exchange_hijack(exchange, &unsent, &ahead);
-    fl_let_go(loop);
+    fl_let_go(context);
     if (descriptor < 0 && gone)
         fl_raise(FL_CLOSED);
     if (descriptor < 0)
@@ -290,7 +290,7 @@ static VALUE request_give_away(VALUE object) {
     fl_ruby_request_get(object)->hijacked = true;
     rb_update_max_fd(descriptor);
     /* Ours by now, and given back where the GVL is enough. */
-    VALUE to_send = taken_out(&loop->staging, &unsent), read = taken_out(&loop->staging, &ahead);
+    VALUE to_send = taken_out(&context->staging, &unsent), read = taken_out(&context->staging, &ahead);
     return rb_ary_new_from_args(4, INT2FIX(descriptor), is_unix ? Qtrue : Qfalse, to_send, read);
 }
 
@@ -303,7 +303,7 @@ static VALUE request_inform(VALUE object, VALUE string) {
     Check_Type(string, T_STRING);
     fl_exchange *exchange = hold(object);
     fl_exchange_inform(exchange, RSTRING_PTR(string), (size_t) RSTRING_LEN(string));
-    fl_let_go(exchange->loop);
+    fl_let_go(exchange->context);
     return Qnil;
 }
 
@@ -314,7 +314,7 @@ static VALUE request_trailer(VALUE object, VALUE name, VALUE value) {
     fl_exchange *exchange = hold(object);
     fl_status status = fl_exchange_trailer(exchange, RSTRING_PTR(name), (size_t) RSTRING_LEN(name), RSTRING_PTR(value),
                                            (size_t) RSTRING_LEN(value));
-    fl_let_go(exchange->loop);
+    fl_let_go(exchange->context);
     check(status);
     return Qnil;
 }
@@ -338,10 +338,10 @@ static VALUE request_limit_time(VALUE self, VALUE seconds) {
         rb_raise(rb_eArgError, "the time of a request must be more than 0 and at most %d seconds, not %" PRIsVALUE,
                  FL_MOST_SECONDS, seconds);
     fl_exchange *exchange = fl_hold_request(self);
-    if (exchange == NULL || exchange->loop == NULL)
+    if (exchange == NULL || exchange->context == NULL)
         return Qnil;
     fl_exchange_limit_time(exchange, microseconds);
-    fl_let_go(exchange->loop);
+    fl_let_go(exchange->context);
     return Qnil;
 }
 

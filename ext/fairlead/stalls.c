@@ -1,8 +1,8 @@
 /* What the watch thread records of stalls, given to Ruby; and the moment at which a backtrace is taken: by the teller's
  * thread while the stalled one is without the GVL, else by the stalled thread itself, as soon as Ruby lets it. */
-#include "escape.h"
+#include "base/escape.h"
 #include "fairlead.h"
-#include "route.h"
+#include "base/route.h"
 
 #include <ruby/debug.h>
 

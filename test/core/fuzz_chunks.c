@@ -1,7 +1,7 @@
 /* Any bytes as a chunked body: cut anywhere, status, body, trailers and what is consumed have to be those of the whole.
  * What is accepted has to be what a second, naive reading makes of it. */
 #include "fuzz.h"
-#include "http1.h"
+#include "http1/http1.h"
 
 static char *naive_line(char *at, char *end) {
     for (; at + 1 < end; at++)

@@ -1,7 +1,7 @@
 /* Any bytes as a request head, with limits taken from the first bytes: cut anywhere, the answer has to be that
  * of the whole; what is accepted has to be sound. */
 #include "fuzz.h"
-#include "http1.h"
+#include "http1/http1.h"
 #include <ctype.h>
 
 enum { PREFIX = 3 };

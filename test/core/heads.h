@@ -4,7 +4,7 @@
 #ifndef FL_TEST_HEADS_H
 #define FL_TEST_HEADS_H
 
-#include "http1.h"
+#include "http1/http1.h"
 #include "test.h"
 
 typedef struct head_case {

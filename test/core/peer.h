@@ -3,8 +3,8 @@
 #ifndef FL_TEST_PEER_H
 #define FL_TEST_PEER_H
 
-#include "loop.h"
-#include "platform.h"
+#include "loop/loop.h"
+#include "base/platform.h"
 #include "test.h"
 
 #include <errno.h>
@@ -117,7 +117,7 @@ static inline int narrow_client(peer_server *server) {
     setsockopt(pair[0], SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
     setsockopt(pair[1], SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
     fl_close_on_exec_nonblocking(pair[0]);
-    CHECK(fl_connection_open(server->loop, server->loop->listeners, pair[0], "", 0) != NULL);
+    CHECK(fl_connection_open(&server->loop->context, server->loop->listeners, pair[0], "", 0) != NULL);
     return client_socket(pair[1]);
 }
 

@@ -2,9 +2,9 @@
  * and that stall at random in the three ways in which an app can. They hand each other requests, and real clients see each
  * answered once. Made to run under ThreadSanitizer: make tsan. Once more with little time for each: then some are told that
  * it was too long. FL_SECONDS=… and FL_SEED=… prolong or vary a run. */
-#include "balance.h"
+#include "watch/balance.h"
 #include "peer.h"
-#include "watch.h"
+#include "watch/watch.h"
 
 #include <sys/poll.h>
 
@@ -95,18 +95,18 @@ static void answer_one(fl_loop *loop, fl_exchange *exchange, unsigned number) {
     /* With the lock of Ruby alone, as the binding does it. */
     fl_status begun = fl_exchange_begin(exchange, 200);
     fl_exchange_header(exchange, "content-type", 12, "text/plain", 10);
-    pthread_mutex_lock(&loop->lock);
+    pthread_mutex_lock(&loop->context.lock);
     if (begun == FL_OK && fl_exchange_head_end(exchange, (int64_t) size) == FL_OK &&
         fl_exchange_write(exchange, body, size, &used) == FL_OK)
         fl_exchange_finish(exchange);
     else
         fl_exchange_abandon(exchange);
-    pthread_mutex_unlock(&loop->lock);
+    pthread_mutex_unlock(&loop->context.lock);
 }
 
 static bool serve_one(worker *worker, fl_thread *thread, fl_reactor *reactor, int number, uint64_t *state) {
     fl_loop *loop = worker->loop;
-    pthread_mutex_lock(&loop->lock);
+    pthread_mutex_lock(&loop->context.lock);
     fl_exchange *exchange = NULL;
     if (fl_watch_leads(worker->watch, number))
         exchange = fl_loop_take(loop);
@@ -114,15 +114,15 @@ static bool serve_one(worker *worker, fl_thread *thread, fl_reactor *reactor, in
         exchange = fl_loop_take_from_lane(loop, number, !fl_watch_leader_wants_gvl(worker->watch));
     if (exchange != NULL)
         fl_run_begins(&runs[worker - workers][number], exchange);
-    pthread_mutex_unlock(&loop->lock);
+    pthread_mutex_unlock(&loop->context.lock);
     if (exchange == NULL)
         return false;
     atomic_store(&reactor->run, &runs[worker - workers][number]);
     fl_reactor_goes_out(reactor, fl_clock());
     unsigned request = (unsigned) atoi(fl_exchange_head_bytes(exchange) + exchange->head->path.at + 1);
-    pthread_mutex_lock(&loop->lock);
+    pthread_mutex_lock(&loop->context.lock);
     fl_exchange_head_used(exchange);
-    pthread_mutex_unlock(&loop->lock);
+    pthread_mutex_unlock(&loop->context.lock);
     atomic_fetch_add(&answered_times[request], 1);
     stall(worker, thread, state);
     answer_one(loop, exchange, request);
@@ -135,22 +135,22 @@ static void rest(worker *worker, fl_thread *thread, fl_reactor *reactor, int num
     bool leads = fl_watch_leads(worker->watch, number);
     uint32_t takeable = 0;
     if (leads) {
-        pthread_mutex_lock(&loop->lock);
+        pthread_mutex_lock(&loop->context.lock);
         takeable = fl_loop_turn(loop);
-        while (fl_loop_woken(loop) != 0) {}
-        while (fl_loop_overdue(loop) != 0) {}
-        pthread_mutex_unlock(&loop->lock);
+        while (fl_context_next_woken(&loop->context) != 0) {}
+        while (fl_context_next_expired(&loop->context) != 0) {}
+        pthread_mutex_unlock(&loop->context.lock);
     }
     if (takeable > 0)
         return;
     fl_reactor_comes_home(reactor);
-    pthread_mutex_lock(&loop->lock);
+    pthread_mutex_lock(&loop->context.lock);
     leads = fl_watch_leads(worker->watch, number);
     if (leads)
         fl_loop_rest(loop);
     else
         fl_loop_settle(loop);
-    pthread_mutex_unlock(&loop->lock);
+    pthread_mutex_unlock(&loop->context.lock);
     release(worker, thread);
     if (leads) {
         fl_loop_wait(loop, 10 * SECOND);

@@ -3,7 +3,7 @@
 #define FL_TEST_SIBLINGS_H
 
 #include "peer.h"
-#include "stalls.h"
+#include "watch/stalls.h"
 
 enum { MOST_CLIENTS = 16, OURS = 0, USUAL = 10 * MILLISECOND };
 
@@ -55,8 +55,8 @@ static inline void come(scene *scene, int requests) {
         if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) < 0)
             abort();
         scene->clients[scene->client_count++] = pair[1];
-        scene->loop->now = fl_clock();
-        fl_connection_open(scene->loop, scene->loop->listeners, client_socket(pair[0]), text, (size_t) size);
+        scene->loop->context.now = fl_clock();
+        fl_connection_open(&scene->loop->context, scene->loop->listeners, client_socket(pair[0]), text, (size_t) size);
     }
     CHECK_NUMBER(requests, scene->loop->ready.count);
     scene->loop->take_interval = USUAL;

@@ -1,5 +1,5 @@
 /* Which request goes to which sibling. */
-#include "balance.h"
+#include "watch/balance.h"
 #include "siblings.h"
 
 static void an_idle_sibling_gets_the_oldest(void) {
@@ -27,12 +27,12 @@ static void who_has_no_more_time_gives_all_away_or_refuses_it(void) {
     fl_loop_drain(scene.loop, true);
     fl_loop_give_up(scene.loop);
     CHECK_TEXT("21", sent_to(&scene, 1)); /* it puts them in order */
-    CHECK_NUMBER(0, scene.loop->counts.refused);
+    CHECK_NUMBER(0, scene.loop->context.counts.refused);
     says(&scene, 1, FL_SLOT_state, FL_WORKER_DRAINING);
     come(&scene, 2);
     fl_loop_give_up(scene.loop);
     CHECK_TEXT("", sent_to(&scene, 1));
-    CHECK_NUMBER(2, scene.loop->counts.refused);
+    CHECK_NUMBER(2, scene.loop->context.counts.refused);
     end(&scene);
 }
 
@@ -73,7 +73,7 @@ static void behind_an_unusually_long_one_the_oldest_goes(void) {
 static void of_two_that_are_long_away_the_later_does_not_give_back(void) {
     scene scene = begin(2);
     come(&scene, 1);
-    uint64_t away = 10 * USUAL, now = scene.loop->now;
+    uint64_t away = 10 * USUAL, now = scene.loop->context.now;
     says(&scene, 1, FL_SLOT_away_us, (int64_t) (now - away - MILLISECOND)); /* before ours */
     CHECK_NUMBER(1, fl_balance(scene.loop, false, away));
     says(&scene, 1, FL_SLOT_away_us, (int64_t) (now - away + MILLISECOND));
@@ -85,17 +85,17 @@ static void one_where_more_are_at_work_gets_what_has_waited_for_a_while(void) {
     scene scene = begin(2);
     come(&scene, 3);
     says(&scene, 1, FL_SLOT_in_flight, 7);
-    scene.loop->counts.streams = 100; /* whose end nobody waits for */
-    scene.loop->counts.in_flight = 3;
+    scene.loop->context.counts.streams = 100; /* whose end nobody waits for */
+    scene.loop->context.counts.in_flight = 3;
     CHECK_NUMBER(3, fl_balance(scene.loop, false, 0));
-    scene.loop->counts.in_flight = 4;
+    scene.loop->context.counts.in_flight = 4;
     CHECK_NUMBER(2, fl_balance(scene.loop, false, 0));
     CHECK_NUMBER(2, fl_balance(scene.loop, false, 0)); /* one is on its way there */
-    scene.loop->now = scene.loop->ready.first->ready_at + 20 * MILLISECOND;
+    scene.loop->context.now = scene.loop->ready.first->ready_at + 20 * MILLISECOND;
     says(&scene, 1, FL_SLOT_in_flight, 1000);
     says(&scene, 1, FL_SLOT_coming, 0);
     CHECK_NUMBER(1, fl_balance(scene.loop, false, 0));
-    scene.loop->counts.in_flight = scene.loop->counts.streams = 0;
+    scene.loop->context.counts.in_flight = scene.loop->context.counts.streams = 0;
     end(&scene);
 }
 

@@ -1,4 +1,4 @@
-#include "buffer.h"
+#include "base/buffer.h"
 #include "test.h"
 
 static void an_empty_buffer_holds_no_block(void) {

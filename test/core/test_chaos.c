@@ -1,6 +1,6 @@
 /* Many clients and whoever answers them do anything at any time, by a seeded dice: nothing may be used after it is
  * freed, and in the end nothing may be left. FL_SEED=… and FL_STEPS=… repeat or prolong a run. */
-#include "balance.h"
+#include "watch/balance.h"
 #include "peer.h"
 
 enum { CLIENTS = 5, TAKEN = 6 };
@@ -106,7 +106,7 @@ static void begin(taken *one) {
 
 /* The app talks to the client itself from now on, and hangs up. */
 static void hijack(taken *one) {
-    fl_slab *slab = &one->exchange->loop->slab;
+    fl_slab *slab = &one->exchange->context->slab;
     fl_buffer unsent = {0}, ahead = {0};
     int descriptor = fl_exchange_hijack(one->exchange, &unsent, &ahead);
     if (descriptor < 0)
@@ -139,7 +139,7 @@ static void something_rarer(taken *one) {
             hijack(one);
         break;
     default:
-        fl_loop_abandon_later(one->exchange);
+        fl_exchange_abandon_later(one->exchange);
         one->exchange = NULL;
     }
 }
@@ -193,7 +193,7 @@ static void server_does_something(peer_server *server, taken *one) {
 
 static void check_counts(const fl_loop *loop) {
     unsigned connections = 0, queued = 0, running = 0;
-    for (fl_connection *each = loop->connections; each != NULL; each = each->next) {
+    for (fl_connection *each = loop->context.connections; each != NULL; each = each->next) {
         connections++;
         if (each->next != NULL)
             CHECK(each->next->previous == each);
@@ -205,13 +205,13 @@ static void check_counts(const fl_loop *loop) {
         CHECK(each->connection != NULL && each->connection->exchange == each);
         CHECK_NUMBER(FL_CONNECTION_QUEUED, each->connection->state);
     }
-    for (fl_exchange *each = loop->served; each != NULL; each = each->next) {
+    for (fl_exchange *each = loop->context.served; each != NULL; each = each->next) {
         running++;
         CHECK(each->connection == NULL || each->connection->state == FL_CONNECTION_SERVED);
     }
-    CHECK_NUMBER(connections, loop->counts.connections);
+    CHECK_NUMBER(connections, loop->context.counts.connections);
     CHECK_NUMBER(queued, loop->ready.count);
-    CHECK_NUMBER(running, loop->counts.in_flight + loop->counts.streams);
+    CHECK_NUMBER(running, loop->context.counts.in_flight + loop->context.counts.streams);
 }
 
 static void run(uint64_t seed, unsigned steps) {
@@ -258,8 +258,8 @@ static void run(uint64_t seed, unsigned steps) {
         }
         if (sheds)
             server->loop->line.most = dice(6);
-        while (dice(3) == 0 && fl_loop_woken(server->loop) != 0) {}
-        while (dice(3) == 0 && fl_loop_overdue(server->loop) != 0) {}
+        while (dice(3) == 0 && fl_context_next_woken(&server->loop->context) != 0) {}
+        while (dice(3) == 0 && fl_context_next_expired(&server->loop->context) != 0) {}
         if (drains && step == steps * 3 / 4)
             fl_loop_drain(servers[0].loop, dice(2));
     }
@@ -268,7 +268,7 @@ static void run(uint64_t seed, unsigned steps) {
     for (int i = 0; i < TAKEN; i++) {
         if (served[i].exchange == NULL)
             continue;
-        if (served[i].exchange->loop == NULL)
+        if (served[i].exchange->context == NULL)
             free(served[i].exchange);
         else
             fl_exchange_abandon(served[i].exchange);
@@ -281,11 +281,11 @@ static void run(uint64_t seed, unsigned steps) {
         fl_loop_drain(servers[1].loop, false);
         fl_loop_turn(servers[0].loop);
         fl_loop_turn(servers[1].loop);
-        TURN_UNTIL(servers[i].loop, servers[i].loop->connections == NULL);
+        TURN_UNTIL(servers[i].loop, servers[i].loop->context.connections == NULL);
         check_counts(servers[i].loop);
     }
     for (int i = 0; i < 2 && !closes_first; i++) {
-        CHECK_NUMBER(0, servers[i].loop->slab.borrowed + servers[i].loop->staging.borrowed);
+        CHECK_NUMBER(0, servers[i].loop->context.slab.borrowed + servers[i].loop->context.staging.borrowed);
         server_stop(&servers[i]);
     }
     for (int i = 0; i < 4; i++) close(channels[i]);

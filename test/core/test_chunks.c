@@ -1,5 +1,5 @@
 /* Chunked bodies: each is decoded whole, byte by byte, and cut in two at every place. */
-#include "http1.h"
+#include "http1/http1.h"
 #include "test.h"
 
 typedef struct chunk_case {

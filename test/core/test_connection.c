@@ -1,5 +1,6 @@
 /* Connections over real sockets: requests in, responses out, in order; whatever the client does meanwhile. */
 #include "peer.h"
+#include "siblings/handoff.h"
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -12,13 +13,13 @@ static void a_request_is_taken_and_answered(void) {
     say(socket, GET("/one"));
     fl_exchange *exchange = take(server.loop);
     CHECK_TEXT("/one", path_of(exchange));
-    CHECK_NUMBER(1, server.loop->counts.in_flight);
+    CHECK_NUMBER(1, server.loop->context.counts.in_flight);
     answer(exchange, 200, "hello");
     CHECK_HEARD("HTTP/1.1 200 OK\r\ncontent-length: 5\r\ndate: ", " GMT\r\n\r\nhello", hear(server.loop, socket));
-    CHECK_NUMBER(0, server.loop->counts.in_flight);
-    CHECK_NUMBER(1, server.loop->counts.connections);
+    CHECK_NUMBER(0, server.loop->context.counts.in_flight);
+    CHECK_NUMBER(1, server.loop->context.counts.connections);
     close(socket);
-    TURN_UNTIL(server.loop, server.loop->counts.connections == 0);
+    TURN_UNTIL(server.loop, server.loop->context.counts.connections == 0);
     server_stop(&server);
 }
 
@@ -118,7 +119,7 @@ static void a_client_that_ends_its_side_gets_all_its_answers(void) {
     CHECK_NUMBER(3, occurrences(&heard, "HTTP/1.1 200 OK"));
     CHECK(heard.ended);
     CHECK_HEARD("HTTP/1.1 ", "\r\n\r\n/3", heard);
-    CHECK_NUMBER(0, server.loop->counts.connections);
+    CHECK_NUMBER(0, server.loop->context.counts.connections);
     close(socket);
     server_stop(&server);
 }
@@ -138,8 +139,8 @@ static void a_refusal_is_read_by_a_client_that_is_still_sending(void) {
     CHECK_NUMBER(1, occurrences(&heard, "HTTP/1.1 "));
     CHECK_HEARD("HTTP/1.1 400 Bad Request\r\n", "\n", heard);
     CHECK_NUMBER(0, server.loop->ready.count);
-    CHECK_NUMBER(1, server.loop->counts.refused);
-    CHECK_NUMBER(0, server.loop->counts.turned_away);
+    CHECK_NUMBER(1, server.loop->context.counts.refused);
+    CHECK_NUMBER(0, server.loop->context.counts.turned_away);
     close(socket);
     server_stop(&server);
 }
@@ -184,10 +185,10 @@ static void a_client_may_go_at_every_stage(void) {
                 if (exchange != NULL)
                     fl_exchange_finish(exchange);
                 while ((exchange = fl_loop_take(server.loop)) != NULL) answer(exchange, 200, "late");
-                TURN_UNTIL(server.loop, server.loop->counts.connections == 0);
-                CHECK_NUMBER(0, server.loop->counts.in_flight);
+                TURN_UNTIL(server.loop, server.loop->context.counts.connections == 0);
+                CHECK_NUMBER(0, server.loop->context.counts.in_flight);
                 CHECK_NUMBER(0, server.loop->ready.count);
-                CHECK(server.loop->served == NULL && server.loop->first_woken == NULL);
+                CHECK(server.loop->context.served == NULL && server.loop->context.first_woken == NULL);
                 server_stop(&server);
             }
 }
@@ -205,14 +206,14 @@ static void a_client_may_have_gone_when_its_next_request_is_taken(void) {
     say(other, GET("/other"));
     TURN_UNTIL(loop, loop->ready.count == 2);
     answer(fl_loop_take(loop), 200, "first");
-    atomic_store(&loop->staged_at, fl_clock()); /* just now, however slow this machine is */
+    atomic_store(&loop->context.staged_at, fl_clock()); /* just now, however slow this machine is */
     answer(fl_loop_take(loop), 200, "other");
     CHECK_NUMBER(1, loop->ready.count);
     setsockopt(socket, SOL_SOCKET, SO_LINGER, &now, sizeof now);
     close(socket);
-    atomic_store(&loop->staged_at, fl_clock() - SECOND);
+    atomic_store(&loop->context.staged_at, fl_clock() - SECOND);
     CHECK(fl_loop_take(loop) == NULL);
-    CHECK_NUMBER(0, loop->counts.in_flight);
+    CHECK_NUMBER(0, loop->context.counts.in_flight);
     CHECK_HEARD("HTTP/1.1 200 ", "other", hear(loop, other));
     close(other);
     server_stop(&server);
@@ -231,7 +232,7 @@ static void an_event_of_a_connection_closed_meanwhile_is_passed_over(void) {
     fl_loop_wait(server.loop, SECOND); /* their events are fetched … */
     for (int i = 0; i < 20; i++) fl_exchange_abandon(exchanges[i]); /* … and they go before the turn */
     turn(server.loop);
-    CHECK_NUMBER(0, server.loop->counts.connections);
+    CHECK_NUMBER(0, server.loop->context.counts.connections);
     for (int i = 0; i < 20; i++) close(sockets[i]);
     server_stop(&server);
 }
@@ -293,14 +294,14 @@ static void requests_over_the_limit_wait_their_turn(void) {
     fl_exchange_becomes_stream(second); /* long-lived: does not count */
     fl_exchange *fourth = fl_loop_take(server.loop);
     CHECK_TEXT("/3", path_of(fourth));
-    CHECK_NUMBER(1, server.loop->counts.streams);
+    CHECK_NUMBER(1, server.loop->context.counts.streams);
     CHECK(fl_loop_take(server.loop) == NULL);
     for (int i = 0; i < 5; i++) close(sockets[i]);
     turn(server.loop);
     fl_exchange_finish(second);
     fl_exchange_finish(third);
     fl_exchange_finish(fourth);
-    CHECK_NUMBER(0, server.loop->counts.streams + server.loop->counts.in_flight);
+    CHECK_NUMBER(0, server.loop->context.counts.streams + server.loop->context.counts.in_flight);
     server_stop(&server);
 }
 
@@ -319,7 +320,7 @@ static void a_request_that_waits_too_long_is_told_so(void) {
     CHECK(strstr(heard.bytes, "\r\nretry-after: ") != NULL);
     CHECK_HEARD("HTTP/1.1 503 Service Unavailable\r\n", "\n", heard);
     answer(exchange, 200, "");
-    CHECK_NUMBER(1, server.loop->counts.refused);
+    CHECK_NUMBER(1, server.loop->context.counts.refused);
     close(busy);
     close(late);
     server_stop(&server);
@@ -334,7 +335,7 @@ static void have_many_wait_too_long(peer_server *server, int sockets[MANY]) {
         say(sockets[i], GET("/"));
         TURN_UNTIL(server->loop, server->loop->ready.count == (uint32_t) i + 1);
     }
-    server->loop->limits.queue_timeout = 1;
+    server->loop->context.limits.queue_timeout = 1;
     fl_loop_turn(server->loop);
 }
 
@@ -342,7 +343,7 @@ static void many_that_wait_too_long_are_told_so_in_order_over_several_turns(void
     peer_server server = server_start();
     int sockets[MANY];
     have_many_wait_too_long(&server, sockets);
-    CHECK(server.loop->counts.refused > MANY / 2 && server.loop->counts.refused < MANY);
+    CHECK(server.loop->context.counts.refused > MANY / 2 && server.loop->context.counts.refused < MANY);
     fl_heard first = {0}, last = {0};
     hear_now(sockets[0], &first);
     hear_now(sockets[MANY - 1], &last);
@@ -351,7 +352,7 @@ static void many_that_wait_too_long_are_told_so_in_order_over_several_turns(void
     uint64_t since = fl_clock();
     fl_loop_wait(server.loop, SECOND);
     CHECK(fl_clock() < since + SECOND / 2); /* the rest is due now */
-    CHECK_NUMBER(MANY, server.loop->counts.refused);
+    CHECK_NUMBER(MANY, server.loop->context.counts.refused);
     for (int i = 0; i < MANY; i++) close(sockets[i]);
     server_stop(&server);
 }
@@ -360,9 +361,9 @@ static void a_request_that_waits_too_long_is_not_run(void) {
     peer_server server = server_start();
     int sockets[MANY];
     have_many_wait_too_long(&server, sockets);
-    CHECK(server.loop->counts.refused < MANY);
+    CHECK(server.loop->context.counts.refused < MANY);
     CHECK(fl_loop_take(server.loop) == NULL);
-    CHECK_NUMBER(MANY, server.loop->counts.refused);
+    CHECK_NUMBER(MANY, server.loop->context.counts.refused);
     for (int i = 0; i < MANY; i++) close(sockets[i]);
     server_stop(&server);
 }
@@ -406,7 +407,7 @@ static void deadlines_end_what_stalls(void) {
         CHECK_HEARD(stalls[i].answer, "", heard);
         close(socket);
     }
-    TURN_UNTIL(server.loop, server.loop->counts.connections == 0);
+    TURN_UNTIL(server.loop, server.loop->context.counts.connections == 0);
     server_stop(&server);
 }
 
@@ -420,15 +421,15 @@ static void many_that_end_together_end_over_several_turns(void) {
         sockets[i] = client(&server);
         fl_loop_turn(server.loop);
     }
-    TURN_UNTIL(server.loop, server.loop->counts.connections == MANY);
+    TURN_UNTIL(server.loop, server.loop->context.counts.connections == MANY);
     usleep(1100000);
     fl_loop_turn(server.loop);
-    uint32_t left = server.loop->counts.connections;
+    uint32_t left = server.loop->context.counts.connections;
     CHECK(left < MANY && left > MANY / 2);
     uint64_t since = fl_clock();
     fl_loop_wait(server.loop, SECOND);
     CHECK(fl_clock() < since + SECOND / 2); /* the rest is due now */
-    TURN_UNTIL(server.loop, server.loop->counts.connections == 0);
+    TURN_UNTIL(server.loop, server.loop->context.counts.connections == 0);
     for (int i = 0; i < MANY; i++) close(sockets[i]);
     server_stop(&server);
 }
@@ -449,7 +450,7 @@ static void no_deadline_runs_while_the_app_has_the_request(void) {
     fl_exchange_body_used(exchange, size);
     CHECK_NUMBER(FL_AGAIN, fl_exchange_body(exchange, &bytes, &size));
     say(socket, "efg");
-    TURN_UNTIL(server.loop, fl_loop_woken(server.loop) == exchange->id);
+    TURN_UNTIL(server.loop, fl_context_next_woken(&server.loop->context) == exchange->id);
     for (uint64_t end = fl_clock() + 80 * MILLISECOND; fl_clock() < end;) {
         fl_loop_wait(server.loop, 10 * MILLISECOND);
         fl_loop_turn(server.loop);
@@ -459,7 +460,7 @@ static void no_deadline_runs_while_the_app_has_the_request(void) {
     CHECK_BYTES("efg", 3, bytes, size);
     fl_exchange_body_used(exchange, size);
     CHECK_NUMBER(FL_AGAIN, fl_exchange_body(exchange, &bytes, &size)); /* now the client owes the rest */
-    TURN_UNTIL(server.loop, fl_loop_woken(server.loop) == exchange->id);
+    TURN_UNTIL(server.loop, fl_context_next_woken(&server.loop->context) == exchange->id);
     CHECK_NUMBER(FL_CLOSED, fl_exchange_body(exchange, &bytes, &size));
     answer(exchange, 408, "");
     close(socket);
@@ -478,11 +479,11 @@ static void a_write_deadline_ends_when_all_is_written(void) {
     answer(exchange, 200, large);
     turn(server.loop);
     CHECK_NUMBER(1, server.loop->ready.count); /* the next one waits, and part of the first answer too */
-    CHECK(server.loop->connections->out.length > 0);
-    CHECK_NUMBER(FL_DEADLINE_WRITE, server.loop->connections->deadline_kind);
+    CHECK(server.loop->context.connections->out.length > 0);
+    CHECK_NUMBER(FL_DEADLINE_WRITE, server.loop->context.connections->deadline_kind);
     fl_heard heard = {0};
-    TURN_UNTIL(server.loop, (hear_now(socket, &heard), server.loop->connections->out.length == 0));
-    CHECK_NUMBER(FL_DEADLINE_NONE, server.loop->connections->deadline_kind);
+    TURN_UNTIL(server.loop, (hear_now(socket, &heard), server.loop->context.connections->out.length == 0));
+    CHECK_NUMBER(FL_DEADLINE_NONE, server.loop->context.connections->deadline_kind);
     CHECK_NUMBER(1, server.loop->ready.count);
     CHECK_NUMBER(1, answer_all(server.loop));
     hear_now(socket, &heard);
@@ -503,9 +504,9 @@ static void a_client_that_reads_nothing_is_dropped(void) {
     memset(large, 'x', 500000);
     answer(exchange, 200, large);
     free(large);
-    CHECK_NUMBER(0, server.loop->counts.in_flight); /* it is buffered: nobody waits for this client */
-    CHECK_NUMBER(1, server.loop->counts.connections);
-    TURN_UNTIL(server.loop, server.loop->counts.connections == 0);
+    CHECK_NUMBER(0, server.loop->context.counts.in_flight); /* it is buffered: nobody waits for this client */
+    CHECK_NUMBER(1, server.loop->context.counts.connections);
+    TURN_UNTIL(server.loop, server.loop->context.counts.connections == 0);
     close(socket);
     server_stop(&server);
 }
@@ -554,7 +555,7 @@ static void what_waits_when_there_is_no_more_time_is_refused(void) {
         CHECK_HEARD("HTTP/1.1 503 ", "has not had its turn\n", refused);
         close(waiting[i]);
     }
-    CHECK_NUMBER(3, server.loop->counts.turned_away);
+    CHECK_NUMBER(3, server.loop->context.counts.turned_away);
     fl_exchange_abandon(exchange);
     close(served);
     TURN_UNTIL(server.loop, fl_loop_is_drained(server.loop));
@@ -577,8 +578,8 @@ static void an_idle_connection_goes_to_the_sibling(void) {
     fl_loop_drain(old.loop, true);
     turn(old.loop);
     turn(young.loop);
-    CHECK_NUMBER(1, old.loop->counts.connections);
-    CHECK_NUMBER(1, young.loop->counts.connections);
+    CHECK_NUMBER(1, old.loop->context.counts.connections);
+    CHECK_NUMBER(1, young.loop->context.counts.connections);
     say(idle, GET("/after"));
     CHECK_NUMBER(1, answer_all(young.loop));
     CHECK_HEARD("HTTP/1.1 200 OK", "/after", hear(young.loop, idle));
@@ -621,7 +622,7 @@ static void who_drains_looks_only_at_those_that_could_go(void) {
             abort();
         streams[i] = pair[1];
         fl_close_on_exec_nonblocking(pair[0]);
-        CHECK(fl_connection_open(server.loop, server.loop->listeners, pair[0], GET("/"), sizeof GET("/") - 1) != NULL);
+        CHECK(fl_connection_open(&server.loop->context, server.loop->listeners, pair[0], GET("/"), sizeof GET("/") - 1) != NULL);
         CHECK((exchanges[i] = fl_loop_take(server.loop)) != NULL);
     }
     began = cpu_time();
@@ -648,7 +649,7 @@ static void one_that_has_ended_its_side_is_answered_by_the_sibling(void) {
         shutdown(waiting, SHUT_WR);
         turn(old.loop);
         old.loop->ready.first->ready_at -= SECOND; /* it has waited for so long */
-        TURN_UNTIL(old.loop, fl_handoff_give(old.loop->connections, 1));
+        TURN_UNTIL(old.loop, fl_handoff_give(&old.loop->siblings, old.loop->context.connections, 1));
         turn(old.loop);
         CHECK_NUMBER(1, answer_all(young.loop));
         CHECK_HEARD("HTTP/1.1 ", "/half", hear(young.loop, waiting));
@@ -665,7 +666,7 @@ static void new_connections_go_to_the_sibling_that_has_fewer(void) {
     fl_shared_page *page = make_siblings(&old, &young, channels);
     for (int i = 0; i < 5; i++) clients[i] = client(&old);
     turn(old.loop); /* five come at once, and none has asked for anything yet */
-    CHECK_NUMBER(3, old.loop->counts.connections);
+    CHECK_NUMBER(3, old.loop->context.counts.connections);
     CHECK_NUMBER(3, fl_slot_get(&page->slots[0], FL_SLOT_fresh));
     CHECK_NUMBER(2, fl_slot_get(&page->slots[1], FL_SLOT_arriving));
     turn(young.loop);
@@ -720,9 +721,9 @@ static void the_child_of_a_fork_lets_go_whatever_it_finds(void) {
     fl_buffer unsent = {0}, ahead = {0};
     int ours = exchange->connection->transport.descriptor, apps = fl_exchange_hijack(second, &unsent, &ahead);
     int listener = server.loop->listeners->descriptor, other = dup(0);
-    pthread_mutex_lock(&server.loop->lock);
-    fl_connection *torn = server.loop->connections;
-    server.loop->connections = (fl_connection *) 1;
+    pthread_mutex_lock(&server.loop->context.lock);
+    fl_connection *torn = server.loop->context.connections;
+    server.loop->context.connections = (fl_connection *) 1;
     pid_t child = fork();
     if (child == 0) {
         fl_loop_forget(server.loop);
@@ -735,8 +736,8 @@ static void the_child_of_a_fork_lets_go_whatever_it_finds(void) {
         bool finds_client_gone = fl_exchange_write(exchange, "ab", 2, &used) == FL_CLOSED;
         _exit((lets_go ? 0 : 1) | (keeps_number ? 0 : 2) | (finds_client_gone ? 0 : 4));
     }
-    server.loop->connections = torn;
-    pthread_mutex_unlock(&server.loop->lock);
+    server.loop->context.connections = torn;
+    pthread_mutex_unlock(&server.loop->context.lock);
     int status = -1;
     waitpid(child, &status, 0);
     CHECK_NUMBER(0, status);
@@ -747,7 +748,7 @@ static void the_child_of_a_fork_lets_go_whatever_it_finds(void) {
     fl_exchange_begin(exchange, 200);
     fl_exchange_head_end(exchange, 0);
     fl_exchange_finish(exchange); /* the parent goes on */
-    fl_loop_flush(server.loop);
+    fl_context_flush(&server.loop->context);
     char answer[256];
     CHECK(recv(socket, answer, sizeof answer, 0) > 0);
     close(socket);

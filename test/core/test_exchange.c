@@ -155,7 +155,7 @@ static void an_unread_body_ends_the_connection(void) {
     turn(server.loop);
     CHECK_NUMBER(0, server.loop->ready.count);
     close(socket);
-    TURN_UNTIL(server.loop, server.loop->counts.connections == 0);
+    TURN_UNTIL(server.loop, server.loop->context.counts.connections == 0);
     server_stop(&server);
 }
 
@@ -181,7 +181,7 @@ static void a_large_body_arrives_whole(const char *request, int64_t length, size
         CHECK(exchange->connection->out.length + exchange->out.length <= response_buffer + 65536 + 40);
         if (status == FL_AGAIN) {
             waits++;
-            TURN_UNTIL(server.loop, (hear_now(socket, &heard), fl_loop_woken(server.loop) == exchange->id));
+            TURN_UNTIL(server.loop, (hear_now(socket, &heard), fl_context_next_woken(&server.loop->context) == exchange->id));
         } else if (status != FL_OK) {
             CHECK_NUMBER(FL_OK, status);
             break;
@@ -189,10 +189,10 @@ static void a_large_body_arrives_whole(const char *request, int64_t length, size
     }
     CHECK(waits > 0);
     fl_exchange_finish(exchange);
-    CHECK_NUMBER(0, server.loop->counts.in_flight);
+    CHECK_NUMBER(0, server.loop->context.counts.in_flight);
     /* Closed, it is heard to be a little later where another thread asks the kernel about it. */
-    TURN_UNTIL(server.loop, (hear_now(socket, &heard), heard.ended || (server.loop->connections != NULL &&
-                                                                       server.loop->connections->out.length == 0)));
+    TURN_UNTIL(server.loop, (hear_now(socket, &heard), heard.ended || (server.loop->context.connections != NULL &&
+                                                                       server.loop->context.connections->out.length == 0)));
     hear_now(socket, &heard);
     char *body = strstr(heard.bytes, "\r\n\r\n");
     body = body == NULL ? heard.bytes : body + 4;
@@ -328,7 +328,7 @@ static void a_body_that_is_not_read_is_not_received(void) {
     CHECK(most <= 65536);
     answer(exchange, 200, "");
     CHECK_HEARD("HTTP/1.1 200 OK\r\n", "\r\n\r\n", hear(server.loop, socket));
-    CHECK_NUMBER(1, server.loop->counts.connections);
+    CHECK_NUMBER(1, server.loop->context.counts.connections);
     close(socket);
     server_stop(&server);
 }
@@ -352,7 +352,7 @@ static void a_body_that_breaks_off_is_told(void) {
         say(socket, ends[i]);
         if (ends[i][0] == 0)
             shutdown(socket, SHUT_WR);
-        TURN_UNTIL(server.loop, fl_loop_woken(server.loop) == exchange->id);
+        TURN_UNTIL(server.loop, fl_context_next_woken(&server.loop->context) == exchange->id);
         CHECK_NUMBER(FL_CLOSED, fl_exchange_body(exchange, &bytes, &size));
         answer(exchange, 400, "bad");
         CHECK_HEARD("HTTP/1.1 400 Bad Request\r\n", "\r\n\r\nbad", hear_end(server.loop, socket));
@@ -383,8 +383,8 @@ static void a_reader_is_told_that_its_client_has_gone(void) {
         struct linger resets = {1, 0};
         setsockopt(socket, SOL_SOCKET, SO_LINGER, &resets, sizeof resets);
         close(socket);
-        TURN_UNTIL(server.loop, server.loop->counts.connections == 0);
-        CHECK_NUMBER(does == WAITS ? exchange->id : 0, fl_loop_woken(server.loop));
+        TURN_UNTIL(server.loop, server.loop->context.counts.connections == 0);
+        CHECK_NUMBER(does == WAITS ? exchange->id : 0, fl_context_next_woken(&server.loop->context));
         if (does == HAS_BEGUN) {
             CHECK_NUMBER(FL_OK, fl_exchange_body(exchange, &bytes, &size));
             CHECK_BYTES("ab", 2, bytes, size);
@@ -392,7 +392,7 @@ static void a_reader_is_told_that_its_client_has_gone(void) {
         }
         CHECK_NUMBER(FL_CLOSED, fl_exchange_body(exchange, &bytes, &size));
         fl_exchange_abandon(exchange);
-        CHECK_NUMBER(0, server.loop->counts.in_flight);
+        CHECK_NUMBER(0, server.loop->context.counts.in_flight);
         server_stop(&server);
     }
 }
@@ -416,8 +416,8 @@ static void a_request_at_fault_is_refused_if_the_app_has_nothing_to_say(void) {
             fl_exchange_flush(exchange);
         }
         fl_exchange_abandon(exchange);
-        CHECK_NUMBER(0, server.loop->counts.in_flight);
-        CHECK(server.loop->served == NULL);
+        CHECK_NUMBER(0, server.loop->context.counts.in_flight);
+        CHECK(server.loop->context.served == NULL);
         fl_heard heard = hear_end(server.loop, socket);
         CHECK_NUMBER(1, occurrences(&heard, "HTTP/1.1 "));
         if (says)
@@ -463,10 +463,10 @@ static void a_writer_is_told_that_its_client_has_gone(void) {
     size_t used;
     CHECK_NUMBER(FL_AGAIN, fl_exchange_write(exchange, large, sizeof large - 1, &used));
     close(socket);
-    TURN_UNTIL(server.loop, fl_loop_woken(server.loop) == exchange->id);
+    TURN_UNTIL(server.loop, fl_context_next_woken(&server.loop->context) == exchange->id);
     CHECK_NUMBER(FL_CLOSED, fl_exchange_write(exchange, "x", 1, &used));
     fl_exchange_abandon(exchange);
-    CHECK_NUMBER(0, server.loop->counts.in_flight + server.loop->counts.connections);
+    CHECK_NUMBER(0, server.loop->context.counts.in_flight + server.loop->context.counts.connections);
     server_stop(&server);
 }
 
@@ -501,10 +501,10 @@ static void a_hijacked_socket_is_the_callers_with_all_that_was_read(void) {
     CHECK(descriptor >= 0);
     CHECK_NUMBER(0, unsent.length);
     CHECK_BYTES("abcahead", 8, fl_buffer_at(&ahead), ahead.length);
-    CHECK_NUMBER(0, server.loop->counts.connections);
-    CHECK_NUMBER(1, server.loop->counts.in_flight);
+    CHECK_NUMBER(0, server.loop->context.counts.connections);
+    CHECK_NUMBER(1, server.loop->context.counts.in_flight);
     CHECK_NUMBER(-1, fl_exchange_hijack(exchange, &unsent, &ahead));
-    fl_buffer_free(&server.loop->slab, &ahead);
+    fl_buffer_free(&server.loop->context.slab, &ahead);
     fl_loop_drain(server.loop, false);
     CHECK(!fl_loop_is_drained(server.loop));
     fl_exchange_finish(exchange);
@@ -529,7 +529,7 @@ static void a_response_that_has_begun_cannot_be_hijacked(void) {
     CHECK_NUMBER(-1, fl_exchange_hijack(exchange, &unsent, &ahead));
     fl_exchange_finish(exchange);
     CHECK_HEARD("HTTP/1.1 200 OK\r\n", "0\r\n\r\n", hear(server.loop, socket));
-    CHECK_NUMBER(1, server.loop->counts.connections);
+    CHECK_NUMBER(1, server.loop->context.counts.connections);
     close(socket);
     server_stop(&server);
 }
@@ -546,7 +546,7 @@ static void what_follows_101_is_the_apps(void) {
     CHECK_NUMBER(FL_OK, fl_exchange_head_end(exchange, -1));
     int descriptor = fl_exchange_hijack(exchange, &unsent, &ahead);
     CHECK_BYTES("ahead", 5, fl_buffer_at(&ahead), ahead.length);
-    fl_buffer_free(&server.loop->slab, &ahead);
+    fl_buffer_free(&server.loop->context.slab, &ahead);
     fl_exchange_finish(exchange);
     CHECK_HEARD("HTTP/1.1 101 Switching Protocols\r\nupgrade: b\r\nconnection: upgrade\r\ndate: ", "GMT\r\n\r\n",
                 hear(server.loop, socket));

@@ -1,4 +1,5 @@
 /* The order of requests that wait: by when they came, here or in the sibling that gave them. */
+#include "loop/parts.h"
 #include "peer.h"
 
 #include <time.h>
@@ -8,14 +9,14 @@ enum { OURS = 20000, GIVEN = 10000 };
 static fl_connection nobody; /* of all of them: nothing is read of it */
 
 static void come(fl_loop *loop, uint64_t at) {
-    fl_exchange *exchange = fl_loop_new_exchange(loop, &nobody);
+    fl_exchange *exchange = fl_exchange_new(&loop->context, &nobody);
     exchange->ready_at = at;
     fl_loop_enqueue(exchange);
 }
 
-static void leave(fl_loop *loop, fl_exchange *exchange) {
+static void leave(fl_exchange *exchange) {
     fl_loop_dequeue(exchange);
-    fl_loop_free_exchange(loop, exchange);
+    fl_exchange_free(exchange);
 }
 
 static uint64_t cpu_time(void) {
@@ -30,7 +31,7 @@ static uint64_t cpu_time_of_given(fl_loop *loop, uint64_t first, uint64_t step, 
     for (int i = 0; i < GIVEN; i++) {
         come(loop, first + step * (uint64_t) i);
         if (i % taken_in == 0)
-            leave(loop, loop->ready.first);
+            leave(loop->ready.first);
     }
     return cpu_time() - began;
 }
@@ -56,7 +57,7 @@ static void those_of_a_sibling_cost_the_same_however_many_wait(void) {
                       (unsigned long) at_end);
         check_order(loop);
     }
-    while (loop->ready.first != NULL) leave(loop, loop->ready.first);
+    while (loop->ready.first != NULL) leave(loop->ready.first);
     CHECK(loop->ready.inserted == NULL && loop->ready.last == NULL);
 
     server_stop(&server);
@@ -70,11 +71,11 @@ static void any_order_of_coming_and_going_leaves_them_in_order(void) {
         fl_exchange *exchange = server.loop->ready.first;
         for (int steps = rand() % 5; steps > 0 && exchange->next != NULL; steps--) exchange = exchange->next;
         if (rand() % 3 == 0)
-            leave(server.loop, rand() % 2 == 0 ? exchange : server.loop->ready.last);
+            leave(rand() % 2 == 0 ? exchange : server.loop->ready.last);
         if (server.loop->ready.first != NULL && i % 50 == 0)
             check_order(server.loop);
     }
-    while (server.loop->ready.first != NULL) leave(server.loop, server.loop->ready.last);
+    while (server.loop->ready.first != NULL) leave(server.loop->ready.last);
     CHECK(server.loop->ready.inserted == NULL && server.loop->ready.first == NULL);
     server_stop(&server);
 }

@@ -1,4 +1,4 @@
-#include "http1.h"
+#include "http1/http1.h"
 #include "test.h"
 #include <time.h>
 

@@ -1,5 +1,5 @@
 /* Which reactor is called for a request that waits in a lane. One thread stands for all. */
-#include "lanes.h"
+#include "watch/lanes.h"
 #include "peer.h"
 
 #include <sys/poll.h>

@@ -1,5 +1,5 @@
 /* What each system answers in its own way: the same is wanted of all. */
-#include "platform.h"
+#include "base/platform.h"
 #include "test.h"
 
 #include <pthread.h>

@@ -1,5 +1,5 @@
 /* What every backend of poll.h has to keep. The same program is built for each: make test, make fallbacks, make kqueue. */
-#include "poll.h"
+#include "base/poll.h"
 #include "test.h"
 
 #include <arpa/inet.h>

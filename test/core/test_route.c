@@ -1,4 +1,4 @@
-#include "route.h"
+#include "base/route.h"
 #include "test.h"
 
 static const struct {

@@ -1,4 +1,4 @@
-#include "routes.h"
+#include "base/routes.h"
 #include "test.h"
 
 #include <pthread.h>

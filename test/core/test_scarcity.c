@@ -32,7 +32,7 @@ static void a_connection_that_has_long_been_silent_makes_room_for_a_new_one(void
     pass(&server, 300 * MILLISECOND);
     CHECK_NUMBER(1, server.loop->ready.count); /* nobody has been silent for long: it waits in the backlog */
     TURN_UNTIL(server.loop, server.loop->ready.count == 2);
-    CHECK_NUMBER(2, server.loop->counts.connections);
+    CHECK_NUMBER(2, server.loop->context.counts.connections);
     free(hear_end(server.loop, silent).bytes);
     CHECK_NUMBER(2, answer_all(server.loop));
     CHECK_HEARD("HTTP/1.1 200 OK", "/late", hear(server.loop, late));
@@ -51,7 +51,7 @@ static void who_is_busy_makes_no_room_and_who_waits_outside_costs_nothing(void) 
     int late = client(&server);
     say(late, GET("/late"));
     CHECK(turns_within(&server, 1500 * MILLISECOND, 500 * MILLISECOND) < 50);
-    CHECK_NUMBER(1, server.loop->counts.connections);
+    CHECK_NUMBER(1, server.loop->context.counts.connections);
     answer(exchange, 200, "done");
     close(busy);
     TURN_UNTIL(server.loop, server.loop->ready.count == 1);
@@ -83,7 +83,7 @@ static void where_no_descriptor_is_left_it_does_not_spin(void) {
     say(waiting, GET("/"));
     hoard();
     CHECK(turns_within(&server, 500 * MILLISECOND, 500 * MILLISECOND) < 50);
-    CHECK_NUMBER(0, server.loop->counts.connections);
+    CHECK_NUMBER(0, server.loop->context.counts.connections);
     give_back();
     TURN_UNTIL(server.loop, server.loop->ready.count == 1);
     CHECK_NUMBER(1, answer_all(server.loop));
@@ -127,7 +127,7 @@ static void who_has_no_descriptor_left_takes_the_reserve_to_pass_new_ones_on(voi
     CHECK_NUMBER(0, shown(&couple, 0, FL_SLOT_room));
     give_back();
     turn(couple.young.loop);
-    CHECK_NUMBER(1, couple.young.loop->counts.connections);
+    CHECK_NUMBER(1, couple.young.loop->context.counts.connections);
     TURN_UNTIL(couple.old.loop, shown(&couple, 0, FL_SLOT_room) > 0);
     part(&couple);
 }
@@ -135,11 +135,11 @@ static void who_has_no_descriptor_left_takes_the_reserve_to_pass_new_ones_on(voi
 static void who_has_as_many_as_may_be_passes_new_ones_on(void) {
     couple couple = meet(1);
     turn(couple.old.loop);
-    CHECK_NUMBER(1, couple.old.loop->counts.connections);
+    CHECK_NUMBER(1, couple.old.loop->context.counts.connections);
     couple.old.loop->most_connections = 1;
     couple.clients[couple.count++] = client(&couple.old);
     turn(couple.old.loop);
-    CHECK_NUMBER(1, couple.old.loop->counts.connections);
+    CHECK_NUMBER(1, couple.old.loop->context.counts.connections);
     CHECK_NUMBER(1, shown(&couple, 1, FL_SLOT_arriving));
     part(&couple);
 }
@@ -149,7 +149,7 @@ static void nobody_is_given_more_than_it_has_room_for(void) {
     fl_slot_set(&couple.page->slots[1], FL_SLOT_room, 1);
     turn(couple.old.loop);
     CHECK_NUMBER(1, shown(&couple, 1, FL_SLOT_arriving)); /* else it would be two */
-    CHECK_NUMBER(4, couple.old.loop->counts.connections);
+    CHECK_NUMBER(4, couple.old.loop->context.counts.connections);
     part(&couple);
 }
 
@@ -165,7 +165,7 @@ static void what_is_given_to_who_has_no_descriptor_left_is_passed_on(void) {
     give_back();
     turn(couple.old.loop);
     CHECK_NUMBER(0, shown(&couple, 0, FL_SLOT_arriving));
-    CHECK_NUMBER(5, couple.old.loop->counts.connections);
+    CHECK_NUMBER(5, couple.old.loop->context.counts.connections);
     part(&couple);
 }
 
@@ -175,7 +175,7 @@ static void what_nobody_has_told_of_is_taken_in_all_the_same(void) {
     CHECK_NUMBER(2, shown(&couple, 1, FL_SLOT_arriving));
     fl_slot_set(&couple.page->slots[1], FL_SLOT_arriving, 0);
     turn(couple.young.loop);
-    CHECK_NUMBER(2, couple.young.loop->counts.connections);
+    CHECK_NUMBER(2, couple.young.loop->context.counts.connections);
     part(&couple);
 }
 
@@ -188,7 +188,7 @@ static void one_that_nobody_has_a_descriptor_for_is_lost_and_counts_no_more(void
     hoard();
     fl_loop_turn(couple.young.loop);
     CHECK_NUMBER(0, shown(&couple, 1, FL_SLOT_arriving));
-    CHECK_NUMBER(1, couple.young.loop->counts.connections);
+    CHECK_NUMBER(1, couple.young.loop->context.counts.connections);
     give_back();
     turn(couple.old.loop);
     int closed = 0;
@@ -216,8 +216,8 @@ static void once_much_is_kept_for_all_little_is_kept_for_each(void) {
     turn(loop);
     CHECK_NUMBER(0, loop->ready.count); /* the rest is awaited */
 
-    size_t before = loop->slab.borrowed, used;
-    loop->slab.borrowed += FL_MUCH_KEPT;
+    size_t before = loop->context.slab.borrowed, used;
+    loop->context.slab.borrowed += FL_MUCH_KEPT;
     say_bytes(upload, body, 10);
     fl_exchange *exchange = take(loop); /* the app may do better with it */
     CHECK_TEXT("/upload", path_of(exchange));
@@ -233,8 +233,8 @@ static void once_much_is_kept_for_all_little_is_kept_for_each(void) {
         status = fl_exchange_write(exchange, body, sizeof body, &used);
     CHECK_NUMBER(FL_AGAIN, status);
     CHECK(exchange->connection->out.length <= FL_LITTLE_KEPT + 1024);
-    loop->slab.borrowed -= FL_MUCH_KEPT;
-    CHECK(loop->slab.borrowed < before + 300000);
+    loop->context.slab.borrowed -= FL_MUCH_KEPT;
+    CHECK(loop->context.slab.borrowed < before + 300000);
     CHECK_NUMBER(FL_OK, fl_exchange_write(exchange, body, sizeof body, &used));
     fl_exchange_abandon(exchange);
     close(reader);
@@ -257,10 +257,10 @@ static void a_long_head_of_a_response_counts_for_as_long_as_it_is_kept(void) {
         fl_exchange_finish(exchange);
         free(hear(server.loop, asks).bytes);
     }
-    CHECK_NUMBER(peer_limits.response_buffer, fl_loop_keeps(server.loop, peer_limits.response_buffer));
+    CHECK_NUMBER(peer_limits.response_buffer, fl_context_keeps(&server.loop->context, peer_limits.response_buffer));
     close(asks);
-    TURN_UNTIL(server.loop, server.loop->counts.connections == 0);
-    CHECK_NUMBER(0, fl_loop_kept(server.loop));
+    TURN_UNTIL(server.loop, server.loop->context.counts.connections == 0);
+    CHECK_NUMBER(0, fl_context_kept(&server.loop->context));
     server_stop(&server);
 }
 
@@ -278,7 +278,7 @@ static void a_reader_that_stalls_is_reset(void) {
     static char body[1000000];
     size_t used;
     while (fl_exchange_write(exchange, body, sizeof body, &used) == FL_OK) continue;
-    TURN_UNTIL(server.loop, server.loop->counts.connections == 0);
+    TURN_UNTIL(server.loop, server.loop->context.counts.connections == 0);
     fl_exchange_abandon(exchange);
     fl_heard heard = hear_end(server.loop, reader);
     CHECK(heard.reset);
@@ -310,7 +310,7 @@ static void who_does_not_take_what_the_kernel_has_is_reset_too(void) {
         fl_exchange_finish(exchange);
         fl_loop_turn(server.loop);
     }
-    CHECK_NUMBER(2, server.loop->counts.connections);
+    CHECK_NUMBER(2, server.loop->context.counts.connections);
     size_t taken = 0;
     for (uint64_t began = fl_clock(), due; (due = MOST * (fl_clock() - began) / (3 * WAITS)) < MOST;) {
         char bytes[2000];
@@ -318,7 +318,7 @@ static void who_does_not_take_what_the_kernel_has_is_reset_too(void) {
         while (taken < due && (count = recv(slow, bytes, sizeof bytes, 0)) > 0) taken += (size_t) count;
         pass(&server, 4 * MILLISECOND);
     }
-    CHECK_NUMBER(1, server.loop->counts.connections);
+    CHECK_NUMBER(1, server.loop->context.counts.connections);
     fl_heard heard = hear_end(server.loop, stalled);
     CHECK(heard.reset);
     free(heard.bytes);
@@ -335,10 +335,10 @@ static void who_does_not_take_what_the_kernel_has_is_reset_too(void) {
 static void a_listener_that_could_not_be_watched_again_is_tried_again(void) {
     peer_server server = server_start();
     fl_loop_step_aside(server.loop, true);
-    CHECK_NUMBER(0, fl_poll_add_listener(&server.loop->poll, server.listening, server.loop->listeners));
+    CHECK_NUMBER(0, fl_poll_add_listener(&server.loop->context.poll, server.listening, server.loop->listeners));
     fl_loop_step_aside(server.loop, false); /* it is there: EEXIST */
     CHECK(!server.loop->listeners->watched);
-    fl_poll_remove(&server.loop->poll, server.listening);
+    fl_poll_remove(&server.loop->context.poll, server.listening);
     int socket = client(&server);
     say(socket, GET("/"));
     TURN_UNTIL(server.loop, server.loop->ready.count == 1);
@@ -353,13 +353,13 @@ static void a_burst_costs_no_memory_for_ever(void) {
     peer_server server = server_start();
     static fl_exchange *exchanges[MANY];
     for (int round = 0; round < 2; round++) {
-        for (int i = 0; i < MANY; i++) exchanges[i] = fl_loop_new_exchange(server.loop, NULL);
-        for (int i = 0; i < MANY; i++) fl_loop_free_exchange(server.loop, exchanges[i]);
+        for (int i = 0; i < MANY; i++) exchanges[i] = fl_exchange_new(&server.loop->context, NULL);
+        for (int i = 0; i < MANY; i++) fl_exchange_free(exchanges[i]);
     }
     uint32_t kept = 0;
-    for (fl_exchange *exchange = server.loop->free_exchanges; exchange != NULL; exchange = exchange->next) kept++;
+    for (fl_exchange *exchange = server.loop->context.free_exchanges; exchange != NULL; exchange = exchange->next) kept++;
     CHECK_NUMBER(FL_REUSES ? 512 : 0, kept);
-    CHECK(server.loop->free_head_count <= 512);
+    CHECK(server.loop->context.free_head_count <= 512);
     server_stop(&server);
 }
 
@@ -367,7 +367,7 @@ static void answers_that_nobody_reads_are_not_kept_without_bound(void) {
     static const char request[] = GET("/");
     peer_server server = server_start();
     int socket = narrow_client(&server);
-    fl_connection *connection = server.loop->connections;
+    fl_connection *connection = server.loop->context.connections;
     unsigned refused = 0;
     for (int i = 0; i < 5000; i++) {
         if (send(socket, request, sizeof request - 1, MSG_NOSIGNAL) < 0)

@@ -1,6 +1,6 @@
 /* How soon the watch thread knows that the reactor which leads has not come back, and why. One thread stands for it. */
 #include "peer.h"
-#include "watch.h"
+#include "watch/watch.h"
 
 #include <pthread.h>
 #include <sys/poll.h>

@@ -6,7 +6,7 @@
  * Requests with their body and their fields, in hexadecimal; then what becomes of the rest: "end" when there is none,
  * "more" when it is not complete, "closed" when the connection ends after the last one, or the status it is refused with
  * and the byte that what is refused begins at. Between them are tabs. */
-#include "http1.h"
+#include "http1/http1.h"
 
 #include <stddef.h>
 #include <stdio.h>

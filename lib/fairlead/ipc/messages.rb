@@ -32,7 +32,7 @@ module Fairlead
     Stuck = Data.define(:kind, :request)
 
     # Worker → supervisor: a stall goes on, and no Ruby runs beside it that could say more. The watch thread writes this,
-    # and Stuck (ext/fairlead/core/report.c).
+    # and Stuck (ext/fairlead/core/watch/report.c).
     # @!attribute number [Integer] of the reactor
     # @!attribute began [Integer] on the core's clock
     # @!attribute seconds [Float] for how long by now

@@ -1,0 +1,98 @@
+/* One page of memory shared by supervisor and workers: a slot for each worker, each on cache lines of its own.
+ * fl_shared_page_open maps it (before any fork), fl_shared_page_close unmaps it in this process only.
+ * Every field is one atomic number. A slot is written by its worker alone (but for the fields that say so), and by the
+ * supervisor while the slot has no worker; anybody may read at any time. The table of routes, and that of databases, are
+ * written by all. Mapping can fail: NULL with errno; nothing else can. */
+#ifndef FL_SHARED_PAGE_H
+#define FL_SHARED_PAGE_H
+
+#include "routes.h"
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* X(field): in the order in which they are shown */
+#define FL_SLOT_MAP(X)                                                                                       \
+    X(pid)                                                                                                   \
+    X(state)       /* FL_WORKER_… */                                                                         \
+    X(in_flight)   /* requests that have a fiber and will end */                                             \
+    X(streams)     /* long-lived responses: they are not among those */                                      \
+    X(queued)      /* requests that wait for their turn */                                                   \
+    X(connections) /* open */                                                                                \
+    X(fresh)       /* of them, those that have had no request yet */                                         \
+    X(room)        /* for so many more there are descriptors, as far as is known */                          \
+    X(requests)    /* answered since the worker began */                                                     \
+    X(errors)      /* of them, those that the app let escape */                                              \
+    X(refused)     /* answered by the core before they were taken: malformed, too large, too many */         \
+    X(turned_away) /* of them, with 503: too many came, or they had waited too long */                       \
+    X(timed_out)   /* requests that took longer than they may */                                             \
+    X(restarts)    /* of this slot */                                                                        \
+    X(heartbeat_ms) /* fl_clock in milliseconds when the loop last turned */                                 \
+    X(idle)        /* 1: it waits in its loop, and no request waits for it */                                \
+    X(oldest_us)   /* fl_clock when its oldest waiting request came; 0: none waits */                        \
+    X(stall)       /* of the reactor that leads: fl_stall */                                                 \
+    X(away_us)     /* fl_clock since when that stays away; 0: it does not */                                 \
+    X(coming)      /* requests on their way to it (added to by who sends them) */                            \
+    X(arriving)    /* connections without a request, likewise */                                             \
+    X(standbys)    /* how often the lead went to a standby reactor */                                        \
+    X(handed)      /* requests handed to siblings */                                                         \
+    X(received)    /* requests taken over from them */                                                       \
+    X(database_open)     /* connections to databases, or room for them, that it has of the budget */         \
+    X(database_taken)    /* of what it was ever granted, what it has made use of */                          \
+    X(database_waiting)  /* requests that wait for the budget to have one */                                 \
+    X(database_since_us) /* since when the first of them does */                                             \
+    X(database_granted)  /* connections that it was ever granted (written by the supervisor) */              \
+    X(database_recalled) /* of them, how many it was ever asked back (written by the supervisor) */          \
+    X(lane)        /* 1: a lane worker, which serves nothing but requests of routes that hold the GVL */     \
+    X(lane_waiting)/* requests that wait for a lane */                                                       \
+    X(lane_running)/* requests that run in one */                                                            \
+    X(lane_most)   /* the most that have run in one at once */                                               \
+    X(lane_requests)/* taken in one since the worker began */                                                \
+    X(lane_waited_us)/* how long they have waited for it in all */                                           \
+    X(index)       /* its number among those of its kind (written by the supervisor) */                      \
+    X(relief)      /* 1: a relief worker (likewise) */                                                       \
+    X(began_us)    /* fl_clock when it was forked (likewise) */                                              \
+    X(stalls)      /* that were told of */                                                                   \
+    X(stalled_us)  /* fl_clock when the oldest began of the stalls that go on; 0: nothing stalls */          \
+    X(stalled_kind)/* of that one: fl_stall */
+
+typedef enum fl_slot_field {
+#define X(field) FL_SLOT_##field,
+    FL_SLOT_MAP(X)
+#undef X
+    FL_SLOT_FIELDS,
+} fl_slot_field;
+
+/* Why a reactor is away. */
+typedef enum fl_stall { FL_STALL_NONE, FL_STALL_BLOCKED, FL_STALL_STUCK, FL_STALL_COMPUTING, FL_STALL_KINDS } fl_stall;
+
+enum { FL_WORKER_EMPTY, FL_WORKER_BOOTING, FL_WORKER_SERVING, FL_WORKER_DRAINING };
+
+typedef struct fl_slot {
+    _Alignas(128) _Atomic int64_t fields[FL_SLOT_FIELDS];
+} fl_slot;
+
+enum { FL_MOST_DATABASES = 4 };
+
+typedef struct fl_shared_page {
+    size_t count;
+    _Atomic uint64_t databases[FL_MOST_DATABASES]; /* the servers that anybody has met: what each is known by */
+    _Atomic int most_lanes; /* workers that the supervisor would fork for the lane of processes; 0: none */
+    fl_routes routes;
+    fl_slot slots[];
+} fl_shared_page;
+
+fl_shared_page *fl_shared_page_open(size_t slots);
+void fl_shared_page_close(fl_shared_page *page);
+
+/* The number of a database server, the same in all processes. Those for which there is no place share the last one. */
+int fl_shared_page_database(fl_shared_page *page, uint64_t key);
+
+static inline void fl_slot_set(fl_slot *slot, fl_slot_field field, int64_t value) {
+    atomic_store_explicit(&slot->fields[field], value, memory_order_relaxed);
+}
+static inline int64_t fl_slot_get(const fl_slot *slot, fl_slot_field field) {
+    return atomic_load_explicit(&slot->fields[field], memory_order_relaxed);
+}
+
+#endif

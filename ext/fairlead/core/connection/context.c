@@ -1,0 +1,147 @@
+#include "context.h"
+#include "base/platform.h"
+#include "exchange.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int fl_context_open(fl_context *context, const fl_limits *limits, const fl_context_calls *calls) {
+    if (fl_poll_open(&context->poll) < 0)
+        return -1;
+    pthread_mutex_init(&context->lock, NULL);
+    context->calls = calls;
+    context->limits = *limits;
+    context->date_second = -1;
+    context->now = fl_clock();
+    context->wall_offset = fl_wall_clock() - context->now;
+    return 0;
+}
+
+void fl_context_bury(fl_context *context) {
+    fl_connection **link = &context->graveyard;
+    while (*link != NULL) {
+        fl_connection *connection = *link;
+        if (connection->dirty) {
+            link = &connection->next;
+            continue;
+        }
+        *link = connection->next;
+        free(connection);
+    }
+}
+
+void fl_context_bury_abandoned(fl_context *context) {
+    if (atomic_load_explicit(&context->abandoned, memory_order_relaxed) == NULL)
+        return;
+    fl_exchange *exchange = atomic_exchange(&context->abandoned, NULL);
+    while (exchange != NULL) {
+        fl_exchange *next = exchange->abandoned_next;
+        fl_exchange_abandon(exchange);
+        exchange = next;
+    }
+}
+
+static void disown_served(fl_context *context) {
+    for (fl_exchange *exchange = context->served; exchange != NULL;) {
+        fl_exchange *next = exchange->next;
+        fl_exchange_free_buffers(exchange);
+        fl_exchange_disown(exchange);
+        exchange = next;
+    }
+}
+
+void fl_context_close(fl_context *context) {
+    for (; context->dirty != NULL; context->dirty = context->dirty->dirty_next)
+        context->dirty->dirty = false;
+    fl_context_bury(context);
+    fl_context_bury_abandoned(context);
+    disown_served(context);
+    while (context->free_exchanges != NULL) {
+        fl_exchange *exchange = context->free_exchanges;
+        context->free_exchanges = exchange->next;
+        free(exchange);
+    }
+    for (fl_rejection *refusal; (refusal = fl_rejection_take(&context->refusals)) != NULL;)
+        free(refusal);
+    while (context->free_heads != NULL) {
+        fl_http1_head *head = context->free_heads;
+        memcpy(&context->free_heads, head, sizeof(void *));
+        free(head);
+    }
+    fl_poll_close(&context->poll);
+    fl_slab_close(&context->slab);
+    fl_slab_close(&context->staging);
+    pthread_mutex_destroy(&context->lock);
+}
+
+void fl_context_update_clock(fl_context *context) {
+    context->now = fl_clock();
+}
+
+const char *fl_context_date(fl_context *context) {
+    int64_t second = (int64_t) ((context->now + context->wall_offset) / 1000000);
+    if (second != context->date_second) {
+        context->wall_offset = fl_wall_clock() - fl_clock(); /* the wall clock may have been set */
+        context->date_second = second;
+        fl_http1_date(context->date, second);
+    }
+    return context->date;
+}
+
+void fl_connection_set_deadline(fl_connection *connection, fl_deadline_kind kind) {
+    fl_context *context = connection->context;
+    fl_deadline_kind before = connection->deadline_kind;
+    if (before != FL_DEADLINE_NONE) {
+        if (connection->deadline_before != NULL)
+            connection->deadline_before->deadline_after = connection->deadline_after;
+        else
+            context->deadlines[before].first = connection->deadline_after;
+        if (connection->deadline_after != NULL)
+            connection->deadline_after->deadline_before = connection->deadline_before;
+        else
+            context->deadlines[before].last = connection->deadline_before;
+    }
+    connection->deadline_kind = (uint8_t) kind;
+    if (kind == FL_DEADLINE_NONE)
+        return;
+    connection->deadline = context->now + context->limits.deadlines[kind];
+    context->timer_stale = true;
+    connection->progress_at_deadline = connection->progress;
+    connection->deadline_after = NULL;
+    connection->deadline_before = context->deadlines[kind].last;
+    if (connection->deadline_before != NULL)
+        connection->deadline_before->deadline_after = connection;
+    else
+        context->deadlines[kind].first = connection;
+    context->deadlines[kind].last = connection;
+}
+
+void fl_connection_mark_dirty(fl_connection *connection) {
+    fl_context *context = connection->context;
+    if (atomic_load_explicit(&context->staged_at, memory_order_relaxed) == 0)
+        atomic_store_explicit(&context->staged_at, context->now, memory_order_relaxed);
+    if (connection->dirty)
+        return;
+    connection->dirty = true;
+    connection->dirty_next = context->dirty;
+    context->dirty = connection;
+}
+
+void fl_context_send_staged(fl_context *context, bool only_complete) {
+    fl_connection *connection = context->dirty, *next;
+    context->dirty = NULL;
+    atomic_store_explicit(&context->staged_at, 0, memory_order_relaxed);
+    for (; connection != NULL; connection = next) {
+        next = connection->dirty_next;
+        if (only_complete && connection->state == FL_CONNECTION_SERVED) {
+            connection->dirty_next = context->dirty;
+            context->dirty = connection;
+            continue;
+        }
+        connection->dirty = false;
+        if (connection->state == FL_CONNECTION_SERVED)
+            fl_exchange_flush(connection->exchange);
+        if (connection->state != FL_CONNECTION_CLOSED && connection->out.length > 0)
+            fl_connection_send(connection, NULL);
+    }
+}

@@ -1,0 +1,49 @@
+#include "rejection.h"
+#include "context.h"
+#include "exchange.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    MOST_WAITING = 1024, /* beyond them there is no time to write logs anyway */
+    MOST_OF_LINE = 1024,
+};
+
+void fl_rejection_note(fl_connection *connection, fl_status status) {
+    fl_context *context = connection->context;
+    const fl_exchange *exchange = connection->exchange;
+    if (!context->limits.note_refusals || exchange == NULL || context->refusals.count >= MOST_WAITING)
+        return;
+    const char *line = fl_buffer_at(&connection->in);
+    uint32_t left = connection->in.length, size = 0;
+    while (left > 0 && (*line == '\r' || *line == '\n'))
+        line++, left--;
+    while (size < left && size < MOST_OF_LINE && line[size] != '\r' && line[size] != '\n')
+        size++;
+    fl_rejection *refusal = malloc(sizeof *refusal + size);
+    if (refusal == NULL)
+        return;
+    *refusal = (fl_rejection){.client = connection->client, .first_byte_at = exchange->first_byte_at,
+                            .refused_at = context->now, .status = status, .size = size};
+    if (size > 0)
+        memcpy(refusal->line, line, size);
+    fl_rejections *refusals = &context->refusals;
+    if (refusals->last != NULL)
+        refusals->last->next = refusal;
+    else
+        refusals->first = refusal;
+    refusals->last = refusal;
+    refusals->count++;
+}
+
+fl_rejection *fl_rejection_take(fl_rejections *refusals) {
+    fl_rejection *refusal = refusals->first;
+    if (refusal == NULL)
+        return NULL;
+    refusals->first = refusal->next;
+    if (refusals->first == NULL)
+        refusals->last = NULL;
+    refusals->count--;
+    return refusal;
+}

@@ -1,0 +1,93 @@
+/* What a connection sends, and what it does with what the client does not take yet. */
+#include "context.h"
+#include "parts.h"
+
+/* Answers false when the connection has been lost. */
+static bool write_out(fl_connection *connection, fl_buffer *bytes) {
+    struct iovec part = {fl_buffer_at(bytes), bytes->length};
+    ssize_t written = connection->transport.kind->write(&connection->transport, &part, 1);
+    if (written == FL_TRANSPORT_BROKEN) {
+        fl_connection_close(connection);
+        return false;
+    }
+    if (written > 0) {
+        connection->progress += (uint64_t) written;
+        fl_buffer_consume(&connection->context->slab, bytes, (size_t) written);
+    }
+    return true;
+}
+
+static void await_writable(fl_connection *connection) {
+    if (!connection->wants_writable) {
+        connection->wants_writable = true;
+        fl_poll_want_writable(&connection->context->poll, connection->transport.descriptor, connection);
+    } else {
+        fl_poll_again(&connection->context->poll, connection->transport.descriptor, FL_WRITABLE);
+    }
+    if (connection->deadline_kind != FL_DEADLINE_WRITE) {
+        fl_context_update_clock(connection->context); /* the app may have computed for long since the last turn */
+        fl_connection_start_deadline(connection, FL_DEADLINE_WRITE);
+    }
+}
+
+void fl_connection_send(fl_connection *connection, fl_buffer *staged) {
+    fl_context *context = connection->context;
+    fl_buffer *out = &connection->out;
+    bool had_to_wait = connection->deadline_kind == FL_DEADLINE_WRITE;
+    if (staged != NULL && staged->length > 0) {
+        if (out->length == 0) {
+            if (!write_out(connection, staged))
+                return;
+            if (staged->length > 0) {
+                fl_buffer rest = *staged;
+                *staged = *out;
+                *out = rest;
+            }
+        } else if (fl_buffer_append(&context->slab, out, fl_buffer_at(staged), staged->length) == FL_OK) {
+            fl_buffer_free(&context->slab, staged);
+            if (!had_to_wait && !write_out(connection, out))
+                return;
+        } else {
+            fl_connection_close(connection);
+            return;
+        }
+    } else if (out->length > 0 && !write_out(connection, out)) {
+        return;
+    }
+    if (out->length > 0)
+        await_writable(connection);
+    else if (had_to_wait || connection->state == FL_CONNECTION_ENDING)
+        fl_connection_all_sent(connection);
+}
+
+void fl_connection_stage(fl_connection *connection, fl_buffer *staged) {
+    fl_context *context = connection->context;
+    if (connection->out.length == 0) {
+        fl_buffer_free(&context->slab, &connection->out);
+        connection->out = *staged;
+        *staged = (fl_buffer){0};
+    } else if (fl_buffer_append(&context->slab, &connection->out, fl_buffer_at(staged), staged->length) == FL_OK) {
+        fl_buffer_free(&context->slab, staged);
+    } else {
+        fl_connection_close(connection);
+        return;
+    }
+    fl_connection_mark_dirty(connection);
+}
+
+size_t fl_connection_send_directly(fl_connection *connection, fl_buffer *staged, const char *bytes, size_t size) {
+    if (connection->out.length > 0)
+        return 0;
+    size_t before = staged->length;
+    struct iovec parts[] = {{fl_buffer_at(staged), before}, {(void *) bytes, size}};
+    int skipped = before == 0 ? 1 : 0;
+    ssize_t result = connection->transport.kind->write(&connection->transport, parts + skipped, 2 - skipped);
+    if (result == FL_TRANSPORT_BROKEN)
+        fl_connection_close(connection);
+    if (result <= 0)
+        return 0;
+    size_t written = (size_t) result;
+    connection->progress += written;
+    fl_buffer_consume(&connection->context->slab, staged, written);
+    return written > before ? written - before : 0;
+}

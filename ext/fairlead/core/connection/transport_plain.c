@@ -1,0 +1,35 @@
+#include "transport.h"
+#include "base/platform.h"
+
+static ssize_t outcome(ssize_t result) {
+    if (result >= 0)
+        return result;
+    return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR ? FL_TRANSPORT_WAIT : FL_TRANSPORT_BROKEN;
+}
+
+static ssize_t plain_read(fl_transport *transport, void *bytes, size_t size) {
+    return outcome(recv(transport->descriptor, bytes, size, 0));
+}
+
+static ssize_t plain_write(fl_transport *transport, const struct iovec *parts, int count) {
+    if (count == 1)
+        return outcome(send(transport->descriptor, parts[0].iov_base, parts[0].iov_len, FL_SEND_FLAGS));
+    struct msghdr message = {.msg_iov = (struct iovec *) parts, .msg_iovlen = (size_t) count};
+    return outcome(sendmsg(transport->descriptor, &message, FL_SEND_FLAGS));
+}
+
+static void plain_finish(fl_transport *transport) {
+    shutdown(transport->descriptor, SHUT_WR);
+}
+
+static void plain_reset(fl_transport *transport) {
+    struct linger none = {.l_onoff = 1};
+    setsockopt(transport->descriptor, SOL_SOCKET, SO_LINGER, &none, sizeof none);
+}
+
+static void plain_close(fl_transport *transport) {
+    close(transport->descriptor);
+    transport->descriptor = -1;
+}
+
+const fl_transport_kind fl_transport_plain = {"http", plain_read, plain_write, plain_finish, plain_reset, plain_close};

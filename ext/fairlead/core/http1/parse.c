@@ -1,0 +1,94 @@
+/* The head, line by line. Each line is looked at once, when it is complete, in its order: so it makes no
+ * difference in how many pieces it came. What the request line means is in http1_target.c, what the headers
+ * mean together in http1_conclude.c. */
+#include "http1.h"
+#include "characters.h"
+#include "parts.h"
+
+enum { CR_LF = 2, SKIPPED_LINES = 2 };
+
+/* Finds the end of the line that begins at head->line: *end is where its CR is. A line has to end before
+ * `bound`, whether its rest has come or not, so that too long is too long in one piece and in many. */
+static inline fl_status find_end(fl_http1_head *head, const char *bytes, size_t size,
+                                 const fl_http1_limits *limits, uint32_t *end) {
+    size_t bound = limits->head;
+    fl_status beyond = FL_HEAD_TOO_LARGE;
+    if (!head->started && (size_t) head->line + limits->request_line + CR_LF <= bound) {
+        bound = (size_t) head->line + limits->request_line + CR_LF;
+        beyond = FL_TARGET_TOO_LONG;
+    }
+    size_t known = size < bound ? size : bound;
+    const char *line_feed = NULL;
+    if (known > head->scanned)
+        line_feed = memchr(bytes + head->scanned, '\n', known - head->scanned);
+    if (!line_feed) {
+        head->scanned = (uint32_t) known;
+        return size < bound ? FL_AGAIN : beyond;
+    }
+    size_t at = (size_t) (line_feed - bytes);
+    if (at == head->line || line_feed[-1] != '\r')
+        return FL_BAD_LINE_ENDING;
+    *end = (uint32_t) (at - 1);
+    return FL_OK;
+}
+
+static inline bool is_blank(char character) {
+    return character == ' ' || character == '\t';
+}
+
+/* The line is followed by its CR, which is neither token nor blank: the loops forward stop there. */
+static inline fl_status read_header(fl_http1_head *head, const char *bytes, uint32_t at, uint32_t end,
+                                    uint32_t most) {
+    if (is_blank(bytes[at]))
+        return FL_FOLDED_HEADER;
+    uint32_t colon = at;
+    while (fl_is(bytes[colon], FL_IS_TOKEN))
+        colon++;
+    if (colon == at || bytes[colon] != ':')
+        return FL_BAD_HEADER_NAME;
+
+    uint32_t value = colon + 1;
+    while (is_blank(bytes[value]))
+        value++;
+    while (end > value && is_blank(bytes[end - 1]))
+        end--;
+    if (!fl_is_text(bytes + value, end - value))
+        return FL_BAD_HEADER_VALUE;
+
+    if (head->count == most)
+        return FL_HEAD_TOO_LARGE;
+    fl_header *header = &head->headers[head->count++];
+    header->name = (fl_span){at, colon - at};
+    header->value = (fl_span){value, end - value};
+    header->id = fl_header_lookup(bytes + at, colon - at);
+    return FL_OK;
+}
+
+fl_status fl_http1_parse(fl_http1_head *head, const char *bytes, size_t size, const fl_http1_limits *limits) {
+    uint32_t most = limits->headers < FL_MOST_HEADERS ? limits->headers : FL_MOST_HEADERS;
+    /* TLS begins with a byte that no method has, and waits for its answer without having ended a line. */
+    if (head->scanned == 0 && size > 0 && !fl_is(bytes[0], FL_IS_TOKEN) && bytes[0] != '\r' && bytes[0] != '\n')
+        return FL_BAD_METHOD;
+    for (;;) {
+        uint32_t at = head->line, end;
+        fl_status status = find_end(head, bytes, size, limits, &end);
+        if (status != FL_OK)
+            return status;
+        head->line = head->scanned = end + CR_LF;
+
+        if (head->started) {
+            if (end == at) {
+                head->size = head->line;
+                return fl_http1_conclude(head, bytes);
+            }
+            status = read_header(head, bytes, at, end, most);
+        } else {
+            if (end == at && head->line <= SKIPPED_LINES * CR_LF)
+                continue;
+            status = fl_http1_read_request_line(head, bytes, at, end - at);
+            head->started = true;
+        }
+        if (status != FL_OK)
+            return status;
+    }
+}

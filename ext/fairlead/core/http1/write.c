@@ -1,0 +1,125 @@
+#include "http1.h"
+#include "characters.h"
+
+static inline char *put(char *at, const char *bytes, size_t size) {
+    memcpy(at, bytes, size);
+    return at + size;
+}
+#define PUT(at, literal) put(at, literal, sizeof(literal) - 1)
+
+enum { MOST_DIGITS = 20, MOST_HEX_DIGITS = 16, STATUS_LINE_ROOM = 80 };
+
+fl_status fl_http1_write_status(fl_slab *slab, fl_buffer *out, int code) {
+    const char *reason = fl_reason(code);
+    if (fl_buffer_reserve(slab, out, STATUS_LINE_ROOM) != FL_OK)
+        return FL_NO_MEMORY;
+    char *start = fl_buffer_room(out), *at = PUT(start, "HTTP/1.1 ");
+    *at++ = (char) ('0' + code / 100 % 10);
+    *at++ = (char) ('0' + code / 10 % 10);
+    *at++ = (char) ('0' + code % 10);
+    *at++ = ' '; /* also before an empty phrase (RFC 9112, 4) */
+    at = put(at, reason, strlen(reason));
+    at = PUT(at, "\r\n");
+    fl_buffer_added(out, (size_t) (at - start));
+    return FL_OK;
+}
+
+fl_status fl_http1_write_header(fl_slab *slab, fl_buffer *out, const char *name, size_t name_size,
+                                const char *value, size_t value_size) {
+    if (name_size == 0 || fl_token_size(name, name_size) != name_size)
+        return FL_BAD_HEADER_NAME;
+    if (!fl_is_text(value, value_size))
+        return FL_BAD_HEADER_VALUE;
+    size_t size;
+    if (__builtin_add_overflow(name_size, value_size, &size) || __builtin_add_overflow(size, 4, &size))
+        return FL_NO_MEMORY;
+    if (fl_buffer_reserve(slab, out, size) != FL_OK)
+        return FL_NO_MEMORY;
+    char *at = put(fl_buffer_room(out), name, name_size);
+    at = PUT(at, ": ");
+    if (value_size)
+        at = put(at, value, value_size);
+    PUT(at, "\r\n");
+    fl_buffer_added(out, size);
+    return FL_OK;
+}
+
+fl_status fl_http1_write_length(fl_slab *slab, fl_buffer *out, uint64_t length) {
+    char digits[MOST_DIGITS], *first = digits + MOST_DIGITS;
+    do {
+        *--first = (char) ('0' + length % 10);
+        length /= 10;
+    } while (length);
+    if (fl_buffer_reserve(slab, out, MOST_DIGITS + 18) != FL_OK)
+        return FL_NO_MEMORY;
+    char *start = fl_buffer_room(out), *at = PUT(start, "content-length: ");
+    at = put(at, first, (size_t) (digits + MOST_DIGITS - first));
+    at = PUT(at, "\r\n");
+    fl_buffer_added(out, (size_t) (at - start));
+    return FL_OK;
+}
+
+fl_status fl_http1_write_chunk(fl_slab *slab, fl_buffer *out, const char *bytes, size_t size) {
+    if (size == 0)
+        return FL_OK; /* an empty chunk would end the body */
+    char digits[MOST_HEX_DIGITS], *first = digits + MOST_HEX_DIGITS;
+    size_t rest = size;
+    do {
+        *--first = "0123456789abcdef"[rest & 15];
+        rest >>= 4;
+    } while (rest);
+    size_t line = (size_t) (digits + MOST_HEX_DIGITS - first);
+    if (size > SIZE_MAX - (MOST_HEX_DIGITS + 4))
+        return FL_NO_MEMORY;
+    if (fl_buffer_reserve(slab, out, line + 2 + size + 2) != FL_OK)
+        return FL_NO_MEMORY;
+    char *at = put(fl_buffer_room(out), first, line);
+    at = PUT(at, "\r\n");
+    at = put(at, bytes, size);
+    PUT(at, "\r\n");
+    fl_buffer_added(out, line + 2 + size + 2);
+    return FL_OK;
+}
+
+fl_status fl_http1_write_last_chunk(fl_slab *slab, fl_buffer *out) {
+    return fl_buffer_append(slab, out, "0\r\n\r\n", 5);
+}
+
+static char *put_two(char *at, unsigned number) {
+    *at++ = (char) ('0' + number / 10);
+    *at++ = (char) ('0' + number % 10);
+    return at;
+}
+
+/* The days are counted in years that begin in March, so that the leap day is the last one: then the length of a
+ * month follows from its number alone (153 days in five months). */
+void fl_http1_date(char line[FL_DATE_SIZE], int64_t seconds_since_1970) {
+    static const char weekdays[] = "ThuFriSatSunMonTueWed", months[] = "MarAprMayJunJulAugSepOctNovDecJanFeb";
+    const int64_t first = -62135596800, last = 253402300799; /* the years 1 to 9999: four digits */
+    int64_t time = seconds_since_1970 < first ? first : seconds_since_1970 > last ? last : seconds_since_1970;
+
+    const int64_t day_seconds = 86400, days_to_1970 = 719468; /* since 0000-03-01 */
+    int64_t day = (time - first) / day_seconds + first / day_seconds;
+    unsigned second = (unsigned) ((time - first) % day_seconds);
+    unsigned days = (unsigned) (day + days_to_1970), era = days / 146097, day_of_era = days % 146097;
+    unsigned year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36524 - day_of_era / 146096) / 365;
+    unsigned day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    unsigned month = (5 * day_of_year + 2) / 153, year = era * 400 + year_of_era + (month >= 10);
+
+    char *at = put(line, "date: ", 6);
+    at = put(at, weekdays + 3 * ((day % 7 + 7) % 7), 3);
+    at = put(at, ", ", 2);
+    at = put_two(at, day_of_year - (153 * month + 2) / 5 + 1);
+    *at++ = ' ';
+    at = put(at, months + 3 * month, 3);
+    *at++ = ' ';
+    at = put_two(at, year / 100);
+    at = put_two(at, year % 100);
+    *at++ = ' ';
+    at = put_two(at, second / 3600);
+    *at++ = ':';
+    at = put_two(at, second / 60 % 60);
+    *at++ = ':';
+    at = put_two(at, second % 60);
+    put(at, " GMT\r\n", 6);
+}

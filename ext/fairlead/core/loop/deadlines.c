@@ -1,0 +1,53 @@
+/* Deadlines of connections and of requests that wait, and the timer that is set for the next one. Part of the loop: its
+ * contract is in loop.h. */
+#include "loop.h"
+#include "parts.h"
+
+enum {
+    HAND_OVER_AGAIN = 10000, /* microseconds, after siblings could not take what we have to give */
+    ENDS_A_TURN = 64,        /* of each kind: who came with many may go with many, and each takes some microseconds */
+    REFUSALS_A_TURN = FL_POLL_EVENTS, /* of each queue, and of requests whose time is up: no fewer than a turn may bring */
+};
+
+void fl_loop_see_to_deadlines(fl_loop *loop) {
+    for (int kind = FL_DEADLINE_NONE + 1; kind < FL_DEADLINE_KINDS; kind++)
+        for (int i = 0; i < ENDS_A_TURN; i++) {
+            fl_connection *connection = loop->context.deadlines[kind].first;
+            if (connection == NULL || connection->deadline > loop->context.now)
+                break;
+            fl_connection_deadline(connection);
+        }
+    for (int queue = 0; queue < (loop->lanes_used ? FL_LANES : 1); queue++)
+        for (int i = 0; i < REFUSALS_A_TURN; i++) {
+            fl_exchange *exchange = loop->lanes[queue].first;
+            if (exchange == NULL || !fl_loop_is_too_late(exchange))
+                break;
+            fl_connection_refuse(exchange->connection, FL_QUEUE_TIMEOUT);
+        }
+    if (loop->context.first_timed != NULL)
+        fl_context_expire(&loop->context, REFUSALS_A_TURN);
+}
+
+void fl_loop_set_timer(fl_loop *loop) {
+    uint64_t earliest = UINT64_MAX;
+    loop->context.timer_stale = false;
+    for (int kind = FL_DEADLINE_NONE + 1; kind < FL_DEADLINE_KINDS; kind++)
+        if (loop->context.deadlines[kind].first != NULL && loop->context.deadlines[kind].first->deadline < earliest)
+            earliest = loop->context.deadlines[kind].first->deadline;
+    for (int queue = 0; queue < (loop->lanes_used ? FL_LANES : 1); queue++) {
+        fl_exchange *oldest = loop->lanes[queue].first;
+        if (oldest != NULL && oldest->ready_at + loop->context.limits.queue_timeout < earliest)
+            earliest = oldest->ready_at + loop->context.limits.queue_timeout;
+    }
+    if (loop->context.first_timed != NULL && loop->context.first_timed->time_ends_at < earliest)
+        earliest = loop->context.first_timed->time_ends_at;
+    if (loop->listen_again != 0 && loop->listen_again < earliest)
+        earliest = loop->listen_again;
+    if (loop->context.handing_over && loop->context.connections != NULL && loop->context.now + HAND_OVER_AGAIN < earliest)
+        earliest = loop->context.now + HAND_OVER_AGAIN;
+    /* A timer that fires too early costs one turn; setting it anew costs a system call each time. */
+    if (earliest != UINT64_MAX && (loop->timer <= loop->context.now || earliest < loop->timer)) {
+        loop->timer = earliest;
+        fl_poll_set_timer(&loop->context.poll, earliest);
+    }
+}

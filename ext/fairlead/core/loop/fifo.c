@@ -1,0 +1,279 @@
+/* The FIFO of ready requests. Part of the loop: its contract is in loop.h. */
+#include "base/platform.h"
+#include "loop.h"
+#include "parts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    TAKES_A_TURN = FL_POLL_EVENTS, /* at most, before the kernel is asked again: as many as a turn may bring */
+    TAKES_LAST = 5000,             /* microseconds, likewise */
+    CROWD = 256,                   /* waiting requests, from which on the next ones are made small */
+    LANE_PATIENCE = 2000000,       /* microseconds that a request waits for a lane worker, while there is none */
+    RESPONSE_HEAD = 1024,          /* bytes that most heads of a response fit into */
+};
+
+/* It has run: its lane has room for the next, and its route may have behaved. */
+void fl_loop_ended(fl_exchange *exchange) {
+    fl_loop *loop = fl_loop_of(exchange->context);
+    if (exchange->lane == FL_LANE_NONE)
+        return;
+    if (loop->siblings.page != NULL)
+        fl_routes_ran(&loop->siblings.page->routes, exchange->route, exchange->route_stalls);
+    if (exchange->reactor < 0)
+        return;
+    atomic_fetch_sub(&loop->lane_running[exchange->reactor], 1);
+    atomic_fetch_sub(&loop->lanes[exchange->queue].running, 1);
+}
+
+/* Many wait: each shall hold no more memory than what it says. */
+static void compact(fl_exchange *exchange) {
+    fl_loop *loop = fl_loop_of(exchange->context);
+    fl_http1_head *head = exchange->head;
+    size_t size = offsetof(fl_http1_head, headers) + head->count * sizeof *head->headers;
+    fl_http1_head *small = malloc(size);
+    if (small == NULL)
+        return;
+    memcpy(small, head, size);
+    fl_exchange_free_head(exchange);
+    exchange->head = small;
+    exchange->compact = true;
+    fl_buffer *in = &exchange->connection->in, bytes = {0};
+    if (in->capacity <= FL_SLAB_SMALLEST || in->length > FL_SLAB_SMALLEST ||
+        fl_buffer_append(&loop->context.slab, &bytes, fl_buffer_at(in), in->length) != FL_OK)
+        return;
+    fl_buffer_free(&loop->context.slab, in);
+    *in = bytes;
+}
+
+static void count(fl_fifo *fifo, int change) {
+    uint32_t before = atomic_load_explicit(&fifo->count, memory_order_relaxed);
+    atomic_store_explicit(&fifo->count, before + (uint32_t) change, memory_order_relaxed);
+}
+
+/* Behind which one it belongs; NULL: before all. One from a sibling may be older than ours. Siblings give in order, and from
+ * the one before it is as far as from there to here: many cost no more each than few. */
+static fl_exchange *place_of(fl_fifo *fifo, const fl_exchange *exchange) {
+    fl_exchange *place = fifo->last;
+    if (place == NULL || place->ready_at <= exchange->ready_at)
+        return place;
+    if (fifo->inserted != NULL)
+        place = fifo->inserted;
+    while (place != NULL && place->ready_at > exchange->ready_at) place = place->previous;
+    while (place != NULL && place->next->ready_at <= exchange->ready_at) place = place->next;
+    return place;
+}
+
+static void insert(fl_exchange *exchange) {
+    fl_fifo *fifo = &fl_loop_of(exchange->context)->lanes[exchange->queue];
+    fl_exchange *before = place_of(fifo, exchange);
+    if (before != fifo->last)
+        fifo->inserted = exchange;
+    exchange->previous = before;
+    exchange->next = before != NULL ? before->next : fifo->first;
+    if (exchange->next != NULL)
+        exchange->next->previous = exchange;
+    else
+        fifo->last = exchange;
+    if (before != NULL)
+        before->next = exchange;
+    else
+        fifo->first = exchange;
+    count(fifo, 1);
+}
+
+/* In which lane it runs, and so where it waits. */
+static void find_lane(fl_exchange *exchange) {
+    fl_loop *loop = fl_loop_of(exchange->context);
+    fl_shared_page *page = loop->siblings.page;
+    exchange->lane = exchange->queue = FL_LANE_NONE;
+    if (page == NULL || atomic_load_explicit(&page->routes.learnt, memory_order_relaxed) <= 0)
+        return;
+    const fl_http1_head *head = exchange->head;
+    const char *bytes = fl_buffer_at(&exchange->connection->in);
+    fl_route route;
+    fl_routes_find(&page->routes, &route, bytes + head->method.at, head->method.size, bytes + head->path.at,
+                   head->path.size);
+    exchange->route = route.key;
+    exchange->lane = (int8_t) fl_routes_lane(&page->routes, route.key, loop->context.now);
+    if (loop->serve_lanes != NULL && !loop->dedicated)
+        exchange->queue = exchange->lane;
+    loop->lanes_used |= exchange->lane != FL_LANE_NONE;
+}
+
+bool fl_loop_enqueue(fl_exchange *exchange) {
+    fl_loop *loop = fl_loop_of(exchange->context);
+    find_lane(exchange);
+    if (loop->ready.count >= CROWD)
+        compact(exchange);
+    insert(exchange);
+    if (exchange->queue != FL_LANE_NONE)
+        loop->serve_lanes(loop->lanes_watch);
+    return loop->ready.count > 1 || loop->context.counts.in_flight >= loop->context.limits.in_flight;
+}
+
+void fl_loop_dequeue(fl_exchange *exchange) {
+    fl_fifo *fifo = &fl_loop_of(exchange->context)->lanes[exchange->queue];
+    if (fifo->inserted == exchange)
+        fifo->inserted = exchange->previous != NULL ? exchange->previous : exchange->next;
+    if (exchange->previous != NULL)
+        exchange->previous->next = exchange->next;
+    else
+        fifo->first = exchange->next;
+    if (exchange->next != NULL)
+        exchange->next->previous = exchange->previous;
+    else
+        fifo->last = exchange->previous;
+    exchange->next = exchange->previous = NULL;
+    count(fifo, -1);
+}
+
+void fl_loop_sort(fl_loop *loop) {
+    fl_shared_page *page = loop->siblings.page;
+    int version = page == NULL ? loop->routes_version : atomic_load(&page->routes.version);
+    if (version == loop->routes_version)
+        return;
+    loop->routes_version = version;
+    for (int queue = 0; queue < FL_LANES; queue++)
+        for (fl_exchange *exchange = loop->lanes[queue].first, *next; exchange != NULL; exchange = next) {
+            next = exchange->next;
+            find_lane(exchange);
+            int8_t wanted = exchange->queue;
+            exchange->queue = (int8_t) queue;
+            if (wanted == queue)
+                continue;
+            fl_loop_dequeue(exchange);
+            exchange->queue = wanted;
+            insert(exchange);
+        }
+}
+
+uint32_t fl_loop_takeable(const fl_loop *loop) {
+    uint32_t room =
+        loop->context.counts.in_flight < loop->context.limits.in_flight ? loop->context.limits.in_flight - loop->context.counts.in_flight : 0;
+    return loop->ready.count < room ? loop->ready.count : room;
+}
+
+/* Something is about to be taken: responses that have been kept for long go out before. It may be seen now that the client
+ * of one that waits has gone, and then that is freed: so nothing is chosen yet. */
+static void flush_late(fl_loop *loop) {
+    loop->context.now = fl_clock();
+    fl_loop_flush_late(&loop->context);
+}
+
+/* It leaves the FIFO, to be served. */
+static fl_exchange *begin(fl_exchange *exchange) {
+    fl_loop *loop = fl_loop_of(exchange->context);
+    fl_loop_dequeue(exchange);
+    exchange->taken = true;
+    exchange->next = loop->context.served;
+    if (loop->context.served != NULL)
+        loop->context.served->previous = exchange;
+    loop->context.served = exchange;
+    uint64_t now = exchange->started_at = loop->context.now;
+    if (exchange->lane != FL_LANE_NONE)
+        exchange->route_stalls = fl_routes_stalls(&loop->siblings.page->routes, exchange->route);
+    if (exchange->queue == FL_LANE_NONE) {
+        if (loop->others_waited) { /* else the time before it was idle */
+            int64_t difference = (int64_t) (now - loop->taken_at) - loop->take_interval;
+            loop->take_interval += difference / 8;
+            loop->take_deviation += ((difference < 0 ? -difference : difference) - loop->take_deviation) / 8;
+        }
+        loop->others_waited = loop->ready.first != NULL;
+        loop->taken_at = now;
+        if (!loop->dedicated)
+            fl_line_taken(loop, now - exchange->ready_at, now);
+    }
+    if (exchange->queue != FL_LANE_NONE || loop->dedicated) {
+        loop->context.counts.lane_requests++;
+        loop->context.counts.lane_waited += now - exchange->ready_at;
+    }
+    if (loop->siblings.slot != NULL && exchange->queue != FL_LANE_THREADS) { /* those hold up nobody */
+        fl_slot_set(loop->siblings.slot, FL_SLOT_idle, 0);
+        fl_slot_set(loop->siblings.slot, FL_SLOT_oldest_us,
+                    loop->ready.first == NULL ? 0 : (int64_t) loop->ready.first->ready_at);
+    }
+    loop->context.counts.in_flight++;
+    if (loop->context.limits.request_timeout != 0)
+        fl_exchange_limit_time(exchange, loop->context.limits.request_timeout);
+    fl_connection *connection = exchange->connection;
+    connection->state = FL_CONNECTION_SERVED;
+    exchange->client = connection->client;
+    exchange->listener = connection->listener->index;
+    /* The head is its own from now on; what follows stays the connection's. */
+    fl_buffer *bytes = &exchange->head_bytes;
+    *bytes = connection->in;
+    connection->in = (fl_buffer){0};
+    uint32_t size = exchange->head->size;
+    if ((bytes->length > size && fl_buffer_append(&loop->context.slab, &connection->in, fl_buffer_at(bytes) + size,
+                                                  bytes->length - size) != FL_OK) ||
+        fl_buffer_reserve(&loop->context.slab, &exchange->out, RESPONSE_HEAD) != FL_OK)
+        connection->keep_alive = false;
+    bytes->length = size;
+    return exchange;
+}
+
+bool fl_loop_is_too_late(const fl_exchange *exchange) {
+    return exchange->ready_at + exchange->context->limits.queue_timeout <= exchange->context->now;
+}
+
+/* The oldest of a FIFO whose client still listens, and whose time to wait is not over. NULL too after as many that are too
+ * late as a turn may bring: there may be more. */
+static fl_exchange *oldest_wanted(fl_loop *loop, int queue) {
+    for (int late = 0; late < TAKES_A_TURN;) {
+        fl_exchange *exchange = loop->lanes[queue].first;
+        if (exchange == NULL)
+            return NULL;
+        if (exchange->connection->half_closed && !fl_connection_is_read(exchange->connection))
+            continue;
+        if (!fl_loop_is_too_late(exchange))
+            return exchange;
+        fl_connection_refuse(exchange->connection, FL_QUEUE_TIMEOUT);
+        late++;
+    }
+    return NULL;
+}
+
+fl_exchange *fl_loop_take(fl_loop *loop) {
+    bool long_ago = loop->context.now - loop->turned_at > TAKES_LAST;
+    if ((loop->takes++ >= TAKES_A_TURN || long_ago) && loop->ready.first != NULL) {
+        /* Pipelined requests may follow each other without end, and those that wait may be too late, or have nobody
+         * waiting for them any more: look around. */
+        fl_loop_turn(loop);
+        loop->stood_in = true; /* whoever takes need not be the driver */
+        if (loop->context.first_woken != NULL || loop->context.overdue.first != NULL)
+            fl_poll_wake(&loop->context.poll);
+    }
+    if (loop->ready.first == NULL || loop->context.first_woken != NULL) /* who has begun goes on first: whoever drives tells it */
+        return NULL;
+    flush_late(loop);
+    fl_exchange *exchange = oldest_wanted(loop, FL_LANE_NONE);
+    if (exchange == NULL || loop->context.counts.in_flight >= loop->context.limits.in_flight)
+        return NULL;
+    return begin(exchange);
+}
+
+fl_exchange *fl_loop_take_from_lane(fl_loop *loop, int reactor, bool may_hold) {
+    flush_late(loop);
+    fl_exchange *exchange = oldest_wanted(loop, FL_LANE_THREADS);
+    int holder = fl_loop_holder(loop);
+    if (exchange == NULL && may_hold && (holder < 0 || holder == reactor) && fl_loop_runs_process_lane(loop))
+        exchange = oldest_wanted(loop, FL_LANE_PROCESS);
+    if (exchange == NULL || loop->context.counts.in_flight >= loop->context.limits.in_flight)
+        return NULL;
+    exchange->reactor = (int8_t) reactor;
+    if (exchange->queue == FL_LANE_PROCESS)
+        loop->holder = reactor;
+    atomic_fetch_add(&loop->lane_running[reactor], 1);
+    atomic_fetch_add(&loop->lanes[exchange->queue].running, 1);
+    return begin(exchange);
+}
+
+bool fl_loop_runs_process_lane(const fl_loop *loop) {
+    const fl_fifo *lane = &loop->lanes[FL_LANE_PROCESS];
+    if (lane->first == NULL)
+        return false;
+    return lane->first->stays || atomic_load(&loop->siblings.page->most_lanes) == 0 ||
+           (loop->context.now > lane->first->ready_at + LANE_PATIENCE && fl_siblings_choose_lane(&loop->siblings) < 0);
+}

@@ -1,0 +1,42 @@
+/* When what has been staged is sent. Part of the loop: its contract is in loop.h. */
+#include "loop.h"
+#include "parts.h"
+#include "base/platform.h"
+
+enum {
+    SHORT = 100,           /* microseconds from one request to the next */
+    GATHERED_BELOW = 2000, /* microseconds from one request to the next */
+    GATHERED = 4,          /* requests that run meanwhile, as far as they take */
+    LEAST_GATHERED = 200,  /* microseconds, */
+    MOST_GATHERED = 1000,  /* between which that is */
+};
+
+/* While requests are so short that to wake the client for each would cost more than it waits, there are others, several unless
+ * they are very short, and somebody watches. */
+bool fl_loop_gathers(const fl_context *context) {
+    const fl_loop *loop = fl_loop_of(context);
+    uint32_t enough = loop->take_interval < SHORT ? 1 : GATHERED;
+    bool more = loop->ready.count + loop->context.counts.in_flight > enough; /* one of these is what has been answered */
+    return more && loop->watched && !loop->context.draining && loop->take_interval < GATHERED_BELOW;
+}
+
+static bool is_late(const fl_loop *loop, uint64_t now, uint64_t most) {
+    uint64_t since = atomic_load_explicit(&loop->context.staged_at, memory_order_relaxed);
+    return since != 0 && now >= since + most;
+}
+
+/* Sends what is staged, if that has been kept for long by now. */
+void fl_loop_flush_late(fl_context *context) {
+    const fl_loop *loop = fl_loop_of(context);
+    int64_t most = GATHERED * loop->take_interval;
+    most = most < LEAST_GATHERED ? LEAST_GATHERED : most > MOST_GATHERED ? MOST_GATHERED : most;
+    if (is_late(loop, loop->context.now, (uint64_t) most))
+        fl_context_flush(context);
+}
+
+void fl_loop_flush_complete(fl_loop *loop, uint64_t microseconds) {
+    if (!is_late(loop, fl_clock(), microseconds) || pthread_mutex_trylock(&loop->context.lock) != 0)
+        return;
+    fl_context_send_staged(&loop->context, true);
+    pthread_mutex_unlock(&loop->context.lock);
+}

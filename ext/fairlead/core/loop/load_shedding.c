@@ -1,0 +1,92 @@
+#include "load_shedding.h"
+#include "loop.h"
+
+enum {
+    MAY_STAND = 500000,  /* microseconds, for which any burst may last */
+    STANDS = 1000000,    /* microseconds, after which it is no burst */
+    LONG = 3,            /* times the target, which it would take to serve all that wait */
+    VERY_LONG = 10,      /* likewise */
+    COUNTED_FOR = 250000,/* microseconds, at least, over which it is counted how many can be taken */
+    LEAST_TAKEN = 8,     /* likewise: the first ones may have been unusual */
+    LEAST = 8,           /* requests that may wait in any case */
+    RUSH_LASTS = 250000, /* microseconds, from the last one that was turned away */
+    CUT_AT_ONCE = 64,    /* in a turn: whoever has the loop shall not have it for long */
+};
+
+/* All requests of this worker and of those with which it shares its line, those in fibers too: clients that ask again once
+ * they have their answer may all come to stand in this line, and are no more than they were. */
+static uint32_t present_in_all(fl_loop *loop) {
+    int64_t count = loop->ready.count + loop->context.counts.in_flight;
+    for (int i = 0; i < loop->siblings.count; i++) {
+        fl_slot *slot = &loop->siblings.page->slots[i];
+        if (fl_siblings_usable(&loop->siblings, i))
+            count += fl_slot_get(slot, FL_SLOT_queued) + fl_slot_get(slot, FL_SLOT_in_flight);
+    }
+    return (uint32_t) count;
+}
+
+static uint64_t hardly(const fl_loop *loop) {
+    return loop->context.limits.queue_target / 3;
+}
+
+/* A worker whose oldest has hardly waited will be given what is too much here. */
+static bool sibling_has_room(const fl_loop *loop, uint64_t now) {
+    for (int i = 0; i < loop->siblings.count; i++) {
+        if (!fl_siblings_usable(&loop->siblings, i))
+            continue;
+        uint64_t oldest = (uint64_t) fl_slot_get(&loop->siblings.page->slots[i], FL_SLOT_oldest_us);
+        if (oldest == 0 || now < oldest + hardly(loop))
+            return true;
+    }
+    return false;
+}
+
+static uint32_t largest(uint64_t a, uint64_t b, uint64_t c) {
+    uint64_t most = a > b ? a : b;
+    most = most > c ? most : c;
+    return most < UINT32_MAX ? (uint32_t) most : UINT32_MAX;
+}
+
+/* `served`: how many were taken, in so many microseconds. The worse it is, the sooner it is sure. */
+static bool grows(fl_loop *loop, uint64_t served, uint64_t microseconds, uint64_t now) {
+    const fl_line *line = &loop->line;
+    uint64_t stood = now - line->since, target = loop->context.limits.queue_target;
+    uint32_t acceptable = largest(served * (stood > STANDS ? LONG : VERY_LONG) * target / microseconds,
+                                  4 * (uint64_t) loop->context.counts.in_flight, 2 * LEAST);
+    uint32_t present = present_in_all(loop);
+    return stood > MAY_STAND && loop->ready.count > acceptable && present > 2 * line->at_first &&
+           present > line->before && !sibling_has_room(loop, now);
+}
+
+void fl_line_taken(fl_loop *loop, uint64_t waited, uint64_t now) {
+    fl_line *line = &loop->line;
+    bool rushed = line->most != 0 && now < line->cut_at + RUSH_LASTS;
+    bool stands = waited >= hardly(loop) && loop->ready.count > 0 && loop->context.limits.queue_target != 0;
+    if (!stands && !rushed) {
+        line->since = 0;
+        line->most = 0;
+        return;
+    }
+    if (line->since == 0) {
+        uint32_t present = present_in_all(loop);
+        *line = (fl_line){.since = now, .counted_at = now, .at_first = present, .before = present};
+        return;
+    }
+    line->taken++;
+    uint64_t passed = now - line->counted_at, taken = line->taken;
+    if (passed < COUNTED_FOR || taken < LEAST_TAKEN)
+        return;
+    line->counted_at = now;
+    line->taken = 0;
+    if (line->most != 0 || grows(loop, taken, passed, now))
+        line->most = largest(taken * loop->context.limits.queue_target / passed, loop->context.counts.in_flight, LEAST);
+    line->before = present_in_all(loop);
+}
+
+void fl_line_cut(fl_loop *loop) {
+    if (loop->line.most == 0 || loop->ready.count <= loop->line.most || sibling_has_room(loop, loop->context.now))
+        return;
+    loop->line.cut_at = loop->context.now;
+    for (int i = 0; i < CUT_AT_ONCE && loop->ready.count > loop->line.most; i++)
+        fl_connection_turn_away(loop->ready.last->connection, FL_OVERLOADED);
+}

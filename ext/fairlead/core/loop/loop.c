@@ -1,0 +1,329 @@
+#include "loop.h"
+#include "parts.h"
+#include "siblings/handoff.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    ACCEPTS_A_TURN = 8, /* of one listener: the siblings shall have some too */
+    LINGER = 20,        /* microseconds: about what falling asleep and being woken cost */
+    VAIN_IN_A_ROW = 8,  /* after so many times without success, */
+    VAIN_TRIES = 64,    /* it is tried before each so many-th wait only */
+};
+
+/* At once, and not with the next turn: siblings go by it when many come at the same time. */
+static void show_connections(fl_context *context) {
+    fl_loop *loop = fl_loop_of(context);
+    fl_slot *slot = loop->siblings.slot;
+    if (slot == NULL)
+        return;
+    fl_slot_set(slot, FL_SLOT_connections, context->counts.connections);
+    fl_slot_set(slot, FL_SLOT_fresh, context->counts.fresh);
+    fl_slot_set(slot, FL_SLOT_room, fl_loop_room(loop));
+}
+
+/* Nothing else may tell the driver. */
+static void wake_for_waiting(fl_context *context) {
+    if (fl_loop_of(context)->ready.count > 0)
+        fl_poll_wake(&context->poll);
+}
+
+/* Who leads waits already, and whoever has this one may not come home in time. */
+static void set_timer_at_rest(fl_context *context) {
+    if (atomic_load(&fl_loop_of(context)->resting))
+        fl_loop_set_timer(fl_loop_of(context));
+}
+
+/* We drain, and no sibling would take a connection over. */
+static bool is_ending(const fl_context *context) {
+    const fl_siblings *siblings = &fl_loop_of(context)->siblings;
+    return context->draining && (!context->handing_over || siblings->slot == NULL || fl_siblings_choose(siblings) < 0);
+}
+
+static const fl_context_calls calls = {
+    .enqueue = fl_loop_enqueue,
+    .dequeue = fl_loop_dequeue,
+    .ended = fl_loop_ended,
+    .answered = fl_loop_flush_late,
+    .stream_began = wake_for_waiting,
+    .time_limited = set_timer_at_rest,
+    .counted = show_connections,
+    .gathers = fl_loop_gathers,
+    .is_ending = is_ending,
+};
+
+fl_loop *fl_loop_open(const fl_limits *limits) {
+    fl_loop *loop = calloc(1, sizeof *loop);
+    if (loop == NULL)
+        return NULL;
+    loop->siblings.source = FL_SOURCE_CHANNEL;
+    loop->siblings.receiving = -1;
+    loop->reserve = -1;
+    if (fl_context_open(&loop->context, limits, &calls) < 0) {
+        free(loop);
+        return NULL;
+    }
+    return loop;
+}
+
+void fl_loop_close(fl_loop *loop) {
+    while (loop->context.connections != NULL)
+        fl_connection_close(loop->context.connections);
+    while (loop->listeners != NULL) {
+        fl_listener *listener = loop->listeners;
+        loop->listeners = listener->next;
+        free(listener);
+    }
+    fl_loop_give_up_reserve(loop);
+    fl_context_close(&loop->context);
+    free(loop);
+}
+
+fl_status fl_loop_join(fl_loop *loop, fl_shared_page *page, int slot, int receiving, const int *sending, int count) {
+    fl_siblings *siblings = &loop->siblings;
+    siblings->page = page;
+    siblings->slot = &page->slots[slot];
+    siblings->own = slot;
+    siblings->receiving = receiving;
+    siblings->count = count < FL_MOST_SIBLINGS ? count : FL_MOST_SIBLINGS;
+    memcpy(siblings->sending, sending, sizeof(int) * (size_t) siblings->count);
+    loop->dedicated = fl_slot_get(siblings->slot, FL_SLOT_lane) == 1;
+    if (loop->dedicated)
+        fl_loop_watch_listeners(loop, false); /* what it serves is handed to it */
+    if (receiving >= 0 && fl_poll_add_reader(&loop->context.poll, receiving, siblings) < 0)
+        return FL_SYSTEM;
+    fl_loop_keep_reserve(loop);
+    fl_slot_set(siblings->slot, FL_SLOT_room, fl_loop_room(loop));
+    return FL_OK;
+}
+
+/* Who is idle has the deadline of the idle, or of those who have not taken all yet. Others are passed over: while we drain this
+ * is done at each turn, beside any number of streams. */
+void fl_loop_hand_over_idle(fl_loop *loop) {
+    static const fl_deadline_kind kinds[] = {FL_DEADLINE_IDLE, FL_DEADLINE_WRITE};
+    for (int i = 0; i < 2 && loop->siblings.slot != NULL; i++)
+        for (fl_connection *connection = loop->context.deadlines[kinds[i]].first, *next; connection != NULL; connection = next) {
+            next = connection->deadline_after;
+            if (fl_connection_is_idle(connection) && !fl_handoff_leave(&loop->siblings, connection))
+                return;
+        }
+}
+
+void fl_loop_give_back(fl_loop *loop) {
+    for (fl_connection *connection = loop->context.connections, *next; connection != NULL; connection = next) {
+        next = connection->next;
+        bool waits = connection->state == FL_CONNECTION_QUEUED && connection->exchange->lane != FL_LANE_PROCESS;
+        if (!(waits || fl_connection_is_idle(connection)) || !fl_handoff_possible(connection))
+            continue;
+        if (!fl_handoff_leave(&loop->siblings, connection))
+            return;
+    }
+}
+
+/* A lane worker is a lane as a whole. */
+static void show_lanes(const fl_loop *loop, fl_slot *slot) {
+    uint32_t waiting = loop->dedicated ? loop->ready.count : 0, running = loop->dedicated ? loop->context.counts.in_flight : 0;
+    for (int lane = FL_LANE_NONE + 1; lane < FL_LANES; lane++) {
+        waiting += atomic_load(&loop->lanes[lane].count);
+        running += atomic_load(&loop->lanes[lane].running);
+    }
+    fl_slot_set(slot, FL_SLOT_lane_waiting, waiting);
+    fl_slot_set(slot, FL_SLOT_lane_running, running);
+    if (running > fl_slot_get(slot, FL_SLOT_lane_most))
+        fl_slot_set(slot, FL_SLOT_lane_most, running);
+    fl_slot_set(slot, FL_SLOT_lane_requests, (int64_t) loop->context.counts.lane_requests);
+    fl_slot_set(slot, FL_SLOT_lane_waited_us, (int64_t) loop->context.counts.lane_waited);
+}
+
+static void publish(fl_loop *loop) {
+    fl_slot *slot = loop->siblings.slot;
+    if (slot == NULL)
+        return;
+    fl_slot_set(slot, FL_SLOT_in_flight, loop->context.counts.in_flight);
+    fl_slot_set(slot, FL_SLOT_streams, loop->context.counts.streams);
+    fl_slot_set(slot, FL_SLOT_queued, loop->ready.count);
+    fl_slot_set(slot, FL_SLOT_requests, (int64_t) loop->context.counts.requests);
+    fl_slot_set(slot, FL_SLOT_errors, (int64_t) loop->context.counts.errors);
+    fl_slot_set(slot, FL_SLOT_refused, (int64_t) loop->context.counts.refused);
+    fl_slot_set(slot, FL_SLOT_turned_away, (int64_t) loop->context.counts.turned_away);
+    fl_slot_set(slot, FL_SLOT_timed_out, (int64_t) loop->context.counts.timed_out);
+    fl_slot_set(slot, FL_SLOT_handed, (int64_t) loop->context.counts.handed);
+    fl_slot_set(slot, FL_SLOT_received, (int64_t) loop->context.counts.received);
+    if (loop->lanes_used)
+        show_lanes(loop, slot);
+    fl_slot_set(slot, FL_SLOT_oldest_us, loop->ready.first == NULL ? 0 : (int64_t) loop->ready.first->ready_at);
+    fl_slot_set(slot, FL_SLOT_heartbeat_ms, (int64_t) (loop->context.now / 1000));
+}
+
+/* What the poll has told of, then what has fallen due. */
+static void take_in(fl_loop *loop, fl_event *events, int count, int outside) {
+    loop->stood_in = false;
+    loop->context.now = loop->turned_at = fl_clock();
+    for (int i = 0; i < count; i++) {
+        switch (*(fl_source *) events[i].data) {
+        case FL_SOURCE_LISTENER:
+            fl_loop_accept(loop, events[i].data, ACCEPTS_A_TURN);
+            break;
+        case FL_SOURCE_CONNECTION:
+            fl_connection_event(events[i].data, events[i].ready);
+            break;
+        case FL_SOURCE_CHANNEL:
+            fl_loop_receive(loop);
+            break;
+        }
+    }
+    fl_loop_see_to_deadlines(loop);
+    fl_loop_sort(loop);
+    fl_line_cut(loop);
+    if (loop->dedicated)
+        fl_loop_give_back(loop);
+    fl_loop_listen_again(loop);
+    if (loop->context.handing_over)
+        fl_loop_hand_over_idle(loop);
+    fl_loop_set_timer(loop);
+    publish(loop);
+    if (atomic_load(&loop->outside) <= outside) /* else somebody may have been told of one of them, and wait for the lock */
+        fl_context_bury(&loop->context);
+}
+
+uint32_t fl_loop_turn(fl_loop *loop) {
+    fl_event events[FL_POLL_EVENTS];
+    bool woken;
+    loop->takes = 0;
+    fl_context_flush(&loop->context);
+    fl_context_bury_abandoned(&loop->context);
+    fl_loop_step_aside(loop, false);
+    take_in(loop, events, fl_poll_wait(&loop->context.poll, events, 0, &woken), 0);
+    return fl_loop_takeable(loop);
+}
+
+void fl_loop_stand_in(fl_loop *loop) {
+    fl_event events[FL_POLL_EVENTS];
+    bool woken;
+    bool before = loop->stood_in;
+    take_in(loop, events, fl_poll_wait(&loop->context.poll, events, 0, &woken), 0);
+    loop->stood_in = before || woken || loop->context.overdue.first != NULL;
+}
+
+void fl_loop_keep_timer(fl_loop *loop) {
+    if (loop->context.timer_stale)
+        fl_loop_set_timer(loop);
+}
+
+void fl_loop_settle(fl_loop *loop) {
+    loop->context.now = fl_clock();
+    fl_context_flush(&loop->context);
+    fl_context_bury_abandoned(&loop->context);
+    if (loop->context.handing_over) /* who asks again as soon as it is answered is idle only now */
+        fl_loop_hand_over_idle(loop);
+    fl_loop_keep_timer(loop);
+    publish(loop);
+}
+
+void fl_loop_rest(fl_loop *loop) {
+    fl_loop_settle(loop);
+    if (loop->dedicated)
+        fl_loop_give_back(loop);
+    fl_loop_step_aside(loop, false);
+    if (loop->stood_in) {
+        loop->stood_in = false;
+        fl_loop_wake(loop);
+    }
+    fl_slot *slot = loop->siblings.slot;
+    if (slot == NULL)
+        return;
+    /* Whoever was killed while it sent something cannot take its promise back. */
+    if (fl_slot_get(slot, FL_SLOT_coming) != 0)
+        fl_slot_set(slot, FL_SLOT_coming, 0);
+    if (fl_slot_get(slot, FL_SLOT_arriving) != 0)
+        fl_slot_set(slot, FL_SLOT_arriving, 0);
+    fl_slot_set(slot, FL_SLOT_idle, loop->ready.first == NULL);
+}
+
+static bool look(fl_loop *loop, int64_t microseconds) {
+    fl_event events[FL_POLL_EVENTS];
+    bool woken;
+    atomic_fetch_add(&loop->outside, 1);
+    int count = fl_poll_wait(&loop->context.poll, events, microseconds, &woken);
+    if (woken) {
+        pthread_mutex_lock(&loop->context.lock);
+        take_in(loop, events, count, 1);
+        pthread_mutex_unlock(&loop->context.lock);
+    }
+    atomic_fetch_sub(&loop->outside, 1);
+    return woken;
+}
+
+bool fl_loop_wait(fl_loop *loop, int64_t microseconds) {
+    bool woken = look(loop, microseconds);
+    atomic_store(&loop->resting, false);
+    return woken;
+}
+
+bool fl_loop_lingers(fl_loop *loop) {
+    return loop->in_vain < VAIN_IN_A_ROW || ++loop->in_vain % VAIN_TRIES == 0;
+}
+
+bool fl_loop_linger(fl_loop *loop) {
+    uint64_t until = fl_clock() + LINGER;
+    bool woken;
+    do
+        woken = look(loop, 0);
+    while (!woken && fl_clock() < until);
+    loop->in_vain = woken ? 0 : loop->in_vain + 1;
+    atomic_store(&loop->resting, false);
+    return woken;
+}
+
+void fl_loop_wake(fl_loop *loop) {
+    fl_poll_wake(&loop->context.poll);
+}
+
+void fl_loop_want(fl_loop *loop) {
+    atomic_store(&loop->wanted, true);
+    fl_loop_wake(loop);
+}
+
+static void close_idle(fl_loop *loop) {
+    for (fl_connection *connection = loop->context.connections, *next; connection != NULL; connection = next) {
+        next = connection->next;
+        if (!fl_connection_is_idle(connection))
+            continue;
+        connection->readable = true; /* a request may have come that no event has told of yet */
+        fl_connection_receive(connection);
+        if (fl_connection_is_idle(connection))
+            fl_connection_close(connection);
+    }
+}
+
+void fl_loop_drain(fl_loop *loop, bool handing_over) {
+    if (!loop->context.draining) {
+        fl_loop_stop_accepting(loop);
+        loop->listen_again = 0;
+    }
+    loop->context.draining = true;
+    loop->context.handing_over = handing_over;
+    if (handing_over)
+        fl_loop_hand_over_idle(loop);
+    else
+        close_idle(loop);
+    fl_loop_wake(loop);
+}
+
+void fl_loop_give_up(fl_loop *loop) {
+    fl_context_expire_all(&loop->context);
+    loop->context.now = fl_clock();
+    for (fl_connection *connection = loop->context.connections, *next; connection != NULL; connection = next) {
+        next = connection->next;
+        if (connection->state == FL_CONNECTION_QUEUED && loop->context.handing_over && fl_handoff_leave(&loop->siblings, connection))
+            continue;
+        if (connection->state == FL_CONNECTION_QUEUED || connection->state == FL_CONNECTION_BODY ||
+            fl_connection_begins_to_ask(connection))
+            fl_connection_refuse(connection, FL_ENDING);
+    }
+}
+
+bool fl_loop_is_drained(const fl_loop *loop) {
+    return loop->context.draining && loop->context.connections == NULL && loop->context.served == NULL;
+}

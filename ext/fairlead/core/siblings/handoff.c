@@ -1,0 +1,141 @@
+#include "handoff.h"
+#include "base/platform.h"
+#include "connection/context.h"
+#include "connection/exchange.h"
+
+#include <string.h>
+
+typedef struct message {
+    uint64_t arrived;  /* of fl_clock; 0: no request comes with it */
+    int32_t listener;  /* its index */
+    int32_t hand_overs;/* how often it has been handed over */
+} message;
+
+enum { MOST_HAND_OVERS = 3 };
+
+static bool send_descriptor(int channel, int descriptor, struct iovec *parts, size_t count) {
+    union {
+        char bytes[CMSG_SPACE(sizeof(int))];
+        struct cmsghdr header;
+    } control = {0};
+    struct msghdr envelope = {
+        .msg_iov = parts, .msg_iovlen = count, .msg_control = control.bytes, .msg_controllen = sizeof control.bytes};
+    struct cmsghdr *rights = CMSG_FIRSTHDR(&envelope);
+    rights->cmsg_level = SOL_SOCKET;
+    rights->cmsg_type = SCM_RIGHTS;
+    rights->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(rights), &descriptor, sizeof(int));
+    return sendmsg(channel, &envelope, MSG_DONTWAIT | FL_SEND_FLAGS) >= 0;
+}
+
+/* One that was on its way is here. What came for a worker that has ended was never counted here. */
+static void has_come(fl_slot *slot, fl_slot_field field) {
+    _Atomic int64_t *coming = &slot->fields[field];
+    int64_t count = atomic_load(coming);
+    while (count > 0 && !atomic_compare_exchange_weak(coming, &count, count - 1))
+        continue;
+}
+
+static fl_slot_field counted_as(uint64_t arrived) {
+    return arrived != 0 ? FL_SLOT_coming : FL_SLOT_arriving;
+}
+
+/* The first part is the message. */
+static bool send_connection(const fl_siblings *siblings, int sibling, int descriptor, struct iovec *parts, size_t count) {
+    fl_slot *slot = &siblings->page->slots[sibling];
+    fl_slot_field field = counted_as(((message *) parts->iov_base)->arrived);
+    atomic_fetch_add(&slot->fields[field], 1);
+    if (send_descriptor(siblings->sending[sibling], descriptor, parts, count))
+        return true;
+    has_come(slot, field); /* full, or too many descriptors on their way: not now */
+    return false;
+}
+
+/* What has been read of a connection's request, as it was sent; 0 parts: it cannot be told. */
+static size_t raw_bytes(fl_connection *connection, struct iovec parts[3]) {
+    fl_exchange *exchange = connection->exchange;
+    fl_buffer *in = &connection->in, *body = &exchange->body;
+    if (exchange->chunked || !exchange->body_done || in->length + body->length > FL_HANDOFF_BYTES)
+        return 0;
+    char *bytes = fl_buffer_at(in);
+    uint32_t head = exchange->head->size;
+    size_t count = 0;
+    parts[count++] = (struct iovec){bytes, head};
+    if (body->length > 0)
+        parts[count++] = (struct iovec){fl_buffer_at(body), body->length};
+    if (in->length > head)
+        parts[count++] = (struct iovec){bytes + head, in->length - head};
+    return count;
+}
+
+bool fl_handoff_possible(fl_connection *connection) {
+    struct iovec parts[3];
+    if (connection->transport.kind != &fl_transport_plain || connection->out.length > 0)
+        return false;
+    return connection->state != FL_CONNECTION_QUEUED ||
+           (connection->exchange->hand_overs < MOST_HAND_OVERS && raw_bytes(connection, parts) > 0);
+}
+
+bool fl_handoff_give(fl_siblings *siblings, fl_connection *connection, int sibling) {
+    if (!fl_handoff_possible(connection))
+        return false;
+    message message = {.listener = connection->listener->index};
+    struct iovec parts[4] = {{&message, sizeof message}};
+    size_t count = 1;
+    bool queued = connection->state == FL_CONNECTION_QUEUED;
+    if (queued) {
+        count += raw_bytes(connection, parts + 1);
+        message.arrived = connection->exchange->ready_at;
+        message.hand_overs = connection->exchange->hand_overs + 1;
+    }
+    if (!send_connection(siblings, sibling, connection->transport.descriptor, parts, count))
+        return false;
+    fl_connection_close(connection);
+    if (queued)
+        connection->context->counts.handed++;
+    siblings->receiver = sibling;
+    return true;
+}
+
+bool fl_handoff_leave(fl_siblings *siblings, fl_connection *connection) {
+    int sibling = fl_siblings_choose(siblings);
+    return sibling >= 0 && fl_handoff_give(siblings, connection, sibling);
+}
+
+bool fl_handoff_pass_on(const fl_siblings *siblings, int sibling, const fl_handover *handover) {
+    message message = {handover->arrived, handover->listener, handover->hand_overs};
+    struct iovec parts[] = {{&message, sizeof message}, {handover->bytes, handover->size}};
+    if (!send_connection(siblings, sibling, handover->descriptor, parts, handover->size > 0 ? 2 : 1))
+        return false;
+    close(handover->descriptor);
+    return true;
+}
+
+bool fl_handoff_receive(const fl_siblings *siblings, char *bytes, fl_handover *handover) {
+    message message = {0};
+    struct iovec parts[] = {{&message, sizeof message}, {bytes, FL_HANDOFF_BYTES}};
+    union {
+        char bytes[CMSG_SPACE(sizeof(int))];
+        struct cmsghdr header;
+    } control;
+    struct msghdr envelope = {
+        .msg_iov = parts, .msg_iovlen = 2, .msg_control = control.bytes, .msg_controllen = sizeof control.bytes};
+    ssize_t size = recvmsg(siblings->receiving, &envelope, MSG_DONTWAIT | FL_RECEIVE_FLAGS);
+    if (size < (ssize_t) sizeof message)
+        return false;
+    *handover = (fl_handover){message.arrived, message.listener, message.hand_overs, -1, bytes,
+                               (size_t) size - sizeof message};
+    struct cmsghdr *rights = CMSG_FIRSTHDR(&envelope);
+    if (rights != NULL && rights->cmsg_type == SCM_RIGHTS)
+        memcpy(&handover->descriptor, CMSG_DATA(rights), sizeof(int));
+    return true;
+}
+
+void fl_handoff_received(const fl_siblings *siblings, const fl_handover *handover) {
+    has_come(siblings->slot, counted_as(handover->arrived));
+}
+
+/* As far as the senders have told; what they have not, the poll tells of again. */
+bool fl_handoff_more_comes(const fl_siblings *siblings) {
+    return fl_slot_get(siblings->slot, FL_SLOT_coming) + fl_slot_get(siblings->slot, FL_SLOT_arriving) > 0;
+}

@@ -1,0 +1,54 @@
+#include "report.h"
+
+#include "base/escape.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* "GET /path" */
+enum { MOST_REQUEST = FL_ESCAPED(sizeof((fl_run *) 0)->method) + FL_ESCAPED(sizeof((fl_run *) 0)->path) };
+
+static const char *const kinds[FL_STALL_KINDS] = {"", "blocked", "stuck", "computing"};
+
+void fl_report(const fl_watch *watch, const char *line) {
+    if (watch->relief >= 0)
+        (void) !send(watch->relief, line, strlen(line), MSG_DONTWAIT | FL_SEND_FLAGS);
+}
+
+/* What the reactor is at; empty: nothing of any request. */
+static void name_request(fl_watch *watch, int reactor, char name[MOST_REQUEST]) {
+    name[0] = '\0';
+    pthread_mutex_lock(&watch->loop->context.lock);
+    const fl_run *run = atomic_load(&watch->reactors[reactor].run);
+    if (run != NULL && run->id != 0) {
+        char *end = fl_escape(name, run->method, run->method_size);
+        *end++ = ' ';
+        fl_escape(end, run->path, run->path_size);
+    }
+    pthread_mutex_unlock(&watch->loop->context.lock);
+}
+
+void fl_report_lost(fl_watch *watch, int reactor, fl_stall kind) {
+    char request[MOST_REQUEST], line[MOST_REQUEST + 128];
+    name_request(watch, reactor, request);
+    snprintf(line, sizeof line, "[\"stuck\",{\"kind\":\"%s\",\"request\":\"%s\"}]\n", kinds[kind], request);
+    fl_report(watch, line);
+}
+
+static const char *truth(bool is) {
+    return is ? "true" : "false";
+}
+
+void fl_report_lasting(fl_watch *watch, int reactor) {
+    const fl_stall_record *record = &watch->stalls[reactor];
+    char request[MOST_REQUEST], line[MOST_REQUEST + 512];
+    name_request(watch, reactor, request);
+    snprintf(line, sizeof line,
+             "[\"lasting\",{\"number\":%d,\"began\":%" PRIu64 ",\"seconds\":%.3f,\"kind\":\"%s\",\"request\":\"%s\","
+             "\"standby\":%s,\"relief\":%s,\"handed\":%" PRIu64 ",\"sibling\":%d}]\n",
+             reactor, atomic_load(&record->began), (double) fl_stall_lasted(record) / 1e6, kinds[fl_stall_kind(record)],
+             request, truth(fl_stall_has_standby(record)), truth(atomic_load(&record->relief)),
+             atomic_load(&record->handed), atomic_load(&record->sibling));
+    fl_report(watch, line);
+}

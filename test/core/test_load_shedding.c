@@ -1,0 +1,273 @@
+/* The line of requests that wait: when it only gets longer, and who is turned away then. Whether it does is told from
+ * numbers alone, so time is made up here. */
+#include "peer.h"
+
+#define GET(path) "GET " path " HTTP/1.1\r\nHost: a\r\n\r\n"
+#define TURNED_AWAY "HTTP/1.1 503 Service Unavailable\r\n"
+
+enum { SERVED_IN = 10 * MILLISECOND, TARGET = 300 * MILLISECOND };
+
+static peer_server server_with_target(uint64_t target) {
+    fl_limits limits = peer_limits;
+    limits.queue_target = target;
+    return server_with(limits);
+}
+
+/* Requests come at a steady rate and are served one after the other. Answers when the line was bounded; 0: never. */
+static uint64_t serve(fl_loop *loop, double come_while_one_is_served, uint32_t at_once, uint64_t duration) {
+    double length = at_once;
+    static uint64_t now = 1000 * (uint64_t) SECOND;
+    uint64_t began = now;
+    for (uint64_t passed = 0; passed < duration; passed += SERVED_IN) {
+        now = began + passed;
+        /* The oldest came when the line was shorter by all that have come since. */
+        double wait = length * SERVED_IN;
+        if (come_while_one_is_served > 1 && length > at_once)
+            wait = (length - at_once) / come_while_one_is_served * SERVED_IN + at_once * SERVED_IN;
+        loop->ready.count = (uint32_t) length;
+        fl_line_taken(loop, (uint64_t) wait, now);
+        if (loop->line.most != 0)
+            return passed + 1;
+        length += come_while_one_is_served - 1;
+        if (length < 0)
+            length = 0;
+    }
+    return 0;
+}
+
+#define CHECK_NEVER(loop, rate, at_once)                                                                       \
+    do {                                                                                                       \
+        CHECK_NUMBER(0, serve(loop, rate, at_once, 20 * SECOND));                                              \
+        loop->line = (fl_line){0};                                                                             \
+    } while (0)
+
+static void a_line_that_stands_and_grows_is_bounded_by_what_can_be_served_within_the_target(void) {
+    peer_server server = server_with_target(TARGET);
+    for (double rate = 1.25; rate <= 20; rate *= 2) {
+        server.loop->line = (fl_line){0};
+        uint64_t when = serve(server.loop, rate, 0, 20 * SECOND);
+        CHECK(when > 500 * MILLISECOND);
+        /* Soon; or, when it grows slowly, before it takes a second and a half to get through. */
+        CHECK(when < 1500 * MILLISECOND || server.loop->ready.count < 150);
+        CHECK(server.loop->line.most >= 25 && server.loop->line.most <= 30);
+    }
+    server.loop->ready.count = 0;
+    server_stop(&server);
+}
+
+static void a_long_line_that_does_not_grow_is_left_alone(void) {
+    peer_server server = server_with_target(TARGET);
+    CHECK_NEVER(server.loop, 1, 160);   /* each asks again once it has its answer */
+    CHECK_NEVER(server.loop, 1, 10000);
+    CHECK_NEVER(server.loop, 0.5, 2000);/* a burst, beside what comes otherwise */
+    CHECK_NEVER(server.loop, 0, 400);
+    CHECK_NEVER(server.loop, 0.95, 10);
+    server.loop->ready.count = 0;
+    server_stop(&server);
+}
+
+static void the_more_requests_wait_elsewhere_the_longer_the_line_may_be(void) {
+    peer_server server = server_with_target(TARGET);
+    server.loop->context.counts.in_flight = 1000;
+    uint64_t when = serve(server.loop, 5, 0, 20 * SECOND);
+    CHECK(when > 9 * SECOND);
+    CHECK_NUMBER(1000, server.loop->line.most);
+    server.loop->context.counts.in_flight = server.loop->ready.count = 0;
+    server_stop(&server);
+}
+
+/* 512 clients that ask again once they have their answer: while a worker has no time to begin anything, those who waited in
+ * their fibers come back to the line. */
+static void those_who_come_back_from_their_fibers_make_no_rush(void) {
+    peer_server server = server_with_target(TARGET);
+    fl_loop *loop = server.loop;
+    for (int i = 0; i < 200; i++) {
+        loop->ready.count = 112 + (uint32_t) (i < 175 ? 2 * i : 350);
+        loop->context.counts.in_flight = 512 - loop->ready.count;
+        fl_line_taken(loop, SECOND, 1000 * (uint64_t) SECOND + (uint64_t) i * SERVED_IN);
+        CHECK_NUMBER(0, loop->line.most);
+    }
+    loop->context.counts.in_flight = loop->ready.count = 0;
+    server_stop(&server);
+}
+
+static void a_slow_app_may_have_a_few_in_line_in_any_case(void) {
+    peer_server server = server_with_target(TARGET);
+    for (int i = 0; i < 100; i++) {
+        server.loop->ready.count = (uint32_t) (i < 16 ? i : 16);
+        fl_line_taken(server.loop, 5 * SECOND, 1000 * (uint64_t) SECOND + (uint64_t) i * SECOND);
+        CHECK_NUMBER(0, server.loop->line.most);
+    }
+    server.loop->ready.count = 0;
+    server_stop(&server);
+}
+
+static void once_somebody_is_taken_who_has_hardly_waited_all_is_as_before(void) {
+    peer_server server = server_with_target(TARGET);
+    uint64_t when = serve(server.loop, 10, 0, 20 * SECOND);
+    CHECK(when > 0);
+    fl_line_taken(server.loop, 20 * MILLISECOND, fl_clock());
+    CHECK_NUMBER(0, server.loop->line.most);
+    CHECK_NUMBER(0, server.loop->line.since);
+    server.loop->ready.count = 0;
+    server_stop(&server);
+}
+
+static void as_long_as_some_are_turned_away_a_line_that_was_cut_too_short_is_only_counted_anew(void) {
+    peer_server server = server_with_target(TARGET);
+    fl_loop *loop = server.loop;
+    uint64_t cut_at = fl_clock();
+    loop->line = (fl_line){.since = cut_at, .counted_at = cut_at, .most = 9, .cut_at = cut_at};
+    loop->ready.count = 5;
+    for (int i = 1; i <= 24; i++) {
+        fl_line_taken(loop, 50 * MILLISECOND, cut_at + (uint64_t) i * SERVED_IN);
+        CHECK_NUMBER(9, loop->line.most);
+    }
+    loop->line.cut_at += 20 * SERVED_IN;
+    fl_line_taken(loop, 50 * MILLISECOND, cut_at + 25 * SERVED_IN);
+    CHECK_NUMBER(30, loop->line.most); /* now more can be served within the target */
+    fl_line_taken(loop, 50 * MILLISECOND, cut_at + 50 * SERVED_IN);
+    CHECK_NUMBER(0, loop->line.most);
+    loop->ready.count = 0;
+    server_stop(&server);
+}
+
+static void so_it_is_once_the_last_of_the_line_is_taken_however_long_he_has_waited(void) {
+    peer_server server = server_with_target(TARGET);
+    CHECK(serve(server.loop, 10, 0, 20 * SECOND) > 0);
+    fl_line_taken(server.loop, TARGET, fl_clock());
+    CHECK(server.loop->line.most > 0);
+    server.loop->ready.count = 0;
+    fl_line_taken(server.loop, TARGET, fl_clock());
+    CHECK_NUMBER(0, server.loop->line.most);
+    server_stop(&server);
+}
+
+static void without_a_target_all_wait(void) {
+    peer_server server = server_with_target(0);
+    CHECK_NEVER(server.loop, 10, 0);
+    server.loop->ready.count = 0;
+    server_stop(&server);
+}
+
+static void while_a_sibling_has_room_nobody_is_turned_away(void) {
+    peer_server server = server_with_target(TARGET);
+    fl_shared_page *page = fl_shared_page_open(2);
+    int sending[2] = {-1, -1};
+    for (int i = 0; i < 2; i++)
+        fl_slot_set(&page->slots[i], FL_SLOT_state, FL_WORKER_SERVING);
+    CHECK_NUMBER(FL_OK, fl_loop_join(server.loop, page, 0, -1, sending, 2));
+    CHECK_NEVER(server.loop, 10, 0);
+    fl_slot_set(&page->slots[1], FL_SLOT_oldest_us, 1);
+    CHECK(serve(server.loop, 10, 0, 20 * SECOND) > 0);
+
+    server.loop->line = (fl_line){0};
+    fl_slot_set(&page->slots[1], FL_SLOT_queued, 1000000); /* among so many ours has not grown: they are passed around */
+    CHECK_NEVER(server.loop, 10, 0);
+    server.loop->ready.count = 0;
+    server_stop(&server);
+    fl_shared_page_close(page);
+}
+
+/* Who is turned away */
+
+static peer_server bounded_server(uint32_t most) {
+    peer_server server = server_with_target(TARGET);
+    server.loop->line = (fl_line){.since = fl_clock(), .counted_at = fl_clock(), .most = most};
+    return server;
+}
+
+static void who_came_last_is_told_so_at_once_and_may_ask_again(void) {
+    peer_server server = bounded_server(2);
+    int sockets[5];
+    for (int i = 0; i < 5; i++) {
+        sockets[i] = client(&server);
+        say(sockets[i], i == 3 ? "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n"
+                      : i == 4 ? "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello"
+                               : GET("/"));
+        turn(server.loop);
+    }
+    CHECK_NUMBER(2, server.loop->ready.count);
+    CHECK_NUMBER(3, server.loop->context.counts.refused);
+    CHECK_NUMBER(3, server.loop->context.counts.turned_away);
+    for (int i = 2; i < 5; i++) {
+        fl_heard heard = hear(server.loop, sockets[i]);
+        CHECK_NUMBER(1, occurrences(&heard, "retry-after: 1\r\n"));
+        CHECK_NUMBER(0, occurrences(&heard, "connection: close"));
+        CHECK_HEARD(TURNED_AWAY, i == 3 ? "\r\n\r\n" : "more requests come than can be served\n", heard);
+    }
+    for (int i = 0; i < 2; i++) {
+        answer(take(server.loop), 200, "kept");
+        CHECK_HEARD("HTTP/1.1 200 OK", "kept", hear(server.loop, sockets[i]));
+    }
+    for (int i = 2; i < 5; i++) {
+        say(sockets[i], GET("/again"));
+        CHECK_NUMBER(1, answer_all(server.loop));
+        CHECK_HEARD("HTTP/1.1 200 OK", "/again", hear(server.loop, sockets[i]));
+    }
+    for (int i = 0; i < 5; i++)
+        close(sockets[i]);
+    server_stop(&server);
+}
+
+static void one_whose_connection_cannot_go_on_is_closed(void) {
+    const char *requests[] = {GET("/") GET("/pipelined"), "GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
+                              "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"};
+    for (int i = 0; i < 3; i++) {
+        peer_server server = bounded_server(1);
+        int first = client(&server), second = client(&server);
+        say(first, GET("/"));
+        turn(server.loop);
+        say(second, requests[i]);
+        fl_heard heard = hear_end(server.loop, second);
+        CHECK_NUMBER(1, occurrences(&heard, "connection: close\r\n"));
+        CHECK_NUMBER(1, occurrences(&heard, "HTTP/1.1 "));
+        CHECK_HEARD(TURNED_AWAY, "more requests come than can be served\n", heard);
+        CHECK_NUMBER(1, server.loop->ready.count);
+        close(first);
+        close(second);
+        server_stop(&server);
+    }
+}
+
+/* Many are turned away in several turns, and each has its answer. */
+static void a_long_line_is_cut_as_a_whole(void) {
+    peer_server server = server_with_target(TARGET);
+    int sockets[200];
+    for (int i = 0; i < 200; i++) {
+        sockets[i] = client(&server);
+        say(sockets[i], GET("/"));
+        if (i % 20 == 0)
+            turn(server.loop);
+    }
+    TURN_UNTIL(server.loop, server.loop->ready.count == 200);
+    server.loop->line = (fl_line){.since = fl_clock(), .counted_at = fl_clock(), .most = 10};
+    for (int turns = 0; turns < 3; turns++) {
+        fl_loop_turn(server.loop);
+        CHECK(server.loop->ready.count >= 10);
+    }
+    CHECK_NUMBER(10, server.loop->ready.count);
+    for (int i = 10; i < 200; i++)
+        CHECK_HEARD(TURNED_AWAY, "served\n", hear(server.loop, sockets[i]));
+    CHECK_NUMBER(10, answer_all(server.loop));
+    for (int i = 0; i < 200; i++)
+        close(sockets[i]);
+    server_stop(&server);
+}
+
+int main(void) {
+    TEST(a_line_that_stands_and_grows_is_bounded_by_what_can_be_served_within_the_target);
+    TEST(a_long_line_that_does_not_grow_is_left_alone);
+    TEST(the_more_requests_wait_elsewhere_the_longer_the_line_may_be);
+    TEST(those_who_come_back_from_their_fibers_make_no_rush);
+    TEST(a_slow_app_may_have_a_few_in_line_in_any_case);
+    TEST(once_somebody_is_taken_who_has_hardly_waited_all_is_as_before);
+    TEST(as_long_as_some_are_turned_away_a_line_that_was_cut_too_short_is_only_counted_anew);
+    TEST(so_it_is_once_the_last_of_the_line_is_taken_however_long_he_has_waited);
+    TEST(without_a_target_all_wait);
+    TEST(while_a_sibling_has_room_nobody_is_turned_away);
+    TEST(who_came_last_is_told_so_at_once_and_may_ask_again);
+    TEST(one_whose_connection_cannot_go_on_is_closed);
+    TEST(a_long_line_is_cut_as_a_whole);
+    return test_summary();
+}
