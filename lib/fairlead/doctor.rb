@@ -3,7 +3,7 @@
 require_relative "parts"
 
 module Fairlead
-  # `fairlead doctor`: loads the app and says, item by item and with the fix, what would hurt it under fibers.
+  # `fairlead doctor`: lists what would hurt the loaded app under fibers, each with its fix.
   class Doctor
     # @!attribute level [Symbol] :hurts, :note (good to know), or :fine.
     # @!attribute what [String] one sentence.
@@ -14,7 +14,7 @@ module Fairlead
     end
 
     MARKS = { hurts: "✗", note: "–", fine: "✓" }.freeze
-    # Places that are shown of one finding.
+    # Places shown per finding.
     SHOWN = 8
     private_constant :MARKS, :SHOWN
 
@@ -25,7 +25,9 @@ module Fairlead
       @folder = app_folder
     end
 
-    # @return [Array<Finding>] what hurts comes first. The app has to be loaded.
+    # The app must be loaded.
+    #
+    # @return [Array<Finding>] those that hurt first
     def findings
       found = Isolated.findings + Databases.findings(@configuration) + Gems.findings + Code.findings(@folder)
       found.sort_by.with_index { |finding, index| [MARKS.keys.index(finding.level), index] }
@@ -50,7 +52,7 @@ module Fairlead
       output.puts "    → #{finding.remedy}" if finding.remedy
     end
 
-    # Whether state goes by fiber.
+    # Checks that state is kept by fiber.
     module Isolated
       def self.findings
         return [] unless defined?(::ActiveSupport::IsolatedExecutionState)
@@ -59,9 +61,9 @@ module Fairlead
 
         [Finding.new(
           level: :hurts,
-          what: "config.active_support.isolation_level is :thread, which would mix up requests; :fiber is used while " \
-                "Fairlead serves.",
-          remedy: "Remove that line from the app's configuration, or set it to :fiber, so that tests run as the app does."
+          what: "config.active_support.isolation_level is :thread, which would mix up requests. Fairlead uses :fiber " \
+                "while it serves.",
+          remedy: "Remove that line from the app's configuration, or set :fiber, so that tests run like the app."
         )]
       end
     end

@@ -106,7 +106,7 @@ module Fairlead
       assert_item(/^– Rake tasks that keep a database connection/, "while it serves", said)
       assert_includes said, "    lib/tasks/items.rake:1: Item.lease_connection\n"
       assert_item(/^✗ typhoeus 1\.4\.1/, "Fairlead.offload", said)
-      assert_item(/^– Thread\.current/, "CurrentAttributes says what is meant. A client that is kept there is made anew", said)
+      assert_item(/^– Thread\.current/, "CurrentAttributes. A client that is kept there is rebuilt", said)
       assert_equal <<~PLACES, places("Thread.current[…] as state", said)
         app/models/hurting.rb:6: Thread.current[:user] = 1
         app/models/item.rb:7: Thread.current[:items] ||= []
@@ -123,12 +123,12 @@ module Fairlead
       assert_includes said, "    app/controllers/ticks_controller.rb:2: include Comparable, ::ActionController::Live\n"
       assert_item(/^– request_store 1\.7\.0: its store belongs to a fiber/, "ActiveSupport::CurrentAttributes", said)
       assert_item(/^– bunny 3\.5\.0: a channel serves one request at a time/, "in a pool", said)
-      assert_item(/^– stripe 20\.1\.0: its connections are kept from request to request/, "from the request itself", said)
-      assert_match(/^✓ excon 1\.11\.0: each request has sockets of its own/, said)
-      assert_match(/^✓ sentry-ruby 7\.2\.0: its hub is each request's own/, said)
-      assert_item(/^– mysql2 0\.5\.7: it waits for a query as fibers do/, "trilogy", said)
-      assert_match(/^✓ pg 1\.\d+\.\d+ lets others run while it waits\.$/, said)
-      assert_item(/^– trilogy 2\.10\.0: a connection that the server has closed may be handed out/, "bundle update trilogy", said)
+      assert_item(/^– stripe 20\.1\.0: its connections stay open between requests/, "from the request itself", said)
+      assert_match(/^✓ excon 1\.11\.0: each request has its own sockets/, said)
+      assert_match(/^✓ sentry-ruby 7\.2\.0: each request has its own hub/, said)
+      assert_item(/^– mysql2 0\.5\.7: it yields while it waits for a query/, "trilogy", said)
+      assert_match(/^✓ pg 1\.\d+\.\d+ yields while it waits\.$/, said)
+      assert_item(/^– trilogy 2\.10\.0: the pool may hand out a connection that the server has closed/, "bundle update trilogy", said)
     end
 
     def test_it_counts_the_connections_of_all_workers
@@ -141,8 +141,8 @@ module Fairlead
       _, said = examine("-w", "2", "--database-connections", "90", files:, database: postgresql)
 
       assert_match(/^✓ postgresql at \S+ allows \d+ connections; all workers together open up to 90/, said)
-      assert_match(/^✓ None in the app's code: code that keeps/, said)
-      assert_match(/^✓ None in the app's code: Thread\.current/, said)
+      assert_match(/^✓ The app's code has none of this: code that keeps/, said)
+      assert_match(/^✓ The app's code has none of this: Thread\.current/, said)
       refute_includes said, "Rake tasks"
     end
 
@@ -171,8 +171,8 @@ module Fairlead
         assert_item(/^✗ #{adapter} at \S+ allows #{allowed} connections; all workers together open up to #{allowed} /,
                     "`database_connections #{(allowed * 0.9).floor}`", said)
         refute_includes said, "prepared statements are on"
-        assert_match(/^– mysql2 \S+: .* Results of prepared statements that come slowly hold up others\.$/, said)
-        assert_match(/^✓ trilogy \S+ lets others run while it waits\.$/, said)
+        assert_match(/^– mysql2 \S+: .* a slow result of a prepared statement blocks the other requests of its thread\.$/, said)
+        assert_match(/^✓ trilogy \S+ yields while it waits\.$/, said)
       end
     end
 

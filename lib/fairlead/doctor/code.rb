@@ -4,27 +4,27 @@ require "prism"
 
 module Fairlead
   class Doctor
-    # What the app's own code does with connections and threads. It is read, not run.
+    # Reads the app's code, without running it, for uses of connections, threads and process-wide state.
     module Code
       FILES = ["{app,lib,config}/**/*.{rb,rake}", "app/**/*.erb"].freeze
 
       # kind => [level, what, remedy]
       KINDS = {
-        pinned: [:hurts, "Code that keeps a database connection until the end of the request, or until it checks it in",
+        pinned: [:hurts, "Code that keeps a database connection until the request ends, or until it checks it in",
                  "Write with_connection { |connection| … } around the queries."],
         task: [:note, "Rake tasks that keep a database connection",
-               "Nobody waits for that, unless the app runs them while it serves: then write with_connection { |connection| … }."],
-        fiber_local: [:note, "Thread.current[…] as state of a request: it is fresh in each, and not seen by tasks that " \
+               "Nothing waits for it, unless the app runs them while it serves: then write with_connection { |connection| … }."],
+        fiber_local: [:note, "Thread.current[…] as state of a request: it is empty in each request and invisible to tasks that " \
                              "a request starts",
-                      "ActiveSupport::CurrentAttributes says what is meant. A client that is kept there is made anew in each " \
-                      "request: put it into a pool (guides/fair-pool.md) or, if threads may share it, into a constant."],
+                      "Use ActiveSupport::CurrentAttributes. A client that is kept there is rebuilt for each request: put it " \
+                      "into a pool (guides/fair-pool.md), or into a constant if threads may share it."],
         process: [:note, "Code that changes what all requests of a worker share: the working folder, ENV, the umask",
-                  "Give programs `chdir:`, `umask:` and their variables (spawn, system and IO.popen take them), and files " \
-                  "absolute paths. Dir.chdir { … } is refused while another request is within its own block."],
-        live: [:note, "ActionController::Live: each stream is a fiber, without a thread; `streams` bounds them",
-               "Keep no connection meanwhile: with_connection { … } around each query."],
-        timeout: [:note, "Timeout.timeout: it interrupts code that waits, and code that computes only as its block ends",
-                  "Regexp.timeout bounds regular expressions; what computes for long belongs into Fairlead.offload { … }."]
+                  "Pass `chdir:`, `umask:` and variables to spawn, system or IO.popen, and use absolute paths. Dir.chdir { … } " \
+                  "raises while another request is in such a block."],
+        live: [:note, "ActionController::Live: each stream is a fiber, not a thread; the option streams limits them",
+               "Keep no connection during a stream: write with_connection { … } around each query."],
+        timeout: [:note, "Timeout.timeout: it interrupts code that waits, but code that computes only when its block ends",
+                  "Set Regexp.timeout for regular expressions; put long computations into Fairlead.offload { … }."]
       }.freeze
       private_constant :FILES, :KINDS
 
@@ -42,8 +42,9 @@ module Fairlead
         end
       end
 
-      # @return [Prism::ProgramNode, nil] nil: a template of an app without Rails' views. Those make Ruby of it that has the
-      #   same lines.
+      # Rails' views compile a template into Ruby with the same line numbers.
+      #
+      # @return [Prism::ProgramNode, nil] nil for a template of an app without them.
       def self.parse(path)
         return Prism.parse_file(path).value unless path.end_with?(".erb")
         return unless defined?(::ActionView::Template::Handlers::ERB)
@@ -54,13 +55,13 @@ module Fairlead
       end
       private_class_method :parse
 
-      # A word is no longer the first one, unless it is a constant.
+      # Lowercases the first word, unless it is a constant.
       def self.none_of(what)
-        Finding.new(level: :fine, what: "None in the app's code: #{what.sub(/\A[A-Z](?=[a-z]+ )/, &:downcase)}.")
+        Finding.new(level: :fine, what: "The app's code has none of this: #{what.sub(/\A[A-Z](?=[a-z]+ )/, &:downcase)}.")
       end
       private_class_method :none_of
 
-      # Notes the places in one file.
+      # Collects the places in one file.
       class Visitor < Prism::Visitor
         def initialize(path, places)
           @path = path
@@ -76,7 +77,7 @@ module Fairlead
           of_the_class { super }
         end
 
-        # Thread.current[:name] ||= …, &&=, += and the like, and as one of several that are assigned at once.
+        # Thread.current[:name] ||= …, &&=, += and multiple assignment.
         %i[index_or_write index_and_write index_operator_write index_target].each do |name|
           define_method(:"visit_#{name}_node") do |node|
             note(:fiber_local, node) if current_thread?(node.receiver)
@@ -93,7 +94,7 @@ module Fairlead
           end
         end
 
-        # In a model's instance methods `connection` is not ActiveRecord's.
+        # In a model's instance methods `connection` is the model's own method.
         def visit_def_node(node)
           before = @instance
           @instance = node.receiver.nil? && !@singleton
@@ -106,7 +107,7 @@ module Fairlead
 
         private
 
-        # What is defined in the block are methods of a class.
+        # The block defines methods of a class.
         def of_the_class
           before = @singleton
           @singleton = true
@@ -148,7 +149,7 @@ module Fairlead
 
         def current_thread?(node) = node.is_a?(Prism::CallNode) && node.slice.delete_prefix("::") == "Thread.current"
 
-        # Faraday.connection is another thing.
+        # Faraday.connection is no database connection.
         def model?(receiver)
           case receiver
           when nil, Prism::SelfNode then !@instance && asks_active_record?(@nesting.join("::"))

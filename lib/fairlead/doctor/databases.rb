@@ -2,9 +2,9 @@
 
 module Fairlead
   class Doctor
-    # The pools of connections, and what the databases allow.
+    # Compares the connection pools with what the databases allow.
     module Databases
-      # What PostgreSQL keeps for its administrators, as it comes.
+      # Connections that PostgreSQL reserves for administrators by default.
       RESERVED = 3
       private_constant :RESERVED
 
@@ -38,13 +38,13 @@ module Fairlead
         def file_findings(pools)
           computing = Finding.new(
             level: :note,
-            what: "#{ActiveRecord::Limits.names(pools)}: SQLite holds Ruby's lock while a query runs. Short queries are nobody's " \
-                  "trouble; beside long ones, others are served by other workers."
+            what: "#{ActiveRecord::Limits.names(pools)}: SQLite holds the GVL during a query. Short queries delay nobody; during " \
+                  "long ones, other workers serve the other requests."
           )
-          [computing, *small(pools, level: :note, why: "While that many requests wait to write, those that read wait too.")]
+          [computing, *small(pools, level: :note, why: "While that many requests wait to write, readers wait, too.")]
         end
 
-        def small(pools, level: :hurts, why: "Requests beyond these wait for one, however many fibers there are.")
+        def small(pools, level: :hurts, why: "Further requests wait for one, however many fibers there are.")
           those = pools.select { |pool| ActiveRecord::Limits.few?(pool) }
           return if those.empty?
 
@@ -53,21 +53,21 @@ module Fairlead
                       remedy: "#{ActiveRecord::Limits.lift(those.first).capitalize}.")
         end
 
-        # The driver asks for their results (mysql_stmt_store_result) with the GVL held.
+        # mysql2 calls mysql_stmt_store_result with the GVL held.
         def prepared(pools)
           those = pools.select { |pool| prepares?(pool.db_config) }
           return if those.empty?
 
           Finding.new(
             level: :hurts,
-            what: "#{ActiveRecord::Limits.names(those)}: prepared statements are on, and mysql2 holds Ruby's lock until the result " \
-                  "of one has come. While that is slow, other requests of the worker wait too.",
-            remedy: "Remove prepared_statements from config/database.yml: mysql2 has them off then. Or use `adapter: trilogy`, " \
-                    "which has none."
+            what: "#{ActiveRecord::Limits.names(those)}: prepared statements are on, and mysql2 holds the GVL until the result of " \
+                  "one has arrived. While that is slow, other requests of the worker wait, too.",
+            remedy: "Remove prepared_statements from config/database.yml, which turns them off, or use `adapter: trilogy`, which has " \
+                    "none."
           )
         end
 
-        # As ActiveRecord reads it.
+        # Interprets the setting as ActiveRecord does.
         def prepares?(config)
           config.adapter == "mysql2" && !::ActiveRecord.disable_prepared_statements &&
             ![nil, false, "false"].include?(config.configuration_hash[:prepared_statements])
@@ -75,14 +75,14 @@ module Fairlead
 
         def too_many(server, pools)
           allowed = ActiveRecord::Limits.allowed_by_server(pools.first)
-          return Finding.new(level: :note, what: "#{server} could not be asked how many connections it allows.") unless allowed
+          return Finding.new(level: :note, what: "#{server} did not say how many connections it allows.") unless allowed
 
           wanted = wanted_of(pools)
           what = "#{server} allows #{allowed} connections; #{in_words(wanted)}"
           return Finding.new(level: :fine, what: "#{what}.") if wanted && wanted <= allowed - RESERVED
 
           Finding.new(
-            level: :hurts, what: "#{what}, #{allowed - RESERVED} of which it gives to apps: under load it will refuse some.",
+            level: :hurts, what: "#{what}, but apps get only #{allowed - RESERVED}: under load it will refuse some.",
             remedy: bound_of_all((allowed * 0.9).floor)
           )
         end
@@ -90,7 +90,7 @@ module Fairlead
         def bound_of_all(number)
           return "Lower pool in config/database.yml, or the number of workers." if ActiveRecord.own_pools?
 
-          "Write `database_connections #{number}` in config/fairlead.rb: that bounds all workers together."
+          "Write `database_connections #{number}` in config/fairlead.rb to limit all workers together."
         end
 
         # @return [Integer, nil] what all workers may open; nil: any number.
@@ -113,7 +113,7 @@ module Fairlead
           missing = ActiveRecord::Limits.missing or return
           return Finding.new(level: :note, what: missing, remedy: "Update Rails.") unless @configuration.database_connections
 
-          Finding.new(level: :hurts, what: missing, remedy: "Update Rails, or remove database_connections: no server starts with it.")
+          Finding.new(level: :hurts, what: missing, remedy: "Update Rails, or remove database_connections: the server refuses to start with it.")
         end
 
         def permanent_checkout
@@ -124,9 +124,9 @@ module Fairlead
 
           Finding.new(
             level: :note,
-            what: "ActiveRecord::Base.connection is #{setting == true ? "allowed" : setting}: whoever calls it keeps a " \
-                  "connection until the end of the request.",
-            remedy: "Once nobody does, write `permanent_connection_checkout :disallowed` in config/fairlead.rb."
+            what: "ActiveRecord::Base.connection is #{setting == true ? "allowed" : setting}: each call keeps a connection " \
+                  "until the request ends.",
+            remedy: "Once nothing calls it, write `permanent_connection_checkout :disallowed` in config/fairlead.rb."
           )
         end
       end

@@ -2,7 +2,7 @@
 
 module Fairlead
   class Doctor
-    # Gems that block, or need a setting.
+    # Finds gems that block or need a setting.
     module Gems
       LIBCURL = "Use Net::HTTP (or Faraday's net_http adapter), httpx or async-http, or wrap the calls in " \
                 "Fairlead.offload { … }."
@@ -10,35 +10,35 @@ module Fairlead
 
       # name => [level, what, remedy]
       KNOWN = {
-        "curb" => [:hurts, "libcurl blocks the thread of all requests of a worker while it waits.", LIBCURL],
-        "typhoeus" => [:hurts, "libcurl blocks the thread of all requests of a worker while it waits.", LIBCURL],
-        "patron" => [:hurts, "libcurl blocks the thread of all requests of a worker while it waits.", LIBCURL],
+        "curb" => [:hurts, "libcurl blocks its thread, and so all requests of a worker, while it waits.", LIBCURL],
+        "typhoeus" => [:hurts, "libcurl blocks its thread, and so all requests of a worker, while it waits.", LIBCURL],
+        "patron" => [:hurts, "libcurl blocks its thread, and so all requests of a worker, while it waits.", LIBCURL],
         "hiredis" => [:hurts, "its C client blocks the thread of all requests of a worker.", RUBY_DRIVER],
         "hiredis-client" => [:hurts, "its C client blocks the thread of all requests of a worker.", RUBY_DRIVER],
-        "rack-timeout" => [:note, "a request that computes or blocks is told that its time is up when it next waits.",
-                           "The option request_timeout answers its client at once: guides/deadlines.md."],
-        "mysql2" => [:note, "it waits for a query as fibers do, but what else may block (connecting, results that come in " \
-                            "pieces) is done in threads. Results of prepared statements that come slowly hold up others.",
+        "rack-timeout" => [:note, "a request that computes or blocks gets its exception at its next wait.",
+                           "The option request_timeout answers the client at once: guides/deadlines.md."],
+        "mysql2" => [:note, "it yields while it waits for a query. Fairlead runs its other blocking calls in threads; a slow result " \
+                            "of a prepared statement blocks the other requests of its thread.",
                      "`adapter: trilogy` in config/database.yml needs no threads."],
-        "request_store" => [:note, "its store belongs to a fiber: fresh in each request, not seen by tasks that a " \
-                                   "request starts (Async { … }).",
-                            "Hand those what they need, or use ActiveSupport::CurrentAttributes."],
-        "stripe" => [:note, "its connections are kept from request to request; each task that a request starts (Async { … }) " \
-                            "opens its own, which stay open for minutes.",
+        "request_store" => [:note, "its store belongs to a fiber: empty in each request, invisible to tasks that a request " \
+                                   "starts (Async { … }).",
+                            "Pass those what they need, or use ActiveSupport::CurrentAttributes."],
+        "stripe" => [:note, "its connections stay open between requests; each task that a request starts (Async { … }) opens " \
+                            "its own, for minutes.",
                      "Call it from the request itself, or pass results to tasks."],
-        "excon" => [:fine, "each request has sockets of its own on a persistent connection.", nil],
-        "bunny" => [:note, "a channel serves one request at a time, and one that is kept in Thread.current[…] is opened anew " \
-                           "in each request, and never closed.",
+        "excon" => [:fine, "each request has its own sockets on a persistent connection.", nil],
+        "bunny" => [:note, "a channel serves one request at a time. One that is kept in Thread.current[…] is opened again in " \
+                           "each request and never closed.",
                     "Keep one Bunny connection in a constant, and its channels in a pool: guides/fair-pool.md."],
-        "sentry-ruby" => [:fine, "its hub is each request's own here, without a setting (hub_isolation_level).", nil],
-        "connection_pool" => [:note, "its waiters are not served in order.",
-                              "Fairlead::Pool takes its place: guides/fair-pool.md."]
+        "sentry-ruby" => [:fine, "each request has its own hub, without a setting (hub_isolation_level).", nil],
+        "connection_pool" => [:note, "it does not serve waiters in order.",
+                              "Fairlead::Pool has the same API and does: guides/fair-pool.md."]
       }.freeze
 
-      # name => [the first version that lacks nothing, level, what those before do]
+      # name => [the first version without the fault, level, the fault]
       DRIVERS = {
         "pg" => ["1.3", :hurts, "it blocks the thread of all requests of a worker while it waits."],
-        "trilogy" => ["2.11", :note, "a connection that the server has closed may be handed out, since it shows no socket."]
+        "trilogy" => ["2.11", :note, "the pool may hand out a connection that the server has closed, because it exposes no socket."]
       }.freeze
       private_constant :LIBCURL, :RUBY_DRIVER, :KNOWN, :DRIVERS
 
@@ -56,7 +56,7 @@ module Fairlead
         def driver(name, first, level, what)
           version = Gem.loaded_specs[name]&.version or return
           fine = version >= Gem::Version.new(first)
-          return Finding.new(level: :fine, what: "#{name} #{version} lets others run while it waits.") if fine
+          return Finding.new(level: :fine, what: "#{name} #{version} yields while it waits.") if fine
 
           Finding.new(level:, what: "#{name} #{version}: #{what}",
                       remedy: "Use #{name} #{first} or later: bundle update #{name}.")
