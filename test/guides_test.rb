@@ -10,7 +10,7 @@ class GuidesTest < Fairlead::Test
   MOST_LINES = { "README.md" => 120, "bench/NOTES.md" => 150, "guides/*.md" => 231 }.freeze
   # What continues a line, and what a command begins with.
   FAIRLEAD = /^(?:[A-Z_]+=\S+ )*(?:bundle exec )?fairlead(?= |$)(.*)/
-  SUBCOMMANDS = %w[restart status stalls doctor].freeze
+  SUBCOMMANDS = %w[restart status stalls doctor report].freeze
 
   def test_every_link_leads_somewhere
     GUIDES.each do |guide|

@@ -20,6 +20,7 @@ module Fairlead
         fairlead status                           show what the running server does
         fairlead stalls                           show which requests blocked it, and where
         fairlead doctor -e production             find what would hurt the app under fibers
+        fairlead report                           print all of this for a bug report, without secrets
     TEXT
 
     CONCLUSION = <<~TEXT
@@ -56,6 +57,13 @@ module Fairlead
       "#{INTRODUCTION}\n#{flags}\n#{CONCLUSION}"
     end
 
+    # @return [Configuration] what the flags, the environment and the file set.
+    # @raise [ConfigurationError]
+    def configuration
+      parse
+      load_configuration
+    end
+
     private
 
     # @return [Integer] the exit status.
@@ -82,12 +90,13 @@ module Fairlead
       128 + error.signo
     end
 
-    # @return [Class, nil] a command about a running server.
+    # @return [Class, nil] a subcommand with flags of its own.
     def inquiry
       case @arguments.first
       when "status" then Status::Command
       when "stalls" then Stall::Command
       when "restart" then Restart
+      when "report" then Report
       end
     end
 

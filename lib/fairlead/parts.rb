@@ -45,6 +45,7 @@ module Fairlead
   autoload :Log, "fairlead/log"
   autoload :Platform, "fairlead/fairlead"
   autoload :Pool, "fairlead/pool"
+  autoload :Report, "fairlead/cli/report"
   autoload :Restart, "fairlead/cli/restart"
   autoload :SharedPage, "fairlead/fairlead"
 
