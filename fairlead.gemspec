@@ -10,16 +10,16 @@ Gem::Specification.new do |spec|
   spec.version = Fairlead::VERSION
   spec.summary = "A Rack and Rails server that runs every request in a fiber, from a C core."
   spec.description = <<~TEXT
-    Fairlead serves Rack and Rails apps with one fiber per request: a request that waits for a socket,
-    a database, a lock or a sleep costs nothing, and everything scarce is given first come, first served.
-    HTTP is read and written by a C core that needs no Ruby; the fibers are scheduled by async.
+    Fairlead serves Rack and Rails apps with one fiber per request: a request that waits for a socket, a
+    database, a lock or a sleep costs almost nothing, and everything scarce goes to the request that came
+    first. A C core reads and writes HTTP without Ruby; async schedules the fibers.
   TEXT
   spec.authors = ["The Fairlead authors"]
   spec.license = "MIT"
   spec.required_ruby_version = ">= 3.3"
 
   spec.files = Dir.chdir(__dir__) do
-    Dir["lib/**/*.rb", "lib/**/*.tt", "ext/**/*.{c,h,rb}", "ext/fairlead/depend", "exe/*", "guides/*.{md,svg}",
+    Dir["lib/**/*.rb", "lib/**/*.tt", "ext/**/*.{c,h,rb}", "ext/fairlead/depend", "exe/*", "guides/**/*.{md,svg}",
       "README.md", "CHANGELOG.md"] - pool.files + ["LICENSE"]
   end
   spec.bindir = "exe"
