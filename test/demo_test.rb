@@ -102,7 +102,7 @@ module Fairlead
       end
 
       press "#events"
-      eventually("ten events") { page.at_css("#events-result").text.end_with?("all 10 came") }
+      eventually("ten events") { page.at_css("#events-result").text.end_with?("all 10 received") }
     end
 
     def test_events_come_one_by_one

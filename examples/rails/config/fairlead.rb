@@ -1,4 +1,4 @@
 # frozen_string_literal: true
 
-# Read by Fairlead, here as in any app. Two workers at least, so that the page has something to compare.
+# At least two workers, so that the page can compare them.
 workers [Etc.nprocessors, 2].max

@@ -39,7 +39,7 @@ function total(workers, field) {
 function showStatus(status) {
   const workers = status.workers || [];
   if (workers.length === 0) {
-    live("lost", "this server publishes no figures: start the demo with Fairlead");
+    live("lost", "this server publishes no figures; start the demo with Fairlead");
     return;
   }
   live("live", "live");
@@ -73,7 +73,7 @@ function showTrace(inFlight) {
   const path = document.createElementNS("http://www.w3.org/2000/svg", "path");
   path.setAttribute("d", `M${start} 48 L${points.join(" L")} L${TRACE_LENGTH - 1} 48`);
   element("trace").replaceChildren(path);
-  element("trace-top").textContent = `top of the scale: ${top}`;
+  element("trace-top").textContent = `scale: 0 to ${top}`;
 }
 
 const STATES = { booting: "starting", serving: "serving", draining: "finishing" };
@@ -111,8 +111,8 @@ function live(state, text) {
 function listen() {
   const source = new EventSource("/status/live");
   source.onmessage = (event) => showStatus(JSON.parse(event.data));
-  source.onerror = () => live("lost", "connection lost, trying again …");
-  // Else a page that is left open in another tab would keep a stream for nothing.
+  source.onerror = () => live("lost", "connection lost, reconnecting …");
+  // A page in a background tab keeps no stream.
   document.addEventListener("visibilitychange", () => {
     if (document.hidden) source.close();
     else listen();
@@ -165,7 +165,7 @@ class Burst {
       await this.read();
       this.finish();
     } catch (error) {
-      this.say(`It did not end well: ${error.message}`, "error");
+      this.say(`Failed: ${error.message}`, "error");
     } finally {
       this.button.disabled = false;
     }
@@ -273,7 +273,7 @@ function prepareUpload() {
       const took = seconds((performance.now() - began) / 1000);
       result.textContent = `${bytes.toLocaleString("en")} bytes in ${took}, SHA-256 ${sha256.slice(0, 16)}…`;
     } catch (error) {
-      result.textContent = `It failed: ${error.message}`;
+      result.textContent = `Failed: ${error.message}`;
     }
   });
 }
@@ -299,7 +299,7 @@ function prepareDownload() {
       }
       result.textContent = `${bytes.toLocaleString("en")} bytes in ${seconds((performance.now() - began) / 1000)}`;
     } catch (error) {
-      result.textContent = `It failed after ${bytes.toLocaleString("en")} bytes: ${error.message}`;
+      result.textContent = `Failed after ${bytes.toLocaleString("en")} bytes: ${error.message}`;
     } finally {
       button.disabled = false;
     }
@@ -324,8 +324,8 @@ function prepareEvents() {
       count = number;
       result.textContent = `${"●".repeat(number)}${"○".repeat(of - number)} from worker ${worker}`;
     };
-    source.addEventListener("end", () => end(`${"●".repeat(count)} all ${count} came`));
-    source.onerror = () => end("The stream broke.");
+    source.addEventListener("end", () => end(`${"●".repeat(count)} all ${count} received`));
+    source.onerror = () => end("The stream ended early.");
   });
 }
 

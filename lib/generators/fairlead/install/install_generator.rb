@@ -7,11 +7,11 @@ module Fairlead
     # `bin/rails generate fairlead:install`
     class InstallGenerator < ::Rails::Generators::Base
       source_root File.expand_path("templates", __dir__)
-      desc "Writes config/fairlead.rb, with what an app may want to set, and a budget of database connections."
+      desc "Writes config/fairlead.rb with common options and a limit on database connections."
 
-      # Of what the database allows; the rest is for consoles, tasks and jobs.
+      # The share of the database's connections; the rest is for consoles, tasks and jobs.
       SHARE = 0.9
-      # What PostgreSQL allows as it comes, and MySQL more than that.
+      # PostgreSQL's default; MySQL's is higher.
       USUAL = 100
       private_constant :SHARE, :USUAL
 
@@ -24,9 +24,9 @@ module Fairlead
 
         say <<~TEXT
 
-          With `permanent_connection_checkout :disallowed`, ActiveRecord::Base.connection raises. Where your app, or a
-          gem, still calls it, write with_connection { |connection| … }, or set :deprecated meanwhile: then it works,
-          and each place is named. `fairlead doctor` finds those in your app.
+          With `permanent_connection_checkout :disallowed`, ActiveRecord::Base.connection raises. Where your app or a gem
+          calls it, write with_connection { |connection| … }, or set :deprecated for now: the call then works, and the
+          log names each place. `fairlead doctor` finds those in your app.
         TEXT
         say("\n#{few.join("\n")}\n") if few
       end
@@ -35,7 +35,7 @@ module Fairlead
 
       def database? = defined?(::ActiveRecord::Base) ? true : false
 
-      # SQLite has no bound on its connections.
+      # SQLite has no limit on its connections.
       def bounded?
         database? && database_config && Fairlead::ActiveRecord::Budget.counts?(database_config) && !Fairlead::ActiveRecord.own_pools?
       end
@@ -44,7 +44,7 @@ module Fairlead
         @database_config ||= ::ActiveRecord::Base.configurations.configs_for(env_name: ::Rails.env).first
       end
 
-      # @return [Array<String>, nil] what limits an app that gets no budget, if that is little.
+      # @return [Array<String>, nil] what limits an app without database_connections, if it allows few
       def few
         return if !database_config || bounded?
 
