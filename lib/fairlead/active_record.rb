@@ -12,15 +12,15 @@ module Fairlead
     autoload :KeptLeases, "fairlead/active_record/kept_leases"
     autoload :Leases, "fairlead/active_record/leases"
     autoload :Limits, "fairlead/active_record/limits"
-    autoload :Line, "fairlead/active_record/wait_queue"
     autoload :OlderQueue, "fairlead/active_record/older_queue"
     autoload :OpenTransactions, "fairlead/active_record/open_transactions"
     autoload :OwnerMonitor, "fairlead/active_record/owner_monitor"
     autoload :PermanentCheckout, "fairlead/active_record/permanent_checkout_warning"
     autoload :PoolSizing, "fairlead/active_record/pool_sizing"
+    autoload :PoolStats, "fairlead/active_record/pool_stats"
     autoload :Seam, "fairlead/active_record/pool_patch"
     autoload :SqliteTurns, "fairlead/active_record/sqlite_turns"
-    autoload :Usage, "fairlead/active_record/pool_stats"
+    autoload :WaitQueue, "fairlead/active_record/wait_queue"
     autoload :Waiter, "fairlead/active_record/waiter"
 
     # Older ones know too little of fibers.
@@ -68,7 +68,7 @@ module Fairlead
       def stat(backtraces: false)
         return [] unless loaded?
 
-        Budget.pools.map { |pool| Seam.installed? ? Usage.of(pool).to_h(backtraces:) : plain(pool) }
+        Budget.pools.map { |pool| Seam.installed? ? PoolStats.of(pool).to_h(backtraces:) : plain(pool) }
       end
 
       private

@@ -4,7 +4,7 @@ require "fiber" unless Fiber.respond_to?(:current)
 require_relative "pool/version"
 
 module Fairlead
-  # Defined before its parts open it: else they would have it loaded again.
+  # Defined before its files open it again: Fairlead's autoload would load this file once more.
   class Pool
     VERSION = POOL_VERSION
   end
@@ -12,8 +12,8 @@ end
 
 require_relative "pool/errors"
 require_relative "pool/histogram"
-require_relative "pool/holders"
 require_relative "pool/place"
+require_relative "pool/wait_queue"
 require_relative "pool/places"
 require_relative "pool/removal"
 require_relative "pool/report"
@@ -24,43 +24,43 @@ require_relative "pool/fork"
 module Fairlead
   # A pool of connections, or of anything scarce, for threads and fibers: strictly first come, first served.
   #
-  # Whoever gives a connection back hands it to the oldest waiter; nobody who comes later can take it first, the
-  # giver included. A waiter that gives up, is killed or cancelled leaves the line and loses nothing: what was
-  # handed to it at that moment goes to the next.
+  # A connection that is given back goes to the oldest waiter; no newcomer can take it first, and neither can the fiber
+  # that gives it back. A waiter that times out, is killed or cancelled leaves the queue at no cost to the others: a
+  # connection handed to it at that moment goes to the next waiter.
   #
-  # It answers the API of the connection_pool gem. A connection belongs to the fiber that checked it out (to the
-  # thread, where there are no others), and to it alone: nested calls get the same one.
+  # The pool has the API of the connection_pool gem. A connection belongs to the fiber that checked it out (to the
+  # thread, where there are no other fibers), and to it alone; nested calls get the same connection.
   #
-  # How it holds together:
-  # - Who holds what and who is next changes in one step, under one lock, in {Places}. What is handed over is the
-  #   waiter's before it knows; its own `ensure` then gives it back if it cannot use it.
+  # How it works:
+  # - {Places} records who holds which connection, and who is next. Both change in one step, under one lock. A connection
+  #   belongs to a waiter before the waiter wakes; the waiter's own `ensure` gives it back if the waiter cannot use it.
   # - Room for a new connection is handed over like a connection. Whoever gets it connects, without the lock.
-  # - What is not to be kept is closed before its place is passed on, in {Removal}.
+  # - {Removal} closes a connection that is not to be kept before its place is passed on.
   #
   # @example
   #   pool = Fairlead::Pool.new(size: 5, timeout: 2) { Redis.new }
   #   pool.with { |redis| redis.get("key") }
   class Pool
-    # Thread#raise, Thread#kill and Timeout wait. Frozen and by identity, so that Ruby need not copy it.
+    # Defers Thread#raise, Thread#kill and Timeout. Frozen and by identity, so that Ruby need not copy it.
     NEVER = { ::Object => :never }.compare_by_identity.freeze
-    # They come only while blocked, not between a connection's making and its being put away.
+    # Lets them in only while blocked: not between creating a connection and recording it.
     ON_BLOCKING = { ::Object => :on_blocking }.compare_by_identity.freeze
-    # Whoever has to wait looks every so many seconds for holders that have ended, unless somebody else has
-    # just done so; in a long line more seldom, so that about ten a second look.
-    LOOK = 1.0
+    # Waiters search for holders that have ended every so many seconds, in a long queue more rarely (about ten searches
+    # a second in all), and not within RECOVERY seconds of another search.
+    CHECK_INTERVAL = 1.0
     RECOVERY = 0.1
-    private_constant :NEVER, :ON_BLOCKING, :LOOK, :RECOVERY
+    private_constant :NEVER, :ON_BLOCKING, :CHECK_INTERVAL, :RECOVERY
 
     # @return [Wrapper] an object that takes a connection for each call.
-    def self.wrap(**options, &block)
-      Wrapper.new(**options, &block)
-    end
+    def self.wrap(**options, &block) = Wrapper.new(**options, &block)
 
     # @api private
     # @return [Boolean] whether fibers take turns in this thread.
-    def self.scheduler?
-      ::Fiber.respond_to?(:current_scheduler) && !::Fiber.current_scheduler.nil?
-    end
+    def self.scheduler? = ::Fiber.respond_to?(:current_scheduler) && !::Fiber.current_scheduler.nil?
+
+    # @api private
+    # @return [Float] seconds of the monotonic clock.
+    def self.clock = ::Process.clock_gettime(::Process::CLOCK_MONOTONIC)
 
     # @return [Integer] how many connections there may be.
     attr_reader :size
@@ -73,11 +73,11 @@ module Fairlead
 
     # @param size [Integer] how many connections there may be. Each is made when it is needed. 0: every checkout times out.
     # @param timeout [Numeric, nil] seconds to wait for one; nil waits for ever.
-    # @param max_waiting [Integer, nil] how many may wait; who comes then gets a {FullError} at once.
-    # @param auto_reload_after_fork [Boolean] whether the child of a fork makes connections of its own. Those
-    #   that it inherited get `discard!`, or else `close`, where they have it.
+    # @param max_waiting [Integer, nil] how many fibers may wait; the next one gets a {FullError} at once.
+    # @param auto_reload_after_fork [Boolean] whether the child of a fork makes connections of its own. It calls
+    #   `discard!`, or else `close`, on those that it inherited, where they have it.
     # @param name [String, nil] what errors call the pool.
-    # @yieldreturn [Object] a new connection. Called without a lock, by whoever needs it.
+    # @yieldreturn [Object] a new connection. Called without a lock, by the fiber that needs it.
     def initialize(timeout: 5, size: 5, auto_reload_after_fork: true, name: nil, max_waiting: nil, &create)
       raise ::ArgumentError, "Fairlead::Pool.new needs a block that makes a connection" unless create
 
@@ -93,13 +93,13 @@ module Fairlead
       Pool.track(self)
     end
 
-    # Runs the block with what {#checkout} returns, and gives it back. The fiber that has a connection already gets the same.
+    # Checks out a connection, runs the block with it, and gives it back. A fiber that has a connection gets the same one.
     #
     # @param options [Hash] see {#checkout}. A subclass may take options of its own there.
     # @yieldparam connection [Object]
     # @return what the block returns.
     # @raise [TimeoutError] when the time is over.
-    # @raise [FullError] when `max_waiting` wait already.
+    # @raise [FullError] when `max_waiting` fibers wait already.
     # @raise [PoolShuttingDownError] when the pool was shut down.
     def with(**options)
       fiber = ::Fiber.current
@@ -108,14 +108,15 @@ module Fairlead
       begin
         yield checkout(**options)
       ensure
-        # Not what an outer call has taken. An interrupt may come between checkout and block: only the books say who has what.
+        # An interrupt may have come between checkout and block, so the places say what there is to give back; what an
+        # outer call has taken stays.
         ::Thread.handle_interrupt(NEVER) { give_back(fiber) if place.nil? || place.depth > depth }
       end
     end
     alias then with
 
-    # Takes a connection, to be given back with {#checkin} by the same fiber, as often as it was taken. Prefer
-    # {#with}: what interrupts the caller between this method and its own `ensure` leaves the connection out.
+    # Takes a connection. The same fiber has to give it back with {#checkin}, as often as it took it. Prefer {#with}: an
+    # interrupt between this method and the caller's own `ensure` leaves the connection checked out.
     #
     # @param timeout [Numeric, nil] seconds to wait; nil waits for ever.
     # @param exception [Class, false] what to raise when the time is over; false returns nil instead.
@@ -155,18 +156,18 @@ module Fairlead
       nil
     end
 
-    # Says that this fiber's connection is not to be kept: at check-in, the block gets it instead, and its place
-    # becomes room for a new one, which goes to the oldest waiter. Without a connection, nothing happens.
+    # Marks this fiber's connection as not to be kept: at check-in the block gets it, and its place becomes room for a
+    # new one, which goes to the oldest waiter. Does nothing if the fiber holds no connection.
     #
-    # @yieldparam connection [Object] to be closed; errors in there are ignored.
+    # @yieldparam connection [Object] to be closed; errors in the block are ignored.
     def discard_current_connection(&block)
       place = @places[::Fiber.current]
       place.discard = block || proc { |connection| connection } if place
       nil
     end
 
-    # Ends the pool: idle connections go to the block at once, those in use when they come back. Who waits, or
-    # comes, gets a {PoolShuttingDownError}.
+    # Ends the pool. The block gets idle connections at once, and those in use when they come back. Waiters, and callers
+    # from then on, get a {PoolShuttingDownError}.
     #
     # @yieldparam connection [Object] to be closed.
     def shutdown(&block)
@@ -175,7 +176,7 @@ module Fairlead
       @removal.retire(block, shut_down: true)
     end
 
-    # Replaces all connections: idle ones go to the block at once, those in use when they come back. New ones
+    # Replaces all connections. The block gets idle connections at once, and those in use when they come back. New ones
     # are made when they are needed.
     #
     # @yieldparam connection [Object] to be closed.
@@ -185,8 +186,8 @@ module Fairlead
       @removal.retire(block, shut_down: false)
     end
 
-    # Removes the connections that have been idle for long, and takes away those whose fiber or thread has ended
-    # without giving them back: the oldest waiters get their places.
+    # Removes connections that have been idle for long, and those whose fiber or thread has ended without giving them
+    # back. Their places go to the oldest waiters.
     #
     # @param idle_seconds [Numeric]
     # @yieldparam connection [Object] to be closed.
@@ -200,38 +201,30 @@ module Fairlead
       @removal.reap(idle_seconds, block)
     end
 
-    # @return [Integer] how many connections can be taken at this moment without waiting, made or not yet.
-    def available
-      @places.available
-    end
+    # @return [Integer] how many connections, made or not yet, can be taken now without waiting.
+    def available = @places.available
 
-    # @return [Integer] how many connections there are that nobody uses.
-    def idle
-      @places.idle
-    end
+    # @return [Integer] how many connections exist that nobody holds.
+    def idle = @places.idle
 
-    # @return [Integer] how many wait at this moment.
-    def waiting
-      @places.waiting
-    end
+    # @return [Integer] how many fibers wait now.
+    def waiting = @places.waiting
 
-    # What the pool does now, and has done since its start.
+    # The pool's present state, and its totals since it was made.
     #
-    # @param backtraces [Boolean] whether to add where each holder is now; that costs some time.
+    # @param backtraces [Boolean] whether to add where each holder is now, which takes time.
     # @return [Hash] `{ size:, in_use:, idle:, waiting:, oldest_wait:, timeouts:, waits:, holds:, holders: }`;
-    #   times in seconds. `waits` counts those who had to wait and were served, `holds` all that came back; each
+    #   times in seconds. `waits` counts the fibers that waited and were served, `holds` all check-ins; each
     #   is `{ count:, sum:, max:, buckets: { upper bound => count } }`. `holders`, the longest first, are
     #   `{ fiber:, thread:, seconds:[, backtrace:] }`.
     def stat(backtraces: false)
-      now = @places.clock
+      now = Pool.clock
       figures, holders = @places.stat(now)
       figures.merge(holders: Report.holders(holders, now, backtraces: backtraces))
     end
 
     # @return [String]
-    def to_s
-      @name ? "the pool #{@name.inspect}" : "the pool"
-    end
+    def to_s = @name ? "the pool #{@name.inspect}" : "the pool"
 
     # @return [String]
     def inspect
@@ -250,17 +243,17 @@ module Fairlead
 
     private
 
-    # The fiber stands in the line or holds room for a new connection. Waits for its turn, connects.
+    # The fiber is in the wait queue, or holds room for a new connection. Waits for its turn, and connects.
     #
-    # @return [Place, nil] nil only if the time is over and no exception wanted.
+    # @return [Place, nil] nil only if the time is over and no exception is wanted.
     def obtain(fiber, timeout, exception)
       place = @places[fiber] || wait_for_turn(fiber, timeout, exception)
       connect(place) if place && !place.connected
       place
     end
 
-    # An interrupt that comes when the connection is made, but not put away yet, is raised once it is. Masks
-    # belong to threads: where fibers take turns while they connect, there is none.
+    # Defers an interrupt that arrives between creating the connection and recording it. Interrupt masks belong to
+    # threads, so there is none where fibers take turns while they connect.
     def connect(place)
       return connect_now(place) if Pool.scheduler?
 
@@ -280,38 +273,37 @@ module Fairlead
         place = @places[fiber] and return place
         raise PoolShuttingDownError, "#{self} was shut down" if @places.shut_down?
 
-        now = @places.clock
-        nap = LOOK * (1 + @places.waiting / 10)
+        now = Pool.clock
+        nap = CHECK_INTERVAL * (1 + @places.waiting / 10)
         remaining = deadline ? deadline - now : nap
-        return give_up(fiber, timeout, exception) if remaining <= 0
+        return time_out(fiber, timeout, exception) if remaining <= 0
 
         @removal.recover_abandoned if now - @places.recovered > RECOVERY
         waiter.wait(remaining < nap ? remaining : nap)
       end
     end
 
-    # @return [Place, nil] what was handed over at the last moment, or what those left who have ended.
-    def give_up(fiber, timeout, exception)
+    # @return [Place, nil] what was handed over at the last moment, perhaps by a holder that has ended.
+    def time_out(fiber, timeout, exception)
       @removal.recover_abandoned
-      place, waiting = @places.give_up(fiber)
+      place, waiting = @places.expire(fiber)
       return place if place || !exception
 
       raise exception, timeout_message(timeout, waiting)
     end
 
-    # @param waiting [Integer] with the one who gives up.
+    # @param waiting [Integer] including the fiber that times out.
     def timeout_message(timeout, waiting)
       holders = @places.holders
       "waited #{format("%.3g", timeout)} s for a connection of #{self}: #{holders.size} of #{@size} are in " \
-        "use, #{waiting} waited, #{Report.sentence(holders, @places.clock)}. Hold them for less time, give the " \
+        "use, #{waiting} waited, #{Report.sentence(holders, Pool.clock)}. Hold them for less time, give the " \
         "pool more (size: #{@size}), or wait longer (timeout: #{format("%.3g", timeout)})"
     end
 
-    # Gives back whatever the fiber has: its place, once for each time that it was taken, or its place in the
-    # line; nothing if it has neither. Interrupts are deferred; nothing in here switches the fiber, but for a
-    # connection that must be closed.
+    # Gives back the fiber's place, once for each time that the fiber took it, or takes the fiber out of the queue.
+    # Interrupts are deferred; nothing in here switches the fiber, except closing a connection.
     def give_back(owner)
-      place = @places[owner] || @places.leave_line(owner) or return
+      place = @places[owner] || @places.leave_queue(owner) or return
       if place.depth > 1
         place.depth -= 1
       elsif !@places.pass_on(place, owner)

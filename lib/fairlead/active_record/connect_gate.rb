@@ -3,7 +3,7 @@
 module Fairlead
   module ActiveRecord
     # Where those who want to connect wait while the database takes nobody: in the order they came, until none of them has
-    # got in for as long as a pool's line may stand still ({Line}). The first of them tries again, with growing pauses; a
+    # got in for as long as a pool's line may stand still ({WaitQueue}). The first of them tries again, with growing pauses; a
     # connection that comes back to the pool meanwhile is theirs. One for each pool.
     class Door
       # Seconds between two tries.
@@ -74,7 +74,7 @@ module Fairlead
       end
 
       def beginning(adapter, patience)
-        now, before = Line.clock, adapter.fairlead_vain_since
+        now, before = Fairlead::Pool.clock, adapter.fairlead_vain_since
         before && now < before + patience + AGAIN ? before : now
       end
 
@@ -84,7 +84,7 @@ module Fairlead
           given = rest(place, error, pauses, deadline(since, patience))
           return moved(given) if given && given != :first
 
-          give_up(error, since) if Line.clock > deadline(since, patience) && (error || @waiting.first != place)
+          give_up(error, since) if Fairlead::Pool.clock > deadline(since, patience) && (error || @waiting.first != place)
           next unless given == :first || @waiting.first.equal?(place)
           return moved(yield).tap { call(TOGETHER) }
         rescue ::ActiveRecord::ActiveRecordError => error
@@ -95,7 +95,7 @@ module Fairlead
       def deadline(since, patience) = [since, @moved_at].max + patience
 
       def moved(result)
-        @moved_at = Line.clock
+        @moved_at = Fairlead::Pool.clock
         result
       end
 
@@ -103,7 +103,7 @@ module Fairlead
 
       # @return [Object, nil] what it was given meanwhile.
       def rest(place, error, pauses, deadline)
-        return place.pop(timeout: [deadline - Line.clock, 0].max) unless @waiting.first.equal?(place)
+        return place.pop(timeout: [deadline - Fairlead::Pool.clock, 0].max) unless @waiting.first.equal?(place)
 
         place.pop(timeout: error ? next_pause(pauses) : 0)
       end
@@ -141,7 +141,7 @@ module Fairlead
         told = (error&.cause || error)&.message.to_s.strip.chomp(".")
         crowded = told.match?(/too many|remaining connection slots/i)
         message = format("could not connect to the database (waited %.3f seconds)%s. Pool %s: %d connections of %s. %s.",
-                         Line.clock - since, told.empty? ? "" : ": #{told}", name,
+                         Fairlead::Pool.clock - since, told.empty? ? "" : ": #{told}", name,
                          @pool.connections.count(&:connected?), Limits.of(@pool), REMEDIES.fetch(crowded))
         raise Vain.new(message, connection_pool: @pool), cause: error
       end

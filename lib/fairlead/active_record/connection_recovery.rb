@@ -66,7 +66,7 @@ module Fairlead
           !connected? || (fairlead_rested? && @raw_connection.fairlead_lost?)
         end
 
-        def fairlead_rested? = @last_activity.nil? || Line.clock - @last_activity > AT_ONCE
+        def fairlead_rested? = @last_activity.nil? || Fairlead::Pool.clock - @last_activity > AT_ONCE
 
         def reconnect
           @fairlead_taken_over = false

@@ -9,7 +9,7 @@ module Fairlead
     # and everything that is ActiveRecord's own, and not public, is called from here.
     #
     # The pool stays ActiveRecord's. What it gets is: a line in which an interrupted waiter loses nothing for the others
-    # ({Line}), patience before another connection is opened, a budget ({Budget}), and figures ({Usage}). The row `pool` of
+    # ({WaitQueue}), patience before another connection is opened, a budget ({Budget}), and figures ({PoolStats}). The row `pool` of
     # {Compatibility::TABLE} lists each method and variable of ActiveRecord on which that relies.
     module Seam
       # @return [void]
@@ -18,7 +18,7 @@ module Fairlead
 
         @installed = true
         # What is loaded later is loaded in the middle of a request, under a lock, where it may be interrupted.
-        [Budget, CpuIdle, Door, Leases, Line, PoolSizing, Usage, Waiter]
+        [Budget, CpuIdle, Door, Leases, PoolSizing, PoolStats, WaitQueue, Waiter]
         pool = ::ActiveRecord::ConnectionAdapters::ConnectionPool
         pool.prepend(Pool)
         pool::ConnectionLeasingQueue.prepend(Queue)
@@ -91,19 +91,19 @@ module Fairlead
         def complete(state) = Uninterruptible.run { super }
       end
 
-      # Of ConnectionPool::ConnectionLeasingQueue. Its lock is the pool. Nobody waits for ActiveRecord's own condition.
+      # Of ConnectionPool::ConnectionLeasingQueue, whose lock is the pool. Nothing waits for ActiveRecord's own condition.
       module Queue
         def add(element)
           @lock.synchronize do
             @queue.push(element)
-            fairlead_line.call_next
+            fairlead_waiters.assign_next
           end
         end
 
         def add_back(element)
           @lock.synchronize do
             @queue.unshift(element)
-            fairlead_line.call_next
+            fairlead_waiters.assign_next
           end
         end
 
@@ -111,75 +111,75 @@ module Fairlead
         def with_a_bias_for(context)
           before = nil
           @lock.synchronize do
-            before = fairlead_line.preferred
-            fairlead_line.preferred = context
+            before = fairlead_waiters.preferred
+            fairlead_waiters.preferred = context
           end
           yield
         ensure
-          @lock.synchronize { fairlead_line.preferred = before }
+          @lock.synchronize { fairlead_waiters.preferred = before }
         end
 
         # Under the lock.
-        def fairlead_line = @fairlead_line ||= Line.new(@lock.fairlead_monitor)
+        def fairlead_waiters = @fairlead_waiters ||= WaitQueue.new(@lock.fairlead_monitor)
 
         private
 
-        # From {Line#rest} on, which is where an interruption arrives, nothing here waits: what is taken is not lost.
+        # An interruption arrives in {WaitQueue#wait}; from there on nothing in here waits, so what is taken is not lost.
         #
-        # @param timeout [Float, Waiter] seconds, or who left the line to open a connection, in vain.
+        # @param timeout [Float, Waiter] seconds, or a waiter that could not open the connection it was told to open.
         # @return [ConnectionAdapters::AbstractAdapter, Waiter] the latter if it is to open a connection.
         def wait_poll(timeout)
-          served = nil
-          waiter = timeout.is_a?(Waiter) ? fairlead_line.call_back(timeout) : fairlead_join(timeout)
+          connection = nil
+          waiter = timeout.is_a?(Waiter) ? fairlead_waiters.restore(timeout) : fairlead_join(timeout)
           @num_waiting += 1
-          until (served = fairlead_take(waiter))
-            return waiter if waiter.called == :to_open
-            next fairlead_line.rest(waiter) { @lock.fairlead_grow } if Line.clock < fairlead_line.deadline(waiter)
+          until (connection = fairlead_take(waiter))
+            return waiter if waiter.assignment == :open
+            next fairlead_waiters.wait(waiter) { @lock.fairlead_grow } if Fairlead::Pool.clock < fairlead_waiters.deadline(waiter)
             return waiter if fairlead_opens_one?(waiter)
 
-            fairlead_give_up(waiter)
+            fairlead_time_out(waiter)
           end
-          served
+          connection
         ensure
           @num_waiting -= 1
-          fairlead_leave(waiter, served)
+          fairlead_remove(waiter, connection)
         end
 
-        def fairlead_join(seconds) = fairlead_line.join(::ActiveSupport::IsolatedExecutionState.context, seconds)
+        def fairlead_join(seconds) = fairlead_waiters.join(::ActiveSupport::IsolatedExecutionState.context, seconds)
 
         def fairlead_take(waiter)
-          return unless waiter.called == :to_take
+          return unless waiter.assignment == :take
           return remove if any?
 
           # Somebody has taken it for maintenance, or removed it.
-          fairlead_line.call_back(waiter)
+          fairlead_waiters.restore(waiter)
           nil
         end
 
-        # What was meant for a waiter that was interrupted goes to the next.
-        def fairlead_leave(waiter, served)
-          fairlead_line.leave(waiter)
-          fairlead_line.call_next if waiter.called == :to_take && !served && any?
-          fairlead_note_served(waiter, Line.clock) if served
+        # What an interrupted waiter was to take goes to the next one.
+        def fairlead_remove(waiter, connection)
+          fairlead_waiters.remove(waiter)
+          fairlead_waiters.assign_next if waiter.assignment == :take && !connection && any?
+          fairlead_record_wait(waiter, Fairlead::Pool.clock) if connection
           @lock.fairlead_wish if @num_waiting.zero?
         end
 
-        def fairlead_note_served(waiter, now)
-          fairlead_line.moved(now)
-          @lock.fairlead_usage.waits.add(now - waiter.since)
+        def fairlead_record_wait(waiter, now)
+          fairlead_waiters.record_progress(now)
+          @lock.fairlead_stats.waits.add(now - waiter.since)
         end
 
-        # Whatever speaks against opening another one: nobody goes without while there may be one.
+        # Before a waiter times out, it opens a connection if there may be one more, whatever speaks against that.
         def fairlead_opens_one?(waiter) = @lock.fairlead_room? && !waiter.tried && (waiter.tried = true)
 
-        def fairlead_give_up(waiter)
+        def fairlead_time_out(waiter)
           raise ::ActiveRecord::ConnectionTimeoutError, "the pool was discarded meanwhile" if @lock.discarded?
 
-          usage = @lock.fairlead_usage
-          usage.timeouts += 1
+          stats = @lock.fairlead_stats
+          stats.timeouts += 1
           message = format("could not obtain a connection from the pool within %.3f seconds (waited %.3f seconds); " \
-            "all pooled connections were in use", waiter.seconds, Line.clock - waiter.since)
-          raise ::ActiveRecord::ConnectionTimeoutError, "#{message}. #{usage.complaint(waiter.seconds)}"
+            "all pooled connections were in use", waiter.timeout, Fairlead::Pool.clock - waiter.since)
+          raise ::ActiveRecord::ConnectionTimeoutError, "#{message}. #{stats.complaint(waiter.timeout)}"
         end
       end
 
@@ -199,7 +199,7 @@ module Fairlead
         # @return [Monitor] its lock.
         def fairlead_monitor = @mon_data
 
-        def fairlead_usage = @fairlead_usage ||= Usage.new(self)
+        def fairlead_stats = @fairlead_stats ||= PoolStats.new(self)
 
         # @return [Door] where connections are opened.
         def fairlead_door = @fairlead_door ||= Door.new(self)
@@ -218,8 +218,8 @@ module Fairlead
 
         def fairlead_has?(connection) = synchronize { @connections&.include?(connection) }
 
-        # @return [Line, nil] nil once the pool is discarded.
-        def fairlead_line = @available&.fairlead_line
+        # @return [WaitQueue, nil] nil once the pool is discarded.
+        def fairlead_waiters = @available&.fairlead_waiters
 
         # What is raised in a fiber that waits for the lock is raised once the fiber has it, and has given it back: a mutex
         # wakes one of those who wait, and would wake no other one in its place.
@@ -237,7 +237,7 @@ module Fairlead
 
         def checkout(checkout_timeout = @checkout_timeout)
           connection = super
-          connection.fairlead_since ||= Line.clock
+          connection.fairlead_since ||= Fairlead::Pool.clock
           connection
         end
 
@@ -268,7 +268,7 @@ module Fairlead
             connection.fairlead_since = nil
             super
             connection.fairlead_closed if connection.fairlead_id
-            synchronize { fairlead_line&.look_soon }
+            synchronize { fairlead_waiters&.poll_soon }
           end
         end
 
@@ -299,8 +299,8 @@ module Fairlead
         # Under the lock: tells the budget who waits.
         def fairlead_wish
           budget = fairlead_budget or return
-          oldest = fairlead_line&.oldest
-          count = oldest && fairlead_room? ? fairlead_line.size : 0
+          oldest = fairlead_waiters&.oldest
+          count = oldest && fairlead_room? ? fairlead_waiters.size : 0
           return if count.zero? && !@fairlead_wished
 
           @fairlead_wished = count.positive?
@@ -314,24 +314,24 @@ module Fairlead
           fairlead_wish
           return false if discarded?
 
-          now = Line.clock
+          now = Fairlead::Pool.clock
           fairlead_reap_later(now)
           # Those who wait for one in maintenance will get it.
-          wanted = fairlead_line.size - @maintaining
+          wanted = fairlead_waiters.size - @maintaining
           return false unless wanted.positive? && fairlead_room?
           # Those who came just now may be served before long.
-          return true if now - fairlead_line.oldest.since < Line::PATIENCE
+          return true if now - fairlead_waiters.oldest.since < WaitQueue::OPEN_AFTER
 
           # Who takes a connection need not use it at once, nor ever.
           connecting = @connections.count do |connection|
             !connection.connected? && now - (connection.fairlead_since || now) < CONNECTING
           end
-          opening = fairlead_line.opening
+          opening = fairlead_waiters.opening
           count = fairlead_sizing.step(fairlead_size + opening, connecting + opening, wanted, now)
           # Whoever is called while there is no room would wake only to stand in line again.
           room = [fairlead_room, fairlead_budget&.room].compact.min
           count = [count, room - opening].min if room
-          count.times { fairlead_line.call_next(:to_open) }
+          count.times { fairlead_waiters.assign_next(:open) }
           true
         end
 
@@ -365,7 +365,7 @@ module Fairlead
 
         def fairlead_note_hold(connection)
           since = connection.fairlead_since
-          fairlead_usage.holds.add(Line.clock - since) if since
+          fairlead_stats.holds.add(Fairlead::Pool.clock - since) if since
           connection.fairlead_since = connection.fairlead_vain_since = nil
         end
 

@@ -1,167 +1,142 @@
 # frozen_string_literal: true
 
+require_relative "../pool"
+
 module Fairlead
   module ActiveRecord
-    # Those who wait for a connection of one pool, the oldest first. Each is called by itself, once there is a
-    # connection for it to take or it may open one, and keeps its place however often it wakes for another reason.
+    # The waiters of one connection pool. A waiter is told to take a connection that is free, or to open one; until then it
+    # keeps its place in the queue, whatever else wakes it.
     #
-    # One of them is the lookout: it wakes every now and then to see whether the pool should open another connection, and
-    # whose time is over. The youngest is appointed, since it stays the longest. It looks also if it has been called
-    # meanwhile: where a busy thread calls all who wait between two turns of its reactor, nobody else could. One whose thread
-    # does not come back to its fibers is replaced by a waiter of another thread.
+    # One waiter is the poller. It wakes at intervals to check whether the pool should open another connection, and whether a
+    # waiter's time is over: one timer for all of them. The youngest waiter is appointed, since it stays longest. It polls even
+    # if it has been assigned a connection meanwhile: a busy thread may serve all waiters between two turns of its reactor. A
+    # waiter of another thread replaces a poller whose thread does not come back to its fibers.
     #
-    # A waiter gives up once the line has stood still for its time, and not because the line is long: each waiter that gets a
-    # connection gives all others their time anew.
-    #
-    # Every method is called under the pool's lock.
-    class Line
-      # How long, in seconds, a connection in use may take to come back before another one is opened; and how seldom
-      # the lookout looks when there is nothing to be opened.
-      PATIENCE = 0.002
-      LONGEST_NAP = 0.25
-      # For how long, in seconds, the lookout may oversleep before another one takes its place, and how seldom those of
-      # other threads who wait already see to that; whoever comes does at once.
+    # A waiter times out once the queue has stood still for its timeout: each waiter that gets a connection gives all others
+    # their time anew. So a long queue alone is no reason to give up.
+    class WaitQueue < Fairlead::Pool::WaitQueue
+      # Seconds in which connections in use may come back before the pool opens another one.
+      OPEN_AFTER = 0.002
+      # The longest pause, in seconds, between two polls.
+      LONGEST_PAUSE = 0.25
+      # Seconds that the poller may oversleep before another waiter takes over, and between two checks of that by waiters of
+      # other threads; a newcomer checks at once.
       LATE = 0.02
-      CHECK = 1.0
+      CHECK_INTERVAL = 1.0
 
-      # @return [Fiber, Thread, nil] who stands at the head of the line whenever it comes.
+      # @return [Fiber, Thread, nil] whose waiters go to the head of the queue.
       attr_accessor :preferred
+      # @return [Integer] how many waiters have been told to open a connection and have not been removed yet.
+      attr_reader :opening
 
       # @param lock [Monitor] the pool's.
       def initialize(lock)
+        super()
         @lock = lock
-        @waiting = {}.compare_by_identity # not called yet: waiter => true
         @opening = 0
-        @lookout = nil
-        @nap = PATIENCE
-        @look_at = nil # when to look next, whoever is the lookout then
-        @wake = 0.0 # when the lookout should wake
-        @due = nil # the first of the deadlines to which the lookout sees; they may be later by now
-        @moved_at = 0.0
+        @poller = nil
+        @pause = OPEN_AFTER
+        @poll_at = nil # the next poll, whichever waiter is the poller by then
+        @poller_wakes_at = 0.0
+        @earliest_deadline = nil # of the waiters without a timer; the deadlines may have moved since
+        @progressed_at = 0.0
       end
 
-      # @return [Integer] how many have been called to open a connection and have not left the line yet.
-      attr_reader :opening
-
-      # @return [Integer] how many have not been called yet.
-      def size = @waiting.size
-
-      # @return [Waiter, nil]
-      def oldest
-        @waiting.each_key { |waiter| return waiter }
-        nil
-      end
-
-      # @return [Float] until when a waiter waits at most, as things are.
-      def deadline(waiter) = [waiter.since, @moved_at].max + waiter.seconds
+      # @return [Float] how long a waiter waits at most, as things are.
+      def deadline(waiter) = [waiter.since, @progressed_at].max + waiter.timeout
 
       # A waiter has got a connection.
-      def moved(now) = @moved_at = now
+      def record_progress(now) = @progressed_at = now
 
-      # @param seconds [Float] for which the line may stand still.
-      # @return [Waiter] to be given to {#leave} in any case.
-      def join(context, seconds)
-        waiter = Waiter.new(context, Line.clock, seconds)
-        preferred?(waiter) ? put(waiter) : @waiting[waiter] = true
+      # @param timeout [Float] seconds for which the queue may stand still.
+      # @return [Waiter] the calling fiber's. The caller has to {#remove} it.
+      def join(context, timeout)
+        preferred = context.equal?(@preferred)
+        waiter = Waiter.new(timeout, preferred:)
+        preferred ? restore(waiter) : push(waiter)
         waiter
       end
 
-      def leave(waiter)
-        @waiting.delete(waiter)
-        @opening -= 1 if waiter.called == :to_open
-        return unless @lookout.equal?(waiter)
-
-        appoint
+      def remove(waiter)
+        delete(waiter.fiber)
+        @opening -= 1 if waiter.assignment == :open
+        appoint_poller if @poller.equal?(waiter)
       end
 
-      # Calls the oldest one who has not been called.
+      # Wakes the oldest waiter.
       #
-      # @param what [Symbol] :to_take a connection that there is for it, or :to_open one.
-      def call_next(what = :to_take)
-        return if @waiting.empty?
-
-        waiter, = @waiting.shift
-        @opening += 1 if what == :to_open
-        waiter.called = what
-        waiter.signal
+      # @param assignment [Symbol] :take a free connection, or :open one.
+      def assign_next(assignment = :take)
+        waiter = shift or return
+        @opening += 1 if assignment == :open
+        waiter.assignment = assignment
+        waiter.wake
       end
 
-      # There was none after all, or it could not open one: it stands in the line as if it had not been called.
-      #
-      # @return [Waiter]
-      def call_back(waiter)
-        waiter.called = nil
-        put(waiter)
-        waiter
+      # The waiter could not do what it was told: it is back in its place in the queue.
+      def restore(waiter)
+        waiter.assignment = nil
+        super
       end
 
-      # Sleeps, without the lock, until the waiter is called, its time is over, or, as the lookout, it should look.
+      # Sleeps, without the lock, until the waiter is woken, its time is over, or, as the poller, it has to poll.
       #
-      # @yieldreturn [Boolean] when it looked, whether to look again soon.
-      def rest(waiter, &)
-        now = Line.clock
-        of_same_thread = waiter.scheduler && waiter.scheduler.equal?(@lookout&.scheduler)
-        @lookout = waiter if @lookout.nil? || (!of_same_thread && now > @wake + LATE)
-        return look_out(waiter, now, &) if @lookout.equal?(waiter)
+      # @yieldreturn [Boolean] after a poll: whether to poll again soon.
+      def wait(waiter, &)
+        now = Fairlead::Pool.clock
+        same_thread = waiter.scheduler && waiter.scheduler.equal?(@poller&.scheduler)
+        @poller = waiter if @poller.nil? || (!same_thread && now > @poller_wakes_at + LATE)
+        return wait_and_poll(waiter, now, &) if @poller.equal?(waiter)
 
-        deadline = deadline(waiter)
-        seconds = deadline - now
-        if !of_same_thread
-          seconds = [seconds, CHECK].min
-        elsif seconds > LONGEST_NAP
-          # A timer for each would cost more than all else that its waiting does.
-          @due = deadline if @due.nil? || deadline < @due
-          seconds = nil
-        end
+        seconds = deadline(waiter) - now
+        seconds = same_thread ? without_timer(waiter, seconds) : [seconds, CHECK_INTERVAL].min
         @lock.wait_for_cond(waiter, seconds)
       end
 
-      # Something has changed: the lookout shall look soon.
-      def look_soon
-        rest_briefly
-        @lookout&.signal
+      # Something has changed: there may be a connection to open.
+      def poll_soon
+        reset_pause
+        @poller&.wake
       end
-
-      def self.clock = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
       private
 
-      # Behind those who came before it.
-      def put(waiter)
-        ahead = preferred?(waiter) ? [] : @waiting.each_key.take_while { |one| one.since < waiter.since || preferred?(one) }
-        @waiting = [*ahead, waiter].to_h { |one| [one, true] }.compare_by_identity.merge!(@waiting)
+      # A timer for each waiter would cost more than all else that it does: the poller sees to its deadline.
+      def without_timer(waiter, seconds)
+        return seconds if seconds <= LONGEST_PAUSE
+
+        @earliest_deadline = [@earliest_deadline, deadline(waiter)].compact.min
+        nil
       end
 
-      def preferred?(waiter) = waiter.context.equal?(@preferred)
+      def appoint_poller
+        @poller = to_a.last
+        return reset_pause if @poller.nil? # the next newcomer
 
-      def appoint
-        @lookout = @waiting.reverse_each.first&.first
-        return rest_briefly if @lookout.nil? # whoever waits next
-
-        @wake = Line.clock
-        @lookout.signal
+        @poller_wakes_at = Fairlead::Pool.clock
+        @poller.wake
       end
 
-      def rest_briefly
-        @nap = PATIENCE
-        @look_at = nil
+      def reset_pause
+        @pause = OPEN_AFTER
+        @poll_at = nil
       end
 
-      def look_out(waiter, now)
-        @look_at ||= now + @nap
-        wake = @wake = [@look_at, deadline(waiter), @due].compact.min
-        @lock.wait_for_cond(waiter, wake - now) if wake > now
-        return if (now = Line.clock) < wake
+      def wait_and_poll(waiter, now)
+        @poll_at ||= now + @pause
+        wakes_at = @poller_wakes_at = [@poll_at, deadline(waiter), @earliest_deadline].compact.min
+        @lock.wait_for_cond(waiter, wakes_at - now) if wakes_at > now
+        return if (now = Fairlead::Pool.clock) < wakes_at
 
-        wake_overdue(now) if @due && now >= @due
-        @nap = yield ? PATIENCE : [@nap * 2, LONGEST_NAP].min
-        @look_at = now + @nap if @lookout.equal?(waiter)
+        wake_expired(now) if @earliest_deadline && now >= @earliest_deadline
+        @pause = yield ? OPEN_AFTER : [@pause * 2, LONGEST_PAUSE].min
+        @poll_at = now + @pause if @poller.equal?(waiter)
       end
 
-      def wake_overdue(now)
-        overdue, others = @waiting.keys.partition { |waiter| deadline(waiter) <= now }
-        overdue.each(&:signal)
-        @due = others.map { |waiter| deadline(waiter) }.min
+      def wake_expired(now)
+        expired, others = to_a.partition { |waiter| deadline(waiter) <= now }
+        expired.each(&:wake)
+        @earliest_deadline = others.map { |waiter| deadline(waiter) }.min
       end
     end
   end

@@ -1,44 +1,35 @@
 # frozen_string_literal: true
 
+require_relative "../pool"
+
 module Fairlead
   module ActiveRecord
-    # One that waits for a connection of a pool, and what it sleeps on: a fiber in its scheduler, where nothing but the fiber
-    # is needed for it, anybody else on a condition variable.
+    # A waiter of a {WaitQueue}. In a fiber it sleeps in the scheduler itself, which costs less than a signal; elsewhere it
+    # sleeps on a condition variable.
     #
     # Every method is called under the pool's lock.
-    class Waiter
-      # @return [Fiber, Thread] who waits.
-      attr_reader :context
-      # @return [Float] of the monotonic clock: when it came.
-      attr_reader :since
-      # @return [Float] for which the line may stand still.
-      attr_reader :seconds
-      # @return [Symbol, nil] :to_take a connection, or :to_open one.
-      attr_accessor :called
-      # @return [Boolean] whether it has tried to open one when its time was over.
+    class Waiter < Fairlead::Pool::Waiter
+      # @return [Float] seconds for which the queue may stand still.
+      attr_reader :timeout
+      # @return [Float] 0 puts it at the head of the queue.
+      attr_reader :rank
+      # @return [Symbol, nil] :take a connection, or :open one.
+      attr_accessor :assignment
+      # @return [Boolean] whether it has tried to open a connection when its time was over.
       attr_accessor :tried
       # @return [#block, nil] the scheduler in which it sleeps.
       attr_reader :scheduler
 
-      # For a blocking fiber that a request has made: those that have the connections may be fibers of its thread.
-      #
-      # @return [Scheduler, nil]
-      def self.scheduler_of_request
-        scheduler = ::Fiber.scheduler
-        scheduler if scheduler.respond_to?(:hand_on) && FiberOwner.current.async_task
-      end
-
-      def initialize(context, since, seconds)
-        @context = context
-        @since = since
-        @seconds = seconds
-        @scheduler = ::Fiber.current_scheduler || Waiter.scheduler_of_request
-        @fiber = @scheduler && ::Fiber.current
+      def initialize(timeout, preferred: false)
+        super(Fairlead::Pool.clock, nil)
+        @timeout = timeout
+        @rank = preferred ? 0.0 : since
+        @scheduler = ::Fiber.current_scheduler || scheduler_of_request
         @sleeping = false
-        @called = @tried = nil
+        @assignment = @tried = nil
       end
 
-      # Sleeps without the lock, until {#signal}, or for so long. To be called by the lock, which is told of it so.
+      # Sleeps without the lock until {#wake}, or for so long. Monitor#wait_for_cond calls it, as a condition variable.
       #
       # @param mutex [Thread::Mutex] the lock's own.
       # @param seconds [Float, nil]
@@ -51,16 +42,12 @@ module Fairlead
           @scheduler.block(self, seconds)
         ensure
           @sleeping = false
-          # Without it, the lock would be taken for this fiber's, and never be free again.
+          # The monitor counts this fiber as its owner again, whatever is raised here.
           mutex.try_lock || Uninterruptible.run { mutex.lock }
         end
       end
 
-      # ActiveRecord's queue says so to what it gives; this one is to open a connection.
-      def lease = nil
-
-      # Wakes it up.
-      def signal
+      def wake
         return @condition&.signal unless @scheduler
         return unless @sleeping
 
@@ -68,9 +55,18 @@ module Fairlead
         direct? ? @scheduler.hand_on(@fiber) : @scheduler.unblock(self, @fiber)
       end
 
+      # ActiveRecord's queue leases what it returns. A waiter that is to open a connection is returned, too.
+      def lease = nil
+
       private
 
-      # Whether who signals is a fiber of the same thread, and the scheduler is Fairlead's.
+      # A blocking fiber that a request has made waits in the request's scheduler: fibers of its thread may hold the connections.
+      def scheduler_of_request
+        scheduler = ::Fiber.scheduler
+        scheduler if scheduler.respond_to?(:hand_on) && FiberOwner.current.async_task
+      end
+
+      # Whether the caller is a fiber of the same thread, under Fairlead's scheduler.
       def direct? = @scheduler.equal?(::Fiber.scheduler) && @scheduler.respond_to?(:hand_on)
     end
   end

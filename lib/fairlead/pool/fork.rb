@@ -2,7 +2,7 @@
 
 module Fairlead
   class Pool
-    # All pools of the process, where it can fork. Not those of a Ractor: it can neither fork nor see this table.
+    # All pools of the process, where it can fork; without those of Ractors, which can neither fork nor see this table.
     POOLS = ::Process.respond_to?(:_fork) ? ::ObjectSpace::WeakMap.new : nil
     private_constant :POOLS
 
@@ -13,8 +13,8 @@ module Fairlead
       POOLS[pool] = true if POOLS
     end
 
-    # The child of a fork has its parent's pools, but not the threads that held connections or waited for them,
-    # and it must not speak through its parent's sockets.
+    # The child has its parent's pools, but not the threads that held connections or waited for them, and it must
+    # not use its parent's sockets.
     #
     # @api private
     def self.after_fork
@@ -22,7 +22,7 @@ module Fairlead
       nil
     end
 
-    # Sees every fork: Kernel#fork, Process.daemon, IO.popen("-").
+    # Kernel#fork, Process.daemon and IO.popen("-") all call it.
     module ForkTracker
       def _fork
         pid = super

@@ -2,8 +2,8 @@
 
 module Fairlead
   class Pool
-    # How many times something took how long. Buckets double: under 1 µs, 2 µs, 4 µs, … Written under the pool's
-    # lock; adding one costs a few dozen nanoseconds and allocates nothing.
+    # Counts durations in buckets whose bounds double: 1 µs, 2 µs, 4 µs, … Written under the pool's lock; #add takes a
+    # few dozen nanoseconds and allocates nothing.
     #
     # @api private
     class Histogram
@@ -26,13 +26,10 @@ module Fairlead
         @maximum = seconds if seconds > @maximum
       end
 
-      # @return [Hash] `{ count:, sum:, max:, buckets: { upper bound => count } }`, all times in seconds; only
-      #   buckets that are not empty.
+      # @return [Hash] `{ count:, sum:, max:, buckets: { upper bound => count } }`, times in seconds, without empty buckets.
       def to_h
         buckets = {}
-        @buckets.each_with_index do |count, index|
-          buckets[(1 << index) / 1_000_000.0] = count if count.positive?
-        end
+        @buckets.each_with_index { |count, index| buckets[(1 << index) / 1_000_000.0] = count if count.positive? }
         { count: @count, sum: @sum, max: @maximum, buckets: buckets }
       end
     end

@@ -2,9 +2,9 @@
 
 module Fairlead
   class Pool
-    # One of a pool's places: with a connection, or room for one (then #connection is nil and #connected false).
-    # A pool has as many as its size, from its start to its end; they are what is handed over, so that room
-    # for a new connection stands in the same line as the connections themselves.
+    # One of a pool's places: it holds a connection, or is room for one (then #connection is nil and #connected false).
+    # A pool has as many places as its size. Handing over places instead of connections lets room for a new connection
+    # go to the oldest waiter, too.
     #
     # Written under the pool's lock, except #connection and #connected, which belong to the holder.
     class Place
@@ -18,19 +18,16 @@ module Fairlead
       attr_accessor :fiber, :thread
       # @return [Integer] how often the holder has checked it out and not yet in.
       attr_accessor :depth
-      # @return [Float] monotonic seconds: since when it is held, or, idle, since when it has been idle.
+      # @return [Float] monotonic seconds: when it was checked out, or became idle.
       attr_accessor :since
       # @return [Proc, nil] what to do with the connection instead of keeping it.
       attr_accessor :discard
 
       def initialize
-        @connection = nil
+        @connection = @fiber = @thread = @discard = nil
         @connected = false
-        @generation = 0
-        @fiber = @thread = nil
-        @depth = 0
+        @generation = @depth = 0
         @since = 0.0
-        @discard = nil
       end
 
       # Makes it room for a new connection.
@@ -44,9 +41,7 @@ module Fairlead
       end
 
       # @return [Boolean] whether its holder can never give it back.
-      def abandoned?
-        !@thread.alive? || !@fiber.alive?
-      end
+      def abandoned? = !@thread.alive? || !@fiber.alive?
     end
   end
 end

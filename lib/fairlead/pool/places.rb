@@ -2,83 +2,71 @@
 
 module Fairlead
   class Pool
-    # A pool's places: who holds which, which are free, and who stands in the line for one. What must change in one
-    # step changes in here:
+    # A pool's places: which fiber holds which place, which places are free, and who waits for one. Everything that
+    # must change in one step changes in here:
     #
-    # - While a place is free, nobody waits. A newcomer that finds one free passes nobody by.
-    # - A place given back while somebody waits becomes the oldest waiter's: the table of holders says so before the
-    #   waiter knows.
+    # - While a place is free, nobody waits: a newcomer that takes it overtakes nobody.
+    # - A place that is given back while somebody waits becomes the oldest waiter's. The table of holders says so
+    #   before the waiter wakes.
     #
-    # All of it under one lock, which is held for moments, never while waiting, connecting or closing, and taken
-    # without ever switching the fiber: there is no point at which a cancelled fiber could leave halfway. None of the
-    # user's code is called in here. Where nothing else is said, interrupts are deferred while the lock is held.
+    # One lock guards all of it. It is held for moments, never while a fiber waits, connects or closes a connection,
+    # and taking it never switches the fiber, so a cancelled fiber cannot stop halfway. The user's code is never called
+    # in here. Except where stated, interrupts are deferred while the lock is held.
     class Places
+      # On CRuby a fiber may read its own entry of the holders without the lock.
+      PARALLEL = RUBY_ENGINE != "ruby"
+      private_constant :PARALLEL
+
       # @return [Integer] how often all connections have been replaced: older ones are not kept.
       attr_reader :generation
       # @return [Proc, nil] what is done with older ones.
       attr_reader :close
-      # @return [Float] monotonic seconds: when somebody last looked for holders that have ended.
+      # @return [Float] monotonic seconds: the last search for holders that have ended.
       attr_reader :recovered
 
-      # @param size [Integer] how many there are, from the pool's start to its end.
-      # @param max_waiting [Integer, nil] how many may stand in the line.
-      # @param called [String] what errors call the pool.
-      def initialize(size, max_waiting, called)
+      # @param size [Integer] how many places there are.
+      # @param max_waiting [Integer, nil] how many fibers may wait.
+      # @param pool_name [String] what errors call the pool.
+      def initialize(size, max_waiting, pool_name)
         @size = size
         @max_waiting = max_waiting
-        @called = called
+        @pool_name = pool_name
         @generation = 0
         @shut_down = false
         @close = nil
-        begin_anew
+        reset
       end
 
-      # In the child of a fork, where only the calling fiber is left: nobody holds anything, nobody waits.
+      # In the child of a fork, where only the calling fiber is left: nobody holds a place, nobody waits.
       #
       # @return [Array<Place>] those that were used, with the parent's connections.
       def forget_all
         used = @idle + @holders.values
-        begin_anew
+        reset
         used
       end
 
-      # In the child of a fork: what was idle, and what this fiber holds, stays.
-      def keep_own
-        begin_anew(@idle, @holders[::Fiber.current])
-      end
+      # In the child of a fork: idle places, and the one that this fiber holds, stay.
+      def keep_own = reset(@idle, @holders[::Fiber.current])
 
-      # Without the lock: each fiber looks only for its own.
-      #
-      # @return [Place, nil] what the fiber holds.
-      def [](fiber)
-        @holders[fiber]
-      end
+      # @return [Place, nil] what the fiber, which is the calling one, holds.
+      def [](fiber) = PARALLEL ? exclusively { @holders[fiber] } : @holders[fiber]
 
-      # @return [Integer] how many have not been taken.
-      def available
-        @size - @holders.size
-      end
+      # @return [Integer] places that nobody holds.
+      def available = @size - @holders.size
 
-      # @return [Integer] how many are free and have a connection.
-      def idle
-        @idle.size
-      end
+      # @return [Integer] places that are free and have a connection.
+      def idle = @idle.size
 
-      # @return [Integer] how many are held.
-      def held
-        @holders.size
-      end
+      # @return [Integer]
+      def held = @holders.size
 
-      # @return [Integer] how many stand in the line.
-      def waiting
-        @line.size
-      end
+      # @return [Integer] fibers that wait.
+      def waiting = @queue.size
 
-      def shut_down?
-        @shut_down
-      end
+      def shut_down? = @shut_down
 
-      # A free place for the fiber, which has none; else it stands in the line afterwards. The caller has deferred
+      # Takes a free place for the fiber, which has none, or puts the fiber into the wait queue. The caller has deferred
       # interrupts.
       #
       # @return [Place, nil] with a connection; nil if the fiber has to wait for its turn, or to connect.
@@ -95,7 +83,7 @@ module Fairlead
             @holders[fiber] = @room.pop
             nil
           else
-            join_line(fiber)
+            enqueue
             nil
           end
         ensure
@@ -103,36 +91,32 @@ module Fairlead
         end
       end
 
-      # @return [Waiter, nil] as which the fiber stands in the line.
-      def waiter(fiber)
-        exclusively { @line[fiber] }
-      end
+      # @return [Waiter, nil] the fiber's entry in the wait queue.
+      def waiter(fiber) = exclusively { @queue[fiber] }
 
-      # @return [Place, nil] what was handed over before it could leave.
-      def leave_line(fiber)
-        exclusively { @line.delete(fiber) ? nil : @holders[fiber] }
-      end
+      # @return [Place, nil] what was handed over before the fiber could leave the queue.
+      def leave_queue(fiber) = exclusively { @queue.delete(fiber) ? nil : @holders[fiber] }
 
-      # Leaves the line as one whose time is over.
+      # Takes the fiber, whose time is over, out of the queue.
       #
-      # @return [Array(Place, Integer)] what was handed over at the last moment, or nil; and how many waited, the
-      #   fiber among them.
-      def give_up(fiber)
+      # @return [Array(Place, Integer)] what was handed over at the last moment, or nil; and how many waited,
+      #   including the fiber.
+      def expire(fiber)
         exclusively do
-          waiting = @line.size
-          @timeouts += 1 if @line.delete(fiber)
+          waiting = @queue.size
+          @timeouts += 1 if @queue.delete(fiber)
           [@holders[fiber], waiting]
         end
       end
 
-      # Gives a place to the oldest waiter, or to those that are free. The caller has deferred interrupts.
+      # Gives a place to the oldest waiter, or makes it free. The caller has deferred interrupts.
       #
-      # @param owner [Fiber, Place] who holds it: a fiber, or, as {#occupy} has it, the place itself.
-      # @return [Boolean] false if nothing has been done, since its connection is not to be kept.
+      # @param owner [Fiber, Place] who holds it: a fiber, or, after {#occupy}, the place itself.
+      # @return [Boolean] false, with nothing done, if its connection is not to be kept.
       def pass_on(place, owner)
         @lock.try_lock || lock_contended
         begin
-          # Looked at under the lock: a reload or shutdown has either seen it among the idle or is seen here.
+          # Checked under the lock: a reload or shutdown either finds the place among the idle ones or is noticed here.
           return false if place.connected && (place.discard || place.generation != @generation || @shut_down)
 
           waiter = settle(place, owner)
@@ -143,10 +127,10 @@ module Fairlead
         true
       end
 
-      # All connections there are now are of an earlier generation from now on.
+      # Makes all present connections those of an earlier generation.
       #
       # @param close [Proc] what is to be done with them.
-      # @param shut_down [Boolean] whether there are to be no others; then all who wait are told so.
+      # @param shut_down [Boolean] whether there will be no others; wakes all waiters then.
       # @return [Array<Place>] the idle ones, occupied.
       def retire(close, shut_down:)
         waiters = []
@@ -155,8 +139,8 @@ module Fairlead
           @generation += 1
           if (@shut_down ||= shut_down)
             @room.clear
-            waiters = @line.values
-            @line.clear
+            waiters = @queue.to_a
+            @queue = WaitQueue.new
           end
           @idle.each { |place| occupy(place) }
           @idle.slice!(0..-1)
@@ -168,7 +152,7 @@ module Fairlead
       # @return [Array<Place>] those idle for longer, occupied.
       def occupy_idle(idle_seconds)
         exclusively do
-          now = clock
+          now = Pool.clock
           count = @idle.index { |place| now - place.since <= idle_seconds } || @idle.size
           @idle.shift(count).each { |place| occupy(place) }
         end
@@ -177,7 +161,7 @@ module Fairlead
       # @return [Array<Place>] those whose holders have ended without giving them back, occupied.
       def occupy_abandoned
         exclusively do
-          @recovered = clock
+          @recovered = Pool.clock
           @holders.select { |owner, place| !owner.equal?(place) && place.abandoned? }.map do |owner, place|
             @holders.delete(owner)
             occupy(place)
@@ -186,17 +170,15 @@ module Fairlead
       end
 
       # @return [Array<Array(Fiber, Thread, Float)>] who holds places, and since when.
-      def holders
-        exclusively { snapshot }
-      end
+      def holders = exclusively { snapshot }
 
       # @return [Array(Hash, Array)] figures as of one moment, and {#holders}.
       def stat(now)
         exclusively do
           holders = snapshot
-          oldest = @line.each_value.first
+          oldest = @queue.oldest
           figures = {
-            size: @size, in_use: holders.size, idle: @idle.size, waiting: @line.size,
+            size: @size, in_use: holders.size, idle: @idle.size, waiting: @queue.size,
             oldest_wait: oldest ? now - oldest.since : 0.0, timeouts: @timeouts, waits: @waits.to_h,
             holds: @holds.to_h
           }
@@ -204,19 +186,15 @@ module Fairlead
         end
       end
 
-      def clock
-        ::Process.clock_gettime(::Process::CLOCK_MONOTONIC)
-      end
-
       private
 
       # @param idle [Array<Place>] with their connections.
       # @param held [Place, nil] the one that this fiber holds.
-      def begin_anew(idle = [], held = nil)
+      def reset(idle = [], held = nil)
         @lock = ::Thread::Mutex.new
-        @holders = Holders.build
+        @holders = {}.compare_by_identity
         @holders[::Fiber.current] = held if held
-        @line = {}.compare_by_identity # fiber => waiter, the oldest first
+        @queue = WaitQueue.new
         @idle = idle # the longest idle first; the last one is taken
         @room = ::Array.new(@shut_down ? 0 : @size - @idle.size - @holders.size) { Place.new }
         @recovered = 0.0
@@ -225,38 +203,38 @@ module Fairlead
         @holds = Histogram.new
       end
 
-      # Under the lock: all that can be said about it before it is held.
+      # Under the lock. Fills in the place before the table of holders names it.
       def hold(place, fiber)
         place.fiber = fiber
         place.thread = ::Thread.current
         place.depth = 1
-        place.since = clock
+        place.since = Pool.clock
       end
 
-      # Under the lock: counts as held, by itself, until it is passed on.
+      # Under the lock. The place counts as held, by itself, until it is passed on.
       def occupy(place)
         hold(place, ::Fiber.current)
         @holders[place] = place
       end
 
       # Under the lock.
-      def join_line(fiber)
-        raise PoolShuttingDownError, "#{@called} was shut down" if @shut_down
+      def enqueue
+        raise PoolShuttingDownError, "#{@pool_name} was shut down" if @shut_down
 
-        if @max_waiting && @line.size >= @max_waiting
-          raise FullError, "#{@line.size} wait already for a connection of #{@called}, and no more may " \
-            "(max_waiting); #{@holders.size} of #{@size} are in use"
+        if @max_waiting && @queue.size >= @max_waiting
+          raise FullError, "cannot wait for a connection of #{@pool_name}: #{@queue.size} wait already, the most that " \
+            "max_waiting allows; #{@holders.size} of #{@size} are in use"
         end
-        @line[fiber] = Waiter.new(fiber, clock)
+        @queue.push(Waiter.new(Pool.clock))
       end
 
       # Under the lock.
       #
-      # @return [Waiter, nil] whom to wake: it holds the place now.
+      # @return [Waiter, nil] who holds the place now, and has to be woken.
       def settle(place, owner)
-        now = clock
+        now = Pool.clock
         @holds.add(now - place.since) unless owner.equal?(place)
-        waiter = next_waiter unless @line.empty?
+        waiter = @queue.shift unless @queue.empty?
         place.since = now
         if waiter
           @waits.add(now - waiter.since)
@@ -271,18 +249,8 @@ module Fairlead
         waiter
       end
 
-      # Under the lock: the oldest one that is still there, out of the line.
-      def next_waiter
-        while (entry = @line.shift)
-          waiter = entry.last
-          return waiter unless waiter.gone?
-        end
-      end
-
       # Under the lock.
-      def snapshot
-        @holders.each_value.map { |place| [place.fiber, place.thread, place.since] }
-      end
+      def snapshot = @holders.each_value.map { |place| [place.fiber, place.thread, place.since] }
 
       # The block runs under the lock, and is not interrupted.
       def exclusively
@@ -296,11 +264,11 @@ module Fairlead
         end
       end
 
-      # A fiber under a scheduler must not be switched here, since whoever is switched can be cancelled. Another
-      # thread has the lock, and only for a moment.
+      # Spins under a scheduler: a fiber that is switched here can be cancelled. Another thread holds the lock, and only
+      # for a moment.
       def lock_contended
         if @lock.owned?
-          raise ::ThreadError, "#{@called} was entered from a signal handler or a finalizer that interrupted it"
+          raise ::ThreadError, "#{@pool_name} was entered from a signal handler or a finalizer that interrupted it"
         elsif Pool.scheduler?
           ::Thread.pass until @lock.try_lock
         else

@@ -2,12 +2,12 @@
 
 module Fairlead
   class Pool
-    # Takes connections out of a pool: those that are worn, idle for long, or left behind by who has ended. A place
-    # counts as held until its connection is closed: there are never more than the size allows. Then it is room for a
-    # new one, and the oldest waiter's.
+    # Takes connections out of a pool: discarded ones, those idle for long, and those whose holders have ended. A place
+    # counts as held until its connection is closed, so there are never more connections than the size allows; then it is
+    # room for a new one, and goes to the oldest waiter.
     #
-    # Closing is the user's code: it runs without the lock, may take long, may raise, and may be interrupted; whatever
-    # happens, the places come back.
+    # Closing runs the user's code without the lock; it may take long, raise, or be interrupted. The places come back in
+    # every case.
     class Removal
       # In the child of a fork, where the parent still uses it.
       def self.abandon(connection)
@@ -23,9 +23,7 @@ module Fairlead
       end
 
       # @param places [Places]
-      def initialize(places)
-        @places = places
-      end
+      def initialize(places) = @places = places
 
       # Passes on a place whose connection is not to be kept. The caller has deferred interrupts.
       def pass_on(place, owner)
@@ -34,26 +32,25 @@ module Fairlead
         @places.pass_on(place, owner)
       end
 
-      # Ends all idle connections, and those in use when they come back.
+      # Closes all idle connections, and those in use when they come back.
       def retire(close, shut_down:)
         ::Thread.handle_interrupt(NEVER) { close_all(@places.retire(close, shut_down: shut_down), close) }
       end
 
-      # Ends the connections that have been idle for longer.
+      # Closes the connections that have been idle for longer.
       def reap(idle_seconds, close)
         ::Thread.handle_interrupt(NEVER) { close_all(@places.occupy_idle(idle_seconds), close) }
       end
 
-      # Ends the connections of those who have ended without giving them back: they are in an unknown state and are not
-      # used again.
+      # Closes the connections whose holders have ended without giving them back: their state is unknown.
       def recover_abandoned(close = Removal.method(:close_quietly))
         ::Thread.handle_interrupt(NEVER) { close_all(@places.occupy_abandoned, close) }
       end
 
       private
 
-      # Each is closed and its place given back, also when closing another one raises: the first error is raised
-      # in the end. Interrupts are deferred, except while closing; if one comes, the rest is dropped unclosed.
+      # Closes each connection and gives its place back, also when closing another one raises; raises the first error
+      # in the end. Interrupts are deferred, except while closing: one that arrives there drops the rest unclosed.
       #
       # @param places [Array<Place>] occupied ones.
       def close_all(places, close)

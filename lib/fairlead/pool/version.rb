@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 module Fairlead
-  # Of the gem fairlead-pool: that of the gem fairlead, with which it is released. Whoever reads the gem's specification loads
-  # this file, and must not define the pool itself by that: the rest of it would never be loaded.
+  # The version of the gem fairlead-pool, released together with the gem fairlead. The gemspec loads this file, which
+  # must not define the class Pool: the pool's other files would never be loaded.
   POOL_VERSION = "0.1.0"
 end

@@ -2,56 +2,47 @@
 
 module Fairlead
   class Pool
-    # One who stands in the line. Each waits for a signal of its own: whoever hands something over wakes exactly
-    # the one that gets it. A thread waits as such, a fiber under a scheduler yields to its siblings.
+    # A fiber that waits in a {WaitQueue}. Each waiter sleeps on a signal of its own, so a handover wakes exactly the
+    # waiter it is meant for: a thread sleeps as such, a fiber under a scheduler yields to its siblings.
     #
-    # What was handed over is not in here but in the pool's table of holders, written before the signal: a
-    # waiter that is killed between the two owns it all the same, and passes it on.
+    # The pool writes the handover to its table of holders before it wakes the waiter. A waiter that is killed in
+    # between already owns the place, and passes it on.
+    #
+    # @api private
     class Waiter
       # @return [Fiber] who waits, and the thread of that fiber.
       attr_reader :fiber, :thread
-      # @return [Float] monotonic seconds: since when.
+      # @return [Float] monotonic seconds: the time of arrival.
       attr_reader :since
 
-      def initialize(fiber, since)
-        @fiber = fiber
+      def initialize(since, signal = SIGNAL.new)
+        @fiber = ::Fiber.current
         @thread = ::Thread.current
         @since = since
-        @signal = SIGNAL.new
+        @signal = signal
       end
+
+      # @return [Float] the waiter with the lowest rank is the next one.
+      def rank = @since
 
       # Called by the waiter, without the pool's lock. May return early; may raise what is raised in the waiter.
       #
-      # @param seconds [Float] at most so long.
-      def wait(seconds)
-        @signal.wait(seconds)
-      end
+      # @param seconds [Float] the longest time to sleep.
+      def wait(seconds) = @signal.wait(seconds)
 
-      # Called by anybody, without the pool's lock. Never blocks.
-      def wake
-        @signal.set
-      end
+      # Called by any thread or fiber, without the pool's lock. Never blocks.
+      def wake = @signal.set
 
       # @return [Boolean] whether it can never take what is handed to it: its thread has ended without ending
       #   its fiber.
-      def gone?
-        !@thread.alive? || !@fiber.alive?
-      end
+      def gone? = !@thread.alive? || !@fiber.alive?
     end
 
     # A queue of one. Since Ruby 3.2 it can wait for a limited time.
     class QueueSignal
-      def initialize
-        @queue = ::Thread::Queue.new
-      end
-
-      def wait(seconds)
-        @queue.pop(timeout: seconds)
-      end
-
-      def set
-        @queue.push(true)
-      end
+      def initialize = @queue = ::Thread::Queue.new
+      def wait(seconds) = @queue.pop(timeout: seconds)
+      def set = @queue.push(true)
     end
 
     # The same for Ruby 3.1, and so for JRuby 9.4.
@@ -70,7 +61,7 @@ module Fairlead
         @mutex.unlock if @mutex.owned?
       end
 
-      # A fiber under a scheduler is not switched: cancelled here, it would leave the waiter asleep.
+      # Spins under a scheduler: a fiber that is switched here can be cancelled, and would leave the waiter asleep.
       def set
         if Pool.scheduler?
           ::Thread.pass until @mutex.try_lock
@@ -85,6 +76,6 @@ module Fairlead
     end
 
     SIGNAL = RUBY_VERSION >= "3.2" ? QueueSignal : ConditionSignal
-    private_constant :Waiter, :QueueSignal, :ConditionSignal, :SIGNAL
+    private_constant :QueueSignal, :ConditionSignal, :SIGNAL
   end
 end

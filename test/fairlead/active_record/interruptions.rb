@@ -70,7 +70,7 @@ class Interruptions
     @other = other
     @monitor = pool.instance_variable_set(:@mon_data, BusyMonitor.new)
     # Whoever has asked for the pool's figures already has had it made with the other monitor.
-    pool.instance_variable_get(:@available).instance_variable_set(:@fairlead_line, nil)
+    pool.instance_variable_get(:@available).instance_variable_set(:@fairlead_waiters, nil)
     @scheduler = Fiber.scheduler
     @scheduler.singleton_class.prepend(Waits) unless @scheduler.singleton_class.include?(Waits)
   end

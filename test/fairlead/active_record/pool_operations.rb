@@ -128,7 +128,7 @@ class PoolOperations
   def damage_of(pool)
     stat = pool.stat.slice(:busy, :dead, :waiting)
     stat.merge!(%i[@now_connecting @maintaining @threads_blocking_new_connections].to_h { |name| [name, pool.instance_variable_get(name)] })
-    stat.merge!(in_line: pool.fairlead_line.size, opening: pool.fairlead_line.opening)
+    stat.merge!(in_line: pool.fairlead_waiters.size, opening: pool.fairlead_waiters.opening)
     wrong = stat.reject { |_, count| count.zero? }.map { |name, count| "#{name}: #{count}" }
     Timeout.timeout(2) { pool.with_connection { |connection| connection.execute("SELECT 1") } }
     wrong

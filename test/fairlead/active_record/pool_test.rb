@@ -85,7 +85,7 @@ module Fairlead
           go_on.pop
           pool.with_connection { :served }
         end
-        pool.synchronize { pool.fairlead_line.call_next(:to_open) }
+        pool.synchronize { pool.fairlead_waiters.assign_next(:open) }
         pool.activate
         pool.prepopulate # before it runs: there is no room for another one, but this one for it
         sleep 0.3
@@ -165,7 +165,7 @@ module Fairlead
 
         assert_equal [:served] * 30, fibers.map(&:wait) + threads.map(&:value)
       end
-      assert_operator ActiveRecord::Usage.of(pool).waits.to_h[:max], :>, 0.8
+      assert_operator ActiveRecord::PoolStats.of(pool).waits.to_h[:max], :>, 0.8
     end
 
     def test_all_are_told_once_a_line_stands_still_for_too_long
@@ -467,7 +467,7 @@ module Fairlead
         holder = task.async { pool.with_connection { sleep 0.2 } }
         served = task.async { pool.checkin(pool.checkout(10)) }
         waiter = task.async { pool.with_connection { flunk } }
-        during = ActiveRecord::Usage.of(pool).to_h(backtraces: true)
+        during = ActiveRecord::PoolStats.of(pool).to_h(backtraces: true)
         [assert_raises(::ActiveRecord::ConnectionTimeoutError) { waiter.wait }, during].tap { [holder, served].each(&:wait) }
       end
       stat = ActiveRecord.stat.find { |one| one[:size] == 1 && one[:timeouts] == 1 }

@@ -4,9 +4,9 @@ require "active_record"
 require_relative "../../helper"
 
 module Fairlead
-  # In which order those who wait are called.
-  class LineTest < Test
-    # Of a pool where nobody is called.
+  # In which order waiters are served, and how often the queue polls.
+  class WaitQueueTest < Test
+    # Of a pool where nothing is free.
     class Lock
       attr_reader :nap
 
@@ -27,65 +27,66 @@ module Fairlead
 
     def setup
       super
-      @line = ActiveRecord::Line.new(Monitor.new)
+      @queue = ActiveRecord::WaitQueue.new(Monitor.new)
     end
 
-    def test_those_who_were_called_in_vain_stand_where_their_arrival_puts_them
+    def test_waiters_that_could_not_be_served_return_to_the_place_of_their_arrival
       waiters = Array.new(4) { join }
-      3.times { @line.call_next(:to_open) }
-      waiters.first(3).rotate.each { |waiter| @line.call_back(waiter) }
+      3.times { @queue.assign_next(:open) }
+      waiters.first(3).rotate.each { |waiter| @queue.restore(waiter) }
 
-      assert_equal waiters, called
+      assert_equal waiters, served
     end
 
-    def test_who_is_preferred_stands_before_those_who_came_earlier
+    def test_a_preferred_waiter_is_served_before_older_ones
       waiters = Array.new(2) { join }
-      preferred = join(@line.preferred = Object.new)
-      2.times { @line.call_next }
-      [waiters.first, preferred].each { |waiter| @line.call_back(waiter) }
+      preferred = join(@queue.preferred = Object.new)
+      2.times { @queue.assign_next }
+      [waiters.first, preferred].each { |waiter| @queue.restore(waiter) }
 
-      assert_equal [preferred, *waiters], called
+      assert_equal [preferred, *waiters], served
     end
 
-    def test_who_begins_a_new_line_looks_as_soon_as_if_there_had_been_none_before
-      @line = ActiveRecord::Line.new(lock = Lock.new)
+    def test_the_first_waiter_of_an_empty_queue_polls_as_soon_as_the_first_of_all
+      @queue = ActiveRecord::WaitQueue.new(lock = Lock.new)
       first = join
-      4.times { @line.rest(first) { false } }
+      4.times { @queue.wait(first) { false } }
 
-      assert_operator lock.nap, :>, 2 * ActiveRecord::Line::PATIENCE
-      @line.leave(first)
-      @line.rest(join) { false }
+      assert_operator lock.nap, :>, 2 * ActiveRecord::WaitQueue::OPEN_AFTER
+      @queue.remove(first)
+      @queue.wait(join) { false }
 
-      assert_in_delta ActiveRecord::Line::PATIENCE, lock.nap
+      assert_in_delta ActiveRecord::WaitQueue::OPEN_AFTER, lock.nap
     end
 
-    def test_a_lookout_that_is_called_but_resumes_late_looks_first
-      @line = ActiveRecord::Line.new(Lock.new(0.01) { @line.call_next })
-      looks = 0
-      @line.rest(join) { looks += 1 }
+    def test_a_poller_that_is_served_but_resumes_late_polls_first
+      @queue = ActiveRecord::WaitQueue.new(Lock.new(0.01) { @queue.assign_next })
+      polls = 0
+      @queue.wait(join) { polls += 1 }
 
-      assert_equal 1, looks
+      assert_equal 1, polls
     end
 
-    def test_lookouts_of_whom_each_is_called_soon_look_as_often_as_one_that_stays
-      @line = ActiveRecord::Line.new(Lock.new(0.0005) { @line.call_next })
-      looks = 0
+    def test_pollers_that_are_each_served_soon_poll_as_often_as_one_that_stays
+      @queue = ActiveRecord::WaitQueue.new(Lock.new(0.0005) { @queue.assign_next })
+      polls = 0
       waiter = join
       20.times do
         following = join
-        @line.rest(waiter) { looks += 1 }
-        @line.leave(waiter)
+        @queue.wait(waiter) { polls += 1 }
+        @queue.remove(waiter)
         waiter = following
       end
 
-      assert_operator looks, :>=, 2
+      assert_operator polls, :>=, 2
     end
 
     private
 
-    def join(context = Object.new) = @line.join(context, 5)
+    # Each in a fiber of its own.
+    def join(context = Object.new) = Fiber.new { Fiber.yield(@queue.join(context, 5)) }.resume
 
-    # @return [Array<ActiveRecord::Waiter>] all, as they are called.
-    def called = Array.new(@line.size) { @line.oldest.tap { @line.call_next } }
+    # @return [Array<ActiveRecord::Waiter>] all, in the order in which they are served.
+    def served = Array.new(@queue.size) { @queue.oldest.tap { @queue.assign_next } }
   end
 end

@@ -64,7 +64,7 @@ module Fairlead
       pool.checkout
       waiter = Thread.new { pool.with { :served } }
       await_waiting(pool, 1)
-      yield pool.instance_variable_get(:@places).instance_variable_get(:@line).values.first.instance_variable_get(:@signal)
+      yield pool.instance_variable_get(:@places).instance_variable_get(:@queue).oldest.instance_variable_get(:@signal)
       pool.checkin(force: true)
 
       assert_equal :served, waiter.value

@@ -70,7 +70,7 @@ module Fairlead
         refute_kind_of Pool::TimeoutError, error
         assert_operator took, :<, 1
         assert_equal 'the pool "redis"', error.message[/the pool "redis"/]
-        assert_match(/\A1 wait already .*max_waiting.*; 1 of 1 are in use\z/, error.message)
+        assert_match(/: 1 wait already, .*max_waiting.*; 1 of 1 are in use\z/, error.message)
         waiter.kill.join
       end
       assert_whole(pool)
