@@ -15,13 +15,13 @@ require_relative "configuration/table"
 require_relative "configuration/script"
 
 module Fairlead
-  # Everything that can be set, from four places. A later one wins: the default, the configuration file, an
-  # environment variable, a flag (or an override given in Ruby). What exists is said once, in {TABLE}.
+  # Every option's value. Flags (or overrides in Ruby) override environment variables, those the configuration file, and
+  # that the defaults. {TABLE} lists the options.
   #
   #   Configuration.new(workers: 2).workers  # => 2
   #   Configuration.load.drain_timeout       # => 30.0, or what config/fairlead.rb says
   class Configuration
-    # Where a configuration file is looked for when none is named, below the current folder.
+    # The configuration file if none is named, relative to the current folder.
     DEFAULT_FILE = "config/fairlead.rb"
 
     autoload :Reference, "fairlead/configuration/reference"
@@ -29,12 +29,12 @@ module Fairlead
     PRECEDENCE = %i[default file environment override].freeze
     private_constant :PRECEDENCE
 
-    # Reads all four places, as the command does.
+    # Reads overrides, variables and the file, as the command does.
     #
-    # @param file [String, false, nil] a configuration file; nil: {DEFAULT_FILE} if there is one; false: none.
+    # @param file [String, false, nil] a configuration file; nil: {DEFAULT_FILE} if it exists; false: none
     # @param variables [Hash] environment variables.
-    # @param overrides [Hash{Symbol => Object}] what wins over everything, as {#initialize} takes it.
-    # @raise [ConfigurationError] naming what is wrong, where, and what would be right.
+    # @param overrides [Hash{Symbol => Object}] see {#initialize}
+    # @raise [ConfigurationError] naming the mistake, its place and the remedy
     def self.load(file = nil, variables: ENV, **overrides)
       configuration = new(**overrides)
       configuration.read_environment(variables)
@@ -43,7 +43,7 @@ module Fairlead
       configuration
     end
 
-    # @return [String, nil] the configuration file that was read.
+    # @return [String, nil] the configuration file that was read
     attr_reader :file
 
     # @param overrides [Hash{Symbol => Object}] option => value. Reads no file and no environment variable.
@@ -61,12 +61,12 @@ module Fairlead
       end
     end
 
-    # Sets one option, unless a place that comes first has set it. A list grows by what the same place adds.
+    # Sets one option, unless a place with precedence has set it. Values of a list from the same place add up.
     #
     # @param name [Symbol]
-    # @param value [Object] checked and converted by the option's row in the table.
+    # @param value [Object] see {Option#check}
     # @param from [Symbol] :file, :environment or :override.
-    # @param at [String] where the value was written, for the error message and for {#source}.
+    # @param at [String] the place of the value, for errors and {#source}
     # @raise [ConfigurationError]
     def set(name, value, from: :override, at: name.to_s)
       option = TABLE[name] or raise ConfigurationError, unknown(name, at)
@@ -80,20 +80,21 @@ module Fairlead
       @settings[name] = Setting.new(value, from, at)
     end
 
-    # @return [Array<String>] the addresses to serve. One that was given as a mere port (http://:3000) is served
-    #   on this machine alone in development and test, and on every interface elsewhere.
+    # A port without a host (http://:3000) means 127.0.0.1 in development and test, and every interface elsewhere.
+    #
+    # @return [Array<String>] the addresses to serve
     def bind
       uris = @settings[:bind]&.value || TABLE[:bind].default_value(self)
       uris.map { |uri| uri.sub(%r{\A(\w+://)(?=:\d+\z)}) { "#{Regexp.last_match(1)}#{default_host}" } }
     end
 
-    # @return [String] where the value of an option comes from: "config/fairlead.rb:3", "--workers", "default".
+    # @return [String] the place of an option's value: "config/fairlead.rb:3", "--workers", "default"
     def source(name) = @settings[name]&.at || "default"
 
     # @return [Symbol] :default, :file, :environment or :override.
     def origin(name) = @settings[name]&.from || :default
 
-    # Serves a port, on the host that suits the environment (see {#bind}).
+    # Adds an address with a port only (see {#bind}).
     #
     # @raise [ConfigurationError]
     def set_port(port, from: :override, at: "port")
@@ -105,7 +106,7 @@ module Fairlead
       set(:bind, "http://:#{number}", from:, at:)
     end
 
-    # Adds a block to a hook; the blocks of a hook run in the order they came.
+    # Adds a block to a hook. Blocks run in the order they were added.
     def hook(name, &block)
       @hooks.fetch(ALIASES.fetch(name, name)) << block
     end
@@ -155,7 +156,7 @@ module Fairlead
     def default_host
       return "127.0.0.1" if %w[development test].include?(environment)
 
-      # One socket for both protocols, where the machine has IPv6 at all.
+      # One socket for IPv4 and IPv6, if the machine has IPv6.
       Socket.ip_address_list.any? { |address| address.ipv6? && !address.ipv6_loopback? } ? "[::]" : "0.0.0.0"
     end
 

@@ -2,32 +2,32 @@
 
 module Fairlead
   class Configuration
-    # One row of the table: what an option is called everywhere, what it may be, and what it is for.
+    # One row of {TABLE}: an option's name, kind, default, limits and description.
     class Option
       BYTE_UNITS = { "" => 1, "K" => 1 << 10, "M" => 1 << 20, "G" => 1 << 30 }.freeze
       BOOLEANS = { "true" => true, "yes" => true, "on" => true, "1" => true,
                    "false" => false, "no" => false, "off" => false, "0" => false }.freeze
       private_constant :BYTE_UNITS, :BOOLEANS
 
-      # @return [Symbol] the word in the configuration file, and the method of {Configuration}.
+      # @return [Symbol] the word in the configuration file and the method of {Configuration}
       attr_reader :name
       # @return [Symbol] :integer, :seconds, :bytes, :boolean, :path, :url_path, :text, :choice, :uri or :uris.
       attr_reader :kind
-      # @return [String] one sentence or two, for --help and the reference page.
+      # @return [String] shown by --help and the reference page
       attr_reader :description
-      # @return [Array<String>] environment variables; the first that is set counts.
+      # @return [Array<String>] environment variables; the first one that is set counts
       attr_reader :variables
-      # @return [String, nil] a flag of one letter.
+      # @return [String, nil] a flag of one letter
       attr_reader :short
-      # @return [Symbol] the heading below which --help and the reference page list it.
+      # @return [Symbol] a key of {GROUPS}
       attr_reader :group
-      # @return [Array<String>, nil] what a choice can be.
+      # @return [Array<String>, nil] the values of a choice
       attr_reader :choices
 
-      # @param default [Object, Proc] a Proc is given the configuration.
-      # @param shown [String, nil] the default in words, if it depends on the machine.
-      # @param within [Range, nil] what a number may be.
-      # @param auto [Boolean] whether the word auto stands for the default.
+      # @param default [Object, Proc] a Proc gets the configuration
+      # @param shown [String, nil] the default in words, if it depends on the machine
+      # @param within [Range, nil] limits of a number
+      # @param auto [Boolean] whether the value auto means the default
       def initialize(name, kind, default, description, group:, within: nil, choices: nil, short: nil,
                      variables: [], shown: nil, auto: false)
         @name = name
@@ -47,10 +47,10 @@ module Fairlead
 
       def boolean? = kind == :boolean
 
-      # @return [String] the long flag, without an argument: "--drain-timeout".
+      # @return [String] the long flag without its argument: "--drain-timeout"
       def flag = "--#{name.to_s.tr("_", "-")}"
 
-      # @return [String] what a value looks like in --help: "SECONDS".
+      # @return [String] the argument in --help: "SECONDS"
       def placeholder
         case kind
         when :integer then "N"
@@ -64,7 +64,7 @@ module Fairlead
         @default.is_a?(Proc) ? @default.call(configuration) : @default
       end
 
-      # @return [String] the default in words.
+      # @return [String]
       def default_in_words
         @shown || case kind
                   when :bytes then bytes_in_words(@default)
@@ -74,7 +74,7 @@ module Fairlead
                   end
       end
 
-      # @return [String] what a value may be, in words.
+      # @return [String] the allowed values in words
       def expectation
         case kind
         when :integer then "a whole number#{range_in_words}#{", or auto" if @auto}"
@@ -83,15 +83,15 @@ module Fairlead
         when :boolean then "true or false"
         when :choice then "one of #{choices.join(", ")}"
         when :uris then "an address like http://127.0.0.1:9292 or unix:/path/to.sock"
-        when :path then "the path of a file"
+        when :path then "a file path"
         when :url_path then "a path of at most 255 bytes that begins with a slash, like /up"
-        else "a text"
+        else "a string"
         end
       end
 
-      # Converts a value as it was written (in Ruby, or as text in a flag or variable) and checks it.
+      # Converts a value of the file, a flag or a variable, and checks it.
       #
-      # @param at [String] where it was written.
+      # @param at [String] the place of the value, for the error message
       # @raise [ConfigurationError]
       def check(value, at)
         checked = convert(value)
@@ -102,7 +102,7 @@ module Fairlead
 
       private
 
-      # @return [Object, nil] nil if the value is not of this kind.
+      # @return [Object, nil] nil if the value is invalid
       def convert(value)
         return default_value(nil) if @auto && value.to_s == "auto"
 
@@ -130,7 +130,7 @@ module Fairlead
 
       def seconds(value)
         number = value.is_a?(String) || value.is_a?(Numeric) ? Float(value, exception: false) : nil
-        # ActiveSupport's 30.seconds is no Numeric, and knows #to_f.
+        # ActiveSupport's 30.seconds is not a Numeric.
         number ||= value.to_f if defined?(ActiveSupport::Duration) && ActiveSupport::Duration === value
         number if number&.finite?
       end
@@ -142,7 +142,7 @@ module Fairlead
         match[1].to_i * BYTE_UNITS.fetch(match[2].upcase)
       end
 
-      # A symbol is as good as a text. Of what can be off, false is that, and true what is named next.
+      # Accepts symbols. If the first choice is off, false means off and true the second choice.
       def choice(value)
         switch = BOOLEANS[value.to_s.downcase] if choices.first == "off"
         value = choices[switch ? 1 : 0] unless switch.nil?

@@ -4,35 +4,34 @@ require_relative "../cli/error_report"
 
 module Fairlead
   class Configuration
-    # Reads a configuration file: Ruby, in which every option is a word. What is wrong in it is said with file
-    # and line.
+    # Runs a configuration file: Ruby in which every option is a method. Errors name the file and the line.
     class Script
-      # Words that people bring along from Puma's configuration, and what to write instead.
+      # Puma's options that Fairlead lacks, and what to write instead.
       ELSEWHERE = {
-        threads: "There is nothing to tune: each request runs in a fiber of its own. Remove the line; " \
-                 "`in_flight` bounds how many run at once.",
+        threads: "There is nothing to tune: each request runs in its own fiber. Remove the line; `in_flight` limits how " \
+                 "many run at once.",
         preload_app!: "Write `preload true`, which is the default.",
-        worker_timeout: "Write `stuck_timeout` instead: it replaces a worker that a request keeps from its loop.",
+        worker_timeout: "Write `stuck_timeout` instead: it replaces a worker that a request blocks.",
         worker_boot_timeout: "Write `boot_timeout` instead.",
         worker_shutdown_timeout: "Write `drain_timeout` instead.",
         force_shutdown_after: "Write `drain_timeout` instead.",
         stdout_redirect: "Write `log \"log/fairlead.log\"` instead.",
         log_requests: "Write `access_log \"common\"` or `access_log \"json\"` instead.",
         state_path: "Remove the line: there is no state file.",
-        plugin: "There are no plugins. For `plugin :solid_queue` write `solid_queue \"fork\"`; remove " \
-                "`plugin :tmp_restart`, which is always there, and the line of any other.",
-        ssl_bind: "https is not served yet: bind http://… and let a proxy in front of it do TLS.",
+        plugin: "There are no plugins. For `plugin :solid_queue` write `solid_queue \"fork\"`. Remove `plugin :tmp_restart`, which " \
+                "is built in, and any other plugin.",
+        ssl_bind: "Fairlead does not serve https yet: bind http://… and let a proxy in front of it do TLS.",
         activate_control_app: "Remove the line: `fairlead status` and `fairlead restart` need none.",
         directory: "Remove the line, and start fairlead in that folder.",
         **%i[wait_for_less_busy_worker fork_worker nakayoshi_fork prune_bundler silence_single_worker_warning quiet queue_requests
              max_fast_inline max_keep_alive enable_keep_alives out_of_band worker_check_interval]
-          .to_h { |word| [word, "Remove the line: there is nothing like it to set."] },
+          .to_h { |word| [word, "Remove the line: Fairlead has no such option."] },
         first_data_timeout: "Write `head_timeout` instead.",
         persistent_timeout: "Write `idle_timeout` instead.",
         http_content_length_limit: "Write `body_size` instead.",
-        lowlevel_error_handler: "Remove the line: what the app raises is logged and answered 500. Rescue it in a middleware " \
+        lowlevel_error_handler: "Remove the line: Fairlead logs what the app raises and answers 500. Rescue it in a middleware " \
                                 "that config.ru uses first.",
-        set_remote_address: "Remove the line: what a proxy says of its client is in the headers, as Rack::Request#ip reads them.",
+        set_remote_address: "Remove the line: Rack::Request#ip reads the client's address from the proxy's headers.",
         **%i[on_booted after_booted].to_h { |word| [word, "Write `before_fork { … }`, which runs once, or `after_fork { |index| … }`."] }
       }.freeze
 
@@ -49,7 +48,7 @@ module Fairlead
       rescue Errno::ENOENT, Errno::EACCES, Errno::EISDIR, Errno::ENOTDIR => error
         raise ConfigurationError,
               "The configuration file #{@path} cannot be read: #{error.message[/\A[^@]+/].strip}. " \
-              "Name another with --config, or write one."
+              "Name another with --config, or create it."
       rescue ConfigurationError
         raise
       rescue StandardError, ScriptError => error
@@ -83,13 +82,13 @@ module Fairlead
 
       private
 
-      # @return [String] the line of the file that is being run: "config/fairlead.rb:3".
+      # @return [String] the running line of the file: "config/fairlead.rb:3"
       def place
         location = caller_locations.find { |frame| frame.absolute_path == @absolute || frame.path == @absolute }
         location ? "#{@path}:#{location.lineno}" : @path
       end
 
-      # What `self` is in the file.
+      # `self` in the file.
       class Words
         def initialize(script)
           @script = script
@@ -97,7 +96,7 @@ module Fairlead
 
         TABLE.each_key do |name|
           define_method(name) do |*values|
-            # Without a value the word reads, as in `bind "http://127.0.0.1:1" unless environment == "test"`.
+            # Without a value a word reads the option: `port 3001 if environment == "test"`.
             return @script.get(name) if values.empty?
 
             @script.set(name, values.size == 1 ? values.first : values)
