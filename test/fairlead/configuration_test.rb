@@ -191,7 +191,7 @@ module Fairlead
       error = assert_raises(ConfigurationError) { load("missing.rb") }
 
       assert_equal "The configuration file missing.rb cannot be read: No such file or directory. " \
-                   "Name another with --config, or write one.", error.message
+                   "Name another with --config, or create it.", error.message
     end
 
     def test_false_reads_no_file
