@@ -44,6 +44,22 @@ module Fairlead
           Row.create!(token:)
         end
       }],
+      # The connection is lost, and with it a savepoint; the transaction around it begins anew. What is interrupted there does not
+      # go on without a transaction.
+      "reopened" => [2, lambda { |token|
+        Row.transaction do
+          lose_savepoint
+          begin
+            Row.connection_pool.active_connection?.select_value("SELECT 1")
+          rescue ::Timeout::ExitException, RequestTimeout, ClientGone, ::ActiveRecord::ActiveRecordError => error
+            nil
+          end
+          Row.create!(token:)
+          raise error if error
+
+          Row.create!(token:)
+        end
+      }],
       "statement" => [0, ->(_) { pool.with_connection { |connection| connection.select_value(SLEEP) } }],
       "prepared" => [0, ->(token) { pool.with_connection { Row.where(token:).pluck(:id) } }],
       "in line" => [0, lambda { |_|
@@ -60,6 +76,17 @@ module Fairlead
         pool.flush!
       }, -> { Thread.new { pool.checkout.select_value("SELECT 1") }.join }]
     }.freeze
+
+    # As whoever administers the database does.
+    def self.lose_savepoint
+      Row.transaction(requires_new: true) do
+        Watch.end_connection(Row.connection_pool.active_connection?.select_value(POSTGRESQL ? "SELECT pg_backend_pid()" : "SELECT CONNECTION_ID()"))
+        raise ::ActiveRecord::Rollback
+      end
+    rescue ::ActiveRecord::ActiveRecordError
+      nil
+    end
+    private_class_method :lose_savepoint
 
     ENOUGH = 10
 
@@ -135,7 +162,13 @@ module Fairlead
           wrong.concat(next_one)
         end
 
+        def end_connection(number)
+          outside { POSTGRESQL ? connection.exec("SELECT pg_terminate_backend(#{number})") : connection.query("KILL #{number}") }
+        end
+
         private
+
+        def connection = @connection ||= POSTGRESQL ? PG.connect(ENV.fetch("OBSERVER_URL")) : ::Trilogy.new(observer)
 
         # What may be so for a moment.
         def lasting
@@ -158,9 +191,8 @@ module Fairlead
         end
 
         def postgresql(open)
-          @connection ||= PG.connect(ENV.fetch("OBSERVER_URL"))
-          all = @connection.exec("SELECT pid, state, left(query, 60) FROM pg_stat_activity WHERE usename = '#{USER}'").values
-          locks = @connection.exec("SELECT count(*) FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE usename = '#{USER}' " \
+          all = connection.exec("SELECT pid, state, left(query, 60) FROM pg_stat_activity WHERE usename = '#{USER}'").values
+          locks = connection.exec("SELECT count(*) FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE usename = '#{USER}' " \
                                    "AND state = 'idle'").getvalue(0, 0)
           [("locks: #{locks}" if locks != "0"), *all.reject { |row| row[1] == "idle" }.map(&:inspect),
            ("#{all.size} connections, #{open} in the pool" if all.size != open)]
@@ -168,9 +200,8 @@ module Fairlead
 
         # One more ends queries.
         def mariadb(open)
-          @connection ||= ::Trilogy.new(observer)
-          all = @connection.query("SELECT id, command, LEFT(info, 60) FROM information_schema.processlist WHERE user = '#{USER}'").rows
-          inside = @connection.query("SELECT trx_mysql_thread_id, trx_state FROM information_schema.innodb_trx").rows
+          all = connection.query("SELECT id, command, LEFT(info, 60) FROM information_schema.processlist WHERE user = '#{USER}'").rows
+          inside = connection.query("SELECT trx_mysql_thread_id, trx_state FROM information_schema.innodb_trx").rows
           inside.select! { |row| all.any? { |one| one[0] == row[0] } }
           [*inside.map { |row| "a transaction: #{row}" }, *all.reject { |row| row[1] == "Sleep" }.map(&:inspect),
            ("#{all.size} connections, #{open} in the pool" unless [open, open + 1].include?(all.size))]
@@ -185,7 +216,7 @@ module Fairlead
           return outside { ::SQLite3::Database.new(ENV.fetch("SQLITE")).then { |db| db.get_first_value(COUNT, token).tap { db.close } } } if SQLITE
 
           outside do
-            POSTGRESQL ? @connection.exec_params("#{COUNT[0..-2]}$1", [token]).getvalue(0, 0).to_i : @connection.query("#{COUNT[0..-2]}'#{token}'").first.first
+            POSTGRESQL ? connection.exec_params("#{COUNT[0..-2]}$1", [token]).getvalue(0, 0).to_i : connection.query("#{COUNT[0..-2]}'#{token}'").first.first
           end
         end
 

@@ -18,9 +18,11 @@ module Fairlead
       run Fairlead::InjectedApp
     RUBY
     WORK = %w[connect transaction rollback savepoint rescued statement prepared in_line disconnect reap].freeze
+    # SQLite has no connection to lose.
+    NETWORK_WORK = [*WORK, "reopened"].freeze
     # What else is in the address, and the least number of attempts that all of it takes.
     ADAPTERS = {
-      "postgresql" => ["", WORK], "mysql2" => ["", WORK], "trilogy" => ["", WORK], "sqlite3" => ["&timeout=2000", WORK],
+      "postgresql" => ["", NETWORK_WORK], "mysql2" => ["", NETWORK_WORK], "trilogy" => ["", NETWORK_WORK], "sqlite3" => ["&timeout=2000", WORK],
       "postgresql_tls" => ["&sslmode=require", %w[connect]], "mysql2_tls" => ["&ssl_mode=required", %w[connect]],
       "trilogy_tls" => ["", %w[connect]]
     }.freeze
@@ -32,8 +34,8 @@ module Fairlead
       works.each do |work|
         define_method("test_#{name}_#{work}") do
           skip_without_databases
-          # To connect with TLS takes long.
-          ways = name.end_with?("_tls") ? 3 : Injection::WAYS.size
+          # To connect takes long.
+          ways = name.end_with?("_tls") || work == "reopened" ? 3 : Injection::WAYS.size
           attempts, *faults = server(name).get("/#{work}?#{ways}").body.lines(chomp: true)
 
           assert_operator attempts.to_i, :>=, ways

@@ -65,10 +65,17 @@ module Fairlead
           Uninterruptible.run { disconnect! }
         end
 
+        # ActiveRecord begins its open transactions anew on the new connection. If this fails halfway, it takes them for begun,
+        # and would write without a transaction.
         def reconnect!(...)
-          return super unless @fairlead_thrown_away
+          if @fairlead_thrown_away
+            raise ::ActiveRecord::ConnectionNotEstablished, "the connection was closed within a transaction that could not be ended"
+          end
 
-          raise ::ActiveRecord::ConnectionNotEstablished, "the connection was closed within a transaction that could not be ended"
+          super
+        rescue Exception
+          throw_away! if @fairlead_depth&.positive? && !@fairlead_thrown_away
+          raise
         end
       end
 
