@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <ruby/io.h>
 #include <ruby/thread.h>
 
 VALUE fl_mFairlead;
@@ -410,6 +411,14 @@ static VALUE process_descriptor(VALUE self, VALUE pid) {
     return INT2NUM(descriptor);
 }
 
+/* Fairlead::Platform.write_end(io): the IO that io.close_write closes; nil if that goes on being read. */
+static VALUE write_end(VALUE self, VALUE io) {
+    if (RFILE(io)->fptr == NULL || RTEST(rb_io_closed_p(io)))
+        return Qnil;
+    VALUE writer = rb_io_get_write_io(io);
+    return writer == io && (rb_io_mode(io) & FMODE_READABLE) ? Qnil : writer;
+}
+
 /* Fairlead::Platform: what Ruby has to know of what the core was compiled for. */
 static void init_platform(void) {
     static const char *const pollers[] = {[FL_EPOLL] = "epoll", [FL_KQUEUE] = "kqueue", [FL_POLL] = "poll"};
@@ -417,6 +426,7 @@ static void init_platform(void) {
     rb_define_const(platform, "POLLER", rb_obj_freeze(rb_str_new_cstr(pollers[FL_POLLER])));
     rb_define_const(platform, "PACKETS", INT2NUM(FL_PACKETS));
     rb_define_singleton_method(platform, "process_descriptor", process_descriptor, 1);
+    rb_define_singleton_method(platform, "write_end", write_end, 1);
 #ifdef FL_LINUX
     rb_define_const(platform, "LINUX", Qtrue);
 #else

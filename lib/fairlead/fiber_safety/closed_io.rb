@@ -2,43 +2,78 @@
 
 require_relative "uninterruptible"
 
-# Whether the fiber is closing an IO.
-Fiber.attr_accessor :fairlead_closes
+# The close that the fiber is in.
+Fiber.attr_accessor :fairlead_close
 
 module Fairlead
-  # Whoever waits for an IO that somebody else closes gets IOError in that very wait, as a thread does.
+  # A fiber that waits for an IO gets IOError in that very wait when another fiber or thread closes the IO, as a thread does.
   #
-  # Ruby 4 interrupts such a fiber itself (see Scheduler#fiber_interrupt). Before, it knows of threads only: a fiber that waits
-  # in a selector would never wake, and its descriptor's number may be another file's by then.
+  # Ruby interrupts threads only: a fiber that waits in a selector would never wake, and the number of its descriptor may be
+  # another file's by then. Ruby 4 can interrupt fibers as well (see Scheduler#disable_fiber_interrupt), but a close then hangs
+  # if one of them waits for the IO again at once, and does not tell a fiber that writes to a child process.
   module ClosedIO
-    # Seconds for which a thread that closes an IO waits until the fiber of another thread has let go.
+    # Seconds that a close waits at most until the fibers of a reactor have let go of the IO, and that a fiber waits at most for
+    # the end of a close: the fiber may hold the lock that the close needs to flush.
     PATIENCE = 1
-    RUBY_INTERRUPTS = RUBY_VERSION >= "4"
-    private_constant :PATIENCE, :RUBY_INTERRUPTS
+    private_constant :PATIENCE
 
-    # Raises in the wait that a fiber is in, unless that has ended.
-    class Interruption
-      # @param exception [Exception]
-      def initialize(fiber, exception, done = nil)
-        @fiber = fiber
-        @waits = fiber.fairlead_waits
-        @exception = exception
-        @done = done
+    def self.error = ::IOError.new("stream closed in another thread")
+
+    # A close in progress. Fibers that begin to wait for the IO meanwhile find out at its end what has become of it.
+    class Close
+      # @return [Exception, nil] what was raised in the closing fiber while other threads still used the IO.
+      attr_reader :exception
+
+      def initialize = @ended = ::Thread::Queue.new
+
+      # @raise [IOError] if it takes too long
+      def await_end
+        @ended.pop(timeout: PATIENCE)
+        raise ClosedIO.error unless @ended.closed?
       end
 
-      # On a ready list.
+      def end = @ended.close
+
+      # Ruby keeps track of the threads that use the IO on the closing fiber's stack: that fiber must not leave before they have.
+      def without_interruption
+        yield
+      rescue Exception => error
+        @exception ||= error
+      end
+    end
+
+    # On a reactor's ready list: raises in the fibers that wait for an IO, in one each time.
+    class Interruption
+      def initialize(selector, io)
+        @selector = selector
+        @io = io
+        @done = ::Thread::Queue.new
+      end
+
       def alive? = true
 
       def transfer(*)
-        Uninterruptible.raise_in_wait(@fiber, @exception) if @fiber.alive? && @fiber.fairlead_waits == @waits
-      ensure
-        @done&.push(true)
+        @fibers ||= waiting
+        fiber = @fibers.shift or return @done.close
+        @selector.push(self)
+        Uninterruptible.raise_in_wait(fiber, ClosedIO.error) if waiting.include?(fiber)
       end
+
+      def await_end = @done.pop(timeout: PATIENCE)
+
+      private
+
+      def waiting = [*@selector.waiting_for(@io)]
     end
 
-    %i[close close_read close_write reopen].each do |name|
-      define_method(name) { |*arguments, **options| ClosedIO.closing(self) { super(*arguments, **options) } }
-    end
+    # The two directions of a child process are two IOs, of which Ruby shows one.
+    def close = ClosedIO.closing(self) { ClosedIO.closing(Platform.write_end(self)) { super } }
+
+    def close_read = ClosedIO.closing(self) { super }
+
+    def close_write = ClosedIO.closing(Platform.write_end(self)) { super }
+
+    def reopen(...) = ClosedIO.closing(self) { super }
 
     class << self
       # @return [Array<Selector>] those of this process: in the child of a fork, the parent's fibers wait for nothing.
@@ -46,44 +81,53 @@ module Fairlead
         return @selectors if @process == ::Process.pid
 
         @process = ::Process.pid
+        @closes = {}.compare_by_identity
         @selectors = []
       end
 
+      # Called before a fiber waits for an IO.
+      #
       # @api private
+      def await_close(io)
+        close = @closes[io]
+        close.await_end if close && !::Fiber.current.fairlead_close
+      end
+
+      # @api private
+      # @param io [IO, nil]
       def closing(io)
-        wake(io) unless RUBY_INTERRUPTS
+        return yield if io.nil? || selectors.empty? || @closes.key?(io)
+
         fiber = ::Fiber.current
-        before = fiber.fairlead_closes
-        fiber.fairlead_closes = true
-        yield
+        outer = fiber.fairlead_close
+        close = @closes[io] = fiber.fairlead_close = Close.new
+        selectors.each { |selector| interrupt(selector, io) if selector.waiting_for(io) }
+        result = yield
+        raise close.exception if close.exception
+
+        result
       ensure
-        fiber.fairlead_closes = before if fiber
+        if close
+          fiber.fairlead_close = outer
+          @closes.delete(io)
+          close.end
+        end
       end
 
       private
 
-      def wake(io)
-        selectors.each do |selector|
-          waiting = selector.waiting_for(io)
-          [*waiting].each { |fiber| interrupt(selector, fiber) unless fiber.equal?(::Fiber.current) } if waiting
-        end
-      end
-
-      # It lets go before the descriptor is closed.
-      def interrupt(selector, fiber)
-        error = ::IOError.new("stream closed in another thread")
-        scheduler = ::Fiber.current_scheduler
-        return scheduler.raise(fiber, in_wait(fiber, error)) if scheduler.respond_to?(:selector) && scheduler.selector.equal?(selector)
-
-        done = ::Thread::Queue.new
-        selector.push(Interruption.new(fiber, error, done))
+      # The fibers let go before the descriptor is closed, unless the caller keeps their reactor from going on.
+      def interrupt(selector, io)
+        interruption = Interruption.new(selector, io)
+        selector.push(interruption)
         selector.wakeup
-        done.pop(timeout: PATIENCE) unless ::Fiber.scheduler.respond_to?(:selector) && ::Fiber.scheduler.selector.equal?(selector)
+        scheduler = ::Fiber.scheduler
+        own = scheduler.respond_to?(:selector) && scheduler.selector.equal?(selector)
+        interruption.await_end unless own && ::Fiber.current.blocking?
       end
-
-      def in_wait(fiber, error) = Uninterruptible::Scope.new(error, fiber.fairlead_section)
     end
 
+    selectors
     ::IO.prepend(self)
   end
 end

@@ -121,6 +121,7 @@ module Fairlead
       @selector = @scheduler.selector
       @selector.reactor = self
       Fiber.set_scheduler(@scheduler)
+      @scheduler.disable_fiber_interrupt
       Thread.current.fairlead_serves = true
       ClosedIO.selectors.push(@selector)
       lead = @loop.enter

@@ -85,18 +85,20 @@ module Fairlead
     MOST_FAILURES = 100
     private_constant :LOOK, :MOST_FAILURES
 
-    # Whoever closes an IO that another thread uses sleeps until that one has let go. Ruby then wakes the closer's thread,
-    # and not its fiber: it has to look again by itself. All others that sleep without an end are woken.
+    # A fiber that closes an IO sleeps until the threads that use the IO have let go. Ruby then wakes the fiber's thread only, so
+    # the fiber looks again by itself. All others that sleep without an end are woken.
     def kernel_sleep(duration = nil)
-      return block(nil, LOOK) if duration.nil? && Fiber.current.fairlead_closes
+      close = Fiber.current.fairlead_close unless duration
+      return close.without_interruption { block(nil, LOOK) } if close
 
       super
     ensure
       wait_ended unless duration
     end
 
-    # Of Ruby 4: the IO that the fiber waits for is closed. The fiber may have been woken already.
-    def fiber_interrupt(fiber, exception) = unblock(nil, ClosedIO::Interruption.new(fiber, exception))
+    # To be called once the scheduler is set: Ruby 4 warns if it has no fiber_interrupt by then. Later Ruby would call it for
+    # fibers whose IO is closed, and keep track of each wait for an IO. ClosedIO interrupts them on every version.
+    def disable_fiber_interrupt = (singleton_class.undef_method(:fiber_interrupt) if respond_to?(:fiber_interrupt))
 
     # (see NameLookup.resolve)
     def address_resolve(hostname) = NameLookup.resolve(hostname)

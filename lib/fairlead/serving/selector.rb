@@ -153,30 +153,15 @@ module Fairlead
       super
     end
 
-    def io_wait(fiber, io, events)
-      begin_wait(fiber, io)
-      super
-    ensure
-      end_wait(fiber, io)
-    end
+    def io_wait(fiber, io, events) = wait_for(fiber, io) { super }
 
     # The core's descriptor itself: does not count.
     def watch(fiber, io) = CORE_WAIT.bind_call(self, fiber, io, IO::READABLE)
 
     if method_defined?(:io_read)
-      def io_read(fiber, io, *arguments)
-        begin_wait(fiber, io)
-        super
-      ensure
-        end_wait(fiber, io)
-      end
+      def io_read(fiber, io, *arguments) = wait_for(fiber, io) { super }
 
-      def io_write(fiber, io, *arguments)
-        begin_wait(fiber, io)
-        super
-      ensure
-        end_wait(fiber, io)
-      end
+      def io_write(fiber, io, *arguments) = wait_for(fiber, io) { super }
     end
 
     # @return [Fiber, Array<Fiber>, nil] who waits for an IO.
@@ -198,6 +183,16 @@ module Fairlead
     end
 
     private
+
+    def wait_for(fiber, io)
+      ClosedIO.await_close(io)
+      begin
+        begin_wait(fiber, io)
+        yield
+      ensure
+        end_wait(fiber, io)
+      end
+    end
 
     def begin_wait(fiber, io)
       @waiting += 1

@@ -8,6 +8,7 @@ module Fairlead
     APP = <<~'RUBY'
       require "socket"
       require "io/wait"
+      require "timeout"
       def said
         yield.inspect
       rescue IOError => error
@@ -35,6 +36,28 @@ module Fairlead
           first = closed_meanwhile(r, by) { r.read(1) }
           other == first[/.*thread/] ? first : other
         end,
+        "again" => lambda do |by|
+          r, _w = IO.pipe
+          closed_meanwhile(r, by) { said { r.read(1) }.then { |first| "#{first}, #{said { r.read(1) }}" } }
+        end,
+        "until_closed" => lambda do |by|
+          r, _w = UNIXSocket.pair
+          closed_meanwhile(r, by) do
+            r.readpartial(1)
+          rescue IOError
+            r.closed? ? raise : retry
+          end
+        end,
+        "many" => lambda do |by|
+          r, _w = IO.pipe
+          others = []
+          20.times { Fiber.schedule { others << [said { r.read(1) }, said { r.read(1) }] } }
+          closed_meanwhile(r, by) { r.read(1) }.tap { |answer| return others.tally if others.tally.values != [20] }
+        end,
+        "popen_write" => lambda do |by|
+          io = IO.popen("sleep 0.1", "r+")
+          closed_meanwhile(io, by) { io.write("x" * 1_000_000) }
+        end,
       }
       run(lambda do |env|
         _, wait, by = env["PATH_INFO"].split("/")
@@ -50,6 +73,34 @@ module Fairlead
                    sleep 0.01
                    r.close
                    reader.value
+                 when "reopen"
+                   r, _w = IO.pipe
+                   other, w = IO.pipe
+                   w.write("other")
+                   Fiber.schedule { sleep 0.01; r.reopen(other) }
+                   [said { r.readpartial(5) }, said { r.readpartial(5) }].join(", ")
+                 when "half" # a child process' input ends, and its output goes on
+                   io = IO.popen("cat", "r+")
+                   Fiber.schedule { sleep 0.01; io.write("half"); io.close_write }
+                   [said { io.read }, said { io.close }].join(", ")
+                 when "twice"
+                   io = IO.popen("cat", "r+")
+                   r, w = IO.pipe
+                   [io, io, r, r, w, w].map { |each| said { each.close } }.uniq.join(", ")
+                 when "deadline" # is due when the close has to wait for the thread
+                   r, _w = IO.pipe
+                   reader = Thread.new { said { r.read(1) } }
+                   sleep 0.001 until reader.stop?
+                   closer = said do
+                     Timeout.timeout(0.01) do
+                       began = Process.clock_gettime(1)
+                       nil until Process.clock_gettime(1) - began > 0.03
+                       r.close
+                     end
+                   rescue Timeout::Error => error
+                     error.class
+                   end
+                   [closer, r.closed?, reader.value].join(" ")
                  when "fork"
                    r, _w = IO.pipe
                    Fiber.schedule { r.read(1) rescue nil }
@@ -73,7 +124,7 @@ module Fairlead
 
     def server = shared_server(APP, lint: false)
 
-    %w[read readpartial gets wait_readable accept write two].each do |wait|
+    %w[read readpartial gets wait_readable accept write two popen_write].each do |wait|
       %w[fiber thread].each do |by|
         define_method("test_who_waits_in_#{wait}_is_told_when_a_#{by}_closes") do
           beside = Thread.new { server.get("/slow").body }
@@ -83,9 +134,40 @@ module Fairlead
       end
     end
 
+    %w[fiber thread].each do |by|
+      define_method("test_who_reads_again_while_a_#{by}_closes_finds_it_closed") do
+        assert_equal "\"#{TOLD[/.*thread/]}, IOError: closed stream\" 0 true true", server.get("/again/#{by}").body
+        assert_equal "IOError: closed stream 0 true true", server.get("/until_closed/#{by}").body
+      end
+
+      define_method("test_all_who_wait_are_told_when_a_#{by}_closes") do
+        assert_equal TOLD, server.get("/many/#{by}").body
+      end
+    end
+
+    def test_who_reads_again_while_it_is_reopened_reads_the_other_file
+      assert_equal "#{TOLD[/.*thread/]}, \"other\"", server.get("/reopen").body
+    end
+
+    def test_the_output_of_a_child_process_goes_on_when_its_input_is_closed
+      assert_equal '"half", nil', server.get("/half").body
+    end
+
+    def test_what_is_closed_may_be_closed_again
+      assert_equal "nil", server.get("/twice").body
+    end
+
+    # Ruby would lose track of the thread: it crashed (3.3), or waited for ever (4.0).
+    def test_a_deadline_waits_for_the_end_of_a_close
+      told = TOLD[/.*thread/]
+      answers = Array.new(20) { server.get("/deadline").body }
+      assert_empty answers.uniq - ["Timeout::Error true #{told}", "nil true #{told}"]
+      assert_includes answers, "Timeout::Error true #{told}"
+    end
+
     def test_a_close_that_comes_too_late_reaches_no_later_wait
       answers = Array.new(60) { server.get("/late").body }
-      assert_empty answers.uniq - ['"x"', "IOError: stream closed in another thread"]
+      assert_empty answers.uniq - ['"x"', "IOError: stream closed in another thread", "IOError: closed stream"]
       assert_equal "slow", server.get("/slow").body
     end
 
