@@ -36,13 +36,13 @@ class FairleadTest < Fairlead::Test
     page = Fairlead::SharedPage.new(1)
     now = Process.clock_gettime(Process::CLOCK_MONOTONIC, :microsecond)
     { state: 2, stall: 2, away_us: now - 3_000_000 }.each { |field, value| page.write(0, field, value) }
-    stalled = Fairlead::Figures.of(page).dig(:workers, 0, :stalled)
+    stalled = Fairlead::WorkerStats.of(page).dig(:workers, 0, :stalled)
 
     assert_equal :stuck, stalled[:kind]
     assert_in_delta 3.0, stalled[:seconds], 0.5
     { stalled_us: now - 5_000_000, stalled_kind: 1 }.each { |field, value| page.write(0, field, value) }
 
-    assert_equal :blocked, Fairlead::Figures.of(page).dig(:workers, 0, :stalled, :kind)
+    assert_equal :blocked, Fairlead::WorkerStats.of(page).dig(:workers, 0, :stalled, :kind)
   end
 
   def test_all_parts_load_without_a_warning

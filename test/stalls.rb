@@ -90,7 +90,7 @@ module Fairlead
 
     # What the page shows of a worker. The supervisor can tell, though no worker is awake.
     def figures_of(server, pid)
-      workers = Inquiry.choose(Inquiry.servers, pid: server.pid)[:status][:workers]
+      workers = ServerSelection.new(ControlSocket.servers, pid: server.pid).server[:status][:workers]
       workers.find { |worker| worker[:pid] == pid }
     end
 

@@ -36,11 +36,7 @@ module Fairlead
     # @param overrides [Hash{Symbol => Object}] see {#initialize}
     # @raise [ConfigurationError] naming the mistake, its place and the remedy
     def self.load(file = nil, variables: ENV, **overrides)
-      configuration = new(**overrides)
-      configuration.read_environment(variables)
-      file = DEFAULT_FILE if file.nil? && File.exist?(DEFAULT_FILE)
-      configuration.read_file(file) if file
-      configuration
+      new(**overrides).read(file, variables)
     end
 
     # @return [String, nil] the configuration file that was read
@@ -114,6 +110,22 @@ module Fairlead
     # Runs the blocks of a hook.
     def run_hook(name, *arguments)
       @hooks.fetch(name).each { |block| block.call(*arguments) }
+    end
+
+    # Reads the environment and the configuration file, see {.load}.
+    #
+    # @return [self]
+    def read(file = nil, variables = ENV)
+      read_environment(variables)
+      file = DEFAULT_FILE if file.nil? && File.exist?(DEFAULT_FILE)
+      read_file(file) if file
+      self
+    end
+
+    # Sets RACK_ENV and RAILS_ENV, at which frameworks look, to the environment of this configuration. A variable from which that was
+    # read stays.
+    def export_environment
+      %w[RACK_ENV RAILS_ENV].each { |name| ENV[name] = environment unless origin(:environment) == :environment && ENV[name] }
     end
 
     # @param variables [Hash]

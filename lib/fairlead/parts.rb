@@ -33,20 +33,17 @@ module Fairlead
   class RequestTimeout < RuntimeError; end
 
   autoload :ActiveRecord, "fairlead/active_record"
-  autoload :Banner, "fairlead/cli/banner"
   autoload :CLI, "fairlead/cli"
   autoload :ClientGone, "fairlead/fairlead"
   autoload :Compatibility, "fairlead/compatibility"
   autoload :Configuration, "fairlead/configuration"
   autoload :Drivers, "fairlead/drivers"
   autoload :FiberOwner, "fairlead/fairlead"
-  autoload :Diagnosis, "fairlead/cli/error_report"
+  autoload :ErrorReport, "fairlead/error_report"
   autoload :Doctor, "fairlead/doctor"
   autoload :Log, "fairlead/log"
   autoload :Platform, "fairlead/fairlead"
   autoload :Pool, "fairlead/pool"
-  autoload :Report, "fairlead/cli/report"
-  autoload :Restart, "fairlead/cli/restart"
   autoload :SharedPage, "fairlead/fairlead"
 
   class << self
@@ -122,7 +119,7 @@ module Fairlead
     #
     # @example in config.ru
     #   map("/waiting") { run ->(_) { [200, {}, [Fairlead.stats[:workers].sum { |worker| worker[:queued] }.to_s]] } }
-    # @return [Hash] `{ workers: […], routes: […] }`, see {Figures.of}; both empty when nothing is served.
-    def stats = page ? Figures.of(page) : { workers: [], routes: [] }
+    # @return [Hash] `{ workers: […], routes: […] }`, see {WorkerStats.of}; both empty when nothing is served.
+    def stats = page ? WorkerStats.of(page) : { workers: [], routes: [] }
   end
 end

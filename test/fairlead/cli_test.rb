@@ -26,10 +26,10 @@ module Fairlead
 
     def test_a_wrong_flag_is_one_message_and_status_1
       assert_equal [1, "", "fairlead: There is no flag --worker. Did you mean --workers? " \
-                           "`fairlead --help` lists them all.\n"], run_command("--worker", "2")
-      assert_equal [1, "", "fairlead: There is no flag -z. `fairlead --help` lists them all.\n"],
+                           "`fairlead --help` lists all flags.\n"], run_command("--worker", "2")
+      assert_equal [1, "", "fairlead: There is no flag -z. `fairlead --help` lists all flags.\n"],
                    run_command("-z")
-      assert_equal [1, "", "fairlead: The flag --workers needs a value. `fairlead --help` says which.\n"],
+      assert_equal [1, "", "fairlead: The flag --workers needs a value; see `fairlead --help`.\n"],
                    run_command("--workers")
     end
 
@@ -38,7 +38,7 @@ module Fairlead
                            "not \"many\".\n"], run_command("-w", "many")
       assert_equal [1, "", "fairlead: --port: a port is a whole number from 0 to 65535, not \"high\".\n"],
                    run_command("-p", "high")
-      assert_equal [1, "", "fairlead: One file can be served, not 2: a.ru, b.ru.\n"],
+      assert_equal [1, "", "fairlead: Fairlead serves one file, not 2: a.ru, b.ru.\n"],
                    run_command("a.ru", "b.ru")
     end
 

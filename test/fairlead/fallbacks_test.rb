@@ -94,7 +94,7 @@ module Fairlead
       # Where lib/ asks /proc, and what it does elsewhere.
       OTHER_WAYS = {
         "active_record/cpu_idle.rb" => "rescue SystemCallError\n        1.0 # a system without it",
-        "inquiry/places.rb" => "Platform::LINUX ? AbstractNames.new : Folder.new",
+        "control/control_socket.rb" => "Platform::LINUX ? SocketNamespace::Abstract.new : SocketNamespace::Folder.new",
         "launch.rb" => "rescue SystemCallError\n        nil",
         "recycling.rb" => "if Platform::LINUX && File.readable?(rollup)",
         "server.rb" => "return 10_000 unless Platform::LINUX",

@@ -1,49 +1,54 @@
 # frozen_string_literal: true
 
 require "optparse"
-require_relative "../parts"
 
 module Fairlead
-  class Inquiry
-    # A subcommand of `fairlead` that is about a running server. Who inherits says its `name` and `introduction`, its own
-    # `flags(parser)` if it has any, what it does: `act(server)`, and whether that is for a server of this folder
-    # `only_here?`, unless another is named.
+  class CLI
+    # A subcommand that asks a running server. Subclasses define `INTRODUCTION`, `act(server)`, and, where they need it, `flags(parser)` and
+    # `only_here?`: whether a server of another folder has to be named.
     class Command
       # @param arguments [Array<String>]
       # @param output [IO]
-      # @param errors [IO] for what is said beside it.
-      # @param servers [#call] answers what runs (see Inquiry).
-      def initialize(arguments, output: $stdout, errors: $stderr, servers: -> { Inquiry.servers })
+      # @param errors [IO]
+      # @param servers [#call] returns the running servers, see {ControlSocket.servers}.
+      def initialize(arguments, output: $stdout, errors: $stderr, servers: ControlSocket.method(:servers))
         @arguments = arguments
         @output = output
         @errors = errors
         @servers = servers
       end
 
-      # @raise [ConfigurationError] if no server, or none alone, is meant.
+      # @return [Integer] the exit status.
+      # @raise [ConfigurationError] for a wrong flag, or if it is unclear which server is meant.
       def run
         rest = parser.parse(@arguments)
-        raise ConfigurationError, "`fairlead #{name}` takes flags alone, not #{rest.first}." if rest.any?
-        return @output.write(parser.help) if @help
+        raise ConfigurationError, "`fairlead #{name}` takes only flags, not #{rest.first}." if rest.any?
 
-        server = choose
-        say_where(server) unless @pid || Inquiry.here?(server)
-        act(server)
+        @help ? @output.write(parser.help) : ask
+        0
       rescue OptionParser::ParseError => error
         raise ConfigurationError, "#{error.message}. `fairlead #{name} --help` lists the flags."
       end
 
       private
 
+      def ask
+        server = select(@answers = @servers.call, @pid)
+        say_where(server) unless @pid || ServerSelection.here?(server)
+        act(server)
+      end
+
       # @return [Hash]
-      def choose = Inquiry.choose(@answers = @servers.call, pid: @pid, only_here: only_here?)
+      def select(servers, pid) = ServerSelection.new(servers, pid:, only_here: only_here?).server
+
+      def name = self.class.name[/\w+\z/].downcase
 
       def parser
         @parser ||= OptionParser.new do |parser|
-          parser.banner = introduction
-          parser.on("--pid PID", Integer, "The server whose first process it is.") { |pid| @pid = pid }
+          parser.banner = self.class::INTRODUCTION
+          parser.on("--pid PID", Integer, "The server with this process id.") { |pid| @pid = pid }
           flags(parser)
-          parser.on("-h", "--help", "Print this.") { @help = true }
+          parser.on("-h", "--help", "Print this help.") { @help = true }
         end
       end
 
@@ -52,7 +57,7 @@ module Fairlead
       def only_here? = false
 
       def say_where(server)
-        @errors.puts "fairlead: No server runs in #{Dir.pwd}. This is the only one of this user, in #{server[:folder]} " \
+        @errors.puts "fairlead: No server runs in #{Dir.pwd}. The only one of this user runs in #{server[:folder]} " \
                      "(--pid #{server[:pid]}).\n\n"
       end
     end

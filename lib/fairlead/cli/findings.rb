@@ -1,21 +1,21 @@
 # frozen_string_literal: true
 
 module Fairlead
-  class Status
-    # What is the matter with a server, in words: a sentence for each thing that a person would want to know of.
-    class Matters
-      # A wait that is shorter, in seconds, is none.
+  class CLI
+    # The problems of a server, each in a sentence.
+    class Findings
+      # Shorter waits, in seconds, are no problem.
       SHORT = 0.1
-      # Percent of a core from which on a worker does nothing but compute.
-      ALL = 90
+      # Percent of a core from which a worker counts as busy.
+      BUSY = 90
       STALLS = {
-        "blocked" => "is in a call that blocks, without Ruby's lock: a standby serves the others",
-        "stuck" => "sleeps in a call that holds Ruby's lock: no other request of this worker runs",
-        "computing" => "computes without a pause"
+        "blocked" => "blocks in C without Ruby's lock; a standby serves the others",
+        "stuck" => "sleeps in C with Ruby's lock; no other request of this worker runs",
+        "computing" => "has computed without a pause"
       }.freeze
-      private_constant :SHORT, :ALL, :STALLS
+      private_constant :SHORT, :BUSY, :STALLS
 
-      # @param report [Hash] see {Report#to_h}.
+      # @param report [Hash] see {StatusReport#to_h}, without this
       def initialize(report)
         @report = report
         @workers = report[:workers]
@@ -28,7 +28,7 @@ module Fairlead
 
       private
 
-      def of(worker) = [suspended(worker), stalled(worker), full(worker), database(worker), line(worker)].compact
+      def of(worker) = [suspended(worker), stalled(worker), full(worker), database(worker), queue(worker)].compact
 
       def booting
         return if @workers.any? { |worker| worker[:state] != "booting" }
@@ -40,26 +40,25 @@ module Fairlead
         often = @report[:total][:turned_away_per_second]
         return unless often.positive?
 
-        "More requests come than can be served: #{Words.count([often, 1].max)} a second are answered 503 at once, those that come " \
-          "last (queue_target), or when they have waited for too long (queue_timeout). More workers, or faster answers, would help."
+        "More requests arrive than the workers can serve: #{Humanize.count([often, 1].max)} a second get 503, either at once " \
+          "(queue_target) or after a long wait (queue_timeout). Add workers, or make the app faster."
       end
 
       def suspended(worker)
-        "#{name(worker)} has been suspended by a signal: kill -CONT #{worker[:pid]} has it go on." if worker[:suspended]
+        "A signal has suspended #{name(worker, "worker")}. Continue it with kill -CONT #{worker[:pid]}." if worker[:suspended]
       end
 
       def stalled(worker)
         kind, seconds = worker[:stalled]&.values_at(:kind, :seconds)
         return unless kind
 
-        "#{name(worker)}: for #{Words.duration(seconds)} a request #{STALLS.fetch(kind)}. `fairlead stalls` names what " \
-          "has stalled."
+        "#{name(worker)}: for #{Humanize.duration(seconds)}, a request #{STALLS.fetch(kind)}. See `fairlead stalls`."
       end
 
       def full(worker)
         return unless worker[:full]
 
-        "#{name(worker)} has no descriptors for more connections (ulimit -n): they go to others that have, or wait."
+        "#{name(worker)} has no file descriptors left (ulimit -n): new connections go to other workers, or wait."
       end
 
       def database(worker)
@@ -67,40 +66,39 @@ module Fairlead
         return unless waiting.positive?
 
         pool = worker[:pools].max_by { |one| one[:waiting] }
-        since = ", the first for #{Words.duration(pool[:oldest_wait])}" if pool && pool[:oldest_wait].to_f >= SHORT
-        "#{Words.plural(waiting, "request")} of #{name(worker, "worker")} #{waiting == 1 ? "waits" : "wait"} for a database " \
+        since = ", the first for #{Humanize.duration(pool[:oldest_wait])}" if pool && pool[:oldest_wait].to_f >= SHORT
+        "#{Humanize.plural(waiting, "request")} of #{name(worker, "worker")} #{waiting == 1 ? "waits" : "wait"} for a database " \
           "connection#{since}: #{shortage(worker, pool)}."
       end
 
-      # In a pool whose size is the budget there is room; what there is of that, others may have.
+      # Under a budget the pool itself has room, up to the whole budget; other workers may have the connections.
       def shortage(worker, pool)
         budget = @report[:limits][:database_connections]
         return "its pool #{pool[:pool]} is full (#{pool[:in_use]} of #{pool[:size]} in use)" if pool && pool[:in_use] >= pool[:size].to_f
         return "its pool #{pool[:pool]} has #{pool[:in_use]} of #{pool[:connections]} in use" if pool && budget.nil?
 
-        "it has #{worker[:database][:open]}, and all workers #{@report[:total][:database][:open]} of the #{budget} that they " \
-          "share (database_connections)"
+        "it has #{worker[:database][:open]} of the #{budget} that all workers share (database_connections), and all together have " \
+          "#{@report[:total][:database][:open]}"
       end
 
-      def line(worker)
+      def queue(worker)
         return if worker[:queued].zero? || worker[:oldest_wait] < SHORT
 
-        "A line of #{Words.count(worker[:queued])} waits on #{name(worker, "worker")}, the first for " \
-          "#{Words.duration(worker[:oldest_wait])}#{cause(worker)}."
+        "#{Humanize.plural(worker[:queued], "request")} #{worker[:queued] == 1 ? "waits" : "wait"} for #{name(worker, "worker")}, " \
+          "the first for #{Humanize.duration(worker[:oldest_wait])}#{cause(worker)}."
       end
 
       def cause(worker)
         most = @report[:limits][:in_flight]
         return if worker[:stalled]
-        return ": as many requests run in it as may (#{Words.count(most)}, in_flight)" if worker[:in_flight] >= most
+        return ": it runs as many requests as it may (#{Humanize.count(most)}, in_flight)" if worker[:in_flight] >= most
 
-        ": it computes all the time (#{Words.percent(worker[:cpu])} of a core)" if worker[:cpu].to_f >= ALL
+        ": it is busy (#{Humanize.percent(worker[:cpu])} of a core)" if worker[:cpu].to_f >= BUSY
       end
 
       def ended
         @workers.select { |worker| worker[:restarts].positive? && worker[:kind] == "regular" }.map do |worker|
-          "Before #{name(worker, "worker")}, #{Words.plural(worker[:restarts], "worker")} of its number " \
-            "ended unasked: the log says how."
+          "#{Humanize.plural(worker[:restarts], "predecessor")} of #{name(worker, "worker")} ended unexpectedly. The log says why."
         end
       end
 
@@ -108,7 +106,7 @@ module Fairlead
         "New code could not be started: #{@report[:failure].lines.first.strip}" if @report[:failure]
       end
 
-      def name(worker, noun = "Worker") = "#{noun} #{Words.worker(worker)} (process #{worker[:pid]})"
+      def name(worker, noun = "Worker") = "#{noun} #{Humanize.worker(worker)} (process #{worker[:pid]})"
     end
   end
 end

@@ -1,13 +1,13 @@
 # frozen_string_literal: true
 
 module Fairlead
-  class Status
-    # Figures as a person reads them.
-    module Words
+  class CLI
+    # Numbers as text for people.
+    module Humanize
       module_function
 
       # @param number [Numeric, nil]
-      # @return [String] "1,234"; "-" for what is not known.
+      # @return [String] "1,234"; "-" for nil
       def count(number) = number ? number.round.to_s.gsub(/(?<=\d)(?=(\d{3})+\z)/, ",") : "-"
 
       # @param seconds [Numeric]
@@ -28,12 +28,22 @@ module Fairlead
       # @param percent [Numeric, nil]
       def percent(percent) = percent ? "#{percent.round} %" : "-"
 
-      # @param worker [Hash] see {Figures.of}.
+      # @return [String] "1 request", "2 requests"
+      def plural(number, noun) = "#{count(number)} #{noun}#{"s" unless number == 1}"
+
+      # @param worker [Hash] see {WorkerStats.of}
       # @return [String] "2", "relief 0"
       def worker(worker) = worker[:kind] == "regular" ? worker[:index].to_s : "#{worker[:kind]} #{worker[:index]}"
 
-      # @return [String] "1 request", "2 requests"
-      def plural(number, noun) = "#{count(number)} #{noun}#{"s" unless number == 1}"
+      # @param rows [Array<Array<String>>] the cells
+      # @param left [Array<Boolean>] for each column, whether it is aligned to the left
+      # @return [Array<String>] the lines of a table
+      def table(rows, left)
+        widths = rows.transpose.map { |cells| cells.map(&:size).max }
+        rows.map do |cells|
+          cells.map.with_index { |cell, index| left[index] ? cell.ljust(widths[index]) : cell.rjust(widths[index]) }.join("  ").rstrip
+        end
+      end
     end
   end
 end

@@ -3,125 +3,129 @@
 require "etc"
 require "optparse"
 require "stringio"
-require_relative "../parts"
-require_relative "redaction"
 
 module Fairlead
-  # `fairlead report`: versions, configuration, status, stalls and doctor in one text for a bug report, without secrets.
-  class Report
-    INTRODUCTION = <<~TEXT
-      Usage: fairlead report [flags]
+  class CLI
+    # `fairlead report`: versions, configuration, status, stalls and doctor in one text for a bug report, without secrets.
+    class Report
+      INTRODUCTION = <<~TEXT
+        Usage: fairlead report [flags]
 
-      Prints versions, the configuration, and what `fairlead status`, `fairlead stalls` and
-      `fairlead doctor` say, in one text for a bug report. It prints no passwords, no tokens
-      and no values of environment variables. Read it before you publish it all the same.
+        Prints versions, the configuration, and what `fairlead status`, `fairlead stalls` and
+        `fairlead doctor` say, in one text for a bug report. It prints no passwords, no tokens
+        and no values of environment variables. Read it before you publish it all the same.
 
-    TEXT
-    # Gems that explain how an app behaves, beside those of {Compatibility}.
-    GEMS = %w[
-      fairlead-pool rack rails rackup puma falcon bootsnap redis redis-client sidekiq solid_queue
-      solid_cable connection_pool opentelemetry-sdk sentry-ruby
-    ].freeze
-    # Options whose values cannot hold a secret.
-    HARMLESS = %i[integer seconds bytes boolean choice].freeze
-    private_constant :INTRODUCTION, :GEMS, :HARMLESS
-
-    # @param arguments [Array<String>]
-    # @param output [IO]
-    def initialize(arguments, output: $stdout, errors: $stderr)
-      @arguments = arguments
-      @output = output
-      @errors = errors
-      @flags = []
-      @app = true
-    end
-
-    # @return [void]
-    # @raise [ConfigurationError] for a wrong flag
-    def run
-      rest = parser.parse(@arguments)
-      raise ConfigurationError, "`fairlead report` takes flags alone, not #{rest.first}." if rest.any?
-      return @output.write(parser.help) if @help
-
-      sections = { "Versions" => versions, "Configuration" => configuration, "Status" => command("status", *@pid),
-                   "Stalls" => command("stalls", *@pid) }
-      sections["Doctor"], secrets = @app ? doctor : ["Left out (--no-app)."]
-      text = sections.map { |title, body| "## #{title}\n\n#{body.strip}\n" }.join("\n")
-      variables = ENV.to_h.except(*Configuration::TABLE.values.select { |option| harmless?(option) }.flat_map(&:variables))
-      @output.write(Redaction.new(Array(secrets), variables:).apply(text))
-    rescue OptionParser::ParseError => error
-      raise ConfigurationError, "#{error.message}. `fairlead report --help` lists the flags."
-    end
-
-    private
-
-    def parser
-      @parser ||= OptionParser.new do |parser|
-        parser.banner = INTRODUCTION
-        parser.on("--pid PID", Integer, "The server with this process id.") { |pid| @pid = ["--pid", pid.to_s] }
-        parser.on("-e", "--environment TEXT", "The app's environment.") { |name| @flags.push("--environment", name) }
-        parser.on("-C", "--config FILE", "The configuration file.") { |file| @flags.push("--config", file) }
-        parser.on("--no-app", "Leave doctor out, which loads the app.") { @app = false }
-        parser.on("-h", "--help", "Print this help.") { @help = true }
-      end
-    end
-
-    def versions
-      kernel = Etc.uname
-      names = (GEMS | Compatibility::TABLE.values.map(&:gem)) & Gem.loaded_specs.keys
-      <<~TEXT
-        fairlead #{VERSION} (#{Platform::POLLER})
-        #{RUBY_DESCRIPTION}
-        #{kernel.values_at(:sysname, :release, :machine).join(" ")}, #{distribution}, #{Etc.nprocessors} processors
-        #{names.sort.map { |name| "#{name} #{Gem.loaded_specs[name].version}" }.join(", ")}
       TEXT
-    end
+      # Gems that explain how an app behaves, beside those of {Compatibility}.
+      GEMS = %w[
+        fairlead-pool rack rails rackup puma falcon bootsnap redis redis-client sidekiq solid_queue
+        solid_cable connection_pool opentelemetry-sdk sentry-ruby
+      ].freeze
+      # Options whose values cannot hold a secret.
+      HARMLESS = %i[integer seconds bytes boolean choice].freeze
+      private_constant :INTRODUCTION, :GEMS, :HARMLESS
 
-    def distribution
-      File.read("/etc/os-release")[/^PRETTY_NAME="?(.*?)"?$/, 1]
-    rescue SystemCallError
-      "no os-release"
-    end
-
-    def configuration
-      configuration = CLI.new(@flags).configuration
-      set = Configuration::TABLE.each_value.reject { |option| configuration.origin(option.name) == :default }
-      lines = set.map { |option| "#{option.name} #{value(configuration, option)} (#{configuration.source(option.name)})" }
-      ["File: #{configuration.file || "none"}", *lines, *("Everything else: the default." if lines.any?)].join("\n")
-    rescue ConfigurationError => error
-      error.message
-    end
-
-    def value(configuration, option)
-      return "set" if configuration.origin(option.name) == :environment && !harmless?(option)
-
-      configuration.public_send(option.name).inspect
-    end
-
-    def harmless?(option) = HARMLESS.include?(option.kind) || option.name == :environment
-
-    # @return [String] what another subcommand prints.
-    def command(*arguments)
-      text = StringIO.new
-      CLI.new(arguments, output: text, errors: text).run
-      text.string
-    end
-
-    # Loads the app, in a child: what the app prints or starts there stays there.
-    #
-    # @return [(String, Array<String>)] the text without lines of the app's code, and secrets that the app knows.
-    def doctor
-      result = IO.popen("-", "rb") do |pipe|
-        next pipe.read if pipe
-
-        answer = $stdout.dup
-        [$stdout, $stderr].each { |io| io.reopen(File::NULL) }
-        text = command("doctor", *@flags).gsub(/^(    \S+:\d+): .*/, "\\1")
-        answer.binmode.write(Marshal.dump([text, Redaction.of_app]))
-        answer.close
-        exit!
+      # @param arguments [Array<String>]
+      # @param output [IO]
+      def initialize(arguments, output: $stdout, errors: $stderr)
+        @arguments = arguments
+        @output = output
+        @errors = errors
+        @flags = []
+        @app = true
       end
-      result.empty? ? ["The app ended while it was loaded.", []] : Marshal.load(result)
+
+      # @return [Integer] the exit status.
+      # @raise [ConfigurationError] for a wrong flag
+      def run
+        rest = parser.parse(@arguments)
+        raise ConfigurationError, "`fairlead report` takes only flags, not #{rest.first}." if rest.any?
+
+        @output.write(@help ? parser.help : report)
+        0
+      rescue OptionParser::ParseError => error
+        raise ConfigurationError, "#{error.message}. `fairlead report --help` lists the flags."
+      end
+
+      private
+
+      def report
+        sections = { "Versions" => versions, "Configuration" => configuration, "Status" => command("status", *@pid),
+                     "Stalls" => command("stalls", *@pid) }
+        sections["Doctor"], secrets = @app ? doctor : ["Left out (--no-app)."]
+        text = sections.map { |title, body| "## #{title}\n\n#{body.strip}\n" }.join("\n")
+        variables = ENV.to_h.except(*Configuration::TABLE.values.select { |option| harmless?(option) }.flat_map(&:variables))
+        Redaction.new(Array(secrets), variables:).apply(text)
+      end
+
+      def parser
+        @parser ||= OptionParser.new do |parser|
+          parser.banner = INTRODUCTION
+          parser.on("--pid PID", Integer, "The server with this process id.") { |pid| @pid = ["--pid", pid.to_s] }
+          parser.on("-e", "--environment TEXT", "The app's environment.") { |name| @flags.push("--environment", name) }
+          parser.on("-C", "--config FILE", "The configuration file.") { |file| @flags.push("--config", file) }
+          parser.on("--no-app", "Leave doctor out, which loads the app.") { @app = false }
+          parser.on("-h", "--help", "Print this help.") { @help = true }
+        end
+      end
+
+      def versions
+        kernel = Etc.uname
+        names = (GEMS | Compatibility::TABLE.values.map(&:gem)) & Gem.loaded_specs.keys
+        <<~TEXT
+          fairlead #{VERSION} (#{Platform::POLLER})
+          #{RUBY_DESCRIPTION}
+          #{kernel.values_at(:sysname, :release, :machine).join(" ")}, #{distribution}, #{Etc.nprocessors} processors
+          #{names.sort.map { |name| "#{name} #{Gem.loaded_specs[name].version}" }.join(", ")}
+        TEXT
+      end
+
+      def distribution
+        File.read("/etc/os-release")[/^PRETTY_NAME="?(.*?)"?$/, 1]
+      rescue SystemCallError
+        "no os-release"
+      end
+
+      def configuration
+        configuration = Flags.new(@flags).configuration
+        set = Configuration::TABLE.each_value.reject { |option| configuration.origin(option.name) == :default }
+        lines = set.map { |option| "#{option.name} #{value(configuration, option)} (#{configuration.source(option.name)})" }
+        ["File: #{configuration.file || "none"}", *lines, *("Everything else: the default." if lines.any?)].join("\n")
+      rescue ConfigurationError => error
+        error.message
+      end
+
+      def value(configuration, option)
+        return "set" if configuration.origin(option.name) == :environment && !harmless?(option)
+
+        configuration.public_send(option.name).inspect
+      end
+
+      def harmless?(option) = HARMLESS.include?(option.kind) || option.name == :environment
+
+      # @return [String] what another subcommand prints.
+      def command(*arguments)
+        text = StringIO.new
+        CLI.new(arguments, output: text, errors: text).run
+        text.string
+      end
+
+      # Loads the app, in a child: what the app prints or starts there stays there.
+      #
+      # @return [(String, Array<String>)] the text without lines of the app's code, and secrets that the app knows.
+      def doctor
+        result = IO.popen("-", "rb") do |pipe|
+          next pipe.read if pipe
+
+          answer = $stdout.dup
+          [$stdout, $stderr].each { |io| io.reopen(File::NULL) }
+          text = command("doctor", *@flags).gsub(/^(    \S+:\d+): .*/, "\\1")
+          answer.binmode.write(Marshal.dump([text, Redaction.of_app]))
+          answer.close
+          exit!
+        end
+        result.empty? ? ["The app ended while it was loaded.", []] : Marshal.load(result)
+      end
     end
   end
 end

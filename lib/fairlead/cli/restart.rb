@@ -1,86 +1,79 @@
 # frozen_string_literal: true
 
-require_relative "../parts"
-
 module Fairlead
-  # `fairlead restart`: has a running server start new code, and waits until that serves.
-  class Restart < Inquiry::Command
-    INTRODUCTION = <<~TEXT
-      Usage: fairlead restart [flags]
+  class CLI
+    # `fairlead restart`: has a running server start new code, and waits until the new code serves.
+    class Restart < Command
+      INTRODUCTION = <<~TEXT
+        Usage: fairlead restart [flags]
 
-      Has a running server start its command once more: with the code, the gems and the
-      configuration that are there now. It goes on serving until the new one does, and
-      no request fails. If the new one cannot serve, nothing changes, and the status is 1.
-      (Under `workers 0`, `bin/rails server` and `rackup` another process loads the new
-      code. If it can, the server finishes what runs and begins anew; connections wait.)
-      The server is the one that runs in this folder; any other has to be named.
+        Starts the command of a running server once more, with the code, the gems and the
+        configuration that are there now. The old code serves until the new code does, and
+        no request fails. If the new code cannot serve, nothing changes, and the exit status
+        is 1. (Under `workers 0`, `bin/rails server` and `rackup` another process loads the
+        new code first. If that succeeds, the server finishes running requests and starts
+        again, while connections wait.) A server of another folder has to be named.
 
-    TEXT
-    # Seconds between two looks.
-    LOOK = 0.1
-    # So many looks in a row may find no server: one that begins anew in its own place loads its app meanwhile.
-    BLIND = 1200
-    private_constant :INTRODUCTION, :LOOK, :BLIND
+      TEXT
+      # Seconds between two checks.
+      INTERVAL = 0.1
+      # The most checks in a row that find no server: a server that starts again in its own process loads its app meanwhile.
+      MOST_UNANSWERED = 1200
+      private_constant :INTERVAL, :MOST_UNANSWERED
 
-    private
+      private
 
-    def name = "restart"
+      def only_here? = true
 
-    def introduction = INTRODUCTION
+      # @raise [BootError] if the new code cannot serve.
+      def act(server)
+        raise ConfigurationError, "The server runs in a container, or in another process namespace. Run the command there." if
+          server[:elsewhere]
 
-    def only_here? = true
-
-    # @raise [BootError] if the new code cannot serve.
-    def act(server)
-      raise ConfigurationError, "The server runs in a container, or in another process namespace. Run the command there." if
-        server[:elsewhere]
-
-      Process.kill(:USR2, server[:pid])
-      follow(server)
-    rescue Errno::ESRCH, Errno::EPERM => error
-      raise ConfigurationError, "The server cannot be told: #{error.message} (process #{server[:pid]})."
-    end
-
-    # What has answered for the same server.
-    def same(server) = @answers.select { |other| other[:pid] == server[:pid] }
-
-    # What has failed before the server was told counts for nothing.
-    def follow(server)
-      blind = 0
-      failures = { begun(server) => server[:restarts][:failures] }
-      loop do
-        found = same(server)
-        found.each { |other| refuse_failure(other, failures) }
-        new = found.find { |other| other[:restarts][:serving] && (begun(other) <=> begun(server)) == 1 }
-        return tell(new) if new
-
-        blind = found.empty? ? blind + 1 : 0
-        give_up(server, "answers no more") if blind > BLIND
-        Process.kill(0, server[:pid])
-        sleep LOOK
-        @answers = @servers.call
+        Process.kill(:USR2, server[:pid])
+        await_new_code(server)
+      rescue Errno::ESRCH, Errno::EPERM => error
+        raise ConfigurationError, "The server cannot be signalled: #{error.message} (process #{server[:pid]})."
       end
-    rescue Errno::ESRCH
-      give_up(server, "has ended")
-    end
 
-    # Tells a later start from an earlier one.
-    def begun(server) = [server[:restarts][:generation], server.dig(:status, :started_at)]
+      # Failures from before the signal do not count.
+      def await_new_code(server)
+        unanswered = 0
+        failures = { start_of(server) => server[:restarts][:failures] }
+        loop do
+          found = @answers.select { |other| other[:pid] == server[:pid] }
+          found.each { |other| check_failure(other, failures) }
+          new = found.find { |other| other[:restarts][:serving] && (start_of(other) <=> start_of(server)) == 1 }
+          return announce(new) if new
 
-    # An older one that serves, while what has answered boots, hears of the failure of that first.
-    def refuse_failure(now, failures)
-      before = failures[begun(now)] ||= now[:restarts][:failures] + 1
-      return unless now[:restarts][:failures] > before
+          unanswered = found.empty? ? unanswered + 1 : 0
+          fail_with(server, "no longer answers") if unanswered > MOST_UNANSWERED
+          Process.kill(0, server[:pid])
+          sleep INTERVAL
+          @answers = @servers.call
+        end
+      rescue Errno::ESRCH
+        fail_with(server, "has ended")
+      end
 
-      raise BootError, "The new code could not be started, and the old goes on serving.\n#{now[:restarts][:failure]}"
-    end
+      # Orders the starts of a server.
+      def start_of(server) = [server[:restarts][:generation], server.dig(:status, :started_at)]
 
-    def give_up(server, how)
-      raise BootError, "The server (process #{server[:pid]}) #{how}: its log says why."
-    end
+      # If the supervisor that was found first is still booting, the older one, which serves, gets its failure.
+      def check_failure(server, failures)
+        before = failures[start_of(server)] ||= server[:restarts][:failures] + 1
+        return unless server[:restarts][:failures] > before
 
-    def tell(server)
-      @output.puts "The new code serves #{server[:addresses].join(" ")} (process #{server[:pid]})."
+        raise BootError, "The new code could not be started; the old code continues to serve.\n#{server[:restarts][:failure]}"
+      end
+
+      def fail_with(server, how)
+        raise BootError, "The server (process #{server[:pid]}) #{how}. Its log says why."
+      end
+
+      def announce(server)
+        @output.puts "The new code serves #{server[:addresses].join(" ")} (process #{server[:pid]})."
+      end
     end
   end
 end

@@ -1,44 +1,33 @@
 # frozen_string_literal: true
 
 require "json"
-require_relative "../parts"
 
 module Fairlead
-  class Stall
+  class CLI
     # `fairlead stalls`: the worst stalls of a running server.
-    class Command < Inquiry::Command
+    class Stalls < Command
       INTRODUCTION = <<~TEXT
         Usage: fairlead stalls [flags]
 
-        Lists the requests that have kept a running server's reactors longest, by route:
-        for how long, where, why, and what helps. The server is the one that runs in this
-        folder, or the only one of this user.
+        Lists the requests that have held up a running server for longest, by route: for how
+        long, where, why, and what helps. It asks the server of this folder, or the only one
+        of this user.
 
       TEXT
       MOST = 20
       private_constant :MOST
 
-      def initialize(...)
-        super
-        @most = MOST
-      end
-
       private
 
-      def name = "stalls"
-
-      def introduction = INTRODUCTION
-
       def flags(parser)
-        parser.on("-n", "--most NUMBER", Integer, "How many to list, up to 40. Default: #{MOST}.") do |most|
-          @most = most.clamp(1, 40)
-        end
-        parser.on("--json", "All that is known, with backtraces, as JSON.") { @json = true }
+        parser.on("-n", "--most NUMBER", Integer, "How many to list, up to 40. Default: #{MOST}.") { |most| @most = most }
+        parser.on("--json", "Print all details, with backtraces, as JSON.") { @json = true }
       end
 
       def act(server)
-        stalls = server[:stalls].first(@most)
-        @output.write(@json ? "#{JSON.pretty_generate(server.except(:status).merge(stalls:))}\n" : Table.new(server, stalls).to_s)
+        stalls = server[:stalls].first((@most || MOST).clamp(1, 40))
+        text = @json ? "#{JSON.pretty_generate(server.except(:status).merge(stalls:))}\n" : StallsTable.new(server, stalls).to_s
+        @output.write(text)
       end
     end
   end

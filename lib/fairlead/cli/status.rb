@@ -2,64 +2,55 @@
 
 require "io/console"
 require "json"
-require_relative "../parts"
 
 module Fairlead
-  class Status
+  class CLI
     # `fairlead status`: what a running server does now.
-    class Command < Inquiry::Command
+    class Status < Command
       INTRODUCTION = <<~TEXT
         Usage: fairlead status [flags]
 
-        Shows what a running server and each of its workers do now, and what is the matter
-        if something is. The server is the one that runs in this folder, or the only one of
-        this user. No worker is waited for: it works also if all of them are stuck.
+        Shows what a running server and each of its workers do now, and any problems. It asks
+        the server of this folder, or the only one of this user. It waits for no worker, and
+        works even if all of them are stuck.
 
       TEXT
-      # Seconds between two looks, for what is said by the second.
-      BETWEEN = 0.5
+      # Seconds between the two readings of which rates are made.
+      INTERVAL = 0.5
       CLEAR = "\e[H\e[2J\e[3J"
-      private_constant :BETWEEN, :CLEAR
+      private_constant :INTERVAL, :CLEAR
 
       private
 
-      def name = "status"
-
-      def introduction = INTRODUCTION
-
       def flags(parser)
-        parser.on("--every SECONDS", Float, "Looks again and again, until Ctrl-C.") { |seconds| @every = seconds }
-        parser.on("--json", "All that is known, as JSON; with --every, a line for each look.") { @json = true }
+        parser.on("--every SECONDS", Float, "Repeat until Ctrl-C.") { |seconds| @every = seconds }
+        parser.on("--json", "Print all details as JSON; with --every, on one line each time.") { @json = true }
       end
 
       def act(server)
-        refuse_to_hurry if @every && !@every.positive?
-        before = report(server)
-        wait = BETWEEN
+        raise ConfigurationError, "--every #{@every}: the interval must be above 0, like --every 1." if @every && !@every.positive?
+
+        report = report(server)
+        wait = INTERVAL
         loop do
           sleep wait
-          before = report(Inquiry.choose(@servers.call, pid: server[:pid]), before)
-          show(before.to_h)
+          show(report = report(select(@servers.call, server[:pid]), report))
           break unless (wait = @every)
         end
       rescue Errno::EPIPE
-        nil # nobody reads on
-      end
-
-      def refuse_to_hurry
-        raise ConfigurationError, "--every #{@every}: that is no time to wait. --every 1 looks once a second."
+        nil # the reader has gone
       end
 
       def report(server, before = nil)
-        return Report.new(server, before:) if server[:status]
+        return StatusReport.new(server, before:) if server[:status]
 
-        raise ConfigurationError, "The server (process #{server[:pid]}) is of an older version of Fairlead, which does not say " \
-                                  "what it does. Restart it: `fairlead restart --pid #{server[:pid]}`."
+        raise ConfigurationError, "The server (process #{server[:pid]}) runs an older version of Fairlead, which reports no status. " \
+                                  "Restart it: `fairlead restart --pid #{server[:pid]}`."
       end
 
       def show(report)
         @output.write(CLEAR) if @every && !@json && @output.tty?
-        @output.write(@json ? json(report) : "#{"\n" if @shown && !@output.tty?}#{Table.new(report, width:)}")
+        @output.write(@json ? json(report.to_h) : "#{"\n" if @shown && !@output.tty?}#{StatusTable.new(report.to_h, width:)}")
         @output.flush
         @shown = true
       end

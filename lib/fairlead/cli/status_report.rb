@@ -1,11 +1,11 @@
 # frozen_string_literal: true
 
 module Fairlead
-  class Status
-    # What a server has said of itself, with what the system says of its processes, and what has happened since the look
-    # before. This is what `fairlead status --json` prints; its keys stay.
-    class Report
-      # What is summed up over all workers.
+  class CLI
+    # The answer of a server, what the system reports of its processes, and the rates since the report before. `fairlead status
+    # --json` prints it: its keys are part of the interface.
+    class StatusReport
+      # Totals over all workers.
       SUMS = %i[connections in_flight streams queued requests requests_per_second errors refused turned_away
                 turned_away_per_second timed_out stalls standbys handed received restarts cpu memory].freeze
       DATABASE = %i[open in_use waiting].freeze
@@ -14,45 +14,44 @@ module Fairlead
       # @return [Float] seconds of the monotonic clock.
       attr_reader :at
 
-      # @param server [Hash] what it says (see Inquiry).
-      # @param before [Report, nil] of the same server.
-      # @param measure [#call] answers the {Consumption} of a process id.
-      def initialize(server, before: nil, at: Process.clock_gettime(Process::CLOCK_MONOTONIC), measure: Consumption.method(:of))
+      # @param server [Hash] its answer, see {ControlSocket.servers}
+      # @param before [StatusReport, nil] of the same server
+      # @param usage [#call] returns the {ProcessUsage} of a process id
+      def initialize(server, before: nil, at: Process.clock_gettime(Process::CLOCK_MONOTONIC), usage: ProcessUsage.method(:of))
         @server = server
         @status = server[:status]
         @before = before
         @at = at
-        @consumption = @status[:workers].to_h { |worker| [worker[:pid], measure.call(worker[:pid])] }
+        @usage = @status[:workers].to_h { |worker| [worker[:pid], usage.call(worker[:pid])] }
       end
 
-      # @return [Hash] what {Figures.of} says of each worker, and with it
+      # @return [Hash] the workers as {WorkerStats.of} shows them, and with them:
       #
       #   - `version:`, `ruby:`, `yjit:` (nil: only the workers know), `environment:`, `started_at:` (seconds since 1970) and
       #     `generation:` of the code that serves (0: there was no hot restart);
-      #   - `pid:` by which the server is known, `folder:`, `tag:`, `addresses:`; `serving:` whether all workers have served;
-      #     `failure:` why new code could not be started the last time, or nil;
+      #   - `pid:` by which the server is known, `folder:`, `tag:`, `addresses:`; `serving:` whether all workers have served; `failure:` why
+      #     new code could not be started the last time, or nil;
       #   - `limits:` `{ in_flight:, database_connections: }`, for each worker and for all;
-      #   - of each worker `requests_per_second:`, `turned_away_per_second:` and `cpu:` (percent of one core) since the look before, which was
-      #     `seconds:` ago, or since the worker began; `memory:` (bytes, with its part of what it shares); `suspended:`.
-      #     nil: it is not known;
-      #   - of each worker `pools:` what {ActiveRecord.stat} says of each of its pools, but for who holds the connections,
-      #     `pools_age:` seconds ago (nil: it has not said so yet); and in its `database:` with `open:` and `waiting:` how many
-      #     are `in_use:`;
+      #   - for each worker `requests_per_second:`, `turned_away_per_second:` and `cpu:` (percent of one core), since the report
+      #     before, which is `seconds:` old, or since the worker began; `memory:` (bytes, with its share of shared memory);
+      #     `suspended:`. nil: unknown;
+      #   - for each worker `pools:` as {ActiveRecord.stat} shows them, without the holders, `pools_age:` seconds ago (nil: no
+      #     report yet); in its `database:`, beside `open:` and `waiting:`, the connections `in_use:`;
       #   - `total:` their sums, and the longest `oldest_wait:`;
-      #   - `matters:` in words, what is the matter.
+      #   - `matters:` the problems, in sentences.
       def to_h
         @to_h ||= begin
           all = { **facts, workers:, total:, routes: @status[:routes] }
-          { **all, matters: Matters.new(all).to_a }
+          { **all, matters: Findings.new(all).to_a }
         end
       end
 
       # @param pid [Integer]
-      # @return [Hash, nil] what was said of this worker.
-      def said_of(pid) = @status[:workers].find { |worker| worker[:pid] == pid }
+      # @return [Hash, nil] the worker's stats.
+      def stats_of(pid) = @status[:workers].find { |worker| worker[:pid] == pid }
 
-      # @return [Consumption, nil]
-      def consumption_of(pid) = @consumption[pid]
+      # @return [ProcessUsage, nil]
+      def usage_of(pid) = @usage[pid]
 
       private
 
@@ -73,10 +72,10 @@ module Fairlead
       def place(worker) = [worker[:kind] == "regular" ? 0 : 1, worker[:kind], worker[:index], -worker[:age]]
 
       def measured(worker)
-        earlier = @before&.said_of(worker[:pid])
+        earlier = @before&.stats_of(worker[:pid])
         seconds = earlier ? @at - @before.at : worker[:age]
-        used = @consumption[worker[:pid]]
-        used_before = earlier ? @before.consumption_of(worker[:pid])&.cpu : 0.0
+        used = @usage[worker[:pid]]
+        used_before = earlier ? @before.usage_of(worker[:pid])&.cpu : 0.0
         {
           requests_per_second: rate(since(:requests, worker, earlier), seconds),
           turned_away_per_second: rate(since(:turned_away, worker, earlier), seconds),
@@ -85,18 +84,18 @@ module Fairlead
         }
       end
 
-      # The budget of all workers counts room for a connection, too, and what it shows is of this moment.
+      # The budget is up to date, and also counts connections that are being opened.
       def database(worker)
         pools = worker[:pools]
-        shown = worker[:database]
-        return { **shown, in_use: nil } unless worker[:pools_age]
+        budget = worker[:database]
+        return { **budget, in_use: nil } unless worker[:pools_age]
 
         open = pools.sum { |pool| pool[:connections] }
         waiting = pools.sum { |pool| pool[:waiting] }
-        { open: [open, shown[:open]].max, in_use: pools.sum { |pool| pool[:in_use] }, waiting: [waiting, shown[:waiting]].max }
+        { open: [open, budget[:open]].max, in_use: pools.sum { |pool| pool[:in_use] }, waiting: [waiting, budget[:waiting]].max }
       end
 
-      # Of a server of an older version some is not known.
+      # Servers of older versions report fewer keys.
       def since(key, now, earlier) = now[key].to_i - (earlier ? earlier[key].to_i : 0)
 
       def rate(count, seconds) = seconds.positive? ? (count / seconds).round(1) : 0.0

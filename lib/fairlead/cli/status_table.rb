@@ -1,14 +1,62 @@
 # frozen_string_literal: true
 
 module Fairlead
-  class Status
-    # A report as text for people.
-    class Table
-      GAP = "  "
-      private_constant :GAP
+  class CLI
+    # A status report as text for people.
+    class StatusTable
+      # @!attribute left [Boolean] whether it is text, aligned to the left.
+      # @!attribute rare [#call, nil] whether a worker has something to show here; the column appears once one does. nil: always.
+      # @!attribute summed [Boolean] whether the last row has a total.
+      # @!attribute write [#call] takes a worker, or the total, and returns the cell.
+      Column = Data.define(:title, :left, :rare, :summed, :write)
 
-      # @param report [Hash] see {Report#to_h}.
-      # @param width [Integer, nil] that no line shall exceed; nil: whatever it takes.
+      def self.column(title, left: false, rare: nil, summed: true, &write) = Column.new(title:, left:, rare:, summed:, write:)
+
+      def self.number(title, key, **options) = column(title, **options) { |row| Humanize.count(row[key]) }
+
+      def self.rare(title, key) = number(title, key, rare: ->(worker) { worker[key].to_i.positive? })
+
+      def self.state(worker)
+        return "suspended" if worker[:suspended]
+        return worker[:state] unless worker[:stalled]
+
+        "#{worker[:stalled][:kind]} #{Humanize.duration(worker[:stalled][:seconds])}"
+      end
+
+      # @return [String] "3 of 5, 12 wait"
+      def self.database(row)
+        in_use, open, waiting = row[:database].values_at(:in_use, :open, :waiting)
+        "#{Humanize.count(in_use)} of #{Humanize.count(open)}#{", #{Humanize.count(waiting)} wait" if waiting.positive?}"
+      end
+
+      COLUMNS = [
+        column("worker", left: true, summed: false) { |row| Humanize.worker(row) },
+        column("process", summed: false) { |row| row[:pid].to_s },
+        column("age", summed: false) { |row| Humanize.duration(row[:age]) },
+        column("state", left: true, summed: false) { |row| state(row) },
+        number("connections", :connections),
+        rare("streams", :streams),
+        number("running", :in_flight),
+        number("waiting", :queued),
+        column("longest") { |row| row[:oldest_wait].zero? ? "-" : Humanize.duration(row[:oldest_wait]) },
+        number("requests", :requests),
+        number("per second", :requests_per_second),
+        column("CPU") { |row| Humanize.percent(row[:cpu]) },
+        column("memory") { |row| Humanize.memory(row[:memory]) },
+        column("database", rare: ->(worker) { worker[:database].values.compact.any?(&:positive?) }) { |row| database(row) },
+        rare("errors", :errors),
+        rare("refused", :refused),
+        rare("turned away", :turned_away),
+        rare("stalls", :stalls),
+        rare("standbys", :standbys),
+        rare("given", :handed),
+        rare("taken", :received)
+      ].freeze
+      private_constant :Column, :COLUMNS
+      private_class_method :column, :number, :rare, :state, :database
+
+      # @param report [Hash] see {StatusReport#to_h}
+      # @param width [Integer, nil] that no line exceeds; nil: any width
       def initialize(report, width: nil)
         @report = report
         @width = width
@@ -16,7 +64,7 @@ module Fairlead
       end
 
       # @return [String]
-      def to_s = [*folded(heading, facts), "", *rows, "", *folded(*matters), ""].join("\n")
+      def to_s = [*folded(heading, facts), "", *tables, "", *folded(*findings), ""].join("\n")
 
       private
 
@@ -28,45 +76,30 @@ module Fairlead
       def facts
         started = Time.at(@report[:started_at])
         [
-          "since #{started.strftime("%F %T")} (#{Words.duration(Time.now - started)})",
+          "since #{started.strftime("%F %T")} (#{Humanize.duration(Time.now - started)})",
           "Ruby #{@report[:ruby]}#{" with YJIT" if @report[:yjit]}", @report[:environment],
           *("hot restart #{@report[:generation]}" if @report[:generation].positive?),
           *("starting" unless @report[:serving])
         ].join(", ")
       end
 
-      def matters = @report[:matters].empty? ? ["Nothing is the matter."] : @report[:matters]
+      def findings = @report[:matters].empty? ? ["No problems."] : @report[:matters]
 
-      def rows
-        lines = [columns.map(&:title), *@workers.map { |worker| columns.map { |column| column.write.call(worker) } }]
-        lines << columns.map.with_index { |column, index| sum(column, index) } if @workers.size > 1
-        widths = lines.transpose.map { |cells| cells.map(&:size).max }
-        tables = parts(widths).map { |part| lines.map { |cells| line(cells, widths, part) } }
-        tables.drop(1).inject(tables.first) { |above, table| above + [""] + table }
-      end
-
-      # Where they are too many for a line, there are several tables below each other, each with the worker first.
-      #
-      # @return [Array<Array<Integer>>] which columns are in each.
-      def parts(widths)
-        first, *others = widths.each_index.to_a
-        others.each_with_object([[first]]) do |index, parts|
-          row = [*parts.last, index]
-          parts << [first] if @width && row.size > 2 && row.sum { |one| widths[one] } + (GAP.size * (row.size - 1)) > @width
-          parts.last << index
+      # Several tables below each other, each beginning with the worker, if one is too wide.
+      def tables
+        first, *others = COLUMNS.select { |column| column.rare.nil? || @workers.any? { |worker| column.rare.call(worker) } }
+        parts = others.each_with_object([[first]]) do |column, all|
+          wider = [*all.last, column]
+          all << [first] if @width && wider.size > 2 && lines(wider).map(&:size).max > @width
+          all.last << column
         end
+        parts.flat_map { |columns| ["", *lines(columns)] }.drop(1)
       end
 
-      def line(cells, widths, part)
-        fitted = part.map { |index| columns[index].left ? cells[index].ljust(widths[index]) : cells[index].rjust(widths[index]) }
-        fitted.join(GAP).rstrip
-      end
-
-      # At spaces, where there are some.
-      def folded(*lines)
-        return lines unless @width
-
-        lines.flat_map { |line| line.gsub(/(.{1,#{@width}})(?: +|\z)/, "\\1\n").lines(chomp: true) }
+      def lines(columns)
+        rows = [columns.map(&:title), *@workers.map { |worker| columns.map { |column| column.write.call(worker) } }]
+        rows << columns.map.with_index { |column, index| sum(column, index) } if @workers.size > 1
+        Humanize.table(rows, columns.map(&:left))
       end
 
       def sum(column, index)
@@ -75,8 +108,11 @@ module Fairlead
         index.zero? ? "all" : ""
       end
 
-      def columns
-        @columns ||= Columns::ALL.select { |column| column.rare.nil? || @workers.any? { |worker| column.rare.call(worker) } }
+      # Breaks long lines, at spaces where there are any.
+      def folded(*lines)
+        return lines unless @width
+
+        lines.flat_map { |line| line.gsub(/(.{1,#{@width}})(?: +|\z)/, "\\1\n").lines(chomp: true) }
       end
     end
   end

@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../cli/error_report"
-
 module Fairlead
   class Configuration
     # Runs a configuration file: Ruby in which every option is a method. Errors name the file and the line.
@@ -52,7 +50,7 @@ module Fairlead
       rescue ConfigurationError
         raise
       rescue StandardError, ScriptError => error
-        diagnosis = Diagnosis.new(error, file: @absolute, debug: @configuration.debug)
+        diagnosis = ErrorReport.new(error, file: @absolute, debug: @configuration.debug)
         raise ConfigurationError, ["The configuration file has an error.", diagnosis, diagnosis.remedy].join("\n")
       end
 

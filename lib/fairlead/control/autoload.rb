@@ -1,10 +1,15 @@
 # frozen_string_literal: true
 
-# How a running server answers `fairlead status`, `stalls` and `restart`: a socket, and what is said through it.
-# Called by cli (the asking side) and supervision (the answering side).
-# Calls the shared page, stalls and ipc.
+# The answers of a running server to `fairlead status`, `stalls` and `restart`, and the socket that they go through.
+# Called by cli (the asking side), supervision (the answering side) and serving (which preloads it).
+# Calls active_record, ipc and stalls.
 module Fairlead
-  autoload :Figures, "fairlead/control/worker_stats"
-  autoload :Inquiry, "fairlead/control/control_socket"
-  autoload :Status, "fairlead/control/server_state"
+  autoload :ControlServer, "fairlead/control/control_server"
+  autoload :ControlSocket, "fairlead/control/control_socket"
+  autoload :PoolReports, "fairlead/control/pool_reports"
+  autoload :ProcessUsage, "fairlead/control/process_usage"
+  autoload :ServerSelection, "fairlead/control/server_selection"
+  autoload :ServerState, "fairlead/control/server_state"
+  autoload :SocketNamespace, "fairlead/control/socket_namespace"
+  autoload :WorkerStats, "fairlead/control/worker_stats"
 end

@@ -3,86 +3,75 @@
 require "json"
 require "socket"
 require_relative "../parts"
-
-module Fairlead
-  # Defined before its parts open it: else they would have it loaded again.
-  class Inquiry; end
-end
-
 require_relative "socket_namespace"
 
 module Fairlead
-  # How another command of the same user asks a running server: over a Unix socket that is found without being
-  # configured.
-  class Inquiry
-    autoload :Choice, "fairlead/control/server_selection"
-    autoload :Command, "fairlead/cli/command"
-
+  # The Unix socket through which other commands of the same user ask a running server. They find it without configuration, see
+  # {SocketNamespace}.
+  class ControlSocket
     # Seconds that a server may take to answer.
     PATIENCE = 2
-    # Where the sockets are.
-    PLACE = Platform::LINUX ? AbstractNames.new : Folder.new
-    # Seconds until it is looked again who asks, where the process has no descriptor left to answer with.
+    NAMESPACE = Platform::LINUX ? SocketNamespace::Abstract.new : SocketNamespace::Folder.new
+    # Seconds for which no client is accepted after the process had no descriptor left for one.
     PAUSE = 1.0
-    private_constant :PATIENCE, :PLACE, :PAUSE
+    private_constant :NAMESPACE, :PAUSE
 
-    # @return [Array<Hash>] what each server of this user, or of all for root, says of itself; `{ silent: true }` of one that
-    #   is there and does not answer in time.
-    def self.servers(place = PLACE, patience: PATIENCE)
-      place.addresses.filter_map { |address| ask(address, place, patience) }
-    rescue SystemCallError
-      []
+    class << self
+      # @return [Array<Hash>] the answer of each server of this user (for root: of all users); `{ silent: true }` for a server that
+      #   does not answer in time.
+      def servers(namespace = NAMESPACE, patience: PATIENCE)
+        namespace.addresses.filter_map { |address| ask(address, namespace, patience) }
+      rescue SystemCallError
+        []
+      end
+
+      # @return [ControlSocket, nil] nil where the system allows no such socket: the server then cannot be asked.
+      def open(...)
+        new(...)
+      rescue SystemCallError
+        nil
+      end
+
+      private
+
+      def ask(address, namespace, patience)
+        socket = Socket.new(:UNIX, :STREAM)
+        socket.connect(Socket.sockaddr_un(address))
+        return unless [socket.getpeereid.first, 0].include?(Process.euid) # any user may take such a name
+        return { silent: true } unless socket.wait_readable(patience)
+
+        JSON.parse(read(socket, patience), symbolize_names: true).tap { |answer| answer[:elsewhere] = true if elsewhere?(socket, answer) }
+      rescue Errno::ECONNREFUSED
+        namespace.remove(address) # its server was killed
+        nil
+      rescue SystemCallError, JSON::ParserError
+        nil
+      ensure
+        socket&.close
+      end
+
+      # Whether the answer's process ids are those of another namespace. The kernel reports the id that is valid here.
+      def elsewhere?(socket, answer)
+        return false unless Platform::LINUX && answer[:supervisor]
+
+        socket.getsockopt(:SOCKET, :PEERCRED).data.unpack1("i") != answer[:supervisor]
+      end
+
+      # Reads to the end, or until nothing arrives within the patience.
+      def read(socket, patience)
+        text = +""
+        text << socket.readpartial(65_536) while socket.wait_readable(patience)
+        text
+      rescue EOFError
+        text
+      end
     end
-
-    # @param servers [Array<Hash>]
-    # @param which [Hash] see {Choice#initialize}.
-    # @return [Hash] the one that is meant.
-    # @raise [ConfigurationError] if none is, or not one alone.
-    def self.choose(servers, **which) = Choice.new(servers, **which).server
-
-    # @return [Boolean] whether it runs in this folder, or was started in it by a name that leads here by now.
-    def self.here?(server) = server.values_at(:folder, :named).compact.any? { |folder| File.identical?(folder, ".") }
-
-    def self.ask(address, place, patience)
-      socket = Socket.new(:UNIX, :STREAM)
-      socket.connect(Socket.sockaddr_un(address))
-      # Anybody may take such a name.
-      return unless [socket.getpeereid.first, 0].include?(Process.euid)
-
-      return { silent: true } unless socket.wait_readable(patience)
-
-      JSON.parse(read(socket, patience), symbolize_names: true).tap { |answer| answer[:elsewhere] = true if elsewhere?(socket, answer) }
-    rescue Errno::ECONNREFUSED
-      place.remove(address) # its server was killed
-      nil
-    rescue SystemCallError, JSON::ParserError
-      nil
-    ensure
-      socket&.close
-    end
-
-    # Whether the process numbers that it tells are those of another namespace: the kernel tells the number that counts here.
-    def self.elsewhere?(socket, answer)
-      return false unless Platform::LINUX && answer[:supervisor]
-
-      socket.getsockopt(:SOCKET, :PEERCRED).data.unpack1("i") != answer[:supervisor]
-    end
-
-    # All that comes until its end, or until nothing comes any more.
-    def self.read(socket, patience)
-      text = +""
-      text << socket.readpartial(65_536) while socket.wait_readable(patience)
-      text
-    rescue EOFError
-      text
-    end
-    private_class_method :ask, :elsewhere?, :read
 
     # @yieldreturn [Hash] the answer
-    def initialize(place = PLACE, &answer)
-      @place = place
+    def initialize(namespace = NAMESPACE, &answer)
+      @namespace = namespace
       @answer = answer
-      @address = place.new_address
+      @address = namespace.new_address
       @io = Socket.new(:UNIX, :STREAM)
       @io.bind(Socket.sockaddr_un(@address))
       @io.listen(8)
@@ -90,20 +79,13 @@ module Fairlead
       @owner = Process.pid
     end
 
-    # @return [Array<IO>] readable when somebody asks.
+    # @return [Array<IO>] readable when a client connects.
     def ios = @paused_until && now < @paused_until ? [] : [@io]
 
-    # @return [Inquiry, nil] nil where there can be no such socket: then nobody can ask.
-    def self.open(...)
-      new(...)
-    rescue SystemCallError
-      nil
-    end
-
-    # Answers who asks now, and waits for nobody.
+    # Answers the clients that are connected by now. Never waits.
     #
-    # @yield when somebody has been answered.
-    def attend
+    # @yield after each answer.
+    def answer_clients
       loop do
         client, = accept
         break unless client.is_a?(Socket)
@@ -112,17 +94,17 @@ module Fairlead
         yield if block_given?
       end
     rescue SystemCallError
-      @paused_until = now + PAUSE # who asks is still there, and would be seen at once, again and again
+      @paused_until = now + PAUSE # the client is still in the backlog, and would wake this process again and again
     end
 
     def close
       [@io, @spare].compact.each(&:close)
-      @place.remove(@address) if @owner == Process.pid # a worker closes what it has inherited, no more
+      @namespace.remove(@address) if @owner == Process.pid # not in a fork
     end
 
     private
 
-    # A process that is at its limit of descriptors has one in reserve to answer with.
+    # Without descriptors left, the process gives up the spare one to accept the client.
     def accept
       @spare ||= File.open(File::NULL)
       @io.accept_nonblock(exception: false)
@@ -136,8 +118,7 @@ module Fairlead
 
     def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
-    # The name is known to all who are on this machine; the answer is for this user and root. In most cases the kernel takes
-    # it at once.
+    # All users of the machine can see the name, but only this user and root get the answer. The kernel's buffer mostly takes it whole.
     def answer(client)
       user, = client.getpeereid
       return client.close unless [0, Process.euid].include?(user)
@@ -150,16 +131,16 @@ module Fairlead
       Thread.new { send_rest(client, text.byteslice(taken..)) }
     rescue IO::WaitWritable, SystemCallError
       client.close
-    rescue StandardError, LoadError => error # whatever there is to say, who serves must not end by it
+    rescue StandardError, LoadError => error # a failed answer must not end the server
       client.close
-      Log.say "Somebody who asked could not be answered: #{error.full_message(highlight: false)}"
+      Log.say "A `fairlead` command could not be answered: #{error.full_message(highlight: false)}"
     end
 
     def send_rest(client, text)
       client.timeout = PATIENCE
       client.write(text)
     rescue IOError, SystemCallError
-      nil # who asked does not read
+      nil # the client does not read
     ensure
       client.close
     end

@@ -1,64 +1,64 @@
 # frozen_string_literal: true
 
 module Fairlead
-  class Inquiry
-    # Which of the servers that have answered is meant; or what to say if none is, or none alone.
-    class Choice
-      # @param servers [Array<Hash>] see {Inquiry.servers}.
-      # @param pid [Integer, nil] of the one that is meant; nil: that of this folder, or the only one.
-      # @param only_here [Boolean] whether the only one does not do if it runs elsewhere: who is in the wrong folder must not
-      #   change another app's server.
-      def initialize(servers, pid: nil, only_here: false)
-        @silent, @servers = servers.partition { |server| server[:silent] }
-        @pid = pid
-        @only_here = only_here
-      end
+  # Picks the server that a command is about, among those that have answered, or says why it cannot.
+  class ServerSelection
+    # @return [Boolean] whether the server runs in this folder, or was started in it by a link that leads here now.
+    def self.here?(server) = server.values_at(:folder, :named).compact.any? { |folder| File.identical?(folder, ".") }
 
-      # @return [Hash]
-      # @raise [ConfigurationError]
-      def server
-        found = candidates
-        return found.first if found.size == 1
-        raise ConfigurationError, "Which server? Name it by --pid:\n#{list(found)}" if found.any?
+    # @param servers [Array<Hash>] see {ControlSocket.servers}.
+    # @param pid [Integer, nil] of the wanted server; nil: the one of this folder, or the only one.
+    # @param only_here [Boolean] whether a server of another folder has to be named: a command in the wrong folder must not
+    #   change another app's server.
+    def initialize(servers, pid: nil, only_here: false)
+      @silent, @servers = servers.partition { |server| server[:silent] }
+      @pid = pid
+      @only_here = only_here
+    end
 
-        raise ConfigurationError, "No server of this user #{@silent.any? ? "answers" : "runs"}#{place}.#{others}#{remedy}"
-      end
+    # @return [Hash]
+    # @raise [ConfigurationError]
+    def server
+      found = candidates
+      return found.first if found.size == 1
+      raise ConfigurationError, "Several servers run. Name one with --pid:\n#{list(found)}" if found.any?
 
-      private
+      raise ConfigurationError, "No server of this user #{@silent.any? ? "answers" : "runs"}#{place}.#{others}#{remedy}"
+    end
 
-      # After a hot restart, the older supervisor answers until it leaves.
-      def candidates
-        meant.group_by { |server| server[:pid] }.map { |_, same| same.max_by { |server| server.dig(:restarts, :generation).to_i } }
-      end
+    private
 
-      def meant
-        return @servers.select { |server| server[:pid] == @pid } if @pid
+    # After a hot restart, the older supervisor answers until it leaves.
+    def candidates
+      wanted.group_by { |server| server[:pid] }.map { |_, same| same.max_by { |server| server.dig(:restarts, :generation).to_i } }
+    end
 
-        here = @servers.select { |server| Inquiry.here?(server) }
-        here.empty? && !@only_here ? @servers : here
-      end
+    def wanted
+      return @servers.select { |server| server[:pid] == @pid } if @pid
 
-      # Where it was looked for.
-      def place
-        return " as process #{@pid}" if @pid
+      here = @servers.select { |server| ServerSelection.here?(server) }
+      here.empty? && !@only_here ? @servers : here
+    end
 
-        " in #{Dir.pwd}" if @servers.any?
-      end
+    def place
+      return " as process #{@pid}" if @pid
 
-      def others = @servers.any? ? " There are:\n#{list(@servers)}\n" : " "
+      " in #{Dir.pwd}" if @servers.any?
+    end
 
-      # One that serves without workers cannot answer while a request holds Ruby's lock in it.
-      def remedy
-        return "Name the one that is meant, as by --pid #{@servers.first[:pid]}, or start one here." if @servers.any? && @silent.empty?
-        return "Start one (`fairlead`, `bin/rails server`), or ask as the user who runs it." if @silent.empty?
+    def others = @servers.any? ? " These run:\n#{list(@servers)}\n" : " "
 
-        "#{@silent.size} #{@silent.size == 1 ? "is" : "are"} there that did not within #{PATIENCE} s: with `workers 0`, a request " \
-          "that holds Ruby's lock keeps the server from it. Ask again later."
-      end
+    # A server without workers cannot answer while a request holds Ruby's lock.
+    def remedy
+      return "Name one, like --pid #{@servers.first[:pid]}, or start a server here." if @servers.any? && @silent.empty?
+      return "Start one (`fairlead`, `bin/rails server`), or ask as the user who runs it." if @silent.empty?
 
-      def list(servers)
-        servers.map { |server| "  --pid #{server[:pid]}  #{server[:folder]}  #{server[:addresses].join(" ")}" }.join("\n")
-      end
+      "#{@silent.size} did not answer within #{ControlSocket::PATIENCE} s: with `workers 0`, a request that holds Ruby's lock keeps " \
+        "the server from answering. Ask again later."
+    end
+
+    def list(servers)
+      servers.map { |server| "  --pid #{server[:pid]}  #{server[:folder]}  #{server[:addresses].join(" ")}" }.join("\n")
     end
   end
 end

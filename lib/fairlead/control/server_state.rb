@@ -3,17 +3,8 @@
 require_relative "../parts"
 
 module Fairlead
-  # What a server says of itself to `fairlead status`. Of the first process, or the supervisor.
-  class Status
-    autoload :Columns, "fairlead/cli/status_columns"
-    autoload :Command, "fairlead/cli/status"
-    autoload :Consumption, "fairlead/control/consumption"
-    autoload :Matters, "fairlead/cli/findings"
-    autoload :Pools, "fairlead/control/pools"
-    autoload :Report, "fairlead/cli/status_report"
-    autoload :Table, "fairlead/cli/status_table"
-    autoload :Words, "fairlead/cli/humanize"
-
+  # What a server reports to `fairlead status`.
+  class ServerState
     LIMITS = %i[in_flight database_connections].freeze
     private_constant :LIMITS
 
@@ -21,35 +12,34 @@ module Fairlead
     def initialize(configuration)
       @configuration = configuration
       @started_at = Time.now.to_f
-      @pools = Pools.new
+      @pool_reports = PoolReports.new
     end
 
-    # @return [Pools] of the workers.
-    attr_reader :pools
+    # @return [PoolReports] of the workers.
+    attr_reader :pool_reports
 
-    # Somebody has looked, and may look again.
+    # Asks the workers for their pools, for the next `fairlead status`.
     #
     # @param workers [Enumerable<WorkerTable::Worker>]
-    def ask(workers)
-      workers.each { |worker| pools.ask(worker.pid) { worker.channel&.tell(Messages::Show.new) } if worker.serving? || worker.leaving? }
+    def request_pool_reports(workers)
+      workers.each do |worker|
+        pool_reports.request(worker.pid) { worker.channel&.tell(Messages::Show.new) } if worker.serving? || worker.leaving?
+      end
     end
 
     # @return [Hash]
     def to_h
+      stats = Fairlead.stats
       {
         version: VERSION, ruby: RUBY_VERSION, yjit: yjit?, environment: @configuration.environment,
-        started_at: @started_at, limits: LIMITS.to_h { |name| [name, @configuration.public_send(name)] }, **figures
+        started_at: @started_at, limits: LIMITS.to_h { |name| [name, @configuration.public_send(name)] },
+        **stats, workers: pool_reports.add_to(stats[:workers])
       }
     end
 
     private
 
-    def figures
-      stats = Fairlead.stats
-      { **stats, workers: pools.beside(stats[:workers]) }
-    end
-
-    # Where the app is loaded in each worker, nobody knows here.
+    # @return [Boolean, nil] nil: only the workers know, since each one loads the app.
     def yjit?
       return unless @configuration.preload || @configuration.workers.zero?
 

@@ -4,20 +4,20 @@ require "fileutils"
 require "securerandom"
 
 module Fairlead
-  class Inquiry
-    # Linux' abstract namespace: sockets without files, whose names the kernel lists. Nothing has to be cleaned up.
-    class AbstractNames
+  # Where the control sockets of all servers are, so that commands find them.
+  module SocketNamespace
+    # Linux' abstract namespace: the kernel lists the names of sockets, which need no files. Nothing has to be cleaned up.
+    class Abstract
       LIST = "/proc/net/unix"
-      # What the kernel lists of ours.
       LISTED = /@(fairlead-\h+)$/
       private_constant :LIST, :LISTED
 
-      # @return [Array<String>] where somebody may answer.
-      # @raise [SystemCallError] if the kernel does not say.
+      # @return [Array<String>] of all servers.
+      # @raise [SystemCallError] if the kernel does not show the list.
       def addresses = File.foreach(LIST).filter_map { |line| line[LISTED, 1] }.uniq.map { |name| "\0#{name}" }
 
       # @return [String]
-      # @raise [SystemCallError] if nobody would find it.
+      # @raise [SystemCallError] if no command could find it.
       def new_address
         File.stat(LIST)
         "\0fairlead-#{SecureRandom.hex(8)}"
@@ -26,25 +26,25 @@ module Fairlead
       def remove(address) = nil
     end
 
-    # Elsewhere a folder of the user's that nobody else may write to, with a socket for each server.
+    # Elsewhere: one folder for each user, to which nobody else may write, with a socket for each server.
     class Folder
       NAME = /\A\h{16}\.sock\z/
       private_constant :NAME
 
-      # @param prefix [String] of the folders of all users; short, as the path of a socket has to be.
-      def initialize(prefix = "/tmp/.fairlead-inquiry-")
+      # @param prefix [String] of all users' folders; short, since the path of a socket is limited.
+      def initialize(prefix = "/tmp/.fairlead-control-")
         @prefix = prefix
         @own = "#{prefix}#{Process.euid}"
       end
 
-      # @return [Array<String>] where somebody may answer.
+      # @return [Array<String>] of all servers of this user, or of all users for root.
       def addresses
         folders = Process.euid.zero? ? Dir["#{@prefix}*"] : [@own]
-        folders.flat_map { |folder| Dir["#{folder}/*"] }.select { |path| ours?(path) }
+        folders.flat_map { |folder| Dir["#{folder}/*"] }.select { |path| socket?(path) }
       end
 
       # @return [String]
-      # @raise [SystemCallError] if the folder is somebody else's.
+      # @raise [SystemCallError] if the folder belongs to another user, or others may write to it.
       def new_address
         FileUtils.mkdir_p(@own, mode: 0o700)
         folder = File.lstat(@own)
@@ -54,14 +54,14 @@ module Fairlead
       end
 
       def remove(address)
-        File.unlink(address) if ours?(address)
+        File.unlink(address) if socket?(address)
       rescue SystemCallError
         nil
       end
 
       private
 
-      def ours?(path) = File.basename(path).match?(NAME) && !File.symlink?(path) && File.socket?(path)
+      def socket?(path) = File.basename(path).match?(NAME) && !File.symlink?(path) && File.socket?(path)
     end
   end
 end

@@ -1,36 +1,38 @@
 # frozen_string_literal: true
 
 module Fairlead
-  # What the page of memory that all workers share says of them, for {Fairlead.stats} and `fairlead status`. It is read, and
-  # nobody is asked: also a worker that is stuck has its figures there.
-  module Figures
+  # The state of all workers as the shared page shows it, for {Fairlead.stats} and `fairlead status`. No worker is asked: the page also
+  # has the figures of a stuck one.
+  module WorkerStats
     STATES = %i[empty booting serving draining].freeze
     # As the core numbers them.
     STALLS = [nil, :blocked, :stuck, :computing].freeze
-    private_constant :STATES, :STALLS
+    # A reactor's absence below this many seconds is ordinary work.
+    SHORT = 0.1
+    private_constant :STATES, :STALLS, :SHORT
 
     class << self
-      # Times are in seconds.
+      # Times are in seconds. Each worker has:
       #
-      # - `index:` its number among those of its `kind:` (:regular, :relief or :lane), as in the log;
-      # - `pid:`, `age:`, and its `state:` (:booting, :serving or :draining);
-      # - `stalled:` what keeps one of its reactors away, `{ kind:, seconds: }` with the kind :blocked (in C, without Ruby's
-      #   lock: a standby serves meanwhile), :stuck (asleep with it) or :computing; nil: nothing does;
-      # - `connections:` open, `full:` whether there are no descriptors for more; `in_flight:` requests that run, `streams:`
-      #   of them, those that live long; `queued:` requests that wait for their turn, `oldest_wait:` for how long the first
-      #   of them does;
-      # - since it began, `requests:` answered, `errors:` of them, those that the app let escape; `refused:` answered without
-      #   the app (malformed, too large, too many), `turned_away:` of them with 503, since more come than can be served;
-      #   `timed_out:` those past `request_timeout`; `stalls:` told of,
-      #   `standbys:` how often a standby took the lead, `handed:` and `received:` requests given to and taken from siblings;
-      # - `restarts:` how many workers of this number have ended unasked;
-      # - `heartbeat_age:` when its loop turned last: if it has nothing to do, that may be long ago;
-      # - `database:` under a budget (`database_connections`) what it has of it, `open:`, and the requests `waiting:` for a
-      #   connection of it; else both are 0. {ActiveRecord.stat} tells of all pools of the process that asks;
+      # - `index:` its number among the workers of its `kind:` (:regular, :relief or :lane), as in the log; `pid:`, `age:`, `state:`
+      #   (:booting, :serving or :draining);
+      # - `stalled:` why one of its reactors stays away, `{ kind:, seconds: }`, or nil. The kind is :blocked (in C, without Ruby's
+      #   lock; a standby serves meanwhile), :stuck (asleep in C with Ruby's lock) or :computing;
+      # - `connections:` open ones; `full:` whether it has no descriptors for more; `in_flight:` running requests; `streams:` the
+      #   long-lived ones among them; `queued:` requests that wait for their turn; `oldest_wait:` how long the first of those has
+      #   waited;
+      # - since its start, `requests:` answered; `errors:` requests in which the app raised; `refused:` requests answered without the app
+      #   (malformed, too large, too many), among them `turned_away:` with 503, because more came than could be served; `timed_out:`
+      #   requests past `request_timeout`; `stalls:` reported ones; `standbys:` how often a standby took the lead; `handed:` and
+      #   `received:` requests given to and taken from other workers;
+      # - `restarts:` how many workers of this number have ended unexpectedly;
+      # - `heartbeat_age:` time since its loop last turned, which may be long in an idle worker;
+      # - `database:` under a budget (`database_connections`) its `open:` connections, and the requests `waiting:` for one; else
+      #   both are 0. For all pools of a process, see {ActiveRecord.stat};
       # - `lane:` requests of routes that stall: `{ dedicated:, waiting:, running:, most:, requests:, waited: }`.
       #
-      # `routes:` are those that have stalled, `{ route:, action:, lane:, stalls:, longest: }`: in Rails with their `action`
-      # ("articles#show"); their `lane` is :threads, :process, or :none if they have been forgotten.
+      # `routes:` lists the routes that have stalled, `{ route:, action:, lane:, stalls:, longest: }`, in Rails with their `action`
+      # ("articles#show"). Their `lane` is :threads, :process, or :none once they are forgotten.
       #
       # @param page [SharedPage]
       # @return [Hash]
@@ -61,7 +63,7 @@ module Fairlead
 
       def full?(row) = STATES[row[:state]] == :serving && row[:room].zero?
 
-      # With `stall_report 0` the core knows only of the reactor that leads.
+      # With `stall_report 0` the core watches only the leading reactor.
       def stalled(row, now)
         kind, began = row.values_at(:stalled_kind, :stalled_us)
         kind, began = row.values_at(:stall, :away_us) if began.zero? && SHORT < since(row[:away_us], now)
@@ -75,12 +77,8 @@ module Fairlead
         }
       end
 
-      # @return [Float] 0.0 if it has not happened.
+      # @return [Float] 0.0 if it never happened.
       def since(microseconds, now) = microseconds.zero? ? 0.0 : [now - microseconds, 0].max / 1e6
     end
-
-    # Shorter than this, in seconds, a reactor's absence is ordinary work.
-    SHORT = 0.1
-    private_constant :SHORT
   end
 end

@@ -8,6 +8,5 @@ module Fairlead
   autoload :Graphql, "fairlead/integrations/graphql"
   autoload :Live, "fairlead/integrations/rails/live"
   autoload :RackTimeout, "fairlead/integrations/rack_timeout"
-  autoload :RailsRoutes, "fairlead/integrations/rails/routes"
   autoload :SequelPools, "fairlead/integrations/sequel"
 end

@@ -10,7 +10,7 @@ module Fairlead
   #
   # Options count as they do for the `fairlead` command: what was asked for goes before environment variables, these before
   # config/fairlead.rb; what Rackup or Rails merely assume (port 9292 or 3000, localhost) comes last.
-  module Handler
+  module RackupHandler
     # In these environments one process serves, in the foreground: a debugger's prompt works there.
     LOCAL = %w[development test].freeze
 

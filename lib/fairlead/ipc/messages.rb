@@ -45,7 +45,7 @@ module Fairlead
     Lasting = Data.define(:number, :began, :seconds, :kind, :request, :standby, :relief, :handed, :sibling)
 
     # Worker → supervisor: what {Show} has asked for.
-    # @!attribute pools [Array<Hash>] see {Status::Pools.here}.
+    # @!attribute pools [Array<Hash>] see {PoolReports.collect}.
     Shown = Data.define(:pools)
 
     # Worker → supervisor: whoever drives its loop has heard {Ping}.

@@ -24,8 +24,7 @@ module Fairlead
     LONG_LIVED = 5
     # Loaded now: when they are needed, there may be no descriptor left to load them with.
     NEEDED_LATER = [
-      RequestDeadlines, Figures, Offload, RailsRoutes, StrayChild, Stall::Advice, Stall::Blame, Stall::Snapshot, Stall::Notice, Stall::Teller,
-      Status::Pools
+      RequestDeadlines, Offload, RailsRoutes, StrayChild, Stall::Advice, Stall::Culprit, Stall::Snapshot, Stall::Notification, Stall::Reporter
     ].freeze
     private_constant :LIMITS, :LONG_LIVED, :NEEDED_LATER
 
@@ -76,7 +75,7 @@ module Fairlead
       ForkGuard.establish
       ForkGuard.servers << self
       @crew.run do
-        @teller.start
+        @stall_reporter.start
         @ready = true
         show_state(2)
         yield if block_given?
@@ -84,7 +83,7 @@ module Fairlead
     ensure
       @ready = false
       ForkGuard.servers.delete(self)
-      @teller.stop
+      @stall_reporter.stop
       @loop.close
     end
 
@@ -234,7 +233,7 @@ module Fairlead
     def complete(request, status, headers, body, error)
       StrayChild.leave(nil) if @loop.forgotten?
       request.abandon unless request.answered?
-      guard(request) { Stall::Notice.write(request.env, @teller) } if @development
+      guard(request) { Stall::Notification.log(request.env, @stall_reporter) } if @development
       guard(request) { body.close } if body.respond_to?(:close)
     ensure
       conclude(request, status, headers, error)
@@ -267,9 +266,10 @@ module Fairlead
 
     def observe_stalls(configuration, told)
       @development = configuration.environment == "development"
-      @teller = Stall::Teller.new(@loop, limit: configuration.stall_report, mark: @development) do |stall|
+      env_of = ->(fiber) { Reactor.request_of(fiber)&.env }
+      @stall_reporter = Stall::Reporter.new(@loop, limit: configuration.stall_report, env_of:, mark: @development) do |stall|
         told&.call(stall)
-        Stall::Notice.publish(stall) unless stall.lasting
+        Stall::Notification.publish(stall) unless stall.lasting
       end
     end
 

@@ -4,13 +4,13 @@ module Fairlead
   class Stall
     # What to do about a stall.
     module Advice
-      # Gems that do not wait the way Ruby knows, and what does.
+      # Gems that block in C, and alternatives that do not.
       ALTERNATIVES = {
         "mysql2" => "trilogy", "curb" => "Net::HTTP or async-http", "patron" => "Net::HTTP or async-http",
         "typhoeus" => "Net::HTTP or async-http", "ethon" => "Net::HTTP or async-http", "hiredis" => "redis-client",
         "sqlite3" => "a database with a server, where many write"
       }.freeze
-      # A frame of Ruby's that loads code.
+      # A frame in which Ruby loads code.
       LOADS = /in [`'](?:Kernel[#.])?(?:require|require_relative|load)'/
       private_constant :ALTERNATIVES, :LOADS
 
@@ -21,11 +21,10 @@ module Fairlead
 
         other = ALTERNATIVES[stall.gem.to_s[/\A\S+/]]
         case stall.kind
-        when "blocked" then "Put it into Fairlead.offload { … }#{", or use #{other}" if other}."
+        when "blocked" then "Wrap it in Fairlead.offload { … }#{", or use #{other}" if other}."
         when "stuck"
-          "No thread can run beside it: #{other ? "use #{other}" : "use a gem that lets go of the lock"}, or do it " \
-            "in a job."
-        else "Put it into Fairlead.offload { … }, or do it in a job."
+          "No other thread can run meanwhile: use #{other || "a gem that releases the lock"}, or move it to a job."
+        else "Wrap it in Fairlead.offload { … }, or move it to a job."
         end
       end
     end

@@ -2,20 +2,22 @@
 
 module Fairlead
   class Stall
-    # What has stalled in all workers, by route and place, the worst of each; and what of it goes into the log. Of the
-    # supervisor.
-    class Board
-      # How many routes and places are remembered.
+    # The stalls of all workers, by route and place, with the worst of each; and which of them are logged.
+    class Aggregator
+      # The most routes and places that are kept.
       MOST = 100
-      # Seconds in which one of them makes no more than one line, and how many lines all together make.
-      QUIET = 60
+      # Each entry is logged at most once in so many seconds, and all together at most LINES times.
+      INTERVAL = 60
       LINES = 30
-      private_constant :MOST, :QUIET, :LINES
+      private_constant :MOST, :INTERVAL, :LINES
 
       # @!attribute count [Integer]
-      # @!attribute total [Float] seconds of all of them together.
+      # @!attribute total [Float] seconds of all stalls together.
       # @!attribute worst [Stall] the longest.
-      Entry = Struct.new(:count, :total, :worst, :told_at, :untold, :lasting) do
+      # @!attribute logged_at [Float, nil]
+      # @!attribute unlogged [Integer] stalls since then.
+      # @!attribute lasting [Stall, nil] the latest one, if it goes on.
+      Entry = Struct.new(:count, :total, :worst, :logged_at, :unlogged, :lasting) do
         def to_h = { count:, total:, **worst.to_h, advice: worst.advice, reaction: worst.reaction }
       end
       private_constant :Entry
@@ -26,8 +28,8 @@ module Fairlead
       end
 
       # @param stall [Stall]
-      # @param now [Float] monotonic
-      # @return [String, nil] a line for the log; nil: there have been enough.
+      # @param now [Float] of the monotonic clock
+      # @return [String, nil] a line for the log; nil: the log has had enough.
       def add(stall, now: Process.clock_gettime(Process::CLOCK_MONOTONIC))
         withdraw(stall)
         entry = @entries[key(stall)] ||= Entry.new(0, 0.0, stall, nil, 0, nil)
@@ -35,7 +37,7 @@ module Fairlead
         entry.total += stall.seconds - (known&.id == stall.id ? known.seconds : 0)
         entry.worst = stall if stall.seconds >= entry.worst.seconds
         entry.lasting = stall.lasting ? stall : nil
-        return if known&.id == stall.id # it was told while it went on
+        return if known&.id == stall.id # it was reported while it went on
 
         entry.count += 1
         forget_least
@@ -50,7 +52,7 @@ module Fairlead
 
       private
 
-      # Of one that lasts it may not be known where, until it is over: then it is told as a new one.
+      # The place of a lasting stall may only be known once it is over. It then has another entry.
       def withdraw(stall)
         own = key(stall)
         other, entry = @entries.find { |place, known| place != own && known.lasting&.id == stall.id }
@@ -68,15 +70,15 @@ module Fairlead
       end
 
       def line(entry, stall, now)
-        @lines.shift while @lines.any? && now - @lines.first > QUIET
-        if (entry.told_at && now - entry.told_at < QUIET) || @lines.size >= LINES
-          entry.untold += 1
+        @lines.shift while @lines.any? && now - @lines.first > INTERVAL
+        if (entry.logged_at && now - entry.logged_at < INTERVAL) || @lines.size >= LINES
+          entry.unlogged += 1
           return
         end
 
         @lines << now
-        entry.told_at = now
-        more, entry.untold = entry.untold, 0
+        entry.logged_at = now
+        more, entry.unlogged = entry.unlogged, 0
         more.zero? ? stall.to_s : "#{stall} (#{more} more of these since the last line.)"
       end
     end

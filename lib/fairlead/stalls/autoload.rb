@@ -1,8 +1,9 @@
 # frozen_string_literal: true
 
-# Calls that block or compute for long: what was noticed, what caused it, and what helps.
-# Called by supervision, which starts a reporter in each worker and aggregates in the supervisor.
-# Calls the core's binding and ipc.
+# Requests that block or compute for long: how they are noticed, what causes them, and what helps.
+# Called by serving, which runs a reporter in each worker, and by control, which aggregates the reports.
+# Calls only the core's binding.
 module Fairlead
+  autoload :RailsRoutes, "fairlead/stalls/rails_routes"
   autoload :Stall, "fairlead/stalls/stall"
 end

@@ -2,11 +2,10 @@
 
 module Fairlead
   class Stall
-    # A stall is told to the app: to who subscribes, and, in development, in the log of its request.
-    module Notice
-      # The name of the event.
+    # Tells the app of a stall: its subscribers and, in development, the log of the request.
+    module Notification
       EVENT = "stall.fairlead"
-      # Frames that are shown.
+      # Frames that are logged.
       FRAMES = 5
       private_constant :FRAMES
 
@@ -16,14 +15,14 @@ module Fairlead
         Fairlead.stall_subscribers.each { |subscriber| subscriber.call(stall) }
       end
 
-      # To be called at the end of a request, in its fiber, while its log is still tagged with it.
+      # Logs the stalls of a request. Call it at the end of the request, in its fiber, while its log is still tagged.
       #
       # @param env [Hash]
-      # @param teller [Teller]
-      def self.write(env, teller)
-        return unless env.key?(Teller::KEY)
+      # @param reporter [Reporter]
+      def self.log(env, reporter)
+        return unless env.key?(Reporter::KEY)
 
-        teller.stalls_of(env).each do |stall|
+        reporter.stalls_of(env).each do |stall|
           text = "#{stall}\n#{frames(stall).map { |line| "  #{line}" }.join("\n")}"
           rails = ::Rails.logger if defined?(::Rails.logger)
           rails ? rails.warn(text) : env["rack.errors"].puts("fairlead: #{text}")

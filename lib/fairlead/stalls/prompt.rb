@@ -4,20 +4,20 @@ require "rbconfig"
 
 module Fairlead
   class Stall
-    # Whether a stall is somebody at a debugger's prompt. A prompt keeps its own request; the debug gem (rdbg) stops all other
-    # threads too, so that whatever ran just then seems to stall.
+    # Tells stalls from debugger prompts. A prompt holds up its own request; the debug gem (rdbg) also stops all other threads, so that
+    # everything which ran at that moment seems to stall.
     module Prompt
-      # Frames of those who read a prompt.
+      # Frames that wait for input at a prompt.
       FRAME = %r{/gems/(?:byebug|debug|irb|pry|pry-byebug|readline|readline-ext|reline)-\d|
                  \A#{Regexp.escape(RbConfig::CONFIG["rubylibdir"])}/(?:irb|readline|reline)[./]}x
-      # Of the debug gem's session: it has ended what it calls a subsession, and others go on.
+      # Prepended to the debug gem's session. When its subsession (a prompt) ends, the other threads continue.
       module Session
         private
 
         def leave_subsession(...)
           super
         ensure
-          Prompt.left
+          Prompt.ended
         end
       end
       private_constant :FRAME, :Session
@@ -25,22 +25,23 @@ module Fairlead
       class << self
         # @param began [Integer] when the stall began, on the core's clock.
         # @param backtrace [Array<String>]
-        def kept?(began, backtrace)
+        # @return [Boolean] whether a prompt has caused the stall.
+        def caused?(began, backtrace)
           watch
           session = debugger
-          (session && (session.in_subsession? || began <= @left)) || backtrace.any?(FRAME)
+          (session && (session.in_subsession? || began <= @ended_at)) || backtrace.any?(FRAME)
         end
 
-        # The debug gem is loaded when it is asked for: then it may have had its first prompt already.
+        # An app may load the debug gem late, and its first prompt may be over then.
         def watch
-          return if @left || debugger.nil?
+          return if @ended_at || debugger.nil?
 
-          left
+          ended
           ::DEBUGGER__::Session.prepend(Session)
         end
 
         # @api private
-        def left = @left = Process.clock_gettime(Process::CLOCK_MONOTONIC, :microsecond)
+        def ended = @ended_at = Process.clock_gettime(Process::CLOCK_MONOTONIC, :microsecond)
 
         private
 

@@ -1,30 +1,32 @@
 # frozen_string_literal: true
 
-# Loaded beforehand: loading waits, and a capture must not.
+# Loaded now: loading waits, and a snapshot must not.
 require_relative "culprit"
 require_relative "snapshot"
 require_relative "prompt"
 
 module Fairlead
   class Stall
-    # A thread of each worker that tells of its stalls: it sleeps until the watch thread has one.
-    class Teller
-      # Where a request's env lists what stalled in it.
+    # A thread of each worker that reports its stalls. It sleeps until the watch thread has noticed one.
+    class Reporter
+      # Where a request's env lists its stalls.
       KEY = "fairlead.stalls"
-      # As the reactors' (see Crew): nobody waits for it.
+      # As the reactors': nothing waits for this thread.
       PRIORITY = -3
       private_constant :PRIORITY
 
       # @param loop [Loop]
-      # @param limit [Float] seconds: stalls of more than that are told.
-      # @param mark [Boolean] whether requests shall know of their stalls (see {#stalls_of}).
+      # @param limit [Float] seconds; longer stalls are reported.
+      # @param env_of [#call] returns the env of the request that a fiber works for, or nil.
+      # @param mark [Boolean] whether to list the stalls of a request in its env (see {#stalls_of}).
       # @yieldparam stall [Stall] in a thread of its own
-      def initialize(loop, limit:, mark: false, &tell)
+      def initialize(loop, limit:, env_of:, mark: false, &report)
         @loop = loop
         @limit = limit
+        @env_of = env_of
         @mark = mark
-        @tell = tell
-        @captures = {} # by the number of the reactor
+        @report = report
+        @snapshots = {} # by the number of the reactor
         @lasting = {}
         @io = IO.for_fd(loop.tell_stalls(limit * 1000, self), autoclose: false)
       end
@@ -38,77 +40,74 @@ module Fairlead
 
       def stop = @thread&.kill&.join
 
-      # Of the core: a stall goes on. Nothing of the stalled reactor runs until this has returned.
+      # The core calls this while a stall goes on. The stalled reactor runs nothing until it returns.
       #
-      # @param wanted [Integer] of which kind the backtrace is: it is taken again if that turns out to be another.
+      # @param wanted [Integer] the kind of stall for which the backtrace is; the core asks again if the kind changes.
       # @api private
       def capture(number, began, wanted, thread, fiber)
-        before = @captures[number]
+        before = @snapshots[number]
         return if (before&.began == began && before.wanted == wanted) || thread.equal?(@thread)
 
-        env = Snapshot.env_of(fiber)
-        capture = @captures[number] = Snapshot.new(began, wanted, thread, fiber, env)
-        mark(env, number, capture) if @mark && env
-      rescue StandardError => error # here nobody can be told
+        env = @env_of.call(fiber)
+        snapshot = @snapshots[number] = Snapshot.new(began, wanted, thread, fiber, env)
+        mark(env, number, snapshot) if @mark && env
+      rescue StandardError => error # logged by the reporter's own thread
         @failure = error
       end
 
       # @param env [Hash] of a request that ends.
-      # @return [Array<Stall>] what has stalled in it.
+      # @return [Array<Stall>] its stalls.
       def stalls_of(env)
-        env.fetch(KEY, []).filter_map do |number, capture|
-          next if Prompt.kept?(capture.began, capture.backtrace)
+        env.fetch(KEY, []).filter_map do |number, snapshot|
+          next if Prompt.caused?(snapshot.began, snapshot.backtrace)
 
-          stall = capture.stall
-          facts = @loop.stall(number, capture.began) if stall.nil? || stall.lasting
-          facts ? capture.to_stall(facts.merge(lasting: false)) : stall
+          stall = snapshot.stall
+          facts = @loop.stall(number, snapshot.began) if stall.nil? || stall.lasting
+          facts ? snapshot.to_stall(facts.merge(lasting: false)) : stall
         end.select { |stall| stall.seconds >= @limit * (stall.kind == "computing" ? 4 : 1) }
       end
 
       private
 
-      def mark(env, number, capture)
+      def mark(env, number, snapshot)
         marks = env[KEY] ||= []
-        marks.reject! { |other, earlier| other == number && earlier.began == capture.began }
-        marks << [number, capture]
+        marks.reject! { |other, earlier| other == number && earlier.began == snapshot.began }
+        marks << [number, snapshot]
       end
 
       def run
         loop do
           @io.wait_readable
           @io.read_nonblock(8, exception: false)
-          news = @loop.stalls # which also has backtraces taken
-          learn
-          news.each { |facts| tell(facts) }
-          # Of those that were too short nothing is kept.
-          @captures.to_a.each { |number, capture| @captures.delete(number) unless @loop.stall(number, capture.began) }
+          stalls = @loop.stalls # which also takes snapshots
+          learn_routes
+          stalls.each { |facts| report(facts) }
+          # The stalls of these snapshots were too short.
+          @snapshots.to_a.each { |number, snapshot| @snapshots.delete(number) unless @loop.stall(number, snapshot.began) }
           failure, @failure = @failure, nil
           raise failure if failure
         rescue StandardError => error
-          Log.say "A stall could not be told of. #{error.full_message(highlight: false)}"
+          Log.say "A stall could not be reported. #{error.full_message(highlight: false)}"
         end
       end
 
-      # Whatever a router says, its stalls are told.
-      def learn
-        @captures.values.each(&:learn)
+      # An error of the app's router must not keep stalls from being reported.
+      def learn_routes
+        @snapshots.values.each(&:learn_route)
       rescue StandardError => error
         @failure = error
       end
 
-      def tell(facts)
+      def report(facts)
         number, began = facts.values_at(:number, :began)
         return if facts[:lasting] && @lasting[number] == began
 
         @lasting[number] = began
-        capture = @captures[number]
-        stall = capture&.began == began ? capture.stall = capture.to_stall(facts) : Snapshot.stall(facts)
-        @captures.delete(number) unless facts[:lasting]
-        Prompt.kept?(began, stall.backtrace) ? leave_alone(began) : @tell.call(stall)
+        snapshot = @snapshots[number]
+        stall = snapshot&.began == began ? snapshot.stall = snapshot.to_stall(facts) : Snapshot.stall(facts)
+        @snapshots.delete(number) unless facts[:lasting]
+        Prompt.caused?(began, stall.backtrace) ? Fairlead.page&.forget_routes(began) : @report.call(stall)
       end
-
-      # What stood still since then was kept by a prompt, and does not stall by itself.
-      def leave_alone(began) = Fairlead.page&.forget_routes(began)
     end
   end
 end

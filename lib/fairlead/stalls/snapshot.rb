@@ -2,62 +2,58 @@
 
 module Fairlead
   class Stall
-    # What is seen of a stall while it goes on: the backtrace, and the request. Taken with Ruby's lock, perhaps within
-    # the stalled code itself: it waits for nothing, and takes no lock.
+    # The backtrace and the request of a stall, taken while it goes on, perhaps within the stalled code itself. Taking it holds
+    # Ruby's lock, waits for nothing, and takes no other lock.
     class Snapshot
-      # Frames, beyond which a backtrace is of no use, and takes long.
+      # The most frames of a backtrace: more are of no use, and take long.
       DEPTH = 150
       private_constant :DEPTH
 
       # @return [Integer] when the stall began, on the core's clock.
       attr_reader :began
-      # @return [Integer] for which kind of time it was taken.
+      # @return [Integer] the kind of stall for which it was taken.
       attr_reader :wanted
       # @return [Array<String>]
       attr_reader :backtrace
       # @return [Stall, nil] once it is known.
       attr_accessor :stall
 
-      # @param thread [Thread] the one that stalls
-      # @param fiber [Fiber] the one that it runs
-      # @param env [Hash, nil] of the request that it works for
+      # @param thread [Thread] that stalls
+      # @param fiber [Fiber] that it runs
+      # @param env [Hash, nil] of the request that the fiber works for
       def initialize(began, wanted, thread, fiber, env)
         @began = began
         @wanted = wanted
         @env = env
-        @backtrace = Blame.trim((thread.backtrace(0, DEPTH) || []).drop_while { |line| line.start_with?(__dir__) })
-        @thread = thread.name || thread.inspect unless env || fiber.fairlead_seat || fiber.async_task # not of those that serve
+        @backtrace = Culprit.trim((thread.backtrace(0, DEPTH) || []).drop_while { |line| line.start_with?(__dir__) })
+        @thread = thread.name || thread.inspect unless env || fiber.fairlead_seat || fiber.async_task # not for threads that serve
       end
 
-      # @param facts [Hash] as the core knows them.
+      # @param facts [Hash] from the core
       # @return [Stall]
       def to_stall(facts)
         Snapshot.stall(facts, backtrace: @backtrace, thread: @thread, **(@env ? request : {}))
       end
 
-      # Has the core know the route of its request, as soon as the app's router does: the next of the kind may come before
-      # this one ends.
-      def learn
+      # Tells the core the route as soon as the app's router has run: the next request of that route may come before this one ends.
+      def learn_route
         @learnt ||= @env.nil? || RailsRoutes.learn(@env)
       end
 
-      # A stall of which no more is known than the core does.
+      # Makes a stall of what the core knows, and what else is given.
       #
       # @return [Stall]
       def self.stall(facts, pid: Process.pid, backtrace: [], thread: nil, method: nil, path: nil, request_id: nil, action: nil)
-        blame = Blame.new(backtrace)
+        culprit = Culprit.new(backtrace)
         route = Fairlead.escape((Fairlead.page || Fairlead).route(method, path)) if method
         lane, name = lane_of(route)
         Stall.new(
           **facts.slice(:seconds, :lasting, :kind, :standby, :handed, :relief),
           id: "#{pid}-#{facts[:number]}-#{facts[:began]}", pid:, time: time(facts[:began]),
           receiver: receiver(facts[:sibling]), backtrace:, thread:, method:, path: legible(path), request_id: legible(request_id),
-          action: action || name, route:, lane:, at: blame.at, gem: blame.gem
+          action: action || name, route:, lane:, at: culprit.at, gem: culprit.gem
         )
       end
-
-      # @return [Hash, nil] of the request that a fiber works for: it stalls in the name of who began it.
-      def self.env_of(fiber) = Reactor.request_of(fiber)&.env
 
       # A client may send any bytes.
       def self.legible(text) = (Fairlead.escape(text) if text)
@@ -70,7 +66,7 @@ module Fairlead
         Fairlead.page.read(slot)[:pid] if slot >= 0 && Fairlead.page
       end
 
-      # By now it is known what became of its route, and perhaps what the app calls it.
+      # The page may know the lane of the route by now, and the app's name for it.
       def self.lane_of(route)
         found = Fairlead.page&.routes&.find { |known| known[:route] == route } if route
         [(found[:lane].to_s if found[:lane] != :none), found[:action]] if found
@@ -79,7 +75,7 @@ module Fairlead
 
       private
 
-      # Asked when it is told: by then the app may know more of its request.
+      # Read when the stall is reported: the app may know more of its request by then.
       def request
         { method: @env["REQUEST_METHOD"], path: @env["PATH_INFO"], action: RailsRoutes.action_of(@env),
           request_id: @env["action_dispatch.request_id"] || @env["HTTP_X_REQUEST_ID"] }

@@ -2,7 +2,6 @@
 
 require "rack"
 require "rack/builder"
-require_relative "../cli/error_report"
 
 module Fairlead
   # Builds the Rack app from config.ru. Whatever is wrong there is one message: file, line and remedy.
@@ -38,7 +37,7 @@ module Fairlead
 
     # @return [String]
     def self.broken(path, error, debug)
-      diagnosis = Diagnosis.new(error, file: path, debug:)
+      diagnosis = ErrorReport.new(error, file: path, debug:)
       ["The app could not be loaded from #{path}.", diagnosis, diagnosis.remedy].join("\n")
     end
     private_class_method :missing, :broken

@@ -5,6 +5,7 @@
 # Calls serving, listening, ipc, stalls, control and connection_budget.
 module Fairlead
   autoload :AppLoader, "fairlead/supervision/app_loader"
+  autoload :Banner, "fairlead/supervision/banner"
   autoload :Backoff, "fairlead/supervision/backoff"
   autoload :ExtraWorkers, "fairlead/supervision/extra_workers"
   autoload :Foreground, "fairlead/supervision/foreground"

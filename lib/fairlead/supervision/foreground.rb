@@ -11,7 +11,8 @@ module Fairlead
   # | TERM, INT | finishes what runs, and ends; the second one ends at once |
   # | HUP       | the same once: its terminal has closed, or somebody wants a restart, for which nobody is there |
   # | USR1      | reopens the logs |
-  # | USR2      | loads the new code in another process; if it can be, finishes what runs, and its command begins anew in its place, with its sockets |
+  # | USR2      | loads the new code in another process; if it can be, finishes what runs, and its command begins anew in its place,
+  # with its sockets |
   class Foreground
     include Preparation
 
@@ -72,21 +73,21 @@ module Fairlead
       Fairlead.page.write(0, :pid, Process.pid)
       Fairlead.page.write(0, :began_us, (monotonic * 1_000_000).to_i)
       ActiveRecord::Budget.join(@configuration.database_connections) if @configuration.database_connections
-      @desk = Stall::Desk.new(@configuration, addresses, named: @again&.folder)
-      @server = Server.new(@app, @configuration, @listeners, page: Fairlead.page, slot: 0, told: @desk.method(:add))
+      @control_server = ControlServer.new(@configuration, addresses, named: @again&.folder)
+      @server = Server.new(@app, @configuration, @listeners, page: Fairlead.page, slot: 0, told: @control_server.method(:add))
       @restart_file = RestartFile.new(@again.folder) if @again
       @signals = Signals.new(*SIGNALS, *(JOB_CONTROL unless terminal?))
       @watchdog&.loaded
       listener = Thread.new { listen }
       listener.name = "fairlead control"
       @server.run do
-        @desk.serving
+        @control_server.serving!
         @banner.serving(addresses)
         @notifier.ready(addresses)
       end
     ensure
       listener&.kill&.join
-      @desk&.close
+      @control_server&.close
       Fairlead.page = nil
     end
 
@@ -94,10 +95,10 @@ module Fairlead
     def listen
       deadline = nil
       loop do
-        IO.select([@signals.io, *@desk.ios, *@rehearsal&.ios], nil, nil, patience(deadline))
+        IO.select([@signals.io, *@control_server.ios, *@rehearsal&.ios], nil, nil, patience(deadline))
         next deadline = too_long if deadline && monotonic >= deadline
 
-        @desk.attend { Status::Pools.look { |pools| @desk.status.pools.note(Process.pid, pools) } }
+        @control_server.answer_clients { PoolReports.collect { |pools| @control_server.state.pool_reports.record(Process.pid, pools) } }
         attend_to_jobs(stopping: !deadline.nil?)
         @watchdog&.attend(monotonic, [:server]) { @server.ask { @watchdog.answered(:server) } }
         rehearse(file: true) if !deadline && @restart_file&.touched?(monotonic)

@@ -5,12 +5,12 @@ require_relative "../parts"
 module Fairlead
   # What has to be there before anything is served, with a supervisor or without one.
   #
-  # The includer has @configuration, once it serves @desk and @signals, and may have @parent.
+  # The includer has @configuration, once it serves @control_server and @signals, and may have @parent.
   module Preparation
     # Loaded now: when they are needed, there may be no descriptor left to load them with.
     NEEDED_LATER = [
-      Diagnosis, Figures, Messages, Rehearsal, SequelPools, Stall::Advice, Stall::Blame, Stall::Board, Stall::Snapshot,
-      Stall::Desk, Status::Pools
+      ErrorReport, WorkerStats, Messages, Rehearsal, SequelPools, Stall::Advice, Stall::Culprit, Stall::Aggregator, Stall::Snapshot,
+      ControlServer, PoolReports
     ].freeze
     private_constant :NEEDED_LATER
 
@@ -42,7 +42,7 @@ module Fairlead
 
     def refuse_to_renew
       Log.say(refusal = "Hot restart is unavailable: the start command is unknown.")
-      @desk.fail(refusal)
+      @control_server.restart_failed(refusal)
     end
 
     # Has the command show that it can take this process' place.
@@ -72,7 +72,7 @@ module Fairlead
     # The old code goes on serving.
     def fail_to_renew(description)
       Log.say "The new code could not be started, and the old goes on serving.\n#{description}"
-      @desk.fail(description)
+      @control_server.restart_failed(description)
     end
 
     # Has a command take this process' place, unless the process has been told to end meanwhile.

@@ -55,7 +55,7 @@ module Fairlead
       end_rehearsal
       close_premises
       @processes&.close
-      @desk&.close
+      @control_server&.close
       @signals&.restore
       Fairlead.page = nil
     end
@@ -87,7 +87,7 @@ module Fairlead
       make_table
       prepare_forks
       @jobs = SolidQueueProcess.for(@configuration, @app)
-      @desk = Stall::Desk.new(@configuration, addresses, pid: known_as, generation: @parent&.generation.to_i,
+      @control_server = ControlServer.new(@configuration, addresses, pid: known_as, generation: @parent&.generation.to_i,
                                               named: @again&.folder)
       @terminal = $stdin.tty? && terminal?
       @restart_file = @again&.then { |launch| RestartFile.new(launch.folder) }
@@ -134,7 +134,7 @@ module Fairlead
         heed
         @processes.take_in(monotonic) { |message, pid| hear(message, pid) }
         listen_to_parent
-        @desk.attend { @desk.status.ask(@workers) }
+        @control_server.answer_clients { @control_server.state.request_pool_reports(@workers) }
         restart_by_file if !@workers.stopping? && @restart_file&.touched?(monotonic)
         attend_to_budgets(monotonic) if @budgets
         attend_to_watchdog if @watchdog && !@retired
@@ -154,7 +154,7 @@ module Fairlead
                    @rehearsal&.deadline,
                    *(@restart_file&.deadline unless @workers.stopping?),
                    *(@watchdog&.deadline unless @retired)].compact
-      ios = [@processes, @desk, @budgets, @rehearsal].compact.flat_map(&:ios)
+      ios = [@processes, @control_server, @budgets, @rehearsal].compact.flat_map(&:ios)
       IO.select([@signals.io, @parent&.io, *ios].compact, nil, nil, deadlines.min && [deadlines.min - now, 0].max)
     end
 
@@ -198,7 +198,7 @@ module Fairlead
 
     # The first process has logged it.
     def note_failure(description)
-      @desk.fail(description)
+      @control_server.restart_failed(description)
       @budgets&.take_back
     end
 
@@ -208,7 +208,7 @@ module Fairlead
 
       @processes.retire
       @listeners.each(&:close)
-      @desk.close
+      @control_server.close
       @retired = true
     end
 
@@ -300,7 +300,7 @@ module Fairlead
         @announced = true
         @banner.serving(addresses)
         @parent ? @parent.serving(@listeners) : @notifier.ready(addresses)
-        @desk.serving
+        @control_server.serving!
         attend_to_jobs
       end
       return unless @restarting && !@workers.restarting?
@@ -313,7 +313,7 @@ module Fairlead
     end
 
     def hear(message, pid)
-      message.is_a?(Messages::Pong) ? @watchdog&.answered(pid) : @desk.hear(message, pid)
+      message.is_a?(Messages::Pong) ? @watchdog&.answered(pid) : @control_server.handle(message, pid)
     end
 
     def attend_to_watchdog
@@ -325,7 +325,7 @@ module Fairlead
     def leave
       @processes.leave
       @signals.close
-      @desk.close
+      @control_server.close
       @jobs&.close
       @parent&.close
       @rehearsal&.close
@@ -339,7 +339,7 @@ module Fairlead
 
     # Of an error in a hook.
     def diagnose(error)
-      Diagnosis.new(error, file: @configuration.file || @configuration.rackup, debug: @configuration.debug)
+      ErrorReport.new(error, file: @configuration.file || @configuration.rackup, debug: @configuration.debug)
     end
   end
 end

@@ -105,7 +105,7 @@ module Fairlead
         when Messages::Drain then drain(handover: message.handover)
         when Messages::Stop then stop
         when Messages::Reopen then Log.reopen
-        when Messages::Show then Status::Pools.look { |pools| @control.tell(Messages::Shown.new(pools:)) }
+        when Messages::Show then PoolReports.collect { |pools| @control.tell(Messages::Shown.new(pools:)) }
         when Messages::Ping then @lock.synchronize { @server&.ask { @control.tell(Messages::Pong.new) } }
         when Messages::Spare then ActiveRecord::Budget.numbered(message.server)&.spare(message.count)
         end
@@ -136,7 +136,7 @@ module Fairlead
     # Before it serves, the supervisor tells what was wrong: once, also if each try ends like this.
     def fail_with(error)
       description = error.message if error.is_a?(Error)
-      description ||= Diagnosis.new(error, file: hook_file, debug: debug?).to_s
+      description ||= ErrorReport.new(error, file: hook_file, debug: debug?).to_s
       if @server&.ready?
         Log.say "Worker #{@place.index} failed: #{description}"
       else

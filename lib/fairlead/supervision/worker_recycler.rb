@@ -25,7 +25,7 @@ module Fairlead
     # @param measure [#call] answers the bytes that a process takes
     # @yieldparam worker [WorkerTable::Worker]
     # @yieldreturn [Integer] how many requests it has answered
-    def initialize(requests, memory, measure: WorkerRecycler.method(:memory), random: Random, &answered)
+    def initialize(requests, memory, measure: ProcessUsage.method(:memory), random: Random, &answered)
       @requests = requests
       @memory = memory
       @measure = measure
@@ -51,18 +51,6 @@ module Fairlead
 
       lasting.each { |worker| (why = reason(worker)) && (return [worker, why]) }
       nil
-    end
-
-    # What a process takes for itself, with its part of what it shares.
-    #
-    # @return [Integer] bytes; 0 if that cannot be told.
-    def self.memory(pid)
-      rollup = "/proc/#{pid}/smaps_rollup"
-      return File.read(rollup)[/^Pss:\s+(\d+) kB/, 1].to_i * 1024 if Platform::LINUX && File.readable?(rollup)
-
-      `ps -o rss= -p #{pid}`.to_i * 1024
-    rescue SystemCallError
-      0
     end
 
     private

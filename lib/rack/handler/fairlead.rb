@@ -7,9 +7,9 @@ require "fairlead/integrations/rackup_handler"
 module Rack
   # Of Rack 2. Later it is Rackup's.
   module Handler
-    # (see Fairlead::Handler)
+    # (see Fairlead::RackupHandler)
     module Fairlead
-      extend ::Fairlead::Handler
+      extend ::Fairlead::RackupHandler
     end
 
     register :fairlead, Fairlead

@@ -6,9 +6,9 @@ require "fairlead/integrations/rackup_handler"
 
 module Rackup
   module Handler
-    # (see Fairlead::Handler)
+    # (see Fairlead::RackupHandler)
     module Fairlead
-      extend ::Fairlead::Handler
+      extend ::Fairlead::RackupHandler
     end
 
     register :fairlead, Fairlead

@@ -65,8 +65,8 @@ module Fairlead
     end
 
     def test_a_wrong_flag_is_told
-      assert_raises(ConfigurationError) { Report.new(%w[--wrong]).run }
-      assert_raises(ConfigurationError) { Report.new(%w[somewhere]).run }
+      assert_raises(ConfigurationError) { CLI::Report.new(%w[--wrong]).run }
+      assert_raises(ConfigurationError) { CLI::Report.new(%w[somewhere]).run }
     end
 
     private

@@ -3,16 +3,16 @@
 require_relative "../../helper"
 
 module Fairlead
-  class Stall
+  class CLI
     # Which server is meant, and what is said when it is not clear.
-    class CommandTest < Test
+    class StallsTest < Test
       def test_the_server_of_this_folder_is_meant
         assert_includes run_with(server(1), server(2, folder: Dir.pwd)), "process 2"
       end
 
       def test_else_the_only_one_and_it_is_said_which
         assert_includes run_with(server(1)), "process 1"
-        assert_equal "fairlead: No server runs in #{Dir.pwd}. This is the only one of this user, in /app (--pid 1).\n\n", @said
+        assert_equal "fairlead: No server runs in #{Dir.pwd}. The only one of this user runs in /app (--pid 1).\n\n", @said
         run_with(server(1), arguments: %w[--pid 1])
         assert_empty @said
       end
@@ -36,7 +36,7 @@ module Fairlead
       def test_else_they_are_listed
         error = assert_raises(ConfigurationError) { run_with(server(1), server(2)) }
 
-        assert_equal "Which server? Name it by --pid:\n  --pid 1  /app  http://127.0.0.1:9292\n  --pid 2  /app  http://127.0.0.1:9292",
+        assert_equal "Several servers run. Name one with --pid:\n  --pid 1  /app  http://127.0.0.1:9292\n  --pid 2  /app  http://127.0.0.1:9292",
                      error.message
       end
 
@@ -66,7 +66,7 @@ module Fairlead
       def run_with(*servers, arguments: [])
         output = StringIO.new
         errors = StringIO.new
-        Command.new(arguments, output:, errors:, servers: -> { servers }).run
+        Stalls.new(arguments, output:, errors:, servers: -> { servers }).run
         @said = errors.string
         output.string
       end

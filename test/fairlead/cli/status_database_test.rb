@@ -5,9 +5,9 @@ require_relative "../../helper"
 require_relative "../../burst"
 
 module Fairlead
-  class Status
+  class CLI
     # Who waits for a database connection, and why, as `fairlead status` says it.
-    class DatabaseTest < Test
+    class StatusDatabaseTest < Test
       include Burst
 
       # A connection is held by its request until the test is over.
@@ -42,19 +42,19 @@ module Fairlead
           during(server, requests: 12) do
             now = asked_until(server, "open" => 3, "in_use" => 3, "waiting" => 9)
 
-            assert_match(/ wait for a database connection.*: it has \d, and all workers 3 of the 3 that they share/, now["matters"].join)
+            assert_match(/ wait for a database connection.*: it has \d of the 3 that all workers share .*, and all together have 3/, now["matters"].join)
           end
         end
       end
 
       def test_a_worker_that_may_not_start_a_thread_leaves_what_it_has_said_before
-        pools = Pools.new
-        pools.note(1, [{ pool: "primary" }])
-        without_more_threads { Pools.look { |said| pools.note(1, said) } }
+        pools = PoolReports.new
+        pools.record(1, [{ pool: "primary" }])
+        without_more_threads { PoolReports.collect { |said| pools.record(1, said) } }
 
-        assert_equal [{ pool: "primary" }], pools.beside([{ pid: 1 }]).first[:pools]
+        assert_equal [{ pool: "primary" }], pools.add_to([{ pid: 1 }]).first[:pools]
         asked = 0
-        pools.ask(1) { asked += 1 }
+        pools.request(1) { asked += 1 }
         assert_equal 1, asked, "it owes no answer"
       end
 
@@ -87,7 +87,7 @@ module Fairlead
       end
 
       # One look, as the command takes two.
-      def asked(server) = JSON.parse(JSON.generate(Report.new(Inquiry.choose(Inquiry.servers, pid: server.pid)).to_h))
+      def asked(server) = JSON.parse(JSON.generate(StatusReport.new(ServerSelection.new(ControlSocket.servers, pid: server.pid).server).to_h))
 
       def postgresql
         ENV["TEST_DATABASE_URL"] || skip("No PostgreSQL: run bin/test, or set TEST_DATABASE_URL (bin/services url)")

@@ -3,9 +3,9 @@
 require_relative "../../helper"
 
 module Fairlead
-  class Status
+  class CLI
     # What is printed of what a server says.
-    class TableTest < Test
+    class StatusTableTest < Test
       WORKER = {
         index: 0, kind: "regular", pid: 4712, age: 7300.0, state: "serving", stalled: nil, connections: 40, full: false, in_flight: 3,
         streams: 0, queued: 0, oldest_wait: 0.0, requests: 1_000_000, errors: 0, refused: 0, turned_away: 0, timed_out: 0,
@@ -27,7 +27,7 @@ module Fairlead
           1          4713  2 h  serving           40        3        0        -        500          50   1 %  120 MiB
           all                                     80        6        0        -  1,002,968       1,284  51 %  240 MiB
 
-          Nothing is the matter.
+          No problems.
         TEXT
       end
 
@@ -60,31 +60,31 @@ module Fairlead
       end
 
       def test_what_the_system_does_not_say_is_not_known
-        now = Report.new(server(worker), measure: ->(_pid) {}).to_h
+        now = StatusReport.new(server(worker), usage: ->(_pid) {}).to_h
 
         assert_equal [nil, nil, nil], now[:workers].first.values_at(:cpu, :memory, :suspended)
-        assert_match(/ -       -$/, Table.new(now).to_s)
+        assert_match(/ -       -$/, StatusTable.new(now).to_s)
       end
 
       def test_what_stalls_is_its_state_and_is_said_in_words
         text = table(report(worker(stalled: { kind: "stuck", seconds: 3.24 })))
 
         assert_match(/  stuck 3\.2 s  /, text)
-        assert_includes text, "Worker 0 (process 4712): for 3.2 s a request sleeps in a call that holds Ruby's lock: no other " \
-                              "request of this worker runs. `fairlead stalls` names what has stalled.\n"
+        assert_includes text, "Worker 0 (process 4712): for 3.2 s, a request sleeps in C with Ruby's lock; no other request of this " \
+                              "worker runs. See `fairlead stalls`.\n"
       end
 
       def test_a_worker_without_descriptors_is_said_in_words
         assert_includes table(report(worker(full: true))),
-                        "Worker 0 (process 4712) has no descriptors for more connections (ulimit -n): they go to others that have, or wait.\n"
+                        "Worker 0 (process 4712) has no file descriptors left (ulimit -n): new connections go to other workers, or wait.\n"
       end
 
       def test_a_line_is_said_in_words_with_its_cause
         assert_includes table(report(worker(queued: 120, oldest_wait: 1.26, in_flight: 1000))),
-                        "A line of 120 waits on worker 0 (process 4712), the first for 1.3 s: as many requests run in it as may (1,000, in_flight)."
+                        "120 requests wait for worker 0 (process 4712), the first for 1.3 s: it runs as many requests as it may (1,000, in_flight)."
         assert_includes table(report(worker(queued: 120, oldest_wait: 12.6, age: 10.0), cpu: { 4712 => 9.8 })),
-                        "the first for 13 s: it computes all the time (98 % of a core)."
-        assert_includes table(report(worker(queued: 2, oldest_wait: 0.01))), "Nothing is the matter."
+                        "the first for 13 s: it is busy (98 % of a core)."
+        assert_includes table(report(worker(queued: 2, oldest_wait: 0.01))), "No problems."
       end
 
       def test_a_pool_that_is_full_is_said_in_words
@@ -100,8 +100,8 @@ module Fairlead
         one = worker(database: { open: 5, waiting: 1 }, pools:, pools_age: 0.5)
         text = table(report(one, worker(index: 1, pid: 4713, database: { open: 85, waiting: 0 })))
 
-        assert_includes text, "1 request of worker 0 (process 4712) waits for a database connection, the first for 1 s: it has 5, " \
-                              "and all workers 90 of the 90 that they share (database_connections).\n"
+        assert_includes text, "1 request of worker 0 (process 4712) waits for a database connection, the first for 1 s: it has 5 " \
+                              "of the 90 that all workers share (database_connections), and all together have 90.\n"
         assert_match(/4 of 5, 1 wait\n.*         - of 85\n.* 4 of 90, 1 wait\n/, text)
       end
 
@@ -111,10 +111,10 @@ module Fairlead
         now = report({ **one, refused: 262, turned_away: 260 }, worker(index: 1, pid: 4713), at: 102.0, before:)
         later = report({ **one, refused: 262, turned_away: 260 }, worker(index: 1, pid: 4713), at: 103.0, before: now)
 
-        assert_includes table(now), "More requests come than can be served: 125 a second are answered 503 at once, those that come " \
-                                    "last (queue_target), or when they have waited for too long (queue_timeout)."
+        assert_includes table(now), "More requests arrive than the workers can serve: 125 a second get 503, either at once (queue_target) " \
+                                    "or after a long wait (queue_timeout)."
         assert_match(/refused  turned away\n.* 262          260\n/, table(now))
-        assert_includes table(later), "Nothing is the matter."
+        assert_includes table(later), "No problems."
       end
 
       def test_on_a_narrow_terminal_there_are_more_tables_and_no_line_is_too_long
@@ -122,7 +122,7 @@ module Fairlead
         titles = ->(text) { text.scan(/per second|[a-z]{4,}|CPU/i) }
 
         [40, 60, 80, 100].each do |width|
-          lines = Table.new(report(busy, worker(kind: "relief", pid: 12_345_678)).to_h, width:).to_s.lines(chomp: true)
+          lines = StatusTable.new(report(busy, worker(kind: "relief", pid: 12_345_678)).to_h, width:).to_s.lines(chomp: true)
 
           assert_operator lines.map(&:size).max, :<=, width, lines.join("\n")
           assert_empty titles[full] - titles[lines.join("\n")], "all of it is there"
@@ -135,24 +135,24 @@ module Fairlead
         wide = table(report(worker, worker(index: 1, pid: 4713)))
         width = wide.lines(chomp: true)[3..].map(&:size).max
 
-        assert_equal 1, Table.new(report(worker, worker(index: 1, pid: 4713)).to_h, width:).to_s.scan(/^worker/).size
-        assert_equal 2, Table.new(report(worker, worker(index: 1, pid: 4713)).to_h, width: width - 1).to_s.scan(/^worker/).size
+        assert_equal 1, StatusTable.new(report(worker, worker(index: 1, pid: 4713)).to_h, width:).to_s.scan(/^worker/).size
+        assert_equal 2, StatusTable.new(report(worker, worker(index: 1, pid: 4713)).to_h, width: width - 1).to_s.scan(/^worker/).size
       end
 
       def test_what_has_gone_wrong_is_said_in_words
         text = table(report(worker(restarts: 2), failure: "config.ru:1: nonsense\nmore"))
 
-        assert_includes text, "Before worker 0 (process 4712), 2 workers of its number ended unasked: the log says how.\n"
+        assert_includes text, "2 predecessors of worker 0 (process 4712) ended unexpectedly. The log says why.\n"
         assert_includes text, "New code could not be started: config.ru:1: nonsense\n"
         assert_includes table(report(worker(state: "booting"))), "No worker serves yet."
-        assert_includes Table.new(Report.new(server(worker), measure: ->(_) { Consumption.new(cpu: 0.0, memory: 0, suspended: true) }).to_h).to_s,
-                        "Worker 0 (process 4712) has been suspended by a signal: kill -CONT 4712 has it go on."
+        assert_includes StatusTable.new(StatusReport.new(server(worker), usage: ->(_) { ProcessUsage.new(cpu: 0.0, memory: 0, suspended: true) }).to_h).to_s,
+                        "A signal has suspended worker 0 (process 4712). Continue it with kill -CONT 4712."
       end
 
       def test_durations_are_short
         said = { 0 => "0 s", 0.123 => "0.12 s", 9.94 => "9.9 s", 59.6 => "60 s", 600 => "10 min", 7300 => "2 h", 432_000 => "5 d" }
 
-        said.each { |seconds, text| assert_equal text, Words.duration(seconds) }
+        said.each { |seconds, text| assert_equal text, Humanize.duration(seconds) }
       end
 
       private
@@ -180,11 +180,11 @@ module Fairlead
       end
 
       def report(*workers, cpu: Hash.new(0.0), failure: nil, **options)
-        measure = ->(pid) { Consumption.new(cpu: cpu[pid], memory: 120 << 20, suspended: false) }
-        Report.new(server(*workers, failure:), measure:, **options)
+        usage = ->(pid) { ProcessUsage.new(cpu: cpu[pid], memory: 120 << 20, suspended: false) }
+        StatusReport.new(server(*workers, failure:), usage:, **options)
       end
 
-      def table(report) = Table.new(report.to_h).to_s
+      def table(report) = StatusTable.new(report.to_h).to_s
     end
   end
 end

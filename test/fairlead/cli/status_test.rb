@@ -8,11 +8,11 @@ require_relative "../../helper"
 require_relative "../../stalls"
 
 module Fairlead
-  class Status
+  class CLI
     # `fairlead status` of servers that run.
-    class CommandTest < Test
+    class StatusTest < Test
       include SpeaksHTTP
-      include Stalls
+      include Fairlead::Stalls
 
       WORKER_KEYS = %w[
         index kind pid age state stalled connections in_flight streams queued full oldest_wait requests errors refused turned_away
@@ -65,7 +65,7 @@ module Fairlead
           stuck = stall(server, "/held", 1.5)
           text = said
           stuck.response
-          pid = text[/^Worker \d \(process (\d+)\): for [\d.]+ s a request sleeps in a call that holds Ruby's lock/, 1]
+          pid = text[/^Worker \d \(process (\d+)\): for [\d.]+ s, a request sleeps in C with Ruby's lock/, 1]
         end
 
         assert_match(/^\d +#{pid} .*stuck \d/, text)
@@ -94,8 +94,8 @@ module Fairlead
           matters = now["matters"].join("\n")
 
           refute_includes now["workers"].map { |worker| worker["pid"] }, killed
-          assert_match(/^Before worker 1 .* ended unasked/, matters)
-          assert_match(/^Worker 0 \(process #{suspended}\) has been suspended/, matters)
+          assert_match(/predecessor.* of worker 1 .* ended unexpectedly/, matters)
+          assert_match(/^A signal has suspended worker 0 \(process #{suspended}\)/, matters)
         ensure
           server.signal(:CONT, suspended)
         end
@@ -121,7 +121,7 @@ module Fairlead
           input.write("\x03")
           Process.wait(pid)
 
-          assert_match(/Fairlead .*Nothing is the matter\.\r\n/m, text)
+          assert_match(/Fairlead .*No problems\.\r\n/m, text)
         rescue Errno::EIO # it has ended
           flunk text
         end
@@ -134,7 +134,7 @@ module Fairlead
             pid = Process.spawn(*command, chdir: server.directory, out: terminal, err: terminal)
             terminal.close
             text = +""
-            text << output.readpartial(4096) until text.include?("Nothing is the matter.")
+            text << output.readpartial(4096) until text.include?("No problems.")
             Process.wait(pid)
             lines = text.split("\r\n")
 
@@ -164,21 +164,21 @@ module Fairlead
 
       def test_wrong_flags_are_told
         [%w[--wrong], %w[--every x], %w[--every 0 --pid 1], %w[somewhere]].each do |arguments|
-          assert_raises(ConfigurationError) { Command.new(arguments, output: StringIO.new, servers: -> { [old(1)] }).run }
+          assert_raises(ConfigurationError) { Status.new(arguments, output: StringIO.new, servers: -> { [old(1)] }).run }
         end
       end
 
       def test_a_server_of_an_older_version_is_said_to_be_one
-        error = assert_raises(ConfigurationError) { Command.new(%w[--pid 1], output: StringIO.new, servers: -> { [old(1)] }).run }
+        error = assert_raises(ConfigurationError) { Status.new(%w[--pid 1], output: StringIO.new, servers: -> { [old(1)] }).run }
 
-        assert_equal "The server (process 1) is of an older version of Fairlead, which does not say what it does. Restart it: `fairlead restart --pid 1`.",
+        assert_equal "The server (process 1) runs an older version of Fairlead, which reports no status. Restart it: `fairlead restart --pid 1`.",
                      error.message
       end
 
       def test_which_of_several_is_asked_for
-        error = assert_raises(ConfigurationError) { Command.new([], output: StringIO.new, servers: -> { [old(1), old(2)] }).run }
+        error = assert_raises(ConfigurationError) { Status.new([], output: StringIO.new, servers: -> { [old(1), old(2)] }).run }
 
-        assert_match(/\AWhich server\? Name it by --pid:\n  --pid 1 /, error.message)
+        assert_match(/\ASeveral servers run\. Name one with --pid:\n  --pid 1 /, error.message)
       end
 
       private
@@ -189,13 +189,13 @@ module Fairlead
 
       # One look, as the command takes two.
       def look(server = self.server)
-        JSON.parse(JSON.generate(Report.new(Inquiry.choose(Inquiry.servers, pid: server.pid)).to_h))
+        JSON.parse(JSON.generate(StatusReport.new(ServerSelection.new(ControlSocket.servers, pid: server.pid).server).to_h))
       end
 
       # In this process: a look takes as long as it does.
       def said(*arguments, server: self.server)
         output = StringIO.new
-        Command.new(["--pid", server.pid.to_s, *arguments], output:).run
+        Status.new(["--pid", server.pid.to_s, *arguments], output:).run
         output.string
       end
 

@@ -4,35 +4,35 @@ require_relative "../../helper"
 
 module Fairlead
   # Servers are found and asked without a port, and on Linux without a file.
-  class InquiryTest < Test
-    def place = @place ||= Inquiry::AbstractNames.new
+  class ControlSocketTest < Test
+    def place = @place ||= SocketNamespace::Abstract.new
 
     def test_who_answers_is_found
       answering({ pid: Process.pid, text: "ä" * 75_000 }) do
-        assert_includes Inquiry.servers(place), { pid: Process.pid, text: "ä" * 75_000 }
+        assert_includes ControlSocket.servers(place), { pid: Process.pid, text: "ä" * 75_000 }
       end
     end
 
     def test_an_answer_may_be_longer_than_the_kernel_takes_at_once
       answering({ pid: -4, text: "ä" * 1_000_000 }) do
-        assert_includes Inquiry.servers(place).map { |server| server.values_at(:pid, :text) }, [-4, "ä" * 1_000_000]
+        assert_includes ControlSocket.servers(place).map { |server| server.values_at(:pid, :text) }, [-4, "ä" * 1_000_000]
       end
     end
 
     # Where the locale is C, paths come as ASCII that is broken.
     def test_text_that_is_not_valid_is_said_as_well_as_can_be
       answering({ pid: -6, text: "gr\u00fcn \xff".b, folder: "gr\u00fcn".dup.force_encoding("US-ASCII") }) do
-        assert_includes Inquiry.servers(place), { pid: -6, text: "grün \u{fffd}", folder: "grün" }
+        assert_includes ControlSocket.servers(place), { pid: -6, text: "grün \u{fffd}", folder: "grün" }
       end
     end
 
     def test_what_cannot_be_said_ends_nobody
       Log.io = log = StringIO.new
-      answering({ pid: -5, number: Float::NAN }) do |inquiry|
-        2.times { Inquiry.servers(place) }
+      answering({ pid: -5, number: Float::NAN }) do |socket|
+        2.times { ControlSocket.servers(place) }
 
         assert_match(/could not be answered: .*GeneratorError/, log.string)
-        refute_empty inquiry.ios.reject(&:closed?)
+        refute_empty socket.ios.reject(&:closed?)
       end
     ensure
       Log.io = $stderr
@@ -41,37 +41,37 @@ module Fairlead
     def test_who_has_gone_is_not
       answering({ pid: -1 }) { nil }
 
-      refute_includes Inquiry.servers(place), { pid: -1 }
+      refute_includes ControlSocket.servers(place), { pid: -1 }
     end
 
     def test_who_is_forked_meanwhile_leaves_it_open
-      answering({ pid: -3 }) do |inquiry|
-        Process.wait(fork { inquiry.close.then { exit!(0) } })
+      answering({ pid: -3 }) do |socket|
+        Process.wait(fork { socket.close.then { exit!(0) } })
 
-        assert_includes Inquiry.servers(place), { pid: -3 }
+        assert_includes ControlSocket.servers(place), { pid: -3 }
       end
     end
 
     def test_a_client_that_says_and_reads_nothing_holds_up_nobody
-      answering({ pid: -2 }) do |inquiry|
-        clients = Array.new(3) { Socket.new(:UNIX, :STREAM).tap { |socket| socket.connect(inquiry.ios.first.local_address) } }
+      answering({ pid: -2 }) do |socket|
+        clients = Array.new(3) { Socket.new(:UNIX, :STREAM).tap { |client| client.connect(socket.ios.first.local_address) } }
 
-        assert_includes Inquiry.servers(place), { pid: -2 }
+        assert_includes ControlSocket.servers(place), { pid: -2 }
         clients.each(&:close)
       end
     end
 
     def test_one_that_does_not_answer_is_said_to_be_there
-      inquiry = Inquiry.open(place) { {} }
+      socket = ControlSocket.open(place) { {} }
 
-      assert_includes Inquiry.servers(place, patience: 0.01), { silent: true }
-      error = assert_raises(ConfigurationError) { Inquiry.choose([{ silent: true }]) }
+      assert_includes ControlSocket.servers(place, patience: 0.01), { silent: true }
+      error = assert_raises(ConfigurationError) { ServerSelection.new([{ silent: true }]).server }
 
-      assert_equal "No server of this user answers. 1 is there that did not within 2 s: with `workers 0`, a request that holds " \
-                   "Ruby's lock keeps the server from it. Ask again later.", error.message
-      assert_equal 7, Inquiry.choose([{ silent: true }, { pid: 7, folder: "/" }])[:pid]
+      assert_equal "No server of this user answers. 1 did not answer within 2 s: with `workers 0`, a request that holds Ruby's lock " \
+                   "keeps the server from answering. Ask again later.", error.message
+      assert_equal 7, ServerSelection.new([{ silent: true }, { pid: 7, folder: "/" }]).server[:pid]
     ensure
-      inquiry&.close
+      socket&.close
     end
 
     def test_what_is_no_answer_is_none
@@ -80,7 +80,7 @@ module Fairlead
       server.listen(1)
       thread = Thread.new { server.accept.first.tap { |client| client.write("{not JSON") }.close }
 
-      assert_kind_of Array, Inquiry.servers(place)
+      assert_kind_of Array, ControlSocket.servers(place)
       thread.join
     ensure
       server&.close
@@ -89,21 +89,21 @@ module Fairlead
     private
 
     def answering(answer)
-      inquiry = Inquiry.open(place) { answer }
-      thread = Thread.new { inquiry.attend while inquiry.ios.first.wait_readable }
-      yield inquiry
+      socket = ControlSocket.open(place) { answer }
+      thread = Thread.new { socket.answer_clients while socket.ios.first.wait_readable }
+      yield socket
     ensure
       thread&.kill&.join
-      inquiry&.close
+      socket&.close
     end
   end
 
   # The same with files, as on systems without an abstract namespace.
-  class InquiryByFolderTest < InquiryTest
+  class ControlSocketInFolderTest < ControlSocketTest
     def setup
       super
-      @folder = Dir.mktmpdir("fairlead-inquiry-")
-      @place = Inquiry::Folder.new("#{@folder}/of-")
+      @folder = Dir.mktmpdir("fairlead-control-")
+      @place = SocketNamespace::Folder.new("#{@folder}/of-")
     end
 
     def teardown
@@ -122,7 +122,7 @@ module Fairlead
       server.close
 
       refute_empty place.addresses
-      assert_empty Inquiry.servers(place)
+      assert_empty ControlSocket.servers(place)
       assert_empty place.addresses
     end
 
@@ -132,14 +132,14 @@ module Fairlead
       others << File.join(folder, "other.sock")
       UNIXServer.new(others.last).close
 
-      assert_empty Inquiry.servers(place)
+      assert_empty ControlSocket.servers(place)
       others.each { |path| assert_path_exists path }
     end
 
     def test_a_folder_to_which_others_may_write_is_not_used
       File.chmod(0o777, File.dirname(place.new_address))
 
-      assert_nil(Inquiry.open(place) { {} })
+      assert_nil(ControlSocket.open(place) { {} })
     end
   end
 end

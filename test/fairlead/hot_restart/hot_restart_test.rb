@@ -365,7 +365,7 @@ module Fairlead
         server.write("config.ru", "run(")
         text, status = command(server)
         assert_equal 1, status
-        assert_match(/\Afairlead: The new code could not be started, and the old goes on serving\.\n.*\nconfig\.ru:1: /, text)
+        assert_match(/\Afairlead: The new code could not be started; the old code continues to serve\.\n.*\nconfig\.ru:1: /, text)
         assert_equal "new", server.get.body
       end
     end
@@ -398,7 +398,7 @@ module Fairlead
       Process.wait(ended = spawn("true"))
       error = assert_raises(ConfigurationError) { told_by_the_command(-> { [generation(0).merge(pid: ended)] }) }
 
-      assert_equal "The server cannot be told: No such process (process #{ended}).", error.message
+      assert_equal "The server cannot be signalled: No such process (process #{ended}).", error.message
     end
 
     def test_a_supervisor_that_is_told_as_it_ends_passes_it_on
@@ -449,8 +449,8 @@ module Fairlead
           text, status = command(chdir: elsewhere)
 
           assert_equal 1, status
-          assert_match(/\Afairlead: No server of this user runs in #{elsewhere}\. There are:\n(  .*\n)*  --pid #{server.pid}  #{server.directory}  #{server.address}\n/, text)
-          assert_match(/^Name the one that is meant, as by --pid \d+, or start one here\.\Z/, text)
+          assert_match(/\Afairlead: No server of this user runs in #{elsewhere}\. These run:\n(  .*\n)*  --pid #{server.pid}  #{server.directory}  #{server.address}\n/, text)
+          assert_match(/^Name one, like --pid \d+, or start a server here\.\Z/, text)
         end
         refute_match(/begins anew/, server.log)
         assert_equal ["The new code serves #{server.address} (process #{server.pid}).\n", 0], command(chdir: server.directory)
@@ -487,7 +487,7 @@ module Fairlead
           text, status = command(server)
 
           assert_equal [1, "old"], [status, server.get.body], broken
-          assert_match(/\Afairlead: The new code could not be started, and the old goes on serving\.\n\S/, text)
+          assert_match(/\Afairlead: The new code could not be started; the old code continues to serve\.\n\S/, text)
         end
         assert_match(/goes on serving\.\nThe app could not be loaded from config\.ru\.\nconfig\.ru:1: /, server.log)
         server.write("config.ru", answering("new"))
@@ -561,7 +561,7 @@ module Fairlead
     # @param servers [#call] what it finds.
     def told_by_the_command(servers)
       output = StringIO.new
-      Restart.new([], output:, servers:).run
+      CLI::Restart.new([], output:, servers:).run
       output.string
     end
 
@@ -612,7 +612,7 @@ module Fairlead
 
     def restart(server) = server.restart(:USR2)
 
-    def status(server) = Status::Report.new(Inquiry.choose(Inquiry.servers, pid: server.pid)).to_h
+    def status(server) = CLI::StatusReport.new(ServerSelection.new(ControlSocket.servers, pid: server.pid).server).to_h
 
     def command(server = nil, **options)
       text, status = Open3.capture2e(RbConfig.ruby, "-I", File.join(ROOT, "lib"), File.join(ROOT, "exe/fairlead"), "restart",

@@ -158,7 +158,7 @@ module Fairlead
     private
 
     def queued(server)
-      Inquiry.choose(Inquiry.servers, pid: server.pid)[:status][:workers].sum { |worker| worker[:queued] }
+      ServerSelection.new(ControlSocket.servers, pid: server.pid).server[:status][:workers].sum { |worker| worker[:queued] }
     end
 
     # A line follows its answer.

@@ -65,7 +65,7 @@ module Fairlead
       end
     end
 
-    def about(server) = Inquiry.servers.find { |one| one[:pid] == server.pid }
+    def about(server) = ControlSocket.servers.find { |one| one[:pid] == server.pid }
 
     # Connects to all servers of this user, and reads nothing.
     def ask(server)

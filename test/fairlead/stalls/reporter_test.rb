@@ -55,13 +55,13 @@ module Fairlead
       assert stall["standby"]
       refute stall["gvl_held"]
       assert_equal ["threads", "GET /blocks"], stall.values_at("lane", "route")
-      assert_includes stall["reaction"], "its route has got a lane"
+      assert_includes stall["reaction"], "its route got a lane"
     end
 
     def test_a_call_that_holds_the_lock
       stall = stalled("/held", kind: "stuck")
 
-      assert_told(stall, at: line_of('"/held"'), says: ["asleep with Ruby's lock held", "No thread can run beside it"])
+      assert_told(stall, at: line_of('"/held"'), says: ["asleep with Ruby's lock held", "No other thread can run meanwhile"])
       assert stall["gvl_held"]
     end
 
@@ -69,7 +69,7 @@ module Fairlead
       stall = stalled("/work", kind: "computing", seconds: 0.7) # of CPU time: a busy machine takes longer
       first = line_of("nil while")
 
-      assert_told(stall, at: first, says: ["computing at", "in a job"])
+      assert_told(stall, at: first, says: ["computing at", "to a job"])
       assert_operator stall["backtrace"].grep(/config\.ru/).size, :>=, 2, "the callers too"
     end
 
@@ -162,7 +162,7 @@ module Fairlead
 
     def test_one_that_lasts_is_told_while_it_goes_on
       client = client(to: server, timeout: 30).write("GET /lasts?6.5 HTTP/1.1\r\nHost: a\r\n\r\n")
-      eventually("it is told") { server.log.match?(%r{GET /lasts has stalled for [56]\.\d+ s and goes on: blocked in C}) }
+      eventually("it is told") { server.log.match?(%r{GET /lasts has stalled for [56]\.\d+ s so far: blocked in C}) }
 
       assert client.silent?, "it goes on"
       client.response
@@ -173,11 +173,11 @@ module Fairlead
     def test_one_that_lasts_and_keeps_the_lock_from_all_is_told_while_it_goes_on
       client = client(to: server, timeout: 30).write("GET /held/~lasts\xFF?7 HTTP/1.1\r\nHost: a\r\n\r\n".b)
       eventually("it is told") do
-        server.log.match?(%r{GET /held/~lasts%ff has stalled for [56]\.\d+ s and goes on: asleep with Ruby's lock held\.})
+        server.log.match?(%r{GET /held/~lasts%ff has stalled for [56]\.\d+ s so far: asleep with Ruby's lock held\.})
       end
       assert client.silent?, "it goes on"
       # Asked in this process: a command takes its time to start.
-      stalls = Inquiry.choose(Inquiry.servers, pid: server.pid)[:stalls]
+      stalls = ServerSelection.new(ControlSocket.servers, pid: server.pid).server[:stalls]
       known = stalls.find { |stall| stall[:path] == "/held/~lasts%ff" }
       assert_equal [true, "stuck", nil, []], known.values_at(:lasting, :kind, :at, :backtrace)
 
@@ -211,7 +211,7 @@ module Fairlead
       assert_match(/^Fairlead in #{Regexp.escape(server.directory)}, process #{server.pid}, http:/, output)
       assert_match(%r{^ *\d+ +\d+\.\d{3} s +\d+ +\d+\.\d{3} s +blocked in C, without the lock +GET /free$}, output)
       assert_match(/config\.ru:#{line_of('"/free"')} in .*without_gvl/, output)
-      assert_includes output, "Put it into Fairlead.offload { … }."
+      assert_includes output, "Wrap it in Fairlead.offload { … }."
     end
 
     def test_it_is_found_by_its_process_from_any_folder
@@ -225,7 +225,7 @@ module Fairlead
       output, status = fairlead("stalls", "--pid", "1")
 
       assert_equal 1, status.exitstatus
-      assert_match(/\Afairlead: No server of this user runs as process 1\. There are:\n  --pid \d+/, output)
+      assert_match(/\Afairlead: No server of this user runs as process 1\. These run:\n  --pid \d+/, output)
       refute_match(/\.rb:\d+:in /, output)
     end
 

@@ -94,11 +94,6 @@ module Fairlead
       assert_nil WorkerRecycler.for(Configuration.new, nil)
     end
 
-    def test_the_memory_of_a_process_is_known
-      assert_operator WorkerRecycler.memory(Process.pid), :>, 5 << 20
-      assert_equal 0, WorkerRecycler.memory(1 << 22)
-    end
-
     def test_no_request_fails_while_workers_are_recycled_after_some_requests
       with_server(Restarts::APP, "-w", "2", "--recycle-requests", "200") do |server|
         assert_one_leaves_at_a_time(server) do

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "../../../helper"
+require_relative "../../helper"
 
 module Fairlead
   # Which pattern of a router's is that of a path.

@@ -2,7 +2,7 @@
 
 module Fairlead
   # Says of an exception in a user's file what it is and where, without a backtrace.
-  class Diagnosis
+  class ErrorReport
     # How many lines of a message are worth showing.
     LINES = 12
 

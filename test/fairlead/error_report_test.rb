@@ -1,10 +1,10 @@
 # frozen_string_literal: true
 
-require_relative "../../helper"
+require_relative "../helper"
 require "active_record"
 
 module Fairlead
-  class DiagnosisTest < Test
+  class ErrorReportTest < Test
     def test_the_place_is_the_users_own_file_also_if_a_library_raised
       text = diagnose("require \"json\"\n\nJSON.parse(\"{\")\n")
 
@@ -54,10 +54,10 @@ module Fairlead
 
     private
 
-    def remedy(error, debug: false) = Diagnosis.new(error, file: "config.ru", debug:).remedy
+    def remedy(error, debug: false) = ErrorReport.new(error, file: "config.ru", debug:).remedy
 
     def diagnose(code, folder = Dir.mktmpdir, debug: false)
-      Diagnosis.new(error_of(code, folder), file: @path, debug:).to_s
+      ErrorReport.new(error_of(code, folder), file: @path, debug:).to_s
     end
 
     def error_of(code, folder = Dir.mktmpdir)

@@ -1,26 +1,24 @@
 # frozen_string_literal: true
 
-require_relative "../../parts"
 require "fairlead/fairlead"
 
 module Fairlead
-  # What a Rails app's router knows of a request that has stalled: the pattern of its path, and controller and action. So
-  # "/articles/how-to-tie-a-knot" and "/articles/splices" are one route, "GET /articles/:slug" (articles#show), though words
-  # tell nothing to who only sees paths. The router is not asked: its answer is in the request's env once it has run.
+  # What a Rails app's router knows of a stalled request: the pattern of its path, and its controller and action. That makes
+  # "/articles/how-to-tie-a-knot" and "/articles/splices" one route, "GET /articles/:slug" (articles#show), which their paths alone do not
+  # show. Nothing here asks the router: its result is in the request's env once it has run.
   module RailsRoutes
-    # An optional part of a pattern. They are tried with and without, as long as there are few.
+    # An optional part of a pattern. Patterns are tried with and without such parts, if there are few.
     OPTIONAL = /\(([^()]*)\)/
     MOST_OPTIONAL = 5
-    # So many other routes are told apart from one that has been learnt.
+    # The most routes that are told apart from a learnt one.
     MOST_OTHERS = 20
     private_constant :OPTIONAL, :MOST_OPTIONAL, :MOST_OTHERS
 
     class << self
-      # As one of `rack.response_finished`.
+      # A callback of `rack.response_finished`.
       def call(env, *) = learn(env)
 
-      # The core knows the route of this request from now on; what it has learnt by the path's looks is of that route. In
-      # any thread, at any time.
+      # Tells the core the route of this request, to which it then counts what it knew by the path alone. Safe in any thread.
       #
       # @param env [Hash]
       # @return [Boolean] whether the router has run for it.
@@ -30,7 +28,7 @@ module Fairlead
         method = env["rack.methodoverride.original_method"] || env["REQUEST_METHOD"]
         path = env["SCRIPT_NAME"].to_s.b << env["PATH_INFO"].to_s.b
         pattern = fit(spec, path) or return true
-        know(page, method, pattern, action_of(env))
+        teach(page, method, pattern, action_of(env))
         page.rename_route(method, path)
         true
       end
@@ -44,8 +42,8 @@ module Fairlead
 
       # @param spec [String] a pattern as `rails routes` shows it: "/articles/:slug(.:format)"
       # @param path [String] any bytes
-      # @return [String, nil] the pattern of the whole path: what a mounted engine's router knows is of its end alone.
-      #   nil: it stands for any number of parts, or is not of this path.
+      # @return [String, nil] the pattern of the whole path; the router of a mounted engine only knows its end. nil: the pattern stands
+      #   for any number of parts, or does not match.
       def fit(spec, path)
         parts = parts_of(path)
         found = variants(spec).find { |variant| variant.size <= parts.size && like?(variant, parts.last(variant.size)) }
@@ -58,14 +56,14 @@ module Fairlead
 
       private
 
-      # Rails 8.1 has the route, older ones have its pattern.
+      # Rails 8.1 has the pattern, older versions have the route.
       def spec_of(env)
         env["action_dispatch.route_uri_pattern"] || env["action_dispatch.route"]&.path&.spec&.to_s
       end
 
       def parts_of(path) = path.b.split("/").reject(&:empty?)
 
-      # What a pattern stands for, with and without its optional parts; the longest first.
+      # A pattern with and without its optional parts; the longest first.
       def variants(spec)
         spec = spec.delete_suffix("(.:format)")
         return [] if spec.include?("*") || spec.count("(") > MOST_OPTIONAL
@@ -81,7 +79,7 @@ module Fairlead
         end
       end
 
-      def know(page, method, pattern, action)
+      def teach(page, method, pattern, action)
         @known ||= {}
         return if @known["#{method} #{pattern}"]
 
@@ -90,7 +88,7 @@ module Fairlead
         others(method, parts_of(pattern)).each { |other, name| page.know_route("#{method} #{other}", name) }
       end
 
-      # Routes of paths that a pattern would take for its own: "/articles/new" is not of "/articles/:slug".
+      # More specific routes whose paths the pattern would match, too: "/articles/new" beside "/articles/:slug".
       def others(method, pattern)
         method = "GET" if method == "HEAD"
         found = all_routes.lazy.select { |route| route.verb.empty? || route.verb.split("|").include?(method) }.flat_map do |route|
@@ -102,7 +100,7 @@ module Fairlead
 
       def all_routes = (::Rails.application if defined?(::Rails.application))&.routes&.routes.to_a
 
-      # Whether some paths are of both, and this one says more of them.
+      # Whether both match some path, and this one is more specific.
       def hidden?(shape, pattern)
         return false unless shape.size == pattern.size
 

@@ -1,0 +1,58 @@
+# frozen_string_literal: true
+
+module Fairlead
+  # The latest report of each worker about its database pools. The shared page does not hold these figures, since updating them there would
+  # slow every query. Each `fairlead status` asks the workers for a new report and shows the previous one: a stuck worker holds up nobody.
+  class PoolReports
+    KEYS = %i[pool role shard size connections in_use idle waiting oldest_wait timeouts].freeze
+    private_constant :KEYS
+
+    # Reads the pools of this process in a thread of its own: a stuck request may hold a pool's lock.
+    #
+    # @yieldparam pools [Array<Hash>, nil] see {ActiveRecord.stat}; nil: there is no thread to read them.
+    def self.collect
+      Thread.new { yield read }.name = "fairlead pools"
+    rescue ThreadError # the system allows no more threads
+      yield nil
+    end
+
+    def self.read
+      ActiveRecord.stat.map { |pool| pool.slice(*KEYS) }
+    rescue StandardError # an app may have patched its pools
+      []
+    end
+    private_class_method :read
+
+    def initialize
+      @reports = {} # process id => [when, pools]
+      @requested = {}
+    end
+
+    # @yieldreturn [Boolean] whether the worker got the request. Not called while its last report is outstanding.
+    def request(pid)
+      @requested[pid] = true if !@requested[pid] && yield
+    end
+
+    # @param pools [Array<Hash>, nil] nil: the previous report stays.
+    def record(pid, pools)
+      @requested.delete(pid)
+      @reports[pid] = [now, pools] if pools
+    end
+
+    # Forgets the reports of all other processes.
+    #
+    # @param workers [Array<Hash>] see {WorkerStats.of}
+    # @return [Array<Hash>] the same, each with its report.
+    def add_to(workers)
+      [@reports, @requested].each { |table| table.keep_if { |pid, _| workers.any? { |worker| worker[:pid] == pid } } }
+      workers.map do |worker|
+        at, pools = @reports[worker[:pid]]
+        { **worker, pools: pools || [], pools_age: at && (now - at) }
+      end
+    end
+
+    private
+
+    def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+  end
+end
