@@ -5,14 +5,16 @@ $LOAD_PATH.unshift File.expand_path("../lib", __dir__)
 require "minitest/autorun"
 require "fairlead/parts"
 require_relative "legible"
+require_relative "needs"
 require_relative "server_process"
-require_relative "slowest"
 
 Minitest.parallel_executor = Minitest::Parallel::Executor.new(1)
 
 module Fairlead
   # The base of all tests of the Ruby side: what they share to start servers and to await events.
   class Test < Minitest::Test
+    extend Needs
+
     ROOT = File.expand_path("..", __dir__)
     STARTING = Mutex.new
     private_constant :STARTING

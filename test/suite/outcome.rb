@@ -1,0 +1,71 @@
+# frozen_string_literal: true
+
+require "json"
+
+module Fairlead
+  class Suite
+    # What became of one entry.
+    class Outcome
+      # Characters of its output that a failure shows.
+      OUTPUT = 6_000
+      private_constant :OUTPUT
+
+      attr_reader :seconds
+
+      # @param status [Process::Status, nil] nil: it has been killed, since it took too long.
+      # @param log [String] its output; records [String] what Recorder has written.
+      def initialize(entry, timing:, status:, late:, seconds:, log:, records:)
+        @entry = entry
+        @timing = timing
+        @status = status
+        @late = late
+        @seconds = seconds
+        @log = log
+        @records = File.exist?(records) ? File.readlines(records).filter_map { |line| parse(line) } : []
+      end
+
+      def name = "#{@entry.name}#{" (timing)" if @timing}"
+
+      # @return [Array<Hash>] of the tests that have ended.
+      def results = @records.select { |record| record.key?(:code) }
+
+      def assertions = results.sum { |result| result[:assertions] }
+      def skips = results.select { |result| result[:code] == "S" }
+
+      # @return [Array<String>]
+      def failures = results.select { |result| result[:code] == "F" }.map { |result| result[:text] }
+
+      # @return [Array<String>] of tests, and of the process itself.
+      def errors = results.select { |result| result[:code] == "E" }.map { |result| result[:text] } + [process_error].compact
+
+      # @return [Integer] a target of make counts as one.
+      def runs = @entry.is_a?(TestFile) ? results.size : 1
+
+      def passed? = failures.empty? && errors.empty?
+
+      def seed = output[/--seed (\d+)/, 1]
+
+      private
+
+      def process_error
+        return if @status&.success?
+        return if @status&.exited? && @entry.is_a?(TestFile) && results.any? { |result| %w[E F].include?(result[:code]) } && running.nil?
+
+        how = @late ? "was killed after #{@entry.limit} s" : "ended with #{@status}"
+        "Error:\n#{name} #{how}#{" in #{running}" if running}:\n#{output[-OUTPUT..] || output}"
+      end
+
+      # The test that had begun and has not ended.
+      def running = (last = @records.last) && last[:begun]
+
+      def output = @output ||= File.exist?(@log) ? File.read(@log).scrub : ""
+
+      # The last line of a process that died may be half a line.
+      def parse(line)
+        JSON.parse(line, symbolize_names: true)
+      rescue JSON::ParserError
+        nil
+      end
+    end
+  end
+end

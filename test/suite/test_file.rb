@@ -1,0 +1,33 @@
+# frozen_string_literal: true
+
+module Fairlead
+  class Suite
+    # A file of Ruby tests.
+    TestFile = Struct.new(:root, :name, :needs, :timing) do
+      # @return [Array<TestFile>]
+      def self.all(root)
+        Dir.glob("{test,bench}/**/*_test.rb", base: root).map do |name|
+          text = File.read(File.join(root, name))
+          new(root, name, text.scan(/^ *needs (:.*)$/).join.scan(/:(\w+)/).flatten.map(&:to_sym), text.match?(/^ *timing\b/))
+        end
+      end
+
+      def timing? = timing
+      def benchmark? = name.start_with?("bench/")
+      # Seconds where nothing has been measured: an unknown file is begun before the short ones.
+      def guess = 10
+      # Seconds it may take.
+      def limit = 420
+
+      # In a process of its own: {Minitest.autorun} runs the tests when it exits.
+      def run(records, timing:)
+        ENV["FAIRLEAD_TIMING"] = timing ? "only" : "no"
+        ARGV.clear
+        require "minitest/autorun"
+        require_relative "recorder"
+        Recorder.write_to(records)
+        load File.join(root, name)
+      end
+    end
+  end
+end
