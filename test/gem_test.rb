@@ -9,18 +9,7 @@ module Fairlead
   class GemTest < Test
     # The command of an installed gem, as `fairlead` in a shell.
     class Installed < ServerProcess
-      def test_both_gems_have_one_version
-      assert_equal VERSION, POOL_VERSION
-    end
-
-    # Bundler evaluates both specifications in the app's own process.
-    def test_reading_the_specifications_leaves_the_pool_to_be_loaded
-      code = 'p [Gem::Specification.load("fairlead.gemspec"), Fairlead.const_defined?(:Pool, false)].last'
-
-      assert_equal "false\n", IO.popen([RbConfig.ruby, "-e", code], chdir: ROOT, &:read)
-    end
-
-    private
+      private
 
       def command = [RbConfig.ruby, *@ruby_flags, File.join(@env.fetch("GEM_HOME"), "bin/fairlead")]
     end
@@ -51,6 +40,17 @@ module Fairlead
       skip "no checkout of git" if kept.empty?
 
       assert_empty kept - files("fairlead") - files("fairlead-pool")
+    end
+
+    def test_both_gems_have_one_version
+      assert_equal VERSION, POOL_VERSION
+    end
+
+    # Bundler evaluates both specifications in the app's own process.
+    def test_reading_the_specifications_leaves_the_pool_to_be_loaded
+      code = 'p [Gem::Specification.load("fairlead.gemspec"), Fairlead.const_defined?(:Pool, false)].last'
+
+      assert_equal "false\n", IO.popen([RbConfig.ruby, "-e", code], chdir: ROOT, &:read)
     end
 
     def test_the_two_gems_pack_no_file_twice

@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
-require_relative "helper"
+require_relative "../../test/helper"
 require "tmpdir"
-require_relative "../bench/harness/cli"
+require_relative "../harness/cli"
 
 module Bench
   # A run that was ended early, by its deadline or by a signal, goes on where it was.

@@ -5,15 +5,15 @@ require "json"
 require "open3"
 require "rbconfig"
 require "tmpdir"
-require_relative "../bench/pool/aims"
-require_relative "../bench/pool/parts"
-require_relative "../bench/pool/results"
-require_relative "../bench/pool/row"
+require_relative "../pool/aims"
+require_relative "../pool/parts"
+require_relative "../pool/results"
+require_relative "../pool/row"
 
 module PoolBench
   # What bench/fair_pool makes of what it measures.
   class PoolBenchTest < Minitest::Test
-    PROGRAM = File.expand_path("../bench/fair_pool", __dir__)
+    PROGRAM = File.expand_path("../fair_pool", __dir__)
 
     def round(max, **others)
       { name: "fairlead-pool 1", rate: 500.0, min: 0.01, max:, mean: 0.06, errors: 0, histogram: [1] * 11, **others }

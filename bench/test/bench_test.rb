@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
-require_relative "helper"
+require_relative "../../test/helper"
 require "stringio"
-require_relative "../bench/harness/cli"
+require_relative "../harness/cli"
 
 module Bench
   class StatisticsTest < Minitest::Test
@@ -510,7 +510,7 @@ module Bench
 
   # bench/ruby-yjit, with all that it calls replaced.
   class RubyWithYjitTest < Minitest::Test
-    PROGRAM = File.expand_path("../bench/ruby-yjit", __dir__)
+    PROGRAM = File.expand_path("../ruby-yjit", __dir__)
     KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
     # Knows no mirror before its lists have been fetched.
     APT = <<~'SH'

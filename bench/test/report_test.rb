@@ -1,9 +1,9 @@
 # frozen_string_literal: true
 
-require_relative "helper"
+require_relative "../../test/helper"
 require "ferrum"
 require "tmpdir"
-require_relative "../bench/harness/cli"
+require_relative "../harness/cli"
 
 module Bench
   # The page, the README's table and its picture are what the results say, and the page can be read.

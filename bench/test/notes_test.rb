@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-require_relative "helper"
-require_relative "../bench/harness/cli"
+require_relative "../../test/helper"
+require_relative "../harness/cli"
 
 module Bench
   # Where a peer is ahead of ours, or ours misses what it aims at, bench/NOTES.md says why.

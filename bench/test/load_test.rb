@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
-require_relative "helper"
+require_relative "../../test/helper"
 require "stringio"
-require_relative "../bench/harness/cli"
+require_relative "../harness/cli"
 
 module Bench
   # What the load generators ask is what a workload says, and what they count is what was answered.
