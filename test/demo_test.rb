@@ -9,6 +9,8 @@ require "json"
 module Fairlead
   # The demo as its user meets it: started by bin/demo, looked at with a real browser.
   class DemoTest < Test
+    needs :database, :browser
+
     CHROMIUM = ENV["CHROMIUM"] || %w[chromium google-chrome chromium-browser]
       .flat_map { |name| ENV.fetch("PATH").split(":").map { |folder| File.join(folder, name) } }
       .find { |path| File.executable?(path) }
@@ -261,8 +263,7 @@ module Fairlead
     # A database of its own on the tests' PostgreSQL.
     def with_postgresql
       require "pg"
-      address = Databases.postgresql or
-        skip("No PostgreSQL: run bin/test, or set TEST_DATABASE_URL (bin/services url)")
+      address = Databases.postgresql
       server = PG.connect(address)
       server.exec("CREATE DATABASE #{name_of_database}")
       yield at_database(address)
@@ -274,8 +275,7 @@ module Fairlead
     # The same on the tests' MariaDB.
     def with_mysql
       require "mysql2"
-      address = Databases.mariadb or
-        skip("No MariaDB: run bin/test, or set TEST_MARIADB_URL (bin/services url mariadb)")
+      address = Databases.mariadb
       server = Mysql2::Client.new(Databases.mariadb_settings)
       server.query("CREATE DATABASE #{name_of_database}")
       yield at_database(address)

@@ -7,10 +7,10 @@ module Fairlead
   # The short form of `rake ledger`.
   class LedgerTest < Test
     include Databases
+    needs :database
 
     %w[postgresql mysql2 trilogy].each do |adapter|
       define_method("test_with_#{adapter}_money_is_moved_as_a_whole_or_not_at_all") do
-        skip_without_databases
         ledger = Ledger.new(url: Databases.url(adapter), seconds: 20, seed: Random.new_seed % 10_000).run
 
         assert_empty ledger.faults.first(10), ledger.to_s

@@ -8,9 +8,9 @@ module Fairlead
   # The short form of `rake mixture`; and that its ledger finds what is wrong.
   class MixtureTest < Test
     include Databases
+    needs :database
 
     def test_at_random_every_response_that_is_due_comes_is_right_and_comes_once_and_nothing_is_left_behind
-      skip_without_databases
       mixture = Mixture.new(seconds: 9, database: Databases.postgresql, clients: 10).run
 
       assert_empty mixture.faults.first(10), mixture.ledger.to_s

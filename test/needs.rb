@@ -16,7 +16,7 @@ module Fairlead
 
       define_method(:before_setup) do
         super()
-        skip "No databases: run bin/test, or set TEST_DATABASE_URL … (bin/services url)" unless ENV["TEST_DATABASE_URL"]
+        flunk "No databases: run bin/test FILE, or set TEST_DATABASE_URL … (bin/services url)" unless ENV["TEST_DATABASE_URL"]
       end
     end
 

@@ -9,6 +9,8 @@ require "trilogy"
 module Fairlead
   # bin/services, with a set of servers beside those that the other tests use.
   class ServicesTest < Test
+    needs :database
+
     # Not made yet: the first start does. Under root it must be where the servers' own user can go.
     FOLDER = "/var/tmp/fairlead-services-test-#{Process.pid}".freeze
     PROGRAM = File.join(ROOT, "bin/services").freeze

@@ -8,6 +8,8 @@ require_relative "../harness/cli"
 module Bench
   # The page, the README's table and its picture are what the results say, and the page can be read.
   class ReportTest < Minitest::Test
+    needs :browser
+
     CHROMIUM = ENV["CHROMIUM"] || %w[chromium google-chrome chromium-browser]
       .flat_map { |name| ENV.fetch("PATH").split(":").map { |folder| File.join(folder, name) } }
       .find { |path| File.executable?(path) }

@@ -16,14 +16,10 @@ module Fairlead
   # A fiber is interrupted while it waits in a driver: the server ends the query, and what becomes of the connection.
   class CancellationTest < Test
     include Databases
+    needs :database
 
     # Seconds until the query is gone from the server.
     BOUND = 0.1
-
-    def setup
-      super
-      skip_without_databases
-    end
 
     def test_pg_ends_a_query_and_the_connection_is_clean
       Sync do

@@ -9,9 +9,9 @@ module Fairlead
   module Databases
     class << self
       # @return [String] addresses, as for DATABASE_URL.
-      def postgresql = ENV.fetch("TEST_DATABASE_URL", nil)
+      def postgresql = ENV.fetch("TEST_DATABASE_URL")
 
-      def mariadb = ENV.fetch("TEST_MARIADB_URL", nil)
+      def mariadb = ENV.fetch("TEST_MARIADB_URL")
 
       # @param adapter [String] ActiveRecord's.
       # @return [String] where its server is.
@@ -26,12 +26,6 @@ module Fairlead
     end
 
     private
-
-    def skip_without_databases
-      return if Databases.postgresql && Databases.mariadb
-
-      skip("No databases: run bin/test, or set TEST_DATABASE_URL and TEST_MARIADB_URL (bin/services url, url mariadb)")
-    end
 
     # @param adapter [String] ActiveRecord's.
     # @param seconds [Numeric, nil] nil: any.

@@ -7,6 +7,7 @@ module Fairlead
   # A request past its deadline: what it asked of the database ends there too.
   class DeadlineTest < Test
     include Databases
+    needs :database
 
     # Seconds.
     LIMIT = 0.5
@@ -72,7 +73,6 @@ module Fairlead
     private
 
     def with_app(adapter, *flags)
-      skip_without_databases
       flags = ["--request-timeout", LIMIT.to_s] if flags.empty?
       with_server(APP, *flags, env: { "DATABASE_URL" => Databases.url(adapter) }) do |server|
         server.get("/setup")

@@ -10,6 +10,8 @@ require "trilogy"
 module Fairlead
   # A database that restarts, refuses connections, or ends them, under an app that is being used.
   class FaultsTest < Test
+    needs :database
+
     # Its own, since they are restarted.
     FOLDER = "/var/tmp/fairlead-services-faults-#{Process.pid}".freeze
     PROGRAM = File.join(ROOT, "bin/services").freeze
@@ -41,7 +43,6 @@ module Fairlead
 
     def setup
       super
-      skip("No databases: run bin/test") unless Databases.postgresql
       services("start")
     end
 

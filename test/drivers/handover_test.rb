@@ -11,6 +11,7 @@ module Fairlead
   # A connection that goes from one fiber to the next.
   class HandoverTest < Test
     include Databases
+    needs :database
 
     class Record < ::ActiveRecord::Base
       self.abstract_class = true
@@ -18,7 +19,6 @@ module Fairlead
 
     def setup
       super
-      skip_without_databases
       Isolation.establish
       Drivers.establish
     end

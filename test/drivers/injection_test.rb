@@ -12,6 +12,7 @@ module Fairlead
   # its database. Afterwards nothing is open, leaked or locked, by the books of the database itself and of the pool.
   class InjectionTest < Test
     include Databases
+    needs :database
 
     APP = <<~RUBY
       require #{File.join(__dir__, "injected_app").inspect}
@@ -33,7 +34,6 @@ module Fairlead
     ADAPTERS.each do |name, (_, works)|
       works.each do |work|
         define_method("test_#{name}_#{work}") do
-          skip_without_databases
           # To connect takes long.
           ways = name.end_with?("_tls") || work == "reopened" ? 3 : Injection::WAYS.size
           attempts, *faults = server(name).get("/#{work}?#{ways}").body.lines(chomp: true)

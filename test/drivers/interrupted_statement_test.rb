@@ -17,6 +17,7 @@ module Fairlead
   # before, or closed. The database itself is asked.
   class InterruptedStatementTest < Test
     include Databases
+    needs :database
 
     # Statement => what comes before it.
     STATEMENTS = {
@@ -67,7 +68,6 @@ module Fairlead
 
     def setup
       super
-      skip_without_databases
       Log.io = StringIO.new
       @postgresql = PG.connect(Databases.postgresql)
       @mariadb = Trilogy.new(**Databases.mariadb_settings)

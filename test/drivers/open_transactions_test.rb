@@ -7,6 +7,7 @@ module Fairlead
   # What a request leaves open at its end, behind ActiveRecord's back: the next one finds a clean connection.
   class OpenTransactionsTest < Test
     include Databases
+    needs :database
 
     APP = <<~RUBY
       require "active_record"
@@ -71,7 +72,6 @@ module Fairlead
     private
 
     def with_app(adapter)
-      skip_without_databases
       url = adapter == "sqlite3" ? "sqlite3:left_open.sqlite3" : Databases.url(adapter)
       server = shared_server(APP, name: adapter.to_sym, env: { "DATABASE_URL" => "#{url}?pool=1&checkout_timeout=5" })
 

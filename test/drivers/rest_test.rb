@@ -9,6 +9,7 @@ module Fairlead
   class RestTest < Test
     include Databases
     include SpeaksHTTP
+    needs :database
 
     # Seconds that it has nothing to do, and the share of them for which it may compute. A reactor that is woken by what
     # nobody waits for computes all the time.
@@ -31,7 +32,6 @@ module Fairlead
 
     %w[POSTGRESQL MYSQL2 TRILOGY].each do |name|
       define_method("test_a_reactor_with_open_connections_of_#{name.downcase}_rests") do
-        skip_without_databases
         assert_one_below(CALM * SHARE) do
           answer = server.get("/#{name}")
           assert_equal "200", answer.code, answer.body

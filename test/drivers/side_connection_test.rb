@@ -16,6 +16,7 @@ module Fairlead
   # server takes no more.
   class SideConnectionTest < Test
     include Databases
+    needs :database
 
     DRIVERS = {
       "mysql2" => ->(settings) { Mysql2::Client.new(settings) },
@@ -33,7 +34,6 @@ module Fairlead
 
     def setup
       super
-      skip_without_databases
       @log = Log.io = StringIO.new
       @administrator = Trilogy.new(**Databases.mariadb_settings)
       # Each test has another user, and so another connection beside.

@@ -9,6 +9,7 @@ module Fairlead
   # While a driver waits, or goes through a large result, the other fibers of its thread go on.
   class YieldTest < Test
     include Databases
+    needs :database
 
     # Seconds that a fiber that wakes every 5 ms may be late.
     BOUND = 0.025
@@ -84,8 +85,6 @@ module Fairlead
     Operations::HOLDS_UP.each do |name, operations|
       operations.each do |operation|
         define_method("test_#{name.downcase}_still_holds_others_up_as_the_guide_says_#{operation}") do
-          skip_without_databases
-
           assert (1..TRIES).any? { lateness("#{name}/#{operation}") > BOUND }, "It yields now: guides/databases.md is to say so."
         end
       end
@@ -94,7 +93,6 @@ module Fairlead
     private
 
     def assert_yields(path)
-      skip_without_databases
       late = []
       until late.count { |seconds| seconds < BOUND } == GOOD
         refute_operator late.size, :==, TRIES, "late by so many seconds: #{late.join(", ")}"

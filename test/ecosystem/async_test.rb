@@ -10,6 +10,7 @@ module Fairlead
   class AsyncEcosystemTest < EcosystemTest
     include Burst
     include SpeaksHTTP
+    needs :database
 
     BACKEND = <<~'RUBY'
       require "digest"
@@ -180,7 +181,6 @@ module Fairlead
     end
 
     def test_redis_waits_without_holding_up_others
-      skip "No Redis: run bin/test, or set TEST_REDIS_URL (bin/services url redis)" unless ENV["TEST_REDIS_URL"]
       answers = burst(@server, (1..100).map { |number| "/redis?#{number}" })
 
       assert_equal (1..100).map(&:to_s), answers.map(&:body)

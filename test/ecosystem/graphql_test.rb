@@ -6,6 +6,8 @@ require_relative "ecosystem"
 module Fairlead
   # GraphQL::Dataloader, as its guide sets it up: it runs what a query asks for in fibers of its own.
   class GraphqlTest < EcosystemTest
+    needs :database
+
     APP = <<~'RUBY'
       require "json"
       require "active_record"
@@ -122,11 +124,6 @@ module Fairlead
         [200, { "content-type" => "application/json" }, [JSON.generate(answer)]]
       end)
     RUBY
-
-    def setup
-      super
-      skip "No PostgreSQL: run bin/test, or set TEST_DATABASE_URL (bin/services url)" unless ENV["TEST_DATABASE_URL"]
-    end
 
     def test_what_a_query_loads_is_loaded_for_its_request
       %w[plain hooked].each do |loader|

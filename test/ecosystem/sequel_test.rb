@@ -6,6 +6,8 @@ require_relative "ecosystem"
 module Fairlead
   # Sequel, which most apps without Rails use, and Hanami's own database layer is built on.
   class SequelTest < EcosystemTest
+    needs :database
+
     APP = <<~'RUBY'
       require "json"
       require "roda"
@@ -54,7 +56,6 @@ module Fairlead
     REQUESTS = 60
 
     def server
-      skip "No PostgreSQL: run bin/test, or set TEST_DATABASE_URL (bin/services url)" unless ENV["TEST_DATABASE_URL"]
       shared_server(APP, "-w", "2", env: BUNDLE.merge("DATABASE_URL" => ENV["TEST_DATABASE_URL"]))
     end
 

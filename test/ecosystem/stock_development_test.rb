@@ -5,6 +5,8 @@ require_relative "stock_app"
 module Fairlead
   # The stock app while it is being worked on: in development, and in its own system tests with a browser.
   class StockDevelopmentTest < StockAppTest
+    needs :browser
+
     SYSTEM_TEST = <<~RUBY
       require "test_helper"
       require "fairlead/integrations/capybara"

@@ -8,6 +8,7 @@ module Fairlead
   # The stock app in production, with what it comes with: the Solid gems on SQLite, Active Storage, Action Mailer.
   class StockProductionTest < StockAppTest
     include CableClient
+    needs :database
 
     # Speaks as much SMTP as it takes, and thinks before each answer to a letter.
     module Letterbox
@@ -87,7 +88,6 @@ module Fairlead
     end
 
     def test_redis_does_too
-      skip "No Redis: run bin/test, or set TEST_REDIS_URL (bin/services url redis)" unless ENV["TEST_REDIS_URL"]
       @server = stock_app(:fairlead, "--workers", "2", files: { "config/cable.yml" => <<~YAML })
         production:
           adapter: redis

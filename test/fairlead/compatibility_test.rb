@@ -7,6 +7,7 @@ module Fairlead
   # Libraries whose insides are not what Fairlead relies on.
   class CompatibilityTest < Test
     include SpeaksHTTP
+    needs :database
 
     SERVE = 'run ->(_) { [200, {}, ["served"]] }'
     DATABASE = <<~'RUBY'

@@ -7,6 +7,7 @@ module Fairlead
   # A Rails action that waits for the database when its client goes, where `cancel_abandoned` is set.
   class RailsClientGoneTest < RailsTest
     include Databases
+    needs :database
 
     ADAPTERS = %w[postgresql mysql2 trilogy].freeze
     # Seconds until the database has ended its query.
@@ -69,7 +70,6 @@ module Fairlead
 
     ADAPTERS.each do |adapter|
       define_method("test_a_query_of_#{adapter}_ends_with_its_client_and_the_next_has_a_connection") do
-        skip_without_databases
         queries = sleepers(adapter, 20)
         assert_one_below(GONE, "the query is gone") { seconds_until_abandoned(server, "/#{adapter}?seconds=20", queries) }
 
@@ -80,7 +80,6 @@ module Fairlead
 
     { "an action" => "action", "a view" => "view" }.each do |what, where|
       define_method("test_#{what.tr(" ", "_")}_that_ends_with_its_client_is_one_line_in_the_log") do
-        skip_without_databases
         server.connect do |socket|
           socket.write("GET /naps/#{where} HTTP/1.1\r\nHost: a\r\n\r\n")
           eventually("it waits") { File.exist?(server.path("napping")) && File.delete(server.path("napping")) }

@@ -5,6 +5,8 @@ require_relative "rails_app"
 module Fairlead
   # A Rails action that takes longer than it may.
   class RailsDeadlinesTest < RailsTest
+    needs :database
+
     CONTROLLER = <<~RUBY
       class TimesController < ActionController::Base
         def transaction

@@ -8,6 +8,7 @@ module Fairlead
   # `fairlead doctor` in a Rails app.
   class RailsDoctorTest < RailsTest
     include Databases
+    needs :database
 
     FINE = { "app/controllers/probes_controller.rb" => "class ProbesController < ActionController::Base; end\n" }.freeze
     HURTING = {
@@ -164,7 +165,6 @@ module Fairlead
 
     %w[mysql2 trilogy].each do |adapter|
       define_method("test_it_asks_mariadb_through_#{adapter}_how_many_connections_it_allows") do
-        skip_without_databases
         allowed = Trilogy.new(**Databases.mariadb_settings).query("SELECT @@max_connections").first.first
         _, said = in_mariadb(adapter, "--database-connections", allowed.to_s)
 
@@ -177,7 +177,6 @@ module Fairlead
     end
 
     def test_prepared_statements_of_mysql2_would_hurt
-      skip_without_databases
       status, said = in_mariadb("mysql2", "--database-connections", "90", settings: "  prepared_statements: true\n")
 
       assert_equal 1, status
@@ -185,7 +184,6 @@ module Fairlead
     end
 
     def test_prepared_statements_that_are_off_hurt_nobody
-      skip_without_databases
       _, said = in_mariadb("mysql2", "--database-connections", "90", settings: "  prepared_statements: \"false\"\n")
 
       refute_includes said, "prepared statements are on"

@@ -6,6 +6,7 @@ require_relative "plain_fibers"
 module Fairlead
   class RailsFibersTest < RailsTest
     include PlainFibers
+    needs :database
 
     # Before 8.1, the pools are ActiveRecord's own.
     def test_a_blocking_fiber_waits_for_a_connection_as_its_request_does

@@ -6,6 +6,8 @@ require_relative "../restarts"
 module Fairlead
   # New code of a Rails app takes over while its old code is in the database.
   class RailsHotRestartTest < RailsTest
+    needs :database
+
     CONTROLLER = <<~RUBY
       class VersionsController < ActionController::Base
         def show

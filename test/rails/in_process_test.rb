@@ -5,6 +5,8 @@ require_relative "rails_app"
 module Fairlead
   # An app's own tests, which serve it in their process: what a test has in its transaction, the app sees.
   class RailsInProcessTest < RailsTest
+    needs :database
+
     TEST = <<~RUBY
       require_relative "../config/environment"
       require "rails/test_help"

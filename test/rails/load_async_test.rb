@@ -5,6 +5,8 @@ require_relative "rails_app"
 module Fairlead
   # Queries that Rails runs in threads of its own, while the request's fiber waits.
   class RailsLoadAsyncTest < RailsTest
+    needs :database
+
     FILES = {
       "config/initializers/queries.rb" => <<~RUBY,
         Rails.application.config.active_record.async_query_executor = :global_thread_pool

@@ -146,6 +146,8 @@ module Fairlead
 
   # The oldest one, and what is the same with all of them.
   class Rails71Test < RailsTest
+    needs :database
+
     RAILS = "7.1"
     include OlderRails
     include Databases
@@ -170,7 +172,6 @@ module Fairlead
     # With a trilogy of its time.
     %w[mysql2 trilogy].each do |adapter|
       define_method("test_queries_of_#{adapter}_wait_in_line_and_end_with_their_clients") do
-        skip_without_databases
         server = shared_server(MARIADB, "--workers", "1", "--cancel-abandoned", name: :mariadb, env: {
           **bundle.environment, **%w[mysql2 trilogy].to_h { |one| [one, Databases.url(one)] }
         })

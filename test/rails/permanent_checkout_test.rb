@@ -6,6 +6,8 @@ module Fairlead
   # What becomes of `ActiveRecord::Base.connection`, which keeps a connection until the end of the request, where the app
   # has its own mind on that, or the pool is small. RailsTenQueriesTest has what is usual.
   class RailsPermanentCheckoutTest < RailsTest
+    needs :database
+
     APP = {
       "app/controllers/probes_controller.rb" => <<~RUBY
         class ProbesController < ActionController::Base

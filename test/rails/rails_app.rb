@@ -338,7 +338,7 @@ module Fairlead
 
     # @return [String] where the tests' PostgreSQL is; bin/services start says.
     def postgresql
-      ENV["TEST_DATABASE_URL"] || skip("No PostgreSQL: run bin/test, or set TEST_DATABASE_URL (bin/services url)")
+      ENV.fetch("TEST_DATABASE_URL")
     end
   end
 end

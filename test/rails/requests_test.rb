@@ -5,6 +5,8 @@ require_relative "rails_app"
 module Fairlead
   # What concurrent requests of a Rails app do to each other: nothing.
   class RailsRequestsTest < RailsTest
+    needs :database
+
     REQUESTS = 100
 
     def test_a_hundred_requests_at_once_query_sqlite

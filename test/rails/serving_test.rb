@@ -7,6 +7,7 @@ module Fairlead
   # Who serves a Rails app, and what the app finds itself in.
   class RailsServingTest < RailsTest
     include Databases
+    needs :database
 
     def test_bin_rails_server_serves_with_fairlead_though_puma_is_in_the_bundle
       server = rails(:rails)
@@ -136,7 +137,6 @@ module Fairlead
 
     %w[mysql2 trilogy].each do |adapter|
       define_method("test_the_generator_asks_mariadb_through_#{adapter}_how_many_connections_it_allows") do
-        skip_without_databases
         allowed = Trilogy.new(**Databases.mariadb_settings).query("SELECT @@max_connections").first.first
         app = rails_app(:fairlead, env: { "DATABASE_URL" => Databases.url(adapter) },
                                    files: { "config/database.yml" => "production:\n  adapter: #{adapter}\n" })

@@ -9,6 +9,7 @@ module Fairlead
   # that it keeps, and with one for each query.
   class RailsTenQueriesTest < RailsTest
     include Burst
+    needs :database
 
     CONNECTIONS = 5
     FILES = {

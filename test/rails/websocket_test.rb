@@ -8,6 +8,7 @@ module Fairlead
   # its own, and async-websocket, which upgrades it and stays in the request's fiber.
   class RailsWebSocketTest < RailsTest
     include CableClient
+    needs :database
 
     FILES = {
       "config/application.rb" => <<~RUBY,

@@ -17,6 +17,8 @@ module Fairlead
   #   git -C tmp/rails checkout --detach 2e968549372
   #   BUNDLE_GEMFILE=test/rails_own/Gemfile bundle install
   class RailsOwnPoolTest < Test
+    needs :database
+
     SOURCE = File.join(ROOT, "tmp/rails/activerecord")
     GEMFILE = File.join(ROOT, "test/rails_own/Gemfile")
     # As Rails' tests call them.
@@ -67,7 +69,7 @@ module Fairlead
     def with_databases(adapter)
       return yield({ "ARCONN" => adapter }) if adapter == "sqlite3_mem"
 
-      url = (adapter == "postgresql" ? Databases.postgresql : Databases.mariadb) || skip("No databases: run bin/test")
+      url = (adapter == "postgresql" ? Databases.postgresql : Databases.mariadb)
       administer(url, adapter, DROP[adapter], "CREATE DATABASE %s")
       Dir.mktmpdir("fairlead-") do |folder|
         file = File.join(folder, "config.yml")

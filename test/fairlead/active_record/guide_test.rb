@@ -10,6 +10,7 @@ module Fairlead
   # The examples of guides/active-record.md run as written, and what they say after `# =>` is so.
   class ActiveRecordGuideTest < Test
     include Burst
+    needs :database
 
     GUIDE = File.read(File.expand_path("../../../guides/active-record.md", __dir__))
     SETTINGS = GUIDE[/^```ruby-configuration\n(.*?)^```/m, 1]
@@ -75,7 +76,7 @@ module Fairlead
 
     # However long a request stands in line on a machine that does other work: that is no error here.
     def database(size)
-      url = ENV["TEST_DATABASE_URL"] || skip("No PostgreSQL: run bin/test, or set TEST_DATABASE_URL (bin/services url)")
+      url = ENV.fetch("TEST_DATABASE_URL")
       { "DATABASE_URL" => "#{url}?max_connections=#{size}&checkout_timeout=60&application_name=guide" }
     end
 

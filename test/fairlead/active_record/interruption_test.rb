@@ -9,6 +9,7 @@ module Fairlead
   # A deadline, a client that has gone, a timeout, or a cancelled task reach a fiber wherever it waits: the pool stays whole.
   class DatabasePoolInterruptionTest < Test
     include Databases
+    needs :database
 
     APP = <<~'RUBY'
       require "active_record"
@@ -92,7 +93,6 @@ module Fairlead
 
     %w[request_timeout client_gone cancel timeout timeouts].each do |kind|
       define_method(:"test_a_pool_stays_whole_wherever_a_#{kind}_arrives") do
-        skip_without_databases
         held = kind == "request_timeout" ? HELD : HELD.first(2)
         OPERATIONS.product(held) do |name, (turns, other)|
           response = sweeper.get("/?#{[name.tr(" ", "-"), kind, turns, other].join("&")}")

@@ -5,6 +5,8 @@ require_relative "../../helper"
 module Fairlead
   # A plain Rack app that uses ActiveRecord without Rails.
   class PlainRackTest < Test
+    needs :database
+
     REQUESTS = 100
 
     # Each request works with the one connection that it has leased and never gives back.
@@ -70,7 +72,7 @@ module Fairlead
     private
 
     def postgresql
-      ENV["TEST_DATABASE_URL"] || skip("No PostgreSQL: run bin/test, or set TEST_DATABASE_URL (bin/services url)")
+      ENV.fetch("TEST_DATABASE_URL")
     end
   end
 end

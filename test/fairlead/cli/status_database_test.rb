@@ -9,6 +9,7 @@ module Fairlead
     # Who waits for a database connection, and why, as `fairlead status` says it.
     class StatusDatabaseTest < Test
       include Burst
+      needs :database
 
       # A connection is held by its request until the test is over.
       APP = <<~RUBY
@@ -90,7 +91,7 @@ module Fairlead
       def asked(server) = JSON.parse(JSON.generate(StatusReport.new(ServerSelection.new(ControlSocket.servers, pid: server.pid).server).to_h))
 
       def postgresql
-        ENV["TEST_DATABASE_URL"] || skip("No PostgreSQL: run bin/test, or set TEST_DATABASE_URL (bin/services url)")
+        ENV.fetch("TEST_DATABASE_URL")
       end
     end
   end

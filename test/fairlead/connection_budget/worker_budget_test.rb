@@ -15,6 +15,7 @@ module Fairlead
   class BudgetTest < Test
     include Burst
     include Databases
+    needs :database
 
     WORKERS = 4
     BUDGET = 20
@@ -109,7 +110,7 @@ module Fairlead
 
     def setup
       super
-      @url = ENV["TEST_DATABASE_URL"] || skip("No PostgreSQL: run bin/test, or set TEST_DATABASE_URL (bin/services url)")
+      @url = ENV.fetch("TEST_DATABASE_URL")
       @name = "budget-#{Process.pid}-#{rand(1 << 32)}"
       @observer = PG.connect(@url)
     end
@@ -326,7 +327,7 @@ module Fairlead
       with_server(app, "--workers", "2", *flags, env: { "DATABASE_URL" => url }, &)
     end
 
-    def mariadb_url = ENV["TEST_MARIADB_URL"] || skip("No MariaDB: run bin/test, or set TEST_MARIADB_URL (bin/services url mariadb)")
+    def mariadb_url = ENV.fetch("TEST_MARIADB_URL")
 
     # @return [String] a user whom the server knows until the end of the test; the password is the same.
     def mariadb_user

@@ -10,6 +10,8 @@ require "rack/lint"
 
 module Fairlead
   class CapybaraTest < Test
+    needs :browser
+
     def setup
       super
       Capybara.server = :fairlead

@@ -6,10 +6,13 @@ $LOAD_PATH.unshift File.expand_path("../../../lib", __dir__)
 require "minitest/autorun"
 require "fairlead/pool"
 require_relative "../../legible"
+require_relative "../../needs"
 
 module Fairlead
   # The base of the pool's tests.
   class PoolTest < Minitest::Test
+    extend Needs
+
     # Something that can be held by one only, and knows what became of it.
     class Connection
       attr_reader :number, :calls

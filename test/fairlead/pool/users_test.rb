@@ -12,6 +12,8 @@ module Fairlead
   # Gems that use connection_pool use this pool, each with what the guide says, as it is written there, in a process of its
   # own. Each needs its server here, and is skipped aloud without.
   class PoolUsersTest < PoolTest
+    needs :database
+
     # What the guide says to write: name => code.
     GUIDE = File.read(File.expand_path("../../../guides/fair-pool.md", __dir__)).scan(/^```ruby-with-([\w-]+)\n(.*?)^```/m).to_h
 
@@ -170,7 +172,7 @@ module Fairlead
     end
 
     def redis_url
-      ENV.fetch("TEST_REDIS_URL") { skip "No Redis: run bin/test, or set TEST_REDIS_URL (bin/services url redis)" }
+      ENV.fetch("TEST_REDIS_URL")
     end
 
     # In the test's folder.

@@ -6,6 +6,8 @@ module Fairlead
   # The process of Solid Queue beside the workers: when it is started, told to end, and killed. What runs in it is a
   # stand-in here; test/ecosystem has the real one.
   class JobsTest < Test
+    needs :database
+
     APP = <<~'RUBY'
       module SolidQueue
         class Supervisor
@@ -79,7 +81,6 @@ module Fairlead
 
     # The process that starts it again serves requests, or has threads of the app's own that are in the database.
     def test_nobody_elses_transaction_notices_that_it_is_started_again_or_that_a_worker_is_forked
-      skip "no PostgreSQL (TEST_DATABASE_URL)" unless ENV["TEST_DATABASE_URL"]
 
       [0, 1].each do |workers|
         with_server(TRANSACTION + APP.sub("run ->", "serve ->"), "-w", workers.to_s, "--solid-queue", "fork",
