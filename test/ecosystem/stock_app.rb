@@ -139,7 +139,13 @@ module Fairlead
     def self.template
       @template ||= File.join(ROOT, "tmp/stock-app", Digest::SHA256.hexdigest(
         [RUBY_VERSION, File.read(File.join(__dir__, "Gemfile.lock")), File.read(__FILE__)].join
-      )[0, 12]).tap { |folder| write_template(folder) unless File.exist?(folder) }
+      )[0, 12]).tap { |folder| locked { write_template(folder) unless File.exist?(folder) } }
+    end
+
+    # Test files that run at the same time want one template.
+    def self.locked
+      FileUtils.mkdir_p(File.join(ROOT, "tmp"))
+      File.open(File.join(ROOT, "tmp/stock-app.lock"), File::CREAT) { |file| file.flock(File::LOCK_EX) && yield }
     end
 
     def self.write_template(folder)
