@@ -8,6 +8,7 @@ require_relative "../harness/cli"
 module Bench
   # The page, the README's table and its picture are what the results say, and the page can be read.
   class ReportTest < Minitest::Test
+    extend Fairlead::Needs
     needs :browser
 
     CHROMIUM = ENV["CHROMIUM"] || %w[chromium google-chrome chromium-browser]
