@@ -44,6 +44,12 @@ class GuidesTest < Fairlead::Test
     named.each { |page| assert_path_exists File.join(ROOT, page) }
   end
 
+  def test_every_file_of_a_command_exists
+    named = GUIDES.flat_map { |guide| text(guide).scan(%r{(?<![\w./-])((?:test|bench)/[\w/-]+\.rb)}) }.flatten.uniq
+    assert_operator named.size, :>=, 2
+    named.each { |path| assert_path_exists File.join(ROOT, path) }
+  end
+
   def test_configuration_examples_can_be_read
     examples = GUIDES.flat_map { |guide| text(guide).scan(/^```(?:ruby-configuration\n|ruby\n(?=# config\/fairlead\.rb))(.*?)^```/m) }
     assert_operator examples.size, :>=, 6
