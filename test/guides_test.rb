@@ -45,7 +45,7 @@ class GuidesTest < Fairlead::Test
   end
 
   def test_every_file_of_a_command_exists
-    named = GUIDES.flat_map { |guide| text(guide).scan(%r{(?<![\w./-])((?:test|bench)/[\w/-]+\.rb)}) }.flatten.uniq
+    named = GUIDES.flat_map { |guide| text(guide).scan(%r{(?<![\w./-])((?:test|bench)/[\w/-]+_test\.rb)}) }.flatten.uniq
     assert_operator named.size, :>=, 2
     named.each { |path| assert_path_exists File.join(ROOT, path) }
   end
