@@ -95,8 +95,8 @@ module Fairlead
       OTHER_WAYS = {
         "active_record/cpu_idle.rb" => "rescue SystemCallError\n        1.0 # a system without it",
         "control/control_socket.rb" => "Platform::LINUX ? SocketNamespace::Abstract.new : SocketNamespace::Folder.new",
-        "launch.rb" => "rescue SystemCallError\n        nil",
-        "recycling.rb" => "if Platform::LINUX && File.readable?(rollup)",
+        "start_command.rb" => "rescue SystemCallError\n        nil",
+        "control/process_usage.rb" => "if Platform::LINUX && File.readable?(rollup)",
         "server.rb" => "return 10_000 unless Platform::LINUX",
         "status/consumption.rb" => "linux ? from_proc(pid) : from_ps(pid)"
       }.freeze

@@ -10,9 +10,9 @@ module Fairlead
         Starts the command of a running server once more, with the code, the gems and the
         configuration that are there now. The old code serves until the new code does, and
         no request fails. If the new code cannot serve, nothing changes, and the exit status
-        is 1. (Under `workers 0`, `bin/rails server` and `rackup` another process loads the
-        new code first. If that succeeds, the server finishes running requests and starts
-        again, while connections wait.) A server of another folder has to be named.
+        is 1. (Under `workers 0`, as in development, another process loads the new code
+        first. If that succeeds, the server finishes running requests and starts again,
+        while connections wait.) A server of another folder has to be named.
 
       TEXT
       # Seconds between two checks.
@@ -30,20 +30,23 @@ module Fairlead
         raise ConfigurationError, "The server runs in a container, or in another process namespace. Run the command there." if
           server[:elsewhere]
 
+        newest = answers_of(server).map { |answer| answer[:restarts][:begun] }.max
         Process.kill(:USR2, server[:pid])
-        await_new_code(server)
+        await_generation(newest + 1, server)
       rescue Errno::ESRCH, Errno::EPERM => error
         raise ConfigurationError, "The server cannot be signalled: #{error.message} (process #{server[:pid]})."
       end
 
-      # Failures from before the signal do not count.
-      def await_new_code(server)
+      # During a hot restart the supervisors of old and new code answer.
+      def answers_of(server) = @answers.select { |answer| answer[:pid] == server[:pid] }
+
+      # A start that had begun before the signal does not count: the one that was asked for follows it.
+      def await_generation(generation, server)
         unanswered = 0
-        failures = { start_of(server) => server[:restarts][:failures] }
         loop do
-          found = @answers.select { |other| other[:pid] == server[:pid] }
-          found.each { |other| check_failure(other, failures) }
-          new = found.find { |other| other[:restarts][:serving] && (start_of(other) <=> start_of(server)) == 1 }
+          found = answers_of(server)
+          found.each { |answer| check_failure(answer[:restarts], generation) }
+          new = found.find { |answer| answer[:restarts][:serving] && answer[:restarts][:generation] >= generation }
           return announce(new) if new
 
           unanswered = found.empty? ? unanswered + 1 : 0
@@ -56,15 +59,10 @@ module Fairlead
         fail_with(server, "has ended")
       end
 
-      # Orders the starts of a server.
-      def start_of(server) = [server[:restarts][:generation], server.dig(:status, :started_at)]
+      def check_failure(restarts, generation)
+        return unless restarts[:failed].to_i >= generation
 
-      # If the supervisor that was found first is still booting, the older one, which serves, gets its failure.
-      def check_failure(server, failures)
-        before = failures[start_of(server)] ||= server[:restarts][:failures] + 1
-        return unless server[:restarts][:failures] > before
-
-        raise BootError, "The new code could not be started; the old code continues to serve.\n#{server[:restarts][:failure]}"
+        raise BootError, "The new code could not be started; the old code continues to serve.\n#{restarts[:failure]}"
       end
 
       def fail_with(server, how)

@@ -18,11 +18,10 @@ module Fairlead
         return print(@flags.help) if @flags.help?
         return print("Fairlead #{VERSION}\n") if @flags.version?
 
-        # These signals would end a process that does not serve yet.
+        # They would end the process. So early they mean nothing: the newest code is loaded in any case.
         %i[USR1 USR2].each { |signal| trap(signal) { nil } }
-        start_command = StartCommand.present(@arguments)
-        parent = ParentLink.find
-        CLI.exit_status(@errors, parent:) { serve(start_command, parent) }
+        start_command = StartCommand.current(@arguments)
+        CLI.exit_status(@errors, parent: ParentLink.current) { serve(start_command) }
       end
 
       private
@@ -32,29 +31,15 @@ module Fairlead
         0
       end
 
-      def serve(start_command, parent)
+      def serve(start_command)
         Fairlead.serving!
         configuration = @flags.configuration
-        rehearse(configuration)
-        return supervise(configuration, start_command, parent) if parent || configuration.workers.zero?
-
-        InitProcess.new(start_command, configuration) do |link|
-          CLI.exit_status(@errors, parent: link) { supervise(configuration, start_command, link) }
-        end.run
-      end
-
-      def supervise(configuration, start_command, parent)
         configuration.export_environment
-        Supervisor.new(configuration, parent:, again: start_command).run
-      end
-
-      # Under `workers 0`, a new command shows first that it can replace the running one.
-      def rehearse(configuration)
         Rehearsal.pass do
-          configuration.export_environment
           Fairlead.configuration = configuration
           AppLoader.load(configuration)
         end
+        Supervision.server(configuration, start_command).run
       end
     end
   end

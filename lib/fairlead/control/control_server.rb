@@ -11,11 +11,11 @@ module Fairlead
     # @param configuration [Configuration]
     # @param addresses [Array<String>] what is served
     # @param pid [Integer] by which the server is known
-    # @param generation [Integer] how often new code was started before
+    # @param generation [Integer] how many times new code was started before
     # @param named [String, nil] the folder as a link named it at the start; the link may lead elsewhere by now
     def initialize(configuration, addresses, pid: Process.pid, generation: 0, named: nil)
       @pid = pid
-      @restarts = { generation:, serving: false, failures: 0, failure: nil }
+      @restarts = { generation:, begun: generation, serving: false, failed: nil, failure: nil }
       @configuration = configuration
       @state = ServerState.new(configuration)
       @addresses = addresses
@@ -56,11 +56,16 @@ module Fairlead
     # All workers serve.
     def serving! = @restarts[:serving] = true
 
-    # New code could not be started.
+    # New code is being started.
+    #
+    # @param generation [Integer]
+    def restart_begun(generation) = @restarts[:begun] = generation
+
+    # It could not be started.
     #
     # @param description [String]
     def restart_failed(description)
-      @restarts.update(failures: @restarts[:failures] + 1, failure: description)
+      @restarts.update(failed: @restarts[:begun], failure: description)
     end
 
     def close

@@ -23,7 +23,7 @@ module Fairlead
     # @param workers [Enumerable<WorkerTable::Worker>]
     def request_pool_reports(workers)
       workers.each do |worker|
-        pool_reports.request(worker.pid) { worker.channel&.tell(Messages::Show.new) } if worker.serving? || worker.leaving?
+        pool_reports.request(worker.pid) { worker.channel&.post(Messages::Show.new) } if worker.serving? || worker.leaving?
       end
     end
 

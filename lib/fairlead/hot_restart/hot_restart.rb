@@ -3,188 +3,170 @@
 require_relative "../parts"
 
 module Fairlead
-  # The supervisors of a server, seen from its first process ({InitProcess}). For a hot restart it runs the server's command
-  # once more, with the listening sockets, and once the new supervisor's workers serve, the older one is told to leave. If
-  # the new one cannot serve, nothing changes.
-  #
-  # The first process stays the first: whoever started it (a service manager, a container, a shell) goes on knowing the
-  # server by its process id.
+  # The generations of a server's code, as its {InitProcess} sees them: each is a supervisor with its workers. A hot restart
+  # runs the server's command once more, with the listening sockets. Once the new generation serves, the older one retires;
+  # if the new one cannot serve, nothing changes.
   class HotRestart
-    # A supervisor that was started.
-    # @!attribute state [Symbol] :booting, :serving or :leaving.
-    # @!attribute kept [Messages::Keeps, nil] the last that it has said.
-    Master = Struct.new(:pid, :channel, :state, :failure, :kept)
+    # @!attribute number [Integer] 0 for the first; each start counts, also one that fails.
+    # @!attribute pid [Integer] of its supervisor
+    # @!attribute channel [Channel, nil] to its supervisor; nil once that has closed it.
+    # @!attribute state [Symbol] :booting, :serving or :retiring
+    # @!attribute failure [String, nil] why it cannot serve, in its own words
+    # @!attribute keeps [Messages::Keeps, nil] the last one from it
+    Generation = Struct.new(:number, :pid, :channel, :state, :failure, :keeps) do
+      def booting? = state == :booting
+      def serving? = state == :serving
+    end
+    private_constant :Generation
 
-    # @return [Array<Listener>] of whoever serves.
-    def listeners = @listeners.reject(&:closed?)
-    # @return [Array<Master>]
-    attr_reader :masters
-    # @return [Integer] of the newest that serves, from 0.
-    attr_reader :generation
-    # @return [Integer] with which exit status the server has ended.
+    # @return [Integer] the exit status of the server.
     attr_reader :status
-    # @param launch [StartCommand]
+
+    # @param start_command [StartCommand, nil] nil: it is unknown, and there is no hot restart.
     # @param listeners [Array<Listener>]
-    # @param notifier [ServiceManager]
-    # @yieldparam parent [ParentLink] in the child that becomes the first supervisor.
+    # @param service_manager [ServiceManager]
+    # @yieldparam link [ParentLink] in the child that becomes the first supervisor.
     # @yieldreturn [Integer] its exit status.
-    def initialize(launch, listeners, notifier, &first)
-      @launch = launch
+    def initialize(start_command, listeners, service_manager, &first)
+      @start_command = start_command
       @listeners = listeners
-      @notifier = notifier
+      @service_manager = service_manager
       @first = first
-      @masters = []
-      @generation = nil
+      @generations = []
+      @newest = (start_command&.generation || 0) - 1
+      @served = @restart_pending = @stopping = false
       @status = 0
-      @again = @stopping = false
     end
 
-    # Starts a supervisor: the first, or one of new code. While one boots, the next one waits for it.
-    def renew
-      return @again = true if candidate
+    # @return [Boolean] whether no generation is left.
+    def finished? = @generations.empty?
+
+    # Starts the first generation.
+    def start = start_generation
+
+    # Starts new code. A restart that is asked for while a generation boots begins after that.
+    def restart
       return if @stopping
+      return @restart_pending = true if candidate
 
-      Log.say "New code is being started." if @generation
-      @notifier.reloading if @generation
-      start
+      Log.say "New code is being started."
+      @service_manager.reloading
+      start_generation
     end
 
-    # @return [Array<IO>] readable when {#attend} should be called; as it should be when a child has ended.
-    def ios = @masters.filter_map { |master| master.channel&.io }
+    # @return [Array<IO>] readable when {#process_messages} should be called.
+    def ios = @generations.filter_map { |generation| generation.channel&.io }
 
-    # Takes in what has been said.
-    def attend
-      @masters.dup.each { |master| hear(master) if master.channel }
-      return unless @again && !candidate
+    def process_messages
+      @generations.dup.each { |generation| receive_from(generation) }
+      return unless @restart_pending && !candidate
 
-      @again = false
-      renew
+      @restart_pending = false
+      restart
     end
+
+    # @return [Array<Integer>] the children to wait for.
+    def pids = @generations.map(&:pid)
 
     # A child of this process has ended.
     def ended(pid, status)
-      master = @masters.find { |one| one.pid == pid } or return
-      hear(master) if master.channel # what it said last
-      master.channel&.close
-      @masters.delete(master)
-      pass_on(master.kept.with(servers: [], rest: 0), @masters) if master.kept
-      return give_up(master.failure || how_it_ended(status), status) if master.state == :booting
+      generation = @generations.find { |one| one.pid == pid } or return
+      receive_from(generation) # its last messages
+      generation.channel&.close
+      @generations.delete(generation)
+      post(generation.keeps.with(servers: [], rest: 0), @generations) if generation.keeps
+      return fail_start(generation.failure || how_it_ended(status), status) if generation.booting?
+      return unless generation.serving?
 
-      return unless master.state == :serving
-
-      @status = code(status)
-      dismiss(:TERM) if @stopping && !@dismissed # it has been told by itself: what boots is not needed either
+      @status = exit_status(status)
+      forward(:TERM) if @stopping && !@told_to_stop # the serving supervisor was told to end by a signal of its own
     end
 
-    # Passes a signal on: to all if it means the end, or the logs, else to the one that serves. Code that boots would be ended by
-    # USR1: it is told by message, and reopens what it has once it serves.
+    # Passes a signal on, as a message: that arrives also if the supervisor boots yet.
     def forward(signal)
       case signal
-      when :TERM, :INT then dismiss(signal)
-      when :USR1 then pass_on(Messages::Reopen.new, @masters)
-      else serving&.then { |master| kill(signal, master) }
+      when :TERM, :INT then stop(signal)
+      when :USR1 then post(Messages::Signaled.new(signal), @generations)
+      when :HUP then post(Messages::Signaled.new(signal), @generations.select { |one| one.serving? || one.booting? })
+      else post(Messages::Signaled.new(signal), [serving || candidate].compact)
       end
     end
 
+    def close_listeners = @listeners.each(&:close)
+
     private
 
-    # Descriptor, address as it was asked for, inode.
-    def described_listeners = listeners.map { |one| [one.io.fileno, one.asked, one.owned] }
+    def candidate = @generations.find(&:booting?)
 
-    def candidate = @masters.find { |master| master.state == :booting }
+    def serving = @generations.find(&:serving?)
 
-    def serving = @masters.find { |master| master.state == :serving }
+    def start_generation
+      @newest += 1
+      post(Messages::Starting.new(@newest), [serving].compact)
+      return fail_start("Hot restart is unavailable: the start command is unknown.") unless @first || @start_command
 
-    def start
-      ours, theirs = Messages::Channel.pair
-      about = { pid: Process.pid, generation: @generation.to_i + (@generation ? 1 : 0), control: theirs.io.fileno,
-                watchdog: @notifier.watchdog, listeners: described_listeners, kept: @masters.filter_map(&:kept).map(&:to_h) }
-      @masters << Master.new(boot(about, ours, theirs), ours, :booting)
+      ours, theirs = Channel.pair
+      @generations << Generation.new(@newest, boot(ours, theirs), ours, :booting)
     rescue SystemCallError => error
       ours&.close
-      give_up("The command cannot be run: #{error.message}.")
+      fail_start("The command cannot be run: #{error.message}.")
     ensure
       theirs&.close
     end
 
-    # Nothing of an app is loaded here: the first supervisor is a fork. Those that follow run the command again, with what
-    # it finds then.
-    def boot(about, ours, theirs)
-      return @launch.again({ ParentLink::VARIABLE => Messages.json(about) }, [theirs.io, *listeners.map(&:io)]) unless @first
+    # The first supervisor is a fork. Those that follow run the command again, with the code that is there then.
+    def boot(ours, theirs)
+      link = { pid: Process.pid, generation: @newest, control: theirs.io.fileno, watchdog: @service_manager.watchdog,
+               listeners: listeners.map { |one| [one.io.fileno, one.asked, one.owned] },
+               kept: @generations.filter_map { |one| one.keeps&.to_h } }
+      return @start_command.spawn_copy({ ParentLink::VARIABLE => Messages.json(link) }, [theirs.io, *listeners.map(&:io)]) unless @first
 
       first, @first = @first, nil
       Process.fork do
         ours.close
-        [theirs, *listeners].each { |one| one.io.autoclose = false } # the descriptors are the parent link's now
-        exit(first.call(ParentLink.new(**about)))
+        [theirs, *listeners].each { |one| one.io.autoclose = false } # the link opens these descriptors again
+        exit(first.call(ParentLink.new(**link)))
       end
     end
 
-    def hear(master)
-      messages, gone = master.channel.receive
-      messages.each do |message|
-        case message
-        when Messages::Serves then succeed(master, message.listeners)
-        when Messages::Failed then master.failure = message.description
-        when Messages::Notify then @notifier.pass_on(message.text) if master.state == :serving
-        when Messages::Renew then renew
-        when Messages::Keeps then pass_on(master.kept = message, newer_than(master))
-        when Messages::Wish then ask_older_ones(master, message)
-        when Messages::Dismiss then stop_listening if master.state == :serving
-        end
-      end
-      return unless gone
+    def listeners = @listeners.reject(&:closed?)
 
-      master.channel.close
-      master.channel = nil
+    def receive_from(generation)
+      return unless generation.channel
+
+      messages, closed = generation.channel.receive
+      messages.each { |message| handle(message, generation) }
+      return unless closed
+
+      generation.channel.close
+      generation.channel = nil
     end
 
-    def succeed(master, described)
-      replace_listeners(master.channel.take_ios.zip(described).map do |io, (asked, owned)|
-        Listener.new(io, asked:, owned:)
-      end)
-      serving&.then { |other| leave(other) }
-      master.state = :serving
-      first = @generation.nil?
-      @generation = first ? 0 : @generation + 1
-      @notifier.ready(@listeners.map(&:uri))
-      Log.say "The new code serves, as process #{master.pid}." unless first
-    end
-
-    # They are in the order in which they were started.
-    def newer_than(master) = @masters.drop(@masters.index(master) + 1)
-
-    def pass_on(message, masters) = masters.each { |master| master.channel&.tell(message) }
-
-    def ask_older_ones(master, wish)
-      pass_on(wish, @masters.take(@masters.index(master)))
-    end
-
-    # By message: a service manager may send the signal to all processes. Code that boots may hear no message yet.
-    def dismiss(signal)
-      stop_listening
-      @dismissed = true
-      @masters.each do |master|
-        told = master.channel&.tell(Messages::Dismiss.new)
-        kill(signal, master) unless told && master.state != :booting
+    def handle(message, generation)
+      index = @generations.index(generation)
+      case message
+      when Messages::Serving then take_over(generation, message.listeners)
+      when Messages::Failed then generation.failure = message.description
+      when Messages::Notify then @service_manager.pass_on(message.text) if generation.serving?
+      when Messages::Restart then restart
+      when Messages::Keeps then post(generation.keeps = message, @generations.drop(index + 1))
+      when Messages::Wish then post(message, @generations.take(index))
+      when Messages::Stopping then stop_listening if generation.serving?
       end
     end
 
-    # No more connections come in that no worker would accept.
-    def stop_listening
-      @stopping = true
-      @listeners.each(&:close)
+    def take_over(generation, addresses)
+      Log.say "The new code serves, as process #{generation.pid}." if @served
+      @served = true
+      replace_listeners(generation.channel.take_ios.zip(addresses).map { |io, (asked, owned)| Listener.new(io, asked:, owned:) })
+      retire(serving) if serving
+      generation.state = :serving
+      @service_manager.ready(@listeners.map(&:uri))
     end
 
-    def kill(signal, master)
-      Process.kill(signal, master.pid)
-    rescue Errno::ESRCH
-      nil
-    end
-
-    def leave(master)
-      master.state = :leaving
-      master.channel&.tell(Messages::Leave.new)
+    def retire(generation)
+      generation.state = :retiring
+      post(Messages::Retire.new, [generation])
     end
 
     # The file of a socket that is still served stays.
@@ -197,23 +179,48 @@ module Fairlead
       @listeners = others
     end
 
-    def give_up(description, status = nil)
-      @status = status ? code(status) : 1 if @generation.nil? # nobody serves
+    def post(message, generations) = generations.each { |generation| generation.channel&.post(message) }
+
+    # By message, since a service manager may send the signal to all processes. A generation that boots may not read its
+    # messages yet, so it gets the signal as well.
+    def stop(signal)
+      stop_listening
+      @told_to_stop = true
+      @generations.each do |generation|
+        told = generation.channel&.post(Messages::Signaled.new(signal))
+        kill(signal, generation) if generation.booting? || !told
+      end
+    end
+
+    # No more connections come in that no worker would accept.
+    def stop_listening
+      @stopping = true
+      close_listeners
+    end
+
+    def kill(signal, generation)
+      Process.kill(signal, generation.pid)
+    rescue Errno::ESRCH
+      nil
+    end
+
+    def fail_start(description, status = nil)
+      @status = status ? exit_status(status) : 1 unless @served
       return if @stopping
-      return warn("fairlead: #{description}") if @generation.nil?
+      return warn("fairlead: #{description}") unless @served
 
       Log.say "The new code could not be started, and the old goes on serving.\n#{description}"
-      serving&.channel&.tell(Messages::Failed.new(description))
-      @notifier.ready(@listeners.map(&:uri))
+      post(Messages::Failed.new(description), [serving].compact)
+      @service_manager.ready(@listeners.map(&:uri))
     end
 
     def how_it_ended(status)
-      return "The new process ended with status #{status.exitstatus}; what it has said is above." unless status.signaled?
+      return "The new process ended with status #{status.exitstatus}; its messages are above." unless status.signaled?
 
       "The new process was ended by SIG#{Signal.signame(status.termsig)}."
     end
 
-    # As a shell would tell it.
-    def code(status) = status.exitstatus || (128 + status.termsig)
+    # As a shell reports it.
+    def exit_status(status) = status.exitstatus || (128 + status.termsig)
   end
 end

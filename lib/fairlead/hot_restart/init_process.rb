@@ -3,23 +3,23 @@
 require_relative "../parts"
 
 module Fairlead
-  # The first process of a server that has workers. It has no app: its child is the supervisor. It has the process id by
-  # which the server is known, and the listening sockets; it passes signals on, starts new code, reaps what nobody else
-  # does (as process 1 of a container), and ends with the status of the server.
+  # The first process of a server with workers; the supervisor is its child. It has the process id by which the server is known
+  # and the listening sockets, passes signals on, starts new code, and ends with the status of the server. As process 1 of a
+  # container it also reaps processes that have lost their parent.
   class InitProcess
     SIGNALS = %i[TERM INT HUP TTIN TTOU USR1 USR2 CHLD].freeze
     private_constant :SIGNALS
 
-    # @param launch [StartCommand]
     # @param configuration [Configuration]
-    # @yieldparam parent [ParentLink] in the child, which becomes the first supervisor
+    # @param start_command [StartCommand, nil] see {HotRestart}.
+    # @yieldparam link [ParentLink] in the child, which becomes the first supervisor
     # @yieldreturn [Integer] its exit status
-    def initialize(launch, configuration, &supervise)
+    def initialize(configuration, start_command, &supervise)
       @configuration = configuration
       @pid_file = PidFile.new(configuration.pidfile, at: configuration.source(:pidfile))
-      @succession = HotRestart.new(launch, Listener.inherited, ServiceManager.new) do |parent|
+      @hot_restart = HotRestart.new(start_command, Listener.inherited, ServiceManager.new) do |link|
         @signals.restore
-        supervise.call(parent)
+        supervise.call(link)
       end
     end
 
@@ -29,43 +29,49 @@ module Fairlead
     # @raise [ConfigurationError] if the server runs already.
     def run
       @pid_file.write
+      Log.open(@configuration)
       @signals = Signals.new(*SIGNALS)
-      @succession.renew
+      @hot_restart.start
       Process.setproctitle("fairlead: init [#{@configuration.tag}]")
-      Log.io = File.open(@configuration.log, "a").tap { |file| file.sync = true } if @configuration.log
-      attend until @succession.masters.empty?
-      @succession.status
+      wait until @hot_restart.finished?
+      @hot_restart.status
     ensure
-      @succession.listeners.each(&:close)
+      @hot_restart.close_listeners
       @pid_file.remove
+      @signals&.restore
     end
+
+    # Drains, and ends {#run}. May be called from any thread.
+    def stop = @signals&.record(:TERM)
 
     private
 
-    def attend
-      IO.select([@signals.io, *@succession.ios])
+    def wait
+      IO.select([@signals.io, *@hot_restart.ios])
       @signals.take.each { |signal| handle(signal) }
-      @succession.attend
+      @hot_restart.process_messages
       reap
     end
 
     def handle(signal)
       case signal
       when :CHLD then nil
-      when :USR2 then @succession.renew
+      when :USR2 then @hot_restart.restart
       else
         Log.reopen if signal == :USR1
-        @succession.forward(signal)
+        @hot_restart.forward(signal)
       end
     end
 
-    # Process 1 also gets what has lost its own parent.
+    # An app that this process has loaded (`rackup`) may wait for children of its own.
     def reap
-      while (pid, status = Process.wait2(-1, Process::WNOHANG))
-        @succession.ended(pid, status)
+      (Process.pid == 1 ? [-1] : @hot_restart.pids).each do |child|
+        while (pid, status = Process.wait2(child, Process::WNOHANG))
+          @hot_restart.ended(pid, status)
+        end
+      rescue Errno::ECHILD
+        next
       end
-    rescue Errno::ECHILD
-      nil
     end
   end
 end

@@ -5,67 +5,69 @@ require "socket"
 require_relative "../parts"
 
 module Fairlead
-  # Who started this supervisor and stays the first process: the {InitProcess}. It has the listening sockets, speaks to the service manager, and passes signals on. {HotRestart} is its side.
+  # A supervisor's link to the {InitProcess}, which has the listening sockets, talks to the service manager and passes signals
+  # on. {HotRestart} is the other end.
   class ParentLink
     VARIABLE = "FAIRLEAD_PARENT"
 
-    # @param variables [Hash] environment variables; what is found there is removed.
-    # @return [ParentLink, nil] nil: this is the first process itself.
-    def self.find(variables = ENV)
-      text = variables.delete(VARIABLE)
-      new(**JSON.parse(text, symbolize_names: true)) if text
+    # The link that the environment describes. The variable is removed, so that no child finds it.
+    #
+    # @return [ParentLink, nil] nil: this process was not started by an init process.
+    def self.current
+      text = ENV.delete(VARIABLE)
+      @current = new(**JSON.parse(text, symbolize_names: true)) if text
+      @current
     end
 
     # @return [Integer] the process id by which the server is known.
     attr_reader :pid
-    # @return [Integer] how many supervisors there have been before.
+    # @return [Integer] how many generations have been started before.
     attr_reader :generation
     # @return [Array<Listener>]
     attr_reader :listeners
     # @return [Float, nil] see {ServiceManager#watchdog}.
     attr_reader :watchdog
-    # @return [Array<Budgets::Kept>] what those that run already keep of the database connections.
+    # @return [Array<Budgets::Kept>] what older generations keep of the database connections.
     attr_reader :kept
 
     def initialize(pid:, generation:, control:, listeners:, watchdog: nil, kept: [])
       @pid = pid
       @generation = generation
       @watchdog = watchdog
-      @channel = Messages::Channel.new(UNIXSocket.for_fd(control).tap { |io| io.close_on_exec = true })
+      @channel = Channel.new(UNIXSocket.for_fd(control).tap { |io| io.close_on_exec = true })
       @listeners = listeners.map { |fd, asked, owned| Listener.new(Socket.for_fd(fd), asked:, owned:, owner: pid) }
       @kept = kept.map { |one| Budgets::Kept.new(**one) }
     end
 
-    # @return [IO] readable when it has said something, or ended.
+    # @return [IO] readable when a message, or the end of the init process, has come.
     def io = @channel.io
 
-    # (see Message::Channel#receive)
+    # (see Channel#receive)
     def receive = @channel.receive
 
-    # All workers serve. From now on the sockets are the parent's to remove, the new ones too.
+    # All workers serve. From now on the init process removes the files of the sockets, also of the new ones.
     def serving(listeners)
       listeners.each { |listener| listener.owner = pid }
-      @channel.tell(Messages::Serves.new(listeners.map { |listener| [listener.asked, listener.owned] }),
-                    listeners.map(&:io))
+      @channel.post(Messages::Serving.new(listeners.map { |listener| [listener.asked, listener.owned] }), listeners.map(&:io))
     end
 
     # @param text [String] for the service manager.
-    def notify(text) = @channel.tell(Messages::Notify.new(text))
+    def notify(text) = @channel.post(Messages::Notify.new(text))
 
-    # @param kept [Budgets::Kept] for the supervisors of newer code.
-    def keeps(kept) = @channel.tell(Messages::Keeps.new(**kept.to_h))
+    # @param kept [Budgets::Kept] for newer generations.
+    def keeps(kept) = @channel.post(Messages::Keeps.new(**kept.to_h))
 
-    # For those of older code: see {Budgets#wishes}.
-    def wish(server, count) = @channel.tell(Messages::Wish.new(server:, count:))
+    # For older generations: see {Budgets#wishes}.
+    def wish(server, count) = @channel.post(Messages::Wish.new(server:, count:))
 
-    # @param description [String] why this one cannot serve.
-    def failed(description) = @channel.tell(Messages::Failed.new(description))
+    # @param description [String] why this generation cannot serve.
+    def failed(description) = @channel.post(Messages::Failed.new(description))
 
-    # New code shall be started.
-    def renew = @channel.tell(Messages::Renew.new)
+    # Asks for new code.
+    def restart = @channel.post(Messages::Restart.new)
 
-    # This one has been told to end, and drains.
-    def dismissed = @channel.tell(Messages::Dismiss.new)
+    # This supervisor was told to end by a signal of its own.
+    def stopping = @channel.post(Messages::Stopping.new)
 
     # In a worker.
     def close = @channel.close

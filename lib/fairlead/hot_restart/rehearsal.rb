@@ -3,40 +3,41 @@
 require_relative "../parts"
 
 module Fairlead
-  # Runs the start command beside the running server, up to where it would serve. Once a command has taken the place of its
-  # process there is no way back: what is wrong with it (no Ruby, a missing gem, a syntax error) has to show before.
+  # Runs the start command beside a server that serves in the foreground, up to the point where it would serve. There is no way
+  # back once the command has replaced its process, so what is wrong with it (no Ruby, a missing gem, a syntax error) has to
+  # show before.
   #
-  # Nothing here waits: call {#attend} when one of {#ios} is readable, and at {#deadline}.
+  # Nothing here waits: call {#result} when one of {#ios} is readable, and at {#deadline}.
   class Rehearsal
     VARIABLE = "FAIRLEAD_REHEARSAL"
-    # As much as a failure tells of what the command has written, in bytes.
-    DESCRIPTION = 10_000
-    # A process may leave its pipe to a child of its own: its end is then seen by looking, after so many seconds.
-    LOOK = 0.5
-    private_constant :VARIABLE, :DESCRIPTION, :LOOK
+    # So many bytes of what the command has written go into a failure.
+    DESCRIPTION_LIMIT = 10_000
+    # Seconds between two looks at the process: it may leave its pipe to a child of its own, so the pipe does not show its end.
+    INTERVAL = 0.5
+    private_constant :VARIABLE, :DESCRIPTION_LIMIT, :INTERVAL
 
     # Ends a process that rehearses. To be called where all is loaded.
     #
     # @yield before it ends.
     # @return [void] in any other process.
-    def self.pass(variables = ENV)
-      descriptor = variables.delete(VARIABLE) or return
-      yield if block_given?
+    def self.pass
+      descriptor = ENV.delete(VARIABLE) or return
+      yield
       IO.for_fd(Integer(descriptor)).syswrite("+")
       Process.exit!(0)
     end
 
-    # @param launch [StartCommand]
-    # @param within [Float] seconds
+    # @param start_command [StartCommand]
+    # @param timeout [Float] seconds
     # @raise [SystemCallError] if the command cannot be run.
-    def initialize(launch, within:)
-      @within = within
-      @until = now + within
-      @said = +""
+    def initialize(start_command, timeout:)
+      @timeout = timeout
+      @end_at = now + timeout
+      @written = +""
       @passed, passed = IO.pipe
       @errors, errors = IO.pipe
-      @process = Process.detach(launch.again({ VARIABLE => passed.fileno.to_s }, [passed], launch.rehearsal_flags,
-                                             in: File::NULL, out: File::NULL, err: errors))
+      pid = start_command.spawn_copy({ VARIABLE => passed.fileno.to_s }, [passed], in: File::NULL, out: File::NULL, err: errors)
+      @process = Process.detach(pid)
     rescue SystemCallError
       [@passed, @errors].compact.each(&:close)
       raise
@@ -48,18 +49,18 @@ module Fairlead
     def ios = [@passed, @errors].reject(&:closed?)
 
     # @return [Float]
-    def deadline = [now + LOOK, @until].min
+    def deadline = [now + INTERVAL, @end_at].min
 
     # @return [Symbol, String, nil] :passed; or why it has failed; nil: it goes on.
-    def attend
-      listen
+    def result
+      read_errors
       case @passed.read_nonblock(1, exception: false)
       when String then stop && :passed
       when nil then fail_with(how_it_ended)
       else
         return fail_with(how_it_ended) unless @process.alive?
 
-        fail_with("It was not loaded within #{@within} s (boot_timeout).") if now >= @until
+        fail_with("It was not loaded within #{@timeout} s (boot_timeout).") if now >= @end_at
       end
     end
 
@@ -70,25 +71,22 @@ module Fairlead
     rescue Errno::ESRCH
       true
     ensure
-      close
+      ios.each(&:close)
     end
-
-    # Also in a child of this process.
-    def close = [@passed, @errors].each(&:close)
 
     private
 
-    def listen
+    def read_errors
       while !@errors.closed? && (chunk = @errors.read_nonblock(65_536, exception: false)) != :wait_readable
-        chunk ? (@said << chunk) : @errors.close
-        @said = @said.byteslice(-DESCRIPTION..) if @said.bytesize > DESCRIPTION
+        chunk ? (@written << chunk) : @errors.close
+        @written = @written.byteslice(-DESCRIPTION_LIMIT..) if @written.bytesize > DESCRIPTION_LIMIT
       end
     end
 
-    # What was written last may come after the end.
+    # Its last words may come after its end.
     def how_it_ended
       status = @process.join(1)&.value
-      listen
+      read_errors
       return unless status
 
       status.signaled? ? "The new process was ended by SIG#{Signal.signame(status.termsig)}." : "The new process ended with status #{status.exitstatus}."
@@ -96,7 +94,7 @@ module Fairlead
 
     def fail_with(how)
       stop
-      [@said.dup.force_encoding(Encoding::UTF_8).scrub.strip.delete_prefix("fairlead: "), how].compact.reject(&:empty?).join("\n")
+      [@written.dup.force_encoding(Encoding::UTF_8).scrub.strip.delete_prefix("fairlead: "), how].compact.reject(&:empty?).join("\n")
     end
 
     def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)

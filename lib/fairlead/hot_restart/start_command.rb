@@ -6,21 +6,22 @@ require "shellwords"
 require_relative "../parts"
 
 module Fairlead
-  # How this server was started, so that it can be started once more, with new code: its command, its environment and
-  # its folder, as they were before the app changed any of them.
+  # How this server was started, so that new code can be started the same way: its command, environment and folder, as they
+  # were before the app changed any of them.
   class StartCommand
-    # What was meant for this very process.
+    GENERATION = "FAIRLEAD_GENERATION"
+    # Variables that are meant for this very process.
     OWN = %w[LISTEN_FDS LISTEN_PID LISTEN_FDNAMES NOTIFY_SOCKET WATCHDOG_USEC WATCHDOG_PID FAIRLEAD_PARENT
-             FAIRLEAD_LISTENERS].freeze
+             FAIRLEAD_LISTENERS FAIRLEAD_GENERATION].freeze
     COMMAND_LINE = "/proc/self/cmdline"
-    private_constant :OWN, :COMMAND_LINE
+    private_constant :GENERATION, :OWN, :COMMAND_LINE
 
     class << self
-      # Call it before the app is loaded, and before Fairlead changes the title of the process.
+      # To be called before the app is loaded, and before Fairlead changes the title of the process.
       #
-      # @param arguments [Array<String>, nil] what the executable was given; nil: somebody has consumed them already.
+      # @param arguments [Array<String>, nil] of the executable; nil: something has consumed them already.
       # @return [StartCommand, nil] nil: the start command is unknown.
-      def present(arguments = nil)
+      def current(arguments = nil)
         return through_bundler(bundle_exec) if bundle_exec
 
         command = command_line
@@ -28,11 +29,9 @@ module Fairlead
         new(command, ENV.to_h.except(*OWN), folder) if command
       end
 
-      # Of a server whose framework says how it is started once more.
-      #
-      # @param line [String] as it would be typed.
+      # @param line [String] the command as it would be typed; a framework says so.
       # @return [StartCommand]
-      def of(line) = new(Shellwords.split(line), ENV.to_h.except(*OWN), folder)
+      def parse(line) = new(Shellwords.split(line), ENV.to_h.except(*OWN), folder)
 
       private
 
@@ -46,7 +45,7 @@ module Fairlead
         ObjectSpace.each_object(::Bundler::CLI::Exec).first
       end
 
-      # Bundler runs once more, in the environment that it found: other gems, or another Bundler, may be locked by then.
+      # Bundler runs again, in the environment that it found: other gems, or another Bundler, may be locked by then.
       def through_bundler(exec)
         variables = ::Bundler.original_env.merge(ENV.slice("BUNDLE_GEMFILE")).except(*OWN)
         bundle = ENV.fetch("BUNDLE_BIN_PATH") { Gem.bin_path("bundler", "bundle") }
@@ -62,14 +61,14 @@ module Fairlead
         nil
       end
 
-      # Ruby has entered the folder of `-C` by now, and must not look for it once more in there.
+      # Ruby has entered the folder of `-C`, and must not look for it again in there.
       def without_folder(flags)
         flags.each_with_index.filter_map do |flag, index|
           flag unless flag.start_with?("-C", "-X") || (index.positive? && %w[-C -X].include?(flags[index - 1]))
         end
       end
 
-      # Where a link like `current` leads elsewhere after a deployment, its name counts, and not where it led.
+      # By its name: a link like `current` leads elsewhere after a deployment.
       def folder
         named = ENV["PWD"]
         named&.start_with?("/") && File.identical?(named, ".") ? named : Dir.pwd
@@ -82,47 +81,46 @@ module Fairlead
     attr_reader :variables
     # @return [String]
     attr_reader :folder
-    # @return [String, nil] the pid file of a framework. The command that takes this process' place must not find it, and
-    #   one that rehearses has one of its own.
+    # @return [Integer] how many times the server has begun anew, or tried to.
+    attr_reader :generation
+    # @return [String, nil] the pid file of a framework. A copy gets another one, since the framework would refuse to start.
     attr_accessor :pid_file
 
     def initialize(command, variables, folder, real: Dir.pwd)
       @folder = folder
+      @generation = ENV.delete(GENERATION).to_i
       @command = command.map { |word| followed(word, real) }
       @variables = variables.dup
       @variables["BUNDLE_GEMFILE"] = followed(variables["BUNDLE_GEMFILE"], real) if variables["BUNDLE_GEMFILE"]
     end
 
-    # Starts it.
+    # Starts the command beside this process.
     #
     # @param more [Hash{String => String}] further environment variables.
-    # @param ios [Array<IO>] what it inherits, under the same numbers.
-    # @param flags [Array<String>] further arguments.
+    # @param ios [Array<IO>] the copy inherits them under the same numbers.
     # @param options [Hash] of Process.spawn.
     # @return [Integer] its process id.
     # @raise [SystemCallError]
-    def again(more, ios, flags = [], **options)
-      kept = ios.to_h { |io| [io.fileno, io.fileno] }
-      # A process group of its own: Ctrl-C is passed on to it, and must not come twice.
-      Process.spawn(variables.merge(more), [command.first, command.first], *command.drop(1), *flags,
-                    unsetenv_others: true, chdir: folder, pgroup: true, close_others: true, **kept, **options)
+    def spawn_copy(more, ios, **options)
+      inherited = ios.to_h { |io| [io.fileno, io.fileno] }
+      # In a process group of its own: Ctrl-C is passed on to it, and must not come twice.
+      Process.spawn(variables.merge(more), [command.first, command.first], *command.drop(1), *(["-P", "#{pid_file}.new"] if pid_file),
+                    unsetenv_others: true, chdir: folder, pgroup: true, close_others: true, **inherited, **options)
     end
 
-    # @return [Array<String>]
-    def rehearsal_flags = pid_file ? ["-P", "#{pid_file}.new"] : []
-
-    # Runs it in the place of this process, as which it gets the sockets: connections wait in them meanwhile.
+    # Replaces this process by the command, which gets the listening sockets: connections wait in them meanwhile.
     #
     # @param listeners [Array<Listener>]
+    # @param generation [Integer]
     # @param more [Hash{String => String}] further environment variables.
     # @raise [SystemCallError]
-    def replace(listeners, more = {})
-      # Until the new one traps them, they would end it.
+    def exec(listeners, generation, more = {})
+      # They would end the new program until it traps them.
       %i[USR1 USR2].each { |signal| Signal.trap(signal, "IGNORE") }
       FileUtils.rm_f(pid_file) if pid_file
       # Under their own numbers: low ones may belong to Ruby itself, which then could not go on if this fails.
       listeners.each { |listener| listener.io.close_on_exec = false }
-      Process.exec(variables.merge(Listener.given(listeners), more),
+      Process.exec(variables.merge(Listener.given(listeners), GENERATION => generation.to_s, **more),
                    [command.first, command.first], *command.drop(1), unsetenv_others: true, chdir: folder)
     end
 

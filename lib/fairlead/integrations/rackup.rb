@@ -53,6 +53,18 @@ module Fairlead
       starter::Handler.singleton_class.prepend(Default)
       starter::Server.prepend(Server)
       Fairlead.serving! if serving_already?
+      report_failure_at_exit if ParentLink.current
+    end
+
+    # A hot restart has started this process: if the app cannot be loaded, the init process reports why.
+    def self.report_failure_at_exit
+      owner = Process.pid
+      at_exit do
+        error = $!
+        next if owner != Process.pid || error.nil? || error.is_a?(SystemExit) || error.is_a?(SignalException)
+
+        ParentLink.current.failed(AppLoader.failure("config.ru", error, false))
+      end
     end
 
     # Under `rackup`, a Rails app loads this gem when its config.ru is already being loaded.
@@ -64,7 +76,7 @@ module Fairlead
 
       ObjectSpace.each_object(starter::Server).any? { |server| chosen?(server.options[:server]) }
     end
-    private_class_method :serving_already?
+    private_class_method :serving_already?, :report_failure_at_exit
 
     install if starter
   end

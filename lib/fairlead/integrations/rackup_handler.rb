@@ -37,11 +37,15 @@ module Fairlead
       ::Fairlead.serving!
       Isolation.establish
       configuration = configuration({ config: "a #{app.class}", **options })
-      Rehearsal.pass { FileUtils.rm_f(options[:pid]) if options[:pid] }
-      @server = Supervisor.new(configuration, app:, again: launch(options))
+      remove_pid_file = -> { FileUtils.rm_f(options[:pid]) if options[:pid] }
+      Rehearsal.pass(&remove_pid_file)
+      remove_pid_file.call if ParentLink.current # the file of the init process stays
+      @server = Supervision.server(configuration, start_command(options), app:)
       yield @server if block_given?
-      @server.run
+      status = @server.run
+      exit(status) unless status.zero?
     rescue Error => error
+      exit(1) if ParentLink.current&.failed(error.message)
       abort "fairlead: #{error.message}"
     end
 
@@ -78,15 +82,17 @@ module Fairlead
 
     private
 
-    # How it can be started once more: as Rails says, or as `rackup` was. In another program a server is but a part.
-    def launch(options)
-      # What detaches itself would be another process, and the sockets not its own.
+    # As Rails says, or as `rackup` was started. In any other program the server is only a part.
+    #
+    # @return [StartCommand, nil]
+    def start_command(options)
+      # The copy of a daemon would detach itself from the sockets.
       return if options[:daemonize]
 
-      launch = if options[:restart_cmd] then StartCommand.of(options[:restart_cmd])
-               elsif File.basename($PROGRAM_NAME) == "rackup" then StartCommand.present
-               end
-      launch&.tap { launch.pid_file = options[:pid] }
+      command = if options[:restart_cmd] then StartCommand.parse(options[:restart_cmd])
+                elsif File.basename($PROGRAM_NAME) == "rackup" then StartCommand.current
+                end
+      command&.tap { command.pid_file = options[:pid] }
     end
 
     # Whether the user chose host or port. Rails says so; of Rackup only what differs from its own choice

@@ -4,9 +4,8 @@ require "socket"
 require_relative "../parts"
 
 module Fairlead
-  # The socket pairs over which workers hand each other connections: one for each slot, made before any fork.
-  # Every worker sends into all of them and receives from its own. The supervisor keeps both ends, so that what
-  # has been sent to a worker that then ended is not lost.
+  # The socket pairs over which workers hand each other connections: one for each slot, made before any fork. Every worker sends
+  # into all of them and receives from its own. The supervisor keeps both ends, so that nothing is lost when a receiver ends.
   class ConnectionHandoff
     # @return [Array<Array(UNIXSocket, UNIXSocket)>] for each slot its receiving and its sending end.
     attr_reader :pairs
@@ -17,17 +16,17 @@ module Fairlead
     end
 
     # @param slot [Integer]
-    # @return [UNIXSocket] readable when something has been sent to that slot.
+    # @return [UNIXSocket] readable when a connection has been sent to that slot.
     def receiver(slot) = @pairs[slot].first
 
-    # Passes on what nobody has received, when the worker of a slot has ended. What cannot be passed on stays.
+    # Passes on the connections that a worker has not received before it ended. Those that cannot be passed on stay.
     #
     # @param slot [Integer]
     # @param others [Array<Integer>] the slots of workers that serve.
     # @return [Integer] how many connections were passed on.
     def pass_on(slot, others)
       passed = 0
-      # A full socket may stay full: look before taking. One that takes nothing keeps nothing from the others.
+      # Room first: a full socket may stay full, and must not keep connections from the others.
       while (index = others.index { |other| room?(other) }) && pass_one_on(slot, others[index])
         passed += 1
         others = others.rotate(index + 1)
@@ -35,22 +34,22 @@ module Fairlead
       passed
     end
 
-    # @return [Boolean] whether something waits there that could not be passed on.
-    def waits?(slot) = !receiver(slot).wait_readable(0).nil?
+    # @return [Boolean] whether a connection is left that could not be passed on.
+    def waiting?(slot) = !receiver(slot).wait_readable(0).nil?
 
     def close = @pairs.flatten.each(&:close)
 
     private
 
     def pass_one_on(from, to)
-      # With its sizes: to find them out it would look twice, and not every system shows the descriptors so.
+      # With sizes: Ruby would peek to find them, and not every system shows descriptors then.
       bytes, _, _, *control = @pairs[from].first.recvmsg_nonblock(
         PacketSocket::MOST, 0, PacketSocket::CONTROL, scm_rights: true, exception: false
       )
       return false unless bytes.is_a?(String)
 
       descriptors = control.flat_map { |message| message.unix_rights || [] }
-      # Some systems say only then that it is full: there is room where it comes from.
+      # Some systems report a full socket only now; there is room where it came from.
       send_to(to, bytes, descriptors) || (send_to(from, bytes, descriptors) && false)
     rescue SystemCallError
       false

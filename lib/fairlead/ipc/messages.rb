@@ -1,41 +1,38 @@
 # frozen_string_literal: true
 
 require "json"
-require "socket"
 require_relative "../parts"
 
 module Fairlead
-  # What supervisor and worker say to each other over the control socket of the worker: one line of JSON each.
-  #
-  # The end of the file is a message too: the worker has ended, or the supervisor has.
+  # What the processes of a server tell each other over a {Channel}: one line of JSON each.
   module Messages
     # Worker → supervisor: it serves.
     Ready = Data.define
 
-    # Worker → supervisor: it could not start, and ends. The description is complete: what, file, line, what
-    # to do.
+    # Child → parent: it could not start, and ends. Init process → supervisor: the new code could not be started.
+    # @!attribute description [String] complete: what, file, line, what to do.
     Failed = Data.define(:description)
 
     # Worker → supervisor: it is stuck, requests wait, and no sibling can take them.
     Relief = Data.define
 
-    # Worker → supervisor: requests wait that hold Ruby's lock, and belong in a lane worker.
+    # Worker → supervisor: requests that hold Ruby's lock wait, and belong in a lane worker.
     Lane = Data.define
 
-    # Worker → supervisor: a reactor stayed away for long.
+    # Worker → supervisor: a stall of one of its reactors is over.
     # @!attribute stall [Hash] the fields of a Stall.
     Stalled = Data.define(:stall)
 
-    # Worker → supervisor: a request keeps one of its reactors away, for longer than `stuck_timeout`.
+    # Worker → supervisor: a request has kept one of its reactors away for longer than `stuck_timeout`.
     # @!attribute kind [String] "blocked", "stuck" (it sleeps with Ruby's lock) or "computing".
     # @!attribute request [String] "GET /path", with what could not stand in a URL as "%0a"; empty: it is none.
     Stuck = Data.define(:kind, :request)
 
-    # Worker → supervisor: a stall goes on, and no Ruby runs beside it that could say more. The watch thread writes this,
-    # and Stuck (ext/fairlead/core/watch/report.c).
+    # Worker → supervisor: a stall goes on, and no Ruby runs beside it that could say more. The watch thread writes this
+    # message, and Stuck (ext/fairlead/core/report.c).
     # @!attribute number [Integer] of the reactor
     # @!attribute began [Integer] on the core's clock
-    # @!attribute seconds [Float] for how long by now
+    # @!attribute seconds [Float] its length so far
     # @!attribute kind [String] "stuck" or "computing"
     # @!attribute request [String] as above
     # @!attribute standby [Boolean] whether the lead went to a standby reactor
@@ -44,37 +41,40 @@ module Fairlead
     # @!attribute sibling [Integer] the slot of the last of them; -1: none
     Lasting = Data.define(:number, :began, :seconds, :kind, :request, :standby, :relief, :handed, :sibling)
 
-    # Worker → supervisor: what {Show} has asked for.
+    # Worker → supervisor: the answer to {Show}.
     # @!attribute pools [Array<Hash>] see {PoolReports.collect}.
     Shown = Data.define(:pools)
 
-    # Worker → supervisor: whoever drives its loop has heard {Ping}.
+    # Worker → supervisor: whoever drives its loop has answered {Ping}.
     Pong = Data.define
 
-    # Supervisor → its parent process: all workers serve. The listening sockets come along.
-    # @!attribute listeners [Array<Array>] for each, as which address it was asked for, and the inode of its file.
-    Serves = Data.define(:listeners)
+    # Supervisor → init process: all workers serve. The listening sockets come along.
+    # @!attribute listeners [Array<Array>] of each the address as it was asked for, and the inode of its file.
+    Serving = Data.define(:listeners)
 
-    # Supervisor → its parent process: what a service manager should be told.
+    # Supervisor → init process: a text for the service manager.
     Notify = Data.define(:text)
 
-    # Supervisor → its parent process: new code shall be started.
-    Renew = Data.define
+    # Supervisor → init process: start new code.
+    Restart = Data.define
 
-    # Supervisor → its parent process, and from there to those of newer code: what it keeps of `database_connections`. See
-    # {Budgets::Kept}.
+    # Supervisor → init process, and from there to newer ones: what it keeps of `database_connections`. See {Budgets::Kept}.
     Keeps = Data.define(:supervisor, :servers, :rest)
 
-    # Supervisor → its parent process, and from there to those of older code: so many connections to a database server are
-    # needed in all.
+    # Supervisor → init process, and from there to older ones: how many connections to a database server it needs in all.
     Wish = Data.define(:server, :count)
 
-    # Parent process → supervisor: new code serves, and this one ends.
-    Leave = Data.define
+    # Supervisor → init process: it was told to end by a signal of its own, and drains.
+    Stopping = Data.define
 
-    # Parent process → supervisor, and the one that serves → its parent: it has been told to end, as by TERM. Said again: at
-    # once.
-    Dismiss = Data.define
+    # Init process → supervisor: a signal has come. A second TERM or INT means: at once.
+    Signaled = Data.define(:signal)
+
+    # Init process → supervisor: a newer generation is being started.
+    Starting = Data.define(:generation)
+
+    # Init process → supervisor: a newer generation serves, so this one ends.
+    Retire = Data.define
 
     # Supervisor → worker: finish what runs, then end.
     # @!attribute handover [Boolean] whether siblings go on serving: then idle connections go to them.
@@ -83,7 +83,7 @@ module Fairlead
     # Supervisor → worker: end at once.
     Stop = Data.define
 
-    # Supervisor → worker, and parent process → supervisor: reopen the log files.
+    # Supervisor → worker: reopen the log files.
     Reopen = Data.define
 
     # Supervisor → worker: what do your database pools do?
@@ -92,12 +92,10 @@ module Fairlead
     # Supervisor → worker: are you well?
     Ping = Data.define
 
-    # Supervisor → worker: close so many connections to a database server that nobody uses; others wait for them.
+    # Supervisor → worker: close so many idle connections to a database server, for which others wait.
     Spare = Data.define(:server, :count)
 
-    TYPES = [Ready, Failed, Relief, Lane, Stalled, Stuck, Lasting, Shown, Serves, Notify, Renew, Keeps, Wish, Leave,
-             Dismiss, Drain, Stop, Reopen, Show, Spare, Ping, Pong]
-            .to_h { |type| [type.name[/\w+\z/].downcase, type] }.freeze
+    TYPES = constants.map { |name| const_get(name) }.to_h { |type| [type.name[/\w+\z/].downcase, type] }.freeze
     private_constant :TYPES
 
     # @return [String] one line.
@@ -130,72 +128,6 @@ module Fairlead
       TYPES.fetch(type).new(**fields.transform_keys(&:to_sym))
     rescue JSON::ParserError, KeyError, ArgumentError => error
       raise Error, "Not a message: #{line.inspect} (#{error.message})"
-    end
-
-    # One end of a control socket.
-    class Channel
-      # More than any message is: a peer must not fill our memory.
-      LIMIT = 1 << 20
-
-      # @return [Array(Channel, Channel)] the supervisor's end and the worker's.
-      def self.pair = UNIXSocket.pair.map { |socket| new(socket) }
-
-      # @return [UNIXSocket] readable when a message, or the end, has come.
-      attr_reader :io
-
-      def initialize(io)
-        @io = io
-        @buffer = +""
-        @ios = []
-      end
-
-      # The longest description that is sent: what a socket takes at once, in any case.
-      DESCRIPTION = 50_000
-
-      # @param ios [Array<IO>] what the peer shall have copies of.
-      # @return [Boolean] false if the peer has gone, or does not read. Never waits.
-      def tell(message, ios = [])
-        message = Failed.new(message.description[0, DESCRIPTION]) if message.is_a?(Failed)
-        line = Messages.dump(message)
-        rights = ios.empty? ? [] : [Socket::AncillaryData.unix_rights(*ios)]
-        @io.sendmsg_nonblock(line, 0, nil, *rights) == line.bytesize
-      rescue IO::WaitWritable, SystemCallError, IOError
-        false
-      end
-
-      # @return [Array(Array<Messages>, Boolean)] the messages that have come, and whether the peer has gone.
-      #   Never waits.
-      def receive
-        loop do
-          chunk, _, _, *controls = @io.recvmsg_nonblock(65_536, scm_rights: true, exception: false)
-          return [take, false] if chunk == :wait_readable
-          return [take, true] if chunk.nil? || chunk.empty? || @buffer.bytesize > LIMIT
-
-          @ios.concat(controls.flat_map { |control| control.unix_rights || [] })
-
-          @buffer << chunk
-        end
-      rescue SystemCallError, IOError
-        [take, true]
-      end
-
-      # @return [Array<IO>] copies of what the peer has sent, each once.
-      def take_ios = @ios.slice!(0..)
-
-      def close = @io.close
-
-      private
-
-      def take
-        lines = []
-        while (line = @buffer.slice!(/\A.*\n/))
-          lines << Messages.parse(line)
-        end
-        lines
-      rescue Error => error
-        Log.say error.message
-        lines
-      end
     end
   end
 end

@@ -4,20 +4,20 @@ require "socket"
 require_relative "../parts"
 
 module Fairlead
-  # Socket pairs whose messages stay apart, may carry descriptors, and are sent as a whole or not at all.
+  # Socket pairs that keep messages apart, carry descriptors, and send a message as a whole or not at all.
   module PacketSocket
     # Bytes: more than any message has.
     MOST = 80_000
-    # Bytes that a receiver keeps room for, for the descriptors of a message.
+    # Bytes that a receiver reserves for the descriptors of a message.
     CONTROL = 256
-    # Bytes that wait in a socket at the most. macOS would take no message of more than 2 KB otherwise.
+    # Bytes of a socket's buffer. macOS would take no message of more than 2 KB otherwise.
     ROOM = 4 * MOST
     private_constant :ROOM
 
     # @return [Array(UNIXSocket, UNIXSocket)]
     def self.pair
       pair = UNIXSocket.pair(Platform::PACKETS)
-      return pair if Platform::LINUX # what the system gives is enough there
+      return pair if Platform::LINUX # its default is enough
 
       pair.each do |socket|
         socket.setsockopt(:SOCKET, :SNDBUF, ROOM)

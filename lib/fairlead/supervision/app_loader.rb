@@ -4,9 +4,9 @@ require "rack"
 require "rack/builder"
 
 module Fairlead
-  # Builds the Rack app from config.ru. Whatever is wrong there is one message: file, line and remedy.
+  # Builds the Rack app from config.ru. A mistake there becomes one message: file, line and remedy.
   module AppLoader
-    # Of `fairlead`: who mistypes one names a file.
+    # Of `fairlead`: a mistyped command is taken for a file.
     COMMANDS = %w[doctor restart stalls status].freeze
     private_constant :COMMANDS
 
@@ -24,7 +24,15 @@ module Fairlead
     rescue StandardError, ScriptError, SystemStackError => error
       raise if error.is_a?(Error)
 
-      raise BootError, broken(path, error, configuration.debug)
+      raise BootError, failure(path, error, configuration.debug)
+    end
+
+    # Enables Ruby's compiler for apps that do not do so themselves, as Rails does. To be called once the app is loaded: code that
+    # runs only once is not worth compiling.
+    def self.enable_yjit(configuration)
+      return unless configuration.yjit && defined?(RubyVM::YJIT) && !RubyVM::YJIT.enabled? && !defined?(::Rails::Application)
+
+      RubyVM::YJIT.enable
     end
 
     # @return [String]
@@ -36,10 +44,10 @@ module Fairlead
     end
 
     # @return [String]
-    def self.broken(path, error, debug)
+    def self.failure(path, error, debug)
       diagnosis = ErrorReport.new(error, file: path, debug:)
       ["The app could not be loaded from #{path}.", diagnosis, diagnosis.remedy].join("\n")
     end
-    private_class_method :missing, :broken
+    private_class_method :missing
   end
 end

@@ -1,23 +1,24 @@
 # frozen_string_literal: true
 
-# The processes of a server: the supervisor, its workers, and the jobs beside them.
-# Called by cli, hot_restart and integrations (Rackup).
-# Calls serving, listening, ipc, stalls, control and connection_budget.
+# The processes of a server: the supervisor, its workers, and the jobs beside them; or one process that serves itself.
+# Called by cli and integrations (Rackup), through Supervision.
+# Calls hot_restart, serving, listening, ipc, stalls, control and connection_budget.
 module Fairlead
   autoload :AppLoader, "fairlead/supervision/app_loader"
   autoload :Banner, "fairlead/supervision/banner"
-  autoload :Backoff, "fairlead/supervision/backoff"
   autoload :ExtraWorkers, "fairlead/supervision/extra_workers"
   autoload :Foreground, "fairlead/supervision/foreground"
   autoload :PidFile, "fairlead/supervision/pid_file"
   autoload :Preparation, "fairlead/supervision/preparation"
+  autoload :RespawnPolicy, "fairlead/supervision/respawn_policy"
   autoload :ServiceManager, "fairlead/supervision/service_manager"
   autoload :Signals, "fairlead/supervision/signals"
   autoload :SolidQueueProcess, "fairlead/supervision/solid_queue_process"
+  autoload :Supervision, "fairlead/supervision/supervision"
   autoload :Supervisor, "fairlead/supervision/supervisor"
   autoload :Watchdog, "fairlead/supervision/watchdog"
   autoload :Worker, "fairlead/supervision/worker"
+  autoload :WorkerProcesses, "fairlead/supervision/worker_processes"
   autoload :WorkerRecycler, "fairlead/supervision/worker_recycler"
   autoload :WorkerTable, "fairlead/supervision/worker_table"
-  autoload :Yjit, "fairlead/supervision/yjit"
 end

@@ -41,7 +41,7 @@ module Fairlead
     # What bounds how many requests can be in the database at once. Known if the app was loaded here.
     def database = ActiveRecord::Limits.told(@configuration).map { |line| "  database   #{line}" }
 
-    # Known only once the app is loaded (see Yjit).
+    # Known only once the app is loaded (see AppLoader.enable_yjit).
     def compiled
       " with YJIT" if defined?(RubyVM::YJIT) && RubyVM::YJIT.enabled?
     end

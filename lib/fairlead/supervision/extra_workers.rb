@@ -5,54 +5,52 @@ require "etc"
 require_relative "../parts"
 
 module Fairlead
-  # The workers beside the regular ones: relief workers serve while all others are stuck, lane workers run the requests
-  # that hold Ruby's lock. Here it is seen from the shared page whether they are needed, or needed for longer; how many
-  # there may be, and when they go, is decided by {WorkerTable}, and who forks them is the supervisor.
+  # Workers beside the regular ones: relief workers serve while all others are stuck, lane workers run the requests that hold
+  # Ruby's lock. This class reads in the shared page whether they are needed; {WorkerTable} bounds their number and ends them.
   class ExtraWorkers
-    # What the shared page says of a worker whose reactor sleeps with the GVL.
+    # The shared page's number for a reactor that sleeps with the GVL.
     STUCK = 2
-    # Seconds between two lines about relief.
-    RELIEF_TOLD = 10
-    private_constant :STUCK, :RELIEF_TOLD
+    # Seconds between two log lines about relief.
+    LOG_INTERVAL = 10
+    private_constant :STUCK, :LOG_INTERVAL
 
     # @param workers [WorkerTable]
     # @param page [SharedPage]
-    # @param preload [Boolean] whether the app is loaded here: else there is nothing to fork in time.
-    def initialize(workers, page, preload:)
+    # @param preload [Boolean] whether the supervisor has loaded the app: else no relief comes in time.
+    # @yieldparam action [WorkerTable::Fork] to be done.
+    def initialize(workers, page, preload:, &perform)
       @workers = workers
       @page = page
       @preload = preload
+      @perform = perform
       @requests = {}
-      @told = nil
     end
 
-    # Those that are still needed stay.
-    def attend(now)
-      @workers.stuck(now) if @workers.any? { |worker| !worker.lane? && stuck?(worker) }
-      @workers.select(&:lane?).each { |worker| @workers.lane_used(worker, now) if busy?(worker) }
+    # Keeps those that are still needed.
+    def extend_deadlines(now)
+      @workers.relief_needed(now) if @workers.any? { |worker| !worker.lane? && stuck?(worker) }
+      @workers.select(&:lane?).each { |worker| @workers.lane_busy(worker, now) if busy?(worker) }
       @page.most_lanes = @workers.most_lanes
     end
 
-    # A worker is stuck, and requests wait there, or relief has come and may be stuck too by now. More comes if all regular
-    # ones are, until it can compute as they could. An app that is served by one process may count on being alone.
-    #
-    # @yieldparam action [WorkerTable::Fork] to be done.
-    def relieve(now)
+    # To be called when a stuck worker has requests that wait, and when a relief worker serves, which may be stuck too by then. If
+    # all regular workers are stuck, enough relief is forked to compute as they could. An app that is served by one process may
+    # rely on being alone.
+    def add_relief(now)
       return unless @preload && @workers.size > 1 &&
                     @workers.select { |worker| worker.regular? && worker.serving? }.all? { |worker| stuck?(worker) }
 
       relief = @workers.select { |worker| worker.kind == :relief && (worker.serving? || worker.booting?) }
       missing = [@workers.size, Etc.nprocessors].min - relief.count { |worker| !stuck?(worker) }
-      forked = missing.times.count { @workers.relieve(now)&.tap { |action| yield action } }
-      tell_of_relief(now) if forked.positive?
+      forks = missing.times.filter_map { @workers.add_relief(now) }
+      forks.each { |action| @perform.call(action) }
+      log_relief(now) if forks.any?
     end
 
-    # Requests wait that hold Ruby's lock: they shall hold up no others.
-    #
-    # @yieldparam action [WorkerTable::Fork] to be done.
-    def open_lane(now)
+    # To be called when requests that hold Ruby's lock wait.
+    def add_lane(now)
       action = @workers.add_lane(now) or return
-      yield action
+      @perform.call(action)
       return if action.worker.index.positive?
 
       Log.say "Requests that hold Ruby's lock run in a worker of their own now: #{lane_routes.join(", ")}."
@@ -62,14 +60,14 @@ module Fairlead
 
     def stuck?(worker) = @page.read(worker.slot)[:stall] == STUCK
 
-    def tell_of_relief(now)
-      return if @told && now - @told < RELIEF_TOLD
+    def log_relief(now)
+      return if @logged_at && now - @logged_at < LOG_INTERVAL
 
-      @told = now
+      @logged_at = now
       Log.say "All workers are stuck in calls that hold Ruby's lock: relief workers serve meanwhile."
     end
 
-    # Whether a lane worker has something to do, or has had since it was last asked.
+    # Whether a lane worker has something to do, or has had since the last call.
     def busy?(worker)
       figures = @page.read(worker.slot)
       before, @requests[worker.slot] = @requests[worker.slot], figures[:requests]

@@ -4,67 +4,64 @@ require_relative "../parts"
 
 module Fairlead
   # Serves in this very process, without workers: for development, where a debugger's prompt wants the terminal.
-  # No process is forked, so the hooks around forks do not run, and no other code serves while new code is loaded.
+  # No process is forked, so the hooks around forks do not run, and nothing serves while new code is loaded.
   #
   # | signal    | |
   # | --------- | --- |
   # | TERM, INT | finishes what runs, and ends; the second one ends at once |
-  # | HUP       | the same once: its terminal has closed, or somebody wants a restart, for which nobody is there |
+  # | HUP       | the same once: its terminal has closed, or a script asks for a restart that nobody could do |
   # | USR1      | reopens the logs |
-  # | USR2      | loads the new code in another process; if it can be, finishes what runs, and its command begins anew in its place,
-  # with its sockets |
+  # | USR2      | loads the new code in another process; if that succeeds, finishes what runs, and the command replaces this process |
   class Foreground
     include Preparation
 
     SIGNALS = %i[TERM INT HUP USR1 USR2].freeze
-    # They mean a worker more or less where there are workers. In a terminal they are its shell's, which suspends who
-    # reads or writes there from the background until it is called back (fg).
+    # They change the number of workers elsewhere. In a terminal they belong to its shell, which suspends a process that reads or
+    # writes there from the background.
     JOB_CONTROL = %i[TTIN TTOU].freeze
     private_constant :SIGNALS, :JOB_CONTROL
 
     # @param configuration [Configuration]
+    # @param start_command [StartCommand, nil] nil: it is unknown, and there is no restart.
     # @param app [#call, nil] nil: it is loaded from the configuration's `rackup`.
-    # @param again [StartCommand, nil] what takes its place when USR2 or {RestartFile} asks for it.
-    def initialize(configuration, app: nil, again: nil)
+    def initialize(configuration, start_command, app: nil)
       @configuration = configuration
+      @start_command = start_command
       @app = app
-      @again = again
+      @generation = start_command&.generation || 0
     end
 
     # Serves until TERM, INT or HUP, or {#stop}.
     #
+    # @return [Integer] the exit status.
     # @raise [ConfigurationError, BootError]
     def run
-      Fairlead.serving!
-      Fairlead.configuration = @configuration
-      @banner = Banner.new(@configuration)
-      @banner.open
-      open_premises
+      @pid_file = PidFile.new(@configuration.pidfile, at: @configuration.source(:pidfile))
+      @pid_file.write
+      open_log_and_addresses
       @app ||= AppLoader.load(@configuration)
-      start_jobs
-      Yjit.enable(@configuration)
+      @jobs = SolidQueueProcess.for(@configuration, @app, hosted: true)
+      run_jobs(stopping: false)
+      AppLoader.enable_yjit(@configuration)
       serve
-      finish_jobs
-      start_again(@again, @successors) if @successors
+      @jobs&.finish { process_signals }
+      replace_process if @successors
+      0
     ensure
-      end_rehearsal
+      @rehearsal&.stop
       @signals&.restore
       @jobs&.finish
       close_successors
-      close_premises
+      @listeners&.each(&:close)
+      @pid_file&.remove
     end
 
     # Finishes what runs, and ends {#run}. May be called from any thread.
-    def stop = @signals&.note(:TERM)
+    def stop = @signals&.record(:TERM)
 
     private
 
-    def start_jobs
-      @jobs = SolidQueueProcess.for(@configuration, @app, hosted: true)
-      attend_to_jobs(stopping: false)
-    end
-
-    def attend_to_jobs(stopping:)
+    def run_jobs(stopping:)
       @jobs&.attend(monotonic, stopping:) { @listeners.each(&:close) }
     end
 
@@ -73,103 +70,135 @@ module Fairlead
       Fairlead.page.write(0, :pid, Process.pid)
       Fairlead.page.write(0, :began_us, (monotonic * 1_000_000).to_i)
       ActiveRecord::Budget.join(@configuration.database_connections) if @configuration.database_connections
-      @control_server = ControlServer.new(@configuration, addresses, named: @again&.folder)
+      @control_server = ControlServer.new(@configuration, addresses, generation: @generation, named: @start_command&.folder)
       @server = Server.new(@app, @configuration, @listeners, page: Fairlead.page, slot: 0, told: @control_server.method(:add))
-      @restart_file = RestartFile.new(@again.folder) if @again
+      @restart_file = RestartFile.new(@start_command.folder) if @start_command
       @signals = Signals.new(*SIGNALS, *(JOB_CONTROL unless terminal?))
       @watchdog&.loaded
-      listener = Thread.new { listen }
-      listener.name = "fairlead control"
+      control = Thread.new { control_loop }
+      control.name = "fairlead control"
       @server.run do
         @control_server.serving!
         @banner.serving(addresses)
-        @notifier.ready(addresses)
+        @service_manager.ready(addresses)
       end
     ensure
-      listener&.kill&.join
+      control&.kill&.join
       @control_server&.close
       Fairlead.page = nil
     end
 
-    # The second thread.
-    def listen
-      deadline = nil
+    # The second thread. Once the process drains, @deadline says for how long.
+    def control_loop
       loop do
-        IO.select([@signals.io, *@control_server.ios, *@rehearsal&.ios], nil, nil, patience(deadline))
-        next deadline = too_long if deadline && monotonic >= deadline
+        IO.select([@signals.io, *@control_server.ios, *@rehearsal&.ios], nil, nil, patience)
+        next stop_server if @deadline && monotonic >= @deadline
 
         @control_server.answer_clients { PoolReports.collect { |pools| @control_server.state.pool_reports.record(Process.pid, pools) } }
-        attend_to_jobs(stopping: !deadline.nil?)
+        run_jobs(stopping: !@deadline.nil?)
         @watchdog&.attend(monotonic, [:server]) { @server.ask { @watchdog.answered(:server) } }
-        rehearse(file: true) if !deadline && @restart_file&.touched?(monotonic)
-        attend_to_rehearsal { deadline = begin_again }
-
-        # This thread is killed in the end: what it has taken it still acts upon, and the rest stays.
-        Thread.handle_interrupt(Object => :never) { @signals.take.each { |signal| deadline = handle(signal, deadline) } }
+        restart("#{RestartFile::PATH} has been touched: ") if @restart_file&.touched?(monotonic)
+        check_rehearsal
+        # This thread is killed in the end: it handles the signals that it has taken, and leaves the others.
+        Thread.handle_interrupt(Object => :never) { process_signals }
       end
     end
 
-    # @return [Float, nil] when it will have taken too long, if this process is ending.
-    def handle(signal, deadline)
+    def process_signals = @signals.take.each { |signal| handle(signal) }
+
+    def handle(signal)
       case signal
       when :USR1 then Log.reopen
-      when :USR2 then return renew(deadline)
+      when :USR2 then restart
       when :HUP, :TERM, :INT
-        return drain unless deadline
+        return drain unless @deadline
+        return call_off_restart if @successors
 
-        end_now unless signal == :HUP
+        stop_now unless signal == :HUP
       end
-      deadline
     end
 
     # The end of a child is no event here: the app may have children too.
-    def patience(deadline)
-      [*(1.0 if @jobs || @restart_file), *[deadline, @rehearsal&.deadline, *@watchdog&.deadline].compact.map { |time| [time - monotonic, 0].max }].min
+    def patience
+      times = [@deadline, @rehearsal&.deadline, *@watchdog&.deadline].compact
+      [*(1.0 if @jobs || @restart_file), *times.map { |time| [time - monotonic, 0].max }].min
     end
 
-    # Whoever is ending ends.
-    def renew(deadline)
-      return deadline if deadline
+    # One that is asked for during a rehearsal begins after it, if it fails; if it passes, the newest code is loaded in any case.
+    def restart(reason = nil)
+      return if @deadline
+      return @restart_pending = true if @rehearsal
 
-      @again ? rehearse(file: false) : refuse_to_renew
-      nil
+      @reason = reason
+      @control_server.restart_begun(@generation += 1)
+      return fail_restart("Hot restart is unavailable: the start command is unknown.") unless @start_command
+
+      @rehearsal = Rehearsal.new(@start_command, timeout: @configuration.boot_timeout)
+    rescue SystemCallError => error
+      fail_restart("The command cannot be run: #{error.message}.")
     end
 
-    # @return [Float] when it will have taken too long.
-    def begin_again
-      announce_start_of(@again)
-      # Those of the server are closed as it ends.
+    def check_rehearsal
+      result = @rehearsal&.result or return
+      @rehearsal = nil
+      return begin_anew if result == :passed
+
+      fail_restart(result)
+      restart if @restart_pending
+      @restart_pending = false
+    end
+
+    def fail_restart(description)
+      Log.say "The new code could not be started, and the old goes on serving.\n#{description}"
+      @control_server.restart_failed(description)
+    end
+
+    def begin_anew
+      Log.say "#{@reason}#{@reason ? "what" : "What"} runs is finished, and `#{@start_command}` begins anew."
+      # The server closes its own as it ends.
       @successors = @listeners.map(&:successor)
       drain
     end
 
-    # Whoever is told to end while it is ending, or would begin anew, ends.
-    def end_now
+    def call_off_restart
       close_successors
-      @jobs&.hurry(monotonic)
+      @service_manager.stopping
+    end
+
+    def stop_now
+      @jobs&.stop_now(monotonic)
       @server.stop
     end
 
-    def finish_jobs
-      @jobs&.finish { end_now if @signals.take.intersect?(%i[TERM INT]) }
+    def drain
+      @rehearsal&.stop
+      @rehearsal = nil
+      @successors ? @service_manager.reloading : @service_manager.stopping
+      @server.drain
+      @deadline = monotonic + @configuration.drain_timeout
+    end
+
+    def stop_server
+      @server.stop
+      @deadline = monotonic + @configuration.drain_timeout
+    end
+
+    # Unless the process has been told to end meanwhile.
+    #
+    # @raise [BootError] if the command cannot be run.
+    def replace_process
+      %i[TERM INT HUP].each { |signal| Signal.trap(signal, "DEFAULT") } # from now on they end the process
+      return if @signals.take.intersect?(%i[TERM INT HUP])
+
+      @service_manager.well if @watchdog
+      @start_command.exec(@successors, @generation, @service_manager.variables)
+    rescue SystemCallError => error
+      raise BootError, "The server has ended, and could not be started again by `#{@start_command}`: #{error.message}."
     end
 
     def close_successors
       @successors&.each(&:close)
       @successors = nil
-    end
-
-    # @return [Float] when it will have taken too long.
-    def drain
-      end_rehearsal
-      @successors ? @notifier.reloading : @notifier.stopping
-      @server.drain
-      monotonic + @configuration.drain_timeout
-    end
-
-    def too_long
-      @server.stop
-      monotonic + @configuration.drain_timeout
     end
   end
 end

@@ -3,13 +3,13 @@
 require_relative "../parts"
 
 module Fairlead
-  # The file that holds the supervisor's process id while it runs.
+  # The file that holds the server's process id while it runs.
   class PidFile
     # @return [String, nil] absolute.
     attr_reader :path
 
     # @param path [String, nil] nil: none.
-    # @param at [String] where the path was written, for error messages.
+    # @param at [String] where the path was set, for error messages.
     def initialize(path, at: "pidfile")
       @path = path && File.expand_path(path)
       @at = at
@@ -31,7 +31,7 @@ module Fairlead
                                 "Make its folder, or name another file."
     end
 
-    # Only if it is still ours.
+    # Only if it still names this process.
     def remove
       File.unlink(@path) if @path && holder == Process.pid
     rescue SystemCallError

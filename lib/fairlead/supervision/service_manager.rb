@@ -4,26 +4,24 @@ require "socket"
 require_relative "../parts"
 
 module Fairlead
-  # Tells a service manager how the server is (sd_notify(3)). Does nothing where there is none.
+  # Reports the state of the server to a service manager (sd_notify(3)), if there is one.
   class ServiceManager
-    # @return [Float, nil] the seconds within which the service manager wants to hear that the server is well, again and
-    #   again (sd_watchdog_enabled(3)).
+    # @return [Float, nil] the service manager expects {#well} at least every so many seconds (sd_watchdog_enabled(3)).
     attr_reader :watchdog
 
-    # @param variables [Hash] environment variables; what is for this process is removed, so that no child speaks in our
-    #   name.
-    # @param parent [ParentLink, nil] the first process, which alone is listened to.
+    # @param variables [Hash] environment variables; those for this process are removed, so that no child uses them.
+    # @param parent [ParentLink, nil] the init process, from which alone the service manager takes messages.
     def initialize(variables = ENV, parent: nil)
       @path = variables.delete("NOTIFY_SOCKET")
       @path = nil if @path && @path.empty?
       @parent = parent
-      # A name that begins with @ is one of Linux' abstract namespace.
+      # A name that begins with @ is in Linux' abstract namespace.
       @address = Socket.sockaddr_un(@path.sub(/\A@/, "\0")) if @path
-      @socket = Socket.new(:UNIX, :DGRAM) if @address # kept: there may be no descriptor left for one later
+      @socket = Socket.new(:UNIX, :DGRAM) if @address # opened now: there may be no descriptor left later
       @watchdog = parent ? parent.watchdog : interval(*%w[WATCHDOG_USEC WATCHDOG_PID].map { |name| variables.delete(name) })
     end
 
-    # @return [Hash{String => String}] what tells another program in this process the same.
+    # @return [Hash{String => String}] for a program that replaces this process.
     def variables
       { "NOTIFY_SOCKET" => @path, "WATCHDOG_USEC" => @watchdog && (@watchdog * 1_000_000).to_i.to_s }.compact
     end
@@ -49,7 +47,7 @@ module Fairlead
       notify("STOPPING=1", "STATUS=finishing the requests that run")
     end
 
-    # What another supervisor says of itself: the first process stays the main one.
+    # A supervisor's message: the init process stays the main one.
     def pass_on(text) = notify(*text.lines(chomp: true).grep_v(/\AMAINPID=/))
 
     private
@@ -63,11 +61,11 @@ module Fairlead
       return @parent.notify(lines.join("\n")) if @parent
       return unless @address
 
-      # Never waits: a service manager that does not listen must not stop the supervisor.
+      # Never waits: a service manager that does not read must not stop the server.
       @socket.sendmsg_nonblock("#{lines.join("\n")}\n", 0, @address)
       nil
     rescue IO::WaitWritable, SystemCallError => error
-      Log.say "The service manager cannot be told (NOTIFY_SOCKET): #{error.message}"
+      Log.say "The service manager cannot be reached (NOTIFY_SOCKET): #{error.message}"
       nil
     end
   end

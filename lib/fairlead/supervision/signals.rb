@@ -3,23 +3,23 @@
 require_relative "../parts"
 
 module Fairlead
-  # Signals as something to wait for: each trapped one makes {#io} readable, and is then given by {#take} to
-  # ordinary code, where locks may be taken and files opened.
+  # Makes signals something to wait for: a trapped signal makes {#io} readable, and {#take} gives it to ordinary code, which may
+  # take locks and open files.
   class Signals
-    # A handler for what shall have no effect. Not "IGNORE": programs that the app starts would inherit that.
+    # A handler without effect. Not "IGNORE": programs that the app starts would inherit that.
     NOTHING = proc { nil }
-    # Those for which Ruby raises an exception.
+    # The signals for which Ruby raises an exception.
     ENDING = %i[INT TERM HUP QUIT ALRM USR1 USR2].freeze
     private_constant :ENDING
 
     @trapping = []
 
     class << self
-      # @return [Array<Signals>] those whose traps are set.
+      # @return [Array<Signals>] those with traps in this process.
       attr_reader :trapping
 
-      # In a forked child that is none of ours: a signal ends it, unless the app has trapped that. Not by Ruby's exception, which
-      # async's loop has put off for the whole thread, and so for the child.
+      # In a child that the app forks: a signal ends it, unless the app has trapped that. Not by Ruby's exception, which async's
+      # loop has put off for the whole thread, and so for the child.
       def leave_to_default
         ours = [NOTHING, *trapping.flat_map { |signals| signals.traps.values }]
         ENDING.each do |name|
@@ -39,7 +39,7 @@ module Fairlead
       @owner = Process.pid
       @io, @writer = IO.pipe
       @codes = names.each_with_index.to_h { |name, index| [name, index.chr] }
-      @traps = names.to_h { |name| [name, proc { note(name) }] }
+      @traps = names.to_h { |name| [name, proc { record(name) }] }
       @before = @traps.to_h { |name, handler| [name, trap(name, handler)] }
       Signals.trapping << self
     end
@@ -50,11 +50,11 @@ module Fairlead
       codes.is_a?(String) ? codes.each_char.map { |code| @codes.key(code) } : []
     end
 
-    # Acts as if the signal had come. May be called from any thread, and in a trap.
+    # Acts as if the signal had come. May be called from any thread and in a trap.
     #
     # @param name [Symbol]
-    def note(name)
-      # A child that has been forked a moment ago still has its parent's traps and pipe: they are not its own.
+    def record(name)
+      # A child that was just forked still has its parent's traps and pipe.
       @writer.write_nonblock(@codes.fetch(name), exception: false) if Process.pid == @owner
     rescue IOError
       nil
@@ -66,7 +66,7 @@ module Fairlead
       close
     end
 
-    # Closes the pipe: in a forked child, which traps signals of its own.
+    # Closes the pipe, in a forked child that sets traps of its own.
     def close
       Signals.trapping.delete(self)
       [@io, @writer].each(&:close)

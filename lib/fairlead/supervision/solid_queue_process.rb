@@ -3,17 +3,15 @@
 require_relative "../parts"
 
 module Fairlead
-  # Solid Queue beside the workers: a process of its own that the supervisor starts, stops, and starts again if it ends
-  # unasked (the option `solid_queue`).
+  # Solid Queue beside the workers: a process that the supervisor starts, stops, and starts again if it ends unasked (the option
+  # `solid_queue`).
   #
-  # A process that serves requests itself (`workers 0`) must not be forked meanwhile: its requests are in the middle of
-  # database connections, locks and sockets. It forks a host before it serves, a process that does nothing but start Solid
-  # Queue, and start it again.
+  # A process that serves requests itself (`workers 0`) must not be forked meanwhile: its requests are in the middle of database
+  # connections, locks and sockets. Before it serves it forks a host, a process that only starts Solid Queue.
   #
-  # Nothing here waits. {#attend} does what is due, and {#deadline} says when there will be more; the end of a child is
-  # an event that its parent hears of by SIGCHLD.
+  # Nothing here waits: {#attend} does what is due, at {#deadline} and when a child has ended.
   class SolidQueueProcess
-    # Seconds until it is started again, if it has not ended before.
+    # Seconds until it is started again after its first end.
     FIRST_DELAY = 1.0
     private_constant :FIRST_DELAY
 
@@ -37,36 +35,36 @@ module Fairlead
       @configuration = configuration
       @app = app
       @hosted = hosted
-      @backoff = Backoff.new(FIRST_DELAY)
+      @respawn = RespawnPolicy.new(FIRST_DELAY)
     end
 
     # @return [Integer, nil] its process, while there is one.
     attr_reader :pid
 
-    # Starts it, hears of its end, and ends it if the server stops.
+    # Starts it, reaps it, and ends it if the server stops.
     #
     # @param now [Float] seconds of the monotonic clock.
     # @param stopping [Boolean]
-    # @yield in the new process, to leave behind what is its parent's
-    def attend(now, stopping: false, &leave)
+    # @yield in the new process: closes what belongs to its parent
+    def attend(now, stopping: false, &close_in_child)
       @stopping = stopping
       @not_before ||= now
       reap(now) if @pid
-      return (tell_to_end(now) if @pid) if stopping
+      return (terminate(now) if @pid) if stopping
 
-      start(now, &leave) if @pid.nil? && now >= @not_before
+      start(now, &close_in_child) if @pid.nil? && now >= @not_before
     end
 
-    # @return [Float, nil] when there will be something to do; nil also before it is attended to.
+    # @return [Float, nil] when there will be something to do; nil also before the first {#attend}.
     def deadline
       return @kill_at if @pid
 
       @not_before unless @stopping
     end
 
-    # Ends it, and waits for that.
+    # Ends it, and waits for its end.
     #
-    # @yield meanwhile, now and then.
+    # @yield now and then meanwhile.
     def finish
       loop do
         attend(monotonic, stopping: true)
@@ -77,23 +75,23 @@ module Fairlead
       end
     end
 
-    # With whatever code is there then.
-    def restart(now) = @pid && tell_to_end(now)
+    # Ends it, so that it is started again.
+    def restart(now) = @pid && terminate(now)
 
-    # At once: what runs is given back to the queue.
-    def hurry(now)
+    # Solid Queue gives the jobs that run back to the queue.
+    def stop_now(now)
       return unless @pid
 
       signal(:QUIT)
       @kill_at = now + WorkerTable::GRACE
     end
 
-    # In a child of the supervisor: none of its business.
+    # In another child of the supervisor.
     def close = @lifeline&.close
 
     private
 
-    def start(now, &leave)
+    def start(now, &close_in_child)
       ActiveRecord::Forks.release
       SequelPools.release
       reader, @lifeline = IO.pipe
@@ -101,7 +99,7 @@ module Fairlead
       @kill_at = nil
       @pid = Process.fork do
         @lifeline.close
-        leave&.call
+        close_in_child&.call
         @hosted ? host(reader) : run(reader)
       end
       reader.close
@@ -118,9 +116,9 @@ module Fairlead
         break if stopping && !jobs.pid
 
         IO.select([signals.io, *([lifeline] unless stopping)], nil, nil, jobs.deadline&.then { |at| [at - monotonic, 0].max })
-        said = signals.take
-        jobs.hurry(monotonic) if said.include?(:QUIT)
-        stopping ||= said.intersect?(%i[TERM INT QUIT]) || lifeline.wait_readable(0)
+        taken = signals.take
+        jobs.stop_now(monotonic) if taken.include?(:QUIT)
+        stopping ||= taken.intersect?(%i[TERM INT QUIT]) || lifeline.wait_readable(0)
       end
       Process.exit!(0)
     end
@@ -133,24 +131,24 @@ module Fairlead
       @app || AppLoader.load(@configuration)
       raise ConfigurationError, self.class.missing(@configuration) unless defined?(::SolidQueue)
 
-      # Whoever has started it may be killed: it ends too.
+      # It ends with its parent, also if that is killed.
       Thread.new { lifeline.read; Process.kill(:TERM, Process.pid) }
       ::SolidQueue::Supervisor.start(mode: @configuration.solid_queue.to_sym)
-      Process.exit!(0) # its threads may be in queries: nothing of theirs is to be finalised
+      Process.exit!(0) # its threads may be in queries, and must not be finalised
     rescue Error => error
       Log.say error.message
       Process.exit!(1)
     end
 
-    def tell_to_end(now)
-      return overdue(now) if @kill_at
+    def terminate(now)
+      return kill_if_expired(now) if @kill_at
 
       signal(:TERM)
-      # A host ends what it has started first.
+      # A host waits for Solid Queue itself.
       @kill_at = now + @configuration.drain_timeout + (@hosted ? 3 * WorkerTable::GRACE : 0)
     end
 
-    def overdue(now)
+    def kill_if_expired(now)
       return if now < @kill_at
 
       Log.say "Solid Queue (process #{@pid}) does not end: it is killed."
@@ -160,7 +158,7 @@ module Fairlead
 
     def reap(now)
       _, status = Process.wait2(@pid, Process::WNOHANG)
-      return (overdue(now) if @kill_at) unless status
+      return (kill_if_expired(now) if @kill_at) unless status
 
       ended(now, status) unless @stopping || @kill_at
       forget
@@ -175,17 +173,17 @@ module Fairlead
 
     def ended(now, status)
       how = status.signaled? ? "by SIG#{Signal.signame(status.termsig)}" : "with status #{status.exitstatus}"
-      return lose_host(how) if @hosted
+      return host_ended(how) if @hosted
 
-      delay = @backoff.failed(now - @started)
-      @not_before = now + delay
+      delay = @respawn.ended(now, now - @started)
+      @not_before = @respawn.not_before
       Log.say "Solid Queue (process #{@pid}) has ended #{how}. It is started again in #{delay.round} s."
     end
 
-    def lose_host(how)
+    def host_ended(how)
       @not_before = Float::INFINITY
-      Log.say "The host of Solid Queue (process #{@pid}) has ended #{how}. Without it Solid Queue cannot be started while this " \
-              "process serves: restart the server."
+      Log.say "The host of Solid Queue (process #{@pid}) has ended #{how}. While this process serves, Solid Queue cannot be " \
+              "started again: restart the server."
     end
 
     def signal(name)

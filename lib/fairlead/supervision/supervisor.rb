@@ -3,8 +3,8 @@
 require_relative "../parts"
 
 module Fairlead
-  # The process that serves nothing itself: it binds the addresses, loads the app, forks the workers, replaces
-  # those that end, and passes on what it is told by signals.
+  # The parent of the workers, and a child of the {InitProcess}. It serves nothing itself: it binds the addresses, loads the app,
+  # forks the workers, and replaces those that end.
   #
   # | signal    |                                                            |
   # | --------- | ---------------------------------------------------------- |
@@ -15,7 +15,7 @@ module Fairlead
   # | USR1      | reopens the logs, here and in all workers                  |
   # | USR2      | starts new code, to which this process gives way           |
   #
-  # What should be done with the workers when is decided by {WorkerTable}, and done by {WorkerTable::Processes}.
+  # {WorkerTable} decides what is due, and {WorkerProcesses} does it.
   class Supervisor
     include Preparation
 
@@ -23,37 +23,34 @@ module Fairlead
     private_constant :SIGNALS
 
     # @param configuration [Configuration]
-    # @param app [#call, nil] an app that is loaded already; nil: it is loaded from the configuration's
-    #   `rackup`, here or, without `preload`, in each worker.
-    # @param parent [ParentLink, nil] the first process, which starts new code; nil: this is the first.
-    # @param again [StartCommand, nil] how it was started. Without a parent it takes this process' place when USR2 or {RestartFile}
-    #   asks for it.
-    def initialize(configuration, app: nil, parent: nil, again: nil)
+    # @param start_command [StartCommand, nil] nil: it is unknown.
+    # @param parent [ParentLink]
+    # @param app [#call, nil] nil: it is loaded from the configuration's `rackup`, here or, without `preload`, in each worker.
+    def initialize(configuration, start_command, parent, app: nil)
       @configuration = configuration
-      @app = app
+      @start_command = start_command
       @parent = parent
-      @again = again
-      @dismissed_by = []
+      @app = app
+      @stopped_by = []
     end
 
-    # Serves until TERM or INT, or {#stop}. The traps that were set before are set again when it returns.
+    # Serves until it is told to end, or retires. The init process is told why, if this process cannot serve.
     #
-    # @raise [ConfigurationError] before anything is served.
     # @return [Integer] the exit status.
-    # @raise [BootError] if the app cannot be loaded, or no worker can be started.
     def run
-      return serve_alone if @configuration.workers.zero?
-
       prepare
       supervise
       raise BootError, @processes.hopeless if @processes.hopeless
 
-      heed # who has spoken last is heard, too
-      start_again(@again) if @begins_again
+      process_signals # USR2 may have come last: it is passed on
       0
+    rescue Error => error
+      @parent&.failed(error.message)
+      1
+    rescue SignalException => error
+      128 + error.signo
     ensure
-      end_rehearsal
-      close_premises
+      @listeners&.each(&:close)
       @processes&.close
       @control_server&.close
       @signals&.restore
@@ -61,58 +58,40 @@ module Fairlead
     end
 
     # Drains, and ends {#run}. May be called from any thread.
-    def stop
-      @foreground ? @foreground.stop : @signals&.note(:TERM)
-    end
+    def stop = @signals&.record(:TERM)
 
     private
 
-    def serve_alone
-      raise ConfigurationError, "#{@configuration.source(:workers)}: `workers 0` needs a full restart." if @parent
-
-      @foreground = Foreground.new(@configuration, app: @app, again: @again)
-      @foreground.run
-      0
-    end
-
     def prepare
-      Fairlead.serving!
-      Fairlead.configuration = @configuration
-      @banner = Banner.new(@configuration, pid: known_as)
-      @banner.open
-      open_premises
+      open_log_and_addresses
       Process.setproctitle("fairlead: supervisor [#{@configuration.tag}]")
       @app ||= AppLoader.load(@configuration) if @configuration.preload
-      Yjit.enable(@configuration) if @app
-      make_table
+      AppLoader.enable_yjit(@configuration) if @app
+      create_workers
       prepare_forks
       @jobs = SolidQueueProcess.for(@configuration, @app)
-      @control_server = ControlServer.new(@configuration, addresses, pid: known_as, generation: @parent&.generation.to_i,
-                                              named: @again&.folder)
+      @control_server = ControlServer.new(@configuration, addresses, pid: @parent.pid, generation: @parent.generation, named: @start_command&.folder)
       @terminal = $stdin.tty? && terminal?
-      @restart_file = @again&.then { |launch| RestartFile.new(launch.folder) }
+      @restart_file = RestartFile.new(@start_command.folder) if @start_command
       @watchdog&.loaded
       @signals = Signals.new(*SIGNALS)
     end
 
-    # The process id by which the server is known.
-    def known_as = @parent&.pid || Process.pid
-
-    def make_table
+    def create_workers
       count = @configuration.workers
       slots = [[2 * count + 8, Configuration::MAXIMUM_SLOTS].min, count + 2].max
       @workers = WorkerTable.new(count, slots:, boot_timeout: @configuration.boot_timeout,
-                                    drain_timeout: @configuration.drain_timeout)
-      page = Fairlead.page = SharedPage.new(slots)
-      make_budgets(@configuration.database_connections, slots) if @configuration.database_connections
-      @processes = WorkerTable::Processes.new(@workers, @configuration, @listeners, app: @app, page:, budgets: @budgets) do
-        leave
+                                        drain_timeout: @configuration.drain_timeout)
+      Fairlead.page = SharedPage.new(slots)
+      create_budgets(@configuration.database_connections, slots) if @configuration.database_connections
+      @processes = WorkerProcesses.new(@workers, @configuration, @listeners, app: @app, page: Fairlead.page, budgets: @budgets) do
+        close_in_child
       end
     end
 
-    def make_budgets(most, slots)
+    def create_budgets(most, slots)
       ActiveRecord::Budget.check(most)
-      @budgets = Budgets.new(most, slots, elsewhere: @parent&.kept.to_a)
+      @budgets = Budgets.new(most, slots, elsewhere: @parent.kept)
       @exchange = Budgets::Exchange.new(@budgets)
     end
 
@@ -120,89 +99,89 @@ module Fairlead
       # Once, for all workers.
       require "fairlead/serving/server"
       @configuration.run_hook(:before_fork)
-      # Compacts, and marks what is there as old: more of it stays shared.
+      # Compacts the heap and marks it as old, so that workers share more of it.
       Process.warmup if Process.respond_to?(:warmup)
     rescue StandardError, ScriptError => error
       raise BootError, "The hook before_fork failed.\n#{diagnose(error)}"
     end
 
     def supervise
-      until over?
+      until finished?
         @processes.attend(monotonic)
-        announce
+        report_state
         wait
-        heed
-        @processes.take_in(monotonic) { |message, pid| hear(message, pid) }
-        listen_to_parent
+        process_signals
+        @processes.process_events(monotonic) { |message, pid| handle_message(message, pid) }
+        process_parent_messages
         @control_server.answer_clients { @control_server.state.request_pool_reports(@workers) }
         restart_by_file if !@workers.stopping? && @restart_file&.touched?(monotonic)
-        attend_to_budgets(monotonic) if @budgets
-        attend_to_watchdog if @watchdog && !@retired
-        attend_to_rehearsal { begin_again }
-        attend_to_jobs
+        update_budgets(monotonic) if @budgets
+        update_watchdog if @watchdog && !@retired
+        update_jobs
       end
     end
 
-    def over?
+    def finished?
       @workers.stopping? && @workers.empty? && @jobs&.pid.nil? && @budgets&.over?(monotonic) != false
     end
 
-    # Until something happens: a signal, a message, or a time that was waited for.
+    # Until a signal, a message, or a deadline.
     def wait
       now = monotonic
       deadlines = [@processes.deadline(now), @budgets&.deadline(now), @jobs&.deadline,
-                   @rehearsal&.deadline,
                    *(@restart_file&.deadline unless @workers.stopping?),
                    *(@watchdog&.deadline unless @retired)].compact
-      ios = [@processes, @control_server, @budgets, @rehearsal].compact.flat_map(&:ios)
+      ios = [@processes, @control_server, @budgets].compact.flat_map(&:ios)
       IO.select([@signals.io, @parent&.io, *ios].compact, nil, nil, deadlines.min && [deadlines.min - now, 0].max)
     end
 
-    def heed = @signals.take.each { |signal| handle(signal) }
+    def process_signals = @signals.take.each { |signal| handle(signal, :signal) }
 
-    def handle(signal)
+    # @param source [Symbol] :signal if this process has got it, :parent if the init process has.
+    def handle(signal, source)
       case signal
-      when :TERM, :INT then dismiss(:signal)
-      when :HUP then @terminal && !terminal? ? dismiss(:signal) : restart
+      when :TERM, :INT then stop_by(source)
+      when :HUP then @terminal && !terminal? ? stop_by(source) : restart_workers
       when :TTIN then resize(:grow, "There is no room for another worker.")
       when :TTOU then resize(:shrink, "The last worker stays.")
-      when :USR1 then reopen_logs
-      when :USR2 then renew
+      when :USR1
+        Log.reopen
+        @processes.reopen_logs
+      when :USR2 then @parent&.restart if @stopped_by.empty?
       end
     end
 
-    # Starts new code. That is the business of the first process.
-    def renew
-      return if @dismissed_by.any?
-
-      @parent ? @parent.renew : begin_again_if_possible(file: false)
-    end
-
     def restart_by_file
-      @parent ? @parent.renew : begin_again_if_possible(file: true)
+      Log.say "#{RestartFile::PATH} has been touched."
+      @parent&.restart
     end
 
-    # Where no new code can be started beside the old.
-    def begin_again_if_possible(file:)
-      return refuse_to_renew unless @again
+    def process_parent_messages
+      return unless @parent
 
-      rehearse(file:) unless @workers.stopping?
+      messages, closed = @parent.receive
+      messages.each do |message|
+        case message
+        when Messages::Signaled then handle(message.signal.to_sym, :parent)
+        when Messages::Retire then retire
+        when Messages::Starting then @control_server.restart_begun(message.generation)
+        when Messages::Failed then handle_failed_restart(message.description)
+        when Messages::Keeps, Messages::Wish then @exchange&.hear(message)
+        end
+      end
+      return unless closed
+
+      @parent = nil
+      Log.say "The init process has gone: this server finishes what runs, and ends."
+      stop_by(:parent) unless @workers.stopping?
     end
 
-    def begin_again
-      announce_start_of(@again)
-      @begins_again = true
-      @notifier.reloading
-      @workers.stop
-    end
-
-    # The first process has logged it.
-    def note_failure(description)
+    def handle_failed_restart(description)
       @control_server.restart_failed(description)
       @budgets&.take_back
     end
 
-    # New code serves.
+    # A newer generation serves.
     def retire
       return if @workers.stopping?
 
@@ -212,65 +191,30 @@ module Fairlead
       @retired = true
     end
 
-    def listen_to_parent
-      return unless @parent
+    # The first time what runs is finished; the second time all ends. A service manager may signal all processes, so only the init
+    # process can tell which is the second.
+    def stop_by(source)
+      return (stop_now if source == :parent) if @stopped_by.include?(source)
 
-      messages, gone = @parent.receive
-      messages.each do |message|
-        case message
-        when Messages::Leave then retire
-        when Messages::Dismiss then dismiss(:parent)
-        when Messages::Reopen then reopen_logs
-        when Messages::Failed then note_failure(message.description)
-        when Messages::Keeps, Messages::Wish then @exchange&.hear(message)
-        end
-      end
-      return unless gone
+      @stopped_by << source
+      return if @workers.stopping? # a newer generation serves
 
-      @parent = nil
-      Log.say "The first process has gone: what runs is finished, and the server ends."
-      dismiss(:parent) unless @workers.stopping?
-    end
-
-    def attend_to_budgets(now)
-      @budgets.attend(now) { |slot, server, count| @processes.spare(slot, server, count) }
-      @budgets.leave_to_others(now, @processes.busy) if @retired
-      @exchange.attend(now, @parent)
-    end
-
-    # The first time what runs is finished; the second time all ends. Where there is a parent, it alone knows which is the second:
-    # a signal that goes to all processes comes from there, too.
-    #
-    # @param by [Symbol] :signal or :parent.
-    def dismiss(by)
-      return (stop_now if by == :parent || !@parent) if @dismissed_by.include?(by)
-
-      end_rehearsal
-      @dismissed_by << by
-      @begins_again = false
-      return if @workers.stopping? # it makes way for new code already
-
-      @notifier.stopping
-      @parent&.dismissed if by == :signal
-      # No more connections are taken in here that no worker would accept.
+      @service_manager.stopping
+      @parent&.stopping if source == :signal
+      # No more connections come in here that no worker would accept.
       @listeners.each(&:close)
       @workers.stop
     end
 
     def stop_now
       @workers.stop_now
-      @jobs&.hurry(monotonic)
+      @jobs&.stop_now(monotonic)
     end
 
-    # Once all serve: code that cannot serve shall do nothing else either.
-    def attend_to_jobs
-      @jobs&.attend(monotonic, stopping: @workers.stopping?) { leave_all } if @announced || @workers.stopping?
-    end
-
-    def restart
+    def restart_workers
       return if @workers.stopping?
 
-      @notifier.reloading
+      @service_manager.reloading
       @configuration.run_hook(:on_restart)
       @workers.restart
       @jobs&.restart(monotonic)
@@ -278,7 +222,7 @@ module Fairlead
       Log.say "The workers are being restarted, one by one."
     rescue StandardError, ScriptError => error
       Log.say "The hook on_restart failed, and nothing is restarted.\n#{diagnose(error)}"
-      @notifier.ready(addresses)
+      @service_manager.ready(addresses)
     end
 
     def resize(change, refusal)
@@ -287,54 +231,57 @@ module Fairlead
       Log.say(@workers.public_send(change) ? "There are to be #{@workers.size} workers now." : refusal)
     end
 
-    def reopen_logs
-      Log.reopen
-      @processes.reopen_logs
-    end
-
-    # Says that all serve: once at the start, and after each restart.
-    def announce
+    # Reports that all workers serve: once at the start, and after each restart.
+    def report_state
       return if @workers.stopping? || !@workers.complete?
 
-      unless @announced
-        @announced = true
-        @banner.serving(addresses)
-        @parent ? @parent.serving(@listeners) : @notifier.ready(addresses)
-        @control_server.serving!
-        attend_to_jobs
-      end
+      report_serving unless @serving
       return unless @restarting && !@workers.restarting?
 
       @restarting = false
-      Log.say(if @workers.restart_given_up? then "The restart is given up; the workers that serve go on."
-              else "The workers have been restarted."
-              end)
-      @notifier.ready(addresses)
+      Log.say(@workers.restart_given_up? ? "The restart is given up; the workers that serve go on." : "The workers have been restarted.")
+      @service_manager.ready(addresses)
     end
 
-    def hear(message, pid)
+    def report_serving
+      @serving = true
+      @banner.serving(addresses)
+      @parent&.serving(@listeners)
+      @control_server.serving!
+      update_jobs
+    end
+
+    def handle_message(message, pid)
       message.is_a?(Messages::Pong) ? @watchdog&.answered(pid) : @control_server.handle(message, pid)
     end
 
-    def attend_to_watchdog
-      serving = @workers.select { |worker| worker.serving? && !worker.lane? }
-      @watchdog.attend(monotonic, serving.map(&:pid)) { |pid| @workers[pid].channel&.tell(Messages::Ping.new) }
+    def update_budgets(now)
+      @budgets.attend(now) { |slot, server, count| @processes.spare(slot, server, count) }
+      @budgets.leave_to_others(now, @processes.busy) if @retired
+      @exchange.attend(now, @parent)
     end
 
-    # In any child.
-    def leave
-      @processes.leave
+    def update_watchdog
+      serving = @workers.select { |worker| worker.serving? && !worker.lane? }
+      @watchdog.attend(monotonic, serving.map(&:pid)) { |pid| @workers[pid].channel&.post(Messages::Ping.new) }
+    end
+
+    # Only once all workers serve: a generation that cannot serve must not run jobs either.
+    def update_jobs
+      return unless @serving || @workers.stopping?
+
+      @jobs&.attend(monotonic, stopping: @workers.stopping?) do
+        close_in_child
+        @listeners.each(&:close)
+      end
+    end
+
+    def close_in_child
+      @processes.close_in_child
       @signals.close
       @control_server.close
       @jobs&.close
       @parent&.close
-      @rehearsal&.close
-    end
-
-    # In one that serves nothing.
-    def leave_all
-      leave
-      @listeners.each(&:close)
     end
 
     # Of an error in a hook.

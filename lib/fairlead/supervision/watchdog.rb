@@ -3,60 +3,59 @@
 require_relative "../parts"
 
 module Fairlead
-  # Tells a service manager that the server is well (`WatchdogSec=` of systemd), for as long as those that serve answer: a
-  # question goes through the control thread of a worker to whoever drives its loop, and the answer comes back from there.
-  # A supervisor that is stuck asks nobody, and tells nothing.
+  # Tells a service manager that the server is well (`WatchdogSec=` of systemd) as long as a worker answers: the question goes
+  # through the worker's control thread to the reactor that drives its loop, and the answer comes from there. A supervisor that is
+  # stuck asks nobody, and reports nothing.
   #
-  # While nobody serves yet, the server is well: a thread says so while the app is loaded, for `boot_timeout`. A command
-  # that has begun anew in the place of its process has promised it already.
+  # Before anything serves, the server counts as well: a thread reports so while the app is loaded, for `boot_timeout`.
   class Watchdog
-    # So often in each interval of the service manager.
+    # Reports in each interval of the service manager.
     TIMES = 4
-    # A question may remain unanswered for so many of ours.
+    # A question may remain unanswered for so many reports.
     PATIENCE = 2
     private_constant :TIMES, :PATIENCE
 
-    # @param notifier [ServiceManager]
+    # @param service_manager [ServiceManager]
     # @param boot_timeout [Float] seconds
-    # @return [Watchdog, nil] nil: nobody wants to know.
-    def self.for(notifier, boot_timeout)
-      new(notifier).tap { |watchdog| watchdog.load_for(boot_timeout) } if notifier.watchdog
+    # @return [Watchdog, nil] nil: the service manager does not ask for it.
+    def self.for(service_manager, boot_timeout)
+      new(service_manager).tap { |watchdog| watchdog.load_for(boot_timeout) } if service_manager.watchdog
     end
 
-    # @param notifier [#watchdog, #well]
-    def initialize(notifier)
-      @notifier = notifier
-      @every = notifier.watchdog / TIMES
+    # @param service_manager [#watchdog, #well]
+    def initialize(service_manager)
+      @service_manager = service_manager
+      @every = service_manager.watchdog / TIMES
       @next = 0.0
       @asked = {}
       @answered = {}
     end
 
-    # The app is being loaded.
+    # Reports while the app is loaded.
     def load_for(seconds)
       @loading = Thread.new do
         (seconds / @every).ceil.times do
-          @notifier.well
+          @service_manager.well
           sleep @every
         end
       end
     end
 
-    # From now on {#attend} is called.
+    # From now on {#attend} reports.
     def loaded = @loading&.kill&.join
 
     # @return [Float] when {#attend} should be called.
     def deadline = @next
 
     # @param now [Float] seconds of the monotonic clock.
-    # @param serving [Array] who serves.
-    # @yieldparam one [Object] one of them, who is to be asked.
+    # @param serving [Array] those that serve.
+    # @yieldparam one [Object] one of them, which is to be asked.
     def attend(now, serving)
       return if now < @next
 
       @next = now + @every
       [@asked, @answered].each { |times| times.keep_if { |one, _| serving.include?(one) } }
-      @notifier.well if well?(now, serving)
+      @service_manager.well if well?(now, serving)
       (serving - @asked.keys).each do |one|
         @asked[one] = now
         yield one

@@ -3,16 +3,14 @@
 require_relative "../parts"
 
 module Fairlead
-  # Which worker is to be replaced because it has served for long, or has grown: `recycle_requests` and
-  # `recycle_memory`. One at a time, and none while another leaves or boots; lane workers too.
+  # Picks the worker to be replaced because it has served many requests or has grown: `recycle_requests` and `recycle_memory`. One
+  # at a time, and none while another leaves or boots.
   #
-  # Workers that began together would reach the limit together: each has a limit of its own, up to a tenth lower.
+  # Workers that began together would reach the limit together, so the limit of each is up to a tenth lower.
   class WorkerRecycler
-    # Seconds between two looks.
-    LOOK = 1.0
-    # By which part of the limit it may be lower.
+    INTERVAL = 1.0 # seconds between two checks
     JITTER = 0.1
-    private_constant :LOOK, :JITTER
+    private_constant :INTERVAL, :JITTER
 
     # @return [WorkerRecycler, nil] nil: workers stay.
     def self.for(configuration, page)
@@ -22,7 +20,7 @@ module Fairlead
 
     # @param requests [Integer, nil]
     # @param memory [Integer, nil] bytes
-    # @param measure [#call] answers the bytes that a process takes
+    # @param measure [#call] answers the bytes that a process uses
     # @yieldparam worker [WorkerTable::Worker]
     # @yieldreturn [Integer] how many requests it has answered
     def initialize(requests, memory, measure: ProcessUsage.method(:memory), random: Random, &answered)
@@ -32,18 +30,18 @@ module Fairlead
       @random = random
       @answered = answered
       @jitter = {}
-      @next_look = 0.0
+      @next_check = 0.0
     end
 
-    # @return [Float] when to look next.
-    def deadline(now) = [@next_look, now].max
+    # @return [Float] when to call {#due}.
+    def deadline(now) = [@next_check, now].max
 
     # @param workers [WorkerTable]
-    # @return [Array(WorkerTable::Worker, String), nil] who is to be replaced, and why.
+    # @return [Array(WorkerTable::Worker, String), nil] the worker to be replaced, and the reason.
     def due(workers, now)
-      return if now < @next_look
+      return if now < @next_check
 
-      @next_look = now + LOOK
+      @next_check = now + INTERVAL
       lasting = workers.select { |worker| worker.regular? || worker.lane? }
       @jitter.keep_if { |pid, _| workers[pid] }
       # A worker that is being replaced serves until its successor does.

@@ -3,30 +3,25 @@
 require_relative "../parts"
 
 module Fairlead
-  # The supervisor's table of workers: who there is, who should be, and what is due. It knows no process, no
-  # socket and no clock: events go in with the time they happened at, and {#due} says what to do next.
+  # The supervisor's table of workers: which there are, which there should be, and what is due. It knows no process, no socket
+  # and no clock: events go in with their time, and {#due} answers what to do next.
   #
-  # A worker has a slot (its place in the shared page and its channel, never used by two at once) and, if it is
-  # one of the regular ones, an index: 0 up to the number of workers. A successor has its predecessor's index
-  # and a slot of its own. Each restart begins a generation.
+  # A worker has a slot (its row in the shared page and its channel, never used by two at once) and an index: 0 up to the number
+  # of its kind. A successor has its predecessor's index and a slot of its own. Each restart begins a generation.
   #
   # Times are seconds of any monotonic clock.
   class WorkerTable
-    autoload :Processes, "fairlead/supervision/worker_processes"
-    autoload :Seat, "fairlead/supervision/worker_place"
-    private_constant :Seat
-
     # @!attribute slot [Integer]
     # @!attribute index [Integer]
-    # @!attribute kind [Symbol] :regular, :relief, :lane, or the name of another kind, which only {#add_extra} makes.
+    # @!attribute kind [Symbol] :regular, :relief or :lane.
     # @!attribute generation [Integer]
     # @!attribute state [Symbol] :booting, :serving, :draining or :stopping.
     # @!attribute pid [Integer, nil] nil until it is forked.
     # @!attribute channel [Object, nil] the supervisor's end of its control socket; the table does not use it.
-    # @!attribute since [Float] when it came into its state.
+    # @!attribute since [Float] when it entered its state.
     # @!attribute deadline [Float, nil] when its state has lasted too long.
     # @!attribute failure [String, nil] why it could not boot, in its own words.
-    # @!attribute refused [Boolean, nil] whether no other could boot either.
+    # @!attribute refused [Boolean, nil] whether the user has to change something before any worker can boot.
     Worker = Struct.new(:slot, :index, :kind, :generation, :state, :pid, :channel, :since, :deadline, :failure, :refused,
                         keyword_init: true) do
       def regular? = kind == :regular
@@ -36,33 +31,36 @@ module Fairlead
       def leaving? = state == :draining || state == :stopping
     end
 
-    # What is due.
+    # Actions that are due.
     Fork = Data.define(:worker)
     Drain = Data.define(:worker, :handover)
     Stop = Data.define(:worker)
     Kill = Data.define(:worker)
 
-    # So many boots of one worker in a row may fail while none serves; then there is no use in another.
+    # So many boots of one worker in a row may fail while none serves; then the server gives up.
     PATIENCE = 4
 
-    # There are at most as many relief workers as regular ones, or so many.
+    # Seconds until a worker that failed to boot is forked again; see {RespawnPolicy}.
+    RESPAWN_DELAY = 0.25
+
+    # The most relief workers, if there are not more regular ones.
     FEW_RELIEFS = 4
 
-    # A relief worker retires when none of the others has been stuck for this long.
+    # A relief worker retires when no other worker has been stuck for so many seconds.
     CALM = 5.0
 
-    # A lane worker retires when it has had nothing to do for this long.
+    # A lane worker retires when it has had nothing to do for so many seconds.
     LANE_IDLE = 10.0
 
-    # After one that could not boot, the next is not forked before this time.
+    # Seconds until the next lane worker is forked after one that could not boot.
     LANE_DELAY = 5.0
 
-    # The generation of a worker that is older than any.
+    # The generation of a worker that is to be replaced: older than any.
     REPLACED = -1
-    private_constant :REPLACED
 
-    # How long a worker that was told to stop at once may take, before it is killed.
+    # Seconds that a worker has to end at once, before it is killed.
     GRACE = 1.0
+    private_constant :RESPAWN_DELAY, :FEW_RELIEFS, :REPLACED
 
     # @return [Integer] how many regular workers there should be.
     attr_reader :size
@@ -72,7 +70,7 @@ module Fairlead
     attr_reader :generation
 
     # @param size [Integer]
-    # @param slots [Integer] how many there can be in all, with those that drain.
+    # @param slots [Integer] how many there can be in all, including those that drain.
     # @param boot_timeout [Float] seconds
     # @param drain_timeout [Float] seconds
     def initialize(size, slots:, boot_timeout:, drain_timeout:)
@@ -81,7 +79,7 @@ module Fairlead
       @boot_timeout = boot_timeout
       @drain_timeout = drain_timeout
       @workers = []
-      @seats = Hash.new { |seats, index| seats[index] = Seat.new }
+      @respawns = Hash.new { |respawns, index| respawns[index] = RespawnPolicy.new(RESPAWN_DELAY, first_at_once: true) }
       @generation = 0
       @oldest_wanted = 0
       @stopping = nil
@@ -96,10 +94,8 @@ module Fairlead
 
     def empty? = @workers.empty?
 
-    # @return [Boolean] whether each place has a worker that serves.
-    def complete?
-      (0...@size).all? { |index| serving_at(index) }
-    end
+    # @return [Boolean] whether each index has a worker that serves.
+    def complete? = (0...@size).all? { |index| serving_at(index) }
 
     # @return [Array<Integer>] the slots that no worker has, the lowest first.
     def free_slots = (0...@slots).to_a - map(&:slot)
@@ -109,57 +105,48 @@ module Fairlead
       !@stopping && @workers.any? { |worker| outdated?(worker) }
     end
 
-    # @return [Boolean] whether the workers from before the last restart stay, since no successor could boot.
+    # @return [Boolean] whether the workers from before the last restart stay, because no successor could boot.
     def restart_given_up? = @oldest_wanted < @generation
 
     def stopping? = !@stopping.nil?
 
-    # @return [Boolean] whether there is no use in going on: none serves, and one has failed to boot too often.
+    # @return [Boolean] whether no worker serves, and one has failed to boot too often.
     def hopeless?
       return false if @stopping || @workers.any?(&:serving?)
 
-      @seats.each_value.any? { |seat| seat.failed_boots >= PATIENCE }
+      @respawns.each_value.any? { |respawn| respawn.failed_boots >= PATIENCE }
     end
 
     # @return [Integer] how often the worker of an index has ended unasked.
-    def restarts(index) = @seats[index].restarts
+    def restarts(index) = @respawns[index].restarts
 
-    # What is to be done now. Each is said once: whoever asks must do it.
+    # What is to be done now. Each action is answered once: the caller must do it.
     #
     # @return [Array<Fork, Drain, Stop, Kill>]
     def due(now)
-      overdue(now) + (@stopping ? dismissals(now) : retirements(now) + vacancies(now) + successions(now))
+      expirations(now) + (@stopping ? stops(now) : retirements(now) + vacancies(now) + successions(now))
     end
 
-    # @return [Float, nil] when {#due} will have something new, if nothing happens before.
+    # @return [Float, nil] when {#due} will have something new, if no event comes before.
     def next_deadline(now)
       deadlines = @workers.filter_map(&:deadline)
       unless @stopping
         vacant = (0...@size).reject { |index| occupied?(index) }
-        deadlines.concat(vacant.map { |index| @seats[index].not_before })
-        deadlines << @seats[outdated.first.index].not_before if outdated.any? && none?(&:booting?)
+        deadlines.concat(vacant.map { |index| @respawns[index].not_before })
+        deadlines << @respawns[outdated.first.index].not_before if outdated.any? && none?(&:booting?)
       end
-      # What is past already waits for a slot, thus for an end, not for a time.
+      # A deadline in the past waits for a free slot, thus for an event.
       deadlines.select { |deadline| deadline > now }.min
-    end
-
-    # A worker beside the regular ones, if a slot is free.
-    #
-    # @param kind [Symbol] not :regular.
-    # @return [Fork, nil]
-    def add_extra(kind, index, now)
-      slot = free_slot or return
-      Fork.new(book(slot:, index:, kind:, now:))
     end
 
     # A worker for requests that wait while all others are stuck.
     #
     # @return [Fork, nil] nil if there is no room for it.
-    def relieve(now) = add_bounded(:relief, [@size, FEW_RELIEFS].max, now)
+    def add_relief(now) = add_bounded(:relief, [@size, FEW_RELIEFS].max, now)
 
-    # A worker for requests that hold Ruby's lock, and nothing else. There are at most as many as regular ones.
+    # A worker for requests that hold Ruby's lock. There are at most as many as regular ones.
     #
-    # @return [Fork, nil] nil if there is no room for it, or one is coming already.
+    # @return [Fork, nil] nil if there is no room for it, or one boots.
     def add_lane(now)
       add_bounded(:lane, most_lanes, now) unless now < @lane_not_before || any? { |worker| worker.lane? && worker.booting? }
     end
@@ -168,18 +155,18 @@ module Fairlead
     def most_lanes = @size > 1 ? @size : 0
 
     # A lane worker has something to do.
-    def lane_used(worker, now)
+    def lane_busy(worker, now)
       worker.deadline = now + LANE_IDLE if worker.serving? && worker.generation >= @oldest_wanted
     end
 
-    # Some worker is stuck: relief is needed for longer.
-    def stuck(now)
+    # Some worker is stuck: relief workers stay.
+    def relief_needed(now)
       each { |worker| worker.deadline = now + CALM if worker.kind == :relief && worker.serving? }
     end
 
-    # A worker may never come back from a request: it gets a successor, and drains once that one serves.
+    # A worker may never come back from a request: it gets a successor, and drains once that serves.
     #
-    # @return [Array<Drain>, nil] what is to be done at once; nil if it is about to go already.
+    # @return [Array<Drain>, nil] what is to be done at once; nil if the worker is about to go already.
     def replace(worker, now)
       return if @stopping || !worker.serving? || worker.generation == REPLACED
 
@@ -187,7 +174,7 @@ module Fairlead
       worker.regular? ? [] : [drain(worker, now, handover: true)]
     end
 
-    # A worker that was to be forked was.
+    # An action {Fork} was done.
     def forked(worker, pid, channel = nil)
       worker.pid = pid
       worker.channel = channel
@@ -195,12 +182,12 @@ module Fairlead
 
     # A worker serves.
     #
-    # @return [Array<Drain>] its predecessor, which may go.
+    # @return [Array<Drain>] of its predecessor.
     def ready(worker, now)
       return [] unless worker.booting?
 
       enter(worker, :serving, now, { relief: CALM, lane: LANE_IDLE }[worker.kind])
-      @seats[worker.index].served if worker.regular?
+      @respawns[worker.index].served if worker.regular?
       predecessors = select { |other| succeeded?(other, worker) }
       predecessors.map { |predecessor| drain(predecessor, now, handover: true) }
     end
@@ -213,19 +200,19 @@ module Fairlead
       return :expected if worker.leaving?
 
       @lane_not_before = now + LANE_DELAY if worker.lane? && worker.booting?
-      @seats[worker.index].ended(worker, now) if worker.regular?
+      record_failure(worker, now) if worker.regular?
       return :death if worker.serving?
 
-      # A restart that cannot boot is given up while there are others that serve: they stay.
-      @oldest_wanted = 0 if serving_at(worker.index) && @seats[worker.index].failed_boots >= PATIENCE
+      # The restart is given up if its workers cannot boot: those that serve stay.
+      @oldest_wanted = 0 if serving_at(worker.index) && @respawns[worker.index].failed_boots >= PATIENCE
       :boot
     end
 
-    # Replaces all workers, one after the other: the successor first serves, then the other drains.
+    # Replaces all workers, one after the other: the successor serves, then its predecessor drains.
     def restart
       @generation += 1
       @oldest_wanted = @generation
-      @seats.each_value(&:forget)
+      @respawns.each_value(&:reset)
     end
 
     # @return [Boolean] false if there is no room for one more.
@@ -236,7 +223,7 @@ module Fairlead
       true
     end
 
-    # @return [Boolean] false if it is the last one.
+    # @return [Boolean] false if it is the last worker.
     def shrink
       return false if @size <= 1
 
@@ -246,7 +233,7 @@ module Fairlead
 
     # All drain, and none is forked any more.
     #
-    # @param handover [Boolean] whether others serve: then each connection gets another answer before it is closed.
+    # @param handover [Boolean] whether others serve: then each connection gets one more answer before it is closed.
     def stop(handover: false)
       @handover = handover unless @stopping
       @stopping ||= :drain
@@ -257,15 +244,19 @@ module Fairlead
 
     private
 
-    # A slot is left for a successor.
+    def record_failure(worker, now)
+      @respawns[worker.index].ended(now, (now - worker.since if worker.serving?), weight: worker.refused ? PATIENCE : 1)
+    end
+
+    # One slot stays free for a successor.
     def add_bounded(kind, most, now)
       return if @stopping || @workers.size + 2 > @slots
 
       index = ((0...most).to_a - select { |worker| worker.kind == kind }.map(&:index)).first
-      add_extra(kind, index, now) if index
+      fork_worker(index, now, kind) if index
     end
 
-    def overdue(now)
+    def expirations(now)
       select { |worker| worker.deadline && worker.deadline <= now }.map do |worker|
         if worker.state == :draining
           stop_worker(worker, now)
@@ -279,28 +270,28 @@ module Fairlead
       end
     end
 
-    def dismissals(now)
+    def stops(now)
       affected = reject { |worker| worker.state == :stopping || (@stopping == :drain && worker.leaving?) }
       affected.map { |worker| @stopping == :drain ? drain(worker, now, handover: @handover) : stop_worker(worker, now) }
     end
 
-    # Those above the number wanted.
+    # Workers above the number wanted.
     def retirements(now)
       surplus = select { |worker| !worker.leaving? && superfluous?(worker) }
       surplus.map { |worker| drain(worker, now, handover: true) }
     end
 
-    # A lane worker of the old code goes with the others of its time; a new one comes when it is needed.
+    # A lane worker goes with its generation; a new one comes when it is needed.
     def superfluous?(worker)
       return worker.index >= @size if worker.regular?
 
       worker.lane? && worker.serving? && worker.generation < @oldest_wanted
     end
 
-    # Places without a worker.
+    # Indices without a worker.
     def vacancies(now)
       vacant = (0...@size).reject { |index| occupied?(index) }
-      vacant.select { |index| @seats[index].not_before <= now }.filter_map { |index| fork_worker(index, now) }
+      vacant.select { |index| @respawns[index].not_before <= now }.filter_map { |index| fork_worker(index, now) }
     end
 
     # One successor at a time.
@@ -308,7 +299,7 @@ module Fairlead
       return [] if @workers.any?(&:booting?)
 
       predecessor = outdated.first or return []
-      return [] if @seats[predecessor.index].not_before > now
+      return [] if @respawns[predecessor.index].not_before > now
 
       [fork_worker(predecessor.index, now)].compact
     end
@@ -317,20 +308,14 @@ module Fairlead
 
     def outdated?(worker) = worker.regular? && worker.serving? && worker.generation < @oldest_wanted
 
-    def fork_worker(index, now)
-      slot = free_slot or return
-      Fork.new(book(slot:, index:, kind: :regular, now:))
-    end
-
-    def book(slot:, index:, kind:, now:)
+    # @return [Fork, nil] nil if there is no free slot.
+    def fork_worker(index, now, kind = :regular)
+      slot = free_slots.first or return # the lowest: a worker's figures stay in one row
       worker = Worker.new(slot:, index:, kind:, generation: @generation)
       enter(worker, :booting, now, @boot_timeout)
       @workers << worker
-      worker
+      Fork.new(worker)
     end
-
-    # The lowest one: figures stay where they were looked at.
-    def free_slot = free_slots.first
 
     def occupied?(index)
       any? { |worker| worker.regular? && worker.index == index && !worker.leaving? }

@@ -173,7 +173,7 @@ module Fairlead
       def server(*workers, failure: nil)
         {
           pid: 4711, folder: "/app", tag: "app", addresses: ["http://127.0.0.1:9292"],
-          restarts: { generation: 2, serving: true, failures: 0, failure: },
+          restarts: { generation: 2, serving: true, begun: 2, failed: nil, failure: },
           status: { version: "0.1.0", ruby: "3.3.8", yjit: true, environment: "production", started_at: Time.now.to_f - 18_000,
                     limits: { in_flight: 1000, database_connections: 90 }, workers:, routes: [] }
         }

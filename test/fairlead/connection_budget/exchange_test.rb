@@ -16,7 +16,7 @@ module Fairlead
       @share.pages.first.database(SERVER)
       @exchange = Budgets::Exchange.new(@budgets)
       @now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
-      ours, @other_end = Messages::Channel.pair
+      ours, @other_end = Channel.pair
       @control = ours.io
     end
 

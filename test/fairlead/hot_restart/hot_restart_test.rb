@@ -372,31 +372,32 @@ module Fairlead
 
     def test_the_command_tells_the_first_process
       heard = Signals.new(:USR2)
-      looks = -> { [heard.take.empty? ? generation(1) : generation(2)] }
+      looks = -> { [heard.take.empty? ? answer(1) : answer(2)] }
 
       assert_equal "The new code serves here (process #{Process.pid}).\n", told_by_the_command(looks)
     ensure
       heard.restore
     end
 
-    # Before its turn comes, the one that serves hears of the failure of what boots already, early or late.
+    # Generation 1 boots already when the command asks for another one: whether 1 serves or fails is no answer.
     def test_the_command_waits_for_its_own_code_and_not_for_what_boots_already
       heard = Signals.new(:USR2)
-      [1, 2].each do |looks_before|
-        booting = generation(1, serving: false)
-        looks = [*[[generation(0), booting]] * looks_before, [generation(0, failures: 1)], [generation(0, failures: 2)]]
+      booting = [answer(0, begun: 1), answer(1, serving: false)]
+      looks = [booting, booting, [answer(0, begun: 1, failed: 1)], [answer(0, begun: 2, failed: 2)]]
 
-        error = assert_raises(BootError) { told_by_the_command(looks.method(:shift)) }
-        assert_match(/\AThe new code could not be started/, error.message)
-        assert_empty looks
-      end
+      error = assert_raises(BootError) { told_by_the_command(looks.method(:shift)) }
+      assert_match(/\AThe new code could not be started/, error.message)
+      looks = [booting, [answer(1)], [answer(1, begun: 2), answer(2, serving: false)], [answer(2)]]
+
+      assert_equal "The new code serves here (process #{Process.pid}).\n", told_by_the_command(looks.method(:shift))
+      assert_empty looks
     ensure
       heard.restore
     end
 
     def test_the_command_says_so_if_the_server_cannot_be_told
       Process.wait(ended = spawn("true"))
-      error = assert_raises(ConfigurationError) { told_by_the_command(-> { [generation(0).merge(pid: ended)] }) }
+      error = assert_raises(ConfigurationError) { told_by_the_command(-> { [answer(0).merge(pid: ended)] }) }
 
       assert_equal "The server cannot be signalled: No such process (process #{ended}).", error.message
     end
@@ -406,8 +407,8 @@ module Fairlead
         bind "http://127.0.0.1:0"
         workers 1
         Fairlead::Supervisor.prepend(Module.new do
-          def over?
-            super.tap { |over| File.write("told", "") && Process.kill(:USR2, Process.pid) if over && @parent && !File.exist?("told") }
+          def finished?
+            super.tap { |finished| File.write("told", "") && Process.kill(:USR2, Process.pid) if finished && !File.exist?("told") }
           end
         end)
       RUBY
@@ -566,9 +567,9 @@ module Fairlead
     end
 
     # This process stands for the first process of the server.
-    def generation(number, serving: true, failures: 0)
+    def answer(generation, serving: true, begun: generation, failed: nil)
       { pid: Process.pid, supervisor: Process.pid, folder: Dir.pwd, addresses: ["here"],
-        restarts: { generation: number, serving:, failures: } }
+        restarts: { generation:, begun:, serving:, failed: } }
     end
 
 

@@ -6,7 +6,7 @@ module Fairlead
   class MessageTest < Test
     def setup
       super
-      @one, @other = Messages::Channel.pair
+      @one, @other = Channel.pair
     end
 
     def teardown
@@ -17,17 +17,17 @@ module Fairlead
     def test_each_kind_arrives_as_it_was_sent
       messages = [Messages::Ready.new, Messages::Failed.new("config.ru:3: \"no\"\nline two ✓"),
                   Messages::Relief.new, Messages::Lane.new, Messages::Drain.new(true), Messages::Drain.new(false), Messages::Stop.new, Messages::Reopen.new,
-                  Messages::Serves.new([["http://127.0.0.1:0", nil], ["unix:/a", 7]]), Messages::Notify.new("READY=1\nSTATUS=a"),
-                  Messages::Renew.new, Messages::Leave.new, Messages::Dismiss.new, Messages::Show.new, Messages::Shown.new([])]
+                  Messages::Serving.new([["http://127.0.0.1:0", nil], ["unix:/a", 7]]), Messages::Notify.new("READY=1\nSTATUS=a"),
+                  Messages::Restart.new, Messages::Retire.new, Messages::Stopping.new, Messages::Signaled.new("TERM"), Messages::Starting.new(3), Messages::Show.new, Messages::Shown.new([])]
 
-      messages.each { |message| assert @one.tell(message) }
+      messages.each { |message| assert @one.post(message) }
       assert_equal [messages, false], @other.receive
     end
 
     def test_copies_of_descriptors_come_along
       reader, writer = IO.pipe
-      @one.tell(Messages::Serves.new([]), [reader, writer])
-      assert_equal [[Messages::Serves.new([])], false], @other.receive
+      @one.post(Messages::Serving.new([]), [reader, writer])
+      assert_equal [[Messages::Serving.new([])], false], @other.receive
       copied_reader, copied_writer = @other.take_ios
       [reader, writer].each(&:close)
       copied_writer.write("through")
@@ -44,11 +44,11 @@ module Fairlead
     end
 
     def test_the_end_comes_after_what_was_said_before
-      @one.tell(Messages::Ready.new)
+      @one.post(Messages::Ready.new)
       @one.close
 
       assert_equal [[Messages::Ready.new], true], @other.receive
-      refute @other.tell(Messages::Stop.new), "nobody is there"
+      refute @other.post(Messages::Stop.new), "nobody is there"
     end
 
     def test_a_message_in_pieces_is_put_together

@@ -26,8 +26,8 @@ module Fairlead
     end
 
     def test_signals_keep_their_order
-      @signals.note(:HUP)
-      @signals.note(:USR2)
+      @signals.record(:HUP)
+      @signals.record(:USR2)
 
       assert_equal %i[HUP USR2], @signals.take
     end
@@ -41,7 +41,7 @@ module Fairlead
     end
 
     def test_a_child_that_is_forked_does_not_speak_to_its_parent
-      Process.wait(fork { @signals.note(:HUP) || exit!(0) })
+      Process.wait(fork { @signals.record(:HUP) || exit!(0) })
 
       assert_empty @signals.take
     end

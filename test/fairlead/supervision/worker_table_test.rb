@@ -281,7 +281,7 @@ module Fairlead
 
     def test_a_worker_of_another_kind_takes_a_slot_and_no_place
       table = serving(1)
-      relief = table.add_extra(:relief, 0, 1.0).worker
+      relief = table.add_relief(1.0).worker
       table.forked(relief, 900)
 
       assert_equal 1, relief.slot
@@ -310,7 +310,7 @@ module Fairlead
 
     def test_a_relief_worker_that_may_never_come_back_drains_at_once_and_one_that_ends_is_left_alone
       table = serving(1)
-      relief = table.add_extra(:relief, 0, 1.0).worker
+      relief = table.add_relief(1.0).worker
       table.forked(relief, 900)
       table.ready(relief, 1.5)
 
@@ -336,11 +336,11 @@ module Fairlead
     def test_relief_workers_are_bounded
       { 2 => 4, 6 => 6 }.each do |size, most|
         table = serving(size, slots: 20)
-        reliefs = Array.new(most) { table.relieve(1.0).worker }
+        reliefs = Array.new(most) { table.add_relief(1.0).worker }
         assert_equal (0...most).to_a, reliefs.map(&:index)
-        assert_nil table.relieve(1.0), "there are #{most}"
+        assert_nil table.add_relief(1.0), "there are #{most}"
         table.ended(reliefs.first, 1.0)
-        assert_equal 0, table.relieve(1.0).worker.index
+        assert_equal 0, table.add_relief(1.0).worker.index
       end
     end
 
@@ -348,15 +348,15 @@ module Fairlead
       table = serving(2, slots: 20)
       table.ended(table[101], 1.0)
       boot(table, 1.0)
-      assert_equal :relief, table.relieve(1.0).worker.kind
+      assert_equal :relief, table.add_relief(1.0).worker.kind
       table.stop
-      assert_nil table.relieve(2.0)
+      assert_nil table.add_relief(2.0)
     end
 
     def test_no_relief_takes_the_last_slot
       table = serving(2, slots: 4)
-      table.ready(table.relieve(1.0).worker, 1.0)
-      assert_nil table.relieve(1.0)
+      table.ready(table.add_relief(1.0).worker, 1.0)
+      assert_nil table.add_relief(1.0)
     end
 
     def test_a_lane_worker_that_cannot_boot_is_not_tried_again_at_once
@@ -374,7 +374,7 @@ module Fairlead
       table = serving(2)
       lane = add_lane(table, 1.0)
       table.ready(lane, 1.0)
-      table.lane_used(lane, 5.0)
+      table.lane_busy(lane, 5.0)
       assert_empty table.due(5.0 + WorkerTable::LANE_IDLE - 0.1)
       assert_equal [[WorkerTable::Drain, 0, 2]], kinds(table.due(5.0 + WorkerTable::LANE_IDLE))
     end

@@ -165,7 +165,8 @@ module Fairlead
       def flags = @flags
     end
 
-    def test_touching_a_file_has_rackup_begin_anew_in_its_place
+    # With workers the init process starts it beside the old code, else it begins anew in its place.
+    def test_touching_a_file_has_rackup_start_new_code
       [0, 1].each do |workers|
         server = of_this_test(RackupProcess.new(answering("old"), "-O", "workers=#{workers}")).start.wait_until_ready
         pid = server.pid.to_s
@@ -174,8 +175,10 @@ module Fairlead
         eventually("the new code") { server.get.body == "new" } # no connection is refused
 
         server.wait_for_notification("READY=1")
-        assert_equal [pid, workers], [File.read(server.path("rackup.pid")).strip, server.worker_pids.size]
-        assert_match(%r{tmp/restart\.txt has been touched: .*rackup -s fairlead .*begins anew}, server.log)
+        eventually("the end of the old code") { server.worker_pids.size == workers }
+        assert_equal [pid], [File.read(server.path("rackup.pid")).strip]
+        assert_empty Dir[server.path("rackup.pid.*")]
+        assert_match(/tmp\/restart\.txt has been touched/, server.log)
         assert_predicate server.stop, :success?
         refute_path_exists server.path("rackup.pid")
       end
@@ -200,8 +203,8 @@ module Fairlead
     end
 
     def test_who_is_told_to_end_just_before_rackup_begins_anew_ends
-      config = "Fairlead::Supervisor.prepend(Module.new { def start_again(*) = Process.kill(:TERM, Process.pid) && super })"
-      server = of_this_test(RackupProcess.new(answering("text"), "-O", "workers=1", files: { "config/fairlead.rb" => config }))
+      config = "Fairlead::Foreground.prepend(Module.new { def replace_process = Process.kill(:TERM, Process.pid) && super })"
+      server = of_this_test(RackupProcess.new(answering("text"), files: { "config/fairlead.rb" => config }))
       server.start.wait_until_ready
       server.signal(:USR2)
 

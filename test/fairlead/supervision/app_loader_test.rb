@@ -3,8 +3,8 @@
 require_relative "../../helper"
 
 module Fairlead
-  # Ruby's compiler is on, where Ruby has it.
-  class YjitTest < Test
+  # It also enables YJIT, if Ruby has it.
+  class AppLoaderTest < Test
     APP = 'run ->(env) { [200, {}, [RubyVM::YJIT.enabled?.to_s]] }'
     RAILS = "module Rails; class Application; end; end\n"
 
