@@ -94,11 +94,10 @@ module Fairlead
       # Where lib/ asks /proc, and what it does elsewhere.
       OTHER_WAYS = {
         "active_record/cpu_idle.rb" => "rescue SystemCallError\n        1.0 # a system without it",
-        "control/control_socket.rb" => "Platform::LINUX ? SocketNamespace::Abstract.new : SocketNamespace::Folder.new",
-        "start_command.rb" => "rescue SystemCallError\n        nil",
-        "control/process_usage.rb" => "if Platform::LINUX && File.readable?(rollup)",
-        "server.rb" => "return 10_000 unless Platform::LINUX",
-        "status/consumption.rb" => "linux ? from_proc(pid) : from_ps(pid)"
+        "control/process_usage.rb" => "linux ? from_proc(pid) : from_ps(pid)",
+        "control/socket_namespace.rb" => "Platform::LINUX ? SocketNamespace::Abstract.new : SocketNamespace::Folder.new",
+        "hot_restart/start_command.rb" => "rescue SystemCallError\n        nil",
+        "serving/server.rb" => "return 10_000 unless Platform::LINUX"
       }.freeze
 
       def test_the_server_has_none_of_what_only_linux_has
