@@ -52,7 +52,7 @@ module PoolBench
 
       require_relative "../../lib/fairlead/parts"
       $LOAD_PATH.unshift(File.expand_path("../../lib", __dir__))
-      Fairlead::ActiveRecord::Seam.install
+      Fairlead::ActiveRecord::PoolPatch.install
       active_record(size, kind)
     end
 

@@ -1,34 +1,36 @@
 # frozen_string_literal: true
 
 module Fairlead
-  # All that knows the insides of ActiveRecord is below lib/fairlead/active_record.
+  # All that knows the insides of ActiveRecord: its connection pools, and what a request may leave behind in them.
+  # Called by supervision, once the app is loaded, and by serving, at the end of each request.
+  # Calls pool, connection_budget, drivers and fiber_safety.
   module ActiveRecord
-    autoload :Budget, "fairlead/connection_budget/worker_budget"
+    autoload :AdapterPatch, "fairlead/active_record/adapter_patch"
+    autoload :ConnectGate, "fairlead/active_record/connect_gate"
     autoload :CpuIdle, "fairlead/active_record/cpu_idle"
-    autoload :Door, "fairlead/active_record/connect_gate"
-    autoload :Faults, "fairlead/active_record/connection_recovery"
-    autoload :Forks, "fairlead/active_record/forks"
     autoload :InheritedRole, "fairlead/active_record/inherited_role"
     autoload :KeptLeases, "fairlead/active_record/kept_leases"
-    autoload :Leases, "fairlead/active_record/leases"
+    autoload :LeaseCleanup, "fairlead/active_record/lease_cleanup"
     autoload :Limits, "fairlead/active_record/limits"
     autoload :OlderQueue, "fairlead/active_record/older_queue"
     autoload :OpenTransactions, "fairlead/active_record/open_transactions"
-    autoload :OwnerMonitor, "fairlead/active_record/owner_monitor"
-    autoload :PermanentCheckout, "fairlead/active_record/permanent_checkout_warning"
+    autoload :PermanentCheckoutWarning, "fairlead/active_record/permanent_checkout_warning"
+    autoload :PoolPatch, "fairlead/active_record/pool_patch"
     autoload :PoolSizing, "fairlead/active_record/pool_sizing"
     autoload :PoolStats, "fairlead/active_record/pool_stats"
-    autoload :Seam, "fairlead/active_record/pool_patch"
+    autoload :QueuePatch, "fairlead/active_record/queue_patch"
+    autoload :Reaping, "fairlead/active_record/reaping"
     autoload :SqliteTurns, "fairlead/active_record/sqlite_turns"
     autoload :WaitQueue, "fairlead/active_record/wait_queue"
     autoload :Waiter, "fairlead/active_record/waiter"
+    autoload :WorkerBudget, "fairlead/connection_budget/worker_budget"
 
     # Older ones know too little of fibers.
     OLDEST = Gem::Version.new("7.1")
     private_constant :OLDEST
 
     class << self
-      # To be called by whoever serves, once ActiveRecord is loaded. May be called again.
+      # To be called before serving, once ActiveRecord is loaded. May be called again.
       #
       # @return [void]
       # @raise [ConfigurationError] if it cannot be served.
@@ -39,18 +41,18 @@ module Fairlead
         end
 
         Compatibility.fits?(:connections)
-        PermanentCheckout.settle
+        PermanentCheckoutWarning.apply_setting
         install_pools
         OpenTransactions.install
         KeptLeases.install
         ::ActiveRecord::ConnectionHandling.prepend(InheritedRole)
       end
 
-      # @return [Boolean] whether ActiveRecord keeps its own pools: without {Seam}, and all that rests on it. So do the versions
+      # @return [Boolean] whether ActiveRecord keeps its own pools, without {PoolPatch} and all that rests on it: versions
       #   before 8.1, and those with which Fairlead has not been tested.
       def own_pools? = @own_pools || Compatibility.tested?(:pool) == false
 
-      # `ActiveRecord::Base` is an autoload: asking never triggers it.
+      # Does not load ActiveRecord::Base, which is an autoload.
       #
       # @return [Boolean]
       def loaded?
@@ -58,17 +60,19 @@ module Fairlead
           !::ActiveRecord.autoload?(:Base) && defined?(::ActiveRecord::Base) ? true : false
       end
 
-      # What the connection pools of this process do now, and have done since it serves. What ActiveRecord itself does not
-      # know of them (`oldest_wait:`, `timeouts:`, `waits:`, `holds:` and `holders:`) is left out before 8.1, and where
-      # nothing is served.
+      # @return [Array<ConnectionPool>] of all roles.
+      def pools = ::ActiveRecord::Base.connection_handler.connection_pool_list(:all)
+
+      # The present state of this process's connection pools, and their totals since it began to serve. Before ActiveRecord 8.1,
+      # and where nothing is served, `oldest_wait:`, `timeouts:`, `waits:`, `holds:` and `holders:` are missing.
       #
-      # @param backtraces [Boolean] whether to add where each holder is now; that costs some time.
+      # @param backtraces [Boolean] whether to add where each holder is now, which takes time.
       # @return [Array<Hash>] for each pool `{ pool:, role:, shard:, size:, connections:, in_use:, idle:, waiting:,
       #   oldest_wait:, timeouts:, waits:, holds:, holders: }`: as {Fairlead::Pool#stat}, times in seconds.
       def stat(backtraces: false)
         return [] unless loaded?
 
-        Budget.pools.map { |pool| Seam.installed? ? PoolStats.of(pool).to_h(backtraces:) : plain(pool) }
+        pools.map { |pool| PoolPatch.installed? ? PoolStats.of(pool).to_h(backtraces:) : plain(pool) }
       end
 
       private
@@ -77,8 +81,7 @@ module Fairlead
         if Compatibility.tested?(:older_pool)
           ::ActiveRecord::ConnectionAdapters::ConnectionPool::Queue.prepend(OlderQueue) if Compatibility.fits?(:older_pool)
         elsif Compatibility.fits?(:pool)
-          Seam.install
-          Faults.install
+          PoolPatch.install
         else
           @own_pools = true
         end

@@ -30,8 +30,7 @@ module Fairlead
     SCRIPT = <<~RUBY
       require "active_record"
       require "fairlead/parts"
-      Fairlead::ActiveRecord::Seam.install
-      Fairlead::ActiveRecord::Faults.install
+      Fairlead::ActiveRecord::PoolPatch.install
       Fairlead::Drivers.establish
       require File.expand_path(ARGV.shift)
     RUBY

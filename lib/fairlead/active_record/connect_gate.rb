@@ -2,38 +2,51 @@
 
 module Fairlead
   module ActiveRecord
-    # Where those who want to connect wait while the database takes nobody: in the order they came, until none of them has
-    # got in for as long as a pool's line may stand still ({WaitQueue}). The first of them tries again, with growing pauses; a
-    # connection that comes back to the pool meanwhile is theirs. One for each pool.
-    class Door
-      # Seconds between two tries.
+    # Where callers wait to connect while the database accepts no connections, in the order in which they came. The first one
+    # tries again, with growing pauses; a connection that comes back to the pool meanwhile goes to it. All give up once nobody
+    # has connected for the pool's `checkout_timeout`. Each pool has one gate.
+    class ConnectGate
+      # Seconds between two attempts.
       PAUSES = [0.02, 0.05, 0.1, 0.2].freeze
-      # Once one has got in, so many try at the same time.
+      # How many try at the same time once one has connected.
       TOGETHER = 4
-      # ActiveRecord tries again after having waited in vain: it shall not wait as long again.
-      AGAIN = 1.0
+      # Seconds in which ActiveRecord may retry what has timed out here: the retry does not wait for as long again.
+      RETRY = 1.0
+      # Errors of a server, or of the system, that may pass by themselves: starting, stopping, too many connections.
+      # MySQL's by number: https://mariadb.com/kb/en/mariadb-error-codes/
+      TEMPORARY = /
+        too\ many\ clients | remaining\ connection\ slots | too\ many\ connections | Connection\ (?:refused|reset)
+        | the\ database\ system\ is | server\ closed\ the\ connection | No\ such\ file\ or\ directory
+        | ECONNREFUSED | ECONNRESET | CLOSED_CONNECTION
+      /xi
+      TEMPORARY_NUMBERS = [1040, 1053, 1203, 1226, 2002, 2003, 2006, 2013].freeze
+      FULL = /too many|remaining connection slots/i
       REMEDIES = {
         true => "The server has no room for more: let it allow more (its max_connections), or let all workers, and " \
                 "whatever else uses it, need fewer (database_connections in config/fairlead.rb bounds all workers)",
-        false => "Look whether the server runs, and at its log"
+        false => "Check that the server runs, and its log"
       }.freeze
-      private_constant :PAUSES, :TOGETHER, :AGAIN, :REMEDIES
+      private_constant :PAUSES, :TOGETHER, :RETRY, :TEMPORARY, :TEMPORARY_NUMBERS, :FULL, :REMEDIES
+
+      # The gate's own error, which no gate waits for.
+      TimedOut = Class.new(::ActiveRecord::ConnectionNotEstablished)
+      private_constant :TimedOut
 
       def initialize(pool)
         @pool = pool
-        @waiting = [] # a queue for each: what it is given is an adapter with a connection, or :first
-        @moved_at = 0.0
+        @inboxes = [] # one queue for each caller that waits; it receives an adapter with a connection, or :try
+        @progressed_at = 0.0
       end
 
-      # @return [Boolean]
-      def wanted? = !@waiting.empty?
+      # @return [Boolean] whether anybody waits.
+      def wanted? = !@inboxes.empty?
 
-      # @param adapter [ActiveRecord::ConnectionAdapters::AbstractAdapter] that has left its pool; whoever waits longest
-      #   takes its connection over.
+      # @param adapter [ActiveRecord::ConnectionAdapters::AbstractAdapter] that has left its pool; the first caller takes over
+      #   its connection.
       def give(adapter)
         loop do
-          place = @waiting.shift or return adapter.disconnect! # another thread has been faster
-          return call(1) if pushed?(place, adapter)
+          inbox = @inboxes.shift or return adapter.disconnect! # another thread has been faster
+          return wake(1) if deliver?(inbox, adapter)
         end
       end
 
@@ -46,7 +59,7 @@ module Fairlead
 
         yield
       rescue ::ActiveRecord::ActiveRecordError => error
-        raise unless passing?(error)
+        raise unless temporary?(error)
 
         wait(adapter, error, &)
       end
@@ -55,57 +68,63 @@ module Fairlead
 
       def wait(adapter, error, &)
         patience = @pool.checkout_timeout.to_f
-        since = beginning(adapter, patience)
-        @waiting.push(place = ::Thread::Queue.new)
-        given = try(place, error, since, patience, &)
-      rescue Vain
-        adapter.fairlead_vain_since = since
+        since = start_of_wait(adapter, patience)
+        @inboxes.push(inbox = ::Thread::Queue.new)
+        given = try_until_connected(inbox, error, since, patience, &)
+      rescue TimedOut
+        adapter.fairlead_waiting_since = since
         raise
       ensure
-        hand_on(place, given)
+        leave(inbox, given)
       end
 
-      # What has been given to this place, or to this caller, would be lost with an interruption.
-      def hand_on(place, given)
-        Uninterruptible.run { leave(place) }
+      # An interruption here would lose what this caller has been given.
+      def leave(inbox, given)
+        Uninterruptible.run { remove(inbox) }
       rescue ::Exception
         Uninterruptible.run { give(given) } if given
         raise
       end
 
-      def beginning(adapter, patience)
-        now, before = Fairlead::Pool.clock, adapter.fairlead_vain_since
-        before && now < before + patience + AGAIN ? before : now
+      def start_of_wait(adapter, patience)
+        now, before = Fairlead::Pool.clock, adapter.fairlead_waiting_since
+        before && now < before + patience + RETRY ? before : now
       end
 
-      def try(place, error, since, patience)
+      def try_until_connected(inbox, error, since, patience)
         pauses = PAUSES.each
         loop do
-          given = rest(place, error, pauses, deadline(since, patience))
-          return moved(given) if given && given != :first
+          given = receive(inbox, error, pauses, deadline(since, patience))
+          return record_progress(given) if given && given != :try
 
-          give_up(error, since) if Fairlead::Pool.clock > deadline(since, patience) && (error || @waiting.first != place)
-          next unless given == :first || @waiting.first.equal?(place)
-          return moved(yield).tap { call(TOGETHER) }
+          time_out(error, since) if Fairlead::Pool.clock > deadline(since, patience) && (error || @inboxes.first != inbox)
+          next unless given == :try || @inboxes.first.equal?(inbox)
+          return record_progress(yield).tap { wake(TOGETHER) }
         rescue ::ActiveRecord::ActiveRecordError => error
-          raise unless passing?(error)
+          raise unless temporary?(error)
         end
       end
 
-      def deadline(since, patience) = [since, @moved_at].max + patience
+      def deadline(since, patience) = [since, @progressed_at].max + patience
 
-      def moved(result)
-        @moved_at = Fairlead::Pool.clock
+      def record_progress(result)
+        @progressed_at = Fairlead::Pool.clock
         result
       end
 
-      def passing?(error) = !error.is_a?(Vain) && Faults.passing?(error)
+      def temporary?(error)
+        return false if error.is_a?(TimedOut)
 
-      # @return [Object, nil] what it was given meanwhile.
-      def rest(place, error, pauses, deadline)
-        return place.pop(timeout: [deadline - Fairlead::Pool.clock, 0].max) unless @waiting.first.equal?(place)
+        cause = error.cause || error
+        number = cause.respond_to?(:error_number) ? cause.error_number : (cause.error_code if cause.respond_to?(:error_code))
+        number ? TEMPORARY_NUMBERS.include?(number) : TEMPORARY.match?("#{cause.class} #{cause.message}".b)
+      end
 
-        place.pop(timeout: error ? next_pause(pauses) : 0)
+      # @return [Object, nil] what was delivered meanwhile.
+      def receive(inbox, error, pauses, deadline)
+        return inbox.pop(timeout: [deadline - Fairlead::Pool.clock, 0].max) unless @inboxes.first.equal?(inbox)
+
+        inbox.pop(timeout: error ? next_pause(pauses) : 0)
       end
 
       def next_pause(pauses)
@@ -114,43 +133,38 @@ module Fairlead
         PAUSES.last
       end
 
-      # What was meant for one that was interrupted goes to the next.
-      def leave(place)
-        first = @waiting.first.equal?(place)
-        @waiting.delete(place)
-        place.close
-        until place.empty?
-          given = place.pop
-          give(given) unless given == :first
+      # What was delivered to a caller that was interrupted goes to the next one.
+      def remove(inbox)
+        first = @inboxes.first.equal?(inbox)
+        @inboxes.delete(inbox)
+        inbox.close
+        until inbox.empty?
+          given = inbox.pop
+          give(given) unless given == :try
         end
-        call(1) if first
+        wake(1) if first
       end
 
-      # Who may try now, without a pause.
-      def call(count) = @waiting.first(count).each { |place| pushed?(place, :first) }
+      # Has the first ones try now, without a pause.
+      def wake(count) = @inboxes.first(count).each { |inbox| deliver?(inbox, :try) }
 
-      # @return [Boolean] false: who had this place has left it, in another thread.
-      def pushed?(place, what)
-        place.push(what)
+      # @return [Boolean] false: the caller has left, in another thread.
+      def deliver?(inbox, what)
+        inbox.push(what)
         true
       rescue ::ClosedQueueError
         false
       end
 
-      def give_up(error, since)
-        told = (error&.cause || error)&.message.to_s.strip.chomp(".")
-        crowded = told.match?(/too many|remaining connection slots/i)
+      def time_out(error, since)
+        reason = (error&.cause || error)&.message.to_s.strip.chomp(".")
         message = format("could not connect to the database (waited %.3f seconds)%s. Pool %s: %d connections of %s. %s.",
-                         Fairlead::Pool.clock - since, told.empty? ? "" : ": #{told}", name,
-                         @pool.connections.count(&:connected?), Limits.of(@pool), REMEDIES.fetch(crowded))
-        raise Vain.new(message, connection_pool: @pool), cause: error
+                         Fairlead::Pool.clock - since, reason.empty? ? "" : ": #{reason}", name,
+                         @pool.connections.count(&:connected?), Limits.of(@pool), REMEDIES.fetch(reason.match?(FULL)))
+        raise TimedOut.new(message, connection_pool: @pool), cause: error
       end
 
       def name = "#{@pool.db_config.name.inspect} (role #{@pool.role}, shard #{@pool.shard})"
-
-      # Has waited in vain.
-      Vain = Class.new(::ActiveRecord::ConnectionNotEstablished)
-      private_constant :Vain
     end
   end
 end

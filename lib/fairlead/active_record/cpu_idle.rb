@@ -2,36 +2,34 @@
 
 module Fairlead
   module ActiveRecord
-    # What share of the time there is nothing to do: for this process, and for its machine, since a process that waits for a
-    # processor does not run either, and the database may be on the same machine.
+    # Measures which share of the time is idle: of this process, and of its machine, on which the process may wait for a
+    # processor, and the database may run, too.
     class CpuIdle
       def initialize
-        @at = @ran = 0.0
-        @idle = @ticks = 0
+        @sampled_at = @cpu_seconds = 0.0
+        @idle_ticks = @ticks = 0
       end
 
       # @param now [Float] seconds.
-      # @return [Float] the less of the two since the last call: 0 to 1.
-      def since_last_call(now)
-        [of_process(now), of_machine].min.clamp(0.0, 1.0)
-      end
+      # @return [Float] the lower of both shares since the last call: 0 to 1.
+      def since_last_call(now) = [of_process(now), of_machine].min.clamp(0.0, 1.0)
 
       private
 
       def of_process(now)
-        seconds, @at = now - @at, now
-        before, @ran = @ran, Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID)
-        1 - ((@ran - before) / seconds)
+        seconds, @sampled_at = now - @sampled_at, now
+        before, @cpu_seconds = @cpu_seconds, Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID)
+        1 - ((@cpu_seconds - before) / seconds)
       end
 
-      # Its last two figures, of guests, are in the first two as well:
+      # Without the last two figures: the time of guests is also in the first two.
       # https://docs.kernel.org/filesystems/proc.html#miscellaneous-kernel-statistics-in-proc-stat
       def of_machine
-        ticks = File.open("/proc/stat", &:gets).split[1, 8].map(&:to_i)
-        idle, all = @idle, @ticks
-        @idle = ticks[3] + ticks[4]
-        @ticks = ticks.sum
-        @ticks > all ? (@idle - idle).fdiv(@ticks - all) : 0.0
+        figures = File.open("/proc/stat", &:gets).split[1, 8].map(&:to_i)
+        idle, all = @idle_ticks, @ticks
+        @idle_ticks = figures[3] + figures[4]
+        @ticks = figures.sum
+        @ticks > all ? (@idle_ticks - idle).fdiv(@ticks - all) : 0.0
       rescue SystemCallError
         1.0 # a system without it
       end

@@ -2,9 +2,9 @@
 
 module Fairlead
   module ActiveRecord
-    # Of ConnectionHandling. Code for fibers that have a state of their own chooses again what was chosen around them, for good
-    # (as GraphQL::Dataloader's guide has it). In a fiber that shares its request's choice, there is nothing to do: it would
-    # outlive the fiber.
+    # Of ConnectionHandling. Code written for fibers with a state of their own repeats, for good, the role and shard chosen
+    # around it (GraphQL::Dataloader's guide recommends it). A fiber that shares its request's choice must not: the choice
+    # would outlive the fiber.
     module InheritedRole
       def connecting_to(role: default_role, shard: default_shard, prevent_writes: false)
         prevented = prevent_writes || role == ::ActiveRecord.reading_role

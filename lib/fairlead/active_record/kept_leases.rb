@@ -2,25 +2,46 @@
 
 module Fairlead
   module ActiveRecord
-    # Of ConnectionPool. All fibers of a request share its connections, but each may say that it is done with its own
-    # (GraphQL::Dataloader#cleanup_fiber, an enumerator that leaves `with_connection`). What another fiber of the request has
-    # leased, or has opened a transaction on, stays leased until that fiber gives it back, or the request ends.
+    # Of ConnectionPool. All fibers of a request share its connections, and each may release them
+    # (GraphQL::Dataloader#cleanup_fiber, an enumerator that leaves `with_connection`). A connection that another fiber of the
+    # request has leased, or that has an open transaction, stays leased until that fiber releases it, or the request ends.
     module KeptLeases
       # Of ConnectionAdapters::AbstractAdapter.
       module Adapter
         # @return [Fiber, nil] which has checked it out.
         attr_accessor :fairlead_lessee
 
-        # The lock that tests put around a connection which they share with requests.
+        # Tests put a lock around a connection that they share with requests.
         def lock_thread=(context)
           super
           @lock = KeptLeases.lock(self.class) if context.is_a?(::Fiber)
         end
       end
 
-      # Before 7.2 all connections have one lock.
-      COMMON = OwnerMonitor.new
-      private_constant :COMMON
+      # Belongs to a request: its enumerators may enter what the request has locked.
+      class RequestLock
+        def initialize = @mutex = ::Thread::Mutex.new
+
+        def synchronize(&)
+          owner = FiberOwner.current
+          return yield if owner.equal?(@owner)
+
+          @mutex.synchronize { owned_by(owner, &) }
+        end
+
+        private
+
+        def owned_by(owner)
+          @owner = owner
+          yield
+        ensure
+          @owner = nil
+        end
+      end
+
+      # Before 7.2 all connections share one lock.
+      COMMON = RequestLock.new
+      private_constant :RequestLock, :COMMON
 
       # @return [void]
       def self.install
@@ -28,7 +49,7 @@ module Fairlead
         ::ActiveRecord::ConnectionAdapters::AbstractAdapter.prepend(Adapter)
       end
 
-      def self.lock(adapter_class) = adapter_class.const_defined?(:FIBER_LOCK) ? COMMON : OwnerMonitor.new
+      def self.lock(adapter_class) = adapter_class.const_defined?(:FIBER_LOCK) ? COMMON : RequestLock.new
 
       def checkout(...)
         connection = super

@@ -2,10 +2,11 @@
 
 module Fairlead
   module ActiveRecord
-    # What bounds the connections to the databases, in words, and how to lift it.
+    # Puts into words what bounds the connections to the databases, and how to raise it.
     module Limits
       # With fewer connections than this a worker, requests mostly wait for one.
       USEFUL = 16
+      private_constant :USEFUL
 
       class << self
         # @return [String] "5", or "90 (of all workers together)".
@@ -21,7 +22,7 @@ module Fairlead
           return "allow more in all (database_connections in config/fairlead.rb)" if pool.fairlead_budget
 
           own = "max_connections of #{pool.db_config.name.inspect} in config/database.yml"
-          return "allow more (#{own})" unless Budget.counts?(pool.db_config)
+          return "allow more (#{own})" unless WorkerBudget.counts?(pool.db_config)
 
           "allow more (#{own}, or a budget for all workers: database_connections in config/fairlead.rb)"
         end
@@ -32,17 +33,17 @@ module Fairlead
         # @return [Boolean] whether a pool's own size is a small limit.
         def few?(pool) = !pool.size.nil? && pool.size < USEFUL
 
-        # @return [String] how a small limit is lifted.
+        # @return [String] how to raise a small limit.
         def lift(pool)
           return "raise pool in config/database.yml" if ActiveRecord.own_pools?
 
           own = "raise max_connections in config/database.yml"
-          return own unless Budget.counts?(pool.db_config)
+          return own unless WorkerBudget.counts?(pool.db_config)
 
           "set database_connections in config/fairlead.rb (bin/rails generate fairlead:install does), or #{own}"
         end
 
-        # @return [String, nil] what an ActiveRecord that keeps its own pools does not have.
+        # @return [String, nil] what an ActiveRecord that keeps its own pools lacks.
         def missing
           return unless ActiveRecord.own_pools?
 
@@ -50,24 +51,24 @@ module Fairlead
             "long requests wait for a connection, need #{Compatibility::TABLE[:pool].known}."
         end
 
-        # For the start banner: what limits each database, and how to lift it if that is little.
+        # For the start banner: what bounds each database, and how to raise it if that is little.
         #
         # @param configuration [Configuration]
         # @return [Array<String>] none if ActiveRecord is not loaded.
-        def told(configuration)
+        def summary(configuration)
           return [] unless ActiveRecord.loaded?
 
           budget = configuration.database_connections
-          pools = Budget.pools.uniq { |pool| pool.db_config.name }
-          bounded, own = pools.partition { |pool| budget && Budget.counts?(pool.db_config) }
+          pools = ActiveRecord.pools.uniq { |pool| pool.db_config.name }
+          bounded, own = pools.partition { |pool| budget && WorkerBudget.counts?(pool.db_config) }
           lines = []
           lines << "#{names(bounded)}: up to #{budget} connections, of all workers together" if bounded.any?
-          alike = own.group_by { |pool| [pool.size, Budget.counts?(pool.db_config)] }
+          alike = own.group_by { |pool| [pool.size, WorkerBudget.counts?(pool.db_config)] }
           [*lines, *alike.each_value.flat_map { |those| of_each_worker(those) }, *missing]
         end
 
         # @param pools [Array<ConnectionPool>] of one size, which nothing else bounds; all of servers, or all of files.
-        # @return [Array<String>] what limits them, and how to lift it if that is little.
+        # @return [Array<String>] what bounds them, and how to raise it if that is little.
         def of_each_worker(pools)
           pool = pools.first
           line = "#{names(pools)}: up to #{pool.size || "any number of"} connections in each worker (config/database.yml)"
@@ -76,7 +77,7 @@ module Fairlead
 
         # @return [Integer, nil] how many connections the database server allows; nil if it does not say.
         def allowed_by_server(pool)
-          quietly do
+          silenced do
             pool.with_connection do |connection|
               case connection.adapter_name
               when "PostgreSQL" then Integer(connection.select_value("SHOW max_connections"), 10)
@@ -90,7 +91,7 @@ module Fairlead
 
         private
 
-        def quietly(&)
+        def silenced(&)
           logger = ::ActiveRecord::Base.logger
           logger.respond_to?(:silence) ? logger.silence(&) : yield
         end

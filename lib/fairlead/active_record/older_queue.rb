@@ -2,16 +2,16 @@
 
 module Fairlead
   module ActiveRecord
-    # Of ConnectionPool::Queue before 8.1. Who is called to take a connection, and is interrupted before it does, leaves it to
-    # the next one: else those who wait would wait beside it, and who comes would join them.
+    # Of ConnectionPool::Queue before 8.1. A waiter that is interrupted after it was signalled passes the signal on, since the
+    # connection is still there.
     module OlderQueue
       private
 
       # Under the lock.
       def wait_poll(timeout)
-        taken = super
+        connection = super
       ensure
-        @cond.signal if taken.nil? && any?
+        @cond.signal if connection.nil? && any?
       end
     end
   end

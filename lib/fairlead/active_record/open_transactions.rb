@@ -2,11 +2,11 @@
 
 module Fairlead
   module ActiveRecord
-    # The last look at a connection that goes back to its pool: whether it is within a transaction, by ActiveRecord's books or,
-    # whatever these say, by what its driver knows. What the next request writes would be lost with that transaction.
+    # Keeps open transactions from the next request, which would lose what it writes with them. A connection that goes back to
+    # its pool within a transaction is closed; both ActiveRecord and the driver are asked.
     #
-    # And one that ActiveRecord throws away, since it could not end a transaction, is not opened again, nor replaced by another
-    # one, before the outermost transaction has ended: what is written until then would be committed without the rest.
+    # ActiveRecord throws away a connection on which it could not end a transaction. That connection is not opened again before
+    # the outermost transaction has ended: what is written until then would be committed without the rest.
     module OpenTransactions
       # @return [void]
       def self.install
@@ -16,8 +16,8 @@ module Fairlead
       end
 
       # @param connection [ActiveRecord::ConnectionAdapters::AbstractAdapter]
-      # @return [Boolean] the transaction around a test case is not joinable, and does not count. Nor does what another request
-      #   has begun on a connection that a test shares with all.
+      # @return [Boolean] without the transaction around a test case, which is not joinable, and those on a connection that a
+      #   test shares with all requests.
       def self.in?(connection)
         return false if shared_by_test?(connection)
 
@@ -40,7 +40,7 @@ module Fairlead
       end
       private_class_method :in_database?
 
-      # Closes it, and so has the database roll back what is open.
+      # Closes it, so the database rolls back what is open.
       #
       # @return [void]
       def self.close(connection)

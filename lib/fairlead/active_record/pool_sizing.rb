@@ -2,16 +2,16 @@
 
 module Fairlead
   module ActiveRecord
-    # How many connections a pool opens while requests wait for one: the first {FREELY} as they are needed, beyond that a half
-    # more at a time while process and machine are idle for part of the time. Whether more connections help it does not ask.
+    # How many connections a pool opens while requests wait for one: up to {FREELY} as many as they need; beyond that, half as
+    # many again at a time, while process and machine are idle for part of the time.
     #
-    # Under the pool's lock; it knows no pool and no clock.
+    # Called under the pool's lock; knows neither the pool nor the clock.
     class PoolSizing
       FREELY = 64
-      # How many may be connecting at the same time, beside as many as are connected: it costs both sides CPU.
+      # How many may connect at the same time, or as many as are connected: connecting costs both sides CPU.
       CONNECTING = 8
-      # What share of the time there must be nothing to do, and for how many seconds it is looked at. With what was longer
-      # ago, the look begins anew: nobody waited meanwhile.
+      # The share of the time that must be idle, and the seconds over which it is sampled. After a longer gap, in which nobody
+      # waited, sampling begins anew.
       IDLE = 0.2
       WINDOW = 0.25
       LONGEST_WINDOW = 1.0
@@ -19,7 +19,7 @@ module Fairlead
       # @param idle [#since_last_call]
       def initialize(idle = CpuIdle.new)
         @idle = idle
-        @since = -Float::INFINITY
+        @sampled_at = -Float::INFINITY
       end
 
       # @param size [Integer] connections, open or not yet.
@@ -42,10 +42,10 @@ module Fairlead
       end
 
       def idle?(now)
-        seconds = now - @since
+        seconds = now - @sampled_at
         return false if seconds < WINDOW
 
-        @since = now
+        @sampled_at = now
         @idle.since_last_call(now) > IDLE && seconds <= LONGEST_WINDOW
       end
     end

@@ -57,7 +57,7 @@ module Fairlead
 
       # @return [Array<Array(Fiber, nil, Float)>] see {Pool::Report}.
       def holders
-        @pool.connections.filter_map { |connection| [connection.owner, nil, connection.fairlead_since] if connection.owner }
+        @pool.connections.filter_map { |connection| [connection.owner, nil, connection.fairlead_checked_out_at] if connection.owner }
       end
     end
   end

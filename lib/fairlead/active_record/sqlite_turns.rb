@@ -2,11 +2,10 @@
 
 module Fairlead
   module ActiveRecord
-    # Of SQLite3Adapter: the transactions of this process begin in the order in which they came.
+    # Of SQLite3Adapter: this process begins its transactions in the order in which they came.
     #
-    # SQLite keeps no line. A connection that finds the database locked looks again every millisecond, and whoever begins just
-    # as it is unlocked goes first: with many requests some waited until their `timeout` was over. A connection has its turn
-    # until it has the lock, and not until its transaction ends.
+    # SQLite has no queue for its lock: each connection tries again every millisecond, and with many requests some would wait
+    # until their `timeout` is over. A connection keeps its turn until it has the lock, not until its transaction ends.
     module SqliteTurns
       @turns = {}
 
@@ -19,14 +18,12 @@ module Fairlead
         def of(database) = @turns[database] ||= Fairlead::Pool.new(size: 1, timeout: nil, name: database) { true }
       end
 
+      # Without a timeout nothing waits for the lock.
       def begin_db_transaction
-        fairlead_shared? ? SqliteTurns.of(@config[:database]).with { super } : super
+        return super if @memory_database || !@config[:timeout]
+
+        SqliteTurns.of(@config[:database]).with { super }
       end
-
-      private
-
-      # Without a timeout nobody waits for the lock.
-      def fairlead_shared? = @config[:timeout] && !@memory_database
     end
   end
 end

@@ -5,15 +5,15 @@ require "zlib"
 
 module Fairlead
   module ActiveRecord
-    # A worker's side of `database_connections`: how many connections to one database server its pools may open, of those
-    # that all workers together may. See {Fairlead::Budget} for the supervisor's.
+    # A worker's side of `database_connections`: how many connections to one database server its pools may open, of the number
+    # that all workers share. {ConnectionBudget::Allocator} is the supervisor's side.
     #
-    # What counts is a connection in a pool, open or not yet. Files are not counted: SQLite has no such bound.
+    # Each connection in a pool counts, open or not yet. Those to files do not: SQLite has no such bound.
     #
-    # Called under the locks of several pools, from any thread. Nothing waits under its own lock: who finds that taken has its
-    # thread wait, and not its fiber, which could be interrupted there.
-    class Budget
-      # Where a server listens, if nothing else is said.
+    # Called under the locks of several pools, from any thread. Nothing waits under its own lock; while another thread holds
+    # it, the calling thread waits, not its fiber, which could be interrupted there.
+    class WorkerBudget
+      # Default ports.
       PORTS = { "postgresql" => 5432, "postgis" => 5432, "mysql2" => 3306, "trilogy" => 3306 }.freeze
       private_constant :PORTS
 
@@ -22,46 +22,41 @@ module Fairlead
         def limit = (@limit if @pid == Process.pid)
 
         # @param config [ActiveRecord::DatabaseConfigurations::DatabaseConfig]
-        # @return [Budget, nil] of its server; nil if that is not bounded.
+        # @return [WorkerBudget, nil] of its server; nil if that is not bounded.
         def of(config)
           return unless limit && counts?(config)
 
           exclusively do
             number = (@numbers[server_of(config)] ||= number_of(server_of(config)))
             @budgets[number] || new(limit, @share&.pages&.at(number), @slot, @share&.sockets&.at(number)).tap do |budget|
-              @budgets = { **@budgets, number => budget } # others may be going through it
+              @budgets = { **@budgets, number => budget } # another thread may iterate over it
             end
           end
         end
 
         # @param number [Integer] of a server, as the supervisor knows it.
-        # @return [Budget, nil]
+        # @return [WorkerBudget, nil]
         def numbered(number) = (@budgets[number] if limit)
 
         # @param limit [Integer]
-        # @param share [Budgets::Share, nil] where room is given and the supervisor is told; nil: this process is alone.
-        # @param page [SharedPage, nil] where the sums are shown.
+        # @param share [ConnectionBudget::Share, nil] connects it to the supervisor; nil: this process is alone.
+        # @param page [SharedPage, nil] where the totals are published.
         # @raise [ConfigurationError] see {check}.
-        def join(limit, share: nil, page: nil, slot: 0)
+        def set_up(limit, share: nil, page: nil, slot: 0)
           check(limit)
           @limit, @share, @page, @slot = limit, share, page, slot
           @lock = Thread::Mutex.new
           @numbers = {}
           @budgets = {}
           @pid = Process.pid
-          pools.each { |pool| pool.fairlead_lift(limit) } if ActiveRecord.loaded? && Seam.installed?
+          ActiveRecord.pools.each { |pool| pool.fairlead_raise_limit(limit) } if ActiveRecord.loaded? && PoolPatch.installed?
         end
 
-        # Of all servers together, for whoever asks this process for figures.
-        def show
-          @page&.write(@slot, :database_open, @budgets.each_value.sum(&:open))
-        end
+        # Publishes the total of all servers.
+        def publish = @page&.write(@slot, :database_open, @budgets.each_value.sum(&:open))
 
         # @return [Boolean] whether a database has a bound on its connections.
         def counts?(db_config) = !db_config.adapter.to_s.start_with?("sqlite")
-
-        # @return [Array<ConnectionPool>] of all roles.
-        def pools = ::ActiveRecord::Base.connection_handler.connection_pool_list(:all)
 
         # @return [String] what tells one database server from another.
         def server_of(config)
@@ -101,7 +96,7 @@ module Fairlead
         @unsent = []
       end
 
-      # @return [Boolean] whether it is of this process.
+      # @return [Boolean] whether it belongs to this process.
       def own? = @pid == Process.pid
 
       # @return [Integer] connections, or room for them, that this process has.
@@ -110,13 +105,13 @@ module Fairlead
       # @return [Integer] how many more connections may be opened now.
       def room = [granted - @taken, 0].max
 
-      # @return [Integer, nil] what a connection is known by; nil if there is no room for it.
+      # @return [Integer, nil] the number of a new connection; nil if there is no room for it.
       def take
         exclusively do
           next unless room.positive?
 
           @taken += 1
-          show
+          publish
           @taken
         end
       end
@@ -125,23 +120,22 @@ module Fairlead
       def free(id)
         exclusively do
           @freed += 1
-          show
-          tell("free #{id}")
+          publish
+          send_message("free #{id}")
         end
       end
 
       # A connection is open.
       #
       # @param io [IO, nil] its socket, if the driver shows it.
-      def opened(id, io) = exclusively { tell("open #{id}", io) }
+      def opened(id, io) = exclusively { send_message("open #{id}", io) }
 
       # A connection has been closed and will be opened again.
-      def shut(id) = exclusively { tell("shut #{id}") }
+      def shut(id) = exclusively { send_message("shut #{id}") }
 
-      # How many of a pool wait for a connection, and since when.
-      #
-      # @param since [Float, nil] of the monotonic clock.
-      def waiting(pool, count, since)
+      # @param count [Integer] how many wait for a connection of the pool.
+      # @param since [Float, nil] of the monotonic clock: when the first of them came.
+      def report_waiters(pool, count, since)
         exclusively do
           before = @waiting.any?
           count.zero? ? @waiting.delete(pool) : @waiting[pool] = [count, since]
@@ -149,28 +143,28 @@ module Fairlead
 
           @page.write(@slot, :database_since_us, (@waiting.each_value.map(&:last).min.to_f * 1_000_000).to_i)
           @page.write(@slot, :database_waiting, @waiting.each_value.sum(&:first))
-          tell("want") if @waiting.any? && !before
+          send_message("want") if @waiting.any? && !before
         end
       end
 
-      # @return [Boolean] whether the one who asks shall give up its connection; said once for each.
+      # @return [Boolean] whether the caller has to give up its connection; true once for each that the supervisor recalls.
       def recalled?
         return false unless @given_back < recalled
 
         exclusively { @given_back < recalled && (@given_back += 1) } ? true : false
       end
 
-      # Others wait: gives up what nobody here uses. Whoever checks one in need not give up as many later.
+      # Other workers wait: gives up room that is not used, and idle connections. As many fewer have to be given up at check-in.
       #
       # @param count [Integer] at most.
-      def spare(count)
+      def give_up_idle(count)
         left = count
         while left.positive? && @waiting.empty? && (id = take)
           free(id)
           left -= 1
         end
-        Budget.pools.each do |pool|
-          left -= pool.fairlead_spare(left) if left.positive? && pool.fairlead_budget.equal?(self)
+        ActiveRecord.pools.each do |pool|
+          left -= pool.fairlead_close_idle(left) if left.positive? && pool.fairlead_budget.equal?(self)
         end
         exclusively { @given_back = [@given_back + count - left, recalled].min }
       end
@@ -183,27 +177,27 @@ module Fairlead
 
       def granted = @page ? @page.get(@slot, :database_granted) : @limit + @freed
 
-      def show
-        Budget.show
+      def publish
+        WorkerBudget.publish
         @page&.write(@slot, :database_taken, @taken)
       end
 
-      # What the supervisor does not take at once is sent with the next message.
-      def tell(message, io = nil)
+      # What the socket does not take at once is sent with the next message.
+      def send_message(message, io = nil)
         return unless @socket
 
         @unsent << [message, io]
-        @unsent.shift until @unsent.empty? || post(*@unsent.first) == :wait_writable
+        @unsent.shift until @unsent.empty? || try_to_send(*@unsent.first) == :wait_writable
       rescue SystemCallError, IOError
         @unsent.clear # there is no supervisor
       end
 
-      # A descriptor that is closed by now, or one too many on its way, costs the supervisor no word.
-      def post(words, io)
+      # A descriptor that is closed by now, or one too many on its way, must not cost the message.
+      def try_to_send(message, io)
         controls = io ? [Socket::AncillaryData.unix_rights(io)] : []
-        @socket.sendmsg_nonblock(words, 0, nil, *controls, exception: false)
+        @socket.sendmsg_nonblock(message, 0, nil, *controls, exception: false)
       rescue SystemCallError, IOError
-        io ? post(words, nil) : raise
+        io ? try_to_send(message, nil) : raise
       end
     end
   end

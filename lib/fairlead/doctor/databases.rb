@@ -14,7 +14,7 @@ module Fairlead
           return [] unless ActiveRecord.loaded?
 
           @configuration = configuration
-          pools = ActiveRecord::Budget.pools
+          pools = ActiveRecord.pools
           found = pools.group_by { |pool| server_of(pool.db_config) }.flat_map do |server, those|
             server ? server_findings(server, those) : file_findings(those)
           end
@@ -25,7 +25,7 @@ module Fairlead
 
         # @return [String, nil] nil for a file.
         def server_of(config)
-          return unless ActiveRecord::Budget.counts?(config)
+          return unless ActiveRecord::WorkerBudget.counts?(config)
 
           hash = config.configuration_hash
           "#{config.adapter} at #{hash[:host] || hash[:socket] || "this machine"}#{":#{hash[:port]}" if hash[:port]}"

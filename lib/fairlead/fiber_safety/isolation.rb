@@ -86,7 +86,7 @@ module Fairlead
       return if state.isolation_level == :fiber && state.scope.equal?(FiberOwner)
 
       # What the boot has leased is the thread's: no fiber would ever find it and give it back.
-      ActiveRecord::Leases.release
+      ActiveRecord::LeaseCleanup.release
       state.isolation_level = :fiber
       require "async" # whose tasks have state of their own
       FiberOwner.track

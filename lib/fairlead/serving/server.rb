@@ -251,7 +251,7 @@ module Fairlead
     end
 
     def give_back(request)
-      guard(request) { ActiveRecord::Leases.release }
+      guard(request) { ActiveRecord::LeaseCleanup.release }
       guard(request) { SequelPools.close_abandoned } if @sequel
       guard(request) { @access_log.write(request, request.env, request.status.nonzero?, request.bytes_sent) } if @access_log
     end

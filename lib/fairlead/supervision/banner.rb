@@ -39,7 +39,7 @@ module Fairlead
     private
 
     # What bounds how many requests can be in the database at once. Known if the app was loaded here.
-    def database = ActiveRecord::Limits.told(@configuration).map { |line| "  database   #{line}" }
+    def database = ActiveRecord::Limits.summary(@configuration).map { |line| "  database   #{line}" }
 
     # Known only once the app is loaded (see AppLoader.enable_yjit).
     def compiled

@@ -69,7 +69,7 @@ module Fairlead
       Fairlead.page = SharedPage.new(1)
       Fairlead.page.write(0, :pid, Process.pid)
       Fairlead.page.write(0, :began_us, (monotonic * 1_000_000).to_i)
-      ActiveRecord::Budget.join(@configuration.database_connections) if @configuration.database_connections
+      ActiveRecord::WorkerBudget.set_up(@configuration.database_connections) if @configuration.database_connections
       @control_server = ControlServer.new(@configuration, addresses, generation: @generation, named: @start_command&.folder)
       @server = Server.new(@app, @configuration, @listeners, page: Fairlead.page, slot: 0, told: @control_server.method(:add))
       @restart_file = RestartFile.new(@start_command.folder) if @start_command

@@ -92,7 +92,7 @@ module Fairlead
     private
 
     def start(now, &close_in_child)
-      ActiveRecord::Forks.release
+      ActiveRecord::LeaseCleanup.disconnect_before_fork
       SequelPools.release
       reader, @lifeline = IO.pipe
       @started = now

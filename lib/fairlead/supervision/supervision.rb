@@ -27,7 +27,7 @@ module Fairlead
     # An app that is loaded already (`rackup`) may have opened database connections. Its memory is compacted, so that it stays
     # shared with the supervisor.
     def self.prepare_fork
-      ActiveRecord::Forks.release
+      ActiveRecord::LeaseCleanup.disconnect_before_fork
       SequelPools.release
       Process.warmup if Process.respond_to?(:warmup)
     end

@@ -90,7 +90,7 @@ module Fairlead
     end
 
     def create_budgets(most, slots)
-      ActiveRecord::Budget.check(most)
+      ActiveRecord::WorkerBudget.check(most)
       @budgets = Budgets.new(most, slots, elsewhere: @parent.kept)
       @exchange = Budgets::Exchange.new(@budgets)
     end

@@ -69,7 +69,7 @@ module Fairlead
     def start
       @app ||= AppLoader.load(@configuration)
       AppLoader.enable_yjit(@configuration)
-      ActiveRecord::Budget.join(@configuration.database_connections, share: @database, page: @page, slot: @row.slot) if @database
+      ActiveRecord::WorkerBudget.set_up(@configuration.database_connections, share: @database, page: @page, slot: @row.slot) if @database
       @configuration.run_hook(:after_fork, @row.index)
       server = Server.new(@app, @configuration, @listeners, page: @page, slot: @row.slot, channels: @handoff,
                           told: ->(stall) { @channel.post(Messages::Stalled.new(stall: stall.brief.to_h)) },
@@ -106,7 +106,7 @@ module Fairlead
         when Messages::Reopen then Log.reopen
         when Messages::Show then PoolReports.collect { |pools| @channel.post(Messages::Shown.new(pools:)) }
         when Messages::Ping then @lock.synchronize { @server&.ask { @channel.post(Messages::Pong.new) } }
-        when Messages::Spare then ActiveRecord::Budget.numbered(message.server)&.spare(message.count)
+        when Messages::Spare then ActiveRecord::WorkerBudget.numbered(message.server)&.give_up_idle(message.count)
         end
       end
       return unless closed

@@ -111,7 +111,7 @@ module Fairlead
     def post(message, worker) = worker&.channel&.post(message)
 
     def fork_worker(worker)
-      ActiveRecord::Forks.release
+      ActiveRecord::LeaseCleanup.disconnect_before_fork
       SequelPools.release
       database = @budgets&.admit(worker.slot)
       ours, theirs = Channel.pair

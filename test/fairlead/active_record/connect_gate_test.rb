@@ -5,8 +5,8 @@ require "async"
 require_relative "../../helper"
 
 module Fairlead
-  # Where those wait whom the database does not let in.
-  class DoorTest < Test
+  # Where callers wait while the database accepts no connections.
+  class ConnectGateTest < Test
     # Of a pool.
     Pool = Struct.new(:checkout_timeout, :size, :role, :shard, :connections, :db_config, :fairlead_budget) do
       def initialize(checkout_timeout) = super(checkout_timeout, 5, :writing, :default, [], Struct.new(:name).new("primary"))
@@ -15,7 +15,7 @@ module Fairlead
 
     # Stands for an adapter.
     class Adapter
-      attr_accessor :fairlead_vain_since
+      attr_accessor :fairlead_waiting_since
       attr_reader :closed
 
       def disconnect! = @closed = true
@@ -27,21 +27,21 @@ module Fairlead
     end
 
     def test_a_connection_for_one_who_leaves_at_that_moment_in_another_thread_is_not_lost
-      door = ActiveRecord::Door.new(Pool.new(30))
-      leaver = Thread.new { door.enter(@adapter) { refuse } }
-      eventually("it waits") { door.wanted? }
-      door.instance_variable_get(:@waiting).define_singleton_method(:shift) { super().tap { leaver.kill.join } }
-      door.give(adapter = Adapter.new)
+      gate = ActiveRecord::ConnectGate.new(Pool.new(30))
+      leaver = Thread.new { gate.enter(@adapter) { refuse } }
+      eventually("it waits") { gate.wanted? }
+      gate.instance_variable_get(:@inboxes).define_singleton_method(:shift) { super().tap { leaver.kill.join } }
+      gate.give(adapter = Adapter.new)
 
       assert adapter.closed
     end
 
     def test_who_has_waited_in_vain_and_tries_again_does_not_wait_as_long_again
-      door = ActiveRecord::Door.new(Pool.new(0.2))
+      gate = ActiveRecord::ConnectGate.new(Pool.new(0.2))
       tries = 0
       2.times do
         tries = 0
-        error = assert_raises(::ActiveRecord::ConnectionNotEstablished) { door.enter(@adapter) { (tries += 1) && refuse } }
+        error = assert_raises(::ActiveRecord::ConnectionNotEstablished) { gate.enter(@adapter) { (tries += 1) && refuse } }
 
         assert_match(/\Acould not connect to the database \(waited \d+\.\d+ seconds\): too many clients\. /, error.message)
       end
@@ -50,10 +50,10 @@ module Fairlead
     end
 
     def test_who_waits_while_others_get_in_does_not_give_up
-      door = ActiveRecord::Door.new(Pool.new(0.3))
+      gate = ActiveRecord::ConnectGate.new(Pool.new(0.3))
       Sync do |task|
-        waiters = Array.new(10) { task.async { door.enter(Adapter.new) { refuse } } }
-        10.times { sleep(0.1) && door.give(Adapter.new) }
+        waiters = Array.new(10) { task.async { gate.enter(Adapter.new) { refuse } } }
+        10.times { sleep(0.1) && gate.give(Adapter.new) }
 
         assert_equal [Adapter], waiters.map { |waiter| waiter.wait.class }.uniq
       end
@@ -61,11 +61,11 @@ module Fairlead
 
     def test_who_comes_after_another_has_waited_in_vain_waits_as_long_as_anybody
       pool = Pool.new(0.01)
-      door = ActiveRecord::Door.new(pool)
-      assert_raises(::ActiveRecord::ConnectionNotEstablished) { door.enter(@adapter) { refuse } }
+      gate = ActiveRecord::ConnectGate.new(pool)
+      assert_raises(::ActiveRecord::ConnectionNotEstablished) { gate.enter(@adapter) { refuse } }
       pool.checkout_timeout = 30
       tries = 0
-      door.enter(Adapter.new) { (tries += 1) < 3 && refuse }
+      gate.enter(Adapter.new) { (tries += 1) < 3 && refuse }
 
       assert_equal 3, tries
     end

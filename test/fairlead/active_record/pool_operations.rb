@@ -55,12 +55,12 @@ class PoolOperations
     when "waits at the gate" then [method(:hold_until_the_gate_is_wanted), use, method(:release)]
     when "checks in" then [method(:check_out), @pool.method(:checkin), nil]
     when "gives up what is recalled" then [method(:check_out_recalled), @pool.method(:checkin), method(:let_keep)]
-    when "ends a request" then [method(:lease_two), ->(_) { Fairlead::ActiveRecord::Leases.release }, nil]
+    when "ends a request" then [method(:lease_two), ->(_) { Fairlead::ActiveRecord::LeaseCleanup.release }, nil]
     when "removes" then [method(:check_out), @pool.method(:remove), :disconnect!.to_proc]
     when "reaps" then [method(:die_with_one), ->(_) { @pool.reap }, nil]
     when "disconnects all" then [method(:hold_until_somebody_waits), ->(_) { @pool.disconnect! }, method(:release)]
     when "flushes" then [method(:be_idle), ->(_) { @pool.flush! }, nil]
-    when "spares what is idle" then [method(:be_idle), ->(_) { budget.spare(1) }, nil]
+    when "spares what is idle" then [method(:be_idle), ->(_) { budget.give_up_idle(1) }, nil]
     end
   end
 
@@ -111,7 +111,7 @@ class PoolOperations
     end
   end
 
-  def hold_until_the_gate_is_wanted = hold { @pool.fairlead_door.wanted? }
+  def hold_until_the_gate_is_wanted = hold { @pool.fairlead_gate.wanted? }
 
   def release(_)
     @over = true

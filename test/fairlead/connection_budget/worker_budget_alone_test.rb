@@ -9,7 +9,7 @@ module Fairlead
   class BudgetAloneTest < Test
     def test_a_descriptor_that_cannot_be_sent_costs_the_supervisor_no_word
       ours, theirs = PacketSocket.pair
-      budget = ActiveRecord::Budget.new(10, nil, 0, theirs)
+      budget = ActiveRecord::WorkerBudget.new(10, nil, 0, theirs)
       nil until theirs.sendmsg_nonblock("want", exception: false) == :wait_writable
       File.open(File::NULL) { |file| budget.opened(1, file) } # has to wait
       budget.free(2)
@@ -32,10 +32,10 @@ module Fairlead
 
     def test_what_it_spares_it_need_not_give_back_once_more
       page = SharedPage.new(1)
-      budget = ActiveRecord::Budget.new(10, page, 0, nil)
+      budget = ActiveRecord::WorkerBudget.new(10, page, 0, nil)
       page.write(0, :database_granted, 3)
       page.write(0, :database_recalled, 2)
-      budget.spare(1)
+      budget.give_up_idle(1)
 
       assert_equal [true, false], Array.new(2) { budget.recalled? }
     end
@@ -43,7 +43,7 @@ module Fairlead
     private
 
     def server_of(**configuration)
-      ActiveRecord::Budget.server_of(::ActiveRecord::DatabaseConfigurations::HashConfig.new("test", "primary", configuration))
+      ActiveRecord::WorkerBudget.server_of(::ActiveRecord::DatabaseConfigurations::HashConfig.new("test", "primary", configuration))
     end
 
     # @return [Array<String>] what has come.

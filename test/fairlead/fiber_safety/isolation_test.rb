@@ -77,7 +77,7 @@ module Fairlead
         ActiveRecord::Base
         state.isolation_level = :thread
         shared = Enumerator.new { |all| all << state[:x] }.next == 1
-        print [first, state.isolation_level, shared, Fairlead::ActiveRecord::Seam.installed?].inspect
+        print [first, state.isolation_level, shared, Fairlead::ActiveRecord::PoolPatch.installed?].inspect
       RUBY
     end
 

@@ -56,7 +56,7 @@ module Fairlead
         nil
       ensure
         fail_action(failure) if failure
-        ActiveRecord::Leases.release
+        ActiveRecord::LeaseCleanup.release
       end
     end
 

@@ -10,7 +10,7 @@ module Fairlead
     # After the app's own initializers have had their say, before ActiveSupport looks at it.
     initializer "fairlead.isolation_level", after: :load_config_initializers do |app|
       if Fairlead.serving?
-        ActiveRecord::PermanentCheckout.said = app.config.respond_to?(:active_record) &&
+        ActiveRecord::PermanentCheckoutWarning.set_by_app = app.config.respond_to?(:active_record) &&
           app.config.active_record.key?(:permanent_connection_checkout)
         if app.config.active_support.isolation_level == :thread
           Isolation.overruled!

@@ -64,7 +64,7 @@ module Fairlead
         @error = error
       ensure
         StrayChild.leave(@error) if Process.pid != @process # the block has forked it, and it came back
-        ActiveRecord::Leases.release
+        ActiveRecord::LeaseCleanup.release
       end
 
       def raise_error

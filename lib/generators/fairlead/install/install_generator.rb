@@ -37,7 +37,7 @@ module Fairlead
 
       # SQLite has no limit on its connections.
       def bounded?
-        database? && database_config && Fairlead::ActiveRecord::Budget.counts?(database_config) && !Fairlead::ActiveRecord.own_pools?
+        database? && database_config && Fairlead::ActiveRecord::WorkerBudget.counts?(database_config) && !Fairlead::ActiveRecord.own_pools?
       end
 
       def database_config

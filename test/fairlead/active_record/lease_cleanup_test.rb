@@ -5,7 +5,7 @@ require "active_record"
 require "tmpdir"
 
 module Fairlead
-  class LeasesTest < Test
+  class LeaseCleanupTest < Test
     class Primary < ::ActiveRecord::Base
       self.abstract_class = true
     end
@@ -32,7 +32,7 @@ module Fairlead
 
         assert_predicate writing, :in_use?
         assert_predicate reading, :in_use?
-        ActiveRecord::Leases.release
+        ActiveRecord::LeaseCleanup.release
 
         refute_predicate writing, :in_use?
         refute_predicate reading, :in_use?
@@ -45,7 +45,7 @@ module Fairlead
         broken = Primary.lease_connection
         reading = Primary.connected_to(role: :reading) { Primary.lease_connection }
         broken.define_singleton_method(:expire) { |*| raise NotImplementedError, "of a callback" }
-        capture_io { ActiveRecord::Leases.release }
+        capture_io { ActiveRecord::LeaseCleanup.release }
 
         refute_predicate reading, :in_use?
         refute_includes broken.pool.connections, broken
@@ -71,12 +71,12 @@ module Fairlead
         FiberOwner.own_state
         connection = Primary.lease_connection
         Fiber.yield connection
-        ActiveRecord::Leases.release
+        ActiveRecord::LeaseCleanup.release
       end
       connection = other.resume
       in_a_fiber do
         refute_same connection, Primary.lease_connection
-        ActiveRecord::Leases.release
+        ActiveRecord::LeaseCleanup.release
       end
 
       assert_predicate connection, :in_use?
@@ -92,7 +92,7 @@ module Fairlead
         connection.begin_transaction
         connection.execute("INSERT INTO things VALUES ('never committed')")
 
-        _, said = capture_io { ActiveRecord::Leases.release }
+        _, said = capture_io { ActiveRecord::LeaseCleanup.release }
 
         assert_includes said, "open database transaction"
         refute_predicate connection, :connected?
@@ -103,7 +103,7 @@ module Fairlead
     def test_nothing_is_leased_by_asking
       in_a_fiber do
         Primary.with_connection { |connection| connection.execute("SELECT 1") }
-        3.times { ActiveRecord::Leases.release }
+        3.times { ActiveRecord::LeaseCleanup.release }
 
         assert_equal 0, Primary.connection_pool.stat[:busy]
       end
@@ -112,7 +112,7 @@ module Fairlead
     def test_without_active_record_nothing_happens
       script = <<~RUBY
         require "fairlead/parts"
-        Fairlead::ActiveRecord::Leases.release
+        Fairlead::ActiveRecord::LeaseCleanup.release
         print defined?(::ActiveRecord).inspect
       RUBY
       written = IO.popen([RbConfig.ruby, "-I", File.join(ROOT, "lib"), "-e", script], err: %i[child out], &:read)

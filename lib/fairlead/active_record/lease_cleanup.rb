@@ -1,0 +1,76 @@
+# frozen_string_literal: true
+
+module Fairlead
+  module ActiveRecord
+    # Gives back the database connections that a request still holds at its end, and closes those of a process before it forks.
+    #
+    # Rails' executor gives them back, too; a plain Rack app has none. ActiveRecord's reaper would never find the connections
+    # abandoned, since serving fibers do not die.
+    module LeaseCleanup
+      class << self
+        # To be called at the end of each request, in its own fiber. Returns what the fiber has leased, in all pools of all
+        # roles and shards. A connection that cannot be returned is closed, and the error stream says so.
+        #
+        # @return [void]
+        def release
+          return unless @loaded || discovered?
+
+          # An interruption in between would keep all further pools from their connections.
+          Uninterruptible.run do
+            ::ActiveRecord::Base.connection_handler.each_connection_pool do |pool|
+              connection = pool.active_connection?
+              give_back(pool, connection) if connection
+            end
+          end
+        end
+
+        # To be called before a fork: two processes must not use the same connection, so each worker opens its own. A
+        # connection that another thread of the app uses now stays open; ActiveRecord drops the copy in the child.
+        #
+        # @return [void]
+        def disconnect_before_fork
+          return unless ActiveRecord.loaded?
+
+          ActiveRecord.pools.each do |pool|
+            pool.connections.any? { |connection| used_elsewhere?(connection) } ? pool.flush! : pool.disconnect!
+          end
+        end
+
+        private
+
+        # If an app loads ActiveRecord in its first request, its fibers are isolated from here on, at the latest.
+        def discovered?
+          return false unless ActiveRecord.loaded?
+
+          @loaded = true
+          Isolation.establish
+          true
+        end
+
+        def give_back(pool, connection)
+          Uninterruptible.run do
+            OpenTransactions.close(connection) if OpenTransactions.in?(connection)
+            pool.release_connection
+          end
+        rescue ::Exception => error
+          warn "fairlead: a database connection could not be returned to its pool " \
+            "(#{error.class}: #{error.message}); it is closed."
+          discard(pool, connection)
+        end
+
+        # The database rolls back what was open, and the pool may open a new connection.
+        def discard(pool, connection)
+          pool.remove(connection)
+          connection.disconnect!
+        rescue ::Exception => error
+          warn "fairlead: a database connection could not be closed (#{error.class}: #{error.message})."
+        end
+
+        def used_elsewhere?(connection)
+          owner = connection.owner
+          owner&.alive? && ![Thread.current, Fiber.current].include?(owner)
+        end
+      end
+    end
+  end
+end
