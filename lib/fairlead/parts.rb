@@ -35,6 +35,7 @@ module Fairlead
   autoload :ActiveRecord, "fairlead/active_record"
   autoload :CLI, "fairlead/cli"
   autoload :ClientGone, "fairlead/fairlead"
+  autoload :Clock, "fairlead/clock"
   autoload :Compatibility, "fairlead/compatibility"
   autoload :Configuration, "fairlead/configuration"
   autoload :Drivers, "fairlead/drivers"

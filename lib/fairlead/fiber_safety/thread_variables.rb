@@ -44,11 +44,11 @@ module Fairlead
       # @return [ThreadVariables, nil] those of the present request, if it runs in that thread.
       def of(thread)
         own = Fiber[KEY]
-        seat = thread.equal?(::Thread.current) && serving_seat
+        one = thread.equal?(::Thread.current) && serving_fiber
         # Tasks that outlive their request, and threads that it has started, know them by their storage.
-        return (own if own&.of?(thread)) unless seat
+        return (own if own&.of?(thread)) unless one
 
-        variables = seat.thread_variables ||= new
+        variables = one.thread_variables ||= new
         variables.equal?(own) ? own : Fiber[KEY] = variables
       end
 
@@ -61,13 +61,13 @@ module Fairlead
       private
 
       # Of the request that the fiber works for, or that has started its task.
-      def serving_seat
+      def serving_fiber
         owner = FiberOwner.current
-        seat = owner.fairlead_seat and return seat
+        one = owner.fairlead_serving_fiber and return one
         task = owner.async_task
         while task.is_a?(::Async::Task) # else it is the scheduler
-          seat = task.fiber&.fairlead_seat
-          return seat if seat
+          one = task.fiber&.fairlead_serving_fiber
+          return one if one
 
           task = task.parent
         end

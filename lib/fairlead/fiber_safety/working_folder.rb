@@ -8,10 +8,10 @@ module Fairlead
     CONFLICT = "conflicting chdir during another chdir block"
     # Who is within a block: the fiber of a request or a task, and that request, as a serving fiber has one after the other.
     Owner = Struct.new(:fiber, :request) do
-      def self.current = new(FiberOwner.current, Reactor.request_of(Fiber.current))
+      def self.current = new(FiberOwner.current, ServingFiber.request_of(Fiber.current))
 
       # @return [Boolean] whether its request goes on, or its task.
-      def there? = fiber.alive? && (request.nil? || !request.answered? || Reactor.request_of(fiber).equal?(request))
+      def there? = fiber.alive? && (request.nil? || !request.answered? || ServingFiber.request_of(fiber).equal?(request))
     end
     private_constant :CONFLICT, :Owner
 

@@ -15,7 +15,7 @@ module Fairlead
   class Offload
     # Seconds without a block, after which a thread ends.
     IDLE = 10
-    # As the reactors' (see Crew): beside what computes here, requests get their slices.
+    # As the reactors' (see ReactorGroup): beside what computes here, requests get their slices.
     PRIORITY = -3
     private_constant :IDLE, :PRIORITY
 

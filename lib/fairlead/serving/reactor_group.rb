@@ -3,8 +3,8 @@
 require_relative "reactor"
 
 module Fairlead
-  # The reactors of a worker: one leads, the others stand by, each in a thread of its own. When the one that leads does
-  # not come back to the loop, the core's watch thread gives the lead to another.
+  # The reactors of a worker: one leads, the others stand by, each in a thread of its own. When the reactor that leads does not
+  # come back to the loop, the core's watch thread gives the lead to another.
   class ReactorGroup
     # Reactors that stand by from the start.
     STANDBYS = 2
@@ -31,7 +31,7 @@ module Fairlead
       @to_do = []
       @awaited = {}
       @threads = []
-      @leaving = Thread::Mutex.new
+      @retiring = Thread::Mutex.new
       @first = Reactor.new(loop, self, &answer)
       @reactors = [@first]
       @loop.watch({ **WATCH, lost: lost * 1000, drain: drain * 1000, priority: PRIORITY })
@@ -64,7 +64,7 @@ module Fairlead
     # @return [Boolean] whether what still runs is being cancelled.
     def ending? = @finishing || @ended || Fiber.scheduler.cancelled_all?
 
-    # Has whoever drives call this block after the present turn. Safe in any thread, and in a trap.
+    # Has the driver of the loop call this block after the present turn. Safe in any thread, and in a trap.
     def ask(&block)
       @to_do << block
       @loop.want
@@ -75,31 +75,29 @@ module Fairlead
     # @param request [Request]
     def await(request)
       queue = (@awaited[request.id] ||= Thread::Queue.new) # one fiber may read while another one writes
-      # The news may have come before another thread was here to hear it: it looks again after a while.
+      # The news may have come before this thread waited for it, so it looks again after a while.
       queue.pop(timeout: 1)
     ensure
       @awaited.delete(request.id) if queue.num_waiting.zero?
     end
 
     # @api private
-    # Of the driver, after each turn: what was asked for, and news for those who {#await} them.
+    # Of the driver, after each turn of the loop: calls what {#ask} has brought, and wakes those that {#await} news.
     #
-    # @return [Boolean] whether anybody was told anything.
-    def attend
+    # @return [Boolean] whether any fiber was woken.
+    def after_turn
       id = @loop.woken # first: what is asked for from here on is seen to next time
-      while (block = @to_do.shift) # another reactor may have come to lead, and take from it too
+      while (block = @to_do.shift) # another reactor may lead by now, and take from it too
         block.call
       end
-      told = @deadlines ? @deadlines.tell : false
+      woke = @deadlines ? @deadlines.tell : false
       while id
-        if (queue = @awaited[id])
-          [queue.num_waiting, 1].max.times { queue.push(true) }
-        end
-        told = true
+        wake(id)
+        woke = true
         id = @loop.woken
       end
       @on_refusals&.call if id == false
-      told
+      woke
     end
 
     # Has the driver call this block when the loop has refused requests, see Loop#refusals.
@@ -108,7 +106,7 @@ module Fairlead
     end
 
     # @api private
-    # Of a reactor that has just got the lead, or something to do for a lane: somebody shall stand by for it too.
+    # Of a reactor that has just got the lead, or something to do for a lane: another one has to stand by for it too.
     def lead_taken
       add_standby if @loop.standbys.zero? && @reactors.size < MOST && !@ended
     end
@@ -116,23 +114,28 @@ module Fairlead
     # @api private
     # @param reactor [Reactor]
     # @return [Boolean] whether it may have to end: more stand by than at the start. The first is the worker's own thread.
-    def crowded?(reactor) = @reactors.size > 1 + STANDBYS && !reactor.equal?(@first)
+    def surplus?(reactor) = @reactors.size > 1 + STANDBYS && !reactor.equal?(@first)
 
     # @api private
     # Of a reactor that has had nothing to do for some time.
     #
-    # @return [Boolean] whether it shall end: enough others stand by. It gets neither lead nor lane from then on.
-    def spare?
-      @leaving.synchronize { @loop.standbys > STANDBYS && @loop.retire }
+    # @return [Boolean] whether it has to end: enough others stand by. It gets neither lead nor lane from then on.
+    def retire_if_surplus
+      @retiring.synchronize { @loop.standbys > STANDBYS && @loop.retire }
     end
 
     # @api private
     # Of a reactor that does not end, though more stand by than at the start: it may lead for as long as it likes.
-    def have_others_look(reactor)
-      @reactors.each { |other| other.have_look unless other.equal?(reactor) }
+    def have_others_check(reactor)
+      @reactors.each { |other| other.check_surplus unless other.equal?(reactor) }
     end
 
     private
+
+    def wake(id)
+      queue = @awaited[id] or return
+      [queue.num_waiting, 1].max.times { queue.push(true) }
+    end
 
     def add_standby
       reactor = Reactor.new(@loop, self, &@answer)

@@ -33,8 +33,8 @@ module Fairlead
       def transfer(*) = fiber.transfer
     end
 
-    def initialize(loop, crew)
-      @crew = crew
+    def initialize(loop, group)
+      @group = group
       @cancelled_all = @forked = false
       @failures = 0
       super(nil, selector: Selector.new(Fiber.current, loop))
@@ -43,8 +43,8 @@ module Fairlead
     # @return [Selector]
     attr_reader :selector
 
-    # (see Crew#await)
-    def await(request) = @crew.await(request)
+    # (see ReactorGroup#await)
+    def await(request) = @group.await(request)
 
     # Others have their turn. In another thread than the scheduler's, Ruby sees to that.
     def give_way = (self.yield if ::Fiber.scheduler.equal?(self))
@@ -138,7 +138,7 @@ module Fairlead
     # other goes on at once, and not with the loop's next round.
     #
     # @param fiber [Fiber]
-    def hand_on(fiber) = @selector.follow_with(wakeup(fiber))
+    def hand_on(fiber) = @selector.wake_next(wakeup(fiber))
 
     private
 

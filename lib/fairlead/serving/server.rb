@@ -50,8 +50,8 @@ module Fairlead
       @channels = channels
       join if page
       @ready = false
-      @crew = assemble(configuration, replaced: !help.nil?)
-      @crew.on_refusals { log_refusals } if @access_log
+      @group = assemble(configuration, replaced: !help.nil?)
+      @group.on_refusals { log_refusals } if @access_log
       observe_stalls(configuration, told)
       @loop.router = RailsRoutes if defined?(::ActionDispatch::Routing)
       @loop.ask_for_help_at(help[:at].fileno, *help.values_at(:relief, :lane)) if help
@@ -74,7 +74,7 @@ module Fairlead
       WorkingFolder.establish
       ForkGuard.establish
       ForkGuard.servers << self
-      @crew.run do
+      @group.run do
         @stall_reporter.start
         @ready = true
         show_state(2)
@@ -94,7 +94,7 @@ module Fairlead
     #
     # @param handover [Boolean] idle connections go to a sibling, or get one more answer; else they are closed
     def drain(handover: false)
-      @crew.ask do
+      @group.ask do
         show_state(3)
         @loop.drain(handover)
         @listeners.each(&:close) # a backlog that nobody empties would keep clients waiting
@@ -105,15 +105,15 @@ module Fairlead
     # Ends at once; what runs is cancelled, and what waits is not served: their clients are told so. Safe in any thread, and
     # in a trap.
     def stop
-      @crew.ask do
+      @group.ask do
         @loop.give_up
         log_refusals if @access_log
-        @crew.finish
+        @group.finish
       end
     end
 
     # Has whoever drives the loop call the block. Safe in any thread.
-    def ask(&) = @crew.ask(&)
+    def ask(&) = @group.ask(&)
 
     # @return [Hash] what this process does now
     def counts = @loop.counts
@@ -166,7 +166,7 @@ module Fairlead
       elsif body.respond_to?(:each)
         lives_long(request) if event_stream?(headers)
         body.each do |part|
-          Reactor.becomes_stream
+          ServingFiber.becomes_stream
           ResponseStream.write(request, part, scheduler)
           request.becomes_stream if request.duration - request.queue_time > LONG_LIVED
         end
@@ -191,7 +191,7 @@ module Fairlead
 
     # It may be silent for any time: what its client does is bounded, not what the app does.
     def lives_long(request)
-      Reactor.becomes_stream
+      ServingFiber.becomes_stream
       request.becomes_stream
       request.limit_time(nil)
     end
@@ -210,7 +210,7 @@ module Fairlead
     # The app has raised.
     def apologise(request, error)
       return StrayChild.leave(error) if @loop.forgotten?
-      return request.abandon if error.is_a?(Async::Cancel) && @crew.ending?
+      return request.abandon if error.is_a?(Async::Cancel) && @group.ending?
 
       @loop.count_error
       report(request, error)
@@ -266,7 +266,7 @@ module Fairlead
 
     def observe_stalls(configuration, told)
       @development = configuration.environment == "development"
-      env_of = ->(fiber) { Reactor.request_of(fiber)&.env }
+      env_of = ->(fiber) { ServingFiber.request_of(fiber)&.env }
       @stall_reporter = Stall::Reporter.new(@loop, limit: configuration.stall_report, env_of:, mark: @development) do |stall|
         told&.call(stall)
         Stall::Notification.publish(stall) unless stall.lasting
@@ -314,7 +314,7 @@ module Fairlead
           sleep(0.01)
           break if @loop.drained?
         end
-        @crew.finish
+        @group.finish
       end.run
     end
   end

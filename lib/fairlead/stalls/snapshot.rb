@@ -26,7 +26,7 @@ module Fairlead
         @wanted = wanted
         @env = env
         @backtrace = Culprit.trim((thread.backtrace(0, DEPTH) || []).drop_while { |line| line.start_with?(__dir__) })
-        @thread = thread.name || thread.inspect unless env || fiber.fairlead_seat || fiber.async_task # not for threads that serve
+        @thread = thread.name || thread.inspect unless env || fiber.fairlead_serving_fiber || fiber.async_task # not for threads that serve
       end
 
       # @param facts [Hash] from the core

@@ -35,15 +35,15 @@ module Fairlead
 
         def raise_at_this_wait
           fiber = Fiber.current
-          env = fiber.fairlead_seat&.request&.env or return
+          env = fiber.fairlead_serving_fiber&.request&.env or return
           return unless env["PATH_INFO"].start_with?("/try/")
 
           kind, n = env["QUERY_STRING"].split("&")
           return unless (env["waits"] = env["waits"].to_i + 1) == n.to_i
 
           env["rack.errors"].puts "raised #{env["PATH_INFO"]}?#{env["QUERY_STRING"]}"
-          request = fiber.fairlead_seat.request
-          raising = -> { KINDS.fetch(kind).call(fiber, env) if fiber.fairlead_seat.request.equal?(request) }
+          request = fiber.fairlead_serving_fiber.request
+          raising = -> { KINDS.fetch(kind).call(fiber, env) if fiber.fairlead_serving_fiber.request.equal?(request) }
           push(Object.new.tap do |object|
             object.define_singleton_method(:alive?) { true }
             object.define_singleton_method(:direct?) { false }
@@ -84,13 +84,13 @@ module Fairlead
         end
       }
 
-      crew = nil
+      group = nil
       clean = lambda do
-        crew ||= ObjectSpace.each_object(Fairlead::ReactorGroup).first
+        group ||= ObjectSpace.each_object(Fairlead::ReactorGroup).first
         fiber = Fiber.current
         $fibers[fiber] = true
         {
-          awaited: crew.instance_variable_get(:@awaited).size, deadlines: crew.instance_variable_get(:@deadlines).instance_variable_get(:@running).size,
+          awaited: group.instance_variable_get(:@awaited).size, deadlines: group.instance_variable_get(:@deadlines).instance_variable_get(:@running).size,
           slept: sleep(0.002), popped: Queue.new.pop(timeout: 0.002).inspect, offloaded: Fairlead.offload { 1 },
           section: fiber.fairlead_section.inspect, postponed: fiber.fairlead_postponed.inspect, locals: Thread.current.keys,
           descriptors: (GC.start; Dir.children("/proc/self/fd").size), sections: $sections.to_i - $cleaned.to_i

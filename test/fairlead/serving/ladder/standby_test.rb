@@ -182,7 +182,7 @@ module Fairlead
     end
 
     def test_reactors_that_nobody_needs_any_more_end
-      quick = "require \"fairlead/server\"\nFairlead::Reactor.send(:remove_const, :LINGER)\nFairlead::Reactor.const_set(:LINGER, 0.2)\n"
+      quick = "require \"fairlead/serving/server\"\nFairlead::Reactor.send(:remove_const, :SURPLUS_CHECK)\nFairlead::Reactor.const_set(:SURPLUS_CHECK, 0.2)\n"
       threads = "when \"/threads\" then return [200, {}, [Thread.list.map(&:name).grep(/reactor/).size.to_s]]\n  when \"/free\""
       with_server(quick + APP.sub("when \"/free\"", threads)) do |server|
         worker = server.worker_pids

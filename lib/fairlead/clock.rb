@@ -1,0 +1,15 @@
+# frozen_string_literal: true
+
+module Fairlead
+  # The clocks that durations are measured with, in seconds.
+  module Clock
+    # @return [Float] of the system's monotonic clock.
+    def self.now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+
+    # @return [Integer] of the same clock, in microseconds, as the core and the shared page keep time.
+    def self.microseconds = Process.clock_gettime(Process::CLOCK_MONOTONIC, :microsecond)
+
+    # @return [Float] of the CPU that the present thread has used.
+    def self.thread_cpu = Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID)
+  end
+end

@@ -1,0 +1,69 @@
+# frozen_string_literal: true
+
+module Fairlead
+  # The serving fibers of a reactor that rest. The last one that came to rest is the first to go on, so that those that nobody
+  # needs end.
+  class IdleFibers
+    # As many are kept.
+    KEPT = 8
+    # Spares beside streams: as many as there are new requests, up to these.
+    MOST_SPARES = 128
+    # Seconds after which those that nobody needed meanwhile end.
+    TRIM = 3
+    private_constant :KEPT, :MOST_SPARES, :TRIM
+
+    # @param reactor [Reactor]
+    # @param scheduler [Scheduler]
+    def initialize(reactor, scheduler)
+      @reactor = reactor
+      @scheduler = scheduler
+      @fibers = []
+      @fewest = 0
+    end
+
+    # @param fiber [ServingFiber]
+    def push(fiber) = @fibers.push(fiber)
+
+    # @return [ServingFiber, nil]
+    def pop
+      fiber = @fibers.pop
+      @fewest = @fibers.size if @fibers.size < @fewest
+      fiber
+    end
+
+    # @param fiber [ServingFiber]
+    def delete(fiber) = @fibers.delete(fiber)
+
+    def any? = !@fibers.empty?
+
+    def size = @fibers.size
+
+    # To be called in the scheduler's own fiber.
+    #
+    # @param wanted [Integer]
+    def keep_spares(wanted)
+      wanted = wanted.clamp(KEPT, MOST_SPARES)
+      @reactor.add_fiber(spare: true) while size < wanted && !@reactor.ending?
+    rescue FiberError
+      nil # the system allows no more
+    end
+
+    # Has those that nobody needed end after a while.
+    def trim_later
+      return if @trimming || size <= KEPT
+
+      @trimming = true
+      @fewest = size
+      @scheduler.after(TRIM) { trim }
+    end
+
+    private
+
+    def trim
+      @trimming = false
+      surplus = [@fewest - 1, size - KEPT].min
+      @fibers.shift(surplus).each(&:end_soon) if surplus.positive?
+      trim_later
+    end
+  end
+end

@@ -1,0 +1,137 @@
+# frozen_string_literal: true
+
+require_relative "../../helper"
+require_relative "../../http_client"
+
+module Fairlead
+  # The loop of a worker has a driver, and a request's wait lasts, whatever an app does to fibers that have served it: to those that
+  # rest, to the one that drives, and to the one that is about to.
+  class LeadTest < Test
+    include SpeaksHTTP
+
+    APP = <<~'RUBY'
+      def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+      # What an app may keep, and use too late.
+      FIBERS = []
+      WAYS = {
+        "kill" => ->(fiber) { fiber.kill },
+        "raise" => ->(fiber) { fiber.raise("too late") },
+        "cancel" => ->(fiber) { fiber.raise(Async::Cancel) },
+        "transfer" => ->(fiber) { fiber.transfer }
+      }
+      # Done by the scheduler itself, which nobody keeps waiting.
+      Later = Struct.new(:act) do
+        def alive? = true
+        def transfer(*) = act.call
+      end
+      run(lambda do |env|
+        _, what, way = env["PATH_INFO"].split("/")
+        case what
+        when "held"
+          FIBERS << Fiber.current
+          sleep 0.01 until FIBERS.size >= 8
+          [200, {}, ["held"]]
+        when "do"
+          others = FIBERS - [Fiber.current]
+          Fiber.scheduler.push(Later.new(-> { others.each { |fiber| WAYS[way].call(fiber) if fiber.alive? } }))
+          FIBERS.clear
+          [200, {}, [others.size.to_s]]
+        when "naps"
+          started = now
+          sleep 0.2
+          napped = now - started
+          File.write("napped", ".", mode: "a")
+          sleep 0.01 until File.exist?("answered")
+          [200, {}, [napped.to_s]]
+        else [200, {}, ["hello"]]
+        end
+      end)
+    RUBY
+
+    %w[kill raise cancel transfer].each do |way|
+      define_method("test_#{way}_of_fibers_that_rest_costs_no_request_its_wait_or_its_turn") do
+        server = with_server(APP, lint: false)
+        held = Array.new(8) { Thread.new { server.get("/held").body } }
+        assert_equal ["held"], held.map(&:value).uniq
+        assert_equal "7", server.get("/do/#{way}").body
+
+        napping = Array.new(4) { Thread.new { server.get("/naps").body.to_f } }
+        eventually("they nap for the second time") { File.exist?(server.path("napped")) && File.size(server.path("napped")) == 4 }
+        assert_equal "hello", server.get("/").body
+        File.write(server.path("answered"), "")
+        assert_operator napping.map(&:value).min, :>=, 0.2
+        refute_includes server.log, "FiberError"
+      end
+    end
+
+    # The scheduler finds both in one go: there is a request, so the driver is put on the ready list; and the pipe is readable,
+    # so an exception arrives in it before the list comes to it.
+    RAISED_IN_ON_THE_READY_LIST = <<~'RUBY'
+      require "socket"
+      CPU = -> { Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID) }
+      run(lambda do |env|
+        case env["PATH_INFO"]
+        when "/driver"
+          $driver = Fiber.current
+          [200, {}, ["drives from here on"]]
+        when "/arm"
+          reader, writer = IO.pipe
+          $writer = writer
+          Async(transient: true) do
+            reader.wait_readable
+            $driver.alive? && Fiber.scheduler.raise($driver, RuntimeError, "too late")
+          end
+          [200, {}, ["armed"]]
+        when "/busy"
+          Async(transient: true) do
+            sleep 0.1
+            File.write("busy", "")
+            Fiber.blocking { sleep 0.001 until File.exist?("sent") }
+            $writer.write("x")
+          end
+          [200, {}, ["soon"]]
+        else [200, {}, ["hello"]]
+        end
+      end)
+    RUBY
+
+    def test_an_exception_in_the_driver_on_the_ready_list_ends_nothing_else
+      server = with_server(RAISED_IN_ON_THE_READY_LIST, lint: false)
+      server.connect do |socket|
+        %w[/arm /busy /driver].each { |path| assert_equal 200, ask(socket, path).status }
+        eventually("the scheduler is busy") { File.exist?(server.path("busy")) }
+        socket.write("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        File.write(server.path("sent"), "")
+        assert_equal "hello", HTTPClient.new(socket).response.body
+      end
+      3.times { assert_equal "hello", server.get("/").body }
+      assert_includes server.log, "too late"
+      refute_includes server.log, "FiberError"
+    end
+
+    FORKS = <<~'RUBY'
+      class Parts
+        def each
+          child = fork or return yield("of the child")
+          Process.wait(child)
+          yield "#{$?.exitstatus}"
+        end
+      end
+      run ->(env) { [200, { "content-type" => "text/plain" }, Parts.new] }
+    RUBY
+
+    def test_the_child_of_a_fork_that_goes_on_with_the_first_part_of_a_body_ends_in_peace
+      server = with_server(FORKS, lint: false)
+      assert_equal "0", server.get("/").body
+      assert_equal "0", server.get("/").body
+      refute_includes server.log, "Error"
+    end
+
+    private
+
+    def ask(socket, path)
+      socket.write("GET #{path} HTTP/1.1\r\nHost: a\r\n\r\n")
+      HTTPClient.new(socket).response
+    end
+  end
+end
