@@ -1,29 +1,29 @@
 # frozen_string_literal: true
 
 module Fairlead
-  # Says of an exception in a user's file what it is and where, without a backtrace.
+  # Describes an exception in a user's file: what and where, without a backtrace.
   class ErrorReport
-    # How many lines of a message are worth showing.
+    # Lines shown of a message.
     LINES = 12
 
-    NO_SERVER = "Look whether the database server runs, or mend its address (config/database.yml, DATABASE_URL)."
-    # What helps against errors that say too little themselves.
+    NO_SERVER = "Check that the database server runs, and its address (config/database.yml, DATABASE_URL)."
+    # Remedies for errors whose message names none.
     REMEDIES = [
       ["Bundler::GemNotFound", "Run `bundle install`."],
       ["Bundler::GemfileNotFound", "Start it in the app's folder, or name a Gemfile with BUNDLE_GEMFILE."],
       ["Gem::LoadError", "Start it as `bundle exec fairlead`, so that the versions of the Gemfile are used."],
-      ["LoadError", "Add the gem that holds it to the Gemfile and run `bundle install`, or mend the path."],
-      ["ActiveRecord::NoDatabaseError", "Make the database (`bin/rails db:prepare`), or mend its name."],
+      ["LoadError", "Add its gem to the Gemfile and run `bundle install`, or fix the path."],
+      ["ActiveRecord::NoDatabaseError", "Create the database (`bin/rails db:prepare`), or fix its name."],
       ["ActiveRecord::ConnectionNotEstablished", NO_SERVER],
       ["Sequel::DatabaseConnectionError", NO_SERVER]
     ].freeze
-    # Frames of Ruby, and of gems that take its place: nothing is wrong there.
+    # Frames of require, and of gems that replace it.
     REQUIRE = /require(?:_relative)?'\z/
     private_constant :REMEDIES, :NO_SERVER, :REQUIRE
 
     # @param error [Exception]
-    # @param file [String] the file that was read: places in its folder are shown first.
-    # @param debug [Boolean] whether to add the whole backtrace.
+    # @param file [String] the file that was read; frames in its folder count as the user's
+    # @param debug [Boolean] whether to add the full backtrace
     def initialize(error, file:, debug: false)
       @error = error
       @file = ::File.expand_path(file)
@@ -35,14 +35,14 @@ module Fairlead
       [summary, *cause, *trace].join("\n")
     end
 
-    # @return [String] what to do.
+    # @return [String]
     def remedy
       names = @error.class.ancestors.map(&:name)
       known = REMEDIES.find { |name, _| names.include?(name) }
-      known ? known.last : "Mend it and start again#{"; --debug shows the whole backtrace" unless @debug}."
+      known ? known.last : "Fix it and start again#{"; --debug shows the full backtrace" unless @debug}."
     end
 
-    # @return [String] where it happened, as far as the user's own files know: "config.ru:3".
+    # @return [String] the place in the user's files: "config.ru:3"
     def place
       return syntax_place if @error.is_a?(SyntaxError) && syntax_place
 
@@ -64,14 +64,14 @@ module Fairlead
 
     def trace
       return frames.map { |frame| "    #{frame}" } if @debug
-      # An error raised in a gem: where, beside the line of the app that led there.
+      # An error raised in a gem also has a line in the app that led there.
       raised = frames.find { |frame| !REQUIRE.match?(frame) }
       return if @error.is_a?(SyntaxError) || raised.nil? || own_frame == raised
 
       "  raised in #{raised}"
     end
 
-    # Ruby adds source lines (error_highlight) and suggestions to the message: they help.
+    # Ruby adds source lines (error_highlight) and suggestions to the message.
     def message(error)
       text = error.respond_to?(:detailed_message) ? error.detailed_message(highlight: false) : error.message
       text.sub(/ \(#{Regexp.escape(error.class.to_s)}\)/, "").strip
@@ -91,7 +91,7 @@ module Fairlead
 
     def frames = @error.backtrace || []
 
-    # The first frame in the user's file or folder; gems that lie below it (vendor/bundle) are not the user's.
+    # The first frame in the user's folder, except gems below it (vendor/bundle).
     def own_frame
       @own_frame ||= frames.find { |frame| own?(frame) }
     end

@@ -83,7 +83,7 @@ module Fairlead
       message = refuse("\nnonsense\n", lint: false)
 
       assert_match(/^config\.ru:2: NameError: undefined local variable or method [`']nonsense'/, message)
-      assert_match(/^Mend it and start again; --debug shows the whole backtrace\.$/, message)
+      assert_match(/^Fix it and start again; --debug shows the full backtrace\.$/, message)
       assert_no_backtrace message
     end
 
@@ -105,7 +105,7 @@ module Fairlead
       message = refuse("require \"no_such_library\"", lint: false)
 
       assert_match(/^config\.ru:1: LoadError: cannot load such file -- no_such_library/, message)
-      assert_match(/Add the gem that holds it to the Gemfile/, message)
+      assert_match(/Add its gem to the Gemfile/, message)
     end
 
     def test_a_config_ru_that_runs_nothing
@@ -133,7 +133,7 @@ module Fairlead
         "\n\nworkers Integer(\"two\")" => /other\.rb:3: ArgumentError: / }.each do |text, error|
         message = refuse(HELLO, "-C", "other.rb", files: { "other.rb" => text })
 
-        assert_match(/^fairlead: The configuration file has an error\.\n#{error}.*^Mend it and start again; --debug/m, message)
+        assert_match(/^fairlead: The configuration file has an error\.\n#{error}.*^Fix it and start again; --debug/m, message)
         assert_no_backtrace message
       end
       assert_match(%r{^    /.*other\.rb:1:in }, refuse(HELLO, "-C", "other.rb", "--debug", files: { "other.rb" => "tag NAME" }))

@@ -48,8 +48,8 @@ module Fairlead
       assert_match(/bundle exec/, remedy(Gem::LoadError.new("already activated")))
       assert_match(/database server runs.*DATABASE_URL/, remedy(::ActiveRecord::DatabaseConnectionError.new("x")))
       assert_match(/db:prepare/, remedy(::ActiveRecord::NoDatabaseError.new("x")))
-      assert_equal "Mend it and start again; --debug shows the whole backtrace.", remedy(RuntimeError.new("x"))
-      assert_equal "Mend it and start again.", remedy(RuntimeError.new("x"), debug: true)
+      assert_equal "Fix it and start again; --debug shows the full backtrace.", remedy(RuntimeError.new("x"))
+      assert_equal "Fix it and start again.", remedy(RuntimeError.new("x"), debug: true)
     end
 
     private
