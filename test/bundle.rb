@@ -18,7 +18,7 @@ module Fairlead
       @environment = {
         "BUNDLE_GEMFILE" => File.join(ROOT, gemfile), "BUNDLE_PATH" => File.join(ROOT, path), "BUNDLE_FROZEN" => "true",
         "RUBYOPT" => "-rbundler/setup",
-        **%w[BUNDLER_SETUP BUNDLER_VERSION BUNDLE_BIN_PATH RUBYLIB].to_h { |name| [name, nil] }
+        **%w[BUNDLER_SETUP BUNDLER_VERSION BUNDLE_BIN_PATH BUNDLE_LOCKFILE RUBYLIB].to_h { |name| [name, nil] }
       }.freeze
     end
 

@@ -32,7 +32,7 @@ module Bench
     def environment
       {
         "BUNDLE_GEMFILE" => GEMFILE, "BUNDLE_PATH" => File.join(WORK, "bundle"), "BUNDLE_APP_CONFIG" => WORK,
-        "BUNDLE_SILENCE_ROOT_WARNING" => "1", "GEM_HOME" => nil, "GEM_PATH" => nil, "RUBYLIB" => nil,
+        "BUNDLE_SILENCE_ROOT_WARNING" => "1", "BUNDLE_LOCKFILE" => nil, "GEM_HOME" => nil, "GEM_PATH" => nil, "RUBYLIB" => nil,
         "PATH" => "#{File.dirname(@ruby)}:#{ENV.fetch("PATH")}",
         "RUBYOPT" => "-r#{PRELUDE}", "RUBY_YJIT_ENABLE" => "1",
         "RACK_ENV" => "production", "RAILS_ENV" => "production",

@@ -14,7 +14,9 @@ module Fairlead
     OWN = %w[LISTEN_FDS LISTEN_PID LISTEN_FDNAMES NOTIFY_SOCKET WATCHDOG_USEC WATCHDOG_PID FAIRLEAD_PARENT
              FAIRLEAD_LISTENERS FAIRLEAD_GENERATION].freeze
     COMMAND_LINE = "/proc/self/cmdline"
-    private_constant :GENERATION, :OWN, :COMMAND_LINE
+    # The files that Bundler has found. Version 4 names its lock file too.
+    BUNDLE = %w[BUNDLE_GEMFILE BUNDLE_LOCKFILE].freeze
+    private_constant :GENERATION, :OWN, :COMMAND_LINE, :BUNDLE
 
     class << self
       # To be called before the app is loaded, and before Fairlead changes the title of the process.
@@ -91,7 +93,7 @@ module Fairlead
       @generation = ENV.delete(GENERATION).to_i
       @command = command.map { |word| followed(word, real) }
       @variables = variables.dup
-      @variables["BUNDLE_GEMFILE"] = followed(variables["BUNDLE_GEMFILE"], real) if variables["BUNDLE_GEMFILE"]
+      BUNDLE.each { |name| @variables[name] = followed(variables[name], real) if variables[name] }
     end
 
     # Starts the command beside this process.

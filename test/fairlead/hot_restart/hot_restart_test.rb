@@ -326,6 +326,27 @@ module Fairlead
       end
     end
 
+    # Bundler 4 names its lock file in the environment of all that it starts.
+    def test_a_link_to_the_code_leads_to_the_new_lock_file
+      Dir.mktmpdir do |folder|
+        %w[one two].each do |name|
+          FileUtils.mkdir_p("#{folder}/#{name}")
+          FileUtils.cp("#{ROOT}/Gemfile.lock", "#{folder}/#{name}")
+          File.write("#{folder}/#{name}/config.ru", 'run ->(env) { [200, {}, [File.realpath(ENV.fetch("BUNDLE_LOCKFILE"))]] }')
+        end
+        link = "#{folder}/current"
+        File.symlink("one", link)
+        env = { "PWD" => link, "BUNDLE_LOCKFILE" => "#{folder}/one/Gemfile.lock" }
+        with_server(nil, env:, spawn_options: { chdir: link }) do |server|
+          assert_equal "#{folder}/one/Gemfile.lock", server.get.body
+          File.unlink(link)
+          File.symlink("two", link)
+          restart(server)
+          assert_serves "#{folder}/two/Gemfile.lock", server
+        end
+      end
+    end
+
     # As Capistrano deploys.
     def test_a_link_to_the_code_leads_to_the_new_code
       Dir.mktmpdir do |folder|
