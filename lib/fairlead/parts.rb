@@ -46,6 +46,7 @@ module Fairlead
   autoload :Platform, "fairlead/fairlead"
   autoload :Pool, "fairlead/pool"
   autoload :SharedPage, "fairlead/fairlead"
+  autoload :Signals, "fairlead/signals"
 
   class << self
     # @return [SharedPage, nil] the figures of all workers; set by the supervisor before it forks.

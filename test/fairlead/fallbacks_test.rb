@@ -117,7 +117,7 @@ module Fairlead
       def test_names_without_a_file_are_refused
         server = with_server("", "--bind", "unix:@name", ready: false)
         assert_equal 1, server.wait_for_end.exitstatus
-        assert_includes server.log, "unix:@name: names without a file are Linux' own. Bind a path."
+        assert_includes server.log, "unix:@name: only Linux has names without a file. Bind a path."
       end
 
       def test_what_only_linux_has_is_called_in_the_files_for_it_alone

@@ -17,9 +17,9 @@ module Fairlead
       def attend(now, parent)
         return unless parent
 
-        @budgets.wishes(now) { |server, count| parent.wish(server, count) }
+        @budgets.wishes(now) { |server, count| parent.post(Messages::Wish.new(server:, count:)) }
         kept = @budgets.kept
-        parent.keeps(@said = kept) if kept != @said
+        parent.post(Messages::Keeps.new(**(@said = kept).to_h)) if kept != @said
       end
 
       # @param message [Messages::Keeps, Messages::Wish]

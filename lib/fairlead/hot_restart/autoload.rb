@@ -1,13 +1,15 @@
 # frozen_string_literal: true
 
-# New code takes over from a server that runs: the small init process and the generations of supervisors that it starts.
-# Called by cli and supervision.
+# The first process of a server: it starts new code, which takes over from the old, holds the pid file, and talks to the service
+# manager. Called by supervision and cli (StartCommand, ParentLink).
 # Calls listening and ipc.
 module Fairlead
   autoload :HotRestart, "fairlead/hot_restart/hot_restart"
   autoload :InitProcess, "fairlead/hot_restart/init_process"
   autoload :ParentLink, "fairlead/hot_restart/parent_link"
+  autoload :PidFile, "fairlead/hot_restart/pid_file"
   autoload :Rehearsal, "fairlead/hot_restart/rehearsal"
   autoload :RestartFile, "fairlead/hot_restart/restart_file"
+  autoload :ServiceManager, "fairlead/hot_restart/service_manager"
   autoload :StartCommand, "fairlead/hot_restart/start_command"
 end

@@ -17,7 +17,7 @@ module Fairlead
     def initialize(configuration, start_command, &supervise)
       @configuration = configuration
       @pid_file = PidFile.new(configuration.pidfile, at: configuration.source(:pidfile))
-      @hot_restart = HotRestart.new(start_command, Listener.inherited, ServiceManager.new) do |link|
+      @hot_restart = HotRestart.new(start_command, Listener::InheritedSockets.take, ServiceManager.new) do |link|
         @signals.restore
         supervise.call(link)
       end

@@ -122,7 +122,7 @@ module Fairlead
       FileUtils.rm_f(pid_file) if pid_file
       # Under their own numbers: low ones may belong to Ruby itself, which then could not go on if this fails.
       listeners.each { |listener| listener.io.close_on_exec = false }
-      Process.exec(variables.merge(Listener.given(listeners), GENERATION => generation.to_s, **more),
+      Process.exec(variables.merge(Listener::InheritedSockets.variables(listeners), GENERATION => generation.to_s, **more),
                    [command.first, command.first], *command.drop(1), unsetenv_others: true, chdir: folder)
     end
 

@@ -6,94 +6,81 @@ require_relative "../parts"
 module Fairlead
   # What the processes of a server tell each other over a {Channel}: one line of JSON each.
   module Messages
-    # Worker → supervisor: it serves.
-    Ready = Data.define
+    # --- Worker → supervisor
 
-    # Child → parent: it could not start, and ends. Init process → supervisor: the new code could not be started.
+    # It serves.
+    Ready = Data.define
+    # It could not start, and ends. From a supervisor to the init process too, which passes it on to the serving supervisor.
     # @!attribute description [String] complete: what, file, line, what to do.
     Failed = Data.define(:description)
-
-    # Worker → supervisor: it is stuck, requests wait, and no sibling can take them.
+    # It is stuck, requests wait, and no sibling can take them.
     Relief = Data.define
-
-    # Worker → supervisor: requests that hold Ruby's lock wait, and belong in a lane worker.
+    # Requests that hold Ruby's lock wait, and belong in a lane worker.
     Lane = Data.define
-
-    # Worker → supervisor: a stall of one of its reactors is over.
+    # A stall of one of its reactors is over.
     # @!attribute stall [Hash] the fields of a Stall.
     Stalled = Data.define(:stall)
-
-    # Worker → supervisor: a request has kept one of its reactors away for longer than `stuck_timeout`.
+    # A request has kept one of its reactors away for longer than `stuck_timeout`. The watch thread writes this message and the
+    # next, since no Ruby may run (ext/fairlead/core/watch/report.c).
     # @!attribute kind [String] "blocked", "stuck" (it sleeps with Ruby's lock) or "computing".
     # @!attribute request [String] "GET /path", with what could not stand in a URL as "%0a"; empty: it is none.
     Stuck = Data.define(:kind, :request)
-
-    # Worker → supervisor: a stall goes on, and no Ruby runs beside it that could say more. The watch thread writes this
-    # message, and Stuck (ext/fairlead/core/report.c).
+    # A stall goes on.
     # @!attribute number [Integer] of the reactor
     # @!attribute began [Integer] on the core's clock
     # @!attribute seconds [Float] its length so far
     # @!attribute kind [String] "stuck" or "computing"
-    # @!attribute request [String] as above
     # @!attribute standby [Boolean] whether the lead went to a standby reactor
     # @!attribute relief [Boolean] whether a relief worker was asked for
     # @!attribute handed [Integer] how many requests went to other workers
     # @!attribute sibling [Integer] the slot of the last of them; -1: none
     Lasting = Data.define(:number, :began, :seconds, :kind, :request, :standby, :relief, :handed, :sibling)
-
-    # Worker → supervisor: the answer to {Show}.
+    # The answer to {Show}.
     # @!attribute pools [Array<Hash>] see {PoolReports.collect}.
     Shown = Data.define(:pools)
-
-    # Worker → supervisor: whoever drives its loop has answered {Ping}.
+    # The reactor that drives its loop has answered {Ping}.
     Pong = Data.define
 
-    # Supervisor → init process: all workers serve. The listening sockets come along.
-    # @!attribute listeners [Array<Array>] of each the address as it was asked for, and the inode of its file.
-    Serving = Data.define(:listeners)
+    # --- Supervisor → worker
 
-    # Supervisor → init process: a text for the service manager.
-    Notify = Data.define(:text)
-
-    # Supervisor → init process: start new code.
-    Restart = Data.define
-
-    # Supervisor → init process, and from there to newer ones: what it keeps of `database_connections`. See {Budgets::Kept}.
-    Keeps = Data.define(:supervisor, :servers, :rest)
-
-    # Supervisor → init process, and from there to older ones: how many connections to a database server it needs in all.
-    Wish = Data.define(:server, :count)
-
-    # Supervisor → init process: it was told to end by a signal of its own, and drains.
-    Stopping = Data.define
-
-    # Init process → supervisor: a signal has come. A second TERM or INT means: at once.
-    Signaled = Data.define(:signal)
-
-    # Init process → supervisor: a newer generation is being started.
-    Starting = Data.define(:generation)
-
-    # Init process → supervisor: a newer generation serves, so this one ends.
-    Retire = Data.define
-
-    # Supervisor → worker: finish what runs, then end.
+    # Finish what runs, then end.
     # @!attribute handover [Boolean] whether siblings go on serving: then idle connections go to them.
     Drain = Data.define(:handover)
-
-    # Supervisor → worker: end at once.
+    # End at once.
     Stop = Data.define
-
-    # Supervisor → worker: reopen the log files.
+    # Reopen the log files.
     Reopen = Data.define
-
-    # Supervisor → worker: what do your database pools do?
+    # Report your database pools.
     Show = Data.define
-
-    # Supervisor → worker: are you well?
+    # Report that you are well.
     Ping = Data.define
-
-    # Supervisor → worker: close so many idle connections to a database server, for which others wait.
+    # Close so many idle connections to a database server, for which others wait.
     Spare = Data.define(:server, :count)
+
+    # --- Supervisor → init process
+
+    # All workers serve. The listening sockets come along.
+    # @!attribute listeners [Array<Array>] of each the address in the configuration, and the inode of its file.
+    Serving = Data.define(:listeners)
+    # A text for the service manager.
+    Notify = Data.define(:text)
+    # Start new code.
+    Restart = Data.define
+    # It was told to end by a signal of its own, and drains.
+    Stopping = Data.define
+    # What it keeps of `database_connections`, for newer generations. See {Budgets::Kept}.
+    Keeps = Data.define(:supervisor, :servers, :rest)
+    # How many connections to a database server it needs in all, for older generations.
+    Wish = Data.define(:server, :count)
+
+    # --- Init process → supervisor, beside Failed, Keeps and Wish
+
+    # A signal has come. A second TERM or INT means: at once.
+    Signaled = Data.define(:signal)
+    # A newer generation is being started.
+    Starting = Data.define(:generation)
+    # A newer generation serves, so this one ends.
+    Retire = Data.define
 
     TYPES = constants.map { |name| const_get(name) }.to_h { |type| [type.name[/\w+\z/].downcase, type] }.freeze
     private_constant :TYPES

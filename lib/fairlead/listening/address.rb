@@ -2,8 +2,8 @@
 
 module Fairlead
   class Listener
-    # What an address says: a host and a port, or the path of a Unix socket with its mode. A path that begins with @ is a
-    # name in Linux' abstract namespace, and no file.
+    # A parsed address: a host and a port, or the path of a Unix socket with its mode. A path that begins with @ is a name in
+    # Linux' abstract namespace, without a file.
     class Address
       attr_reader :text, :host, :port, :path, :mode
 
@@ -19,7 +19,7 @@ module Fairlead
         when %r{\A(?:http|tcp)://(?:\[(?<six>[\w:.%]+)\]|(?<host>[^\[\]/:?#]+))(?::(?<port>\d+))?/?\z}
           read_tcp(Regexp.last_match)
         when %r{\A(https|ssl)://} then raise ConfigurationError, no_tls
-        else raise ConfigurationError, "#{@text.inspect} is no address. #{EXPECTED}"
+        else raise ConfigurationError, "#{@text.inspect} is not an address. #{EXPECTED}"
         end
       end
 
@@ -36,8 +36,8 @@ module Fairlead
         @path = match[:path]
         @path = File.expand_path(path) unless abstract?
         @mode = match[:mode]&.to_i(8)
-        raise ConfigurationError, "#{text}: names without a file are Linux' own. Bind a path." if abstract? && !Platform::LINUX
-        raise ConfigurationError, "#{text}: a name without a file has no permissions. Leave ?mode= out." if abstract? && mode
+        raise ConfigurationError, "#{text}: only Linux has names without a file. Bind a path." if abstract? && !Platform::LINUX
+        raise ConfigurationError, "#{text}: a name without a file has no permissions. Remove ?mode=." if abstract? && mode
       end
 
       def read_tcp(match)
@@ -47,7 +47,7 @@ module Fairlead
       end
 
       def no_tls
-        "#{text}: https is not served yet. Bind http://… and let a proxy in front of it do TLS."
+        "#{text}: Fairlead does not serve https yet. Bind http://… and put a proxy that does TLS in front."
       end
     end
   end

@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
 require "io/nonblock"
-require "json"
 require "socket"
 require_relative "../parts"
 
@@ -9,20 +8,18 @@ module Fairlead
   # A socket that listens on one address: bound by the supervisor, shared by its workers.
   class Listener
     autoload :Address, "fairlead/listening/address"
+    autoload :BindError, "fairlead/listening/bind_error"
+    autoload :InheritedSockets, "fairlead/listening/inherited_sockets"
 
-    # The first descriptor that a service manager hands over (sd_listen_fds(3)).
-    FIRST_INHERITED = 3
-    # Those of an earlier server, with what a service manager does not say of its own.
-    GIVEN = "FAIRLEAD_LISTENERS"
     EVERYWHERE = ["0.0.0.0", "::"].freeze
-    private_constant :FIRST_INHERITED, :GIVEN, :EVERYWHERE
+    private_constant :EVERYWHERE
 
     class << self
       # @param uri [String] "http://host:port", "http://[::1]:port", "unix:/path[?mode=0660]" or "unix:@name". Port 0
       #   takes a free one.
-      # @param asked [String] as what a new supervisor, after a hot restart, knows it again.
+      # @param asked [String] the address in the configuration, by which a newer generation finds it.
       # @return [Listener]
-      # @raise [ConfigurationError] if the address is none, or is taken, or may not be used.
+      # @raise [ConfigurationError] if the address is malformed, or cannot be bound.
       def open(uri, backlog: 4096, asked: uri)
         address = Address.parse(uri)
         address.path ? open_unix(address, backlog) : open_tcp(address, backlog, asked)
@@ -35,7 +32,7 @@ module Fairlead
       # @raise [ConfigurationError]
       def open_all(uris, backlog: 4096)
         listeners = []
-        # The same address twice is once; a free port twice is two.
+        # The same address twice is one socket, but each :0 is a free port of its own.
         uris.uniq { |uri| uri.end_with?(":0") ? Object.new : uri }.each do |uri|
           address = Address.parse(uri)
           next listeners << open(uri, backlog:) unless address.host == "localhost"
@@ -47,28 +44,6 @@ module Fairlead
       rescue ConfigurationError
         listeners.each(&:close)
         raise
-      end
-
-      # The sockets that a service manager has opened for this process (LISTEN_FDS of them, from descriptor 3), or those
-      # of an earlier server whose place it has taken. The variables are removed, so that no child takes them for its own.
-      #
-      # @param variables [Hash] environment variables.
-      # @return [Array<Listener>]
-      # @raise [ConfigurationError] if one of them is no listening socket.
-      def inherited(variables = ENV)
-        count, pid = %w[LISTEN_FDS LISTEN_PID].map { |name| variables.delete(name) }
-        variables.delete("LISTEN_FDNAMES")
-        given = variables.delete(GIVEN)
-        return JSON.parse(given).map { |descriptor, asked, owned| adopt(descriptor, asked:, owned:) } if given
-        return [] unless count && (pid.nil? || pid.to_i == Process.pid)
-
-        Array.new(count.to_i) { |index| adopt(FIRST_INHERITED + index) }
-      end
-
-      # @param listeners [Array<Listener>]
-      # @return [Hash{String => String}] the variables by which {inherited} finds them in a process that takes this one's place.
-      def given(listeners)
-        { GIVEN => Messages.json(listeners.map { |listener| [listener.io.fileno, listener.asked, listener.owned] }) }
       end
 
       private
@@ -84,13 +59,13 @@ module Fairlead
         new(socket, asked:)
       rescue SystemCallError, SocketError => error
         socket&.close
-        raise ConfigurationError, refusal(address, error)
+        raise ConfigurationError, BindError.message(address, error)
       end
 
       def open_second_localhost(port, backlog, asked)
         open("http://[::1]:#{port}", backlog:, asked:)
       rescue ConfigurationError
-        # No IPv6 on this machine, or somebody else has the port there: 127.0.0.1 it is.
+        # Without IPv6, or if another program has the port there, 127.0.0.1 has to do.
         nil
       end
 
@@ -103,10 +78,10 @@ module Fairlead
         new(socket, asked: address.text, owned: (File.stat(address.path).ino unless address.abstract?))
       rescue SystemCallError, ArgumentError => error
         socket&.close
-        raise ConfigurationError, refusal(address, error)
+        raise ConfigurationError, BindError.message(address, error)
       end
 
-      # A socket file outlives a server that was killed. It is removed only if nobody answers there.
+      # The socket file of a server that was killed is removed, if nothing answers there.
       def remove_stale(address)
         path = address.path
         return unless File.exist?(path)
@@ -124,44 +99,6 @@ module Fairlead
       rescue Errno::ENOENT
         nil
       end
-
-      def refusal(address, error)
-        case error
-        when Errno::EADDRINUSE
-          if address.path
-            "#{address} is taken: another server listens there. Stop it, or bind another name."
-          else
-            "#{address} is taken: another server listens there (`ss -ltnp \"sport = :#{address.port}\"` shows " \
-            "which). Stop it, or choose another port with --port."
-          end
-        when Errno::EACCES, Errno::EPERM
-          if address.path
-            "#{address}: this user may not make a socket there. Choose a folder that it may write to."
-          else
-            "#{address}: this user may not listen on port #{address.port}. Choose a port of 1024 or more " \
-            "with --port, or let a service manager open it (LISTEN_FDS)."
-          end
-        when Errno::ENOENT, Errno::ENOTDIR
-          "#{address} cannot be bound: there is no folder #{File.dirname(address.path)}. Make it, or name another path."
-        when Errno::EADDRNOTAVAIL
-          "#{address}: no interface of this machine has the address #{address.host}. " \
-          "Bind 127.0.0.1, or 0.0.0.0 for all of them."
-        when SocketError
-          "#{address}: the host #{address.host} is not known. Bind an address of this machine, like 127.0.0.1."
-        else
-          "#{address} cannot be bound: #{error.message}."
-        end
-      end
-
-      def adopt(descriptor, **description)
-        socket = Socket.for_fd(descriptor)
-        return new(socket, **description) if socket.getsockopt(:SOCKET, :ACCEPTCONN).bool
-
-        raise ConfigurationError, "The descriptor #{descriptor} (LISTEN_FDS) is a socket that does not " \
-                                  "listen. In the socket unit, set Accept=no."
-      rescue SystemCallError => error
-        raise ConfigurationError, "The descriptor #{descriptor} (LISTEN_FDS) is no socket: #{error.message}."
-      end
     end
 
     # @return [Socket] non-blocking, closed on exec.
@@ -172,13 +109,13 @@ module Fairlead
     attr_reader :scheme
     # @return [String, nil] the IP address; nil for a Unix socket.
     attr_reader :host
-    # @return [Integer, nil] the port, also if a free one was asked for.
+    # @return [Integer, nil] the port that was bound, if a free one was asked for.
     attr_reader :port
-    # @return [String, nil] the path of a Unix socket, or its name, with @, if it has no file.
+    # @return [String, nil] the path of a Unix socket, or its name with @.
     attr_reader :path
-    # @return [String, nil] the address as it was asked for; nil if a service manager has opened it.
+    # @return [String, nil] the address in the configuration; nil if a service manager has opened it.
     attr_reader :asked
-    # @return [Integer, nil] the inode of its socket file, if there is one to be removed in the end.
+    # @return [Integer, nil] the inode of its socket file, if the server has to remove that.
     attr_reader :owned
     # @return [Integer, nil] the process that removes it.
     attr_writer :owner
@@ -199,8 +136,8 @@ module Fairlead
 
     def closed? = io.closed?
 
-    # @param uri [String] an address as it may be asked for. All interfaces are one address, however they are written:
-    #   no second socket could be bound there.
+    # @param uri [String] an address in a configuration. All ways to write "all interfaces" are one address: no second socket could
+    #   be bound there.
     def is?(uri)
       return true if uri == asked
 
@@ -210,7 +147,7 @@ module Fairlead
       address.port == port && (address.host == host || (EVERYWHERE.include?(address.host) && EVERYWHERE.include?(host)))
     end
 
-    # Another of the same socket, whose file is no longer this one's to remove.
+    # A copy that removes the file of the socket in place of this one.
     #
     # @return [Listener]
     def successor
@@ -218,7 +155,7 @@ module Fairlead
       Listener.new(io.dup, asked:, owned:)
     end
 
-    # Closes it in this process. Its maker also removes the file of a Unix socket.
+    # Closes it in this process. Its owner also removes the file of a Unix socket.
     def close
       return if io.closed?
 

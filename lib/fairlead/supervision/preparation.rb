@@ -44,7 +44,7 @@ module Fairlead
     # Sockets of a service manager replace the default address, and are not bound again if the configuration names them too.
     # Sockets of an older generation that the configuration no longer names are closed.
     def open_listeners
-      inherited = @parent&.listeners || Listener.inherited
+      inherited = @parent&.listeners || Listener::InheritedSockets.take
       managed = inherited.any? { |listener| listener.asked.nil? }
       wanted = managed && @configuration.origin(:bind) == :default ? [] : @configuration.bind
       kept, left = inherited.partition { |listener| listener.asked.nil? || wanted.include?(listener.asked) }

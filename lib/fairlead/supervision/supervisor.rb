@@ -91,7 +91,7 @@ module Fairlead
 
     def create_budgets(most, slots)
       ActiveRecord::WorkerBudget.check(most)
-      @budgets = Budgets.new(most, slots, elsewhere: @parent.kept)
+      @budgets = Budgets.new(most, slots, elsewhere: @parent.kept.map { |kept| Budgets::Kept.new(**kept) })
       @exchange = Budgets::Exchange.new(@budgets)
     end
 
@@ -114,7 +114,7 @@ module Fairlead
         @processes.process_events(monotonic) { |message, pid| handle_message(message, pid) }
         process_parent_messages
         @control_server.answer_clients { @control_server.state.request_pool_reports(@workers) }
-        restart_by_file if !@workers.stopping? && @restart_file&.touched?(monotonic)
+        check_restart_file
         update_budgets(monotonic) if @budgets
         update_watchdog if @watchdog && !@retired
         update_jobs
@@ -147,14 +147,19 @@ module Fairlead
       when :USR1
         Log.reopen
         @processes.reopen_logs
-      when :USR2 then @parent&.restart if @stopped_by.empty?
+      when :USR2 then restart if @stopped_by.empty?
       end
     end
 
-    def restart_by_file
+    def check_restart_file
+      return if @workers.stopping? || !@restart_file&.touched?(monotonic)
+
       Log.say "#{RestartFile::PATH} has been touched."
-      @parent&.restart
+      restart
     end
+
+    # The init process starts new code.
+    def restart = @parent&.post(Messages::Restart.new)
 
     def process_parent_messages
       return unless @parent
@@ -200,7 +205,7 @@ module Fairlead
       return if @workers.stopping? # a newer generation serves
 
       @service_manager.stopping
-      @parent&.stopping if source == :signal
+      @parent&.post(Messages::Stopping.new) if source == :signal
       # No more connections come in here that no worker would accept.
       @listeners.each(&:close)
       @workers.stop

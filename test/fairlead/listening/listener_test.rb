@@ -143,23 +143,23 @@ module Fairlead
       assert_match(/looks like http:/, refused("http://127.0.0.1:port"))
       assert_match(/looks like http:/, refused("ftp://127.0.0.1:1"))
       assert_match(/a port is a number from 0 to 65535/, refused("http://127.0.0.1:70000"))
-      assert_match(/https is not served yet.*proxy/, refused("https://127.0.0.1:1"))
+      assert_match(/does not serve https yet.*proxy/, refused("https://127.0.0.1:1"))
       assert_match(/no interface of this machine has the address 192\.0\.2\.1/,
                    refused("http://192.0.2.1:8080"))
       assert_match(/the host no-such-host\.invalid is not known/, refused("http://no-such-host.invalid:8080"))
-      assert_match(%r{cannot be bound: there is no folder #{@folder}/no/such\. Make it},
+      assert_match(%r{cannot be bound: there is no folder #{@folder}/no/such\. Create it},
                    refused("unix:#{@folder}/no/such/folder.sock"))
       assert_match(/cannot be bound/, refused("unix:/#{"long" * 40}"))
     end
 
     def test_without_variables_nothing_is_inherited
-      assert_empty Listener.inherited({})
-      assert_empty Listener.inherited({ "LISTEN_FDS" => "1", "LISTEN_PID" => "1" }), "meant for another process"
+      assert_empty Listener::InheritedSockets.take({})
+      assert_empty Listener::InheritedSockets.take({ "LISTEN_FDS" => "1", "LISTEN_PID" => "1" }), "meant for another process"
     end
 
     def test_the_variables_are_removed_so_that_no_child_believes_them
       variables = { "LISTEN_FDS" => "0", "LISTEN_PID" => Process.pid.to_s, "LISTEN_FDNAMES" => "web" }
-      Listener.inherited(variables)
+      Listener::InheritedSockets.take(variables)
 
       assert_empty variables
     end

@@ -58,7 +58,7 @@ module Fairlead
     end
 
     def notify(*lines)
-      return @parent.notify(lines.join("\n")) if @parent
+      return @parent.post(Messages::Notify.new(lines.join("\n"))) if @parent
       return unless @address
 
       # Never waits: a service manager that does not read must not stop the server.

@@ -29,7 +29,7 @@ module Fairlead
     def test_it_passes_on_what_another_process_says
       listen("@fairlead-#{Process.pid}-#{object_id}") do |notifier, receive|
         said = []
-        parent = Struct.new(:said, :watchdog) { def notify(text) = said << text }.new(said)
+        parent = Struct.new(:said, :watchdog) { def post(message) = said << message.text }.new(said)
         ServiceManager.new({}, parent:).ready(["unix:/a"])
         notifier.pass_on(said.first)
 

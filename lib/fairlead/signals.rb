@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "../parts"
+require_relative "parts"
 
 module Fairlead
   # Makes signals something to wait for: a trapped signal makes {#io} readable, and {#take} gives it to ordinary code, which may
