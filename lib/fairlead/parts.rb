@@ -113,7 +113,7 @@ module Fairlead
     # @param seconds [Numeric, nil] nil: it may take any time.
     # @raise [ArgumentError] for what is not more than 0, no number, or more than 10^9 seconds.
     def request_timeout=(seconds)
-      RequestDeadlines.present&.limit(seconds)
+      RequestDeadlines.current&.limit(seconds)
     end
 
     # What the workers do now, read from the page they share: the same in the supervisor and in each worker, also of one that

@@ -88,7 +88,7 @@ module Fairlead
     # @param error [Exception]
     # @param message [String]
     def self.report(subject, error, message = "An exception has ended it.")
-      return StrayChild.leave(error) if StrayChild.of_parent?(subject)
+      return StrayChild.end_process(error) if StrayChild.of_parent?(subject)
 
       ::Console.error(subject, message, exception: error)
       nil

@@ -14,8 +14,8 @@ module Fairlead
       # In the child.
       #
       # @param scheduler [Object, nil] of the thread that has forked it
-      def leave_server(scheduler)
-        servers.each(&:leave).clear
+      def forget_server(scheduler)
+        servers.each(&:close_channels).clear
         Signals.leave_to_default
         return unless scheduler.is_a?(Scheduler)
 
@@ -58,7 +58,7 @@ module Fairlead
       parent = Process.pid
       super
     ensure
-      ForkGuard.leave_server(scheduler) if Process.pid != parent && ForkGuard.servers.any?
+      ForkGuard.forget_server(scheduler) if Process.pid != parent && ForkGuard.servers.any?
     end
 
     # (see Process.daemon) The process that serves goes on: only the caller, which has become another process, does not come

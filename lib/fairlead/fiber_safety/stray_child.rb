@@ -9,7 +9,7 @@ module Fairlead
       private
 
       def finish!
-        StrayChild.leave($! || error_of_promise) if StrayChild.of_parent?(self)
+        StrayChild.end_process($! || error_of_promise) if StrayChild.of_parent?(self)
         super
       end
 
@@ -20,7 +20,7 @@ module Fairlead
       # Ends the process, as if the app had ended it.
       #
       # @param error [Exception, nil] what was raised in it.
-      def leave(error)
+      def end_process(error)
         [$stdout, $stderr].each(&:flush)
         $stderr.puts(error.full_message(highlight: false)) if error && !error.is_a?(SystemExit)
         Process.exit!(error.is_a?(SystemExit) ? error.status : error.nil?)

@@ -19,11 +19,11 @@ module Fairlead
 
     # @param loop [Loop]
     # @param group [ReactorGroup] the reactors of its worker.
-    # @yieldparam request [Request] answers it, in a serving fiber
-    def initialize(loop, group, &answer)
+    # @param handler [#call] answers a request, in a serving fiber
+    def initialize(loop, group, handler)
       @loop = loop
       @group = group
-      @answer = answer
+      @handler = handler
       @ended = false
     end
 
@@ -84,7 +84,7 @@ module Fairlead
     # @param spare [Boolean] it rests, instead of taking the lead
     def add_fiber(spare: false)
       ServingFiber::Task.new(@scheduler, annotation: "serving") do |task|
-        ServingFiber.new(self, task, &@answer).run(spare:)
+        ServingFiber.new(self, task, @handler).run(spare:)
       end.run
     end
 

@@ -19,20 +19,20 @@ module Fairlead
     private_constant :STANDBYS, :MOST, :PRIORITY, :WATCH
 
     # @param loop [Loop]
+    # @param handler [RequestHandler]
     # @param deadlines [RequestDeadlines, nil] of the requests
     # @param lost [Numeric] seconds for which a request may keep a reactor away, until the worker is to be replaced; 0:
     #   for ever
     # @param drain [Numeric] seconds that it then has for its other requests
-    # @yieldparam request [Request] answers it, in a serving fiber
-    def initialize(loop, deadlines: nil, lost: 0, drain: 0, &answer)
+    def initialize(loop, handler, deadlines: nil, lost: 0, drain: 0)
       @loop = loop
       @deadlines = deadlines
-      @answer = answer
+      @handler = handler
       @to_do = []
       @awaited = {}
       @threads = []
       @retiring = Thread::Mutex.new
-      @first = Reactor.new(loop, self, &answer)
+      @first = Reactor.new(loop, self, handler)
       @reactors = [@first]
       @loop.watch({ **WATCH, lost: lost * 1000, drain: drain * 1000, priority: PRIORITY })
     end
@@ -90,7 +90,7 @@ module Fairlead
       while (block = @to_do.shift) # another reactor may lead by now, and take from it too
         block.call
       end
-      woke = @deadlines ? @deadlines.tell : false
+      woke = @deadlines ? @deadlines.interrupt_expired : false
       while id
         wake(id)
         woke = true
@@ -138,7 +138,7 @@ module Fairlead
     end
 
     def add_standby
-      reactor = Reactor.new(@loop, self, &@answer)
+      reactor = Reactor.new(@loop, self, @handler)
       @reactors << reactor
       thread = Thread.new { stand_by(reactor) }
       thread.name = "fairlead reactor #{@reactors.size - 1}"

@@ -3,12 +3,12 @@
 require_relative "../parts"
 
 module Fairlead
-  # The requests of a worker while `request_timeout` or `cancel_abandoned` is set. The core knows when the time of one is up,
-  # and has answered its client by then. What is left to do here is to raise the exception in the request's fiber: where it
-  # waits, or at its next wait. Nothing is raised in code that computes, or inside a call that blocks: who forks, frees, or
-  # holds a lock there would be cut short anywhere.
+  # The requests of a worker while `request_timeout` or `cancel_abandoned` is set. The core knows when the time of a request is
+  # up, and has answered its client by then. What is left is to raise the exception in the request's fiber: where it waits, or at
+  # its next wait. Nothing is raised in code that computes, or inside a call that blocks: a fork, a free or a held lock would be
+  # cut short anywhere.
   class RequestDeadlines
-    # A request and its fiber. On the ready list of its reactor, it raises in that fiber.
+    # A request that runs, and its fiber. On the ready list of its reactor, it raises in that fiber.
     class Running
       # @param cancels_abandoned [Boolean]
       def initialize(request, cancels_abandoned)
@@ -16,51 +16,51 @@ module Fairlead
         @cancels_abandoned = cancels_abandoned
         @fiber = Fiber.current
         @scheduler = Fiber.scheduler
-        @told = false
+        @interrupted = false
       end
 
-      # @return [Boolean] whether it is told when its client has gone.
+      # @return [Boolean] whether it is interrupted when its client has gone.
       attr_reader :cancels_abandoned
 
-      # It has ended: its fiber may have another request by now.
-      def over! = @request = nil
+      # The request has ended: its fiber may have another one by now.
+      def finished! = @request = nil
 
       # (see Fairlead.request_timeout=)
       def limit(seconds) = @request&.limit_time(seconds)
 
-      # The present fiber, of a task, does the request's work: it is told as well.
+      # Has the current fiber, of a task that does the request's work, interrupted as well.
       #
       # @yieldparam error [Exception]
       # @yieldreturn [Exception] what to raise in it
       def share(&exception) = (@shared ||= {})[Fiber.current] = exception
 
       # Safe in any thread: its reactor comes to its ready list when the request waits.
-      def tell = @scheduler.unblock(nil, self)
+      def interrupt = @scheduler.unblock(nil, self)
 
-      # @return [Boolean] whether its time was up before anybody here knew the request.
+      # @return [Boolean] whether its time was up before it ran.
       def late? = @request.timed_out? || (@cancels_abandoned && @request.gone?)
 
       def alive? = @fiber.alive?
 
-      # In the loop's own fiber of its reactor. The request is told once; when its response is over, only callbacks are left,
-      # and they end in peace.
+      # In the scheduler's own fiber. A request is interrupted once. After its response, only callbacks are left, and they end in
+      # peace.
       def transfer(*)
-        return if @told || over?
+        return if @interrupted || finished?
 
-        @told = true
+        @interrupted = true
         error = error(@request)
         shared = @shared
-        raise_in(@fiber, error) { over? }
+        raise_in(@fiber, error) { finished? }
         shared&.each { |fiber, exception| raise_in(fiber, exception.call(error)) }
       end
 
       private
 
-      def over? = @request.nil? || @request.answered?
+      def finished? = @request.nil? || @request.answered?
 
       # Held back in an uninterruptible section, it may come too late.
-      def raise_in(fiber, error, &over)
-        fiber.raise(Uninterruptible::Scope.new(error, &over)) if fiber.alive?
+      def raise_in(fiber, error, &finished)
+        fiber.raise(Uninterruptible::Scope.new(error, &finished)) if fiber.alive?
       end
 
       def error(request)
@@ -75,12 +75,21 @@ module Fairlead
     KEY = :fairlead_deadline
     private_constant :KEY
 
-    # @return [Running, nil] the present request.
-    def self.present = Fiber[KEY]
+    class << self
+      # @return [Running, nil] the current request.
+      def current = Fiber[KEY]
+
+      # @return [RequestDeadlines, nil] nil: the configuration asks for none.
+      def for(loop, configuration)
+        return unless configuration.request_timeout || configuration.cancel_abandoned
+
+        new(loop, cancels_abandoned: configuration.cancel_abandoned)
+      end
+    end
 
     # @param loop [Loop]
     # @param cancels_abandoned [Boolean] as the option says
-    def initialize(loop, cancels_abandoned: false)
+    def initialize(loop, cancels_abandoned:)
       @loop = loop
       @cancels_abandoned = cancels_abandoned
       @running = {}
@@ -90,23 +99,23 @@ module Fairlead
     def during(request)
       id = request.id
       running = Fiber[KEY] = @running[id] = Running.new(request, @cancels_abandoned)
-      running.tell if running.late?
+      running.interrupt if running.late?
       yield
     ensure
-      running.over!
+      running.finished!
       @running.delete(id)
     end
 
-    # Of the driver, after each turn: tells those whose time is up.
+    # Interrupts the requests whose time is up. Called by the driver, after each turn of the loop.
     #
     # @return [Boolean] whether there were any.
-    def tell
-      told = false
+    def interrupt_expired
+      any = false
       while (id = @loop.overdue)
-        @running[id]&.tell
-        told = true
+        @running[id]&.interrupt
+        any = true
       end
-      told
+      any
     end
   end
 end

@@ -9,10 +9,11 @@ require_relative "environment_template"
 require_relative "reactor_group"
 require_relative "../fiber_safety/fork_guard"
 require_relative "response_stream"
+require_relative "request_handler"
 
 module Fairlead
-  # Serves one Rack app in this process, in the calling thread: the way of a request from the core's FIFO through the
-  # app and back.
+  # Serves one Rack app in this process, in the calling thread: assembles the core's loop, the reactors, and the handler of
+  # requests, runs them, and ends them.
   class Server
     # What the core is told of the configuration; the units are those of Configuration.
     LIMITS = %i[
@@ -20,13 +21,11 @@ module Fairlead
       queue_target request_timeout idle_timeout head_timeout body_timeout write_timeout health_path
       cancel_abandoned
     ].freeze
-    # Seconds of running after which a response counts as long-lived.
-    LONG_LIVED = 5
     # Loaded now: when they are needed, there may be no descriptor left to load them with.
     NEEDED_LATER = [
       RequestDeadlines, Offload, RailsRoutes, StrayChild, Stall::Advice, Stall::Culprit, Stall::Snapshot, Stall::Notification, Stall::Reporter
     ].freeze
-    private_constant :LIMITS, :LONG_LIVED, :NEEDED_LATER
+    private_constant :LIMITS, :NEEDED_LATER
 
     # @param app [#call]
     # @param listeners [Array<Listener>] bound and listening
@@ -36,21 +35,17 @@ module Fairlead
     # @param help [Hash, nil] where help is asked for, `at:` an IO, and with which words: `relief:` and `lane:`
     def initialize(app, configuration, listeners, page: nil, slot: 0, channels: nil, help: nil, told: nil)
       %i[async selector].each { |row| Compatibility.fits?(row) }
-      @app = app
       @listeners = listeners
       @page = page
       @slot = slot
       @access_log = AccessLog.for(configuration)
       Offload.threads = configuration.offload_threads
-      @early_hints = configuration.early_hints
-      @streams_bodies = configuration.stream_request_bodies
-      @older_rack = Rack.release < "3.1"
       @loop = Loop.new(limits(configuration))
       listeners.each { |listener| @loop.listen(listener.io.fileno, listener.unix?, EnvironmentTemplate.template(listener)) }
       @channels = channels
       join if page
       @ready = false
-      @group = assemble(configuration, replaced: !help.nil?)
+      @group = assemble(app, configuration, replaced: !help.nil?)
       @group.on_refusals { log_refusals } if @access_log
       observe_stalls(configuration, told)
       @loop.router = RailsRoutes if defined?(::ActionDispatch::Routing)
@@ -62,7 +57,7 @@ module Fairlead
     # @yield once it serves
     def run
       Isolation.establish
-      @sequel = SequelPools.loaded?
+      @handler.prepare
       Drivers.establish
       ThreadVariables.establish
       ResponseStream::Writers.establish
@@ -119,164 +114,25 @@ module Fairlead
     def counts = @loop.counts
 
     # @api private
-    # In the child of a fork: connections on their way from one worker to another are in here.
-    def leave = @channels&.flatten&.each(&:close)
+    # In the child of a fork: the channels hold connections on their way from one worker to another.
+    def close_channels = @channels&.flatten&.each(&:close)
 
     private
 
-    def assemble(configuration, replaced:)
+    def assemble(app, configuration, replaced:)
       lost = replaced ? configuration.stuck_timeout.to_f : 0
-      options = { lost:, drain: configuration.drain_timeout }
-      return ReactorGroup.new(@loop, **options) { |request| answer(request) } unless deadlines?(configuration)
-
-      deadlines = RequestDeadlines.new(@loop, cancels_abandoned: configuration.cancel_abandoned)
-      ReactorGroup.new(@loop, deadlines:, **options) { |request| deadlines.during(request) { answer(request) } }
-    end
-
-    def deadlines?(configuration) = configuration.request_timeout || configuration.cancel_abandoned
-
-    # One request, in a serving fiber.
-    def answer(request)
-      body_file = BodyFile.receive(request.env) unless request.whole? || @streams_bodies
-      request.env["rack.early_hints"] = request.method(:early_hints) if @early_hints
-      request.env["HTTP_VERSION"] = request.env["SERVER_PROTOCOL"] if @older_rack # Sinatra goes by it there
-      status, headers, body = @app.call(request.env)
-      body ||= [] # as other servers take it, where there is nothing to send
-      send_parts(request, headers, body) unless request.respond(status, headers, body)
-    rescue ClientGone => error
-      request.abandon
-    rescue BodyFile::NotStored => error
-      report(request, error)
-      request.respond(507, { "content-type" => "text/plain" }, ["Insufficient Storage\n"])
-    rescue Exception => error # an app may raise anything; the fiber must live on
-      apologise(request, error)
-    ensure
-      begin
-        complete(request, status, headers, body, error)
-      ensure
-        body_file&.close
-      end
-    end
-
-    # A body that is not an Array, or a large one.
-    def send_parts(request, headers, body)
-      scheduler = Fiber.scheduler
-      if request.takes_over?
-        hand_over(request, header(headers, "rack.hijack") || body)
-      elsif body.respond_to?(:each)
-        lives_long(request) if event_stream?(headers)
-        body.each do |part|
-          ServingFiber.becomes_stream
-          ResponseStream.write(request, part, scheduler)
-          request.becomes_stream if request.duration - request.queue_time > LONG_LIVED
-        end
-        ResponseStream.finish(request)
-      else
-        lives_long(request)
-        ResponseStream.serve(request, scheduler, body)
-      end
-    end
-
-    # The app talks to the client itself, behind the head of a response.
-    def hand_over(request, callback)
-      raise InvalidResponse, "nobody to talk to the client: the body does not respond to call" unless callback.respond_to?(:call)
-
-      lives_long(request)
-      callback.call(socket = request.take_over)
-      request.finish
-    rescue Exception
-      socket&.close
-      raise
-    end
-
-    # It may be silent for any time: what its client does is bounded, not what the app does.
-    def lives_long(request)
-      ServingFiber.becomes_stream
-      request.becomes_stream
-      request.limit_time(nil)
-    end
-
-    def event_stream?(headers)
-      type = header(headers, "content-type")
-      type.is_a?(String) && type.start_with?("text/event-stream")
-    end
-
-    # Rack 2 asks of headers only that they respond to `each`.
-    def header(headers, wanted)
-      headers.each { |name, value| return value if wanted.casecmp?(name.to_s) }
-      nil
-    end
-
-    # The app has raised.
-    def apologise(request, error)
-      return StrayChild.leave(error) if @loop.forgotten?
-      return request.abandon if error.is_a?(Async::Cancel) && @group.ending?
-
-      @loop.count_error
-      report(request, error)
-      return request.abandon if request.committed? || request.timed_out?
-
-      request.respond(500, { "content-type" => "text/plain" }, ["Internal Server Error\n"])
-    rescue Error, ClientGone
-      request.abandon
-    end
-
-    def report(request, error)
-      env = request.env
-      env["rack.errors"].puts("fairlead: #{env["REQUEST_METHOD"]} #{Fairlead.escape(env["PATH_INFO"].to_s)}: " \
-        "#{error.full_message(highlight: false, order: :top)}")
-    rescue StandardError
-      nil # a broken log must not take the fiber
-    end
-
-    # Each step happens, whatever the one before raises, and if it kills its fiber.
-    def complete(request, status, headers, body, error)
-      StrayChild.leave(nil) if @loop.forgotten?
-      request.abandon unless request.answered?
-      guard(request) { Stall::Notification.log(request.env, @stall_reporter) } if @development
-      guard(request) { body.close } if body.respond_to?(:close)
-    ensure
-      conclude(request, status, headers, error)
-    end
-
-    def conclude(request, status, headers, error)
-      each_of(request.after_reply, request, &:call)
-    ensure
-      begin
-        finished = request.finished
-        each_of(finished.reverse, request) { |callback| callback.call(request.env, status, headers, error) } unless finished.empty?
-      ensure
-        give_back(request)
-      end
-    end
-
-    def give_back(request)
-      guard(request) { ActiveRecord::LeaseCleanup.release }
-      guard(request) { SequelPools.close_abandoned } if @sequel
-      guard(request) { @access_log.write(request, request.env, request.status.nonzero?, request.bytes_sent) } if @access_log
-    end
-
-    def each_of(callbacks, request, &)
-      while (callback = callbacks.shift)
-        guard(request) { yield callback }
-      end
-    ensure
-      each_of(callbacks, request, &) unless callbacks.empty?
+      @handler = RequestHandler.new(app, @loop, configuration, @access_log)
+      @handler.group = ReactorGroup.new(@loop, @handler, deadlines: @handler.deadlines, lost:, drain: configuration.drain_timeout)
     end
 
     def observe_stalls(configuration, told)
-      @development = configuration.environment == "development"
+      mark = configuration.environment == "development"
       env_of = ->(fiber) { ServingFiber.request_of(fiber)&.env }
-      @stall_reporter = Stall::Reporter.new(@loop, limit: configuration.stall_report, env_of:, mark: @development) do |stall|
+      @stall_reporter = Stall::Reporter.new(@loop, limit: configuration.stall_report, env_of:, mark:) do |stall|
         told&.call(stall)
         Stall::Notification.publish(stall) unless stall.lasting
       end
-    end
-
-    def guard(request)
-      yield
-    rescue Exception => error
-      report(request, error)
+      @handler.stall_reporter = @stall_reporter if mark
     end
 
     def log_refusals = @loop.refusals.each { |refusal| @access_log.refused(*refusal) }

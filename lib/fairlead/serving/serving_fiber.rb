@@ -54,14 +54,14 @@ module Fairlead
     #
     # @param reactor [Reactor]
     # @param task [Task]
-    # @yieldparam request [Request] answers it
-    def initialize(reactor, task, &answer)
+    # @param handler [#call] answers a request
+    def initialize(reactor, task, handler)
       @reactor = reactor
       @scheduler = reactor.scheduler
       @lead = reactor.lead
       @turns = reactor.turns
       @task = task
-      @answer = answer
+      @handler = handler
       @fiber = Fiber.current
       @fiber.fairlead_serving_fiber = self
       @stream = false
@@ -133,7 +133,7 @@ module Fairlead
 
     def serve(request)
       @request = request # the report of a stall looks there
-      @answer.call(request)
+      @handler.call(request)
       @request = nil
       end_stream if @stream
       clean_up

@@ -42,7 +42,7 @@ module Fairlead
       request_fiber = FiberOwner.current
       task.async do
         ::Thread.current[REQUEST_FIBER] = request_fiber
-        RequestDeadlines.present&.share do |error|
+        RequestDeadlines.current&.share do |error|
           abandon_stream # first: closing a stream that nobody reads would wait for room
           error.is_a?(ClientGone) ? disconnected(error) : error
         end

@@ -63,7 +63,7 @@ module Fairlead
       rescue Exception => error # the waiting fiber raises it
         @error = error
       ensure
-        StrayChild.leave(@error) if Process.pid != @process # the block has forked it, and it came back
+        StrayChild.end_process(@error) if Process.pid != @process # the block has forked it, and it came back
         ActiveRecord::LeaseCleanup.release
       end
 

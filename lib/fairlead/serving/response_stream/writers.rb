@@ -93,7 +93,7 @@ module Fairlead
       private
 
       # Where abandoned requests are cancelled, the request is told of it in its wait.
-      def gone?(request) = request.gone? && !RequestDeadlines.present&.cancels_abandoned
+      def gone?(request) = request.gone? && !RequestDeadlines.current&.cancels_abandoned
 
       # Its deadline, or that its client has gone, is raised in the tasks that write for the request too.
       def tell(error) = left.grep(::Async::Task).each { |task| task.fiber.raise(error) if task.alive? }

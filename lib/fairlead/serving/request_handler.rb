@@ -1,0 +1,177 @@
+# frozen_string_literal: true
+
+module Fairlead
+  # Answers requests, each in a serving fiber: calls the app, sends what it returns, and then runs what is due at a request's end.
+  class RequestHandler
+    # Seconds of running after which a response counts as long-lived.
+    LONG_LIVED = 5
+    private_constant :LONG_LIVED
+
+    # @param app [#call]
+    # @param loop [Loop]
+    # @param configuration [Configuration]
+    # @param access_log [AccessLog, nil]
+    def initialize(app, loop, configuration, access_log)
+      @app = app
+      @loop = loop
+      @access_log = access_log
+      @deadlines = RequestDeadlines.for(loop, configuration)
+      @early_hints = configuration.early_hints
+      @streams_bodies = configuration.stream_request_bodies
+      @older_rack = Rack.release < "3.1"
+    end
+
+    # @return [RequestDeadlines, nil]
+    attr_reader :deadlines
+    # @return [ReactorGroup] whose reactors call it.
+    attr_writer :group
+    # @return [Stall::Reporter, nil] whose notes of a request are logged at its end.
+    attr_writer :stall_reporter
+
+    # To be called once the app is loaded.
+    def prepare
+      @sequel = SequelPools.loaded?
+    end
+
+    # @param request [Request]
+    def call(request)
+      @deadlines ? @deadlines.during(request) { answer(request) } : answer(request)
+    end
+
+    private
+
+    def answer(request)
+      body_file = BodyFile.receive(request.env) unless request.whole? || @streams_bodies
+      request.env["rack.early_hints"] = request.method(:early_hints) if @early_hints
+      request.env["HTTP_VERSION"] = request.env["SERVER_PROTOCOL"] if @older_rack # Sinatra reads it
+      status, headers, body = @app.call(request.env)
+      body ||= [] # other servers accept nil where there is nothing to send
+      send_parts(request, headers, body) unless request.respond(status, headers, body)
+    rescue ClientGone => error
+      request.abandon
+    rescue BodyFile::NotStored => error
+      report(request, error)
+      request.respond(507, { "content-type" => "text/plain" }, ["Insufficient Storage\n"])
+    rescue Exception => error # an app may raise anything; the fiber must live on
+      render_500(request, error)
+    ensure
+      begin
+        finish(request, status, headers, body, error)
+      ensure
+        body_file&.close
+      end
+    end
+
+    # A body that is not an Array, or a large one.
+    def send_parts(request, headers, body)
+      scheduler = Fiber.scheduler
+      if request.takes_over?
+        hand_over(request, header(headers, "rack.hijack") || body)
+      elsif body.respond_to?(:each)
+        mark_long_lived(request) if event_stream?(headers)
+        body.each do |part|
+          ServingFiber.becomes_stream
+          ResponseStream.write(request, part, scheduler)
+          request.becomes_stream if request.duration - request.queue_time > LONG_LIVED
+        end
+        ResponseStream.finish(request)
+      else
+        mark_long_lived(request)
+        ResponseStream.serve(request, scheduler, body)
+      end
+    end
+
+    # The app talks to the client itself, behind the head of a response.
+    def hand_over(request, callback)
+      raise InvalidResponse, "nobody to talk to the client: the body does not respond to call" unless callback.respond_to?(:call)
+
+      mark_long_lived(request)
+      callback.call(socket = request.take_over)
+      request.finish
+    rescue Exception
+      socket&.close
+      raise
+    end
+
+    # The response may be silent for any time: the client's time is limited, not the app's.
+    def mark_long_lived(request)
+      ServingFiber.becomes_stream
+      request.becomes_stream
+      request.limit_time(nil)
+    end
+
+    def event_stream?(headers)
+      type = header(headers, "content-type")
+      type.is_a?(String) && type.start_with?("text/event-stream")
+    end
+
+    # Rack 2 asks of headers only that they respond to `each`.
+    def header(headers, wanted)
+      headers.each { |name, value| return value if wanted.casecmp?(name.to_s) }
+      nil
+    end
+
+    # The app has raised.
+    def render_500(request, error)
+      return StrayChild.end_process(error) if @loop.forgotten?
+      return request.abandon if error.is_a?(Async::Cancel) && @group.ending?
+
+      @loop.count_error
+      report(request, error)
+      return request.abandon if request.committed? || request.timed_out?
+
+      request.respond(500, { "content-type" => "text/plain" }, ["Internal Server Error\n"])
+    rescue Error, ClientGone
+      request.abandon
+    end
+
+    def report(request, error)
+      env = request.env
+      env["rack.errors"].puts("fairlead: #{env["REQUEST_METHOD"]} #{Fairlead.escape(env["PATH_INFO"].to_s)}: " \
+        "#{error.full_message(highlight: false, order: :top)}")
+    rescue StandardError
+      nil # a broken log must not take the fiber
+    end
+
+    # Each step happens, whatever the one before raises, and if it kills its fiber.
+    def finish(request, status, headers, body, error)
+      StrayChild.end_process(nil) if @loop.forgotten?
+      request.abandon unless request.answered?
+      guard(request) { Stall::Notification.log(request.env, @stall_reporter) } if @stall_reporter
+      guard(request) { body.close } if body.respond_to?(:close)
+    ensure
+      run_callbacks(request, status, headers, error)
+    end
+
+    def run_callbacks(request, status, headers, error)
+      each_of(request.after_reply, request, &:call)
+    ensure
+      begin
+        finished = request.finished
+        each_of(finished.reverse, request) { |callback| callback.call(request.env, status, headers, error) } unless finished.empty?
+      ensure
+        release_connections(request)
+        guard(request) { @access_log.write(request, request.env, request.status.nonzero?, request.bytes_sent) } if @access_log
+      end
+    end
+
+    def release_connections(request)
+      guard(request) { ActiveRecord::Leases.release }
+      guard(request) { SequelPools.close_abandoned } if @sequel
+    end
+
+    def each_of(callbacks, request, &)
+      while (callback = callbacks.shift)
+        guard(request) { yield callback }
+      end
+    ensure
+      each_of(callbacks, request, &) unless callbacks.empty?
+    end
+
+    def guard(request)
+      yield
+    rescue Exception => error
+      report(request, error)
+    end
+  end
+end
