@@ -112,7 +112,7 @@ static bool tells_of_tls(fl_header_id id, const char *value, uint32_t size) {
 }
 
 /* `decoded`: the body is not coded any more. Answers whether the client speaks TLS. */
-static bool add_headers(VALUE env, const char *bytes, const fl_http1_head *head, bool decoded) {
+static bool add_headers(VALUE env, const char *bytes, const fl_head *head, bool decoded) {
     uint64_t seen[(FL_HEADER_IDS + 63) / 64] = {0};
     bool underscores = false, tls = false;
     for (uint32_t i = 0; i < head->count; i++) {
@@ -263,7 +263,7 @@ static VALUE whole_input(const fl_exchange *exchange) {
 }
 
 /* What the client would like to speak instead, as an Array (Rack specification, "rack.protocol"). */
-static VALUE protocols_of(const char *bytes, const fl_http1_head *head) {
+static VALUE protocols_of(const char *bytes, const fl_head *head) {
     VALUE protocols = rb_ary_new();
     for (uint32_t i = 0; i < head->count; i++) {
         if (head->headers[i].id != FL_HEADER_UPGRADE)
@@ -307,7 +307,7 @@ VALUE fl_environment_trailers(const fl_exchange *exchange) {
         const char *line_end = memchr(at, '\r', (size_t) (end - at));
         const char *colon = memchr(at, ':', (size_t) (line_end - at)), *value = colon + 1, *value_end = line_end;
         const char *next = line_end + 2;
-        if (!fl_http1_may_be_trailer(at, (size_t) (colon - at))) {
+        if (!fl_may_be_trailer(at, (size_t) (colon - at))) {
             at = next;
             continue;
         }
@@ -325,7 +325,7 @@ VALUE fl_environment_trailers(const fl_exchange *exchange) {
 }
 
 VALUE fl_environment_build(fl_exchange *exchange, VALUE template, VALUE request, VALUE finished, VALUE after_reply, bool whole) {
-    const fl_http1_head *head = exchange->head;
+    const fl_head *head = exchange->head;
     const char *bytes = fl_exchange_head_bytes(exchange);
     VALUE env = env_with_host(template, bytes + head->authority.at, head->authority.size);
     VALUE method = method_of(bytes, head->method);

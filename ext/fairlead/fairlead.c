@@ -154,7 +154,7 @@ static uint64_t microseconds(VALUE options, const char *name) {
 static VALUE loop_initialize(VALUE object, VALUE options) {
     fl_ruby_loop *self = rb_check_typeddata(object, &loop_type);
     fl_limits limits = {
-        .http1 = {.request_line = NUM2UINT(option(options, "request_line")),
+        .head = {.request_line = NUM2UINT(option(options, "request_line")),
                   .head = NUM2UINT(option(options, "head_size")),
                   .headers = NUM2UINT(option(options, "headers"))},
         .body_size = NUM2ULL(option(options, "body_size")),
@@ -179,8 +179,8 @@ static VALUE loop_initialize(VALUE object, VALUE options) {
             rb_raise(rb_eArgError, "the health path is too long");
         memcpy(limits.health_path, RSTRING_PTR(health_path), (size_t) RSTRING_LEN(health_path));
     }
-    if (limits.http1.headers > FL_MOST_HEADERS)
-        limits.http1.headers = FL_MOST_HEADERS;
+    if (limits.head.headers > FL_MOST_HEADERS)
+        limits.head.headers = FL_MOST_HEADERS;
     self->loop = fl_loop_open(&limits);
     if (self->loop == NULL)
         rb_sys_fail("fairlead");

@@ -298,11 +298,12 @@ static VALUE request_hijacked_p(VALUE object) {
     return fl_ruby_request_get(object)->hijacked ? Qtrue : Qfalse;
 }
 
-/* An interim response, whole. */
-static VALUE request_inform(VALUE object, VALUE string) {
-    Check_Type(string, T_STRING);
+/* inform(103, fields): an interim response; the fields are lines that end with CR LF each. */
+static VALUE request_inform(VALUE object, VALUE code, VALUE fields) {
+    int number = NUM2INT(code);
+    Check_Type(fields, T_STRING);
     fl_exchange *exchange = hold(object);
-    fl_exchange_inform(exchange, RSTRING_PTR(string), (size_t) RSTRING_LEN(string));
+    fl_exchange_inform(exchange, number, RSTRING_PTR(fields), (size_t) RSTRING_LEN(fields));
     fl_let_go(exchange->context);
     return Qnil;
 }
@@ -384,7 +385,7 @@ void fl_init_response(VALUE request) {
     rb_define_method(request, "finish", request_finish, 0);
     rb_define_method(request, "abandon", request_abandon, 0);
     rb_define_method(request, "becomes_stream", request_becomes_stream, 0);
-    rb_define_method(request, "inform", request_inform, 1);
+    rb_define_method(request, "inform", request_inform, 2);
     rb_define_method(request, "trailer", request_trailer, 2);
     rb_define_method(request, "takes_over?", request_takes_over_p, 0);
     rb_define_method(request, "give_away", request_give_away, 0);

@@ -1,5 +1,6 @@
 /* What the core's hot paths cost, in instructions: run_costs counts them under callgrind, so that the machine's mood
  * does not matter.  cost NAME COUNT  does one of them so often. */
+#include "http1/http1.h"
 #include "peer.h"
 
 static const char hello[] = "GET / HTTP/1.1\r\nHost: 127.0.0.1:9292\r\n\r\n";
@@ -15,11 +16,11 @@ static const char browser[] =
     "Accept-Language: en-GB,en;q=0.9,de;q=0.8\r\nCookie: _session=c2Vzc2lvbmMyVnpjMmx2Ym1NeVZuTg; theme=dark\r\n"
     "If-None-Match: W/\"0123456789abcdef\"\r\nPriority: u=0, i\r\nDNT: 1\r\n\r\n";
 
-static fl_http1_head head;
+static fl_head head;
 
 static void parse(const char *bytes, size_t size) {
-    fl_http1_head_clear(&head);
-    if (fl_http1_parse(&head, bytes, size, &peer_limits.http1) != FL_OK)
+    fl_head_clear(&head);
+    if (fl_http1_parse(&head, bytes, size, &peer_limits.head) != FL_OK)
         abort();
 }
 

@@ -6,7 +6,7 @@
 
 enum { PREFIX = 3 };
 
-static fl_http1_head whole, pieces;
+static fl_head whole, pieces;
 
 static void in_bounds(fl_span span) {
     HOLDS(span.at <= whole.size && span.size <= whole.size - span.at);
@@ -36,7 +36,7 @@ static void check_header(const char *bytes, const fl_header *header, uint32_t fr
     HOLDS(header->id == fl_header_lookup(bytes + header->name.at, header->name.size));
 }
 
-static void check_accepted(const char *bytes, size_t size, const fl_http1_limits *limits) {
+static void check_accepted(const char *bytes, size_t size, const fl_head_limits *limits) {
     HOLDS(whole.size >= 16 && whole.size <= size && whole.size <= limits->head);
     HOLDS(memcmp(bytes + whole.size - 4, "\r\n\r\n", 4) == 0);
     HOLDS(whole.count <= limits->headers && whole.minor <= 1);
@@ -79,7 +79,7 @@ static void check_accepted(const char *bytes, size_t size, const fl_http1_limits
 /* The fields compared as memory: everything but the headers, which are only meant as far as they are counted.
  */
 static void check_same(void) {
-    HOLDS(memcmp(&whole, &pieces, offsetof(fl_http1_head, headers)) == 0);
+    HOLDS(memcmp(&whole, &pieces, offsetof(fl_head, headers)) == 0);
     HOLDS(memcmp(whole.headers, pieces.headers, whole.count * sizeof whole.headers[0]) == 0);
 }
 
@@ -87,7 +87,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (size < PREFIX)
         return 0;
     /* mostly the usual limits; small ones so that short inputs reach them */
-    fl_http1_limits limits = {8192, 32768, 100};
+    fl_head_limits limits = {8192, 32768, 100};
     if (data[0] & 1)
         limits.request_line = 1 + data[1];
     if (data[0] & 2)

@@ -22,14 +22,14 @@ typedef struct answer {
     uint32_t size;
 } answer;
 
-static const fl_http1_limits usual_limits = {8192, 32768, 100};
+static const fl_head_limits usual_limits = {8192, 32768, 100};
 
 static inline void put_span(FILE *out, const char *label, const char *bytes, fl_span span) {
     if (span.size)
         fprintf(out, " %s=%.*s", label, (int) span.size, bytes + span.at);
 }
 
-static inline void describe(answer *into, const fl_http1_head *head, const char *bytes) {
+static inline void describe(answer *into, const fl_head *head, const char *bytes) {
     into->head[0] = into->headers[0] = 0; /* when nothing is written, fmemopen writes no NUL either */
     static const char *const forms[] = {"origin", "absolute", "authority", "asterisk"};
     FILE *out = fmemopen(into->head, sizeof into->head, "w");
@@ -63,10 +63,10 @@ static inline void describe(answer *into, const fl_http1_head *head, const char 
 
 /* Feeds the first `cuts[0]` bytes, then the first `cuts[1]`, … each in a block of its own, as if memory had
  * moved. */
-static inline fl_status feed(fl_http1_head *head, const char *request, const size_t *cuts, size_t count,
-                             const fl_http1_limits *limits) {
+static inline fl_status feed(fl_head *head, const char *request, const size_t *cuts, size_t count,
+                             const fl_head_limits *limits) {
     fl_status status = FL_AGAIN;
-    fl_http1_head_clear(head);
+    fl_head_clear(head);
     for (size_t i = 0; i < count && status == FL_AGAIN; i++) {
         char *bytes = test_copy(request, cuts[i]);
         status = fl_http1_parse(head, bytes, cuts[i], limits);
@@ -75,7 +75,7 @@ static inline fl_status feed(fl_http1_head *head, const char *request, const siz
     return status;
 }
 
-static inline void check_same(const answer *whole, const fl_http1_head *head, fl_status status,
+static inline void check_same(const answer *whole, const fl_head *head, fl_status status,
                               const char *request, const char *how, size_t where) {
     static answer other;
     if (whole->status != status) {
@@ -90,8 +90,8 @@ static inline void check_same(const answer *whole, const fl_http1_head *head, fl
     }
 }
 
-static inline void check_head(const head_case *row, const fl_http1_limits *limits) {
-    static fl_http1_head head;
+static inline void check_head(const head_case *row, const fl_head_limits *limits) {
+    static fl_head head;
     static answer whole;
     size_t size = row->size ? row->size : strlen(row->request);
     const char *request = row->request;

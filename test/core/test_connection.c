@@ -336,6 +336,7 @@ static void have_many_wait_too_long(peer_server *server, int sockets[MANY]) {
         TURN_UNTIL(server->loop, server->loop->ready.count == (uint32_t) i + 1);
     }
     server->loop->context.limits.queue_timeout = 1;
+    server->loop->context.timer_stale = true; /* it has been set for the limit before */
     fl_loop_turn(server->loop);
 }
 
@@ -480,10 +481,10 @@ static void a_write_deadline_ends_when_all_is_written(void) {
     turn(server.loop);
     CHECK_NUMBER(1, server.loop->ready.count); /* the next one waits, and part of the first answer too */
     CHECK(server.loop->context.connections->out.length > 0);
-    CHECK_NUMBER(FL_DEADLINE_WRITE, server.loop->context.connections->deadline_kind);
+    CHECK_NUMBER(FL_DEADLINE_WRITE, server.loop->context.connections->deadline.kind);
     fl_heard heard = {0};
     TURN_UNTIL(server.loop, (hear_now(socket, &heard), server.loop->context.connections->out.length == 0));
-    CHECK_NUMBER(FL_DEADLINE_NONE, server.loop->context.connections->deadline_kind);
+    CHECK_NUMBER(FL_DEADLINE_NONE, server.loop->context.connections->deadline.kind);
     CHECK_NUMBER(1, server.loop->ready.count);
     CHECK_NUMBER(1, answer_all(server.loop));
     hear_now(socket, &heard);
@@ -762,15 +763,15 @@ int main(void) {
     TEST(a_request_in_single_bytes_is_the_same_request);
     TEST(a_chunked_body_ends_where_the_next_request_begins);
     TEST(a_client_that_ends_its_side_gets_all_its_answers);
-    TEST(who_drains_looks_only_at_those_that_could_go);
-    TEST(one_that_has_ended_its_side_is_answered_by_the_sibling);
+    RAW_TEST(who_drains_looks_only_at_those_that_could_go);
+    RAW_TEST(one_that_has_ended_its_side_is_answered_by_the_sibling);
     TEST(a_refusal_is_read_by_a_client_that_is_still_sending);
     TEST(a_refused_HEAD_has_no_body);
     TEST(a_client_may_go_at_every_stage);
     TEST(a_client_may_have_gone_when_its_next_request_is_taken);
     TEST(an_event_of_a_connection_closed_meanwhile_is_passed_over);
     TEST(a_request_that_comes_soon_is_awaited_awake_as_long_as_that_succeeds);
-    TEST(what_a_wait_finds_it_takes_in);
+    RAW_TEST(what_a_wait_finds_it_takes_in);
     TEST(requests_over_the_limit_wait_their_turn);
     TEST(a_request_that_waits_too_long_is_told_so);
     TEST(many_that_wait_too_long_are_told_so_in_order_over_several_turns);
@@ -781,11 +782,11 @@ int main(void) {
     TEST(no_deadline_runs_while_the_app_has_the_request);
     TEST(a_write_deadline_ends_when_all_is_written);
     TEST(a_client_that_reads_nothing_is_dropped);
-    TEST(a_drained_loop_answers_what_it_has_and_closes_the_rest);
+    RAW_TEST(a_drained_loop_answers_what_it_has_and_closes_the_rest);
     TEST(what_waits_when_there_is_no_more_time_is_refused);
-    TEST(an_idle_connection_goes_to_the_sibling);
-    TEST(new_connections_go_to_the_sibling_that_has_fewer);
+    RAW_TEST(an_idle_connection_goes_to_the_sibling);
+    RAW_TEST(new_connections_go_to_the_sibling_that_has_fewer);
     TEST(a_loop_that_closes_leaves_taken_requests_to_their_owners);
-    TEST(the_child_of_a_fork_lets_go_whatever_it_finds);
+    RAW_TEST(the_child_of_a_fork_lets_go_whatever_it_finds);
     return test_summary();
 }

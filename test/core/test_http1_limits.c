@@ -23,13 +23,13 @@ static const char *labelled(const char *label, unsigned number) {
 }
 
 static void check(const char *label, unsigned number, const char *request, fl_status status,
-                  const fl_http1_limits *limits) {
+                  const fl_head_limits *limits) {
     head_case row = {labelled(label, number), request, 0, status, NULL, NULL, NULL};
     check_head(&row, limits);
 }
 
 static void request_lines(void) {
-    static const fl_http1_limits limits = {40, 200, 10};
+    static const fl_head_limits limits = {40, 200, 10};
     for (unsigned empty = 0; empty <= 2; empty++) {
         check("a line as long as allowed", empty, request_with_line(40, empty, "\r\nHost: a\r\n\r\n"), FL_OK,
               &limits);
@@ -48,8 +48,8 @@ static void request_lines(void) {
         check("a bare LF far behind it", empty, request_with_line(42, empty, "\n"), FL_TARGET_TOO_LONG,
               &limits);
     }
-    static const fl_http1_limits narrow = {400, 60, 10};
-    static const fl_http1_limits equal = {58, 60, 10};
+    static const fl_head_limits narrow = {400, 60, 10};
+    static const fl_head_limits equal = {58, 60, 10};
     check("a line too long by both limits at once", 58, request_with_line(59, 0, "\r\n"), FL_TARGET_TOO_LONG,
           &equal);
     check("a line longer than a head", 60, request_with_line(61, 0, "\r\nHost: a\r\n\r\n"), FL_HEAD_TOO_LARGE,
@@ -61,11 +61,11 @@ static void request_lines(void) {
 static void head_sizes(void) {
     static const char request[] = "GET / HTTP/1.1\r\nHost: a\r\nCookie: 0123456789\r\nAccept: */*\r\n\r\n";
     for (unsigned limit = 1; limit < sizeof request + 10; limit++) {
-        fl_http1_limits limits = {8192, limit, 10};
+        fl_head_limits limits = {8192, limit, 10};
         check("a head in so many bytes", limit, request,
               limit >= sizeof request - 1 ? FL_OK : FL_HEAD_TOO_LARGE, &limits);
     }
-    fl_http1_limits limits = {8192, 64, 10};
+    fl_head_limits limits = {8192, 64, 10};
     check("an endless header", 64,
           "GET / HTTP/1.1\r\nX: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
           FL_HEAD_TOO_LARGE, &limits);
@@ -82,7 +82,7 @@ static void header_counts(void) {
     for (unsigned limit = 1; limit <= FL_MOST_HEADERS + 50; limit += limit < 4    ? 1
                                                                      : limit == 4 ? FL_MOST_HEADERS - 4
                                                                                   : 25) {
-        fl_http1_limits limits = {8192, 32768, limit};
+        fl_head_limits limits = {8192, 32768, limit};
         unsigned most = limit < FL_MOST_HEADERS ? limit : FL_MOST_HEADERS;
         for (unsigned count = most; count <= most + 1; count++) {
             char *at = request + sprintf(request, "GET / HTTP/1.1\r\nHost: a\r\n");
@@ -97,9 +97,9 @@ static void header_counts(void) {
 
 /* A head that comes byte by byte must not be searched from its beginning each time. */
 static void a_line_is_searched_once(void) {
-    static fl_http1_head head;
+    static fl_head head;
     static const char part[] = "GET / HTTP/1.1\r\nHost: a\r\nCookie: abc";
-    fl_http1_head_clear(&head);
+    fl_head_clear(&head);
     CHECK_NUMBER(FL_AGAIN, fl_http1_parse(&head, part, sizeof part - 1, &usual_limits));
     CHECK_NUMBER(sizeof part - 1, head.scanned);
     CHECK_NUMBER(25, head.line);

@@ -1,3 +1,4 @@
+#include "base/http_date.h"
 #include "http1/http1.h"
 #include "test.h"
 #include <time.h>
@@ -138,7 +139,7 @@ static void check_date(int64_t seconds) {
     size_t size = strftime(expected, sizeof expected, "date: %a, %d %b ", &parts);
     size += (size_t) sprintf(expected + size, "%s", year);
     strftime(expected + size, sizeof expected - size, " %H:%M:%S GMT\r\n", &parts);
-    fl_http1_date(line, seconds);
+    fl_http_date(line, seconds);
     if (memcmp(line, expected, FL_DATE_SIZE) != 0)
         test_fail(__FILE__, __LINE__, "%lld: expected %.35s, got %.35s", (long long) seconds, expected, line);
     CHECK_NUMBER(FL_DATE_SIZE, strlen(expected));
@@ -146,7 +147,7 @@ static void check_date(int64_t seconds) {
 
 static void a_date_is_what_rfc_9110_shows(void) {
     char line[FL_DATE_SIZE];
-    fl_http1_date(line, 784111777);
+    fl_http_date(line, 784111777);
     CHECK_BYTES("date: Sun, 06 Nov 1994 08:49:37 GMT\r\n", FL_DATE_SIZE, line, FL_DATE_SIZE);
 }
 
@@ -168,9 +169,9 @@ static void dates_are_those_of_the_c_library(void) {
 
 static void dates_beyond_four_digits_stay_at_the_bound(void) {
     char line[FL_DATE_SIZE];
-    fl_http1_date(line, INT64_MAX);
+    fl_http_date(line, INT64_MAX);
     CHECK_BYTES("date: Fri, 31 Dec 9999 23:59:59 GMT\r\n", FL_DATE_SIZE, line, FL_DATE_SIZE);
-    fl_http1_date(line, INT64_MIN);
+    fl_http_date(line, INT64_MIN);
     CHECK_BYTES("date: Mon, 01 Jan 0001 00:00:00 GMT\r\n", FL_DATE_SIZE, line, FL_DATE_SIZE);
 }
 

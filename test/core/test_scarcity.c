@@ -374,7 +374,7 @@ static void answers_that_nobody_reads_are_not_kept_without_bound(void) {
             break; /* it is read no more */
         for (int j = 0; j < 3 && server.loop->ready.first == NULL; j++) fl_loop_turn(server.loop);
         if (server.loop->ready.first != NULL) {
-            fl_connection_turn_away(connection, FL_OVERLOADED);
+            fl_exchange_turn_away(connection->exchanges, FL_OVERLOADED);
             refused++;
         }
     }
@@ -386,7 +386,7 @@ static void answers_that_nobody_reads_are_not_kept_without_bound(void) {
         hear_now(socket, &heard);
         fl_loop_turn(server.loop);
         if (server.loop->ready.first != NULL) {
-            fl_connection_turn_away(connection, FL_OVERLOADED);
+            fl_exchange_turn_away(connection->exchanges, FL_OVERLOADED);
             refused++;
         }
     }

@@ -168,7 +168,7 @@ static char *trim(char *text) {
 int main(void) {
     static char line[4096], bytes[MOST_BYTES];
     fl_limits limits = peer_limits;
-    limits.http1 = (fl_http1_limits){300, 1500, 20};
+    limits.head = (fl_head_limits){300, 1500, 20};
     limits.body_size = 1000;
     peer_server server = server_with(limits);
     FILE *file = fopen("smuggling.txt", "r");

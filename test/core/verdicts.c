@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const fl_http1_limits limits = {8192, 32768, 100};
+static const fl_head_limits limits = {8192, 32768, 100};
 
 static const char *name_of(fl_status status) {
     switch (status) {
@@ -34,7 +34,7 @@ static void print_hexadecimal(const char *bytes, size_t size) {
     }
 }
 
-static void print_request(const fl_http1_head *head, const char *bytes, size_t decoded) {
+static void print_request(const fl_head *head, const char *bytes, size_t decoded) {
     printf("%.*s %.*s ", (int) head->method.size, bytes + head->method.at, (int) head->target.size,
            bytes + head->target.at);
     print_hexadecimal(bytes + head->size, decoded);
@@ -50,11 +50,11 @@ static void print_request(const fl_http1_head *head, const char *bytes, size_t d
 }
 
 static void judge(char *bytes, size_t size) {
-    static fl_http1_head head;
+    static fl_head head;
     const char *begun = bytes;
     while (size > 0) {
         size_t used, decoded;
-        fl_http1_head_clear(&head);
+        fl_head_clear(&head);
         fl_status status = fl_http1_parse(&head, bytes, size, &limits);
         if (status == FL_OK) {
             char *body = bytes + head.size;

@@ -6,7 +6,7 @@ module Fairlead
     class Sent
       TOKEN = /[!\#$%&'*+.^_`|~0-9A-Za-z-]/n
       TEXT = /[\t\x20-\x7e\x80-\xff]/n
-      # What the other parsers take as well as RFC 3986 does (see ext/fairlead/core/http1/characters.c).
+      # What the other parsers take as well as RFC 3986 does (see ext/fairlead/core/base/characters.c).
       PATH = /[!$%&'()*+,.\/0-9:;=@A-Z\[\\\]^_`a-z{|}~\x80-\xff-]/n
       AUTHORITY = /(?:\[::\h{1,4}\]|(?:[!$&'()*+,.0-9;=A-Z_a-z~-]|%\h\h)+)(?::\d{0,4}|:[1-5]\d{4})?/n
       TARGET = %r{\A(?:/|https?://#{AUTHORITY}(?=[/?]|\z))#{PATH}*(?:\?(?:#{PATH}|\?)*)?\z}n

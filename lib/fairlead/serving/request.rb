@@ -42,7 +42,7 @@ module Fairlead
 
         Array(values).flat_map { |value| value.to_s.b.split("\n") }.grep(VALUE).map { |value| "#{name}: #{value}\r\n".b }
       end
-      inform("HTTP/1.1 103 Early Hints\r\n#{lines.join}\r\n".b) unless lines.empty?
+      inform(103, lines.join) unless lines.empty?
     end
   end
 end

@@ -1,24 +1,19 @@
-/* A connection's states: its begin and its end, what the kernel and the clock tell it, what it answers itself. */
+/* A connection's begin and end, what the kernel and the clock tell it, and what it reads. */
 #include "connection.h"
-#include "parts.h"
-#include "exchange.h"
 #include "base/descriptors.h"
-#include "context.h"
-#include "canned_response.h"
 #include "base/platform.h"
+#include "context.h"
+#include "exchange.h"
+#include "parts.h"
 
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum {
-    LEAST_PROGRESS = 4096,  /* bytes that must move within a deadline's time, or the client has stalled */
-    MOST_UNSENT_BEFORE_NEXT = 65536,
-    MOST_OWN_ANSWERS = 200, /* in a row on one connection: nobody keeps the loop to himself */
-    HAS_WAITED = 5000,      /* microseconds, for its turn: not at once */
+    LEAST_PROGRESS = 4096, /* bytes that must move within a deadline's time, or the client has stalled */
+    DROPPED_AT_ONCE = 65536,
 };
-
-static void next_request(fl_connection *connection);
 
 static void remember_address(fl_connection *connection) {
     struct sockaddr_storage address;
@@ -38,56 +33,91 @@ static void remember_address(fl_connection *connection) {
     }
 }
 
-static void count(fl_context *context, int connections, int fresh) {
+void fl_connection_count(fl_connection *connection, int connections, int fresh) {
+    fl_context *context = connection->context;
     context->counts.connections += (uint32_t) connections;
     context->counts.fresh += (uint32_t) fresh;
     context->calls->counted(context);
 }
 
-fl_connection *fl_connection_open(fl_context *context, fl_listener *listener, int descriptor, const char *bytes,
-                                  size_t size) {
+/* The transport is open. */
+static void begin(fl_connection *connection) {
+    const fl_protocol *const *protocol = connection->listener->protocols;
+    const char *agreed = connection->transport.protocol;
+    while (agreed != NULL && protocol[1] != NULL && strcmp((*protocol)->name, agreed) != 0)
+        protocol++;
+    connection->protocol = *protocol;
+    connection->state = FL_CONNECTION_OPEN;
+    if (connection->protocol->open != NULL)
+        connection->protocol->open(connection);
+}
+
+static void shake_hands(fl_connection *connection) {
+    fl_transport *transport = &connection->transport;
+    int outcome = transport->kind->handshake(transport);
+    connection->readable = outcome == 0; /* what follows may be held back by the transport */
+    if (outcome == 0) {
+        begin(connection);
+        fl_connection_receive(connection);
+    } else if (outcome == FL_TRANSPORT_WAIT) {
+        fl_connection_await(connection, transport->read_needs);
+    } else {
+        fl_connection_close(connection);
+    }
+}
+
+static fl_connection *new_connection(fl_context *context, fl_listener *listener, int descriptor, const char *bytes, size_t size) {
     fl_connection *connection = calloc(1, sizeof *connection);
-    if (connection == NULL || fl_buffer_append(&context->slab, &connection->in, bytes, size) != FL_OK ||
-        fl_poll_add_connection(&context->poll, descriptor, connection) < 0) {
-        if (connection != NULL)
-            fl_buffer_free(&context->slab, &connection->in);
+    if (connection == NULL ||
+        !fl_transport_open(&connection->transport, listener->transport, listener->configuration, descriptor)) {
         free(connection);
         close(descriptor);
         return NULL;
     }
+    if (fl_buffer_append(&context->slab, &connection->in, bytes, size) == FL_OK &&
+        fl_poll_add_connection(&context->poll, descriptor, connection) == 0)
+        return connection;
+    fl_buffer_free(&context->slab, &connection->in);
+    connection->transport.kind->close(&connection->transport);
+    free(connection);
+    return NULL;
+}
+
+fl_connection *fl_connection_open(fl_context *context, fl_listener *listener, int descriptor, const char *bytes, size_t size) {
+    fl_connection *connection = new_connection(context, listener, descriptor, bytes, size);
+    if (connection == NULL)
+        return NULL;
     connection->source = FL_SOURCE_CONNECTION;
-    connection->transport = (fl_transport){&fl_transport_plain, descriptor};
     connection->context = context;
     connection->listener = listener;
-    connection->state = FL_CONNECTION_IDLE;
     connection->next = context->connections;
     if (context->connections != NULL)
         context->connections->previous = connection;
     context->connections = connection;
     connection->fresh = true;
     fl_descriptor_is_used(descriptor);
-    count(context, 1, 1);
+    fl_connection_count(connection, 1, 1);
     remember_address(connection);
-    next_request(connection);
+    if (connection->transport.kind->handshake == NULL) {
+        begin(connection);
+    } else {
+        fl_connection_set_deadline(connection, FL_DEADLINE_HEAD);
+        shake_hands(connection);
+    }
     return connection;
 }
 
-/* The loop has nothing to do with it any more; its socket may live on without us. */
-static void leave(fl_connection *connection) {
+/* The loop has nothing to do with it any more; its socket may live on without us. `gone`: its client has. */
+static void leave(fl_connection *connection, bool gone) {
     fl_context *context = connection->context;
     fl_connection_set_deadline(connection, FL_DEADLINE_NONE);
-    fl_exchange *exchange = connection->exchange;
-    connection->exchange = NULL;
-    uint8_t state = connection->state;
     connection->state = FL_CONNECTION_CLOSED;
-    if (exchange != NULL) {
-        if (state == FL_CONNECTION_QUEUED)
-            context->calls->dequeue(exchange);
-        if (state == FL_CONNECTION_SERVED)
-            fl_exchange_lost(exchange);
-        else
-            fl_exchange_free(exchange);
+    for (fl_exchange *exchange; (exchange = connection->exchanges) != NULL;) {
+        fl_exchange_detach(exchange);
+        fl_exchange_lost(exchange, gone);
     }
+    if (connection->protocol != NULL && connection->protocol->close != NULL)
+        connection->protocol->close(connection);
     fl_buffer_free(&context->slab, &connection->in);
     fl_buffer_free(&context->slab, &connection->out);
     /* A process forked by the app may hold the socket too: closing alone would leave it in the poll. */
@@ -102,21 +132,19 @@ static void leave(fl_connection *connection) {
     connection->previous = NULL;
     connection->next = context->graveyard;
     context->graveyard = connection;
-    count(context, -1, connection->fresh ? -1 : 0);
+    fl_connection_count(connection, -1, connection->fresh ? -1 : 0);
 }
 
 void fl_connection_close(fl_connection *connection) {
     if (connection->state == FL_CONNECTION_CLOSED)
         return;
-    if (connection->state == FL_CONNECTION_SERVED && connection->exchange != NULL)
-        fl_exchange_client_left(connection->exchange);
-    leave(connection);
+    leave(connection, true);
     connection->transport.kind->close(&connection->transport);
 }
 
 int fl_connection_give_away(fl_connection *connection) {
     int descriptor = connection->transport.descriptor;
-    leave(connection);
+    leave(connection, false);
     connection->transport.descriptor = -1;
     return descriptor;
 }
@@ -135,209 +163,28 @@ static void linger(fl_connection *connection) {
     fl_connection_receive(connection);
 }
 
-void fl_connection_all_sent(fl_connection *connection) {
-    switch (connection->state) {
-    case FL_CONNECTION_IDLE:
-        fl_connection_set_deadline(connection, FL_DEADLINE_IDLE);
-        break;
-    case FL_CONNECTION_HEAD:
-        fl_connection_set_deadline(connection, FL_DEADLINE_HEAD);
-        break;
-    case FL_CONNECTION_SENDING:
-        next_request(connection);
-        break;
-    case FL_CONNECTION_ENDING:
-        linger(connection);
-        break;
-    case FL_CONNECTION_BODY:
-        fl_connection_set_deadline(connection, FL_DEADLINE_BODY);
-        break;
-    case FL_CONNECTION_QUEUED:
-        fl_connection_set_deadline(connection, FL_DEADLINE_NONE);
-        break;
-    case FL_CONNECTION_SERVED:
-        fl_connection_set_deadline(connection, connection->exchange->awaits_body ? FL_DEADLINE_BODY : FL_DEADLINE_NONE);
-        if (connection->exchange->awaits_room)
-            fl_exchange_wake(connection->exchange);
-        break;
-    default:
-        break;
-    }
-}
-
 void fl_connection_end(fl_connection *connection) {
     connection->state = FL_CONNECTION_ENDING;
     fl_connection_send(connection, NULL);
 }
 
-static void count_refusal(fl_connection *connection, fl_status status) {
-    fl_counts *counts = &connection->context->counts;
-    counts->refused++;
-    if (fl_status_http(status) == 503)
-        counts->turned_away++;
-    fl_rejection_note(connection, status);
-}
-
-/* Its exchange has been taken from it. */
-static void refuse(fl_connection *connection, fl_status status, bool head_method) {
-    if (!fl_canned_response(connection, fl_status_http(status), fl_status_text(status), head_method, true)) {
-        fl_connection_close(connection);
-        return;
-    }
-    connection->readable = true; /* there may be more: let the client read the answer before it sees a reset */
-    fl_connection_end(connection);
-}
-
-void fl_connection_refuse_served(fl_connection *connection, fl_status status, bool head_method) {
-    connection->exchange = NULL;
-    connection->state = FL_CONNECTION_IDLE;
-    count_refusal(connection, status);
-    refuse(connection, status, head_method);
-}
-
-/* Of what has not been parsed the first bytes tell: the answer to HEAD has no body (RFC 9110, 9.3.2). */
-static bool asks_with_head(const fl_connection *connection) {
-    const fl_http1_head *head = connection->exchange == NULL ? NULL : connection->exchange->head;
-    if (head != NULL && head->started)
-        return head->head_method;
-    uint32_t at = head == NULL ? 0 : head->line;
-    const fl_buffer *in = &connection->in;
-    return in->length >= at + 5 && memcmp(fl_buffer_at(in) + at, "HEAD ", 5) == 0;
-}
-
-void fl_connection_refuse(fl_connection *connection, fl_status status) {
-    fl_context *context = connection->context;
-    fl_exchange *exchange = connection->exchange;
-    if (connection->state == FL_CONNECTION_SERVED) { /* the app is answering: it is told, and the connection ends */
-        exchange->body_failed = true;
-        exchange->close = true;
-        exchange->refusal = (uint8_t) status;
-        fl_exchange_wake(exchange);
-        return;
-    }
-    count_refusal(connection, status);
-    if (connection->state == FL_CONNECTION_QUEUED)
-        context->calls->dequeue(exchange);
-    bool head_method = asks_with_head(connection);
-    connection->exchange = NULL;
-    if (exchange != NULL)
-        fl_exchange_free(exchange);
-    refuse(connection, status, head_method);
-}
-
-void fl_connection_time_out(fl_connection *connection) {
-    fl_exchange *exchange = connection->exchange;
-    if (exchange->committed) { /* the client must see that it is not whole */
-        if (exchange->framing == FL_FRAMING_CLOSE)
-            connection->transport.kind->reset(&connection->transport);
-        fl_connection_close(connection);
-        return;
-    }
-    exchange->refusal = FL_REQUEST_TIMEOUT;
-    fl_exchange_lost(exchange);
-    connection->exchange = NULL;
-    refuse(connection, FL_REQUEST_TIMEOUT, exchange->head_method);
-}
-
-/* It has been answered by us, and may ask again: once it has taken most of what there is for it. */
-static void stay_open(fl_connection *connection) {
-    connection->state = FL_CONNECTION_IDLE;
-    fl_connection_send(connection, NULL);
-    if (connection->state == FL_CONNECTION_IDLE && connection->out.length > MOST_UNSENT_BEFORE_NEXT)
-        connection->state = FL_CONNECTION_SENDING;
-    if (connection->state == FL_CONNECTION_IDLE && connection->out.length == 0)
-        fl_connection_set_deadline(connection, FL_DEADLINE_IDLE);
-}
-
-/* Whoever asks how we are must not wait for an app. */
-static void answer_health(fl_connection *connection) {
-    fl_context *context = connection->context;
-    fl_exchange *exchange = connection->exchange;
-    if (context->calls->is_ending(context) || connection->own_answers++ >= MOST_OWN_ANSWERS)
-        connection->keep_alive = false;
-    fl_buffer_consume(&context->slab, &connection->in, exchange->head->size);
-    bool answered = fl_answer_health(exchange, !connection->keep_alive);
-    connection->exchange = NULL;
-    fl_exchange_free(exchange);
-    if (!answered)
-        fl_connection_close(connection);
-    else if (connection->keep_alive)
-        stay_open(connection);
-    else
-        fl_connection_end(connection);
-}
-
-void fl_connection_turn_away(fl_connection *connection, fl_status status) {
-    fl_context *context = connection->context;
-    fl_exchange *exchange = connection->exchange;
-    bool whole = exchange->body_done && connection->in.length == exchange->head->size && !connection->half_closed;
-    /* To connect anew would cost both of us more than the answer. */
-    if (!whole || !connection->keep_alive || exchange->minor == 0 || context->calls->is_ending(context)) {
-        fl_connection_refuse(connection, status);
-        return;
-    }
-    count_refusal(connection, status);
-    bool head_method = exchange->head_method;
-    context->calls->dequeue(exchange);
-    connection->exchange = NULL;
-    fl_exchange_free(exchange);
-    fl_buffer_free(&context->slab, &connection->in);
-    if (!fl_canned_response(connection, fl_status_http(status), fl_status_text(status), head_method, false)) {
-        fl_connection_close(connection);
-        return;
-    }
-    stay_open(connection);
-    fl_connection_receive(connection);
-}
-
-/* TCP does not tell a client that has said all and still reads from one that has gone: both have ended their side. But
- * the system of one that has gone answers whatever is sent to it with a reset. An interim response is something that may
- * be sent (RFC 9110, 15.2). */
-static void ask_whether_it_reads(fl_connection *connection) {
-    static const char processing[] = "HTTP/1.1 102 Processing\r\n\r\n";
-    connection->asked = true;
-    if (fl_buffer_append(&connection->context->slab, &connection->out, processing, sizeof processing - 1) == FL_OK)
-        fl_connection_send(connection, NULL);
-}
-
-bool fl_connection_is_read(fl_connection *connection) {
-    const fl_exchange *exchange = connection->exchange;
-    if (!connection->asked && exchange->minor >= 1 && connection->context->now - exchange->ready_at > HAS_WAITED)
-        ask_whether_it_reads(connection);
-    if (connection->state != FL_CONNECTION_CLOSED && fl_socket_is_broken(connection->transport.descriptor))
-        fl_connection_close(connection);
-    return connection->state != FL_CONNECTION_CLOSED;
-}
-
-void fl_connection_request_is_ready(fl_connection *connection) {
-    fl_exchange *exchange = connection->exchange;
-    fl_context *context = connection->context;
-    if (fl_asks_for_health(exchange)) {
-        answer_health(connection);
-        return;
-    }
-    connection->own_answers = 0;
-    if (connection->deadline_kind != FL_DEADLINE_WRITE)
+void fl_connection_all_sent(fl_connection *connection) {
+    if (connection->state == FL_CONNECTION_ENDING) {
+        linger(connection);
+    } else if (connection->state == FL_CONNECTION_OPEN || connection->state == FL_CONNECTION_SENDING) {
         fl_connection_set_deadline(connection, FL_DEADLINE_NONE);
-    connection->state = FL_CONNECTION_QUEUED;
-    if (connection->fresh)
-        count(context, 0, -1);
-    connection->fresh = false;
-    exchange->ready_at = context->handed.arrived != 0 ? context->handed.arrived : context->now;
-    bool waits = context->calls->enqueue(exchange);
-    if (waits && connection->half_closed && !connection->asked && exchange->minor >= 1)
-        ask_whether_it_reads(connection); /* it will have to wait: the answer may be here before its turn */
+        for (fl_exchange *exchange = connection->exchanges; exchange != NULL; exchange = exchange->stream_next)
+            if (exchange->awaits_room)
+                fl_exchange_wake(exchange);
+        connection->protocol->sent(connection);
+    }
 }
 
-/* It has ended its side, and if it has gone nobody shall go on for it. A client of HTTP/1.0 cannot be asked: it may read. */
-static bool would_be_told_in_vain(const fl_connection *connection) {
-    const fl_exchange *exchange = connection->exchange;
-    if (exchange == NULL || exchange->minor == 0)
-        return false;
-    if (connection->state == FL_CONNECTION_QUEUED)
-        return true;
-    return connection->state == FL_CONNECTION_SERVED && connection->context->limits.cancel_abandoned &&
-           exchange->body_done && !exchange->committed && !exchange->takes_over;
+void fl_connection_drain(fl_connection *connection) {
+    if (connection->state == FL_CONNECTION_OPENING)
+        fl_connection_close(connection);
+    else if (connection->protocol != NULL)
+        connection->protocol->drain(connection);
 }
 
 void fl_connection_event(fl_connection *connection, uint32_t ready) {
@@ -349,51 +196,86 @@ void fl_connection_event(fl_connection *connection, uint32_t ready) {
     }
     if (ready & FL_HALF_CLOSED)
         connection->half_closed = true;
-    if (ready & (FL_READABLE | FL_HALF_CLOSED))
+    if (connection->state == FL_CONNECTION_OPENING) {
+        shake_hands(connection);
+        return;
+    }
+    if (ready & (FL_READABLE | FL_HALF_CLOSED | connection->transport.read_needs))
         connection->readable = true;
-    if (connection->half_closed && !connection->asked && would_be_told_in_vain(connection)) {
-        ask_whether_it_reads(connection);
+    if (connection->half_closed && connection->protocol->half_closed != NULL) {
+        connection->protocol->half_closed(connection);
         if (connection->state == FL_CONNECTION_CLOSED)
             return;
     }
-    if ((ready & FL_WRITABLE) && connection->out.length > 0)
+    if ((ready & connection->transport.write_needs) && connection->out.length > 0)
         fl_connection_send(connection, NULL);
     if (connection->state != FL_CONNECTION_CLOSED)
         fl_connection_receive(connection);
 }
 
-static void next_request(fl_connection *connection) {
-    connection->state = FL_CONNECTION_IDLE;
-    if (connection->out.length == 0 || connection->dirty)
-        fl_connection_set_deadline(connection, FL_DEADLINE_IDLE);
-    fl_connection_parse(connection);
-    fl_connection_receive(connection); /* what came while it was busy is no event any more */
-    if (connection->context->draining && !connection->context->handing_over && fl_connection_is_idle(connection))
-        fl_connection_close(connection);
-}
-
-void fl_connection_answered(fl_connection *connection, bool body_unread) {
-    connection->exchange = NULL;
-    if (!connection->keep_alive || body_unread) {
-        connection->readable |= body_unread;
-        fl_connection_end(connection);
-    } else if (connection->out.length > MOST_UNSENT_BEFORE_NEXT) {
-        connection->state = FL_CONNECTION_SENDING;
-    } else {
-        next_request(connection);
-    }
-}
-
 bool fl_connection_is_idle(const fl_connection *connection) {
-    return connection->state == FL_CONNECTION_IDLE && connection->in.length == 0 && connection->out.length == 0 &&
-           !connection->readable && !connection->half_closed;
+    return connection->state == FL_CONNECTION_OPEN && connection->exchanges == NULL && connection->in.length == 0 &&
+           connection->out.length == 0 && !connection->readable && !connection->half_closed;
 }
 
-bool fl_connection_begins_to_ask(const fl_connection *connection) {
-    if (connection->state != FL_CONNECTION_HEAD)
-        return false;
-    const fl_http1_head *head = connection->exchange->head;
-    return head->started || head->line < connection->in.length;
+/* What comes later is a new event. A socket may have been writable all the time: that has to be asked for again. */
+static void all_read(fl_connection *connection) {
+    connection->readable = false;
+    if (connection->transport.read_needs == FL_WRITABLE)
+        connection->wants_writable = false;
+    fl_connection_await(connection, connection->transport.read_needs);
+}
+
+ssize_t fl_connection_read(fl_connection *connection, fl_buffer *buffer, size_t most) {
+    if (fl_buffer_reserve(&connection->context->slab, buffer, most) != FL_OK) {
+        fl_connection_close(connection);
+        return 0;
+    }
+    fl_transport *transport = &connection->transport;
+    ssize_t count = transport->kind->read(transport, fl_buffer_room(buffer), most);
+    if (count > 0) {
+        connection->progress += (uint64_t) count;
+        if (transport->drained && !connection->half_closed)
+            all_read(connection);
+        return count;
+    }
+    if (count == FL_TRANSPORT_BROKEN) {
+        fl_connection_close(connection);
+        return 0;
+    }
+    if (count == FL_TRANSPORT_WAIT) {
+        all_read(connection);
+    } else {
+        connection->readable = false;
+        connection->half_closed = true;
+    }
+    fl_buffer_consume(&connection->context->slab, buffer, 0);
+    return count == 0 ? -1 : 0;
+}
+
+static void drop_input(fl_connection *connection) {
+    fl_buffer scratch = {0};
+    for (int i = 0; i < 16 && connection->readable && connection->state == FL_CONNECTION_LINGERING; i++)
+        if (fl_connection_read(connection, &scratch, DROPPED_AT_ONCE) < 0) {
+            fl_connection_close(connection);
+            break;
+        }
+    fl_buffer_free(&connection->context->slab, &scratch);
+}
+
+void fl_connection_receive(fl_connection *connection) {
+    uint64_t before;
+    do {
+        if (!connection->readable)
+            return;
+        before = connection->progress;
+        if (connection->state == FL_CONNECTION_OPEN)
+            connection->protocol->receive(connection);
+        else if (connection->state == FL_CONNECTION_LINGERING)
+            drop_input(connection);
+        else /* busy with what has come already */
+            return;
+    } while (connection->progress != before);
 }
 
 /* The kernel tells of room only when a third of its buffer is free, which may be megabytes: a slow client is told from a
@@ -405,45 +287,62 @@ static uint64_t progress_of(const fl_connection *connection, fl_deadline_kind ki
 }
 
 void fl_connection_start_deadline(fl_connection *connection, fl_deadline_kind kind) {
-    fl_connection_set_deadline(connection, kind);
-    connection->progress_at_deadline = progress_of(connection, kind);
+    fl_deadline_set(connection->context, &connection->deadline, kind, progress_of(connection, kind));
 }
 
 /* Slow is not stalled: while enough moves, the time starts again. */
-static bool moves_on(const fl_connection *connection, fl_deadline_kind kind) {
-    return (int64_t) (progress_of(connection, kind) - connection->progress_at_deadline) >= LEAST_PROGRESS;
+static bool moves_on(uint64_t progress, const fl_deadline *deadline) {
+    return (int64_t) (progress - deadline->progress) >= LEAST_PROGRESS;
 }
 
-void fl_connection_deadline(fl_connection *connection) {
-    fl_exchange *exchange = connection->exchange;
-    fl_deadline_kind kind = connection->deadline_kind;
+static void body_is_late(fl_exchange *exchange) {
+    fl_deadline *deadline = &exchange->deadline;
+    bool moves = moves_on(exchange->body_received, deadline);
+    fl_exchange_stop_deadline(exchange);
+    if (exchange->state == FL_EXCHANGE_SERVED && !exchange->awaits_body)
+        return; /* the app takes its time, not the client */
+    if (moves)
+        fl_deadline_set(exchange->context, deadline, FL_DEADLINE_BODY, exchange->body_received);
+    else
+        fl_exchange_refuse(exchange, FL_BODY_TIMEOUT);
+}
+
+static void head_is_late(fl_connection *connection) {
+    fl_exchange *exchange = connection->exchanges;
+    while (exchange != NULL && exchange->state != FL_EXCHANGE_HEAD)
+        exchange = exchange->stream_next;
+    if (exchange != NULL)
+        fl_exchange_refuse(exchange, FL_HEAD_TIMEOUT);
+    else
+        fl_connection_close(connection);
+}
+
+static void output_is_late(fl_connection *connection) {
+    fl_transport *transport = &connection->transport;
+    bool moves = moves_on(progress_of(connection, FL_DEADLINE_WRITE), &connection->deadline);
     fl_connection_set_deadline(connection, FL_DEADLINE_NONE);
-    switch (kind) {
-    case FL_DEADLINE_HEAD:
-        if (fl_connection_begins_to_ask(connection))
-            fl_connection_refuse(connection, FL_HEAD_TIMEOUT);
-        else
-            fl_connection_close(connection);
-        break;
+    if (connection->out.length == 0 && fl_on_its_way(transport->descriptor) == 0) {
+        fl_connection_all_sent(connection);
+    } else if (moves) {
+        fl_connection_start_deadline(connection, FL_DEADLINE_WRITE);
+    } else {
+        transport->kind->reset(transport); /* else the kernel would go on offering it the rest */
+        fl_connection_close(connection);
+    }
+}
+
+void fl_deadline_expired(fl_deadline *deadline) {
+    fl_connection *connection = fl_connection_of_deadline(deadline);
+    switch (deadline->kind) {
     case FL_DEADLINE_BODY:
-        if (connection->state == FL_CONNECTION_SERVED && !exchange->awaits_body)
-            break; /* the app takes its time, not the client */
-        if (moves_on(connection, kind))
-            fl_connection_start_deadline(connection, kind);
-        else
-            fl_connection_refuse(connection, FL_BODY_TIMEOUT);
+        body_is_late(fl_exchange_of_deadline(deadline));
+        break;
+    case FL_DEADLINE_HEAD:
+        fl_connection_set_deadline(connection, FL_DEADLINE_NONE);
+        head_is_late(connection);
         break;
     case FL_DEADLINE_WRITE:
-        if (connection->out.length == 0 && fl_on_its_way(connection->transport.descriptor) == 0) {
-            fl_connection_all_sent(connection);
-            break;
-        }
-        if (moves_on(connection, kind)) {
-            fl_connection_start_deadline(connection, kind);
-            break;
-        }
-        connection->transport.kind->reset(&connection->transport); /* else the kernel would go on offering it the rest */
-        fl_connection_close(connection);
+        output_is_late(connection);
         break;
     case FL_DEADLINE_IDLE:
         if (fl_on_its_way(connection->transport.descriptor) > 0) { /* it may still take the last answer, or not */

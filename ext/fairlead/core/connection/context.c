@@ -64,7 +64,7 @@ void fl_context_close(fl_context *context) {
     for (fl_rejection *refusal; (refusal = fl_rejection_take(&context->refusals)) != NULL;)
         free(refusal);
     while (context->free_heads != NULL) {
-        fl_http1_head *head = context->free_heads;
+        fl_head *head = context->free_heads;
         memcpy(&context->free_heads, head, sizeof(void *));
         free(head);
     }
@@ -83,37 +83,37 @@ const char *fl_context_date(fl_context *context) {
     if (second != context->date_second) {
         context->wall_offset = fl_wall_clock() - fl_clock(); /* the wall clock may have been set */
         context->date_second = second;
-        fl_http1_date(context->date, second);
+        fl_http_date(context->date, second);
     }
     return context->date;
 }
 
-void fl_connection_set_deadline(fl_connection *connection, fl_deadline_kind kind) {
-    fl_context *context = connection->context;
-    fl_deadline_kind before = connection->deadline_kind;
-    if (before != FL_DEADLINE_NONE) {
-        if (connection->deadline_before != NULL)
-            connection->deadline_before->deadline_after = connection->deadline_after;
+void fl_deadline_set(fl_context *context, fl_deadline *deadline, fl_deadline_kind kind, uint64_t progress) {
+    if (deadline->kind != FL_DEADLINE_NONE) {
+        fl_deadlines *others = &context->deadlines[deadline->kind];
+        if (deadline->before != NULL)
+            deadline->before->after = deadline->after;
         else
-            context->deadlines[before].first = connection->deadline_after;
-        if (connection->deadline_after != NULL)
-            connection->deadline_after->deadline_before = connection->deadline_before;
+            others->first = deadline->after;
+        if (deadline->after != NULL)
+            deadline->after->before = deadline->before;
         else
-            context->deadlines[before].last = connection->deadline_before;
+            others->last = deadline->before;
     }
-    connection->deadline_kind = (uint8_t) kind;
+    deadline->kind = (uint8_t) kind;
     if (kind == FL_DEADLINE_NONE)
         return;
-    connection->deadline = context->now + context->limits.deadlines[kind];
+    fl_deadlines *others = &context->deadlines[kind];
     context->timer_stale = true;
-    connection->progress_at_deadline = connection->progress;
-    connection->deadline_after = NULL;
-    connection->deadline_before = context->deadlines[kind].last;
-    if (connection->deadline_before != NULL)
-        connection->deadline_before->deadline_after = connection;
+    deadline->at = context->now + context->limits.deadlines[kind];
+    deadline->progress = progress;
+    deadline->after = NULL;
+    deadline->before = others->last;
+    if (others->last != NULL)
+        others->last->after = deadline;
     else
-        context->deadlines[kind].first = connection;
-    context->deadlines[kind].last = connection;
+        others->first = deadline;
+    others->last = deadline;
 }
 
 void fl_connection_mark_dirty(fl_connection *connection) {
@@ -127,20 +127,32 @@ void fl_connection_mark_dirty(fl_connection *connection) {
     context->dirty = connection;
 }
 
+static bool is_served(const fl_connection *connection) {
+    for (const fl_exchange *exchange = connection->exchanges; exchange != NULL; exchange = exchange->stream_next)
+        if (exchange->state == FL_EXCHANGE_SERVED)
+            return true;
+    return false;
+}
+
 void fl_context_send_staged(fl_context *context, bool only_complete) {
     fl_connection *connection = context->dirty, *next;
     context->dirty = NULL;
     atomic_store_explicit(&context->staged_at, 0, memory_order_relaxed);
     for (; connection != NULL; connection = next) {
         next = connection->dirty_next;
-        if (only_complete && connection->state == FL_CONNECTION_SERVED) {
+        if (only_complete && is_served(connection)) {
             connection->dirty_next = context->dirty;
             context->dirty = connection;
             continue;
         }
         connection->dirty = false;
-        if (connection->state == FL_CONNECTION_SERVED)
-            fl_exchange_flush(connection->exchange);
+        for (fl_exchange *exchange = connection->exchanges, *other; exchange != NULL; exchange = other) {
+            other = exchange->stream_next;
+            if (exchange->state == FL_EXCHANGE_SERVED)
+                fl_exchange_flush(exchange);
+            if (connection->state == FL_CONNECTION_CLOSED)
+                break;
+        }
         if (connection->state != FL_CONNECTION_CLOSED && connection->out.length > 0)
             fl_connection_send(connection, NULL);
     }

@@ -7,7 +7,8 @@
 
 #include "base/poll.h"
 #include "connection.h"
-#include "http1/http1.h"
+#include "base/head.h"
+#include "base/http_date.h"
 #include "rejection.h"
 #include <pthread.h>
 
@@ -18,7 +19,7 @@ enum {
 };
 
 typedef struct fl_limits {
-    fl_http1_limits http1;
+    fl_head_limits head;
     uint64_t body_size;       /* bytes */
     uint32_t body_buffer;     /* bytes of a body that are read before a fiber is taken */
     uint32_t response_buffer; /* bytes of a response that are kept for a slow client */
@@ -39,6 +40,9 @@ typedef struct fl_listener {
     bool watched;
     struct fl_listener *next;
     int index; /* in the order in which they were added */
+    const fl_transport_kind *transport;
+    void *configuration;                  /* of the transport */
+    const fl_protocol *const *protocols;  /* that its connections may have, ended by NULL: the first, if none is agreed on */
     struct sockaddr_storage address; /* where it listens; so are the sockets that it accepts */
     socklen_t address_size;
 } fl_listener;
@@ -71,6 +75,10 @@ typedef struct fl_context_calls {
     bool (*is_ending)(const struct fl_context *context); /* no connection can go on after its present response */
 } fl_context_calls;
 
+typedef struct fl_deadlines {
+    fl_deadline *first, *last;
+} fl_deadlines;
+
 typedef struct fl_context {
     const fl_context_calls *calls;
     pthread_mutex_t lock;
@@ -81,7 +89,7 @@ typedef struct fl_context {
     fl_connection *connections, *graveyard;
     fl_connection *dirty;
     _Atomic uint64_t staged_at; /* of fl_clock, since when any of them is; 0: there is none */
-    struct { fl_connection *first, *last; } deadlines[FL_DEADLINE_KINDS];
+    fl_deadlines deadlines[FL_DEADLINE_KINDS]; /* in order of time */
     struct fl_exchange *served;
     struct fl_exchange *first_woken, *last_woken;
     struct fl_exchange *first_timed; /* the root of a heap, see time_limit.c */
@@ -89,7 +97,7 @@ typedef struct fl_context {
     _Atomic(struct fl_exchange *) abandoned; /* by their owners, without the lock */
     struct fl_exchange *free_exchanges;
     uint32_t free_exchange_count;
-    fl_http1_head *free_heads;
+    fl_head *free_heads;
     uint32_t free_head_count;
     fl_rejections refusals;
     uint64_t now;         /* of fl_clock, at the last turn or later */

@@ -1,6 +1,6 @@
 #include "exchange.h"
-#include "base/descriptors.h"
 #include "context.h"
+#include "parts.h"
 
 #include <string.h>
 
@@ -11,10 +11,6 @@ enum {
     MOST_AHEAD = 131072, /* bytes that are kept of a piece whose writer has to wait */
 };
 
-const char *fl_exchange_head_bytes(const fl_exchange *exchange) {
-    return fl_buffer_at(&exchange->head_bytes);
-}
-
 void fl_exchange_head_used(fl_exchange *exchange) {
     fl_buffer_free(&exchange->context->slab, &exchange->head_bytes);
     fl_exchange_free_head(exchange);
@@ -24,7 +20,7 @@ fl_status fl_exchange_body(fl_exchange *exchange, const char **bytes, size_t *si
     exchange->awaits_body = false;
     fl_connection *connection = exchange->connection;
     if (exchange->body.length == 0 && !exchange->body_done && connection != NULL) {
-        fl_connection_receive(connection);
+        exchange->protocol->read(exchange);
         connection = exchange->connection;
     }
     *bytes = exchange->body.length > 0 ? fl_buffer_at(&exchange->body) : "";
@@ -37,9 +33,9 @@ fl_status fl_exchange_body(fl_exchange *exchange, const char **bytes, size_t *si
     if (exchange->body_failed || connection == NULL)
         return FL_CLOSED;
     exchange->awaits_body = true;
-    if (connection->deadline_kind == FL_DEADLINE_NONE) {
+    if (exchange->deadline.kind == FL_DEADLINE_NONE) {
         fl_context_update_clock(exchange->context);
-        fl_connection_set_deadline(connection, FL_DEADLINE_BODY);
+        fl_deadline_set(exchange->context, &exchange->deadline, FL_DEADLINE_BODY, exchange->body_received);
     }
     return FL_AGAIN;
 }
@@ -49,37 +45,20 @@ void fl_exchange_body_used(fl_exchange *exchange, size_t size) {
         fl_buffer_consume(&exchange->context->slab, &exchange->body, size);
 }
 
-/* A tunnel begins behind the head of such an answer (RFC 9110, 9.3.6). */
-static bool opens_tunnel(const fl_exchange *exchange) {
-    return exchange->connect_method && exchange->code >= 200 && exchange->code < 300;
-}
-
-/* Where no body can be, no field says how it is framed (RFC 9110, 8.6; RFC 9112, 6.1). A 304 could have the length of what is
- * not sent, but apps say there that of the empty body. */
-static bool has_no_framing(const fl_exchange *exchange) {
-    return exchange->code < 200 || exchange->code == 204 || exchange->code == 205 || exchange->code == 304 ||
-           opens_tunnel(exchange);
-}
-
-static bool has_no_body(const fl_exchange *exchange) {
-    return exchange->head_method || has_no_framing(exchange);
-}
-
 fl_status fl_exchange_begin(fl_exchange *exchange, int code) {
     if (exchange->committed || exchange->context == NULL)
         return FL_CLOSED;
-    if ((code < 200 && code != 101) || code > 999 || (code == 101 && exchange->minor == 0))
+    if ((code < 200 && code != 101) || code > 999)
         return FL_BAD_STATUS;
     exchange->out.start = exchange->out.length = 0;
     exchange->held.start = exchange->held.length = 0;
     exchange->framing = FL_FRAMING_UNDECIDED;
     exchange->has_length = exchange->has_date = exchange->head_given = exchange->head_done = false;
     exchange->length_left = exchange->checked = 0;
-    exchange->own_chunks = (fl_chunks){0};
     exchange->takes_over = code == 101;
-    exchange->upgrades = exchange->has_trailers = exchange->trailers_begun = false;
+    exchange->upgrades = exchange->has_trailers = false;
     exchange->code = code;
-    return fl_http1_write_status(&exchange->context->staging, &exchange->out, code);
+    return exchange->protocol->begin(exchange);
 }
 
 static bool parse_length(const char *text, size_t size, uint64_t *length) {
@@ -95,36 +74,7 @@ static bool parse_length(const char *text, size_t size, uint64_t *length) {
     return true;
 }
 
-static bool equal(const char *name, size_t size, const char *known, size_t known_size) {
-    return size == known_size && strncasecmp(name, known, size) == 0;
-}
-
-/* Whether it is one of a comma-separated list. */
-static bool has_token(const char *list, size_t size, const char *token, size_t token_size) {
-    for (size_t at = 0, end; at < size; at = end + 1) {
-        for (end = at; end < size && list[end] != ',';) end++;
-        size_t from = at, to = end;
-        while (from < to && (list[from] == ' ' || list[from] == '\t')) from++;
-        while (to > from && (list[to - 1] == ' ' || list[to - 1] == '\t')) to--;
-        if (equal(list + from, to - from, token, token_size))
-            return true;
-    }
-    return false;
-}
-
-#define IS(known) equal(name, name_size, known, sizeof known - 1)
-
-/* No coding at all: we frame the body. */
-static bool is_identity(const char *codings, size_t size) {
-    return has_token(codings, size, "identity", 8) && memchr(codings, ',', size) == NULL;
-}
-
-/* Whether chunked is the last coding: any other one ends with the connection (RFC 9112, 6.3). */
-static bool ends_in_chunked(const char *codings, size_t size) {
-    size_t last = size;
-    while (last > 0 && codings[last - 1] != ',') last--;
-    return has_token(codings + last, size - last, "chunked", 7);
-}
+#define IS(known) (strncasecmp(name, known, sizeof known - 1) == 0)
 
 fl_status fl_exchange_header(fl_exchange *exchange, const char *name, size_t name_size, const char *value,
                              size_t value_size) {
@@ -137,16 +87,6 @@ fl_status fl_exchange_header(fl_exchange *exchange, const char *name, size_t nam
     case 7:
         exchange->has_trailers |= IS("trailer");
         break;
-    case 10:
-        if (IS("connection")) { /* ours to say; an app can only ask to end the connection */
-            if (has_token(value, value_size, "close", 5))
-                exchange->close = true;
-            if (exchange->close || has_token(value, value_size, "keep-alive", 10))
-                return FL_OK;
-        } else if (IS("keep-alive")) {
-            return FL_OK;
-        }
-        break;
     case 14:
         if (IS("content-length")) {
             uint64_t length;
@@ -156,76 +96,17 @@ fl_status fl_exchange_header(fl_exchange *exchange, const char *name, size_t nam
                 return length == exchange->length_left ? FL_OK : FL_BAD_HEADER_VALUE;
             exchange->has_length = true;
             exchange->length_left = length;
-            if (has_no_framing(exchange))
+            if (fl_exchange_has_no_framing(exchange))
                 return FL_OK;
-        }
-        break;
-    case 17:
-        if (IS("transfer-encoding")) {
-            if (has_no_framing(exchange) || is_identity(value, value_size))
-                return FL_OK;
-            if (exchange->has_length || exchange->minor == 0) /* could be read in two ways, or in none */
-                return FL_BAD_HEADER_VALUE;
-            exchange->framing = ends_in_chunked(value, value_size) ? FL_FRAMING_RAW : FL_FRAMING_CLOSE;
         }
         break;
     }
-    return fl_http1_write_header(&exchange->context->staging, &exchange->out, name, name_size, value, value_size);
+    return exchange->protocol->header(exchange, name, name_size, value, value_size);
 }
 
-static fl_status append(fl_exchange *exchange, const char *text, size_t size) {
-    return fl_buffer_append(&exchange->context->slab, &exchange->out, text, size);
-}
-#define APPEND(text) append(exchange, text, sizeof text - 1)
-
-/* The framing headers and the end of the head. `length` is -1 when it is not known and nothing can wait for it. */
 static fl_status decide(fl_exchange *exchange, int64_t length) {
-    fl_slab *slab = &exchange->context->slab;
-    fl_connection *connection = exchange->connection;
-    fl_status status = FL_OK;
-    bool no_body = has_no_body(exchange);
-    if (exchange->has_trailers && exchange->minor >= 1)
-        length = -1; /* they need chunks */
-    if (exchange->takes_over) {
-        exchange->framing = FL_FRAMING_CLOSE;
-        exchange->close = exchange->code != 101 && !opens_tunnel(exchange);
-    } else if (exchange->framing != FL_FRAMING_UNDECIDED) { /* the app has framed it */
-        exchange->close |= exchange->framing == FL_FRAMING_CLOSE;
-        if (no_body)
-            exchange->framing = FL_FRAMING_NONE;
-    } else if (exchange->code == 205) { /* RFC 9110, 15.3.6 */
-        exchange->framing = FL_FRAMING_NONE;
-        status = fl_http1_write_length(slab, &exchange->out, 0);
-    } else if (exchange->has_length) {
-        exchange->framing = no_body ? FL_FRAMING_NONE : FL_FRAMING_LENGTH;
-    } else if (no_body) {
-        exchange->framing = FL_FRAMING_NONE;
-        if (length > 0 && exchange->code == 200 && !has_no_framing(exchange)) /* of HEAD: what GET would have had */
-            status = fl_http1_write_length(slab, &exchange->out, (uint64_t) length);
-    } else if (length >= 0) {
-        exchange->framing = FL_FRAMING_LENGTH;
-        exchange->length_left = (uint64_t) length;
-        status = fl_http1_write_length(slab, &exchange->out, (uint64_t) length);
-    } else if (exchange->minor >= 1) {
-        exchange->framing = FL_FRAMING_CHUNKED;
-        status = APPEND("transfer-encoding: chunked\r\n");
-    } else {
-        exchange->framing = FL_FRAMING_CLOSE;
-        exchange->close = true;
-    }
-    if (connection != NULL && !exchange->takes_over &&
-        (!connection->keep_alive || !exchange->body_done || exchange->context->calls->is_ending(exchange->context)))
-        exchange->close = true;
-    if (status == FL_OK && exchange->close)
-        status = APPEND("connection: close\r\n");
-    else if (status == FL_OK && exchange->minor == 0 && !exchange->takes_over)
-        status = APPEND("connection: keep-alive\r\n");
-    if (status == FL_OK && !exchange->has_date)
-        status = append(exchange, fl_context_date(exchange->context), FL_DATE_SIZE);
-    if (status == FL_OK)
-        status = APPEND("\r\n");
     exchange->head_done = true;
-    return status;
+    return exchange->protocol->head(exchange, length);
 }
 
 fl_status fl_exchange_head_end(fl_exchange *exchange, int64_t length) {
@@ -233,7 +114,7 @@ fl_status fl_exchange_head_end(fl_exchange *exchange, int64_t length) {
         return FL_CLOSED;
     exchange->head_given = true;
     bool known = exchange->takes_over || exchange->has_length || exchange->framing != FL_FRAMING_UNDECIDED;
-    if (length < 0 && !known && !has_no_body(exchange))
+    if (length < 0 && !known && !fl_exchange_has_no_body(exchange))
         return FL_OK; /* decided when the body ends, or has to be sent before */
     return decide(exchange, length);
 }
@@ -241,9 +122,7 @@ fl_status fl_exchange_head_end(fl_exchange *exchange, int64_t length) {
 /* Body bytes in the framing that has been decided. */
 static fl_status stage(fl_exchange *exchange, const char *bytes, size_t size) {
     exchange->body_sent += size;
-    if (exchange->framing == FL_FRAMING_CHUNKED)
-        return fl_http1_write_chunk(&exchange->context->slab, &exchange->out, bytes, size);
-    return append(exchange, bytes, size);
+    return exchange->protocol->body(exchange, bytes, size);
 }
 
 static fl_status decide_now(fl_exchange *exchange, int64_t length) {
@@ -267,7 +146,7 @@ void fl_exchange_flush(fl_exchange *exchange) {
     }
     exchange->committed = true;
     fl_context_update_clock(exchange->context);
-    fl_connection_send(exchange->connection, &exchange->out);
+    exchange->protocol->flush(exchange);
 }
 
 size_t fl_exchange_room(const fl_exchange *exchange) {
@@ -281,12 +160,12 @@ size_t fl_exchange_room(const fl_exchange *exchange) {
 /* Sends or stages as much as there is room for, in the framing that has been decided. */
 static fl_status write_some(fl_exchange *exchange, const char *bytes, size_t size, size_t *taken) {
     *taken = 0;
-    bool directly = size > MOST_COPIED && exchange->framing != FL_FRAMING_CHUNKED;
+    bool directly = size > MOST_COPIED && exchange->protocol->body_directly != NULL && exchange->framing != FL_FRAMING_PIECES;
     if (directly) {
         if (exchange->connection->out.length > 0)
             fl_exchange_flush(exchange);
         if (exchange->connection != NULL)
-            *taken = fl_connection_send_directly(exchange->connection, &exchange->out, bytes, size);
+            *taken = exchange->protocol->body_directly(exchange, bytes, size);
         if (exchange->connection == NULL)
             return FL_CLOSED;
         exchange->committed = true;
@@ -305,13 +184,13 @@ static fl_status write_some(fl_exchange *exchange, const char *bytes, size_t siz
     return status;
 }
 
-/* A connection that stays open must be in step behind chunks that the app has made. What could not be taken comes again. */
-static bool chunks_are_sound(fl_exchange *exchange, const char *bytes, size_t size) {
+/* A connection that stays open must be in step behind a body that the app has framed. What could not be taken comes again. */
+static bool is_sound(fl_exchange *exchange, const char *bytes, size_t size) {
     if (exchange->framing != FL_FRAMING_RAW || size <= exchange->checked)
         return true;
     size_t before = exchange->checked;
     exchange->checked = size;
-    return fl_chunks_check(&exchange->own_chunks, bytes + before, size - before) != FL_BAD_CHUNK;
+    return exchange->protocol->is_sound(exchange, bytes + before, size - before);
 }
 
 static fl_status write_all(fl_exchange *exchange, const char *bytes, size_t size, size_t *used) {
@@ -350,7 +229,7 @@ static fl_status write_all(fl_exchange *exchange, const char *bytes, size_t size
         fl_exchange_flush(exchange);
         if (exchange->connection == NULL)
             return FL_CLOSED;
-        if (exchange->connection->out.length > 0) { /* there will be word of room */
+        if (exchange->out.length > 0 || exchange->connection->out.length > 0) { /* there will be word of room */
             exchange->awaits_room = true;
             return FL_AGAIN;
         }
@@ -365,7 +244,7 @@ static fl_status write_all(fl_exchange *exchange, const char *bytes, size_t size
 
 fl_status fl_exchange_write(fl_exchange *exchange, const char *bytes, size_t size, size_t *used) {
     *used = 0;
-    if (!chunks_are_sound(exchange, bytes, size))
+    if (!is_sound(exchange, bytes, size))
         return FL_BAD_CHUNK;
     fl_status status = write_all(exchange, bytes, size, used);
     exchange->checked -= exchange->checked < *used ? exchange->checked : *used;
@@ -378,14 +257,9 @@ fl_status fl_exchange_trailer(fl_exchange *exchange, const char *name, size_t na
         return FL_CLOSED;
     if (!exchange->head_done && decide_now(exchange, -1) != FL_OK)
         return FL_NO_MEMORY;
-    if (!exchange->has_trailers || exchange->framing != FL_FRAMING_CHUNKED || !fl_http1_may_be_trailer(name, name_size))
+    if (!exchange->has_trailers || !fl_may_be_trailer(name, name_size))
         return FL_OK;
-    fl_slab *slab = &exchange->context->slab;
-    fl_status status = FL_OK;
-    if (!exchange->trailers_begun)
-        status = fl_buffer_append(slab, &exchange->out, "0\r\n", 3);
-    exchange->trailers_begun = true;
-    return status != FL_OK ? status : fl_http1_write_header(slab, &exchange->out, name, name_size, value, value_size);
+    return exchange->protocol->trailer(exchange, name, name_size, value, value_size);
 }
 
 static void release(fl_exchange *exchange) {
@@ -402,6 +276,7 @@ static void release(fl_exchange *exchange) {
 
 void fl_exchange_finish(fl_exchange *exchange) {
     fl_connection *connection = exchange->connection;
+    const fl_protocol *protocol = exchange->protocol;
     if (connection == NULL) {
         release(exchange);
         return;
@@ -409,93 +284,43 @@ void fl_exchange_finish(fl_exchange *exchange) {
     fl_context *context = exchange->context;
     fl_context_update_clock(context); /* the app may have taken long since the last turn */
     fl_exchange_head_used(exchange);
-    bool body_unread = !exchange->body_done;
-    fl_status status = FL_OK;
-    if (!exchange->head_done)
-        status = decide_now(exchange, exchange->held.length);
-    if (status == FL_OK && exchange->framing == FL_FRAMING_CHUNKED)
-        status = exchange->trailers_begun ? APPEND("\r\n") : fl_http1_write_last_chunk(&context->slab, &exchange->out);
-    bool cut_short = (exchange->framing == FL_FRAMING_LENGTH && exchange->length_left > 0) ||
-                     (exchange->framing == FL_FRAMING_RAW && !exchange->own_chunks.done);
-    if (status != FL_OK || cut_short) {
+    fl_status status = exchange->head_done ? FL_OK : decide_now(exchange, exchange->held.length);
+    bool cut_short = exchange->framing == FL_FRAMING_LENGTH && exchange->length_left > 0;
+    if (status != FL_OK || cut_short || !protocol->finish(exchange)) {
         fl_exchange_abandon(exchange);
         return;
     }
-    if (exchange->close)
-        connection->keep_alive = false;
-    /* Responses to pipelined requests, and to short ones, go out together. */
-    bool gathers = connection->keep_alive && (connection->in.length > 0 || context->calls->gathers(context));
-    if (gathers && connection->out.length + exchange->out.length < MOST_STAGED)
-        fl_connection_stage(connection, &exchange->out);
-    else
-        fl_connection_send(connection, &exchange->out);
-    connection = exchange->connection;
+    bool open = exchange->connection != NULL;
     release(exchange);
-    if (connection != NULL)
-        fl_connection_answered(connection, body_unread);
+    if (open)
+        protocol->finished(connection);
     context->calls->answered(context);
 }
 
 void fl_exchange_abandon(fl_exchange *exchange) {
-    fl_connection *connection = exchange->connection;
-    if (connection != NULL && exchange->refusal != FL_OK && !exchange->committed) {
-        fl_status refusal = (fl_status) exchange->refusal;
-        bool head_method = exchange->head_method;
-        release(exchange);
-        fl_connection_refuse_served(connection, refusal, head_method);
-        return;
-    }
-    if (connection != NULL) {
+    if (exchange->connection != NULL && exchange->refusal != FL_OK && !exchange->committed)
+        fl_exchange_refuse_served(exchange);
+    else
         fl_exchange_flush(exchange);
-        if (exchange->connection != NULL && exchange->framing == FL_FRAMING_CLOSE)
-            connection->transport.kind->reset(&connection->transport);
-        if (exchange->connection != NULL)
-            fl_connection_close(connection);
-    }
+    if (exchange->connection != NULL)
+        exchange->protocol->reset(exchange);
     release(exchange);
 }
 
-fl_status fl_exchange_inform(fl_exchange *exchange, const char *bytes, size_t size) {
-    fl_connection *connection = exchange->connection;
-    if (connection == NULL)
+fl_status fl_exchange_inform(fl_exchange *exchange, int code, const char *fields, size_t size) {
+    if (exchange->connection == NULL)
         return FL_CLOSED;
-    if (exchange->minor == 0 || exchange->committed) /* RFC 9110, 15.2 */
+    if (exchange->committed || exchange->connection->out.length >= MOST_STAGED) /* its client can do without */
         return FL_OK;
-    if (connection->out.length >= MOST_STAGED) /* its client takes nothing, and can do without */
-        return FL_OK;
-    fl_status status = fl_buffer_append(&exchange->context->slab, &connection->out, bytes, size);
-    if (status == FL_OK)
-        fl_connection_send(connection, NULL);
-    return status;
+    return exchange->protocol->inform(exchange, code, fields, size);
 }
 
 int fl_exchange_hijack(fl_exchange *exchange, fl_buffer *unsent, fl_buffer *ahead) {
-    fl_connection *connection = exchange->connection;
-    if (connection == NULL || (exchange->chunked && !exchange->body_done) ||
+    const fl_connection *connection = exchange->connection;
+    if (connection == NULL || !connection->transport.kind->raw || exchange->protocol->hijack == NULL ||
         (!exchange->takes_over && exchange->committed))
         return -1;
-    fl_slab *slab = &exchange->context->slab;
-    fl_exchange_flush(exchange);
-    if (exchange->connection == NULL)
-        return -1;
-    *unsent = connection->out;
-    connection->out = (fl_buffer){0};
-    *ahead = exchange->body;
-    exchange->body = (fl_buffer){0};
-    if (ahead->length == 0) {
-        fl_buffer_free(slab, ahead);
-        *ahead = connection->in;
-        connection->in = (fl_buffer){0};
-    } else if (connection->in.length > 0 &&
-               fl_buffer_append(slab, ahead, fl_buffer_at(&connection->in), connection->in.length) != FL_OK) {
-        fl_connection_close(connection);
-        return -1;
-    }
-    exchange->committed = true;
-    fl_exchange_limit_time(exchange, 0);
-    int descriptor = fl_connection_give_away(connection);
-    fl_descriptor_gives_away(descriptor);
-    return descriptor;
+    return exchange->protocol->hijack(exchange, unsent, ahead);
 }
 
 void fl_exchange_becomes_stream(fl_exchange *exchange) {
@@ -560,8 +385,15 @@ void fl_exchange_abandon_later(fl_exchange *exchange) {
         continue;
 }
 
-void fl_exchange_lost(fl_exchange *exchange) {
-    exchange->connection = NULL;
+void fl_exchange_lost(fl_exchange *exchange, bool gone) {
+    if (exchange->state != FL_EXCHANGE_SERVED) {
+        if (exchange->state == FL_EXCHANGE_QUEUED)
+            exchange->context->calls->dequeue(exchange);
+        fl_exchange_free(exchange);
+        return;
+    }
+    if (gone)
+        fl_exchange_client_left(exchange);
     exchange->body_failed = !exchange->body_done;
     fl_exchange_wake(exchange); /* what it has staged is still its owner's */
 }

@@ -10,24 +10,34 @@
 
 #include "base/buffer.h"
 #include "connection.h"
-#include "http1/http1.h"
+#include "base/head.h"
 #include "base/routes.h"
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 typedef enum fl_framing {
-    FL_FRAMING_UNDECIDED, /* by length if the body ends before it has to be sent, else in chunks */
+    FL_FRAMING_UNDECIDED, /* by length if the body ends before it has to be sent, else in pieces */
     FL_FRAMING_LENGTH,
-    FL_FRAMING_CHUNKED,
-    FL_FRAMING_CLOSE, /* the end of the connection ends the body */
-    FL_FRAMING_RAW,   /* the app sends chunks of its own */
-    FL_FRAMING_NONE,  /* there is no body: HEAD, 1xx, 204, 205, 304, a tunnel */
+    FL_FRAMING_PIECES, /* each with its length, as the protocol has it: chunks */
+    FL_FRAMING_CLOSE,  /* the end of the connection ends the body */
+    FL_FRAMING_RAW,    /* the app frames it: in chunks of its own */
+    FL_FRAMING_NONE,   /* there is no body: HEAD, 1xx, 204, 205, 304, a tunnel */
 } fl_framing;
+
+typedef enum fl_exchange_state {
+    FL_EXCHANGE_NEW,    /* nothing has come but empty lines */
+    FL_EXCHANGE_HEAD,   /* part of its head has come */
+    FL_EXCHANGE_BODY,   /* its body is read ahead, before a fiber is taken */
+    FL_EXCHANGE_QUEUED, /* it waits in the FIFO */
+    FL_EXCHANGE_SERVED, /* a fiber has it */
+} fl_exchange_state;
 
 typedef struct fl_exchange {
     fl_connection *connection;
+    const fl_protocol *protocol;
     struct fl_context *context;
+    struct fl_exchange *stream_previous, *stream_next; /* of its connection */
     struct fl_exchange *previous, *next; /* the FIFO, then all that are being served */
     struct fl_exchange *woken_before, *woken_next, *abandoned_next;
     /* Siblings in the heap of those whose time runs (before the first stands its parent); or the list of those whose time has
@@ -35,22 +45,16 @@ typedef struct fl_exchange {
     struct fl_exchange *timed_before, *timed_after;
     struct fl_exchange *timed_below; /* in the heap: its first child */
     uint64_t id;
-    fl_client client; /* this and the index of its listener: once it has been taken */
-    int listener;
     int hand_overs;   /* between workers, so far */
     uint64_t time_limit;   /* microseconds that it may take without a word from or to its client; 0: any */
-    uint64_t time_ends_at; /* of fl_clock */
-    uint64_t first_byte_at, ready_at, started_at; /* of fl_clock */
-    uint64_t route;       /* its key, if it has a lane */
-    int64_t route_stalls; /* how often the route had stalled when this one began */
+    uint64_t first_byte_at; /* of fl_clock */
     int8_t lane;          /* fl_lane of the route, when the request was ready */
     int8_t queue;         /* fl_lane: in whose FIFO it waits, or has waited */
     int8_t reactor;       /* that has taken it from the FIFO of a lane; -1: none */
 
-    fl_http1_head *head; /* until fl_exchange_head_used */
+    fl_head *head; /* until fl_exchange_head_used */
     fl_buffer head_bytes;/* its bytes, once it has been taken */
     fl_buffer body;      /* what has come of the body and has not been read yet */
-    fl_chunks chunks;
     fl_buffer trailers;  /* those of the body, and the empty line behind them */
     uint64_t body_expected; /* content-length */
     uint64_t body_received;
@@ -58,12 +62,10 @@ typedef struct fl_exchange {
     fl_buffer out;  /* the head, and body bytes as they are sent, not handed to the connection yet */
     fl_buffer held; /* body bytes while the framing is undecided */
     uint64_t length_left;
-    fl_chunks own_chunks; /* the app's */
-    size_t checked;       /* so many bytes of them that have not been taken yet */
     uint64_t body_sent;
     int code;
 
-    uint8_t minor;
+    uint8_t state;
     uint8_t framing;
     /* Each of these has a byte of its own: who begins a response sets them without the lock. */
     bool close;      /* the connection ends after this response */
@@ -75,7 +77,6 @@ typedef struct fl_exchange {
     bool takes_over; /* after this head, the app talks to the client itself */
     bool upgrades;   /* the head names the protocol in which it does */
     bool has_trailers; /* the head announces some */
-    bool trailers_begun;
     uint8_t refusal; /* of fl_status: what was wrong with its body, told to the client if the app has nothing to say */
     bool chunked : 1;
     bool body_done : 1;   /* the whole body has been received */
@@ -85,20 +86,42 @@ typedef struct fl_exchange {
     bool woken : 1;
     bool awaits_body : 1;
     bool awaits_room : 1;
-    bool taken : 1;
     bool compact : 1;     /* its head has a block of its own size */
     bool stream : 1;      /* counted as long-lived */
     bool timed : 1;       /* its time runs */
     bool overdue : 1;     /* its time has run out, its owner has to be told */
     bool timed_out : 1;   /* its client has been answered, or cut off, for it */
     bool stays : 1;       /* it cannot be handed over */
+    fl_deadline deadline; /* of its body */
+
+    /* Not cleared at first */
+    uint64_t ready_at, started_at; /* of fl_clock: once it is queued, and taken */
+    fl_client client;              /* this and the index of its listener: once it has been taken */
+    int listener;
+    uint64_t time_ends_at; /* of fl_clock, where it has a limit */
+    uint64_t route;        /* its key, and how often the route had stalled when this one began: if it has a lane */
+    int64_t route_stalls;
+    size_t checked; /* bytes of a body that the app frames: so many are sound, and have not been taken yet */
+    _Alignas(8) unsigned char protocol_state[FL_PROTOCOL_EXCHANGE_STATE];
 } fl_exchange;
+
+static inline fl_exchange *fl_exchange_of_deadline(const fl_deadline *deadline) {
+    return (fl_exchange *) ((char *) deadline - offsetof(fl_exchange, deadline));
+}
+
+static inline void fl_exchange_stop_deadline(fl_exchange *exchange) {
+    if (exchange->deadline.kind != FL_DEADLINE_NONE)
+        fl_deadline_set(exchange->context, &exchange->deadline, FL_DEADLINE_NONE, 0);
+}
 
 /* The request's side */
 
-/* The bytes of the head of a taken request, to which its spans refer; valid until fl_exchange_head_used. They are the
- * exchange's own: reading them does not need the lock. */
-const char *fl_exchange_head_bytes(const fl_exchange *exchange);
+/* The bytes of the head, to which its spans refer; as long as it waits, those that its connection has read. Once it has been
+ * taken they are the exchange's own, valid until fl_exchange_head_used: reading them does not need the lock. */
+static inline const char *fl_exchange_head_bytes(const fl_exchange *exchange) {
+    const fl_buffer *own = &exchange->head_bytes;
+    return fl_buffer_at(own->length > 0 || exchange->connection == NULL ? own : &exchange->connection->in);
+}
 
 /* The head has been turned into what the app gets: its memory is free for others. */
 void fl_exchange_head_used(fl_exchange *exchange);
@@ -124,7 +147,7 @@ fl_status fl_exchange_write(fl_exchange *exchange, const char *bytes, size_t siz
 /* Sends what is staged now, instead of at the loop's next turn. */
 void fl_exchange_flush(fl_exchange *exchange);
 /* A field behind the body, between its last bytes and fl_exchange_finish: dropped unless the head had a "trailer" field
- * and the body is sent in chunks, and if it is one that must not stand there (see fl_http1_may_be_trailer). */
+ * and the body is sent in chunks, and if it is one that must not stand there (see fl_may_be_trailer). */
 fl_status fl_exchange_trailer(fl_exchange *exchange, const char *name, size_t name_size, const char *value,
                               size_t value_size);
 /* The response is complete; the exchange is gone after this. */
@@ -135,9 +158,9 @@ void fl_exchange_abandon(fl_exchange *exchange);
 
 /* Between the request and the response */
 
-/* Sends a whole interim response (1xx); nothing to a client of HTTP/1.0, once the final one has begun to leave, or
- * while the client takes nothing. */
-fl_status fl_exchange_inform(fl_exchange *exchange, const char *bytes, size_t size);
+/* Sends an interim response (1xx), whose `fields` are lines that end with CR LF each; nothing to a client of HTTP/1.0, once the
+ * final one has begun to leave, or while the client takes nothing. */
+fl_status fl_exchange_inform(fl_exchange *exchange, int code, const char *fields, size_t size);
 
 /* Gives the connection's socket to the caller, who talks to the client from now on: before a response has begun, or after
  * the head of one that takes over. `unsent`: what has to be sent before anything else; `ahead`: what has been read and
@@ -161,12 +184,52 @@ void fl_exchange_wake(fl_exchange *exchange);
 void fl_exchange_abandon_later(fl_exchange *exchange);
 /* Its loop has ended, or is another process'. Whoever has taken it frees it, and finds the client gone. */
 void fl_exchange_disown(fl_exchange *exchange);
-/* Of the context, when the client has gone. */
-void fl_exchange_lost(fl_exchange *exchange);
-void fl_exchange_client_left(fl_exchange *exchange);
+/* The loop's calls, for one that has not been answered */
 
-/* Of the connection: allocates with the first byte of a request; NULL when there is no memory. */
+/* Answers with the error of this status, and ends the connection if the protocol has no more to say on it. One that is served
+ * is answered by its owner. */
+void fl_exchange_refuse(fl_exchange *exchange, fl_status status);
+/* Likewise, of one that waits; the connection stays open for other requests, if it can. */
+void fl_exchange_turn_away(fl_exchange *exchange, fl_status status);
+/* One that is served takes too long: it loses its connection, and the client is told, or, if it has part of a response, cut
+ * off. */
+void fl_exchange_time_out(fl_exchange *exchange);
+/* Whether the client of one that waits is there to read the answer, as far as can be told. If not, both are gone. */
+static inline bool fl_exchange_is_read(fl_exchange *exchange) {
+    return !exchange->connection->half_closed || exchange->protocol->is_read == NULL || exchange->protocol->is_read(exchange);
+}
+/* Gives up what it holds beyond what it needs, while many wait. */
+void fl_exchange_compact(fl_exchange *exchange);
+
+/* The protocol's calls */
+
+/* Allocates one with the first byte of a request; NULL when there is no memory. */
 fl_exchange *fl_exchange_new(struct fl_context *context, fl_connection *connection);
+/* As much of it is here as is read ahead: it is answered by us, and gone, or waits for its turn. */
+void fl_exchange_is_ready(fl_exchange *exchange);
+/* More of its body has come, or the rest will never come (`body_failed`): it may be ready, or its owner goes on. */
+void fl_exchange_body_came(fl_exchange *exchange);
+/* Its connection has nothing to do with it any more. */
+void fl_exchange_detach(fl_exchange *exchange);
+/* A tunnel begins behind the head of such an answer (RFC 9110, 9.3.6). */
+static inline bool fl_exchange_opens_tunnel(const fl_exchange *exchange) {
+    return exchange->connect_method && exchange->code >= 200 && exchange->code < 300;
+}
+/* No response says how a body is framed where there can be none (RFC 9110, 8.6; RFC 9112, 6.1). A 304 could have the length of
+ * what is not sent, but apps say there that of the empty body. */
+static inline bool fl_exchange_has_no_framing(const fl_exchange *exchange) {
+    return exchange->code < 200 || exchange->code == 204 || exchange->code == 205 || exchange->code == 304 ||
+           fl_exchange_opens_tunnel(exchange);
+}
+static inline bool fl_exchange_has_no_body(const fl_exchange *exchange) {
+    return exchange->head_method || fl_exchange_has_no_framing(exchange);
+}
+
+/* Calls of the connection and the context */
+
+/* It has been detached. `gone`: its client has, else its connection has been given away. */
+void fl_exchange_lost(fl_exchange *exchange, bool gone);
+void fl_exchange_client_left(fl_exchange *exchange);
 void fl_exchange_free(fl_exchange *exchange);
 void fl_exchange_free_head(fl_exchange *exchange);
 void fl_exchange_free_buffers(fl_exchange *exchange);

@@ -25,7 +25,7 @@ fl_exchange *fl_exchange_new(fl_context *context, fl_connection *connection) {
     } else if ((exchange = malloc(sizeof *exchange)) == NULL) {
         return NULL;
     }
-    fl_http1_head *head = context->free_heads;
+    fl_head *head = context->free_heads;
     if (head != NULL) {
         memcpy(&context->free_heads, head, sizeof(void *));
         context->free_head_count--;
@@ -33,11 +33,18 @@ fl_exchange *fl_exchange_new(fl_context *context, fl_connection *connection) {
         keep(context, exchange);
         return NULL;
     }
-    memset(exchange, 0, sizeof *exchange);
-    fl_http1_head_clear(head);
+    memset(exchange, 0, offsetof(fl_exchange, ready_at));
+    fl_head_clear(head);
     exchange->head = head;
     exchange->context = context;
     exchange->connection = connection;
+    if (connection != NULL) {
+        exchange->protocol = connection->protocol;
+        exchange->stream_next = connection->exchanges;
+        if (exchange->stream_next != NULL)
+            exchange->stream_next->stream_previous = exchange;
+        connection->exchanges = exchange;
+    }
     exchange->id = ++context->last_id;
     exchange->first_byte_at = context->handed.arrived != 0 ? context->handed.arrived : context->now;
     exchange->hand_overs = context->handed.hand_overs;
@@ -69,13 +76,29 @@ void fl_exchange_free_buffers(fl_exchange *exchange) {
     fl_buffer_free(slab, &exchange->held);
 }
 
+void fl_exchange_detach(fl_exchange *exchange) {
+    fl_exchange_stop_deadline(exchange);
+    if (exchange->stream_previous != NULL)
+        exchange->stream_previous->stream_next = exchange->stream_next;
+    else
+        exchange->connection->exchanges = exchange->stream_next;
+    if (exchange->stream_next != NULL)
+        exchange->stream_next->stream_previous = exchange->stream_previous;
+    exchange->stream_previous = exchange->stream_next = NULL;
+    exchange->connection = NULL;
+}
+
 void fl_exchange_free(fl_exchange *exchange) {
     fl_context *context = exchange->context;
     if (exchange->woken)
         fl_exchange_stop_waking(exchange);
     if (exchange->timed || exchange->overdue)
         fl_exchange_stop_time(exchange);
-    if (exchange->taken) {
+    if (exchange->connection != NULL)
+        fl_exchange_detach(exchange);
+    if (exchange->protocol != NULL && exchange->protocol->forget != NULL)
+        exchange->protocol->forget(exchange);
+    if (exchange->state == FL_EXCHANGE_SERVED) {
         context->calls->ended(exchange);
         if (exchange->previous != NULL)
             exchange->previous->next = exchange->next;

@@ -1,5 +1,4 @@
-/* What the connection's own files use of each other. For the connection files alone; the contract of connection.h holds
- * here too: each of these may end the connection. */
+/* What the connection's own files use of each other. */
 #ifndef FL_CONNECTION_PARTS_H
 #define FL_CONNECTION_PARTS_H
 
@@ -8,16 +7,13 @@
 /* Nothing is left to send: what has waited for that goes on. */
 void fl_connection_all_sent(fl_connection *connection);
 
-/* All of its request that is read ahead is here: it is answered by us, or waits for its turn. */
-void fl_connection_request_is_ready(fl_connection *connection);
+/* The transport needs this event before its next try. */
+void fl_connection_await(fl_connection *connection, uint8_t event);
 
-/* Sends what is left, and nothing after that. */
-void fl_connection_end(fl_connection *connection);
+/* Connections have come or gone, or had their first request. */
+void fl_connection_count(fl_connection *connection, int connections, int fresh);
 
-/* A deadline that starts again while the client moves on. */
-void fl_connection_start_deadline(fl_connection *connection, fl_deadline_kind kind);
-
-/* Reads requests out of `in` until one is ready or more bytes are needed. */
-void fl_connection_parse(fl_connection *connection);
+/* A request that is served was at fault, and its owner has nothing to say. The exchange loses its connection. */
+void fl_exchange_refuse_served(struct fl_exchange *exchange);
 
 #endif

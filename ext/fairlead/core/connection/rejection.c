@@ -10,13 +10,13 @@ enum {
     MOST_OF_LINE = 1024,
 };
 
-void fl_rejection_note(fl_connection *connection, fl_status status) {
-    fl_context *context = connection->context;
-    const fl_exchange *exchange = connection->exchange;
-    if (!context->limits.note_refusals || exchange == NULL || context->refusals.count >= MOST_WAITING)
+void fl_rejection_note(const fl_exchange *exchange, fl_status status) {
+    fl_context *context = exchange->context;
+    const fl_connection *connection = exchange->connection;
+    if (!context->limits.note_refusals || context->refusals.count >= MOST_WAITING)
         return;
-    const char *line = fl_buffer_at(&connection->in);
-    uint32_t left = connection->in.length, size = 0;
+    const char *line = fl_exchange_head_bytes(exchange);
+    uint32_t left = exchange->head_bytes.length > 0 ? exchange->head_bytes.length : connection->in.length, size = 0;
     while (left > 0 && (*line == '\r' || *line == '\n'))
         line++, left--;
     while (size < left && size < MOST_OF_LINE && line[size] != '\r' && line[size] != '\n')

@@ -20,7 +20,7 @@ typedef struct fl_rejections {
     uint32_t count;
 } fl_rejections;
 
-void fl_rejection_note(fl_connection *connection, fl_status status);
+void fl_rejection_note(const struct fl_exchange *exchange, fl_status status);
 
 /* The oldest, or NULL. */
 fl_rejection *fl_rejection_take(fl_rejections *refusals);

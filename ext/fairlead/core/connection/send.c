@@ -17,14 +17,19 @@ static bool write_out(fl_connection *connection, fl_buffer *bytes) {
     return true;
 }
 
-static void await_writable(fl_connection *connection) {
-    if (!connection->wants_writable) {
+void fl_connection_await(fl_connection *connection, uint8_t event) {
+    fl_poll *poll = &connection->context->poll;
+    if (event == FL_WRITABLE && !connection->wants_writable) {
         connection->wants_writable = true;
-        fl_poll_want_writable(&connection->context->poll, connection->transport.descriptor, connection);
+        fl_poll_want_writable(poll, connection->transport.descriptor, connection);
     } else {
-        fl_poll_again(&connection->context->poll, connection->transport.descriptor, FL_WRITABLE);
+        fl_poll_again(poll, connection->transport.descriptor, event);
     }
-    if (connection->deadline_kind != FL_DEADLINE_WRITE) {
+}
+
+static void await_room(fl_connection *connection) {
+    fl_connection_await(connection, connection->transport.write_needs);
+    if (connection->deadline.kind != FL_DEADLINE_WRITE) {
         fl_context_update_clock(connection->context); /* the app may have computed for long since the last turn */
         fl_connection_start_deadline(connection, FL_DEADLINE_WRITE);
     }
@@ -33,7 +38,7 @@ static void await_writable(fl_connection *connection) {
 void fl_connection_send(fl_connection *connection, fl_buffer *staged) {
     fl_context *context = connection->context;
     fl_buffer *out = &connection->out;
-    bool had_to_wait = connection->deadline_kind == FL_DEADLINE_WRITE;
+    bool had_to_wait = connection->deadline.kind == FL_DEADLINE_WRITE;
     if (staged != NULL && staged->length > 0) {
         if (out->length == 0) {
             if (!write_out(connection, staged))
@@ -55,7 +60,7 @@ void fl_connection_send(fl_connection *connection, fl_buffer *staged) {
         return;
     }
     if (out->length > 0)
-        await_writable(connection);
+        await_room(connection);
     else if (had_to_wait || connection->state == FL_CONNECTION_ENDING)
         fl_connection_all_sent(connection);
 }

@@ -142,7 +142,7 @@ static void time_out(fl_exchange *exchange) {
     exchange->timed_out = true;
     context->counts.timed_out++;
     if (exchange->connection != NULL)
-        fl_connection_time_out(exchange->connection);
+        fl_exchange_time_out(exchange);
 }
 
 void fl_context_expire(fl_context *context, int most) {

@@ -1,5 +1,5 @@
-#include "transport.h"
 #include "base/platform.h"
+#include "transport.h"
 
 static ssize_t outcome(ssize_t result) {
     if (result >= 0)
@@ -7,8 +7,13 @@ static ssize_t outcome(ssize_t result) {
     return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR ? FL_TRANSPORT_WAIT : FL_TRANSPORT_BROKEN;
 }
 
+/* A short read has emptied the socket: one that ends is read once more for that. */
 static ssize_t plain_read(fl_transport *transport, void *bytes, size_t size) {
-    return outcome(recv(transport->descriptor, bytes, size, 0));
+    ssize_t result = recv(transport->descriptor, bytes, size, 0);
+    if (result <= 0)
+        return outcome(result);
+    transport->drained = result < (ssize_t) size;
+    return result;
 }
 
 static ssize_t plain_write(fl_transport *transport, const struct iovec *parts, int count) {
@@ -32,4 +37,12 @@ static void plain_close(fl_transport *transport) {
     transport->descriptor = -1;
 }
 
-const fl_transport_kind fl_transport_plain = {"http", plain_read, plain_write, plain_finish, plain_reset, plain_close};
+const fl_transport_kind fl_transport_plain = {
+    .scheme = "http",
+    .raw = true,
+    .read = plain_read,
+    .write = plain_write,
+    .finish = plain_finish,
+    .reset = plain_reset,
+    .close = plain_close,
+};

@@ -1,7 +1,7 @@
 /* Chunked coding (RFC 9112, 7.1). Size lines and trailers go byte by byte, which makes cuts anywhere harmless;
  * the data between moves in one piece. */
 #include "http1.h"
-#include "characters.h"
+#include "base/characters.h"
 
 enum {
     MOST_SIZE_DIGITS = 16,   /* 64 bits: no overflow */

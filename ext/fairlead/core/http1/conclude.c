@@ -1,7 +1,7 @@
 /* What the headers mean together: whose request it is, how its body is framed, what becomes of the connection.
  * Whatever could be read in two ways is refused, since a proxy in front may have read it in the other. */
 #include "http1.h"
-#include "characters.h"
+#include "base/characters.h"
 #include "parts.h"
 
 typedef struct list {
@@ -45,7 +45,7 @@ static void read_connection(connection_options *options, list rest) {
 }
 
 /* Digits and nothing else: no sign, no list, no value beyond 64 bits (RFC 9112, 6.3). */
-static fl_status read_length(fl_http1_head *head, const char *at, size_t size) {
+static fl_status read_length(fl_head *head, const char *at, size_t size) {
     if (size == 0 || head->has_length)
         return FL_BAD_LENGTH;
     uint64_t length = 0;
@@ -65,7 +65,7 @@ static fl_status read_length(fl_http1_head *head, const char *at, size_t size) {
 /* One transfer coding after the other, over all Transfer-Encoding headers. "chunked" has to be the last one; an
  * empty element or a parameter of chunked is refused, since servers do not agree on them. An unknown coding is
  * looked for only if nothing is wrong: *unknown. */
-static fl_status read_encoding(fl_http1_head *head, list rest, bool *unknown) {
+static fl_status read_encoding(fl_head *head, list rest, bool *unknown) {
     const char *coding;
     size_t size;
     while (next_element(&rest, &coding, &size)) {
@@ -86,7 +86,7 @@ static fl_status read_encoding(fl_http1_head *head, list rest, bool *unknown) {
 }
 
 /* An empty Host is what RFC 9112, 3.2 asks of a client whose target has no authority: it counts as there. */
-static fl_status read_host(fl_http1_head *head, const char *bytes, const fl_header *host) {
+static fl_status read_host(fl_head *head, const char *bytes, const fl_header *host) {
     if (!host)
         return head->minor == 0 ? FL_OK : FL_BAD_HOST;
     uint32_t significant = 0;
@@ -98,7 +98,7 @@ static fl_status read_host(fl_http1_head *head, const char *bytes, const fl_head
     return FL_OK;
 }
 
-fl_status fl_http1_conclude(fl_http1_head *head, const char *bytes) {
+fl_status fl_http1_conclude(fl_head *head, const char *bytes) {
     const fl_header *host = NULL;
     connection_options options = {false, false, false};
     bool encoded = false, unknown = false, expects = false, upgrades = false;

@@ -2,15 +2,15 @@
  * difference in how many pieces it came. What the request line means is in http1_target.c, what the headers
  * mean together in http1_conclude.c. */
 #include "http1.h"
-#include "characters.h"
+#include "base/characters.h"
 #include "parts.h"
 
 enum { CR_LF = 2, SKIPPED_LINES = 2 };
 
 /* Finds the end of the line that begins at head->line: *end is where its CR is. A line has to end before
  * `bound`, whether its rest has come or not, so that too long is too long in one piece and in many. */
-static inline fl_status find_end(fl_http1_head *head, const char *bytes, size_t size,
-                                 const fl_http1_limits *limits, uint32_t *end) {
+static inline fl_status find_end(fl_head *head, const char *bytes, size_t size,
+                                 const fl_head_limits *limits, uint32_t *end) {
     size_t bound = limits->head;
     fl_status beyond = FL_HEAD_TOO_LARGE;
     if (!head->started && (size_t) head->line + limits->request_line + CR_LF <= bound) {
@@ -37,7 +37,7 @@ static inline bool is_blank(char character) {
 }
 
 /* The line is followed by its CR, which is neither token nor blank: the loops forward stop there. */
-static inline fl_status read_header(fl_http1_head *head, const char *bytes, uint32_t at, uint32_t end,
+static inline fl_status read_header(fl_head *head, const char *bytes, uint32_t at, uint32_t end,
                                     uint32_t most) {
     if (is_blank(bytes[at]))
         return FL_FOLDED_HEADER;
@@ -64,7 +64,7 @@ static inline fl_status read_header(fl_http1_head *head, const char *bytes, uint
     return FL_OK;
 }
 
-fl_status fl_http1_parse(fl_http1_head *head, const char *bytes, size_t size, const fl_http1_limits *limits) {
+fl_status fl_http1_parse(fl_head *head, const char *bytes, size_t size, const fl_head_limits *limits) {
     uint32_t most = limits->headers < FL_MOST_HEADERS ? limits->headers : FL_MOST_HEADERS;
     /* TLS begins with a byte that no method has, and waits for its answer without having ended a line. */
     if (head->scanned == 0 && size > 0 && !fl_is(bytes[0], FL_IS_TOKEN) && bytes[0] != '\r' && bytes[0] != '\n')

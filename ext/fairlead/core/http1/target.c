@@ -1,6 +1,6 @@
 /* The request line: method, target, version (RFC 9112, 3). */
 #include "http1.h"
-#include "characters.h"
+#include "base/characters.h"
 #include "parts.h"
 #include <arpa/inet.h>
 
@@ -56,7 +56,7 @@ bool fl_http1_is_authority(const char *at, size_t size, bool port_needed, uint32
 }
 
 /* "/path?query" from `at` to the end of the target; an empty path is possible only behind an authority. */
-static bool read_path(fl_http1_head *head, const char *bytes, uint32_t at, uint32_t end) {
+static bool read_path(fl_head *head, const char *bytes, uint32_t at, uint32_t end) {
     uint32_t here = at;
     while (here < end && fl_is(bytes[here], FL_IS_PATH))
         here++;
@@ -73,7 +73,7 @@ static bool read_path(fl_http1_head *head, const char *bytes, uint32_t at, uint3
 }
 
 /* "http://authority/path?query". Other schemes are not served here, so they are refused. */
-static bool read_absolute(fl_http1_head *head, const char *bytes, uint32_t at, uint32_t end) {
+static bool read_absolute(fl_head *head, const char *bytes, uint32_t at, uint32_t end) {
     const char *target = bytes + at;
     uint32_t size = end - at, scheme;
     if (size > 7 && FL_SAYS(target, 7, "http://"))
@@ -92,7 +92,7 @@ static bool read_absolute(fl_http1_head *head, const char *bytes, uint32_t at, u
            read_path(head, bytes, slash, end);
 }
 
-static bool read_target(fl_http1_head *head, const char *bytes) {
+static bool read_target(fl_head *head, const char *bytes) {
     uint32_t at = head->target.at, size = head->target.size, end = at + size;
     if (size == 0)
         return false;
@@ -115,7 +115,7 @@ static bool read_target(fl_http1_head *head, const char *bytes) {
 
 /* "HTTP/" digit "." digit; only 1.0 and 1.1 are spoken here, and what is newer of major version 1 is served as 1.1 (RFC
  * 9110, 2.5). */
-static fl_status read_version(fl_http1_head *head, const char *at) {
+static fl_status read_version(fl_head *head, const char *at) {
     if (memcmp(at, "HTTP/1.", VERSION_SIZE - 1) == 0 && fl_is(at[7], FL_IS_DIGIT)) {
         head->minor = at[7] != '0';
         return FL_OK;
@@ -125,7 +125,7 @@ static fl_status read_version(fl_http1_head *head, const char *at) {
     return well_formed ? FL_UNKNOWN_VERSION : FL_BAD_VERSION;
 }
 
-fl_status fl_http1_read_request_line(fl_http1_head *head, const char *bytes, uint32_t at, uint32_t size) {
+fl_status fl_http1_read_request_line(fl_head *head, const char *bytes, uint32_t at, uint32_t size) {
     uint32_t method =
         (uint32_t) fl_token_size(bytes + at, size < LONGEST_METHOD + 1 ? size : LONGEST_METHOD + 1);
     if (method == 0 || method > LONGEST_METHOD || bytes[at + method] != ' ')

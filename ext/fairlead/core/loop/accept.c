@@ -1,6 +1,7 @@
 /* The listeners: what is accepted of each, and when they are left alone. Part of the loop: its contract is in loop.h. */
 #include "base/descriptors.h"
 #include "base/platform.h"
+#include "http1/protocol.h"
 #include "loop.h"
 #include "parts.h"
 #include "siblings/handoff.h"
@@ -19,11 +20,15 @@ enum {
     MOST_SPARE = 128,         /* descriptors that are left to the app */
 };
 
+static const fl_protocol *const protocols[] = {&fl_http1_protocol, NULL};
+
 fl_status fl_loop_listen(fl_loop *loop, int descriptor, bool unix_socket) {
     fl_listener *listener = calloc(1, sizeof *listener);
     if (listener == NULL)
         return FL_NO_MEMORY;
     listener->source = FL_SOURCE_LISTENER;
+    listener->transport = &fl_transport_plain;
+    listener->protocols = protocols;
     listener->descriptor = descriptor;
     listener->unix_socket = unix_socket;
     listener->watched = true;
@@ -92,6 +97,7 @@ static void look_away(fl_loop *loop) {
         return;
     fl_loop_watch_listeners(loop, false);
     loop->listen_again = loop->context.now + LISTEN_AGAIN;
+    loop->context.timer_stale = true;
     show_room(loop);
 }
 
@@ -121,9 +127,10 @@ void fl_loop_listen_again(fl_loop *loop) {
 
 /* A client that has long been silent makes room for a new one. */
 static bool make_room(fl_loop *loop) {
-    fl_connection *silent = loop->context.deadlines[FL_DEADLINE_IDLE].first;
+    fl_deadline *first = loop->context.deadlines[FL_DEADLINE_IDLE].first;
+    fl_connection *silent = first == NULL ? NULL : fl_connection_of_deadline(first);
     uint64_t timeout = loop->context.limits.deadlines[FL_DEADLINE_IDLE];
-    if (silent == NULL || !fl_connection_is_idle(silent) || loop->context.now + timeout < silent->deadline + LONG_SILENT)
+    if (silent == NULL || !fl_connection_is_idle(silent) || loop->context.now + timeout < first->at + LONG_SILENT)
         return false;
     fl_connection_close(silent);
     return true;

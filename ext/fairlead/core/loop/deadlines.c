@@ -12,17 +12,17 @@ enum {
 void fl_loop_see_to_deadlines(fl_loop *loop) {
     for (int kind = FL_DEADLINE_NONE + 1; kind < FL_DEADLINE_KINDS; kind++)
         for (int i = 0; i < ENDS_A_TURN; i++) {
-            fl_connection *connection = loop->context.deadlines[kind].first;
-            if (connection == NULL || connection->deadline > loop->context.now)
+            fl_deadline *deadline = loop->context.deadlines[kind].first;
+            if (deadline == NULL || deadline->at > loop->context.now)
                 break;
-            fl_connection_deadline(connection);
+            fl_deadline_expired(deadline);
         }
     for (int queue = 0; queue < (loop->lanes_used ? FL_LANES : 1); queue++)
         for (int i = 0; i < REFUSALS_A_TURN; i++) {
             fl_exchange *exchange = loop->lanes[queue].first;
             if (exchange == NULL || !fl_loop_is_too_late(exchange))
                 break;
-            fl_connection_refuse(exchange->connection, FL_QUEUE_TIMEOUT);
+            fl_exchange_refuse(exchange, FL_QUEUE_TIMEOUT);
         }
     if (loop->context.first_timed != NULL)
         fl_context_expire(&loop->context, REFUSALS_A_TURN);
@@ -32,8 +32,8 @@ void fl_loop_set_timer(fl_loop *loop) {
     uint64_t earliest = UINT64_MAX;
     loop->context.timer_stale = false;
     for (int kind = FL_DEADLINE_NONE + 1; kind < FL_DEADLINE_KINDS; kind++)
-        if (loop->context.deadlines[kind].first != NULL && loop->context.deadlines[kind].first->deadline < earliest)
-            earliest = loop->context.deadlines[kind].first->deadline;
+        if (loop->context.deadlines[kind].first != NULL && loop->context.deadlines[kind].first->at < earliest)
+            earliest = loop->context.deadlines[kind].first->at;
     for (int queue = 0; queue < (loop->lanes_used ? FL_LANES : 1); queue++) {
         fl_exchange *oldest = loop->lanes[queue].first;
         if (oldest != NULL && oldest->ready_at + loop->context.limits.queue_timeout < earliest)

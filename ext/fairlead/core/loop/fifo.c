@@ -11,7 +11,6 @@ enum {
     TAKES_LAST = 5000,             /* microseconds, likewise */
     CROWD = 256,                   /* waiting requests, from which on the next ones are made small */
     LANE_PATIENCE = 2000000,       /* microseconds that a request waits for a lane worker, while there is none */
-    RESPONSE_HEAD = 1024,          /* bytes that most heads of a response fit into */
 };
 
 /* It has run: its lane has room for the next, and its route may have behaved. */
@@ -25,26 +24,6 @@ void fl_loop_ended(fl_exchange *exchange) {
         return;
     atomic_fetch_sub(&loop->lane_running[exchange->reactor], 1);
     atomic_fetch_sub(&loop->lanes[exchange->queue].running, 1);
-}
-
-/* Many wait: each shall hold no more memory than what it says. */
-static void compact(fl_exchange *exchange) {
-    fl_loop *loop = fl_loop_of(exchange->context);
-    fl_http1_head *head = exchange->head;
-    size_t size = offsetof(fl_http1_head, headers) + head->count * sizeof *head->headers;
-    fl_http1_head *small = malloc(size);
-    if (small == NULL)
-        return;
-    memcpy(small, head, size);
-    fl_exchange_free_head(exchange);
-    exchange->head = small;
-    exchange->compact = true;
-    fl_buffer *in = &exchange->connection->in, bytes = {0};
-    if (in->capacity <= FL_SLAB_SMALLEST || in->length > FL_SLAB_SMALLEST ||
-        fl_buffer_append(&loop->context.slab, &bytes, fl_buffer_at(in), in->length) != FL_OK)
-        return;
-    fl_buffer_free(&loop->context.slab, in);
-    *in = bytes;
 }
 
 static void count(fl_fifo *fifo, int change) {
@@ -66,7 +45,8 @@ static fl_exchange *place_of(fl_fifo *fifo, const fl_exchange *exchange) {
 }
 
 static void insert(fl_exchange *exchange) {
-    fl_fifo *fifo = &fl_loop_of(exchange->context)->lanes[exchange->queue];
+    fl_loop *loop = fl_loop_of(exchange->context);
+    fl_fifo *fifo = &loop->lanes[exchange->queue];
     fl_exchange *before = place_of(fifo, exchange);
     if (before != fifo->last)
         fifo->inserted = exchange;
@@ -80,6 +60,8 @@ static void insert(fl_exchange *exchange) {
         before->next = exchange;
     else
         fifo->first = exchange;
+    if (before == NULL && exchange->ready_at + exchange->context->limits.queue_timeout < loop->timer)
+        exchange->context->timer_stale = true;
     count(fifo, 1);
 }
 
@@ -90,8 +72,8 @@ static void find_lane(fl_exchange *exchange) {
     exchange->lane = exchange->queue = FL_LANE_NONE;
     if (page == NULL || atomic_load_explicit(&page->routes.learnt, memory_order_relaxed) <= 0)
         return;
-    const fl_http1_head *head = exchange->head;
-    const char *bytes = fl_buffer_at(&exchange->connection->in);
+    const fl_head *head = exchange->head;
+    const char *bytes = fl_exchange_head_bytes(exchange);
     fl_route route;
     fl_routes_find(&page->routes, &route, bytes + head->method.at, head->method.size, bytes + head->path.at,
                    head->path.size);
@@ -106,7 +88,7 @@ bool fl_loop_enqueue(fl_exchange *exchange) {
     fl_loop *loop = fl_loop_of(exchange->context);
     find_lane(exchange);
     if (loop->ready.count >= CROWD)
-        compact(exchange);
+        fl_exchange_compact(exchange);
     insert(exchange);
     if (exchange->queue != FL_LANE_NONE)
         loop->serve_lanes(loop->lanes_watch);
@@ -129,11 +111,7 @@ void fl_loop_dequeue(fl_exchange *exchange) {
     count(fifo, -1);
 }
 
-void fl_loop_sort(fl_loop *loop) {
-    fl_shared_page *page = loop->siblings.page;
-    int version = page == NULL ? loop->routes_version : atomic_load(&page->routes.version);
-    if (version == loop->routes_version)
-        return;
+static void sort(fl_loop *loop, int version) {
     loop->routes_version = version;
     for (int queue = 0; queue < FL_LANES; queue++)
         for (fl_exchange *exchange = loop->lanes[queue].first, *next; exchange != NULL; exchange = next) {
@@ -147,6 +125,12 @@ void fl_loop_sort(fl_loop *loop) {
             exchange->queue = wanted;
             insert(exchange);
         }
+}
+
+void fl_loop_sort(fl_loop *loop) {
+    const fl_shared_page *page = loop->siblings.page;
+    if (page != NULL && atomic_load(&page->routes.version) != loop->routes_version)
+        sort(loop, atomic_load(&page->routes.version));
 }
 
 uint32_t fl_loop_takeable(const fl_loop *loop) {
@@ -166,7 +150,7 @@ static void flush_late(fl_loop *loop) {
 static fl_exchange *begin(fl_exchange *exchange) {
     fl_loop *loop = fl_loop_of(exchange->context);
     fl_loop_dequeue(exchange);
-    exchange->taken = true;
+    exchange->state = FL_EXCHANGE_SERVED;
     exchange->next = loop->context.served;
     if (loop->context.served != NULL)
         loop->context.served->previous = exchange;
@@ -198,19 +182,10 @@ static fl_exchange *begin(fl_exchange *exchange) {
     if (loop->context.limits.request_timeout != 0)
         fl_exchange_limit_time(exchange, loop->context.limits.request_timeout);
     fl_connection *connection = exchange->connection;
-    connection->state = FL_CONNECTION_SERVED;
     exchange->client = connection->client;
     exchange->listener = connection->listener->index;
-    /* The head is its own from now on; what follows stays the connection's. */
-    fl_buffer *bytes = &exchange->head_bytes;
-    *bytes = connection->in;
-    connection->in = (fl_buffer){0};
-    uint32_t size = exchange->head->size;
-    if ((bytes->length > size && fl_buffer_append(&loop->context.slab, &connection->in, fl_buffer_at(bytes) + size,
-                                                  bytes->length - size) != FL_OK) ||
-        fl_buffer_reserve(&loop->context.slab, &exchange->out, RESPONSE_HEAD) != FL_OK)
-        connection->keep_alive = false;
-    bytes->length = size;
+    if (exchange->protocol->taken != NULL)
+        exchange->protocol->taken(exchange);
     return exchange;
 }
 
@@ -225,11 +200,11 @@ static fl_exchange *oldest_wanted(fl_loop *loop, int queue) {
         fl_exchange *exchange = loop->lanes[queue].first;
         if (exchange == NULL)
             return NULL;
-        if (exchange->connection->half_closed && !fl_connection_is_read(exchange->connection))
+        if (!fl_exchange_is_read(exchange))
             continue;
         if (!fl_loop_is_too_late(exchange))
             return exchange;
-        fl_connection_refuse(exchange->connection, FL_QUEUE_TIMEOUT);
+        fl_exchange_refuse(exchange, FL_QUEUE_TIMEOUT);
         late++;
     }
     return NULL;

@@ -88,5 +88,5 @@ void fl_line_cut(fl_loop *loop) {
         return;
     loop->line.cut_at = loop->context.now;
     for (int i = 0; i < CUT_AT_ONCE && loop->ready.count > loop->line.most; i++)
-        fl_connection_turn_away(loop->ready.last->connection, FL_OVERLOADED);
+        fl_exchange_turn_away(loop->ready.last, FL_OVERLOADED);
 }

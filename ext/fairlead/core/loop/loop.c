@@ -103,8 +103,9 @@ fl_status fl_loop_join(fl_loop *loop, fl_shared_page *page, int slot, int receiv
 void fl_loop_hand_over_idle(fl_loop *loop) {
     static const fl_deadline_kind kinds[] = {FL_DEADLINE_IDLE, FL_DEADLINE_WRITE};
     for (int i = 0; i < 2 && loop->siblings.slot != NULL; i++)
-        for (fl_connection *connection = loop->context.deadlines[kinds[i]].first, *next; connection != NULL; connection = next) {
-            next = connection->deadline_after;
+        for (fl_deadline *deadline = loop->context.deadlines[kinds[i]].first, *next; deadline != NULL; deadline = next) {
+            fl_connection *connection = fl_connection_of_deadline(deadline);
+            next = deadline->after;
             if (fl_connection_is_idle(connection) && !fl_handoff_leave(&loop->siblings, connection))
                 return;
         }
@@ -113,7 +114,8 @@ void fl_loop_hand_over_idle(fl_loop *loop) {
 void fl_loop_give_back(fl_loop *loop) {
     for (fl_connection *connection = loop->context.connections, *next; connection != NULL; connection = next) {
         next = connection->next;
-        bool waits = connection->state == FL_CONNECTION_QUEUED && connection->exchange->lane != FL_LANE_PROCESS;
+        const fl_exchange *exchange = connection->exchanges;
+        bool waits = exchange != NULL && exchange->state == FL_EXCHANGE_QUEUED && exchange->lane != FL_LANE_PROCESS;
         if (!(waits || fl_connection_is_idle(connection)) || !fl_handoff_possible(connection))
             continue;
         if (!fl_handoff_leave(&loop->siblings, connection))
@@ -159,7 +161,9 @@ static void publish(fl_loop *loop) {
 /* What the poll has told of, then what has fallen due. */
 static void take_in(fl_loop *loop, fl_event *events, int count, int outside) {
     loop->stood_in = false;
-    loop->context.now = loop->turned_at = fl_clock();
+    fl_context *context = &loop->context;
+    uint64_t now = context->now = loop->turned_at = fl_clock();
+    bool due = context->timer_stale || loop->timer <= now; /* else nothing falls due before the timer does */
     for (int i = 0; i < count; i++) {
         switch (*(fl_source *) events[i].data) {
         case FL_SOURCE_LISTENER:
@@ -173,7 +177,8 @@ static void take_in(fl_loop *loop, fl_event *events, int count, int outside) {
             break;
         }
     }
-    fl_loop_see_to_deadlines(loop);
+    if (due)
+        fl_loop_see_to_deadlines(loop);
     fl_loop_sort(loop);
     fl_line_cut(loop);
     if (loop->dedicated)
@@ -181,7 +186,8 @@ static void take_in(fl_loop *loop, fl_event *events, int count, int outside) {
     fl_loop_listen_again(loop);
     if (loop->context.handing_over)
         fl_loop_hand_over_idle(loop);
-    fl_loop_set_timer(loop);
+    if (context->timer_stale || loop->timer <= now || context->handing_over)
+        fl_loop_set_timer(loop);
     publish(loop);
     if (atomic_load(&loop->outside) <= outside) /* else somebody may have been told of one of them, and wait for the lock */
         fl_context_bury(&loop->context);
@@ -285,15 +291,10 @@ void fl_loop_want(fl_loop *loop) {
     fl_loop_wake(loop);
 }
 
-static void close_idle(fl_loop *loop) {
+static void drain_connections(fl_loop *loop) {
     for (fl_connection *connection = loop->context.connections, *next; connection != NULL; connection = next) {
         next = connection->next;
-        if (!fl_connection_is_idle(connection))
-            continue;
-        connection->readable = true; /* a request may have come that no event has told of yet */
-        fl_connection_receive(connection);
-        if (fl_connection_is_idle(connection))
-            fl_connection_close(connection);
+        fl_connection_drain(connection);
     }
 }
 
@@ -307,20 +308,31 @@ void fl_loop_drain(fl_loop *loop, bool handing_over) {
     if (handing_over)
         fl_loop_hand_over_idle(loop);
     else
-        close_idle(loop);
+        drain_connections(loop);
     fl_loop_wake(loop);
 }
 
+/* Its requests that have not had their turn. */
+static void refuse_waiting(fl_connection *connection) {
+    for (fl_exchange *exchange = connection->exchanges, *next; exchange != NULL; exchange = next) {
+        next = exchange->stream_next;
+        if (exchange->state != FL_EXCHANGE_NEW && exchange->state != FL_EXCHANGE_SERVED)
+            fl_exchange_refuse(exchange, FL_ENDING);
+        if (connection->state == FL_CONNECTION_CLOSED)
+            return;
+    }
+}
+
 void fl_loop_give_up(fl_loop *loop) {
-    fl_context_expire_all(&loop->context);
-    loop->context.now = fl_clock();
-    for (fl_connection *connection = loop->context.connections, *next; connection != NULL; connection = next) {
+    fl_context *context = &loop->context;
+    fl_context_expire_all(context);
+    fl_context_update_clock(context);
+    for (fl_connection *connection = context->connections, *next; connection != NULL; connection = next) {
         next = connection->next;
-        if (connection->state == FL_CONNECTION_QUEUED && loop->context.handing_over && fl_handoff_leave(&loop->siblings, connection))
-            continue;
-        if (connection->state == FL_CONNECTION_QUEUED || connection->state == FL_CONNECTION_BODY ||
-            fl_connection_begins_to_ask(connection))
-            fl_connection_refuse(connection, FL_ENDING);
+        const fl_exchange *exchange = connection->exchanges;
+        bool waits = exchange != NULL && exchange->state == FL_EXCHANGE_QUEUED;
+        if (!waits || !context->handing_over || !fl_handoff_leave(&loop->siblings, connection))
+            refuse_waiting(connection);
     }
 }
 

@@ -51,29 +51,18 @@ static bool send_connection(const fl_siblings *siblings, int sibling, int descri
     return false;
 }
 
-/* What has been read of a connection's request, as it was sent; 0 parts: it cannot be told. */
-static size_t raw_bytes(fl_connection *connection, struct iovec parts[3]) {
-    fl_exchange *exchange = connection->exchange;
-    fl_buffer *in = &connection->in, *body = &exchange->body;
-    if (exchange->chunked || !exchange->body_done || in->length + body->length > FL_HANDOFF_BYTES)
-        return 0;
-    char *bytes = fl_buffer_at(in);
-    uint32_t head = exchange->head->size;
-    size_t count = 0;
-    parts[count++] = (struct iovec){bytes, head};
-    if (body->length > 0)
-        parts[count++] = (struct iovec){fl_buffer_at(body), body->length};
-    if (in->length > head)
-        parts[count++] = (struct iovec){bytes + head, in->length - head};
-    return count;
+/* The request that waits on a connection, if it is the only one; NULL: it is not. */
+static const fl_exchange *waiting_on(const fl_connection *connection) {
+    const fl_exchange *exchange = connection->exchanges;
+    return exchange != NULL && exchange->state == FL_EXCHANGE_QUEUED && exchange->stream_next == NULL ? exchange : NULL;
 }
 
-bool fl_handoff_possible(fl_connection *connection) {
+bool fl_handoff_possible(const fl_connection *connection) {
     struct iovec parts[3];
-    if (connection->transport.kind != &fl_transport_plain || connection->out.length > 0)
+    const fl_exchange *exchange = waiting_on(connection);
+    if (!connection->transport.kind->raw || connection->protocol->raw == NULL || connection->out.length > 0)
         return false;
-    return connection->state != FL_CONNECTION_QUEUED ||
-           (connection->exchange->hand_overs < MOST_HAND_OVERS && raw_bytes(connection, parts) > 0);
+    return exchange == NULL || (exchange->hand_overs < MOST_HAND_OVERS && connection->protocol->raw(exchange, parts) > 0);
 }
 
 bool fl_handoff_give(fl_siblings *siblings, fl_connection *connection, int sibling) {
@@ -82,16 +71,17 @@ bool fl_handoff_give(fl_siblings *siblings, fl_connection *connection, int sibli
     message message = {.listener = connection->listener->index};
     struct iovec parts[4] = {{&message, sizeof message}};
     size_t count = 1;
-    bool queued = connection->state == FL_CONNECTION_QUEUED;
-    if (queued) {
-        count += raw_bytes(connection, parts + 1);
-        message.arrived = connection->exchange->ready_at;
-        message.hand_overs = connection->exchange->hand_overs + 1;
+    const fl_exchange *exchange = waiting_on(connection);
+    bool waits = exchange != NULL;
+    if (waits) {
+        count += connection->protocol->raw(exchange, parts + 1);
+        message.arrived = exchange->ready_at;
+        message.hand_overs = exchange->hand_overs + 1;
     }
     if (!send_connection(siblings, sibling, connection->transport.descriptor, parts, count))
         return false;
     fl_connection_close(connection);
-    if (queued)
+    if (waits)
         connection->context->counts.handed++;
     siblings->receiver = sibling;
     return true;

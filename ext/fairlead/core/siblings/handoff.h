@@ -20,7 +20,7 @@ typedef struct fl_handover {
 } fl_handover;
 
 /* Whether a connection is such that it can be given at all. */
-bool fl_handoff_possible(fl_connection *connection);
+bool fl_handoff_possible(const fl_connection *connection);
 
 /* Gives a connection that is idle, or whose request waits in the FIFO, to a sibling, and closes our side of it,
  * unnoticed by the client. False when it cannot be given now; it is then as it was. */

@@ -5,7 +5,7 @@
 #include <string.h>
 
 void fl_run_begins(fl_run *run, const fl_exchange *exchange) {
-    const fl_http1_head *head = exchange->head;
+    const fl_head *head = exchange->head;
     const char *bytes = fl_exchange_head_bytes(exchange);
     size_t method_size = head->method.size < sizeof run->method ? head->method.size : sizeof run->method;
     size_t path_size = head->path.size < sizeof run->path ? head->path.size : sizeof run->path;

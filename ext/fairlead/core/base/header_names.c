@@ -1,5 +1,5 @@
 /* Which of the known headers a name is: one probe of a hash table, then a comparison of whole words. */
-#include "http1.h"
+#include "head.h"
 #include "characters.h"
 
 enum { SLOTS = 256, LONGEST_NAME = 31 };
@@ -73,7 +73,7 @@ fl_header_id fl_header_lookup(const char *name, size_t size) {
     return FL_HEADER_OTHER;
 }
 
-bool fl_http1_may_be_trailer(const char *name, size_t size) {
+bool fl_may_be_trailer(const char *name, size_t size) {
     static const char *const never[] = {
         "age", "authorization", "cache-control", "connection", "content-encoding", "content-length", "content-range",
         "content-type", "cookie", "date", "expect", "expires", "host", "keep-alive", "location", "max-forwards", "pragma",

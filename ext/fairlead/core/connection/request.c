@@ -1,0 +1,128 @@
+/* What becomes of a request before it is served, or instead. */
+#include "base/platform.h"
+#include "context.h"
+#include "exchange.h"
+#include "parts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* GET or HEAD of the health path, without a body: whoever asks how we are must not wait for an app. */
+static bool asks_for_health(const fl_exchange *exchange) {
+    const fl_head *head = exchange->head;
+    const char *path = exchange->context->limits.health_path, *bytes = fl_exchange_head_bytes(exchange);
+    if (path[0] == '\0' || exchange->chunked || exchange->body_expected > 0 || head->path.size != strlen(path) ||
+        memcmp(bytes + head->path.at, path, head->path.size) != 0)
+        return false;
+    return head->head_method || (head->method.size == 3 && memcmp(bytes + head->method.at, "GET", 3) == 0);
+}
+
+void fl_exchange_is_ready(fl_exchange *exchange) {
+    fl_connection *connection = exchange->connection;
+    fl_context *context = exchange->context;
+    fl_exchange_stop_deadline(exchange);
+    if (asks_for_health(exchange)) {
+        bool ends = context->draining && !context->handing_over;
+        exchange->protocol->answer(exchange, ends ? 503 : 200, ends ? "ending" : "ok", true);
+        fl_exchange_free(exchange);
+        return;
+    }
+    if (connection->deadline.kind != FL_DEADLINE_WRITE)
+        fl_connection_set_deadline(connection, FL_DEADLINE_NONE);
+    exchange->state = FL_EXCHANGE_QUEUED;
+    if (connection->fresh)
+        fl_connection_count(connection, 0, -1);
+    connection->fresh = false;
+    exchange->ready_at = context->handed.arrived != 0 ? context->handed.arrived : context->now;
+    bool waits = context->calls->enqueue(exchange);
+    if (waits && connection->half_closed && exchange->protocol->half_closed != NULL)
+        exchange->protocol->half_closed(connection); /* whether anybody is there may be known before its turn */
+}
+
+void fl_exchange_body_came(fl_exchange *exchange) {
+    fl_context *context = exchange->context;
+    fl_connection *connection = exchange->connection;
+    if (exchange->state == FL_EXCHANGE_SERVED) {
+        fl_exchange_wake(exchange);
+        exchange->awaits_body = false; /* the client's deadline ends here, however long the app takes to come back */
+    } else if (exchange->body_done || exchange->body.length >= fl_context_keeps(context, context->limits.body_buffer)) {
+        fl_exchange_is_ready(exchange);
+    } else if (exchange->deadline.kind == FL_DEADLINE_NONE) {
+        if (connection->deadline.kind == FL_DEADLINE_HEAD || connection->deadline.kind == FL_DEADLINE_IDLE)
+            fl_connection_set_deadline(connection, FL_DEADLINE_NONE);
+        fl_deadline_set(context, &exchange->deadline, FL_DEADLINE_BODY, exchange->body_received);
+    }
+}
+
+static void count_refusal(fl_context *context, fl_status status) {
+    context->counts.refused++;
+    if (fl_status_http(status) == 503)
+        context->counts.turned_away++;
+}
+
+/* Nobody has taken it. */
+static void refuse_waiting(fl_exchange *exchange, fl_status status, bool may_go_on) {
+    count_refusal(exchange->context, status);
+    fl_rejection_note(exchange, status);
+    if (exchange->state == FL_EXCHANGE_QUEUED)
+        exchange->context->calls->dequeue(exchange);
+    exchange->protocol->answer(exchange, fl_status_http(status), fl_status_text(status), may_go_on);
+    fl_exchange_free(exchange);
+}
+
+void fl_exchange_refuse(fl_exchange *exchange, fl_status status) {
+    if (exchange->state != FL_EXCHANGE_SERVED) {
+        refuse_waiting(exchange, status, false);
+        return;
+    }
+    exchange->body_failed = true; /* the app is answering: it is told, and the connection ends */
+    exchange->close = true;
+    exchange->refusal = (uint8_t) status;
+    fl_exchange_wake(exchange);
+}
+
+void fl_exchange_turn_away(fl_exchange *exchange, fl_status status) {
+    fl_connection *connection = exchange->connection;
+    refuse_waiting(exchange, status, true); /* to connect anew would cost both of us more than the answer */
+    if (connection->state == FL_CONNECTION_OPEN)
+        connection->protocol->finished(connection);
+}
+
+void fl_exchange_refuse_served(fl_exchange *exchange) {
+    fl_status status = (fl_status) exchange->refusal;
+    count_refusal(exchange->context, status);
+    exchange->protocol->answer(exchange, fl_status_http(status), fl_status_text(status), false);
+}
+
+void fl_exchange_time_out(fl_exchange *exchange) {
+    if (exchange->committed) {
+        exchange->protocol->reset(exchange);
+        if (exchange->connection == NULL)
+            return;
+        fl_exchange_detach(exchange);
+    } else {
+        exchange->refusal = FL_REQUEST_TIMEOUT;
+        exchange->protocol->answer(exchange, fl_status_http(FL_REQUEST_TIMEOUT), fl_status_text(FL_REQUEST_TIMEOUT), false);
+    }
+    fl_exchange_lost(exchange, false);
+}
+
+/* A head of its own size, and no more of what was read than there is. */
+void fl_exchange_compact(fl_exchange *exchange) {
+    fl_slab *slab = &exchange->context->slab;
+    fl_head *head = exchange->head;
+    size_t size = offsetof(fl_head, headers) + head->count * sizeof *head->headers;
+    fl_head *small = malloc(size);
+    if (small == NULL)
+        return;
+    memcpy(small, head, size);
+    fl_exchange_free_head(exchange);
+    exchange->head = small;
+    exchange->compact = true;
+    fl_buffer *in = &exchange->connection->in, bytes = {0};
+    if (in->capacity <= FL_SLAB_SMALLEST || in->length > FL_SLAB_SMALLEST ||
+        fl_buffer_append(slab, &bytes, fl_buffer_at(in), in->length) != FL_OK)
+        return;
+    fl_buffer_free(slab, in);
+    *in = bytes;
+}

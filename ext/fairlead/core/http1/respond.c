@@ -1,0 +1,205 @@
+/* What HTTP/1 makes of a response: its head, its body in one of several framings, its end. */
+#include "base/descriptors.h"
+#include "protocol_parts.h"
+
+#include <string.h>
+
+enum { MOST_STAGED = 65536 }; /* bytes that wait for the loop's next turn */
+
+fl_status fl_http1_begin(fl_exchange *exchange) {
+    fl_http1_exchange *own = fl_http1_part(exchange);
+    if (exchange->code == 101 && own->minor == 0)
+        return FL_BAD_STATUS;
+    own->own_chunks = (fl_chunks){0};
+    own->trailers_begun = false;
+    return fl_http1_write_status(&exchange->context->staging, &exchange->out, exchange->code);
+}
+
+static bool equal(const char *name, size_t size, const char *known, size_t known_size) {
+    return size == known_size && strncasecmp(name, known, size) == 0;
+}
+
+/* Whether it is one of a comma-separated list. */
+static bool has_token(const char *list, size_t size, const char *token, size_t token_size) {
+    for (size_t at = 0, end; at < size; at = end + 1) {
+        for (end = at; end < size && list[end] != ',';) end++;
+        size_t from = at, to = end;
+        while (from < to && (list[from] == ' ' || list[from] == '\t')) from++;
+        while (to > from && (list[to - 1] == ' ' || list[to - 1] == '\t')) to--;
+        if (equal(list + from, to - from, token, token_size))
+            return true;
+    }
+    return false;
+}
+
+/* No coding at all: we frame the body. */
+static bool is_identity(const char *codings, size_t size) {
+    return has_token(codings, size, "identity", 8) && memchr(codings, ',', size) == NULL;
+}
+
+/* Whether chunked is the last coding: any other one ends with the connection (RFC 9112, 6.3). */
+static bool ends_in_chunked(const char *codings, size_t size) {
+    size_t last = size;
+    while (last > 0 && codings[last - 1] != ',') last--;
+    return has_token(codings + last, size - last, "chunked", 7);
+}
+
+#define IS(known) equal(name, name_size, known, sizeof known - 1)
+
+fl_status fl_http1_header(fl_exchange *exchange, const char *name, size_t name_size, const char *value, size_t value_size) {
+    switch (name_size) {
+    case 10:
+        if (IS("connection")) { /* ours to say; an app can only ask to end the connection */
+            if (has_token(value, value_size, "close", 5))
+                exchange->close = true;
+            if (exchange->close || has_token(value, value_size, "keep-alive", 10))
+                return FL_OK;
+        } else if (IS("keep-alive")) {
+            return FL_OK;
+        }
+        break;
+    case 17:
+        if (IS("transfer-encoding")) {
+            if (fl_exchange_has_no_framing(exchange) || is_identity(value, value_size))
+                return FL_OK;
+            if (exchange->has_length || fl_http1_part(exchange)->minor == 0) /* could be read in two ways, or in none */
+                return FL_BAD_HEADER_VALUE;
+            exchange->framing = ends_in_chunked(value, value_size) ? FL_FRAMING_RAW : FL_FRAMING_CLOSE;
+        }
+        break;
+    }
+    return fl_http1_write_header(&exchange->context->staging, &exchange->out, name, name_size, value, value_size);
+}
+
+static fl_status append(fl_exchange *exchange, const char *text, size_t size) {
+    return fl_buffer_append(&exchange->context->slab, &exchange->out, text, size);
+}
+#define APPEND(text) append(exchange, text, sizeof text - 1)
+
+/* The framing headers and the end of the head. `length` is -1 when it is not known and nothing can wait for it. */
+fl_status fl_http1_end_head(fl_exchange *exchange, int64_t length) {
+    fl_slab *slab = &exchange->context->slab;
+    fl_connection *connection = exchange->connection;
+    fl_status status = FL_OK;
+    uint8_t minor = fl_http1_part(exchange)->minor;
+    bool no_body = fl_exchange_has_no_body(exchange);
+    if (exchange->has_trailers && minor >= 1)
+        length = -1; /* they need chunks */
+    if (exchange->takes_over) {
+        exchange->framing = FL_FRAMING_CLOSE;
+        exchange->close = exchange->code != 101 && !fl_exchange_opens_tunnel(exchange);
+    } else if (exchange->framing != FL_FRAMING_UNDECIDED) { /* the app has framed it */
+        exchange->close |= exchange->framing == FL_FRAMING_CLOSE;
+        if (no_body)
+            exchange->framing = FL_FRAMING_NONE;
+    } else if (exchange->code == 205) { /* RFC 9110, 15.3.6 */
+        exchange->framing = FL_FRAMING_NONE;
+        status = fl_http1_write_length(slab, &exchange->out, 0);
+    } else if (exchange->has_length) {
+        exchange->framing = no_body ? FL_FRAMING_NONE : FL_FRAMING_LENGTH;
+    } else if (no_body) {
+        exchange->framing = FL_FRAMING_NONE;
+        if (length > 0 && exchange->code == 200 && !fl_exchange_has_no_framing(exchange)) /* of HEAD: what GET would have had */
+            status = fl_http1_write_length(slab, &exchange->out, (uint64_t) length);
+    } else if (length >= 0) {
+        exchange->framing = FL_FRAMING_LENGTH;
+        exchange->length_left = (uint64_t) length;
+        status = fl_http1_write_length(slab, &exchange->out, (uint64_t) length);
+    } else if (minor >= 1) {
+        exchange->framing = FL_FRAMING_PIECES;
+        status = APPEND("transfer-encoding: chunked\r\n");
+    } else {
+        exchange->framing = FL_FRAMING_CLOSE;
+        exchange->close = true;
+    }
+    if (connection != NULL && !exchange->takes_over &&
+        (!fl_http1_of(connection)->keep_alive || !exchange->body_done || exchange->context->calls->is_ending(exchange->context)))
+        exchange->close = true;
+    if (status == FL_OK && exchange->close)
+        status = APPEND("connection: close\r\n");
+    else if (status == FL_OK && minor == 0 && !exchange->takes_over)
+        status = APPEND("connection: keep-alive\r\n");
+    if (status == FL_OK && !exchange->has_date)
+        status = append(exchange, fl_context_date(exchange->context), FL_DATE_SIZE);
+    if (status == FL_OK)
+        status = APPEND("\r\n");
+    return status;
+}
+
+bool fl_http1_is_sound(fl_exchange *exchange, const char *bytes, size_t size) {
+    return fl_chunks_check(&fl_http1_part(exchange)->own_chunks, bytes, size) != FL_BAD_CHUNK;
+}
+
+fl_status fl_http1_body(fl_exchange *exchange, const char *bytes, size_t size) {
+    if (exchange->framing == FL_FRAMING_PIECES)
+        return fl_http1_write_chunk(&exchange->context->slab, &exchange->out, bytes, size);
+    return append(exchange, bytes, size);
+}
+
+size_t fl_http1_body_directly(fl_exchange *exchange, const char *bytes, size_t size) {
+    return fl_connection_send_directly(exchange->connection, &exchange->out, bytes, size);
+}
+
+fl_status fl_http1_trailer(fl_exchange *exchange, const char *name, size_t name_size, const char *value, size_t value_size) {
+    fl_http1_exchange *own = fl_http1_part(exchange);
+    if (exchange->framing != FL_FRAMING_PIECES)
+        return FL_OK;
+    fl_status status = own->trailers_begun ? FL_OK : APPEND("0\r\n");
+    own->trailers_begun = true;
+    if (status != FL_OK)
+        return status;
+    return fl_http1_write_header(&exchange->context->slab, &exchange->out, name, name_size, value, value_size);
+}
+
+void fl_http1_flush(fl_exchange *exchange) {
+    fl_connection_send(exchange->connection, &exchange->out);
+}
+
+static fl_status end_body(fl_exchange *exchange) {
+    const fl_http1_exchange *own = fl_http1_part(exchange);
+    if (exchange->framing == FL_FRAMING_RAW)
+        return own->own_chunks.done ? FL_OK : FL_BAD_CHUNK;
+    if (exchange->framing != FL_FRAMING_PIECES)
+        return FL_OK;
+    return own->trailers_begun ? APPEND("\r\n") : fl_http1_write_last_chunk(&exchange->context->slab, &exchange->out);
+}
+
+bool fl_http1_finish(fl_exchange *exchange) {
+    fl_connection *connection = exchange->connection;
+    fl_http1_connection *own = fl_http1_of(connection);
+    const fl_context *context = exchange->context;
+    if (end_body(exchange) != FL_OK)
+        return false;
+    if (exchange->close || !exchange->body_done)
+        own->keep_alive = false;
+    bool body_unread = !exchange->body_done;
+    /* Responses to pipelined requests, and to short ones, go out together. */
+    bool gathers = own->keep_alive && (connection->in.length > 0 || context->calls->gathers(context));
+    if (gathers && connection->out.length + exchange->out.length < MOST_STAGED)
+        fl_connection_stage(connection, &exchange->out);
+    else
+        fl_connection_send(connection, &exchange->out);
+    connection->readable |= body_unread; /* there may be more of it: let the client read the answer before it sees a reset */
+    return true;
+}
+
+void fl_http1_reset(fl_exchange *exchange) {
+    fl_connection *connection = exchange->connection;
+    if (exchange->framing == FL_FRAMING_CLOSE)
+        connection->transport.kind->reset(&connection->transport);
+    fl_connection_close(connection);
+}
+
+fl_status fl_http1_inform(fl_exchange *exchange, int code, const char *fields, size_t size) {
+    fl_connection *connection = exchange->connection;
+    fl_slab *slab = &exchange->context->slab;
+    if (fl_http1_part(exchange)->minor == 0) /* RFC 9110, 15.2 */
+        return FL_OK;
+    if (fl_buffer_reserve(slab, &connection->out, size + 128) != FL_OK) /* all of it, or nothing */
+        return FL_NO_MEMORY;
+    fl_http1_write_status(slab, &connection->out, code);
+    fl_buffer_append(slab, &connection->out, fields, size);
+    fl_buffer_append(slab, &connection->out, "\r\n", 2);
+    fl_connection_send(connection, NULL);
+    return FL_OK;
+}

@@ -1,0 +1,212 @@
+/* What a protocol can rely on that is not HTTP/1: requests of one connection under way at once, each with a life of its own. */
+#include "peer.h"
+#include "toy_protocol.h"
+
+static const fl_protocol *const toys[] = {&toy_protocol, NULL};
+
+typedef struct scene {
+    peer_server server;
+    fl_loop *loop;
+    int client;
+} scene;
+
+static scene begin(fl_limits limits) {
+    scene scene = {.server = server_with(limits)};
+    scene.loop = scene.server.loop;
+    scene.loop->listeners->protocols = toys;
+    scene.client = client(&scene.server);
+    return scene;
+}
+
+static void end(scene *scene) {
+    close(scene->client);
+    server_stop(&scene->server);
+}
+
+/* All that the client hears until nothing happens any more. */
+static void check_heard(scene *scene, const char *expected) {
+    fl_heard heard = hear(scene->loop, scene->client);
+    CHECK_TEXT(expected, heard.bytes);
+    free(heard.bytes);
+}
+
+static void requests_of_one_connection_are_answered_in_any_order(void) {
+    scene scene = begin(peer_limits);
+    say(scene.client, "1 /a\n2 /b\n3 /c\n");
+    TURN_UNTIL(scene.loop, scene.loop->ready.count == 3);
+    fl_exchange *a = take(scene.loop), *b = take(scene.loop);
+    CHECK_TEXT("/b", path_of(b));
+    CHECK(a->connection == b->connection);
+    CHECK_NUMBER(2, scene.loop->context.counts.in_flight);
+    answer(b, 200, "B");
+    check_heard(&scene, "2 200\n2 B\n2 .\n");
+    answer(take(scene.loop), 404, "");
+    answer(a, 200, "A");
+    check_heard(&scene, "3 404\n3 .\n1 200\n1 A\n1 .\n");
+    CHECK_NUMBER(1, scene.loop->context.counts.connections);
+    CHECK(fl_connection_is_idle(scene.loop->context.connections));
+    end(&scene);
+}
+
+static void pieces_of_responses_mix(void) {
+    scene scene = begin(peer_limits);
+    say(scene.client, "1 /a\n2 /b\n");
+    fl_exchange *exchanges[] = {take(scene.loop), take(scene.loop)};
+    size_t used;
+    for (int i = 0; i < 2; i++) {
+        CHECK_NUMBER(FL_OK, fl_exchange_begin(exchanges[i], 200));
+        CHECK_NUMBER(FL_OK, fl_exchange_head_end(exchanges[i], -1));
+        CHECK_NUMBER(FL_OK, fl_exchange_write(exchanges[i], "now", 3, &used));
+    }
+    check_heard(&scene, "2 200\n2 now\n1 200\n1 now\n"); /* what is staged of both leaves with the loop's turn */
+    CHECK_NUMBER(FL_OK, fl_exchange_write(exchanges[0], "then", 4, &used));
+    fl_exchange_finish(exchanges[1]);
+    fl_exchange_finish(exchanges[0]);
+    check_heard(&scene, "2 .\n1 then\n1 .\n");
+    end(&scene);
+}
+
+static void bodies_come_in_pieces_between_each_other(void) {
+    scene scene = begin(peer_limits);
+    say(scene.client, "1 +/a\n2 +/b\n1 x\n2 y\n");
+    turn(scene.loop);
+    CHECK_NUMBER(0, scene.loop->ready.count);
+    say(scene.client, "2 z\n2 .\n");
+    fl_exchange *exchange = take(scene.loop);
+    const char *bytes;
+    size_t size;
+    CHECK_TEXT("/b", path_of(exchange));
+    CHECK_NUMBER(FL_OK, fl_exchange_body(exchange, &bytes, &size));
+    CHECK_BYTES("yz", 2, bytes, size);
+    answer(exchange, 200, "");
+    say(scene.client, "1 .\n");
+    answer(take(scene.loop), 200, "");
+    check_heard(&scene, "2 200\n2 .\n1 200\n1 .\n");
+    end(&scene);
+}
+
+static void a_body_that_stalls_ends_its_request_alone(void) {
+    fl_limits limits = peer_limits;
+    limits.deadlines[FL_DEADLINE_BODY] = 20 * MILLISECOND;
+    scene scene = begin(limits);
+    say(scene.client, "1 +/a\n2 /b\n");
+    fl_exchange *exchange = take(scene.loop);
+    TURN_UNTIL(scene.loop, scene.loop->context.counts.refused == 1);
+    answer(exchange, 200, "");
+    check_heard(&scene, "1 !408\n2 200\n2 .\n");
+    end(&scene);
+}
+
+static void one_that_waits_too_long_is_refused_alone(void) {
+    fl_limits limits = peer_limits;
+    limits.in_flight = 1;
+    limits.queue_timeout = 20 * MILLISECOND;
+    scene scene = begin(limits);
+    say(scene.client, "1 /a\n2 /b\n");
+    fl_exchange *exchange = take(scene.loop);
+    TURN_UNTIL(scene.loop, scene.loop->context.counts.refused == 1);
+    say(scene.client, "3 /c\n");
+    answer(exchange, 200, "");
+    answer(take(scene.loop), 200, "");
+    check_heard(&scene, "2 !503\n1 200\n1 .\n3 200\n3 .\n");
+    end(&scene);
+}
+
+static void one_that_takes_too_long_is_answered_alone(void) {
+    scene scene = begin(peer_limits);
+    say(scene.client, "1 /a\n2 /b\n3 /c\n");
+    fl_exchange *a = take(scene.loop), *b = take(scene.loop), *c = take(scene.loop);
+    CHECK_NUMBER(FL_OK, fl_exchange_begin(b, 200));
+    CHECK_NUMBER(FL_OK, fl_exchange_head_end(b, -1));
+    fl_exchange_flush(b);
+    fl_exchange_limit_time(a, 1);
+    fl_exchange_limit_time(b, 2);
+    TURN_UNTIL(scene.loop, a->connection == NULL && b->connection == NULL);
+    fl_exchange_abandon(a);
+    fl_exchange_finish(b);
+    answer(c, 200, "");
+    check_heard(&scene, "2 200\n1 !504\n2 x\n3 200\n3 .\n");
+    CHECK_NUMBER(0, scene.loop->context.counts.in_flight);
+    end(&scene);
+}
+
+static void one_that_is_abandoned_is_cut_off_alone(void) {
+    scene scene = begin(peer_limits);
+    say(scene.client, "1 /a\n2 /b\n");
+    fl_exchange *a = take(scene.loop), *b = take(scene.loop);
+    fl_exchange_abandon(a);
+    answer(b, 200, "");
+    check_heard(&scene, "1 x\n2 200\n2 .\n");
+    end(&scene);
+}
+
+static void all_are_told_when_their_client_goes(void) {
+    scene scene = begin(peer_limits);
+    say(scene.client, "1 /a\n2 /b\n3 /c\n4 +/d\n");
+    TURN_UNTIL(scene.loop, scene.loop->ready.count == 3);
+    fl_exchange *a = take(scene.loop), *b = take(scene.loop);
+    close(scene.client);
+    fl_connection_close(scene.loop->context.connections);
+    CHECK(a->connection == NULL && b->connection == NULL);
+    CHECK_NUMBER(0, scene.loop->ready.count);
+    answer(a, 200, "");
+    fl_exchange_abandon(b);
+    CHECK_NUMBER(0, scene.loop->context.counts.in_flight);
+    scene.client = client(&scene.server);
+    end(&scene);
+}
+
+static void writers_wait_for_room_and_are_all_woken(void) {
+    static char much[2 << 20];
+    memset(much, 'm', sizeof much);
+    scene scene = begin(peer_limits);
+    say(scene.client, "1 /a\n2 /b\n");
+    fl_exchange *exchanges[] = {take(scene.loop), take(scene.loop)};
+    for (int i = 0; i < 2; i++) {
+        CHECK_NUMBER(FL_OK, fl_exchange_begin(exchanges[i], 200));
+        CHECK_NUMBER(FL_OK, fl_exchange_head_end(exchanges[i], -1));
+        for (size_t used = 1; used > 0 && !exchanges[i]->awaits_room;)
+            CHECK(fl_exchange_write(exchanges[i], much, sizeof much, &used) != FL_CLOSED);
+    }
+    fl_heard heard = {0};
+    uint64_t woken[2] = {0};
+    TURN_UNTIL(scene.loop, (hear_now(scene.client, &heard), woken[0] = fl_context_next_woken(&scene.loop->context)) != 0);
+    TURN_UNTIL(scene.loop, (hear_now(scene.client, &heard), woken[1] = fl_context_next_woken(&scene.loop->context)) != 0);
+    CHECK_NUMBER(exchanges[0]->id + exchanges[1]->id, woken[0] + woken[1]);
+    for (int i = 0; i < 2; i++) fl_exchange_abandon(exchanges[i]);
+    free(heard.bytes);
+    end(&scene);
+}
+
+static void a_connection_ends_when_all_are_answered(void) {
+    for (int drains = 0; drains < 2; drains++) {
+        scene scene = begin(peer_limits);
+        say(scene.client, "1 /a\n2 /b\n");
+        fl_exchange *a = take(scene.loop), *b = take(scene.loop);
+        if (drains)
+            fl_loop_drain(scene.loop, false);
+        else
+            shutdown(scene.client, SHUT_WR);
+        turn(scene.loop);
+        answer(b, 200, "");
+        answer(a, 200, "");
+        fl_heard heard = hear_end(scene.loop, scene.client);
+        CHECK_TEXT("2 200\n2 .\n1 200\n1 .\n", heard.bytes);
+        free(heard.bytes);
+        end(&scene);
+    }
+}
+
+int main(void) {
+    TEST(requests_of_one_connection_are_answered_in_any_order);
+    TEST(pieces_of_responses_mix);
+    TEST(bodies_come_in_pieces_between_each_other);
+    TEST(a_body_that_stalls_ends_its_request_alone);
+    TEST(one_that_waits_too_long_is_refused_alone);
+    TEST(one_that_takes_too_long_is_answered_alone);
+    TEST(one_that_is_abandoned_is_cut_off_alone);
+    TEST(all_are_told_when_their_client_goes);
+    TEST(writers_wait_for_room_and_are_all_woken);
+    TEST(a_connection_ends_when_all_are_answered);
+    return test_summary();
+}
