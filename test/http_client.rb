@@ -34,10 +34,9 @@ module Fairlead
     # Sends bytes while the server takes any; it may have refused and closed before all have left.
     def write_as_taken(bytes)
       @socket.write(bytes)
+      self
     rescue Errno::EPIPE, Errno::ECONNRESET
-      nil
-    ensure
-      return self
+      self
     end
 
     # @param head [Boolean] whether the request was HEAD, so that there is no body whatever the headers say.

@@ -146,7 +146,6 @@ module Fairlead
     # @return [Array<String>] what is not as it was before, though it has had time.
     def rest(before)
       limit = now + REST
-      found = nil
       sleep(0.2) until (found = unrest(before)).empty? || now > limit
       found + growth(before)
     end

@@ -74,7 +74,7 @@ module Bench
         exit!(0)
       end
       writing.close
-      Marshal.load(reading.read) # rubocop:disable Security/MarshalLoad
+      Marshal.load(reading.read)
     ensure
       reading&.close
       Process.wait(client) if client

@@ -77,7 +77,7 @@ module Bench
 
     def app_path = File.join(APPS, @app)
 
-    def expects?(body) = @expectation.nil? || @expectation === body # rubocop:disable Style/CaseEquality
+    def expects?(body) = @expectation.nil? || @expectation === body
 
     # The words of a workload's file.
     class Definition
@@ -100,6 +100,7 @@ module Bench
       def sweep(*labels) = @workload.swept = labels
       # Processes of each server.
       def workers(count) = @workload.workers = count
+
       # How long each load is measured, the server warmed up before the first one, and left alone after that:
       # its last requests must have ended.
       def seconds(count, warm_up: 2, settle: 0)

@@ -52,7 +52,7 @@ module Bench
         ]
         IO.popen([*command, err: %i[child out]], &:read)
       end
-      raise Failed, "wrk failed: #{output.strip}" unless $?.success? # rubocop:disable Style/SpecialGlobalVars
+      raise Failed, "wrk failed: #{output.strip}" unless $?.success?
 
       figures = self.class.parse(output)
       # What it says of the latency of requests that are sent together is not to be used.

@@ -64,6 +64,7 @@ module Fairlead
 
     def trace
       return frames.map { |frame| "    #{frame}" } if @debug
+
       # An error raised in a gem also has a line in the app that led there.
       raised = frames.find { |frame| !REQUIRE.match?(frame) }
       return if @error.is_a?(SyntaxError) || raised.nil? || own_frame == raised

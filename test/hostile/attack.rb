@@ -70,7 +70,7 @@ module Fairlead
           Process.setpriority(Process::PRIO_PROCESS, 0, 19) # it is elsewhere, as a rule
           Hostile.raise_descriptor_limit
           yield
-        rescue Exception => error # rubocop:disable Lint/RescueException
+        rescue Exception => error
           warn "the attacker has failed: #{error.full_message}"
         ensure
           exit!

@@ -35,6 +35,7 @@ module Fairlead
       Target = Struct.new(:port)
       Result = Struct.new(:name, :opened, :gone, :longest, :oldest, :bound, :alone, :beside, :failed, :memory, keyword_init: true) do
         def ratio = beside / alone
+
         # @return [Array<String>] what should not have been.
         def faults
           {

@@ -195,7 +195,7 @@ module Fairlead
     def examine(*flags, **)
       server = rails_app(:fairlead, **)
       said = server.run(File.join(ROOT, "exe/fairlead"), "doctor", "-e", "production", *flags)
-      [$?.exitstatus, said] # rubocop:disable Style/SpecialGlobalVars
+      [$?.exitstatus, said]
     end
 
     # @param settings [String] of database.yml.

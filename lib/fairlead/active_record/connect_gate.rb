@@ -99,6 +99,7 @@ module Fairlead
 
           time_out(error, since) if Fairlead::Pool.clock > deadline(since, patience) && (error || @inboxes.first != inbox)
           next unless given == :try || @inboxes.first.equal?(inbox)
+
           return record_progress(yield).tap { wake(TOGETHER) }
         rescue ::ActiveRecord::ActiveRecordError => error
           raise unless temporary?(error)

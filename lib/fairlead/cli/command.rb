@@ -52,7 +52,7 @@ module Fairlead
         end
       end
 
-      def flags(parser) = nil
+      def flags(_parser) = nil
 
       def only_here? = false
 

@@ -23,7 +23,7 @@ module Fairlead
         "\0fairlead-#{SecureRandom.hex(8)}"
       end
 
-      def remove(address) = nil
+      def remove(_address) = nil
     end
 
     # Elsewhere: one folder for each user, to which nobody else may write, with a socket for each server.

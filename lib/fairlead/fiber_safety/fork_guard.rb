@@ -39,6 +39,7 @@ module Fairlead
         super() { Thread.handle_interrupt(SignalException => :immediate, &block) }
       end
     end
+
     # Of every object: as private as it is.
     module PrivateBlock
       include Block

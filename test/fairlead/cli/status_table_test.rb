@@ -21,7 +21,7 @@ module Fairlead
         now = report({ **one, requests: 1_002_468 }, other, cpu: { 4712 => 11.0, 4713 => 1.02 }, at: 102.0, before:)
 
         assert_equal <<~TEXT, table(now).lines.drop(2).join
-          
+
           worker  process  age  state    connections  running  waiting  longest   requests  per second   CPU   memory
           0          4712  2 h  serving           40        3        0        -  1,002,468       1,234  50 %  120 MiB
           1          4713  2 h  serving           40        3        0        -        500          50   1 %  120 MiB

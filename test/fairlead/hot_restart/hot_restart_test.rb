@@ -593,7 +593,6 @@ module Fairlead
         restarts: { generation:, begun:, serving:, failed: } }
     end
 
-
     # New code serves, and a request runs until the file `go` is.
     def with_slow_request_after_a_restart
       with_server(answering_when_told("done"), "--drain-timeout", "60") do |server|

@@ -105,7 +105,7 @@ module Fairlead
       pid = fork do
         reader.close
         writer.write(Marshal.dump(yield))
-      rescue Exception => error # rubocop:disable Lint/RescueException -- the parent shows it
+      rescue Exception => error
         writer.write(Marshal.dump(error.full_message))
       ensure
         writer.close

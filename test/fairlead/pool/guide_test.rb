@@ -11,10 +11,10 @@ module Fairlead
       define_method("test_example_#{index + 1}") do
         skip "there is no Fiber scheduler here" if example.include?("async") && RUBY_ENGINE == "jruby"
         code, expected = example.split("# =>")
-        value = eval(code, TOPLEVEL_BINDING.dup, "guides/fair-pool.md") # rubocop:disable Security/Eval
+        value = eval(code, TOPLEVEL_BINDING.dup, "guides/fair-pool.md")
         next assert(value) unless expected
 
-        wanted = eval(expected) # rubocop:disable Security/Eval
+        wanted = eval(expected)
         assert_equal wanted, value
       end
     end

@@ -145,7 +145,7 @@ module Fairlead
           })
         rescue Interruption
           nil
-        rescue Exception => raised # rubocop:disable Lint/RescueException -- shown below
+        rescue Exception => raised
           error = raised
         end.join
         raise error if error

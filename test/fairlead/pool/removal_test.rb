@@ -7,7 +7,6 @@ module Fairlead
   class PoolRemovalTest < PoolTest
     def test_a_discarded_connection_makes_room_for_the_oldest_waiter
       pool, made = connections(1)
-      numbers = nil
       waiters = nil
       pool.with do
         waiters = Array.new(2) do |index|

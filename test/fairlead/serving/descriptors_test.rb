@@ -68,7 +68,7 @@ module Fairlead
     def about(server) = ControlSocket.servers.find { |one| one[:pid] == server.pid }
 
     # Connects to all servers of this user, and reads nothing.
-    def ask(server)
+    def ask(_server)
       names = File.read("/proc/net/unix").scan(/@(fairlead-\h+)$/).flatten.uniq
       sockets = names.map { |name| Socket.new(:UNIX, :STREAM).tap { |socket| socket.connect_nonblock(Socket.sockaddr_un("\0#{name}"), exception: false) } }
       Struct.new(:sockets) { def close = sockets.each(&:close) }.new(sockets)

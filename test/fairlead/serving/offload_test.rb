@@ -148,7 +148,7 @@ module Fairlead
 
     def test_and_nothing_of_another_one
       with_threads(1) do
-        in_a_fiber do |task|
+        in_a_fiber do |_task|
           Fiber[:tenant] = Thread.current[:user] = "a"
           Fairlead.offload { Thread.current[:left] = Fiber[:left] = "behind" }
         end

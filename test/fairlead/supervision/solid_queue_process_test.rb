@@ -81,7 +81,6 @@ module Fairlead
 
     # The process that starts it again serves requests, or has threads of the app's own that are in the database.
     def test_nobody_elses_transaction_notices_that_it_is_started_again_or_that_a_worker_is_forked
-
       [0, 1].each do |workers|
         with_server(TRANSACTION + APP.sub("run ->", "serve ->"), "-w", workers.to_s, "--solid-queue", "fork",
                     env: { "DATABASE_URL" => ENV["TEST_DATABASE_URL"], "THREAD" => ("1" if workers.positive?) }) do |server|
