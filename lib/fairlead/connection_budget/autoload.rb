@@ -1,9 +1,8 @@
 # frozen_string_literal: true
 
-# Shares out the connections of a database server among the workers, and between old and new code.
-# Called by supervision (allocator) and active_record (worker_budget).
+# Divides the connections of a database server among the workers, and between old and new code.
+# Called by supervision (ConnectionBudget) and active_record (WorkerBudget).
 # Calls the shared page and ipc.
 module Fairlead
-  autoload :Budget, "fairlead/connection_budget/allocator"
-  autoload :Budgets, "fairlead/connection_budget/connection_budget"
+  autoload :ConnectionBudget, "fairlead/connection_budget/connection_budget"
 end

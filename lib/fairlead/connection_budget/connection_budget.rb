@@ -3,131 +3,140 @@
 require_relative "../parts"
 
 module Fairlead
-  # The supervisor's side of `database_connections`: a {Budget} for each database server. Workers find out by the first
-  # page which one is whose: the server that any of them has met first is the first.
+  # The supervisor's side of `database_connections`: an {Allocator} for each database server. The first page tells workers
+  # which one belongs to which server, in the order in which the workers connect to them.
   #
-  # While new code takes over, its supervisor and the older ones keep to one bound together. Each older one says what it
-  # keeps; the rest is the new one's, and what that lacks it wishes for. An older one gives up to half of its connections
-  # while it serves, and all that it does not need once it leaves.
-  class Budgets
-    autoload :Exchange, "fairlead/connection_budget/exchange"
+  # During a hot restart, the supervisors of old and new code share one limit. Each supervisor reports how many connections it
+  # retains; the newer one has the rest, and requests what it lacks. An older one gives up to half of its connections while it
+  # serves, and all that it does not need once it leaves.
+  class ConnectionBudget
+    autoload :Allocation, "fairlead/connection_budget/allocation"
+    autoload :Allocator, "fairlead/connection_budget/allocator"
 
-    # Seconds between two wishes for the same.
-    AGAIN = 0.02
-    # For how long, in seconds, one that leaves waits at the end for the database to close its sides.
+    # Seconds between two requests for the same connections.
+    REQUEST_INTERVAL = 0.02
+    # Seconds for which a supervisor that leaves waits for the database to close its sides.
     LAST = 5.0
-    private_constant :AGAIN, :LAST
+    private_constant :REQUEST_INTERVAL, :LAST
 
-    # What one supervisor keeps.
+    # What one supervisor retains.
     # @!attribute supervisor [Integer] its process id.
-    # @!attribute servers [Array<Array(Integer, Integer)>] by what a database server is known, and connections.
+    # @!attribute servers [Array<Array(Integer, Integer)>] the number of a database server, and connections.
     # @!attribute rest [Integer] of each other server.
-    Kept = Data.define(:supervisor, :servers, :rest) do
+    Retained = Data.define(:supervisor, :servers, :rest) do
       def of(server) = servers.find { |known, _| known == server }&.last || rest
     end
 
-    # What a worker gets: a page and a socket for each budget.
+    # What a worker gets: a page and a socket for each allocator.
     Share = Data.define(:pages, :sockets) do
       def close = sockets.each(&:close)
     end
 
     # @param limit [Integer] for each server.
     # @param slots [Integer] of each page.
-    # @param elsewhere [Array<Kept>] what older supervisors keep.
+    # @param elsewhere [Array<Retained>] what older supervisors retain.
     def initialize(limit, slots, elsewhere: [])
       @limit = limit
       @pages = Array.new(SharedPage::DATABASES) { SharedPage.new(slots) }
-      @budgets = @pages.map { |page| Budget.new(limit, page) }
-      @elsewhere = elsewhere.to_h { |kept| [kept.supervisor, kept] }
-      @wished_at = 0.0
+      @allocators = @pages.map { |page| Allocator.new(limit, page) }
+      @elsewhere = elsewhere.to_h { |retained| [retained.supervisor, retained] }
+      @requested_at = 0.0
     end
 
     # @return [Enumerable<Integer>] their numbers.
-    def servers = @budgets.each_index
+    def servers = @allocators.each_index
 
-    # @return [Share] what the worker that comes to this slot gets.
+    # @return [Share] for the worker that takes this slot.
     def admit(slot)
       @pages.each { |page| page.clear(slot) }
-      Share.new(pages: @pages, sockets: @budgets.map { |budget| budget.admit(slot) })
+      Share.new(pages: @pages, sockets: @allocators.map { |allocator| allocator.admit(slot) })
     end
 
     # The worker of this slot has ended.
-    def leave(slot)
-      @budgets.each { |budget| budget.leave(slot) }
+    def remove(slot)
+      @allocators.each { |allocator| allocator.remove(slot) }
       @pages.each { |page| page.clear(slot) }
     end
 
-    # In a worker: all this is the supervisor's.
-    def close = @budgets.each(&:close)
+    # In a worker: closes what belongs to the supervisor.
+    def close = @allocators.each(&:close)
 
-    # @return [Array<IO>] what there is to be noticed.
-    def ios = @budgets.flat_map(&:ios)
+    # @return [Array<IO>] to wait for until they are readable.
+    def ios = @allocators.flat_map(&:ios)
 
-    # (see Budget#deadline)
-    def deadline(now) = @budgets.filter_map { |budget| budget.deadline(now) }.min
+    # (see Allocator#deadline)
+    def deadline(now) = @allocators.filter_map { |allocator| allocator.deadline(now) }.min
 
-    # (see Budget#attend)
+    # (see Allocator#update)
     # @yieldparam slot [Integer] a worker that should give back idle connections,
     # @yieldparam server [Integer] to which server,
     # @yieldparam count [Integer] and how many.
-    def attend(now)
-      each_known { |budget, known| budget.elsewhere = @elsewhere.each_value.sum { |kept| kept.of(known) } } unless @left_at
-      @budgets.each_with_index { |budget, server| budget.attend(now) { |slot, count| yield slot, server, count } }
+    def update(now)
+      unless @left_at
+        each_known do |allocator, known|
+          allocator.elsewhere = @elsewhere.each_value.sum { |retained| retained.of(known) }
+        end
+      end
+      @allocators.each_with_index { |allocator, server| allocator.update(now) { |slot, count| yield slot, server, count } }
     end
 
-    # Another supervisor says what it keeps.
+    # Tells the other supervisors what has changed: what this one requests, and what it retains.
     #
-    # @param kept [Kept]
-    def note(kept)
-      @elsewhere[kept.supervisor] = kept
-      @budgets.each(&:look)
+    # @param parent [ParentLink]
+    def report(now, parent)
+      each_request(now) { |server, count| parent.post(Messages::ConnectionRequest.new(server:, count:)) }
+      retained = self.retained
+      parent.post(Messages::RetainedConnections.new(**(@reported = retained).to_h)) if retained != @reported
     end
 
-    # New code lacks connections.
+    # @param message [Messages::RetainedConnections, Messages::ConnectionRequest] of another supervisor.
+    def handle(message)
+      case message
+      when Messages::RetainedConnections
+        @elsewhere[message.supervisor] = Retained.new(**message.to_h)
+        @allocators.each(&:recheck)
+      when Messages::ConnectionRequest
+        @allocators[@pages.first.database(message.server)].lend(message.count)
+      end
+    end
+
+    # The new code has failed to start: it needs nothing.
+    def reclaim = @allocators.each(&:reclaim)
+
+    # New code serves. To be called again, as requests end.
     #
-    # @param server [Integer] by what it is known.
-    # @param count [Integer] how many it could use in all.
-    def lend(server, count) = @budgets[@pages.first.database(server)].lend(count)
+    # @param busy [Integer] how many requests still run here.
+    def retire(now, busy)
+      @left_at ||= now
+      @allocators.each { |allocator| allocator.lend_all_but(busy) }
+    end
 
-    # There is no new code after all.
-    def take_back = @budgets.each(&:take_back)
+    # @return [Retained]
+    def retained
+      servers = []
+      each_known { |allocator, known| servers << [known, allocator.retained] }
+      Retained.new(supervisor: Process.pid, servers:, rest: @left_at ? 0 : @limit)
+    end
 
-    # @yieldparam server [Integer] by what it is known.
-    # @yieldparam count [Integer] how many are needed in all, of which older supervisors keep some.
-    def wishes(now)
-      return if @elsewhere.empty? || now - @wished_at < AGAIN
+    # @return [Boolean] whether nothing is left to wait for: a database closes its sides a little after its clients end.
+    def finished?(now) = @left_at.nil? || @allocators.sum(&:used).zero? || now - @left_at > LAST
 
-      each_known do |budget, known|
-        next unless (count = budget.wish).positive?
+    private
 
-        @wished_at = now
+    # @yieldparam server [Integer] its number.
+    # @yieldparam count [Integer] how many connections are needed in all, of which older supervisors retain some.
+    def each_request(now)
+      return if @elsewhere.empty? || now - @requested_at < REQUEST_INTERVAL
+
+      each_known do |allocator, known|
+        next unless (count = allocator.requested).positive?
+
+        @requested_at = now
         yield known, count
       end
     end
 
-    # New code serves. To be called again, as requests end.
-    #
-    # @param busy [Integer] how many run here yet.
-    def leave_to_others(now, busy)
-      @left_at ||= now
-      @budgets.each { |budget| budget.give_up_all_but(busy) }
-    end
-
-    # @return [Kept]
-    def kept
-      servers = []
-      each_known { |budget, known| servers << [known, budget.kept] }
-      Kept.new(supervisor: Process.pid, servers:, rest: @left_at ? 0 : @limit)
-    end
-
-    # Of one that has left: a database closes its sides a little later than its clients end.
-    #
-    # @return [Boolean] whether all is over.
-    def over?(now) = @left_at.nil? || @budgets.sum(&:used).zero? || now - @left_at > LAST
-
-    private
-
-    # The pages know as many servers as workers have met.
-    def each_known = @pages.first.databases.zip(@budgets) { |known, budget| yield budget, known unless known.zero? }
+    # Those to which workers have connected.
+    def each_known = @pages.first.databases.zip(@allocators) { |known, allocator| yield allocator, known unless known.zero? }
   end
 end

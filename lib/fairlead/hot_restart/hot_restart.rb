@@ -12,8 +12,8 @@ module Fairlead
     # @!attribute channel [Channel, nil] to its supervisor; nil once that has closed it.
     # @!attribute state [Symbol] :booting, :serving or :retiring
     # @!attribute failure [String, nil] why it cannot serve, in its own words
-    # @!attribute keeps [Messages::Keeps, nil] the last one from it
-    Generation = Struct.new(:number, :pid, :channel, :state, :failure, :keeps) do
+    # @!attribute retained [Messages::RetainedConnections, nil] the last one from it
+    Generation = Struct.new(:number, :pid, :channel, :state, :failure, :retained) do
       def booting? = state == :booting
       def serving? = state == :serving
     end
@@ -74,7 +74,7 @@ module Fairlead
       receive_from(generation) # its last messages
       generation.channel&.close
       @generations.delete(generation)
-      post(generation.keeps.with(servers: [], rest: 0), @generations) if generation.keeps
+      post(generation.retained.with(servers: [], rest: 0), @generations) if generation.retained
       return fail_start(generation.failure || how_it_ended(status), status) if generation.booting?
       return unless generation.serving?
 
@@ -118,7 +118,7 @@ module Fairlead
     def boot(ours, theirs)
       link = { pid: Process.pid, generation: @newest, control: theirs.io.fileno, watchdog: @service_manager.watchdog,
                listeners: listeners.map { |one| [one.io.fileno, one.asked, one.owned] },
-               kept: @generations.filter_map { |one| one.keeps&.to_h } }
+               retained: @generations.filter_map { |one| one.retained&.to_h } }
       return @start_command.spawn_copy({ ParentLink::VARIABLE => Messages.json(link) }, [theirs.io, *listeners.map(&:io)]) unless @first
 
       first, @first = @first, nil
@@ -149,8 +149,8 @@ module Fairlead
       when Messages::Failed then generation.failure = message.description
       when Messages::Notify then @service_manager.pass_on(message.text) if generation.serving?
       when Messages::Restart then restart
-      when Messages::Keeps then post(generation.keeps = message, @generations.drop(index + 1))
-      when Messages::Wish then post(message, @generations.take(index))
+      when Messages::RetainedConnections then post(generation.retained = message, @generations.drop(index + 1))
+      when Messages::ConnectionRequest then post(message, @generations.take(index))
       when Messages::Stopping then stop_listening if generation.serving?
       end
     end

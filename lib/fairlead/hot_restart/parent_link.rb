@@ -30,14 +30,14 @@ module Fairlead
     attr_reader :listeners
     # @return [Float, nil] see {ServiceManager#watchdog}.
     attr_reader :watchdog
-    # @return [Array<Hash>] the fields of {Messages::Keeps} of each older generation.
-    attr_reader :kept
+    # @return [Array<Hash>] the fields of {Messages::RetainedConnections} of each older generation.
+    attr_reader :retained
 
-    def initialize(pid:, generation:, control:, listeners:, watchdog: nil, kept: [])
+    def initialize(pid:, generation:, control:, listeners:, watchdog: nil, retained: [])
       @pid = pid
       @generation = generation
       @watchdog = watchdog
-      @kept = kept
+      @retained = retained
       @channel = Channel.new(UNIXSocket.for_fd(control).tap { |io| io.close_on_exec = true })
       @listeners = listeners.map { |fd, asked, owned| Listener.new(Socket.for_fd(fd), asked:, owned:, owner: pid) }
     end

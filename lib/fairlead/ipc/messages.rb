@@ -68,12 +68,12 @@ module Fairlead
     Restart = Data.define
     # It was told to end by a signal of its own, and drains.
     Stopping = Data.define
-    # What it keeps of `database_connections`, for newer generations. See {Budgets::Kept}.
-    Keeps = Data.define(:supervisor, :servers, :rest)
+    # What it retains of `database_connections`, for newer generations. See {ConnectionBudget::Retained}.
+    RetainedConnections = Data.define(:supervisor, :servers, :rest)
     # How many connections to a database server it needs in all, for older generations.
-    Wish = Data.define(:server, :count)
+    ConnectionRequest = Data.define(:server, :count)
 
-    # --- Init process → supervisor, beside Failed, Keeps and Wish
+    # --- Init process → supervisor, beside Failed, RetainedConnections and ConnectionRequest
 
     # A signal has come. A second TERM or INT means: at once.
     Signaled = Data.define(:signal)

@@ -156,7 +156,7 @@ module Fairlead
     end
 
     def release_connections(request)
-      guard(request) { ActiveRecord::Leases.release }
+      guard(request) { ActiveRecord::LeaseCleanup.release }
       guard(request) { SequelPools.close_abandoned } if @sequel
     end
 

@@ -83,16 +83,15 @@ module Fairlead
       @workers = WorkerTable.new(count, slots:, boot_timeout: @configuration.boot_timeout,
                                         drain_timeout: @configuration.drain_timeout)
       Fairlead.page = SharedPage.new(slots)
-      create_budgets(@configuration.database_connections, slots) if @configuration.database_connections
-      @processes = WorkerProcesses.new(@workers, @configuration, @listeners, app: @app, page: Fairlead.page, budgets: @budgets) do
+      create_budget(@configuration.database_connections, slots) if @configuration.database_connections
+      @processes = WorkerProcesses.new(@workers, @configuration, @listeners, app: @app, page: Fairlead.page, budget: @budget) do
         close_in_child
       end
     end
 
-    def create_budgets(most, slots)
+    def create_budget(most, slots)
       ActiveRecord::WorkerBudget.check(most)
-      @budgets = Budgets.new(most, slots, elsewhere: @parent.kept.map { |kept| Budgets::Kept.new(**kept) })
-      @exchange = Budgets::Exchange.new(@budgets)
+      @budget = ConnectionBudget.new(most, slots, elsewhere: @parent.retained.map { |one| ConnectionBudget::Retained.new(**one) })
     end
 
     def prepare_forks
@@ -115,23 +114,23 @@ module Fairlead
         process_parent_messages
         @control_server.answer_clients { @control_server.state.request_pool_reports(@workers) }
         check_restart_file
-        update_budgets(monotonic) if @budgets
+        update_budget(monotonic) if @budget
         update_watchdog if @watchdog && !@retired
         update_jobs
       end
     end
 
     def finished?
-      @workers.stopping? && @workers.empty? && @jobs&.pid.nil? && @budgets&.over?(monotonic) != false
+      @workers.stopping? && @workers.empty? && @jobs&.pid.nil? && @budget&.finished?(monotonic) != false
     end
 
     # Until a signal, a message, or a deadline.
     def wait
       now = monotonic
-      deadlines = [@processes.deadline(now), @budgets&.deadline(now), @jobs&.deadline,
+      deadlines = [@processes.deadline(now), @budget&.deadline(now), @jobs&.deadline,
                    *(@restart_file&.deadline unless @workers.stopping?),
                    *(@watchdog&.deadline unless @retired)].compact
-      ios = [@processes, @control_server, @budgets].compact.flat_map(&:ios)
+      ios = [@processes, @control_server, @budget].compact.flat_map(&:ios)
       IO.select([@signals.io, @parent&.io, *ios].compact, nil, nil, deadlines.min && [deadlines.min - now, 0].max)
     end
 
@@ -171,7 +170,7 @@ module Fairlead
         when Messages::Retire then retire
         when Messages::Starting then @control_server.restart_begun(message.generation)
         when Messages::Failed then handle_failed_restart(message.description)
-        when Messages::Keeps, Messages::Wish then @exchange&.hear(message)
+        when Messages::RetainedConnections, Messages::ConnectionRequest then @budget&.handle(message)
         end
       end
       return unless closed
@@ -183,7 +182,7 @@ module Fairlead
 
     def handle_failed_restart(description)
       @control_server.restart_failed(description)
-      @budgets&.take_back
+      @budget&.reclaim
     end
 
     # A newer generation serves.
@@ -260,10 +259,10 @@ module Fairlead
       message.is_a?(Messages::Pong) ? @watchdog&.answered(pid) : @control_server.handle(message, pid)
     end
 
-    def update_budgets(now)
-      @budgets.attend(now) { |slot, server, count| @processes.spare(slot, server, count) }
-      @budgets.leave_to_others(now, @processes.busy) if @retired
-      @exchange.attend(now, @parent)
+    def update_budget(now)
+      @budget.update(now) { |slot, server, count| @processes.spare(slot, server, count) }
+      @budget.retire(now, @processes.busy) if @retired
+      @budget.report(now, @parent)
     end
 
     def update_watchdog

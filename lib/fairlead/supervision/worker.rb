@@ -18,7 +18,7 @@ module Fairlead
     # @param channel [Channel] to the supervisor.
     # @param app [#call, nil] nil: it is loaded here.
     # @param handoff [Array<Array(UNIXSocket, UNIXSocket)>] see {ConnectionHandoff#pairs}.
-    # @param database [Budgets::Share, nil] if database connections are bounded.
+    # @param database [ConnectionBudget::Share, nil] if database connections are bounded.
     def initialize(row, channel:, configuration:, app:, listeners:, page:, handoff:, database: nil)
       @row = row
       @channel = channel

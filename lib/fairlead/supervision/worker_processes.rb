@@ -24,15 +24,15 @@ module Fairlead
     # @param listeners [Array<Listener>]
     # @param app [#call, nil] nil: each worker loads it.
     # @param page [SharedPage]
-    # @param budgets [Budgets, nil]
+    # @param budget [ConnectionBudget, nil]
     # @yield in a worker: closes what belongs to its parent, {#close_in_child} included.
-    def initialize(workers, configuration, listeners, app:, page:, budgets:, &close_in_worker)
+    def initialize(workers, configuration, listeners, app:, page:, budget:, &close_in_worker)
       @workers = workers
       @configuration = configuration
       @listeners = listeners
       @app = app
       @page = page
-      @budgets = budgets
+      @budget = budget
       @close_in_worker = close_in_worker
       @handoff = ConnectionHandoff.new(workers.slots)
       @recycler = WorkerRecycler.for(configuration, page)
@@ -83,13 +83,13 @@ module Fairlead
     def retire
       @workers.each do |worker|
         @page.write(worker.slot, :state, LEAVING)
-        @budgets&.servers&.each { |server| spare(worker.slot, server, @configuration.database_connections) }
+        @budget&.servers&.each { |server| spare(worker.slot, server, @configuration.database_connections) }
       end
       @workers.stop(handover: true)
     end
 
     def close_in_child
-      @budgets&.close
+      @budget&.close
       @workers.each { |worker| worker.channel&.close }
     end
 
@@ -113,7 +113,7 @@ module Fairlead
     def fork_worker(worker)
       ActiveRecord::LeaseCleanup.disconnect_before_fork
       SequelPools.release
-      database = @budgets&.admit(worker.slot)
+      database = @budget&.admit(worker.slot)
       ours, theirs = Channel.pair
       write_to_page(worker)
       pid = Process.fork { exit(run_worker(worker, theirs, ours, database)) }
@@ -213,7 +213,7 @@ module Fairlead
 
     def ended(worker, now)
       close_channel(worker)
-      @budgets&.leave(worker.slot)
+      @budget&.remove(worker.slot)
       @page.clear(worker.slot)
       how = @workers.ended(worker, now)
       report_end(worker, how) unless how == :expected || @workers.stopping?

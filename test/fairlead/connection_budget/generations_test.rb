@@ -10,12 +10,12 @@ module Fairlead
 
     # A supervisor's side, with the one worker that it has.
     class Side
-      attr_reader :budgets, :spared
+      attr_reader :budget, :spared
 
       def initialize(limit, pid, elsewhere: [])
         @pid = pid
-        @budgets = Budgets.new(limit, 1, elsewhere:)
-        @share = @budgets.admit(0)
+        @budget = ConnectionBudget.new(limit, 1, elsewhere:)
+        @share = @budget.admit(0)
         @page = @share.pages.first
         @page.database(SERVER)
         @now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
@@ -44,20 +44,24 @@ module Fairlead
 
       def attend(after: 0.02)
         @spared = 0
-        @budgets.attend(@now += after) { |_, _, count| @spared = count }
+        @budget.update(@now += after) { |_, _, count| @spared = count }
       end
 
-      def wishes
-        wishes = []
-        @budgets.wishes(@now += 1) { |*wish| wishes << wish }
-        wishes
+      # @return [Array<Array(Integer, Integer)>] what it requests of older code: servers and counts.
+      def requests
+        @requests = []
+        @budget.report(@now += 1, self)
+        @requests
       end
 
-      def leave(busy) = @budgets.leave_to_others(@now, busy)
+      # As the link to the init process.
+      def post(message) = (@requests << message.to_h.values if message.is_a?(Messages::ConnectionRequest))
 
-      def over? = @budgets.over?(@now)
+      def retire(busy) = @budget.retire(@now, busy)
 
-      def kept = @budgets.kept.with(supervisor: @pid)
+      def finished? = @budget.finished?(@now)
+
+      def retained = @budget.retained.with(supervisor: @pid)
 
       private
 
@@ -68,28 +72,28 @@ module Fairlead
       super
       @old = Side.new(10, 1)
       @old.wait_for(10)
-      @new = Side.new(10, 2, elsewhere: [@old.kept])
+      @new = Side.new(10, 2, elsewhere: [@old.retained])
     end
 
     def test_what_older_code_keeps_is_not_there_for_newer_code_which_says_what_it_needs
       assert_equal 0, @new.wait_for(3)
-      assert_equal [[SERVER, 3]], @new.wishes
-      assert_empty @old.wishes
+      assert_equal [[SERVER, 3]], @new.requests
+      assert_empty @old.requests
     end
 
     def test_older_code_that_serves_gives_up_half_at_most_and_nothing_counts_twice
       @new.wait_for(10)
-      @new.wishes.each { |wish| @old.budgets.lend(*wish) }
+      @new.requests.each { |one| request(@old, *one) }
       @old.attend
 
       assert_equal 5, @old.spared
-      assert_equal [[SERVER, 10]], @old.kept.servers, "they are open yet"
+      assert_equal [[SERVER, 10]], @old.retained.servers, "they are open yet"
       @old.close_connections(3)
-      @new.budgets.note(@old.kept)
+      @new.budget.handle(retained_message(@old))
 
       assert_equal 3, @new.wait_for(10)
       @old.close_connections(2)
-      @new.budgets.note(@old.kept)
+      @new.budget.handle(retained_message(@old))
 
       assert_equal 2, @new.wait_for(7)
       assert_equal 0, @old.wait_for(4)
@@ -97,52 +101,58 @@ module Fairlead
 
     def test_what_is_not_needed_by_the_requests_that_still_run_in_older_code_is_the_newer_ones
       @old.close_connections(9)
-      @old.leave(2)
-      @new.budgets.note(@old.kept)
+      @old.retire(2)
+      @new.budget.handle(retained_message(@old))
 
       assert_equal 8, @new.wait_for(20)
       assert_equal 1, @old.wait_for(1)
-      refute_predicate @old, :over?
+      refute_predicate @old, :finished?
       @old.close_connections(2)
-      @old.leave(0)
-      @new.budgets.note(@old.kept)
+      @old.retire(0)
+      @new.budget.handle(retained_message(@old))
 
       assert_equal 1, @new.wait_for(12), "there is a worker yet"
-      @old.budgets.leave(0)
-      @old.leave(0)
-      @new.budgets.note(@old.kept)
+      @old.budget.remove(0)
+      @old.retire(0)
+      @new.budget.handle(retained_message(@old))
 
-      assert_predicate @old, :over?
+      assert_predicate @old, :finished?
       assert_equal 1, @new.wait_for(11)
-      assert_empty @new.wishes
+      assert_empty @new.requests
     end
 
     def test_what_is_idle_in_older_code_is_given_up_though_its_requests_go_on
-      @old.leave(3)
+      @old.retire(3)
       @old.attend
 
       assert_equal 7, @old.spared
-      assert_equal [[SERVER, 10]], @old.kept.servers
+      assert_equal [[SERVER, 10]], @old.retained.servers
       @old.close_connections(7)
 
-      assert_equal [[SERVER, 3]], @old.kept.servers
+      assert_equal [[SERVER, 3]], @old.retained.servers
     end
 
     def test_where_the_newer_code_cannot_serve_the_older_one_has_all_again
       @old.close_connections(10)
-      @old.budgets.lend(SERVER, 4)
+      request(@old, SERVER, 4)
 
       assert_equal 6, @old.wait_for(20)
-      @old.budgets.take_back
+      @old.budget.reclaim
 
       assert_equal 4, @old.wait_for(14)
     end
 
     def test_of_a_database_that_older_code_has_not_met_it_keeps_all_until_it_is_asked
-      met = Side.new(10, 3, elsewhere: [Budgets::Kept.new(supervisor: 1, servers: [[5, 1]], rest: 10)])
+      met = Side.new(10, 3, elsewhere: [ConnectionBudget::Retained.new(supervisor: 1, servers: [[5, 1]], rest: 10)])
 
       assert_equal 0, met.wait_for(1)
-      assert_equal [[SERVER, 1]], met.wishes
+      assert_equal [[SERVER, 1]], met.requests
     end
+
+    private
+
+    def retained_message(side) = Messages::RetainedConnections.new(**side.retained.to_h)
+
+    def request(side, server, count) = side.budget.handle(Messages::ConnectionRequest.new(server:, count:))
   end
 end

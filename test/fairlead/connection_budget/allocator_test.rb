@@ -1,21 +1,21 @@
 # frozen_string_literal: true
 
 require_relative "../../helper"
-require "fairlead/connection_budget/allocator"
+require "fairlead/connection_budget/connection_budget"
 
 module Fairlead
-  # Whom the supervisor asks for idle connections, told by the shared page and by what workers send.
-  class AskingTest < Test
+  # Which workers the supervisor asks for idle connections, by the shared page and by what workers send.
+  class AllocatorTest < Test
     def setup
       super
       @page = SharedPage.new(2)
-      @budget = Budget.new(6, @page)
-      @sockets = Array.new(2) { |slot| @budget.admit(slot) }
+      @allocator = ConnectionBudget::Allocator.new(6, @page)
+      @sockets = Array.new(2) { |slot| @allocator.admit(slot) }
       @now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
     end
 
     def teardown
-      [@budget, *@sockets].each(&:close)
+      [@allocator, *@sockets].each(&:close)
       super
     end
 
@@ -52,7 +52,7 @@ module Fairlead
     # @return [Array<Array(Integer, Integer)>] slots, and how many each is asked for.
     def asked(later: 0.0)
       found = []
-      @budget.attend(@now + later) { |*one| found << one }
+      @allocator.update(@now + later) { |*one| found << one }
       found
     end
   end
