@@ -128,7 +128,8 @@ module Fairlead
       live: row(
         "actionpack", ">= 7.1",
         methods: {
-          "ActionController::Live" => %i[process new_controller_thread log_error], "ActiveSupport::IsolatedExecutionState." => %i[share_with]
+          "ActionController::Live" => %i[process new_controller_thread log_error],
+          "ActiveSupport::IsolatedExecutionState." => %i[share_with]
         },
         lost: "Each stream of ActionController::Live takes a thread."
       ),
@@ -151,7 +152,9 @@ module Fairlead
       mysql2: row(
         "mysql2", "~> 0.5",
         methods: {
-          "Mysql2::Client" => %i[query async_result next_result store_result abandon_results! prepare ping close connect socket thread_id more_results?],
+          "Mysql2::Client" => %i[
+            query async_result next_result store_result abandon_results! prepare ping close connect socket thread_id more_results?
+          ],
           "Mysql2::Statement" => %i[execute close], "Mysql2::Result" => %i[each]
         },
         variables: { "Mysql2::Client" => %i[@query_options @read_timeout] },
@@ -178,7 +181,8 @@ module Fairlead
         lost: "Fibers of GraphQL::Dataloader block their thread while they wait."
       ),
       excon: row(
-        "excon", ">= 0.60", methods: { "Excon::Connection" => %i[request sockets] }, variables: { "Excon::Connection" => %i[@_excon_sockets] },
+        "excon", ">= 0.60",
+        methods: { "Excon::Connection" => %i[request sockets] }, variables: { "Excon::Connection" => %i[@_excon_sockets] },
         lost: "Requests that share a persistent connection of Excon read each other's answers."
       ),
       rack_timeout: row(

@@ -7,7 +7,8 @@ module Fairlead
     class Redaction
       MARK = "[redacted]"
       # Variables whose values everybody may see, and without which paths could not be read.
-      HARMLESS = /\A(?:PATH|HOME|PWD|OLDPWD|SHELL|USER|LOGNAME|LANG|TERM|TMPDIR|EDITOR|HOSTNAME|_|LC_.*|GEM_.*|BUNDLE.*|RUBY.*|RACK_ENV|RAILS_ENV)\z/
+      HARMLESS = /\A(?:PATH|HOME|PWD|OLDPWD|SHELL|USER|LOGNAME|LANG|TERM|TMPDIR|EDITOR|HOSTNAME|_|
+                  LC_.*|GEM_.*|BUNDLE.*|RUBY.*|RACK_ENV|RAILS_ENV)\z/x
       # Shorter values would match words of the text.
       SHORTEST = 6
       USERINFO = %r{(?<=://)[^\s/@"']+@}

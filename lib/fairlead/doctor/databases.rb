@@ -113,7 +113,8 @@ module Fairlead
           missing = ActiveRecord::Limits.missing or return
           return Finding.new(level: :note, what: missing, remedy: "Update Rails.") unless @configuration.database_connections
 
-          Finding.new(level: :hurts, what: missing, remedy: "Update Rails, or remove database_connections: the server refuses to start with it.")
+          Finding.new(level: :hurts, what: missing,
+                      remedy: "Update Rails, or remove database_connections: the server refuses to start with it.")
         end
 
         def permanent_checkout

@@ -89,7 +89,9 @@ module Fairlead
       read_errors
       return unless status
 
-      status.signaled? ? "The new process was ended by SIG#{Signal.signame(status.termsig)}." : "The new process ended with status #{status.exitstatus}."
+      return "The new process was ended by SIG#{Signal.signame(status.termsig)}." if status.signaled?
+
+      "The new process ended with status #{status.exitstatus}."
     end
 
     def fail_with(how)

@@ -69,7 +69,9 @@ module Fairlead
         return [] if spec.include?("*") || spec.count("(") > MOST_OPTIONAL
 
         open = [spec]
-        open = open.flat_map { |one| one.match?(OPTIONAL) ? [one.sub(OPTIONAL, "\\1"), one.sub(OPTIONAL, "")] : [one] } while open.any?(OPTIONAL)
+        while open.any?(OPTIONAL)
+          open = open.flat_map { |one| one.match?(OPTIONAL) ? [one.sub(OPTIONAL, "\\1"), one.sub(OPTIONAL, "")] : [one] }
+        end
         open.uniq.map { |one| parts_of(one) }.sort_by { |parts| -parts.size }
       end
 

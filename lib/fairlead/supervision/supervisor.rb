@@ -70,7 +70,9 @@ module Fairlead
       create_workers
       prepare_forks
       @jobs = SolidQueueProcess.for(@configuration, @app)
-      @control_server = ControlServer.new(@configuration, addresses, pid: @parent.pid, generation: @parent.generation, named: @start_command&.folder)
+      @control_server = ControlServer.new(
+        @configuration, addresses, pid: @parent.pid, generation: @parent.generation, named: @start_command&.folder
+      )
       @terminal = $stdin.tty? && terminal?
       @restart_file = RestartFile.new(@start_command.folder) if @start_command
       @watchdog&.loaded
