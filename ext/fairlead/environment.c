@@ -238,7 +238,7 @@ static VALUE address_of(const fl_client *client) {
 
 /* t=1700000000.123456: seconds since 1970 when the first byte was read */
 static VALUE request_start(const fl_exchange *exchange) {
-    uint64_t at = exchange->first_byte_at + exchange->context->wall_offset;
+    uint64_t at = exchange->request.first_byte_at + exchange->context->wall_offset;
     char text[32] = "t=";
     int size = 2;
     char digits[24];
@@ -258,7 +258,7 @@ void fl_environment_add_input(VALUE env, VALUE request) {
 }
 
 static VALUE whole_input(const fl_exchange *exchange) {
-    VALUE bytes = rb_str_new(fl_buffer_at(&exchange->body), exchange->body.length);
+    VALUE bytes = rb_str_new(fl_buffer_at(&exchange->request.body), exchange->request.body.length);
     return rb_class_new_instance(1, &bytes, cStringIO);
 }
 
@@ -302,7 +302,7 @@ static inline void fill_in(VALUE env, int place, VALUE key, VALUE value) {
 
 VALUE fl_environment_trailers(const fl_exchange *exchange) {
     VALUE trailers = rb_hash_new();
-    const char *at = fl_buffer_at(&exchange->trailers), *end = at + exchange->trailers.length;
+    const char *at = fl_buffer_at(&exchange->request.trailers), *end = at + exchange->request.trailers.length;
     while (end - at > 2) { /* the decoder has seen to it that these are lines "name: value" */
         const char *line_end = memchr(at, '\r', (size_t) (end - at));
         const char *colon = memchr(at, ':', (size_t) (line_end - at)), *value = colon + 1, *value_end = line_end;
@@ -325,7 +325,7 @@ VALUE fl_environment_trailers(const fl_exchange *exchange) {
 }
 
 VALUE fl_environment_build(fl_exchange *exchange, VALUE template, VALUE request, VALUE finished, VALUE after_reply, bool whole) {
-    const fl_head *head = exchange->head;
+    const fl_head *head = exchange->request.head;
     const char *bytes = fl_exchange_head_bytes(exchange);
     VALUE env = env_with_host(template, bytes + head->authority.at, head->authority.size);
     VALUE method = method_of(bytes, head->method);
@@ -345,16 +345,16 @@ VALUE fl_environment_build(fl_exchange *exchange, VALUE template, VALUE request,
     FILL_IN(env, finished, finished);
     FILL_IN(env, after_reply, after_reply);
     FILL_IN(env, hijack, request);
-    bool decoded = exchange->chunked && whole;
+    bool decoded = exchange->request.chunked && whole;
     if (add_headers(env, bytes, head, decoded))
         say_https(env);
     if (decoded) /* RFC 9112, 7.1.3 */
-        rb_hash_aset(env, header_keys[FL_HEADER_CONTENT_LENGTH], rb_fix2str(UINT2NUM(exchange->body.length), 10));
+        rb_hash_aset(env, header_keys[FL_HEADER_CONTENT_LENGTH], rb_fix2str(UINT2NUM(exchange->request.body.length), 10));
     if (head->upgrade)
         rb_hash_aset(env, key_protocol, protocols_of(bytes, head));
-    if (exchange->chunked) /* those of a body that has not come whole are added at its end */
+    if (exchange->request.chunked) /* those of a body that has not come whole are added at its end */
         rb_hash_aset(env, key_request_trailers, whole ? fl_environment_trailers(exchange) : rb_hash_new());
-    if (whole && exchange->body.length > 0)
+    if (whole && exchange->request.body.length > 0)
         rb_hash_aset(env, key_input, whole_input(exchange)); /* the last: it might call Ruby */
     return env;
 }

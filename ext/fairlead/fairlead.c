@@ -196,7 +196,7 @@ static VALUE loop_listen(VALUE object, VALUE descriptor, VALUE unix_socket, VALU
     if (status != FL_OK)
         fl_raise(status);
     fl_ruby_loop *self = rb_check_typeddata(object, &loop_type);
-    rb_ary_store(self->templates, loop->listeners->index, template);
+    rb_ary_store(self->templates, loop->accepting.listeners->index, template);
     return Qnil;
 }
 
@@ -244,7 +244,7 @@ static bool may_wait(struct wait *wait) {
     wait->leads = fl_own_reactor_leads(wait->self);
     if (wait->leads) {
         fl_loop_keep_timer(loop); /* another reactor may have taken something from a lane */
-        atomic_store(&loop->resting, true);
+        atomic_store(&loop->driver.resting, true);
         if (loop->siblings.slot != NULL)
             fl_slot_set(loop->siblings.slot, FL_SLOT_idle, loop->ready.first == NULL);
     }
@@ -321,7 +321,7 @@ static VALUE loop_want(VALUE object) {
 /* The id of the next request that has been woken; false: none, but requests were refused; nil: nothing. Whoever asks
  * sees to what was wanted before. */
 static VALUE loop_woken(VALUE object) {
-    atomic_store(&fl_ruby_loop_get(object)->wanted, false);
+    atomic_store(&fl_ruby_loop_get(object)->driver.wanted, false);
     fl_loop *loop = fl_hold(fl_ruby_loop_struct(object));
     uint64_t id = fl_context_next_woken(&loop->context);
     bool refused = loop->context.refusals.first != NULL;

@@ -73,7 +73,7 @@ static void give_back(VALUE request, bool whole) {
         return;
     fl_exchange_head_used(exchange);
     if (whole)
-        fl_exchange_body_used(exchange, exchange->body.length);
+        fl_exchange_body_used(exchange, exchange->request.body.length);
     fl_let_go(exchange->context);
 }
 
@@ -87,10 +87,10 @@ VALUE fl_ruby_loop_take(VALUE object) {
         return Qnil;
     }
     fl_runs(exchange);
-    bool whole = exchange->body_done; /* else who stands in for us may receive the rest meanwhile */
+    bool whole = exchange->request.whole; /* else who stands in for us may receive the rest meanwhile */
     fl_let_go(&loop->context);
     if (fl_own.reactor != NULL) {
-        fl_reactor_goes_out(fl_own.reactor, exchange->started_at);
+        fl_reactor_goes_out(fl_own.reactor, exchange->queueing.started_at);
         fl_watch_attend(ours->watch);
     }
     fl_ruby_request *self;
@@ -100,8 +100,8 @@ VALUE fl_ruby_loop_take(VALUE object) {
     RB_OBJ_WRITE(request, &self->loop, object);
     self->id = exchange->id;
     self->whole = whole;
-    self->first_byte_at = exchange->first_byte_at;
-    self->started_at = exchange->started_at;
+    self->first_byte_at = exchange->request.first_byte_at;
+    self->started_at = exchange->queueing.started_at;
     RB_OBJ_WRITE(request, &self->finished, rb_ary_new());
     RB_OBJ_WRITE(request, &self->after_reply, rb_ary_new());
     VALUE template = rb_ary_entry(ours->templates, exchange->listener);
@@ -217,7 +217,7 @@ static VALUE request_read(VALUE object, VALUE string, VALUE most) {
 static VALUE request_trailers(VALUE object) {
     fl_exchange *exchange = fl_hold_request(object);
     fl_require_open(exchange);
-    bool whole = exchange->body_done; /* they do not change any more */
+    bool whole = exchange->request.whole; /* they do not change any more */
     fl_let_go(exchange->context);
     return whole ? fl_environment_trailers(exchange) : rb_hash_new();
 }

@@ -46,11 +46,11 @@ static bool is(VALUE name, const char *known) {
 /* A header between app and server. */
 static void for_server(VALUE self, VALUE name, VALUE value) {
     if (is(name, "rack.hijack") && RTEST(value)) {
-        staged(self)->takes_over = true;
+        staged(self)->response.takes_over = true;
     } else if (is(name, "rack.protocol") && RTEST(value)) {
         value = to_string(value);
         fl_exchange *exchange = staged(self);
-        exchange->takes_over = exchange->upgrades = true;
+        exchange->response.takes_over = exchange->response.upgrades = true;
         header_value(self, word_upgrade, value);
         header_value(self, word_connection, word_upgrade);
     }
@@ -94,7 +94,7 @@ static void begin(VALUE self, VALUE status, VALUE headers) {
     else
         rb_block_call(headers, id_each, 0, NULL, header_of_each, self);
     /* What is 200 in HTTP/2 is said with 101 here (Rack specification, "The rack.protocol Header"). */
-    if (code != 101 && staged(self)->upgrades)
+    if (code != 101 && staged(self)->response.upgrades)
         begin(self, INT2FIX(101), headers);
 }
 
@@ -118,13 +118,13 @@ static void end(VALUE object, void (*end)(fl_exchange *)) {
     fl_ruby_request *self = fl_ruby_request_get(object);
     fl_exchange *exchange = self->exchange;
     self->exchange = NULL;
-    self->timed_out = exchange->timed_out;
-    if (end == fl_exchange_abandon && exchange->refusal != FL_OK && !exchange->committed)
-        self->code = fl_status_http((fl_status) exchange->refusal);
-    if (exchange->timed_out && !exchange->committed)
+    self->timed_out = exchange->timing.out;
+    if (end == fl_exchange_abandon && exchange->request.refusal != FL_OK && !exchange->response.committed)
+        self->code = fl_status_http((fl_status) exchange->request.refusal);
+    if (exchange->timing.out && !exchange->response.committed)
         self->code = fl_status_http(FL_REQUEST_TIMEOUT); /* whatever the app has said since */
     else
-        self->bytes_sent = exchange->body_sent + exchange->held.length;
+        self->bytes_sent = exchange->response.body_sent + exchange->response.held.length;
     if (exchange->context == NULL)
         free(exchange);
     else
@@ -178,7 +178,7 @@ static VALUE request_respond(VALUE object, VALUE status, VALUE headers, VALUE bo
     begin(object, status, headers);
     fl_exchange *exchange = hold(object); /* from here on nobody else changes the body */
     fl_context *context = exchange->context;
-    bool whole = RB_TYPE_P(body, T_ARRAY) && !exchange->takes_over && !exchange->has_trailers;
+    bool whole = RB_TYPE_P(body, T_ARRAY) && !exchange->response.takes_over && !exchange->response.has_trailers;
     size_t length = 0;
     VALUE wrong = whole ? measure(body, &length) : Qnil;
     if (!NIL_P(wrong)) {
@@ -186,7 +186,7 @@ static VALUE request_respond(VALUE object, VALUE status, VALUE headers, VALUE bo
         Check_Type(wrong, T_STRING);
     }
     fl_status outcome = fl_exchange_head_end(exchange, whole ? (int64_t) length : -1);
-    bool empty = outcome == FL_OK && exchange->framing == FL_FRAMING_NONE;
+    bool empty = outcome == FL_OK && exchange->response.framing == FL_FRAMING_NONE;
     whole = empty || (whole && outcome == FL_OK && length <= fl_exchange_room(exchange));
     if (whole && !empty)
         outcome = write_all(exchange, body);
@@ -241,7 +241,7 @@ static VALUE request_awaits_room_p(VALUE self) {
     fl_exchange *exchange = fl_hold_request(self);
     if (exchange == NULL || exchange->context == NULL)
         return Qfalse;
-    bool awaits = exchange->awaits_room;
+    bool awaits = exchange->response.awaits_room;
     fl_let_go(exchange->context);
     return awaits ? Qtrue : Qfalse;
 }
@@ -264,7 +264,7 @@ static VALUE request_flush(VALUE self) {
 /* Whether the app wants to talk to the client itself, after the head that has been begun. */
 static VALUE request_takes_over_p(VALUE object) {
     fl_exchange *exchange = fl_ruby_request_get(object)->exchange;
-    return exchange != NULL && exchange->takes_over ? Qtrue : Qfalse;
+    return exchange != NULL && exchange->response.takes_over ? Qtrue : Qfalse;
 }
 
 static VALUE taken_out(fl_slab *staging, fl_buffer *buffer) {
@@ -349,13 +349,13 @@ static VALUE request_limit_time(VALUE self, VALUE seconds) {
 /* Whether it took longer than it may: its client has been told so, or was cut off. */
 static VALUE request_timed_out_p(VALUE object) {
     fl_ruby_request *self = fl_ruby_request_get(object);
-    return self->timed_out || (self->exchange != NULL && self->exchange->timed_out) ? Qtrue : Qfalse;
+    return self->timed_out || (self->exchange != NULL && self->exchange->timing.out) ? Qtrue : Qfalse;
 }
 
 /* Whether anything of the response has left for the client. */
 static VALUE request_committed_p(VALUE object) {
     fl_ruby_request *self = fl_ruby_request_get(object);
-    return self->hijacked || self->exchange == NULL || self->exchange->committed ? Qtrue : Qfalse;
+    return self->hijacked || self->exchange == NULL || self->exchange->response.committed ? Qtrue : Qfalse;
 }
 
 static VALUE request_answered_p(VALUE object) {

@@ -56,7 +56,7 @@ static inline peer_server server_with(fl_limits limits) {
     server.port = ntohs(address.sin_port);
     CHECK_NUMBER(FL_OK, fl_loop_listen(server.loop, server.listening, false));
 #ifdef TOY_TRANSPORT
-    server.loop->listeners->transport = &toy_transport_kind;
+    server.loop->accepting.listeners->transport = &toy_transport_kind;
 #endif
     return server;
 }
@@ -128,7 +128,7 @@ static inline int narrow_client(peer_server *server) {
     setsockopt(pair[0], SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
     setsockopt(pair[1], SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
     fl_close_on_exec_nonblocking(pair[0]);
-    CHECK(fl_connection_open(&server->loop->context, server->loop->listeners, pair[0], "", 0) != NULL);
+    CHECK(fl_connection_open(&server->loop->context, server->loop->accepting.listeners, pair[0], "", 0) != NULL);
     return client_socket(pair[1]);
 }
 
@@ -224,8 +224,8 @@ static inline fl_exchange *take(fl_loop *loop) {
 
 static inline const char *path_of(fl_exchange *exchange) {
     static char path[256];
-    snprintf(path, sizeof path, "%.*s", (int) exchange->head->path.size,
-             fl_exchange_head_bytes(exchange) + exchange->head->path.at);
+    snprintf(path, sizeof path, "%.*s", (int) exchange->request.head->path.size,
+             fl_exchange_head_bytes(exchange) + exchange->request.head->path.at);
     return path;
 }
 

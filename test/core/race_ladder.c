@@ -119,7 +119,7 @@ static bool serve_one(worker *worker, fl_thread *thread, fl_reactor *reactor, in
         return false;
     atomic_store(&reactor->run, &runs[worker - workers][number]);
     fl_reactor_goes_out(reactor, fl_clock());
-    unsigned request = (unsigned) atoi(fl_exchange_head_bytes(exchange) + exchange->head->path.at + 1);
+    unsigned request = (unsigned) atoi(fl_exchange_head_bytes(exchange) + exchange->request.head->path.at + 1);
     pthread_mutex_lock(&loop->context.lock);
     fl_exchange_head_used(exchange);
     pthread_mutex_unlock(&loop->context.lock);
@@ -349,7 +349,7 @@ static void end_workers(int ends[WORKERS][2]) {
     for (int i = 0; i < WORKERS; i++) {
         pthread_join(workers[i].teller, NULL);
         for (int k = 0; k < FL_MOST_REACTORS; k++)
-            workers_lane_running[i][k] = atomic_load(&workers[i].loop->lane_running[k]);
+            workers_lane_running[i][k] = atomic_load(&workers[i].loop->lanes.running[k]);
         fl_watch_close(workers[i].watch);
         fl_loop_close(workers[i].loop);
         close(ends[i][0]);

@@ -56,10 +56,10 @@ static inline void come(scene *scene, int requests) {
             abort();
         scene->clients[scene->client_count++] = pair[1];
         scene->loop->context.now = fl_clock();
-        fl_connection_open(&scene->loop->context, scene->loop->listeners, client_socket(pair[0]), text, (size_t) size);
+        fl_connection_open(&scene->loop->context, scene->loop->accepting.listeners, client_socket(pair[0]), text, (size_t) size);
     }
     CHECK_NUMBER(requests, scene->loop->ready.count);
-    scene->loop->take_interval = USUAL;
+    scene->loop->pace.interval = USUAL;
 }
 
 /* What a sibling has been sent, as the digits of the paths. */

@@ -39,7 +39,7 @@ static void who_has_no_more_time_gives_all_away_or_refuses_it(void) {
 static void a_busy_sibling_gets_the_second_oldest_if_that_is_older_than_its_own(void) {
     scene scene = begin(2);
     come(&scene, 3);
-    uint64_t second = scene.loop->ready.first->next->ready_at;
+    uint64_t second = scene.loop->ready.first->next->queueing.ready_at;
     says(&scene, 1, FL_SLOT_queued, 1);
     says(&scene, 1, FL_SLOT_oldest_us, (int64_t) (second + USUAL));
     CHECK_NUMBER(3, fl_balance(scene.loop, false, 0)); /* by no more than a request takes: chance */
@@ -52,8 +52,8 @@ static void a_busy_sibling_gets_the_second_oldest_if_that_is_older_than_its_own(
 static void where_requests_differ_the_margin_is_wider(void) {
     scene scene = begin(2);
     come(&scene, 2);
-    scene.loop->take_deviation = 10 * MILLISECOND;
-    uint64_t second = scene.loop->ready.first->next->ready_at;
+    scene.loop->pace.deviation = 10 * MILLISECOND;
+    uint64_t second = scene.loop->ready.first->next->queueing.ready_at;
     says(&scene, 1, FL_SLOT_queued, 1);
     says(&scene, 1, FL_SLOT_oldest_us, (int64_t) (second + USUAL + 30 * MILLISECOND));
     CHECK_NUMBER(2, fl_balance(scene.loop, false, 0));
@@ -91,7 +91,7 @@ static void one_where_more_are_at_work_gets_what_has_waited_for_a_while(void) {
     scene.loop->context.counts.in_flight = 4;
     CHECK_NUMBER(2, fl_balance(scene.loop, false, 0));
     CHECK_NUMBER(2, fl_balance(scene.loop, false, 0)); /* one is on its way there */
-    scene.loop->context.now = scene.loop->ready.first->ready_at + 20 * MILLISECOND;
+    scene.loop->context.now = scene.loop->ready.first->queueing.ready_at + 20 * MILLISECOND;
     says(&scene, 1, FL_SLOT_in_flight, 1000);
     says(&scene, 1, FL_SLOT_coming, 0);
     CHECK_NUMBER(1, fl_balance(scene.loop, false, 0));
@@ -124,7 +124,7 @@ static void who_is_stuck_silent_or_leaving_gets_nothing(void) {
 static void one_that_has_been_around_stays(void) {
     scene scene = begin(2);
     come(&scene, 2);
-    scene.loop->ready.first->hand_overs = 3;
+    scene.loop->ready.first->queueing.hand_overs = 3;
     CHECK_NUMBER(1, fl_balance(scene.loop, true, 0));
     CHECK_TEXT("2", sent_to(&scene, 1));
     end(&scene);

@@ -258,7 +258,7 @@ static void run(uint64_t seed, unsigned steps) {
             break;
         }
         if (sheds)
-            server->loop->line.most = dice(6);
+            server->loop->shedding.most = dice(6);
         while (dice(3) == 0 && fl_context_next_woken(&server->loop->context) != 0) {}
         while (dice(3) == 0 && fl_context_next_expired(&server->loop->context) != 0) {}
         if (drains && step == steps * 3 / 4)

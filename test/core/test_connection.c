@@ -199,7 +199,7 @@ static void a_client_may_have_gone_when_its_next_request_is_taken(void) {
     peer_server server = server_start();
     fl_loop *loop = server.loop;
     loop->watched = true; /* responses of very short requests leave together */
-    loop->take_interval = 0;
+    loop->pace.interval = 0;
     int socket = client(&server), other = client(&server);
     say(socket, GET("/first") GET("/second"));
     TURN_UNTIL(loop, loop->ready.count == 1);
@@ -244,9 +244,9 @@ static void a_request_that_comes_soon_is_awaited_awake_as_long_as_that_succeeds(
     CHECK(fl_loop_lingers(server.loop));
     for (int round = 0; round < 3; round++) {
         say(socket, GET("/"));
-        atomic_store(&server.loop->resting, true);
+        atomic_store(&server.loop->driver.resting, true);
         CHECK(fl_loop_linger(server.loop));
-        CHECK(!atomic_load(&server.loop->resting)); /* else it would keep the lead however long it is away */
+        CHECK(!atomic_load(&server.loop->driver.resting)); /* else it would keep the lead however long it is away */
         CHECK_NUMBER(1, answer_all(server.loop));
         int vain = 0, idle = 0;
         for (; vain < 100 && fl_loop_lingers(server.loop); vain++) CHECK(!fl_loop_linger(server.loop));
@@ -456,7 +456,7 @@ static void no_deadline_runs_while_the_app_has_the_request(void) {
         fl_loop_wait(server.loop, 10 * MILLISECOND);
         fl_loop_turn(server.loop);
     }
-    CHECK(!exchange->body_failed && exchange->connection != NULL);
+    CHECK(!exchange->request.failed && exchange->connection != NULL);
     CHECK_NUMBER(FL_OK, fl_exchange_body(exchange, &bytes, &size));
     CHECK_BYTES("efg", 3, bytes, size);
     fl_exchange_body_used(exchange, size);
@@ -623,7 +623,7 @@ static void who_drains_looks_only_at_those_that_could_go(void) {
             abort();
         streams[i] = pair[1];
         fl_close_on_exec_nonblocking(pair[0]);
-        CHECK(fl_connection_open(&server.loop->context, server.loop->listeners, pair[0], GET("/"), sizeof GET("/") - 1) != NULL);
+        CHECK(fl_connection_open(&server.loop->context, server.loop->accepting.listeners, pair[0], GET("/"), sizeof GET("/") - 1) != NULL);
         CHECK((exchanges[i] = fl_loop_take(server.loop)) != NULL);
     }
     began = cpu_time();
@@ -649,7 +649,7 @@ static void one_that_has_ended_its_side_is_answered_by_the_sibling(void) {
         TURN_UNTIL(old.loop, old.loop->ready.count == 1);
         shutdown(waiting, SHUT_WR);
         turn(old.loop);
-        old.loop->ready.first->ready_at -= SECOND; /* it has waited for so long */
+        old.loop->ready.first->queueing.ready_at -= SECOND; /* it has waited for so long */
         TURN_UNTIL(old.loop, fl_handoff_give(&old.loop->siblings, old.loop->context.connections, 1));
         turn(old.loop);
         CHECK_NUMBER(1, answer_all(young.loop));
@@ -721,7 +721,7 @@ static void the_child_of_a_fork_lets_go_whatever_it_finds(void) {
     fl_exchange *second = take(server.loop);
     fl_buffer unsent = {0}, ahead = {0};
     int ours = exchange->connection->transport.descriptor, apps = fl_exchange_hijack(second, &unsent, &ahead);
-    int listener = server.loop->listeners->descriptor, other = dup(0);
+    int listener = server.loop->accepting.listeners->descriptor, other = dup(0);
     pthread_mutex_lock(&server.loop->context.lock);
     fl_connection *torn = server.loop->context.connections;
     server.loop->context.connections = (fl_connection *) 1;

@@ -179,7 +179,7 @@ static void a_large_body_arrives_whole(const char *request, int64_t length, size
         size_t used, now = size - written < piece ? size - written : piece;
         fl_status status = fl_exchange_write(exchange, large + written, now, &used);
         written += used;
-        CHECK(exchange->connection->out.length + exchange->out.length <= response_buffer + 65536 + 40);
+        CHECK(exchange->connection->out.length + exchange->response.out.length <= response_buffer + 65536 + 40);
         if (status == FL_AGAIN) {
             waits++;
             TURN_UNTIL(server.loop, (hear_now(socket, &heard), fl_context_next_woken(&server.loop->context) == exchange->id));
@@ -311,7 +311,7 @@ static void a_body_that_is_not_read_is_not_received(void) {
         if (count > 0)
             sent += (size_t) count;
         turn(server.loop);
-        most = exchange->body.length > most ? exchange->body.length : most;
+        most = exchange->request.body.length > most ? exchange->request.body.length : most;
         const char *bytes;
         size_t size;
         fl_status status = fl_exchange_body(exchange, &bytes, &size);
@@ -561,7 +561,7 @@ enum { MOST_AT_ONCE = 5 };
 /* Responses to requests that are ready at once: whether the first is kept, and all leave when that has lasted. */
 static void responses_of(peer_server *server, int count, int64_t usual, bool kept) {
     fl_loop *loop = server->loop;
-    loop->take_interval = usual;
+    loop->pace.interval = usual;
     int sockets[MOST_AT_ONCE];
     fl_heard heard[MOST_AT_ONCE] = {0};
     for (int i = 0; i < count; i++) {
@@ -604,9 +604,9 @@ static void who_watches_leaves_alone_what_a_request_is_still_at(void) {
     fl_exchange *exchange = begin(server.loop, 200, -1);
     put(exchange, "part");
     fl_loop_flush_complete(server.loop, 0);
-    CHECK(!exchange->committed);
+    CHECK(!exchange->response.committed);
     turn(server.loop);
-    CHECK(exchange->committed);
+    CHECK(exchange->response.committed);
     CHECK_HEARD("HTTP/1.1 200 OK\r\n", "4\r\npart\r\n", hear(server.loop, socket));
     fl_exchange_finish(exchange);
     close(socket);

@@ -10,7 +10,7 @@ static fl_connection nobody; /* of all of them: nothing is read of it */
 
 static void come(fl_loop *loop, uint64_t at) {
     fl_exchange *exchange = fl_exchange_new(&loop->context, &nobody);
-    exchange->ready_at = at;
+    exchange->queueing.ready_at = at;
     fl_loop_enqueue(exchange);
 }
 
@@ -39,7 +39,7 @@ static uint64_t cpu_time_of_given(fl_loop *loop, uint64_t first, uint64_t step, 
 static void check_order(fl_loop *loop) {
     bool in_order = true;
     for (fl_exchange *exchange = loop->ready.first; exchange->next != NULL; exchange = exchange->next)
-        in_order &= exchange->ready_at <= exchange->next->ready_at && exchange->next->previous == exchange;
+        in_order &= exchange->queueing.ready_at <= exchange->next->queueing.ready_at && exchange->next->previous == exchange;
     CHECK(in_order);
 }
 

@@ -26,7 +26,7 @@ static void one_that_leaves_as_it_is_called_is_not_waited_for(void) {
 
     int asks = client(&server);
     say(asks, "GET /blocks HTTP/1.1\r\nHost: a\r\n\r\n");
-    TURN_UNTIL(server.loop, atomic_load(&server.loop->lanes[FL_LANE_THREADS].count) == 1);
+    TURN_UNTIL(server.loop, atomic_load(&server.loop->queues[FL_LANE_THREADS].count) == 1);
     CHECK(is_called(watch, 1));
     CHECK(!is_called(watch, 2));
     CHECK(fl_watch_leave(watch, 1));

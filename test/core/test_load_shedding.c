@@ -25,8 +25,8 @@ static uint64_t serve(fl_loop *loop, double come_while_one_is_served, uint32_t a
         if (come_while_one_is_served > 1 && length > at_once)
             wait = (length - at_once) / come_while_one_is_served * SERVED_IN + at_once * SERVED_IN;
         loop->ready.count = (uint32_t) length;
-        fl_line_taken(loop, (uint64_t) wait, now);
-        if (loop->line.most != 0)
+        fl_load_shedding_taken(loop, (uint64_t) wait, now);
+        if (loop->shedding.most != 0)
             return passed + 1;
         length += come_while_one_is_served - 1;
         if (length < 0)
@@ -38,18 +38,18 @@ static uint64_t serve(fl_loop *loop, double come_while_one_is_served, uint32_t a
 #define CHECK_NEVER(loop, rate, at_once)                                                                       \
     do {                                                                                                       \
         CHECK_NUMBER(0, serve(loop, rate, at_once, 20 * SECOND));                                              \
-        loop->line = (fl_line){0};                                                                             \
+        loop->shedding = (fl_load_shedding){0};                                                                             \
     } while (0)
 
 static void a_line_that_stands_and_grows_is_bounded_by_what_can_be_served_within_the_target(void) {
     peer_server server = server_with_target(TARGET);
     for (double rate = 1.25; rate <= 20; rate *= 2) {
-        server.loop->line = (fl_line){0};
+        server.loop->shedding = (fl_load_shedding){0};
         uint64_t when = serve(server.loop, rate, 0, 20 * SECOND);
         CHECK(when > 500 * MILLISECOND);
         /* Soon; or, when it grows slowly, before it takes a second and a half to get through. */
         CHECK(when < 1500 * MILLISECOND || server.loop->ready.count < 150);
-        CHECK(server.loop->line.most >= 25 && server.loop->line.most <= 30);
+        CHECK(server.loop->shedding.most >= 25 && server.loop->shedding.most <= 30);
     }
     server.loop->ready.count = 0;
     server_stop(&server);
@@ -71,7 +71,7 @@ static void the_more_requests_wait_elsewhere_the_longer_the_line_may_be(void) {
     server.loop->context.counts.in_flight = 1000;
     uint64_t when = serve(server.loop, 5, 0, 20 * SECOND);
     CHECK(when > 9 * SECOND);
-    CHECK_NUMBER(1000, server.loop->line.most);
+    CHECK_NUMBER(1000, server.loop->shedding.most);
     server.loop->context.counts.in_flight = server.loop->ready.count = 0;
     server_stop(&server);
 }
@@ -84,8 +84,8 @@ static void those_who_come_back_from_their_fibers_make_no_rush(void) {
     for (int i = 0; i < 200; i++) {
         loop->ready.count = 112 + (uint32_t) (i < 175 ? 2 * i : 350);
         loop->context.counts.in_flight = 512 - loop->ready.count;
-        fl_line_taken(loop, SECOND, 1000 * (uint64_t) SECOND + (uint64_t) i * SERVED_IN);
-        CHECK_NUMBER(0, loop->line.most);
+        fl_load_shedding_taken(loop, SECOND, 1000 * (uint64_t) SECOND + (uint64_t) i * SERVED_IN);
+        CHECK_NUMBER(0, loop->shedding.most);
     }
     loop->context.counts.in_flight = loop->ready.count = 0;
     server_stop(&server);
@@ -95,8 +95,8 @@ static void a_slow_app_may_have_a_few_in_line_in_any_case(void) {
     peer_server server = server_with_target(TARGET);
     for (int i = 0; i < 100; i++) {
         server.loop->ready.count = (uint32_t) (i < 16 ? i : 16);
-        fl_line_taken(server.loop, 5 * SECOND, 1000 * (uint64_t) SECOND + (uint64_t) i * SECOND);
-        CHECK_NUMBER(0, server.loop->line.most);
+        fl_load_shedding_taken(server.loop, 5 * SECOND, 1000 * (uint64_t) SECOND + (uint64_t) i * SECOND);
+        CHECK_NUMBER(0, server.loop->shedding.most);
     }
     server.loop->ready.count = 0;
     server_stop(&server);
@@ -106,9 +106,9 @@ static void once_somebody_is_taken_who_has_hardly_waited_all_is_as_before(void) 
     peer_server server = server_with_target(TARGET);
     uint64_t when = serve(server.loop, 10, 0, 20 * SECOND);
     CHECK(when > 0);
-    fl_line_taken(server.loop, 20 * MILLISECOND, fl_clock());
-    CHECK_NUMBER(0, server.loop->line.most);
-    CHECK_NUMBER(0, server.loop->line.since);
+    fl_load_shedding_taken(server.loop, 20 * MILLISECOND, fl_clock());
+    CHECK_NUMBER(0, server.loop->shedding.most);
+    CHECK_NUMBER(0, server.loop->shedding.since);
     server.loop->ready.count = 0;
     server_stop(&server);
 }
@@ -117,17 +117,17 @@ static void as_long_as_some_are_turned_away_a_line_that_was_cut_too_short_is_onl
     peer_server server = server_with_target(TARGET);
     fl_loop *loop = server.loop;
     uint64_t cut_at = fl_clock();
-    loop->line = (fl_line){.since = cut_at, .counted_at = cut_at, .most = 9, .cut_at = cut_at};
+    loop->shedding = (fl_load_shedding){.since = cut_at, .counted_at = cut_at, .most = 9, .cut_at = cut_at};
     loop->ready.count = 5;
     for (int i = 1; i <= 24; i++) {
-        fl_line_taken(loop, 50 * MILLISECOND, cut_at + (uint64_t) i * SERVED_IN);
-        CHECK_NUMBER(9, loop->line.most);
+        fl_load_shedding_taken(loop, 50 * MILLISECOND, cut_at + (uint64_t) i * SERVED_IN);
+        CHECK_NUMBER(9, loop->shedding.most);
     }
-    loop->line.cut_at += 20 * SERVED_IN;
-    fl_line_taken(loop, 50 * MILLISECOND, cut_at + 25 * SERVED_IN);
-    CHECK_NUMBER(30, loop->line.most); /* now more can be served within the target */
-    fl_line_taken(loop, 50 * MILLISECOND, cut_at + 50 * SERVED_IN);
-    CHECK_NUMBER(0, loop->line.most);
+    loop->shedding.cut_at += 20 * SERVED_IN;
+    fl_load_shedding_taken(loop, 50 * MILLISECOND, cut_at + 25 * SERVED_IN);
+    CHECK_NUMBER(30, loop->shedding.most); /* now more can be served within the target */
+    fl_load_shedding_taken(loop, 50 * MILLISECOND, cut_at + 50 * SERVED_IN);
+    CHECK_NUMBER(0, loop->shedding.most);
     loop->ready.count = 0;
     server_stop(&server);
 }
@@ -135,11 +135,11 @@ static void as_long_as_some_are_turned_away_a_line_that_was_cut_too_short_is_onl
 static void so_it_is_once_the_last_of_the_line_is_taken_however_long_he_has_waited(void) {
     peer_server server = server_with_target(TARGET);
     CHECK(serve(server.loop, 10, 0, 20 * SECOND) > 0);
-    fl_line_taken(server.loop, TARGET, fl_clock());
-    CHECK(server.loop->line.most > 0);
+    fl_load_shedding_taken(server.loop, TARGET, fl_clock());
+    CHECK(server.loop->shedding.most > 0);
     server.loop->ready.count = 0;
-    fl_line_taken(server.loop, TARGET, fl_clock());
-    CHECK_NUMBER(0, server.loop->line.most);
+    fl_load_shedding_taken(server.loop, TARGET, fl_clock());
+    CHECK_NUMBER(0, server.loop->shedding.most);
     server_stop(&server);
 }
 
@@ -161,7 +161,7 @@ static void while_a_sibling_has_room_nobody_is_turned_away(void) {
     fl_slot_set(&page->slots[1], FL_SLOT_oldest_us, 1);
     CHECK(serve(server.loop, 10, 0, 20 * SECOND) > 0);
 
-    server.loop->line = (fl_line){0};
+    server.loop->shedding = (fl_load_shedding){0};
     fl_slot_set(&page->slots[1], FL_SLOT_queued, 1000000); /* among so many ours has not grown: they are passed around */
     CHECK_NEVER(server.loop, 10, 0);
     server.loop->ready.count = 0;
@@ -173,7 +173,7 @@ static void while_a_sibling_has_room_nobody_is_turned_away(void) {
 
 static peer_server bounded_server(uint32_t most) {
     peer_server server = server_with_target(TARGET);
-    server.loop->line = (fl_line){.since = fl_clock(), .counted_at = fl_clock(), .most = most};
+    server.loop->shedding = (fl_load_shedding){.since = fl_clock(), .counted_at = fl_clock(), .most = most};
     return server;
 }
 
@@ -241,7 +241,7 @@ static void a_long_line_is_cut_as_a_whole(void) {
             turn(server.loop);
     }
     TURN_UNTIL(server.loop, server.loop->ready.count == 200);
-    server.loop->line = (fl_line){.since = fl_clock(), .counted_at = fl_clock(), .most = 10};
+    server.loop->shedding = (fl_load_shedding){.since = fl_clock(), .counted_at = fl_clock(), .most = 10};
     for (int turns = 0; turns < 3; turns++) {
         fl_loop_turn(server.loop);
         CHECK(server.loop->ready.count >= 10);

@@ -13,7 +13,7 @@ typedef struct scene {
 static scene begin(fl_limits limits) {
     scene scene = {.server = server_with(limits)};
     scene.loop = scene.server.loop;
-    scene.loop->listeners->protocols = toys;
+    scene.loop->accepting.listeners->protocols = toys;
     scene.client = client(&scene.server);
     return scene;
 }
@@ -165,7 +165,7 @@ static void writers_wait_for_room_and_are_all_woken(void) {
     for (int i = 0; i < 2; i++) {
         CHECK_NUMBER(FL_OK, fl_exchange_begin(exchanges[i], 200));
         CHECK_NUMBER(FL_OK, fl_exchange_head_end(exchanges[i], -1));
-        for (size_t used = 1; used > 0 && !exchanges[i]->awaits_room;)
+        for (size_t used = 1; used > 0 && !exchanges[i]->response.awaits_room;)
             CHECK(fl_exchange_write(exchanges[i], much, sizeof much, &used) != FL_CLOSED);
     }
     fl_heard heard = {0};

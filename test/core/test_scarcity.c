@@ -24,8 +24,8 @@ static void a_connection_that_has_long_been_silent_makes_room_for_a_new_one(void
     int silent = client(&server), asking = client(&server);
     say(asking, GET("/"));
     TURN_UNTIL(server.loop, server.loop->ready.count == 1);
-    CHECK(server.loop->most_connections > 10);
-    server.loop->most_connections = 2;
+    CHECK(server.loop->accepting.most > 10);
+    server.loop->accepting.most = 2;
 
     int late = client(&server);
     say(late, GET("/late"));
@@ -47,7 +47,7 @@ static void who_is_busy_makes_no_room_and_who_waits_outside_costs_nothing(void) 
     int busy = client(&server);
     say(busy, GET("/"));
     fl_exchange *exchange = take(server.loop);
-    server.loop->most_connections = 1;
+    server.loop->accepting.most = 1;
     int late = client(&server);
     say(late, GET("/late"));
     CHECK(turns_within(&server, 1500 * MILLISECOND, 500 * MILLISECOND) < 50);
@@ -136,7 +136,7 @@ static void who_has_as_many_as_may_be_passes_new_ones_on(void) {
     couple couple = meet(1);
     turn(couple.old.loop);
     CHECK_NUMBER(1, couple.old.loop->context.counts.connections);
-    couple.old.loop->most_connections = 1;
+    couple.old.loop->accepting.most = 1;
     couple.clients[couple.count++] = client(&couple.old);
     turn(couple.old.loop);
     CHECK_NUMBER(1, couple.old.loop->context.counts.connections);
@@ -335,14 +335,14 @@ static void who_does_not_take_what_the_kernel_has_is_reset_too(void) {
 static void a_listener_that_could_not_be_watched_again_is_tried_again(void) {
     peer_server server = server_start();
     fl_loop_step_aside(server.loop, true);
-    CHECK_NUMBER(0, fl_poll_add_listener(&server.loop->context.poll, server.listening, server.loop->listeners));
+    CHECK_NUMBER(0, fl_poll_add_listener(&server.loop->context.poll, server.listening, server.loop->accepting.listeners));
     fl_loop_step_aside(server.loop, false); /* it is there: EEXIST */
-    CHECK(!server.loop->listeners->watched);
+    CHECK(!server.loop->accepting.listeners->watched);
     fl_poll_remove(&server.loop->context.poll, server.listening);
     int socket = client(&server);
     say(socket, GET("/"));
     TURN_UNTIL(server.loop, server.loop->ready.count == 1);
-    CHECK(server.loop->listeners->watched);
+    CHECK(server.loop->accepting.listeners->watched);
     CHECK_NUMBER(1, answer_all(server.loop));
     close(socket);
     server_stop(&server);

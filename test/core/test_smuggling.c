@@ -118,7 +118,7 @@ static void send_in_pieces(fl_loop *loop, const char *bytes, size_t size, size_t
         abort();
     fl_close_on_exec_nonblocking(pair[0]);
     fl_close_on_exec_nonblocking(pair[1]);
-    CHECK(fl_connection_open(&loop->context, loop->listeners, pair[0], "", 0) != NULL);
+    CHECK(fl_connection_open(&loop->context, loop->accepting.listeners, pair[0], "", 0) != NULL);
     for (size_t at = 0, piece; at < size; at += piece) {
         piece = cut == 0 ? 1 : at < cut ? cut : size - at;
         if (send(pair[1], bytes + at, piece, MSG_NOSIGNAL) < 0 && errno != EPIPE)

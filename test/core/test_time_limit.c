@@ -59,10 +59,10 @@ static void many_whose_time_is_up_together_are_told_in_order_over_several_turns(
         sockets[i] = client(&server);
         exchanges[i] = asked(&server, sockets[i], GET("/"));
     }
-    for (int i = 0; i < MANY; i++) exchanges[i]->time_ends_at = fl_clock();
+    for (int i = 0; i < MANY; i++) exchanges[i]->timing.ends_at = fl_clock();
     fl_loop_turn(server.loop);
     CHECK(server.loop->context.counts.timed_out > MANY / 2 && server.loop->context.counts.timed_out < MANY);
-    CHECK(exchanges[0]->timed_out && !exchanges[MANY - 1]->timed_out);
+    CHECK(exchanges[0]->timing.out && !exchanges[MANY - 1]->timing.out);
     uint64_t since = fl_clock();
     fl_loop_wait(server.loop, SECOND);
     CHECK(fl_clock() < since + SECOND / 2); /* the rest is due now */
@@ -156,7 +156,7 @@ static void each_piece_of_a_response_gives_it_the_time_again(void) {
     CHECK_NUMBER(FL_OK, fl_exchange_head_end(exchange, -1));
     size_t used;
     for (int i = 0; i < 3; i++) {
-        exchange->time_ends_at = fl_clock(); /* its time is up, but for this piece */
+        exchange->timing.ends_at = fl_clock(); /* its time is up, but for this piece */
         CHECK_NUMBER(FL_OK, fl_exchange_write(exchange, "x", 1, &used));
         fl_loop_turn(server.loop);
     }
@@ -211,7 +211,7 @@ static void one_may_have_a_time_of_its_own_or_none(void) {
 
 static int by_end(const void *one, const void *other) {
     const fl_exchange *a = *(fl_exchange *const *) one, *b = *(fl_exchange *const *) other;
-    return a->time_ends_at != b->time_ends_at ? (a->time_ends_at < b->time_ends_at ? -1 : 1) : a->id < b->id ? -1 : 1;
+    return a->timing.ends_at != b->timing.ends_at ? (a->timing.ends_at < b->timing.ends_at ? -1 : 1) : a->id < b->id ? -1 : 1;
 }
 
 static void those_with_a_time_of_their_own_end_in_order_whatever_has_come_and_gone(void) {
@@ -279,10 +279,10 @@ static void one_whose_time_begins_while_the_loop_is_waited_for_is_told_too(void)
     peer_server server = server_start();
     int socket = client(&server);
     fl_exchange *exchange = asked(&server, socket, GET("/"));
-    atomic_store(&server.loop->resting, true);
+    atomic_store(&server.loop->driver.resting, true);
     fl_exchange_limit_time(exchange, LIMIT);
     CHECK(fl_loop_wait(server.loop, 2 * SECOND));
-    CHECK(exchange->timed_out);
+    CHECK(exchange->timing.out);
     fl_exchange_abandon(exchange);
     close(socket);
     server_stop(&server);
@@ -351,7 +351,7 @@ static void one_whose_client_has_gone_is_told_where_that_is_wanted(void) {
     close(other);
     await_overdue(server.loop, exchange);
     CHECK(exchange->connection == NULL);
-    CHECK(!exchange->timed_out);
+    CHECK(!exchange->timing.out);
     CHECK(reading->connection != NULL);
     CHECK_NUMBER(0, server.loop->context.counts.timed_out);
     fl_exchange_abandon(exchange);
@@ -376,7 +376,7 @@ static void an_overdue_one_outlives_its_loop(void) {
     peer_server server = server_with_limit();
     int socket = client(&server);
     fl_exchange *exchange = asked(&server, socket, GET("/"));
-    TURN_UNTIL(server.loop, exchange->timed_out);
+    TURN_UNTIL(server.loop, exchange->timing.out);
     server_stop(&server);
     fl_exchange_limit_time(exchange, LIMIT);
     CHECK(exchange->context == NULL);

@@ -284,7 +284,7 @@ static bool is_away_since_this_time(void *(*how)(void *), uint64_t ended) {
     restless other = {.watch = watch, .ended = ended};
     for (int i = 0; i < 2; i++) CHECK_NUMBER(i, fl_watch_enter(watch, &other.thread));
     atomic_store(&watch->reactors[1].stamp, ended);
-    atomic_store(&server.loop->lane_running[1], 1);
+    atomic_store(&server.loop->lanes.running[1], 1);
     pthread_t thread;
     pthread_create(&thread, NULL, how, &other);
     bool right = true;

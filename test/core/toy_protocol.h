@@ -22,10 +22,10 @@ static fl_status toy_put(fl_exchange *exchange, fl_buffer *out, const char *text
 static void toy_begin_request(fl_connection *connection, char number, const char *path, size_t size, bool has_body) {
     fl_exchange *exchange = fl_exchange_new(connection->context, connection);
     exchange->protocol_state[0] = (unsigned char) number;
-    fl_buffer_append(&connection->context->slab, &exchange->head_bytes, path, size);
-    exchange->head->path = (fl_span){0, (uint32_t) size};
+    fl_buffer_append(&connection->context->slab, &exchange->request.head_bytes, path, size);
+    exchange->request.head->path = (fl_span){0, (uint32_t) size};
     exchange->state = FL_EXCHANGE_BODY;
-    exchange->body_done = !has_body;
+    exchange->request.whole = !has_body;
     fl_exchange_body_came(exchange);
 }
 
@@ -37,10 +37,10 @@ static void toy_line(fl_connection *connection, const char *line, size_t size) {
         toy_begin_request(connection, line[0], line + 2 + has_body, size - 2 - has_body, has_body);
         return;
     }
-    exchange->body_done = size == 3 && line[2] == '.';
-    exchange->body_received += size;
-    if (!exchange->body_done)
-        fl_buffer_append(&connection->context->slab, &exchange->body, line + 2, size - 2);
+    exchange->request.whole = size == 3 && line[2] == '.';
+    exchange->request.received += size;
+    if (!exchange->request.whole)
+        fl_buffer_append(&connection->context->slab, &exchange->request.body, line + 2, size - 2);
     fl_exchange_body_came(exchange);
 }
 
@@ -82,7 +82,7 @@ static void toy_answer(fl_exchange *exchange, int code, const char *text, bool m
 
 static fl_status toy_begin(fl_exchange *exchange) {
     char line[8];
-    return toy_put(exchange, &exchange->out, line, (size_t) snprintf(line, sizeof line, "%d", exchange->code));
+    return toy_put(exchange, &exchange->response.out, line, (size_t) snprintf(line, sizeof line, "%d", exchange->response.code));
 }
 
 static fl_status toy_header(fl_exchange *exchange, const char *name, size_t name_size, const char *value, size_t value_size) {
@@ -92,22 +92,22 @@ static fl_status toy_header(fl_exchange *exchange, const char *name, size_t name
 
 static fl_status toy_head(fl_exchange *exchange, int64_t length) {
     (void) length;
-    exchange->framing = FL_FRAMING_PIECES;
+    exchange->response.framing = FL_FRAMING_PIECES;
     return FL_OK;
 }
 
 static fl_status toy_body(fl_exchange *exchange, const char *bytes, size_t size) {
-    return toy_put(exchange, &exchange->out, bytes, size);
+    return toy_put(exchange, &exchange->response.out, bytes, size);
 }
 
 static void toy_flush(fl_exchange *exchange) {
-    fl_connection_send(exchange->connection, &exchange->out);
+    fl_connection_send(exchange->connection, &exchange->response.out);
 }
 
 static bool toy_finish(fl_exchange *exchange) {
-    if (toy_put(exchange, &exchange->out, ".", 1) != FL_OK)
+    if (toy_put(exchange, &exchange->response.out, ".", 1) != FL_OK)
         return false;
-    fl_connection_send(exchange->connection, &exchange->out);
+    fl_connection_send(exchange->connection, &exchange->response.out);
     return true;
 }
 

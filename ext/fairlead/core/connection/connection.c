@@ -174,7 +174,7 @@ void fl_connection_all_sent(fl_connection *connection) {
     } else if (connection->state == FL_CONNECTION_OPEN || connection->state == FL_CONNECTION_SENDING) {
         fl_connection_set_deadline(connection, FL_DEADLINE_NONE);
         for (fl_exchange *exchange = connection->exchanges; exchange != NULL; exchange = exchange->stream_next)
-            if (exchange->awaits_room)
+            if (exchange->response.awaits_room)
                 fl_exchange_wake(exchange);
         connection->protocol->sent(connection);
     }
@@ -296,13 +296,13 @@ static bool moves_on(uint64_t progress, const fl_deadline *deadline) {
 }
 
 static void body_is_late(fl_exchange *exchange) {
-    fl_deadline *deadline = &exchange->deadline;
-    bool moves = moves_on(exchange->body_received, deadline);
+    fl_deadline *deadline = &exchange->request.deadline;
+    bool moves = moves_on(exchange->request.received, deadline);
     fl_exchange_stop_deadline(exchange);
-    if (exchange->state == FL_EXCHANGE_SERVED && !exchange->awaits_body)
+    if (exchange->state == FL_EXCHANGE_SERVED && !exchange->request.awaited)
         return; /* the app takes its time, not the client */
     if (moves)
-        fl_deadline_set(exchange->context, deadline, FL_DEADLINE_BODY, exchange->body_received);
+        fl_deadline_set(exchange->context, deadline, FL_DEADLINE_BODY, exchange->request.received);
     else
         fl_exchange_refuse(exchange, FL_BODY_TIMEOUT);
 }

@@ -12,52 +12,52 @@ enum {
 };
 
 void fl_exchange_head_used(fl_exchange *exchange) {
-    fl_buffer_free(&exchange->context->slab, &exchange->head_bytes);
+    fl_buffer_free(&exchange->context->slab, &exchange->request.head_bytes);
     fl_exchange_free_head(exchange);
 }
 
 fl_status fl_exchange_body(fl_exchange *exchange, const char **bytes, size_t *size) {
-    exchange->awaits_body = false;
+    exchange->request.awaited = false;
     fl_connection *connection = exchange->connection;
-    if (exchange->body.length == 0 && !exchange->body_done && connection != NULL) {
+    if (exchange->request.body.length == 0 && !exchange->request.whole && connection != NULL) {
         exchange->protocol->read(exchange);
         connection = exchange->connection;
     }
-    *bytes = exchange->body.length > 0 ? fl_buffer_at(&exchange->body) : "";
-    *size = exchange->body.length;
-    if (exchange->body.length > 0 || exchange->body_done) {
-        if (exchange->timed)
+    *bytes = exchange->request.body.length > 0 ? fl_buffer_at(&exchange->request.body) : "";
+    *size = exchange->request.body.length;
+    if (exchange->request.body.length > 0 || exchange->request.whole) {
+        if (exchange->timing.runs)
             fl_exchange_moves_on(exchange);
         return FL_OK;
     }
-    if (exchange->body_failed || connection == NULL)
+    if (exchange->request.failed || connection == NULL)
         return FL_CLOSED;
-    exchange->awaits_body = true;
-    if (exchange->deadline.kind == FL_DEADLINE_NONE) {
+    exchange->request.awaited = true;
+    if (exchange->request.deadline.kind == FL_DEADLINE_NONE) {
         fl_context_update_clock(exchange->context);
-        fl_deadline_set(exchange->context, &exchange->deadline, FL_DEADLINE_BODY, exchange->body_received);
+        fl_deadline_set(exchange->context, &exchange->request.deadline, FL_DEADLINE_BODY, exchange->request.received);
     }
     return FL_AGAIN;
 }
 
 void fl_exchange_body_used(fl_exchange *exchange, size_t size) {
     if (exchange->context != NULL)
-        fl_buffer_consume(&exchange->context->slab, &exchange->body, size);
+        fl_buffer_consume(&exchange->context->slab, &exchange->request.body, size);
 }
 
 fl_status fl_exchange_begin(fl_exchange *exchange, int code) {
-    if (exchange->committed || exchange->context == NULL)
+    if (exchange->response.committed || exchange->context == NULL)
         return FL_CLOSED;
     if ((code < 200 && code != 101) || code > 999)
         return FL_BAD_STATUS;
-    exchange->out.start = exchange->out.length = 0;
-    exchange->held.start = exchange->held.length = 0;
-    exchange->framing = FL_FRAMING_UNDECIDED;
-    exchange->has_length = exchange->has_date = exchange->head_given = exchange->head_done = false;
-    exchange->length_left = exchange->checked = 0;
-    exchange->takes_over = code == 101;
-    exchange->upgrades = exchange->has_trailers = false;
-    exchange->code = code;
+    exchange->response.out.start = exchange->response.out.length = 0;
+    exchange->response.held.start = exchange->response.held.length = 0;
+    exchange->response.framing = FL_FRAMING_UNDECIDED;
+    exchange->response.has_length = exchange->response.has_date = exchange->response.head_given = exchange->response.head_done = false;
+    exchange->response.length_left = exchange->response.checked = 0;
+    exchange->response.takes_over = code == 101;
+    exchange->response.upgrades = exchange->response.has_trailers = false;
+    exchange->response.code = code;
     return exchange->protocol->begin(exchange);
 }
 
@@ -82,20 +82,20 @@ fl_status fl_exchange_header(fl_exchange *exchange, const char *name, size_t nam
         return FL_CLOSED;
     switch (name_size) {
     case 4:
-        exchange->has_date |= IS("date");
+        exchange->response.has_date |= IS("date");
         break;
     case 7:
-        exchange->has_trailers |= IS("trailer");
+        exchange->response.has_trailers |= IS("trailer");
         break;
     case 14:
         if (IS("content-length")) {
             uint64_t length;
-            if (exchange->framing != FL_FRAMING_UNDECIDED || !parse_length(value, value_size, &length))
+            if (exchange->response.framing != FL_FRAMING_UNDECIDED || !parse_length(value, value_size, &length))
                 return FL_BAD_HEADER_VALUE;
-            if (exchange->has_length) /* "Content-Length" of the app, and "content-length" of a newer middleware */
-                return length == exchange->length_left ? FL_OK : FL_BAD_HEADER_VALUE;
-            exchange->has_length = true;
-            exchange->length_left = length;
+            if (exchange->response.has_length) /* "Content-Length" of the app, and "content-length" of a newer middleware */
+                return length == exchange->response.length_left ? FL_OK : FL_BAD_HEADER_VALUE;
+            exchange->response.has_length = true;
+            exchange->response.length_left = length;
             if (fl_exchange_has_no_framing(exchange))
                 return FL_OK;
         }
@@ -105,15 +105,15 @@ fl_status fl_exchange_header(fl_exchange *exchange, const char *name, size_t nam
 }
 
 static fl_status decide(fl_exchange *exchange, int64_t length) {
-    exchange->head_done = true;
+    exchange->response.head_done = true;
     return exchange->protocol->head(exchange, length);
 }
 
 fl_status fl_exchange_head_end(fl_exchange *exchange, int64_t length) {
     if (exchange->context == NULL)
         return FL_CLOSED;
-    exchange->head_given = true;
-    bool known = exchange->takes_over || exchange->has_length || exchange->framing != FL_FRAMING_UNDECIDED;
+    exchange->response.head_given = true;
+    bool known = exchange->response.takes_over || exchange->response.has_length || exchange->response.framing != FL_FRAMING_UNDECIDED;
     if (length < 0 && !known && !fl_exchange_has_no_body(exchange))
         return FL_OK; /* decided when the body ends, or has to be sent before */
     return decide(exchange, length);
@@ -121,30 +121,30 @@ fl_status fl_exchange_head_end(fl_exchange *exchange, int64_t length) {
 
 /* Body bytes in the framing that has been decided. */
 static fl_status stage(fl_exchange *exchange, const char *bytes, size_t size) {
-    exchange->body_sent += size;
+    exchange->response.body_sent += size;
     return exchange->protocol->body(exchange, bytes, size);
 }
 
 static fl_status decide_now(fl_exchange *exchange, int64_t length) {
     fl_slab *slab = &exchange->context->slab;
     fl_status status = decide(exchange, length);
-    if (status == FL_OK && exchange->held.length > 0 && exchange->framing != FL_FRAMING_NONE) {
-        if (exchange->framing == FL_FRAMING_LENGTH)
-            exchange->length_left -= exchange->held.length;
-        status = stage(exchange, fl_buffer_at(&exchange->held), exchange->held.length);
+    if (status == FL_OK && exchange->response.held.length > 0 && exchange->response.framing != FL_FRAMING_NONE) {
+        if (exchange->response.framing == FL_FRAMING_LENGTH)
+            exchange->response.length_left -= exchange->response.held.length;
+        status = stage(exchange, fl_buffer_at(&exchange->response.held), exchange->response.held.length);
     }
-    fl_buffer_free(slab, &exchange->held);
+    fl_buffer_free(slab, &exchange->response.held);
     return status;
 }
 
 void fl_exchange_flush(fl_exchange *exchange) {
-    if (exchange->connection == NULL || !exchange->head_given)
+    if (exchange->connection == NULL || !exchange->response.head_given)
         return;
-    if (!exchange->head_done && decide_now(exchange, -1) != FL_OK) {
+    if (!exchange->response.head_done && decide_now(exchange, -1) != FL_OK) {
         fl_connection_close(exchange->connection);
         return;
     }
-    exchange->committed = true;
+    exchange->response.committed = true;
     fl_context_update_clock(exchange->context);
     exchange->protocol->flush(exchange);
 }
@@ -153,14 +153,14 @@ size_t fl_exchange_room(const fl_exchange *exchange) {
     if (exchange->connection == NULL)
         return 0;
     size_t limit = fl_context_keeps(exchange->context, exchange->context->limits.response_buffer);
-    size_t unsent = (size_t) exchange->out.length + exchange->held.length + exchange->connection->out.length;
+    size_t unsent = (size_t) exchange->response.out.length + exchange->response.held.length + exchange->connection->out.length;
     return unsent < limit ? limit - unsent : 0;
 }
 
 /* Sends or stages as much as there is room for, in the framing that has been decided. */
 static fl_status write_some(fl_exchange *exchange, const char *bytes, size_t size, size_t *taken) {
     *taken = 0;
-    bool directly = size > MOST_COPIED && exchange->protocol->body_directly != NULL && exchange->framing != FL_FRAMING_PIECES;
+    bool directly = size > MOST_COPIED && exchange->protocol->body_directly != NULL && exchange->response.framing != FL_FRAMING_PIECES;
     if (directly) {
         if (exchange->connection->out.length > 0)
             fl_exchange_flush(exchange);
@@ -168,8 +168,8 @@ static fl_status write_some(fl_exchange *exchange, const char *bytes, size_t siz
             *taken = exchange->protocol->body_directly(exchange, bytes, size);
         if (exchange->connection == NULL)
             return FL_CLOSED;
-        exchange->committed = true;
-        exchange->body_sent += *taken;
+        exchange->response.committed = true;
+        exchange->response.body_sent += *taken;
     }
     size_t room = fl_exchange_room(exchange);
     size_t left = size - *taken;
@@ -179,38 +179,38 @@ static fl_status write_some(fl_exchange *exchange, const char *bytes, size_t siz
     fl_status status = copied > 0 ? stage(exchange, bytes + *taken, copied) : FL_OK;
     if (status == FL_OK)
         *taken += copied;
-    if (exchange->framing == FL_FRAMING_LENGTH)
-        exchange->length_left -= *taken;
+    if (exchange->response.framing == FL_FRAMING_LENGTH)
+        exchange->response.length_left -= *taken;
     return status;
 }
 
 /* A connection that stays open must be in step behind a body that the app has framed. What could not be taken comes again. */
 static bool is_sound(fl_exchange *exchange, const char *bytes, size_t size) {
-    if (exchange->framing != FL_FRAMING_RAW || size <= exchange->checked)
+    if (exchange->response.framing != FL_FRAMING_RAW || size <= exchange->response.checked)
         return true;
-    size_t before = exchange->checked;
-    exchange->checked = size;
+    size_t before = exchange->response.checked;
+    exchange->response.checked = size;
     return exchange->protocol->is_sound(exchange, bytes + before, size - before);
 }
 
 static fl_status write_all(fl_exchange *exchange, const char *bytes, size_t size, size_t *used) {
-    exchange->awaits_room = false;
+    exchange->response.awaits_room = false;
     if (exchange->connection == NULL)
         return FL_CLOSED;
     fl_context *context = exchange->context;
-    if (exchange->timed)
+    if (exchange->timing.runs)
         fl_exchange_moves_on(exchange);
     size_t wanted = size;
-    if (exchange->head_done && exchange->framing == FL_FRAMING_NONE) {
+    if (exchange->response.head_done && exchange->response.framing == FL_FRAMING_NONE) {
         *used = size;
         return FL_OK;
     }
-    if (exchange->head_done && exchange->framing == FL_FRAMING_LENGTH && size > exchange->length_left)
-        size = (size_t) exchange->length_left; /* what goes beyond the announced length would be the next response */
-    if (!exchange->head_done) {
-        if (exchange->held.length + size <= MOST_HELD) {
+    if (exchange->response.head_done && exchange->response.framing == FL_FRAMING_LENGTH && size > exchange->response.length_left)
+        size = (size_t) exchange->response.length_left; /* what goes beyond the announced length would be the next response */
+    if (!exchange->response.head_done) {
+        if (exchange->response.held.length + size <= MOST_HELD) {
             *used = wanted;
-            fl_status status = fl_buffer_append(&context->slab, &exchange->held, bytes, size);
+            fl_status status = fl_buffer_append(&context->slab, &exchange->response.held, bytes, size);
             fl_connection_mark_dirty(exchange->connection);
             return status;
         }
@@ -229,15 +229,15 @@ static fl_status write_all(fl_exchange *exchange, const char *bytes, size_t size
         fl_exchange_flush(exchange);
         if (exchange->connection == NULL)
             return FL_CLOSED;
-        if (exchange->out.length > 0 || exchange->connection->out.length > 0) { /* there will be word of room */
-            exchange->awaits_room = true;
+        if (exchange->response.out.length > 0 || exchange->connection->out.length > 0) { /* there will be word of room */
+            exchange->response.awaits_room = true;
             return FL_AGAIN;
         }
     }
     *used = wanted;
-    if (exchange->out.length >= MOST_STAGED)
+    if (exchange->response.out.length >= MOST_STAGED)
         fl_exchange_flush(exchange);
-    else if (exchange->out.length > 0)
+    else if (exchange->response.out.length > 0)
         fl_connection_mark_dirty(exchange->connection);
     return exchange->connection == NULL ? FL_CLOSED : FL_OK;
 }
@@ -247,7 +247,7 @@ fl_status fl_exchange_write(fl_exchange *exchange, const char *bytes, size_t siz
     if (!is_sound(exchange, bytes, size))
         return FL_BAD_CHUNK;
     fl_status status = write_all(exchange, bytes, size, used);
-    exchange->checked -= exchange->checked < *used ? exchange->checked : *used;
+    exchange->response.checked -= exchange->response.checked < *used ? exchange->response.checked : *used;
     return status;
 }
 
@@ -255,9 +255,9 @@ fl_status fl_exchange_trailer(fl_exchange *exchange, const char *name, size_t na
                               size_t value_size) {
     if (exchange->connection == NULL)
         return FL_CLOSED;
-    if (!exchange->head_done && decide_now(exchange, -1) != FL_OK)
+    if (!exchange->response.head_done && decide_now(exchange, -1) != FL_OK)
         return FL_NO_MEMORY;
-    if (!exchange->has_trailers || !fl_may_be_trailer(name, name_size))
+    if (!exchange->response.has_trailers || !fl_may_be_trailer(name, name_size))
         return FL_OK;
     return exchange->protocol->trailer(exchange, name, name_size, value, value_size);
 }
@@ -284,8 +284,8 @@ void fl_exchange_finish(fl_exchange *exchange) {
     fl_context *context = exchange->context;
     fl_context_update_clock(context); /* the app may have taken long since the last turn */
     fl_exchange_head_used(exchange);
-    fl_status status = exchange->head_done ? FL_OK : decide_now(exchange, exchange->held.length);
-    bool cut_short = exchange->framing == FL_FRAMING_LENGTH && exchange->length_left > 0;
+    fl_status status = exchange->response.head_done ? FL_OK : decide_now(exchange, exchange->response.held.length);
+    bool cut_short = exchange->response.framing == FL_FRAMING_LENGTH && exchange->response.length_left > 0;
     if (status != FL_OK || cut_short || !protocol->finish(exchange)) {
         fl_exchange_abandon(exchange);
         return;
@@ -298,7 +298,7 @@ void fl_exchange_finish(fl_exchange *exchange) {
 }
 
 void fl_exchange_abandon(fl_exchange *exchange) {
-    if (exchange->connection != NULL && exchange->refusal != FL_OK && !exchange->committed)
+    if (exchange->connection != NULL && exchange->request.refusal != FL_OK && !exchange->response.committed)
         fl_exchange_refuse_served(exchange);
     else
         fl_exchange_flush(exchange);
@@ -310,7 +310,7 @@ void fl_exchange_abandon(fl_exchange *exchange) {
 fl_status fl_exchange_inform(fl_exchange *exchange, int code, const char *fields, size_t size) {
     if (exchange->connection == NULL)
         return FL_CLOSED;
-    if (exchange->committed || exchange->connection->out.length >= MOST_STAGED) /* its client can do without */
+    if (exchange->response.committed || exchange->connection->out.length >= MOST_STAGED) /* its client can do without */
         return FL_OK;
     return exchange->protocol->inform(exchange, code, fields, size);
 }
@@ -318,7 +318,7 @@ fl_status fl_exchange_inform(fl_exchange *exchange, int code, const char *fields
 int fl_exchange_hijack(fl_exchange *exchange, fl_buffer *unsent, fl_buffer *ahead) {
     const fl_connection *connection = exchange->connection;
     if (connection == NULL || !connection->transport.kind->raw || exchange->protocol->hijack == NULL ||
-        (!exchange->takes_over && exchange->committed))
+        (!exchange->response.takes_over && exchange->response.committed))
         return -1;
     return exchange->protocol->hijack(exchange, unsent, ahead);
 }
@@ -335,7 +335,7 @@ void fl_exchange_becomes_stream(fl_exchange *exchange) {
 
 void fl_exchange_wake(fl_exchange *exchange) {
     fl_context *context = exchange->context;
-    if (exchange->woken || !(exchange->awaits_body || exchange->awaits_room))
+    if (exchange->woken || !(exchange->request.awaited || exchange->response.awaits_room))
         return;
     exchange->woken = true;
     exchange->woken_next = NULL;
@@ -371,11 +371,11 @@ uint64_t fl_context_next_woken(fl_context *context) {
 void fl_exchange_disown(fl_exchange *exchange) {
     exchange->context = NULL;
     exchange->connection = NULL;
-    exchange->body_failed = true;
-    exchange->body_done = false;
+    exchange->request.failed = true;
+    exchange->request.whole = false;
     exchange->next = exchange->previous = NULL;
-    exchange->timed_before = exchange->timed_after = exchange->timed_below = NULL;
-    exchange->timed = exchange->overdue = false;
+    exchange->timing.before = exchange->timing.after = exchange->timing.below = NULL;
+    exchange->timing.runs = exchange->timing.expired = false;
 }
 
 void fl_exchange_abandon_later(fl_exchange *exchange) {
@@ -394,6 +394,6 @@ void fl_exchange_lost(fl_exchange *exchange, bool gone) {
     }
     if (gone)
         fl_exchange_client_left(exchange);
-    exchange->body_failed = !exchange->body_done;
+    exchange->request.failed = !exchange->request.whole;
     fl_exchange_wake(exchange); /* what it has staged is still its owner's */
 }

@@ -33,85 +33,99 @@ typedef enum fl_exchange_state {
     FL_EXCHANGE_SERVED, /* a fiber has it */
 } fl_exchange_state;
 
+/* What has come. */
+typedef struct fl_request {
+    fl_head *head;        /* until fl_exchange_head_used */
+    fl_buffer head_bytes; /* its bytes, once it has been taken, or where its protocol keeps them from the start */
+    fl_buffer body;       /* what has come of the body and has not been read yet */
+    fl_buffer trailers;   /* those of the body, and the empty line behind them */
+    uint64_t expected;    /* bytes of the body: content-length */
+    uint64_t received;
+    uint64_t first_byte_at; /* of fl_clock */
+    fl_deadline deadline;   /* of the body */
+    uint8_t refusal;      /* of fl_status: what was wrong with the body, told to the client if the app has nothing to say */
+    bool chunked : 1;
+    bool whole : 1;       /* all of the body has been received */
+    bool failed : 1;      /* it will never come whole */
+    bool awaited : 1;     /* its reader waits for more of it */
+    bool head_method : 1;
+    bool connect_method : 1;
+    bool compact : 1;     /* the head has a block of its own size */
+} fl_request;
+
+/* What is answered. Who begins a response sets these without the lock: each flag has a byte of its own. */
+typedef struct fl_response {
+    fl_buffer out;     /* as the protocol has staged it: not handed to the connection yet */
+    fl_buffer held;    /* body bytes while the framing is undecided */
+    uint64_t length_left;
+    uint64_t body_sent;
+    size_t checked;    /* bytes of a body that the app frames: so many are sound, and have not been taken yet */
+    int code;
+    uint8_t framing;
+    bool close;        /* the connection ends after this response */
+    bool has_length;
+    bool has_date;
+    bool head_given;   /* the app has given the whole head */
+    bool head_done;    /* its framing is decided, and the rest of the head staged or sent */
+    bool committed;    /* something has been handed to the connection */
+    bool takes_over;   /* after this head, the app talks to the client itself */
+    bool upgrades;     /* the head names the protocol in which it does */
+    bool has_trailers; /* the head announces some */
+    bool awaits_room;  /* its writer waits until the client has taken more */
+} fl_response;
+
+/* How long it may take; see time_limit.c. */
+typedef struct fl_time_limit {
+    /* Siblings in the heap of those whose time runs (before the first stands its parent); or the list of those whose time has
+     * run out. */
+    struct fl_exchange *before, *after;
+    struct fl_exchange *below; /* in the heap: its first child */
+    uint64_t limit;   /* microseconds that it may take without a word from or to its client; 0: any */
+    uint64_t ends_at; /* of fl_clock */
+    bool runs;
+    bool expired;     /* the time has run out, its owner has to be told */
+    bool out;         /* its client has been answered, or cut off, for it */
+} fl_time_limit;
+
+/* Where it waits for its turn, and has waited. */
+typedef struct fl_queueing {
+    int hand_overs; /* between workers, so far */
+    int8_t lane;    /* fl_lane of the route, when the request was ready */
+    int8_t queue;   /* fl_lane: in whose queue it waits, or has waited */
+    int8_t reactor; /* that has taken it from the queue of a lane; -1: none */
+    bool stays;     /* it cannot be handed over */
+    uint64_t ready_at, started_at; /* of fl_clock: once it is queued, and taken. From here on nothing is cleared at first */
+    uint64_t route;                /* its key, and how often the route had stalled when this one began: if it has a lane */
+    int64_t route_stalls;
+} fl_queueing;
+
 typedef struct fl_exchange {
     fl_connection *connection;
     const fl_protocol *protocol;
     struct fl_context *context;
-    struct fl_exchange *stream_previous, *stream_next; /* of its connection */
-    struct fl_exchange *previous, *next; /* the FIFO, then all that are being served */
-    struct fl_exchange *woken_before, *woken_next, *abandoned_next;
-    /* Siblings in the heap of those whose time runs (before the first stands its parent); or the list of those whose time has
-     * run out. */
-    struct fl_exchange *timed_before, *timed_after;
-    struct fl_exchange *timed_below; /* in the heap: its first child */
     uint64_t id;
-    int hand_overs;   /* between workers, so far */
-    uint64_t time_limit;   /* microseconds that it may take without a word from or to its client; 0: any */
-    uint64_t first_byte_at; /* of fl_clock */
-    int8_t lane;          /* fl_lane of the route, when the request was ready */
-    int8_t queue;         /* fl_lane: in whose FIFO it waits, or has waited */
-    int8_t reactor;       /* that has taken it from the FIFO of a lane; -1: none */
-
-    fl_head *head; /* until fl_exchange_head_used */
-    fl_buffer head_bytes;/* its bytes, once it has been taken */
-    fl_buffer body;      /* what has come of the body and has not been read yet */
-    fl_buffer trailers;  /* those of the body, and the empty line behind them */
-    uint64_t body_expected; /* content-length */
-    uint64_t body_received;
-
-    fl_buffer out;  /* the head, and body bytes as they are sent, not handed to the connection yet */
-    fl_buffer held; /* body bytes while the framing is undecided */
-    uint64_t length_left;
-    uint64_t body_sent;
-    int code;
-
+    struct fl_exchange *stream_previous, *stream_next; /* of its connection */
+    struct fl_exchange *previous, *next;               /* the queue, then all that are being served */
+    struct fl_exchange *woken_before, *woken_next, *abandoned_next;
     uint8_t state;
-    uint8_t framing;
-    /* Each of these has a byte of its own: who begins a response sets them without the lock. */
-    bool close;      /* the connection ends after this response */
-    bool has_length;
-    bool has_date;
-    bool head_given; /* the app has given the whole head */
-    bool head_done;  /* framing headers and the empty line are staged or sent */
-    bool committed;  /* something has been handed to the connection */
-    bool takes_over; /* after this head, the app talks to the client itself */
-    bool upgrades;   /* the head names the protocol in which it does */
-    bool has_trailers; /* the head announces some */
-    uint8_t refusal; /* of fl_status: what was wrong with its body, told to the client if the app has nothing to say */
-    bool chunked : 1;
-    bool body_done : 1;   /* the whole body has been received */
-    bool body_failed : 1; /* it will never come whole */
-    bool head_method : 1;
-    bool connect_method : 1;
-    bool woken : 1;
-    bool awaits_body : 1;
-    bool awaits_room : 1;
-    bool compact : 1;     /* its head has a block of its own size */
-    bool stream : 1;      /* counted as long-lived */
-    bool timed : 1;       /* its time runs */
-    bool overdue : 1;     /* its time has run out, its owner has to be told */
-    bool timed_out : 1;   /* its client has been answered, or cut off, for it */
-    bool stays : 1;       /* it cannot be handed over */
-    fl_deadline deadline; /* of its body */
-
-    /* Not cleared at first */
-    uint64_t ready_at, started_at; /* of fl_clock: once it is queued, and taken */
-    fl_client client;              /* this and the index of its listener: once it has been taken */
+    bool woken;
+    bool stream; /* counted as long-lived */
+    fl_request request;
+    fl_response response;
+    fl_time_limit timing;
+    fl_queueing queueing;
+    fl_client client; /* this and the index of its listener: once it has been taken */
     int listener;
-    uint64_t time_ends_at; /* of fl_clock, where it has a limit */
-    uint64_t route;        /* its key, and how often the route had stalled when this one began: if it has a lane */
-    int64_t route_stalls;
-    size_t checked; /* bytes of a body that the app frames: so many are sound, and have not been taken yet */
     _Alignas(8) unsigned char protocol_state[FL_PROTOCOL_EXCHANGE_STATE];
 } fl_exchange;
 
 static inline fl_exchange *fl_exchange_of_deadline(const fl_deadline *deadline) {
-    return (fl_exchange *) ((char *) deadline - offsetof(fl_exchange, deadline));
+    return (fl_exchange *) ((char *) deadline - offsetof(fl_exchange, request.deadline));
 }
 
 static inline void fl_exchange_stop_deadline(fl_exchange *exchange) {
-    if (exchange->deadline.kind != FL_DEADLINE_NONE)
-        fl_deadline_set(exchange->context, &exchange->deadline, FL_DEADLINE_NONE, 0);
+    if (exchange->request.deadline.kind != FL_DEADLINE_NONE)
+        fl_deadline_set(exchange->context, &exchange->request.deadline, FL_DEADLINE_NONE, 0);
 }
 
 /* The request's side */
@@ -119,7 +133,7 @@ static inline void fl_exchange_stop_deadline(fl_exchange *exchange) {
 /* The bytes of the head, to which its spans refer; as long as it waits, those that its connection has read. Once it has been
  * taken they are the exchange's own, valid until fl_exchange_head_used: reading them does not need the lock. */
 static inline const char *fl_exchange_head_bytes(const fl_exchange *exchange) {
-    const fl_buffer *own = &exchange->head_bytes;
+    const fl_buffer *own = &exchange->request.head_bytes;
     return fl_buffer_at(own->length > 0 || exchange->connection == NULL ? own : &exchange->connection->in);
 }
 
@@ -213,16 +227,16 @@ void fl_exchange_body_came(fl_exchange *exchange);
 void fl_exchange_detach(fl_exchange *exchange);
 /* A tunnel begins behind the head of such an answer (RFC 9110, 9.3.6). */
 static inline bool fl_exchange_opens_tunnel(const fl_exchange *exchange) {
-    return exchange->connect_method && exchange->code >= 200 && exchange->code < 300;
+    return exchange->request.connect_method && exchange->response.code >= 200 && exchange->response.code < 300;
 }
 /* No response says how a body is framed where there can be none (RFC 9110, 8.6; RFC 9112, 6.1). A 304 could have the length of
  * what is not sent, but apps say there that of the empty body. */
 static inline bool fl_exchange_has_no_framing(const fl_exchange *exchange) {
-    return exchange->code < 200 || exchange->code == 204 || exchange->code == 205 || exchange->code == 304 ||
+    return exchange->response.code < 200 || exchange->response.code == 204 || exchange->response.code == 205 || exchange->response.code == 304 ||
            fl_exchange_opens_tunnel(exchange);
 }
 static inline bool fl_exchange_has_no_body(const fl_exchange *exchange) {
-    return exchange->head_method || fl_exchange_has_no_framing(exchange);
+    return exchange->request.head_method || fl_exchange_has_no_framing(exchange);
 }
 
 /* Calls of the connection and the context */

@@ -33,9 +33,9 @@ fl_exchange *fl_exchange_new(fl_context *context, fl_connection *connection) {
         keep(context, exchange);
         return NULL;
     }
-    memset(exchange, 0, offsetof(fl_exchange, ready_at));
+    memset(exchange, 0, offsetof(fl_exchange, queueing.ready_at));
     fl_head_clear(head);
-    exchange->head = head;
+    exchange->request.head = head;
     exchange->context = context;
     exchange->connection = connection;
     if (connection != NULL) {
@@ -46,34 +46,34 @@ fl_exchange *fl_exchange_new(fl_context *context, fl_connection *connection) {
         connection->exchanges = exchange;
     }
     exchange->id = ++context->last_id;
-    exchange->first_byte_at = context->handed.arrived != 0 ? context->handed.arrived : context->now;
-    exchange->hand_overs = context->handed.hand_overs;
-    exchange->reactor = -1;
+    exchange->request.first_byte_at = context->handed.arrived != 0 ? context->handed.arrived : context->now;
+    exchange->queueing.hand_overs = context->handed.hand_overs;
+    exchange->queueing.reactor = -1;
     return exchange;
 }
 
 void fl_exchange_free_head(fl_exchange *exchange) {
     fl_context *context = exchange->context;
-    if (exchange->head == NULL)
+    if (exchange->request.head == NULL)
         return;
-    if (exchange->compact || !FL_REUSES || context->free_head_count >= MOST_FREE) {
-        free(exchange->head);
-        exchange->head = NULL;
+    if (exchange->request.compact || !FL_REUSES || context->free_head_count >= MOST_FREE) {
+        free(exchange->request.head);
+        exchange->request.head = NULL;
         return;
     }
     context->free_head_count++;
-    memcpy(exchange->head, &context->free_heads, sizeof(void *)); /* the list runs through their first bytes */
-    context->free_heads = exchange->head;
-    exchange->head = NULL;
+    memcpy(exchange->request.head, &context->free_heads, sizeof(void *)); /* the list runs through their first bytes */
+    context->free_heads = exchange->request.head;
+    exchange->request.head = NULL;
 }
 
 void fl_exchange_free_buffers(fl_exchange *exchange) {
     fl_slab *slab = &exchange->context->slab;
-    fl_buffer_free(slab, &exchange->head_bytes);
-    fl_buffer_free(slab, &exchange->body);
-    fl_buffer_free(slab, &exchange->trailers);
-    fl_buffer_free(slab, &exchange->out);
-    fl_buffer_free(slab, &exchange->held);
+    fl_buffer_free(slab, &exchange->request.head_bytes);
+    fl_buffer_free(slab, &exchange->request.body);
+    fl_buffer_free(slab, &exchange->request.trailers);
+    fl_buffer_free(slab, &exchange->response.out);
+    fl_buffer_free(slab, &exchange->response.held);
 }
 
 void fl_exchange_detach(fl_exchange *exchange) {
@@ -92,7 +92,7 @@ void fl_exchange_free(fl_exchange *exchange) {
     fl_context *context = exchange->context;
     if (exchange->woken)
         fl_exchange_stop_waking(exchange);
-    if (exchange->timed || exchange->overdue)
+    if (exchange->timing.runs || exchange->timing.expired)
         fl_exchange_stop_time(exchange);
     if (exchange->connection != NULL)
         fl_exchange_detach(exchange);

@@ -16,7 +16,7 @@ void fl_rejection_note(const fl_exchange *exchange, fl_status status) {
     if (!context->limits.note_refusals || context->refusals.count >= MOST_WAITING)
         return;
     const char *line = fl_exchange_head_bytes(exchange);
-    uint32_t left = exchange->head_bytes.length > 0 ? exchange->head_bytes.length : connection->in.length, size = 0;
+    uint32_t left = exchange->request.head_bytes.length > 0 ? exchange->request.head_bytes.length : connection->in.length, size = 0;
     while (left > 0 && (*line == '\r' || *line == '\n'))
         line++, left--;
     while (size < left && size < MOST_OF_LINE && line[size] != '\r' && line[size] != '\n')
@@ -24,7 +24,7 @@ void fl_rejection_note(const fl_exchange *exchange, fl_status status) {
     fl_rejection *refusal = malloc(sizeof *refusal + size);
     if (refusal == NULL)
         return;
-    *refusal = (fl_rejection){.client = connection->client, .first_byte_at = exchange->first_byte_at,
+    *refusal = (fl_rejection){.client = connection->client, .first_byte_at = exchange->request.first_byte_at,
                             .refused_at = context->now, .status = status, .size = size};
     if (size > 0)
         memcpy(refusal->line, line, size);

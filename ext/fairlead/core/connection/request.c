@@ -9,9 +9,9 @@
 
 /* GET or HEAD of the health path, without a body: whoever asks how we are must not wait for an app. */
 static bool asks_for_health(const fl_exchange *exchange) {
-    const fl_head *head = exchange->head;
+    const fl_head *head = exchange->request.head;
     const char *path = exchange->context->limits.health_path, *bytes = fl_exchange_head_bytes(exchange);
-    if (path[0] == '\0' || exchange->chunked || exchange->body_expected > 0 || head->path.size != strlen(path) ||
+    if (path[0] == '\0' || exchange->request.chunked || exchange->request.expected > 0 || head->path.size != strlen(path) ||
         memcmp(bytes + head->path.at, path, head->path.size) != 0)
         return false;
     return head->head_method || (head->method.size == 3 && memcmp(bytes + head->method.at, "GET", 3) == 0);
@@ -33,7 +33,7 @@ void fl_exchange_is_ready(fl_exchange *exchange) {
     if (connection->fresh)
         fl_connection_count(connection, 0, -1);
     connection->fresh = false;
-    exchange->ready_at = context->handed.arrived != 0 ? context->handed.arrived : context->now;
+    exchange->queueing.ready_at = context->handed.arrived != 0 ? context->handed.arrived : context->now;
     bool waits = context->calls->enqueue(exchange);
     if (waits && connection->half_closed && exchange->protocol->half_closed != NULL)
         exchange->protocol->half_closed(connection); /* whether anybody is there may be known before its turn */
@@ -44,13 +44,13 @@ void fl_exchange_body_came(fl_exchange *exchange) {
     fl_connection *connection = exchange->connection;
     if (exchange->state == FL_EXCHANGE_SERVED) {
         fl_exchange_wake(exchange);
-        exchange->awaits_body = false; /* the client's deadline ends here, however long the app takes to come back */
-    } else if (exchange->body_done || exchange->body.length >= fl_context_keeps(context, context->limits.body_buffer)) {
+        exchange->request.awaited = false; /* the client's deadline ends here, however long the app takes to come back */
+    } else if (exchange->request.whole || exchange->request.body.length >= fl_context_keeps(context, context->limits.body_buffer)) {
         fl_exchange_is_ready(exchange);
-    } else if (exchange->deadline.kind == FL_DEADLINE_NONE) {
+    } else if (exchange->request.deadline.kind == FL_DEADLINE_NONE) {
         if (connection->deadline.kind == FL_DEADLINE_HEAD || connection->deadline.kind == FL_DEADLINE_IDLE)
             fl_connection_set_deadline(connection, FL_DEADLINE_NONE);
-        fl_deadline_set(context, &exchange->deadline, FL_DEADLINE_BODY, exchange->body_received);
+        fl_deadline_set(context, &exchange->request.deadline, FL_DEADLINE_BODY, exchange->request.received);
     }
 }
 
@@ -75,9 +75,9 @@ void fl_exchange_refuse(fl_exchange *exchange, fl_status status) {
         refuse_waiting(exchange, status, false);
         return;
     }
-    exchange->body_failed = true; /* the app is answering: it is told, and the connection ends */
-    exchange->close = true;
-    exchange->refusal = (uint8_t) status;
+    exchange->request.failed = true; /* the app is answering: it is told, and the connection ends */
+    exchange->response.close = true;
+    exchange->request.refusal = (uint8_t) status;
     fl_exchange_wake(exchange);
 }
 
@@ -89,19 +89,19 @@ void fl_exchange_turn_away(fl_exchange *exchange, fl_status status) {
 }
 
 void fl_exchange_refuse_served(fl_exchange *exchange) {
-    fl_status status = (fl_status) exchange->refusal;
+    fl_status status = (fl_status) exchange->request.refusal;
     count_refusal(exchange->context, status);
     exchange->protocol->answer(exchange, fl_status_http(status), fl_status_text(status), false);
 }
 
 void fl_exchange_time_out(fl_exchange *exchange) {
-    if (exchange->committed) {
+    if (exchange->response.committed) {
         exchange->protocol->reset(exchange);
         if (exchange->connection == NULL)
             return;
         fl_exchange_detach(exchange);
     } else {
-        exchange->refusal = FL_REQUEST_TIMEOUT;
+        exchange->request.refusal = FL_REQUEST_TIMEOUT;
         exchange->protocol->answer(exchange, fl_status_http(FL_REQUEST_TIMEOUT), fl_status_text(FL_REQUEST_TIMEOUT), false);
     }
     fl_exchange_lost(exchange, false);
@@ -110,15 +110,15 @@ void fl_exchange_time_out(fl_exchange *exchange) {
 /* A head of its own size, and no more of what was read than there is. */
 void fl_exchange_compact(fl_exchange *exchange) {
     fl_slab *slab = &exchange->context->slab;
-    fl_head *head = exchange->head;
+    fl_head *head = exchange->request.head;
     size_t size = offsetof(fl_head, headers) + head->count * sizeof *head->headers;
     fl_head *small = malloc(size);
     if (small == NULL)
         return;
     memcpy(small, head, size);
     fl_exchange_free_head(exchange);
-    exchange->head = small;
-    exchange->compact = true;
+    exchange->request.head = small;
+    exchange->request.compact = true;
     fl_buffer *in = &exchange->connection->in, bytes = {0};
     if (in->capacity <= FL_SLAB_SMALLEST || in->length > FL_SLAB_SMALLEST ||
         fl_buffer_append(slab, &bytes, fl_buffer_at(in), in->length) != FL_OK)

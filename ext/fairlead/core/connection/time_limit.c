@@ -6,8 +6,8 @@
 #include "exchange.h"
 
 static bool ends_before(const fl_exchange *exchange, const fl_exchange *other) {
-    return exchange->time_ends_at < other->time_ends_at ||
-           (exchange->time_ends_at == other->time_ends_at && exchange->id < other->id);
+    return exchange->timing.ends_at < other->timing.ends_at ||
+           (exchange->timing.ends_at == other->timing.ends_at && exchange->id < other->id);
 }
 
 /* Makes one heap of two; either may be empty (NULL). */
@@ -19,11 +19,11 @@ static fl_exchange *meld(fl_exchange *root, fl_exchange *other) {
         root = other;
         other = later;
     }
-    other->timed_before = root;
-    other->timed_after = root->timed_below;
-    if (other->timed_after != NULL)
-        other->timed_after->timed_before = other;
-    root->timed_below = other;
+    other->timing.before = root;
+    other->timing.after = root->timing.below;
+    if (other->timing.after != NULL)
+        other->timing.after->timing.before = other;
+    root->timing.below = other;
     return root;
 }
 
@@ -31,19 +31,19 @@ static fl_exchange *meld(fl_exchange *root, fl_exchange *other) {
 static fl_exchange *meld_siblings(fl_exchange *first) {
     fl_exchange *pairs = NULL, *root = NULL;
     while (first != NULL) {
-        fl_exchange *one = first, *other = one->timed_after;
-        first = other != NULL ? other->timed_after : NULL;
-        one->timed_before = one->timed_after = NULL;
+        fl_exchange *one = first, *other = one->timing.after;
+        first = other != NULL ? other->timing.after : NULL;
+        one->timing.before = one->timing.after = NULL;
         if (other != NULL)
-            other->timed_before = other->timed_after = NULL;
+            other->timing.before = other->timing.after = NULL;
         one = meld(one, other);
-        one->timed_after = pairs;
+        one->timing.after = pairs;
         pairs = one;
     }
     while (pairs != NULL) {
         fl_exchange *one = pairs;
-        pairs = one->timed_after;
-        one->timed_after = NULL;
+        pairs = one->timing.after;
+        one->timing.after = NULL;
         root = meld(root, one);
     }
     return root;
@@ -51,95 +51,95 @@ static fl_exchange *meld_siblings(fl_exchange *first) {
 
 static void leave_timed(fl_exchange *exchange) {
     fl_context *context = exchange->context;
-    fl_exchange *below = meld_siblings(exchange->timed_below);
-    exchange->timed_below = NULL;
+    fl_exchange *below = meld_siblings(exchange->timing.below);
+    exchange->timing.below = NULL;
     if (context->first_timed == exchange) {
         context->first_timed = below;
     } else {
-        fl_exchange *before = exchange->timed_before, *after = exchange->timed_after;
-        if (before->timed_below == exchange) /* its parent */
-            before->timed_below = after;
+        fl_exchange *before = exchange->timing.before, *after = exchange->timing.after;
+        if (before->timing.below == exchange) /* its parent */
+            before->timing.below = after;
         else
-            before->timed_after = after;
+            before->timing.after = after;
         if (after != NULL)
-            after->timed_before = before;
+            after->timing.before = before;
         context->first_timed = meld(context->first_timed, below);
     }
-    exchange->timed_before = exchange->timed_after = NULL;
-    exchange->timed = false;
+    exchange->timing.before = exchange->timing.after = NULL;
+    exchange->timing.runs = false;
 }
 
 static void enter_timed(fl_context *context, fl_exchange *exchange) {
     context->first_timed = meld(context->first_timed, exchange);
-    exchange->timed = true;
+    exchange->timing.runs = true;
     context->timer_stale = true;
     context->calls->time_limited(context);
 }
 
 void fl_exchange_stop_time(fl_exchange *exchange) {
     fl_context *context = exchange->context;
-    if (exchange->timed)
+    if (exchange->timing.runs)
         leave_timed(exchange);
-    if (!exchange->overdue)
+    if (!exchange->timing.expired)
         return;
-    if (exchange->timed_before != NULL)
-        exchange->timed_before->timed_after = exchange->timed_after;
+    if (exchange->timing.before != NULL)
+        exchange->timing.before->timing.after = exchange->timing.after;
     else
-        context->overdue.first = exchange->timed_after;
-    if (exchange->timed_after != NULL)
-        exchange->timed_after->timed_before = exchange->timed_before;
+        context->overdue.first = exchange->timing.after;
+    if (exchange->timing.after != NULL)
+        exchange->timing.after->timing.before = exchange->timing.before;
     else
-        context->overdue.last = exchange->timed_before;
-    exchange->timed_before = exchange->timed_after = NULL;
-    exchange->overdue = false;
+        context->overdue.last = exchange->timing.before;
+    exchange->timing.before = exchange->timing.after = NULL;
+    exchange->timing.expired = false;
 }
 
 void fl_exchange_limit_time(fl_exchange *exchange, uint64_t microseconds) {
-    if (exchange->context == NULL || exchange->timed_out || exchange->overdue)
+    if (exchange->context == NULL || exchange->timing.out || exchange->timing.expired)
         return;
-    if (exchange->timed)
+    if (exchange->timing.runs)
         fl_exchange_stop_time(exchange);
-    exchange->time_limit = microseconds;
+    exchange->timing.limit = microseconds;
     if (microseconds == 0)
         return;
-    exchange->time_ends_at = fl_clock() + microseconds;
+    exchange->timing.ends_at = fl_clock() + microseconds;
     enter_timed(exchange->context, exchange);
 }
 
 void fl_exchange_moves_on(fl_exchange *exchange) {
-    fl_exchange_limit_time(exchange, exchange->time_limit);
+    fl_exchange_limit_time(exchange, exchange->timing.limit);
 }
 
 /* It is the client, not the app, who takes its time. */
 static bool client_is_awaited(const fl_exchange *exchange) {
-    return exchange->awaits_body || (exchange->awaits_room && exchange->connection->out.length > 0);
+    return exchange->request.awaited || (exchange->response.awaits_room && exchange->connection->out.length > 0);
 }
 
 /* Its owner is told to end it. */
 static void end_time(fl_exchange *exchange) {
     fl_context *context = exchange->context;
-    if (exchange->timed)
+    if (exchange->timing.runs)
         fl_exchange_stop_time(exchange);
-    exchange->overdue = true;
-    exchange->timed_before = context->overdue.last;
+    exchange->timing.expired = true;
+    exchange->timing.before = context->overdue.last;
     if (context->overdue.last != NULL)
-        context->overdue.last->timed_after = exchange;
+        context->overdue.last->timing.after = exchange;
     else
         context->overdue.first = exchange;
     context->overdue.last = exchange;
 }
 
 void fl_exchange_client_left(fl_exchange *exchange) {
-    bool told = exchange->overdue || exchange->timed_out;
-    if (exchange->context != NULL && exchange->context->limits.cancel_abandoned && !told && !exchange->takes_over)
+    bool told = exchange->timing.expired || exchange->timing.out;
+    if (exchange->context != NULL && exchange->context->limits.cancel_abandoned && !told && !exchange->response.takes_over)
         end_time(exchange);
 }
 
 static void time_out(fl_exchange *exchange) {
     fl_context *context = exchange->context;
-    if (!exchange->overdue)
+    if (!exchange->timing.expired)
         end_time(exchange);
-    exchange->timed_out = true;
+    exchange->timing.out = true;
     context->counts.timed_out++;
     if (exchange->connection != NULL)
         fl_exchange_time_out(exchange);
@@ -147,7 +147,7 @@ static void time_out(fl_exchange *exchange) {
 
 void fl_context_expire(fl_context *context, int most) {
     fl_exchange *exchange;
-    for (int i = 0; i < most && (exchange = context->first_timed) != NULL && exchange->time_ends_at <= context->now; i++)
+    for (int i = 0; i < most && (exchange = context->first_timed) != NULL && exchange->timing.ends_at <= context->now; i++)
         if (exchange->connection != NULL && client_is_awaited(exchange))
             fl_exchange_moves_on(exchange);
         else
@@ -156,7 +156,7 @@ void fl_context_expire(fl_context *context, int most) {
 
 void fl_context_expire_all(fl_context *context) {
     for (fl_exchange *exchange = context->served; exchange != NULL; exchange = exchange->next)
-        if (!exchange->timed_out)
+        if (!exchange->timing.out)
             time_out(exchange);
 }
 

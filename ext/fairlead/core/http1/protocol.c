@@ -69,7 +69,7 @@ static void half_closed(fl_connection *connection) {
     if (fl_http1_of(connection)->asked || exchange == NULL || fl_http1_part(exchange)->minor == 0)
         return;
     bool in_vain = exchange->state == FL_EXCHANGE_SERVED && connection->context->limits.cancel_abandoned &&
-                   exchange->body_done && !exchange->committed && !exchange->takes_over;
+                   exchange->request.whole && !exchange->response.committed && !exchange->response.takes_over;
     if (in_vain || exchange->state == FL_EXCHANGE_QUEUED)
         ask_whether_it_reads(connection);
 }
@@ -77,7 +77,7 @@ static void half_closed(fl_connection *connection) {
 static bool is_read(fl_exchange *exchange) {
     fl_connection *connection = exchange->connection;
     if (!fl_http1_of(connection)->asked && fl_http1_part(exchange)->minor >= 1 &&
-        connection->context->now - exchange->ready_at > HAS_WAITED)
+        connection->context->now - exchange->queueing.ready_at > HAS_WAITED)
         ask_whether_it_reads(connection);
     if (connection->state != FL_CONNECTION_CLOSED && fl_socket_is_broken(connection->transport.descriptor))
         fl_connection_close(connection);
@@ -88,14 +88,14 @@ static bool is_read(fl_exchange *exchange) {
 static void taken(fl_exchange *exchange) {
     fl_connection *connection = exchange->connection;
     fl_slab *slab = &exchange->context->slab;
-    fl_buffer *bytes = &exchange->head_bytes;
+    fl_buffer *bytes = &exchange->request.head_bytes;
     *bytes = connection->in;
     connection->in = (fl_buffer){0};
-    uint32_t size = exchange->head->size;
+    uint32_t size = exchange->request.head->size;
     fl_http1_of(connection)->answers = 0;
     if ((bytes->length > size &&
          fl_buffer_append(slab, &connection->in, fl_buffer_at(bytes) + size, bytes->length - size) != FL_OK) ||
-        fl_buffer_reserve(slab, &exchange->out, RESPONSE_HEAD) != FL_OK)
+        fl_buffer_reserve(slab, &exchange->response.out, RESPONSE_HEAD) != FL_OK)
         fl_http1_of(connection)->keep_alive = false;
     bytes->length = size;
 }
@@ -106,10 +106,10 @@ static void read_body(fl_exchange *exchange) {
 
 /* Of what has not been parsed the first bytes tell: the answer to HEAD has no body (RFC 9110, 9.3.2). */
 static bool asks_with_head(const fl_exchange *exchange) {
-    const fl_head *head = exchange->head;
+    const fl_head *head = exchange->request.head;
     const fl_buffer *in = &exchange->connection->in;
     if (exchange->state >= FL_EXCHANGE_BODY || head->started)
-        return exchange->head_method || (head != NULL && head->head_method);
+        return exchange->request.head_method || (head != NULL && head->head_method);
     return in->length >= head->line + 5 && memcmp(fl_buffer_at(in) + head->line, "HEAD ", 5) == 0;
 }
 
@@ -143,17 +143,17 @@ static bool can_stay(const fl_exchange *exchange) {
     const fl_context *context = exchange->context;
     fl_connection *connection = exchange->connection;
     fl_http1_connection *own = fl_http1_of(connection);
-    if (!own->keep_alive || fl_http1_part(exchange)->minor == 0 || !exchange->body_done || context->calls->is_ending(context))
+    if (!own->keep_alive || fl_http1_part(exchange)->minor == 0 || !exchange->request.whole || context->calls->is_ending(context))
         return false;
     if (exchange->state == FL_EXCHANGE_QUEUED) /* and nothing follows it */
-        return connection->in.length == exchange->head->size && !connection->half_closed;
+        return connection->in.length == exchange->request.head->size && !connection->half_closed;
     return own->answers++ < MOST_ANSWERS;
 }
 
 static void answer(fl_exchange *exchange, int code, const char *text, bool may_go_on) {
     fl_connection *connection = exchange->connection;
     bool stays = may_go_on && can_stay(exchange), with_body = !asks_with_head(exchange);
-    uint32_t size = stays ? exchange->head->size : 0;
+    uint32_t size = stays ? exchange->request.head->size : 0;
     fl_exchange_detach(exchange);
     if (!put_answer(connection, code, text, with_body, !stays)) {
         fl_connection_close(connection);
@@ -176,11 +176,11 @@ void fl_http1_refuse_connection(fl_connection *connection, fl_status status) {
 }
 
 static size_t raw(const fl_exchange *exchange, struct iovec parts[3]) {
-    const fl_buffer *in = &exchange->connection->in, *body = &exchange->body;
-    if (exchange->chunked || !exchange->body_done || in->length + body->length > MOST_HANDED_BYTES)
+    const fl_buffer *in = &exchange->connection->in, *body = &exchange->request.body;
+    if (exchange->request.chunked || !exchange->request.whole || in->length + body->length > MOST_HANDED_BYTES)
         return 0;
     char *bytes = fl_buffer_at(in);
-    uint32_t head = exchange->head->size;
+    uint32_t head = exchange->request.head->size;
     size_t count = 0;
     parts[count++] = (struct iovec){bytes, head};
     if (body->length > 0)
@@ -193,15 +193,15 @@ static size_t raw(const fl_exchange *exchange, struct iovec parts[3]) {
 static int hijack(fl_exchange *exchange, fl_buffer *unsent, fl_buffer *ahead) {
     fl_connection *connection = exchange->connection;
     fl_slab *slab = &exchange->context->slab;
-    if (exchange->chunked && !exchange->body_done)
+    if (exchange->request.chunked && !exchange->request.whole)
         return -1;
     fl_exchange_flush(exchange);
     if (exchange->connection == NULL)
         return -1;
     *unsent = connection->out;
     connection->out = (fl_buffer){0};
-    *ahead = exchange->body;
-    exchange->body = (fl_buffer){0};
+    *ahead = exchange->request.body;
+    exchange->request.body = (fl_buffer){0};
     if (ahead->length == 0) {
         fl_buffer_free(slab, ahead);
         *ahead = connection->in;
@@ -211,7 +211,7 @@ static int hijack(fl_exchange *exchange, fl_buffer *unsent, fl_buffer *ahead) {
         fl_connection_close(connection);
         return -1;
     }
-    exchange->committed = true;
+    exchange->response.committed = true;
     fl_exchange_limit_time(exchange, 0);
     int descriptor = fl_connection_give_away(connection);
     fl_descriptor_gives_away(descriptor);

@@ -14,34 +14,34 @@ static ssize_t accept_body(fl_exchange *exchange, char *bytes, size_t size, bool
     fl_connection *connection = exchange->connection;
     fl_context *context = connection->context;
     size_t used, decoded;
-    if (exchange->chunked) {
+    if (exchange->request.chunked) {
         fl_chunks *chunks = &fl_http1_part(exchange)->chunks;
         fl_status status = fl_chunks_decode(chunks, bytes, size, &used, &decoded);
         if (status != FL_OK && status != FL_AGAIN) {
             fl_exchange_refuse(exchange, status);
             return -1;
         }
-        exchange->body_done = status == FL_OK;
+        exchange->request.whole = status == FL_OK;
         size_t trailers = chunks->trailers;
-        bool none = exchange->body_done && exchange->trailers.length == 0 && used - trailers <= 2;
+        bool none = exchange->request.whole && exchange->request.trailers.length == 0 && used - trailers <= 2;
         if (used > trailers && !none &&
-            fl_buffer_append(&context->slab, &exchange->trailers, bytes + trailers, used - trailers) != FL_OK) {
+            fl_buffer_append(&context->slab, &exchange->request.trailers, bytes + trailers, used - trailers) != FL_OK) {
             fl_exchange_refuse(exchange, FL_NO_MEMORY);
             return -1;
         }
     } else {
-        uint64_t left = exchange->body_expected - exchange->body_received;
+        uint64_t left = exchange->request.expected - exchange->request.received;
         used = decoded = size < left ? size : (size_t) left;
-        exchange->body_done = decoded == left;
+        exchange->request.whole = decoded == left;
     }
-    exchange->body_received += decoded;
-    if (exchange->body_received > context->limits.body_size) {
+    exchange->request.received += decoded;
+    if (exchange->request.received > context->limits.body_size) {
         fl_exchange_refuse(exchange, FL_BODY_TOO_LARGE);
         return -1;
     }
     if (in_place) {
-        fl_buffer_added(&exchange->body, decoded);
-    } else if (fl_buffer_append(&context->slab, &exchange->body, bytes, decoded) != FL_OK) {
+        fl_buffer_added(&exchange->request.body, decoded);
+    } else if (fl_buffer_append(&context->slab, &exchange->request.body, bytes, decoded) != FL_OK) {
         fl_exchange_refuse(exchange, FL_NO_MEMORY);
         return -1;
     }
@@ -53,24 +53,24 @@ static void receive_body(fl_connection *connection, fl_exchange *exchange) {
     uint32_t limit = fl_context_keeps(context, context->limits.body_buffer);
     if (exchange->state == FL_EXCHANGE_SERVED && limit < BODY_READ_SIZE)
         limit = BODY_READ_SIZE; /* who serves it reads it, however little is read ahead */
-    if (exchange->body_done || exchange->body_failed)
+    if (exchange->request.whole || exchange->request.failed)
         return;
-    if (exchange->body.length >= limit) {
+    if (exchange->request.body.length >= limit) {
         if (exchange->state == FL_EXCHANGE_BODY)
             fl_exchange_body_came(exchange); /* less is kept than when it came */
         return;
     }
-    size_t most = limit - exchange->body.length;
+    size_t most = limit - exchange->request.body.length;
     if (most > BODY_READ_SIZE)
         most = BODY_READ_SIZE;
-    if (!exchange->chunked && most > exchange->body_expected - exchange->body_received)
-        most = (size_t) (exchange->body_expected - exchange->body_received);
-    ssize_t count = fl_connection_read(connection, &exchange->body, most);
+    if (!exchange->request.chunked && most > exchange->request.expected - exchange->request.received)
+        most = (size_t) (exchange->request.expected - exchange->request.received);
+    ssize_t count = fl_connection_read(connection, &exchange->request.body, most);
     if (connection->state == FL_CONNECTION_CLOSED)
         return;
     if (count < 0) {
         if (exchange->state == FL_EXCHANGE_SERVED) {
-            exchange->body_failed = true;
+            exchange->request.failed = true;
             fl_exchange_wake(exchange);
         } else {
             fl_connection_close(connection);
@@ -79,7 +79,7 @@ static void receive_body(fl_connection *connection, fl_exchange *exchange) {
     }
     if (count == 0)
         return;
-    char *bytes = fl_buffer_room(&exchange->body);
+    char *bytes = fl_buffer_room(&exchange->request.body);
     ssize_t used = accept_body(exchange, bytes, (size_t) count, true);
     if (used < 0)
         return;
@@ -95,23 +95,23 @@ static void receive_body(fl_connection *connection, fl_exchange *exchange) {
 static void head_is_complete(fl_connection *connection, fl_exchange *exchange) {
     static const char go_on[] = "HTTP/1.1 100 Continue\r\n\r\n";
     fl_context *context = connection->context;
-    fl_head *head = exchange->head;
+    fl_head *head = exchange->request.head;
     fl_http1_part(exchange)->minor = head->minor;
-    exchange->head_method = head->head_method;
-    exchange->connect_method = head->form == FL_TARGET_AUTHORITY;
-    exchange->chunked = head->chunked;
-    exchange->body_expected = head->has_length ? head->content_length : 0;
-    exchange->body_done = !head->chunked && exchange->body_expected == 0;
+    exchange->request.head_method = head->head_method;
+    exchange->request.connect_method = head->form == FL_TARGET_AUTHORITY;
+    exchange->request.chunked = head->chunked;
+    exchange->request.expected = head->has_length ? head->content_length : 0;
+    exchange->request.whole = !head->chunked && exchange->request.expected == 0;
     /* Bytes behind a CONNECT may be meant for a tunnel: they are never the next request. */
-    fl_http1_of(connection)->keep_alive = head->keep_alive && !exchange->connect_method;
+    fl_http1_of(connection)->keep_alive = head->keep_alive && !exchange->request.connect_method;
     exchange->state = FL_EXCHANGE_BODY;
     if (head->chunked)
         fl_http1_part(exchange)->chunks = (fl_chunks){0};
-    if (exchange->body_done) {
+    if (exchange->request.whole) {
         fl_exchange_is_ready(exchange);
         return;
     }
-    if (exchange->body_expected > context->limits.body_size) {
+    if (exchange->request.expected > context->limits.body_size) {
         fl_exchange_refuse(exchange, FL_BODY_TOO_LARGE);
         return;
     }
@@ -151,13 +151,13 @@ static void read_request(fl_connection *connection) {
     }
     fl_head_limits limits = context->limits.head;
     limits.head = fl_context_keeps(context, limits.head);
-    fl_status status = fl_http1_parse(exchange->head, fl_buffer_at(&connection->in), connection->in.length, &limits);
+    fl_status status = fl_http1_parse(exchange->request.head, fl_buffer_at(&connection->in), connection->in.length, &limits);
     if (status == FL_OK) {
         head_is_complete(connection, exchange);
     } else if (status != FL_AGAIN) {
         fl_exchange_refuse(exchange, status);
     } else {
-        exchange->state = has_begun(connection, exchange->head) ? FL_EXCHANGE_HEAD : FL_EXCHANGE_NEW;
+        exchange->state = has_begun(connection, exchange->request.head) ? FL_EXCHANGE_HEAD : FL_EXCHANGE_NEW;
         if (connection->deadline.kind != FL_DEADLINE_HEAD && connection->deadline.kind != FL_DEADLINE_WRITE)
             fl_connection_set_deadline(connection, FL_DEADLINE_HEAD);
     }

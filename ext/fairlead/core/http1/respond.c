@@ -8,11 +8,11 @@ enum { MOST_STAGED = 65536 }; /* bytes that wait for the loop's next turn */
 
 fl_status fl_http1_begin(fl_exchange *exchange) {
     fl_http1_exchange *own = fl_http1_part(exchange);
-    if (exchange->code == 101 && own->minor == 0)
+    if (exchange->response.code == 101 && own->minor == 0)
         return FL_BAD_STATUS;
     own->own_chunks = (fl_chunks){0};
     own->trailers_begun = false;
-    return fl_http1_write_status(&exchange->context->staging, &exchange->out, exchange->code);
+    return fl_http1_write_status(&exchange->context->staging, &exchange->response.out, exchange->response.code);
 }
 
 static bool equal(const char *name, size_t size, const char *known, size_t known_size) {
@@ -51,8 +51,8 @@ fl_status fl_http1_header(fl_exchange *exchange, const char *name, size_t name_s
     case 10:
         if (IS("connection")) { /* ours to say; an app can only ask to end the connection */
             if (has_token(value, value_size, "close", 5))
-                exchange->close = true;
-            if (exchange->close || has_token(value, value_size, "keep-alive", 10))
+                exchange->response.close = true;
+            if (exchange->response.close || has_token(value, value_size, "keep-alive", 10))
                 return FL_OK;
         } else if (IS("keep-alive")) {
             return FL_OK;
@@ -62,17 +62,17 @@ fl_status fl_http1_header(fl_exchange *exchange, const char *name, size_t name_s
         if (IS("transfer-encoding")) {
             if (fl_exchange_has_no_framing(exchange) || is_identity(value, value_size))
                 return FL_OK;
-            if (exchange->has_length || fl_http1_part(exchange)->minor == 0) /* could be read in two ways, or in none */
+            if (exchange->response.has_length || fl_http1_part(exchange)->minor == 0) /* could be read in two ways, or in none */
                 return FL_BAD_HEADER_VALUE;
-            exchange->framing = ends_in_chunked(value, value_size) ? FL_FRAMING_RAW : FL_FRAMING_CLOSE;
+            exchange->response.framing = ends_in_chunked(value, value_size) ? FL_FRAMING_RAW : FL_FRAMING_CLOSE;
         }
         break;
     }
-    return fl_http1_write_header(&exchange->context->staging, &exchange->out, name, name_size, value, value_size);
+    return fl_http1_write_header(&exchange->context->staging, &exchange->response.out, name, name_size, value, value_size);
 }
 
 static fl_status append(fl_exchange *exchange, const char *text, size_t size) {
-    return fl_buffer_append(&exchange->context->slab, &exchange->out, text, size);
+    return fl_buffer_append(&exchange->context->slab, &exchange->response.out, text, size);
 }
 #define APPEND(text) append(exchange, text, sizeof text - 1)
 
@@ -83,43 +83,43 @@ fl_status fl_http1_end_head(fl_exchange *exchange, int64_t length) {
     fl_status status = FL_OK;
     uint8_t minor = fl_http1_part(exchange)->minor;
     bool no_body = fl_exchange_has_no_body(exchange);
-    if (exchange->has_trailers && minor >= 1)
+    if (exchange->response.has_trailers && minor >= 1)
         length = -1; /* they need chunks */
-    if (exchange->takes_over) {
-        exchange->framing = FL_FRAMING_CLOSE;
-        exchange->close = exchange->code != 101 && !fl_exchange_opens_tunnel(exchange);
-    } else if (exchange->framing != FL_FRAMING_UNDECIDED) { /* the app has framed it */
-        exchange->close |= exchange->framing == FL_FRAMING_CLOSE;
+    if (exchange->response.takes_over) {
+        exchange->response.framing = FL_FRAMING_CLOSE;
+        exchange->response.close = exchange->response.code != 101 && !fl_exchange_opens_tunnel(exchange);
+    } else if (exchange->response.framing != FL_FRAMING_UNDECIDED) { /* the app has framed it */
+        exchange->response.close |= exchange->response.framing == FL_FRAMING_CLOSE;
         if (no_body)
-            exchange->framing = FL_FRAMING_NONE;
-    } else if (exchange->code == 205) { /* RFC 9110, 15.3.6 */
-        exchange->framing = FL_FRAMING_NONE;
-        status = fl_http1_write_length(slab, &exchange->out, 0);
-    } else if (exchange->has_length) {
-        exchange->framing = no_body ? FL_FRAMING_NONE : FL_FRAMING_LENGTH;
+            exchange->response.framing = FL_FRAMING_NONE;
+    } else if (exchange->response.code == 205) { /* RFC 9110, 15.3.6 */
+        exchange->response.framing = FL_FRAMING_NONE;
+        status = fl_http1_write_length(slab, &exchange->response.out, 0);
+    } else if (exchange->response.has_length) {
+        exchange->response.framing = no_body ? FL_FRAMING_NONE : FL_FRAMING_LENGTH;
     } else if (no_body) {
-        exchange->framing = FL_FRAMING_NONE;
-        if (length > 0 && exchange->code == 200 && !fl_exchange_has_no_framing(exchange)) /* of HEAD: what GET would have had */
-            status = fl_http1_write_length(slab, &exchange->out, (uint64_t) length);
+        exchange->response.framing = FL_FRAMING_NONE;
+        if (length > 0 && exchange->response.code == 200 && !fl_exchange_has_no_framing(exchange)) /* of HEAD: what GET would have had */
+            status = fl_http1_write_length(slab, &exchange->response.out, (uint64_t) length);
     } else if (length >= 0) {
-        exchange->framing = FL_FRAMING_LENGTH;
-        exchange->length_left = (uint64_t) length;
-        status = fl_http1_write_length(slab, &exchange->out, (uint64_t) length);
+        exchange->response.framing = FL_FRAMING_LENGTH;
+        exchange->response.length_left = (uint64_t) length;
+        status = fl_http1_write_length(slab, &exchange->response.out, (uint64_t) length);
     } else if (minor >= 1) {
-        exchange->framing = FL_FRAMING_PIECES;
+        exchange->response.framing = FL_FRAMING_PIECES;
         status = APPEND("transfer-encoding: chunked\r\n");
     } else {
-        exchange->framing = FL_FRAMING_CLOSE;
-        exchange->close = true;
+        exchange->response.framing = FL_FRAMING_CLOSE;
+        exchange->response.close = true;
     }
-    if (connection != NULL && !exchange->takes_over &&
-        (!fl_http1_of(connection)->keep_alive || !exchange->body_done || exchange->context->calls->is_ending(exchange->context)))
-        exchange->close = true;
-    if (status == FL_OK && exchange->close)
+    if (connection != NULL && !exchange->response.takes_over &&
+        (!fl_http1_of(connection)->keep_alive || !exchange->request.whole || exchange->context->calls->is_ending(exchange->context)))
+        exchange->response.close = true;
+    if (status == FL_OK && exchange->response.close)
         status = APPEND("connection: close\r\n");
-    else if (status == FL_OK && minor == 0 && !exchange->takes_over)
+    else if (status == FL_OK && minor == 0 && !exchange->response.takes_over)
         status = APPEND("connection: keep-alive\r\n");
-    if (status == FL_OK && !exchange->has_date)
+    if (status == FL_OK && !exchange->response.has_date)
         status = append(exchange, fl_context_date(exchange->context), FL_DATE_SIZE);
     if (status == FL_OK)
         status = APPEND("\r\n");
@@ -131,37 +131,37 @@ bool fl_http1_is_sound(fl_exchange *exchange, const char *bytes, size_t size) {
 }
 
 fl_status fl_http1_body(fl_exchange *exchange, const char *bytes, size_t size) {
-    if (exchange->framing == FL_FRAMING_PIECES)
-        return fl_http1_write_chunk(&exchange->context->slab, &exchange->out, bytes, size);
+    if (exchange->response.framing == FL_FRAMING_PIECES)
+        return fl_http1_write_chunk(&exchange->context->slab, &exchange->response.out, bytes, size);
     return append(exchange, bytes, size);
 }
 
 size_t fl_http1_body_directly(fl_exchange *exchange, const char *bytes, size_t size) {
-    return fl_connection_send_directly(exchange->connection, &exchange->out, bytes, size);
+    return fl_connection_send_directly(exchange->connection, &exchange->response.out, bytes, size);
 }
 
 fl_status fl_http1_trailer(fl_exchange *exchange, const char *name, size_t name_size, const char *value, size_t value_size) {
     fl_http1_exchange *own = fl_http1_part(exchange);
-    if (exchange->framing != FL_FRAMING_PIECES)
+    if (exchange->response.framing != FL_FRAMING_PIECES)
         return FL_OK;
     fl_status status = own->trailers_begun ? FL_OK : APPEND("0\r\n");
     own->trailers_begun = true;
     if (status != FL_OK)
         return status;
-    return fl_http1_write_header(&exchange->context->slab, &exchange->out, name, name_size, value, value_size);
+    return fl_http1_write_header(&exchange->context->slab, &exchange->response.out, name, name_size, value, value_size);
 }
 
 void fl_http1_flush(fl_exchange *exchange) {
-    fl_connection_send(exchange->connection, &exchange->out);
+    fl_connection_send(exchange->connection, &exchange->response.out);
 }
 
 static fl_status end_body(fl_exchange *exchange) {
     const fl_http1_exchange *own = fl_http1_part(exchange);
-    if (exchange->framing == FL_FRAMING_RAW)
+    if (exchange->response.framing == FL_FRAMING_RAW)
         return own->own_chunks.done ? FL_OK : FL_BAD_CHUNK;
-    if (exchange->framing != FL_FRAMING_PIECES)
+    if (exchange->response.framing != FL_FRAMING_PIECES)
         return FL_OK;
-    return own->trailers_begun ? APPEND("\r\n") : fl_http1_write_last_chunk(&exchange->context->slab, &exchange->out);
+    return own->trailers_begun ? APPEND("\r\n") : fl_http1_write_last_chunk(&exchange->context->slab, &exchange->response.out);
 }
 
 bool fl_http1_finish(fl_exchange *exchange) {
@@ -170,22 +170,22 @@ bool fl_http1_finish(fl_exchange *exchange) {
     const fl_context *context = exchange->context;
     if (end_body(exchange) != FL_OK)
         return false;
-    if (exchange->close || !exchange->body_done)
+    if (exchange->response.close || !exchange->request.whole)
         own->keep_alive = false;
-    bool body_unread = !exchange->body_done;
+    bool body_unread = !exchange->request.whole;
     /* Responses to pipelined requests, and to short ones, go out together. */
     bool gathers = own->keep_alive && (connection->in.length > 0 || context->calls->gathers(context));
-    if (gathers && connection->out.length + exchange->out.length < MOST_STAGED)
-        fl_connection_stage(connection, &exchange->out);
+    if (gathers && connection->out.length + exchange->response.out.length < MOST_STAGED)
+        fl_connection_stage(connection, &exchange->response.out);
     else
-        fl_connection_send(connection, &exchange->out);
+        fl_connection_send(connection, &exchange->response.out);
     connection->readable |= body_unread; /* there may be more of it: let the client read the answer before it sees a reset */
     return true;
 }
 
 void fl_http1_reset(fl_exchange *exchange) {
     fl_connection *connection = exchange->connection;
-    if (exchange->framing == FL_FRAMING_CLOSE)
+    if (exchange->response.framing == FL_FRAMING_CLOSE)
         connection->transport.kind->reset(&connection->transport);
     fl_connection_close(connection);
 }

@@ -46,44 +46,44 @@ fl_status fl_loop_listen(fl_loop *loop, int descriptor, bool unix_socket) {
         free(listener);
         return FL_SYSTEM;
     }
-    listener->index = loop->listeners == NULL ? 0 : loop->listeners->index + 1;
-    listener->next = loop->listeners;
-    loop->listeners = listener;
+    listener->index = loop->accepting.listeners == NULL ? 0 : loop->accepting.listeners->index + 1;
+    listener->next = loop->accepting.listeners;
+    loop->accepting.listeners = listener;
     return FL_OK;
 }
 
 void fl_loop_watch_listeners(fl_loop *loop, bool watch) {
-    for (fl_listener *listener = loop->listeners; listener != NULL; listener = listener->next) {
+    for (fl_listener *listener = loop->accepting.listeners; listener != NULL; listener = listener->next) {
         if (listener->watched == watch)
             continue;
         if (!watch)
             fl_poll_remove(&loop->context.poll, listener->descriptor);
         listener->watched = watch && fl_poll_add_listener(&loop->context.poll, listener->descriptor, listener) == 0;
         if (watch && !listener->watched) /* the kernel has no memory, or lets nobody watch more: later */
-            loop->listen_again = loop->context.now + LISTEN_AGAIN;
+            loop->accepting.again_at = loop->context.now + LISTEN_AGAIN;
     }
-    loop->context.timer_stale |= loop->listen_again != 0;
+    loop->context.timer_stale |= loop->accepting.again_at != 0;
 }
 
 /* The first connection has got this descriptor: the lowest that is free, so many are in use already. The app needs some of
  * those that are left. */
 static void count_descriptors(fl_loop *loop, int first) {
-    if (loop->most_connections != 0)
+    if (loop->accepting.most != 0)
         return;
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur > UINT32_MAX)
         limit.rlim_cur = UINT32_MAX;
     rlim_t left = limit.rlim_cur > (rlim_t) first ? limit.rlim_cur - (rlim_t) first : 0;
     rlim_t spare = left / 8 < MOST_SPARE ? left / 8 : MOST_SPARE;
-    loop->most_connections = left > spare + 1 ? (uint32_t) (left - spare) : 1;
+    loop->accepting.most = left > spare + 1 ? (uint32_t) (left - spare) : 1;
 }
 
 int64_t fl_loop_room(const fl_loop *loop) {
-    if (loop->listen_again != 0)
+    if (loop->accepting.again_at != 0)
         return 0;
-    if (loop->most_connections == 0)
+    if (loop->accepting.most == 0)
         return INT32_MAX;
-    return loop->most_connections > loop->context.counts.connections ? loop->most_connections - loop->context.counts.connections : 0;
+    return loop->accepting.most > loop->context.counts.connections ? loop->accepting.most - loop->context.counts.connections : 0;
 }
 
 static void show_room(fl_loop *loop) {
@@ -96,31 +96,31 @@ static void look_away(fl_loop *loop) {
     if (loop->context.draining)
         return;
     fl_loop_watch_listeners(loop, false);
-    loop->listen_again = loop->context.now + LISTEN_AGAIN;
+    loop->accepting.again_at = loop->context.now + LISTEN_AGAIN;
     loop->context.timer_stale = true;
     show_room(loop);
 }
 
 void fl_loop_give_up_reserve(fl_loop *loop) {
-    if (loop->reserve >= 0)
-        close(loop->reserve);
-    loop->reserve = -1;
+    if (loop->accepting.reserve >= 0)
+        close(loop->accepting.reserve);
+    loop->accepting.reserve = -1;
 }
 
 void fl_loop_keep_reserve(fl_loop *loop) {
-    if (loop->siblings.slot == NULL || loop->reserve >= 0)
+    if (loop->siblings.slot == NULL || loop->accepting.reserve >= 0)
         return;
-    loop->reserve = fcntl(loop->context.poll.descriptor, F_DUPFD_CLOEXEC, 0);
-    if (loop->reserve < 0)
+    loop->accepting.reserve = fcntl(loop->context.poll.descriptor, F_DUPFD_CLOEXEC, 0);
+    if (loop->accepting.reserve < 0)
         look_away(loop);
 }
 
 void fl_loop_listen_again(fl_loop *loop) {
-    if (loop->listen_again == 0 || loop->listen_again > loop->context.now || loop->context.draining)
+    if (loop->accepting.again_at == 0 || loop->accepting.again_at > loop->context.now || loop->context.draining)
         return;
-    loop->listen_again = 0;
+    loop->accepting.again_at = 0;
     fl_loop_keep_reserve(loop);
-    if (loop->listen_again == 0 && !loop->aside && !loop->dedicated)
+    if (loop->accepting.again_at == 0 && !loop->accepting.paused && !loop->lanes.dedicated)
         fl_loop_watch_listeners(loop, true);
     show_room(loop);
 }
@@ -178,7 +178,7 @@ void fl_loop_accept(fl_loop *loop, fl_listener *listener, int most) {
             if (!pass_on(loop, listener, descriptor))
                 open_connection(loop, listener, descriptor, "", 0);
         } else if (full || errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-            if (loop->listen_again != 0 || fl_siblings_choose(&loop->siblings) >= 0 || !make_room(loop)) {
+            if (loop->accepting.again_at != 0 || fl_siblings_choose(&loop->siblings) >= 0 || !make_room(loop)) {
                 leave_to_siblings(loop, listener);
                 return;
             }
@@ -192,7 +192,7 @@ static void take_in(fl_loop *loop, const fl_handover *handover) {
     int sibling = fl_loop_room(loop) == 0 ? fl_siblings_choose(&loop->siblings) : -1;
     if (sibling >= 0 && fl_handoff_pass_on(&loop->siblings, sibling, handover))
         return;
-    fl_listener *listener = loop->listeners;
+    fl_listener *listener = loop->accepting.listeners;
     while (listener != NULL && listener->index != handover->listener)
         listener = listener->next;
     loop->context.handed = (fl_handed){handover->arrived, handover->hand_overs};
@@ -224,15 +224,15 @@ void fl_loop_receive(fl_loop *loop) {
 
 void fl_loop_stop_accepting(fl_loop *loop) {
     /* A wake-up meant for all may have come to us alone: take what is there before looking away. */
-    for (fl_listener *listener = loop->listeners; listener != NULL && !loop->dedicated; listener = listener->next)
+    for (fl_listener *listener = loop->accepting.listeners; listener != NULL && !loop->lanes.dedicated; listener = listener->next)
         fl_loop_accept(loop, listener, ACCEPTS_BEFORE_LEAVING);
     fl_loop_watch_listeners(loop, false);
 }
 
 void fl_loop_step_aside(fl_loop *loop, bool aside) {
-    if (loop->aside == aside || loop->context.draining || loop->dedicated || loop->listen_again != 0)
+    if (loop->accepting.paused == aside || loop->context.draining || loop->lanes.dedicated || loop->accepting.again_at != 0)
         return;
-    loop->aside = aside;
+    loop->accepting.paused = aside;
     if (aside)
         fl_loop_stop_accepting(loop);
     else

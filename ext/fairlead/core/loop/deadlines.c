@@ -17,9 +17,9 @@ void fl_loop_see_to_deadlines(fl_loop *loop) {
                 break;
             fl_deadline_expired(deadline);
         }
-    for (int queue = 0; queue < (loop->lanes_used ? FL_LANES : 1); queue++)
+    for (int queue = 0; queue < (loop->lanes.used ? FL_LANES : 1); queue++)
         for (int i = 0; i < REFUSALS_A_TURN; i++) {
-            fl_exchange *exchange = loop->lanes[queue].first;
+            fl_exchange *exchange = loop->queues[queue].first;
             if (exchange == NULL || !fl_loop_is_too_late(exchange))
                 break;
             fl_exchange_refuse(exchange, FL_QUEUE_TIMEOUT);
@@ -34,20 +34,20 @@ void fl_loop_set_timer(fl_loop *loop) {
     for (int kind = FL_DEADLINE_NONE + 1; kind < FL_DEADLINE_KINDS; kind++)
         if (loop->context.deadlines[kind].first != NULL && loop->context.deadlines[kind].first->at < earliest)
             earliest = loop->context.deadlines[kind].first->at;
-    for (int queue = 0; queue < (loop->lanes_used ? FL_LANES : 1); queue++) {
-        fl_exchange *oldest = loop->lanes[queue].first;
-        if (oldest != NULL && oldest->ready_at + loop->context.limits.queue_timeout < earliest)
-            earliest = oldest->ready_at + loop->context.limits.queue_timeout;
+    for (int queue = 0; queue < (loop->lanes.used ? FL_LANES : 1); queue++) {
+        fl_exchange *oldest = loop->queues[queue].first;
+        if (oldest != NULL && oldest->queueing.ready_at + loop->context.limits.queue_timeout < earliest)
+            earliest = oldest->queueing.ready_at + loop->context.limits.queue_timeout;
     }
-    if (loop->context.first_timed != NULL && loop->context.first_timed->time_ends_at < earliest)
-        earliest = loop->context.first_timed->time_ends_at;
-    if (loop->listen_again != 0 && loop->listen_again < earliest)
-        earliest = loop->listen_again;
+    if (loop->context.first_timed != NULL && loop->context.first_timed->timing.ends_at < earliest)
+        earliest = loop->context.first_timed->timing.ends_at;
+    if (loop->accepting.again_at != 0 && loop->accepting.again_at < earliest)
+        earliest = loop->accepting.again_at;
     if (loop->context.handing_over && loop->context.connections != NULL && loop->context.now + HAND_OVER_AGAIN < earliest)
         earliest = loop->context.now + HAND_OVER_AGAIN;
     /* A timer that fires too early costs one turn; setting it anew costs a system call each time. */
-    if (earliest != UINT64_MAX && (loop->timer <= loop->context.now || earliest < loop->timer)) {
-        loop->timer = earliest;
+    if (earliest != UINT64_MAX && (loop->turns.timer <= loop->context.now || earliest < loop->turns.timer)) {
+        loop->turns.timer = earliest;
         fl_poll_set_timer(&loop->context.poll, earliest);
     }
 }

@@ -16,14 +16,14 @@ enum {
 /* It has run: its lane has room for the next, and its route may have behaved. */
 void fl_loop_ended(fl_exchange *exchange) {
     fl_loop *loop = fl_loop_of(exchange->context);
-    if (exchange->lane == FL_LANE_NONE)
+    if (exchange->queueing.lane == FL_LANE_NONE)
         return;
     if (loop->siblings.page != NULL)
-        fl_routes_ran(&loop->siblings.page->routes, exchange->route, exchange->route_stalls);
-    if (exchange->reactor < 0)
+        fl_routes_ran(&loop->siblings.page->routes, exchange->queueing.route, exchange->queueing.route_stalls);
+    if (exchange->queueing.reactor < 0)
         return;
-    atomic_fetch_sub(&loop->lane_running[exchange->reactor], 1);
-    atomic_fetch_sub(&loop->lanes[exchange->queue].running, 1);
+    atomic_fetch_sub(&loop->lanes.running[exchange->queueing.reactor], 1);
+    atomic_fetch_sub(&loop->queues[exchange->queueing.queue].running, 1);
 }
 
 static void count(fl_fifo *fifo, int change) {
@@ -35,18 +35,18 @@ static void count(fl_fifo *fifo, int change) {
  * the one before it is as far as from there to here: many cost no more each than few. */
 static fl_exchange *place_of(fl_fifo *fifo, const fl_exchange *exchange) {
     fl_exchange *place = fifo->last;
-    if (place == NULL || place->ready_at <= exchange->ready_at)
+    if (place == NULL || place->queueing.ready_at <= exchange->queueing.ready_at)
         return place;
     if (fifo->inserted != NULL)
         place = fifo->inserted;
-    while (place != NULL && place->ready_at > exchange->ready_at) place = place->previous;
-    while (place != NULL && place->next->ready_at <= exchange->ready_at) place = place->next;
+    while (place != NULL && place->queueing.ready_at > exchange->queueing.ready_at) place = place->previous;
+    while (place != NULL && place->next->queueing.ready_at <= exchange->queueing.ready_at) place = place->next;
     return place;
 }
 
 static void insert(fl_exchange *exchange) {
     fl_loop *loop = fl_loop_of(exchange->context);
-    fl_fifo *fifo = &loop->lanes[exchange->queue];
+    fl_fifo *fifo = &loop->queues[exchange->queueing.queue];
     fl_exchange *before = place_of(fifo, exchange);
     if (before != fifo->last)
         fifo->inserted = exchange;
@@ -60,7 +60,7 @@ static void insert(fl_exchange *exchange) {
         before->next = exchange;
     else
         fifo->first = exchange;
-    if (before == NULL && exchange->ready_at + exchange->context->limits.queue_timeout < loop->timer)
+    if (before == NULL && exchange->queueing.ready_at + exchange->context->limits.queue_timeout < loop->turns.timer)
         exchange->context->timer_stale = true;
     count(fifo, 1);
 }
@@ -69,19 +69,19 @@ static void insert(fl_exchange *exchange) {
 static void find_lane(fl_exchange *exchange) {
     fl_loop *loop = fl_loop_of(exchange->context);
     fl_shared_page *page = loop->siblings.page;
-    exchange->lane = exchange->queue = FL_LANE_NONE;
+    exchange->queueing.lane = exchange->queueing.queue = FL_LANE_NONE;
     if (page == NULL || atomic_load_explicit(&page->routes.learnt, memory_order_relaxed) <= 0)
         return;
-    const fl_head *head = exchange->head;
+    const fl_head *head = exchange->request.head;
     const char *bytes = fl_exchange_head_bytes(exchange);
     fl_route route;
     fl_routes_find(&page->routes, &route, bytes + head->method.at, head->method.size, bytes + head->path.at,
                    head->path.size);
-    exchange->route = route.key;
-    exchange->lane = (int8_t) fl_routes_lane(&page->routes, route.key, loop->context.now);
-    if (loop->serve_lanes != NULL && !loop->dedicated)
-        exchange->queue = exchange->lane;
-    loop->lanes_used |= exchange->lane != FL_LANE_NONE;
+    exchange->queueing.route = route.key;
+    exchange->queueing.lane = (int8_t) fl_routes_lane(&page->routes, route.key, loop->context.now);
+    if (loop->lanes.serve != NULL && !loop->lanes.dedicated)
+        exchange->queueing.queue = exchange->queueing.lane;
+    loop->lanes.used |= exchange->queueing.lane != FL_LANE_NONE;
 }
 
 bool fl_loop_enqueue(fl_exchange *exchange) {
@@ -90,13 +90,13 @@ bool fl_loop_enqueue(fl_exchange *exchange) {
     if (loop->ready.count >= CROWD)
         fl_exchange_compact(exchange);
     insert(exchange);
-    if (exchange->queue != FL_LANE_NONE)
-        loop->serve_lanes(loop->lanes_watch);
+    if (exchange->queueing.queue != FL_LANE_NONE)
+        loop->lanes.serve(loop->lanes.watch);
     return loop->ready.count > 1 || loop->context.counts.in_flight >= loop->context.limits.in_flight;
 }
 
 void fl_loop_dequeue(fl_exchange *exchange) {
-    fl_fifo *fifo = &fl_loop_of(exchange->context)->lanes[exchange->queue];
+    fl_fifo *fifo = &fl_loop_of(exchange->context)->queues[exchange->queueing.queue];
     if (fifo->inserted == exchange)
         fifo->inserted = exchange->previous != NULL ? exchange->previous : exchange->next;
     if (exchange->previous != NULL)
@@ -112,24 +112,24 @@ void fl_loop_dequeue(fl_exchange *exchange) {
 }
 
 static void sort(fl_loop *loop, int version) {
-    loop->routes_version = version;
+    loop->lanes.routes_version = version;
     for (int queue = 0; queue < FL_LANES; queue++)
-        for (fl_exchange *exchange = loop->lanes[queue].first, *next; exchange != NULL; exchange = next) {
+        for (fl_exchange *exchange = loop->queues[queue].first, *next; exchange != NULL; exchange = next) {
             next = exchange->next;
             find_lane(exchange);
-            int8_t wanted = exchange->queue;
-            exchange->queue = (int8_t) queue;
+            int8_t wanted = exchange->queueing.queue;
+            exchange->queueing.queue = (int8_t) queue;
             if (wanted == queue)
                 continue;
             fl_loop_dequeue(exchange);
-            exchange->queue = wanted;
+            exchange->queueing.queue = wanted;
             insert(exchange);
         }
 }
 
 void fl_loop_sort(fl_loop *loop) {
     const fl_shared_page *page = loop->siblings.page;
-    if (page != NULL && atomic_load(&page->routes.version) != loop->routes_version)
+    if (page != NULL && atomic_load(&page->routes.version) != loop->lanes.routes_version)
         sort(loop, atomic_load(&page->routes.version));
 }
 
@@ -155,28 +155,28 @@ static fl_exchange *begin(fl_exchange *exchange) {
     if (loop->context.served != NULL)
         loop->context.served->previous = exchange;
     loop->context.served = exchange;
-    uint64_t now = exchange->started_at = loop->context.now;
-    if (exchange->lane != FL_LANE_NONE)
-        exchange->route_stalls = fl_routes_stalls(&loop->siblings.page->routes, exchange->route);
-    if (exchange->queue == FL_LANE_NONE) {
-        if (loop->others_waited) { /* else the time before it was idle */
-            int64_t difference = (int64_t) (now - loop->taken_at) - loop->take_interval;
-            loop->take_interval += difference / 8;
-            loop->take_deviation += ((difference < 0 ? -difference : difference) - loop->take_deviation) / 8;
+    uint64_t now = exchange->queueing.started_at = loop->context.now;
+    if (exchange->queueing.lane != FL_LANE_NONE)
+        exchange->queueing.route_stalls = fl_routes_stalls(&loop->siblings.page->routes, exchange->queueing.route);
+    if (exchange->queueing.queue == FL_LANE_NONE) {
+        if (loop->pace.others_waited) { /* else the time before it was idle */
+            int64_t difference = (int64_t) (now - loop->pace.taken_at) - loop->pace.interval;
+            loop->pace.interval += difference / 8;
+            loop->pace.deviation += ((difference < 0 ? -difference : difference) - loop->pace.deviation) / 8;
         }
-        loop->others_waited = loop->ready.first != NULL;
-        loop->taken_at = now;
-        if (!loop->dedicated)
-            fl_line_taken(loop, now - exchange->ready_at, now);
+        loop->pace.others_waited = loop->ready.first != NULL;
+        loop->pace.taken_at = now;
+        if (!loop->lanes.dedicated)
+            fl_load_shedding_taken(loop, now - exchange->queueing.ready_at, now);
     }
-    if (exchange->queue != FL_LANE_NONE || loop->dedicated) {
+    if (exchange->queueing.queue != FL_LANE_NONE || loop->lanes.dedicated) {
         loop->context.counts.lane_requests++;
-        loop->context.counts.lane_waited += now - exchange->ready_at;
+        loop->context.counts.lane_waited += now - exchange->queueing.ready_at;
     }
-    if (loop->siblings.slot != NULL && exchange->queue != FL_LANE_THREADS) { /* those hold up nobody */
+    if (loop->siblings.slot != NULL && exchange->queueing.queue != FL_LANE_THREADS) { /* those hold up nobody */
         fl_slot_set(loop->siblings.slot, FL_SLOT_idle, 0);
         fl_slot_set(loop->siblings.slot, FL_SLOT_oldest_us,
-                    loop->ready.first == NULL ? 0 : (int64_t) loop->ready.first->ready_at);
+                    loop->ready.first == NULL ? 0 : (int64_t) loop->ready.first->queueing.ready_at);
     }
     loop->context.counts.in_flight++;
     if (loop->context.limits.request_timeout != 0)
@@ -190,14 +190,14 @@ static fl_exchange *begin(fl_exchange *exchange) {
 }
 
 bool fl_loop_is_too_late(const fl_exchange *exchange) {
-    return exchange->ready_at + exchange->context->limits.queue_timeout <= exchange->context->now;
+    return exchange->queueing.ready_at + exchange->context->limits.queue_timeout <= exchange->context->now;
 }
 
 /* The oldest of a FIFO whose client still listens, and whose time to wait is not over. NULL too after as many that are too
  * late as a turn may bring: there may be more. */
 static fl_exchange *oldest_wanted(fl_loop *loop, int queue) {
     for (int late = 0; late < TAKES_A_TURN;) {
-        fl_exchange *exchange = loop->lanes[queue].first;
+        fl_exchange *exchange = loop->queues[queue].first;
         if (exchange == NULL)
             return NULL;
         if (!fl_exchange_is_read(exchange))
@@ -211,12 +211,12 @@ static fl_exchange *oldest_wanted(fl_loop *loop, int queue) {
 }
 
 fl_exchange *fl_loop_take(fl_loop *loop) {
-    bool long_ago = loop->context.now - loop->turned_at > TAKES_LAST;
-    if ((loop->takes++ >= TAKES_A_TURN || long_ago) && loop->ready.first != NULL) {
+    bool long_ago = loop->context.now - loop->turns.turned_at > TAKES_LAST;
+    if ((loop->turns.takes++ >= TAKES_A_TURN || long_ago) && loop->ready.first != NULL) {
         /* Pipelined requests may follow each other without end, and those that wait may be too late, or have nobody
          * waiting for them any more: look around. */
         fl_loop_turn(loop);
-        loop->stood_in = true; /* whoever takes need not be the driver */
+        loop->driver.turned_by_watch = true; /* whoever takes need not be the driver */
         if (loop->context.first_woken != NULL || loop->context.overdue.first != NULL)
             fl_poll_wake(&loop->context.poll);
     }
@@ -237,18 +237,18 @@ fl_exchange *fl_loop_take_from_lane(fl_loop *loop, int reactor, bool may_hold) {
         exchange = oldest_wanted(loop, FL_LANE_PROCESS);
     if (exchange == NULL || loop->context.counts.in_flight >= loop->context.limits.in_flight)
         return NULL;
-    exchange->reactor = (int8_t) reactor;
-    if (exchange->queue == FL_LANE_PROCESS)
-        loop->holder = reactor;
-    atomic_fetch_add(&loop->lane_running[reactor], 1);
-    atomic_fetch_add(&loop->lanes[exchange->queue].running, 1);
+    exchange->queueing.reactor = (int8_t) reactor;
+    if (exchange->queueing.queue == FL_LANE_PROCESS)
+        loop->lanes.holder = reactor;
+    atomic_fetch_add(&loop->lanes.running[reactor], 1);
+    atomic_fetch_add(&loop->queues[exchange->queueing.queue].running, 1);
     return begin(exchange);
 }
 
 bool fl_loop_runs_process_lane(const fl_loop *loop) {
-    const fl_fifo *lane = &loop->lanes[FL_LANE_PROCESS];
+    const fl_fifo *lane = &loop->queues[FL_LANE_PROCESS];
     if (lane->first == NULL)
         return false;
-    return lane->first->stays || atomic_load(&loop->siblings.page->most_lanes) == 0 ||
-           (loop->context.now > lane->first->ready_at + LANE_PATIENCE && fl_siblings_choose_lane(&loop->siblings) < 0);
+    return lane->first->queueing.stays || atomic_load(&loop->siblings.page->most_lanes) == 0 ||
+           (loop->context.now > lane->first->queueing.ready_at + LANE_PATIENCE && fl_siblings_choose_lane(&loop->siblings) < 0);
 }

@@ -15,9 +15,9 @@ enum {
  * they are very short, and somebody watches. */
 bool fl_loop_gathers(const fl_context *context) {
     const fl_loop *loop = fl_loop_of(context);
-    uint32_t enough = loop->take_interval < SHORT ? 1 : GATHERED;
+    uint32_t enough = loop->pace.interval < SHORT ? 1 : GATHERED;
     bool more = loop->ready.count + loop->context.counts.in_flight > enough; /* one of these is what has been answered */
-    return more && loop->watched && !loop->context.draining && loop->take_interval < GATHERED_BELOW;
+    return more && loop->watched && !loop->context.draining && loop->pace.interval < GATHERED_BELOW;
 }
 
 static bool is_late(const fl_loop *loop, uint64_t now, uint64_t most) {
@@ -28,7 +28,7 @@ static bool is_late(const fl_loop *loop, uint64_t now, uint64_t most) {
 /* Sends what is staged, if that has been kept for long by now. */
 void fl_loop_flush_late(fl_context *context) {
     const fl_loop *loop = fl_loop_of(context);
-    int64_t most = GATHERED * loop->take_interval;
+    int64_t most = GATHERED * loop->pace.interval;
     most = most < LEAST_GATHERED ? LEAST_GATHERED : most > MOST_GATHERED ? MOST_GATHERED : most;
     if (is_late(loop, loop->context.now, (uint64_t) most))
         fl_context_flush(context);

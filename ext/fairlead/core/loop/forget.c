@@ -27,7 +27,7 @@ static bool is_ours(const fl_loop *loop, int descriptor) {
     socklen_t size = sizeof address;
     if (getsockname(descriptor, (struct sockaddr *) &address, &size) < 0)
         return false;
-    for (const fl_listener *listener = loop->listeners; listener != NULL; listener = listener->next)
+    for (const fl_listener *listener = loop->accepting.listeners; listener != NULL; listener = listener->next)
         if (belongs_to(listener, &address, size))
             return true;
     return false;

@@ -49,7 +49,7 @@ static uint32_t largest(uint64_t a, uint64_t b, uint64_t c) {
 
 /* `served`: how many were taken, in so many microseconds. The worse it is, the sooner it is sure. */
 static bool grows(fl_loop *loop, uint64_t served, uint64_t microseconds, uint64_t now) {
-    const fl_line *line = &loop->line;
+    const fl_load_shedding *line = &loop->shedding;
     uint64_t stood = now - line->since, target = loop->context.limits.queue_target;
     uint32_t acceptable = largest(served * (stood > STANDS ? LONG : VERY_LONG) * target / microseconds,
                                   4 * (uint64_t) loop->context.counts.in_flight, 2 * LEAST);
@@ -58,8 +58,8 @@ static bool grows(fl_loop *loop, uint64_t served, uint64_t microseconds, uint64_
            present > line->before && !sibling_has_room(loop, now);
 }
 
-void fl_line_taken(fl_loop *loop, uint64_t waited, uint64_t now) {
-    fl_line *line = &loop->line;
+void fl_load_shedding_taken(fl_loop *loop, uint64_t waited, uint64_t now) {
+    fl_load_shedding *line = &loop->shedding;
     bool rushed = line->most != 0 && now < line->cut_at + RUSH_LASTS;
     bool stands = waited >= hardly(loop) && loop->ready.count > 0 && loop->context.limits.queue_target != 0;
     if (!stands && !rushed) {
@@ -69,7 +69,7 @@ void fl_line_taken(fl_loop *loop, uint64_t waited, uint64_t now) {
     }
     if (line->since == 0) {
         uint32_t present = present_in_all(loop);
-        *line = (fl_line){.since = now, .counted_at = now, .at_first = present, .before = present};
+        *line = (fl_load_shedding){.since = now, .counted_at = now, .at_first = present, .before = present};
         return;
     }
     line->taken++;
@@ -83,10 +83,10 @@ void fl_line_taken(fl_loop *loop, uint64_t waited, uint64_t now) {
     line->before = present_in_all(loop);
 }
 
-void fl_line_cut(fl_loop *loop) {
-    if (loop->line.most == 0 || loop->ready.count <= loop->line.most || sibling_has_room(loop, loop->context.now))
+void fl_load_shedding_cut(fl_loop *loop) {
+    if (loop->shedding.most == 0 || loop->ready.count <= loop->shedding.most || sibling_has_room(loop, loop->context.now))
         return;
-    loop->line.cut_at = loop->context.now;
-    for (int i = 0; i < CUT_AT_ONCE && loop->ready.count > loop->line.most; i++)
+    loop->shedding.cut_at = loop->context.now;
+    for (int i = 0; i < CUT_AT_ONCE && loop->ready.count > loop->shedding.most; i++)
         fl_exchange_turn_away(loop->ready.last, FL_OVERLOADED);
 }

@@ -19,7 +19,7 @@
 struct fl_loop;
 struct fl_exchange;
 
-typedef struct fl_line {
+typedef struct fl_load_shedding {
     uint64_t since;      /* of fl_clock, when it began to stand; 0: who was taken last had hardly waited, or nobody waits */
     uint64_t counted_at; /* since when requests are counted that are taken */
     uint32_t taken;
@@ -27,12 +27,12 @@ typedef struct fl_line {
     uint32_t before;     /* likewise, when counting began */
     uint32_t most;       /* that may wait; 0: any number, nobody is turned away */
     uint64_t cut_at;     /* of fl_clock, when somebody was last turned away */
-} fl_line;
+} fl_load_shedding;
 
 /* One that has waited for so many microseconds is taken now. */
-void fl_line_taken(struct fl_loop *loop, uint64_t waited, uint64_t now);
+void fl_load_shedding_taken(struct fl_loop *loop, uint64_t waited, uint64_t now);
 
 /* Turns away those at the end of the line who are too many. */
-void fl_line_cut(struct fl_loop *loop);
+void fl_load_shedding_cut(struct fl_loop *loop);
 
 #endif

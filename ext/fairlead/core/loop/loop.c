@@ -31,7 +31,7 @@ static void wake_for_waiting(fl_context *context) {
 
 /* Who leads waits already, and whoever has this one may not come home in time. */
 static void set_timer_at_rest(fl_context *context) {
-    if (atomic_load(&fl_loop_of(context)->resting))
+    if (atomic_load(&fl_loop_of(context)->driver.resting))
         fl_loop_set_timer(fl_loop_of(context));
 }
 
@@ -59,7 +59,7 @@ fl_loop *fl_loop_open(const fl_limits *limits) {
         return NULL;
     loop->siblings.source = FL_SOURCE_CHANNEL;
     loop->siblings.receiving = -1;
-    loop->reserve = -1;
+    loop->accepting.reserve = -1;
     if (fl_context_open(&loop->context, limits, &calls) < 0) {
         free(loop);
         return NULL;
@@ -70,9 +70,9 @@ fl_loop *fl_loop_open(const fl_limits *limits) {
 void fl_loop_close(fl_loop *loop) {
     while (loop->context.connections != NULL)
         fl_connection_close(loop->context.connections);
-    while (loop->listeners != NULL) {
-        fl_listener *listener = loop->listeners;
-        loop->listeners = listener->next;
+    while (loop->accepting.listeners != NULL) {
+        fl_listener *listener = loop->accepting.listeners;
+        loop->accepting.listeners = listener->next;
         free(listener);
     }
     fl_loop_give_up_reserve(loop);
@@ -88,8 +88,8 @@ fl_status fl_loop_join(fl_loop *loop, fl_shared_page *page, int slot, int receiv
     siblings->receiving = receiving;
     siblings->count = count < FL_MOST_SIBLINGS ? count : FL_MOST_SIBLINGS;
     memcpy(siblings->sending, sending, sizeof(int) * (size_t) siblings->count);
-    loop->dedicated = fl_slot_get(siblings->slot, FL_SLOT_lane) == 1;
-    if (loop->dedicated)
+    loop->lanes.dedicated = fl_slot_get(siblings->slot, FL_SLOT_lane) == 1;
+    if (loop->lanes.dedicated)
         fl_loop_watch_listeners(loop, false); /* what it serves is handed to it */
     if (receiving >= 0 && fl_poll_add_reader(&loop->context.poll, receiving, siblings) < 0)
         return FL_SYSTEM;
@@ -115,7 +115,7 @@ void fl_loop_give_back(fl_loop *loop) {
     for (fl_connection *connection = loop->context.connections, *next; connection != NULL; connection = next) {
         next = connection->next;
         const fl_exchange *exchange = connection->exchanges;
-        bool waits = exchange != NULL && exchange->state == FL_EXCHANGE_QUEUED && exchange->lane != FL_LANE_PROCESS;
+        bool waits = exchange != NULL && exchange->state == FL_EXCHANGE_QUEUED && exchange->queueing.lane != FL_LANE_PROCESS;
         if (!(waits || fl_connection_is_idle(connection)) || !fl_handoff_possible(connection))
             continue;
         if (!fl_handoff_leave(&loop->siblings, connection))
@@ -125,10 +125,10 @@ void fl_loop_give_back(fl_loop *loop) {
 
 /* A lane worker is a lane as a whole. */
 static void show_lanes(const fl_loop *loop, fl_slot *slot) {
-    uint32_t waiting = loop->dedicated ? loop->ready.count : 0, running = loop->dedicated ? loop->context.counts.in_flight : 0;
+    uint32_t waiting = loop->lanes.dedicated ? loop->ready.count : 0, running = loop->lanes.dedicated ? loop->context.counts.in_flight : 0;
     for (int lane = FL_LANE_NONE + 1; lane < FL_LANES; lane++) {
-        waiting += atomic_load(&loop->lanes[lane].count);
-        running += atomic_load(&loop->lanes[lane].running);
+        waiting += atomic_load(&loop->queues[lane].count);
+        running += atomic_load(&loop->queues[lane].running);
     }
     fl_slot_set(slot, FL_SLOT_lane_waiting, waiting);
     fl_slot_set(slot, FL_SLOT_lane_running, running);
@@ -152,18 +152,18 @@ static void publish(fl_loop *loop) {
     fl_slot_set(slot, FL_SLOT_timed_out, (int64_t) loop->context.counts.timed_out);
     fl_slot_set(slot, FL_SLOT_handed, (int64_t) loop->context.counts.handed);
     fl_slot_set(slot, FL_SLOT_received, (int64_t) loop->context.counts.received);
-    if (loop->lanes_used)
+    if (loop->lanes.used)
         show_lanes(loop, slot);
-    fl_slot_set(slot, FL_SLOT_oldest_us, loop->ready.first == NULL ? 0 : (int64_t) loop->ready.first->ready_at);
+    fl_slot_set(slot, FL_SLOT_oldest_us, loop->ready.first == NULL ? 0 : (int64_t) loop->ready.first->queueing.ready_at);
     fl_slot_set(slot, FL_SLOT_heartbeat_ms, (int64_t) (loop->context.now / 1000));
 }
 
 /* What the poll has told of, then what has fallen due. */
 static void take_in(fl_loop *loop, fl_event *events, int count, int outside) {
-    loop->stood_in = false;
+    loop->driver.turned_by_watch = false;
     fl_context *context = &loop->context;
-    uint64_t now = context->now = loop->turned_at = fl_clock();
-    bool due = context->timer_stale || loop->timer <= now; /* else nothing falls due before the timer does */
+    uint64_t now = context->now = loop->turns.turned_at = fl_clock();
+    bool due = context->timer_stale || loop->turns.timer <= now; /* else nothing falls due before the timer does */
     for (int i = 0; i < count; i++) {
         switch (*(fl_source *) events[i].data) {
         case FL_SOURCE_LISTENER:
@@ -180,23 +180,23 @@ static void take_in(fl_loop *loop, fl_event *events, int count, int outside) {
     if (due)
         fl_loop_see_to_deadlines(loop);
     fl_loop_sort(loop);
-    fl_line_cut(loop);
-    if (loop->dedicated)
+    fl_load_shedding_cut(loop);
+    if (loop->lanes.dedicated)
         fl_loop_give_back(loop);
     fl_loop_listen_again(loop);
     if (loop->context.handing_over)
         fl_loop_hand_over_idle(loop);
-    if (context->timer_stale || loop->timer <= now || context->handing_over)
+    if (context->timer_stale || loop->turns.timer <= now || context->handing_over)
         fl_loop_set_timer(loop);
     publish(loop);
-    if (atomic_load(&loop->outside) <= outside) /* else somebody may have been told of one of them, and wait for the lock */
+    if (atomic_load(&loop->driver.outside) <= outside) /* else somebody may have been told of one of them, and wait for the lock */
         fl_context_bury(&loop->context);
 }
 
 uint32_t fl_loop_turn(fl_loop *loop) {
     fl_event events[FL_POLL_EVENTS];
     bool woken;
-    loop->takes = 0;
+    loop->turns.takes = 0;
     fl_context_flush(&loop->context);
     fl_context_bury_abandoned(&loop->context);
     fl_loop_step_aside(loop, false);
@@ -207,9 +207,9 @@ uint32_t fl_loop_turn(fl_loop *loop) {
 void fl_loop_stand_in(fl_loop *loop) {
     fl_event events[FL_POLL_EVENTS];
     bool woken;
-    bool before = loop->stood_in;
+    bool before = loop->driver.turned_by_watch;
     take_in(loop, events, fl_poll_wait(&loop->context.poll, events, 0, &woken), 0);
-    loop->stood_in = before || woken || loop->context.overdue.first != NULL;
+    loop->driver.turned_by_watch = before || woken || loop->context.overdue.first != NULL;
 }
 
 void fl_loop_keep_timer(fl_loop *loop) {
@@ -229,11 +229,11 @@ void fl_loop_settle(fl_loop *loop) {
 
 void fl_loop_rest(fl_loop *loop) {
     fl_loop_settle(loop);
-    if (loop->dedicated)
+    if (loop->lanes.dedicated)
         fl_loop_give_back(loop);
     fl_loop_step_aside(loop, false);
-    if (loop->stood_in) {
-        loop->stood_in = false;
+    if (loop->driver.turned_by_watch) {
+        loop->driver.turned_by_watch = false;
         fl_loop_wake(loop);
     }
     fl_slot *slot = loop->siblings.slot;
@@ -250,25 +250,25 @@ void fl_loop_rest(fl_loop *loop) {
 static bool look(fl_loop *loop, int64_t microseconds) {
     fl_event events[FL_POLL_EVENTS];
     bool woken;
-    atomic_fetch_add(&loop->outside, 1);
+    atomic_fetch_add(&loop->driver.outside, 1);
     int count = fl_poll_wait(&loop->context.poll, events, microseconds, &woken);
     if (woken) {
         pthread_mutex_lock(&loop->context.lock);
         take_in(loop, events, count, 1);
         pthread_mutex_unlock(&loop->context.lock);
     }
-    atomic_fetch_sub(&loop->outside, 1);
+    atomic_fetch_sub(&loop->driver.outside, 1);
     return woken;
 }
 
 bool fl_loop_wait(fl_loop *loop, int64_t microseconds) {
     bool woken = look(loop, microseconds);
-    atomic_store(&loop->resting, false);
+    atomic_store(&loop->driver.resting, false);
     return woken;
 }
 
 bool fl_loop_lingers(fl_loop *loop) {
-    return loop->in_vain < VAIN_IN_A_ROW || ++loop->in_vain % VAIN_TRIES == 0;
+    return loop->driver.in_vain < VAIN_IN_A_ROW || ++loop->driver.in_vain % VAIN_TRIES == 0;
 }
 
 bool fl_loop_linger(fl_loop *loop) {
@@ -277,8 +277,8 @@ bool fl_loop_linger(fl_loop *loop) {
     do
         woken = look(loop, 0);
     while (!woken && fl_clock() < until);
-    loop->in_vain = woken ? 0 : loop->in_vain + 1;
-    atomic_store(&loop->resting, false);
+    loop->driver.in_vain = woken ? 0 : loop->driver.in_vain + 1;
+    atomic_store(&loop->driver.resting, false);
     return woken;
 }
 
@@ -287,7 +287,7 @@ void fl_loop_wake(fl_loop *loop) {
 }
 
 void fl_loop_want(fl_loop *loop) {
-    atomic_store(&loop->wanted, true);
+    atomic_store(&loop->driver.wanted, true);
     fl_loop_wake(loop);
 }
 
@@ -301,7 +301,7 @@ static void drain_connections(fl_loop *loop) {
 void fl_loop_drain(fl_loop *loop, bool handing_over) {
     if (!loop->context.draining) {
         fl_loop_stop_accepting(loop);
-        loop->listen_again = 0;
+        loop->accepting.again_at = 0;
     }
     loop->context.draining = true;
     loop->context.handing_over = handing_over;

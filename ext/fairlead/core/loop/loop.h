@@ -24,42 +24,66 @@ typedef struct fl_fifo {
     _Atomic uint32_t running; /* of a lane: taken from here */
 } fl_fifo;
 
+/* Who is let in. */
+typedef struct fl_accepting {
+    fl_listener *listeners;
+    uint32_t most;     /* connections, so that some descriptors are left for the app; 0: not known yet */
+    int reserve;       /* a descriptor that is given up for one that is to be passed on; -1: there is none */
+    uint64_t again_at; /* when listeners are watched again after the descriptors ran out; 0: they are */
+    bool paused;       /* listeners are left to the siblings */
+} fl_accepting;
+
+typedef struct fl_turns {
+    uint64_t turned_at;
+    uint64_t timer; /* when the poll's timer fires; 0: not set */
+    uint32_t takes; /* since the last turn */
+} fl_turns;
+
+/* The reactor that leads. */
+typedef struct fl_driver {
+    bool turned_by_watch;  /* the watch thread has heard what was meant for it */
+    _Atomic bool resting;  /* it waits in fl_loop_wait or fl_loop_linger; set with the lock */
+    _Atomic bool wanted;   /* it has something to do that is not a request */
+    uint32_t in_vain;      /* times in a row, or nearly, that fl_loop_linger has waited so */
+    _Atomic int outside;   /* threads that ask the kernel without the lock: what they are told of is not freed */
+} fl_driver;
+
+/* How fast requests are taken while others wait: what is kept to be sent together, and given to siblings, goes by it. */
+typedef struct fl_pace {
+    uint64_t taken_at;    /* of fl_clock, at the last take */
+    bool others_waited;   /* at the last take */
+    int64_t interval;     /* microseconds from one take to the next, on the average */
+    int64_t deviation;    /* from that, on the average */
+    uint64_t computation; /* microseconds for which a request computes, as seen by the watch thread, on the average of all: 0
+                           * where none does so for long */
+} fl_pace;
+
+/* Requests of routes that are known to stall run apart from the others. */
+typedef struct fl_lanes {
+    bool dedicated;             /* this is a lane worker */
+    bool used;                  /* something has waited in a lane */
+    _Atomic int routes_version; /* up to which the queues have been sorted */
+    /* Called with the lock when something has come for a lane; NULL: nobody serves them, and all wait in one queue. */
+    void (*serve)(void *watch);
+    void *watch;
+    _Atomic int running[FL_MOST_REACTORS]; /* requests of a lane that each reactor has taken */
+    int holder; /* the reactor that runs those which hold the GVL: one, so that they do not fight for it */
+} fl_lanes;
+
 typedef struct fl_loop {
     fl_context context; /* first: see fl_loop_of */
-    fl_listener *listeners;
-    bool watched;               /* somebody sends what is staged if nobody else does */
-    union { /* those of routes that are known to stall wait apart from the others */
+    union {
         fl_fifo ready;
-        fl_fifo lanes[FL_LANES];
+        fl_fifo queues[FL_LANES];
     };
-    fl_line line;
-    uint64_t turned_at;
-    uint64_t timer;       /* when the poll's timer fires; 0: not set */
-    uint32_t most_connections; /* so that some descriptors are left for the app; 0: not known yet */
-    int reserve;          /* a descriptor that is given up for one that is to be passed on; -1: there is none */
-    uint64_t listen_again;/* when listeners are watched again after the descriptors ran out; 0: they are */
-    uint32_t takes;       /* since the last turn */
+    fl_lanes lanes;
+    fl_load_shedding shedding;
+    fl_pace pace;
+    fl_turns turns;
+    fl_driver driver;
+    fl_accepting accepting;
     fl_siblings siblings;
-    bool aside;       /* listeners are left to the siblings */
-    bool stood_in;    /* somebody has heard what was meant for the reactor */
-    _Atomic bool resting; /* who leads waits in fl_loop_wait or fl_loop_linger; set with the lock */
-    uint32_t in_vain;     /* times in a row, or nearly, that fl_loop_linger has waited so */
-    _Atomic bool wanted; /* whoever leads has something to do that is not a request */
-    _Atomic int outside; /* threads that ask the kernel without the lock: what they are told of is not freed */
-    uint64_t taken_at;/* of fl_clock, at the last take */
-    bool others_waited; /* at the last take */
-    int64_t take_interval;  /* microseconds from one take to the next while requests wait, on the average */
-    int64_t take_deviation; /* from that, on the average */
-    uint64_t ordinary_computation; /* microseconds for which a request computes, as seen by the watch thread, on the
-                                    * average of all: 0 where none does so for long */
-    _Atomic int routes_version; /* up to which the FIFO has been sorted */
-    /* Called with the lock when something has come for a lane; NULL: nobody serves them, and all wait in one FIFO. */
-    void (*serve_lanes)(void *watch);
-    void *lanes_watch;
-    bool dedicated;     /* this is a lane worker */
-    bool lanes_used;    /* something has waited in one */
-    _Atomic int lane_running[FL_MOST_REACTORS]; /* requests of a lane that each reactor has taken */
-    int holder; /* the reactor that runs those which hold the GVL: one, so that they do not fight for it */
+    bool watched; /* somebody sends what is staged if nobody else does */
 } fl_loop;
 
 static inline fl_loop *fl_loop_of(const fl_context *context) {
@@ -127,7 +151,7 @@ bool fl_loop_runs_process_lane(const fl_loop *loop);
 
 /* The reactor that alone may take it; negative: any. */
 static inline int fl_loop_holder(const fl_loop *loop) {
-    return atomic_load(&loop->lanes[FL_LANE_PROCESS].running) > 0 ? loop->holder : -1;
+    return atomic_load(&loop->queues[FL_LANE_PROCESS].running) > 0 ? loop->lanes.holder : -1;
 }
 
 /* Routes have got or lost a lane: what waits is sorted anew. */

@@ -8,7 +8,7 @@
 void fl_loop_watch_listeners(fl_loop *loop, bool watch);
 
 /* At most so many; or, for want of descriptors, fewer: then siblings that have room get what is there, and the listeners are
- * left alone until loop->listen_again. */
+ * left alone until loop->accepting.again_at. */
 void fl_loop_accept(fl_loop *loop, fl_listener *listener, int most);
 
 /* Takes in what siblings have handed to us, or passes it on, if we have no room. A connection for which there is no descriptor

@@ -62,7 +62,7 @@ bool fl_handoff_possible(const fl_connection *connection) {
     const fl_exchange *exchange = waiting_on(connection);
     if (!connection->transport.kind->raw || connection->protocol->raw == NULL || connection->out.length > 0)
         return false;
-    return exchange == NULL || (exchange->hand_overs < MOST_HAND_OVERS && connection->protocol->raw(exchange, parts) > 0);
+    return exchange == NULL || (exchange->queueing.hand_overs < MOST_HAND_OVERS && connection->protocol->raw(exchange, parts) > 0);
 }
 
 bool fl_handoff_give(fl_siblings *siblings, fl_connection *connection, int sibling) {
@@ -75,8 +75,8 @@ bool fl_handoff_give(fl_siblings *siblings, fl_connection *connection, int sibli
     bool waits = exchange != NULL;
     if (waits) {
         count += connection->protocol->raw(exchange, parts + 1);
-        message.arrived = exchange->ready_at;
-        message.hand_overs = exchange->hand_overs + 1;
+        message.arrived = exchange->queueing.ready_at;
+        message.hand_overs = exchange->queueing.hand_overs + 1;
     }
     if (!send_connection(siblings, sibling, connection->transport.descriptor, parts, count))
         return false;

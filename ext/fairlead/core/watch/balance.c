@@ -42,7 +42,7 @@ static bool offer_of(const fl_loop *loop, int sibling, offer *offer) {
  * all. */
 static bool takes_longer(const fl_loop *loop, const offer *offer) {
     return offer->begun > loop->context.counts.in_flight + loop->ready.count &&
-           loop->context.now < loop->ready.first->ready_at + PATIENCE;
+           loop->context.now < loop->ready.first->queueing.ready_at + PATIENCE;
 }
 
 /* `any`: who waits has no better place here. */
@@ -88,7 +88,7 @@ static void evacuate(fl_loop *loop) {
  * than those differ by, is chance and evens out by itself: workers would only pass requests around. As with the timeout of
  * a retransmission, three times the mean deviation is rarely exceeded. */
 static uint64_t margin(const fl_loop *loop) {
-    int64_t margin = loop->take_interval + 3 * loop->take_deviation;
+    int64_t margin = loop->pace.interval + 3 * loop->pace.deviation;
     return (uint64_t) (margin < MARGIN ? MARGIN : margin > MOST_MARGIN ? MOST_MARGIN : margin);
 }
 
@@ -96,7 +96,7 @@ static uint64_t margin(const fl_loop *loop) {
  * when the sibling is idle, or we leave, or ours has been at it for unusually long. */
 static void even_out(fl_loop *loop, uint64_t away) {
     offer best;
-    bool unusually_long = loop->take_interval > 0 && away > UNUSUAL * (uint64_t) loop->take_interval + MARGIN;
+    bool unusually_long = loop->pace.interval > 0 && away > UNUSUAL * (uint64_t) loop->pace.interval + MARGIN;
     if (loop->ready.first == NULL || !best_offer(loop, unusually_long || loop->context.draining, &best))
         return;
     fl_exchange *candidate = best.idle || unusually_long ? loop->ready.first : loop->ready.first->next;
@@ -104,22 +104,22 @@ static void even_out(fl_loop *loop, uint64_t away) {
         return;
     /* Of two that are away for unusually long none gives to the other what that would give back. */
     bool nothing_waits = best.waiting == 0 && !(unusually_long && best.away != 0 && best.away <= loop->context.now - away);
-    if (best.idle || nothing_waits || best.oldest > candidate->ready_at + margin(loop))
+    if (best.idle || nothing_waits || best.oldest > candidate->queueing.ready_at + margin(loop))
         fl_handoff_give(&loop->siblings, candidate->connection, best.sibling);
 }
 
 void fl_balance_lanes(fl_loop *loop) {
-    fl_exchange *next = loop->lanes[FL_LANE_PROCESS].first;
+    fl_exchange *next = loop->queues[FL_LANE_PROCESS].first;
     for (int i = 0; i < AT_ONCE && next != NULL; i++) {
         fl_exchange *exchange = next;
         next = exchange->next;
-        if (exchange->stays)
+        if (exchange->queueing.stays)
             continue;
         int lane = fl_siblings_choose_lane(&loop->siblings);
         if (lane < 0)
             return;
         if (!fl_handoff_possible(exchange->connection))
-            exchange->stays = true;
+            exchange->queueing.stays = true;
         else if (!fl_handoff_give(&loop->siblings, exchange->connection, lane))
             return;
     }
@@ -137,7 +137,7 @@ static void share_lane(fl_loop *loop) {
 
 uint32_t fl_balance(fl_loop *loop, bool stuck, uint64_t away) {
     if (loop->siblings.slot != NULL && (!loop->context.draining || loop->context.handing_over)) {
-        if (loop->dedicated)
+        if (loop->lanes.dedicated)
             share_lane(loop);
         else if (stuck)
             evacuate(loop);

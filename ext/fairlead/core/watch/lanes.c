@@ -84,7 +84,7 @@ static bool note_stalls(fl_watch *watch, uint64_t now) {
 static int choose_reactor(fl_watch *watch, int busy) {
     int best = -1, least = 0;
     for (int i = 0; i < atomic_load(&watch->count); i++) {
-        int running = atomic_load(&watch->loop->lane_running[i]);
+        int running = atomic_load(&watch->loop->lanes.running[i]);
         if (i == atomic_load(&watch->leader) || !fl_watch_at_rest(watch, i) || (running == 0 && busy >= MOST_THREADS))
             continue;
         int load = 2 * running + !atomic_load(&watch->reactors[i].lane);
@@ -99,14 +99,14 @@ static int choose_reactor(fl_watch *watch, int busy) {
 /* Who was about to leave as it was called does not come. */
 static bool is_busy(fl_watch *watch, int number) {
     const fl_reactor *reactor = &watch->reactors[number];
-    bool runs = atomic_load(&watch->loop->lane_running[number]) > 0;
+    bool runs = atomic_load(&watch->loop->lanes.running[number]) > 0;
     return runs || (atomic_load(&reactor->lane) && !atomic_load(&reactor->home) && !atomic_load(&reactor->gone));
 }
 
 void fl_lanes_serve(void *data) {
     fl_watch *watch = data;
     fl_loop *loop = watch->loop;
-    uint32_t waiting = atomic_load(&loop->lanes[FL_LANE_THREADS].count);
+    uint32_t waiting = atomic_load(&loop->queues[FL_LANE_THREADS].count);
     if (fl_loop_runs_process_lane(loop)) {
         int holder = fl_loop_holder(loop);
         if (holder < 0)
@@ -118,7 +118,7 @@ void fl_lanes_serve(void *data) {
     for (int i = 0; waiting > 0 && i < atomic_load(&watch->count); i++) {
         bool is = is_busy(watch, i);
         busy += is;
-        waiting -= is && atomic_load(&watch->loop->lane_running[i]) == 0; /* on its way to one of them */
+        waiting -= is && atomic_load(&watch->loop->lanes.running[i]) == 0; /* on its way to one of them */
     }
     for (; waiting > 0; waiting--, busy++) {
         int chosen = choose_reactor(watch, busy);
@@ -135,10 +135,10 @@ void fl_lanes_serve(void *data) {
 static bool wants_lane_worker(const fl_loop *loop, uint64_t now) {
     if (atomic_load(&loop->siblings.page->most_lanes) == 0)
         return false;
-    const fl_exchange *oldest = loop->dedicated ? loop->ready.first : loop->lanes[FL_LANE_PROCESS].first;
-    if (oldest == NULL || oldest->stays)
+    const fl_exchange *oldest = loop->lanes.dedicated ? loop->ready.first : loop->queues[FL_LANE_PROCESS].first;
+    if (oldest == NULL || oldest->queueing.stays)
         return false;
-    return now > oldest->ready_at + LANE_WAITS || (!loop->dedicated && fl_siblings_choose_lane(&loop->siblings) < 0);
+    return now > oldest->queueing.ready_at + LANE_WAITS || (!loop->lanes.dedicated && fl_siblings_choose_lane(&loop->siblings) < 0);
 }
 
 static void ask_for_lane_worker(fl_watch *watch, uint64_t now) {
@@ -153,10 +153,10 @@ bool fl_lanes_look(fl_watch *watch, uint64_t now) {
     if (loop->siblings.page == NULL)
         return false;
     bool stalls = note_stalls(watch, now);
-    bool waits = atomic_load(&loop->lanes[FL_LANE_THREADS].count) > 0 ||
-                 atomic_load(&loop->lanes[FL_LANE_PROCESS].count) > 0;
-    bool sort = atomic_load(&loop->siblings.page->routes.version) != atomic_load(&loop->routes_version);
-    if (!waits && !sort && !loop->dedicated)
+    bool waits = atomic_load(&loop->queues[FL_LANE_THREADS].count) > 0 ||
+                 atomic_load(&loop->queues[FL_LANE_PROCESS].count) > 0;
+    bool sort = atomic_load(&loop->siblings.page->routes.version) != atomic_load(&loop->lanes.routes_version);
+    if (!waits && !sort && !loop->lanes.dedicated)
         return stalls;
     pthread_mutex_lock(&loop->context.lock);
     loop->context.now = now;

@@ -5,7 +5,7 @@
 #include <string.h>
 
 void fl_run_begins(fl_run *run, const fl_exchange *exchange) {
-    const fl_head *head = exchange->head;
+    const fl_head *head = exchange->request.head;
     const char *bytes = fl_exchange_head_bytes(exchange);
     size_t method_size = head->method.size < sizeof run->method ? head->method.size : sizeof run->method;
     size_t path_size = head->path.size < sizeof run->path ? head->path.size : sizeof run->path;
@@ -75,7 +75,7 @@ bool fl_watch_leave(fl_watch *watch, int number) {
     fl_reactor *reactor = &watch->reactors[number];
     atomic_store_explicit(&reactor->stamp, fl_clock(), memory_order_relaxed); /* it is away from now on */
     atomic_store(&reactor->home, false); /* before we look: see pass_lead in watch.c */
-    if (fl_watch_leads(watch, number) || atomic_load(&watch->loop->lane_running[number]) > 0) {
+    if (fl_watch_leads(watch, number) || atomic_load(&watch->loop->lanes.running[number]) > 0) {
         fl_reactor_comes_home(reactor);
         return false;
     }

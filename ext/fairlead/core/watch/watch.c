@@ -95,12 +95,12 @@ static fl_stall judge(fl_watch *watch, const fl_reactor *reactor, uint64_t now, 
 /* The lead goes to a reactor that is at home, if there is one; best to one that has nothing to do with a lane. With the
  * lock: who has come home meanwhile and waits for the loop keeps it, since only one may wait there. */
 static bool pass_lead(fl_watch *watch, int from, bool to_any) {
-    int count = atomic_load(&watch->loop->resting) ? 0 : atomic_load(&watch->count);
+    int count = atomic_load(&watch->loop->driver.resting) ? 0 : atomic_load(&watch->count);
     for (int i = 1; i < count; i++) {
         int candidate = (from + i) % count;
         fl_reactor *reactor = &watch->reactors[candidate];
         if (!fl_watch_at_rest(watch, candidate) ||
-            (!to_any && atomic_load(&watch->loop->lane_running[candidate]) > 0))
+            (!to_any && atomic_load(&watch->loop->lanes.running[candidate]) > 0))
             continue;
         atomic_store(&reactor->lane, false);
         atomic_store_explicit(&reactor->stamp, fl_clock(), memory_order_relaxed); /* it is away from now on */
@@ -183,7 +183,7 @@ static void look_for_loss(fl_watch *watch, uint64_t now) {
 static void leave_word(fl_watch *watch) {
     fl_loop *loop = watch->loop;
     bool home = atomic_load(&watch->reactors[atomic_load(&watch->leader)].home);
-    if (home && loop->stood_in)
+    if (home && loop->driver.turned_by_watch)
         fl_loop_wake(loop);
 }
 
@@ -221,15 +221,15 @@ static void learn_ordinary(fl_watch *watch, uint64_t stamp, uint64_t computing) 
     uint64_t requests = loop->context.counts.requests - watch->requests_seen;
     if (requests == 0)
         return;
-    uint64_t before = loop->ordinary_computation * (ORDINARY_OVER - 1);
-    loop->ordinary_computation = (before + watch->turns_took) / (ORDINARY_OVER - 1 + requests);
+    uint64_t before = loop->pace.computation * (ORDINARY_OVER - 1);
+    loop->pace.computation = (before + watch->turns_took) / (ORDINARY_OVER - 1 + requests);
     watch->turns_took = 0;
     watch->requests_seen += requests;
 }
 
 /* Where every request computes for as long, the next one is no quicker: they go on in order. */
 static uint64_t long_computation(const fl_watch *watch) {
-    uint64_t limit = watch->loop->ordinary_computation * ORDINARY_TIMES;
+    uint64_t limit = watch->loop->pace.computation * ORDINARY_TIMES;
     if (limit > ORDINARY_MOST)
         limit = ORDINARY_MOST;
     return limit > watch->limits.computing ? limit : watch->limits.computing;
@@ -246,19 +246,19 @@ static void stand_in(fl_watch *watch, fl_stall stall, uint64_t away, uint64_t no
     if (stall == FL_STALL_BLOCKED && give_lead(watch, leader))
         return;
     pthread_mutex_lock(&loop->context.lock);
-    if (loop->siblings.slot != NULL && !atomic_load(&loop->resting) && !fl_watch_at_rest(watch, leader))
+    if (loop->siblings.slot != NULL && !atomic_load(&loop->driver.resting) && !fl_watch_at_rest(watch, leader))
         fl_slot_set(loop->siblings.slot, FL_SLOT_idle, 0); /* it has not come home meanwhile, and said that it is idle */
     fl_balance_listen(loop, stall == FL_STALL_STUCK);
     fl_loop_stand_in(loop);
     uint64_t handed = loop->context.counts.handed;
     uint32_t waiting = fl_balance(loop, stall == FL_STALL_STUCK, away);
     fl_stall_handed(watch, leader, loop->context.counts.handed - handed, loop->siblings.receiver);
-    bool wanted = waiting > 0 || loop->context.overdue.first != NULL || atomic_load(&loop->wanted);
+    bool wanted = waiting > 0 || loop->context.overdue.first != NULL || atomic_load(&loop->driver.wanted);
     if (stall == FL_STALL_COMPUTING)
         learn_ordinary(watch, stamp, computing);
     leave_word(watch);
     pthread_mutex_unlock(&loop->context.lock);
-    if (loop->dedicated) /* who waits in a lane, waits for it */
+    if (loop->lanes.dedicated) /* who waits in a lane, waits for it */
         return;
     if (stall == FL_STALL_STUCK && needs_relief(watch, waiting, away))
         ask_for_relief(watch, leader, now);
@@ -395,8 +395,8 @@ fl_watch *fl_watch_open(fl_loop *loop, const fl_watch_limits *limits) {
     watch->limits = *limits;
     watch->relief = -1;
     watch->teller = (fl_bell){-1, -1};
-    loop->lanes_watch = watch;
-    loop->serve_lanes = fl_lanes_serve;
+    loop->lanes.watch = watch;
+    loop->lanes.serve = fl_lanes_serve;
     pthread_mutex_init(&watch->lock, NULL);
     pthread_cond_init(&watch->wake, NULL);
     return watch;
@@ -422,7 +422,7 @@ void fl_watch_close(fl_watch *watch) {
         pthread_mutex_unlock(&watch->lock);
         pthread_join(watch->thread, NULL);
     }
-    watch->loop->serve_lanes = NULL;
+    watch->loop->lanes.serve = NULL;
     for (int i = 0; i < atomic_load(&watch->count); i++)
         fl_bell_close(&watch->reactors[i].lead);
     fl_bell_close(&watch->teller);
