@@ -9,7 +9,10 @@ module Fairlead
     # @return [Integer] of the same clock, in microseconds, as the core and the shared page keep time.
     def self.microseconds = Process.clock_gettime(Process::CLOCK_MONOTONIC, :microsecond)
 
-    # @return [Float] of the CPU that the present thread has used.
+    # @return [Float] of CPU that this process has used.
+    def self.process_cpu = Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID)
+
+    # @return [Float] of CPU that the current thread has used.
     def self.thread_cpu = Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID)
   end
 end

@@ -18,7 +18,7 @@ module Fairlead
 
       def of_process(now)
         seconds, @sampled_at = now - @sampled_at, now
-        before, @cpu_seconds = @cpu_seconds, Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID)
+        before, @cpu_seconds = @cpu_seconds, Clock.process_cpu
         1 - ((@cpu_seconds - before) / seconds)
       end
 

@@ -17,7 +17,7 @@ module Fairlead
       # @param server [Hash] its answer, see {ControlSocket.servers}
       # @param before [StatusReport, nil] of the same server
       # @param usage [#call] returns the {ProcessUsage} of a process id
-      def initialize(server, before: nil, at: Process.clock_gettime(Process::CLOCK_MONOTONIC), usage: ProcessUsage.method(:of))
+      def initialize(server, before: nil, at: Clock.now, usage: ProcessUsage.method(:of))
         @server = server
         @status = server[:status]
         @before = before

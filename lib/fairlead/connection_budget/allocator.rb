@@ -198,7 +198,7 @@ module Fairlead
       end
 
       def count_for(seconds)
-        @closing[Object.new] = Process.clock_gettime(Process::CLOCK_MONOTONIC) + seconds
+        @closing[Object.new] = Clock.now + seconds
       end
 
       def notice_ends(now)

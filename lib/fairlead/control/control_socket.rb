@@ -80,7 +80,7 @@ module Fairlead
     end
 
     # @return [Array<IO>] readable when a client connects.
-    def ios = @paused_until && now < @paused_until ? [] : [@io]
+    def ios = @paused_until && Clock.now < @paused_until ? [] : [@io]
 
     # Answers the clients that are connected by now. Never waits.
     #
@@ -116,7 +116,6 @@ module Fairlead
       @io.accept_nonblock(exception: false)
     end
 
-    def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
     # All users of the machine can see the name, but only this user and root get the answer. The kernel's buffer mostly takes it whole.
     def answer(client)

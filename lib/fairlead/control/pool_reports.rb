@@ -36,7 +36,7 @@ module Fairlead
     # @param pools [Array<Hash>, nil] nil: the previous report stays.
     def record(pid, pools)
       @requested.delete(pid)
-      @reports[pid] = [now, pools] if pools
+      @reports[pid] = [Clock.now, pools] if pools
     end
 
     # Forgets the reports of all other processes.
@@ -47,12 +47,10 @@ module Fairlead
       [@reports, @requested].each { |table| table.keep_if { |pid, _| workers.any? { |worker| worker[:pid] == pid } } }
       workers.map do |worker|
         at, pools = @reports[worker[:pid]]
-        { **worker, pools: pools || [], pools_age: at && (now - at) }
+        { **worker, pools: pools || [], pools_age: at && (Clock.now - at) }
       end
     end
 
     private
-
-    def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
   end
 end

@@ -37,7 +37,7 @@ module Fairlead
       # @param page [SharedPage]
       # @return [Hash]
       def of(page)
-        now = Process.clock_gettime(Process::CLOCK_MONOTONIC, :microsecond)
+        now = Clock.microseconds
         taken = (0...page.slots).select { |slot| page.get(slot, :state).positive? }
         { workers: taken.map { |slot| worker(page.read(slot), now) }, routes: page.routes }
       end

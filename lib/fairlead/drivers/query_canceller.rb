@@ -58,7 +58,7 @@ module Fairlead
         return tell_of_stranger(session) unless session
 
         ended = ::Thread::Queue.new
-        @jobs.push([session, ended, now + LAST])
+        @jobs.push([session, ended, Clock.now + LAST])
         ended.pop(timeout: PATIENCE) || false
       end
 
@@ -88,7 +88,7 @@ module Fairlead
         @connection = nil
         retry if kept # the server may have closed it long ago
         @told ||= tell(session.id, error)
-        return give_up(session.id) if now > deadline
+        return give_up(session.id) if Clock.now > deadline
 
         sleep(PAUSE)
         retry
@@ -104,7 +104,7 @@ module Fairlead
       def connect
         @connection, @own = @open.call
         # Whole seconds: it may have started up to one earlier.
-        @started = now - Session.row(@connection, "SHOW GLOBAL STATUS LIKE 'Uptime'").last.to_i
+        @started = Clock.now - Session.row(@connection, "SHOW GLOBAL STATUS LIKE 'Uptime'").last.to_i
       rescue StandardError
         @connection = nil
         raise
@@ -142,8 +142,6 @@ module Fairlead
         host, port, socket, = @server
         socket || "#{host || "localhost"}:#{port || 3306}"
       end
-
-      def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
     end
   end
 end

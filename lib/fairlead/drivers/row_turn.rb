@@ -10,19 +10,17 @@ module Fairlead
       ROWS = 500
       private_constant :SLICE
 
-      def initialize = @since = now
+      def initialize = @since = Clock.now
 
       # To be called between two rows.
       def pass
-        return if now - @since < SLICE
+        return if Clock.now - @since < SLICE
 
         Fiber.current_scheduler&.yield
-        @since = now
+        @since = Clock.now
       end
 
       private
-
-      def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
     end
   end
 end

@@ -16,7 +16,7 @@ module Fairlead
       # @return [Session, nil] nil where the server does not say: a proxy may know no such variables.
       def self.of(connection)
         id, server = row(connection, "SELECT CONNECTION_ID(), CONCAT_WS(' ', @@hostname, @@port, @@server_id)")
-        new(id, server, Process.clock_gettime(Process::CLOCK_MONOTONIC))
+        new(id, server, Clock.now)
       rescue StandardError => error
         raise unless [:error_number, :error_code].any? { |number| error.respond_to?(number) && error.public_send(number) }
       end

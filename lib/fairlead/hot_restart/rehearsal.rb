@@ -32,7 +32,7 @@ module Fairlead
     # @raise [SystemCallError] if the command cannot be run.
     def initialize(start_command, timeout:)
       @timeout = timeout
-      @end_at = now + timeout
+      @end_at = Clock.now + timeout
       @written = +""
       @passed, passed = IO.pipe
       @errors, errors = IO.pipe
@@ -49,7 +49,7 @@ module Fairlead
     def ios = [@passed, @errors].reject(&:closed?)
 
     # @return [Float]
-    def deadline = [now + INTERVAL, @end_at].min
+    def deadline = [Clock.now + INTERVAL, @end_at].min
 
     # @return [Symbol, String, nil] :passed; or why it has failed; nil: it goes on.
     def result
@@ -98,7 +98,5 @@ module Fairlead
       stop
       [@written.dup.force_encoding(Encoding::UTF_8).scrub.strip.delete_prefix("fairlead: "), how].compact.reject(&:empty?).join("\n")
     end
-
-    def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
   end
 end

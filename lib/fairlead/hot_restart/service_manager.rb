@@ -35,7 +35,7 @@ module Fairlead
 
     # A restart of the workers begins; {#ready} ends it.
     def reloading
-      now = Process.clock_gettime(Process::CLOCK_MONOTONIC, :microsecond)
+      now = Clock.microseconds
       notify("RELOADING=1", "MONOTONIC_USEC=#{now}", "STATUS=restarting the workers")
     end
 

@@ -57,7 +57,7 @@ module Fairlead
     #
     # @return [Float] between 0 and 1
     def load
-      now, busy = monotonic, Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID)
+      now, busy = Clock.now, Clock.thread_cpu
       before, busy_before = @load_asked || [now, busy]
       @load_asked = [now, busy]
       now > before ? ((busy - busy_before) / (now - before)).clamp(0.0, 1.0) : 0.0
@@ -116,9 +116,9 @@ module Fairlead
     #
     # @raise [Exception] also if the block has waited for nothing since its time was up.
     def timeout_after(duration, exception, message, &)
-      ends = monotonic + duration
+      ends = Clock.now + duration
       result = super
-      raise_late(exception, message) if monotonic >= ends && (resumed = @selector.loop.resumed_at) && resumed < ends
+      raise_late(exception, message) if Clock.now >= ends && (resumed = @selector.loop.resumed_at) && resumed < ends
       result
     end
 
@@ -187,7 +187,5 @@ module Fairlead
 
     # Its own `raise` takes a fiber.
     def raise_late(exception, message) = ::Kernel.raise(exception, message)
-
-    def monotonic = Process.clock_gettime(Process::CLOCK_MONOTONIC)
   end
 end

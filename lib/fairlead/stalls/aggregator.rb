@@ -30,7 +30,7 @@ module Fairlead
       # @param stall [Stall]
       # @param now [Float] of the monotonic clock
       # @return [String, nil] a line for the log; nil: the log has had enough.
-      def add(stall, now: Process.clock_gettime(Process::CLOCK_MONOTONIC))
+      def add(stall, now: Clock.now)
         withdraw(stall)
         entry = @entries[key(stall)] ||= Entry.new(0, 0.0, stall, nil, 0, nil)
         known = entry.lasting

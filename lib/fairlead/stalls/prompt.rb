@@ -41,7 +41,7 @@ module Fairlead
         end
 
         # @api private
-        def ended = @ended_at = Process.clock_gettime(Process::CLOCK_MONOTONIC, :microsecond)
+        def ended = @ended_at = Clock.microseconds
 
         private
 

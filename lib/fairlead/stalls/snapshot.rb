@@ -59,7 +59,7 @@ module Fairlead
       def self.legible(text) = (Fairlead.escape(text) if text)
 
       def self.time(began)
-        Time.now.to_f - Process.clock_gettime(Process::CLOCK_MONOTONIC) + began / 1e6
+        Time.now.to_f - Clock.now + began / 1e6
       end
 
       def self.receiver(slot)

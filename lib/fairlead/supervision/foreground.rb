@@ -62,13 +62,13 @@ module Fairlead
     private
 
     def run_jobs(stopping:)
-      @jobs&.attend(monotonic, stopping:) { @listeners.each(&:close) }
+      @jobs&.attend(Clock.now, stopping:) { @listeners.each(&:close) }
     end
 
     def serve
       Fairlead.page = SharedPage.new(1)
       Fairlead.page.write(0, :pid, Process.pid)
-      Fairlead.page.write(0, :began_us, (monotonic * 1_000_000).to_i)
+      Fairlead.page.write(0, :began_us, (Clock.now * 1_000_000).to_i)
       ActiveRecord::WorkerBudget.set_up(@configuration.database_connections) if @configuration.database_connections
       @control_server = ControlServer.new(@configuration, addresses, generation: @generation, named: @start_command&.folder)
       @server = Server.new(@app, @configuration, @listeners, page: Fairlead.page, slot: 0, told: @control_server.method(:add))
@@ -92,12 +92,12 @@ module Fairlead
     def control_loop
       loop do
         IO.select([@signals.io, *@control_server.ios, *@rehearsal&.ios], nil, nil, patience)
-        next stop_server if @deadline && monotonic >= @deadline
+        next stop_server if @deadline && Clock.now >= @deadline
 
         @control_server.answer_clients { PoolReports.collect { |pools| @control_server.state.pool_reports.record(Process.pid, pools) } }
         run_jobs(stopping: !@deadline.nil?)
-        @watchdog&.attend(monotonic, [:server]) { @server.ask { @watchdog.answered(:server) } }
-        restart("#{RestartFile::PATH} has been touched: ") if @restart_file&.touched?(monotonic)
+        @watchdog&.attend(Clock.now, [:server]) { @server.ask { @watchdog.answered(:server) } }
+        restart("#{RestartFile::PATH} has been touched: ") if @restart_file&.touched?(Clock.now)
         check_rehearsal
         # This thread is killed in the end: it handles the signals that it has taken, and leaves the others.
         Thread.handle_interrupt(Object => :never) { process_signals }
@@ -121,7 +121,7 @@ module Fairlead
     # The end of a child is no event here: the app may have children too.
     def patience
       times = [@deadline, @rehearsal&.deadline, *@watchdog&.deadline].compact
-      [*(1.0 if @jobs || @restart_file), *times.map { |time| [time - monotonic, 0].max }].min
+      [*(1.0 if @jobs || @restart_file), *times.map { |time| [time - Clock.now, 0].max }].min
     end
 
     # One that is asked for during a rehearsal begins after it, if it fails; if it passes, the newest code is loaded in any case.
@@ -166,7 +166,7 @@ module Fairlead
     end
 
     def stop_now
-      @jobs&.stop_now(monotonic)
+      @jobs&.stop_now(Clock.now)
       @server.stop
     end
 
@@ -175,12 +175,12 @@ module Fairlead
       @rehearsal = nil
       @successors ? @service_manager.reloading : @service_manager.stopping
       @server.drain
-      @deadline = monotonic + @configuration.drain_timeout
+      @deadline = Clock.now + @configuration.drain_timeout
     end
 
     def stop_server
       @server.stop
-      @deadline = monotonic + @configuration.drain_timeout
+      @deadline = Clock.now + @configuration.drain_timeout
     end
 
     # Unless the process has been told to end meanwhile.

@@ -62,7 +62,5 @@ module Fairlead
     rescue SystemCallError
       false
     end
-
-    def monotonic = Process.clock_gettime(Process::CLOCK_MONOTONIC)
   end
 end

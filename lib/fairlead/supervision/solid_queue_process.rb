@@ -67,7 +67,7 @@ module Fairlead
     # @yield now and then meanwhile.
     def finish
       loop do
-        attend(monotonic, stopping: true)
+        attend(Clock.now, stopping: true)
         break unless @pid
 
         yield if block_given?
@@ -112,12 +112,12 @@ module Fairlead
       jobs = SolidQueueProcess.new(@configuration, @app)
       stopping = false
       loop do
-        jobs.attend(monotonic, stopping:) { [signals, lifeline].each(&:close) }
+        jobs.attend(Clock.now, stopping:) { [signals, lifeline].each(&:close) }
         break if stopping && !jobs.pid
 
-        IO.select([signals.io, *([lifeline] unless stopping)], nil, nil, jobs.deadline&.then { |at| [at - monotonic, 0].max })
+        IO.select([signals.io, *([lifeline] unless stopping)], nil, nil, jobs.deadline&.then { |at| [at - Clock.now, 0].max })
         taken = signals.take
-        jobs.stop_now(monotonic) if taken.include?(:QUIT)
+        jobs.stop_now(Clock.now) if taken.include?(:QUIT)
         stopping ||= taken.intersect?(%i[TERM INT QUIT]) || lifeline.wait_readable(0)
       end
       Process.exit!(0)
@@ -191,7 +191,5 @@ module Fairlead
     rescue Errno::ESRCH
       nil
     end
-
-    def monotonic = Process.clock_gettime(Process::CLOCK_MONOTONIC)
   end
 end

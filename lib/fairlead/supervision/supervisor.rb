@@ -108,27 +108,27 @@ module Fairlead
 
     def supervise
       until finished?
-        @processes.attend(monotonic)
+        @processes.attend(Clock.now)
         report_state
         wait
         process_signals
-        @processes.process_events(monotonic) { |message, pid| handle_message(message, pid) }
+        @processes.process_events(Clock.now) { |message, pid| handle_message(message, pid) }
         process_parent_messages
         @control_server.answer_clients { @control_server.state.request_pool_reports(@workers) }
         check_restart_file
-        update_budget(monotonic) if @budget
+        update_budget(Clock.now) if @budget
         update_watchdog if @watchdog && !@retired
         update_jobs
       end
     end
 
     def finished?
-      @workers.stopping? && @workers.empty? && @jobs&.pid.nil? && @budget&.finished?(monotonic) != false
+      @workers.stopping? && @workers.empty? && @jobs&.pid.nil? && @budget&.finished?(Clock.now) != false
     end
 
     # Until a signal, a message, or a deadline.
     def wait
-      now = monotonic
+      now = Clock.now
       deadlines = [@processes.deadline(now), @budget&.deadline(now), @jobs&.deadline,
                    *(@restart_file&.deadline unless @workers.stopping?),
                    *(@watchdog&.deadline unless @retired)].compact
@@ -153,7 +153,7 @@ module Fairlead
     end
 
     def check_restart_file
-      return if @workers.stopping? || !@restart_file&.touched?(monotonic)
+      return if @workers.stopping? || !@restart_file&.touched?(Clock.now)
 
       Log.say "#{RestartFile::PATH} has been touched."
       restart
@@ -214,7 +214,7 @@ module Fairlead
 
     def stop_now
       @workers.stop_now
-      @jobs&.stop_now(monotonic)
+      @jobs&.stop_now(Clock.now)
     end
 
     def restart_workers
@@ -223,7 +223,7 @@ module Fairlead
       @service_manager.reloading
       @configuration.run_hook(:on_restart)
       @workers.restart
-      @jobs&.restart(monotonic)
+      @jobs&.restart(Clock.now)
       @restarting = true
       Log.say "The workers are being restarted, one by one."
     rescue StandardError, ScriptError => error
@@ -269,14 +269,14 @@ module Fairlead
 
     def update_watchdog
       serving = @workers.select { |worker| worker.serving? && !worker.lane? }
-      @watchdog.attend(monotonic, serving.map(&:pid)) { |pid| @workers[pid].channel&.post(Messages::Ping.new) }
+      @watchdog.attend(Clock.now, serving.map(&:pid)) { |pid| @workers[pid].channel&.post(Messages::Ping.new) }
     end
 
     # Only once all workers serve: a generation that cannot serve must not run jobs either.
     def update_jobs
       return unless @serving || @workers.stopping?
 
-      @jobs&.attend(monotonic, stopping: @workers.stopping?) do
+      @jobs&.attend(Clock.now, stopping: @workers.stopping?) do
         close_in_child
         @listeners.each(&:close)
       end

@@ -113,7 +113,7 @@ module Fairlead
 
       Log.say "Worker #{@row.index} has lost its supervisor: it finishes what runs and ends."
       drain(handover: false)
-      monotonic + @configuration.drain_timeout
+      Clock.now + @configuration.drain_timeout
     end
 
     # Without a supervisor nobody else ends a server that does not end by itself.
@@ -149,8 +149,6 @@ module Fairlead
     # Once the app is loaded, a mistake of the user's is in a hook.
     def hook_file = @configuration.file || @configuration.rackup
 
-    def until_then(deadline) = [deadline - monotonic, 0].max
-
-    def monotonic = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+    def until_then(deadline) = [deadline - Clock.now, 0].max
   end
 end

@@ -122,7 +122,7 @@ module Fairlead
     rescue SystemCallError => error
       ours&.close
       worker.failure = "It could not be forked: #{error.message}."
-      ended(worker, monotonic)
+      ended(worker, Clock.now)
     ensure
       theirs&.close
       database&.close
@@ -131,7 +131,7 @@ module Fairlead
     def write_to_page(worker)
       @page.clear(worker.slot)
       { index: worker.index, lane: worker.lane? ? 1 : 0, relief: worker.kind == :relief ? 1 : 0,
-        restarts: @workers.restarts(worker.index), began_us: (monotonic * 1_000_000).to_i, state: BOOTING }
+        restarts: @workers.restarts(worker.index), began_us: (Clock.now * 1_000_000).to_i, state: BOOTING }
         .each { |name, value| @page.write(worker.slot, name, value) }
     end
 
@@ -245,7 +245,5 @@ module Fairlead
       @hopeless = @last_ended.refused ? failure : "No worker could start, in #{WorkerTable::PATIENCE} tries. #{failure}"
       @workers.stop_now
     end
-
-    def monotonic = Process.clock_gettime(Process::CLOCK_MONOTONIC)
   end
 end

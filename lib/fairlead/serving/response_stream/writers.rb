@@ -34,7 +34,7 @@ module Fairlead
 
         # What nobody holds is collected, also where nothing else makes garbage; at most once a second, for all.
         def collect
-          now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+          now = Clock.now
           return if @collected_at && now < @collected_at + 1
 
           @collected_at = now
