@@ -216,7 +216,12 @@ module Fairlead
     def skip_answer(socket)
       head = +""
       head << socket.gets until head.end_with?("\r\n\r\n")
-      socket.read(head[/content-length: (\d+)/, 1].to_i)
+      if (length = head[/content-length: (\d+)/, 1])
+        socket.read(length.to_i)
+      else # in chunks
+        nil until socket.gets == "0\r\n"
+        socket.gets
+      end
     end
   end
 end
