@@ -4,7 +4,7 @@ module Fairlead
   # The serving fibers of a reactor that rest. The last one that came to rest is the first to go on, so that those that nobody
   # needs end.
   class IdleFibers
-    # As many are kept.
+    # Up to as many are left alone. Once more rest, all that nobody needed end but one.
     KEPT = 8
     # Spares beside streams: as many as there are new requests, up to these.
     MOST_SPARES = 128
@@ -61,8 +61,7 @@ module Fairlead
 
     def trim
       @trimming = false
-      surplus = [@fewest - 1, size - KEPT].min
-      @fibers.shift(surplus).each(&:end_soon) if surplus.positive?
+      @fibers.shift([@fewest - 1, 0].max).each(&:end_soon)
       trim_later
     end
   end
