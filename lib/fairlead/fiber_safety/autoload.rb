@@ -8,6 +8,7 @@ module Fairlead
   autoload :Isolation, "fairlead/fiber_safety/isolation"
   autoload :KeptLocals, "fairlead/fiber_safety/kept_locals"
   autoload :NameLookup, "fairlead/fiber_safety/name_lookup"
+  autoload :ScheduledCall, "fairlead/fiber_safety/scheduled_call"
   autoload :StrayChild, "fairlead/fiber_safety/stray_child"
   autoload :ThreadVariables, "fairlead/fiber_safety/thread_variables"
   autoload :Uninterruptible, "fairlead/fiber_safety/uninterruptible"

@@ -2,9 +2,9 @@
 
 # The innermost uninterruptible section that the fiber is in; nil outside of one.
 Fiber.attr_accessor :fairlead_section
-# Interruptions that its fiber gets at its next waits, one at each.
+# Interruptions that the fiber gets at its next waits, one at each.
 Fiber.attr_accessor :fairlead_postponed
-# Of a fiber that a scheduler blocks: whether it has been woken and goes on soon; nil of all others.
+# Whether a fiber that its scheduler blocks has been woken and goes on soon; nil for all other fibers.
 Fiber.attr_accessor :fairlead_woken
 # Sections of fibers that are no tasks: an enumerator's, for one.
 Thread.attr_accessor :fairlead_plain_sections
@@ -13,9 +13,9 @@ module Fairlead
   # Sections that no exception from outside cuts short: taking a lock again, checking a connection in, recording its owner.
   #
   # A deadline, a client that has gone, Timeout and Task#cancel all arrive as Fiber#raise, at any wait, also within `ensure`.
-  # Thread.handle_interrupt does not hold that back: it only knows Thread#raise and Thread#kill. Within {run}, Fiber#raise and
-  # Fiber#kill are held back and take effect when the section ends. The section may wait, and must end by itself: a timeout
-  # that begins within it ends it as usual, and so does what concerns the very IO that it waits for.
+  # Thread.handle_interrupt holds back only Thread#raise and Thread#kill. Within {run}, Fiber#raise and Fiber#kill are held back
+  # and take effect when the section ends. The section may wait, and must end by itself: a timeout that begins within it ends it
+  # as usual, and so does what concerns the very IO that it waits for.
   module Uninterruptible
     NEVER = { ::Object => :never }.freeze
     private_constant :NEVER
@@ -25,24 +25,24 @@ module Fairlead
     Section = Struct.new(:outer, :fiber, :held)
     private_constant :Section
 
-    # An exception for Fiber#raise that knows where it belongs: it passes sections that were begun outside of that place,
-    # waits for the end of the others, and is dropped once it no longer applies.
+    # An exception for Fiber#raise that knows where it belongs: sections that were begun outside of that place do not hold it back,
+    # and it is dropped once it no longer applies.
     class Scope
       # @return [Section, nil] where its timeout began.
       attr_reader :section
 
       # @param exception [Class, Exception] what Fiber#raise takes
       # @yieldreturn [Boolean] whether it no longer applies
-      def initialize(exception, section = nil, &over)
+      def initialize(exception, section = nil, &finished)
         @exception = exception
         @section = section
-        @over = over
+        @finished = finished
       end
 
-      # What it belongs to has ended.
-      def over! = @over = -> { true }
+      # It no longer applies.
+      def finish = @finished = -> { true }
 
-      def over? = @over ? @over.call : false
+      def finished? = @finished ? @finished.call : false
 
       # What Fiber#raise calls.
       def exception(...) = @exception.exception(...)
@@ -55,7 +55,7 @@ module Fairlead
       def section = scope&.section
 
       # @return [Boolean] whether it no longer applies.
-      def over? = scope&.over? || !fiber.alive?
+      def finished? = scope&.finished? || !fiber.alive?
 
       # @return [Boolean] whether both cancel the task of their fiber: one suffices.
       def same_cancellation?(other)
@@ -74,18 +74,6 @@ module Fairlead
     end
     private_constant :Interruption
 
-    # On a scheduler's ready list: raises the next postponed interruption of a fiber, in whatever that waits for by then.
-    Delivery = Struct.new(:fiber, :scheduler) do
-      def alive? = true
-
-      def transfer(*)
-        interruption = fiber.fairlead_postponed&.shift or return
-        scheduler.push(self) if fiber.fairlead_postponed.any?
-        interruption.raise_there unless interruption.over?
-      end
-    end
-    private_constant :Delivery
-
     # Of Fiber.
     module Raise
       def raise(*arguments, **options) = Uninterruptible.hold(self, arguments, options) ? nil : super
@@ -95,30 +83,20 @@ module Fairlead
       end
     end
 
-    # Of schedulers whose selector raises in a fiber without calling Fiber#raise.
-    module SchedulerRaise
+    # Of Async::Scheduler, whose selector raises in a fiber without calling Fiber#raise, and whose timeout_after goes through
+    # with_timeout.
+    module AsyncScheduler
       def raise(fiber, *arguments, **options) = Uninterruptible.hold(fiber, arguments, options) ? nil : super
-    end
 
-    # Of Async::Scheduler, whose timeout_after goes through it: a timeout knows in which section it began.
-    module WithTimeout
+      # The timeout knows in which section it began.
       def with_timeout(duration, exception = ::Async::TimeoutError, message = "execution expired", &)
         scope = Scope.new(exception, ::Fiber.current.fairlead_section)
         super(duration, scope, message, &)
       ensure
-        scope.over!
+        scope.finish
       end
     end
-
-    # Of other schedulers.
-    module TimeoutAfter
-      def timeout_after(duration, exception, message, &)
-        scope = Scope.new(exception, ::Fiber.current.fairlead_section)
-        super(duration, scope, message, &)
-      ensure
-        scope.over!
-      end
-    end
+    private_constant :AsyncScheduler
 
     class << self
       # Runs the block to its end. May be nested: what comes from outside is raised as the outermost section ends.
@@ -131,14 +109,14 @@ module Fairlead
         # Threads share one stack of interrupt masks among their fibers: it must not be held while a fiber waits.
         return ::Thread.handle_interrupt(NEVER) { hold_back(fiber, nil, &) } unless scheduler
 
-        prepare(scheduler.class)
+        prepare
         hold_back(fiber, scheduler, &)
       end
 
       # @api private
       # @return [Boolean] whether it takes effect later, or never: async's timeouts outlive their block if they have been moved.
       def hold(fiber, arguments, options)
-        return true if arguments&.first.is_a?(Scope) && arguments.first.over?
+        return true if arguments&.first.is_a?(Scope) && arguments.first.finished?
         return false if fiber.equal?(::Fiber.current)
 
         section = section_of(fiber)
@@ -150,47 +128,37 @@ module Fairlead
         true
       end
 
-      # The fiber goes on to other work: what was held back and has not been raised concerns it no more.
+      # Drops what was held back and has not been raised: the fiber goes on to other work.
       #
       # @api private
       def forget(fiber)
         fiber.fairlead_postponed = nil if fiber.fairlead_postponed
       end
 
-      # Raises an exception in a fiber's present wait, of whichever section: it is what ends that wait.
+      # Raises an exception in a fiber's current wait, in whichever section: it is what ends that wait.
       #
       # @api private
       def raise_in_wait(fiber, exception) = fiber.raise(Scope.new(exception, fiber.fairlead_section))
 
-      # Has the schedulers of a class hold back what they raise, and their timeouts know where they began.
+      # Has Async's schedulers hold back what they raise, and their timeouts know where they began.
       #
       # @api private
-      # @param type [Class]
-      def prepare(type)
-        return if @prepared[type]
+      def prepare
+        return if @prepared || !defined?(::Async::Scheduler)
 
-        @prepared[type] = true
-        return prepare_async if defined?(::Async::Scheduler) && type <= ::Async::Scheduler
-
-        type.prepend(SchedulerRaise) if type.method_defined?(:raise)
-        type.prepend(TimeoutAfter) if type.method_defined?(:timeout_after)
+        @prepared = true
+        ::Async::Scheduler.prepend(AsyncScheduler)
       end
 
       private
 
-      # Whoever is woken (a mutex is unlocked, something is in the queue) takes what it waited for first: Ruby wakes one waiter,
-      # and no other one in its place if that is interrupted.
+      # A fiber that has been woken (a mutex is unlocked, something is in the queue) first takes what it waited for: Ruby wakes one
+      # waiter, and no other in its place if that one is interrupted.
       def put_off(fiber, arguments, options)
         return false unless fiber.fairlead_woken
 
         postpone(Interruption.new(fiber, arguments, options), ::Fiber.scheduler)
         true
-      end
-
-      def prepare_async
-        return if ::Async::Scheduler.include?(WithTimeout)
-
-        ::Async::Scheduler.prepend(SchedulerRaise, WithTimeout)
       end
 
       def hold_back(fiber, scheduler)
@@ -223,7 +191,7 @@ module Fairlead
       # What comes from outside the next section too waits for its end. Of the others, one can be raised here: the rest
       # follows at the fiber's next waits.
       def release(section, scheduler)
-        held = section.held.reject(&:over?)
+        held = section.held.reject(&:finished?)
         outer = section.outer
         if outer
           later, held = held.partition { |interruption| !outer.equal?(interruption.section) }
@@ -241,13 +209,22 @@ module Fairlead
         fiber = interruption.fiber
         waiting = fiber.fairlead_postponed ||= []
         waiting.push(interruption)
-        scheduler.push(Delivery.new(fiber, scheduler)) if waiting.one?
+        deliver_later(fiber, scheduler) if waiting.one?
+      end
+
+      # Raises the next postponed interruption of a fiber, in whatever the fiber waits for by then.
+      def deliver_later(fiber, scheduler)
+        call = ScheduledCall.new do
+          interruption = fiber.fairlead_postponed&.shift or next
+          scheduler.push(call) if fiber.fairlead_postponed.any?
+          interruption.raise_there unless interruption.finished?
+        end
+        scheduler.push(call)
       end
     end
 
-    @prepared = {}.compare_by_identity
     ::Fiber.prepend(Raise)
-    prepare(::Async::Scheduler) if defined?(::Async::Scheduler)
+    prepare
   end
 end
 

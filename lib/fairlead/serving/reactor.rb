@@ -2,7 +2,6 @@
 
 require_relative "scheduler"
 require_relative "serving_fiber"
-require_relative "scheduled_call"
 require_relative "turns"
 require_relative "idle_fibers"
 require_relative "lead"
