@@ -16,11 +16,12 @@ module Fairlead
       end
       # Waits in one fiber, and closes in another one, or in a thread.
       def closed_meanwhile(io, by, &wait)
-        closer = -> { sleep 0.01; io.close; $closed = true }
-        task = by == "thread" ? Thread.new(&closer) : Fiber.schedule { closer.call }
+        closed = nil
+        closer = -> { sleep 0.01; io.close; closed = true }
+        task = by == "thread" ? Thread.new(&closer) : Async { closer.call }
         answer = said(&wait)
-        by == "thread" ? task.join : sleep(0.005)
-        [answer, said { sleep 0.002 }, $closed, io.closed?].join(" ")
+        by == "thread" ? task.join : task.wait
+        [answer, said { sleep 0.002 }, closed, io.closed?].join(" ")
       end
       WAITS = {
         "read" => ->(by) { r, _w = IO.pipe; closed_meanwhile(r, by) { r.read(1) } },
