@@ -38,16 +38,23 @@ module Fairlead
     def initialize(*names)
       @owner = Process.pid
       @io, @writer = IO.pipe
-      @codes = names.each_with_index.to_h { |name, index| [name, index.chr] }
-      @traps = names.to_h { |name| [name, proc { record(name) }] }
-      @before = @traps.to_h { |name, handler| [name, trap(name, handler)] }
+      @traps, @before = {}, {}
+      add(*names)
       Signals.trapping << self
+    end
+
+    # Traps more of them.
+    def add(*names)
+      names.each do |name|
+        @traps[name] = proc { record(name) }
+        @before[name] = Signal.trap(name, @traps[name])
+      end
     end
 
     # @return [Array<Symbol>] the signals that have come since, oldest first. Never waits.
     def take
-      codes = @io.read_nonblock(4096, exception: false)
-      codes.is_a?(String) ? codes.each_char.map { |code| @codes.key(code) } : []
+      numbers = @io.read_nonblock(4096, exception: false)
+      numbers.is_a?(String) ? numbers.each_byte.map { |number| Signal.signame(number).to_sym } : []
     end
 
     # Acts as if the signal had come. May be called from any thread and in a trap.
@@ -55,14 +62,14 @@ module Fairlead
     # @param name [Symbol]
     def record(name)
       # A child that was just forked still has its parent's traps and pipe.
-      @writer.write_nonblock(@codes.fetch(name), exception: false) if Process.pid == @owner
+      @writer.write_nonblock(Signal.list.fetch(name.to_s).chr, exception: false) if Process.pid == @owner
     rescue IOError
       nil
     end
 
     # Puts back what was trapped before.
     def restore
-      @before.each { |name, handler| trap(name, handler || "SYSTEM_DEFAULT") }
+      @before.each { |name, handler| Signal.trap(name, handler || "SYSTEM_DEFAULT") }
       close
     end
 
@@ -71,9 +78,5 @@ module Fairlead
       Signals.trapping.delete(self)
       [@io, @writer].each(&:close)
     end
-
-    private
-
-    def trap(...) = Signal.trap(...)
   end
 end

@@ -45,11 +45,13 @@ module Fairlead
     def start = start_generation
 
     # Starts new code. A restart that is asked for while a generation boots begins after that.
-    def restart
+    #
+    # @param reason [String] a sentence for the log.
+    def restart(reason = "")
       return if @stopping
       return @restart_pending = true if candidate
 
-      Log.say "New code is being started."
+      Log.say "#{reason}New code is being started."
       @service_manager.reloading
       start_generation
     end

@@ -16,6 +16,7 @@ module Fairlead
     # @yieldreturn [Integer] its exit status
     def initialize(configuration, start_command, &supervise)
       @configuration = configuration
+      @restart_file = RestartFile.new(start_command.folder) if start_command
       @pid_file = PidFile.new(configuration.pidfile, at: configuration.source(:pidfile))
       @hot_restart = HotRestart.new(start_command, Listener::InheritedSockets.take, ServiceManager.new) do |link|
         @signals.restore
@@ -47,8 +48,9 @@ module Fairlead
     private
 
     def wait
-      IO.select([@signals.io, *@hot_restart.ios])
+      IO.select([@signals.io, *@hot_restart.ios], nil, nil, RestartFile::INTERVAL)
       @signals.take.each { |signal| handle(signal) }
+      @hot_restart.restart("#{RestartFile::PATH} has been touched. ") if @restart_file&.touched?
       @hot_restart.process_messages
       reap
     end

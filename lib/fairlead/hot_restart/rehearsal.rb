@@ -10,21 +10,23 @@ module Fairlead
   # Nothing here waits: call {#result} when one of {#ios} is readable, and at {#deadline}.
   class Rehearsal
     VARIABLE = "FAIRLEAD_REHEARSAL"
+    # The exit status of a command that would serve.
+    PASSED = 77
     # So many bytes of what the command has written go into a failure.
     DESCRIPTION_LIMIT = 10_000
-    # Seconds between two looks at the process: it may leave its pipe to a child of its own, so the pipe does not show its end.
+    # Seconds between two looks at the process: a child of its own may keep its pipe open.
     INTERVAL = 0.5
-    private_constant :VARIABLE, :DESCRIPTION_LIMIT, :INTERVAL
+    private_constant :VARIABLE, :PASSED, :DESCRIPTION_LIMIT, :INTERVAL
 
     # Ends a process that rehearses. To be called where all is loaded.
     #
     # @yield before it ends.
     # @return [void] in any other process.
     def self.pass
-      descriptor = ENV.delete(VARIABLE) or return
+      return unless ENV.delete(VARIABLE)
+
       yield
-      IO.for_fd(Integer(descriptor)).syswrite("+")
-      Process.exit!(0)
+      Process.exit!(PASSED)
     end
 
     # @param start_command [StartCommand]
@@ -34,19 +36,17 @@ module Fairlead
       @timeout = timeout
       @end_at = Clock.now + timeout
       @written = +""
-      @passed, passed = IO.pipe
       @errors, errors = IO.pipe
-      pid = start_command.spawn_copy({ VARIABLE => passed.fileno.to_s }, [passed], in: File::NULL, out: File::NULL, err: errors)
-      @process = Process.detach(pid)
+      @process = Process.detach(start_command.spawn_copy({ VARIABLE => "1" }, in: File::NULL, out: File::NULL, err: errors))
     rescue SystemCallError
-      [@passed, @errors].compact.each(&:close)
+      @errors&.close
       raise
     ensure
-      [passed, errors].compact.each(&:close)
+      errors&.close
     end
 
     # @return [Array<IO>]
-    def ios = [@passed, @errors].reject(&:closed?)
+    def ios = [@errors].reject(&:closed?)
 
     # @return [Float]
     def deadline = [Clock.now + INTERVAL, @end_at].min
@@ -54,49 +54,42 @@ module Fairlead
     # @return [Symbol, String, nil] :passed; or why it has failed; nil: it goes on.
     def result
       read_errors
-      case @passed.read_nonblock(1, exception: false)
-      when String then stop && :passed
-      when nil then fail_with(how_it_ended)
-      else
-        return fail_with(how_it_ended) unless @process.alive?
-
-        fail_with("It was not loaded within #{@timeout} s (boot_timeout).") if now >= @end_at
+      if !@process.alive? then conclude(@process.value)
+      elsif Clock.now >= @end_at then fail_with("It was not loaded within #{@timeout} s (boot_timeout).")
       end
     end
 
-    # @return [true]
+    # Ends the process, and what it has started.
     def stop
       Process.kill(:KILL, -@process.pid)
-      true
     rescue Errno::ESRCH
-      true
+      nil
     ensure
-      ios.each(&:close)
+      @errors.close
     end
 
     private
 
+    # The end of the file comes just before that of the process, mostly.
     def read_errors
       while !@errors.closed? && (chunk = @errors.read_nonblock(65_536, exception: false)) != :wait_readable
         chunk ? (@written << chunk) : @errors.close
         @written = @written.byteslice(-DESCRIPTION_LIMIT..) if @written.bytesize > DESCRIPTION_LIMIT
       end
+      @process.join(0.05) if @errors.closed?
     end
 
-    # Its last words may come after its end.
-    def how_it_ended
-      status = @process.join(1)&.value
-      read_errors
-      return unless status
+    def conclude(status)
+      read_errors # its last words
+      return stop.then { :passed } if status.exitstatus == PASSED
 
-      return "The new process was ended by SIG#{Signal.signame(status.termsig)}." if status.signaled?
-
-      "The new process ended with status #{status.exitstatus}."
+      how = status.signaled? ? "was ended by SIG#{Signal.signame(status.termsig)}" : "ended with status #{status.exitstatus}"
+      fail_with("The new process #{how}.")
     end
 
     def fail_with(how)
       stop
-      [@written.dup.force_encoding(Encoding::UTF_8).scrub.strip.delete_prefix("fairlead: "), how].compact.reject(&:empty?).join("\n")
+      [@written.dup.force_encoding(Encoding::UTF_8).scrub.strip.delete_prefix("fairlead: "), how].reject(&:empty?).join("\n")
     end
   end
 end

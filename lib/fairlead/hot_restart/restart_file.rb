@@ -1,31 +1,22 @@
 # frozen_string_literal: true
 
 module Fairlead
-  # The file whose touch asks for a restart, as `bin/rails restart` does. It is looked at once a second.
+  # The file whose touch asks for a restart, as `bin/rails restart` does.
   class RestartFile
     PATH = "tmp/restart.txt"
-    INTERVAL = 1.0 # seconds
-    private_constant :INTERVAL
-
-    # @return [Float] when to look again, in seconds of the monotonic clock.
-    attr_reader :deadline
+    INTERVAL = 1.0 # seconds between two looks
 
     # @param folder [String] of the app; a link is followed each time.
     def initialize(folder)
       @path = File.join(folder, PATH)
       @modified = modified
-      @deadline = 0.0
     end
 
-    # @param now [Float]
     # @return [Boolean] whether it has been made or touched since the last call.
-    def touched?(now)
-      return false if now < @deadline
-
-      @deadline = now + INTERVAL
+    def touched?
       before = @modified
       @modified = modified || before
-      !@modified.nil? && (before.nil? || @modified > before)
+      @modified != before
     end
 
     private

@@ -103,7 +103,7 @@ module Fairlead
     # @param options [Hash] of Process.spawn.
     # @return [Integer] its process id.
     # @raise [SystemCallError]
-    def spawn_copy(more, ios, **options)
+    def spawn_copy(more, ios = [], **options)
       inherited = ios.to_h { |io| [io.fileno, io.fileno] }
       # In a process group of its own: Ctrl-C is passed on to it, and must not come twice.
       Process.spawn(variables.merge(more), [command.first, command.first], *command.drop(1), *(["-P", "#{pid_file}.new"] if pid_file),

@@ -15,7 +15,8 @@ module Fairlead
   class Foreground
     include Preparation
 
-    SIGNALS = %i[TERM INT HUP USR1 USR2].freeze
+    # Those that end it. Before the app is loaded, they end it at once.
+    SIGNALS = %i[TERM INT HUP].freeze
     # They change the number of workers elsewhere. In a terminal they belong to its shell, which suspends a process that reads or
     # writes there from the background.
     JOB_CONTROL = %i[TTIN TTOU].freeze
@@ -38,6 +39,9 @@ module Fairlead
     def run
       @pid_file = PidFile.new(@configuration.pidfile, at: @configuration.source(:pidfile))
       @pid_file.write
+      # What asks for a restart while the app is loaded is not lost.
+      @restart_file = RestartFile.new(@start_command.folder) if @start_command
+      @signals = Signals.new(:USR1, :USR2)
       open_log_and_addresses
       @app ||= AppLoader.load(@configuration)
       @jobs = SolidQueueProcess.for(@configuration, @app, hosted: true)
@@ -72,8 +76,7 @@ module Fairlead
       ActiveRecord::WorkerBudget.set_up(@configuration.database_connections) if @configuration.database_connections
       @control_server = ControlServer.new(@configuration, addresses, generation: @generation, named: @start_command&.folder)
       @server = Server.new(@app, @configuration, @listeners, page: Fairlead.page, slot: 0, told: @control_server.method(:add))
-      @restart_file = RestartFile.new(@start_command.folder) if @start_command
-      @signals = Signals.new(*SIGNALS, *(JOB_CONTROL unless terminal?))
+      @signals.add(*SIGNALS, *(JOB_CONTROL unless terminal?))
       @watchdog&.loaded
       control = Thread.new { control_loop }
       control.name = "fairlead control"
@@ -97,7 +100,7 @@ module Fairlead
         @control_server.answer_clients { PoolReports.collect { |pools| @control_server.state.pool_reports.record(Process.pid, pools) } }
         run_jobs(stopping: !@deadline.nil?)
         @watchdog&.attend(Clock.now, [:server]) { @server.ask { @watchdog.answered(:server) } }
-        restart("#{RestartFile::PATH} has been touched: ") if @restart_file&.touched?(Clock.now)
+        restart("#{RestartFile::PATH} has been touched: ") if @restart_file&.touched?
         check_rehearsal
         # This thread is killed in the end: it handles the signals that it has taken, and leaves the others.
         Thread.handle_interrupt(Object => :never) { process_signals }

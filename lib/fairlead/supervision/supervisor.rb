@@ -74,7 +74,6 @@ module Fairlead
         @configuration, addresses, pid: @parent.pid, generation: @parent.generation, named: @start_command&.folder
       )
       @terminal = $stdin.tty? && terminal?
-      @restart_file = RestartFile.new(@start_command.folder) if @start_command
       @watchdog&.loaded
       @signals = Signals.new(*SIGNALS)
     end
@@ -115,7 +114,6 @@ module Fairlead
         @processes.process_events(Clock.now) { |message, pid| handle_message(message, pid) }
         process_parent_messages
         @control_server.answer_clients { @control_server.state.request_pool_reports(@workers) }
-        check_restart_file
         update_budget(Clock.now) if @budget
         update_watchdog if @watchdog && !@retired
         update_jobs
@@ -129,9 +127,7 @@ module Fairlead
     # Until a signal, a message, or a deadline.
     def wait
       now = Clock.now
-      deadlines = [@processes.deadline(now), @budget&.deadline(now), @jobs&.deadline,
-                   *(@restart_file&.deadline unless @workers.stopping?),
-                   *(@watchdog&.deadline unless @retired)].compact
+      deadlines = [@processes.deadline(now), @budget&.deadline(now), @jobs&.deadline, (@watchdog&.deadline unless @retired)].compact
       ios = [@processes, @control_server, @budget].compact.flat_map(&:ios)
       IO.select([@signals.io, @parent&.io, *ios].compact, nil, nil, deadlines.min && [deadlines.min - now, 0].max)
     end
@@ -148,19 +144,9 @@ module Fairlead
       when :USR1
         Log.reopen
         @processes.reopen_logs
-      when :USR2 then restart if @stopped_by.empty?
+      when :USR2 then @parent&.post(Messages::Restart.new) if @stopped_by.empty?
       end
     end
-
-    def check_restart_file
-      return if @workers.stopping? || !@restart_file&.touched?(Clock.now)
-
-      Log.say "#{RestartFile::PATH} has been touched."
-      restart
-    end
-
-    # The init process starts new code.
-    def restart = @parent&.post(Messages::Restart.new)
 
     def process_parent_messages
       return unless @parent

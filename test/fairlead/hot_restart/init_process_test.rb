@@ -8,7 +8,8 @@ module Fairlead
   class InitProcessTest < Test
     # Each worker loads the app.
     APP = "VERSION = File.read(\"version\")\nFile.write(\"loaded.\#{Process.pid}\", VERSION)\nrun ->(_) { [200, {}, [VERSION]] }"
-    RESTARTS = [%i[USR2], %i[HUP], %i[USR2 HUP], %i[HUP USR2], %i[USR2 USR2], %i[HUP HUP], %i[USR2 TTIN], %i[USR1 USR2]].freeze
+    RESTARTS = [%i[USR2], %i[HUP], %i[touch], %i[USR2 HUP], %i[HUP USR2], %i[USR2 USR2], %i[HUP HUP], %i[USR2 TTIN],
+                %i[USR1 USR2]].freeze
     ENDS = [%i[TERM], %i[INT], %i[USR2 TERM], %i[TERM USR2], %i[HUP TERM], %i[TERM HUP], %i[TTIN INT]].freeze
     private_constant :RESTARTS, :ENDS
 
@@ -33,6 +34,16 @@ module Fairlead
           assert_predicate server.stop, :success?
           assert_nobody_left(server, why)
         end
+      end
+    end
+
+    def test_hup_reaches_code_that_boots
+      app = "#{APP}\nFile.write(\"loading.\#{VERSION}\", \"\")\nsleep 0.01 until File.exist?(\"go.\#{VERSION}\")"
+      with_server(app, "--no-preload", files: { "version" => "first" }, ready: false) do |server|
+        assert_hup_brings_in("second", server, booting: "first")
+        server.write("version", "third")
+        server.signal(:USR2)
+        assert_hup_brings_in("fourth", server, booting: "third")
       end
     end
 
@@ -61,6 +72,15 @@ module Fairlead
 
     private
 
+    def assert_hup_brings_in(version, server, booting:)
+      eventually("#{booting} boots") { File.exist?(server.path("loading.#{booting}")) }
+      server.write("version", version)
+      server.signal(:HUP)
+      [booting, version].each { |one| server.write("go.#{one}", "") }
+
+      eventually("#{version} serves") { server.supervisor_pids.size == 1 && all_loaded?(server, version) }
+    end
+
     def rounds = Integer(ENV.fetch("ROUNDS", "4"))
 
     # The first supervisor says this once the init process has its traps.
@@ -74,7 +94,9 @@ module Fairlead
     def pause(most) = @random.rand(most).tap { |seconds| sleep(seconds) }
 
     def send_signals(server, choices)
-      choices.sample(random: @random).each { |signal| server.signal(signal) }
+      choices.sample(random: @random).each do |signal|
+        signal == :touch ? server.write("tmp/restart.txt", "") : server.signal(signal)
+      end
     end
 
     # Whether each worker has loaded this version.

@@ -63,6 +63,27 @@ module Fairlead
       end
     end
 
+    def test_a_restart_that_is_asked_for_while_the_app_is_loaded_is_not_lost
+      app = <<~RUBY
+        VERSION = File.read("version")
+        File.write("loading", "")
+        sleep 0.01 until File.exist?("go")
+        run ->(_) { [200, {}, [VERSION]] }
+      RUBY
+      asks = [->(server) { server.signal(:USR2) }, ->(server) { server.write("tmp/restart.txt", "") }]
+      asks.each do |ask|
+        with_server(app, "-w", "0", files: { "version" => "old" }, ready: false) do |server|
+          eventually("the old version is loaded") { File.exist?(server.path("loading")) }
+          server.write("version", "new")
+          ask.call(server)
+          server.write("go", "")
+          server.wait_until_ready
+
+          eventually("the new version") { server.get.body == "new" }
+        end
+      end
+    end
+
     # In a session without a terminal, and in a process group of its own: only there they would suspend it.
     def test_signals_that_mean_more_or_less_workers_do_not_suspend_it
       apart = ["setsid", RbConfig.ruby, "-e", "Process.wait(spawn(*ARGV, pgroup: true))", "--"]
