@@ -57,7 +57,7 @@ module Fairlead
     end
 
     def test_a_click_fires_fifty_sleeps_that_take_as_long_as_one
-      assert_finished_below 4, "sleep"
+      assert_finished_below 8, "sleep"
 
       assert_equal 50, page.css("[data-kind=sleep] .columns .done").size
       assert_match(/fastest .*median .*slowest .*all done after/, caption("sleep"))
@@ -65,16 +65,10 @@ module Fairlead
     end
 
     def test_the_page_sees_the_requests_in_flight
-      last = nil
-      seen = 3.times.any? do # on a busy machine the first may have ended before the page shows the last
-        visit
-        click "sleep", seconds: 4
-        eventually("forty in flight, or the end", within: 60) { (last = in_flight).min >= 40 || finished("sleep") }
-        await "sleep"
-        last.min >= 40
-      end
-
-      assert seen, "in the end #{last.first} requests in flight, and #{last.last} dots"
+      visit
+      click "sleep", seconds: 10
+      eventually("the page shows forty requests in flight") { in_flight.min >= 40 }
+      await "sleep"
     end
 
     def test_every_button_brings_fifty_answers
@@ -89,7 +83,7 @@ module Fairlead
       end
     end
 
-    def test_fifty_remote_requests_wait_together = assert_finished_below(4, "remote_io")
+    def test_fifty_remote_requests_wait_together = assert_finished_below(8, "remote_io")
 
     def test_an_upload_a_download_and_events_reach_the_page
       visit
@@ -223,13 +217,11 @@ module Fairlead
       await(kind)
     end
 
-    # Fifty of half a second each.
+    # Fifty of half a second each: 25 s, one after the other.
     def assert_finished_below(limit, kind)
-      assert_one_below(limit) do
-        visit
-        fire kind, seconds: 0.5
-        finished(kind)
-      end
+      visit
+      fire kind, seconds: 0.5
+      assert_operator finished(kind), :<, limit
     end
 
     def await(kind)

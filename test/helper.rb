@@ -116,18 +116,21 @@ module Fairlead
       result
     end
 
-    # For what must not take long. A machine that is busy otherwise spoils some runs: one good run proves what can be
-    # done, and who waits for what nobody should wait for never has one.
+    # For promises about time: the median of some runs is below the limit.
     #
     # @param limit [Numeric]
     # @yieldreturn [Numeric] the seconds of one run, or what else the unit is.
-    def assert_one_below(limit, what = nil, tries: 6, unit: "s")
-      taken = []
-      tries.times do
-        taken << yield
-        return pass if taken.last < limit
-      end
-      flunk "#{"#{what}: " if what}took #{taken.map { |one| one.round(4) }.join(", ")} #{unit}, never less than #{limit} #{unit}"
+    def assert_median_below(limit, what = nil, runs: 5, unit: "s")
+      taken = Array.new(runs) { yield }.sort
+      assert_operator taken[runs / 2], :<, limit, "#{"#{what}: " if what}the median of #{taken.map { |one| one.round(4) }.join(", ")} #{unit}"
+    end
+
+    # @param numbers [Array<Integer>]
+    # @param but_for [Integer] how many of them may be out of place.
+    def assert_in_order(numbers, but_for: 0)
+      ends = [] # the least last number of a rising sequence of each length
+      numbers.each { |number| ends[ends.index { |last| last > number } || ends.size] = number }
+      assert_operator numbers.size - ends.size, :<=, but_for, "out of place in #{numbers.inspect}"
     end
 
     # @return [Float] how many seconds the block took.

@@ -20,6 +20,18 @@ module Fairlead
 
     # Seconds until the query is gone from the server.
     BOUND = 0.1
+    QUERIES = {
+      "postgresql" => proc { PG.connect(Databases.postgresql).exec("SELECT pg_sleep(20)") },
+      "mysql2" => proc { Mysql2::Client.new(**Databases.mariadb_settings).query("SELECT SLEEP(20)") },
+      "trilogy" => proc { Trilogy.new(**Databases.mariadb_settings).query("SELECT SLEEP(20)") }
+    }.freeze
+    private_constant :BOUND, :QUERIES
+
+    QUERIES.each do |adapter, query|
+      timing define_method("test_a_query_of_#{adapter}_is_gone_within_a_tenth_of_a_second") {
+        Sync { assert_median_below(BOUND) { interrupt(adapter, &query) } }
+      }
+    end
 
     def test_pg_ends_a_query_and_the_connection_is_clean
       Sync do
@@ -222,11 +234,9 @@ module Fairlead
         task.wait
         silent.close
         used = -> { Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID) }
-        assert_one_below(0.05, "the processor, of 0.2 s") do
-          before = used.call
-          sleep 0.2
-          used.call - before
-        end
+        before = used.call
+        sleep 0.2
+        assert_operator used.call - before, :<, 0.1
       end
     end
 
@@ -241,19 +251,19 @@ module Fairlead
     private
 
     # Interrupts what the block does once the server is at it, and waits until the server is no longer.
+    #
+    # @return [Float] the seconds that this took.
     def interrupt(adapter, &)
       queries = sleepers(adapter)
-      assert_one_below(BOUND, "the query is gone") do
-        task = Async(&)
-        eventually("the query runs") { queries.call == 1 }
-        took = duration do
-          task.cancel
-          seconds_until_gone(queries)
-        end
-        task.wait
-        assert_predicate task, :cancelled?
-        took
+      task = Async(&)
+      eventually("the query runs") { queries.call == 1 }
+      took = duration do
+        task.cancel
+        seconds_until_gone(queries)
       end
+      task.wait
+      assert_predicate task, :cancelled?
+      took
     end
   end
 end

@@ -14,12 +14,15 @@ module Fairlead
     end
 
     def test_a_hundred_requests_at_once_query_postgresql
+      assert_all_query(server_with_postgresql)
+    end
+
+    # 20 ms each on the 20 connections that are open then: 0.1 s, beside what Rails takes. One after the other it would
+    # be 2 s.
+    timing def test_their_queries_run_at_once
       server = server_with_postgresql
       assert_all_query(server)
-
-      # 20 ms each on the 20 connections that are open now: 0.1 s, beside what Rails takes. One after the other it would
-      # be 2 s.
-      assert_one_below(1) do
+      assert_median_below(1, runs: 3) do
         queried = duration { assert_all_query(server) }
         queried - duration { server.json_at_once(*["/about"] * REQUESTS) }
       end

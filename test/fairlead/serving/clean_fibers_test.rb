@@ -184,34 +184,40 @@ module Fairlead
     end
 
     BURST = <<~'RUBY'
+      GATES = Hash.new { |gates, number| gates[number] = Thread::Queue.new }
       run lambda { |env|
-        sleep 0.3 if env["PATH_INFO"] == "/nap"
-        next [200, {}, [Fairlead.stats[:workers].sum { |worker| worker[:standbys] }.to_s]] if env["PATH_INFO"] == "/passed"
-
-        [200, {}, [Fiber.scheduler.children.to_a.count { |task| task.annotation == "serving" }.to_s]]
+        gate = GATES[env["QUERY_STRING"]]
+        case env["PATH_INFO"]
+        when "/wait" then gate.pop
+        when "/waiting" then next [200, {}, [gate.num_waiting.to_s]]
+        when "/open" then gate.close
+        end
+        # Of all threads: the lead may go from one to another.
+        serving = ObjectSpace.each_object(Async::Task).count { |task| task.annotation == "serving" && task.alive? }
+        [200, {}, [serving.to_s]]
       }
     RUBY
 
     def test_fibers_are_used_again_and_end_when_nobody_needs_them
       with_server(BURST) do |server|
-        # A busy machine may have the lead go to another thread, which has fibers of its own, or the requests come too slowly.
-        at_once = 5.times.any? do
-          before = server.get("/passed").body
-          fibers = Array.new(3) { burst(server, ["/nap"] * 300).map { |answer| answer.body.to_i }.max }
-          assert_operator fibers.max, :<=, 310, "a second burst needs no more than the first"
-          stay = server.get("/").body.to_i
-          next if fibers.max < 290 || server.get("/passed").body != before
-
-          assert_operator stay, :>=, 290
-        end
-        assert at_once, "no burst was served by one thread at once"
+        3.times { |round| assert_includes 300..320, fibers_of_burst(server, round), "a second burst needs no more than the first" }
+        assert_operator server.get("/").body.to_i, :>=, 290, "they stay for a while"
         # Nothing happens meanwhile: no request comes that could have led to it.
-        eventually("they have ended") { server.get("/").body.to_i <= 5 }
-        assert_operator seconds_of_burst(server, ["/nap"] * 100), :<, 3
+        eventually("they have ended") { server.get("/").body.to_i <= 10 }
+        assert_operator fibers_of_burst(server, 3), :>=, 300
       end
     end
 
     private
+
+    # @return [Integer] how many fibers there are when three hundred requests wait at once.
+    def fibers_of_burst(server, round)
+      waiting = Thread.new { burst(server, ["/wait?#{round}"] * 300) }
+      eventually("all wait") { server.get("/waiting?#{round}").body == "300" }
+      fibers = server.get("/open?#{round}").body.to_i
+      assert_equal [200], waiting.value.map(&:status).uniq
+      fibers
+    end
 
     def skip_answer(socket)
       head = +""

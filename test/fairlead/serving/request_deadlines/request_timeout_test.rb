@@ -155,13 +155,14 @@ module Fairlead
     end
 
     # Whoever has to tell it: the reactor, another one, or the watch thread.
-    def test_a_client_is_told_when_the_time_is_up_and_not_later
+    timing def test_a_client_is_told_when_the_time_is_up_and_not_later
       with_server(APP, "-w", "1", "--request-timeout", LIMIT.to_s) do |server|
         %w[/waits/sleep /free?1 /cpu?1 /held?1].each do |path|
-          assert_one_below(LIMIT + 0.1, path) do
+          assert_median_below(LIMIT + 0.1, path, runs: 3) do
             assert_equal "200", server.get("/").code # the one before is over
             response, took = ask(path, to: server)
-            response.status == 504 ? took : STALL # it was the machine that stalled
+            assert_equal 504, response.status
+            took
           end
         end
       end
@@ -332,13 +333,12 @@ module Fairlead
     # Nobody turns the loop but the watch thread.
     def test_one_that_never_had_its_turn_is_refused_when_its_time_is_up_while_the_worker_is_stuck
       with_server(APP, "-w", "1", "--queue-timeout", LIMIT.to_s) do |server|
-        assert_one_below(LIMIT + 0.1) do
-          stuck = stall(server, "/held", 2.5, known: true)
-          response, took = ask("/", to: server)
-          assert_equal [503, "1", "close"], [response.status, response["retry-after"], response["connection"]]
-          assert_equal 200, stuck.response.status
-          took
-        end
+        stuck = stall(server, "/held", 2.5, known: true)
+        response, took = ask("/", to: server)
+        assert_equal [503, "1", "close"], [response.status, response["retry-after"], response["connection"]]
+        assert stuck.silent?(0)
+        assert_operator took, :<, 2
+        assert_equal 200, stuck.response.status
         refute_includes notes(server), "ensured /"
       end
     end
