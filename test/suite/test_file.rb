@@ -26,7 +26,10 @@ module Fairlead
         require "minitest/autorun"
         require_relative "recorder"
         Recorder.write_to(records)
-        load File.join(root, name)
+        path = File.join(root, name)
+        load path
+        # Tests that it requires of another file run with that one.
+        Minitest::Runnable.runnables.select! { |tests| tests.name.nil? || Object.const_source_location(tests.name)&.first == path }
       end
     end
   end
