@@ -4,11 +4,11 @@
 Thread.attr_accessor :fairlead_serves
 
 module Fairlead
-  # What an app raises ends the task, or the request, that it was raised in, and nothing else. Async lets what is no
-  # StandardError end the loop, and with it every request of its thread: NotImplementedError, `exit`, SystemStackError.
+  # An exception of an app ends the task or the request that raised it, and nothing else. In Async, an exception that is no
+  # StandardError (NotImplementedError, `exit`, SystemStackError) ends the loop, and with it every request of its thread;
   # `Thread.exit` would end the thread.
   module Containment
-    # Of tasks in a server's scheduler.
+    # Prepended to Async::Task, for tasks in a server's scheduler.
     module Tasks
       private
 
@@ -36,8 +36,8 @@ module Fairlead
       end
     end
 
-    # Of threads: in a request, the fiber is what the app takes for its thread. What another thread raises in that of a
-    # reactor could be meant for any of its requests, and would arrive in whichever computes.
+    # Prepended to Thread. In a request, the fiber is what the app takes for its thread. An exception that another thread raises in
+    # a reactor's thread could be meant for any request, and would arrive in whichever one computes.
     module Threads
       def raise(*arguments, **options)
         return super unless fairlead_serves && !arguments.first.is_a?(Timeouts::Expiry)
@@ -59,7 +59,7 @@ module Fairlead
       alias terminate kill
     end
 
-    # Of Fiber itself: another scheduler in its place would first close that of all requests.
+    # Prepended to Fiber's singleton class: another scheduler would first close that of all requests.
     module FiberClass
       def set_scheduler(scheduler)
         return super unless ::Thread.current.fairlead_serves
@@ -68,7 +68,7 @@ module Fairlead
       end
     end
 
-    # Of fibers: the loop's own one is not to be killed.
+    # Prepended to Fiber: the scheduler's own fiber must not be killed.
     module Fibers
       def kill
         return super unless equal?(::Fiber.current) && ::Fiber.blocking? && ::Fiber.scheduler.is_a?(Scheduler)
@@ -77,14 +77,14 @@ module Fairlead
       end
     end
 
-    # Of Thread itself.
+    # Prepended to Thread's singleton class.
     module ThreadClass
       def exit = ::Thread.current.kill
 
       def kill(thread) = thread.kill
     end
 
-    # @param subject [Object] what has raised it
+    # @param subject [Object] the task or scheduler that has raised it
     # @param error [Exception]
     # @param message [String]
     def self.report(subject, error, message = "An exception has ended it.")

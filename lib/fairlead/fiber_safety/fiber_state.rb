@@ -1,25 +1,24 @@
 # frozen_string_literal: true
 
 module Fairlead
-  # What puts a serving fiber back to clean after a request, so that nothing of it leaks into the next one:
+  # Puts a serving fiber back to its state at birth after a request, so that nothing leaks into the next one:
   #
   # - fiber-locals (`Thread.current[:key]`),
   # - fiber storage (`Fiber[:key]`),
   # - ActiveSupport's isolated state (CurrentAttributes, Time.zone, the stack of `connected_to`, …),
   # - other attributes that gems have added to fibers (OpenTelemetry its context).
   #
-  # Each is put back key by key to what it was when the fiber was born; what a request added goes, but for {KeptLocals}. All else on
-  # the fiber is left alone (async keeps its task there). Thread variables are {ThreadVariables}'s business.
+  # Keys that a request added go, except for {KeptLocals}. All else on the fiber is left alone: async keeps its task there.
+  # {ThreadVariables} sees to thread variables.
   #
-  # A serving fiber must be born clean: from the boot's fiber or from a serving fiber between two requests,
-  # never from within one, whose fiber storage it would inherit.
+  # The scheduler's own fiber must make serving fibers: within a request, they would inherit its fiber storage.
   #
   # @example the life of a serving fiber
-  #   state = Fairlead::FiberState.capture
+  #   state = Fairlead::FiberState.new
   #   loop { answer(request); state.restore }
   class FiberState
-    # Kept and emptied instead of removed. concurrent-ruby registers this array, and a finalizer of the fiber,
-    # each time that it finds none: one of each would be left behind for every request.
+    # Emptied instead of removed. concurrent-ruby registers this array, and a finalizer of the fiber, each time that it finds
+    # none: each request would leave one behind.
     CONCURRENT_LOCALS = :concurrent_fiber_locals
     private_constant :CONCURRENT_LOCALS
 
@@ -27,21 +26,18 @@ module Fairlead
     # instance variable, since ActiveSupport may be loaded late or never.
     ACTIVE_SUPPORT_STATE = :@active_support_execution_state
 
-    # Ruby's own, async's, and ours: not a request's.
+    # Attributes of Ruby, async and Fairlead: not a request's.
     STEADY = /\A(storage|async_task|annotation|fairlead_.*|active_support_execution_state)=\z/
     private_constant :STEADY
 
-    # Looked up once, when the first fiber serves and the app is loaded: for ten thousand fibers it would be dear.
+    # Looked up once, when the first fiber serves and the app is loaded.
     #
-    # @return [Array<Symbol>] the instance variables of what gems have added with Fiber.attr_accessor.
+    # @return [Array<Symbol>] the instance variables behind what gems have added with Fiber.attr_accessor.
     def self.attributes
       @attributes ||= Fiber.instance_methods(false).grep(/\w=\z/).grep_v(STEADY).map { |name| :"@#{name.name.chomp("=")}" }.freeze
     end
 
-    # @return [FiberState] the state of the current fiber, to which {#restore} will return it
-    def self.capture = new
-
-    # @api private
+    # Captures the state of the current fiber, to which {#restore} will return it.
     def initialize
       @fiber = Fiber.current
       @thread = Thread.current
@@ -50,10 +46,8 @@ module Fairlead
       @attributes = self.class.attributes.to_h { |name| [name, @fiber.instance_variable_get(name)] }.freeze
     end
 
-    # Puts the current fiber back to the state captured. To be called by the fiber that captured it, once a
-    # request's own code is done (its body closed, `rack.response_finished` run).
-    #
-    # Costs no more than three looks when nothing was left behind.
+    # Puts the current fiber, which must be the one that captured the state, back to it. Called once a request's own code is done:
+    # its body closed, `rack.response_finished` run.
     def restore
       keys = @thread.keys
       restore_locals(keys) unless keys.empty? && @locals.empty?

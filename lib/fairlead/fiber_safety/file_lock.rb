@@ -1,9 +1,9 @@
 # frozen_string_literal: true
 
 module Fairlead
-  # File#flock that waits without holding its thread. Ruby has no hook for it: a request that waits for a lock held by
-  # another request of the same worker would stop that worker for ever. In a serving fiber the lock is tried again and
-  # again instead; elsewhere nothing changes.
+  # Makes File#flock wait without blocking its thread. Ruby has no hook for it: a request that waits for a lock that another request
+  # of the same worker holds would stop that worker for ever. A serving fiber tries the lock again and again instead; elsewhere
+  # nothing changes.
   module FileLock
     FIRST_PAUSE = 0.000_5
     LONGEST_PAUSE = 0.01

@@ -4,14 +4,14 @@ require "async"
 require_relative "stray_child"
 
 module Fairlead
-  # What Ruby has to do in the child of a fork of a process that serves. By then the extension has closed all sockets of
-  # clients and listeners (ext/fairlead/fork.c); this is the rest. It is done whatever is raised as the fork returns.
+  # Has the child of a fork forget the server of its parent. The extension has closed all sockets of clients and listeners by then
+  # (ext/fairlead/fork.c); this is the rest. It is done whatever is raised as the fork returns.
   module ForkGuard
     class << self
-      # @return [Array<Server>] those that run in this process.
+      # @return [Array<Server>] that run in this process.
       def servers = (@servers ||= [])
 
-      # In the child.
+      # Called in the child.
       #
       # @param scheduler [Object, nil] of the thread that has forked it
       def forget_server(scheduler)
@@ -24,14 +24,14 @@ module Fairlead
       end
     end
 
-    # Where a thread of the app's has called, that ends; a request ends by the exception.
+    # Ends a thread of the app that has called Process.daemon. A request ends by the exception.
     def self.end_caller
       thread = Thread.current
       Thread.exit unless Fiber.scheduler || thread.is_a?(Offload::Thread) || thread.equal?(Thread.main)
       raise SystemExit.new(0, "Process.daemon: what follows it runs in another process")
     end
 
-    # Of fork with a block: async's loop puts Ruby's exceptions for signals off for its whole thread, and so for the child.
+    # Of fork with a block: async's loop masks the exceptions of signals for its whole thread, and so for the child.
     module Block
       def fork(&block)
         return super unless block && Fiber.scheduler
@@ -40,7 +40,7 @@ module Fairlead
       end
     end
 
-    # Of every object: as private as it is.
+    # The same for Kernel, where fork is private.
     module PrivateBlock
       include Block
 
@@ -48,7 +48,7 @@ module Fairlead
     end
     private_constant :Block, :PrivateBlock
 
-    # To be called by whoever serves. May be called again.
+    # Called by the server. May be called again.
     def self.establish
       [::Process, ::Kernel].each { |owner| owner.singleton_class.prepend(Block) }
       ::Kernel.prepend(PrivateBlock)
@@ -62,8 +62,7 @@ module Fairlead
       ForkGuard.forget_server(scheduler) if Process.pid != parent && ForkGuard.servers.any?
     end
 
-    # (see Process.daemon) The process that serves goes on: only the caller, which has become another process, does not come
-    # back here.
+    # (see Process.daemon) The process that serves goes on; only the caller does not return, since it has become another process.
     def daemon(...)
       return super if ForkGuard.servers.empty?
 

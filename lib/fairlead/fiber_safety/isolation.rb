@@ -4,8 +4,8 @@ module Fairlead
   # Makes ActiveSupport, ActiveRecord and Sequel go by fiber instead of by thread. With many requests in the fibers of
   # one thread, `:thread` would have them share one database connection, one CurrentAttributes, one Time.zone.
   module Isolation
-    # Of Object, and of ActiveSupport: an app may load that in a request, which must not find :thread, nor have it changed while
-    # others are within transactions.
+    # Prepended to Object's and ActiveSupport's singleton classes: an app may load ActiveSupport within a request, which must not
+    # find :thread, nor have it changed while other requests are within transactions.
     module Awaiting
       def const_added(name)
         super
@@ -13,7 +13,7 @@ module Fairlead
       end
     end
 
-    # Of ActiveSupport::IsolatedExecutionState, from before its own code runs, which ends by choosing :thread.
+    # Prepended to ActiveSupport::IsolatedExecutionState before its own code runs, which chooses :thread at its end.
     module Chosen
       def isolation_level=(*)
         return if isolation_level == :fiber
@@ -23,7 +23,7 @@ module Fairlead
       end
     end
 
-    # Of Fiber: what a scheduler runs, of whichever kind, goes on beside the fiber that has begun it.
+    # Prepended to Fiber's singleton class: a scheduled fiber goes on beside the fiber that has begun it, with state of its own.
     module Scheduled
       def schedule(*, **)
         return super unless block_given?
@@ -36,17 +36,17 @@ module Fairlead
     end
     private_constant :Awaiting, :Chosen
 
-    # To be called by whoever serves, once the app is loaded. May be called again.
+    # Called by the server once the app is loaded. May be called again.
     #
     # @return [void]
     def self.establish
       SequelPools.isolate
-      # ActiveRecord may still be loaded by a request: it must not find :thread then. No more than that is loaded for it:
-      # all of ActiveSupport would leave something in the storage that every fiber inherits.
+      # A request may load ActiveRecord, which must not find :thread then. Only this file is loaded: all of ActiveSupport would leave
+      # something in the storage that every fiber inherits.
       if !defined?(::ActiveSupport) && Gem.loaded_specs.key?("activerecord")
         require "active_support/isolated_execution_state"
       end
-      # A constant that is still to be autoloaded counts as defined, and is loaded here.
+      # This loads the constant if it is still to be autoloaded.
       return await_definition unless defined?(::ActiveSupport::IsolatedExecutionState)
 
       isolate(::ActiveSupport::IsolatedExecutionState)
@@ -57,7 +57,7 @@ module Fairlead
       require "active_support/concurrency/share_lock"
       require "fairlead/integrations/rails/reload_lock" if Compatibility.fits?(:share_lock)
       require "active_support/lazy_load_hooks"
-      # The first one is told of Live itself, but came with Rails 8.1.4.
+      # The first hook is for Live itself, but came with Rails 8.1.4.
       %i[action_controller_live action_controller].each { |hook| ::ActiveSupport.on_load(hook) { Live.install } }
       ::ActiveSupport.on_load(:active_record) { ActiveRecord.prepare }
     end
@@ -85,13 +85,13 @@ module Fairlead
     def self.isolate(state)
       return if state.isolation_level == :fiber && state.scope.equal?(FiberOwner)
 
-      # What the boot has leased is the thread's: no fiber would ever find it and give it back.
+      # Connections that the boot has leased belong to the thread: no fiber would find them and give them back.
       ActiveRecord::LeaseCleanup.release
       state.isolation_level = :fiber
-      require "async" # whose tasks have state of their own
+      require "async" # its tasks have state of their own
       FiberOwner.track
       Fiber.singleton_class.prepend(Scheduled)
-      # ActiveSupport keeps the state in an attribute of what its scope says is current.
+      # ActiveSupport keeps the state in an attribute of the object that its scope returns as the current one.
       state.instance_variable_set(:@scope, FiberOwner)
       raise ConfigurationError, UNKNOWN unless shared_and_cleared?(state)
     end

@@ -1,14 +1,14 @@
 # frozen_string_literal: true
 
 module Fairlead
-  # Fiber-locals that a serving fiber keeps from request to request, since gems keep open connections there
-  # (`Thread.current[:x] ||= Client.new`). Without them each request would open connections of its own, and leave them to the
-  # collector. Serving fibers are used again, the last one first: there are as many clients as requests at once.
+  # Fiber-locals that a serving fiber keeps from request to request, because gems keep open connections there
+  # (`Thread.current[:x] ||= Client.new`). Otherwise each request would open connections of its own, and leave them to the
+  # garbage collector. Serving fibers are used again, the last one first, so that there are as many clients as requests at once.
   #
-  # What is kept must be a client that knows nothing of the request that made it. What does is taken out first.
+  # A client that is kept must know nothing of the request that made it: what belongs to that request is taken out first.
   module KeptLocals
-    # Of Net::HTTP: a connection on which an exchange was cut short (by a deadline, Timeout, a task that was cancelled) is
-    # closed. Net::HTTP does so itself after a StandardError only, and the next exchange would read this one's answer.
+    # Prepended to Net::HTTP. Closes a connection on which a deadline, Timeout or a cancelled task has cut an exchange short:
+    # Net::HTTP does so only after a StandardError, and the next exchange would read this one's response.
     module WholeExchanges
       private
 
@@ -27,11 +27,11 @@ module Fairlead
       end
     end
 
-    # key => what takes out all but connections
+    # key => takes out all but connections
     TABLE = { api_requestor__internal_use_only: STRIPE, stripe_client__internal_use_only: STRIPE }.freeze
     private_constant :STRIPE, :TABLE
 
-    # To be called by whoever serves, once the app is loaded. May be called again.
+    # Called by the server once the app is loaded. May be called again.
     #
     # @return [void]
     def self.establish

@@ -9,7 +9,7 @@ module Fairlead
   # Ruby asks the scheduler for addresses only, and then wants a numeric service. So service names ("https") become numbers
   # here, at each method of the socket library that takes one.
   module NameLookup
-    # How many lookups run at once; further ones wait. Each takes a thread for as long as the resolver needs.
+    # So many lookups run at once; further ones wait. Each takes a thread for as long as the resolver needs.
     MOST = 256
     PLACES = ::Thread::SizedQueue.new(MOST)
     private_constant :MOST, :PLACES
@@ -32,11 +32,11 @@ module Fairlead
     private_constant :ENTRIES
 
     class << self
-      # To be called by whoever serves. May be called again.
+      # Called by the server. May be called again.
       #
       # @return [void]
       def establish
-        # From Ruby 3.4 on, TCPSocket.new looks names up in threads that it waits for without asking the scheduler.
+        # From Ruby 3.4 on, TCPSocket.new looks names up in threads, and waits for them without the scheduler.
         ::Socket.tcp_fast_fallback = false if ::Socket.respond_to?(:tcp_fast_fallback=)
         return if @established
 
@@ -84,8 +84,8 @@ module Fairlead
         nil
       end
 
-      # A zone (fe80::1%eth0) is lost on the way through a scheduler, and an unknown service is an error: neither is asked for in
-      # a network, so the system may be asked in place.
+      # A zone (fe80::1%eth0) is lost on the way through a scheduler, and an unknown service is an error. Neither needs a network,
+      # so the lookup may block.
       def entry(method, host: nil, service: nil, local_host: nil, local_service: nil, protocol: "tcp")
         hosts, services = [host, local_host].compact, [service, local_service].compact
         ::Module.new do

@@ -1,10 +1,9 @@
 # frozen_string_literal: true
 
 module Fairlead
-  # The child of a fork that was made within a request, or within an offloaded block, and came back from there: it was
-  # never meant to serve.
+  # Ends the child of a fork that returned from the request, or from the offloaded block, that forked it: it must not serve.
   module StrayChild
-    # Of Async::Task, in the child: whoever is next on the ready list is the parent's.
+    # Prepended to Async::Task, in the child: the next fiber on the ready list is the parent's.
     module TaskEnd
       private
 

@@ -1,20 +1,20 @@
 # frozen_string_literal: true
 
 module Fairlead
-  # Thread variables, of each request its own. Many gems keep a request's state there (Sentry its hub, older versions of
-  # I18n the locale), since elsewhere a thread serves one request at a time. Here its fibers serve many.
+  # Gives each request thread variables of its own. Many gems keep a request's state there (Sentry its hub, older versions of
+  # I18n the locale), since in other servers a thread serves one request at a time. Here its fibers serve many.
   #
-  # Within a request `Thread.current.thread_variable_get` and the like mean the request's own: none at its beginning, and
-  # gone at its end. Fibers and tasks that it starts see them too; threads that it starts have theirs, as everywhere.
-  # Outside of requests all is as it was.
+  # Within a request `Thread.current.thread_variable_get` and the like refer to the request's own variables: there are none at its
+  # beginning, and they are gone at its end. Fibers and tasks that the request starts share them; threads that it starts have
+  # theirs, as everywhere. Outside of requests nothing changes.
   class ThreadVariables
-    # Of fiber storage: what a request starts inherits it, and it goes with the request.
+    # A key of fiber storage: what a request starts inherits it, and it goes with the request.
     KEY = :fairlead_thread_variables
-    # Kept and emptied: concurrent-ruby makes a finalizer for each that it registers (see {FiberState}).
+    # Emptied instead of removed, as in {FiberState}.
     CONCURRENT_LOCALS = :concurrent_thread_locals
     private_constant :KEY, :CONCURRENT_LOCALS
 
-    # What Thread answers instead, while Fairlead serves.
+    # Prepended to Thread while Fairlead serves.
     module Redirection
       def thread_variable_get(name)
         own = ThreadVariables.of(self)
@@ -45,7 +45,7 @@ module Fairlead
       def of(thread)
         own = Fiber[KEY]
         one = thread.equal?(::Thread.current) && serving_fiber
-        # Tasks that outlive their request, and threads that it has started, know them by their storage.
+        # Tasks that outlive their request, and threads that it has started, find them in their storage.
         return (own if own&.of?(thread)) unless one
 
         variables = one.thread_variables ||= new
@@ -60,7 +60,7 @@ module Fairlead
 
       private
 
-      # Of the request that the fiber works for, or that has started its task.
+      # @return [ServingFiber, nil] of the request that the fiber works for, or that has started its task.
       def serving_fiber
         owner = FiberOwner.current
         one = owner.fairlead_serving_fiber and return one

@@ -3,10 +3,10 @@
 require "timeout"
 
 module Fairlead
-  # Timeout.timeout as in threads. Versions before 0.6 raise Timeout::Error itself in fibers: any `rescue` within the block
-  # takes it, and Net::HTTP asks again.
+  # Makes Timeout.timeout work in fibers as in threads. Versions before 0.6 raise Timeout::Error itself in fibers: any `rescue`
+  # within the block takes it, and Net::HTTP sends the request again.
   module Timeouts
-    # Of the exception of one timeout in a thread, which raises this very object.
+    # Extends the exception of one timeout, so that a thread raises this very object.
     module Expiry
       def exception(*) = self
     end
@@ -38,7 +38,7 @@ module Fairlead
       ::Thread.handle_interrupt(error.singleton_class => :immediate) { yield error }
     end
 
-    # For who includes Timeout.
+    # Prepended to Timeout, for classes that include it.
     module Included
       private
 

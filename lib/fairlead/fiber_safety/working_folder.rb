@@ -1,12 +1,12 @@
 # frozen_string_literal: true
 
 module Fairlead
-  # A process has one working folder. Ruby refuses Dir.chdir to a thread while another thread is within its block, but it does
-  # not tell the fibers of a thread apart: a request that waits within its block would go on in the folder of another one, and
-  # the worker would be left there. So fibers are refused alike, with Ruby's own error.
+  # Refuses Dir.chdir to a fiber while another fiber is within its block, with the error that Ruby raises between threads. A process
+  # has one working folder: a request that waits within its block would go on in the folder of another request, and the worker
+  # would be left there.
   module WorkingFolder
     CONFLICT = "conflicting chdir during another chdir block"
-    # Who is within a block: the fiber of a request or a task, and that request, as a serving fiber has one after the other.
+    # Who is within a block: the fiber of a request or a task, and its request, since a serving fiber has one after the other.
     Owner = Struct.new(:fiber, :request) do
       def self.current = new(FiberOwner.current, ServingFiber.request_of(Fiber.current))
 
@@ -15,20 +15,20 @@ module Fairlead
     end
     private_constant :CONFLICT, :Owner
 
-    # Of Dir itself.
+    # Prepended to Dir's singleton class.
     module DirClass
       def chdir(...) = WorkingFolder.change(block_given?) { super }
       def fchdir(...) = WorkingFolder.change(block_given?) { super }
     end
 
-    # Of a Dir.
+    # Prepended to Dir.
     module DirInstance
       def chdir(...) = WorkingFolder.change(block_given?) { super }
     end
     private_constant :DirClass, :DirInstance
 
     class << self
-      # To be called by whoever serves. May be called again.
+      # Called by the server. May be called again.
       #
       # @return [void]
       def establish

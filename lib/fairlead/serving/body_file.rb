@@ -58,7 +58,7 @@ module Fairlead
         raise NotStored, complaint(error)
       end
 
-      # What has been received is no longer in chunks (RFC 9112, 7.1.3).
+      # The body that was received is no longer in chunks (RFC 9112, 7.1.3).
       def decode(env, size)
         env.delete("HTTP_TRANSFER_ENCODING")
         env["CONTENT_LENGTH"] = size.to_s

@@ -1,17 +1,17 @@
 # frozen_string_literal: true
 
 require "rack"
-require "uri" # Rack::Lint of Rack 2 takes it to be there
+require "uri" # Rack::Lint of Rack 2 uses it without requiring it
 
 module Fairlead
-  # What is the same in the Rack environment of every request of a listener. The core copies it and fills in the rest;
-  # keys that every request sets are here already, so that the copy does not have to grow.
+  # The part of the Rack environment that all requests of a listener share. The core copies it and fills in the rest. Keys that
+  # every request sets are there already, so that the copy does not have to grow.
   module EnvironmentTemplate
     private_constant :FILLED_IN # in the order in which the binding's environment.c counts on them
 
     # @param listener [Listener]
     # @return [Hash] as it is for `GET` over HTTP/1.1 without a query and a body: what differs is set anew.
-    def self.template(listener, errors: $stderr)
+    def self.for(listener, errors: $stderr)
       environment = FILLED_IN.to_h { |key| [key, nil] }
       environment.update(
         "REQUEST_METHOD" => "GET", "SERVER_PROTOCOL" => "HTTP/1.1", "SCRIPT_NAME" => "", "QUERY_STRING" => "",
@@ -25,7 +25,7 @@ module Fairlead
       environment
     end
 
-    # What the specification of Rack 2 asks for beside.
+    # What Rack 2's specification asks for as well.
     def self.older_keys
       { "rack.version" => [1, 3], "rack.multithread" => true, "rack.multiprocess" => true, "rack.run_once" => false }
     end

@@ -3,7 +3,7 @@
 require_relative "../parts"
 
 module Fairlead
-  # Defined before its parts open it: else they would have it loaded again.
+  # Defined before its parts, which would load it again otherwise.
   class Offload; end
 end
 
@@ -15,15 +15,15 @@ module Fairlead
   class Offload
     # Seconds without a block, after which a thread ends.
     IDLE = 10
-    # As the reactors' (see ReactorGroup): beside what computes here, requests get their slices.
+    # The same as the reactors', so that requests get their slices beside what computes here.
     PRIORITY = -3
     private_constant :IDLE, :PRIORITY
 
-    # Known by its class: what is offloaded from one of them runs where it is.
+    # A class of its own, to recognise them: what is offloaded within one of them runs in place.
     Thread = Class.new(::Thread)
 
     class << self
-      # @return [Integer] the most threads of this process; counts for threads that are made from now on.
+      # @return [Integer] the most threads of this process, from now on.
       attr_writer :threads
 
       def threads = @threads ||= Configuration::TABLE[:offload_threads].default_value(nil)
@@ -40,7 +40,7 @@ module Fairlead
       # @return [Boolean] whether a block would be run at once.
       def free? = pool.free?
 
-      # @return [Offload] the threads of this process: a fork has none of its parent's.
+      # @return [Offload] the threads of this process: the child of a fork has none of its parent's.
       # @api private
       def pool
         return @pool if @pool&.own?
@@ -60,7 +60,7 @@ module Fairlead
       @lock = ::Thread::Mutex.new
     end
 
-    # @return [Boolean] whether its threads are of this process.
+    # @return [Boolean] whether its threads belong to this process.
     def own? = @process == Process.pid
 
     # @param job [Job]
@@ -82,22 +82,22 @@ module Fairlead
     def grow
       return unless @jobs.size > @jobs.num_waiting && @threads.size < Offload.threads
 
-      # Threads inherit the storage of the fiber that makes them: this one is of no request.
+      # A thread inherits the storage of the fiber that makes it: this fiber belongs to no request.
       thread = Fiber.new(blocking: true, storage: {}) { Thread.new { work } }.resume
       thread.name = "fairlead offload"
       @threads << thread
     rescue ThreadError => error
-      # The system allows no more: those that there are take it, if any.
+      # The system allows no more threads. Those that run take the job, if there are any.
       @jobs.pop.refuse(error.dup) until @jobs.empty? || @threads.any?
     end
 
     def work
-      Thread.current.priority = PRIORITY # before any job: as it begins, a thread gets Ruby's usual one
+      Thread.current.priority = PRIORITY # set here: Ruby gives each thread that begins the usual one
       while (job = take)
         job.run
       end
     ensure
-      # A block may have ended the thread, and others wait for one.
+      # A block may have ended the thread, while other blocks wait for one.
       @lock.synchronize { @threads.delete(::Thread.current) and @jobs.empty? || grow } if own?
     end
 

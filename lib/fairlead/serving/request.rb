@@ -3,19 +3,18 @@
 require "socket"
 
 module Fairlead
-  # A request that has been taken; what is not Ruby of it is in the binding's request.c and response.c. It is its own
-  # `rack.hijack`.
+  # A request that a serving fiber has taken. The binding's request.c and response.c hold most of it. It is its own `rack.hijack`.
   class Request
-    # A field name, and a value that does not end its line (RFC 9110, 5).
+    # A field's name, and a value that does not end its line (RFC 9110, 5).
     NAME = /\A[!#$%&'*+.^_`|~0-9A-Za-z-]+\z/n
     VALUE = /\A[^\0-\x08\x0a-\x1f\x7f]*\z/n
     # An interim response has no body to frame, and says nothing of its connection (RFC 9110, 8.6; RFC 9112, 6.1).
     NO_HINTS = /\A(?:content-length|transfer-encoding|connection|keep-alive|upgrade|trailer)\z/i
     private_constant :NAME, :VALUE, :NO_HINTS
 
-    # `rack.hijack`: from now on the app talks to the client itself. What it answers Fairlead is ignored.
+    # `rack.hijack`: from now on the app talks to the client itself. Fairlead ignores the response that it returns.
     #
-    # @return [TCPSocket, UNIXSocket] the app's to close. What has been read ahead of the app comes first.
+    # @return [TCPSocket, UNIXSocket] the app's to close. Bytes that Fairlead has read ahead come first.
     # @raise [ClientGone]
     # @raise [IOError] once a response has begun, or within a chunked body.
     def call = env["rack.hijack_io"] ||= take_over

@@ -3,10 +3,10 @@
 require "stringio"
 
 module Fairlead
-  # Reads a body from the core while the client sends it, once. {BodyFile} receives a large body through it before the app is
-  # called; with `stream_request_bodies` the app has it as `rack.input`. A body that came whole is a StringIO instead.
+  # Reads a body from the core, once, while the client sends it. {BodyFile} receives a large body through it before the app is
+  # called; with `stream_request_bodies` the app gets it as `rack.input`. A body that came whole is a StringIO instead.
   #
-  # All of IO's methods that read forward are here. Every byte is binary.
+  # It has all of IO's methods that read forward. Every byte is binary.
   class RequestBody
     include Enumerable
 
@@ -39,19 +39,19 @@ module Fairlead
       bytes = taken(length, buffer)
       fill(bytes, length ? length - bytes.bytesize : CHUNK) until @ended || (length && bytes.bytesize >= length)
       bytes.empty? && length&.positive? ? nil : bytes
-    rescue Exception # a timeout of the app's among them, after which it may read on
+    rescue Exception # such as a timeout of the app, which may read on after it
       @ahead.prepend(bytes) if bytes
       raise
     end
 
-    # What there is, up to `length` bytes, waiting only where there is nothing yet.
+    # Reads up to `length` bytes, and waits only if there are none yet.
     #
     # @raise [EOFError]
     def readpartial(length, buffer = nil)
       fill(@ahead) while @ahead.empty? && !@ended
       at_end! if @ahead.empty?
 
-      # A copy: a slice would keep all the room that was made.
+      # A copy: a slice would keep the whole buffer.
       (buffer ? buffer.replace("".b) : "".b) << @ahead.slice!(0, length)
     end
     alias sysread readpartial
@@ -129,7 +129,7 @@ module Fairlead
     end
     alias eof eof?
 
-    # What has not been read is dropped with the request.
+    # The rest is dropped with the request.
     def close = nil
 
     def closed? = false
@@ -161,12 +161,14 @@ module Fairlead
     def until_separator(separator, limit)
       return (limit ? read(limit) : read.then { |rest| rest unless rest.empty? }) if separator.nil?
 
-      size = ready(separator, limit)
+      size = read_ahead(separator, limit)
       @ahead.slice!(0, size) unless size.zero?
     end
 
-    # @return [Integer] bytes of the next line, which have all come; 0 at the end.
-    def ready(separator, limit)
+    # Reads ahead up to the end of the next line.
+    #
+    # @return [Integer] the line's bytes; 0 at the end.
+    def read_ahead(separator, limit)
       looked = 0 # up to here it has no separator
       until (found = @ahead.byteindex(separator, looked)) || @ended || (limit && @ahead.bytesize >= limit)
         looked = [@ahead.bytesize - separator.bytesize + 1, 0].max
@@ -197,7 +199,7 @@ module Fairlead
       @request.env["fairlead.request_trailers"]&.update(@request.trailers)
     end
 
-    # @param buffer [String, nil] to be that instead of a new one
+    # @param buffer [String, nil] filled instead of a new string
     # @return [String] what has been read ahead, up to `length` bytes.
     def taken(length, buffer)
       bytes = @ahead.slice!(0, length || @ahead.bytesize)
@@ -216,7 +218,7 @@ module Fairlead
       @scheduler.give_way if @request.slice_over?
     end
 
-    # The input of a request without a body. All requests share it, since no method changes it.
+    # The input of all requests without a body, which share it: no method changes it.
     class Empty < RequestBody
       def initialize
         @ahead = "".b

@@ -7,7 +7,7 @@ module Fairlead
   class ResponseStream
     # @param request [Request]
     # @param scheduler [Scheduler]
-    # @param ended [Thread::Queue] is told when it is closed.
+    # @param ended [Thread::Queue] gets an entry when the stream is closed.
     def initialize(request, scheduler, ended)
       @request = request
       @scheduler = scheduler
@@ -47,7 +47,7 @@ module Fairlead
       self
     end
 
-    # What was written leaves now; else it does when the fiber waits.
+    # Sends what was written now. Otherwise it leaves when the fiber waits.
     def flush
       @request.flush unless @closed
       self
@@ -72,12 +72,12 @@ module Fairlead
     def closed? = @closed
 
     # @api private
-    # @return [Boolean] whether anybody has read from it or written to it.
+    # @return [Boolean] whether the app has read from it or written to it.
     def used? = @used
 
     # @api private
-    # Has a callable body write. The response ends when its stream is closed, or when the body has returned and nobody is left
-    # who could close it: see {Writers}. Where one of those has failed, the client sees that it is not whole.
+    # Calls a callable body. The response ends when its stream is closed, or when the body has returned and no thread or task is
+    # left that could close it: see {Writers}. If one of those has failed, the client sees that the response is not whole.
     def self.serve(request, scheduler, body)
       ended = Thread::Queue.new
       writers = Writers.new
@@ -90,7 +90,7 @@ module Fairlead
     end
 
     # @api private
-    # What the app has to say behind the body, then its end.
+    # Sends the trailers of the app, and ends the response.
     def self.finish(request)
       return if request.answered?
 

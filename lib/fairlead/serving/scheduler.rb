@@ -8,10 +8,10 @@ require_relative "../fiber_safety/uninterruptible"
 require_relative "../fiber_safety/containment"
 require_relative "../fiber_safety/closed_io"
 
-# How many waits of a serving fiber have ended: tells a wake-up for the present wait from one for an earlier wait.
+# How many waits of a fiber have ended: tells a wake-up for its current wait from one for an earlier wait.
 Fiber.attr_accessor :fairlead_waits
 
-# Reads of a fiber take an IO::Buffer, and Ruby warns of the first one of a process.
+# Reads of a fiber use an IO::Buffer. Ruby warns when a process makes its first one.
 Warning[:experimental].then do |before|
   Warning[:experimental] = false
   IO::Buffer.new(1) if defined?(IO::Buffer)
@@ -22,12 +22,12 @@ end
 module Fairlead
   # Async's scheduler, made for fibers that outlive a request.
   class Scheduler < Async::Scheduler
-    # A wake-up that counts only for the wait for which it was meant. Late ones (the wait has ended by a timeout, or
-    # another cause) are dropped: they would end the next wait of the same fiber, in another request.
+    # A wake-up for one wait of a fiber. If that wait has ended by then, by a timeout for example, the wake-up is dropped: it would
+    # end the fiber's next wait, in another request.
     Wakeup = Struct.new(:fiber, :waits) do
-      # Asked before each transfer, by io-event's queue too.
+      # io-event's queue asks before each transfer.
       #
-      # @return [Boolean] whether it is still that wait.
+      # @return [Boolean] whether the fiber is still in that wait.
       def alive? = fiber.fairlead_waits == waits && fiber.alive?
 
       def transfer(*) = fiber.transfer
@@ -46,13 +46,13 @@ module Fairlead
     # (see ReactorGroup#await)
     def await(request) = @group.await(request)
 
-    # Others have their turn. In another thread than the scheduler's, Ruby sees to that.
+    # Gives other fibers their turn. In other threads than the scheduler's, Ruby does.
     def give_way = (self.yield if ::Fiber.scheduler.equal?(self))
 
     # @return [Boolean] whether any fiber waits for anything but requests.
     def others? = @blocked.positive? || @selector.waiting.positive?
 
-    # How busy its thread has been since it was last asked. Async measures each round for it, which costs a lone request
+    # The share of CPU that the thread has used since the last call. Async measures each round instead, which costs a lone request
     # more than the round itself.
     #
     # @return [Float] between 0 and 1
@@ -63,10 +63,10 @@ module Fairlead
       now > before ? ((busy - busy_before) / (now - before)).clamp(0.0, 1.0) : 0.0
     end
 
-    # @return [Boolean] whether all tasks have been cancelled: the end.
+    # @return [Boolean] whether all tasks have been cancelled, since the reactor ends.
     def cancelled_all? = @cancelled_all
 
-    # Whose parent is the scheduler may stop that, but not the server.
+    # A task whose parent is the scheduler may stop its parent, but not the server.
     def cancel(...)
       return if ::Async::Task.current?
 
@@ -74,22 +74,22 @@ module Fairlead
       super
     end
 
-    # Calls the block in the loop's own fiber, where it must not wait.
+    # Calls the block in the scheduler's own fiber, where it must not wait.
     #
     # @param seconds [Numeric]
     def after(seconds, &) = @timers.after(seconds, &)
 
-    # Seconds between two looks of a fiber that nobody wakes.
-    LOOK = 0.002
-    # Failures of the loop, one after the other, that are no accident.
+    # Seconds between two checks of a fiber that Ruby does not wake.
+    CHECK = 0.002
+    # After so many failed rounds in a row the reactor gives up.
     MOST_FAILURES = 100
-    private_constant :LOOK, :MOST_FAILURES
+    private_constant :CHECK, :MOST_FAILURES
 
     # A fiber that closes an IO sleeps until the threads that use the IO have let go. Ruby then wakes the fiber's thread only, so
-    # the fiber looks again by itself. All others that sleep without an end are woken.
+    # the fiber checks again by itself. All others that sleep without an end are woken.
     def kernel_sleep(duration = nil)
       close = Fiber.current.fairlead_close unless duration
-      return close.without_interruption { block(nil, LOOK) } if close
+      return close.without_interruption { block(nil, CHECK) } if close
 
       super
     ensure
@@ -103,7 +103,7 @@ module Fairlead
     # (see NameLookup.resolve)
     def address_resolve(hostname) = NameLookup.resolve(hostname)
 
-    # In the child of a fork, what waits in its parent does not go on.
+    # In the child of a fork, the fibers of its parent do not go on.
     def process_fork
       @forked = true
       Thread.current.fairlead_serves = false
@@ -112,9 +112,9 @@ module Fairlead
 
     def scheduler_close(...) = (super unless @forked)
 
-    # Of Timeout. Code that computes is told as it ends: where it would be interrupted, it may hold what others need.
+    # Called by Timeout. Code that computes gets the exception at its end: in between, it may hold what others need.
     #
-    # @raise [Exception] also if the block has waited for nothing since its time was up.
+    # @raise [Exception] also if the block has not waited since its time was up.
     def timeout_after(duration, exception, message, &)
       ends = Clock.now + duration
       result = super
@@ -134,8 +134,8 @@ module Fairlead
       super(blocker, fiber.is_a?(Fiber) ? wakeup(fiber) : fiber)
     end
 
-    # As {#unblock}, for a fiber of this thread that gets what the present one gives back. If that has to wait next, the
-    # other goes on at once, and not with the loop's next round.
+    # As {#unblock}, for a fiber of this thread that gets what the current one gives back. If the current fiber waits next, the
+    # other goes on at once, and not with the next round.
     #
     # @param fiber [Fiber]
     def hand_on(fiber) = @selector.wake_next(wakeup(fiber))
@@ -165,7 +165,7 @@ module Fairlead
       contain(error)
     end
 
-    # Async would end its loop for a signal's exception.
+    # Async would end its loop when a signal raises an exception.
     def interrupted?
       Thread.handle_interrupt(::SignalException => :immediate) { nil } if Thread.pending_interrupt?
       return false unless @interrupted
@@ -177,7 +177,7 @@ module Fairlead
       retry
     end
 
-    # The loop's own fiber gets what a plain fiber raises as it ends.
+    # What a plain fiber raises as it ends arrives in the scheduler's own fiber.
     def contain(error)
       raise error if (@failures += 1) > MOST_FAILURES
 

@@ -23,7 +23,8 @@ module Fairlead
     ].freeze
     # Loaded now: when they are needed, there may be no descriptor left to load them with.
     NEEDED_LATER = [
-      RequestDeadlines, Offload, RailsRoutes, StrayChild, Stall::Advice, Stall::Culprit, Stall::Snapshot, Stall::Notification, Stall::Reporter
+      RequestDeadlines, Offload, RailsRoutes, ScheduledCall, StrayChild,
+      Stall::Advice, Stall::Culprit, Stall::Snapshot, Stall::Notification, Stall::Reporter
     ].freeze
     private_constant :LIMITS, :NEEDED_LATER
 
@@ -41,7 +42,7 @@ module Fairlead
       @access_log = AccessLog.for(configuration)
       Offload.threads = configuration.offload_threads
       @loop = Loop.new(limits(configuration))
-      listeners.each { |listener| @loop.listen(listener.io.fileno, listener.unix?, EnvironmentTemplate.template(listener)) }
+      listeners.each { |listener| @loop.listen(listener.io.fileno, listener.unix?, EnvironmentTemplate.for(listener)) }
       @channels = channels
       join if page
       @ready = false

@@ -66,7 +66,7 @@ module Fairlead
       @fiber.fairlead_serving_fiber = self
       @stream = false
       FiberOwner.own_state
-      @state = FiberState.capture
+      @state = FiberState.new
     end
 
     # Its whole life.

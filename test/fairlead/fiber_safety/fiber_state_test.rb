@@ -135,7 +135,7 @@ module Fairlead
       Sync do |parent|
         parent.async do
           before&.call
-          yield FiberState.capture
+          yield FiberState.new
         end.wait
       end
     end

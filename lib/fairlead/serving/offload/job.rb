@@ -2,9 +2,9 @@
 
 module Fairlead
   class Offload
-    # A block that is run by another thread for a fiber that waits for it.
+    # A block that another thread runs while a fiber waits for it.
     class Job
-      # To be made by the fiber that will wait.
+      # Made by the fiber that will wait.
       def initialize(block)
         @block = block
         @process = Process.pid
@@ -13,7 +13,7 @@ module Fairlead
         lend
       end
 
-      # Of the waiting fiber.
+      # Called by the waiting fiber.
       #
       # @return [Object] what the block returns.
       # @raise what the block raises.
@@ -25,13 +25,13 @@ module Fairlead
         @dropped = true
       end
 
-      # There is no thread to run it.
+      # Called where no thread can run it.
       def refuse(error)
         @error = error
         @done.push(true)
       end
 
-      # Of the thread that runs it.
+      # Called by the thread that runs it.
       def run
         Fiber.new(blocking: true, storage: @storage) { perform }.resume unless @dropped
       ensure
@@ -41,7 +41,7 @@ module Fairlead
 
       private
 
-      # What the block shall find as if it ran in the fiber itself.
+      # Keeps what the block is to find as if it ran in the fiber itself.
       def lend
         thread = ::Thread.current
         @storage = Fiber.current.storage

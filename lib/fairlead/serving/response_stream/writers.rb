@@ -4,16 +4,16 @@ require "async"
 
 module Fairlead
   class ResponseStream
-    # Who may go on with the stream of a callable body that has returned: the threads and tasks that it has started, and, if
-    # it did nothing with the stream itself, those to whom it has handed it on.
+    # What may still write to the stream of a callable body that has returned: the threads and tasks that the body has started.
+    # If it neither wrote nor waited nor started any, it has handed the stream on, to a queue for example.
     class Writers
-      # Of fiber storage: threads, tasks, and those whom they start, inherit it.
+      # A key of fiber storage, which threads, tasks, and what they start inherit.
       KEY = :fairlead_stream_writers
-      # Seconds from one look to the next whether anybody has the stream.
-      LOOKS = [0.1, 1.1, 1.1, 2].freeze
-      # Collections that are made for that, where nobody is known to have it.
+      # Seconds from one check to the next whether anything refers to the stream.
+      CHECKS = [0.1, 1.1, 1.1, 2].freeze
+      # Collections of garbage that are made for that where the stream was handed on.
       COLLECTIONS = 3
-      private_constant :LOOKS, :COLLECTIONS
+      private_constant :CHECKS, :COLLECTIONS
 
       # Of Thread's own class.
       module Noting
@@ -32,7 +32,7 @@ module Fairlead
           thread
         end
 
-        # What nobody holds is collected, also where nothing else makes garbage; at most once a second, for all.
+        # Collects garbage, also where the app makes none; at most once a second, for all streams.
         def collect
           now = Clock.now
           return if @collected_at && now < @collected_at + 1
@@ -47,44 +47,44 @@ module Fairlead
         @before = tasks
         @waits = waits
         @threads = []
-        @streams = ObjectSpace::WeakMap.new # one: it is not held here
+        @streams = ObjectSpace::WeakMap.new # refers to the one without keeping it
       end
 
       def add(thread) = @threads << thread
 
-      # Has the body write.
+      # Calls the body.
       def run(body, stream)
         @streams[stream] = true
         Fiber[KEY] = self
         body.call(stream)
-        @handed_on = !stream.used? && waits == @waits && left.empty?
+        @handed_on = !stream.used? && waits == @waits && remaining.empty?
       ensure
         Fiber[KEY] = nil
       end
 
-      # Waits until the response has ended, or nobody is left who could end it.
+      # Waits until the response has ended, or nothing is left that could end it.
       #
-      # @param ended [Thread::Queue] is told when it has.
-      # @return [Boolean] false if one of those who were to go on has failed.
+      # @param ended [Thread::Queue] gets an entry when it has.
+      # @return [Boolean] false if a thread or task has failed.
       def await(request, ended)
-        return true unless @handed_on || left.any?
+        return true unless @handed_on || remaining.any?
 
-        watcher = @task.async(transient: true) { see_off(ended) } unless @handed_on
-        looks = 0
-        until ended.pop(timeout: LOOKS[looks] || LOOKS.last) || gone?(request)
-          looks += 1
-          Writers.collect if @handed_on && looks <= COLLECTIONS
+        watcher = @task.async(transient: true) { join_all(ended) } unless @handed_on
+        checks = 0
+        until ended.pop(timeout: CHECKS[checks] || CHECKS.last) || gone?(request)
+          checks += 1
+          Writers.collect if @handed_on && checks <= COLLECTIONS
           break if @streams.keys.empty?
         end
         !@failed
       rescue ClientGone, RequestTimeout => error
-        tell(error)
+        raise_in_tasks(error)
         raise
       ensure
         watcher&.stop
       end
 
-      # They may live for long, and have it in their storage.
+      # Threads and tasks that live on have this object in their storage.
       def forget
         @task = nil
         @threads = @before = []
@@ -92,14 +92,14 @@ module Fairlead
 
       private
 
-      # Where abandoned requests are cancelled, the request is told of it in its wait.
+      # Where abandoned requests are cancelled, the request is interrupted in its wait.
       def gone?(request) = request.gone? && !RequestDeadlines.current&.cancels_abandoned
 
-      # Its deadline, or that its client has gone, is raised in the tasks that write for the request too.
-      def tell(error) = left.grep(::Async::Task).each { |task| task.fiber.raise(error) if task.alive? }
+      # The tasks that write for a request are interrupted with it.
+      def raise_in_tasks(error) = remaining.grep(::Async::Task).each { |task| task.fiber.raise(error) if task.alive? }
 
-      def see_off(ended)
-        while (one = left.first)
+      def join_all(ended)
+        while (one = remaining.first)
           await_end(one)
         end
         ended.push(:left)
@@ -109,11 +109,11 @@ module Fairlead
         one.is_a?(::Thread) ? one.join : one.wait
       rescue ::Async::Cancel
         raise
-      rescue ::Exception # it has been reported there
+      rescue ::Exception # reported already
         @failed = true
       end
 
-      def left = @threads.select(&:alive?) + tasks.reject { |task| @before.include?(task) }
+      def remaining = @threads.select(&:alive?) + tasks.reject { |task| @before.include?(task) }
 
       # @return [Array<Async::Task>] also those that tasks have started: a task that has ended keeps them.
       def tasks
