@@ -6,4 +6,4 @@ require_relative "fairlead/parts"
 require_relative "fairlead/integrations/rails/railtie" if defined?(Rails::Railtie)
 
 # Under `bin/rails server` and `rackup` it is about to be served, perhaps by Fairlead.
-require_relative "fairlead/integrations/rackup" if defined?(Rackup::Server) || (defined?(Rack::Server) && !Rack.autoload?(:Server))
+require_relative "fairlead/rackup/rackup" if defined?(Rackup::Server) || (defined?(Rack::Server) && !Rack.autoload?(:Server))

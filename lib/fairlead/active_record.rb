@@ -1,9 +1,11 @@
 # frozen_string_literal: true
 
+# Database connections of ActiveRecord by fiber: fair pools, a budget for each worker, and nothing left behind by a request.
+# Called by integrations, control, supervision and doctor.
+# Calls drivers, fiber_safety and pool.
+
 module Fairlead
-  # All that knows the insides of ActiveRecord: its connection pools, and what a request may leave behind in them.
-  # Called by supervision, once the app is loaded, and by serving, at the end of each request.
-  # Calls pool, connection_budget, drivers and fiber_safety.
+  # All that knows the insides of ActiveRecord.
   module ActiveRecord
     autoload :AdapterPatch, "fairlead/active_record/adapter_patch"
     autoload :ConnectGate, "fairlead/active_record/connect_gate"
@@ -23,7 +25,7 @@ module Fairlead
     autoload :SqliteTurns, "fairlead/active_record/sqlite_turns"
     autoload :WaitQueue, "fairlead/active_record/wait_queue"
     autoload :Waiter, "fairlead/active_record/waiter"
-    autoload :WorkerBudget, "fairlead/connection_budget/worker_budget"
+    autoload :WorkerBudget, "fairlead/active_record/worker_budget"
 
     # Older ones know too little of fibers.
     OLDEST = Gem::Version.new("7.1")
@@ -41,6 +43,7 @@ module Fairlead
         end
 
         Compatibility.fits?(:connections)
+        Cleanup.add(LeaseCleanup.method(:release))
         PermanentCheckoutWarning.apply_setting
         install_pools
         OpenTransactions.install

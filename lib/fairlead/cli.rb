@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 # The `fairlead` command: its flags, its subcommands, and what they print.
-# Called by exe/fairlead alone.
+# Called by exe/fairlead.
 # Calls configuration, control, doctor, hot_restart and supervision.
 
 require_relative "parts"

@@ -215,9 +215,13 @@ module Fairlead
       def tested?(name) = TABLE.fetch(name).tested?
 
       # @api private
+      # @return [Class] the selector of io-event that Fairlead extends.
+      def selector = ::IO::Event::Selector.const_defined?(:EPoll) ? ::IO::Event::Selector::EPoll : ::IO::Event::Selector.default
+
+      # @api private
       # @return [Module, nil]
       def resolve(name)
-        return Selector.superclass if name == "IO::Event::Selector::Fairlead"
+        return selector if name == "IO::Event::Selector::Fairlead"
 
         type = name.delete_suffix(".").split("::").reduce(::Object) do |outer, part|
           return unless outer.const_defined?(part)

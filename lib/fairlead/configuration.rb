@@ -1,5 +1,9 @@
 # frozen_string_literal: true
 
+# All options: their table, their sources, and the reference page.
+# Called by cli, rackup, integrations, serving and supervision.
+# Calls no other room.
+
 require "did_you_mean"
 require "etc"
 require "socket"

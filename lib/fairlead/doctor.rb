@@ -1,5 +1,9 @@
 # frozen_string_literal: true
 
+# Finds what would hurt an app under fibers.
+# Called by cli.
+# Calls active_record and integrations.
+
 require_relative "parts"
 
 module Fairlead

@@ -1,5 +1,9 @@
 # frozen_string_literal: true
 
+# Makes database drivers wait as fibers do, and ends queries on the server that nobody waits for.
+# Called by integrations and active_record.
+# Calls fiber_safety and serving (Offload).
+
 require "async"
 require "socket"
 require "timeout"

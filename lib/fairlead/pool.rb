@@ -1,5 +1,9 @@
 # frozen_string_literal: true
 
+# Fairlead::Pool, a gem of its own: a fair pool of anything.
+# Called by active_record, which shares its parts.
+# Calls no other room.
+
 require "fiber" unless Fiber.respond_to?(:current)
 require_relative "pool/version"
 

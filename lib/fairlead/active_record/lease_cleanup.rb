@@ -13,7 +13,7 @@ module Fairlead
         #
         # @return [void]
         def release
-          return unless @loaded || discovered?
+          return unless @loaded ||= ActiveRecord.loaded?
 
           # An interruption in between would keep all further pools from their connections.
           Uninterruptible.run do
@@ -37,15 +37,6 @@ module Fairlead
         end
 
         private
-
-        # If an app loads ActiveRecord in its first request, its fibers are isolated from here on, at the latest.
-        def discovered?
-          return false unless ActiveRecord.loaded?
-
-          @loaded = true
-          Isolation.establish
-          true
-        end
 
         def give_back(pool, connection)
           Uninterruptible.run do

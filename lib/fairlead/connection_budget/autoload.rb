@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
 # Divides the connections of a database server among the workers, and between old and new code.
-# Called by supervision (ConnectionBudget) and active_record (WorkerBudget).
-# Calls the shared page and ipc.
+# Called by supervision.
+# Calls ipc.
 module Fairlead
   autoload :ConnectionBudget, "fairlead/connection_budget/connection_budget"
 end

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 # The answers of a running server to `fairlead status`, `stalls` and `restart`, and the socket that they go through.
-# Called by cli (the asking side), supervision (the answering side) and serving (which preloads it).
+# Called by cli (the asking side) and supervision (the answering side).
 # Calls active_record, ipc and stalls.
 module Fairlead
   autoload :ControlServer, "fairlead/control/control_server"

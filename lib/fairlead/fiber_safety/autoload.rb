@@ -1,16 +1,22 @@
 # frozen_string_literal: true
 
-# What keeps a request's state its own, and keeps what it does from breaking its worker, though it runs in a fiber.
-# Called by serving, and by Ruby's own classes, which it extends.
-# Calls the core's binding alone.
+# Keeps the state of requests apart, and keeps a request from breaking its worker, though it runs in a fiber.
+# Called by serving, drivers, active_record and integrations, and by Ruby's own classes, which it extends.
+# Calls no other room.
 module Fairlead
+  autoload :Cleanup, "fairlead/fiber_safety/cleanup"
+  autoload :ClosedIO, "fairlead/fiber_safety/closed_io"
+  autoload :Containment, "fairlead/fiber_safety/containment"
   autoload :FiberState, "fairlead/fiber_safety/fiber_state"
-  autoload :Isolation, "fairlead/fiber_safety/isolation"
+  autoload :FileLock, "fairlead/fiber_safety/file_lock"
+  autoload :ForkGuard, "fairlead/fiber_safety/fork_guard"
   autoload :KeptLocals, "fairlead/fiber_safety/kept_locals"
   autoload :NameLookup, "fairlead/fiber_safety/name_lookup"
   autoload :ScheduledCall, "fairlead/fiber_safety/scheduled_call"
+  autoload :ServingScheduler, "fairlead/fiber_safety/serving_scheduler"
   autoload :StrayChild, "fairlead/fiber_safety/stray_child"
   autoload :ThreadVariables, "fairlead/fiber_safety/thread_variables"
+  autoload :Timeouts, "fairlead/fiber_safety/timeouts"
   autoload :Uninterruptible, "fairlead/fiber_safety/uninterruptible"
   autoload :WorkingFolder, "fairlead/fiber_safety/working_folder"
 end

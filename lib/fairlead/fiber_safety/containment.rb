@@ -13,7 +13,7 @@ module Fairlead
       private
 
       def schedule
-        return super unless (::Fiber.scheduler || reactor).is_a?(Scheduler)
+        return super unless (::Fiber.scheduler || reactor).is_a?(ServingScheduler)
 
         super do
           ended = false
@@ -49,7 +49,7 @@ module Fairlead
       end
 
       def kill
-        return ::Fiber.current.kill if equal?(::Thread.current) && ::Fiber.scheduler.is_a?(Scheduler)
+        return ::Fiber.current.kill if equal?(::Thread.current) && ::Fiber.scheduler.is_a?(ServingScheduler)
         return super unless fairlead_serves
 
         ::Console.error(self, "Another thread kills one that serves, and with it all of its requests: it goes on.")
@@ -71,7 +71,7 @@ module Fairlead
     # Prepended to Fiber: the scheduler's own fiber must not be killed.
     module Fibers
       def kill
-        return super unless equal?(::Fiber.current) && ::Fiber.blocking? && ::Fiber.scheduler.is_a?(Scheduler)
+        return super unless equal?(::Fiber.current) && ::Fiber.blocking? && ::Fiber.scheduler.is_a?(ServingScheduler)
 
         ::Kernel.raise ::SystemExit
       end

@@ -11,7 +11,7 @@ module Fairlead
 
     # (see File#flock)
     def flock(operation)
-      return super unless Fiber.current_scheduler.is_a?(Scheduler)
+      return super unless Fiber.current_scheduler.is_a?(ServingScheduler)
       return super if (operation & (File::LOCK_NB | File::LOCK_UN)).positive?
 
       pause = FIRST_PAUSE

@@ -17,7 +17,7 @@ module Fairlead
       def forget_server(scheduler)
         servers.each(&:close_channels).clear
         Signals.leave_to_default
-        return unless scheduler.is_a?(Scheduler)
+        return unless scheduler.is_a?(ServingScheduler)
 
         StrayChild.end_with_tasks_of(scheduler)
         scheduler.process_fork if Fiber.scheduler # else Async has done so
@@ -27,7 +27,7 @@ module Fairlead
     # Ends a thread of the app that has called Process.daemon. A request ends by the exception.
     def self.end_caller
       thread = Thread.current
-      Thread.exit unless Fiber.scheduler || thread.is_a?(Offload::Thread) || thread.equal?(Thread.main)
+      Thread.exit unless Fiber.scheduler || thread.respond_to?(:fairlead_relays?) || thread.equal?(Thread.main)
       raise SystemExit.new(0, "Process.daemon: what follows it runs in another process")
     end
 

@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
-# The first process of a server: it starts new code, which takes over from the old, holds the pid file, and talks to the service
-# manager. Called by supervision and cli (StartCommand, ParentLink).
-# Calls listening and ipc.
+# The first process of a server: it starts new code, which takes over from the old, holds the pid file, and talks to the service manager.
+# Called by cli, rackup and supervision.
+# Calls ipc and listening.
 module Fairlead
   autoload :HotRestart, "fairlead/hot_restart/hot_restart"
   autoload :InitProcess, "fairlead/hot_restart/init_process"

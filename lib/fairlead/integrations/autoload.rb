@@ -1,12 +1,14 @@
 # frozen_string_literal: true
 
-# What Rails and other libraries need in order to run here; each file is about one library.
-# Called by those libraries, and by supervision once the app is loaded.
-# Calls serving, fiber_safety and supervision (to start a server from Rackup).
+# What Rails and other libraries need to run in fibers; each file is about one library.
+# Called by those libraries, supervision, rackup and doctor.
+# Calls active_record, configuration, drivers, fiber_safety, listening and serving.
 module Fairlead
   autoload :ExconSockets, "fairlead/integrations/excon"
   autoload :Graphql, "fairlead/integrations/graphql"
-  autoload :Live, "fairlead/integrations/rails/live"
+  autoload :Integrations, "fairlead/integrations/integrations"
+  autoload :Isolation, "fairlead/integrations/isolation"
   autoload :RackTimeout, "fairlead/integrations/rack_timeout"
+  autoload :RailsLive, "fairlead/integrations/rails/live"
   autoload :SequelPools, "fairlead/integrations/sequel"
 end

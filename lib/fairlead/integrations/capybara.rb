@@ -28,7 +28,9 @@ module Fairlead
         host = "[#{host}]" if host.include?(":")
         configuration = Configuration.new(bind: "http://#{host}:#{port}", **known(options))
         listeners = configuration.bind.map { |uri| Listener.open(uri, backlog: configuration.backlog) }
-        Server.new(app, configuration, listeners).run
+        server = Server.new(app, configuration, listeners)
+        Integrations.establish
+        server.run
       end
 
       private

@@ -20,6 +20,7 @@ module Fairlead
       FiberOwner.track
       ::Sequel.extension(:fiber_concurrency)
       ::Sequel.extend(ByOwner)
+      Cleanup.add(method(:close_abandoned))
     end
 
     # To be called before a fork: closes what the app has opened while it was loaded. Each worker opens its own.

@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
-# How the processes of one server talk: typed messages, sockets that carry descriptors, connections handed over.
-# Called by supervision, hot_restart, serving, control and connection_budget.
-# Calls the core's binding alone.
+# How the processes of a server talk: typed messages, sockets that carry descriptors, connections handed over.
+# Called by supervision, hot_restart, control, connection_budget and listening.
+# Calls no other room.
 module Fairlead
   autoload :Channel, "fairlead/ipc/channel"
   autoload :ConnectionHandoff, "fairlead/ipc/connection_handoff"

@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
-# Addresses, and the sockets that listen there; another process may have opened them.
-# Called by supervision, hot_restart and integrations (Capybara).
-# Calls ipc (Messages.json).
+# Addresses and the sockets that listen there, including inherited ones.
+# Called by supervision, hot_restart and integrations.
+# Calls ipc.
 module Fairlead
   autoload :Listener, "fairlead/listening/listener"
 end

@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
 # The way of a request within one worker: from the core's queue through the app and back to its client.
-# Called by supervision (Worker and Foreground run a Server).
-# Calls the core's binding, fiber_safety, and stalls.
+# Called by supervision and integrations, which run a Server, and drivers (Offload).
+# Calls configuration, fiber_safety and stalls.
 module Fairlead
   autoload :AccessLog, "fairlead/serving/access_log"
   autoload :Offload, "fairlead/serving/offload"

@@ -28,11 +28,6 @@ module Fairlead
     # @return [Stall::Reporter, nil] whose notes of a request are logged at its end.
     attr_writer :stall_reporter
 
-    # To be called once the app is loaded.
-    def prepare
-      @sequel = SequelPools.loaded?
-    end
-
     # @param request [Request]
     def call(request)
       @deadlines ? @deadlines.during(request) { answer(request) } : answer(request)
@@ -150,14 +145,9 @@ module Fairlead
         finished = request.finished
         each_of(finished.reverse, request) { |callback| callback.call(request.env, status, headers, error) } unless finished.empty?
       ensure
-        release_connections(request)
+        Cleanup.steps.each { |step| guard(request) { step.call } }
         guard(request) { @access_log.write(request, request.env, request.status.nonzero?, request.bytes_sent) } if @access_log
       end
-    end
-
-    def release_connections(request)
-      guard(request) { ActiveRecord::LeaseCleanup.release }
-      guard(request) { SequelPools.close_abandoned } if @sequel
     end
 
     def each_of(callbacks, request, &)

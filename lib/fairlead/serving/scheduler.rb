@@ -22,6 +22,8 @@ end
 module Fairlead
   # Async's scheduler, made for fibers that outlive a request.
   class Scheduler < Async::Scheduler
+    include ServingScheduler
+
     # A wake-up for one wait of a fiber. If that wait has ended by then, by a timeout for example, the wake-up is dropped: it would
     # end the fiber's next wait, in another request.
     Wakeup = Struct.new(:fiber, :waits) do

@@ -6,7 +6,7 @@ module Fairlead
   # The selector of a reactor's scheduler: io-event's, which knows what fibers wait for, beside the core's own set, which holds
   # every HTTP socket. When no fiber waits for a descriptor, it waits in the core's set directly: a lone connection must not pay
   # for two. Which fiber goes on instead of one that waits is the {Lead}'s to say.
-  class Selector < (IO::Event::Selector.const_defined?(:EPoll) ? IO::Event::Selector::EPoll : IO::Event::Selector.default)
+  class Selector < Compatibility.selector
     # Fibers in a round that go on since they were given something: two might pass it to each other for ever.
     MOST_WAKE_UPS = 64
     # Seconds between two looks for the end of one of several processes.

@@ -57,17 +57,11 @@ module Fairlead
     #
     # @yield once it serves
     def run
-      Isolation.establish
-      @handler.prepare
-      Drivers.establish
       ThreadVariables.establish
       ResponseStream::Writers.establish
-      RackTimeout.establish
-      Graphql.establish
-      ExconSockets.establish
       KeptLocals.establish
       NameLookup.establish
-      WorkingFolder.establish
+      WorkingFolder.establish(ServingFiber.method(:request_of))
       ForkGuard.establish
       ForkGuard.servers << self
       @group.run do

@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
 # The processes of a server: the supervisor, its workers, and the jobs beside them; or one process that serves itself.
-# Called by cli and integrations (Rackup), through Supervision.
-# Calls hot_restart, serving, listening, ipc, stalls, control and connection_budget.
+# Called by cli and rackup.
+# Calls active_record, configuration, connection_budget, control, hot_restart, integrations, ipc, listening, serving and stalls.
 module Fairlead
   autoload :AppLoader, "fairlead/supervision/app_loader"
   autoload :Banner, "fairlead/supervision/banner"

@@ -80,6 +80,7 @@ module Fairlead
       @watchdog&.loaded
       control = Thread.new { control_loop }
       control.name = "fairlead control"
+      Integrations.establish
       @server.run do
         @control_server.serving!
         @banner.serving(addresses)

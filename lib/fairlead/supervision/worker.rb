@@ -36,6 +36,7 @@ module Fairlead
       set_up_process
       Thread.new { control_loop }.name = "fairlead control"
       start
+      Integrations.establish
       @server.run { @channel.post(Messages::Ready.new) }
       @configuration.run_hook(:before_worker_exit, @row.index)
       0

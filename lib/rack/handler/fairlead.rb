@@ -2,7 +2,7 @@
 
 require "rack/handler"
 require "rack/server"
-require "fairlead/integrations/rackup_handler"
+require "fairlead/rackup/rackup_handler"
 
 module Rack
   # Of Rack 2. Later it is Rackup's.

@@ -2,7 +2,7 @@
 
 require "rackup/handler"
 require "rackup/server"
-require "fairlead/integrations/rackup_handler"
+require "fairlead/rackup/rackup_handler"
 
 module Rackup
   module Handler

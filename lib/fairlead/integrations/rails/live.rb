@@ -4,7 +4,7 @@ module Fairlead
   # ActionController::Live runs the action beside the request that sends its output. In a serving fiber this
   # needs no thread: the action runs in a child task, waits without holding anything, and a thousand event
   # streams are a thousand fibers.
-  module Live
+  module RailsLive
     # Marks the child's fiber with the fiber of its request, as a fiber-local.
     REQUEST_FIBER = :fairlead_live_request_fiber
     private_constant :REQUEST_FIBER

@@ -64,7 +64,7 @@ module Fairlead
         @error = error
       ensure
         StrayChild.end_process(@error) if Process.pid != @process # the block has forked it, and it came back
-        ActiveRecord::LeaseCleanup.release
+        Cleanup.steps.each(&:call)
       end
 
       def raise_error

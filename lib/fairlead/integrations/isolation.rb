@@ -1,11 +1,11 @@
 # frozen_string_literal: true
 
 module Fairlead
-  # Makes ActiveSupport, ActiveRecord and Sequel go by fiber instead of by thread. With many requests in the fibers of
-  # one thread, `:thread` would have them share one database connection, one CurrentAttributes, one Time.zone.
+  # Makes ActiveSupport, ActiveRecord and Sequel keep their state by fiber instead of by thread. With many requests in the fibers of one
+  # thread, `:thread` would make them share one database connection, one CurrentAttributes and one Time.zone.
   module Isolation
-    # Prepended to Object's and ActiveSupport's singleton classes: an app may load ActiveSupport within a request, which must not
-    # find :thread, nor have it changed while other requests are within transactions.
+    # Prepended to Object and ActiveSupport. An app may load ActiveSupport in a request, which must not find :thread, nor change the
+    # level while other requests are within transactions.
     module Awaiting
       def const_added(name)
         super
@@ -23,7 +23,7 @@ module Fairlead
       end
     end
 
-    # Prepended to Fiber's singleton class: a scheduled fiber goes on beside the fiber that has begun it, with state of its own.
+    # Prepended to Fiber's singleton class: a scheduled fiber outlives the one that started it, and has state of its own.
     module Scheduled
       def schedule(*, **)
         return super unless block_given?
@@ -36,17 +36,18 @@ module Fairlead
     end
     private_constant :Awaiting, :Chosen
 
-    # Called by the server once the app is loaded. May be called again.
+    # Call it once the app is loaded, in a process that serves. May be called again.
     #
     # @return [void]
     def self.establish
       SequelPools.isolate
-      # A request may load ActiveRecord, which must not find :thread then. Only this file is loaded: all of ActiveSupport would leave
-      # something in the storage that every fiber inherits.
+      # A request may load ActiveRecord later, which must not find :thread then. Nothing else is loaded: the whole of ActiveSupport
+      # would leave something in the storage that every fiber inherits.
       if !defined?(::ActiveSupport) && Gem.loaded_specs.key?("activerecord")
         require "active_support/isolated_execution_state"
       end
-      # This loads the constant if it is still to be autoloaded.
+      Cleanup.add(method(:discover)) unless ActiveRecord.loaded?
+      # This also loads a constant that is still to be autoloaded.
       return await_definition unless defined?(::ActiveSupport::IsolatedExecutionState)
 
       isolate(::ActiveSupport::IsolatedExecutionState)
@@ -57,8 +58,8 @@ module Fairlead
       require "active_support/concurrency/share_lock"
       require "fairlead/integrations/rails/reload_lock" if Compatibility.fits?(:share_lock)
       require "active_support/lazy_load_hooks"
-      # The first hook is for Live itself, but came with Rails 8.1.4.
-      %i[action_controller_live action_controller].each { |hook| ::ActiveSupport.on_load(hook) { Live.install } }
+      # The first hook is of Live itself, but came with Rails 8.1.4.
+      %i[action_controller_live action_controller].each { |hook| ::ActiveSupport.on_load(hook) { RailsLive.install } }
       ::ActiveSupport.on_load(:active_record) { ActiveRecord.prepare }
     end
 
@@ -74,7 +75,7 @@ module Fairlead
       end
     end
 
-    # The app had asked for :thread.
+    # Records that the app had asked for :thread.
     #
     # @api private
     def self.overruled! = @overruled = true
@@ -82,10 +83,19 @@ module Fairlead
     # @return [Boolean] whether the app had asked for :thread.
     def self.overruled? = @overruled ? true : false
 
+    # A step of {Cleanup}, until the app has loaded ActiveRecord, perhaps in a request.
+    def self.discover
+      return unless ActiveRecord.loaded?
+
+      Cleanup.remove(method(:discover))
+      establish
+      ActiveRecord::LeaseCleanup.release
+    end
+
     def self.isolate(state)
       return if state.isolation_level == :fiber && state.scope.equal?(FiberOwner)
 
-      # Connections that the boot has leased belong to the thread: no fiber would find them and give them back.
+      # The thread holds what the boot has leased: no fiber would find it and give it back.
       ActiveRecord::LeaseCleanup.release
       state.isolation_level = :fiber
       require "async" # its tasks have state of their own
@@ -95,7 +105,7 @@ module Fairlead
       state.instance_variable_set(:@scope, FiberOwner)
       raise ConfigurationError, UNKNOWN unless shared_and_cleared?(state)
     end
-    private_class_method :isolate
+    private_class_method :discover, :isolate
 
     UNKNOWN = "This version of ActiveSupport keeps its isolated state (CurrentAttributes, Time.zone, database connections) in " \
               "a way that Fairlead does not know. Requests could see each other's state, so it is not served. " \

@@ -1,0 +1,19 @@
+# frozen_string_literal: true
+
+module Fairlead
+  # What has to happen at the end of each request and each offloaded block, in its own fiber, so that it leaves nothing behind for
+  # the next one. The parts that hand out such things (database connections) add their steps.
+  module Cleanup
+    @steps = []
+
+    class << self
+      # @return [Array<#call>]
+      attr_reader :steps
+
+      # @param step [#call] added once.
+      def add(step) = @steps |= [step]
+
+      def remove(step) = @steps -= [step]
+    end
+  end
+end
