@@ -33,25 +33,6 @@ static const rb_data_type_t run_type = {
     .flags = RUBY_TYPED_FREE_IMMEDIATELY,
 };
 
-/* Once for each serving fiber, which keeps it. */
-static void make_run(void) {
-    VALUE object = TypedData_Wrap_Struct(cRun, &run_type, NULL);
-    struct spare_run *spare = spare_runs;
-    if (spare != NULL)
-        spare_runs = spare->next;
-    else if ((spare = calloc(1, sizeof *spare)) == NULL)
-        rb_memerror();
-    RTYPEDDATA_DATA(object) = spare;
-    rb_ivar_set(rb_fiber_current(), id_run, object);
-    fl_own.run = &spare->run;
-    fl_own.run_borrowed = false;
-}
-
-void fl_prepare_to_run(void) {
-    if ((fl_own.run == NULL || fl_own.run_borrowed) && fl_own.reactor != NULL)
-        make_run();
-}
-
 /* Of a fiber that does not serve: who has resumed it, or begun it as a task. */
 typedef struct origin {
     VALUE resumer;  /* nil: it has yielded since, so whoever resumes it next is; itself: nobody asks, since its state is its
@@ -73,14 +54,19 @@ static const rb_data_type_t origin_type = {
     .flags = RUBY_TYPED_FREE_IMMEDIATELY,
 };
 
-static origin *origin_of(VALUE fiber) {
-    VALUE object = rb_attr_get(fiber, id_run);
-    return !NIL_P(object) && RTYPEDDATA_TYPE(object) == &origin_type ? RTYPEDDATA_DATA(object) : NULL;
-}
+/* What is known of a fiber: what it runs, if it serves, or where it comes from. */
+typedef struct role {
+    fl_run *run;
+    origin *from;
+} role;
 
-static fl_run *own_run_of(VALUE fiber) {
+static role role_of(VALUE fiber) {
     VALUE object = rb_attr_get(fiber, id_run);
-    return !NIL_P(object) && RTYPEDDATA_TYPE(object) == &run_type ? RTYPEDDATA_DATA(object) : NULL;
+    if (NIL_P(object))
+        return (role){.run = NULL, .from = NULL};
+    if (RTYPEDDATA_TYPE(object) == &run_type)
+        return (role){.run = RTYPEDDATA_DATA(object), .from = NULL};
+    return (role){.run = NULL, .from = RTYPEDDATA_DATA(object)};
 }
 
 static bool works_for_request(const origin *from) {
@@ -95,6 +81,7 @@ static bool owns_state(VALUE fiber) {
 /* The fibers of one Ruby thread. */
 typedef struct thread_fibers {
     VALUE root, current;
+    role role; /* of the current one, which keeps it: to look it up at each switch would cost more than the rest */
 } thread_fibers;
 
 static rb_internal_thread_specific_key_t fibers_key;
@@ -111,6 +98,28 @@ static const rb_data_type_t thread_fibers_type = {
     .flags = RUBY_TYPED_FREE_IMMEDIATELY,
 };
 
+/* Once for each serving fiber, which keeps it. */
+static void make_run(void) {
+    VALUE object = TypedData_Wrap_Struct(cRun, &run_type, NULL);
+    struct spare_run *spare = spare_runs;
+    if (spare != NULL)
+        spare_runs = spare->next;
+    else if ((spare = calloc(1, sizeof *spare)) == NULL)
+        rb_memerror();
+    RTYPEDDATA_DATA(object) = spare;
+    rb_ivar_set(rb_fiber_current(), id_run, object);
+    thread_fibers *fibers = rb_internal_thread_specific_get(rb_thread_current(), fibers_key);
+    if (fibers != NULL)
+        fibers->role = (role){.run = &spare->run, .from = NULL};
+    fl_own.run = &spare->run;
+    fl_own.run_borrowed = false;
+}
+
+void fl_prepare_to_run(void) {
+    if ((fl_own.run == NULL || fl_own.run_borrowed) && fl_own.reactor != NULL)
+        make_run();
+}
+
 /* Of a thread that is in its first fiber. */
 static void track_thread(void) {
     VALUE thread = rb_thread_current();
@@ -124,42 +133,29 @@ static void track_thread(void) {
 }
 
 /* A fiber is resumed by the fiber that ran before: it is new, or had yielded. */
-static void resumed(VALUE fiber, VALUE previous, origin *from) {
+static origin *resumed(VALUE fiber, VALUE previous, role before, origin *from) {
     if (from == NULL)
         rb_ivar_set(fiber, id_run, TypedData_Make_Struct(cRun, origin, &origin_type, from));
     *from = (origin){.resumer = owns_state(fiber) ? fiber : previous, .serving = Qnil};
-    origin *before = origin_of(previous);
-    if (works_for_request(before)) {
-        from->run = before->run;
-        from->serving = before->serving;
-    } else if ((from->run = own_run_of(previous)) != NULL) {
+    if (works_for_request(before.from)) {
+        from->run = before.from->run;
+        from->serving = before.from->serving;
+    } else if ((from->run = before.run) != NULL) {
         from->serving = previous;
     }
     from->id = from->run == NULL ? 0 : from->run->id;
+    return from;
 }
 
 /* Ruby does not say whether fibers were switched by resume, yield or transfer. But a fiber that has resumed another cannot be
  * transferred to: a switch back to it is a yield. Schedulers transfer to fibers that have waited: whom these work for stays. */
-static void note_switch(VALUE fiber, VALUE previous, VALUE root) {
-    origin *left = origin_of(previous);
-    if (left != NULL && left->resumer == fiber && !owns_state(previous)) {
-        *left = (origin){.resumer = Qnil, .serving = Qnil}; /* whoever keeps it keeps no others */
-        return;
-    }
-    if (fiber == root || own_run_of(fiber) != NULL)
-        return;
-    origin *from = origin_of(fiber);
-    if (from == NULL || NIL_P(from->resumer))
-        resumed(fiber, previous, from);
-}
-
-static fl_run *run_of(VALUE fiber) {
-    fl_run *run = own_run_of(fiber);
-    fl_own.run_borrowed = run == NULL;
-    if (run != NULL)
-        return run;
-    origin *from = origin_of(fiber);
-    return works_for_request(from) ? from->run : NULL;
+static role note_switch(VALUE fiber, VALUE previous, role before, VALUE root) {
+    role now = fiber == root ? (role){.run = NULL, .from = NULL} : role_of(fiber);
+    if (before.from != NULL && before.from->resumer == fiber && !owns_state(previous))
+        *before.from = (origin){.resumer = Qnil, .serving = Qnil}; /* whoever keeps it keeps no others */
+    else if (fiber != root && now.run == NULL && (now.from == NULL || NIL_P(now.from->resumer)))
+        now.from = resumed(fiber, previous, before, now.from);
+    return now;
 }
 
 static void fiber_switched(rb_event_flag_t event, VALUE data, VALUE self, ID method, VALUE class) {
@@ -168,10 +164,13 @@ static void fiber_switched(rb_event_flag_t event, VALUE data, VALUE self, ID met
         return;
     VALUE fiber = rb_fiber_current(), previous = fibers->current;
     fibers->current = fiber;
-    note_switch(fiber, previous, fibers->root);
+    role now = fibers->role = note_switch(fiber, previous, fibers->role, fibers->root);
     if (fl_own.reactor == NULL)
         return;
-    fl_own.run = fiber == *fl_own.home ? NULL : run_of(fiber);
+    fl_own.run_borrowed = now.run == NULL;
+    if (now.run == NULL && works_for_request(now.from))
+        now.run = now.from->run;
+    fl_own.run = fiber == *fl_own.home ? NULL : now.run;
     fl_reactor_switched(fiber);
 }
 
@@ -202,10 +201,10 @@ enum { MOST_RESUMERS = 4096 };
 static VALUE owner_of(VALUE fiber) {
     VALUE outermost = fiber;
     for (int i = 0; i < MOST_RESUMERS && !owns_state(outermost); i++) {
-        origin *from = origin_of(outermost);
+        origin *from = role_of(outermost).from;
         if (from == NULL || NIL_P(from->resumer))
             return outermost;
-        fl_run *run = own_run_of(from->resumer);
+        fl_run *run = role_of(from->resumer).run;
         if (run != NULL && from->run == run && run->id != from->id)
             return outermost; /* the fiber that has resumed it serves another request by now */
         outermost = from->resumer;
@@ -223,7 +222,7 @@ static VALUE owner_current(VALUE self) {
 /* FiberOwner.own_state: the present fiber has state of its own, whoever resumes it. */
 static VALUE owner_own_state(VALUE self) {
     VALUE fiber = rb_fiber_current();
-    origin *from = origin_of(fiber);
+    origin *from = role_of(fiber).from;
     rb_ivar_set(fiber, id_owns, Qtrue);
     if (from != NULL)
         from->resumer = fiber;
@@ -232,7 +231,7 @@ static VALUE owner_own_state(VALUE self) {
 
 /* Fairlead.serving(fiber): the one whose request a fiber works for; nil: it is not known, or that request is over. */
 static VALUE serving_fiber(VALUE self, VALUE fiber) {
-    origin *from = origin_of(fiber);
+    origin *from = role_of(fiber).from;
     return works_for_request(from) ? from->serving : Qnil;
 }
 
