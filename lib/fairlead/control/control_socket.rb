@@ -116,7 +116,6 @@ module Fairlead
       @io.accept_nonblock(exception: false)
     end
 
-
     # All users of the machine can see the name, but only this user and root get the answer. The kernel's buffer mostly takes it whole.
     def answer(client)
       user, = client.getpeereid

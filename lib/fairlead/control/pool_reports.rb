@@ -50,7 +50,5 @@ module Fairlead
         { **worker, pools: pools || [], pools_age: at && (Clock.now - at) }
       end
     end
-
-    private
   end
 end

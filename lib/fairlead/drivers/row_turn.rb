@@ -19,8 +19,6 @@ module Fairlead
         Fiber.current_scheduler&.yield
         @since = Clock.now
       end
-
-      private
     end
   end
 end
