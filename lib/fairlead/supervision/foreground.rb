@@ -116,8 +116,8 @@ module Fairlead
       when :USR2 then restart
       when :HUP, :TERM, :INT
         return drain unless @deadline
-        return call_off_restart if @successors
 
+        close_successors # the command is not to begin anew any more
         stop_now unless signal == :HUP
       end
     end
@@ -162,11 +162,6 @@ module Fairlead
       # The server closes its own as it ends.
       @successors = @listeners.map(&:successor)
       drain
-    end
-
-    def call_off_restart
-      close_successors
-      @service_manager.stopping
     end
 
     def stop_now

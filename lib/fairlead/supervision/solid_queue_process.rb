@@ -11,12 +11,11 @@ module Fairlead
   #
   # Nothing here waits: {#attend} does what is due, at {#deadline} and when a child has ended.
   class SolidQueueProcess
-    # Seconds until it is started again after its first end.
-    FIRST_DELAY = 1.0
+    FIRST_DELAY = 1.0 # seconds, see RespawnPolicy
     private_constant :FIRST_DELAY
 
     # @param hosted [Boolean] whether this process will serve requests.
-    # @return [SolidQueueProcess, nil] nil if it is not asked for.
+    # @return [SolidQueueProcess, nil] nil if the option is off.
     # @raise [ConfigurationError] if the app, loaded already, has no Solid Queue.
     def self.for(configuration, app, hosted: false)
       return if configuration.solid_queue == "off"
@@ -96,7 +95,6 @@ module Fairlead
       SequelPools.release
       reader, @lifeline = IO.pipe
       @started = now
-      @kill_at = nil
       @pid = Process.fork do
         @lifeline.close
         close_in_child&.call
@@ -105,7 +103,7 @@ module Fairlead
       reader.close
     end
 
-    # In the host.
+    # In the host. It ends, as Solid Queue does, once the lifeline is readable: its parent has asked for it, or was killed.
     def host(lifeline)
       signals = Signals.new(:TERM, :INT, :QUIT, :CHLD)
       Process.setproctitle("fairlead: solid queue host [#{@configuration.tag}]")
@@ -123,16 +121,18 @@ module Fairlead
       Process.exit!(0)
     end
 
-    # In its own process.
+    # In Solid Queue's process.
     def run(lifeline)
       %i[TERM INT QUIT HUP CHLD USR1 TTIN TTOU].each { |signal| Signal.trap(signal, "DEFAULT") }
       Process.setproctitle("fairlead: solid queue [#{@configuration.tag}]")
       Log.redirect(@configuration.log) if @configuration.log
+      Thread.new do
+        lifeline.wait_readable
+        Process.kill(:TERM, Process.pid)
+      end
       @app || AppLoader.load(@configuration)
       raise ConfigurationError, self.class.missing(@configuration) unless defined?(::SolidQueue)
 
-      # It ends with its parent, also if that is killed.
-      Thread.new { lifeline.read; Process.kill(:TERM, Process.pid) }
       ::SolidQueue::Supervisor.start(mode: @configuration.solid_queue.to_sym)
       Process.exit!(0) # its threads may be in queries, and must not be finalised
     rescue Error => error
@@ -140,10 +140,11 @@ module Fairlead
       Process.exit!(1)
     end
 
+    # Not by a signal: a process that was just forked still has its parent's traps, and would lose it.
     def terminate(now)
       return kill_if_expired(now) if @kill_at
 
-      signal(:TERM)
+      @lifeline.write_nonblock("stop", exception: false)
       # A host waits for Solid Queue itself.
       @kill_at = now + @configuration.drain_timeout + (@hosted ? 3 * WorkerTable::GRACE : 0)
     end
@@ -161,12 +162,6 @@ module Fairlead
       return (kill_if_expired(now) if @kill_at) unless status
 
       ended(now, status) unless @stopping || @kill_at
-      forget
-    rescue Errno::ECHILD
-      forget
-    end
-
-    def forget
       @lifeline.close
       @pid = @kill_at = nil
     end
