@@ -5,9 +5,6 @@ require_relative "../parts"
 module Fairlead
   # The file that holds the server's process id while it runs.
   class PidFile
-    # @return [String, nil] absolute.
-    attr_reader :path
-
     # @param path [String, nil] nil: none.
     # @param at [String] where the path was set, for error messages.
     def initialize(path, at: "pidfile")
@@ -22,13 +19,12 @@ module Fairlead
       other = holder
       if other && other != Process.pid && alive?(other)
         raise ConfigurationError, "#{@at}: #{@path} says that the server runs already, as process #{other}. " \
-                                  "Stop it (kill #{other}), or remove the file if that process is another " \
-                                  "program."
+                                  "Stop it (kill #{other}), or remove the file if that process is another program."
       end
       File.write(@path, "#{Process.pid}\n")
     rescue SystemCallError => error
       raise ConfigurationError, "#{@at}: #{@path} cannot be written: #{error.message[/\A[^@]+/].strip}. " \
-                                "Make its folder, or name another file."
+                                "Create its folder, or name another file."
     end
 
     # Only if it still names this process.

@@ -27,25 +27,20 @@ module Fairlead
     end
 
     # All workers serve.
-    #
-    # @param addresses [Array<String>]
     def ready(addresses)
       notify("READY=1", "MAINPID=#{Process.pid}", "STATUS=serving #{addresses.join(" ")}")
     end
 
     # A restart of the workers begins; {#ready} ends it.
     def reloading
-      now = Clock.microseconds
-      notify("RELOADING=1", "MONOTONIC_USEC=#{now}", "STATUS=restarting the workers")
+      notify("RELOADING=1", "MONOTONIC_USEC=#{Clock.microseconds}", "STATUS=restarting the workers")
     end
 
     # The supervisor runs, and its workers answer.
     def well = notify("WATCHDOG=1")
 
     # The server drains.
-    def stopping
-      notify("STOPPING=1", "STATUS=finishing the requests that run")
-    end
+    def stopping = notify("STOPPING=1", "STATUS=finishing the requests that run")
 
     # A supervisor's message: the init process stays the main one.
     def pass_on(text) = notify(*text.lines(chomp: true).grep_v(/\AMAINPID=/))

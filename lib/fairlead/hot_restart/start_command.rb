@@ -77,19 +77,16 @@ module Fairlead
       end
     end
 
-    # @return [Array<String>]
-    attr_reader :command
-    # @return [Hash{String => String}]
-    attr_reader :variables
-    # @return [String]
+    # @return [String] the folder it was started in.
     attr_reader :folder
     # @return [Integer] how many times the server has begun anew, or tried to.
     attr_reader :generation
     # @return [String, nil] the pid file of a framework. A copy gets another one, since the framework would refuse to start.
     attr_accessor :pid_file
 
-    def initialize(command, variables, folder, real: Dir.pwd)
+    def initialize(command, variables, folder)
       @folder = folder
+      real = Dir.pwd
       @generation = ENV.delete(GENERATION).to_i
       @command = command.map { |word| followed(word, real) }
       @variables = variables.dup
@@ -98,7 +95,7 @@ module Fairlead
 
     # Starts the command beside this process.
     #
-    # @param more [Hash{String => String}] further environment variables.
+    # @param more [Hash{String => String}] environment variables.
     # @param ios [Array<IO>] the copy inherits them under the same numbers.
     # @param options [Hash] of Process.spawn.
     # @return [Integer] its process id.
@@ -106,15 +103,13 @@ module Fairlead
     def spawn_copy(more, ios = [], **options)
       inherited = ios.to_h { |io| [io.fileno, io.fileno] }
       # In a process group of its own: Ctrl-C is passed on to it, and must not come twice.
-      Process.spawn(variables.merge(more), [command.first, command.first], *command.drop(1), *(["-P", "#{pid_file}.new"] if pid_file),
+      Process.spawn(@variables.merge(more), *program, *(["-P", "#{pid_file}.new"] if pid_file),
                     unsetenv_others: true, chdir: folder, pgroup: true, close_others: true, **inherited, **options)
     end
 
     # Replaces this process by the command, which gets the listening sockets: connections wait in them meanwhile.
     #
-    # @param listeners [Array<Listener>]
-    # @param generation [Integer]
-    # @param more [Hash{String => String}] further environment variables.
+    # @param more [Hash{String => String}] environment variables.
     # @raise [SystemCallError]
     def exec(listeners, generation, more = {})
       # They would end the new program until it traps them.
@@ -122,13 +117,16 @@ module Fairlead
       FileUtils.rm_f(pid_file) if pid_file
       # Under their own numbers: low ones may belong to Ruby itself, which then could not go on if this fails.
       listeners.each { |listener| listener.io.close_on_exec = false }
-      Process.exec(variables.merge(Listener::InheritedSockets.variables(listeners), GENERATION => generation.to_s, **more),
-                   [command.first, command.first], *command.drop(1), unsetenv_others: true, chdir: folder)
+      Process.exec(@variables.merge(Listener::InheritedSockets.variables(listeners), GENERATION => generation.to_s, **more),
+                   *program, unsetenv_others: true, chdir: folder)
     end
 
-    def to_s = command.join(" ")
+    def to_s = @command.join(" ")
 
     private
+
+    # Without a shell, also if there are no arguments.
+    def program = [[@command.first, @command.first], *@command.drop(1)]
 
     def followed(path, real) = path.start_with?("#{real}/") ? folder + path.delete_prefix(real) : path
   end

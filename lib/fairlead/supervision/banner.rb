@@ -4,8 +4,7 @@ require "rbconfig"
 require_relative "../parts"
 
 module Fairlead
-  # What the server says of itself when it starts: one line at once, and four once it serves; more
-  # where something limits it, with what lifts that.
+  # The server's lines at its start: one at once, four once it serves, and one for each limit, with what lifts it.
   class Banner
     # @param configuration [Configuration]
     # @param io [IO]
@@ -16,11 +15,11 @@ module Fairlead
       @pid = pid
     end
 
-    # @return [String] said before the app is loaded.
+    # @return [String] printed before the app is loaded.
     def opening = "Fairlead #{VERSION} on #{RUBY_ENGINE} #{RUBY_VERSION}"
 
     # @param addresses [Array<String>]
-    # @return [Array<String>] said once all workers serve.
+    # @return [Array<String>] printed once all workers serve.
     def lines(addresses)
       [
         "  addresses  #{addresses.join("  ")}",
@@ -38,13 +37,11 @@ module Fairlead
 
     private
 
-    # What bounds how many requests can be in the database at once. Known if the app was loaded here.
+    # What bounds the requests in the database. Known if the app was loaded here.
     def database = ActiveRecord::Limits.summary(@configuration).map { |line| "  database   #{line}" }
 
-    # Known only once the app is loaded (see AppLoader.enable_yjit).
-    def compiled
-      " with YJIT" if defined?(RubyVM::YJIT) && RubyVM::YJIT.enabled?
-    end
+    # Known once the app is loaded (see AppLoader.enable_yjit).
+    def compiled = (" with YJIT" if defined?(RubyVM::YJIT) && RubyVM::YJIT.enabled?)
 
     def processes
       case @configuration.workers
@@ -54,7 +51,7 @@ module Fairlead
       end
     end
 
-    # What nobody could do about requests that hold Ruby's lock.
+    # Why there is no relief beside requests that hold Ruby's lock.
     def relief
       case @configuration.workers
       when 0 then nil
@@ -74,7 +71,7 @@ module Fairlead
     end
 
     def print(*lines)
-      # Ruby flushes its buffer before each fork: with what a full disk does not take, no worker could be forked.
+      # Ruby flushes its buffers before each fork, and could not fork if the disk is full.
       @io.sync = true
       @io.write(lines.join("\n") << "\n")
       @io.flush

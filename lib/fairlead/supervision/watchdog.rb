@@ -9,10 +9,8 @@ module Fairlead
   #
   # Before anything serves, the server counts as well: a thread reports so while the app is loaded, for `boot_timeout`.
   class Watchdog
-    # Reports in each interval of the service manager.
-    TIMES = 4
-    # A question may remain unanswered for so many reports.
-    PATIENCE = 2
+    TIMES = 4 # reports in each interval of the service manager
+    PATIENCE = 2 # reports for which a question may remain unanswered
     private_constant :TIMES, :PATIENCE
 
     # @param service_manager [ServiceManager]
@@ -22,7 +20,6 @@ module Fairlead
       new(service_manager).tap { |watchdog| watchdog.load_for(boot_timeout) } if service_manager.watchdog
     end
 
-    # @param service_manager [#watchdog, #well]
     def initialize(service_manager)
       @service_manager = service_manager
       @every = service_manager.watchdog / TIMES
@@ -47,7 +44,8 @@ module Fairlead
     # @return [Float] when {#attend} should be called.
     def deadline = @next
 
-    # @param now [Float] seconds of the monotonic clock.
+    # Asks those that serve, and reports that one has answered in time.
+    #
     # @param serving [Array] those that serve.
     # @yieldparam one [Object] one of them, which is to be asked.
     def attend(now, serving)

@@ -85,7 +85,7 @@ module Fairlead
       deadline = nil
       loop do
         sources = [@signals.io, (@channel.io unless deadline)].compact
-        readable, = IO.select(sources, nil, nil, deadline && until_then(deadline))
+        readable, = IO.select(sources, nil, nil, deadline && [deadline - Clock.now, 0].max)
         next end_process if readable.nil?
 
         @signals.take.each do |signal|
@@ -117,7 +117,7 @@ module Fairlead
       Clock.now + @configuration.drain_timeout
     end
 
-    # Without a supervisor nobody else ends a server that does not end by itself.
+    # There is no supervisor that would kill this process.
     def end_process
       stop
       sleep(WorkerTable::GRACE)
@@ -136,7 +136,9 @@ module Fairlead
     # The supervisor reports a worker that could not boot, once for all tries.
     def fail_with(error)
       description = error.message if error.is_a?(Error)
-      description ||= ErrorReport.new(error, file: hook_file, debug: debug?).to_s
+      # Once the app is loaded, a mistake of the user's is in a hook.
+      hooks = @configuration.file || @configuration.rackup
+      description ||= ErrorReport.new(error, file: hooks, debug: @configuration.debug || @server&.ready?).to_s
       if @server&.ready?
         Log.say "Worker #{@row.index} failed: #{description}"
       else
@@ -144,12 +146,5 @@ module Fairlead
       end
       error.is_a?(ConfigurationError) ? REFUSED : FAILED
     end
-
-    def debug? = @configuration.debug || @server&.ready?
-
-    # Once the app is loaded, a mistake of the user's is in a hook.
-    def hook_file = @configuration.file || @configuration.rackup
-
-    def until_then(deadline) = [deadline - Clock.now, 0].max
   end
 end

@@ -37,38 +37,21 @@ module Fairlead
     Stop = Data.define(:worker)
     Kill = Data.define(:worker)
 
-    # So many boots of one worker in a row may fail while none serves; then the server gives up.
-    PATIENCE = 4
-
-    # Seconds until a worker that failed to boot is forked again; see {RespawnPolicy}.
-    RESPAWN_DELAY = 0.25
-
-    # The most relief workers, if there are not more regular ones.
-    FEW_RELIEFS = 4
-
-    # A relief worker retires when no other worker has been stuck for so many seconds.
-    CALM = 5.0
-
-    # A lane worker retires when it has had nothing to do for so many seconds.
-    LANE_IDLE = 10.0
-
-    # Seconds until the next lane worker is forked after one that could not boot.
-    LANE_DELAY = 5.0
-
-    # The generation of a worker that is to be replaced: older than any.
-    REPLACED = -1
-
-    # Seconds that a worker has to end at once, before it is killed.
-    GRACE = 1.0
-    private_constant :RESPAWN_DELAY, :FEW_RELIEFS, :REPLACED
+    PATIENCE = 4 # failed boots of one worker in a row, while none serves, until the server gives up
+    FEW_RELIEFS = 4 # the most relief workers, if there are not more regular ones
+    REPLACED = -1 # the generation of a worker that is to be replaced: older than any
+    # Seconds:
+    RESPAWN_DELAY = 0.25 # until a worker that failed to boot is forked again; see RespawnPolicy
+    CALM = 5.0 # without a stuck worker, until a relief worker retires
+    LANE_IDLE = 10.0 # without work, until a lane worker retires
+    LANE_DELAY = 5.0 # after a lane worker that could not boot, until the next is forked
+    GRACE = 1.0 # for a worker to end at once, until it is killed
+    private_constant :FEW_RELIEFS, :REPLACED, :RESPAWN_DELAY
 
     # @return [Integer] how many regular workers there should be.
     attr_reader :size
     # @return [Integer] how many there can be in all.
     attr_reader :slots
-    # @return [Integer]
-    attr_reader :generation
-
     # @param size [Integer]
     # @param slots [Integer] how many there can be in all, including those that drain.
     # @param boot_timeout [Float] seconds
@@ -101,9 +84,7 @@ module Fairlead
     def free_slots = (0...@slots).to_a - map(&:slot)
 
     # @return [Boolean] whether a restart is under way.
-    def restarting?
-      !@stopping && @workers.any? { |worker| outdated?(worker) }
-    end
+    def restarting? = !@stopping && outdated.any?
 
     # @return [Boolean] whether the workers from before the last restart stay, because no successor could boot.
     def restart_given_up? = @oldest_wanted < @generation
@@ -131,7 +112,6 @@ module Fairlead
     def next_deadline(now)
       deadlines = @workers.filter_map(&:deadline)
       unless @stopping
-        vacant = (0...@size).reject { |index| occupied?(index) }
         deadlines.concat(vacant.map { |index| @respawns[index].not_before })
         deadlines << @respawns[outdated.first.index].not_before if outdated.any? && none?(&:booting?)
       end
@@ -187,9 +167,10 @@ module Fairlead
       return [] unless worker.booting?
 
       enter(worker, :serving, now, { relief: CALM, lane: LANE_IDLE }[worker.kind])
-      @respawns[worker.index].served if worker.regular?
-      predecessors = select { |other| succeeded?(other, worker) }
-      predecessors.map { |predecessor| drain(predecessor, now, handover: true) }
+      return [] unless worker.regular?
+
+      @respawns[worker.index].served
+      predecessors(worker).map { |predecessor| drain(predecessor, now, handover: true) }
     end
 
     # A worker has ended.
@@ -288,9 +269,7 @@ module Fairlead
       worker.lane? && worker.serving? && worker.generation < @oldest_wanted
     end
 
-    # Indices without a worker.
     def vacancies(now)
-      vacant = (0...@size).reject { |index| occupied?(index) }
       vacant.select { |index| @respawns[index].not_before <= now }.filter_map { |index| fork_worker(index, now) }
     end
 
@@ -304,9 +283,9 @@ module Fairlead
       [fork_worker(predecessor.index, now)].compact
     end
 
-    def outdated = select { |worker| outdated?(worker) }.sort_by(&:index)
-
-    def outdated?(worker) = worker.regular? && worker.serving? && worker.generation < @oldest_wanted
+    def outdated
+      select { |worker| worker.regular? && worker.serving? && worker.generation < @oldest_wanted }.sort_by(&:index)
+    end
 
     # @return [Fork, nil] nil if there is no free slot.
     def fork_worker(index, now, kind = :regular)
@@ -317,17 +296,17 @@ module Fairlead
       Fork.new(worker)
     end
 
-    def occupied?(index)
-      any? { |worker| worker.regular? && worker.index == index && !worker.leaving? }
+    # @return [Array<Integer>] the indices without a worker.
+    def vacant
+      (0...@size).to_a - select { |worker| worker.regular? && !worker.leaving? }.map(&:index)
     end
 
     def serving_at(index)
       find { |worker| worker.regular? && worker.index == index && worker.serving? }
     end
 
-    def succeeded?(other, worker)
-      other.regular? && worker.regular? && other.index == worker.index && other != worker && other.serving? &&
-        other.generation < worker.generation
+    def predecessors(worker)
+      select { |one| one.regular? && one.serving? && one.index == worker.index && one.generation < worker.generation }
     end
 
     def drain(worker, now, handover: false)

@@ -52,7 +52,7 @@ module Fairlead
     def test_a_folder_that_is_not_there_is_named
       error = assert_raises(ConfigurationError) { PidFile.new("#{@folder}/no/server.pid").write }
 
-      assert_match(/cannot be written: No such file or directory\. Make its folder/, error.message)
+      assert_match(/cannot be written: No such file or directory\. Create its folder/, error.message)
     end
 
     def test_none_is_nothing
