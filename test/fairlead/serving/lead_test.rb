@@ -127,6 +127,34 @@ module Fairlead
       refute_includes server.log, "Error"
     end
 
+    # As where the system allows no more memory maps.
+    NO_MORE_FIBERS = <<~'RUBY'
+      Fiber.singleton_class.prepend(Module.new do
+        def new(...) = File.exist?("no-more") ? raise(FiberError, "can't alloc machine stack to fiber: Cannot allocate memory") : super
+      end)
+      run(lambda do |env|
+        next [200, {}, ["hello"]] unless env["PATH_INFO"] == "/wait"
+
+        File.write("waits", "")
+        sleep 0.01 until File.exist?("answered")
+        [200, {}, ["waited"]]
+      end)
+    RUBY
+
+    def test_where_there_are_no_more_fibers_requests_are_served_as_soon_as_there_are
+      server = with_server(NO_MORE_FIBERS, lint: false)
+      File.write(server.path("no-more"), "")
+      waiting = Thread.new { server.get("/wait").body }
+      eventually("the only fiber waits") { File.exist?(server.path("waits")) }
+      beside = Thread.new { server.get("/").body }
+      eventually("no other could be made") { server.log.include?("Cannot allocate memory") }
+      File.delete(server.path("no-more"))
+
+      assert_equal "hello", beside.value
+      File.write(server.path("answered"), "")
+      assert_equal "waited", waiting.value
+    end
+
     private
 
     def ask(socket, path)
