@@ -17,7 +17,12 @@ module Fairlead
         "fchdir" => ->(name) { Dir.open(folder[name]) { |dir| Dir.fchdir(dir.fileno) { here.call } } },
         "instance" => ->(name) { Dir.open(folder[name]) { |dir| dir.chdir { here.call } } },
         "nested" => ->(name) { Dir.chdir(ROOT) { sleep 0.01; Dir.chdir(name) { here.call } } },
-        "enumerator" => ->(name) { Dir.chdir(ROOT) { Enumerator.new { |found| Dir.chdir(name) { found << here.call } }.next } },
+        "enumerator" => lambda do |name|
+          Dir.chdir(ROOT) do
+            all = Enumerator.new { |found| Dir.chdir(name) { found << here.call } }
+            all.next.tap { loop { all.next } } # Ruby refuses all other threads until the inner block has ended
+          end
+        end,
         "writes" => ->(name) { Dir.chdir(folder[name]) { sleep 0.03; File.write("of-#{name}", ""); name } },
         "timeout" => ->(name) { Dir.chdir(folder[name]) { Timeout.timeout(0.03) { sleep 1 } } rescue name },
         "missing" => ->(name) { Dir.chdir(folder["none"]) { "?" } rescue name }
