@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require "cgi"
+require "cgi/escape"
 require_relative "../number"
 require_relative "faults"
 require_relative "rounds"

@@ -15,6 +15,7 @@ module Fairlead
       static void before(void) { if (access("slow-before", F_OK) == 0) usleep(600000); }
       static void in_child(void) { if (access("slow-in-child", F_OK) == 0) usleep(600000); }
       __attribute__((constructor)) static void enter(void) { pthread_atfork(before, NULL, in_child); }
+      void Init_slow(void) {}
     C
 
     # What a process has of the server's sockets, seen from itself: their own port is the server's.
@@ -33,7 +34,6 @@ module Fairlead
 
     APP = <<~RUBY.freeze
       require "socket"
-      require "fiddle"
       #{LOOK}
       if ENV["UNPRIVILEGED"] && Process.uid.zero?
         File.chmod(0o777, ".", "notify.sock")
@@ -102,7 +102,7 @@ module Fairlead
         when "pid" then [200, {}, [Process.pid.to_s]]
         when "stream" then [200, {}, ResponseStream.new(-> { look(port) })]
         when "slow" # what is loaded last is asked first as the process is about to fork
-          Fiddle.dlopen(File.expand_path("slow.so")) if env["QUERY_STRING"] == "late"
+          require File.expand_path("slow.so") if env["QUERY_STRING"] == "late"
           begin
             status[fork { look(port); exit 7 }]
             sleep(1)
