@@ -16,7 +16,7 @@ class FairleadTest < Fairlead::Test
     page = Fairlead::SharedPage.new(3)
     page.write(1, :index, 1)
     page.write(1, :pid, 42)
-    page.write(1, :state, 2)
+    page.write(1, :state, Fairlead::WorkerState::SERVING)
     page.write(1, :queued, 7)
     page.write(1, :heartbeat_ms, Process.clock_gettime(Process::CLOCK_MONOTONIC, :millisecond) - 1500)
     Fairlead.page = page
@@ -35,7 +35,7 @@ class FairleadTest < Fairlead::Test
   def test_what_stalls_is_known_also_where_nothing_is_told_of_it
     page = Fairlead::SharedPage.new(1)
     now = Process.clock_gettime(Process::CLOCK_MONOTONIC, :microsecond)
-    { state: 2, stall: 2, away_us: now - 3_000_000 }.each { |field, value| page.write(0, field, value) }
+    { state: Fairlead::WorkerState::SERVING, stall: Fairlead::StallKind::STUCK, away_us: now - 3_000_000 }.each { |field, value| page.write(0, field, value) }
     stalled = Fairlead::WorkerStats.of(page).dig(:workers, 0, :stalled)
 
     assert_equal :stuck, stalled[:kind]

@@ -29,8 +29,8 @@ static void *await_lock(void *data) {
 }
 
 /* Nobody uses it any more. */
-static void bury(fl_ruby_loop *self) {
-    fl_closes(self);
+static void free_loop(fl_ruby_loop *self) {
+    fl_untrack_loop(self);
     if (self->watch != NULL)
         fl_watch_close(self->watch);
     fl_loop *loop = self->closing;
@@ -39,16 +39,16 @@ static void bury(fl_ruby_loop *self) {
     fl_loop_close(loop);
 }
 
-void fl_use(fl_ruby_loop *self) {
+void fl_retain(fl_ruby_loop *self) {
     self->users++;
 }
 
-void fl_use_no_more(fl_ruby_loop *self) {
+void fl_release(fl_ruby_loop *self) {
     self->users--;
     if (self->closing == NULL)
         return;
     if (self->users == 0)
-        bury(self);
+        free_loop(self);
     else
         fl_loop_wake(self->closing); /* who has heard of the end may have heard it for all */
 }
@@ -56,9 +56,9 @@ void fl_use_no_more(fl_ruby_loop *self) {
 /* Nobody who has the lock may wait for the GVL: the watch thread, or who has the GVL, would wait for both. With an
  * interrupt pending, Ruby comes back at once, without having called. */
 void fl_await_lock(fl_ruby_loop *self, fl_context *context) {
-    fl_use(self);
+    fl_retain(self);
     rb_thread_call_without_gvl2(await_lock, &context->lock, NULL, NULL);
-    fl_use_no_more(self);
+    fl_release(self);
 }
 
 static fl_loop *open_loop(const fl_ruby_loop *self) {
@@ -67,7 +67,7 @@ static fl_loop *open_loop(const fl_ruby_loop *self) {
     return self->loop;
 }
 
-fl_loop *fl_hold(fl_ruby_loop *self) {
+fl_loop *fl_lock(fl_ruby_loop *self) {
     fl_loop *loop;
     while (pthread_mutex_trylock(&(loop = open_loop(self))->context.lock) != 0)
         fl_await_lock(self, &loop->context);
@@ -90,7 +90,7 @@ uint64_t fl_milliseconds(VALUE milliseconds, const char *what) {
 static void loop_mark(void *data) {
     fl_ruby_loop *self = data;
     rb_gc_mark_movable(self->templates);
-    rb_gc_mark(self->teller);
+    rb_gc_mark(self->reporter);
     rb_gc_mark(self->router);
     for (int i = 0; i < FL_MOST_REACTORS; i++) {
         rb_gc_mark(self->reactors[i].thread);
@@ -109,7 +109,7 @@ static void loop_free(void *data) {
     if (self->loop != NULL)
         self->closing = self->loop;
     if (self->closing != NULL)
-        bury(self);
+        free_loop(self);
     ruby_xfree(self);
 }
 
@@ -118,7 +118,7 @@ static size_t loop_size(const void *data) {
     if (self->loop == NULL)
         return sizeof *self;
     return sizeof *self + sizeof *self->loop + self->loop->context.slab.kept + self->loop->context.staging.kept +
-           (size_t) fl_context_kept(&self->loop->context) + self->loop->context.counts.connections * sizeof(fl_connection);
+           (size_t) fl_context_buffered(&self->loop->context) + self->loop->context.counts.connections * sizeof(fl_connection);
 }
 
 static const rb_data_type_t loop_type = {
@@ -131,7 +131,7 @@ static VALUE loop_allocate(VALUE class) {
     fl_ruby_loop *self;
     VALUE object = TypedData_Make_Struct(class, fl_ruby_loop, &loop_type, self);
     self->templates = rb_ary_new();
-    self->teller = self->router = Qnil;
+    self->reporter = self->router = Qnil;
     return object;
 }
 
@@ -165,7 +165,7 @@ static VALUE loop_initialize(VALUE object, VALUE options) {
         .queue_timeout = microseconds(options, "queue_timeout"),
         .queue_target = microseconds(options, "queue_target"),
         .request_timeout = microseconds(options, "request_timeout"),
-        .note_refusals = RTEST(option(options, "note_refusals")),
+        .note_rejections = RTEST(option(options, "note_rejections")),
         .deadlines = {[FL_DEADLINE_IDLE] = microseconds(options, "idle_timeout"),
                       [FL_DEADLINE_HEAD] = microseconds(options, "head_timeout"),
                       [FL_DEADLINE_BODY] = microseconds(options, "body_timeout"),
@@ -184,7 +184,7 @@ static VALUE loop_initialize(VALUE object, VALUE options) {
     self->loop = fl_loop_open(&limits);
     if (self->loop == NULL)
         rb_sys_fail("fairlead");
-    fl_opens(self);
+    fl_track_loop(self);
     rb_update_max_fd(self->loop->context.poll.descriptor);
     return object;
 }
@@ -224,10 +224,10 @@ static VALUE loop_set_router(VALUE object, VALUE router) {
 static VALUE loop_turn(VALUE object) {
     fl_ruby_loop *self = fl_ruby_loop_struct(object);
     fl_runs_none();
-    fl_loop *loop = fl_hold(self);
+    fl_loop *loop = fl_lock(self);
     self->driver = pthread_self();
     uint32_t takeable = fl_loop_turn(loop);
-    fl_let_go(&loop->context);
+    fl_unlock(&loop->context);
     return UINT2NUM(takeable);
 }
 
@@ -271,7 +271,7 @@ static VALUE wait_interruptibly(VALUE data) {
 }
 
 static VALUE has_waited(VALUE data) {
-    fl_use_no_more(((struct wait *) data)->self);
+    fl_release(((struct wait *) data)->self);
     return Qnil;
 }
 
@@ -286,21 +286,21 @@ static VALUE loop_wait(VALUE object, VALUE seconds) {
     int64_t microseconds = time_to_wait(seconds);
     struct wait wait = {
         .self = fl_ruby_loop_struct(object), .loop = fl_ruby_loop_get(object), .microseconds = microseconds};
-    if (wait.microseconds != 0 && fl_loop_lingers(wait.loop) && pthread_mutex_trylock(&wait.loop->context.lock) == 0 &&
-        may_wait(&wait) && fl_loop_linger(wait.loop))
+    if (wait.microseconds != 0 && fl_loop_may_spin(wait.loop) && pthread_mutex_trylock(&wait.loop->context.lock) == 0 &&
+        may_wait(&wait) && fl_loop_spin(wait.loop))
         return Qtrue;
-    fl_use(wait.self);
+    fl_retain(wait.self);
     rb_ensure(wait_interruptibly, (VALUE) &wait, has_waited, (VALUE) &wait);
     return !wait.leads ? Qnil : wait.woken ? Qtrue : Qfalse;
 }
 
 static VALUE loop_settle(VALUE object) {
-    fl_loop *loop = fl_hold(fl_ruby_loop_struct(object));
+    fl_loop *loop = fl_lock(fl_ruby_loop_struct(object));
     if (fl_own_reactor_leads(fl_ruby_loop_struct(object)))
         fl_loop_rest(loop);
     else
         fl_loop_settle(loop);
-    fl_let_go(&loop->context);
+    fl_unlock(&loop->context);
     return Qnil;
 }
 
@@ -322,24 +322,24 @@ static VALUE loop_want(VALUE object) {
  * sees to what was wanted before. */
 static VALUE loop_woken(VALUE object) {
     atomic_store(&fl_ruby_loop_get(object)->driver.wanted, false);
-    fl_loop *loop = fl_hold(fl_ruby_loop_struct(object));
+    fl_loop *loop = fl_lock(fl_ruby_loop_struct(object));
     uint64_t id = fl_context_next_woken(&loop->context);
-    bool refused = loop->context.refusals.first != NULL;
-    fl_let_go(&loop->context);
+    bool refused = loop->context.rejections.first != NULL;
+    fl_unlock(&loop->context);
     return id != 0 ? ULL2NUM(id) : refused ? Qfalse : Qnil;
 }
 
-static VALUE loop_overdue(VALUE object) {
-    fl_loop *loop = fl_hold(fl_ruby_loop_struct(object));
+static VALUE loop_expired(VALUE object) {
+    fl_loop *loop = fl_lock(fl_ruby_loop_struct(object));
     uint64_t id = fl_context_next_expired(&loop->context);
-    fl_let_go(&loop->context);
+    fl_unlock(&loop->context);
     return id == 0 ? Qnil : ULL2NUM(id);
 }
 
 static VALUE loop_give_up(VALUE object) {
-    fl_loop *loop = fl_hold(fl_ruby_loop_struct(object));
+    fl_loop *loop = fl_lock(fl_ruby_loop_struct(object));
     fl_loop_give_up(loop);
-    fl_let_go(&loop->context);
+    fl_unlock(&loop->context);
     return Qnil;
 }
 
@@ -352,9 +352,9 @@ static VALUE loop_fileno(VALUE object) {
 }
 
 static VALUE loop_drain(VALUE object, VALUE hand_over) {
-    fl_loop *loop = fl_hold(fl_ruby_loop_struct(object));
+    fl_loop *loop = fl_lock(fl_ruby_loop_struct(object));
     fl_loop_drain(loop, RTEST(hand_over));
-    fl_let_go(&loop->context);
+    fl_unlock(&loop->context);
     return Qnil;
 }
 
@@ -391,7 +391,7 @@ static VALUE loop_close(VALUE object) {
     self->closing = self->loop;
     self->loop = NULL;
     if (self->users == 0)
-        bury(self);
+        free_loop(self);
     else
         fl_loop_wake(self->closing);
     return Qnil;
@@ -458,9 +458,9 @@ RUBY_FUNC_EXPORTED void Init_fairlead(void) {
     rb_define_method(loop, "wake", loop_wake, 0);
     rb_define_method(loop, "want", loop_want, 0);
     rb_define_method(loop, "woken", loop_woken, 0);
-    rb_define_method(loop, "overdue", loop_overdue, 0);
+    rb_define_method(loop, "expired", loop_expired, 0);
     rb_define_method(loop, "give_up", loop_give_up, 0);
-    rb_define_method(loop, "refusals", fl_ruby_loop_refusals, 0);
+    rb_define_method(loop, "rejections", fl_ruby_loop_rejections, 0);
     rb_define_method(loop, "take", fl_ruby_loop_take, 0);
     rb_define_method(loop, "takeable", loop_takeable, 0);
     rb_define_method(loop, "fileno", loop_fileno, 0);

@@ -34,7 +34,7 @@ typedef struct fl_ruby_loop {
     pthread_t driver; /* the thread that turns it */
     fl_watch *watch; /* NULL: nobody watches, and whoever asks leads */
     VALUE templates;
-    VALUE teller; /* is given what stalls; nil: nobody */
+    VALUE reporter; /* is given what stalls; nil: nobody */
     VALUE router; /* is called at the end of requests whose route is remembered; nil: nobody */
     struct {
         VALUE thread, fiber; /* the fiber that runs, or ran last */
@@ -46,13 +46,13 @@ typedef struct fl_ruby_loop {
 /* The loop, if it is open; raises otherwise. Valid until the GVL may have been given up. */
 fl_loop *fl_ruby_loop_get(VALUE self);
 fl_ruby_loop *fl_ruby_loop_struct(VALUE self);
-void fl_use(fl_ruby_loop *self);
-void fl_use_no_more(fl_ruby_loop *self);
+void fl_retain(fl_ruby_loop *self);
+void fl_release(fl_ruby_loop *self);
 
-/* Holds the loop's lock, if it is open; raises otherwise. May give up the GVL: it never waits with it. Until fl_let_go no Ruby
+/* Holds the loop's lock, if it is open; raises otherwise. May give up the GVL: it never waits with it. Until fl_unlock no Ruby
  * is called and nothing is raised. */
-fl_loop *fl_hold(fl_ruby_loop *self);
-static inline void fl_let_go(fl_context *context) {
+fl_loop *fl_lock(fl_ruby_loop *self);
+static inline void fl_unlock(fl_context *context) {
     pthread_mutex_unlock(&context->lock);
 }
 /* Gives up the GVL until the lock of this loop, which is or was `self`'s, is free. */
@@ -77,12 +77,12 @@ static inline fl_ruby_request *fl_ruby_request_get(VALUE self) {
     return rb_check_typeddata(self, &fl_request_type);
 }
 
-/* Holds the loop of a request: its exchange, to be let go of by fl_let_go(exchange->context). NULL: the request is over. An
+/* Holds the loop of a request: its exchange, to be let go of by fl_unlock(exchange->context). NULL: the request is over. An
  * exchange without a loop: the server has ended. Nothing is held in either case. May give up the GVL, never raises. */
-fl_exchange *fl_hold_request(VALUE request);
+fl_exchange *fl_lock_request(VALUE request);
 /* The same without giving up the GVL: what was read before still holds. False: somebody else has the lock; fl_await_request
  * gives up the GVL until it may be free. */
-bool fl_try_request(VALUE request, fl_exchange **exchange);
+bool fl_try_lock_request(VALUE request, fl_exchange **exchange);
 void fl_await_request(VALUE request);
 /* Raises if there is none, or none that is held. */
 void fl_require_open(const fl_exchange *exchange);
@@ -99,7 +99,7 @@ void fl_init_environment(void);
 /* request.c: the oldest ready request with its env, or nil */
 VALUE fl_ruby_loop_take(VALUE self);
 /* Likewise: what was refused since, each as [line, address, status, reason, duration in seconds]. */
-VALUE fl_ruby_loop_refusals(VALUE self);
+VALUE fl_ruby_loop_rejections(VALUE self);
 void fl_init_request(void);
 /* response.c */
 void fl_init_response(VALUE request_class);
@@ -110,7 +110,7 @@ typedef struct fl_own_thread {
     fl_reactor *reactor; /* NULL: it is none, and all else is void */
     fl_ruby_loop *loop;
     int number; /* of the reactor */
-    VALUE *home; /* the fiber of the scheduler, kept alive and in place until the reactor leaves. On the heap: a forked
+    VALUE *scheduler_fiber; /* the fiber of the scheduler, kept alive and in place until the reactor leaves. On the heap: a forked
                   * process still looks there, when the thread has no memory any more */
     fl_run *run; /* of the fiber that runs */
     bool run_borrowed; /* it serves not itself, but works for a request of another */
@@ -134,8 +134,8 @@ bool fl_has_been_noted(uint64_t id);
 /* In the child of a fork: other threads may have been at work on what is kept of those that have ended. */
 void fl_forget_other_threads(void);
 /* fork.c: a loop that is open, until it is freed */
-void fl_opens(fl_ruby_loop *self);
-void fl_closes(fl_ruby_loop *self);
+void fl_track_loop(fl_ruby_loop *self);
+void fl_untrack_loop(fl_ruby_loop *self);
 void fl_init_fork(void);
 /* stalls.c: takes the backtrace that is wanted of the calling thread. */
 void fl_capture_stall(void);

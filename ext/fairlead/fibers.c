@@ -170,7 +170,7 @@ static void fiber_switched(rb_event_flag_t event, VALUE data, VALUE self, ID met
     fl_own.run_borrowed = now.run == NULL;
     if (now.run == NULL && works_for_request(now.from))
         now.run = now.from->run;
-    fl_own.run = fiber == *fl_own.home ? NULL : now.run;
+    fl_own.run = fiber == *fl_own.scheduler_fiber ? NULL : now.run;
     fl_reactor_switched(fiber);
 }
 

@@ -8,12 +8,12 @@
 
 static fl_ruby_loop *open_loops;
 
-void fl_opens(fl_ruby_loop *self) {
+void fl_track_loop(fl_ruby_loop *self) {
     self->next_open = open_loops;
     open_loops = self;
 }
 
-void fl_closes(fl_ruby_loop *self) {
+void fl_untrack_loop(fl_ruby_loop *self) {
     fl_ruby_loop **link = &open_loops;
     while (*link != NULL && *link != self) link = &(*link)->next_open;
     if (*link != NULL)

@@ -39,7 +39,7 @@ const rb_data_type_t fl_request_type = {
     .flags = RUBY_TYPED_FREE_IMMEDIATELY | RUBY_TYPED_EMBEDDABLE | RUBY_TYPED_WB_PROTECTED,
 };
 
-bool fl_try_request(VALUE request, fl_exchange **exchange) {
+bool fl_try_lock_request(VALUE request, fl_exchange **exchange) {
     *exchange = fl_ruby_request_get(request)->exchange;
     if (*exchange != NULL && (*exchange)->context != NULL && (*exchange)->context->forgotten)
         fl_exchange_disown(*exchange);
@@ -51,9 +51,9 @@ void fl_await_request(VALUE request) {
     fl_await_lock(fl_ruby_loop_struct(self->loop), self->exchange->context);
 }
 
-fl_exchange *fl_hold_request(VALUE request) {
+fl_exchange *fl_lock_request(VALUE request) {
     fl_exchange *exchange;
-    while (!fl_try_request(request, &exchange))
+    while (!fl_try_lock_request(request, &exchange))
         fl_await_request(request);
     RB_GC_GUARD(request);
     return exchange;
@@ -68,29 +68,29 @@ void fl_require_open(const fl_exchange *exchange) {
 
 /* It may wait for long: what has been read of it is given back. */
 static void give_back(VALUE request, bool whole) {
-    fl_exchange *exchange = fl_hold_request(request);
+    fl_exchange *exchange = fl_lock_request(request);
     if (exchange == NULL || exchange->context == NULL)
         return;
     fl_exchange_head_used(exchange);
     if (whole)
         fl_exchange_body_used(exchange, exchange->request.body.length);
-    fl_let_go(exchange->context);
+    fl_unlock(exchange->context);
 }
 
 VALUE fl_ruby_loop_take(VALUE object) {
     fl_ruby_loop *ours = fl_ruby_loop_struct(object);
     fl_prepare_to_run();
-    fl_loop *loop = fl_hold(ours);
+    fl_loop *loop = fl_lock(ours);
     fl_exchange *exchange = fl_own_take(ours);
     if (exchange == NULL) {
-        fl_let_go(&loop->context);
+        fl_unlock(&loop->context);
         return Qnil;
     }
     fl_runs(exchange);
     bool whole = exchange->request.whole; /* else who stands in for us may receive the rest meanwhile */
-    fl_let_go(&loop->context);
+    fl_unlock(&loop->context);
     if (fl_own.reactor != NULL) {
-        fl_reactor_goes_out(fl_own.reactor, exchange->queueing.started_at);
+        fl_reactor_enters_app(fl_own.reactor, exchange->queueing.started_at);
         fl_watch_attend(ours->watch);
     }
     fl_ruby_request *self;
@@ -113,21 +113,21 @@ VALUE fl_ruby_loop_take(VALUE object) {
     return request;
 }
 
-VALUE fl_ruby_loop_refusals(VALUE object) {
+VALUE fl_ruby_loop_rejections(VALUE object) {
     fl_ruby_loop *ours = fl_ruby_loop_struct(object);
-    VALUE refusals = rb_ary_new();
+    VALUE rejections = rb_ary_new();
     for (;;) {
-        fl_loop *loop = fl_hold(ours);
-        fl_rejection *refusal = fl_rejection_take(&loop->context.refusals);
-        fl_let_go(&loop->context);
-        if (refusal == NULL)
-            return refusals;
+        fl_loop *loop = fl_lock(ours);
+        fl_rejection *rejection = fl_rejection_take(&loop->context.rejections);
+        fl_unlock(&loop->context);
+        if (rejection == NULL)
+            return rejections;
         VALUE fields[] = {
-            rb_str_new(refusal->line, refusal->size), fl_environment_address(&refusal->client),
-            INT2NUM(fl_status_http(refusal->status)), rb_str_new_cstr(fl_status_text(refusal->status)),
-            DBL2NUM((double) (refusal->refused_at - refusal->first_byte_at) / 1e6)};
-        free(refusal);
-        rb_ary_push(refusals, rb_ary_new_from_values(5, fields));
+            rb_str_new(rejection->line, rejection->size), fl_environment_address(&rejection->client),
+            INT2NUM(fl_status_http(rejection->status)), rb_str_new_cstr(fl_status_text(rejection->status)),
+            DBL2NUM((double) (rejection->refused_at - rejection->first_byte_at) / 1e6)};
+        free(rejection);
+        rb_ary_push(rejections, rb_ary_new_from_values(5, fields));
     }
 }
 
@@ -190,7 +190,7 @@ static VALUE request_read(VALUE object, VALUE string, VALUE most) {
     Check_Type(string, T_STRING);
     for (;;) {
         length = make_room(string, wanted);
-        if (fl_try_request(object, &exchange))
+        if (fl_try_lock_request(object, &exchange))
             break;
         fl_await_request(object);
     }
@@ -203,7 +203,7 @@ static VALUE request_read(VALUE object, VALUE string, VALUE most) {
         memcpy(RSTRING_PTR(string) + length, bytes, size);
         fl_exchange_body_used(exchange, size);
     }
-    fl_let_go(exchange->context);
+    fl_unlock(exchange->context);
     if (status == FL_AGAIN)
         return Qfalse;
     if (status != FL_OK)
@@ -215,10 +215,10 @@ static VALUE request_read(VALUE object, VALUE string, VALUE most) {
 }
 
 static VALUE request_trailers(VALUE object) {
-    fl_exchange *exchange = fl_hold_request(object);
+    fl_exchange *exchange = fl_lock_request(object);
     fl_require_open(exchange);
     bool whole = exchange->request.whole; /* they do not change any more */
-    fl_let_go(exchange->context);
+    fl_unlock(exchange->context);
     return whole ? fl_environment_trailers(exchange) : rb_hash_new();
 }
 

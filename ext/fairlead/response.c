@@ -100,7 +100,7 @@ static void begin(VALUE self, VALUE status, VALUE headers) {
 
 /* The exchange of an open request, its loop held; raises otherwise. */
 static fl_exchange *hold(VALUE self) {
-    fl_exchange *exchange = fl_hold_request(self);
+    fl_exchange *exchange = fl_lock_request(self);
     fl_require_open(exchange);
     return exchange;
 }
@@ -119,8 +119,8 @@ static void end(VALUE object, void (*end)(fl_exchange *)) {
     fl_exchange *exchange = self->exchange;
     self->exchange = NULL;
     self->timed_out = exchange->timing.out;
-    if (end == fl_exchange_abandon && exchange->request.refusal != FL_OK && !exchange->response.committed)
-        self->code = fl_status_http((fl_status) exchange->request.refusal);
+    if (end == fl_exchange_abandon && exchange->request.rejection != FL_OK && !exchange->response.committed)
+        self->code = fl_status_http((fl_status) exchange->request.rejection);
     if (exchange->timing.out && !exchange->response.committed)
         self->code = fl_status_http(FL_REQUEST_TIMEOUT); /* whatever the app has said since */
     else
@@ -132,14 +132,14 @@ static void end(VALUE object, void (*end)(fl_exchange *)) {
 }
 
 static VALUE end_if_open(VALUE object, void (*how)(fl_exchange *)) {
-    fl_exchange *exchange = fl_hold_request(object);
+    fl_exchange *exchange = fl_lock_request(object);
     if (exchange == NULL)
         return Qnil;
     fl_context *context = exchange->context;
     end(object, how);
     if (context == NULL)
         return Qnil;
-    fl_let_go(context);
+    fl_unlock(context);
     tell_driver(object);
     return Qnil;
 }
@@ -182,7 +182,7 @@ static VALUE request_respond(VALUE object, VALUE status, VALUE headers, VALUE bo
     size_t length = 0;
     VALUE wrong = whole ? measure(body, &length) : Qnil;
     if (!NIL_P(wrong)) {
-        fl_let_go(context);
+        fl_unlock(context);
         Check_Type(wrong, T_STRING);
     }
     fl_status outcome = fl_exchange_head_end(exchange, whole ? (int64_t) length : -1);
@@ -192,7 +192,7 @@ static VALUE request_respond(VALUE object, VALUE status, VALUE headers, VALUE bo
         outcome = write_all(exchange, body);
     if (whole && outcome == FL_OK)
         end(object, fl_exchange_finish);
-    fl_let_go(context);
+    fl_unlock(context);
     check(outcome);
     if (whole)
         tell_driver(object);
@@ -223,7 +223,7 @@ static VALUE request_write(VALUE self, VALUE string) {
     fl_exchange *exchange = hold(self);
     size_t size = (size_t) RSTRING_LEN(string), used;
     fl_status status = fl_exchange_write(exchange, RSTRING_PTR(string), size < MOST_AT_ONCE ? size : MOST_AT_ONCE, &used);
-    fl_let_go(exchange->context);
+    fl_unlock(exchange->context);
     if (status != FL_OK && status != FL_AGAIN)
         fl_raise(status);
     tell_driver(self);
@@ -238,22 +238,22 @@ static VALUE request_slice_over_p(VALUE self) {
 }
 
 static VALUE request_awaits_room_p(VALUE self) {
-    fl_exchange *exchange = fl_hold_request(self);
+    fl_exchange *exchange = fl_lock_request(self);
     if (exchange == NULL || exchange->context == NULL)
         return Qfalse;
     bool awaits = exchange->response.awaits_room;
-    fl_let_go(exchange->context);
+    fl_unlock(exchange->context);
     return awaits ? Qtrue : Qfalse;
 }
 
 /* Nothing to do for a server that has ended. */
 static VALUE with_loop(VALUE self, void (*act)(fl_exchange *)) {
-    fl_exchange *exchange = fl_hold_request(self);
+    fl_exchange *exchange = fl_lock_request(self);
     if (exchange != NULL && exchange->context == NULL)
         return Qnil;
     fl_require_open(exchange);
     act(exchange);
-    fl_let_go(exchange->context);
+    fl_unlock(exchange->context);
     return Qnil;
 }
 
@@ -281,7 +281,7 @@ static VALUE request_give_away(VALUE object) {
     fl_buffer unsent = {0}, ahead = {0};
     bool gone = exchange->connection == NULL, is_unix = exchange->client.family == AF_UNIX;
     int descriptor = fl_exchange_hijack(exchange, &unsent, &ahead);
-    fl_let_go(context);
+    fl_unlock(context);
     if (descriptor < 0 && gone)
         fl_raise(FL_CLOSED);
     if (descriptor < 0)
@@ -304,7 +304,7 @@ static VALUE request_inform(VALUE object, VALUE code, VALUE fields) {
     Check_Type(fields, T_STRING);
     fl_exchange *exchange = hold(object);
     fl_exchange_inform(exchange, number, RSTRING_PTR(fields), (size_t) RSTRING_LEN(fields));
-    fl_let_go(exchange->context);
+    fl_unlock(exchange->context);
     return Qnil;
 }
 
@@ -315,7 +315,7 @@ static VALUE request_trailer(VALUE object, VALUE name, VALUE value) {
     fl_exchange *exchange = hold(object);
     fl_status status = fl_exchange_trailer(exchange, RSTRING_PTR(name), (size_t) RSTRING_LEN(name), RSTRING_PTR(value),
                                            (size_t) RSTRING_LEN(value));
-    fl_let_go(exchange->context);
+    fl_unlock(exchange->context);
     check(status);
     return Qnil;
 }
@@ -338,11 +338,11 @@ static VALUE request_limit_time(VALUE self, VALUE seconds) {
     if (microseconds == 0 && !NIL_P(seconds)) /* any time, to the core */
         rb_raise(rb_eArgError, "the time of a request must be more than 0 and at most %d seconds, not %" PRIsVALUE,
                  FL_MOST_SECONDS, seconds);
-    fl_exchange *exchange = fl_hold_request(self);
+    fl_exchange *exchange = fl_lock_request(self);
     if (exchange == NULL || exchange->context == NULL)
         return Qnil;
     fl_exchange_limit_time(exchange, microseconds);
-    fl_let_go(exchange->context);
+    fl_unlock(exchange->context);
     return Qnil;
 }
 

@@ -150,7 +150,29 @@ static VALUE page_clear(VALUE self, VALUE index) {
     return Qnil;
 }
 
+/* The numbers in a slot's fields `state` and `stall`, as constants of a module, and their names in that order as NAMES. */
+static void define_numbers(const char *module_name, const char *const *constants, const char *const *names, int count) {
+    VALUE module = rb_define_module_under(fl_mFairlead, module_name), list = rb_ary_new();
+    for (int i = 0; i < count; i++) {
+        rb_define_const(module, constants[i], INT2NUM(i));
+        rb_ary_push(list, names[i][0] == '\0' ? Qnil : ID2SYM(rb_intern(names[i])));
+    }
+    rb_define_const(module, "NAMES", rb_obj_freeze(list));
+}
+
+static void define_states(void) {
+#define X(constant, name) #constant,
+    static const char *const states[] = {FL_WORKER_STATE_MAP(X)}, *const stalls[] = {FL_STALL_MAP(X)};
+#undef X
+#define X(constant, name) name,
+    static const char *const state_names[] = {FL_WORKER_STATE_MAP(X)}, *const stall_names[] = {FL_STALL_MAP(X)};
+#undef X
+    define_numbers("WorkerState", states, state_names, sizeof states / sizeof *states);
+    define_numbers("StallKind", stalls, stall_names, sizeof stalls / sizeof *stalls);
+}
+
 void fl_init_shared_page(void) {
+    define_states();
     VALUE page = rb_define_class_under(fl_mFairlead, "SharedPage", rb_cObject);
     rb_undef_alloc_func(page);
     rb_define_singleton_method(page, "new", page_new, 1);

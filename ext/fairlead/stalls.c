@@ -15,14 +15,14 @@ static void capture(fl_ruby_loop *self, int number, VALUE thread, VALUE fiber) {
     fl_stall_record *record = &watch->stalls[number];
     int phase = atomic_load(&record->phase);
     if ((phase == FL_STALL_LONG || phase == FL_STALL_LASTING) && fl_stall_goes_on(watch, number))
-        rb_funcall(self->teller, id_capture, 5, INT2NUM(number), ULL2NUM(atomic_load(&record->began)),
+        rb_funcall(self->reporter, id_capture, 5, INT2NUM(number), ULL2NUM(atomic_load(&record->began)),
                    INT2NUM(atomic_load(&record->wanted)), thread, fiber);
 }
 
 static VALUE capture_own(VALUE unused) {
     fl_ruby_loop *self;
     for (int i = 0; (self = fl_own.loop != NULL ? fl_own.loop : told) != NULL && self->watch != NULL; i++) {
-        if (NIL_P(self->teller) || i >= atomic_load(&self->watch->count))
+        if (NIL_P(self->reporter) || i >= atomic_load(&self->watch->count))
             break;
         bool foreign = atomic_load(&self->watch->stalls[i].foreign);
         if (fl_own.loop == NULL ? foreign : fl_own.reactor == &self->watch->reactors[i] && !foreign)
@@ -38,25 +38,24 @@ void fl_capture_stall(void) {
     rb_set_errinfo(error);
 }
 
-/* tell_stalls(milliseconds, teller): stalls of more than that are told; `teller.capture` is called while they go on.
+/* report_stalls(milliseconds, teller): stalls of more than that are told; `teller.capture` is called while they go on.
  * To be called before the watch starts. Answers the descriptor that tells of news. */
-static VALUE loop_tell_stalls(VALUE object, VALUE limit, VALUE teller) {
+static VALUE loop_report_stalls(VALUE object, VALUE limit, VALUE teller) {
     uint64_t longest = fl_milliseconds(limit, "the length of a stall");
     fl_ruby_loop *self = fl_ruby_loop_struct(object);
     fl_watch *watch = self->watch;
     if (watch == NULL)
         rb_raise(rb_eIOError, "nobody watches this loop");
-    if (fl_bell_open(&watch->teller) < 0)
+    if (fl_notifier_open(&watch->reporter) < 0)
         rb_sys_fail("the bell of the teller");
-    rb_update_max_fd(watch->teller.listening);
-    watch->limits.told = longest;
-    self->teller = teller;
+    rb_update_max_fd(watch->reporter.listening);
+    watch->limits.reported = longest;
+    self->reporter = teller;
     told = self;
-    return INT2NUM(watch->teller.listening);
+    return INT2NUM(watch->reporter.listening);
 }
 
 static VALUE facts_of(int number, fl_stall_record *record, int phase) {
-    static const char *const kinds[] = {"", "blocked", "stuck", "computing"};
     uint64_t began = atomic_load(&record->began);
     VALUE facts = rb_hash_new();
 #define FACT(name, value) rb_hash_aset(facts, ID2SYM(rb_intern(#name)), value)
@@ -64,7 +63,7 @@ static VALUE facts_of(int number, fl_stall_record *record, int phase) {
     FACT(began, ULL2NUM(began));
     FACT(seconds, DBL2NUM((double) fl_stall_lasted(record) / 1e6));
     FACT(lasting, phase == FL_STALL_OVER ? Qfalse : Qtrue);
-    FACT(kind, rb_str_new_cstr(kinds[fl_stall_kind(record)]));
+    FACT(kind, rb_str_new_cstr(fl_stall_name(fl_stall_kind(record))));
     FACT(standby, fl_stall_has_standby(record) ? Qtrue : Qfalse);
     FACT(relief, atomic_load(&record->relief) ? Qtrue : Qfalse);
     FACT(handed, ULL2NUM(atomic_load(&record->handed)));
@@ -87,7 +86,7 @@ static VALUE loop_stalls(VALUE object) {
         if (phase == FL_STALL_LASTING || phase == FL_STALL_OVER)
             rb_ary_push(list, facts_of(i, record, phase));
         if (phase == FL_STALL_OVER)
-            fl_stall_told(record);
+            fl_stall_reported(record);
     }
     return list;
 }
@@ -139,7 +138,7 @@ void fl_init_stalls(VALUE loop) {
     id_capture = rb_intern("capture");
     rb_define_singleton_method(fl_mFairlead, "route", route_of, 2);
     rb_define_singleton_method(fl_mFairlead, "escape", escape, 1);
-    rb_define_method(loop, "tell_stalls", loop_tell_stalls, 2);
+    rb_define_method(loop, "report_stalls", loop_report_stalls, 2);
     rb_define_method(loop, "stalls", loop_stalls, 0);
     rb_define_method(loop, "stall", loop_stall, 2);
 }

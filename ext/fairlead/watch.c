@@ -122,10 +122,10 @@ fl_exchange *fl_own_take(fl_ruby_loop *ours) {
 void fl_reactor_switched(VALUE fiber) {
     atomic_store_explicit(&fl_own.reactor->run, fl_own.run, memory_order_relaxed);
     fl_own.loop->reactors[fl_own.number].fiber = fiber;
-    if (fiber == *fl_own.home)
-        fl_reactor_comes_home(fl_own.reactor);
+    if (fiber == *fl_own.scheduler_fiber)
+        fl_reactor_leaves_app(fl_own.reactor);
     else
-        fl_reactor_goes_out(fl_own.reactor, fl_clock());
+        fl_reactor_enters_app(fl_own.reactor, fl_clock());
 }
 
 /* A thread has the priority of who starts it. Those that an app starts in a request shall have Ruby's usual one, not that
@@ -239,15 +239,15 @@ static VALUE loop_enter(VALUE object) {
         return Qnil;
     atomic_store(&entry->watch, watch);
     fl_own.number = number;
-    fl_own.home = ALLOC(VALUE);
-    *fl_own.home = rb_fiber_current();
-    rb_gc_register_address(fl_own.home);
+    fl_own.scheduler_fiber = ALLOC(VALUE);
+    *fl_own.scheduler_fiber = rb_fiber_current();
+    rb_gc_register_address(fl_own.scheduler_fiber);
     fl_own.run = NULL;
     fl_own.reactor = &watch->reactors[number];
     fl_own.loop = fl_ruby_loop_struct(object);
-    fl_use(fl_own.loop);
+    fl_retain(fl_own.loop);
     fl_own.loop->reactors[number].thread = rb_thread_current();
-    fl_own.loop->reactors[number].fiber = *fl_own.home;
+    fl_own.loop->reactors[number].fiber = *fl_own.scheduler_fiber;
     fl_track_fibers();
     return INT2NUM(fl_own.reactor->lead.listening);
 }
@@ -256,18 +256,18 @@ static VALUE loop_leave(VALUE object) {
     fl_watch *watch = fl_ruby_loop_struct(object)->watch;
     if (fl_own.reactor != NULL && watch != NULL) {
         if (!atomic_load(&fl_own.reactor->gone) && !fl_watch_leave(watch, fl_own.number)) { /* it leads until the end */
-            fl_reactor_goes_out(fl_own.reactor, fl_clock());
+            fl_reactor_enters_app(fl_own.reactor, fl_clock());
             atomic_store(&fl_own.reactor->gone, true);
         }
         atomic_store(&fl_own.reactor->thread->watch, NULL);
     }
     if (fl_own.reactor != NULL) {
         fl_own.loop->reactors[fl_own.number].thread = fl_own.loop->reactors[fl_own.number].fiber = Qnil;
-        rb_gc_unregister_address(fl_own.home);
-        xfree(fl_own.home);
+        rb_gc_unregister_address(fl_own.scheduler_fiber);
+        xfree(fl_own.scheduler_fiber);
         if (watch != NULL)
             fl_watch_vacate(watch, fl_own.number);
-        fl_use_no_more(fl_own.loop);
+        fl_release(fl_own.loop);
     }
     fl_own.reactor = NULL;
     fl_own.loop = NULL;
@@ -336,7 +336,7 @@ static VALUE loop_standbys(VALUE object) {
     int count = 0;
     for (int i = 0; i < atomic_load(&watch->count); i++)
         count += i != atomic_load(&watch->leader) && !atomic_load(&watch->reactors[i].gone) &&
-                 atomic_load(&watch->reactors[i].home);
+                 atomic_load(&watch->reactors[i].in_loop);
     return INT2NUM(count);
 }
 

@@ -12,7 +12,7 @@ end
 
 module Fairlead
   # The core's binding.
-  %i[ClientGone FiberOwner Platform SharedPage].each { |name| autoload name, "fairlead/fairlead" }
+  %i[ClientGone FiberOwner Platform SharedPage StallKind WorkerState].each { |name| autoload name, "fairlead/fairlead" }
 
   autoload :ActiveRecord, "fairlead/active_record"
   autoload :CLI, "fairlead/cli"

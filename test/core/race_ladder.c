@@ -118,7 +118,7 @@ static bool serve_one(worker *worker, fl_thread *thread, fl_reactor *reactor, in
     if (exchange == NULL)
         return false;
     atomic_store(&reactor->run, &runs[worker - workers][number]);
-    fl_reactor_goes_out(reactor, fl_clock());
+    fl_reactor_enters_app(reactor, fl_clock());
     unsigned request = (unsigned) atoi(fl_exchange_head_bytes(exchange) + exchange->request.head->path.at + 1);
     pthread_mutex_lock(&loop->context.lock);
     fl_exchange_head_used(exchange);
@@ -143,7 +143,7 @@ static void rest(worker *worker, fl_thread *thread, fl_reactor *reactor, int num
     }
     if (takeable > 0)
         return;
-    fl_reactor_comes_home(reactor);
+    fl_reactor_leaves_app(reactor);
     pthread_mutex_lock(&loop->context.lock);
     leads = fl_watch_leads(worker->watch, number);
     if (leads)
@@ -186,7 +186,7 @@ static void *reactor_runs(void *data) {
             atomic_fetch_add(&left, 1);
         }
     }
-    fl_reactor_comes_home(reactor);
+    fl_reactor_leaves_app(reactor);
     release(worker, thread);
     return thread;
 }
@@ -195,19 +195,19 @@ static void *reactor_runs(void *data) {
 static void *teller_runs(void *data) {
     fl_watch *watch = ((worker *) data)->watch;
     while (!atomic_load(&over)) {
-        struct pollfd news = {.fd = watch->teller.listening, .events = POLLIN};
+        struct pollfd news = {.fd = watch->reporter.listening, .events = POLLIN};
         uint64_t count;
         poll(&news, 1, 100);
-        (void) !read(watch->teller.listening, &count, sizeof count);
+        (void) !read(watch->reporter.listening, &count, sizeof count);
         for (int i = 0; i < atomic_load(&watch->count); i++) {
             fl_stall_record *record = &watch->stalls[i];
             (void) fl_stall_goes_on(watch, i);
             if (atomic_load(&record->phase) != FL_STALL_OVER)
                 continue;
-            if (fl_stall_lasted(record) < watch->limits.told || fl_stall_kind(record) == FL_STALL_NONE)
+            if (fl_stall_lasted(record) < watch->limits.reported || fl_stall_kind(record) == FL_STALL_NONE)
                 atomic_fetch_add(&mistold, 1);
             atomic_fetch_add(&told, 1);
-            fl_stall_told(record);
+            fl_stall_reported(record);
         }
     }
     return NULL;
@@ -317,7 +317,7 @@ static void open_workers(int listening, int ends[WORKERS][2]) {
         CHECK_NUMBER(FL_OK, fl_loop_join(each->loop, page, i, ends[i][0], sending, WORKERS));
         each->watch = fl_watch_open(each->loop, &watch_limits);
         each->watch->relief = relief[1];
-        CHECK_NUMBER(0, fl_bell_open(&each->watch->teller));
+        CHECK_NUMBER(0, fl_notifier_open(&each->watch->reporter));
         each->watch->interrupt = interrupt;
         strcpy(each->watch->request, "relief\n");
         strcpy(each->watch->lane_request, "lane\n");
@@ -421,7 +421,7 @@ static void run(void) {
 
 static void each_request_is_answered_once_whoever_stalls(void) {
     limits = peer_limits;
-    watch_limits = (fl_watch_limits){.tick = 2000, .blocked = 4000, .stuck = 8000, .computing = 20000, .told = 5000};
+    watch_limits = (fl_watch_limits){.tick = 2000, .blocked = 4000, .stuck = 8000, .computing = 20000, .reported = 5000};
     run();
     CHECK_NUMBER(0, atomic_load(&too_long));
 }

@@ -128,7 +128,7 @@ static void something_rarer(taken *one) {
         fl_exchange_inform(one->exchange, 103, hint, sizeof hint - 1);
         break;
     case 2:
-        fl_exchange_moves_on(one->exchange);
+        fl_exchange_restart_time(one->exchange);
         break;
     case 3:
         if (one->ended)

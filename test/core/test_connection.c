@@ -241,16 +241,16 @@ static void a_request_that_comes_soon_is_awaited_awake_as_long_as_that_succeeds(
     peer_server server = server_start();
     int socket = client(&server);
     turn(server.loop);
-    CHECK(fl_loop_lingers(server.loop));
+    CHECK(fl_loop_may_spin(server.loop));
     for (int round = 0; round < 3; round++) {
         say(socket, GET("/"));
         atomic_store(&server.loop->driver.resting, true);
-        CHECK(fl_loop_linger(server.loop));
+        CHECK(fl_loop_spin(server.loop));
         CHECK(!atomic_load(&server.loop->driver.resting)); /* else it would keep the lead however long it is away */
         CHECK_NUMBER(1, answer_all(server.loop));
         int vain = 0, idle = 0;
-        for (; vain < 100 && fl_loop_lingers(server.loop); vain++) CHECK(!fl_loop_linger(server.loop));
-        for (; idle < 100 && !fl_loop_lingers(server.loop); idle++) continue;
+        for (; vain < 100 && fl_loop_may_spin(server.loop); vain++) CHECK(!fl_loop_spin(server.loop));
+        for (; idle < 100 && !fl_loop_may_spin(server.loop); idle++) continue;
         CHECK_NUMBER(8, vain);
         CHECK(idle > 40 && idle < 100); /* tried again, seldom */
     }

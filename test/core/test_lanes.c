@@ -30,7 +30,7 @@ static void one_that_leaves_as_it_is_called_is_not_waited_for(void) {
     CHECK(is_called(watch, 1));
     CHECK(!is_called(watch, 2));
     CHECK(fl_watch_leave(watch, 1));
-    CHECK(fl_lanes_look(watch, fl_clock()));
+    CHECK(fl_lanes_update(watch, fl_clock()));
     CHECK(is_called(watch, 2));
 
     close(asks);

@@ -15,36 +15,36 @@ static bool readable(int descriptor, int milliseconds) {
 }
 
 static void a_bell_is_heard_until_it_is_read(void) {
-    fl_bell bell;
+    fl_notifier bell;
     char bytes[64];
-    CHECK_NUMBER(0, fl_bell_open(&bell));
+    CHECK_NUMBER(0, fl_notifier_open(&bell));
     CHECK(!readable(bell.listening, 0));
-    for (int i = 0; i < 3; i++) fl_bell_ring(&bell);
+    for (int i = 0; i < 3; i++) fl_notifier_notify(&bell);
     CHECK(readable(bell.listening, 1000));
     CHECK(read(bell.listening, bytes, sizeof bytes) > 0);
     CHECK(!readable(bell.listening, 0));
     CHECK(read(bell.listening, bytes, sizeof bytes) < 0 && errno == EAGAIN);
-    fl_bell_ring(&bell);
+    fl_notifier_notify(&bell);
     CHECK(readable(bell.listening, 1000));
-    fl_bell_close(&bell);
+    fl_notifier_close(&bell);
     CHECK(bell.listening < 0 && bell.ringing < 0);
-    fl_bell_close(&bell);
+    fl_notifier_close(&bell);
 }
 
 static void nobody_has_to_hear_a_bell(void) {
-    fl_bell bell;
-    CHECK_NUMBER(0, fl_bell_open(&bell));
-    for (int i = 0; i < 100000; i++) fl_bell_ring(&bell); /* and it does not wait for anybody */
+    fl_notifier bell;
+    CHECK_NUMBER(0, fl_notifier_open(&bell));
+    for (int i = 0; i < 100000; i++) fl_notifier_notify(&bell); /* and it does not wait for anybody */
     CHECK(readable(bell.listening, 1000));
-    fl_bell_close(&bell);
+    fl_notifier_close(&bell);
 }
 
 static void a_bell_is_not_for_programs_that_are_started(void) {
-    fl_bell bell;
-    CHECK_NUMBER(0, fl_bell_open(&bell));
+    fl_notifier bell;
+    CHECK_NUMBER(0, fl_notifier_open(&bell));
     CHECK(fcntl(bell.listening, F_GETFD) & FD_CLOEXEC);
     CHECK(fcntl(bell.ringing, F_GETFD) & FD_CLOEXEC);
-    fl_bell_close(&bell);
+    fl_notifier_close(&bell);
 }
 
 /* Another thread, which waits or computes as it is told. */

@@ -217,7 +217,7 @@ static void once_much_is_kept_for_all_little_is_kept_for_each(void) {
     CHECK_NUMBER(0, loop->ready.count); /* the rest is awaited */
 
     size_t before = loop->context.slab.borrowed, used;
-    loop->context.slab.borrowed += FL_MUCH_KEPT;
+    loop->context.slab.borrowed += FL_MUCH_BUFFERED;
     say_bytes(upload, body, 10);
     fl_exchange *exchange = take(loop); /* the app may do better with it */
     CHECK_TEXT("/upload", path_of(exchange));
@@ -232,8 +232,8 @@ static void once_much_is_kept_for_all_little_is_kept_for_each(void) {
     for (int i = 0; i < 10 && status == FL_OK; i++, written += used)
         status = fl_exchange_write(exchange, body, sizeof body, &used);
     CHECK_NUMBER(FL_AGAIN, status);
-    CHECK(exchange->connection->out.length <= FL_LITTLE_KEPT + 1024);
-    loop->context.slab.borrowed -= FL_MUCH_KEPT;
+    CHECK(exchange->connection->out.length <= FL_LITTLE_BUFFERED + 1024);
+    loop->context.slab.borrowed -= FL_MUCH_BUFFERED;
     CHECK(loop->context.slab.borrowed < before + 300000);
     CHECK_NUMBER(FL_OK, fl_exchange_write(exchange, body, sizeof body, &used));
     fl_exchange_abandon(exchange);
@@ -257,10 +257,10 @@ static void a_long_head_of_a_response_counts_for_as_long_as_it_is_kept(void) {
         fl_exchange_finish(exchange);
         free(hear(server.loop, asks).bytes);
     }
-    CHECK_NUMBER(peer_limits.response_buffer, fl_context_keeps(&server.loop->context, peer_limits.response_buffer));
+    CHECK_NUMBER(peer_limits.response_buffer, fl_context_buffer_limit(&server.loop->context, peer_limits.response_buffer));
     close(asks);
     TURN_UNTIL(server.loop, server.loop->context.counts.connections == 0);
-    CHECK_NUMBER(0, fl_context_kept(&server.loop->context));
+    CHECK_NUMBER(0, fl_context_buffered(&server.loop->context));
     server_stop(&server);
 }
 
@@ -334,9 +334,9 @@ static void who_does_not_take_what_the_kernel_has_is_reset_too(void) {
 /* The kernel may refuse to watch a listener again, for want of memory. */
 static void a_listener_that_could_not_be_watched_again_is_tried_again(void) {
     peer_server server = server_start();
-    fl_loop_step_aside(server.loop, true);
+    fl_loop_pause_accepting(server.loop, true);
     CHECK_NUMBER(0, fl_poll_add_listener(&server.loop->context.poll, server.listening, server.loop->accepting.listeners));
-    fl_loop_step_aside(server.loop, false); /* it is there: EEXIST */
+    fl_loop_pause_accepting(server.loop, false); /* it is there: EEXIST */
     CHECK(!server.loop->accepting.listeners->watched);
     fl_poll_remove(&server.loop->context.poll, server.listening);
     int socket = client(&server);

@@ -247,7 +247,7 @@ static uint64_t cpu_time_of_timed(fl_loop *loop) {
         for (int i = 0; i < TIMES; i++) {
             fl_exchange *exchange = fl_exchange_new(&loop->context, NULL);
             fl_exchange_limit_time(exchange, SECOND);
-            fl_exchange_moves_on(exchange);
+            fl_exchange_restart_time(exchange);
             fl_exchange_free(exchange);
         }
         clock_gettime(CLOCK_THREAD_CPUTIME_ID, &to);
@@ -307,10 +307,10 @@ static void one_that_ends_in_time_leaves_nothing_behind(void) {
     answer(asked(&server, socket, GET("/")), 200, "ok");
     fl_exchange *exchange = asked(&server, socket, GET("/"));
     for (uint64_t began = fl_clock(); fl_clock() < began + 2 * LIMIT;) fl_loop_wait(server.loop, 5 * MILLISECOND);
-    fl_exchange_abandon(exchange); /* overdue, and nobody was told */
+    fl_exchange_abandon(exchange); /* expired, and nobody was told */
     CHECK_NUMBER(0, fl_context_next_expired(&server.loop->context));
     CHECK(server.loop->context.first_timed == NULL);
-    CHECK(server.loop->context.overdue.first == NULL && server.loop->context.overdue.last == NULL);
+    CHECK(server.loop->context.expired.first == NULL && server.loop->context.expired.last == NULL);
     close(socket);
     server_stop(&server);
 }

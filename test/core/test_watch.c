@@ -61,13 +61,13 @@ static void *reactor_runs(void *data) {
     while (!atomic_load(&scene->watched)) pause_for(MILLISECOND);
     for (int i = 0; i < scene->tries; i++) {
         set_gvl(thread, FL_GVL_HELD);
-        fl_reactor_goes_out(reactor, fl_clock());
+        fl_reactor_enters_app(reactor, fl_clock());
         fl_watch_attend(scene->watch);
         if (scene->released)
             set_gvl(thread, FL_GVL_RELEASED);
         uint64_t took = time_until_known(scene);
         scene->least = i == 0 || took < scene->least ? took : scene->least;
-        fl_reactor_comes_home(reactor);
+        fl_reactor_leaves_app(reactor);
         set_gvl(thread, FL_GVL_RELEASED);
         pause_for(10 * MILLISECOND);
     }
@@ -126,7 +126,7 @@ static bool keeps_the_lead(bool at_home) {
     CHECK_NUMBER(1, fl_watch_enter(watch, &standby));
     set_gvl(&hog, FL_GVL_HELD);
     if (!at_home)
-        fl_reactor_goes_out(&watch->reactors[0], fl_clock());
+        fl_reactor_enters_app(&watch->reactors[0], fl_clock());
     fl_loop_want(server.loop);
     CHECK_NUMBER(0, fl_watch_start(watch));
     fl_watch_attend(watch);
@@ -146,7 +146,7 @@ static void one_that_waits_for_the_lock_to_lead_keeps_the_lead_beside_one_that_c
 static void a_standby_is_told_also_of_a_stall_that_begins_before_the_last_one_has_been_told(void) {
     peer_server server = server_start();
     fl_watch_limits telling = limits;
-    telling.told = 50 * MILLISECOND;
+    telling.reported = 50 * MILLISECOND;
     fl_watch *watch = fl_watch_open(server.loop, &telling);
     fl_thread leader = {.task = fl_task_self()}, standby = leader;
     set_gvl(&leader, FL_GVL_RELEASED);
@@ -156,7 +156,7 @@ static void a_standby_is_told_also_of_a_stall_that_begins_before_the_last_one_ha
     fl_stall_record *record = &watch->stalls[0];
     atomic_store(&record->began, 1);
     atomic_store(&record->phase, FL_STALL_OVER);
-    fl_reactor_goes_out(&watch->reactors[0], fl_clock());
+    fl_reactor_enters_app(&watch->reactors[0], fl_clock());
     CHECK_NUMBER(0, fl_watch_start(watch));
     fl_watch_attend(watch);
     uint64_t give_up = fl_clock() + 5 * SECOND;
@@ -177,7 +177,7 @@ static void nothing(void) {}
 static int phase_after(fl_gvl gvl, bool computes) {
     peer_server server = server_start();
     fl_watch_limits telling = limits;
-    telling.told = 50 * MILLISECOND;
+    telling.reported = 50 * MILLISECOND;
     fl_watch *watch = fl_watch_open(server.loop, &telling);
     watch->interrupt = nothing;
     fl_thread thread = {.task = fl_task_self()}, other = thread;
@@ -187,16 +187,16 @@ static int phase_after(fl_gvl gvl, bool computes) {
     if (gvl != FL_GVL_HELD)
         set_gvl(&other, FL_GVL_HELD);
     uint64_t now = fl_clock();
-    fl_reactor_goes_out(&watch->reactors[0], now);
+    fl_reactor_enters_app(&watch->reactors[0], now);
     for (int i = 0; i < 50; i++) {
         uint64_t used = fl_task_clock(&thread.task) + 10 * MILLISECOND;
         while (computes && fl_task_clock(&thread.task) < used) continue;
         now = computes ? fl_clock() : now + 10 * MILLISECOND;
-        fl_stalls_look(watch, now);
+        fl_stalls_update(watch, now);
     }
-    fl_reactor_comes_home(&watch->reactors[0]);
+    fl_reactor_leaves_app(&watch->reactors[0]);
     set_gvl(&thread, FL_GVL_RELEASED);
-    fl_stalls_look(watch, now + MILLISECOND);
+    fl_stalls_update(watch, now + MILLISECOND);
     int phase = atomic_load(&watch->stalls[0].phase);
     fl_watch_close(watch);
     server_stop(&server);
@@ -222,9 +222,9 @@ static void *comes_and_goes(void *data) {
     fl_reactor *reactor = &restless->watch->reactors[fl_watch_enter(restless->watch, &restless->thread)];
     atomic_store(&restless->entered, true);
     while (!atomic_load(&restless->over)) {
-        fl_reactor_goes_out(reactor, fl_clock());
+        fl_reactor_enters_app(reactor, fl_clock());
         (void) fl_clock();
-        fl_reactor_comes_home(reactor);
+        fl_reactor_leaves_app(reactor);
     }
     return NULL;
 }
@@ -238,7 +238,7 @@ static bool is_told_that_it_leads(void) {
     set_gvl(&leader, FL_GVL_RELEASED);
     set_gvl(&other.thread, FL_GVL_RELEASED);
     CHECK_NUMBER(0, fl_watch_enter(watch, &leader));
-    fl_reactor_goes_out(&watch->reactors[0], fl_clock());
+    fl_reactor_enters_app(&watch->reactors[0], fl_clock());
     pthread_t thread;
     pthread_create(&thread, NULL, comes_and_goes, &other);
     while (!atomic_load(&other.entered)) pause_for(100);
@@ -265,8 +265,8 @@ static void *counts_its_times_out(void *data) {
     restless *restless = data;
     fl_reactor *reactor = &restless->watch->reactors[1];
     for (uint64_t time = 1; !atomic_load(&restless->over); time++) {
-        fl_reactor_goes_out(reactor, time);
-        fl_reactor_comes_home(reactor);
+        fl_reactor_enters_app(reactor, time);
+        fl_reactor_leaves_app(reactor);
         atomic_store(&restless->ended, time);
     }
     return NULL;

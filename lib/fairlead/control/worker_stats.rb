@@ -4,12 +4,9 @@ module Fairlead
   # The state of all workers as the shared page shows it, for {Fairlead.stats} and `fairlead status`. No worker is asked: the page also
   # has the figures of a stuck one.
   module WorkerStats
-    STATES = %i[empty booting serving draining].freeze
-    # As the core numbers them.
-    STALLS = [nil, :blocked, :stuck, :computing].freeze
     # A reactor's absence below this many seconds is ordinary work.
     SHORT = 0.1
-    private_constant :STATES, :STALLS, :SHORT
+    private_constant :SHORT
 
     class << self
       # Times are in seconds. Each worker has:
@@ -47,7 +44,7 @@ module Fairlead
       def worker(row, now)
         {
           **row.slice(:index), kind: kind(row), pid: row[:pid], age: since(row[:began_us], now),
-          state: STATES.fetch(row[:state], :unknown), stalled: stalled(row, now),
+          state: WorkerState::NAMES.fetch(row[:state], :unknown), stalled: stalled(row, now),
           **row.slice(:connections, :in_flight, :streams, :queued), full: full?(row), oldest_wait: since(row[:oldest_us], now),
           **row.slice(:requests, :errors, :refused, :turned_away, :timed_out, :stalls, :standbys, :handed, :received, :restarts),
           heartbeat_age: since(row[:heartbeat_ms] * 1000, now),
@@ -61,13 +58,13 @@ module Fairlead
         row[:relief] == 1 ? :relief : :regular
       end
 
-      def full?(row) = STATES[row[:state]] == :serving && row[:room].zero?
+      def full?(row) = row[:state] == WorkerState::SERVING && row[:room].zero?
 
       # With `stall_report 0` the core watches only the leading reactor.
       def stalled(row, now)
         kind, began = row.values_at(:stalled_kind, :stalled_us)
         kind, began = row.values_at(:stall, :away_us) if began.zero? && SHORT < since(row[:away_us], now)
-        kind.zero? || began.zero? ? nil : { kind: STALLS.fetch(kind), seconds: since(began, now) }
+        kind.zero? || began.zero? ? nil : { kind: StallKind::NAMES.fetch(kind), seconds: since(began, now) }
       end
 
       def lane(row)

@@ -111,7 +111,7 @@ module Fairlead
     # @return [Boolean] whether there were any.
     def interrupt_expired
       any = false
-      while (id = @loop.overdue)
+      while (id = @loop.expired)
         @running[id]&.interrupt
         any = true
       end

@@ -67,7 +67,7 @@ module Fairlead
       @group.run do
         @stall_reporter.start
         @ready = true
-        show_state(2)
+        show_state(WorkerState::SERVING)
         yield if block_given?
       end
     ensure
@@ -85,7 +85,7 @@ module Fairlead
     # @param handover [Boolean] idle connections go to a sibling, or get one more answer; else they are closed
     def drain(handover: false)
       @group.ask do
-        show_state(3)
+        show_state(WorkerState::DRAINING)
         @loop.drain(handover)
         @listeners.each(&:close) # a backlog that nobody empties would keep clients waiting
         watch_the_end
@@ -130,13 +130,13 @@ module Fairlead
       @handler.stall_reporter = @stall_reporter if mark
     end
 
-    def log_refusals = @loop.refusals.each { |refusal| @access_log.refused(*refusal) }
+    def log_refusals = @loop.rejections.each { |refusal| @access_log.refused(*refusal) }
 
     def limits(configuration)
       limits = LIMITS.to_h { |name| [name, configuration.public_send(name)] }
       limits[:in_flight] = [limits[:in_flight], most_fibers].min
       limits[:body_size] = [limits[:body_size], (1 << 63) - 1].min
-      limits[:note_refusals] = !@access_log.nil?
+      limits[:note_rejections] = !@access_log.nil?
       limits
     end
 

@@ -28,7 +28,7 @@ module Fairlead
         @report = report
         @snapshots = {} # by the number of the reactor
         @lasting = {}
-        @io = IO.for_fd(loop.tell_stalls(limit * 1000, self), autoclose: false)
+        @io = IO.for_fd(loop.report_stalls(limit * 1000, self), autoclose: false)
       end
 
       def start

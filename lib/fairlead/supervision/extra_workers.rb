@@ -8,11 +8,9 @@ module Fairlead
   # Workers beside the regular ones: relief workers serve while all others are stuck, lane workers run the requests that hold
   # Ruby's lock. This class reads in the shared page whether they are needed; {WorkerTable} bounds their number and ends them.
   class ExtraWorkers
-    # The shared page's number for a reactor that sleeps with the GVL.
-    STUCK = 2
     # Seconds between two log lines about relief.
     LOG_INTERVAL = 10
-    private_constant :STUCK, :LOG_INTERVAL
+    private_constant :LOG_INTERVAL
 
     # @param workers [WorkerTable]
     # @param page [SharedPage]
@@ -58,7 +56,7 @@ module Fairlead
 
     private
 
-    def stuck?(worker) = @page.read(worker.slot)[:stall] == STUCK
+    def stuck?(worker) = @page.read(worker.slot)[:stall] == StallKind::STUCK
 
     def log_relief(now)
       return if @logged_at && now - @logged_at < LOG_INTERVAL

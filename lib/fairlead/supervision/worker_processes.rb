@@ -9,12 +9,9 @@ module Fairlead
     # What a request does that has kept a worker from its loop.
     KEPT_AWAY = { "blocked" => "has been in a call that blocks", "computing" => "has been computing",
                   "stuck" => "has been in a call that holds Ruby's lock" }.freeze
-    # The shared page's numbers for a worker that boots, and for one that leaves.
-    BOOTING = 1
-    LEAVING = 3
     # Seconds until connections are offered again to workers that take none.
     RETRY = 0.05
-    private_constant :KEPT_AWAY, :BOOTING, :LEAVING, :RETRY
+    private_constant :KEPT_AWAY, :RETRY
 
     # @return [String, nil] why no worker can start, once that has been tried often enough.
     attr_reader :hopeless
@@ -82,7 +79,7 @@ module Fairlead
     # Newer code serves. All leave together, so none hands its connections to the others.
     def retire
       @workers.each do |worker|
-        @page.write(worker.slot, :state, LEAVING)
+        @page.write(worker.slot, :state, WorkerState::DRAINING)
         @budget&.servers&.each { |server| spare(worker.slot, server, @configuration.database_connections) }
       end
       @workers.stop(handover: true)
@@ -131,7 +128,7 @@ module Fairlead
     def write_to_page(worker)
       @page.clear(worker.slot)
       { index: worker.index, lane: worker.lane? ? 1 : 0, relief: worker.kind == :relief ? 1 : 0,
-        restarts: @workers.restarts(worker.index), began_us: (Clock.now * 1_000_000).to_i, state: BOOTING }
+        restarts: @workers.restarts(worker.index), began_us: (Clock.now * 1_000_000).to_i, state: WorkerState::BOOTING }
         .each { |name, value| @page.write(worker.slot, name, value) }
     end
 

@@ -1,7 +1,7 @@
 /* What Linux has and other systems lack or name otherwise: here, and in platform_*.c and poll_*.c, are the only #ifdefs.
  * Compiled with FL_FALLBACKS, the core does on Linux too without all that POSIX does not know, so that what other systems
  * run can be tested there.
- * Only fl_bell_open takes descriptors, which fl_bell_close gives back; nothing allocates. Every function may be called
+ * Only fl_notifier_open takes descriptors, which fl_notifier_close gives back; nothing allocates. Every function may be called
  * from any thread; failures are -1 with errno. */
 #ifndef FL_PLATFORM_H
 #define FL_PLATFORM_H
@@ -126,14 +126,14 @@ enum { FL_PACKETS = SOCK_DGRAM };
 #endif
 
 /* Something to wait for: `listening` is readable once it has been rung, until all is read. */
-typedef struct fl_bell {
+typedef struct fl_notifier {
     int listening;
     int ringing; /* the same, or the other end */
-} fl_bell;
+} fl_notifier;
 
-int fl_bell_open(fl_bell *bell);
-void fl_bell_ring(const fl_bell *bell);
-void fl_bell_close(fl_bell *bell); /* also one that could not be opened, or has been closed */
+int fl_notifier_open(fl_notifier *bell);
+void fl_notifier_notify(const fl_notifier *bell);
+void fl_notifier_close(fl_notifier *bell); /* also one that could not be opened, or has been closed */
 
 /* A thread, as the kernel knows it. It may have ended. */
 typedef struct fl_task {

@@ -9,17 +9,17 @@
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
 
-int fl_bell_open(fl_bell *bell) {
+int fl_notifier_open(fl_notifier *bell) {
     bell->listening = bell->ringing = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     return bell->listening < 0 ? -1 : 0;
 }
 
-void fl_bell_ring(const fl_bell *bell) {
+void fl_notifier_notify(const fl_notifier *bell) {
     uint64_t one = 1;
     (void) !write(bell->ringing, &one, sizeof one); /* full: it has been rung already */
 }
 
-void fl_bell_close(fl_bell *bell) {
+void fl_notifier_close(fl_notifier *bell) {
     if (bell->listening >= 0)
         close(bell->listening);
     bell->listening = bell->ringing = -1;

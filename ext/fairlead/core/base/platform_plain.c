@@ -4,28 +4,28 @@
 #ifndef FL_LINUX
 #include <pthread.h>
 
-int fl_bell_open(fl_bell *bell) {
+int fl_notifier_open(fl_notifier *bell) {
     int ends[2];
-    *bell = (fl_bell){-1, -1};
+    *bell = (fl_notifier){-1, -1};
     if (pipe(ends) < 0)
         return -1;
-    *bell = (fl_bell){ends[0], ends[1]};
+    *bell = (fl_notifier){ends[0], ends[1]};
     if (fl_close_on_exec_nonblocking(ends[0]) == 0 && fl_close_on_exec_nonblocking(ends[1]) == 0)
         return 0;
-    fl_bell_close(bell);
+    fl_notifier_close(bell);
     return -1;
 }
 
-void fl_bell_ring(const fl_bell *bell) {
+void fl_notifier_notify(const fl_notifier *bell) {
     (void) !write(bell->ringing, "", 1); /* full: it has been rung often enough */
 }
 
-void fl_bell_close(fl_bell *bell) {
+void fl_notifier_close(fl_notifier *bell) {
     if (bell->listening >= 0)
         close(bell->listening);
     if (bell->ringing >= 0)
         close(bell->ringing);
-    *bell = (fl_bell){-1, -1};
+    *bell = (fl_notifier){-1, -1};
 }
 
 #ifdef __APPLE__

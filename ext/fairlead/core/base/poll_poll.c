@@ -30,7 +30,7 @@ struct fl_poll_set {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     pthread_t thread;
-    fl_bell bell, nudge; /* for who waits for us, and for the thread */
+    fl_notifier bell, nudge; /* for who waits for us, and for the thread */
     uint64_t timer;      /* of fl_clock; 0: not set */
     bool told;           /* the thread has rung, and waits until somebody has looked */
     bool asking;         /* the thread asks the kernel, and has to be nudged to see a change */
@@ -52,7 +52,7 @@ static struct pollfd *list(struct fl_poll_set *set, int *count) {
     return asked;
 }
 
-static void drain(const fl_bell *bell) {
+static void drain(const fl_notifier *bell) {
     char bytes[64];
     while (read(bell->listening, bytes, sizeof bytes) > 0) continue;
 }
@@ -95,7 +95,7 @@ static void *run(void *data) {
         ask(set);
         if (!set->ends && anything_is_ready(set)) { /* nobody has been told of it meanwhile */
             set->told = true;
-            fl_bell_ring(&set->bell);
+            fl_notifier_notify(&set->bell);
         }
     }
     pthread_mutex_unlock(&set->lock);
@@ -104,7 +104,7 @@ static void *run(void *data) {
 
 static void changed(struct fl_poll_set *set) {
     if (set->asking)
-        fl_bell_ring(&set->nudge);
+        fl_notifier_notify(&set->nudge);
     pthread_cond_signal(&set->changed);
 }
 
@@ -120,8 +120,8 @@ static int start(struct fl_poll_set *set) {
 
 static void free_set(fl_poll *poll) {
     struct fl_poll_set *set = poll->set;
-    fl_bell_close(&set->bell);
-    fl_bell_close(&set->nudge);
+    fl_notifier_close(&set->bell);
+    fl_notifier_close(&set->nudge);
     free(set->members);
     free(set);
     *poll = (fl_poll){.descriptor = -1, .wake = -1, .timer = -1};
@@ -132,10 +132,10 @@ int fl_poll_open(fl_poll *poll) {
     *poll = (fl_poll){.descriptor = -1, .wake = -1, .timer = -1, .set = set};
     if (set == NULL)
         return -1;
-    set->nudge = (fl_bell){-1, -1};
+    set->nudge = (fl_notifier){-1, -1};
     pthread_mutex_init(&set->lock, NULL);
     pthread_cond_init(&set->changed, NULL);
-    if (fl_bell_open(&set->bell) < 0 || fl_bell_open(&set->nudge) < 0 || start(set) < 0) {
+    if (fl_notifier_open(&set->bell) < 0 || fl_notifier_open(&set->nudge) < 0 || start(set) < 0) {
         int error = errno;
         free_set(poll);
         errno = error;
@@ -162,8 +162,8 @@ void fl_poll_close(fl_poll *poll) {
 
 /* The thread is not in the child, its lock may be held for ever, and it may have been at work on the rest: that stays. */
 void fl_poll_forget(fl_poll *poll) {
-    fl_bell_close(&poll->set->bell);
-    fl_bell_close(&poll->set->nudge);
+    fl_notifier_close(&poll->set->bell);
+    fl_notifier_close(&poll->set->nudge);
     *poll = (fl_poll){.descriptor = -1, .wake = -1, .timer = -1};
 }
 
@@ -251,7 +251,7 @@ int fl_poll_set_timer(fl_poll *poll, uint64_t at) {
 }
 
 void fl_poll_wake(fl_poll *poll) {
-    fl_bell_ring(&(fl_bell){poll->descriptor, poll->wake});
+    fl_notifier_notify(&(fl_notifier){poll->descriptor, poll->wake});
 }
 
 static uint32_t ready_by(int events) {

@@ -63,10 +63,30 @@ typedef enum fl_slot_field {
     FL_SLOT_FIELDS,
 } fl_slot_field;
 
-/* Why a reactor is away. */
-typedef enum fl_stall { FL_STALL_NONE, FL_STALL_BLOCKED, FL_STALL_STUCK, FL_STALL_COMPUTING, FL_STALL_KINDS } fl_stall;
+/* What a worker does: X(constant, name) */
+#define FL_WORKER_STATE_MAP(X) X(EMPTY, "empty") X(BOOTING, "booting") X(SERVING, "serving") X(DRAINING, "draining")
 
-enum { FL_WORKER_EMPTY, FL_WORKER_BOOTING, FL_WORKER_SERVING, FL_WORKER_DRAINING };
+typedef enum fl_worker_state {
+#define X(constant, name) FL_WORKER_##constant,
+    FL_WORKER_STATE_MAP(X)
+#undef X
+} fl_worker_state;
+
+/* Why a reactor is away: X(constant, name) */
+#define FL_STALL_MAP(X) X(NONE, "") X(BLOCKED, "blocked") X(STUCK, "stuck") X(COMPUTING, "computing")
+
+typedef enum fl_stall {
+#define X(constant, name) FL_STALL_##constant,
+    FL_STALL_MAP(X)
+#undef X
+} fl_stall;
+
+static inline const char *fl_stall_name(fl_stall stall) {
+#define X(constant, name) name,
+    static const char *const names[] = {FL_STALL_MAP(X)};
+#undef X
+    return names[stall];
+}
 
 typedef struct fl_slot {
     _Alignas(128) _Atomic int64_t fields[FL_SLOT_FIELDS];

@@ -106,7 +106,7 @@ typedef enum fl_status {
     X(508, "Loop Detected")                                                                                  \
     X(511, "Network Authentication Required")
 
-/* The HTTP status a refusal is answered with; 0 when there is nothing to answer. */
+/* The HTTP status a rejection is answered with; 0 when there is nothing to answer. */
 static inline int fl_status_http(fl_status status) {
     switch (status) {
 #define X(name, http, text)                                                                                  \

@@ -130,8 +130,8 @@ static void leave(fl_connection *connection, bool gone) {
     if (connection->next != NULL)
         connection->next->previous = connection->previous;
     connection->previous = NULL;
-    connection->next = context->graveyard;
-    context->graveyard = connection;
+    connection->next = context->closed;
+    context->closed = connection;
     fl_connection_count(connection, -1, connection->fresh ? -1 : 0);
 }
 
@@ -304,7 +304,7 @@ static void body_is_late(fl_exchange *exchange) {
     if (moves)
         fl_deadline_set(exchange->context, deadline, FL_DEADLINE_BODY, exchange->request.received);
     else
-        fl_exchange_refuse(exchange, FL_BODY_TIMEOUT);
+        fl_exchange_reject(exchange, FL_BODY_TIMEOUT);
 }
 
 static void head_is_late(fl_connection *connection) {
@@ -312,7 +312,7 @@ static void head_is_late(fl_connection *connection) {
     while (exchange != NULL && exchange->state != FL_EXCHANGE_HEAD)
         exchange = exchange->stream_next;
     if (exchange != NULL)
-        fl_exchange_refuse(exchange, FL_HEAD_TIMEOUT);
+        fl_exchange_reject(exchange, FL_HEAD_TIMEOUT);
     else
         fl_connection_close(connection);
 }

@@ -68,7 +68,7 @@ typedef struct fl_connection {
     struct fl_listener *listener;
     struct fl_exchange *exchanges; /* that are under way, the newest first */
 
-    struct fl_connection *previous, *next; /* all connections of the context, or the graveyard */
+    struct fl_connection *previous, *next; /* all connections of the context, or the closed */
     struct fl_connection *dirty_next;
     fl_deadline deadline;
     uint64_t progress;                     /* bytes moved */

@@ -17,8 +17,8 @@ int fl_context_open(fl_context *context, const fl_limits *limits, const fl_conte
     return 0;
 }
 
-void fl_context_bury(fl_context *context) {
-    fl_connection **link = &context->graveyard;
+void fl_context_free_closed(fl_context *context) {
+    fl_connection **link = &context->closed;
     while (*link != NULL) {
         fl_connection *connection = *link;
         if (connection->dirty) {
@@ -30,7 +30,7 @@ void fl_context_bury(fl_context *context) {
     }
 }
 
-void fl_context_bury_abandoned(fl_context *context) {
+void fl_context_end_abandoned(fl_context *context) {
     if (atomic_load_explicit(&context->abandoned, memory_order_relaxed) == NULL)
         return;
     fl_exchange *exchange = atomic_exchange(&context->abandoned, NULL);
@@ -53,16 +53,16 @@ static void disown_served(fl_context *context) {
 void fl_context_close(fl_context *context) {
     for (; context->dirty != NULL; context->dirty = context->dirty->dirty_next)
         context->dirty->dirty = false;
-    fl_context_bury(context);
-    fl_context_bury_abandoned(context);
+    fl_context_free_closed(context);
+    fl_context_end_abandoned(context);
     disown_served(context);
     while (context->free_exchanges != NULL) {
         fl_exchange *exchange = context->free_exchanges;
         context->free_exchanges = exchange->next;
         free(exchange);
     }
-    for (fl_rejection *refusal; (refusal = fl_rejection_take(&context->refusals)) != NULL;)
-        free(refusal);
+    for (fl_rejection *rejection; (rejection = fl_rejection_take(&context->rejections)) != NULL;)
+        free(rejection);
     while (context->free_heads != NULL) {
         fl_head *head = context->free_heads;
         memcpy(&context->free_heads, head, sizeof(void *));

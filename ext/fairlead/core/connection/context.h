@@ -14,8 +14,8 @@
 
 enum {
     FL_MOST_HEALTH_PATH = 255,
-    FL_MUCH_KEPT = 64 << 20,  /* bytes, of all connections of a loop */
-    FL_LITTLE_KEPT = 32 << 10,/* bytes, of one */
+    FL_MUCH_BUFFERED = 64 << 20,  /* bytes, of all connections of a loop */
+    FL_LITTLE_BUFFERED = 32 << 10,/* bytes, of one */
 };
 
 typedef struct fl_limits {
@@ -30,7 +30,7 @@ typedef struct fl_limits {
     uint64_t deadlines[FL_DEADLINE_KINDS];     /* microseconds, by kind */
     bool cancel_abandoned; /* the owner of a request is told, as if its time were up, that its client has gone */
     char health_path[FL_MOST_HEALTH_PATH + 1]; /* answered by the core itself; empty: none is */
-    bool note_refusals;                        /* somebody takes them, for a log */
+    bool note_rejections;                        /* somebody takes them, for a log */
 } fl_limits;
 
 typedef struct fl_listener {
@@ -86,20 +86,20 @@ typedef struct fl_context {
     fl_limits limits;
     fl_slab slab;
     fl_slab staging; /* of what exchanges stage: touched by who has the GVL, whoever holds the lock */
-    fl_connection *connections, *graveyard;
+    fl_connection *connections, *closed;
     fl_connection *dirty;
     _Atomic uint64_t staged_at; /* of fl_clock, since when any of them is; 0: there is none */
     fl_deadlines deadlines[FL_DEADLINE_KINDS]; /* in order of time */
     struct fl_exchange *served;
     struct fl_exchange *first_woken, *last_woken;
     struct fl_exchange *first_timed; /* the root of a heap, see time_limit.c */
-    struct { struct fl_exchange *first, *last; } overdue;
+    struct { struct fl_exchange *first, *last; } expired;
     _Atomic(struct fl_exchange *) abandoned; /* by their owners, without the lock */
     struct fl_exchange *free_exchanges;
     uint32_t free_exchange_count;
     fl_head *free_heads;
     uint32_t free_head_count;
-    fl_rejections refusals;
+    fl_rejections rejections;
     uint64_t now;         /* of fl_clock, at the last turn or later */
     uint64_t wall_offset; /* what to add to get microseconds since 1970 */
     bool timer_stale;     /* a deadline has been set since the poll's timer was */
@@ -118,10 +118,10 @@ int fl_context_open(fl_context *context, const fl_limits *limits, const fl_conte
 void fl_context_close(fl_context *context);
 
 /* Frees the connections that were closed, but for those that the list of the dirty still has. */
-void fl_context_bury(fl_context *context);
+void fl_context_free_closed(fl_context *context);
 
 /* Ends the exchanges that their owners gave up without the lock. */
-void fl_context_bury_abandoned(fl_context *context);
+void fl_context_end_abandoned(fl_context *context);
 
 void fl_context_update_clock(fl_context *context);
 
@@ -129,16 +129,16 @@ void fl_context_update_clock(fl_context *context);
 const char *fl_context_date(fl_context *context);
 
 /* Bytes in buffers; about so many, while something is being staged. */
-static inline int64_t fl_context_kept(const fl_context *context) {
+static inline int64_t fl_context_buffered(const fl_context *context) {
     return (int64_t) (atomic_load_explicit(&context->slab.borrowed, memory_order_relaxed) +
                       atomic_load_explicit(&context->staging.borrowed, memory_order_relaxed));
 }
 
 /* How much of a head, a body or a response is kept where so much may be: less while much is kept for all together, so
  * that many slow clients cannot take all memory. */
-static inline uint32_t fl_context_keeps(const fl_context *context, uint32_t most) {
-    bool crowded = fl_context_kept(context) > FL_MUCH_KEPT;
-    return crowded && most > FL_LITTLE_KEPT ? FL_LITTLE_KEPT : most;
+static inline uint32_t fl_context_buffer_limit(const fl_context *context, uint32_t most) {
+    bool crowded = fl_context_buffered(context) > FL_MUCH_BUFFERED;
+    return crowded && most > FL_LITTLE_BUFFERED ? FL_LITTLE_BUFFERED : most;
 }
 
 /* Sends what is staged. With `only_complete`, the connections whose request is still being served stay on the list: those

@@ -27,7 +27,7 @@ fl_status fl_exchange_body(fl_exchange *exchange, const char **bytes, size_t *si
     *size = exchange->request.body.length;
     if (exchange->request.body.length > 0 || exchange->request.whole) {
         if (exchange->timing.runs)
-            fl_exchange_moves_on(exchange);
+            fl_exchange_restart_time(exchange);
         return FL_OK;
     }
     if (exchange->request.failed || connection == NULL)
@@ -152,7 +152,7 @@ void fl_exchange_flush(fl_exchange *exchange) {
 size_t fl_exchange_room(const fl_exchange *exchange) {
     if (exchange->connection == NULL)
         return 0;
-    size_t limit = fl_context_keeps(exchange->context, exchange->context->limits.response_buffer);
+    size_t limit = fl_context_buffer_limit(exchange->context, exchange->context->limits.response_buffer);
     size_t unsent = (size_t) exchange->response.out.length + exchange->response.held.length + exchange->connection->out.length;
     return unsent < limit ? limit - unsent : 0;
 }
@@ -199,7 +199,7 @@ static fl_status write_all(fl_exchange *exchange, const char *bytes, size_t size
         return FL_CLOSED;
     fl_context *context = exchange->context;
     if (exchange->timing.runs)
-        fl_exchange_moves_on(exchange);
+        fl_exchange_restart_time(exchange);
     size_t wanted = size;
     if (exchange->response.head_done && exchange->response.framing == FL_FRAMING_NONE) {
         *used = size;
@@ -298,8 +298,8 @@ void fl_exchange_finish(fl_exchange *exchange) {
 }
 
 void fl_exchange_abandon(fl_exchange *exchange) {
-    if (exchange->connection != NULL && exchange->request.refusal != FL_OK && !exchange->response.committed)
-        fl_exchange_refuse_served(exchange);
+    if (exchange->connection != NULL && exchange->request.rejection != FL_OK && !exchange->response.committed)
+        fl_exchange_reject_served(exchange);
     else
         fl_exchange_flush(exchange);
     if (exchange->connection != NULL)

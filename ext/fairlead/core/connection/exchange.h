@@ -43,7 +43,7 @@ typedef struct fl_request {
     uint64_t received;
     uint64_t first_byte_at; /* of fl_clock */
     fl_deadline deadline;   /* of the body */
-    uint8_t refusal;      /* of fl_status: what was wrong with the body, told to the client if the app has nothing to say */
+    uint8_t rejection;      /* of fl_status: what was wrong with the body, told to the client if the app has nothing to say */
     bool chunked : 1;
     bool whole : 1;       /* all of the body has been received */
     bool failed : 1;      /* it will never come whole */
@@ -190,7 +190,7 @@ void fl_exchange_becomes_stream(fl_exchange *exchange);
  * or writes. While the client is waited for, its own deadlines count. */
 void fl_exchange_limit_time(fl_exchange *exchange, uint64_t microseconds);
 /* Of the context, after such a piece. */
-void fl_exchange_moves_on(fl_exchange *exchange);
+void fl_exchange_restart_time(fl_exchange *exchange);
 
 /* Of the connection and the loop: something that the exchange waits for may have happened. */
 void fl_exchange_wake(fl_exchange *exchange);
@@ -202,7 +202,7 @@ void fl_exchange_disown(fl_exchange *exchange);
 
 /* Answers with the error of this status, and ends the connection if the protocol has no more to say on it. One that is served
  * is answered by its owner. */
-void fl_exchange_refuse(fl_exchange *exchange, fl_status status);
+void fl_exchange_reject(fl_exchange *exchange, fl_status status);
 /* Likewise, of one that waits; the connection stays open for other requests, if it can. */
 void fl_exchange_turn_away(fl_exchange *exchange, fl_status status);
 /* One that is served takes too long: it loses its connection, and the client is told, or, if it has part of a response, cut

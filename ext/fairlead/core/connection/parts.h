@@ -14,6 +14,6 @@ void fl_connection_await(fl_connection *connection, uint8_t event);
 void fl_connection_count(fl_connection *connection, int connections, int fresh);
 
 /* A request that is served was at fault, and its owner has nothing to say. The exchange loses its connection. */
-void fl_exchange_refuse_served(struct fl_exchange *exchange);
+void fl_exchange_reject_served(struct fl_exchange *exchange);
 
 #endif

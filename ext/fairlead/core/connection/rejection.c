@@ -13,7 +13,7 @@ enum {
 void fl_rejection_note(const fl_exchange *exchange, fl_status status) {
     fl_context *context = exchange->context;
     const fl_connection *connection = exchange->connection;
-    if (!context->limits.note_refusals || context->refusals.count >= MOST_WAITING)
+    if (!context->limits.note_rejections || context->rejections.count >= MOST_WAITING)
         return;
     const char *line = fl_exchange_head_bytes(exchange);
     uint32_t left = exchange->request.head_bytes.length > 0 ? exchange->request.head_bytes.length : connection->in.length, size = 0;
@@ -21,29 +21,29 @@ void fl_rejection_note(const fl_exchange *exchange, fl_status status) {
         line++, left--;
     while (size < left && size < MOST_OF_LINE && line[size] != '\r' && line[size] != '\n')
         size++;
-    fl_rejection *refusal = malloc(sizeof *refusal + size);
-    if (refusal == NULL)
+    fl_rejection *rejection = malloc(sizeof *rejection + size);
+    if (rejection == NULL)
         return;
-    *refusal = (fl_rejection){.client = connection->client, .first_byte_at = exchange->request.first_byte_at,
+    *rejection = (fl_rejection){.client = connection->client, .first_byte_at = exchange->request.first_byte_at,
                             .refused_at = context->now, .status = status, .size = size};
     if (size > 0)
-        memcpy(refusal->line, line, size);
-    fl_rejections *refusals = &context->refusals;
-    if (refusals->last != NULL)
-        refusals->last->next = refusal;
+        memcpy(rejection->line, line, size);
+    fl_rejections *rejections = &context->rejections;
+    if (rejections->last != NULL)
+        rejections->last->next = rejection;
     else
-        refusals->first = refusal;
-    refusals->last = refusal;
-    refusals->count++;
+        rejections->first = rejection;
+    rejections->last = rejection;
+    rejections->count++;
 }
 
-fl_rejection *fl_rejection_take(fl_rejections *refusals) {
-    fl_rejection *refusal = refusals->first;
-    if (refusal == NULL)
+fl_rejection *fl_rejection_take(fl_rejections *rejections) {
+    fl_rejection *rejection = rejections->first;
+    if (rejection == NULL)
         return NULL;
-    refusals->first = refusal->next;
-    if (refusals->first == NULL)
-        refusals->last = NULL;
-    refusals->count--;
-    return refusal;
+    rejections->first = rejection->next;
+    if (rejections->first == NULL)
+        rejections->last = NULL;
+    rejections->count--;
+    return rejection;
 }

@@ -23,6 +23,6 @@ typedef struct fl_rejections {
 void fl_rejection_note(const struct fl_exchange *exchange, fl_status status);
 
 /* The oldest, or NULL. */
-fl_rejection *fl_rejection_take(fl_rejections *refusals);
+fl_rejection *fl_rejection_take(fl_rejections *rejections);
 
 #endif

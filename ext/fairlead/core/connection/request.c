@@ -45,7 +45,7 @@ void fl_exchange_body_came(fl_exchange *exchange) {
     if (exchange->state == FL_EXCHANGE_SERVED) {
         fl_exchange_wake(exchange);
         exchange->request.awaited = false; /* the client's deadline ends here, however long the app takes to come back */
-    } else if (exchange->request.whole || exchange->request.body.length >= fl_context_keeps(context, context->limits.body_buffer)) {
+    } else if (exchange->request.whole || exchange->request.body.length >= fl_context_buffer_limit(context, context->limits.body_buffer)) {
         fl_exchange_is_ready(exchange);
     } else if (exchange->request.deadline.kind == FL_DEADLINE_NONE) {
         if (connection->deadline.kind == FL_DEADLINE_HEAD || connection->deadline.kind == FL_DEADLINE_IDLE)
@@ -54,15 +54,15 @@ void fl_exchange_body_came(fl_exchange *exchange) {
     }
 }
 
-static void count_refusal(fl_context *context, fl_status status) {
+static void count_rejection(fl_context *context, fl_status status) {
     context->counts.refused++;
     if (fl_status_http(status) == 503)
         context->counts.turned_away++;
 }
 
 /* Nobody has taken it. */
-static void refuse_waiting(fl_exchange *exchange, fl_status status, bool may_go_on) {
-    count_refusal(exchange->context, status);
+static void reject_waiting(fl_exchange *exchange, fl_status status, bool may_go_on) {
+    count_rejection(exchange->context, status);
     fl_rejection_note(exchange, status);
     if (exchange->state == FL_EXCHANGE_QUEUED)
         exchange->context->calls->dequeue(exchange);
@@ -70,27 +70,27 @@ static void refuse_waiting(fl_exchange *exchange, fl_status status, bool may_go_
     fl_exchange_free(exchange);
 }
 
-void fl_exchange_refuse(fl_exchange *exchange, fl_status status) {
+void fl_exchange_reject(fl_exchange *exchange, fl_status status) {
     if (exchange->state != FL_EXCHANGE_SERVED) {
-        refuse_waiting(exchange, status, false);
+        reject_waiting(exchange, status, false);
         return;
     }
     exchange->request.failed = true; /* the app is answering: it is told, and the connection ends */
     exchange->response.close = true;
-    exchange->request.refusal = (uint8_t) status;
+    exchange->request.rejection = (uint8_t) status;
     fl_exchange_wake(exchange);
 }
 
 void fl_exchange_turn_away(fl_exchange *exchange, fl_status status) {
     fl_connection *connection = exchange->connection;
-    refuse_waiting(exchange, status, true); /* to connect anew would cost both of us more than the answer */
+    reject_waiting(exchange, status, true); /* to connect anew would cost both of us more than the answer */
     if (connection->state == FL_CONNECTION_OPEN)
         connection->protocol->finished(connection);
 }
 
-void fl_exchange_refuse_served(fl_exchange *exchange) {
-    fl_status status = (fl_status) exchange->request.refusal;
-    count_refusal(exchange->context, status);
+void fl_exchange_reject_served(fl_exchange *exchange) {
+    fl_status status = (fl_status) exchange->request.rejection;
+    count_rejection(exchange->context, status);
     exchange->protocol->answer(exchange, fl_status_http(status), fl_status_text(status), false);
 }
 
@@ -101,7 +101,7 @@ void fl_exchange_time_out(fl_exchange *exchange) {
             return;
         fl_exchange_detach(exchange);
     } else {
-        exchange->request.refusal = FL_REQUEST_TIMEOUT;
+        exchange->request.rejection = FL_REQUEST_TIMEOUT;
         exchange->protocol->answer(exchange, fl_status_http(FL_REQUEST_TIMEOUT), fl_status_text(FL_REQUEST_TIMEOUT), false);
     }
     fl_exchange_lost(exchange, false);

@@ -85,11 +85,11 @@ void fl_exchange_stop_time(fl_exchange *exchange) {
     if (exchange->timing.before != NULL)
         exchange->timing.before->timing.after = exchange->timing.after;
     else
-        context->overdue.first = exchange->timing.after;
+        context->expired.first = exchange->timing.after;
     if (exchange->timing.after != NULL)
         exchange->timing.after->timing.before = exchange->timing.before;
     else
-        context->overdue.last = exchange->timing.before;
+        context->expired.last = exchange->timing.before;
     exchange->timing.before = exchange->timing.after = NULL;
     exchange->timing.expired = false;
 }
@@ -106,7 +106,7 @@ void fl_exchange_limit_time(fl_exchange *exchange, uint64_t microseconds) {
     enter_timed(exchange->context, exchange);
 }
 
-void fl_exchange_moves_on(fl_exchange *exchange) {
+void fl_exchange_restart_time(fl_exchange *exchange) {
     fl_exchange_limit_time(exchange, exchange->timing.limit);
 }
 
@@ -121,12 +121,12 @@ static void end_time(fl_exchange *exchange) {
     if (exchange->timing.runs)
         fl_exchange_stop_time(exchange);
     exchange->timing.expired = true;
-    exchange->timing.before = context->overdue.last;
-    if (context->overdue.last != NULL)
-        context->overdue.last->timing.after = exchange;
+    exchange->timing.before = context->expired.last;
+    if (context->expired.last != NULL)
+        context->expired.last->timing.after = exchange;
     else
-        context->overdue.first = exchange;
-    context->overdue.last = exchange;
+        context->expired.first = exchange;
+    context->expired.last = exchange;
 }
 
 void fl_exchange_client_left(fl_exchange *exchange) {
@@ -149,7 +149,7 @@ void fl_context_expire(fl_context *context, int most) {
     fl_exchange *exchange;
     for (int i = 0; i < most && (exchange = context->first_timed) != NULL && exchange->timing.ends_at <= context->now; i++)
         if (exchange->connection != NULL && client_is_awaited(exchange))
-            fl_exchange_moves_on(exchange);
+            fl_exchange_restart_time(exchange);
         else
             time_out(exchange);
 }
@@ -161,7 +161,7 @@ void fl_context_expire_all(fl_context *context) {
 }
 
 uint64_t fl_context_next_expired(fl_context *context) {
-    fl_exchange *exchange = context->overdue.first;
+    fl_exchange *exchange = context->expired.first;
     if (exchange == NULL)
         return 0;
     fl_exchange_stop_time(exchange);

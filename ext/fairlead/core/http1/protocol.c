@@ -68,9 +68,9 @@ static void half_closed(fl_connection *connection) {
     const fl_exchange *exchange = connection->exchanges;
     if (fl_http1_of(connection)->asked || exchange == NULL || fl_http1_part(exchange)->minor == 0)
         return;
-    bool in_vain = exchange->state == FL_EXCHANGE_SERVED && connection->context->limits.cancel_abandoned &&
+    bool spins_in_vain = exchange->state == FL_EXCHANGE_SERVED && connection->context->limits.cancel_abandoned &&
                    exchange->request.whole && !exchange->response.committed && !exchange->response.takes_over;
-    if (in_vain || exchange->state == FL_EXCHANGE_QUEUED)
+    if (spins_in_vain || exchange->state == FL_EXCHANGE_QUEUED)
         ask_whether_it_reads(connection);
 }
 
@@ -167,7 +167,7 @@ static void answer(fl_exchange *exchange, int code, const char *text, bool may_g
     }
 }
 
-void fl_http1_refuse_connection(fl_connection *connection, fl_status status) {
+void fl_http1_reject_connection(fl_connection *connection, fl_status status) {
     connection->context->counts.refused++;
     if (put_answer(connection, fl_status_http(status), fl_status_text(status), true, true))
         end(connection);

@@ -32,7 +32,7 @@ static inline fl_http1_exchange *fl_http1_part(const fl_exchange *exchange) {
 }
 
 /* protocol.c: refuses what is no request yet, or has no exchange for want of memory. */
-void fl_http1_refuse_connection(fl_connection *connection, fl_status status);
+void fl_http1_reject_connection(fl_connection *connection, fl_status status);
 
 /* receive.c */
 void fl_http1_receive(fl_connection *connection);

@@ -18,7 +18,7 @@ static ssize_t accept_body(fl_exchange *exchange, char *bytes, size_t size, bool
         fl_chunks *chunks = &fl_http1_part(exchange)->chunks;
         fl_status status = fl_chunks_decode(chunks, bytes, size, &used, &decoded);
         if (status != FL_OK && status != FL_AGAIN) {
-            fl_exchange_refuse(exchange, status);
+            fl_exchange_reject(exchange, status);
             return -1;
         }
         exchange->request.whole = status == FL_OK;
@@ -26,7 +26,7 @@ static ssize_t accept_body(fl_exchange *exchange, char *bytes, size_t size, bool
         bool none = exchange->request.whole && exchange->request.trailers.length == 0 && used - trailers <= 2;
         if (used > trailers && !none &&
             fl_buffer_append(&context->slab, &exchange->request.trailers, bytes + trailers, used - trailers) != FL_OK) {
-            fl_exchange_refuse(exchange, FL_NO_MEMORY);
+            fl_exchange_reject(exchange, FL_NO_MEMORY);
             return -1;
         }
     } else {
@@ -36,13 +36,13 @@ static ssize_t accept_body(fl_exchange *exchange, char *bytes, size_t size, bool
     }
     exchange->request.received += decoded;
     if (exchange->request.received > context->limits.body_size) {
-        fl_exchange_refuse(exchange, FL_BODY_TOO_LARGE);
+        fl_exchange_reject(exchange, FL_BODY_TOO_LARGE);
         return -1;
     }
     if (in_place) {
         fl_buffer_added(&exchange->request.body, decoded);
     } else if (fl_buffer_append(&context->slab, &exchange->request.body, bytes, decoded) != FL_OK) {
-        fl_exchange_refuse(exchange, FL_NO_MEMORY);
+        fl_exchange_reject(exchange, FL_NO_MEMORY);
         return -1;
     }
     return (ssize_t) used;
@@ -50,7 +50,7 @@ static ssize_t accept_body(fl_exchange *exchange, char *bytes, size_t size, bool
 
 static void receive_body(fl_connection *connection, fl_exchange *exchange) {
     fl_context *context = connection->context;
-    uint32_t limit = fl_context_keeps(context, context->limits.body_buffer);
+    uint32_t limit = fl_context_buffer_limit(context, context->limits.body_buffer);
     if (exchange->state == FL_EXCHANGE_SERVED && limit < BODY_READ_SIZE)
         limit = BODY_READ_SIZE; /* who serves it reads it, however little is read ahead */
     if (exchange->request.whole || exchange->request.failed)
@@ -112,7 +112,7 @@ static void head_is_complete(fl_connection *connection, fl_exchange *exchange) {
         return;
     }
     if (exchange->request.expected > context->limits.body_size) {
-        fl_exchange_refuse(exchange, FL_BODY_TOO_LARGE);
+        fl_exchange_reject(exchange, FL_BODY_TOO_LARGE);
         return;
     }
     fl_buffer *in = &connection->in;
@@ -144,18 +144,18 @@ static void read_request(fl_connection *connection) {
     if (exchange == NULL) {
         exchange = fl_exchange_new(context, connection);
         if (exchange == NULL) {
-            fl_http1_refuse_connection(connection, FL_NO_MEMORY);
+            fl_http1_reject_connection(connection, FL_NO_MEMORY);
             return;
         }
         fl_http1_part(exchange)->minor = 0;
     }
     fl_head_limits limits = context->limits.head;
-    limits.head = fl_context_keeps(context, limits.head);
+    limits.head = fl_context_buffer_limit(context, limits.head);
     fl_status status = fl_http1_parse(exchange->request.head, fl_buffer_at(&connection->in), connection->in.length, &limits);
     if (status == FL_OK) {
         head_is_complete(connection, exchange);
     } else if (status != FL_AGAIN) {
-        fl_exchange_refuse(exchange, status);
+        fl_exchange_reject(exchange, status);
     } else {
         exchange->state = has_begun(connection, exchange->request.head) ? FL_EXCHANGE_HEAD : FL_EXCHANGE_NEW;
         if (connection->deadline.kind != FL_DEADLINE_HEAD && connection->deadline.kind != FL_DEADLINE_WRITE)

@@ -229,7 +229,7 @@ void fl_loop_stop_accepting(fl_loop *loop) {
     fl_loop_watch_listeners(loop, false);
 }
 
-void fl_loop_step_aside(fl_loop *loop, bool aside) {
+void fl_loop_pause_accepting(fl_loop *loop, bool aside) {
     if (loop->accepting.paused == aside || loop->context.draining || loop->lanes.dedicated || loop->accepting.again_at != 0)
         return;
     loop->accepting.paused = aside;

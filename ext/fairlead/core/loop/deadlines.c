@@ -6,10 +6,10 @@
 enum {
     HAND_OVER_AGAIN = 10000, /* microseconds, after siblings could not take what we have to give */
     ENDS_A_TURN = 64,        /* of each kind: who came with many may go with many, and each takes some microseconds */
-    REFUSALS_A_TURN = FL_POLL_EVENTS, /* of each queue, and of requests whose time is up: no fewer than a turn may bring */
+    REJECTIONS_A_TURN = FL_POLL_EVENTS, /* of each queue, and of requests whose time is up: no fewer than a turn may bring */
 };
 
-void fl_loop_see_to_deadlines(fl_loop *loop) {
+void fl_loop_process_deadlines(fl_loop *loop) {
     for (int kind = FL_DEADLINE_NONE + 1; kind < FL_DEADLINE_KINDS; kind++)
         for (int i = 0; i < ENDS_A_TURN; i++) {
             fl_deadline *deadline = loop->context.deadlines[kind].first;
@@ -18,14 +18,14 @@ void fl_loop_see_to_deadlines(fl_loop *loop) {
             fl_deadline_expired(deadline);
         }
     for (int queue = 0; queue < (loop->lanes.used ? FL_LANES : 1); queue++)
-        for (int i = 0; i < REFUSALS_A_TURN; i++) {
+        for (int i = 0; i < REJECTIONS_A_TURN; i++) {
             fl_exchange *exchange = loop->queues[queue].first;
             if (exchange == NULL || !fl_loop_is_too_late(exchange))
                 break;
-            fl_exchange_refuse(exchange, FL_QUEUE_TIMEOUT);
+            fl_exchange_reject(exchange, FL_QUEUE_TIMEOUT);
         }
     if (loop->context.first_timed != NULL)
-        fl_context_expire(&loop->context, REFUSALS_A_TURN);
+        fl_context_expire(&loop->context, REJECTIONS_A_TURN);
 }
 
 void fl_loop_set_timer(fl_loop *loop) {

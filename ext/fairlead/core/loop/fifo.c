@@ -204,7 +204,7 @@ static fl_exchange *oldest_wanted(fl_loop *loop, int queue) {
             continue;
         if (!fl_loop_is_too_late(exchange))
             return exchange;
-        fl_exchange_refuse(exchange, FL_QUEUE_TIMEOUT);
+        fl_exchange_reject(exchange, FL_QUEUE_TIMEOUT);
         late++;
     }
     return NULL;
@@ -217,7 +217,7 @@ fl_exchange *fl_loop_take(fl_loop *loop) {
          * waiting for them any more: look around. */
         fl_loop_turn(loop);
         loop->driver.turned_by_watch = true; /* whoever takes need not be the driver */
-        if (loop->context.first_woken != NULL || loop->context.overdue.first != NULL)
+        if (loop->context.first_woken != NULL || loop->context.expired.first != NULL)
             fl_poll_wake(&loop->context.poll);
     }
     if (loop->ready.first == NULL || loop->context.first_woken != NULL) /* who has begun goes on first: whoever drives tells it */

@@ -178,7 +178,7 @@ static void take_in(fl_loop *loop, fl_event *events, int count, int outside) {
         }
     }
     if (due)
-        fl_loop_see_to_deadlines(loop);
+        fl_loop_process_deadlines(loop);
     fl_loop_sort(loop);
     fl_load_shedding_cut(loop);
     if (loop->lanes.dedicated)
@@ -190,7 +190,7 @@ static void take_in(fl_loop *loop, fl_event *events, int count, int outside) {
         fl_loop_set_timer(loop);
     publish(loop);
     if (atomic_load(&loop->driver.outside) <= outside) /* else somebody may have been told of one of them, and wait for the lock */
-        fl_context_bury(&loop->context);
+        fl_context_free_closed(&loop->context);
 }
 
 uint32_t fl_loop_turn(fl_loop *loop) {
@@ -198,18 +198,18 @@ uint32_t fl_loop_turn(fl_loop *loop) {
     bool woken;
     loop->turns.takes = 0;
     fl_context_flush(&loop->context);
-    fl_context_bury_abandoned(&loop->context);
-    fl_loop_step_aside(loop, false);
+    fl_context_end_abandoned(&loop->context);
+    fl_loop_pause_accepting(loop, false);
     take_in(loop, events, fl_poll_wait(&loop->context.poll, events, 0, &woken), 0);
     return fl_loop_takeable(loop);
 }
 
-void fl_loop_stand_in(fl_loop *loop) {
+void fl_loop_turn_for_reactor(fl_loop *loop) {
     fl_event events[FL_POLL_EVENTS];
     bool woken;
     bool before = loop->driver.turned_by_watch;
     take_in(loop, events, fl_poll_wait(&loop->context.poll, events, 0, &woken), 0);
-    loop->driver.turned_by_watch = before || woken || loop->context.overdue.first != NULL;
+    loop->driver.turned_by_watch = before || woken || loop->context.expired.first != NULL;
 }
 
 void fl_loop_keep_timer(fl_loop *loop) {
@@ -220,7 +220,7 @@ void fl_loop_keep_timer(fl_loop *loop) {
 void fl_loop_settle(fl_loop *loop) {
     loop->context.now = fl_clock();
     fl_context_flush(&loop->context);
-    fl_context_bury_abandoned(&loop->context);
+    fl_context_end_abandoned(&loop->context);
     if (loop->context.handing_over) /* who asks again as soon as it is answered is idle only now */
         fl_loop_hand_over_idle(loop);
     fl_loop_keep_timer(loop);
@@ -231,7 +231,7 @@ void fl_loop_rest(fl_loop *loop) {
     fl_loop_settle(loop);
     if (loop->lanes.dedicated)
         fl_loop_give_back(loop);
-    fl_loop_step_aside(loop, false);
+    fl_loop_pause_accepting(loop, false);
     if (loop->driver.turned_by_watch) {
         loop->driver.turned_by_watch = false;
         fl_loop_wake(loop);
@@ -267,17 +267,17 @@ bool fl_loop_wait(fl_loop *loop, int64_t microseconds) {
     return woken;
 }
 
-bool fl_loop_lingers(fl_loop *loop) {
-    return loop->driver.in_vain < VAIN_IN_A_ROW || ++loop->driver.in_vain % VAIN_TRIES == 0;
+bool fl_loop_may_spin(fl_loop *loop) {
+    return loop->driver.spins_in_vain < VAIN_IN_A_ROW || ++loop->driver.spins_in_vain % VAIN_TRIES == 0;
 }
 
-bool fl_loop_linger(fl_loop *loop) {
+bool fl_loop_spin(fl_loop *loop) {
     uint64_t until = fl_clock() + LINGER;
     bool woken;
     do
         woken = look(loop, 0);
     while (!woken && fl_clock() < until);
-    loop->driver.in_vain = woken ? 0 : loop->driver.in_vain + 1;
+    loop->driver.spins_in_vain = woken ? 0 : loop->driver.spins_in_vain + 1;
     atomic_store(&loop->driver.resting, false);
     return woken;
 }
@@ -313,11 +313,11 @@ void fl_loop_drain(fl_loop *loop, bool handing_over) {
 }
 
 /* Its requests that have not had their turn. */
-static void refuse_waiting(fl_connection *connection) {
+static void reject_waiting(fl_connection *connection) {
     for (fl_exchange *exchange = connection->exchanges, *next; exchange != NULL; exchange = next) {
         next = exchange->stream_next;
         if (exchange->state != FL_EXCHANGE_NEW && exchange->state != FL_EXCHANGE_SERVED)
-            fl_exchange_refuse(exchange, FL_ENDING);
+            fl_exchange_reject(exchange, FL_ENDING);
         if (connection->state == FL_CONNECTION_CLOSED)
             return;
     }
@@ -332,7 +332,7 @@ void fl_loop_give_up(fl_loop *loop) {
         const fl_exchange *exchange = connection->exchanges;
         bool waits = exchange != NULL && exchange->state == FL_EXCHANGE_QUEUED;
         if (!waits || !context->handing_over || !fl_handoff_leave(&loop->siblings, connection))
-            refuse_waiting(connection);
+            reject_waiting(connection);
     }
 }
 

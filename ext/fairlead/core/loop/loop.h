@@ -42,9 +42,9 @@ typedef struct fl_turns {
 /* The reactor that leads. */
 typedef struct fl_driver {
     bool turned_by_watch;  /* the watch thread has heard what was meant for it */
-    _Atomic bool resting;  /* it waits in fl_loop_wait or fl_loop_linger; set with the lock */
+    _Atomic bool resting;  /* it waits in fl_loop_wait or fl_loop_spin; set with the lock */
     _Atomic bool wanted;   /* it has something to do that is not a request */
-    uint32_t in_vain;      /* times in a row, or nearly, that fl_loop_linger has waited so */
+    uint32_t spins_in_vain;      /* times in a row, or nearly, that fl_loop_spin has waited so */
     _Atomic int outside;   /* threads that ask the kernel without the lock: what they are told of is not freed */
 } fl_driver;
 
@@ -109,10 +109,10 @@ fl_status fl_loop_join(fl_loop *loop, fl_shared_page *page, int slot, int receiv
 uint32_t fl_loop_turn(fl_loop *loop);
 
 /* A turn of who stands in for the reactor: what the reactor's fibers have staged is left to it. */
-void fl_loop_stand_in(fl_loop *loop);
+void fl_loop_turn_for_reactor(fl_loop *loop);
 
 /* Leaves new connections to the siblings, once those that are there have been taken; or takes them again. */
-void fl_loop_step_aside(fl_loop *loop, bool aside);
+void fl_loop_pause_accepting(fl_loop *loop, bool aside);
 
 /* To be called before nobody turns the loop for a while: sends what is staged, sets the timer, shows the counts. */
 void fl_loop_settle(fl_loop *loop);
@@ -130,9 +130,9 @@ void fl_loop_rest(fl_loop *loop);
 bool fl_loop_wait(fl_loop *loop, int64_t microseconds);
 
 /* The same for the few microseconds that falling asleep and being woken cost, but awake: a lone client's next request
- * often comes within them. fl_loop_lingers tells whether that is worth while: it has been lately. */
-bool fl_loop_lingers(fl_loop *loop);
-bool fl_loop_linger(fl_loop *loop);
+ * often comes within them. fl_loop_may_spin tells whether that is worth while: it has been lately. */
+bool fl_loop_may_spin(fl_loop *loop);
+bool fl_loop_spin(fl_loop *loop);
 void fl_loop_wake(fl_loop *loop);
 
 /* Likewise, and somebody shall take the lead if the reactor that has it does not come back. */

@@ -30,7 +30,7 @@ void fl_loop_listen_again(fl_loop *loop);
 void fl_loop_stop_accepting(fl_loop *loop);
 
 /* What has waited for too long, until loop->context.now. */
-void fl_loop_see_to_deadlines(fl_loop *loop);
+void fl_loop_process_deadlines(fl_loop *loop);
 
 /* Of a lane worker: what does not belong there goes back to the others, connections between two requests too. */
 void fl_loop_give_back(fl_loop *loop);

@@ -68,7 +68,7 @@ bool fl_balance_would_be_taken(const fl_loop *loop) {
 }
 
 void fl_balance_listen(fl_loop *loop, bool stuck) {
-    fl_loop_step_aside(loop, stuck && loop->siblings.slot != NULL && fl_siblings_choose(&loop->siblings) >= 0);
+    fl_loop_pause_accepting(loop, stuck && loop->siblings.slot != NULL && fl_siblings_choose(&loop->siblings) >= 0);
 }
 
 /* All that waits, to whoever would serve it soonest. */

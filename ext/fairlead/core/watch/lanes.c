@@ -60,7 +60,7 @@ static bool note_stalls(fl_watch *watch, uint64_t now) {
     bool any = false;
     for (int i = 0; i < atomic_load(&watch->count); i++) {
         fl_reactor *reactor = &watch->reactors[i];
-        if (atomic_load(&reactor->gone) || atomic_load(&reactor->home))
+        if (atomic_load(&reactor->gone) || atomic_load(&reactor->in_loop))
             continue;
         uint64_t stamp = atomic_load_explicit(&reactor->stamp, memory_order_relaxed);
         uint64_t away = now > stamp ? now - stamp : 0;
@@ -100,7 +100,7 @@ static int choose_reactor(fl_watch *watch, int busy) {
 static bool is_busy(fl_watch *watch, int number) {
     const fl_reactor *reactor = &watch->reactors[number];
     bool runs = atomic_load(&watch->loop->lanes.running[number]) > 0;
-    return runs || (atomic_load(&reactor->lane) && !atomic_load(&reactor->home) && !atomic_load(&reactor->gone));
+    return runs || (atomic_load(&reactor->lane) && !atomic_load(&reactor->in_loop) && !atomic_load(&reactor->gone));
 }
 
 void fl_lanes_serve(void *data) {
@@ -112,7 +112,7 @@ void fl_lanes_serve(void *data) {
         if (holder < 0)
             waiting++;
         else if (fl_watch_at_rest(watch, holder))
-            fl_bell_ring(&watch->reactors[holder].lead);
+            fl_notifier_notify(&watch->reactors[holder].lead);
     }
     int busy = 0;
     for (int i = 0; waiting > 0 && i < atomic_load(&watch->count); i++) {
@@ -126,8 +126,8 @@ void fl_lanes_serve(void *data) {
             return;
         fl_reactor *reactor = &watch->reactors[chosen];
         atomic_store(&reactor->lane, true);
-        fl_reactor_goes_out(reactor, loop->context.now); /* it is on its way */
-        fl_bell_ring(&reactor->lead);
+        fl_reactor_enters_app(reactor, loop->context.now); /* it is on its way */
+        fl_notifier_notify(&reactor->lead);
     }
 }
 
@@ -148,7 +148,7 @@ static void ask_for_lane_worker(fl_watch *watch, uint64_t now) {
     fl_report(watch, watch->lane_request);
 }
 
-bool fl_lanes_look(fl_watch *watch, uint64_t now) {
+bool fl_lanes_update(fl_watch *watch, uint64_t now) {
     fl_loop *loop = watch->loop;
     if (loop->siblings.page == NULL)
         return false;

@@ -6,7 +6,7 @@
 #include "watch.h"
 
 /* One look, of the watch thread, without the lock. Answers whether anything waits in a lane, or stalls. */
-bool fl_lanes_look(fl_watch *watch, uint64_t now);
+bool fl_lanes_update(fl_watch *watch, uint64_t now);
 
 /* Wakes a reactor for each request that waits in a lane here, as far as there are any. Of the holder of the loop. */
 void fl_lanes_serve(void *watch);

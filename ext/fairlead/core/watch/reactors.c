@@ -21,7 +21,7 @@ uint64_t fl_watch_away_since(const fl_watch *watch, int number) {
     const fl_reactor *reactor = &watch->reactors[number];
     if (atomic_load(&reactor->gone))
         return 0;
-    if (!atomic_load_explicit(&reactor->home, memory_order_acquire)) /* asked first, so that the stamp is of this time */
+    if (!atomic_load_explicit(&reactor->in_loop, memory_order_acquire)) /* asked first, so that the stamp is of this time */
         return atomic_load_explicit(&reactor->stamp, memory_order_relaxed);
     if (!fl_watch_leads(watch, number) || atomic_load(&reactor->thread->gvl) != FL_GVL_WANTED)
         return 0;
@@ -30,7 +30,7 @@ uint64_t fl_watch_away_since(const fl_watch *watch, int number) {
 
 bool fl_watch_at_rest(const fl_watch *watch, int number) {
     const fl_reactor *reactor = &watch->reactors[number];
-    return !atomic_load(&reactor->gone) && atomic_load_explicit(&reactor->home, memory_order_acquire) &&
+    return !atomic_load(&reactor->gone) && atomic_load_explicit(&reactor->in_loop, memory_order_acquire) &&
            atomic_load(&reactor->thread->gvl) == FL_GVL_RELEASED;
 }
 
@@ -52,7 +52,7 @@ static int free_place(fl_watch *watch) {
     if (count >= FL_MOST_REACTORS)
         return -1;
     fl_reactor *reactor = &watch->reactors[count];
-    return fl_bell_open(&reactor->lead) < 0 ? -1 : count;
+    return fl_notifier_open(&reactor->lead) < 0 ? -1 : count;
 }
 
 int fl_watch_enter(fl_watch *watch, fl_thread *thread) {
@@ -63,7 +63,7 @@ int fl_watch_enter(fl_watch *watch, fl_thread *thread) {
     atomic_store(&reactor->thread, thread);
     atomic_store(&reactor->run, NULL);
     atomic_store(&reactor->lane, false);
-    fl_reactor_comes_home(reactor);
+    fl_reactor_leaves_app(reactor);
     atomic_store(&reactor->vacant, false);
     atomic_store(&reactor->gone, false);
     if (number == atomic_load(&watch->count))
@@ -74,9 +74,9 @@ int fl_watch_enter(fl_watch *watch, fl_thread *thread) {
 bool fl_watch_leave(fl_watch *watch, int number) {
     fl_reactor *reactor = &watch->reactors[number];
     atomic_store_explicit(&reactor->stamp, fl_clock(), memory_order_relaxed); /* it is away from now on */
-    atomic_store(&reactor->home, false); /* before we look: see pass_lead in watch.c */
+    atomic_store(&reactor->in_loop, false); /* before we look: see pass_lead in watch.c */
     if (fl_watch_leads(watch, number) || atomic_load(&watch->loop->lanes.running[number]) > 0) {
-        fl_reactor_comes_home(reactor);
+        fl_reactor_leaves_app(reactor);
         return false;
     }
     atomic_store(&reactor->run, NULL);

@@ -9,8 +9,6 @@
 /* "GET /path" */
 enum { MOST_REQUEST = FL_ESCAPED(sizeof((fl_run *) 0)->method) + FL_ESCAPED(sizeof((fl_run *) 0)->path) };
 
-static const char *const kinds[FL_STALL_KINDS] = {"", "blocked", "stuck", "computing"};
-
 void fl_report(const fl_watch *watch, const char *line) {
     if (watch->relief >= 0)
         (void) !send(watch->relief, line, strlen(line), MSG_DONTWAIT | FL_SEND_FLAGS);
@@ -32,7 +30,7 @@ static void name_request(fl_watch *watch, int reactor, char name[MOST_REQUEST]) 
 void fl_report_lost(fl_watch *watch, int reactor, fl_stall kind) {
     char request[MOST_REQUEST], line[MOST_REQUEST + 128];
     name_request(watch, reactor, request);
-    snprintf(line, sizeof line, "[\"stuck\",{\"kind\":\"%s\",\"request\":\"%s\"}]\n", kinds[kind], request);
+    snprintf(line, sizeof line, "[\"stuck\",{\"kind\":\"%s\",\"request\":\"%s\"}]\n", fl_stall_name(kind), request);
     fl_report(watch, line);
 }
 
@@ -47,7 +45,7 @@ void fl_report_lasting(fl_watch *watch, int reactor) {
     snprintf(line, sizeof line,
              "[\"lasting\",{\"number\":%d,\"began\":%" PRIu64 ",\"seconds\":%.3f,\"kind\":\"%s\",\"request\":\"%s\","
              "\"standby\":%s,\"relief\":%s,\"handed\":%" PRIu64 ",\"sibling\":%d}]\n",
-             reactor, atomic_load(&record->began), (double) fl_stall_lasted(record) / 1e6, kinds[fl_stall_kind(record)],
+             reactor, atomic_load(&record->began), (double) fl_stall_lasted(record) / 1e6, fl_stall_name(fl_stall_kind(record)),
              request, truth(fl_stall_has_standby(record)), truth(atomic_load(&record->relief)),
              atomic_load(&record->handed), atomic_load(&record->sibling));
     fl_report(watch, line);

@@ -73,7 +73,7 @@ static fl_stall tally(fl_stall_record *record, const fl_thread *thread, const fl
 }
 
 static uint64_t limit_of(const fl_watch *watch, const fl_stall_record *record) {
-    return watch->limits.told * (fl_stall_kind(record) == FL_STALL_COMPUTING ? COMPUTING : 1);
+    return watch->limits.reported * (fl_stall_kind(record) == FL_STALL_COMPUTING ? COMPUTING : 1);
 }
 
 static uint64_t own_time(const fl_stall_record *record, uint64_t until) {
@@ -101,7 +101,7 @@ static void close_record(fl_watch *watch, fl_stall_record *record, uint64_t ende
     fl_slot *slot = watch->loop->siblings.slot;
     if (slot != NULL)
         fl_slot_set(slot, FL_SLOT_stalls, fl_slot_get(slot, FL_SLOT_stalls) + 1);
-    fl_bell_ring(&watch->teller);
+    fl_notifier_notify(&watch->reporter);
 }
 
 /* Has its backtrace taken, by another thread if that can run. */
@@ -109,7 +109,7 @@ static void want_backtrace(fl_watch *watch, fl_stall_record *record, fl_stall ki
     atomic_store(&record->wanted, kind);
     if (atomic_load(&record->phase) == FL_STALL_OPEN)
         atomic_store(&record->phase, FL_STALL_LONG);
-    fl_bell_ring(&watch->teller);
+    fl_notifier_notify(&watch->reporter);
     if (gvl != FL_GVL_RELEASED)
         watch->interrupt();
 }
@@ -128,7 +128,7 @@ static void follow(fl_watch *watch, int number, fl_stall_record *record, uint64_
         want_backtrace(watch, record, kind, gvl);
     if (phase == FL_STALL_LONG && has_lasted(record, now, LASTING)) {
         atomic_store(&record->phase, FL_STALL_LASTING);
-        fl_bell_ring(&watch->teller);
+        fl_notifier_notify(&watch->reporter);
         if (now > watch->held_since + KEPT_FROM_ALL)
             fl_report_lasting(watch, number);
     }
@@ -154,8 +154,8 @@ static void show(const fl_watch *watch, int count) {
     fl_slot_set(slot, FL_SLOT_stalled_us, oldest == NULL ? 0 : (int64_t) get(&oldest->began));
 }
 
-void fl_stalls_look(fl_watch *watch, uint64_t now) {
-    if (watch->limits.told == 0)
+void fl_stalls_update(fl_watch *watch, uint64_t now) {
+    if (watch->limits.reported == 0)
         return;
     int count = atomic_load(&watch->count);
     for (int i = 0; i < count; i++) {

@@ -1,6 +1,6 @@
 /* What is told of stalls: for each reactor that stays away for long, since when, why, and what was done about it.
  * The records are part of the watch, and written by its thread; anybody may read them at any time. Who has been told of
- * one that is over gives it back with fl_stall_told; until then no other stall of that reactor is recorded.
+ * one that is over gives it back with fl_stall_reported; until then no other stall of that reactor is recorded.
  * Nothing is allocated, and nothing can fail. */
 #ifndef FL_STALLS_H
 #define FL_STALLS_H
@@ -42,7 +42,7 @@ typedef struct fl_stall_record {
 } fl_stall_record;
 
 /* Of the watch thread, at each look. */
-void fl_stalls_look(struct fl_watch *watch, uint64_t now);
+void fl_stalls_update(struct fl_watch *watch, uint64_t now);
 
 /* Whether any is open: the watch thread must not sleep. */
 bool fl_stalls_open(const struct fl_watch *watch);
@@ -63,7 +63,7 @@ uint64_t fl_stall_lasted(const fl_stall_record *record);
 fl_stall fl_stall_kind(const fl_stall_record *record);
 
 /* One that is over has been told of. */
-static inline void fl_stall_told(fl_stall_record *record) {
+static inline void fl_stall_reported(fl_stall_record *record) {
     atomic_store(&record->phase, FL_STALL_CALM);
 }
 

@@ -40,7 +40,7 @@ bool fl_stays_asleep(fl_sample *sample, const fl_thread *thread, uint64_t now) {
 }
 
 /* Who has had the GVL for long is asked to give a sign of itself, again and again: Ruby does so at once. */
-static void look_at_gvl(fl_watch *watch, uint64_t now) {
+static void watch_gvl(fl_watch *watch, uint64_t now) {
     const fl_thread *holder = atomic_load(&fl_gvl_holder);
     uint64_t turns = atomic_load(&fl_gvl_turns);
     bool collects = atomic_load(&fl_collecting_since) != 0;
@@ -67,17 +67,17 @@ static fl_stall judge(fl_watch *watch, const fl_reactor *reactor, uint64_t now, 
     }
     const fl_thread *thread = reactor->thread;
     int gvl = atomic_load(&thread->gvl);
-    bool home = atomic_load_explicit(&reactor->home, memory_order_acquire);
+    bool in_loop = atomic_load_explicit(&reactor->in_loop, memory_order_acquire);
     uint64_t stamp = atomic_load_explicit(&reactor->stamp, memory_order_relaxed);
     uint64_t since = atomic_load(&thread->gvl_since);
-    uint64_t from = home ? since : stamp;
+    uint64_t from = in_loop ? since : stamp;
     *away = now > from ? now - from : 0;
     /* At home it only waits for work; unless it has work, and does not get the GVL for it. */
-    if (home && (gvl != FL_GVL_WANTED || now < since + watch->limits.blocked)) {
+    if (in_loop && (gvl != FL_GVL_WANTED || now < since + watch->limits.blocked)) {
         watch->sample.thread = NULL;
         return FL_STALL_NONE;
     }
-    if (!home && *away < watch->limits.blocked) {
+    if (!in_loop && *away < watch->limits.blocked) {
         watch->sample.thread = NULL;
         return FL_STALL_NONE;
     }
@@ -105,10 +105,10 @@ static bool pass_lead(fl_watch *watch, int from, bool to_any) {
         atomic_store(&reactor->lane, false);
         atomic_store_explicit(&reactor->stamp, fl_clock(), memory_order_relaxed); /* it is away from now on */
         atomic_store(&watch->leader, candidate);
-        fl_bell_ring(&reactor->lead);
+        fl_notifier_notify(&reactor->lead);
         /* It goes out just now, and hears that it leads when it is back; or it leaves: it sees that it leads, or we see
          * that it has gone. */
-        if (!atomic_load(&reactor->home))
+        if (!atomic_load(&reactor->in_loop))
             continue;
         fl_stall_standby(watch, from);
         if (watch->loop->siblings.slot != NULL)
@@ -147,7 +147,7 @@ static uint64_t longest_away(fl_watch *watch, uint64_t now, int *which) {
 }
 
 /* A reactor that has been away for so long may never come back: its worker is replaced. */
-static void look_for_loss(fl_watch *watch, uint64_t now) {
+static void report_loss(fl_watch *watch, uint64_t now) {
     int reactor = 0;
     uint64_t away = longest_away(watch, now, &reactor);
     if (away <= watch->limits.lost)
@@ -180,10 +180,10 @@ static void look_for_loss(fl_watch *watch, uint64_t now) {
 
 /* The leader may have come home meanwhile, and not have seen what we have taken in. If it comes home later, it takes the
  * lock before it rests, and sees it. */
-static void leave_word(fl_watch *watch) {
+static void wake_leader(fl_watch *watch) {
     fl_loop *loop = watch->loop;
-    bool home = atomic_load(&watch->reactors[atomic_load(&watch->leader)].home);
-    if (home && loop->driver.turned_by_watch)
+    bool in_loop = atomic_load(&watch->reactors[atomic_load(&watch->leader)].in_loop);
+    if (in_loop && loop->driver.turned_by_watch)
         fl_loop_wake(loop);
 }
 
@@ -242,21 +242,21 @@ static void stand_in(fl_watch *watch, fl_stall stall, uint64_t away, uint64_t no
     uint64_t stamp = atomic_load_explicit(&watch->reactors[leader].stamp, memory_order_relaxed);
     uint64_t computing = without_collecting(watch, stamp, away, now);
     /* Whoever got the lead would stand behind it in the GVL's line; and so on, where each has to wait there for long. */
-    bool waits_for_gvl = atomic_load(&watch->reactors[leader].home);
+    bool waits_for_gvl = atomic_load(&watch->reactors[leader].in_loop);
     if (stall == FL_STALL_BLOCKED && give_lead(watch, leader))
         return;
     pthread_mutex_lock(&loop->context.lock);
     if (loop->siblings.slot != NULL && !atomic_load(&loop->driver.resting) && !fl_watch_at_rest(watch, leader))
         fl_slot_set(loop->siblings.slot, FL_SLOT_idle, 0); /* it has not come home meanwhile, and said that it is idle */
     fl_balance_listen(loop, stall == FL_STALL_STUCK);
-    fl_loop_stand_in(loop);
+    fl_loop_turn_for_reactor(loop);
     uint64_t handed = loop->context.counts.handed;
     uint32_t waiting = fl_balance(loop, stall == FL_STALL_STUCK, away);
     fl_stall_handed(watch, leader, loop->context.counts.handed - handed, loop->siblings.receiver);
-    bool wanted = waiting > 0 || loop->context.overdue.first != NULL || atomic_load(&loop->driver.wanted);
+    bool wanted = waiting > 0 || loop->context.expired.first != NULL || atomic_load(&loop->driver.wanted);
     if (stall == FL_STALL_COMPUTING)
         learn_ordinary(watch, stamp, computing);
-    leave_word(watch);
+    wake_leader(watch);
     pthread_mutex_unlock(&loop->context.lock);
     if (loop->lanes.dedicated) /* who waits in a lane, waits for it */
         return;
@@ -287,9 +287,9 @@ static void even_out_queue(fl_watch *watch, uint64_t now) {
     if (oldest == 0 || now < (uint64_t) oldest + watch->limits.blocked || fl_siblings_choose(&loop->siblings) < 0 ||
         pthread_mutex_trylock(&loop->context.lock) != 0)
         return;
-    fl_loop_stand_in(loop);
+    fl_loop_turn_for_reactor(loop);
     fl_balance(loop, false, 0);
-    leave_word(watch);
+    wake_leader(watch);
     pthread_mutex_unlock(&loop->context.lock);
 }
 
@@ -302,7 +302,7 @@ static uint64_t until_next_look(const fl_watch *watch, fl_stall stall, uint64_t 
     int gvl = atomic_load(&reactor->thread->gvl);
     if (gvl == FL_GVL_WANTED)
         return tick;
-    if (atomic_load(&reactor->home))
+    if (atomic_load(&reactor->in_loop))
         return most;
     if (gvl != FL_GVL_HELD)
         return tick;
@@ -317,10 +317,10 @@ static uint64_t look(fl_watch *watch, uint64_t *busy_at) {
     uint64_t now = fl_clock();
     fl_reactor *reactor = &watch->reactors[atomic_load(&watch->leader)];
     uint64_t away;
-    look_at_gvl(watch, now);
-    fl_stalls_look(watch, now);
+    watch_gvl(watch, now);
+    fl_stalls_update(watch, now);
     fl_stall stall = judge(watch, reactor, now, &away);
-    if (fl_lanes_look(watch, now))
+    if (fl_lanes_update(watch, now))
         *busy_at = now;
     uint64_t stamp = atomic_load_explicit(&reactor->stamp, memory_order_relaxed);
     if (stamp > *busy_at)
@@ -332,7 +332,7 @@ static uint64_t look(fl_watch *watch, uint64_t *busy_at) {
     if ((changes || stall != FL_STALL_NONE) && slot != NULL)
         fl_slot_set(slot, FL_SLOT_away_us, stall == FL_STALL_NONE ? 0 : (int64_t) (now - away));
     if (watch->limits.lost != 0)
-        look_for_loss(watch, now);
+        report_loss(watch, now);
     press(watch, now);
     fl_loop_flush_complete(watch->loop, watch->limits.tick);
     bool known = watch->turn == stamp;
@@ -347,17 +347,17 @@ static uint64_t look(fl_watch *watch, uint64_t *busy_at) {
 
 /* Whether the leader waits in its loop. It wants the GVL before it does anything else, and after it has said so it looks
  * whether we sleep: asked after we have said so, one of us sees the other. */
-static bool leader_rests(fl_watch *watch) {
+static bool leader_is_idle(fl_watch *watch) {
     const fl_reactor *reactor = &watch->reactors[atomic_load(&watch->leader)];
     int away;
-    return atomic_load(&reactor->thread->gvl) == FL_GVL_RELEASED && atomic_load(&reactor->home) &&
+    return atomic_load(&reactor->thread->gvl) == FL_GVL_RELEASED && atomic_load(&reactor->in_loop) &&
            (watch->limits.lost == 0 || longest_away(watch, fl_clock(), &away) == 0);
 }
 
-static void sleep_until_roused(fl_watch *watch) {
+static void sleep_until_woken(fl_watch *watch) {
     pthread_mutex_lock(&watch->lock);
     atomic_store(&watch->asleep, 1);
-    if (!leader_rests(watch))
+    if (!leader_is_idle(watch))
         atomic_store(&watch->asleep, 0);
     while (atomic_load(&watch->asleep) && !atomic_load(&watch->ends))
         pthread_cond_wait(&watch->wake, &watch->lock);
@@ -370,7 +370,7 @@ static void *run(void *data) {
     uint64_t busy_at = fl_clock(), pause = watch->limits.tick;
     while (!atomic_load(&watch->ends)) {
         if (fl_clock() > busy_at + CALM && !fl_stalls_open(watch)) {
-            sleep_until_roused(watch);
+            sleep_until_woken(watch);
             busy_at = fl_clock();
         }
         struct timespec time = {.tv_sec = 0, .tv_nsec = (long) pause * 1000};
@@ -380,7 +380,7 @@ static void *run(void *data) {
     return NULL;
 }
 
-void fl_watch_rouse(fl_watch *watch) {
+void fl_watch_wake(fl_watch *watch) {
     pthread_mutex_lock(&watch->lock);
     atomic_store(&watch->asleep, 0);
     pthread_cond_signal(&watch->wake);
@@ -394,7 +394,7 @@ fl_watch *fl_watch_open(fl_loop *loop, const fl_watch_limits *limits) {
     watch->loop = loop;
     watch->limits = *limits;
     watch->relief = -1;
-    watch->teller = (fl_bell){-1, -1};
+    watch->reporter = (fl_notifier){-1, -1};
     loop->lanes.watch = watch;
     loop->lanes.serve = fl_lanes_serve;
     pthread_mutex_init(&watch->lock, NULL);
@@ -424,8 +424,8 @@ void fl_watch_close(fl_watch *watch) {
     }
     watch->loop->lanes.serve = NULL;
     for (int i = 0; i < atomic_load(&watch->count); i++)
-        fl_bell_close(&watch->reactors[i].lead);
-    fl_bell_close(&watch->teller);
+        fl_notifier_close(&watch->reactors[i].lead);
+    fl_notifier_close(&watch->reporter);
     pthread_mutex_destroy(&watch->lock);
     pthread_cond_destroy(&watch->wake);
     free(watch);

@@ -46,12 +46,12 @@ typedef struct fl_sample {
 typedef struct fl_reactor {
     _Atomic(fl_thread *) thread;
     _Atomic uint64_t stamp; /* of fl_clock, at its last take, answer and fiber switch */
-    _Atomic bool home;      /* its scheduler runs, or waits, and no fiber */
+    _Atomic bool in_loop;      /* its scheduler runs, or waits, and no fiber */
     _Atomic(fl_run *) run;  /* of the fiber that runs; NULL: it has none */
     _Atomic bool lane;      /* it serves the lane of threads, and does not lead */
     _Atomic bool gone;      /* it serves no more */
     _Atomic bool vacant;    /* its thread does not look here any more either: the place is free */
-    fl_bell lead;           /* it may have become the leader, or shall look into the lane */
+    fl_notifier lead;           /* it may have become the leader, or shall look into the lane */
 
     /* of the watch thread alone */
     fl_sample sample;
@@ -74,7 +74,7 @@ typedef struct fl_watch_limits {
     uint64_t blocked;   /* without the GVL for longer than this: a standby leads */
     uint64_t stuck;     /* holding it and asleep for longer than this: requests are handed over */
     uint64_t computing; /* holding it and computing for longer than this, and than is ordinary: a standby shares the GVL */
-    uint64_t told;      /* away for longer than this: a stall that is told of (see stalls.h); 0: none is */
+    uint64_t reported;      /* away for longer than this: a stall that is told of (see stalls.h); 0: none is */
     uint64_t lost;      /* away for longer than this: the worker is to be replaced; 0: never */
     uint64_t drain;     /* how long it then has for all else */
 } fl_watch_limits;
@@ -88,7 +88,7 @@ typedef struct fl_watch {
     _Atomic int stall;           /* fl_stall of the leader, now */
     _Atomic int ends;
     fl_stall_record stalls[FL_MOST_REACTORS];
-    fl_bell teller;              /* there is something to tell */
+    fl_notifier reporter;              /* there is something to tell */
     void (*interrupt)(void);     /* has whoever holds the GVL take its backtrace as soon as it can */
     void (*press)(void);         /* has it give a sign of itself (see fl_gvl_turns), and the GVL to those who wait, if it
                                   * does not lead; NULL: nobody can */
@@ -152,20 +152,20 @@ static inline bool fl_watch_in_lane(const fl_watch *watch, int reactor) {
 }
 
 /* Of the reactor's own thread: something has moved. */
-static inline void fl_reactor_goes_out(fl_reactor *reactor, uint64_t now) {
+static inline void fl_reactor_enters_app(fl_reactor *reactor, uint64_t now) {
     atomic_store_explicit(&reactor->stamp, now, memory_order_relaxed);
-    atomic_store_explicit(&reactor->home, false, memory_order_release);
+    atomic_store_explicit(&reactor->in_loop, false, memory_order_release);
 }
-static inline void fl_reactor_comes_home(fl_reactor *reactor) {
-    atomic_store_explicit(&reactor->home, true, memory_order_release);
+static inline void fl_reactor_leaves_app(fl_reactor *reactor) {
+    atomic_store_explicit(&reactor->in_loop, true, memory_order_release);
 }
 
 /* A reactor is on its way to an app: the watch thread must be awake. What it goes by has been told before, and is seen by
  * all before this looks. */
-void fl_watch_rouse(fl_watch *watch);
+void fl_watch_wake(fl_watch *watch);
 static inline void fl_watch_attend(fl_watch *watch) {
     if (atomic_load(&watch->asleep))
-        fl_watch_rouse(watch);
+        fl_watch_wake(watch);
 }
 
 /* Whether a thread sleeps for longer than a moment, with the GVL or without; asked again and again, with the same sample. */
