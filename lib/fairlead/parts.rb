@@ -5,6 +5,7 @@
 require_relative "version"
 require_relative "errors"
 require_relative "api"
+require_relative "clock"
 
 %w[connection_budget control fiber_safety hot_restart integrations ipc listening rackup serving stalls supervision].each do |room|
   require_relative "#{room}/autoload"
@@ -16,7 +17,6 @@ module Fairlead
 
   autoload :ActiveRecord, "fairlead/active_record"
   autoload :CLI, "fairlead/cli"
-  autoload :Clock, "fairlead/clock"
   autoload :Compatibility, "fairlead/compatibility"
   autoload :Configuration, "fairlead/configuration"
   autoload :Doctor, "fairlead/doctor"
