@@ -28,8 +28,6 @@ module Fairlead
     # The configuration file if none is named, relative to the current folder.
     DEFAULT_FILE = "config/fairlead.rb"
 
-    autoload :Reference, "fairlead/configuration/reference"
-
     PRECEDENCE = %i[default file environment override].freeze
     private_constant :PRECEDENCE
 
@@ -162,6 +160,19 @@ module Fairlead
     def self.suggestion(word, words = self.words)
       nearest = DidYouMean::SpellChecker.new(dictionary: words.map(&:to_s)).correct(word.to_s).first
       nearest ? " Did you mean `#{nearest}`?" : ""
+    end
+
+    # @param options [Hash] whose names may be strings, in any case
+    # @param ignored [Array<Symbol>] names that are left out without a warning
+    # @yieldparam name [Symbol] of an unknown option
+    # @yieldreturn [String] its place, for a warning
+    # @return [Hash{Symbol => Object}] those that exist
+    def self.known(options, ignored = [])
+      options = options.transform_keys { |name| name.to_s.downcase.to_sym }.except(*ignored)
+      (options.keys - TABLE.keys).each do |name|
+        warn "fairlead: #{yield name}: there is no such option, and it is ignored.#{suggestion(name, TABLE.keys)}"
+      end
+      options.slice(*TABLE.keys)
     end
 
     Setting = Data.define(:value, :from, :at)

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../helper"
+require_relative "../configuration_reference"
 
 module Fairlead
   class ConfigurationTest < Test

@@ -1,13 +1,12 @@
 # frozen_string_literal: true
 
 require "etc"
-require "optparse"
 require "stringio"
 
 module Fairlead
   class CLI
     # `fairlead report`: versions, configuration, status, stalls and doctor in one text for a bug report, without secrets.
-    class Report
+    class Report < Command
       INTRODUCTION = <<~TEXT
         Usage: fairlead report [flags]
 
@@ -23,50 +22,28 @@ module Fairlead
       ].freeze
       # Options whose values cannot hold a secret.
       HARMLESS = %i[integer seconds bytes boolean choice].freeze
-      private_constant :INTRODUCTION, :GEMS, :HARMLESS
-
-      # @param arguments [Array<String>]
-      # @param output [IO]
-      def initialize(arguments, output: $stdout, errors: $stderr)
-        @arguments = arguments
-        @output = output
-        @errors = errors
-        @flags = []
-        @app = true
-      end
-
-      # @return [Integer] the exit status.
-      # @raise [ConfigurationError] for a wrong flag
-      def run
-        rest = parser.parse(@arguments)
-        raise ConfigurationError, "`fairlead report` takes only flags, not #{rest.first}." if rest.any?
-
-        @output.write(@help ? parser.help : report)
-        0
-      rescue OptionParser::ParseError => error
-        raise ConfigurationError, "#{error.message}. `fairlead report --help` lists the flags."
-      end
+      private_constant :GEMS, :HARMLESS
 
       private
 
+      def ask = @output.write(report)
+
+      def flags(parser)
+        parser.on("-e", "--environment TEXT", "The app's environment.") { |name| given.push("--environment", name) }
+        parser.on("-C", "--config FILE", "The configuration file.") { |file| given.push("--config", file) }
+        parser.on("--no-app", "Leave doctor out, which loads the app.") { @without_app = true }
+      end
+
+      # @return [Array<String>] flags for other subcommands.
+      def given = @given ||= []
+
       def report
-        sections = { "Versions" => versions, "Configuration" => configuration, "Status" => command("status", *@pid),
-                     "Stalls" => command("stalls", *@pid) }
-        sections["Doctor"], secrets = @app ? doctor : ["Left out (--no-app)."]
+        sections = { "Versions" => versions, "Configuration" => configuration, "Status" => command("status", *server),
+                     "Stalls" => command("stalls", *server) }
+        sections["Doctor"], secrets = @without_app ? ["Left out (--no-app)."] : doctor
         text = sections.map { |title, body| "## #{title}\n\n#{body.strip}\n" }.join("\n")
         variables = ENV.to_h.except(*Configuration::TABLE.values.select { |option| harmless?(option) }.flat_map(&:variables))
         Redaction.new(Array(secrets), variables:).apply(text)
-      end
-
-      def parser
-        @parser ||= OptionParser.new do |parser|
-          parser.banner = INTRODUCTION
-          parser.on("--pid PID", Integer, "The server with this process id.") { |pid| @pid = ["--pid", pid.to_s] }
-          parser.on("-e", "--environment TEXT", "The app's environment.") { |name| @flags.push("--environment", name) }
-          parser.on("-C", "--config FILE", "The configuration file.") { |file| @flags.push("--config", file) }
-          parser.on("--no-app", "Leave doctor out, which loads the app.") { @app = false }
-          parser.on("-h", "--help", "Print this help.") { @help = true }
-        end
       end
 
       def versions
@@ -87,7 +64,7 @@ module Fairlead
       end
 
       def configuration
-        configuration = Flags.new(@flags).configuration
+        configuration = Flags.new(given).configuration
         set = Configuration::TABLE.each_value.reject { |option| configuration.origin(option.name) == :default }
         lines = set.map { |option| "#{option.name} #{value(configuration, option)} (#{configuration.source(option.name)})" }
         ["File: #{configuration.file || "none"}", *lines, *("Everything else: the default." if lines.any?)].join("\n")
@@ -102,6 +79,8 @@ module Fairlead
       end
 
       def harmless?(option) = HARMLESS.include?(option.kind) || option.name == :environment
+
+      def server = @pid ? ["--pid", @pid.to_s] : []
 
       # @return [String] what another subcommand prints.
       def command(*arguments)
@@ -119,7 +98,7 @@ module Fairlead
 
           answer = $stdout.dup
           [$stdout, $stderr].each { |io| io.reopen(File::NULL) }
-          text = command("doctor", *@flags).gsub(/^(    \S+:\d+): .*/, "\\1")
+          text = command("doctor", *given).gsub(/^(    \S+:\d+): .*/, "\\1")
           answer.binmode.write(Marshal.dump([text, Redaction.of_app]))
           answer.close
           exit!

@@ -3,19 +3,19 @@
 require "capybara"
 require "fairlead/parts"
 
-# For system tests: the app is served by fibers of a thread beside the test.
+# For system tests: serves the app in fibers of a thread beside the test.
 #
 #   # test/application_system_test_case.rb
 #   require "fairlead/integrations/capybara"
 #   Capybara.server = :fairlead
 #
-# The test and the app share the process, and so the isolation level: it is :fiber from here on.
+# The test and the app share the process, and therefore its isolation level, which is :fiber from here on.
 Fairlead::Isolation.establish
 
 module Fairlead
-  # What Capybara has for each app that a test visits: a server in a thread of its own.
+  # The server that Capybara starts for each app that a test visits, in a thread of its own.
   module CapybaraServer
-    # Puma's, which tests set for it. Nothing here corresponds to them.
+    # Options of Puma's that tests set, and that have no counterpart here.
     PUMAS = %i[daemon debug log_requests max_threads min_threads persistent_timeout queue_requests quiet silent threads verbose].freeze
     private_constant :PUMAS
 
@@ -35,19 +35,11 @@ module Fairlead
 
       private
 
-      # A thread inherits the storage of the fiber that starts it, and requests that of their thread.
+      # This thread inherits the storage of the test's fiber, and requests would inherit it in turn.
       def forget_the_test = Fiber.current.storage&.each_key { |key| Fiber[key] = nil }
 
       def known(options)
-        ours, others = options.transform_keys { |name| name.to_s.downcase.to_sym }
-                              .partition { |name, _| Configuration::TABLE.key?(name) && name != :bind }
-        others.each do |name, _|
-          next if PUMAS.include?(name)
-
-          warn "fairlead: Capybara.server = :fairlead, { #{name}: … }: there is no such option, and it is ignored." \
-            "#{Configuration.suggestion(name, Configuration::TABLE.keys)}"
-        end
-        ours.to_h
+        Configuration.known(options, [:bind, *PUMAS]) { |name| "Capybara.server = :fairlead, { #{name}: … }" }
       end
     end
   end

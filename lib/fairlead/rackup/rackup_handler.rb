@@ -124,17 +124,8 @@ module Fairlead
       ["http://127.0.0.1:#{port}", *("http://[::1]:#{port}" if six)]
     end
 
-    # Fairlead's own options among those given. Rails passes nil for what nobody has asked for.
-    def named(options)
-      ours, others = options.compact.reject { |name, _| IGNORED.include?(name) }
-                            .transform_keys { |name| name.to_s.downcase.to_sym }
-                            .partition { |name, _| Configuration::TABLE.key?(name) }
-      others.each do |name, _|
-        warn "fairlead: -O #{name}: there is no such option, and it is ignored." \
-          "#{Configuration.suggestion(name, Configuration::TABLE.keys)}"
-      end
-      ours.to_h
-    end
+    # Rails passes nil for options that nobody has set.
+    def named(options) = Configuration.known(options.compact.except(*IGNORED)) { |name| "-O #{name}" }
 
     # Rackup writes the file itself; a configuration shared with the command may name the same one.
     def leave_pid_file_to_rackup(configuration, path)
