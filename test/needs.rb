@@ -5,7 +5,7 @@ module Fairlead
   # they hold for the whole file.
   #
   #   class QueriesTest < Test
-  #     needs :database          # PostgreSQL, MariaDB or Redis; also :browser, and :minutes for what takes so long
+  #     needs :database          # PostgreSQL, MariaDB or Redis; also :browser
   #
   #     timing def test_a_query_is_cancelled_within_50_ms
   #

@@ -8,14 +8,13 @@ module Fairlead
   # Runs test files and the C core's suites: each in a process of its own, a few side by side, the longest first. bin/test
   # starts it and describes the modes.
   #
-  # A test file declares in one line what it takes: `needs :database`, `needs :browser`, `needs :minutes`, or `timing`.
-  # (see Needs)
+  # A test file declares in one line what it needs: `needs :database`, `needs :browser`. (see Needs)
   class Suite
     ROOT = File.expand_path("..", __dir__)
     MODES = %w[all fast timing].freeze
     LANES = 2
-    # What the fast mode does without.
-    LEFT_OUT = %i[database browser minutes].freeze
+    # The fast mode leaves out files that took longer than so many seconds.
+    SHORT = 8
     # How long each entry took, for the order of the next run: the first is committed, the second written by each run.
     SECONDS = File.join(__dir__, "suite/seconds")
     MEASURED = File.join(ROOT, "tmp/suite/seconds")
@@ -63,7 +62,7 @@ module Fairlead
 
     def files = @files ||= TestFile.all(ROOT)
 
-    def fast = files.select { |file| (file.needs & LEFT_OUT).empty? && !file.benchmark? }
+    def fast = files.select { |file| file.needs.empty? && !file.benchmark? && seconds.fetch(file.name, 0) < SHORT }
 
     def core = CoreTarget.all(ROOT)
 
