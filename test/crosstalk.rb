@@ -16,7 +16,7 @@ module Fairlead
     PROCESSES = 2
     CLIENTS = 8
     # What a server says only of its own faults.
-    BROKEN = /\[BUG\]|AddressSanitizer|has ended unasked|Segmentation fault|SIGSEGV|SIGABRT/
+    BROKEN = /\[BUG\]|AddressSanitizer|ended unexpectedly|Segmentation fault|SIGSEGV|SIGABRT/
     private_constant :CWORK, :FLAGS, :PROCESSES, :CLIENTS, :BROKEN
 
     # @return [Array<String>] what was not as it should be; known after {#run}.

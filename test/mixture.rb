@@ -35,7 +35,7 @@ module Fairlead
     PLACES = { "anon_inode:[eventfd]" => 13 }.freeze
     # What a server says in the course of such a time.
     USUAL = Regexp.union(
-      "has ended unasked", "could not start. It was ended by SIGKILL", "stalled for", "goes on: ", "relief workers serve",
+      "ended unexpectedly", "could not start. It was ended by SIGKILL", "stalled for", "goes on: ", "relief workers serve",
       "in a worker of their own now"
     )
     private_constant :CWORK, :CALM, :PAUSE, :LONG, :TOLD, :REST, :GROWTH, :THRIFT, :PLACES, :USUAL

@@ -42,7 +42,7 @@ module Fairlead
         assert_equal "1", server.get.body
         server.write("config/initializers/version.rb", "VERSION = (")
         server.signal(:USR2)
-        eventually("it is told") { server.log.include?("The new code could not be started, and the old goes on serving.\n") }
+        eventually("it is told") { server.log.include?("The new code could not be started; the old code continues to serve.\n") }
         assert_equal "1", server.get.body
         server.write("config/initializers/version.rb", "VERSION = 2\n")
         environment == "development" ? server.run("bin/rails", "restart") : server.write("tmp/restart.txt", "")

@@ -211,7 +211,7 @@ module Fairlead
       return if @stopping
       return warn("fairlead: #{description}") unless @served
 
-      Log.say "The new code could not be started, and the old goes on serving.\n#{description}"
+      Log.say "The new code could not be started; the old code continues to serve.\n#{description}"
       post(Messages::Failed.new(description), [serving].compact)
       @service_manager.ready(@listeners.map(&:uri))
     end

@@ -40,7 +40,7 @@ module Fairlead
     def well = notify("WATCHDOG=1")
 
     # The server drains.
-    def stopping = notify("STOPPING=1", "STATUS=finishing the requests that run")
+    def stopping = notify("STOPPING=1", "STATUS=finishing running requests")
 
     # A supervisor's message: the init process stays the main one.
     def pass_on(text) = notify(*text.lines(chomp: true).grep_v(/\AMAINPID=/))

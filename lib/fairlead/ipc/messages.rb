@@ -43,7 +43,7 @@ module Fairlead
 
     # --- Supervisor → worker
 
-    # Finish what runs, then end.
+    # Finish running requests, then end.
     # @!attribute handover [Boolean] whether siblings go on serving: then idle connections go to them.
     Drain = Data.define(:handover)
     # End at once.

@@ -66,7 +66,7 @@ module Fairlead
     def file = @configuration.file ? ", set by #{@configuration.file}" : ""
 
     def control
-      stop = "Ctrl-C or TERM finishes what runs and stops"
+      stop = "Ctrl-C or TERM finishes running requests and stops"
       @configuration.workers.zero? ? stop : "#{stop}, HUP restarts the workers, USR2 starts new code"
     end
 

@@ -8,10 +8,10 @@ module Fairlead
   #
   # | signal    | |
   # | --------- | --- |
-  # | TERM, INT | finishes what runs, and ends; the second one ends at once |
+  # | TERM, INT | finishes running requests and ends; a second one ends at once |
   # | HUP       | the same once: its terminal has closed, or a script asks for a restart that nobody could do |
   # | USR1      | reopens the logs |
-  # | USR2      | loads the new code in another process; if that succeeds, finishes what runs, and the command replaces this process |
+  # | USR2      | loads the new code in another process; then finishes running requests, and the command replaces this process |
   class Foreground
     include Preparation
 
@@ -60,7 +60,7 @@ module Fairlead
       @pid_file&.remove
     end
 
-    # Finishes what runs, and ends {#run}. May be called from any thread.
+    # Finishes running requests, and ends {#run}. May be called from any thread.
     def stop = @signals&.record(:TERM)
 
     private
@@ -101,7 +101,7 @@ module Fairlead
         @control_server.answer_clients { PoolReports.collect { |pools| @control_server.state.pool_reports.record(Process.pid, pools) } }
         run_jobs(stopping: !@deadline.nil?)
         @watchdog&.attend(Clock.now, [:server]) { @server.ask { @watchdog.answered(:server) } }
-        restart("#{RestartFile::PATH} has been touched: ") if @restart_file&.touched?
+        restart("#{RestartFile::PATH} has been touched. ") if @restart_file&.touched?
         check_rehearsal
         # This thread is killed in the end: it handles the signals that it has taken, and leaves the others.
         Thread.handle_interrupt(Object => :never) { process_signals }
@@ -153,12 +153,12 @@ module Fairlead
     end
 
     def fail_restart(description)
-      Log.say "The new code could not be started, and the old goes on serving.\n#{description}"
+      Log.say "The new code could not be started; the old code continues to serve.\n#{description}"
       @control_server.restart_failed(description)
     end
 
     def begin_anew
-      Log.say "#{@reason}#{@reason ? "what" : "What"} runs is finished, and `#{@start_command}` begins anew."
+      Log.say "#{@reason}Running requests are finished, then `#{@start_command}` replaces this process."
       # The server closes its own as it ends.
       @successors = @listeners.map(&:successor)
       drain

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 module Fairlead
-  # When a process that has ended unasked may be started again: each failure in a row doubles the delay, up to half a minute. A
+  # When a process that ended unexpectedly may be started again: each failure in a row doubles the delay, up to half a minute. A
   # process that has served for a while begins a new row.
   class RespawnPolicy
     LONGEST_DELAY = 30.0
@@ -12,7 +12,7 @@ module Fairlead
     attr_reader :failed_boots
     # @return [Float] when the next may be started, on the clock of {#ended}.
     attr_reader :not_before
-    # @return [Integer] how many have ended unasked.
+    # @return [Integer] how many ended unexpectedly.
     attr_reader :restarts
 
     # @param first_delay [Float] seconds after the first failure.

@@ -8,7 +8,7 @@ module Fairlead
   #
   # | signal    |                                                            |
   # | --------- | ---------------------------------------------------------- |
-  # | TERM, INT | the workers finish what runs, and all ends; again: at once |
+  # | TERM, INT | finishes running requests and ends; again: at once         |
   # | HUP       | replaces the workers one by one; no request fails          |
   # | TTIN      | one worker more                                            |
   # | TTOU      | one worker less                                            |
@@ -164,7 +164,7 @@ module Fairlead
       return unless closed
 
       @parent = nil
-      Log.say "The init process has gone: this server finishes what runs, and ends."
+      Log.say "The init process has ended: this server finishes running requests and stops."
       stop_by(:parent) unless @workers.stopping?
     end
 
@@ -183,7 +183,7 @@ module Fairlead
       @retired = true
     end
 
-    # The first time what runs is finished; the second time all ends. A service manager may signal all processes, so only the init
+    # The first time running requests are finished; the second time all ends. A service manager may signal all processes, so only the init
     # process can tell which is the second.
     def stop_by(source)
       return (stop_now if source == :parent) if @stopped_by.include?(source)
@@ -220,7 +220,7 @@ module Fairlead
     def resize(change, refusal)
       return if @workers.stopping?
 
-      Log.say(@workers.public_send(change) ? "There are to be #{@workers.size} workers now." : refusal)
+      Log.say(@workers.public_send(change) ? "The number of workers is now #{@workers.size}." : refusal)
     end
 
     # Reports that all workers serve: once at the start, and after each restart.
@@ -231,7 +231,7 @@ module Fairlead
       return unless @restarting && !@workers.restarting?
 
       @restarting = false
-      Log.say(@workers.restart_given_up? ? "The restart is given up; the workers that serve go on." : "The workers have been restarted.")
+      Log.say(@workers.restart_given_up? ? "The restart is given up; the workers that serve stay." : "The workers have been restarted.")
       @service_manager.ready(addresses)
     end
 

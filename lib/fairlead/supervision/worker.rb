@@ -112,7 +112,7 @@ module Fairlead
       end
       return unless closed
 
-      Log.say "Worker #{@row.index} has lost its supervisor: it finishes what runs and ends."
+      Log.say "Worker #{@row.index} has lost its supervisor: it finishes running requests and ends."
       drain(handover: false)
       Clock.now + @configuration.drain_timeout
     end

@@ -230,7 +230,7 @@ module Fairlead
 
     def report_end(worker, how)
       @last_ended = worker
-      return Log.say("Worker #{worker.index} (process #{worker.pid}) has ended unasked. #{worker.failure}") if how == :death
+      return Log.say("Worker #{worker.index} (process #{worker.pid}) ended unexpectedly. #{worker.failure}") if how == :death
 
       # A boot that fails again and again is logged once.
       Log.say "Worker #{worker.index} could not start. #{worker.failure}" unless @logged_failure == worker.failure

@@ -52,6 +52,7 @@ module Fairlead
     attr_reader :size
     # @return [Integer] how many there can be in all.
     attr_reader :slots
+
     # @param size [Integer]
     # @param slots [Integer] how many there can be in all, including those that drain.
     # @param boot_timeout [Float] seconds
@@ -98,7 +99,7 @@ module Fairlead
       @respawns.each_value.any? { |respawn| respawn.failed_boots >= PATIENCE }
     end
 
-    # @return [Integer] how often the worker of an index has ended unasked.
+    # @return [Integer] how often the worker of an index ended unexpectedly.
     def restarts(index) = @respawns[index].restarts
 
     # What is to be done now. Each action is answered once: the caller must do it.

@@ -143,7 +143,7 @@ module Fairlead
 
         assert_equal "old", server.get.body
         assert_equal before, server.worker_pids & before
-        assert_equal 1, server.log.scan("The new code could not be started, and the old goes on serving.\n" \
+        assert_equal 1, server.log.scan("The new code could not be started; the old code continues to serve.\n" \
                                         "The app could not be loaded from config.ru.\nconfig.ru:1: ").size
         refute_match(/\tfrom |\.rb:\d+:in /, server.log)
         server.write("config.ru", answering("new"))
@@ -152,7 +152,7 @@ module Fairlead
         server.write("config.ru", "run nonsense")
         restart(server)
         assert_serves "new", server
-        assert_match(/goes on serving\.\nThe app.*\nconfig\.ru:1: NameError/, server.log)
+        assert_match(/continues to serve\.\nThe app.*\nconfig\.ru:1: NameError/, server.log)
       end
     end
 
@@ -161,12 +161,12 @@ module Fairlead
         server.write("config/fairlead.rb", "bind \"http://127.0.0.1:0\"\nworkers 1\nafter_fork { raise \"no cache\" }")
         restart(server)
         assert_serves "old", server
-        assert_match(/goes on serving\.\nNo worker could start.*no cache/m, server.log)
+        assert_match(/continues to serve\.\nNo worker could start.*no cache/m, server.log)
 
         server.write("config/fairlead.rb", "Process.kill(:KILL, Process.pid)")
         restart(server)
         assert_serves "old", server
-        assert_match(/goes on serving\.\nThe new process was ended by SIGKILL\./, server.log)
+        assert_match(/continues to serve\.\nThe new process was ended by SIGKILL\./, server.log)
       end
     end
 
@@ -474,7 +474,7 @@ module Fairlead
           assert_match(/\Afairlead: No server of this user runs in #{elsewhere}\. These run:\n(  .*\n)*  --pid #{server.pid}  #{server.directory}  #{server.address}\n/, text)
           assert_match(/^Name one, like --pid \d+, or start a server here\.\Z/, text)
         end
-        refute_match(/begins anew/, server.log)
+        refute_match(/replaces this process/, server.log)
         assert_equal ["The new code serves #{server.address} (process #{server.pid}).\n", 0], command(chdir: server.directory)
       end
     end
@@ -495,7 +495,8 @@ module Fairlead
         assert_equal addresses, server.addresses
         assert_equal "3", over(server, "app.sock")
         assert_equal "xxxxxxx", File.read(server.path("loads")) # each new code twice: once beside the old
-        assert_match(%r{tmp/restart\.txt has been touched: what runs is finished, and `.*exe/fairlead .*` begins anew\.$}, server.log)
+        assert_match(/^\[\d+\] fairlead: tmp.restart\.txt has been touched\. Running requests are finished/, server.log)
+        assert_match(/then `.*exe.fairlead .*` replaces this process\.$/, server.log)
         assert_predicate server.stop, :success?
         refute_path_exists server.path("app.sock")
         refute_path_exists server.path("app.pid")
@@ -511,7 +512,7 @@ module Fairlead
           assert_equal [1, "old"], [status, server.get.body], broken
           assert_match(/\Afairlead: The new code could not be started; the old code continues to serve\.\n\S/, text)
         end
-        assert_match(/goes on serving\.\nThe app could not be loaded from config\.ru\.\nconfig\.ru:1: /, server.log)
+        assert_match(/continues to serve\.\nThe app could not be loaded from config\.ru\.\nconfig\.ru:1: /, server.log)
         server.write("config.ru", answering("new"))
         assert_equal 0, command(server).last
         assert_equal "new", server.get.body

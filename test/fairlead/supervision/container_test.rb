@@ -79,7 +79,7 @@ module Fairlead
 
       assert_equal 1, server.wait_for_end.exitstatus
       assert_equal 1, server.log.scan(/^fairlead: The app could not be loaded from config\.ru\.$/).size
-      refute_match(/goes on serving/, server.log)
+      refute_match(/continues to serve/, server.log)
     end
 
     private

@@ -147,7 +147,7 @@ module Fairlead
           (new - [other]).first if new.size == 2
         end
 
-        assert_match(/Worker 0 \(process #{killed}\) has ended unasked\. It was ended by SIGKILL\./, server.log)
+        assert_match(/Worker 0 \(process #{killed}\) ended unexpectedly\. It was ended by SIGKILL\./, server.log)
         eventually("its title") { server.title(successor).start_with?("fairlead: worker 0 ") }
       end
     end
@@ -238,7 +238,7 @@ module Fairlead
         assert_equal "old", server.get.body
         assert_match(/^config\.ru:2: NameError: .*nonsense/, server.log)
         assert_equal 1, server.log.scan("could not start").size, "it is told once"
-        assert_match(/The restart is given up; the workers that serve go on\./, server.log)
+        assert_match(/The restart is given up; the workers that serve stay\./, server.log)
       end
     end
 

@@ -189,7 +189,7 @@ module Fairlead
         server = of_this_test(RackupProcess.new(answering("old"), "-O", "workers=#{workers}", lint: false)).start.wait_until_ready
         server.write("config.ru", "run(")
         server.signal(:USR2)
-        eventually("it is told") { server.log.include?("The new code could not be started, and the old goes on serving.\n") }
+        eventually("it is told") { server.log.include?("The new code could not be started; the old code continues to serve.\n") }
 
         assert_match(/config\.ru:1: /, server.log)
         assert_equal "old", server.get.body
