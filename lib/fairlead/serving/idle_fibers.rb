@@ -13,10 +13,9 @@ module Fairlead
     private_constant :KEPT, :MOST_SPARES, :TRIM
 
     # @param reactor [Reactor]
-    # @param scheduler [Scheduler]
-    def initialize(reactor, scheduler)
+    def initialize(reactor)
       @reactor = reactor
-      @scheduler = scheduler
+      @scheduler = reactor.scheduler
       @fibers = []
       @fewest = 0
     end

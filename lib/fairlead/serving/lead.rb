@@ -28,16 +28,13 @@ module Fairlead
     attr_reader :state
 
     # @param reactor [Reactor]
-    # @param loop [Loop]
-    # @param selector [Selector]
-    # @param turns [Turns]
-    # @param idle [IdleFibers]
-    def initialize(reactor, loop, selector, turns, idle)
+    def initialize(reactor)
       @reactor = reactor
-      @loop = loop
-      @selector = selector
-      @turns = turns
-      @idle = idle
+      @group = reactor.group
+      @loop = reactor.loop
+      @selector = reactor.selector
+      @turns = reactor.turns
+      @idle = reactor.idle
       @owner = nil
       @state = :away
       @drives = @taken = 0
@@ -72,21 +69,17 @@ module Fairlead
     #
     # @param fiber [ServingFiber]
     def leave_to_others(fiber)
-      if @owner.equal?(fiber)
-        @owner = nil
-        @state = :away
-      elsif @state == :resting && @loop.takeable.positive?
-        wake_driver
-      end
+      return wake_for_requests unless @owner.equal?(fiber)
+
+      @owner = nil
+      @state = :away
     end
 
     # The fiber has ended.
     #
     # @param fiber [ServingFiber]
     def forget(fiber)
-      return @owner = nil if @owner.equal?(fiber)
-
-      wake_driver if @state == :resting && @loop.takeable.positive?
+      @owner.equal?(fiber) ? @owner = nil : wake_for_requests
     end
 
     # @param fiber [ServingFiber]
@@ -104,7 +97,7 @@ module Fairlead
       # After one request alone since the core was waited in there is most likely nothing yet, and waiting looks too.
       takeable = @taken > 1 ? @loop.turn : @loop.takeable
       @taken = 0
-      woke = @reactor.after_turn
+      woke = @group.after_turn
       return if @reactor.ended?
       # Fibers that yield, or that the app has pushed, are not among the others that go first: every 64th time they do.
       return (@selector.yield if woke || ((@drives += 1) & 63).zero?) if takeable.positive? || woke
@@ -174,6 +167,8 @@ module Fairlead
     end
 
     private
+
+    def wake_for_requests = (wake_driver if @state == :resting && @loop.takeable.positive?)
 
     # @return [Boolean, nil] (see #resume)
     def rest

@@ -26,16 +26,8 @@ module Fairlead
       @ended = false
     end
 
-    # @return [Scheduler]
-    attr_reader :scheduler
-    # @return [Selector]
-    attr_reader :selector
-    # @return [Lead]
-    attr_reader :lead
-    # @return [Turns]
-    attr_reader :turns
-    # @return [IdleFibers]
-    attr_reader :idle
+    # Its parts, once it runs, and what it was made with.
+    attr_reader :loop, :group, :scheduler, :selector, :turns, :idle, :lead
 
     # Serves until {#finish}. The calling thread must have no scheduler.
     #
@@ -90,11 +82,6 @@ module Fairlead
     # Beside streams, new requests are begun in the middle of a round, where no fiber can be made for them.
     def keep_spares = (@idle.keep_spares(@loop.takeable) if @loop.leads?)
 
-    # Of the driver, after each turn of the loop.
-    #
-    # @return [Boolean] whether any fiber was woken.
-    def after_turn = @group.after_turn
-
     # No serving fiber could be made to take the lead.
     def claim_later
       @scheduler.after(CLAIM_AGAIN) { @lead.claim }
@@ -106,8 +93,8 @@ module Fairlead
       @scheduler = Scheduler.new(@loop, @group)
       @selector = @scheduler.selector
       @turns = Turns.new
-      @idle = IdleFibers.new(self, @scheduler)
-      @lead = Lead.new(self, @loop, @selector, @turns, @idle)
+      @idle = IdleFibers.new(self)
+      @lead = Lead.new(self)
       @selector.serve(self)
     end
 

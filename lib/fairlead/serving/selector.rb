@@ -65,14 +65,10 @@ module Fairlead
       end
       return super if @waiting.positive? || !@lead.enter_core
 
-      # From here on a thread that pushes a fiber also wakes the core.
-      happened = @loop.wait(interval) unless ready?
-      @lead.leave_core
+      happened = wait_in_core(interval)
       return super if happened.nil? # a fiber is ready, or another reactor leads by now
 
       @lead.resume(true) if happened
-    ensure
-      @lead.leave_core
     end
 
     def wakeup
@@ -110,6 +106,13 @@ module Fairlead
     end
 
     private
+
+    # From Lead#enter_core on, a thread that pushes a fiber also wakes the core.
+    def wait_in_core(interval)
+      @loop.wait(interval) unless ready?
+    ensure
+      @lead.leave_core
+    end
 
     def wait_for(fiber, io)
       ClosedIO.await_close(io)

@@ -155,7 +155,43 @@ module Fairlead
       assert_equal "waited", waiting.value
     end
 
+    ON_A_STANDBY = <<~'RUBY'
+      class Events
+        def each = loop { yield "data: #{Thread.current.name}\n\n"; sleep 0.02 }
+      end
+      run(lambda do |env|
+        case env["PATH_INFO"]
+        when "/gate"
+          Fiber.blocking { sleep 0.05 until File.exist?("open") }
+          [200, {}, ["through"]]
+        when "/events" then [200, { "content-type" => "text/event-stream" }, Events.new]
+        else [200, {}, [Thread.current.name.to_s]]
+        end
+      end)
+    RUBY
+
+    def test_a_standby_serves_streams_and_requests_while_it_leads_and_the_streams_after_it
+      server = with_server(ON_A_STANDBY, lint: false)
+      blocked = Thread.new { server.get("/gate").body }
+      eventually("a standby leads") { server.get("/").body.start_with?("fairlead reactor") }
+      streams = Array.new(20) { server.connect.tap { |socket| socket.write("GET /events HTTP/1.1\r\nHost: a\r\n\r\n") } }
+
+      streams.each { |stream| await_events(stream, 5) }
+      20.times { assert_match(/\Afairlead reactor/, server.get("/").body) }
+      File.write(server.path("open"), "")
+      assert_equal "through", blocked.value
+      streams.each { |stream| await_events(stream, 5) }
+      20.times { assert_equal "200", server.get("/").code }
+    ensure
+      streams&.each(&:close)
+    end
+
     private
+
+    def await_events(stream, count)
+      count -= 1 if stream.gets.start_with?("data: fairlead reactor") until count.zero?
+      pass
+    end
 
     def ask(socket, path)
       socket.write("GET #{path} HTTP/1.1\r\nHost: a\r\n\r\n")
