@@ -42,7 +42,7 @@ module Fairlead
     # @param wanted [Integer]
     def keep_spares(wanted)
       wanted = wanted.clamp(KEPT, MOST_SPARES)
-      @reactor.add_fiber(spare: true) while size < wanted && !@reactor.ending?
+      (wanted - size).times { @reactor.add_fiber(spare: true) unless @reactor.ending? }
     rescue FiberError
       nil # the system allows no more
     end
