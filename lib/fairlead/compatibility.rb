@@ -3,9 +3,9 @@
 require_relative "parts"
 
 module Fairlead
-  # Every place where Fairlead relies on what another library does not document: methods that it replaces or calls, and instance
-  # variables that it reads. A row is checked when its part is installed. What does not fit is left out, and the log says what is
-  # lost. Where requests could get each other's state, the server refuses to start instead.
+  # Every place where Fairlead relies on internals of another library: methods that it replaces or calls, and instance variables
+  # that it reads. A row is checked when its part is installed. A part that does not fit is left out, and the log says what is lost.
+  # Where requests could get each other's state, the server refuses to start instead.
   module Compatibility
     # @!attribute gem [String] the library's gem
     # @!attribute tested [Gem::Requirement] the versions with which it has been tested
@@ -22,10 +22,10 @@ module Fairlead
         ::Gem.loaded_specs[gem]&.version
       end
 
-      # @return [String] the tested versions, for people.
+      # @return [String] the tested versions.
       def known = tested.as_list.sort.reverse.join(", ").delete_suffix(".a")
 
-      # @return [Boolean, nil] nil: it is not there at all.
+      # @return [Boolean, nil] nil: the library is not there.
       def tested? = (tested.satisfied_by?(version) if version)
 
       # @return [String, nil] why it does not fit.
@@ -46,7 +46,7 @@ module Fairlead
         end
       end
 
-      # Those that the class's source does not mention.
+      # Variables that the source of the class does not mention.
       def absent_variables
         variables.flat_map do |name, wanted|
           type = Compatibility.resolve(name) or next [name]
@@ -65,7 +65,7 @@ module Fairlead
     ADAPTER = "ActiveRecord::ConnectionAdapters::AbstractAdapter"
     private_constant :POOL, :ADAPTER
 
-    # Isolated state is checked by doing it, see {Isolation}.
+    # {Isolation} tries isolated state instead of looking at methods.
     TABLE = {
       async: row(
         "async", "~> 2.46",
@@ -78,12 +78,12 @@ module Fairlead
           "IO::Event::Timers" => %i[wait_interval fire after]
         },
         variables: { "Async::Scheduler" => %i[@timers @blocked @selector] },
-        lost: "Requests cannot be run in fibers.", vital: true
+        lost: "Requests cannot run in fibers.", vital: true
       ),
       selector: row(
         "io-event", "~> 1.22",
         methods: { "IO::Event::Selector::Fairlead" => %i[io_wait process_wait select transfer push ready? wakeup] },
-        lost: "Requests cannot be run in fibers.", vital: true
+        lost: "Requests cannot run in fibers.", vital: true
       ),
       pool: row(
         "activerecord", ">= 8.1", "< 8.2.a",
@@ -107,8 +107,8 @@ module Fairlead
           "#{POOL}::Queue" => %i[@lock @queue @num_waiting],
           ADAPTER => %i[@raw_connection @last_activity @lock @config]
         },
-        lost: "ActiveRecord keeps its own pools: no database_connections, no line that is first come, first served, no figures " \
-              "of how long requests wait for a connection.",
+        lost: "ActiveRecord keeps its own pools: no database_connections, no waiting in order, and no figures of how " \
+              "long requests wait for a connection.",
         untested: :leave_out
       ),
       older_pool: row(
@@ -163,12 +163,12 @@ module Fairlead
       trilogy: row(
         "trilogy", "~> 2.9",
         methods: { "Trilogy" => %i[query next_result close discard! connection_options _connect server_status] },
-        lost: "A query that nobody waits for any more is not ended on the server."
+        lost: "Abandoned queries continue on the server."
       ),
       sqlite3: row(
         "sqlite3", ">= 1.7", "< 3",
         methods: { "SQLite3::Database" => %i[busy_handler close exec_batch], "SQLite3::Statement" => %i[initialize step] },
-        lost: "A request that is interrupted while it waits for SQLite's lock may leave that locked (before sqlite3 2.10.2)."
+        lost: "A request that is interrupted while it waits for SQLite's lock may leave it locked (before sqlite3 2.10.2)."
       ),
       sequel: row(
         "sequel", "~> 5.80",
@@ -194,10 +194,10 @@ module Fairlead
     }.freeze
 
     class << self
-      # To be asked where the part is installed, once its library is loaded.
+      # Call it where the part is installed, once its library is loaded.
       #
       # @param name [Symbol] of a row
-      # @return [Boolean] whether to install it; where not, the log has said so.
+      # @return [Boolean] whether to install it. If not, the log says so.
       # @raise [ConfigurationError] if the server cannot do without it.
       def fits?(name)
         row = TABLE.fetch(name)
@@ -206,8 +206,8 @@ module Fairlead
         return true unless misfit
         return false unless row.vital
 
-        raise ConfigurationError, "#{misfit}, on which Fairlead #{VERSION} relies. #{row.lost} Use a version of #{row.gem} that " \
-          "it knows (#{row.known}), or update Fairlead."
+        raise ConfigurationError, "#{misfit}, on which Fairlead #{VERSION} relies. #{row.lost} Use a tested version of #{row.gem} " \
+          "(#{row.known}), or update Fairlead."
       end
 
       # @param name [Symbol] of a row
@@ -232,7 +232,7 @@ module Fairlead
       end
 
       # @api private
-      # @return [String] the library's files that define the methods of a class.
+      # @return [String] the source files of the library that define the methods of a class.
       def source(type)
         names = type.instance_methods(false) + type.private_instance_methods(false)
         files = names.filter_map { |name| type.instance_method(name).source_location&.first }.uniq
@@ -241,7 +241,7 @@ module Fairlead
 
       private
 
-      def complain(row, misfit) = Log.say("#{misfit}, on which Fairlead relies. #{row.lost} (Known: #{row.gem} #{row.known}.)")
+      def complain(row, misfit) = Log.say("#{misfit}, on which Fairlead relies. #{row.lost} (Tested: #{row.gem} #{row.known}.)")
     end
   end
 end

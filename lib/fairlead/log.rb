@@ -4,7 +4,7 @@ require "fcntl"
 require_relative "parts"
 
 module Fairlead
-  # What Fairlead has to say while it runs: lines on stderr, or in the file that the option `log` names.
+  # Fairlead's own log: lines on stderr, or in the file that the option `log` names.
   module Log
     class << self
       # @return [IO, nil] nil silences it.
@@ -30,19 +30,18 @@ module Fairlead
       rescue SystemCallError => error
         raise ConfigurationError,
               "#{configuration.source(:log)}: the log #{configuration.log} cannot be opened: " \
-              "#{error.message[/\A[^@]+/].strip}. Make its folder, or name another file."
+              "#{error.message[/\A[^@]+/].strip}. Create its folder, or name another file."
       end
 
-      # Writes one line; several for a message of several lines. Never raises: a full disk must not end a
-      # server.
+      # Writes a message. Never raises: a full disk must not end a server.
       def say(message)
         io&.write("[#{Process.pid}] fairlead: #{message}\n")
       rescue IOError, SystemCallError
         nil
       end
 
-      # Reopens every log file of this process that has been moved away, as logrotate does: the own ones, those
-      # of the app, and stdout and stderr if they go to a file.
+      # Reopens every log file of this process that was moved away, as by logrotate: Fairlead's, the app's, and stdout and stderr if
+      # they go to a file.
       #
       # @return [Integer] how many were reopened.
       def reopen
@@ -67,7 +66,7 @@ module Fairlead
         say "The log #{@redirected} cannot be reopened: #{error.message}"
       end
 
-      # A log is a file that is open for appending, under an absolute or still valid path.
+      # A log is a file that is open for appending.
       def log_file?(file)
         return false if file.closed? || file.path.to_s.empty?
 

@@ -16,8 +16,10 @@ module Fairlead
   # The server that Capybara starts for each app that a test visits, in a thread of its own.
   module CapybaraServer
     # Options of Puma's that tests set, and that have no counterpart here.
-    PUMAS = %i[daemon debug log_requests max_threads min_threads persistent_timeout queue_requests quiet silent threads verbose].freeze
-    private_constant :PUMAS
+    PUMA_OPTIONS = %i[
+      daemon debug log_requests max_threads min_threads persistent_timeout queue_requests quiet silent threads verbose
+    ].freeze
+    private_constant :PUMA_OPTIONS
 
     class << self
       # Serves until the process ends.
@@ -39,7 +41,7 @@ module Fairlead
       def forget_the_test = Fiber.current.storage&.each_key { |key| Fiber[key] = nil }
 
       def known(options)
-        Configuration.known(options, [:bind, *PUMAS]) { |name| "Capybara.server = :fairlead, { #{name}: … }" }
+        Configuration.known(options, [:bind, *PUMA_OPTIONS]) { |name| "Capybara.server = :fairlead, { #{name}: … }" }
       end
     end
   end

@@ -1,16 +1,16 @@
 # frozen_string_literal: true
 
 module Fairlead
-  # Excon keeps the sockets of a persistent connection by `Thread.current`: requests in fibers of one thread would write to the
-  # same socket, and read each other's answers.
+  # Gives each request its own sockets on persistent connections of Excon, which keeps them by `Thread.current`. Requests in fibers of one
+  # thread would read each other's responses.
   module ExconSockets
-    # To be called by whoever serves, once the app is loaded. May be called again.
+    # Call it once the app is loaded, in a process that serves. May be called again.
     #
     # @return [void]
     def self.establish
       return unless defined?(::Excon::Connection) && !::Excon::Connection.const_defined?(:Thread, false)
 
-      # It asks nothing of the constant but `current`.
+      # Excon only calls `Thread.current`.
       ::Excon::Connection.const_set(:Thread, FiberOwner) if Compatibility.fits?(:excon)
     end
   end

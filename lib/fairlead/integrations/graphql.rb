@@ -1,17 +1,17 @@
 # frozen_string_literal: true
 
 module Fairlead
-  # GraphQL::Dataloader makes blocking fibers, for threads that have no scheduler: while one of them waits, all requests of the
-  # thread would, those that hold the database connection for which it waits among them.
+  # Has GraphQL::Dataloader make fibers that do not block. Its own block the thread while they wait, and with it all of its
+  # requests, perhaps one that holds the database connection they wait for.
   module Graphql
-    # What the constant means within GraphQL::Dataloader.
+    # The constant `Fiber` within GraphQL::Dataloader.
     class Fiber < ::Fiber
       def initialize(blocking: false, **options, &)
         super(blocking: blocking && ::Fiber.current_scheduler.nil?, **options, &)
       end
     end
 
-    # To be called by whoever serves, once the app is loaded. May be called again.
+    # Call it once the app is loaded, in a process that serves. May be called again.
     #
     # @return [void]
     def self.establish

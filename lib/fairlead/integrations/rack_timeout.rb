@@ -1,14 +1,10 @@
 # frozen_string_literal: true
 
-require_relative "../parts"
-
 module Fairlead
-  # Rack::Timeout knows a request by its thread, and raises in that: here it would meet whichever request runs there at the
-  # moment. So it is given something else to raise in: the request's fiber.
-  #
-  # A request that waits is told where it waits. One that computes or blocks in a call is told at its next wait.
+  # Has Rack::Timeout raise in the fiber of a request instead of its thread, where it would hit the request that runs at that
+  # moment. A request that computes or blocks gets the error at its next wait.
   module RackTimeout
-    # What it takes for the request's thread.
+    # Stands for the request's thread.
     class Target
       def initialize(scheduler)
         @scheduler = scheduler
@@ -21,19 +17,19 @@ module Fairlead
         @scheduler.unblock(nil, self)
       end
 
-      # It has ended in time, so that its fiber may have another request by now.
+      # The request has ended in time. Its fiber may have another one by now.
       def over! = @over = true
 
       # @api private
       def alive? = @fiber.alive?
 
       # @api private
-      # In the loop's own fiber of its reactor.
+      # Runs in the reactor's own fiber.
       def transfer(*) = (@fiber.raise(@error) unless @over)
     end
     private_constant :Target
 
-    # To be called by whoever serves, once the app is loaded. May be called again.
+    # Call it once the app is loaded, in a process that serves. May be called again.
     #
     # @return [void]
     def self.establish

@@ -1,16 +1,16 @@
 # frozen_string_literal: true
 
 module Fairlead
-  # Sequel's pools know who has a connection by the thread: two requests in fibers of one thread would be one owner, and
-  # use the same connection at once. So they go by fiber, as Sequel's own extension has it, but for fibers that a request makes
-  # itself: they use the request's connection, within its transaction.
+  # Has Sequel's pools know the owner of a connection by fiber. By thread, two requests in fibers of one thread would use the same
+  # connection at once. Sequel's own extension does that too, but fibers that a request makes itself have to use its connection,
+  # within its transaction.
   module SequelPools
-    # Of Sequel, over its own extension.
+    # Extends Sequel, over its own extension.
     module ByOwner
       def current = FiberOwner.current
     end
 
-    # To be called by whoever serves, once the app is loaded. May be called again.
+    # Call it once the app is loaded, in a process that serves. May be called again.
     #
     # @return [void]
     def self.isolate
@@ -23,21 +23,21 @@ module Fairlead
       Cleanup.add(method(:close_abandoned))
     end
 
-    # To be called before a fork: closes what the app has opened while it was loaded. Each worker opens its own.
+    # Closes the connections of this process. Call it before a fork: each worker opens its own.
     #
     # @return [void]
     def self.release
       ::Sequel::DATABASES.each(&:disconnect) if loaded?
     end
 
-    # To be called at a request's end, in its own fiber: closes what one of the fibers that it made has left checked out, in
-    # the midst of a transaction perhaps. Nobody would give that back, and the next request would be within it.
+    # Closes connections that a fiber of the request has left checked out, perhaps within a transaction: nothing else would return
+    # them, and the next request would be within it. A step of {Cleanup}.
     #
     # @return [void]
     def self.close_abandoned
       owner = FiberOwner.current
       ::Sequel::DATABASES.each do |database|
-        allocated = database.pool.instance_variable_get(:@allocated) or next # it has but one connection
+        allocated = database.pool.instance_variable_get(:@allocated) or next # a pool of one connection
         sharded = database.pool.pool_type.start_with?("sharded")
         (sharded ? allocated : { nil => allocated }).each do |server, connections|
           close(database, connections, owner, [*server]) if connections.key?(owner)
@@ -45,7 +45,7 @@ module Fairlead
       end
     end
 
-    # As the pools do with a connection that is lost.
+    # Does what the pools do with a lost connection.
     #
     # @param server [Array<Symbol>] empty: the pool is not sharded
     def self.close(database, connections, owner, server)

@@ -3,35 +3,34 @@
 require "fairlead/parts"
 
 module Fairlead
-  # How `bin/rails server` and `rackup` come to Fairlead. Loaded with the gem, if Rackup is there already, or what Rack 2 had
-  # in its place.
+  # Makes Fairlead the default server of `bin/rails server` and `rackup`. Loaded with the gem if Rackup, or its predecessor in Rack
+  # 2, is loaded.
   module Rackup
     HANDLER = "fairlead"
     VARIABLES = %w[RACKUP_HANDLER RACK_HANDLER].freeze
     private_constant :VARIABLES
 
-    # @param name [String, Symbol, nil] the handler asked for by `-s` or `-u`.
+    # @param name [String, Symbol, nil] the handler that `-s` or `-u` names.
     # @return [Boolean] whether Rackup will serve with Fairlead.
     def self.chosen?(name)
       name = ENV.values_at(*VARIABLES).compact.first if name.nil?
       name.nil? || name.to_s == HANDLER
     end
 
-    # @return [Module, nil] of what starts servers here; nil: nothing does.
+    # @return [Module, nil] the module that has `Server` and `Handler`; nil: none is loaded.
     def self.starter
       return ::Rackup if defined?(::Rackup::Server) && defined?(::Rackup::Handler)
 
       ::Rack if defined?(::Rack::Server) && !::Rack.autoload?(:Server)
     end
 
-    # Rackup itself would try Puma first. Whoever has Fairlead in the Gemfile wants it, unless a variable says
-    # otherwise.
+    # Rackup would try Puma first. An app with Fairlead in its Gemfile gets Fairlead, unless a variable says otherwise.
     module Default
       # (see Rackup::Handler.default)
       def default = Rackup.chosen?(nil) ? get(HANDLER) : super
     end
 
-    # The moment before config.ru is loaded: an app's initializers may ask whether Fairlead serves.
+    # Runs before config.ru is loaded: an app's initializers may ask whether Fairlead serves.
     module Server
       # (see Rackup::Server#app)
       def app
@@ -41,7 +40,7 @@ module Fairlead
 
       private
 
-      # Rackup removes its pid file at exit. A worker's exit is not the server's.
+      # Rackup removes its pid file at exit, which the exit of a worker must not do.
       def at_exit
         owner = Process.pid
         super { yield if Process.pid == owner }
@@ -67,7 +66,7 @@ module Fairlead
       end
     end
 
-    # Under `rackup`, a Rails app loads this gem when its config.ru is already being loaded.
+    # Under `rackup`, a Rails app loads this gem while its config.ru is being loaded.
     def self.serving_already?
       loading = caller_locations.any? do |place|
         place.base_label == "app" && place.path.match?(%r{/rack(up)?/server\.rb\z})

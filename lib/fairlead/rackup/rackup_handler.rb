@@ -5,33 +5,33 @@ require_relative "../parts"
 require_relative "rackup"
 
 module Fairlead
-  # Serves an app for `rackup -s fairlead`, `bin/rails server` and whatever else starts servers through Rackup, or through
-  # Rack 2, of which it was a part: what their handlers named Fairlead do.
+  # Serves an app for `rackup -s fairlead`, `bin/rails server` and whatever else starts servers through Rackup or Rack 2: the handlers named
+  # Fairlead there extend this module.
   #
-  # Options count as they do for the `fairlead` command: what was asked for goes before environment variables, these before
-  # config/fairlead.rb; what Rackup or Rails merely assume (port 9292 or 3000, localhost) comes last.
+  # Options have the same precedence as with the command: given ones before environment variables, and those before config/fairlead.rb. What
+  # Rackup and Rails merely assume (port 9292 or 3000, localhost) comes last.
   module RackupHandler
-    # In these environments one process serves, in the foreground: a debugger's prompt works there.
+    # In these environments one process serves in the foreground, where a debugger's prompt works.
     LOCAL = %w[development test].freeze
 
-    # What Rackup assumes when no address is given.
+    # What Rackup assumes without an address.
     ASSUMED = { Host: ["localhost", "0.0.0.0"], Port: ["9292"] }.freeze
 
-    # What Rackup, Rails and other callers pass and Fairlead has no use for, or reads elsewhere.
+    # Options of Rackup, Rails and other callers that Fairlead does not need, or reads elsewhere.
     IGNORED = %i[
       AccessLog DoNotReverseLookup Host Port builder caching config daemonize environment heapfile include
       log_stdout pid profile_file profile_mode quiet require restart_cmd server user_supplied_options warn
     ].freeze
 
-    # Options of the command which mean nothing here: Rackup has its own ways, and has loaded the app already.
+    # Options that have no effect here: Rackup has its own, and has loaded the app already.
     UNSUITED = %i[bind rackup environment preload].freeze
     private_constant :LOCAL, :ASSUMED, :IGNORED, :UNSUITED
 
-    # Serves the app until it is told to stop.
+    # Serves the app until a signal, or {shutdown}, ends it.
     #
     # @param app [#call] a Rack app.
     # @param options [Hash] :Host, :Port, and every option of Fairlead's configuration by its name.
-    # @yieldparam server [#stop] what serves, before it begins.
+    # @yieldparam server [#stop] before it serves.
     # @return [void]
     def run(app, **options)
       ::Fairlead.serving!
@@ -72,7 +72,7 @@ module Fairlead
       configuration.set(:workers, 0, from: :default) if LOCAL.include?(configuration.environment)
       configuration.set(:bind, addresses(options), from: asked?(options) ? :override : :default,
                                                    at: "the address given to the server")
-      # It has been loaded by now, whatever the configuration file names.
+      # The app is loaded already, whatever the configuration file names.
       served = options[:builder] || options[:config]
       configuration.set(:rackup, served, at: "what is given to the server") if served
       named(options).each { |name, value| configuration.set(name, value, at: "-O #{name}") }
@@ -95,8 +95,7 @@ module Fairlead
       command&.tap { command.pid_file = options[:pid] }
     end
 
-    # Whether the user chose host or port. Rails says so; of Rackup only what differs from its own choice
-    # shows.
+    # Whether the user chose host or port. Rails reports that; with Rackup, only a value other than its own shows it.
     def asked?(options)
       given = options.slice(:Host, :Port).compact
       if (supplied = options[:user_supplied_options])
@@ -127,7 +126,7 @@ module Fairlead
     # Rails passes nil for options that nobody has set.
     def named(options) = Configuration.known(options.compact.except(*IGNORED)) { |name| "-O #{name}" }
 
-    # Rackup writes the file itself; a configuration shared with the command may name the same one.
+    # Rackup writes its pid file itself. A configuration that the command shares may name the same file.
     def leave_pid_file_to_rackup(configuration, path)
       return unless path && configuration.pidfile && File.expand_path(configuration.pidfile) == path
 

@@ -56,9 +56,9 @@ module Fairlead
       case @configuration.workers
       when 0 then nil
       when 1
-        "  relief     none: while a call holds Ruby's lock, the only worker serves nobody. Set workers to 2 or more."
+        "  relief     none: while a call holds Ruby's lock, the only worker serves nothing else. Set workers to 2 or more."
       else
-        "  relief     none: without preload no worker can be forked in time when all are stuck. Set preload to true." unless
+        "  relief     none: without preload, no worker can start in time when all are stuck. Set preload to true." unless
           @configuration.preload
       end
     end

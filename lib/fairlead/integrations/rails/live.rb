@@ -1,16 +1,14 @@
 # frozen_string_literal: true
 
 module Fairlead
-  # ActionController::Live runs the action beside the request that sends its output. In a serving fiber this
-  # needs no thread: the action runs in a child task, waits without holding anything, and a thousand event
+  # Has ActionController::Live run the action in a child task of the request, which sends its output, instead of a thread: a thousand event
   # streams are a thousand fibers.
   module RailsLive
-    # Marks the child's fiber with the fiber of its request, as a fiber-local.
+    # The fiber-local in which the child has the fiber of its request.
     REQUEST_FIBER = :fairlead_live_request_fiber
     private_constant :REQUEST_FIBER
 
-    # Rails hands the request's isolated state over from its thread. Under `:fiber` it is with the request's
-    # fiber.
+    # Rails shares the isolated state of the request's thread. Under `:fiber` its fiber has it.
     module State
       # (see ActiveSupport::IsolatedExecutionState.share_with)
       def share_with(other, **options, &) = super(::Thread.current[REQUEST_FIBER] || other, **options, &)
@@ -24,8 +22,8 @@ module Fairlead
       ::ActiveSupport::IsolatedExecutionState.singleton_class.prepend(State)
     end
 
-    # Rails raises in the request what an action raises before its response has begun, if it is a StandardError. Here
-    # that holds for any exception. Whoever leaves before the body is closed leaves nobody who reads what the action writes.
+    # Rails raises in the request any StandardError of the action from before its response began. Here that holds for all exceptions. If the
+    # request ends before its body is closed, nothing reads what the action writes, and the stream is aborted.
     def process(...)
       @fairlead_request = true
       (request.env["rack.response_finished"] ||= []) << ->(*) { abandon_stream }
@@ -43,7 +41,7 @@ module Fairlead
       task.async do
         ::Thread.current[REQUEST_FIBER] = request_fiber
         RequestDeadlines.current&.share do |error|
-          abandon_stream # first: closing a stream that nobody reads would wait for room
+          abandon_stream # before the action can close the stream, which would wait for room
           error.is_a?(ClientGone) ? disconnected(error) : error
         end
         failure = ::ThreadError.new("the action has been ended")
@@ -60,7 +58,7 @@ module Fairlead
       end
     end
 
-    # The action has raised what Rails does not rescue.
+    # The action has raised something that Rails does not rescue.
     def fail_action(error)
       return @fairlead_error = error if @fairlead_request
 
@@ -75,7 +73,7 @@ module Fairlead
       stream.abort if stream.respond_to?(:abort) && !stream.closed?
     end
 
-    # What apps know it by.
+    # The error that apps rescue.
     def disconnected(error) = ::ActionController::Live::ClientDisconnected.new(error.message)
   end
 end

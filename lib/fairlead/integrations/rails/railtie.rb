@@ -4,10 +4,9 @@ require "rails/railtie"
 require "fairlead/parts"
 
 module Fairlead
-  # Makes a Rails app ready to be served by fibers. Does nothing in a console, a task, a test or under another
-  # server: there the app stays as it is.
+  # Prepares a Rails app for fibers. It changes nothing in a console, a task, a test or under another server.
   class Railtie < ::Rails::Railtie
-    # After the app's own initializers have had their say, before ActiveSupport looks at it.
+    # After the app's own initializers, and before ActiveSupport reads the setting.
     initializer "fairlead.isolation_level", after: :load_config_initializers do |app|
       if Fairlead.serving?
         ActiveRecord::PermanentCheckoutWarning.set_by_app = app.config.respond_to?(:active_record) &&
@@ -23,8 +22,8 @@ module Fairlead
       end
     end
 
-    # What Rails makes of requests that were cancelled, for its log: of one that took too long, whose client has been
-    # answered so already, and of one whose client has gone (as nginx calls it), which is nobody's mistake.
+    # The status that Rails logs for cancelled requests: 504 past `request_timeout`, as the client was answered, and 499 (nginx'
+    # code) when the client has gone, which is no error.
     initializer "fairlead.cancelled_requests", after: "action_dispatch.configure" do
       if defined?(::ActionDispatch::DebugExceptions)
         ::ActionDispatch::ExceptionWrapper.rescue_responses.update("Fairlead::RequestTimeout" => :gateway_timeout,
@@ -33,13 +32,13 @@ module Fairlead
       end
     end
 
-    # One line in the log. The error itself, with its backtrace, is there at the level debug.
+    # Logs one line for such a client, and the error with its backtrace at the level debug.
     module ClientsThatHaveGone
       # @param request [ActionDispatch::Request]
-      # @param error [Exception] a view's has the one that was raised in it as its cause.
+      # @param error [Exception] a view's error has the original one as its cause.
       def self.call(request, error)
         error = error.cause if ::ActionDispatch::ExceptionWrapper.wrapper_exceptions.include?(error.class.name)
-        return unless error.class.name == "Fairlead::ClientGone" # only who serves has the class
+        return unless error.class.name == "Fairlead::ClientGone" # the class only exists in a process that serves
 
         request.set_header("action_dispatch.debug_exception_log_level", ::Logger::DEBUG)
         request.logger&.info("#{request.request_method} #{request.path}: #{error.message}")
