@@ -8,22 +8,22 @@ require_relative "helper"
 class ContributingTest < Fairlead::Test
   needs :minutes
 
-  DUCKDB = <<~RUBY
+  # What the changed library says: the option, the figure of a worker, and what the driver's file has changed.
+  PROGRAM = <<~RUBY
     module DuckDB
       class Connection
-        def query(sql) = [sql, Thread.current.name]
+        def query(sql) = sql
       end
     end
-  RUBY
-  APP = <<~RUBY
-    run lambda { |env|
-      worker = Fairlead.stats[:workers].first
-      text = [Fairlead.configuration.greeting, worker[:hijacked], *DuckDB::Connection.new.query("SELECT 1")].join(" ")
-      [200, {}, [text]]
-    }
+    require "fairlead/parts"
+    page = Fairlead::SharedPage.new(1)
+    { state: 2, hijacked: 3 }.each { |field, value| page.write(0, field, value) }
+    Fairlead::Drivers.establish
+    puts Fairlead::Configuration.load(false).greeting, Fairlead::WorkerStats.of(page)[:workers].first[:hijacked],
+         DuckDB::Connection.new.method(:query).owner, DuckDB::Connection.new.query("SELECT 1")
   RUBY
 
-  # Applies a change to a copy of the repository. Lines without a sign have to be there already, one after the other.
+  # Applies a change to a copy of the repository. Lines without a plus sign have to be there already, one after the other.
   class Change
     def initialize(folder) = @folder = folder
 
@@ -31,6 +31,7 @@ class ContributingTest < Fairlead::Test
       diff.split(/^--- /).drop(1).each do |part|
         path, *lines = part.lines(chomp: true)
         file = File.join(@folder, path)
+        FileUtils.mkdir_p(File.dirname(file))
         old = File.exist?(file) ? File.readlines(file, chomp: true) : []
         File.write(file, [*changed(old, lines, path), ""].join("\n"))
       end
@@ -39,19 +40,21 @@ class ContributingTest < Fairlead::Test
     private
 
     def changed(old, lines, path)
-      known, added = lines.partition { |line| line.start_with?(" ") }
+      added, known = lines.partition { |line| line.start_with?("+") }
       at = known.empty? ? -1 : place(old, known) or raise "#{path} has no lines like\n#{known.join("\n")}"
-      old.dup.insert(at + 1, *added.map { |line| line.delete_prefix("+") })
+      rest = old.dup
+      rest.delete_at(at) if (removed = known.last&.start_with?("-"))
+      rest.insert(removed ? at : at + 1, *added.map { |line| line.delete_prefix("+") })
     end
 
     # @return [Integer, nil] where the last of the known lines is.
     def place(old, known)
-      wanted = known.map { |line| line.split.join(" ") }
+      wanted = known.map { |line| line[1..].split.join(" ") }
       old.each_cons(wanted.size).find_index { |some| some.map { |line| line.split.join(" ") } == wanted }&.+(wanted.size - 1)
     end
   end
 
-  def test_an_option_a_figure_and_a_driver_can_be_added_as_shown
+  def test_an_option_a_figure_a_driver_and_a_protocol_can_be_added_as_shown
     Dir.mktmpdir do |folder|
       FileUtils.cp_r([File.join(ROOT, "lib"), File.join(ROOT, "ext"), File.join(ROOT, "exe")], folder)
       text = File.read(File.join(ROOT, "CONTRIBUTING.md"))
@@ -60,7 +63,8 @@ class ContributingTest < Fairlead::Test
       assert_operator changes.size, :>=, 3
       changes.each { |diff| Change.new(folder).apply(diff) }
       compile(folder)
-      assert_equal "hello 0 SELECT 1 fairlead offload", answer(folder)
+      assert_equal %w[hello 3 Fairlead::Drivers::DuckDB] << "SELECT 1", run_in(folder, "-e", PROGRAM).lines(chomp: true)
+      assert_match(/^ +--greeting TEXT +What the server says first\./, run_in(folder, "exe/fairlead", "--help"))
     end
   end
 
@@ -68,29 +72,17 @@ class ContributingTest < Fairlead::Test
 
   def compile(folder)
     build = File.join(folder, "build")
-    Dir.mkdir(build)
+    FileUtils.mkdir_p(build)
     said, status = Open3.capture2e("#{RbConfig.ruby} ../ext/fairlead/extconf.rb && make --silent --jobs=#{Etc.nprocessors}", chdir: build)
 
     assert_predicate status, :success?, said
     FileUtils.cp(File.join(build, "fairlead.so"), File.join(folder, "lib/fairlead/fairlead.so"))
   end
 
-  # What an app gets from the changed server.
-  def answer(folder)
-    File.write(File.join(folder, "duckdb.rb"), DUCKDB)
-    File.write(File.join(folder, "config.ru"), "require \"./duckdb\"\n#{APP}")
-    reader, writer = IO.pipe
-    pid = Process.spawn(RbConfig.ruby, "-I", "lib", "exe/fairlead", "--workers", "0", "--greeting", "hello", "--bind", "unix:s",
-                        chdir: folder, %i[out err] => writer)
-    writer.close
-    said = +""
-    said << reader.readpartial(4096) until said.include?("process  ")
-    UNIXSocket.open(File.join(folder, "s")) do |socket|
-      socket.write("GET / HTTP/1.0\r\n\r\n")
-      socket.read[/\r\n\r\n(.*)/m, 1]
-    end
-  ensure
-    Process.kill(:TERM, pid) && Process.wait(pid) if pid
-    reader&.close
+  def run_in(folder, *arguments)
+    said, status = Open3.capture2(RbConfig.ruby, "-I", File.join(folder, "lib"), *arguments, chdir: folder)
+
+    assert_predicate status, :success?
+    said
   end
 end
