@@ -120,9 +120,13 @@ module Fairlead
         "activerecord", ">= 7.1", "< 8.2.a",
         methods: {
           POOL => %i[checkout checkin release_connection active_connection? remove discarded?],
-          ADAPTER => %i[lock_thread= current_transaction disconnect! pool throw_away! reconnect! transaction]
+          ADAPTER => %i[lock_thread= current_transaction disconnect! pool throw_away! reconnect! reset_transaction transaction]
         },
-        variables: { ADAPTER => %i[@raw_connection @lock] },
+        variables: {
+          ADAPTER => %i[@raw_connection @lock],
+          "ActiveRecord::ConnectionAdapters::DatabaseStatements" => %i[@transaction_manager],
+          "ActiveRecord::ConnectionAdapters::TransactionManager" => %i[@has_unmaterialized_transactions]
+        },
         lost: "An interrupted request could leave its transaction to the next one.", vital: true
       ),
       live: row(

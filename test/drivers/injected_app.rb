@@ -88,6 +88,25 @@ module Fairlead
     end
     private_class_method :lose_savepoint
 
+    # Of an adapter.
+    module EndedOnce
+      class << self
+        attr_accessor :due
+      end
+
+      private
+
+      def configure_connection
+        if EndedOnce.due
+          EndedOnce.due = nil
+          Watch.end_connection(id_of(@raw_connection))
+        end
+        super
+      end
+
+      def id_of(raw) = POSTGRESQL ? raw.backend_pid : raw.query("SELECT CONNECTION_ID()").first.then { |row| row.is_a?(Hash) ? row.values.first : row.first }
+    end
+
     ENOUGH = 10
 
     class << self
@@ -95,6 +114,7 @@ module Fairlead
 
       def call(env)
         return answer(setup) if env["PATH_INFO"] == "/setup"
+        return answer(rows_of_reopened_twice) if env["PATH_INFO"] == "/reopened_twice"
 
         name = WORK.keys.find { |one| env["PATH_INFO"] == "/#{one.tr(" ", "_")}" }
         faults = []
@@ -109,11 +129,24 @@ module Fairlead
 
       def setup
         pool.with_connection do |connection|
+          connection.class.prepend(EndedOnce) unless connection.class.include?(EndedOnce)
           connection.create_table(:injected, force: true) { |table| table.string(:token) }
         end
         Row.reset_column_information
         Row.count
         "ready"
+      end
+
+      # The connection is lost within a transaction, and the new one while ActiveRecord configures it: ActiveRecord opens a
+      # third one, on which the transaction goes on, and is rolled back.
+      def rows_of_reopened_twice
+        Row.transaction do
+          lose_savepoint
+          EndedOnce.due = true
+          Row.create!(token: "twice")
+          raise ::ActiveRecord::Rollback
+        end
+        EndedOnce.due.nil? ? Row.where(token: "twice").count.to_s : "it was not opened again"
       end
 
       def try(name, attempt)

@@ -44,6 +44,12 @@ module Fairlead
       end
     end
 
+    %w[postgresql mysql2 trilogy].each do |name|
+      define_method("test_#{name}_goes_on_in_its_transaction_once_it_is_connected_again") do
+        assert_equal "0", server(name).get("/reopened_twice").body
+      end
+    end
+
     class << self
       # @return [String] the same, through a network.
       def through_network(url, **options)

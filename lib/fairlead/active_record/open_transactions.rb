@@ -77,6 +77,19 @@ module Fairlead
           throw_away! if @fairlead_depth&.positive? && !@fairlead_thrown_away
           raise
         end
+
+        # ActiveRecord lays its open transactions aside while it configures the new connection, and tries once more if that fails:
+        # by then it has forgotten them. They are put back, to be begun at the next attempt, or before the next statement.
+        def reset_transaction(**options)
+          open = @transaction_manager if options[:restore] && @transaction_manager&.restorable?
+          super
+        rescue Exception
+          if open
+            @transaction_manager = open
+            open.instance_variable_set(:@has_unmaterialized_transactions, true)
+          end
+          raise
+        end
       end
 
       # Of ConnectionPool.
