@@ -1,8 +1,7 @@
-/* What Linux has and other systems lack or name otherwise: here, and in platform_*.c and poll_*.c, are the only #ifdefs.
- * Compiled with FL_FALLBACKS, the core does on Linux too without all that POSIX does not know, so that what other systems
- * run can be tested there.
- * Only fl_notifier_open takes descriptors, which fl_notifier_close gives back; nothing allocates. Every function may be called
- * from any thread; failures are -1 with errno. */
+/* What differs between systems. The only #ifdefs are here and in platform_*.c and poll_*.c.
+ * With FL_FALLBACKS, the core is compiled on Linux without anything that POSIX lacks, so that the code for other systems is tested there.
+ * fl_notifier_open allocates descriptors, which fl_notifier_close frees; nothing else allocates. Every function may be called from any
+ * thread. On failure they return -1 with errno. */
 #ifndef FL_PLATFORM_H
 #define FL_PLATFORM_H
 
@@ -22,11 +21,11 @@
 #include <sys/ioctl.h>
 #endif
 
-/* What answers poll.h */
+/* The backend of poll.h */
 #define FL_EPOLL 1
 #define FL_KQUEUE 2
 #define FL_POLL 3
-#ifdef FL_POLLER /* one that this system need not have: see test/core/Makefile */
+#ifdef FL_POLLER /* set by test/core/Makefile */
 #elif defined(FL_LINUX)
 #define FL_POLLER FL_EPOLL
 #elif defined(FL_FALLBACKS)
@@ -37,7 +36,7 @@
 #define FL_POLLER FL_POLL
 #endif
 
-/* Microseconds of a clock that only goes forward. */
+/* Microseconds of the monotonic clock. */
 static inline uint64_t fl_clock(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -58,7 +57,7 @@ static inline int fl_close_on_exec_nonblocking(int descriptor) {
     return fcntl(descriptor, F_SETFD, FD_CLOEXEC);
 }
 
-/* A new connection of a listener, non-blocking and closed on exec. */
+/* Accepts a connection, non-blocking and close-on-exec. */
 static inline int fl_accept(int listener, struct sockaddr *address, socklen_t *size) {
 #ifdef FL_LINUX
     return accept4(listener, address, size, SOCK_NONBLOCK | SOCK_CLOEXEC);
@@ -72,7 +71,7 @@ static inline int fl_accept(int listener, struct sockaddr *address, socklen_t *s
 #endif
 }
 
-/* What has been written to a socket and has not reached its peer yet; 0 where the system does not tell. */
+/* Bytes that were written to a socket and have not reached its peer; 0 if the system does not say. */
 static inline int fl_on_its_way(int descriptor) {
     int size = 0;
 #if defined(FL_LINUX)
@@ -88,8 +87,7 @@ static inline int fl_on_its_way(int descriptor) {
     return size;
 }
 
-/* Has the system keep hardly more than so many bytes for a peer who does not take them; where it cannot, it keeps what it
- * likes. */
+/* Limits the bytes that the system buffers for a peer that does not read, where it can. */
 static inline void fl_limit_unsent(int descriptor, int most) {
 #if defined(TCP_NOTSENT_LOWAT) && !defined(FL_FALLBACKS)
     setsockopt(descriptor, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &most, sizeof most);
@@ -98,14 +96,14 @@ static inline void fl_limit_unsent(int descriptor, int most) {
 #endif
 }
 
-/* Whether its peer has reset it, as far as is known here. */
+/* Whether the peer has reset the connection, as far as is known. */
 static inline int fl_socket_is_broken(int descriptor) {
     int error = 0;
     socklen_t size = sizeof error;
     return getsockopt(descriptor, SOL_SOCKET, SO_ERROR, &error, &size) < 0 || error != 0;
 }
 
-/* A descriptor that is received is closed on exec from its first moment: another thread may start a program just then. */
+/* Received descriptors are close-on-exec from the start, since another thread may start a program at any time. */
 #ifdef MSG_CMSG_CLOEXEC
 enum { FL_RECEIVE_FLAGS = MSG_CMSG_CLOEXEC };
 #else
@@ -118,14 +116,14 @@ enum { FL_SEND_FLAGS = MSG_NOSIGNAL };
 enum { FL_SEND_FLAGS = 0 }; /* Ruby ignores SIGPIPE */
 #endif
 
-/* Of which type are socket pairs that keep messages apart. */
+/* The type of socket pairs that preserve message boundaries. */
 #ifdef FL_LINUX
 enum { FL_PACKETS = SOCK_SEQPACKET };
 #else
 enum { FL_PACKETS = SOCK_DGRAM };
 #endif
 
-/* Something to wait for: `listening` is readable once it has been rung, until all is read. */
+/* Lets one thread wake another: `listening` is readable after a notification, until all is read. */
 typedef struct fl_notifier {
     int listening;
     int ringing; /* the same, or the other end */
@@ -133,18 +131,18 @@ typedef struct fl_notifier {
 
 int fl_notifier_open(fl_notifier *bell);
 void fl_notifier_notify(const fl_notifier *bell);
-void fl_notifier_close(fl_notifier *bell); /* also one that could not be opened, or has been closed */
+void fl_notifier_close(fl_notifier *bell); /* also if it was not opened, or is closed */
 
-/* A thread, as the kernel knows it. It may have ended. */
+/* A thread of the system. It may have ended. */
 typedef struct fl_task {
     clockid_t clock;
     int id;
 } fl_task;
 
-/* The calling one. */
+/* The calling thread. */
 fl_task fl_task_self(void);
 
-/* Microseconds of CPU that it has used; 0 if it has ended. */
+/* Microseconds of CPU that the thread has used; 0 if it has ended. */
 #ifdef __APPLE__
 uint64_t fl_task_clock(const fl_task *task);
 #else
@@ -156,18 +154,18 @@ static inline uint64_t fl_task_clock(const fl_task *task) {
 }
 #endif
 
-/* Whether it waits for something: not, that it computes, or waits for the machine to let it. Where the system does not
- * tell, one that has not computed for some time sleeps. */
+/* Whether the thread sleeps. False if it computes or waits for a CPU. Where the system does not say, a thread that has not computed for
+ * some time sleeps. */
 bool fl_task_sleeps(const fl_task *task);
 
-/* A descriptor that becomes readable as this child ends, for the caller to close; -1 where there is none. */
+/* A descriptor that becomes readable when this child ends, for the caller to close; -1: not supported. */
 int fl_process_descriptor(int pid);
 
-/* Whether it waits for the disk, or until a process that it starts has begun: how long depends on the machine. False where
- * the system does not tell. */
+/* Whether the thread waits for the disk, or for a process that it starts: how long depends on the machine. False if the system does not
+ * say. */
 bool fl_task_waits_for_machine(const fl_task *task);
 
-/* Microseconds for which the machine has kept it waiting for a CPU; 0 where the kernel does not tell. */
+/* Microseconds that the thread has waited for a CPU; 0 if the system does not say. */
 uint64_t fl_task_delayed(const fl_task *task);
 
 #endif

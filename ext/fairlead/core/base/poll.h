@@ -1,9 +1,8 @@
-/* What the loop asks of the kernel: which descriptors are ready. One backend a file: poll_epoll.c for Linux, poll_kqueue.c
- * for macOS and BSD, poll_poll.c for all that has poll(2); platform.h chooses.
- * fl_poll_open allocates descriptors, fl_poll_close gives them back. Every descriptor is removed before it is closed.
- * Events are valid until the next wait.
- * fl_poll_wake may be called from any thread, also in a signal handler; the others by one thread at a time, except
- * fl_poll_wait may run beside them. Failures are -1 with errno. */
+/* Which descriptors are ready. One backend per file: poll_epoll.c for Linux, poll_kqueue.c for macOS and BSD, poll_poll.c for all
+ * systems with poll(2); platform.h chooses.
+ * fl_poll_open allocates descriptors, fl_poll_close frees them. Remove a descriptor before you close it. Events are valid until the next
+ * wait. fl_poll_wake may be called from any thread and from signal handlers; the other functions by one thread at a time, but
+ * fl_poll_wait may run beside them. On failure they return -1 with errno. */
 #ifndef FL_POLL_H
 #define FL_POLL_H
 
@@ -14,7 +13,7 @@
 enum {
     FL_READABLE = 1,
     FL_WRITABLE = 2,
-    FL_HALF_CLOSED = 4, /* the peer sends no more, as far as the system tells before all has been read */
+    FL_HALF_CLOSED = 4, /* the peer sends no more; not every system reports it before all is read */
     FL_BROKEN = 8,      /* reset; on Linux also closed both ways */
 };
 
@@ -26,28 +25,28 @@ typedef struct fl_event {
 enum { FL_POLL_EVENTS = 256 };
 
 typedef struct fl_poll {
-    int descriptor; /* readable when anything below is ready: another poll can wait for it */
+    int descriptor; /* readable when anything is ready, so that another poll can wait for it */
     int wake;
     int timer;
-    struct fl_poll_set *set; /* where the kernel keeps none for us */
+    struct fl_poll_set *set; /* of poll_poll.c, which keeps the set itself */
 } fl_poll;
 
 int fl_poll_open(fl_poll *poll);
 void fl_poll_close(fl_poll *poll);
 
-/* Likewise, in the child of a fork: nothing of the parent's is touched. */
+/* The same in the child of a fork: does not touch what the parent uses. */
 void fl_poll_forget(fl_poll *poll);
 
-/* A listener: level-triggered; of several processes that watch it, as few as possible are woken. */
+/* Watches a listener, level-triggered. If several processes watch it, as few as possible are woken. */
 int fl_poll_add_listener(fl_poll *poll, int descriptor, void *data);
 
-/* A connection: each change is told once (edge-triggered). Writability is told only after fl_poll_want_writable, and from
- * then on. An event may tell of less than there is, and another one of the rest. */
+/* Watches a connection, edge-triggered. Writability is reported only after fl_poll_want_writable, which also reports it if it is there
+ * already. One change may be reported by several events. */
 int fl_poll_add_connection(fl_poll *poll, int descriptor, void *data);
 int fl_poll_want_writable(fl_poll *poll, int descriptor, void *data);
 
-/* A connection has been read from, or written to, until it would have to wait (FL_READABLE or FL_WRITABLE): the next
- * change is to be told. Only who has to find the edges himself needs to hear it. */
+/* The caller has read or written (FL_READABLE or FL_WRITABLE) until it would block. Only a backend that finds the edges itself needs to
+ * know. */
 #if FL_POLLER == FL_POLL
 void fl_poll_again(fl_poll *poll, int descriptor, uint32_t ready);
 #else
@@ -56,19 +55,18 @@ static inline void fl_poll_again(fl_poll *poll, int descriptor, uint32_t ready) 
 }
 #endif
 
-/* Any other descriptor to read from, level-triggered. */
+/* Watches any other descriptor for reading, level-triggered. */
 int fl_poll_add_reader(fl_poll *poll, int descriptor, void *data);
 
 int fl_poll_remove(fl_poll *poll, int descriptor);
 
-/* Makes the descriptor readable at this time of fl_clock; the next wait after it clears it. */
+/* Makes the descriptor readable at this time of fl_clock. The next wait clears it. */
 int fl_poll_set_timer(fl_poll *poll, uint64_t at);
 
 void fl_poll_wake(fl_poll *poll);
 
-/* Waits up to `microseconds` (0: not at all; negative: for ever) and fills `events`, FL_POLL_EVENTS of them at the
- * most. Answers how many, 0 also when it was woken, timed out or interrupted. `woken` tells whether anything at all
- * happened. */
+/* Waits up to `microseconds` (0: not at all; negative: no limit) and fills `events`, at most FL_POLL_EVENTS. Returns how many; 0 also if
+ * it was woken, timed out or interrupted. `woken`: whether anything happened. */
 int fl_poll_wait(fl_poll *poll, fl_event *events, int64_t microseconds, bool *woken);
 
 #endif

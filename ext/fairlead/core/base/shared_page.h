@@ -1,8 +1,7 @@
-/* One page of memory shared by supervisor and workers: a slot for each worker, each on cache lines of its own.
- * fl_shared_page_open maps it (before any fork), fl_shared_page_close unmaps it in this process only.
- * Every field is one atomic number. A slot is written by its worker alone (but for the fields that say so), and by the
- * supervisor while the slot has no worker; anybody may read at any time. The table of routes, and that of databases, are
- * written by all. Mapping can fail: NULL with errno; nothing else can. */
+/* One page of memory that the supervisor and its workers share, with a slot for each worker on cache lines of its own.
+ * fl_shared_page_open maps it before any fork, fl_shared_page_close unmaps it in this process. Every field is one atomic number. Only its
+ * worker writes a slot, except for the fields that say so; the supervisor writes it while the slot has no worker. Any process may read at
+ * any time. All processes write the tables of routes and of databases. Mapping can fail: NULL with errno; nothing else can. */
 #ifndef FL_SHARED_PAGE_H
 #define FL_SHARED_PAGE_H
 
@@ -11,29 +10,29 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* X(field): in the order in which they are shown */
+/* X(field) */
 #define FL_SLOT_MAP(X)                                                                                       \
     X(pid)                                                                                                   \
     X(state)       /* FL_WORKER_… */                                                                         \
     X(in_flight)   /* requests that have a fiber and will end */                                             \
     X(streams)     /* long-lived responses: they are not among those */                                      \
-    X(queued)      /* requests that wait for their turn */                                                   \
+    X(queued)      /* requests in the queue */                                                   \
     X(connections) /* open */                                                                                \
-    X(fresh)       /* of them, those that have had no request yet */                                         \
-    X(room)        /* for so many more there are descriptors, as far as is known */                          \
+    X(fresh)       /* connections that have had no request yet */                                         \
+    X(room)        /* how many more connections there are descriptors for */                          \
     X(requests)    /* answered since the worker began */                                                     \
-    X(errors)      /* of them, those that the app let escape */                                              \
-    X(refused)     /* answered by the core before they were taken: malformed, too large, too many */         \
-    X(turned_away) /* of them, with 503: too many came, or they had waited too long */                       \
-    X(timed_out)   /* requests that took longer than they may */                                             \
+    X(errors)      /* requests that ended with an exception of the app */                                              \
+    X(refused)     /* rejected by the core before they were taken */         \
+    X(turned_away) /* rejected with 503: too many, or waited too long */                       \
+    X(timed_out)   /* requests that exceeded their time limit */                                             \
     X(restarts)    /* of this slot */                                                                        \
     X(heartbeat_ms) /* fl_clock in milliseconds when the loop last turned */                                 \
-    X(idle)        /* 1: it waits in its loop, and no request waits for it */                                \
-    X(oldest_us)   /* fl_clock when its oldest waiting request came; 0: none waits */                        \
-    X(stall)       /* of the reactor that leads: fl_stall */                                                 \
-    X(away_us)     /* fl_clock since when that stays away; 0: it does not */                                 \
-    X(coming)      /* requests on their way to it (added to by who sends them) */                            \
-    X(arriving)    /* connections without a request, likewise */                                             \
+    X(idle)        /* 1: it waits in its loop, and its queue is empty */                                \
+    X(oldest_us)   /* fl_clock when its oldest queued request came; 0: none */                        \
+    X(stall)       /* fl_stall of the leading reactor */                                                 \
+    X(away_us)     /* fl_clock since when it is away; 0: it is not */                                 \
+    X(coming)      /* requests on their way to it (increased by the sender) */                            \
+    X(arriving)    /* connections without a request, the same */                                             \
     X(standbys)    /* how often the lead went to a standby reactor */                                        \
     X(handed)      /* requests handed to siblings */                                                         \
     X(received)    /* requests taken over from them */                                                       \
@@ -52,9 +51,9 @@
     X(index)       /* its number among those of its kind (written by the supervisor) */                      \
     X(relief)      /* 1: a relief worker (likewise) */                                                       \
     X(began_us)    /* fl_clock when it was forked (likewise) */                                              \
-    X(stalls)      /* that were told of */                                                                   \
-    X(stalled_us)  /* fl_clock when the oldest began of the stalls that go on; 0: nothing stalls */          \
-    X(stalled_kind)/* of that one: fl_stall */
+    X(stalls)      /* stalls that were reported */                                                                   \
+    X(stalled_us)  /* fl_clock when the oldest present stall began; 0: none */          \
+    X(stalled_kind)/* fl_stall of it */
 
 typedef enum fl_slot_field {
 #define X(field) FL_SLOT_##field,
@@ -96,8 +95,8 @@ enum { FL_MOST_DATABASES = 4 };
 
 typedef struct fl_shared_page {
     size_t count;
-    _Atomic uint64_t databases[FL_MOST_DATABASES]; /* the servers that anybody has met: what each is known by */
-    _Atomic int most_lanes; /* workers that the supervisor would fork for the lane of processes; 0: none */
+    _Atomic uint64_t databases[FL_MOST_DATABASES]; /* the keys of the known database servers */
+    _Atomic int most_lanes; /* lane workers that the supervisor forks at most */
     fl_routes routes;
     fl_slot slots[];
 } fl_shared_page;
@@ -105,7 +104,7 @@ typedef struct fl_shared_page {
 fl_shared_page *fl_shared_page_open(size_t slots);
 void fl_shared_page_close(fl_shared_page *page);
 
-/* The number of a database server, the same in all processes. Those for which there is no place share the last one. */
+/* The number of a database server, the same in all processes. Servers beyond FL_MOST_DATABASES share the last one. */
 int fl_shared_page_database(fl_shared_page *page, uint64_t key);
 
 static inline void fl_slot_set(fl_slot *slot, fl_slot_field field, int64_t value) {

@@ -1,6 +1,6 @@
-/* Requests that were refused before anybody took them: for who writes a log. Noted only if the loop's limits say so.
- * fl_rejection_note allocates, and quietly leaves it when there is no memory or too many wait; who takes one frees it, and
- * the loop those that nobody takes. Only the holder of the loop may call. */
+/* Requests that were rejected before they were taken, for the access log. Kept only if limits.note_rejections is set.
+ * fl_rejection_note allocates, and does nothing if there is no memory or too many are kept. The caller of fl_rejection_take frees the
+ * rejection with free(). The caller holds the lock. */
 #ifndef FL_REFUSAL_H
 #define FL_REFUSAL_H
 
@@ -11,7 +11,7 @@ typedef struct fl_rejection {
     fl_client client;
     uint64_t first_byte_at, refused_at; /* of fl_clock */
     fl_status status;
-    uint32_t size; /* of `line`, as much of the request line as has come */
+    uint32_t size; /* of `line`: as much of the request line as has come */
     char line[];
 } fl_rejection;
 

@@ -134,8 +134,8 @@ void fl_loop_sort(fl_loop *loop) {
 }
 
 uint32_t fl_loop_takeable(const fl_loop *loop) {
-    uint32_t room =
-        loop->context.counts.in_flight < loop->context.limits.in_flight ? loop->context.limits.in_flight - loop->context.counts.in_flight : 0;
+    uint32_t in_flight = loop->context.counts.in_flight, most = loop->context.limits.in_flight;
+    uint32_t room = in_flight < most ? most - in_flight : 0;
     return loop->ready.count < room ? loop->ready.count : room;
 }
 

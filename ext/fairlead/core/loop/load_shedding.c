@@ -2,19 +2,19 @@
 #include "loop.h"
 
 enum {
-    MAY_STAND = 500000,  /* microseconds, for which any burst may last */
-    STANDS = 1000000,    /* microseconds, after which it is no burst */
-    LONG = 3,            /* times the target, which it would take to serve all that wait */
-    VERY_LONG = 10,      /* likewise */
-    COUNTED_FOR = 250000,/* microseconds, at least, over which it is counted how many can be taken */
-    LEAST_TAKEN = 8,     /* likewise: the first ones may have been unusual */
-    LEAST = 8,           /* requests that may wait in any case */
-    RUSH_LASTS = 250000, /* microseconds, from the last one that was turned away */
-    CUT_AT_ONCE = 64,    /* in a turn: whoever has the loop shall not have it for long */
+    MAY_STAND = 500000,   /* microseconds that any burst may last */
+    STANDS = 1000000,     /* microseconds after which it is no burst */
+    LONG = 3,             /* times the target: a queue that takes so long to serve is long */
+    VERY_LONG = 10,       /* the same before STANDS */
+    COUNTED_FOR = 250000, /* least microseconds over which taken requests are counted, */
+    LEAST_TAKEN = 8,      /* and least requests: the first ones may be unusual */
+    LEAST = 8,            /* requests that may wait in any case */
+    RUSH_LASTS = 250000,  /* microseconds after the last request that was turned away */
+    CUT_AT_ONCE = 64,     /* requests turned away in a turn, so that a turn stays short */
 };
 
-/* All requests of this worker and of those with which it shares its line, those in fibers too: clients that ask again once
- * they have their answer may all come to stand in this line, and are no more than they were. */
+/* All requests of this worker and its siblings, in queues and in fibers: clients that ask again after each response may all end up
+ * in one queue, without being more than they were. */
 static uint32_t present_in_all(fl_loop *loop) {
     int64_t count = loop->ready.count + loop->context.counts.in_flight;
     for (int i = 0; i < loop->siblings.count; i++) {
@@ -29,7 +29,7 @@ static uint64_t hardly(const fl_loop *loop) {
     return loop->context.limits.queue_target / 3;
 }
 
-/* A worker whose oldest has hardly waited will be given what is too much here. */
+/* A worker whose oldest request has hardly waited gets what is too much here. */
 static bool sibling_has_room(const fl_loop *loop, uint64_t now) {
     for (int i = 0; i < loop->siblings.count; i++) {
         if (!fl_siblings_usable(&loop->siblings, i))
@@ -47,7 +47,7 @@ static uint32_t largest(uint64_t a, uint64_t b, uint64_t c) {
     return most < UINT32_MAX ? (uint32_t) most : UINT32_MAX;
 }
 
-/* `served`: how many were taken, in so many microseconds. The worse it is, the sooner it is sure. */
+/* `served` requests were taken in so many microseconds. The longer the queue, the earlier this is certain. */
 static bool grows(fl_loop *loop, uint64_t served, uint64_t microseconds, uint64_t now) {
     const fl_load_shedding *line = &loop->shedding;
     uint64_t stood = now - line->since, target = loop->context.limits.queue_target;

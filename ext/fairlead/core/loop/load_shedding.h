@@ -1,15 +1,13 @@
-/* Whether the line of requests that wait for their turn gets longer and longer, and what becomes of its end then. Part of
- * the loop, which it belongs to: nothing is allocated, nothing fails, and who calls holds the loop.
+/* Load shedding: whether more requests come than can be served, and which are turned away then. Part of the loop: the caller holds
+ * its lock; nothing is allocated, nothing fails.
  *
- * A long line alone says nothing: a burst is over in a moment, and a thousand clients that each wait for their answer
- * before they ask again never make it longer than a thousand, and are never more, here and in their fibers together. What is
- * told apart here is a line that stands (for a while nobody was taken who had not waited), that would keep who comes now
- * waiting for long, and since whose beginning the requests have doubled, here and in their fibers, and still become more:
- * more comes than can be served. Then those who came last are told so at once, until what is left can be served within the
- * target; those who are kept are served first come, first served. So it goes on until for a while nobody had to be turned
- * away: that the line was once too short says only that it was cut too short.
+ * A long queue alone says nothing. A burst passes, and a thousand clients that each wait for their response never make the queue longer
+ * than a thousand. Load is shed if the queue has stood for a while (every request that was taken had waited), if a new request would
+ * wait for long, and if the requests of all workers, in queues and in fibers, have doubled since the queue began to stand and still
+ * increase. Then the newest requests are turned away at once, until the rest can be served within the target. The others keep their
+ * order. This goes on until no request had to be turned away for a while.
  *
- * Requests that wait in their fibers do not stand in this line; the more of them there are, the longer it may be. */
+ * Requests that wait in fibers are not in the queue; the more there are, the longer the queue may be. */
 #ifndef FL_LINE_H
 #define FL_LINE_H
 
@@ -20,19 +18,19 @@ struct fl_loop;
 struct fl_exchange;
 
 typedef struct fl_load_shedding {
-    uint64_t since;      /* of fl_clock, when it began to stand; 0: who was taken last had hardly waited, or nobody waits */
-    uint64_t counted_at; /* since when requests are counted that are taken */
+    uint64_t since;      /* fl_clock when the queue began to stand; 0: it does not */
+    uint64_t counted_at; /* fl_clock since when taken requests are counted */
     uint32_t taken;
-    uint32_t at_first;   /* how many requests there were when it began to stand, in all workers, in their fibers too */
-    uint32_t before;     /* likewise, when counting began */
-    uint32_t most;       /* that may wait; 0: any number, nobody is turned away */
-    uint64_t cut_at;     /* of fl_clock, when somebody was last turned away */
+    uint32_t at_first;   /* requests of all workers when the queue began to stand */
+    uint32_t before;     /* the same when counting began */
+    uint32_t most;       /* requests that may wait; 0: any number */
+    uint64_t cut_at;     /* fl_clock when a request was last turned away */
 } fl_load_shedding;
 
-/* One that has waited for so many microseconds is taken now. */
+/* A request that has waited for `waited` microseconds is taken now. */
 void fl_load_shedding_taken(struct fl_loop *loop, uint64_t waited, uint64_t now);
 
-/* Turns away those at the end of the line who are too many. */
+/* Turns away the newest requests beyond `most`. */
 void fl_load_shedding_cut(struct fl_loop *loop);
 
 #endif

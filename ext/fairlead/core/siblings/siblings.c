@@ -1,6 +1,6 @@
 #include "siblings.h"
 
-enum { STALE = 20000 }; /* microseconds: a worker that is busy tells more often than this */
+enum { STALE = 20000 }; /* microseconds: a busy worker turns its loop more often */
 
 bool fl_siblings_usable(const fl_siblings *siblings, int sibling) {
     fl_slot *slot = &siblings->page->slots[sibling];

@@ -1,4 +1,4 @@
-/* What the watch thread tells the supervisor by itself, as no Ruby may run: lines of JSON, as lib/fairlead/ipc/messages.rb has
+/* What the watch thread tells the supervisor by itself, since Ruby may not run: lines of JSON, as lib/fairlead/ipc/messages.rb has
  * them. Of the watch thread alone. Nothing is allocated, and nothing fails: what the socket does not take at once, or what
  * nobody is there to hear, is not told. */
 #ifndef FL_REPORT_H

@@ -123,7 +123,8 @@ static void follow(fl_watch *watch, int number, fl_stall_record *record, uint64_
     fl_stall looks_like = tally(record, thread, subject, gvl, now), kind = fl_stall_kind(record);
     int phase = atomic_load(&record->phase);
     bool reachable = gvl != FL_GVL_WANTED || subject != thread;
-    bool due = phase == FL_STALL_OPEN ? has_lasted(record, now, limit_of(watch, record) / 2) : kind != (fl_stall) atomic_load(&record->wanted);
+    bool due = phase == FL_STALL_OPEN ? has_lasted(record, now, limit_of(watch, record) / 2)
+                                      : kind != (fl_stall) atomic_load(&record->wanted);
     if (due && reachable && looks_like == kind)
         want_backtrace(watch, record, kind, gvl);
     if (phase == FL_STALL_LONG && has_lasted(record, now, LASTING)) {

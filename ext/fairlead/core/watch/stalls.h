@@ -1,7 +1,7 @@
-/* What is told of stalls: for each reactor that stays away for long, since when, why, and what was done about it.
- * The records are part of the watch, and written by its thread; anybody may read them at any time. Who has been told of
- * one that is over gives it back with fl_stall_reported; until then no other stall of that reactor is recorded.
- * Nothing is allocated, and nothing can fail. */
+/* Records of stalls: for each reactor that stays away for long, since when, why, and what was done about it.
+ * The watch thread writes the records; any thread may read them at any time. After the reporter has read the record of a stall that is
+ * over, it frees it with fl_stall_reported; until then no other stall of that reactor is recorded. Nothing is allocated, nothing
+ * fails. */
 #ifndef FL_STALLS_H
 #define FL_STALLS_H
 
@@ -15,21 +15,21 @@ struct fl_thread;
 
 typedef enum fl_stall_phase {
     FL_STALL_CALM,
-    FL_STALL_OPEN,    /* away, for too short a time yet */
-    FL_STALL_LONG,    /* may have to be told: its backtrace should be taken now */
-    FL_STALL_LASTING, /* for so long that it is told while it goes on */
-    FL_STALL_OVER,    /* to be told */
+    FL_STALL_OPEN,    /* too short so far */
+    FL_STALL_LONG,    /* may have to be reported: its backtrace should be taken now */
+    FL_STALL_LASTING, /* so long that it is reported while it goes on */
+    FL_STALL_OVER,    /* to be reported */
 } fl_stall_phase;
 
 typedef struct fl_stall_record {
     _Atomic int phase;
-    _Atomic uint64_t began;            /* of fl_clock: it is known by that */
-    _Atomic uint64_t lasted;           /* of one that is over: see fl_stall_lasted */
-    _Atomic uint64_t released, asleep, computed; /* microseconds, about: its thread was without the GVL; asleep with
-                                                      * it; on a CPU. Else it waited for the GVL, or for the machine */
-    _Atomic int wanted;                /* fl_stall: of which kind of time the backtrace should be */
-    _Atomic bool foreign;              /* another thread, that serves nothing, has the GVL */
-    _Atomic uint64_t passed;           /* what was done: a standby took the lead of that which began then, */
+    _Atomic uint64_t began;            /* fl_clock: identifies the stall */
+    _Atomic uint64_t lasted;           /* once it is over: see fl_stall_lasted */
+    _Atomic uint64_t released, asleep, computed; /* about so many microseconds its thread was without the GVL; asleep
+                                                      * with it; on a CPU. For the rest it waited for the GVL or a CPU */
+    _Atomic int wanted;                /* fl_stall: the kind of time that the backtrace should show */
+    _Atomic bool foreign;              /* another thread, which serves nothing, holds the GVL */
+    _Atomic uint64_t passed;           /* what was done: a standby took the lead in the stall that began then, */
     _Atomic bool relief;               /* a relief worker was asked for, */
     _Atomic uint64_t handed;           /* requests were given to */
     _Atomic int sibling;               /* this one */
@@ -41,10 +41,10 @@ typedef struct fl_stall_record {
     uint64_t delayed_before;
 } fl_stall_record;
 
-/* Of the watch thread, at each look. */
+/* Called by the watch thread at each tick. */
 void fl_stalls_update(struct fl_watch *watch, uint64_t now);
 
-/* Whether any is open: the watch thread must not sleep. */
+/* Whether a record is open, so that the watch thread must not sleep. */
 bool fl_stalls_open(const struct fl_watch *watch);
 
 /* What the watch thread has done while this reactor was away. */
@@ -53,16 +53,15 @@ bool fl_stall_has_standby(const fl_stall_record *record);
 void fl_stall_relief(struct fl_watch *watch, int reactor);
 void fl_stall_handed(struct fl_watch *watch, int reactor, uint64_t count, int sibling);
 
-/* Whether a reactor is still away, as it was when its record began. With the GVL, from another thread or its own, it
- * stays so until the GVL is let go. */
+/* Whether a reactor is still in the stall of its record. For a caller with the GVL that stays true until it releases the GVL. */
 bool fl_stall_goes_on(const struct fl_watch *watch, int reactor);
 
-/* Microseconds, but for those in which the machine, busy with other things, did not let the thread run. */
+/* Microseconds without those in which the thread waited for a CPU. */
 uint64_t fl_stall_lasted(const fl_stall_record *record);
 
 fl_stall fl_stall_kind(const fl_stall_record *record);
 
-/* One that is over has been told of. */
+/* The reporter has read a record that is over. */
 static inline void fl_stall_reported(fl_stall_record *record) {
     atomic_store(&record->phase, FL_STALL_CALM);
 }
