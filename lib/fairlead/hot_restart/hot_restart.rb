@@ -7,13 +7,12 @@ module Fairlead
   # runs the server's command once more, with the listening sockets. Once the new generation serves, the older one retires;
   # if the new one cannot serve, nothing changes.
   class HotRestart
-    # @!attribute number [Integer] 0 for the first; each start counts, also one that fails.
     # @!attribute pid [Integer] of its supervisor
     # @!attribute channel [Channel, nil] to its supervisor; nil once that has closed it.
     # @!attribute state [Symbol] :booting, :serving or :retiring
     # @!attribute failure [String, nil] why it cannot serve, in its own words
     # @!attribute retained [Messages::RetainedConnections, nil] the last one from it
-    Generation = Struct.new(:number, :pid, :channel, :state, :failure, :retained) do
+    Generation = Struct.new(:pid, :channel, :state, :failure, :retained) do
       def booting? = state == :booting
       def serving? = state == :serving
     end
@@ -23,8 +22,6 @@ module Fairlead
     attr_reader :status
 
     # @param start_command [StartCommand, nil] nil: it is unknown, and there is no hot restart.
-    # @param listeners [Array<Listener>]
-    # @param service_manager [ServiceManager]
     # @yieldparam link [ParentLink] in the child that becomes the first supervisor.
     # @yieldreturn [Integer] its exit status.
     def initialize(start_command, listeners, service_manager, &first)
@@ -33,7 +30,7 @@ module Fairlead
       @service_manager = service_manager
       @first = first
       @generations = []
-      @newest = (start_command&.generation || 0) - 1
+      @newest = (start_command&.generation || 0) - 1 # each start counts, also one that fails
       @served = @restart_pending = @stopping = false
       @status = 0
     end
@@ -108,7 +105,7 @@ module Fairlead
       return fail_start("Hot restart is unavailable: the start command is unknown.") unless @first || @start_command
 
       ours, theirs = Channel.pair
-      @generations << Generation.new(@newest, boot(ours, theirs), ours, :booting)
+      @generations << Generation.new(boot(ours, theirs), ours, :booting)
     rescue SystemCallError => error
       ours&.close
       fail_start("The command cannot be run: #{error.message}.")

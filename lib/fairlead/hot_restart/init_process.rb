@@ -10,7 +10,6 @@ module Fairlead
     SIGNALS = %i[TERM INT HUP TTIN TTOU USR1 USR2 CHLD].freeze
     private_constant :SIGNALS
 
-    # @param configuration [Configuration]
     # @param start_command [StartCommand, nil] see {HotRestart}.
     # @yieldparam link [ParentLink] in the child, which becomes the first supervisor
     # @yieldreturn [Integer] its exit status
@@ -51,8 +50,8 @@ module Fairlead
       IO.select([@signals.io, *@hot_restart.ios], nil, nil, RestartFile::INTERVAL)
       @signals.take.each { |signal| handle(signal) }
       @hot_restart.restart("#{RestartFile::PATH} has been touched. ") if @restart_file&.touched?
-      @hot_restart.process_messages
       reap
+      @hot_restart.process_messages
     end
 
     def handle(signal)

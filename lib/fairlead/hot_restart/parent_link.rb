@@ -26,7 +26,6 @@ module Fairlead
     attr_reader :pid
     # @return [Integer] how many generations have been started before.
     attr_reader :generation
-    # @return [Array<Listener>]
     attr_reader :listeners
     # @return [Float, nil] see {ServiceManager#watchdog}.
     attr_reader :watchdog

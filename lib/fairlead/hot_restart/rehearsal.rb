@@ -29,8 +29,6 @@ module Fairlead
       Process.exit!(PASSED)
     end
 
-    # @param start_command [StartCommand]
-    # @param timeout [Float] seconds
     # @raise [SystemCallError] if the command cannot be run.
     def initialize(start_command, timeout:)
       @timeout = timeout
@@ -45,10 +43,8 @@ module Fairlead
       errors&.close
     end
 
-    # @return [Array<IO>]
     def ios = [@errors].reject(&:closed?)
 
-    # @return [Float]
     def deadline = [Clock.now + INTERVAL, @end_at].min
 
     # @return [Symbol, String, nil] :passed; or why it has failed; nil: it goes on.

@@ -32,7 +32,6 @@ module Fairlead
       end
 
       # @param line [String] the command as it would be typed; a framework says so.
-      # @return [StartCommand]
       def parse(line) = new(Shellwords.split(line), ENV.to_h.except(*OWN), folder)
 
       private

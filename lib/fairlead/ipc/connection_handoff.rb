@@ -10,19 +10,16 @@ module Fairlead
     # @return [Array<Array(UNIXSocket, UNIXSocket)>] for each slot its receiving and its sending end.
     attr_reader :pairs
 
-    # @param slots [Integer]
     def initialize(slots)
       @pairs = Array.new(slots) { PacketSocket.pair }
     end
 
-    # @param slot [Integer]
     # @return [UNIXSocket] readable when a connection has been sent to that slot.
     def receiver(slot) = @pairs[slot].first
 
-    # Passes on the connections that a worker has not received before it ended. Those that cannot be passed on stay.
+    # Passes on the connections that a worker has not received before it ended, to the slots of others. Those that cannot be
+    # passed on stay.
     #
-    # @param slot [Integer]
-    # @param others [Array<Integer>] the slots of workers that serve.
     # @return [Integer] how many connections were passed on.
     def pass_on(slot, others)
       passed = 0

@@ -89,8 +89,6 @@ module Fairlead
     def self.dump(message) = json([TYPES.key(message.class), message.to_h]) << "\n"
 
     # JSON of strings from outside. Where the locale is C, Ruby takes the bytes of paths and arguments for broken ASCII.
-    #
-    # @return [String]
     def self.json(value)
       JSON.generate(value)
     rescue JSON::GeneratorError, EncodingError

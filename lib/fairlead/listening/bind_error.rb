@@ -4,9 +4,6 @@ module Fairlead
   class Listener
     # Why an address could not be bound, and what to do about it.
     module BindError
-      # @param address [Address]
-      # @param error [SystemCallError, SocketError]
-      # @return [String]
       def self.message(address, error)
         "#{address}#{address.path ? for_path(address, error) : for_port(address, error)}"
       end

@@ -14,8 +14,6 @@ module Fairlead
 
       # Removes the variables, so that no child takes the sockets for its own.
       #
-      # @param variables [Hash]
-      # @return [Array<Listener>]
       # @raise [ConfigurationError] if one of them is no listening socket.
       def self.take(variables = ENV)
         count, pid, _names, own = %w[LISTEN_FDS LISTEN_PID LISTEN_FDNAMES].push(VARIABLE).map { |name| variables.delete(name) }
@@ -25,7 +23,6 @@ module Fairlead
         Array.new(count.to_i) { |index| adopt(FIRST_DESCRIPTOR + index) }
       end
 
-      # @param listeners [Array<Listener>]
       # @return [Hash{String => String}] variables for the program that replaces this process.
       def self.variables(listeners)
         { VARIABLE => Messages.json(listeners.map { |listener| [listener.io.fileno, listener.asked, listener.owned] }) }

@@ -18,7 +18,6 @@ module Fairlead
       # @param uri [String] "http://host:port", "http://[::1]:port", "unix:/path[?mode=0660]" or "unix:@name". Port 0
       #   takes a free one.
       # @param asked [String] the address in the configuration, by which a newer generation finds it.
-      # @return [Listener]
       # @raise [ConfigurationError] if the address is malformed, or cannot be bound.
       def open(uri, backlog: 4096, asked: uri)
         address = Address.parse(uri)
@@ -27,8 +26,6 @@ module Fairlead
 
       # Opens all addresses, or none. `localhost` is both 127.0.0.1 and ::1, where the machine has it.
       #
-      # @param uris [Array<String>]
-      # @return [Array<Listener>]
       # @raise [ConfigurationError]
       def open_all(uris, backlog: 4096)
         listeners = []
@@ -148,8 +145,6 @@ module Fairlead
     end
 
     # A copy that removes the file of the socket in place of this one.
-    #
-    # @return [Listener]
     def successor
       @owner = nil
       Listener.new(io.dup, asked:, owned:)

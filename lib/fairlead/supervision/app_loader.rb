@@ -35,7 +35,6 @@ module Fairlead
       RubyVM::YJIT.enable
     end
 
-    # @return [String]
     def self.missing(path)
       command = DidYouMean::SpellChecker.new(dictionary: COMMANDS).correct(path).first
       "There is no #{path} in #{Dir.pwd}.#{" Did you mean `fairlead #{command}`?" if command}\n" \
@@ -43,7 +42,6 @@ module Fairlead
         "The smallest one is:\n  run ->(env) { [200, { \"content-type\" => \"text/plain\" }, [\"Hello\"]] }"
     end
 
-    # @return [String]
     def self.failure(path, error, debug)
       diagnosis = ErrorReport.new(error, file: path, debug:)
       ["The app could not be loaded from #{path}.", diagnosis, diagnosis.remedy].join("\n")

@@ -6,8 +6,6 @@ require_relative "../parts"
 module Fairlead
   # The server's lines at its start: one at once, four once it serves, and one for each limit, with what lifts it.
   class Banner
-    # @param configuration [Configuration]
-    # @param io [IO]
     # @param pid [Integer] by which the server is known.
     def initialize(configuration, io: $stdout, pid: Process.pid)
       @configuration = configuration
@@ -18,7 +16,6 @@ module Fairlead
     # @return [String] printed before the app is loaded.
     def opening = "Fairlead #{VERSION} on #{RUBY_ENGINE} #{RUBY_VERSION}"
 
-    # @param addresses [Array<String>]
     # @return [Array<String>] printed once all workers serve.
     def lines(addresses)
       [

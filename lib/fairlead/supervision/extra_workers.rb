@@ -12,8 +12,6 @@ module Fairlead
     LOG_INTERVAL = 10
     private_constant :LOG_INTERVAL
 
-    # @param workers [WorkerTable]
-    # @param page [SharedPage]
     # @param preload [Boolean] whether the supervisor has loaded the app: else no relief comes in time.
     # @yieldparam action [WorkerTable::Fork] to be done.
     def initialize(workers, page, preload:, &perform)

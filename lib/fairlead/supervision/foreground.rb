@@ -22,7 +22,6 @@ module Fairlead
     JOB_CONTROL = %i[TTIN TTOU].freeze
     private_constant :SIGNALS, :JOB_CONTROL
 
-    # @param configuration [Configuration]
     # @param start_command [StartCommand, nil] nil: it is unknown, and there is no restart.
     # @param app [#call, nil] nil: it is loaded from the configuration's `rackup`.
     def initialize(configuration, start_command, app: nil)

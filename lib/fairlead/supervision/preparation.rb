@@ -29,7 +29,6 @@ module Fairlead
       @listeners = open_listeners
     end
 
-    # @return [Array<String>]
     def addresses = @listeners.map(&:uri)
 
     # The core tells by a thread of the system how a Ruby thread stalls.

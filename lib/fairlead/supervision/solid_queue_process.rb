@@ -24,7 +24,6 @@ module Fairlead
       new(configuration, app, hosted:)
     end
 
-    # @return [String]
     def self.missing(configuration)
       "#{configuration.source(:solid_queue)}: `solid_queue` is #{configuration.solid_queue.inspect}, and the app has no " \
         "Solid Queue. Add the gem solid_queue to the Gemfile, or remove the line."
@@ -42,8 +41,6 @@ module Fairlead
 
     # Starts it, reaps it, and ends it if the server stops.
     #
-    # @param now [Float] seconds of the monotonic clock.
-    # @param stopping [Boolean]
     # @yield in the new process: closes what belongs to its parent
     def attend(now, stopping: false, &close_in_child)
       @stopping = stopping

@@ -5,7 +5,6 @@ require_relative "../parts"
 module Fairlead
   # Which process serves, by the number of workers and by who has started this process.
   module Supervision
-    # @param configuration [Configuration]
     # @param start_command [StartCommand, nil] nil: it is unknown, and there is no hot restart.
     # @param app [#call, nil] nil: it is loaded from the configuration's `rackup`.
     # @return [#run, #stop] `run` serves until the server ends, and answers the exit status.

@@ -22,9 +22,7 @@ module Fairlead
     SIGNALS = %i[TERM INT HUP TTIN TTOU USR1 USR2 CHLD].freeze
     private_constant :SIGNALS
 
-    # @param configuration [Configuration]
     # @param start_command [StartCommand, nil] nil: it is unknown.
-    # @param parent [ParentLink]
     # @param app [#call, nil] nil: it is loaded from the configuration's `rackup`, here or, without `preload`, in each worker.
     def initialize(configuration, start_command, parent, app: nil)
       @configuration = configuration

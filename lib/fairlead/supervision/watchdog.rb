@@ -13,8 +13,6 @@ module Fairlead
     PATIENCE = 2 # reports for which a question may remain unanswered
     private_constant :TIMES, :PATIENCE
 
-    # @param service_manager [ServiceManager]
-    # @param boot_timeout [Float] seconds
     # @return [Watchdog, nil] nil: the service manager does not ask for it.
     def self.for(service_manager, boot_timeout)
       new(service_manager).tap { |watchdog| watchdog.load_for(boot_timeout) } if service_manager.watchdog

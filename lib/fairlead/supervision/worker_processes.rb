@@ -16,11 +16,7 @@ module Fairlead
     # @return [String, nil] why no worker can start, once that has been tried often enough.
     attr_reader :hopeless
 
-    # @param workers [WorkerTable]
-    # @param configuration [Configuration]
-    # @param listeners [Array<Listener>]
     # @param app [#call, nil] nil: each worker loads it.
-    # @param page [SharedPage]
     # @param budget [ConnectionBudget, nil]
     # @yield in a worker: closes what belongs to its parent, {#close_in_child} included.
     def initialize(workers, configuration, listeners, app:, page:, budget:, &close_in_worker)
@@ -67,7 +63,6 @@ module Fairlead
 
     # Requests of another worker, or of newer code, wait for a database connection.
     #
-    # @param server [Integer] a database server
     # @param count [Integer] so many idle connections should be closed.
     def spare(slot, server, count) = post(Messages::Spare.new(server:, count:), @workers.find { |worker| worker.slot == slot })
 

@@ -36,7 +36,6 @@ module Fairlead
     # @return [Float] when to call {#due}.
     def deadline(now) = [@next_check, now].max
 
-    # @param workers [WorkerTable]
     # @return [Array(WorkerTable::Worker, String), nil] the worker to be replaced, and the reason.
     def due(workers, now)
       return if now < @next_check

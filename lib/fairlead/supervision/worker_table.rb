@@ -53,10 +53,7 @@ module Fairlead
     # @return [Integer] how many there can be in all.
     attr_reader :slots
 
-    # @param size [Integer]
     # @param slots [Integer] how many there can be in all, including those that drain.
-    # @param boot_timeout [Float] seconds
-    # @param drain_timeout [Float] seconds
     def initialize(size, slots:, boot_timeout:, drain_timeout:)
       @size = size
       @slots = slots

@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "open3"
 require_relative "../../helper"
 require "rackup/handler/fairlead"
 
@@ -199,6 +200,34 @@ module Fairlead
         eventually("the new code") { server.get.body == "new" }
         assert_predicate server.stop, :success?
         assert_empty Dir[server.path("rackup.pid*")]
+      end
+    end
+
+    # Nobody knows how another program was started.
+    class Program < ServerProcess
+      CODE = <<~RUBY
+        require "rackup/handler/fairlead"
+        app = ->(_) { [200, {}, ["old"]] }
+        Rackup::Handler::Fairlead.run(app, Host: "127.0.0.1", Port: 0, workers: ARGV.first, environment: "test")
+      RUBY
+
+      private
+
+      def command = [RbConfig.ruby, *LIBRARY.flat_map { |folder| ["-I", folder] }, "-e", CODE]
+      def flags = @flags
+    end
+
+    def test_a_program_that_runs_the_handler_itself_is_not_restarted_and_the_command_says_why
+      %w[0 1].each do |workers|
+        server = of_this_test(Program.new(nil, workers)).start.wait_until_ready
+        2.times do
+          text, status = Open3.capture2e(RbConfig.ruby, "-I", File.join(ROOT, "lib"), File.join(ROOT, "exe/fairlead"), "restart",
+                                         "--pid", server.pid.to_s)
+          assert_equal [1, "old"], [status.exitstatus, server.get.body]
+          assert_equal "fairlead: The new code could not be started; the old code continues to serve.\n" \
+                       "Hot restart is unavailable: the start command is unknown.\n", text
+        end
+        assert_predicate server.stop, :success?
       end
     end
 
