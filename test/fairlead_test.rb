@@ -3,6 +3,9 @@
 require_relative "helper"
 require "open3"
 
+# Covers api.rb, errors.rb, clock.rb, version.rb, parts.rb, supervision/autoload.rb, control/autoload.rb, fiber_safety/autoload.rb
+# Covers hot_restart/autoload.rb, integrations/autoload.rb, ipc/autoload.rb, listening/autoload.rb, rackup/autoload.rb
+# Covers serving/autoload.rb, stalls/autoload.rb, connection_budget/autoload.rb
 class FairleadTest < Fairlead::Test
   # In a process of its own: in this one, other tests serve.
   def test_there_are_no_workers_when_nothing_is_served

@@ -9,6 +9,7 @@ require "trilogy"
 
 module Fairlead
   # A database that restarts, refuses connections, or ends them, under an app that is being used.
+  # Covers active_record/adapter_patch.rb
   class FaultsTest < Test
     needs :database
 

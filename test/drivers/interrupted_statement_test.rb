@@ -15,6 +15,7 @@ require "fairlead/drivers/trilogy"
 module Fairlead
   # A statement is interrupted before or after the server has done it: the connection is in the transaction that it was in
   # before, or closed. The database itself is asked.
+  # Covers drivers/mysql2/interruption.rb
   class InterruptedStatementTest < Test
     include Databases
     needs :database

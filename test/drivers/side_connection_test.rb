@@ -14,6 +14,7 @@ require "fairlead/drivers/trilogy"
 module Fairlead
   # MySQL and MariaDB end a query when another connection asks for it: which one that is, and what is done where the
   # server takes no more.
+  # Covers drivers/query_canceller.rb
   class SideConnectionTest < Test
     include Databases
     needs :database

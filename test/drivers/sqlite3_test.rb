@@ -7,6 +7,7 @@ require "tmpdir"
 module Fairlead
   # A fiber that waits for SQLite's lock is interrupted: another thread may use its connection then. It would wait for SQLite's
   # mutex with Ruby's lock, so a process of its own does.
+  # Covers drivers/sqlite3.rb
   class Sqlite3Test < Test
     SCRIPT = <<~RUBY
       require "async"

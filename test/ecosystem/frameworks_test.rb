@@ -5,6 +5,7 @@ require_relative "ecosystem"
 
 module Fairlead
   # The frameworks beside Rails: each greets, reads a form, waits beside others, and streams.
+  # Covers integrations/integrations.rb
   class FrameworksTest < EcosystemTest
     SINATRA = <<~'RUBY'
       require "sinatra/base"

@@ -5,6 +5,7 @@ require_relative "ecosystem"
 
 module Fairlead
   # GraphQL::Dataloader, as its guide sets it up: it runs what a query asks for in fibers of its own.
+  # Covers integrations/graphql.rb
   class GraphqlTest < EcosystemTest
     needs :database
 

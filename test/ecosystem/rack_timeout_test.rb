@@ -5,6 +5,7 @@ require_relative "../http_client"
 
 module Fairlead
   # rack-timeout, which raises in the thread that a request has elsewhere.
+  # Covers integrations/rack_timeout.rb
   class RackTimeoutTest < EcosystemTest
     include SpeaksHTTP
 

@@ -4,6 +4,7 @@ require_relative "../helper"
 require "stringio"
 
 module Fairlead
+  # Covers cli/command.rb, cli/flags.rb, cli/serve.rb, supervision/banner.rb
   class CLITest < Test
     HELLO = "run ->(env) { [200, {}, [\"hello\"]] }"
 

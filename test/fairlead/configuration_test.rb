@@ -4,6 +4,7 @@ require_relative "../helper"
 require_relative "../configuration_reference"
 
 module Fairlead
+  # Covers configuration/option.rb, configuration/script.rb, configuration/table.rb
   class ConfigurationTest < Test
     def setup
       super

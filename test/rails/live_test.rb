@@ -4,6 +4,7 @@ require_relative "../helper"
 
 module Fairlead
   # ActionController::Live: what its actions raise, and what becomes of them when nobody reads any more.
+  # Covers integrations/rails/live.rb
   class LiveTest < Test
     APP = <<~'RUBY'
       require "rails"

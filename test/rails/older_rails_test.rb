@@ -145,6 +145,7 @@ module Fairlead
   end
 
   # The oldest one, and what is the same with all of them.
+  # Covers active_record/older_queue.rb
   class Rails71Test < RailsTest
     needs :database
 

@@ -5,6 +5,7 @@ require_relative "rails_app"
 module Fairlead
   # What becomes of `ActiveRecord::Base.connection`, which keeps a connection until the end of the request, where the app
   # has its own mind on that, or the pool is small. RailsTenQueriesTest has what is usual.
+  # Covers active_record/permanent_checkout_warning.rb
   class RailsPermanentCheckoutTest < RailsTest
     needs :database
 

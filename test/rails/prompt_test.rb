@@ -5,6 +5,7 @@ require_relative "rails_app"
 
 module Fairlead
   # In development a debugger's prompt gets the terminal, and others are served meanwhile.
+  # Covers stalls/prompt.rb
   class RailsPromptTest < RailsTest
     def test_a_request_that_stops_at_a_prompt_is_talked_to_in_the_terminal
       PTY.open do |terminal, inner|

@@ -4,6 +4,7 @@ require_relative "rails_app"
 
 module Fairlead
   # Development: changed code is loaded anew while requests are in flight.
+  # Covers integrations/rails/reload_lock.rb
   class RailsReloadTest < RailsTest
     def test_changed_code_is_served_by_the_next_request
       serve

@@ -5,6 +5,7 @@ require_relative "rails_app"
 
 module Fairlead
   # Who serves a Rails app, and what the app finds itself in.
+  # Covers integrations/rails/railtie.rb
   class RailsServingTest < RailsTest
     include Databases
     needs :database

@@ -4,6 +4,7 @@ require_relative "rails_app"
 
 module Fairlead
   # A stall in a Rails app: instrumentation knows controller and action, and in development the log of its request too.
+  # Covers stalls/notification.rb
   class RailsStallsTest < RailsTest
     FILES = {
       "config/initializers/stalls.rb" => <<~RUBY,

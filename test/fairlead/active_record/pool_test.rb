@@ -7,6 +7,8 @@ require_relative "../../helper"
 
 module Fairlead
   # ActiveRecord's own pool as it is under Fairlead, by fiber: what is promised of it.
+  # Covers active_record.rb, active_record/pool_patch.rb, active_record/queue_patch.rb, active_record/pool_stats.rb
+  # Covers active_record/limits.rb, active_record/waiter.rb, active_record/reaping.rb
   class ActiveRecordPoolTest < Test
     class Record < ::ActiveRecord::Base
       self.abstract_class = true

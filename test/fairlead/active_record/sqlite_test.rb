@@ -4,6 +4,7 @@ require_relative "../../helper"
 
 module Fairlead
   # Many requests that write to SQLite, where one may at a time.
+  # Covers active_record/sqlite_turns.rb
   class SqliteTest < Test
     # All together take six times as long as one may wait for a connection, or for the lock.
     COUNT = 60

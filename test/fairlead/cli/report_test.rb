@@ -5,6 +5,7 @@ require_relative "../../rails/rails_app"
 
 module Fairlead
   # `fairlead report` beside servers that run, with a secret wherever one could be.
+  # Covers cli/redaction.rb
   class ReportTest < Test
     SECRET = "s3cr3t-0123456789-abcdefghij"
     SECTIONS = %w[Versions Configuration Status Stalls Doctor].freeze

@@ -5,6 +5,7 @@ require_relative "../../helper"
 module Fairlead
   class CLI
     # Which server is meant, and what is said when it is not clear.
+    # Covers cli/stalls_table.rb
     class StallsTest < Test
       def test_the_server_of_this_folder_is_meant
         assert_includes run_with(server(1), server(2, folder: Dir.pwd)), "process 2"

@@ -7,6 +7,7 @@ require_relative "../../burst"
 module Fairlead
   class CLI
     # Who waits for a database connection, and why, as `fairlead status` says it.
+    # Covers control/pool_reports.rb
     class StatusDatabaseTest < Test
       include Burst
       needs :database

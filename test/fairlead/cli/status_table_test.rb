@@ -5,6 +5,7 @@ require_relative "../../helper"
 module Fairlead
   class CLI
     # What is printed of what a server says.
+    # Covers cli/humanize.rb
     class StatusTableTest < Test
       WORKER = {
         index: 0, kind: "regular", pid: 4712, age: 7300.0, state: "serving", stalled: nil, connections: 40, full: false, in_flight: 3,

@@ -4,6 +4,7 @@ require_relative "../../helper"
 
 module Fairlead
   # Servers are found and asked without a port, and on Linux without a file.
+  # Covers control/control_server.rb, control/socket_namespace.rb
   class ControlSocketTest < Test
     def place = @place ||= SocketNamespace::Abstract.new
 

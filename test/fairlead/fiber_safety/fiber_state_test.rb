@@ -6,6 +6,7 @@ require "active_support"
 require "active_support/isolated_execution_state"
 
 module Fairlead
+  # Covers fiber_safety/thread_variables.rb
   class FiberStateTest < Test
     def test_what_a_request_sets_is_gone_after_it
       in_a_serving_fiber do |state|

@@ -4,6 +4,7 @@ require_relative "../../helper"
 
 module Fairlead
   # Dir.chdir within requests that wait: each is in its folder, or is refused as Ruby refuses threads.
+  # Covers fiber_safety/file_lock.rb
   class WorkingFolderTest < Test
     APP = <<~'RUBY'
       require "fileutils"

@@ -6,6 +6,7 @@ require_relative "../../restarts"
 
 module Fairlead
   # USR2 and `fairlead restart`: new code takes over, and nobody notices.
+  # Covers hot_restart/parent_link.rb, hot_restart/rehearsal.rb, hot_restart/restart_file.rb
   class HotRestartTest < Test
     def test_no_request_fails_while_new_code_takes_over_again_and_again
       with_server(Restarts::APP, "-w", "2") do |server|

@@ -3,6 +3,7 @@
 require_relative "../../helper"
 
 module Fairlead
+  # Covers ipc/channel.rb, ipc/packet_socket.rb
   class MessageTest < Test
     def setup
       super

@@ -3,6 +3,7 @@
 require_relative "../../helper"
 
 module Fairlead
+  # Covers listening/address.rb, listening/bind_error.rb, listening/inherited_sockets.rb
   class ListenerTest < Test
     def setup
       super

@@ -4,6 +4,7 @@ require_relative "helper"
 
 module Fairlead
   # First come, first served, for threads.
+  # Covers pool/place.rb, pool/places.rb, pool/wait_queue.rb, pool/waiter.rb
   class PoolOrderTest < PoolTest
     def test_waiting_threads_get_connections_in_the_order_they_came
       pool, = connections(1)

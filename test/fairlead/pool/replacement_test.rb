@@ -4,6 +4,7 @@ require_relative "helper"
 
 module Fairlead
   # What users of connection_pool expect.
+  # Covers pool.rb, pool/errors.rb, pool/version.rb, pool/wrapper.rb
   class PoolReplacementTest < PoolTest
     class Recorder
       attr_reader :calls

@@ -4,6 +4,7 @@ require_relative "helper"
 
 module Fairlead
   # What the pool says of itself.
+  # Covers pool/histogram.rb
   class PoolReportTest < PoolTest
     def test_a_timeout_says_how_long_how_many_wait_and_who_holds_what_since_when
       pool, = connections(2, name: "redis")

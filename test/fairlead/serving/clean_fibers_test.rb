@@ -6,6 +6,7 @@ require_relative "../../burst"
 module Fairlead
   # What a request leaves on its fiber is gone before the next one; what it raises ends it alone; and fibers that a
   # burst needed go again.
+  # Covers fiber_safety/cleanup.rb, serving/idle_fibers.rb, serving/serving_fiber.rb
   class CleanFibersTest < Test
     include Burst
 

@@ -5,6 +5,7 @@ require_relative "../../http_client"
 
 module Fairlead
   # However the app forks: the child holds no socket of a client or a listener, serves nobody, and the parent goes on.
+  # Covers fiber_safety/fork_guard.rb, fiber_safety/stray_child.rb
   class ForkAnywhereTest < Test
     include SpeaksHTTP
 

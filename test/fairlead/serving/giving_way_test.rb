@@ -5,6 +5,7 @@ require_relative "../../http_client"
 
 module Fairlead
   # Whoever writes to a client that takes whatever it is sent never has to wait: others have their turns none the less.
+  # Covers serving/turns.rb
   class GivingWayTest < Test
     include SpeaksHTTP
 

@@ -6,6 +6,7 @@ require_relative "../../http_client"
 
 module Fairlead
   # HTTP/1.0 and 1.1 as a client sees them (RFC 9110, 9112).
+  # Covers serving/request_handler.rb, serving/server.rb
   class HTTPTest < Test
     include SpeaksHTTP
 

@@ -7,6 +7,7 @@ require "active_support"
 require "active_support/isolated_execution_state"
 
 module Fairlead
+  # Covers serving/offload/job.rb
   class OffloadTest < Test
     include SpeaksHTTP
     include Stalls

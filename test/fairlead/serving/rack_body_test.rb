@@ -5,6 +5,7 @@ require_relative "../../http_client"
 
 module Fairlead
   # What an app returns: bodies of all kinds, headers, and what happens at a response's end.
+  # Covers serving/response_stream.rb, serving/response_stream/writers.rb
   class RackBodyTest < Test
     include SpeaksHTTP
 

@@ -5,6 +5,7 @@ require_relative "../../http_client"
 
 module Fairlead
   # The environment of the Rack 3 specification.
+  # Covers serving/environment_template.rb, serving/request.rb
   class RackEnvironmentTest < Test
     include SpeaksHTTP
 

@@ -7,6 +7,7 @@ require_relative "body_readings"
 
 module Fairlead
   # `rack.input` as Puma gives it: whole, of any size, to be read again, with all that IO has.
+  # Covers serving/request_body.rb, serving/body_file.rb
   class RackInputTest < Test
     include SpeaksHTTP
 

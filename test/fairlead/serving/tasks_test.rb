@@ -5,6 +5,7 @@ require_relative "../../burst"
 
 module Fairlead
   # Async's tasks inside a request: they are there, they work, and whatever is stopped, only that request ends.
+  # Covers fiber_safety/scheduled_call.rb, fiber_safety/serving_scheduler.rb
   class TasksTest < Test
     include Burst
 

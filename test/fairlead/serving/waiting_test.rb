@@ -5,6 +5,7 @@ require_relative "../../burst"
 
 module Fairlead
   # Whatever a request waits for, the others go on: a hundred that each wait 0.2 s take little more than one.
+  # Covers serving/scheduler.rb, serving/selector.rb
   class WaitingTest < Test
     include Burst
 

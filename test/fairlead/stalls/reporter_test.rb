@@ -6,6 +6,7 @@ require_relative "../../stalls"
 
 module Fairlead
   # What is said of a request that keeps its reactor, of each kind: in the log, to subscribers, and to who asks.
+  # Covers stalls/advice.rb, stalls/snapshot.rb, stalls/stall.rb
   class TellingTest < Test
     include SpeaksHTTP
     include Stalls

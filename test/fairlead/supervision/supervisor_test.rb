@@ -5,6 +5,7 @@ require "json"
 require "pty"
 
 module Fairlead
+  # Covers supervision/preparation.rb, supervision/supervision.rb, supervision/worker.rb, supervision/worker_processes.rb
   class SupervisorTest < Test
     # Answers with the process that serves.
     PID = "run ->(env) { [200, { \"content-type\" => \"text/plain\" }, [Process.pid.to_s]] }"

@@ -3,6 +3,7 @@
 require_relative "../../helper"
 
 module Fairlead
+  # Covers supervision/respawn_policy.rb
   class WorkersTest < Test
     def test_it_forks_a_worker_for_each_place
       table = workers(2)

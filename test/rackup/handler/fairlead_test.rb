@@ -5,6 +5,7 @@ require_relative "../../helper"
 require "rackup/handler/fairlead"
 
 module Fairlead
+  # Covers rackup/rackup.rb, rackup/rackup_handler.rb
   class RackupHandlerTest < Test
     VARIABLES = %w[RACKUP_HANDLER RACK_HANDLER RACK_ENV RAILS_ENV WEB_CONCURRENCY FAIRLEAD_WORKERS FAIRLEAD_BIND
                    PORT].freeze

@@ -5,6 +5,7 @@ require_relative "../../../stalls"
 
 module Fairlead
   # All workers sleep with Ruby's lock: the supervisor starts another one.
+  # Covers supervision/extra_workers.rb
   class ReliefTest < Test
     include SpeaksHTTP
     include Stalls

@@ -5,6 +5,7 @@ require_relative "../../../stalls"
 
 module Fairlead
   # A reactor that blocks without Ruby's lock, or computes for long: another thread of the same worker leads.
+  # Covers serving/reactor.rb, serving/reactor_group.rb
   class StandbyTest < Test
     include SpeaksHTTP
     include Stalls

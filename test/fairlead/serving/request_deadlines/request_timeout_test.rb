@@ -5,6 +5,7 @@ require_relative "../../../stalls"
 
 module Fairlead
   # A request that takes longer than it may: its client is told in time, and it is cancelled where it waits.
+  # Covers serving/request_deadlines.rb
   class RequestTimeoutTest < Test
     include SpeaksHTTP
     include Stalls
