@@ -17,7 +17,7 @@ module Fairlead
       # Seconds where nothing has been measured: an unknown file is begun before the short ones.
       def guess = 10
       # Seconds it may take.
-      def limit = 420
+      def limit = 600
 
       # In a process of its own: {Minitest.autorun} runs the tests when it exits.
       def run(records, timing:)

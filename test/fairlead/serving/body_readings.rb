@@ -61,6 +61,17 @@ module Fairlead
     FORWARD = READINGS.keys.freeze
     NAMES = (READINGS.keys + AGAIN.keys).freeze
 
+    # A server that keeps bodies of so many bytes in memory reads shorter and longer ones as a file is read.
+    def assert_reads_as_a_file(names, buffer, *flags)
+      server = with_server(APP, "--body-buffer", buffer.to_s, *flags, lint: false, files: FILES)
+      [buffer - 1, buffer * 5].product(names, [false, true]) do |size, name, chunked|
+        next if chunked && size < buffer
+
+        assert_equal BodyReadings.expected(name, BodyReadings.body(size)), BodyReadings.read(client(to: server), name, size, chunked:),
+                     "#{name} of #{size} bytes#{" in chunks" if chunked}"
+      end
+    end
+
     # @return [String] lines, empty ones among them, and bytes that are no text.
     def self.body(size) = ("line one\nline two\n\n\nthree \xfe\x00li\n".b * (size / 30 + 1))[0, size]
 

@@ -10,6 +10,7 @@ module Fairlead
   # Covers serving/request_body.rb, serving/body_file.rb
   class RackInputTest < Test
     include SpeaksHTTP
+    include BodyReadings
 
     BUFFER = 10_000
     APP = <<~'RUBY'
@@ -116,13 +117,7 @@ module Fairlead
 
     # Each way of reading gives what it gives with a file.
     def test_every_method_of_io_reads_a_large_body_as_it_reads_a_small_one
-      server = with_server(BodyReadings::APP, "--body-buffer", BUFFER.to_s, lint: false, files: BodyReadings::FILES)
-      [BUFFER - 1, BUFFER * 5].product(BodyReadings::NAMES, [false, true]) do |size, name, chunked|
-        next if chunked && size < BUFFER
-
-        assert_equal BodyReadings.expected(name, BodyReadings.body(size)), BodyReadings.read(client(to: server), name, size, chunked:),
-                     "#{name} of #{size} bytes#{" in chunks" if chunked}"
-      end
+      assert_reads_as_a_file(BodyReadings::NAMES, BUFFER)
     end
 
     # A form is found in chunks, too: what has come whole has a length.

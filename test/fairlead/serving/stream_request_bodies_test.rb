@@ -9,6 +9,7 @@ module Fairlead
   # With `stream_request_bodies` the app is called while a large body still arrives, and reads it as it comes.
   class StreamRequestBodiesTest < Test
     include SpeaksHTTP
+    include BodyReadings
 
     BUFFER = 10_000
     APP = <<~'RUBY'
@@ -35,13 +36,7 @@ module Fairlead
     def server = shared_server(APP, "--body-buffer", BUFFER.to_s, "--stream-request-bodies", lint: false)
 
     def test_what_reads_forward_reads_as_with_a_small_body
-      server = with_server(BodyReadings::APP, "--body-buffer", BUFFER.to_s, "--stream-request-bodies", lint: false, files: BodyReadings::FILES)
-      [BUFFER - 1, BUFFER * 5].product(BodyReadings::FORWARD, [false, true]) do |size, name, chunked|
-        next if chunked && size < BUFFER
-
-        assert_equal BodyReadings.expected(name, BodyReadings.body(size)), BodyReadings.read(client(to: server), name, size, chunked:),
-                     "#{name} of #{size} bytes#{" in chunks" if chunked}"
-      end
+      assert_reads_as_a_file(BodyReadings::FORWARD, BUFFER, "--stream-request-bodies")
     end
 
     def test_a_line_is_there_before_the_body_has_come_whole
