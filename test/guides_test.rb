@@ -3,6 +3,7 @@
 require "open3"
 require "stringio"
 require_relative "helper"
+require_relative "rooms"
 
 # What the guides say is true of the code, the commands and the files.
 class GuidesTest < Fairlead::Test
@@ -44,6 +45,12 @@ class GuidesTest < Fairlead::Test
 
     assert_empty rooms.reject { |room| guide.include?("`#{room}`") }
     assert_empty drawn - rooms
+  end
+
+  def test_the_arrows_of_the_architecture_are_those_of_the_code
+    drawn = text("guides/architecture.md").scan(/^  ([a-z_]+) --> ([a-z_& ]+)$/).flat_map { |from, to| [from].product(to.split(" & ")) }
+    refute_empty drawn
+    assert_empty drawn - Rooms.new.arrows.map { |arrow| [arrow.from, arrow.to] }
   end
 
   def test_every_page_that_the_code_names_exists
