@@ -46,7 +46,9 @@ module Fairlead
         loop do
           found = answers_of(server)
           found.each { |answer| check_failure(answer[:restarts], generation) }
-          new = found.find { |answer| answer[:restarts][:serving] && answer[:restarts][:generation] >= generation }
+          new = found.find do |answer|
+            answer[:restarts][:serving] && (answer[:restarts][:generation] >= generation || began_anew?(answer, server))
+          end
           return announce(new) if new
 
           unanswered = found.empty? ? unanswered + 1 : 0
@@ -57,6 +59,11 @@ module Fairlead
         end
       rescue Errno::ESRCH
         fail_with(server, "has ended")
+      end
+
+      # A process that has replaced itself since has loaded the newest code, whichever signal was the reason.
+      def began_anew?(answer, server)
+        answer[:supervisor] == server[:supervisor] && answer.dig(:status, :started_at).to_f > server.dig(:status, :started_at).to_f
       end
 
       def check_failure(restarts, generation)

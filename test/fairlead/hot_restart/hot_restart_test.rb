@@ -417,6 +417,16 @@ module Fairlead
       heard.restore
     end
 
+    # Generation 2 was about to replace its process when the command asked for another one, which nobody needs then.
+    def test_the_command_is_content_with_a_process_that_has_replaced_itself_since
+      heard = Signals.new(:USR2)
+      looks = [[answer(1, begun: 2).merge(status: { started_at: 1.0 })], [], [answer(2).merge(status: { started_at: 2.0 })]]
+
+      assert_equal "The new code serves here (process #{Process.pid}).\n", told_by_the_command(looks.method(:shift))
+    ensure
+      heard.restore
+    end
+
     def test_the_command_says_so_if_the_server_cannot_be_told
       Process.wait(ended = spawn("true"))
       error = assert_raises(ConfigurationError) { told_by_the_command(-> { [answer(0).merge(pid: ended)] }) }
