@@ -1,12 +1,12 @@
-/* What the watch thread records of stalls, given to Ruby; and the moment at which a backtrace is taken: by the teller's
- * thread while the stalled one is without the GVL, else by the stalled thread itself, as soon as Ruby lets it. */
+/* Gives Ruby what the watch thread records of stalls. A backtrace is taken by the reporter's thread while the stalled one is
+ * without the GVL, else by the stalled thread itself, as soon as Ruby lets it. */
 #include "base/escape.h"
 #include "fairlead.h"
 #include "base/route.h"
 
 #include <ruby/debug.h>
 
-static fl_ruby_loop *told; /* the loop whose foreign stalls are told: that of the newest teller */
+static fl_ruby_loop *newest; /* the loop of the newest reporter, which also reports stalls of foreign threads */
 static ID id_capture;
 
 /* capture(number, began, wanted, thread, fiber), if it is still the same stall. Calls Ruby, which may close the loop. */
@@ -21,7 +21,7 @@ static void capture(fl_ruby_loop *self, int number, VALUE thread, VALUE fiber) {
 
 static VALUE capture_own(VALUE unused) {
     fl_ruby_loop *self;
-    for (int i = 0; (self = fl_own.loop != NULL ? fl_own.loop : told) != NULL && self->watch != NULL; i++) {
+    for (int i = 0; (self = fl_own.loop != NULL ? fl_own.loop : newest) != NULL && self->watch != NULL; i++) {
         if (NIL_P(self->reporter) || i >= atomic_load(&self->watch->count))
             break;
         bool foreign = atomic_load(&self->watch->stalls[i].foreign);
@@ -38,20 +38,20 @@ void fl_capture_stall(void) {
     rb_set_errinfo(error);
 }
 
-/* report_stalls(milliseconds, teller): stalls of more than that are told; `teller.capture` is called while they go on.
- * To be called before the watch starts. Answers the descriptor that tells of news. */
-static VALUE loop_report_stalls(VALUE object, VALUE limit, VALUE teller) {
+/* report_stalls(milliseconds, reporter): reports longer stalls, and calls `reporter.capture` while they go on. Call it before the
+ * watch starts. Returns a descriptor that is readable when there are stalls to report. */
+static VALUE loop_report_stalls(VALUE object, VALUE limit, VALUE reporter) {
     uint64_t longest = fl_milliseconds(limit, "the length of a stall");
     fl_ruby_loop *self = fl_ruby_loop_struct(object);
     fl_watch *watch = self->watch;
     if (watch == NULL)
         rb_raise(rb_eIOError, "nobody watches this loop");
     if (fl_notifier_open(&watch->reporter) < 0)
-        rb_sys_fail("the bell of the teller");
+        rb_sys_fail("the notifier of stalls");
     rb_update_max_fd(watch->reporter.listening);
     watch->limits.reported = longest;
-    self->reporter = teller;
-    told = self;
+    self->reporter = reporter;
+    newest = self;
     return INT2NUM(watch->reporter.listening);
 }
 
@@ -72,7 +72,7 @@ static VALUE facts_of(int number, fl_stall_record *record, int phase) {
     return facts;
 }
 
-/* What is to be told now: stalls that are over, and such as last. Backtraces that are wanted are taken meanwhile. */
+/* The stalls to report now: those that are over, and lasting ones. It also takes the backtraces that are wanted. */
 static VALUE loop_stalls(VALUE object) {
     fl_ruby_loop *self = fl_ruby_loop_struct(object);
     VALUE list = rb_ary_new();
@@ -91,7 +91,7 @@ static VALUE loop_stalls(VALUE object) {
     return list;
 }
 
-/* What is known so far of the stall of that number that began then; nil: it has been told. */
+/* What is known so far of the reactor's stall that began then; nil: it has been reported. */
 static VALUE loop_stall(VALUE object, VALUE number, VALUE began) {
     fl_ruby_loop *self = fl_ruby_loop_struct(object);
     int index = NUM2INT(number);
@@ -130,8 +130,8 @@ static VALUE escape(VALUE self, VALUE text) {
 }
 
 void fl_forget_stalls(const fl_ruby_loop *loop) {
-    if (told == loop)
-        told = NULL;
+    if (newest == loop)
+        newest = NULL;
 }
 
 void fl_init_stalls(VALUE loop) {

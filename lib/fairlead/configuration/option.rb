@@ -9,20 +9,14 @@ module Fairlead
                    "false" => false, "no" => false, "off" => false, "0" => false }.freeze
       private_constant :BYTE_UNITS, :BOOLEANS
 
-      # @return [Symbol] the word in the configuration file and the method of {Configuration}
-      attr_reader :name
-      # @return [Symbol] :integer, :seconds, :bytes, :boolean, :path, :url_path, :text, :choice, :uri or :uris.
-      attr_reader :kind
-      # @return [String] shown by --help and the reference page
-      attr_reader :description
-      # @return [Array<String>] environment variables; the first one that is set counts
-      attr_reader :variables
-      # @return [String, nil] a flag of one letter
-      attr_reader :short
-      # @return [Symbol] a key of {GROUPS}
-      attr_reader :group
-      # @return [Array<String>, nil] the values of a choice
-      attr_reader :choices
+      # @!attribute [r] name [Symbol] the word in the configuration file and the method of {Configuration}
+      # @!attribute [r] kind [Symbol] :integer, :seconds, :bytes, :boolean, :path, :url_path, :text, :choice or :uris
+      # @!attribute [r] description [String] shown by --help and the reference page
+      # @!attribute [r] variables [Array<String>] environment variables; the first one that is set counts
+      # @!attribute [r] short [String, nil] a flag of one letter
+      # @!attribute [r] group [Symbol] a key of {GROUPS}
+      # @!attribute [r] choices [Array<String>, nil] the values of a choice
+      attr_reader :name, :kind, :description, :variables, :short, :group, :choices
 
       # @param default [Object, Proc] a Proc gets the configuration
       # @param shown [String, nil] the default in words, if it depends on the machine
