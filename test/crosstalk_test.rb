@@ -6,7 +6,7 @@ require_relative "crosstalk"
 module Fairlead
   # The short form of `rake crosstalk`; and that its clients see what is wrong.
   class CrosstalkTest < Test
-    SECONDS = 20
+    SECONDS = 10
 
     def test_every_byte_of_every_response_is_of_its_own_request
       run = Crosstalk.new(seconds: SECONDS).run

@@ -48,8 +48,8 @@ module Fairlead
       private
 
       def process_error
-        return if @status&.success?
-        return if @status&.exited? && @entry.is_a?(TestFile) && results.any? { |result| %w[E F].include?(result[:code]) } && running.nil?
+        failed = results.any? { |result| %w[E F].include?(result[:code]) }
+        return if running.nil? && @status && (@status.success? || (@status.exited? && failed))
 
         how = @late ? "was killed after #{@entry.limit} s" : "ended with #{@status}"
         "Error:\n#{name} #{how}#{" in #{running}" if running}:\n#{output[-OUTPUT..] || output}"
