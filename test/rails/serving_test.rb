@@ -17,7 +17,7 @@ module Fairlead
       assert_served about
       assert_equal "production", about["environment"]
       # In production, a worker for each core.
-      assert_equal server.pid, about["parent"]
+      assert_equal server.supervisor_pid, about["parent"]
       assert_equal Etc.nprocessors, server.worker_pids.size
     end
 
@@ -96,7 +96,7 @@ module Fairlead
       about = eventually("it serves", within: 30) { get("http://127.0.0.1:#{port}/about") }
       pid = File.read(server.path("tmp/server.pid")).to_i
 
-      assert_equal pid, JSON.parse(about)["parent"]
+      assert_equal "#{JSON.parse(about)["parent"]}\n", `ps -o pid= --ppid #{pid}`.lstrip, "its worker's parent is the supervisor, its child"
     ensure
       Process.kill(:TERM, pid) if pid
       eventually("it has ended", within: 30) { pid.nil? || !server.alive?(pid) }
