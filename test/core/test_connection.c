@@ -188,7 +188,7 @@ static void a_client_may_go_at_every_stage(void) {
                 TURN_UNTIL(server.loop, server.loop->context.counts.connections == 0);
                 CHECK_NUMBER(0, server.loop->context.counts.in_flight);
                 CHECK_NUMBER(0, server.loop->ready.count);
-                CHECK(server.loop->context.served == NULL && server.loop->context.first_woken == NULL);
+                CHECK(server.loop->context.served == NULL && server.loop->context.woken.first == NULL);
                 server_stop(&server);
             }
 }

@@ -1,6 +1,7 @@
 /* A connection's begin and end, what the kernel and the clock tell it, and what it reads. */
 #include "connection.h"
 #include "base/descriptors.h"
+#include "base/list.h"
 #include "base/platform.h"
 #include "context.h"
 #include "exchange.h"
@@ -90,10 +91,7 @@ fl_connection *fl_connection_open(fl_context *context, fl_listener *listener, in
     connection->source = FL_SOURCE_CONNECTION;
     connection->context = context;
     connection->listener = listener;
-    connection->next = context->connections;
-    if (context->connections != NULL)
-        context->connections->previous = connection;
-    context->connections = connection;
+    FL_LIST_PUSH(context->connections, connection, previous, next);
     connection->fresh = true;
     fl_descriptor_is_used(descriptor);
     fl_connection_count(connection, 1, 1);
@@ -123,13 +121,7 @@ static void leave(fl_connection *connection, bool gone) {
     /* A process forked by the app may hold the socket too: closing alone would leave it in the poll. */
     fl_poll_remove(&context->poll, connection->transport.descriptor);
 
-    if (connection->previous != NULL)
-        connection->previous->next = connection->next;
-    else
-        context->connections = connection->next;
-    if (connection->next != NULL)
-        connection->next->previous = connection->previous;
-    connection->previous = NULL;
+    FL_LIST_UNLINK(context->connections, connection, previous, next);
     connection->next = context->closed;
     context->closed = connection;
     fl_connection_count(connection, -1, connection->fresh ? -1 : 0);

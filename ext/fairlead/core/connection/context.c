@@ -1,4 +1,5 @@
 #include "context.h"
+#include "base/list.h"
 #include "base/platform.h"
 #include "exchange.h"
 
@@ -91,14 +92,7 @@ const char *fl_context_date(fl_context *context) {
 void fl_deadline_set(fl_context *context, fl_deadline *deadline, fl_deadline_kind kind, uint64_t progress) {
     if (deadline->kind != FL_DEADLINE_NONE) {
         fl_deadlines *others = &context->deadlines[deadline->kind];
-        if (deadline->before != NULL)
-            deadline->before->after = deadline->after;
-        else
-            others->first = deadline->after;
-        if (deadline->after != NULL)
-            deadline->after->before = deadline->before;
-        else
-            others->last = deadline->before;
+        FL_LIST_REMOVE(others, deadline, before, after);
     }
     deadline->kind = (uint8_t) kind;
     if (kind == FL_DEADLINE_NONE)
@@ -107,13 +101,7 @@ void fl_deadline_set(fl_context *context, fl_deadline *deadline, fl_deadline_kin
     context->timer_stale = true;
     deadline->at = context->now + context->limits.deadlines[kind];
     deadline->progress = progress;
-    deadline->after = NULL;
-    deadline->before = others->last;
-    if (others->last != NULL)
-        others->last->after = deadline;
-    else
-        others->first = deadline;
-    others->last = deadline;
+    FL_LIST_APPEND(others, deadline, before, after);
 }
 
 void fl_connection_mark_dirty(fl_connection *connection) {

@@ -90,7 +90,7 @@ typedef struct fl_context {
     _Atomic uint64_t staged_at; /* fl_clock since when a connection is dirty; 0: none is */
     fl_deadlines deadlines[FL_DEADLINE_KINDS]; /* in order of time */
     struct fl_exchange *served;
-    struct fl_exchange *first_woken, *last_woken;
+    struct { struct fl_exchange *first, *last; } woken;
     struct fl_exchange *first_timed; /* the root of a heap, see time_limit.c */
     struct { struct fl_exchange *first, *last; } expired;
     _Atomic(struct fl_exchange *) abandoned; /* given up by their owners without the lock */

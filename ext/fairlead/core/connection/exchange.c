@@ -1,4 +1,5 @@
 #include "exchange.h"
+#include "base/list.h"
 #include "context.h"
 #include "parts.h"
 
@@ -338,30 +339,17 @@ void fl_exchange_wake(fl_exchange *exchange) {
     if (exchange->woken || !(exchange->request.awaited || exchange->response.awaits_room))
         return;
     exchange->woken = true;
-    exchange->woken_next = NULL;
-    exchange->woken_before = context->last_woken;
-    if (context->last_woken != NULL)
-        context->last_woken->woken_next = exchange;
-    else
-        context->first_woken = exchange;
-    context->last_woken = exchange;
+    FL_LIST_APPEND(&context->woken, exchange, woken_before, woken_next);
 }
 
 void fl_exchange_stop_waking(fl_exchange *exchange) {
     fl_context *context = exchange->context;
-    if (exchange->woken_before != NULL)
-        exchange->woken_before->woken_next = exchange->woken_next;
-    else
-        context->first_woken = exchange->woken_next;
-    if (exchange->woken_next != NULL)
-        exchange->woken_next->woken_before = exchange->woken_before;
-    else
-        context->last_woken = exchange->woken_before;
+    FL_LIST_REMOVE(&context->woken, exchange, woken_before, woken_next);
     exchange->woken = false;
 }
 
 uint64_t fl_context_next_woken(fl_context *context) {
-    fl_exchange *exchange = context->first_woken;
+    fl_exchange *exchange = context->woken.first;
     if (exchange == NULL)
         return 0;
     fl_exchange_stop_waking(exchange);

@@ -1,4 +1,5 @@
 /* Exchanges and heads are kept for the next requests. */
+#include "base/list.h"
 #include "context.h"
 #include "exchange.h"
 
@@ -40,10 +41,7 @@ fl_exchange *fl_exchange_new(fl_context *context, fl_connection *connection) {
     exchange->connection = connection;
     if (connection != NULL) {
         exchange->protocol = connection->protocol;
-        exchange->stream_next = connection->exchanges;
-        if (exchange->stream_next != NULL)
-            exchange->stream_next->stream_previous = exchange;
-        connection->exchanges = exchange;
+        FL_LIST_PUSH(connection->exchanges, exchange, stream_previous, stream_next);
     }
     exchange->id = ++context->last_id;
     exchange->request.first_byte_at = context->handed.arrived != 0 ? context->handed.arrived : context->now;
@@ -78,13 +76,7 @@ void fl_exchange_free_buffers(fl_exchange *exchange) {
 
 void fl_exchange_detach(fl_exchange *exchange) {
     fl_exchange_stop_deadline(exchange);
-    if (exchange->stream_previous != NULL)
-        exchange->stream_previous->stream_next = exchange->stream_next;
-    else
-        exchange->connection->exchanges = exchange->stream_next;
-    if (exchange->stream_next != NULL)
-        exchange->stream_next->stream_previous = exchange->stream_previous;
-    exchange->stream_previous = exchange->stream_next = NULL;
+    FL_LIST_UNLINK(exchange->connection->exchanges, exchange, stream_previous, stream_next);
     exchange->connection = NULL;
 }
 
@@ -100,12 +92,7 @@ void fl_exchange_free(fl_exchange *exchange) {
         exchange->protocol->forget(exchange);
     if (exchange->state == FL_EXCHANGE_SERVED) {
         context->calls->ended(exchange);
-        if (exchange->previous != NULL)
-            exchange->previous->next = exchange->next;
-        else
-            context->served = exchange->next;
-        if (exchange->next != NULL)
-            exchange->next->previous = exchange->previous;
+        FL_LIST_UNLINK(context->served, exchange, previous, next);
     }
     fl_exchange_free_head(exchange);
     fl_exchange_free_buffers(exchange);

@@ -1,6 +1,7 @@
 /* How long requests that are being served may take.
  * Each may have a limit of its own, so those whose time runs are kept in a pairing heap: entering and leaving cost the same
  * however many others there are, and whatever their limits. */
+#include "base/list.h"
 #include "base/platform.h"
 #include "context.h"
 #include "exchange.h"
@@ -82,15 +83,7 @@ void fl_exchange_stop_time(fl_exchange *exchange) {
         leave_timed(exchange);
     if (!exchange->timing.expired)
         return;
-    if (exchange->timing.before != NULL)
-        exchange->timing.before->timing.after = exchange->timing.after;
-    else
-        context->expired.first = exchange->timing.after;
-    if (exchange->timing.after != NULL)
-        exchange->timing.after->timing.before = exchange->timing.before;
-    else
-        context->expired.last = exchange->timing.before;
-    exchange->timing.before = exchange->timing.after = NULL;
+    FL_LIST_REMOVE(&context->expired, exchange, timing.before, timing.after);
     exchange->timing.expired = false;
 }
 
@@ -121,12 +114,7 @@ static void end_time(fl_exchange *exchange) {
     if (exchange->timing.runs)
         fl_exchange_stop_time(exchange);
     exchange->timing.expired = true;
-    exchange->timing.before = context->expired.last;
-    if (context->expired.last != NULL)
-        context->expired.last->timing.after = exchange;
-    else
-        context->expired.first = exchange;
-    context->expired.last = exchange;
+    FL_LIST_APPEND(&context->expired, exchange, timing.before, timing.after);
 }
 
 void fl_exchange_client_left(fl_exchange *exchange) {

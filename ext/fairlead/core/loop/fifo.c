@@ -1,4 +1,5 @@
 /* The FIFO of ready requests. Part of the loop: its contract is in loop.h. */
+#include "base/list.h"
 #include "base/platform.h"
 #include "loop.h"
 #include "parts.h"
@@ -13,7 +14,7 @@ enum {
     LANE_PATIENCE = 2000000,       /* microseconds that a request waits for a lane worker, while there is none */
 };
 
-/* It has run: its lane has room for the next, and its route may have behaved. */
+/* Its lane has room for the next request, and its route may have run without a stall. */
 void fl_loop_ended(fl_exchange *exchange) {
     fl_loop *loop = fl_loop_of(exchange->context);
     if (exchange->queueing.lane == FL_LANE_NONE)
@@ -31,8 +32,8 @@ static void count(fl_fifo *fifo, int change) {
     atomic_store_explicit(&fifo->count, before + (uint32_t) change, memory_order_relaxed);
 }
 
-/* Behind which one it belongs; NULL: before all. One from a sibling may be older than ours. Siblings give in order, and from
- * the one before it is as far as from there to here: many cost no more each than few. */
+/* The request that it belongs behind; NULL: it is the oldest. One from a sibling may be older than those here. Siblings give in order, so
+ * the search begins where the last one was inserted. */
 static fl_exchange *place_of(fl_fifo *fifo, const fl_exchange *exchange) {
     fl_exchange *place = fifo->last;
     if (place == NULL || place->queueing.ready_at <= exchange->queueing.ready_at)
@@ -65,7 +66,7 @@ static void insert(fl_exchange *exchange) {
     count(fifo, 1);
 }
 
-/* In which lane it runs, and so where it waits. */
+/* Sets the lane that it runs in, and the queue that it waits in. */
 static void find_lane(fl_exchange *exchange) {
     fl_loop *loop = fl_loop_of(exchange->context);
     fl_shared_page *page = loop->siblings.page;
@@ -99,15 +100,7 @@ void fl_loop_dequeue(fl_exchange *exchange) {
     fl_fifo *fifo = &fl_loop_of(exchange->context)->queues[exchange->queueing.queue];
     if (fifo->inserted == exchange)
         fifo->inserted = exchange->previous != NULL ? exchange->previous : exchange->next;
-    if (exchange->previous != NULL)
-        exchange->previous->next = exchange->next;
-    else
-        fifo->first = exchange->next;
-    if (exchange->next != NULL)
-        exchange->next->previous = exchange->previous;
-    else
-        fifo->last = exchange->previous;
-    exchange->next = exchange->previous = NULL;
+    FL_LIST_REMOVE(fifo, exchange, previous, next);
     count(fifo, -1);
 }
 
@@ -139,27 +132,24 @@ uint32_t fl_loop_takeable(const fl_loop *loop) {
     return loop->ready.count < room ? loop->ready.count : room;
 }
 
-/* Something is about to be taken: responses that have been kept for long go out before. It may be seen now that the client
- * of one that waits has gone, and then that is freed: so nothing is chosen yet. */
+/* Sends responses that have been staged for long, before a request is chosen: sending may find that the client of a waiting request
+ * has gone, and free that request. */
 static void flush_late(fl_loop *loop) {
     loop->context.now = fl_clock();
     fl_loop_flush_late(&loop->context);
 }
 
-/* It leaves the FIFO, to be served. */
+/* The request leaves its queue, to be served. */
 static fl_exchange *begin(fl_exchange *exchange) {
     fl_loop *loop = fl_loop_of(exchange->context);
     fl_loop_dequeue(exchange);
     exchange->state = FL_EXCHANGE_SERVED;
-    exchange->next = loop->context.served;
-    if (loop->context.served != NULL)
-        loop->context.served->previous = exchange;
-    loop->context.served = exchange;
+    FL_LIST_PUSH(loop->context.served, exchange, previous, next);
     uint64_t now = exchange->queueing.started_at = loop->context.now;
     if (exchange->queueing.lane != FL_LANE_NONE)
         exchange->queueing.route_stalls = fl_routes_stalls(&loop->siblings.page->routes, exchange->queueing.route);
     if (exchange->queueing.queue == FL_LANE_NONE) {
-        if (loop->pace.others_waited) { /* else the time before it was idle */
+        if (loop->pace.others_waited) { /* else the reactor was idle before it */
             int64_t difference = (int64_t) (now - loop->pace.taken_at) - loop->pace.interval;
             loop->pace.interval += difference / 8;
             loop->pace.deviation += ((difference < 0 ? -difference : difference) - loop->pace.deviation) / 8;
@@ -173,7 +163,7 @@ static fl_exchange *begin(fl_exchange *exchange) {
         loop->context.counts.lane_requests++;
         loop->context.counts.lane_waited += now - exchange->queueing.ready_at;
     }
-    if (loop->siblings.slot != NULL && exchange->queueing.queue != FL_LANE_THREADS) { /* those hold up nobody */
+    if (loop->siblings.slot != NULL && exchange->queueing.queue != FL_LANE_THREADS) { /* those delay no others */
         fl_slot_set(loop->siblings.slot, FL_SLOT_idle, 0);
         fl_slot_set(loop->siblings.slot, FL_SLOT_oldest_us,
                     loop->ready.first == NULL ? 0 : (int64_t) loop->ready.first->queueing.ready_at);
@@ -193,8 +183,7 @@ bool fl_loop_is_too_late(const fl_exchange *exchange) {
     return exchange->queueing.ready_at + exchange->context->limits.queue_timeout <= exchange->context->now;
 }
 
-/* The oldest of a FIFO whose client still listens, and whose time to wait is not over. NULL too after as many that are too
- * late as a turn may bring: there may be more. */
+/* The oldest request of a queue whose client still reads, and whose queue timeout is not over. NULL also after TAKES_A_TURN late ones. */
 static fl_exchange *oldest_wanted(fl_loop *loop, int queue) {
     for (int late = 0; late < TAKES_A_TURN;) {
         fl_exchange *exchange = loop->queues[queue].first;
@@ -213,14 +202,13 @@ static fl_exchange *oldest_wanted(fl_loop *loop, int queue) {
 fl_exchange *fl_loop_take(fl_loop *loop) {
     bool long_ago = loop->context.now - loop->turns.turned_at > TAKES_LAST;
     if ((loop->turns.takes++ >= TAKES_A_TURN || long_ago) && loop->ready.first != NULL) {
-        /* Pipelined requests may follow each other without end, and those that wait may be too late, or have nobody
-         * waiting for them any more: look around. */
+        /* Pipelined requests may follow each other without end: process events and deadlines in between. */
         fl_loop_turn(loop);
-        loop->driver.turned_by_watch = true; /* whoever takes need not be the driver */
-        if (loop->context.first_woken != NULL || loop->context.expired.first != NULL)
+        loop->driver.turned_by_watch = true; /* the caller need not be the driver */
+        if (loop->context.woken.first != NULL || loop->context.expired.first != NULL)
             fl_poll_wake(&loop->context.poll);
     }
-    if (loop->ready.first == NULL || loop->context.first_woken != NULL) /* who has begun goes on first: whoever drives tells it */
+    if (loop->ready.first == NULL || loop->context.woken.first != NULL) /* requests that have begun go on first: the driver wakes them */
         return NULL;
     flush_late(loop);
     fl_exchange *exchange = oldest_wanted(loop, FL_LANE_NONE);

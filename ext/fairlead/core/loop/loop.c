@@ -12,7 +12,7 @@ enum {
     VAIN_TRIES = 64,    /* it is tried before each so many-th wait only */
 };
 
-/* At once, and not with the next turn: siblings go by it when many come at the same time. */
+/* Published at once, not with the next turn: siblings use it when many connections come at the same time. */
 static void show_connections(fl_context *context) {
     fl_loop *loop = fl_loop_of(context);
     fl_slot *slot = loop->siblings.slot;
@@ -23,19 +23,19 @@ static void show_connections(fl_context *context) {
     fl_slot_set(slot, FL_SLOT_room, fl_loop_room(loop));
 }
 
-/* Nothing else may tell the driver. */
+/* Nothing else may wake the driver. */
 static void wake_for_waiting(fl_context *context) {
     if (fl_loop_of(context)->ready.count > 0)
         fl_poll_wake(&context->poll);
 }
 
-/* Who leads waits already, and whoever has this one may not come home in time. */
+/* The leader waits already, and the reactor that runs this request may not come back in time. */
 static void set_timer_at_rest(fl_context *context) {
     if (atomic_load(&fl_loop_of(context)->driver.resting))
         fl_loop_set_timer(fl_loop_of(context));
 }
 
-/* We drain, and no sibling would take a connection over. */
+/* The server drains, and no sibling would take a connection. */
 static bool is_ending(const fl_context *context) {
     const fl_siblings *siblings = &fl_loop_of(context)->siblings;
     return context->draining && (!context->handing_over || siblings->slot == NULL || fl_siblings_choose(siblings) < 0);
@@ -98,8 +98,8 @@ fl_status fl_loop_join(fl_loop *loop, fl_shared_page *page, int slot, int receiv
     return FL_OK;
 }
 
-/* Who is idle has the deadline of the idle, or of those who have not taken all yet. Others are passed over: while we drain this
- * is done at each turn, beside any number of streams. */
+/* Idle connections have an IDLE or a WRITE deadline. Only these lists are searched, since a draining loop does it at each turn, beside any
+ * number of streams. */
 void fl_loop_hand_over_idle(fl_loop *loop) {
     static const fl_deadline_kind kinds[] = {FL_DEADLINE_IDLE, FL_DEADLINE_WRITE};
     for (int i = 0; i < 2 && loop->siblings.slot != NULL; i++)
@@ -123,7 +123,7 @@ void fl_loop_give_back(fl_loop *loop) {
     }
 }
 
-/* A lane worker is a lane as a whole. */
+/* A lane worker is one lane as a whole. */
 static void show_lanes(const fl_loop *loop, fl_slot *slot) {
     uint32_t waiting = loop->lanes.dedicated ? loop->ready.count : 0, running = loop->lanes.dedicated ? loop->context.counts.in_flight : 0;
     for (int lane = FL_LANE_NONE + 1; lane < FL_LANES; lane++) {
@@ -158,7 +158,7 @@ static void publish(fl_loop *loop) {
     fl_slot_set(slot, FL_SLOT_heartbeat_ms, (int64_t) (loop->context.now / 1000));
 }
 
-/* What the poll has told of, then what has fallen due. */
+/* Processes events, then what has fallen due. */
 static void take_in(fl_loop *loop, fl_event *events, int count, int outside) {
     loop->driver.turned_by_watch = false;
     fl_context *context = &loop->context;
@@ -189,7 +189,7 @@ static void take_in(fl_loop *loop, fl_event *events, int count, int outside) {
     if (context->timer_stale || loop->turns.timer <= now || context->handing_over)
         fl_loop_set_timer(loop);
     publish(loop);
-    if (atomic_load(&loop->driver.outside) <= outside) /* else somebody may have been told of one of them, and wait for the lock */
+    if (atomic_load(&loop->driver.outside) <= outside) /* else another thread may have an event of one of them */
         fl_context_free_closed(&loop->context);
 }
 
@@ -221,7 +221,7 @@ void fl_loop_settle(fl_loop *loop) {
     loop->context.now = fl_clock();
     fl_context_flush(&loop->context);
     fl_context_end_abandoned(&loop->context);
-    if (loop->context.handing_over) /* who asks again as soon as it is answered is idle only now */
+    if (loop->context.handing_over) /* a client that asks again at once is idle only now */
         fl_loop_hand_over_idle(loop);
     fl_loop_keep_timer(loop);
     publish(loop);
@@ -239,7 +239,7 @@ void fl_loop_rest(fl_loop *loop) {
     fl_slot *slot = loop->siblings.slot;
     if (slot == NULL)
         return;
-    /* Whoever was killed while it sent something cannot take its promise back. */
+    /* A sibling that was killed while it sent something cannot take this back. */
     if (fl_slot_get(slot, FL_SLOT_coming) != 0)
         fl_slot_set(slot, FL_SLOT_coming, 0);
     if (fl_slot_get(slot, FL_SLOT_arriving) != 0)

@@ -1,5 +1,4 @@
-/* The reactors that the watch thread knows: how one enters and leaves, what it runs, and whether it is at home.
- * Part of the watch: its contract is in watch.h. */
+/* The reactors that the watch thread knows: how they enter and leave, and whether they are away. The contract is in watch.h. */
 #include "watch.h"
 
 #include <string.h>
@@ -43,7 +42,7 @@ fl_reactor *fl_watch_reactor_of(fl_watch *watch, const fl_thread *thread) {
     return NULL;
 }
 
-/* The place of one that has left, or a new one. */
+/* The entry of a reactor that has left, or a new one. */
 static int free_place(fl_watch *watch) {
     int count = atomic_load(&watch->count);
     for (int i = 0; i < count; i++)
@@ -73,8 +72,8 @@ int fl_watch_enter(fl_watch *watch, fl_thread *thread) {
 
 bool fl_watch_leave(fl_watch *watch, int number) {
     fl_reactor *reactor = &watch->reactors[number];
-    atomic_store_explicit(&reactor->stamp, fl_clock(), memory_order_relaxed); /* it is away from now on */
-    atomic_store(&reactor->in_loop, false); /* before we look: see pass_lead in watch.c */
+    atomic_store_explicit(&reactor->stamp, fl_clock(), memory_order_relaxed); /* it counts as away from now on */
+    atomic_store(&reactor->in_loop, false); /* before the check: see pass_lead in watch.c */
     if (fl_watch_leads(watch, number) || atomic_load(&watch->loop->lanes.running[number]) > 0) {
         fl_reactor_leaves_app(reactor);
         return false;

@@ -26,7 +26,7 @@ _Atomic(fl_thread *) fl_gvl_holder;
 _Atomic uint64_t fl_gvl_turns;
 _Atomic uint64_t fl_collecting_since, fl_collected;
 
-/* Its clock stands still, and the kernel says so too. */
+/* Its CPU clock stands still, and the kernel reports that it sleeps. */
 bool fl_stays_asleep(fl_sample *sample, const fl_thread *thread, uint64_t now) {
     uint64_t clock = fl_task_clock(&thread->task);
     if (sample->thread != thread) {
@@ -39,7 +39,7 @@ bool fl_stays_asleep(fl_sample *sample, const fl_thread *thread, uint64_t now) {
     return sample->asleep;
 }
 
-/* Who has had the GVL for long is asked to give a sign of itself, again and again: Ruby does so at once. */
+/* Asks a thread that has held the GVL for long to answer, at each tick: Ruby code does so at once, C code does not. */
 static void watch_gvl(fl_watch *watch, uint64_t now) {
     const fl_thread *holder = atomic_load(&fl_gvl_holder);
     uint64_t turns = atomic_load(&fl_gvl_turns);
@@ -59,9 +59,9 @@ static void watch_gvl(fl_watch *watch, uint64_t now) {
     watch->kept = clock > watch->asked_at + SIGN_WITHIN;
 }
 
-/* `away`: for how long it has not come back, or, at home, has not got the GVL for what has come. */
+/* `away`: microseconds since it left its loop, or, in its loop, since it wants the GVL for its work. */
 static fl_stall judge(fl_watch *watch, const fl_reactor *reactor, uint64_t now, uint64_t *away) {
-    if (atomic_load(&reactor->gone)) { /* it left as it was given the lead */
+    if (atomic_load(&reactor->gone)) { /* it left while it was given the lead */
         *away = 0;
         return FL_STALL_BLOCKED;
     }
@@ -72,7 +72,7 @@ static fl_stall judge(fl_watch *watch, const fl_reactor *reactor, uint64_t now, 
     uint64_t since = atomic_load(&thread->gvl_since);
     uint64_t from = in_loop ? since : stamp;
     *away = now > from ? now - from : 0;
-    /* At home it only waits for work; unless it has work, and does not get the GVL for it. */
+    /* In its loop it only waits for work, unless it has work and does not get the GVL. */
     if (in_loop && (gvl != FL_GVL_WANTED || now < since + watch->limits.blocked)) {
         watch->sample.thread = NULL;
         return FL_STALL_NONE;
@@ -92,8 +92,8 @@ static fl_stall judge(fl_watch *watch, const fl_reactor *reactor, uint64_t now, 
     return FL_STALL_COMPUTING;
 }
 
-/* The lead goes to a reactor that is at home, if there is one; best to one that has nothing to do with a lane. With the
- * lock: who has come home meanwhile and waits for the loop keeps it, since only one may wait there. */
+/* Passes the lead to a reactor that waits in its loop; `to_any`: also to one that runs requests of a lane. With the lock: if the
+ * leader has come back meanwhile and waits for the loop, it keeps the lead, since only one reactor may wait there. */
 static bool pass_lead(fl_watch *watch, int from, bool to_any) {
     int count = atomic_load(&watch->loop->driver.resting) ? 0 : atomic_load(&watch->count);
     for (int i = 1; i < count; i++) {
@@ -133,7 +133,7 @@ static void ask_for_relief(fl_watch *watch, int leader, uint64_t now) {
     fl_report(watch, watch->request);
 }
 
-/* For how long the one of our reactors that has been away longest has been so. */
+/* The longest time that one of the reactors has been away. */
 static uint64_t longest_away(fl_watch *watch, uint64_t now, int *which) {
     uint64_t longest = 0;
     for (int i = 0; i < atomic_load(&watch->count); i++) {
@@ -146,7 +146,7 @@ static uint64_t longest_away(fl_watch *watch, uint64_t now, int *which) {
     return longest;
 }
 
-/* A reactor that has been away for so long may never come back: its worker is replaced. */
+/* A reactor that has been away for `lost` may never come back: has the worker replaced. */
 static void report_loss(fl_watch *watch, uint64_t now) {
     int reactor = 0;
     uint64_t away = longest_away(watch, now, &reactor);
@@ -178,8 +178,8 @@ static void report_loss(fl_watch *watch, uint64_t now) {
     pthread_mutex_unlock(&loop->context.lock);
 }
 
-/* The leader may have come home meanwhile, and not have seen what we have taken in. If it comes home later, it takes the
- * lock before it rests, and sees it. */
+/* The leader may have come back to its loop meanwhile, and not have seen what the watch thread has received. If it comes back later, it
+ * takes the lock before it waits, and sees it. */
 static void wake_leader(fl_watch *watch) {
     fl_loop *loop = watch->loop;
     bool in_loop = atomic_load(&watch->reactors[atomic_load(&watch->leader)].in_loop);
@@ -187,8 +187,7 @@ static void wake_leader(fl_watch *watch) {
         fl_loop_wake(loop);
 }
 
-/* For how long the reactor has been at it since it stood at this stamp, but for the garbage collector: another reactor
- * could not run beside that either. */
+/* `away` without the time that the garbage collector has run since this stamp: no other reactor could run beside it. */
 static uint64_t without_collecting(fl_watch *watch, uint64_t stamp, uint64_t away, uint64_t now) {
     uint64_t since = atomic_load(&fl_collecting_since);
     uint64_t collected = atomic_load(&fl_collected) + (since != 0 && since < now ? now - since : 0);
@@ -200,7 +199,7 @@ static uint64_t without_collecting(fl_watch *watch, uint64_t stamp, uint64_t awa
     return away > collected ? away - collected : 0;
 }
 
-/* Whether requests wait in vain, or would if they came. */
+/* Whether requests wait for a worker that is stuck, or would if they came. */
 static bool needs_relief(const fl_watch *watch, uint32_t waiting, uint64_t away) {
     if (watch->kept)
         return waiting > 0 && away > RELIEF_LATE;
@@ -210,8 +209,8 @@ static bool needs_relief(const fl_watch *watch, uint32_t waiting, uint64_t away)
     return away > RELIEF_AHEAD && siblings->slot != NULL && fl_siblings_choose(siblings) < 0;
 }
 
-/* How long a request ordinarily keeps the lead: the time of turns long enough to be seen here, over all requests that ended
- * meanwhile. With the lock. */
+/* Learns how long a request usually keeps the lead: the time of turns that are long enough to be seen here, divided by all requests that
+ * ended meanwhile. With the lock. */
 static void learn_ordinary(fl_watch *watch, uint64_t stamp, uint64_t computing) {
     if (stamp != watch->turn)
         watch->turns_took += watch->turn_took;
@@ -227,7 +226,7 @@ static void learn_ordinary(fl_watch *watch, uint64_t stamp, uint64_t computing) 
     watch->requests_seen += requests;
 }
 
-/* Where every request computes for as long, the next one is no quicker: they go on in order. */
+/* If all requests compute for long, passing the lead does not help: they run in order. */
 static uint64_t long_computation(const fl_watch *watch) {
     uint64_t limit = watch->loop->pace.computation * ORDINARY_TIMES;
     if (limit > ORDINARY_MOST)
@@ -235,19 +234,19 @@ static uint64_t long_computation(const fl_watch *watch) {
     return limit > watch->limits.computing ? limit : watch->limits.computing;
 }
 
-/* What cannot wait until the reactor comes back. */
+/* Does what cannot wait until the reactor comes back. */
 static void stand_in(fl_watch *watch, fl_stall stall, uint64_t away, uint64_t now) {
     fl_loop *loop = watch->loop;
     int leader = atomic_load(&watch->leader);
     uint64_t stamp = atomic_load_explicit(&watch->reactors[leader].stamp, memory_order_relaxed);
     uint64_t computing = without_collecting(watch, stamp, away, now);
-    /* Whoever got the lead would stand behind it in the GVL's line; and so on, where each has to wait there for long. */
+    /* Another leader would have to wait for the GVL behind it. */
     bool waits_for_gvl = atomic_load(&watch->reactors[leader].in_loop);
     if (stall == FL_STALL_BLOCKED && give_lead(watch, leader))
         return;
     pthread_mutex_lock(&loop->context.lock);
     if (loop->siblings.slot != NULL && !atomic_load(&loop->driver.resting) && !fl_watch_at_rest(watch, leader))
-        fl_slot_set(loop->siblings.slot, FL_SLOT_idle, 0); /* it has not come home meanwhile, and said that it is idle */
+        fl_slot_set(loop->siblings.slot, FL_SLOT_idle, 0); /* it has not come back meanwhile and set this */
     fl_balance_listen(loop, stall == FL_STALL_STUCK);
     fl_loop_turn_for_reactor(loop);
     uint64_t handed = loop->context.counts.handed;
@@ -258,7 +257,7 @@ static void stand_in(fl_watch *watch, fl_stall stall, uint64_t away, uint64_t no
         learn_ordinary(watch, stamp, computing);
     wake_leader(watch);
     pthread_mutex_unlock(&loop->context.lock);
-    if (loop->lanes.dedicated) /* who waits in a lane, waits for it */
+    if (loop->lanes.dedicated) /* requests in a lane wait for their lane worker */
         return;
     if (stall == FL_STALL_STUCK && needs_relief(watch, waiting, away))
         ask_for_relief(watch, leader, now);
@@ -266,8 +265,7 @@ static void stand_in(fl_watch *watch, fl_stall stall, uint64_t away, uint64_t no
         give_lead(watch, leader);
 }
 
-/* The leader has something to do, and a reactor that computes has the GVL, perhaps with others like it in line: each gives
- * it up at once, not at the end of its slice. */
+/* If the leader has work and a computing reactor holds the GVL, makes that reactor yield before the end of its time slice. */
 static void press(fl_watch *watch, uint64_t now) {
     int leader = atomic_load(&watch->leader);
     const fl_thread *wants = atomic_load(&watch->reactors[leader].thread), *holder = atomic_load(&fl_gvl_holder);
@@ -279,7 +277,7 @@ static void press(fl_watch *watch, uint64_t now) {
         watch->press();
 }
 
-/* Nothing stalls, but a queue of short requests may be longer here than elsewhere. */
+/* Nothing stalls, but the queue may be longer here than in other workers. */
 static void even_out_queue(fl_watch *watch, uint64_t now) {
     fl_loop *loop = watch->loop;
     fl_slot *slot = loop->siblings.slot;
@@ -293,9 +291,9 @@ static void even_out_queue(fl_watch *watch, uint64_t now) {
     pthread_mutex_unlock(&loop->context.lock);
 }
 
-/* Microseconds until the next look. While the leader rests, or has the GVL itself, the first thing that could be seen is that
- * it is away for too long, or that its clock has stood still meanwhile. Each look costs who computes some time: while no
- * sibling would take what comes, and if an earlier one has found it computing in this turn (`known`), half as many do. */
+/* Microseconds until the next tick. While the leader waits, or holds the GVL, nothing can be found before `blocked` is over. Each tick
+ * takes time from a computing thread, so there are fewer while no sibling would take requests, and half as many again once the leader
+ * is known to compute in this turn (`known`). */
 static uint64_t until_next_look(const fl_watch *watch, fl_stall stall, uint64_t away, bool known) {
     const fl_reactor *reactor = &watch->reactors[atomic_load(&watch->leader)];
     uint64_t tick = watch->limits.tick, most = watch->limits.blocked;
@@ -345,8 +343,8 @@ static uint64_t look(fl_watch *watch, uint64_t *busy_at) {
     return until_next_look(watch, stall, away, known);
 }
 
-/* Whether the leader waits in its loop. It wants the GVL before it does anything else, and after it has said so it looks
- * whether we sleep: asked after we have said so, one of us sees the other. */
+/* Whether the leader waits in its loop. Before it does anything else it asks for the GVL, and then checks whether the watch thread
+ * sleeps. The watch thread sets `asleep` first and checks this then, so one of both sees the other. */
 static bool leader_is_idle(fl_watch *watch) {
     const fl_reactor *reactor = &watch->reactors[atomic_load(&watch->leader)];
     int away;
@@ -402,7 +400,7 @@ fl_watch *fl_watch_open(fl_loop *loop, const fl_watch_limits *limits) {
     return watch;
 }
 
-/* Signals are for Ruby's threads. */
+/* Blocks all signals in the watch thread: they are for Ruby's threads. */
 int fl_watch_start(fl_watch *watch) {
     sigset_t all, before;
     sigfillset(&all);
