@@ -55,6 +55,14 @@ class LayersTest < Fairlead::Test
     end
   end
 
+  # `RailsLive` lies in rails/live.rb.
+  def test_a_constant_lies_in_the_file_of_its_name
+    doors = Dir[File.join(Rooms::LIB, "fairlead/{*/autoload,cli,active_record}.rb")]
+    doors.flat_map { |path| File.read(path).scan(%r{autoload :(\w+), "fairlead/\w+/(.+)"}) }.each do |name, path|
+      assert_equal name.downcase, path.delete("/_")
+    end
+  end
+
   # That the reader sees what it should.
   def test_a_constant_is_looked_for_as_ruby_does
     arrow = rooms.arrows.find { |one| one.from == "supervision" && one.place.end_with?("Messages::Drain") }

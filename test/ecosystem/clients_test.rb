@@ -4,7 +4,7 @@ require_relative "ecosystem"
 
 module Fairlead
   # Gems that keep open connections by thread, or in `Thread.current[…]`.
-  # Covers integrations/excon.rb
+  # Covers integrations/excon_sockets.rb
   class ClientsTest < EcosystemTest
     # A service that counts its connections and answers each request with what its path ends with.
     class Service

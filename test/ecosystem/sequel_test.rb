@@ -5,7 +5,7 @@ require_relative "ecosystem"
 
 module Fairlead
   # Sequel, which most apps without Rails use, and Hanami's own database layer is built on.
-  # Covers integrations/sequel.rb
+  # Covers integrations/sequel_pools.rb
   class SequelTest < EcosystemTest
     needs :database
 

@@ -4,11 +4,11 @@
 # Called by those libraries, supervision, rackup and doctor.
 # Calls active_record, configuration, drivers, fiber_safety, listening and serving.
 module Fairlead
-  autoload :ExconSockets, "fairlead/integrations/excon"
+  autoload :ExconSockets, "fairlead/integrations/excon_sockets"
   autoload :Graphql, "fairlead/integrations/graphql"
   autoload :Integrations, "fairlead/integrations/integrations"
   autoload :Isolation, "fairlead/integrations/isolation"
   autoload :RackTimeout, "fairlead/integrations/rack_timeout"
   autoload :RailsLive, "fairlead/integrations/rails/live"
-  autoload :SequelPools, "fairlead/integrations/sequel"
+  autoload :SequelPools, "fairlead/integrations/sequel_pools"
 end
