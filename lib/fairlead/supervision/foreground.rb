@@ -65,7 +65,7 @@ module Fairlead
     private
 
     def run_jobs(stopping:)
-      @jobs&.attend(Clock.now, stopping:) { @listeners.each(&:close) }
+      @jobs&.update(Clock.now, stopping:) { @listeners.each(&:close) }
     end
 
     def serve
@@ -99,7 +99,7 @@ module Fairlead
 
         @control_server.answer_clients { PoolReports.collect { |pools| @control_server.state.pool_reports.record(Process.pid, pools) } }
         run_jobs(stopping: !@deadline.nil?)
-        @watchdog&.attend(Clock.now, [:server]) { @server.ask { @watchdog.answered(:server) } }
+        @watchdog&.check(Clock.now, [:server]) { @server.ask { @watchdog.answered(:server) } }
         restart("#{RestartFile::PATH} has been touched. ") if @restart_file&.touched?
         check_rehearsal
         # This thread is killed in the end: it handles the signals that it has taken, and leaves the others.

@@ -9,7 +9,7 @@ module Fairlead
   # A process that serves requests itself (`workers 0`) must not be forked meanwhile: its requests are in the middle of database
   # connections, locks and sockets. Before it serves it forks a host, a process that only starts Solid Queue.
   #
-  # Nothing here waits: {#attend} does what is due, at {#deadline} and when a child has ended.
+  # Nothing here waits: {#update} does what is due, at {#deadline} and when a child has ended.
   class SolidQueueProcess
     FIRST_DELAY = 1.0 # seconds, see RespawnPolicy
     private_constant :FIRST_DELAY
@@ -42,7 +42,7 @@ module Fairlead
     # Starts it, reaps it, and ends it if the server stops.
     #
     # @yield in the new process: closes what belongs to its parent
-    def attend(now, stopping: false, &close_in_child)
+    def update(now, stopping: false, &close_in_child)
       @stopping = stopping
       @not_before ||= now
       reap(now) if @pid
@@ -51,7 +51,7 @@ module Fairlead
       start(now, &close_in_child) if @pid.nil? && now >= @not_before
     end
 
-    # @return [Float, nil] when there will be something to do; nil also before the first {#attend}.
+    # @return [Float, nil] when there will be something to do; nil also before the first {#update}.
     def deadline
       return @kill_at if @pid
 
@@ -63,7 +63,7 @@ module Fairlead
     # @yield now and then meanwhile.
     def finish
       loop do
-        attend(Clock.now, stopping: true)
+        update(Clock.now, stopping: true)
         break unless @pid
 
         yield if block_given?
@@ -107,7 +107,7 @@ module Fairlead
       jobs = SolidQueueProcess.new(@configuration, @app)
       stopping = false
       loop do
-        jobs.attend(Clock.now, stopping:) { [signals, lifeline].each(&:close) }
+        jobs.update(Clock.now, stopping:) { [signals, lifeline].each(&:close) }
         break if stopping && !jobs.pid
 
         IO.select([signals.io, *([lifeline] unless stopping)], nil, nil, jobs.deadline&.then { |at| [at - Clock.now, 0].max })

@@ -105,7 +105,7 @@ module Fairlead
 
     def supervise
       until finished?
-        @processes.attend(Clock.now)
+        @processes.perform_due(Clock.now)
         report_state
         wait
         process_signals
@@ -253,14 +253,14 @@ module Fairlead
 
     def update_watchdog
       serving = @workers.select { |worker| worker.serving? && !worker.lane? }
-      @watchdog.attend(Clock.now, serving.map(&:pid)) { |pid| @workers[pid].channel&.post(Messages::Ping.new) }
+      @watchdog.check(Clock.now, serving.map(&:pid)) { |pid| @workers[pid].channel&.post(Messages::Ping.new) }
     end
 
     # Only once all workers serve: a generation that cannot serve must not run jobs either.
     def update_jobs
       return unless @serving || @workers.stopping?
 
-      @jobs&.attend(Clock.now, stopping: @workers.stopping?) do
+      @jobs&.update(Clock.now, stopping: @workers.stopping?) do
         close_in_child
         @listeners.each(&:close)
       end

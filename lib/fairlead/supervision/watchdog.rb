@@ -36,17 +36,17 @@ module Fairlead
       end
     end
 
-    # From now on {#attend} reports.
+    # From now on {#check} reports.
     def loaded = @loading&.kill&.join
 
-    # @return [Float] when {#attend} should be called.
+    # @return [Float] when {#check} should be called.
     def deadline = @next
 
     # Asks those that serve, and reports that one has answered in time.
     #
     # @param serving [Array] those that serve.
     # @yieldparam one [Object] one of them, which is to be asked.
-    def attend(now, serving)
+    def check(now, serving)
       return if now < @next
 
       @next = now + @every

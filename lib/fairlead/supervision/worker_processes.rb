@@ -41,8 +41,7 @@ module Fairlead
     # @return [Float, nil] when there will be something to do, if no event comes before.
     def deadline(now) = [@workers.next_deadline(now), @recycler&.deadline(now), @retry_at].compact.min
 
-    # Does what is due.
-    def attend(now)
+    def perform_due(now)
       @extra_workers.extend_deadlines(now)
       @workers.due(now).each { |action| perform(action) }
     end
@@ -58,7 +57,7 @@ module Fairlead
       # Only the workers: the app may wait for children of its own.
       @workers.select(&:pid).each { |child| reap(child, now, &) }
       pass_on_strays(now)
-      give_up if @workers.hopeless?
+      stop_hopeless if @workers.hopeless?
     end
 
     # Requests of another worker, or of newer code, wait for a database connection.
@@ -232,7 +231,7 @@ module Fairlead
       @logged_failure = worker.failure
     end
 
-    def give_up
+    def stop_hopeless
       failure = @last_ended.failure
       @hopeless = @last_ended.refused ? failure : "No worker could start, in #{WorkerTable::PATIENCE} tries. #{failure}"
       @workers.stop_now
