@@ -11,9 +11,11 @@ require_relative "parts"
 require_relative "fiber_safety/uninterruptible"
 
 module Fairlead
-  # Makes database drivers wait the way fibers do, also where they do not by themselves, and has the database end a query
-  # that nobody waits for any more. Each driver has one file below lib/fairlead/drivers, which is loaded once the driver
-  # is, in a process that serves, and prepends what it changes. Without a fiber scheduler all stays as it is.
+  # Makes database drivers wait the way fibers do where they do not by themselves, and has the database end queries for which
+  # nobody waits any more. Without a fiber scheduler all stays as it is.
+  #
+  # Each driver has a file in lib/fairlead/drivers. It is loaded after the driver, in a process that serves, and prepends
+  # modules to the driver's classes.
   module Drivers
     # Seconds that the clean-up after an interrupted query may take, before the connection is given up.
     PATIENCE = 2
@@ -26,8 +28,29 @@ module Fairlead
     }.freeze
     private_constant :KNOWN
 
+    # Of a driver's connection. Tells errors of the driver, by which a call has ended, from interruptions of the call: a
+    # deadline, a client that has gone, Timeout, Task#cancel.
+    module Interruptible
+      private
+
+      def interruptible
+        yield
+      rescue Exception => error # Async::Cancel and Timeout::ExitException among them
+        driver_errors.any? { |type| type === error } ? call_failed(error) : call_interrupted
+        raise
+      end
+
+      # @return [Array<Class>]
+      def driver_errors = raise(NotImplementedError)
+
+      def call_failed(_) = nil
+
+      # Has the server end the query; leaves the connection as it was before, or closes it.
+      def call_interrupted = raise(NotImplementedError)
+    end
+
     class << self
-      # To be called by whoever serves, once the app is loaded. May be called again.
+      # To be called before serving, once the app is loaded. May be called again.
       #
       # @return [void]
       def establish
@@ -42,8 +65,8 @@ module Fairlead
       # @return [Boolean] whether waiting here would hold up other fibers.
       def fibers? = !Fiber.current_scheduler.nil?
 
-      # Puts a connection right after an interrupted statement, in the fiber of that. Nothing interrupts it but its end, after
-      # {PATIENCE} seconds. The app sees the first interruption, and not what the block raises.
+      # Puts a connection right after an interrupted statement, in the statement's fiber. Nothing interrupts the block; it ends
+      # after {PATIENCE} seconds at the latest. The app gets the first interruption, and not what the block raises.
       #
       # @return [Object, nil] what the block returns; nil if it failed.
       def clean_up(&)
@@ -72,7 +95,7 @@ module Fairlead
       end
 
       # @param socket [BasicSocket] of a connection that waits for nothing.
-      # @return [Boolean, nil] true: it is closed; nil: something has come that nobody has asked for.
+      # @return [Boolean, nil] true: it is closed; nil: something has come unasked.
       def lost?(socket)
         case socket.recv_nonblock(1, ::Socket::MSG_PEEK, exception: false)
         when :wait_readable then false

@@ -70,7 +70,7 @@ module Fairlead
         !connected? || (!fairlead_fresh? && @raw_connection.fairlead_lost?)
       end
 
-      def fairlead_fresh? = @last_activity && Fairlead::Pool.clock - @last_activity <= FRESH
+      def fairlead_fresh? = @last_activity && Clock.now - @last_activity <= FRESH
 
       def reconnect
         # A connection to the server that is no more is replaced without being disconnected.

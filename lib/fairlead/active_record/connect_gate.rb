@@ -87,7 +87,7 @@ module Fairlead
       end
 
       def start_of_wait(adapter, patience)
-        now, before = Fairlead::Pool.clock, adapter.fairlead_waiting_since
+        now, before = Clock.now, adapter.fairlead_waiting_since
         before && now < before + patience + RETRY ? before : now
       end
 
@@ -97,7 +97,7 @@ module Fairlead
           given = receive(inbox, error, pauses, deadline(since, patience))
           return record_progress(given) if given && given != :try
 
-          time_out(error, since) if Fairlead::Pool.clock > deadline(since, patience) && (error || @inboxes.first != inbox)
+          time_out(error, since) if Clock.now > deadline(since, patience) && (error || @inboxes.first != inbox)
           next unless given == :try || @inboxes.first.equal?(inbox)
 
           return record_progress(yield).tap { wake(TOGETHER) }
@@ -109,7 +109,7 @@ module Fairlead
       def deadline(since, patience) = [since, @progressed_at].max + patience
 
       def record_progress(result)
-        @progressed_at = Fairlead::Pool.clock
+        @progressed_at = Clock.now
         result
       end
 
@@ -123,7 +123,7 @@ module Fairlead
 
       # @return [Object, nil] what was delivered meanwhile.
       def receive(inbox, error, pauses, deadline)
-        return inbox.pop(timeout: [deadline - Fairlead::Pool.clock, 0].max) unless @inboxes.first.equal?(inbox)
+        return inbox.pop(timeout: [deadline - Clock.now, 0].max) unless @inboxes.first.equal?(inbox)
 
         inbox.pop(timeout: error ? next_pause(pauses) : 0)
       end
@@ -160,7 +160,7 @@ module Fairlead
       def time_out(error, since)
         reason = (error&.cause || error)&.message.to_s.strip.chomp(".")
         message = format("could not connect to the database (waited %.3f seconds)%s. Pool %s: %d connections of %s. %s.",
-                         Fairlead::Pool.clock - since, reason.empty? ? "" : ": #{reason}", name,
+                         Clock.now - since, reason.empty? ? "" : ": #{reason}", name,
                          @pool.connections.count(&:connected?), Limits.of(@pool), REMEDIES.fetch(reason.match?(FULL)))
         raise TimedOut.new(message, connection_pool: @pool), cause: error
       end

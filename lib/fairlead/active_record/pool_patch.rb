@@ -84,7 +84,7 @@ module Fairlead
 
       def checkout(checkout_timeout = @checkout_timeout)
         connection = super
-        connection.fairlead_checked_out_at ||= Fairlead::Pool.clock
+        connection.fairlead_checked_out_at ||= Clock.now
         connection
       end
 
@@ -128,7 +128,7 @@ module Fairlead
         fairlead_report_waiters
         return false if discarded?
 
-        now = Fairlead::Pool.clock
+        now = Clock.now
         fairlead_reap_if_due(now)
         # Connections in maintenance will come back to waiters.
         wanted = fairlead_waiters.size - @maintaining
@@ -180,7 +180,7 @@ module Fairlead
 
       def fairlead_record_hold(connection)
         since = connection.fairlead_checked_out_at
-        fairlead_stats.holds.add(Fairlead::Pool.clock - since) if since
+        fairlead_stats.holds.add(Clock.now - since) if since
         connection.fairlead_checked_out_at = connection.fairlead_waiting_since = nil
       end
 

@@ -25,7 +25,7 @@ module Fairlead
 
       # @return [Hash] see {ActiveRecord.stat}.
       def to_h(backtraces: false)
-        now = Fairlead::Pool.clock
+        now = Clock.now
         oldest = @pool.fairlead_waiters&.oldest
         stat = @pool.stat
         held = Fairlead::Pool::Report.holders(holders, now, backtraces:)
@@ -44,7 +44,7 @@ module Fairlead
       # @return [String] who holds the connections, and what can be done.
       def complaint(timeout)
         "#{name}: #{holders.size} of #{Limits.of(@pool)} in use, #{@pool.num_waiting_in_queue} waiting; " \
-          "#{Fairlead::Pool::Report.sentence(holders, Fairlead::Pool.clock)}. Hold connections only around the queries " \
+          "#{Fairlead::Pool::Report.sentence(holders, Clock.now)}. Hold connections only around the queries " \
           "(with_connection), #{Limits.remedy(@pool)}, or wait longer than #{format("%.3g", timeout)} s " \
           "(checkout_timeout)."
       end

@@ -46,7 +46,7 @@ module Fairlead
         @num_waiting += 1
         until (connection = fairlead_take(waiter))
           return waiter if waiter.assignment == :open
-          next fairlead_waiters.wait(waiter) { @lock.fairlead_grow } if Fairlead::Pool.clock < fairlead_waiters.deadline(waiter)
+          next fairlead_waiters.wait(waiter) { @lock.fairlead_grow } if Clock.now < fairlead_waiters.deadline(waiter)
           return waiter if fairlead_opens_one?(waiter)
 
           fairlead_time_out(waiter)
@@ -72,7 +72,7 @@ module Fairlead
       def fairlead_remove(waiter, connection)
         fairlead_waiters.remove(waiter)
         fairlead_waiters.assign_next if waiter.assignment == :take && !connection && any?
-        fairlead_record_wait(waiter, Fairlead::Pool.clock) if connection
+        fairlead_record_wait(waiter, Clock.now) if connection
         @lock.fairlead_report_waiters if @num_waiting.zero?
       end
 
@@ -90,7 +90,7 @@ module Fairlead
         stats = @lock.fairlead_stats
         stats.timeouts += 1
         message = format("could not obtain a connection from the pool within %.3f seconds (waited %.3f seconds); " \
-          "all pooled connections were in use", waiter.timeout, Fairlead::Pool.clock - waiter.since)
+          "all pooled connections were in use", waiter.timeout, Clock.now - waiter.since)
         raise ::ActiveRecord::ConnectionTimeoutError, "#{message}. #{stats.complaint(waiter.timeout)}"
       end
     end

@@ -83,7 +83,7 @@ module Fairlead
       #
       # @yieldreturn [Boolean] after a poll: whether to poll again soon.
       def wait(waiter, &)
-        now = Fairlead::Pool.clock
+        now = Clock.now
         same_thread = waiter.scheduler && waiter.scheduler.equal?(@poller&.scheduler)
         @poller = waiter if @poller.nil? || (!same_thread && now > @poller_wakes_at + LATE)
         return wait_and_poll(waiter, now, &) if @poller.equal?(waiter)
@@ -113,7 +113,7 @@ module Fairlead
         @poller = to_a.last
         return reset_pause if @poller.nil? # the next newcomer
 
-        @poller_wakes_at = Fairlead::Pool.clock
+        @poller_wakes_at = Clock.now
         @poller.wake
       end
 
@@ -126,7 +126,7 @@ module Fairlead
         @poll_at ||= now + @pause
         wakes_at = @poller_wakes_at = [@poll_at, deadline(waiter), @earliest_deadline].compact.min
         @lock.wait_for_cond(waiter, wakes_at - now) if wakes_at > now
-        return if (now = Fairlead::Pool.clock) < wakes_at
+        return if (now = Clock.now) < wakes_at
 
         wake_expired(now) if @earliest_deadline && now >= @earliest_deadline
         @pause = yield ? OPEN_AFTER : [@pause * 2, LONGEST_PAUSE].min

@@ -21,7 +21,7 @@ module Fairlead
       attr_reader :scheduler
 
       def initialize(timeout, preferred: false)
-        super(Fairlead::Pool.clock, nil)
+        super(Clock.now, nil)
         @timeout = timeout
         @rank = preferred ? 0.0 : since
         @scheduler = ::Fiber.current_scheduler || scheduler_of_request

@@ -4,23 +4,23 @@ require "mysql2"
 require "socket"
 require_relative "../serving/offload"
 require_relative "../fiber_safety/uninterruptible"
+require_relative "query_canceller"
+require_relative "row_pacing"
 require_relative "mysql2/blocking_calls"
 require_relative "mysql2/interruption"
-require_relative "mysql2/rows"
-require_relative "query_canceller"
 
 module Fairlead
   module Drivers
-    # mysql2 waits the way fibers do for the first byte of a query's answer, and for nothing else. All else is done in another
+    # mysql2 waits the way fibers do for the first byte of a query's answer, and for nothing else: all else runs in another
     # thread. In three calls mysql2 waits with the GVL held, where no thread helps: set_server_option, next_result, and a
     # prepared statement's result that comes slowly.
     module Mysql2
       # A statement of more bytes may have to wait until the server takes it.
       LARGE = 32_768
 
-      # Takes the answer of a query that was sent.
+      # Takes the answer to a query that was sent.
       TAKE = ::Mysql2::Client.instance_method(:async_result)
-      # The driver's own, also while it is being given up.
+      # The driver's own methods, for a client that is being given up.
       ASK = ::Mysql2::Client.instance_method(:query)
       CLOSE = ::Mysql2::Client.instance_method(:close)
       # Changes neither a transaction nor the session.
@@ -29,12 +29,20 @@ module Fairlead
       ASYNC = { async: true }.freeze
       private_constant :LARGE, :TAKE, :ASK, :CLOSE, :PREPARING, :NONE, :ASYNC
 
+      # Closes a client or a statement, which sends a few bytes and takes no time to speak of: in place while all threads are busy.
+      module Closing
+        private
+
+        def close_in_thread(&) = Drivers.fibers? && Offload.free? ? Uninterruptible.run { Fairlead.offload(&) } : yield
+      end
+
       # The client itself.
       module Client
-        include Calls
+        include BlockingCalls
+        include Closing
         include Interruption
 
-        # @return [Session, nil]
+        # @return [QueryCanceller::Session, nil]
         attr_reader :fairlead_session
 
         def initialize(options = {})
@@ -42,23 +50,23 @@ module Fairlead
           password = options.to_h.transform_keys(&:to_sym).slice(:password, :pass)
           @fairlead_password = -> { password }
           super
-          session = Session.of(self)
-          # Behind a proxy it may be another one's next.
+          session = QueryCanceller::Session.of(self)
+          # Behind a proxy the server's connection may be another client's next.
           @fairlead_session = session if session&.id == thread_id
-        rescue Exception # Async::Cancel and Timeout::ExitException among them
-          give_up
+        rescue Exception # as in Interruptible
+          abandon
           raise
         end
 
         def query(sql, options = NONE)
           begin_statement(sql)
-          return sent { super } if options[:async] || @query_options[:async]
+          return send_only { super } if options[:async] || @query_options[:async]
 
-          interruptible { Drivers.fibers? ? wait_and_take(sql, options) { |*arguments| super(*arguments) } : super }
+          complete { Drivers.fibers? ? wait_and_take(sql, options) { |*arguments| super(*arguments) } : super }
         end
 
         def async_result
-          interruptible do
+          complete do
             next super unless Drivers.fibers?
 
             await_answer
@@ -66,20 +74,20 @@ module Fairlead
           end
         end
 
-        def store_result = Drivers.fibers? ? interruptible { in_thread { super } } : super
+        def store_result = Drivers.fibers? ? complete { in_thread { super } } : super
 
         def prepare(sql)
           return super.tap { |statement| statement.fairlead_prepared(self, sql) } unless Drivers.fibers?
 
           begin_statement(PREPARING)
-          interruptible { in_thread { super } }.tap { |statement| statement.fairlead_prepared(self, sql) }
+          complete { in_thread { super } }.tap { |statement| statement.fairlead_prepared(self, sql) }
         end
 
         def ping
           return super if !Drivers.fibers? || closed?
 
           begin_statement(PREPARING)
-          interruptible { in_thread { super } }
+          complete { in_thread { super } }
         end
 
         %i[select_db set_server_option].each do |name|
@@ -87,30 +95,21 @@ module Fairlead
             next super(argument) unless Drivers.fibers?
 
             begin_statement(name.name)
-            interruptible { in_thread { super(argument) } }
+            complete { in_thread { super(argument) } }
           end
         end
 
-        def closed? = @fairlead_given_up || super
+        def closed? = @fairlead_abandoned || super
 
-        # Says good-bye, which takes no time to speak of: it is done where it is while all threads are busy.
-        def close
-          return if @fairlead_given_up
+        def close = (close_in_thread { super } unless @fairlead_abandoned)
 
-          Drivers.fibers? && Offload.free? ? Uninterruptible.run { Fairlead.offload { super } } : super
-        end
-
-        # @return [Boolean] whether the server has closed it, or says something unasked: why it does.
+        # @return [Boolean] whether the server has closed it, or sends something unasked: why it does.
         def fairlead_lost? = closed? || Drivers.lost?(answer_socket) != false
 
         private
 
-        # Whoever is interrupted leaves a connection that nobody knows. The thread closes it once it is open.
-        def connect(...)
-          return super unless Drivers.fibers?
-
-          in_thread { super }
-        end
+        # An interrupted caller leaves a connection that nobody knows: the thread closes it once it is open.
+        def connect(...) = Drivers.fibers? ? in_thread { super } : super
 
         def wait_and_take(sql, options)
           return in_thread { yield sql, options } if sql.is_a?(String) && sql.bytesize > LARGE
@@ -123,7 +122,7 @@ module Fairlead
         def await_answer
           return if answer_socket.wait_readable(@read_timeout)
 
-          end_query
+          call_interrupted
           raise ::Mysql2::Error::TimeoutError,
                 "Timeout waiting for a response from the last query. (waited #{@read_timeout} seconds)"
         end
@@ -137,6 +136,8 @@ module Fairlead
 
       # A prepared statement.
       module Statement
+        include Closing
+
         # @api private
         def fairlead_prepared(client, sql)
           @fairlead_client = client
@@ -149,13 +150,39 @@ module Fairlead
           @fairlead_client.fairlead_execute(@fairlead_sql) { super }
         end
 
-        # Sends a few bytes, and waits for nothing.
-        def close = @fairlead_client && Drivers.fibers? && Offload.free? ? Uninterruptible.run { Fairlead.offload { super } } : super
+        def close = @fairlead_client ? close_in_thread { super } : super
+      end
+
+      # mysql2 makes the rows of a large result in C, one after the other: other fibers have their turns in between.
+      module Result
+        # @api private
+        attr_writer :fairlead_client
+
+        def each(*arguments, &block)
+          return super unless block_given? && Drivers.fibers?
+          return read_ahead(block) { |pass| super(*arguments, &pass) } if stream?(*arguments)
+          return super if size < RowPacing::ROWS
+
+          pacing = RowPacing.new
+          super(*arguments) do |row|
+            pacing.pass
+            block.call(row)
+          end
+        end
+
+        private
+
+        # mysql2 cannot go on after a result that was not read to its end.
+        def read_ahead(block, &)
+          RowPacing.read_ahead(->(&pass) { yield pass }, ->(reader) { @fairlead_client&.fairlead_stop(reader) }, &block)
+        end
+
+        def stream?(options = NONE) = options.fetch(:stream) { @query_options[:stream] }
       end
 
       ::Mysql2::Client.prepend(Client)
       ::Mysql2::Statement.prepend(Statement)
-      ::Mysql2::Result.prepend(Rows)
+      ::Mysql2::Result.prepend(Result)
     end
   end
 end

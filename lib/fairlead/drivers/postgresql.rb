@@ -4,25 +4,28 @@ require "pg"
 require_relative "../log"
 require_relative "../serving/offload"
 require_relative "../fiber_safety/uninterruptible"
-require_relative "row_turn"
+require_relative "row_pacing"
 
 module Fairlead
   module Drivers
-    # pg waits the way fibers do. What is left: what it computes to connect, large results, which it goes through in C without
-    # a pause, and queries that nobody waits for any more.
+    # pg waits the way fibers do. Fairlead adds three things: a thread computes keys while pg connects, large results let other
+    # fibers have their turns, and the server ends queries for which nobody waits any more.
     module PostgreSQL
-      # A connection. After an interrupted statement its transaction status is what it was before that statement, or it is
-      # closed: what ActiveRecord, or the app, knows of it stays true. Only a statement within a transaction leaves it failed,
-      # as any error does. One that changes the session may have done so, and closes it, too.
+      # A connection. After an interrupted statement it has the transaction status of before that statement, or it is closed:
+      # what ActiveRecord, or the app, knows of it stays true. A statement within a transaction leaves that failed, as any
+      # error does. A statement that changes the session may have done so: its connection is closed, too.
       module Connection
+        include Interruptible
+
         # Between two statements.
         SETTLED = [PG::PQTRANS_IDLE, PG::PQTRANS_INTRANS, PG::PQTRANS_INERROR].freeze
         ROLLBACK = %r{\A(?:\s|/\*.*?\*/)*(?:ROLLBACK|ABORT)\b}im
-        # What outlives a statement beside transactions: settings, and locks of the session.
+        # Changes that outlive a transaction: settings, and locks of the session.
         SESSION = %r{\A(?:\s|/\*.*?\*/)*(?:SET|RESET|DISCARD|LISTEN|UNLISTEN|LOAD)\b|advisory|set_config}im
-        private_constant :SETTLED, :ROLLBACK, :SESSION
+        ERRORS = [PG::Error].freeze
+        private_constant :SETTLED, :ROLLBACK, :SESSION, :ERRORS
 
-        # Those that send a statement, and wait for its end.
+        # Send a statement, and wait for its end.
         %i[
           exec query async_exec exec_params async_exec_params exec_prepared async_exec_prepared prepare async_prepare
           describe_prepared describe_portal close_prepared close_portal set_client_encoding
@@ -31,13 +34,13 @@ module Fairlead
 
           define_method(name) do |*arguments, &block|
             begin_statement(name, *arguments)
-            result = settled { super(*arguments, &nil) }
+            result = interruptible { super(*arguments, &nil) }
             check_commit(arguments.first, result) if @fairlead_failed
             block ? yield_result(result, &block) : result
           end
         end
 
-        # Those that send one, and do not wait for it.
+        # Send a statement, and do not wait for it.
         %i[
           send_query send_query_params send_query_prepared send_prepare send_describe_prepared send_describe_portal
           send_close_prepared send_close_portal
@@ -50,20 +53,20 @@ module Fairlead
           end
         end
 
-        # Those that wait for what was sent.
+        # Wait for what was sent.
         %i[get_last_result async_get_last_result block discard_results].each do |name|
-          define_method(name) { |*arguments| settled { super(*arguments) } }
+          define_method(name) { |*arguments| interruptible { super(*arguments) } }
         end
 
         %i[get_result async_get_result].each do |name|
           define_method(name) do |&block|
-            result = settled { super(&nil) }
+            result = interruptible { super(&nil) }
             result.fairlead_connection = self if result
             result && block ? yield_result(result, &block) : result
           end
         end
 
-        # It clears up itself after an error of its block, waiting again.
+        # After an error of its block, it discards the rest by itself, and waits for that.
         def copy_data(...)
           super
         rescue Exception
@@ -71,12 +74,11 @@ module Fairlead
           raise
         end
 
-        # A password's key takes milliseconds to compute (SCRAM), and so does TLS: another thread does. It must be done before
-        # an interrupted connection is closed.
-        def connect_poll = polled { super }
-        def reset_poll = polled { super }
+        # SCRAM and TLS compute for milliseconds: in another thread, which ends before an interrupted connection is closed.
+        def connect_poll = in_thread { super }
+        def reset_poll = in_thread { super }
 
-        # @return [Boolean] whether the server has closed it. Asks the server only where it has sent something unasked.
+        # @return [Boolean] whether the server has closed it. Asks the server only if that has sent something unasked.
         def fairlead_lost?
           return true if finished? || status != PG::CONNECTION_OK
 
@@ -87,26 +89,23 @@ module Fairlead
         # @return [Boolean] whether it is within a transaction, or a statement.
         def fairlead_unsettled? = !finished? && ![PG::PQTRANS_IDLE, PG::PQTRANS_UNKNOWN].include?(transaction_status)
 
-        # Without waiting: the server takes it as fast as it is made.
-        def put_copy_data(...)
-          (@fairlead_turn ||= Turn.new).pass
-          super
-        end
-
-        def get_copy_data(...)
-          (@fairlead_turn ||= Turn.new).pass
-          super
+        # The server may take data as fast as it is made: then it never waits.
+        %i[put_copy_data get_copy_data].each do |name|
+          define_method(name) do |*arguments|
+            (@fairlead_pacing ||= RowPacing.new).pass
+            super(*arguments)
+          end
         end
 
         # @api private
-        # Of a result whose rows nobody wants any more.
+        # For a result whose rows nobody wants any more.
         def fairlead_end_query = (settle unless finished?)
 
         private
 
-        def polled(&) = Drivers.fibers? && Offload.free? ? Uninterruptible.run { Fairlead.offload(&) } : yield
+        def in_thread(&) = Drivers.fibers? && Offload.free? ? Uninterruptible.run { Fairlead.offload(&) } : yield
 
-        # Nobody else knows an interrupted connection yet. Ruby's garbage collector may close it much later.
+        # Ruby's garbage collector would close an interrupted connection, which nobody else knows yet, much later.
         def async_connect_or_reset(...)
           super
         rescue Exception
@@ -116,10 +115,10 @@ module Fairlead
 
         def begin_statement(name, text = nil, sql = nil)
           @fairlead_call, @fairlead_text = name, text
-          # ActiveRecord's names of prepared statements say nothing.
+          # The name of a prepared statement says nothing.
           (@fairlead_changing ||= []).push(text) if name.end_with?("prepare") && Drivers.sql?(sql, SESSION)
           status = transaction_status
-          return if status == PG::PQTRANS_ACTIVE # of an earlier one, which pg discards first
+          return if status == PG::PQTRANS_ACTIVE # an earlier statement, which pg discards first
 
           @fairlead_before = status
           @fairlead_failed &&= status == PG::PQTRANS_INERROR
@@ -133,33 +132,31 @@ module Fairlead
           !@fairlead_call.end_with?("prepare") && Drivers.sql?(@fairlead_text, SESSION)
         end
 
-        def settled
-          yield
-        rescue PG::Error
-          raise
-        rescue Exception # Async::Cancel and Timeout::ExitException among them
+        def driver_errors = ERRORS
+
+        def call_interrupted
           settle unless @fairlead_settling || finished? || (transaction_status == @fairlead_before && !session_changed?)
-          raise
         end
 
-        # Has the server end the statement, and takes what it still sends. Who had not begun a transaction is in none then.
+        # Has the server end the statement, and discards what it still sends. A transaction that the statement has begun is rolled
+        # back.
         #
-        # The cancel request goes to the address of this very connection, with a secret that its server has given it: behind a
-        # balancer another server refuses it.
+        # The cancel request goes to the address of this connection, with a secret from its server: behind a balancer another
+        # server refuses it.
         def settle
-          refused = "it did not answer in #{PATIENCE} s"
+          failure = "it did not answer in #{PATIENCE} s"
           clean = false
           before, session = @fairlead_before, session_changed?
           @fairlead_settling = true
           Drivers.clean_up do
-            refused = cancel || refused unless SETTLED.include?(transaction_status)
+            failure = cancel || failure unless SETTLED.include?(transaction_status)
             discard_results
             exec("ROLLBACK") if before == PG::PQTRANS_IDLE && transaction_status != before
             clean = as_before?(before) && !session
           end
         ensure
           @fairlead_settling = false
-          give_up(refused) unless clean || finished?
+          close_unsettled(failure) unless clean || finished?
         end
 
         def as_before?(before)
@@ -168,8 +165,8 @@ module Fairlead
           @fairlead_failed = before == PG::PQTRANS_INTRANS && transaction_status == PG::PQTRANS_INERROR
         end
 
-        # PostgreSQL answers the COMMIT of a failed transaction by rolling it back, which is no error. Whoever has rescued the
-        # interruption of a statement would take it for committed.
+        # PostgreSQL rolls a failed transaction back at COMMIT, without an error: an app that has rescued the interruption of a
+        # statement would take it for committed.
         def check_commit(sql, result)
           return if transaction_status != PG::PQTRANS_IDLE
 
@@ -185,7 +182,7 @@ module Fairlead
           result.clear
         end
 
-        # A notification, or a notice, is followed by more than the end.
+        # The server may have sent a notification, or a notice.
         def answers?
           exec("")
           true
@@ -193,58 +190,42 @@ module Fairlead
           false
         end
 
-        def give_up(refused)
+        def close_unsettled(failure)
           return if status != PG::CONNECTION_OK || SETTLED.include?(transaction_status)
 
           Log.say("A query that nobody waits for could not be ended at #{host}:#{port} (process #{backend_pid}): " \
-                  "#{refused.strip.chomp(".")}. Its connection is closed here, but the query may go on there: with " \
-                  "client_connection_check_interval set (PostgreSQL's configuration), the server looks by itself.")
+                  "#{failure.strip.chomp(".")}. Fairlead closes the connection, but the query may go on there: with " \
+                  "client_connection_check_interval set (PostgreSQL's configuration), the server checks by itself.")
         ensure
           finish
         end
       end
 
-      # Large ones are gone through row by row, and the other fibers have their turns between.
+      # Goes through large results row by row, so that other fibers have their turns in between.
       module Result
-        def values
-          return super if ntuples < Turn::ROWS
-
-          turn = Turn.new
-          Array.new(ntuples) do |row|
-            turn.pass
-            tuple_values(row)
-          end
-        end
+        def values = paced_rows { |row| tuple_values(row) } || super
 
         def column_values(column)
-          return super if ntuples < Turn::ROWS || !column.is_a?(Integer) || !(0...nfields).cover?(column)
+          return super unless column.is_a?(Integer) && (0...nfields).cover?(column)
 
-          turn = Turn.new
-          Array.new(ntuples) do |row|
-            turn.pass
-            getvalue(row, column)
-          end
+          paced_rows { |row| getvalue(row, column) } || super
         end
 
-        def field_values(name)
-          return super if ntuples < Turn::ROWS
-
-          column_values(fnumber(name.to_s))
-        end
+        def field_values(name) = ntuples < RowPacing::ROWS ? super : column_values(fnumber(name.to_s))
 
         %i[each each_row].each do |name|
           define_method(name) do |&block|
-            return super(&block) if block.nil? || ntuples < Turn::ROWS
+            return super(&block) if block.nil? || ntuples < RowPacing::ROWS
 
-            turn = Turn.new
+            pacing = RowPacing.new
             super() do |row|
-              turn.pass
+              pacing.pass
               block.call(row)
             end
           end
         end
 
-        # Single row mode. pg waits in C here, so that the connection cannot see an interruption.
+        # Single row mode. pg waits in C here, so the connection does not notice an interruption.
         %i[stream_each stream_each_row stream_each_tuple].each do |name|
           define_method(name) do |*arguments, &block|
             return super(*arguments) unless block
@@ -259,12 +240,23 @@ module Fairlead
 
         private
 
-        # An error of the app's own block leaves the rest of the rows where pg leaves it; an interruption there ends the query.
+        # @return [Array, nil] nil if there are only few rows.
+        def paced_rows
+          return if ntuples < RowPacing::ROWS
+
+          pacing = RowPacing.new
+          Array.new(ntuples) do |row|
+            pacing.pass
+            yield row
+          end
+        end
+
+        # An error of the app's own block leaves the rest of the rows to pg; an interruption in the block ends the query.
         def stream(block)
-          turn = Turn.new
+          pacing = RowPacing.new
           used = false
           yield(lambda do |row|
-            turn.pass
+            pacing.pass
             used = true
             block.call(row)
             used = false

@@ -1,23 +1,53 @@
 # frozen_string_literal: true
 
 require_relative "../log"
-require_relative "session"
 
 module Fairlead
   module Drivers
-    # A connection to a MySQL or MariaDB server beside those of the pools. It is kept to end queries that nobody waits for
-    # any more, and opened when there is the first. A process has one for each server and user.
+    # Ends queries on a MySQL or MariaDB server for which nobody waits any more. A process has one for each server and user,
+    # with a connection of its own beside those of the pools, which it opens for the first query.
     #
-    # A thread of its own uses it: those that offload may all be waiting for queries.
-    class SideConnection
-      # Seconds for which a query is to be ended where the server refuses, and between two tries.
+    # It runs in a thread of its own: all offload threads may be waiting for queries.
+    class QueryCanceller
+      # What tells one of a server's connections from another, and the server from others. Ids are the same at other servers,
+      # and begin anew when a server restarts.
+      #
+      # @!attribute id
+      #   @return [Integer]
+      # @!attribute server
+      #   @return [String]
+      # @!attribute since
+      #   @return [Float] of the monotonic clock: a time at which the connection was open.
+      Session = Struct.new(:id, :server, :since) do
+        # @param connection [Mysql2::Client, Trilogy] that was just opened.
+        # @return [Session, nil] nil where the server does not say: a proxy may know no such variables.
+        def self.of(connection)
+          id, server = row(connection, "SELECT CONNECTION_ID(), CONCAT_WS(' ', @@hostname, @@port, @@server_id)")
+          new(id, server, Clock.now)
+        rescue StandardError => error
+          raise unless QueryCanceller.code(error)
+        end
+
+        # @return [Array] the first row.
+        def self.row(connection, sql)
+          row = connection.query(sql).first
+          row.is_a?(Hash) ? row.values : row
+        end
+
+        # @param other [Session] of another connection.
+        # @param started [Float] when the other's server has started, or up to a second later.
+        # @return [Boolean] whether both belong to one server, which has not been restarted since.
+        def same_server?(other, started) = server == other.server && started <= since + 1
+      end
+
+      # Seconds for which to retry where the server refuses, and between two tries.
       LAST, PAUSE = 60, 0.1
       # There is no such connection (any more): https://mariadb.com/kb/en/e1094/
       UNKNOWN_ID = 1094
       REMEDIES = {
         true => "The server has no room: let it allow more connections (its max_connections). Each worker keeps one for " \
                 "this, beyond database_connections.",
-        false => "Look whether the server runs, and whether its user may connect."
+        false => "Check that the server runs, and that its user may connect."
       }.freeze
       LOCK = ::Thread::Mutex.new
       private_constant :LAST, :PAUSE, :UNKNOWN_ID, :REMEDIES, :LOCK
@@ -27,35 +57,40 @@ module Fairlead
         # @param session [Session, nil] of that connection.
         # @yield opens a connection to its server.
         # @yieldreturn [Array(#query, Session)] and its own session.
-        # @return [Boolean] whether the query is over. If not, it is still tried for a while, and the log says so.
-        def end_query(options, session, &open)
-          of(options.values_at(:host, :port, :socket, :username), open).end_query(session)
+        # @return [Boolean] whether the query has ended. If not, the canceller retries for a while, and the log says so.
+        def end_query(options, session, &connect)
+          of(options.values_at(:host, :port, :socket, :username), connect).end_query(session)
+        end
+
+        # @return [Integer, nil] the number of a driver's error.
+        def code(error)
+          name = %i[error_code error_number].find { |one| error.respond_to?(one) }
+          error.public_send(name) if name
         end
 
         private
 
         # A fork has none of its parent's.
-        def of(server, open)
+        def of(server, connect)
           LOCK.synchronize do
             @all, @process = {}, Process.pid unless @process == Process.pid
-            @all[server] ||= new(server, open)
+            @all[server] ||= new(server, connect)
           end
         end
       end
 
       # @param server [Array] host, port, socket and user.
-      def initialize(server, open)
+      def initialize(server, connect)
         @server = server
-        @open = open
+        @connect = connect
         @jobs = ::Thread::Queue.new
-        # Threads inherit the storage of the fiber that makes them: this one is of no request.
+        # Threads inherit the storage of the fiber that makes them: this one belongs to no request.
         Fiber.new(blocking: true, storage: {}) { ::Thread.new { work } }.resume.name = "fairlead cancel"
       end
 
-      # @param session [Session, nil]
-      # @return [Boolean] as above.
+      # (see .end_query)
       def end_query(session)
-        return tell_of_stranger(session) unless session
+        return refuse(session) unless session
 
         ended = ::Thread::Queue.new
         @jobs.push([session, ended, Clock.now + LAST])
@@ -64,31 +99,31 @@ module Fairlead
 
       private
 
-      # What the address leads to is another server than the session's.
-      Stranger = Class.new(StandardError)
-      private_constant :Stranger
+      # The address leads to another server than the session's.
+      OtherServer = Class.new(StandardError)
+      private_constant :OtherServer
 
       def work
         while (session, ended, deadline = @jobs.pop)
-          ended.push(over?(session, deadline))
+          ended.push(try_until(deadline, session))
         end
       end
 
-      def over?(session, deadline)
+      def try_until(deadline, session)
         kept = @connection
         kill(session)
-        @told = false
+        @reported = false
         true
-      rescue Stranger
+      rescue OtherServer
         @connection = nil
-        kept ? retry : tell_of_stranger(session)
+        kept ? retry : refuse(session)
       rescue StandardError => error
-        return true if code(error) == UNKNOWN_ID
+        return true if QueryCanceller.code(error) == UNKNOWN_ID
 
         @connection = nil
         retry if kept # the server may have closed it long ago
-        @told ||= tell(session.id, error)
-        return give_up(session.id) if Clock.now > deadline
+        @reported ||= report_error(session.id, error)
+        return report_failure(session.id) if Clock.now > deadline
 
         sleep(PAUSE)
         retry
@@ -96,44 +131,41 @@ module Fairlead
 
       def kill(session)
         connect unless @connection
-        raise Stranger unless @own && session.of?(@own, @started)
+        raise OtherServer unless @own && session.same_server?(@own, @started)
 
         @connection.query("KILL QUERY #{session.id}")
       end
 
       def connect
-        @connection, @own = @open.call
-        # Whole seconds: it may have started up to one earlier.
+        @connection, @own = @connect.call
+        # In whole seconds: it may have started up to one earlier.
         @started = Clock.now - Session.row(@connection, "SHOW GLOBAL STATUS LIKE 'Uptime'").last.to_i
       rescue StandardError
         @connection = nil
         raise
       end
 
-      def code(error)
-        %i[error_code error_number].find { |name| error.respond_to?(name) }&.then { |name| error.public_send(name) }
-      end
-
-      def tell(id, error)
-        crowded = error.message.match?(/too many|max_user_connections/i)
+      def report_error(id, error)
+        full = error.message.match?(/too many|max_user_connections/i)
         Log.say("A query that nobody waits for could not be ended at #{name} (its connection #{id}): " \
-                "#{error.message.strip.chomp(".")}. It goes on there, and for #{LAST} s it is tried again to end it. " \
-                "#{REMEDIES.fetch(crowded)}")
+                "#{error.message.strip.chomp(".")}. It goes on there, and for #{LAST} s Fairlead tries again to end it. " \
+                "#{REMEDIES.fetch(full)}")
         true
       end
 
-      # @return [Boolean]
-      def tell_of_stranger(session)
-        unless @strange
+      # @return [Boolean] false
+      def refuse(session)
+        unless @refused
           Log.say("A query that nobody waits for could not be ended at #{name}#{" (its connection #{session.id})" if session}: " \
-                  "the address leads to another server than the one at which it runs, or to a proxy, and nobody else's query " \
-                  "shall be ended. Its connection is closed here; the query may go on there. This is said once.")
-          @strange = true
+                  "the address leads to another server than the one that runs it, or to a proxy, and no other query must be " \
+                  "ended. Fairlead closes the connection; the query may go on there. (Logged once.)")
+          @refused = true
         end
         false
       end
 
-      def give_up(id)
+      # @return [Boolean] false
+      def report_failure(id)
         Log.say("The query of connection #{id} at #{name} could not be ended in #{LAST} s: it runs there to its end.")
         false
       end

@@ -2,18 +2,23 @@
 
 module Fairlead
   module Drivers
-    # Rows that a driver reads one by one, each with a wait that knows no fibers: a thread of its own reads them, and the
-    # fiber takes them from it.
-    module Stream
-      # How many rows may be there before they are used.
+    # Lets other fibers go on while a fiber goes through many rows.
+    class RowPacing
+      # Seconds after which other fibers have their turn.
+      SLICE = 0.004
+      # Smaller results are not worth a look at the clock.
+      ROWS = 500
+      # How many rows may be read ahead.
       AHEAD = 256
-      private_constant :AHEAD
+      private_constant :SLICE, :AHEAD
 
+      # For rows each of which the driver waits for without knowing fibers: a thread reads them, and the fiber takes them from it.
+      #
       # @param each [#call] reads, and yields each row
-      # @param stop [#call] called with the thread where not all rows are read: ends the query, and waits for the thread
+      # @param stop [#call] called with the thread if not all rows are read: ends the query, and waits for the thread
       # @yieldparam row [Array, Hash]
       # @return [Object] what reading returns
-      def self.each(each, stop)
+      def self.read_ahead(each, stop)
         rows = ::Thread::SizedQueue.new(AHEAD)
         reader = read(each, rows)
         while (row = rows.pop)
@@ -34,6 +39,16 @@ module Fairlead
         end
       end
       private_class_method :read
+
+      def initialize = @since = Clock.now
+
+      # To be called between two rows.
+      def pass
+        return if Clock.now - @since < SLICE
+
+        Fiber.current_scheduler&.yield
+        @since = Clock.now
+      end
     end
   end
 end

@@ -5,12 +5,12 @@ require_relative "../fiber_safety/uninterruptible"
 
 module Fairlead
   module Drivers
-    # sqlite3 waits for a lock the way fibers do, within a call of SQLite's. Before 2.10.2 what is raised there skips the rest
-    # of that call, which leaves SQLite's mutex locked: the next thread that uses the connection waits for ever, with Ruby's
-    # lock. So SQLite ends its call first.
+    # sqlite3 waits for a lock the way fibers do, within a call to SQLite. Before 2.10.2, an exception there skips the rest of
+    # that call, and leaves SQLite's mutex locked: the next thread that uses the connection waits for ever, with the GVL. Here
+    # SQLite ends its call first.
     module SQLite3
-      # From here on it does so itself.
-      MENDED = Gem::Version.new("2.10.2")
+      # The first version that does so itself.
+      FIXED = Gem::Version.new("2.10.2")
 
       # @return [void]
       def self.guard
@@ -18,7 +18,7 @@ module Fairlead
         ::SQLite3::Database.prepend(Database)
       end
 
-      # Whoever waits for a lock gives up once it is interrupted.
+      # An interrupted wait for a lock ends.
       module Database
         def busy_handler(*arguments, &block)
           handler = arguments.first || block or return super
@@ -33,13 +33,13 @@ module Fairlead
         def exec_batch(...) = Uninterruptible.run { super }
       end
 
-      # What runs SQLite's code.
+      # Runs SQLite's code.
       module Statement
         def initialize(...) = Uninterruptible.run { super }
         def step = Uninterruptible.run { super }
       end
 
-      guard if Gem::Version.new(::SQLite3::VERSION) < MENDED
+      guard if Gem::Version.new(::SQLite3::VERSION) < FIXED
     end
   end
 end

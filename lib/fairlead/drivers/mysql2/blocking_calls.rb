@@ -3,10 +3,10 @@
 module Fairlead
   module Drivers
     module Mysql2
-      # Calls that block are run by another thread. The client must not be used, nor closed, before such a call has returned,
-      # also when nobody waits for it any more.
-      module Calls
-        # A call, and whether it runs.
+      # Runs calls that block in another thread. The client must not be used, nor closed, before such a call has returned, also
+      # when nobody waits for it any more.
+      module BlockingCalls
+        # The state of one call.
         class Call
           # @return [Mysql2::Error, nil] what it has raised.
           attr_accessor :error
@@ -17,30 +17,29 @@ module Fairlead
             @ended = ::Thread::Queue.new
           end
 
-          # Of the thread.
+          # In the thread.
           #
           # @return [Boolean] false: it must not be run any more.
-          def begin? = move(:waiting, :running)
+          def start? = move(:waiting, :running)
 
-          # Of whoever waits for it no more: one that has not begun never will.
-          def drop = move(:waiting, :dropped)
-
-          # Of the thread.
+          # In the thread.
           #
-          # @return [Boolean] whether {#leave} was called before.
-          def end
-            left = @lock.synchronize { (@state == :left).tap { @state = :ended } }
+          # @return [Boolean] whether it was abandoned before.
+          def finish
+            abandoned = @lock.synchronize { (@state == :abandoned).tap { @state = :ended } }
             @ended.push(true)
-            left
+            abandoned
           end
 
-          # Nobody waits for its end any more.
+          # Nobody waits for its end any more: the thread has to close the client.
           #
           # @return [Boolean] false: it has ended before.
-          def leave = move(:running, :left)
+          def abandon = move(:running, :abandoned)
 
-          # @return [Boolean] whether it has ended, or never begins, within so many seconds.
-          def over?(seconds) = drop || @state != :running || !@ended.pop(timeout: seconds).nil?
+          # Cancels a call that has not begun.
+          #
+          # @return [Boolean] whether it is cancelled, or has ended within so many seconds.
+          def over_within?(seconds) = move(:waiting, :cancelled) || @state != :running || !@ended.pop(timeout: seconds).nil?
 
           private
 
@@ -54,14 +53,14 @@ module Fairlead
         def in_thread
           call = @fairlead_call = Call.new
           result = Fairlead.offload do
-            next unless call.begin?
+            next unless call.start?
 
             begin
               yield
             rescue ::Mysql2::Error => error
               raise call.error = error
             ensure
-              CLOSE.bind_call(self) if call.end
+              CLOSE.bind_call(self) if call.finish
             end
           end
           @fairlead_call = nil

@@ -15,7 +15,7 @@ module Fairlead
   # MySQL and MariaDB end a query when another connection asks for it: which one that is, and what is done where the
   # server takes no more.
   # Covers drivers/query_canceller.rb
-  class SideConnectionTest < Test
+  class QueryCancellerTest < Test
     include Databases
     needs :database
 
@@ -26,7 +26,7 @@ module Fairlead
 
     # A second server.
     FOLDER = "/var/tmp/fairlead-services-side-#{Process.pid}".freeze
-    Minitest.after_run { SideConnectionTest.services("destroy") if File.exist?(FOLDER) }
+    Minitest.after_run { QueryCancellerTest.services("destroy") if File.exist?(FOLDER) }
 
     def self.services(*arguments)
       said, status = Open3.capture2({ "FAIRLEAD_SERVICES" => FOLDER }, File.join(ROOT, "bin/services"), *arguments)
