@@ -65,6 +65,9 @@ module Fairlead
       # @return [Boolean] whether waiting here would hold up other fibers.
       def fibers? = !Fiber.current_scheduler.nil?
 
+      # Runs the block to its end, in another thread unless all are busy: for what takes milliseconds at most.
+      def compute(&) = fibers? && Offload.free? ? Uninterruptible.run { Fairlead.offload(&) } : yield
+
       # Puts a connection right after an interrupted statement, in the statement's fiber. Nothing interrupts the block; it ends
       # after {PATIENCE} seconds at the latest. The app gets the first interruption, and not what the block raises.
       #

@@ -177,7 +177,7 @@ module Fairlead
     def shutdown(&block)
       raise ::ArgumentError, "shutdown must receive a block" unless block
 
-      @removal.retire(block, shut_down: true)
+      @removal.remove(block) { @places.retire(block, shut_down: true) }
     end
 
     # Replaces all connections. The block gets idle connections at once, and those in use when they come back. New ones
@@ -187,7 +187,7 @@ module Fairlead
     def reload(&block)
       raise ::ArgumentError, "reload must receive a block" unless block
 
-      @removal.retire(block, shut_down: false)
+      @removal.remove(block) { @places.retire(block, shut_down: false) }
     end
 
     # Removes connections that have been idle for long, and those whose fiber or thread has ended without giving them
@@ -202,7 +202,7 @@ module Fairlead
       raise PoolShuttingDownError, "#{self} was shut down" if @places.shut_down?
 
       @removal.recover_abandoned(block)
-      @removal.reap(idle_seconds, block)
+      @removal.remove(block) { @places.occupy_idle(idle_seconds) }
     end
 
     # @return [Integer] how many connections, made or not yet, can be taken now without waiting.

@@ -29,17 +29,9 @@ module Fairlead
       ASYNC = { async: true }.freeze
       private_constant :LARGE, :TAKE, :ASK, :CLOSE, :PREPARING, :NONE, :ASYNC
 
-      # Closes a client or a statement, which sends a few bytes and takes no time to speak of: in place while all threads are busy.
-      module Closing
-        private
-
-        def close_in_thread(&) = Drivers.fibers? && Offload.free? ? Uninterruptible.run { Fairlead.offload(&) } : yield
-      end
-
       # The client itself.
       module Client
         include BlockingCalls
-        include Closing
         include Interruption
 
         # @return [QueryCanceller::Session, nil]
@@ -101,7 +93,8 @@ module Fairlead
 
         def closed? = @fairlead_abandoned || super
 
-        def close = (close_in_thread { super } unless @fairlead_abandoned)
+        # Sends a few bytes.
+        def close = (Drivers.compute { super } unless @fairlead_abandoned)
 
         # @return [Boolean] whether the server has closed it, or sends something unasked: why it does.
         def fairlead_lost? = closed? || Drivers.lost?(answer_socket) != false
@@ -136,8 +129,6 @@ module Fairlead
 
       # A prepared statement.
       module Statement
-        include Closing
-
         # @api private
         def fairlead_prepared(client, sql)
           @fairlead_client = client
@@ -150,7 +141,8 @@ module Fairlead
           @fairlead_client.fairlead_execute(@fairlead_sql) { super }
         end
 
-        def close = @fairlead_client ? close_in_thread { super } : super
+        # Sends a few bytes.
+        def close = @fairlead_client ? Drivers.compute { super } : super
       end
 
       # mysql2 makes the rows of a large result in C, one after the other: other fibers have their turns in between.

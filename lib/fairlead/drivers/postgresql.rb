@@ -75,8 +75,8 @@ module Fairlead
         end
 
         # SCRAM and TLS compute for milliseconds: in another thread, which ends before an interrupted connection is closed.
-        def connect_poll = in_thread { super }
-        def reset_poll = in_thread { super }
+        def connect_poll = Drivers.compute { super }
+        def reset_poll = Drivers.compute { super }
 
         # @return [Boolean] whether the server has closed it. Asks the server only if that has sent something unasked.
         def fairlead_lost?
@@ -102,8 +102,6 @@ module Fairlead
         def fairlead_end_query = (settle unless finished?)
 
         private
-
-        def in_thread(&) = Drivers.fibers? && Offload.free? ? Uninterruptible.run { Fairlead.offload(&) } : yield
 
         # Ruby's garbage collector would close an interrupted connection, which nobody else knows yet, much later.
         def async_connect_or_reset(...)

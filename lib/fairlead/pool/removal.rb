@@ -32,20 +32,13 @@ module Fairlead
         @places.pass_on(place, owner)
       end
 
-      # Closes all idle connections, and those in use when they come back.
-      def retire(close, shut_down:)
-        ::Thread.handle_interrupt(NEVER) { close_all(@places.retire(close, shut_down: shut_down), close) }
-      end
+      # Closes connections, and passes on their places.
+      #
+      # @yieldreturn [Array<Place>] occupied ones.
+      def remove(close) = ::Thread.handle_interrupt(NEVER) { close_all(yield, close) }
 
-      # Closes the connections that have been idle for longer.
-      def reap(idle_seconds, close)
-        ::Thread.handle_interrupt(NEVER) { close_all(@places.occupy_idle(idle_seconds), close) }
-      end
-
-      # Closes the connections whose holders have ended without giving them back: their state is unknown.
-      def recover_abandoned(close = Removal.method(:close_quietly))
-        ::Thread.handle_interrupt(NEVER) { close_all(@places.occupy_abandoned, close) }
-      end
+      # Removes connections whose holders have ended without giving them back: their state is unknown.
+      def recover_abandoned(close = Removal.method(:close_quietly)) = remove(close) { @places.occupy_abandoned }
 
       private
 
