@@ -88,7 +88,8 @@ module Fairlead
         Fiber.new(blocking: true, storage: {}) { ::Thread.new { work } }.resume.name = "fairlead cancel"
       end
 
-      # (see .end_query)
+      # @param session [Session, nil]
+      # @return [Boolean] see {.end_query}
       def end_query(session)
         return refuse(session) unless session
 
