@@ -2,6 +2,7 @@
 
 require "open3"
 require "stringio"
+require "yaml"
 require_relative "helper"
 require_relative "rooms"
 
@@ -87,6 +88,12 @@ class GuidesTest < Fairlead::Test
       subcommand = words & SUBCOMMANDS
       words.grep(/\A--?[a-z]/).each { |flag| assert_match(/(?<![\w-])#{flag}(?![\w-])/, helps[subcommand - %w[doctor]], command) }
     end
+  end
+
+  def test_issue_templates_ask_for_the_report
+    templates = Dir[File.join(ROOT, ".github/ISSUE_TEMPLATE/*.yml")].reject { |path| path.end_with?("config.yml") }
+    refute_empty templates
+    templates.each { |path| assert_includes YAML.load_file(path).to_s, "fairlead report", path }
   end
 
   def test_every_rake_task_exists
