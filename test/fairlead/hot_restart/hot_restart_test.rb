@@ -208,15 +208,15 @@ module Fairlead
       with_server(answering("old"), "--pidfile", "server.pid") do |server|
         restart(server)
         await_the_end_of_the_old_code(server)
-        master, worker = server.descendant_pids
+        supervisor, worker = server.descendant_pids
         server.restart(:HUP)
         eventually("another worker") { server.descendant_pids.size == 2 && !server.descendant_pids.include?(worker) }
         server.signal(:TTIN)
         eventually("two workers") { server.descendant_pids.size == 3 }
 
-        assert_equal master, server.descendant_pids.first
+        assert_equal supervisor, server.descendant_pids.first
         assert_equal "#{server.pid}\n", File.read(server.path("server.pid"))
-        server.signal(:USR2, master) # whoever means the wrong process is understood
+        server.signal(:USR2, supervisor) # the wrong process passes it on
         server.wait_for_notification("READY=1")
         server.signal(:TERM)
         server.wait_for_notification("STOPPING=1")
