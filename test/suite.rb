@@ -12,7 +12,7 @@ module Fairlead
   class Suite
     ROOT = File.expand_path("..", __dir__)
     MODES = %w[all fast timing].freeze
-    LANES = 2
+    LANES = Integer(ENV.fetch("FAIRLEAD_TEST_LANES", Etc.nprocessors.clamp(2, 4)))
     # The fast mode leaves out files that took longer than so many seconds.
     SHORT = 8
     # How long each entry took, for the order of the next run: the first is committed, the second written by each run.

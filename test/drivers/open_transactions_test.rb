@@ -5,7 +5,7 @@ require_relative "databases"
 
 module Fairlead
   # What a request leaves open at its end, behind ActiveRecord's back: the next one finds a clean connection.
-  # Covers active_record/open_transactions.rb, drivers/session.rb
+  # Covers active_record/open_transactions.rb
   class OpenTransactionsTest < Test
     include Databases
     needs :database

@@ -7,8 +7,8 @@ require_relative "slow_network"
 
 module Fairlead
   # While a driver waits, or goes through a large result, the other fibers of its thread go on.
-  # Covers drivers.rb, drivers/mysql2.rb, drivers/mysql2/blocking_calls.rb, drivers/mysql2/rows.rb, drivers/postgresql.rb
-  # Covers drivers/trilogy.rb, drivers/row_pacing.rb, drivers/row_turn.rb
+  # Covers drivers.rb, drivers/mysql2.rb, drivers/mysql2/blocking_calls.rb, drivers/postgresql.rb
+  # Covers drivers/trilogy.rb, drivers/row_pacing.rb
   class YieldTest < Test
     include Databases
     needs :database
