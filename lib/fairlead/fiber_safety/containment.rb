@@ -1,5 +1,7 @@
 # frozen_string_literal: true
 
+require "async"
+
 # Whether a reactor runs in the thread.
 Thread.attr_accessor :fairlead_serves
 
