@@ -1,8 +1,8 @@
-/* What the files of the binding share: the Ruby side of the core. Only these files include ruby.h.
- * VALUEs live here only, marked by the objects that hold them. All of it runs with the GVL.
- * Whoever may give up the GVL, by a lock or by calling Ruby, reads again what it needs afterwards: meanwhile another thread
- * may have answered the request, and its exchange may belong to another one; closed the loop; shortened a String. So no
- * function of the binding is given an exchange across such a gap, but the Request. */
+/* The binding: the Ruby side of the core. Only these files include ruby.h. VALUEs live only here, marked by the objects that hold them.
+ * All functions run with the GVL, unless they say otherwise.
+ * A function that may release the GVL, for a lock or by calling Ruby, must read everything again afterwards: meanwhile another thread may
+ * have answered the request, so that its exchange belongs to another one, closed the loop, or shortened a String. So functions pass the
+ * Request across such a gap, never the exchange. */
 #ifndef FAIRLEAD_H
 #define FAIRLEAD_H
 
@@ -15,60 +15,58 @@
 
 extern VALUE fl_mFairlead;
 
-/* Raises the Ruby exception for a status that is not FL_OK; `errno` counts with FL_SYSTEM. */
+/* Raises the exception for a status other than FL_OK; with FL_SYSTEM by errno. */
 NORETURN(void fl_raise(fl_status status));
 
-/* Seconds as a request to wait, or to limit: 0 for nil. Raises ArgumentError, which names `what`, for what is negative, no
- * number, or more than FL_MOST_SECONDS. */
+/* Seconds as microseconds; 0 for nil. Raises ArgumentError, which names `what`, if they are negative, not a number, or more than
+ * FL_MOST_SECONDS. */
 enum { FL_MOST_SECONDS = 1000000000 };
 uint64_t fl_microseconds(VALUE seconds, const char *what);
-/* Likewise of milliseconds. */
+/* The same for milliseconds. */
 uint64_t fl_milliseconds(VALUE milliseconds, const char *what);
 
-/* A reactor's loop as a Ruby object. `templates` holds one env Hash for each listener, `callbacks` none: the loop calls
- * no Ruby. */
+/* A loop as a Ruby object. `templates` has one env Hash for each listener. */
 typedef struct fl_ruby_loop {
     fl_loop *loop; /* NULL once it is closed */
-    fl_loop *closing; /* it is, but somebody still uses it */
-    int users;        /* reactors, and threads without the GVL, that use the loop: the last one frees it */
+    fl_loop *closing; /* closed, but still in use */
+    int users;        /* reactors and threads without the GVL that use the loop; the last one frees it */
     pthread_t driver; /* the thread that turns it */
-    fl_watch *watch; /* NULL: nobody watches, and whoever asks leads */
+    fl_watch *watch; /* NULL: there is no watch thread, and every caller leads */
     VALUE templates;
     VALUE reporter; /* is given what stalls; nil: nobody */
-    VALUE router; /* is called at the end of requests whose route is remembered; nil: nobody */
+    VALUE router; /* called at the end of requests whose route stalls; nil: none */
     struct {
-        VALUE thread, fiber; /* the fiber that runs, or ran last */
+        VALUE thread, fiber; /* the fiber that runs or ran last */
     } reactors[FL_MOST_REACTORS];
     struct fl_ruby_loop *next_open;
-    bool forgotten; /* this process is a child of the one that serves */
+    bool forgotten; /* this process is a child of the server */
 } fl_ruby_loop;
 
-/* The loop, if it is open; raises otherwise. Valid until the GVL may have been given up. */
+/* The loop; raises if it is closed. Valid until the GVL may have been released. */
 fl_loop *fl_ruby_loop_get(VALUE self);
 fl_ruby_loop *fl_ruby_loop_struct(VALUE self);
 void fl_retain(fl_ruby_loop *self);
 void fl_release(fl_ruby_loop *self);
 
-/* Holds the loop's lock, if it is open; raises otherwise. May give up the GVL: it never waits with it. Until fl_unlock no Ruby
- * is called and nothing is raised. */
+/* Takes the loop's lock; raises if it is closed. Releases the GVL while it waits. Until fl_unlock, call no Ruby and raise nothing. */
 fl_loop *fl_lock(fl_ruby_loop *self);
 static inline void fl_unlock(fl_context *context) {
     pthread_mutex_unlock(&context->lock);
 }
-/* Gives up the GVL until the lock of this loop, which is or was `self`'s, is free. */
+/* Releases the GVL until the lock of this context, which is or was that of `self`, is free. */
 void fl_await_lock(fl_ruby_loop *self, fl_context *context);
 
-/* A taken request as a Ruby object. `exchange` is NULL once it has been answered. */
+/* A request that was taken, as a Ruby object. `exchange` is NULL once it has been answered. */
 typedef struct fl_ruby_request {
     fl_exchange *exchange;
     VALUE loop, env, finished, after_reply;
     uint64_t id, first_byte_at, started_at;
-    uint64_t busy_since; /* of fl_clock: first read or written; 0: not yet */
+    uint64_t busy_since; /* fl_clock at the first read or write; 0: none yet */
     uint64_t bytes_sent;
     int code;
     bool hijacked; /* the app has the socket */
     bool timed_out;
-    bool whole; /* its body had come as it was taken */
+    bool whole; /* all of its body had come when it was taken */
 } fl_ruby_request;
 
 extern const rb_data_type_t fl_request_type;

@@ -1,7 +1,7 @@
-/* Bytes in and out of one connection, whatever carries them: plain sockets (transport_plain.c), or an encrypted stream.
- * The connection owns its transport, opens it before its first event and closes it once. Only the holder of the loop may call.
- * Nothing blocks. A call that has to wait for the peer answers FL_TRANSPORT_WAIT, and has noted in `read_needs` or
- * `write_needs` for which event: an encrypted stream may have to write before it can read, and the other way round. */
+/* A transport carries the bytes of one connection: a plain socket (transport_plain.c), or an encrypted stream.
+ * The connection owns its transport, opens it before the first event and closes it once. The caller holds the lock. No function blocks.
+ * One that has to wait for the peer returns FL_TRANSPORT_WAIT and sets `read_needs` or `write_needs` to the event that it needs: an
+ * encrypted stream may have to write before it can read, and the other way round. */
 #ifndef FL_TRANSPORT_H
 #define FL_TRANSPORT_H
 
@@ -16,35 +16,35 @@ typedef struct fl_transport fl_transport;
 
 typedef struct fl_transport_kind {
     const char *scheme;
-    bool raw; /* the socket carries the bytes as they are: it can be handed over, or given to the app */
-    /* Allocates `state` out of the listener's configuration; false when there is no memory. NULL: there is none to allocate. */
+    bool raw; /* the socket carries the bytes unchanged: it can be handed to a worker or to the app */
+    /* Allocates `state` from the listener's configuration; false: out of memory. NULL: there is no state. */
     bool (*open)(fl_transport *transport, void *configuration);
-    /* 0 once bytes can be read and written, with `protocol` set, or FL_TRANSPORT_WAIT (see read_needs), or FL_TRANSPORT_BROKEN.
-     * NULL: that is so from the start. */
+    /* Returns 0 once the transport is open, with `protocol` set; FL_TRANSPORT_WAIT, with `read_needs` set; or FL_TRANSPORT_BROKEN.
+     * NULL: it is open from the start. */
     int (*handshake)(fl_transport *transport);
-    /* How many bytes; 0: the peer has ended its side. Sets `drained` where no more can be read before the next event:
-     * what the transport itself holds back is no event. */
+    /* Returns how many bytes; 0: the peer has ended its side. Sets `drained` if no more can be read before the next event: bytes that
+     * the transport holds itself cause no event. */
     ssize_t (*read)(fl_transport *transport, void *bytes, size_t size);
-    /* How many bytes: fewer than are offered only where it has to wait for the rest. What is offered after that begins with
-     * the same bytes, perhaps from elsewhere. */
+    /* Returns how many bytes: fewer than offered only if it has to wait for the rest. The next call then offers the same bytes first,
+     * perhaps at another address. */
     ssize_t (*write)(fl_transport *transport, const struct iovec *parts, int count);
-    void (*finish)(fl_transport *transport); /* no more will be written */
-    void (*reset)(fl_transport *transport);  /* closing shall not look like the end of what was sent */
+    void (*finish)(fl_transport *transport); /* nothing more will be written */
+    void (*reset)(fl_transport *transport);  /* `close` will reset the connection, so that the response does not look complete */
     void (*close)(fl_transport *transport);  /* frees `state` */
 } fl_transport_kind;
 
 struct fl_transport {
     const fl_transport_kind *kind;
     void *state;
-    const char *protocol; /* that the peers have agreed on, as ALPN has it; NULL: none */
+    const char *protocol; /* negotiated in the handshake, as ALPN names it; NULL: none */
     int descriptor;
-    uint8_t read_needs, write_needs; /* FL_READABLE or FL_WRITABLE: the event before the next try; set by fl_transport_open */
+    uint8_t read_needs, write_needs; /* FL_READABLE or FL_WRITABLE: the event to wait for */
     bool drained;
 };
 
 extern const fl_transport_kind fl_transport_plain;
 
-/* False when there is no memory; the descriptor stays the caller's then. */
+/* False: out of memory; the descriptor stays the caller's. */
 static inline bool fl_transport_open(fl_transport *transport, const fl_transport_kind *kind, void *configuration, int descriptor) {
     *transport = (fl_transport){
         .kind = kind, .descriptor = descriptor, .read_needs = FL_READABLE, .write_needs = FL_WRITABLE};

@@ -116,7 +116,7 @@ void fl_loop_keep_reserve(fl_loop *loop) {
 }
 
 void fl_loop_listen_again(fl_loop *loop) {
-    if (loop->accepting.again_at == 0 || loop->accepting.again_at > loop->context.now || loop->context.draining)
+    if (loop->accepting.again_at > loop->context.now || loop->context.draining)
         return;
     loop->accepting.again_at = 0;
     fl_loop_keep_reserve(loop);

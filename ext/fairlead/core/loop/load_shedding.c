@@ -84,7 +84,7 @@ void fl_load_shedding_taken(fl_loop *loop, uint64_t waited, uint64_t now) {
 }
 
 void fl_load_shedding_cut(fl_loop *loop) {
-    if (loop->shedding.most == 0 || loop->ready.count <= loop->shedding.most || sibling_has_room(loop, loop->context.now))
+    if (loop->ready.count <= loop->shedding.most || sibling_has_room(loop, loop->context.now))
         return;
     loop->shedding.cut_at = loop->context.now;
     for (int i = 0; i < CUT_AT_ONCE && loop->ready.count > loop->shedding.most; i++)

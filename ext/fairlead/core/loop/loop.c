@@ -179,11 +179,14 @@ static void take_in(fl_loop *loop, fl_event *events, int count, int outside) {
     }
     if (due)
         fl_loop_process_deadlines(loop);
-    fl_loop_sort(loop);
-    fl_load_shedding_cut(loop);
+    if (loop->siblings.page != NULL)
+        fl_loop_sort(loop);
+    if (loop->shedding.most != 0)
+        fl_load_shedding_cut(loop);
     if (loop->lanes.dedicated)
         fl_loop_give_back(loop);
-    fl_loop_listen_again(loop);
+    if (loop->accepting.again_at != 0)
+        fl_loop_listen_again(loop);
     if (loop->context.handing_over)
         fl_loop_hand_over_idle(loop);
     if (context->timer_stale || loop->turns.timer <= now || context->handing_over)
