@@ -50,6 +50,12 @@ class SuiteTest < Fairlead::Test
     assert_match(/#test_a/, outcome(body, "TIMING" => "yes")[:failures].join)
   end
 
+  # A renamed file would lose its place in the order, and a long one would come to be in the fast mode.
+  def test_measured_files_are_there
+    names = File.readlines(File.join(ROOT, "test/suite/seconds"), chomp: true).map { |line| line.split(" ", 2).last }
+    assert_empty names.reject { |name| name.start_with?("make ") || File.exist?(File.join(ROOT, name)) }, "in test/suite/seconds"
+  end
+
   private
 
   def outcome(body, limit: 60, **environment)
