@@ -196,7 +196,9 @@ module Fairlead
         end
 
         def end_connection(number)
-          outside { POSTGRESQL ? connection.exec("SELECT pg_terminate_backend(#{number})") : connection.query("KILL #{number}") }
+          sql = POSTGRESQL ? "SELECT pg_terminate_backend(#{number})" : "KILL #{number}"
+          # No wait of the work: an interruption here would leave the pool a connection that it does not yet know to be lost.
+          ::Fiber.blocking { outside { POSTGRESQL ? connection.exec(sql) : connection.query(sql) } }
         end
 
         private
