@@ -69,8 +69,7 @@ static fl_loop *open_loop(const fl_ruby_loop *self) {
 
 fl_loop *fl_lock(fl_ruby_loop *self) {
     fl_loop *loop;
-    while (pthread_mutex_trylock(&(loop = open_loop(self))->context.lock) != 0)
-        fl_await_lock(self, &loop->context);
+    while (pthread_mutex_trylock(&(loop = open_loop(self))->context.lock) != 0) fl_await_lock(self, &loop->context);
     return loop;
 }
 
@@ -155,8 +154,8 @@ static VALUE loop_initialize(VALUE object, VALUE options) {
     fl_ruby_loop *self = rb_check_typeddata(object, &loop_type);
     fl_limits limits = {
         .head = {.request_line = NUM2UINT(option(options, "request_line")),
-                  .head = NUM2UINT(option(options, "head_size")),
-                  .headers = NUM2UINT(option(options, "headers"))},
+                 .head = NUM2UINT(option(options, "head_size")),
+                 .headers = NUM2UINT(option(options, "headers"))},
         .body_size = NUM2ULL(option(options, "body_size")),
         .body_buffer = NUM2UINT(option(options, "body_buffer")),
         .response_buffer = NUM2UINT(option(options, "response_buffer")),
@@ -284,8 +283,7 @@ static int64_t time_to_wait(VALUE seconds) {
 /* Whether anything has happened; nil: the caller does not lead, and must wait elsewhere. */
 static VALUE loop_wait(VALUE object, VALUE seconds) {
     int64_t microseconds = time_to_wait(seconds);
-    struct wait wait = {
-        .self = fl_ruby_loop_struct(object), .loop = fl_ruby_loop_get(object), .microseconds = microseconds};
+    struct wait wait = {.self = fl_ruby_loop_struct(object), .loop = fl_ruby_loop_get(object), .microseconds = microseconds};
     if (wait.microseconds != 0 && fl_loop_may_spin(wait.loop) && pthread_mutex_trylock(&wait.loop->context.lock) == 0 &&
         may_wait(&wait) && fl_loop_spin(wait.loop))
         return Qtrue;

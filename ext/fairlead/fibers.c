@@ -35,10 +35,10 @@ static const rb_data_type_t run_type = {
 
 /* Of a fiber that does not serve: who has resumed it, or begun it as a task. */
 typedef struct origin {
-    VALUE resumer;  /* nil: it has yielded since, so whoever resumes it next is; itself: nobody asks, since its state is its
+    VALUE resumer; /* nil: it has yielded since, so whoever resumes it next is; itself: nobody asks, since its state is its
                      * own. A task that begins its successor and ends would be kept by that one, and so on. */
-    VALUE serving;  /* the fiber whose request it works for, as long as run->id == id */
-    fl_run *run;    /* NULL: none */
+    VALUE serving; /* the fiber whose request it works for, as long as run->id == id */
+    fl_run *run;   /* NULL: none */
     uint64_t id;
 } origin;
 
@@ -63,10 +63,10 @@ typedef struct role {
 static role role_of(VALUE fiber) {
     VALUE object = rb_attr_get(fiber, id_run);
     if (NIL_P(object))
-        return (role){.run = NULL, .from = NULL};
+        return (role) {.run = NULL, .from = NULL};
     if (RTYPEDDATA_TYPE(object) == &run_type)
-        return (role){.run = RTYPEDDATA_DATA(object), .from = NULL};
-    return (role){.run = NULL, .from = RTYPEDDATA_DATA(object)};
+        return (role) {.run = RTYPEDDATA_DATA(object), .from = NULL};
+    return (role) {.run = NULL, .from = RTYPEDDATA_DATA(object)};
 }
 
 static bool works_for_request(const origin *from) {
@@ -110,7 +110,7 @@ static void make_run(void) {
     rb_ivar_set(rb_fiber_current(), id_run, object);
     thread_fibers *fibers = rb_internal_thread_specific_get(rb_thread_current(), fibers_key);
     if (fibers != NULL)
-        fibers->role = (role){.run = &spare->run, .from = NULL};
+        fibers->role = (role) {.run = &spare->run, .from = NULL};
     fl_own.run = &spare->run;
     fl_own.run_borrowed = false;
 }
@@ -136,7 +136,7 @@ static void track_thread(void) {
 static origin *resumed(VALUE fiber, VALUE previous, role before, origin *from) {
     if (from == NULL)
         rb_ivar_set(fiber, id_run, TypedData_Make_Struct(cRun, origin, &origin_type, from));
-    *from = (origin){.resumer = owns_state(fiber) ? fiber : previous, .serving = Qnil};
+    *from = (origin) {.resumer = owns_state(fiber) ? fiber : previous, .serving = Qnil};
     if (works_for_request(before.from)) {
         from->run = before.from->run;
         from->serving = before.from->serving;
@@ -150,9 +150,9 @@ static origin *resumed(VALUE fiber, VALUE previous, role before, origin *from) {
 /* Ruby does not say whether fibers were switched by resume, yield or transfer. But a fiber that has resumed another cannot be
  * transferred to: a switch back to it is a yield. Schedulers transfer to fibers that have waited: whom these work for stays. */
 static role note_switch(VALUE fiber, VALUE previous, role before, VALUE root) {
-    role now = fiber == root ? (role){.run = NULL, .from = NULL} : role_of(fiber);
+    role now = fiber == root ? (role) {.run = NULL, .from = NULL} : role_of(fiber);
     if (before.from != NULL && before.from->resumer == fiber && !owns_state(previous))
-        *before.from = (origin){.resumer = Qnil, .serving = Qnil}; /* whoever keeps it keeps no others */
+        *before.from = (origin) {.resumer = Qnil, .serving = Qnil}; /* whoever keeps it keeps no others */
     else if (fiber != root && now.run == NULL && (now.from == NULL || NIL_P(now.from->resumer)))
         now.from = resumed(fiber, previous, before, now.from);
     return now;

@@ -22,8 +22,7 @@ void fl_untrack_loop(fl_ruby_loop *self) {
 
 /* Its threads are the parent's. */
 static void forget_watch(fl_watch *watch) {
-    for (int i = 0; i < atomic_load(&watch->count); i++)
-        atomic_store(&atomic_load(&watch->reactors[i].thread)->watch, NULL);
+    for (int i = 0; i < atomic_load(&watch->count); i++) atomic_store(&atomic_load(&watch->reactors[i].thread)->watch, NULL);
 }
 
 static void forget(fl_ruby_loop *self) {

@@ -53,8 +53,7 @@ void fl_await_request(VALUE request) {
 
 fl_exchange *fl_lock_request(VALUE request) {
     fl_exchange *exchange;
-    while (!fl_try_lock_request(request, &exchange))
-        fl_await_request(request);
+    while (!fl_try_lock_request(request, &exchange)) fl_await_request(request);
     RB_GC_GUARD(request);
     return exchange;
 }
@@ -122,10 +121,9 @@ VALUE fl_ruby_loop_rejections(VALUE object) {
         fl_unlock(&loop->context);
         if (rejection == NULL)
             return rejections;
-        VALUE fields[] = {
-            rb_str_new(rejection->line, rejection->size), fl_environment_address(&rejection->client),
-            INT2NUM(fl_status_http(rejection->status)), rb_str_new_cstr(fl_status_text(rejection->status)),
-            DBL2NUM((double) (rejection->refused_at - rejection->first_byte_at) / 1e6)};
+        VALUE fields[] = {rb_str_new(rejection->line, rejection->size), fl_environment_address(&rejection->client),
+                          INT2NUM(fl_status_http(rejection->status)), rb_str_new_cstr(fl_status_text(rejection->status)),
+                          DBL2NUM((double) (rejection->refused_at - rejection->first_byte_at) / 1e6)};
         free(rejection);
         rb_ary_push(rejections, rb_ary_new_from_values(5, fields));
     }

@@ -63,8 +63,7 @@ static void header(VALUE self, VALUE name, VALUE value) {
         return;
     }
     if (RB_TYPE_P(value, T_ARRAY)) {
-        for (long i = 0; i < RARRAY_LEN(value); i++)
-            header_value(self, name, to_string(RARRAY_AREF(value, i)));
+        for (long i = 0; i < RARRAY_LEN(value); i++) header_value(self, name, to_string(RARRAY_AREF(value, i)));
     } else if (!NIL_P(value)) {
         header_value(self, name, to_string(value));
     }

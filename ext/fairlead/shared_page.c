@@ -31,8 +31,8 @@ static fl_slot *slot_at(VALUE self, VALUE index) {
 
 static fl_slot_field field_named(VALUE name) {
     ID id = rb_sym2id(rb_to_symbol(name));
-#define X(field)                                                                                             \
-    if (id == rb_intern(#field))                                                                             \
+#define X(field)                                                                                                               \
+    if (id == rb_intern(#field))                                                                                               \
         return FL_SLOT_##field;
     FL_SLOT_MAP(X)
 #undef X
@@ -81,8 +81,7 @@ static VALUE page_database(VALUE self, VALUE key) {
 static VALUE page_databases(VALUE self) {
     fl_shared_page *page = fl_ruby_shared_page_get(self);
     VALUE keys = rb_ary_new_capa(FL_MOST_DATABASES);
-    for (int i = 0; i < FL_MOST_DATABASES; i++)
-        rb_ary_push(keys, ULL2NUM(atomic_load(&page->databases[i])));
+    for (int i = 0; i < FL_MOST_DATABASES; i++) rb_ary_push(keys, ULL2NUM(atomic_load(&page->databases[i])));
     return keys;
 }
 
@@ -145,8 +144,7 @@ static VALUE page_route(VALUE self, VALUE method, VALUE path) {
 
 static VALUE page_clear(VALUE self, VALUE index) {
     fl_slot *slot = slot_at(self, index);
-    for (int field = 0; field < FL_SLOT_FIELDS; field++)
-        fl_slot_set(slot, field, 0);
+    for (int field = 0; field < FL_SLOT_FIELDS; field++) fl_slot_set(slot, field, 0);
     return Qnil;
 }
 

@@ -14,8 +14,7 @@ typedef struct free_block {
 
 static size_t block_size_for(size_t size) {
     size_t block = FL_SLAB_SMALLEST;
-    while (block < size)
-        block <<= 1;
+    while (block < size) block <<= 1;
     return block;
 }
 
@@ -126,5 +125,5 @@ void fl_buffer_consume(fl_slab *slab, fl_buffer *buffer, size_t size) {
 void fl_buffer_free(fl_slab *slab, fl_buffer *buffer) {
     if (buffer->block)
         give_back(slab, buffer->block, buffer->capacity);
-    *buffer = (fl_buffer){0};
+    *buffer = (fl_buffer) {0};
 }

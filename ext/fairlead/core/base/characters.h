@@ -55,15 +55,13 @@ static inline bool fl_is_text(const char *at, size_t size) {
     if (size < 8)
         return fl_is_text_slowly(at, size);
     uint64_t suspects = fl_suspects(fl_word(at + size - 8));
-    for (size_t i = 0; i + 8 < size; i += 8)
-        suspects |= fl_suspects(fl_word(at + i));
+    for (size_t i = 0; i + 8 < size; i += 8) suspects |= fl_suspects(fl_word(at + i));
     return suspects == 0 || fl_is_text_slowly(at, size); /* a HTAB is a suspect too */
 }
 
 static inline size_t fl_token_size(const char *at, size_t size) {
     size_t i = 0;
-    while (i < size && fl_is(at[i], FL_IS_TOKEN))
-        i++;
+    while (i < size && fl_is(at[i], FL_IS_TOKEN)) i++;
     return i;
 }
 

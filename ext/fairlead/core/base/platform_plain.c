@@ -6,10 +6,10 @@
 
 int fl_notifier_open(fl_notifier *bell) {
     int ends[2];
-    *bell = (fl_notifier){-1, -1};
+    *bell = (fl_notifier) {-1, -1};
     if (pipe(ends) < 0)
         return -1;
-    *bell = (fl_notifier){ends[0], ends[1]};
+    *bell = (fl_notifier) {ends[0], ends[1]};
     if (fl_close_on_exec_nonblocking(ends[0]) == 0 && fl_close_on_exec_nonblocking(ends[1]) == 0)
         return 0;
     fl_notifier_close(bell);
@@ -25,14 +25,14 @@ void fl_notifier_close(fl_notifier *bell) {
         close(bell->listening);
     if (bell->ringing >= 0)
         close(bell->ringing);
-    *bell = (fl_notifier){-1, -1};
+    *bell = (fl_notifier) {-1, -1};
 }
 
 #ifdef __APPLE__
 #include <mach/mach.h>
 
 fl_task fl_task_self(void) {
-    return (fl_task){.id = (int) pthread_mach_thread_np(pthread_self())};
+    return (fl_task) {.id = (int) pthread_mach_thread_np(pthread_self())};
 }
 
 static bool look(const fl_task *task, thread_basic_info_data_t *found) {
@@ -50,8 +50,7 @@ uint64_t fl_task_clock(const fl_task *task) {
 
 bool fl_task_sleeps(const fl_task *task) {
     thread_basic_info_data_t found;
-    return look(task, &found) &&
-           (found.run_state == TH_STATE_WAITING || found.run_state == TH_STATE_UNINTERRUPTIBLE);
+    return look(task, &found) && (found.run_state == TH_STATE_WAITING || found.run_state == TH_STATE_UNINTERRUPTIBLE);
 }
 
 bool fl_task_waits_for_machine(const fl_task *task) {

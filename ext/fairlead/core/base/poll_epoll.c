@@ -61,8 +61,7 @@ int fl_poll_remove(fl_poll *poll, int descriptor) {
 }
 
 int fl_poll_set_timer(fl_poll *poll, uint64_t at) {
-    struct itimerspec when = {
-        .it_value = {.tv_sec = (time_t) (at / 1000000), .tv_nsec = (long) (at % 1000000) * 1000}};
+    struct itimerspec when = {.it_value = {.tv_sec = (time_t) (at / 1000000), .tv_nsec = (long) (at % 1000000) * 1000}};
     return timerfd_settime(poll->timer, TFD_TIMER_ABSTIME, &when, NULL);
 }
 
@@ -97,11 +96,10 @@ int fl_poll_wait(fl_poll *poll, fl_event *told_of, int64_t microseconds, bool *w
             continue;
         }
         uint32_t events = ready[i].events;
-        told_of[told++] = (fl_event){
+        told_of[told++] = (fl_event) {
             .data = data,
             .ready = (events & EPOLLIN ? FL_READABLE : 0u) | (events & EPOLLOUT ? FL_WRITABLE : 0u) |
-                     (events & EPOLLRDHUP ? FL_HALF_CLOSED : 0u) |
-                     (events & (EPOLLERR | EPOLLHUP) ? FL_BROKEN : 0u),
+                     (events & EPOLLRDHUP ? FL_HALF_CLOSED : 0u) | (events & (EPOLLERR | EPOLLHUP) ? FL_BROKEN : 0u),
         };
     }
     return told;

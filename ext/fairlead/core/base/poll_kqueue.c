@@ -15,7 +15,7 @@ static int change(fl_poll *poll, int ident, int filter, int flags, unsigned note
 }
 
 int fl_poll_open(fl_poll *poll) {
-    *poll = (fl_poll){.descriptor = kqueue(), .wake = -1, .timer = -1};
+    *poll = (fl_poll) {.descriptor = kqueue(), .wake = -1, .timer = -1};
     if (poll->descriptor < 0 || fcntl(poll->descriptor, F_SETFD, FD_CLOEXEC) < 0 ||
         change(poll, WAKE, EVFILT_USER, EV_ADD | EV_CLEAR, 0, 0, NULL) < 0) {
         int error = errno;
@@ -84,8 +84,7 @@ static uint32_t ready_by(const struct kevent *event) {
 
 int fl_poll_wait(fl_poll *poll, fl_event *told_of, int64_t microseconds, bool *woken) {
     struct kevent ready[FL_POLL_EVENTS];
-    struct timespec timeout = {.tv_sec = (time_t) (microseconds / 1000000),
-                               .tv_nsec = (long) (microseconds % 1000000) * 1000};
+    struct timespec timeout = {.tv_sec = (time_t) (microseconds / 1000000), .tv_nsec = (long) (microseconds % 1000000) * 1000};
     int count = kevent(poll->descriptor, NULL, 0, ready, FL_POLL_EVENTS, microseconds < 0 ? NULL : &timeout);
     *woken = count > 0;
     if (count < 0)
@@ -93,7 +92,7 @@ int fl_poll_wait(fl_poll *poll, fl_event *told_of, int64_t microseconds, bool *w
     int told = 0;
     for (int i = 0; i < count; i++)
         if (ready[i].filter == EVFILT_READ || ready[i].filter == EVFILT_WRITE)
-            told_of[told++] = (fl_event){.data = (void *) ready[i].udata, .ready = ready_by(&ready[i])};
+            told_of[told++] = (fl_event) {.data = (void *) ready[i].udata, .ready = ready_by(&ready[i])};
     return told;
 }
 #endif

@@ -22,7 +22,7 @@ typedef struct member {
     short wanted; /* events that are to be told */
     bool level;   /* again and again */
     bool present;
-    bool over;    /* what is told of it without being wanted has been told */
+    bool over; /* what is told of it without being wanted has been told */
 } member;
 
 /* All of it with the lock. */
@@ -31,9 +31,9 @@ struct fl_poll_set {
     pthread_cond_t changed;
     pthread_t thread;
     fl_notifier bell, nudge; /* for who waits for us, and for the thread */
-    uint64_t timer;      /* of fl_clock; 0: not set */
-    bool told;           /* the thread has rung, and waits until somebody has looked */
-    bool asking;         /* the thread asks the kernel, and has to be nudged to see a change */
+    uint64_t timer;          /* of fl_clock; 0: not set */
+    bool told;               /* the thread has rung, and waits until somebody has looked */
+    bool asking;             /* the thread asks the kernel, and has to be nudged to see a change */
     bool ends;
     member *members; /* by descriptor */
     int capacity;
@@ -45,10 +45,10 @@ static struct pollfd *list(struct fl_poll_set *set, int *count) {
     *count = 0;
     if (asked == NULL)
         return NULL;
-    asked[(*count)++] = (struct pollfd){.fd = set->nudge.listening, .events = POLLIN};
+    asked[(*count)++] = (struct pollfd) {.fd = set->nudge.listening, .events = POLLIN};
     for (int i = 0; i < set->capacity; i++)
         if (set->members[i].present && !set->members[i].over)
-            asked[(*count)++] = (struct pollfd){.fd = i, .events = set->members[i].wanted};
+            asked[(*count)++] = (struct pollfd) {.fd = i, .events = set->members[i].wanted};
     return asked;
 }
 
@@ -124,15 +124,15 @@ static void free_set(fl_poll *poll) {
     fl_notifier_close(&set->nudge);
     free(set->members);
     free(set);
-    *poll = (fl_poll){.descriptor = -1, .wake = -1, .timer = -1};
+    *poll = (fl_poll) {.descriptor = -1, .wake = -1, .timer = -1};
 }
 
 int fl_poll_open(fl_poll *poll) {
     struct fl_poll_set *set = calloc(1, sizeof *set);
-    *poll = (fl_poll){.descriptor = -1, .wake = -1, .timer = -1, .set = set};
+    *poll = (fl_poll) {.descriptor = -1, .wake = -1, .timer = -1, .set = set};
     if (set == NULL)
         return -1;
-    set->nudge = (fl_notifier){-1, -1};
+    set->nudge = (fl_notifier) {-1, -1};
     pthread_mutex_init(&set->lock, NULL);
     pthread_cond_init(&set->changed, NULL);
     if (fl_notifier_open(&set->bell) < 0 || fl_notifier_open(&set->nudge) < 0 || start(set) < 0) {
@@ -164,7 +164,7 @@ void fl_poll_close(fl_poll *poll) {
 void fl_poll_forget(fl_poll *poll) {
     fl_notifier_close(&poll->set->bell);
     fl_notifier_close(&poll->set->nudge);
-    *poll = (fl_poll){.descriptor = -1, .wake = -1, .timer = -1};
+    *poll = (fl_poll) {.descriptor = -1, .wake = -1, .timer = -1};
 }
 
 static int grow(struct fl_poll_set *set, int descriptor) {
@@ -174,7 +174,7 @@ static int grow(struct fl_poll_set *set, int descriptor) {
     member *members = realloc(set->members, sizeof *members * (size_t) capacity);
     if (members == NULL)
         return -1;
-    for (int i = set->capacity; i < capacity; i++) members[i] = (member){0};
+    for (int i = set->capacity; i < capacity; i++) members[i] = (member) {0};
     set->members = members;
     set->capacity = capacity;
     return 0;
@@ -198,11 +198,11 @@ int fl_poll_add_listener(fl_poll *poll, int descriptor, void *data) {
 }
 
 int fl_poll_add_connection(fl_poll *poll, int descriptor, void *data) {
-    return add(poll, descriptor, (member){.data = data, .wanted = POLLIN | HALF_CLOSED});
+    return add(poll, descriptor, (member) {.data = data, .wanted = POLLIN | HALF_CLOSED});
 }
 
 int fl_poll_add_reader(fl_poll *poll, int descriptor, void *data) {
-    return add(poll, descriptor, (member){.data = data, .wanted = POLLIN, .level = true});
+    return add(poll, descriptor, (member) {.data = data, .wanted = POLLIN, .level = true});
 }
 
 static int want(fl_poll *poll, int descriptor, short events) {
@@ -234,7 +234,7 @@ int fl_poll_remove(fl_poll *poll, int descriptor) {
     int result = want(poll, descriptor, 0);
     pthread_mutex_lock(&set->lock);
     if (result == 0) {
-        set->members[descriptor] = (member){0};
+        set->members[descriptor] = (member) {0};
         changed(set);
     }
     pthread_mutex_unlock(&set->lock);
@@ -251,13 +251,12 @@ int fl_poll_set_timer(fl_poll *poll, uint64_t at) {
 }
 
 void fl_poll_wake(fl_poll *poll) {
-    fl_notifier_notify(&(fl_notifier){poll->descriptor, poll->wake});
+    fl_notifier_notify(&(fl_notifier) {poll->descriptor, poll->wake});
 }
 
 static uint32_t ready_by(int events) {
     return (events & POLLIN ? FL_READABLE : 0u) | (events & POLLOUT ? FL_WRITABLE : 0u) |
-           (events & HALF_CLOSED ? FL_HALF_CLOSED : 0u) |
-           (events & (POLLERR | POLLHUP | POLLNVAL) ? FL_BROKEN : 0u);
+           (events & HALF_CLOSED ? FL_HALF_CLOSED : 0u) | (events & (POLLERR | POLLHUP | POLLNVAL) ? FL_BROKEN : 0u);
 }
 
 /* What is ready now. With the lock. */
@@ -273,7 +272,7 @@ static int collect(struct fl_poll_set *set, fl_event *told_of) {
         if (events == 0)
             continue;
         member *member = &set->members[asked[i].fd];
-        told_of[told++] = (fl_event){.data = member->data, .ready = ready_by(events)};
+        told_of[told++] = (fl_event) {.data = member->data, .ready = ready_by(events)};
         if (!member->level)
             member->wanted &= (short) ~events;
         member->over = (events & (member->level ? POLLNVAL : POLLERR | POLLHUP | POLLNVAL)) != 0;

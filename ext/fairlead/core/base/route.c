@@ -26,9 +26,15 @@ static void put(writer *writer, const char *bytes, size_t size) {
     writer->route->key = key;
 }
 
-static bool is_digit(char c) { return c >= '0' && c <= '9'; }
-static bool is_hexadecimal(char c) { return is_digit(c) || ((c | 32) >= 'a' && (c | 32) <= 'f'); }
-static bool is_letter(char c) { return (c | 32) >= 'a' && (c | 32) <= 'z'; }
+static bool is_digit(char c) {
+    return c >= '0' && c <= '9';
+}
+static bool is_hexadecimal(char c) {
+    return is_digit(c) || ((c | 32) >= 'a' && (c | 32) <= 'f');
+}
+static bool is_letter(char c) {
+    return (c | 32) >= 'a' && (c | 32) <= 'z';
+}
 
 /* What stands for this part of a path; NULL: itself. */
 static const char *pattern_of(const char *part, size_t size) {
@@ -110,7 +116,7 @@ typedef struct part {
 
 static part part_at(const char *at, const char *end) {
     const char *slash = memchr(at, '/', (size_t) (end - at));
-    return slash == NULL ? (part){at, (size_t) (end - at), NULL} : (part){at, (size_t) (slash - at), slash + 1};
+    return slash == NULL ? (part) {at, (size_t) (end - at), NULL} : (part) {at, (size_t) (slash - at), slash + 1};
 }
 
 static bool same(part wanted, part given) {

@@ -7,7 +7,7 @@ enum {
     GOOD_RUNS = 5,
     MOST_DOUBLINGS = 6,
 };
-enum { FREE, BEING_WRITTEN, THERE }; /* of a pattern */
+enum { FREE, BEING_WRITTEN, THERE };                           /* of a pattern */
 static const uint64_t MEMORY = 60000000, LOOK_AGAIN = 1000000; /* microseconds */
 
 static fl_route_record *place(const fl_routes *routes, uint64_t key, int probe) {

@@ -22,9 +22,9 @@ enum { FL_MOST_ROUTES = 64, FL_MOST_PATTERNS = 128 };
 typedef struct fl_route_record {
     _Atomic uint64_t key; /* 0: free */
     _Atomic int lane;
-    _Atomic int strikes;  /* stalls since it was last forgotten, or has had no lane yet */
-    _Atomic int good;     /* runs without a stall since the last one */
-    _Atomic int learnt;   /* how often it has got a lane */
+    _Atomic int strikes; /* stalls since it was last forgotten, or has had no lane yet */
+    _Atomic int good;    /* runs without a stall since the last one */
+    _Atomic int learnt;  /* how often it has got a lane */
     _Atomic int64_t stalls;
     _Atomic int64_t longest;     /* microseconds that a stall has taken */
     _Atomic uint64_t stalled_at; /* of fl_clock */
@@ -39,8 +39,8 @@ typedef struct fl_route_pattern {
 } fl_route_pattern;
 
 typedef struct fl_routes {
-    _Atomic int learnt;  /* how many have a lane: with none, nobody looks any further */
-    _Atomic int version; /* changes whenever one gets or loses its lane */
+    _Atomic int learnt;         /* how many have a lane: with none, nobody looks any further */
+    _Atomic int version;        /* changes whenever one gets or loses its lane */
     _Atomic uint64_t looked_at; /* of fl_clock, when all were last looked at for what is to be forgotten */
     fl_route_record records[FL_MOST_ROUTES];
     _Atomic int known; /* patterns that are there: with none, nobody looks for any */

@@ -45,8 +45,7 @@ void fl_connection_count(fl_connection *connection, int connections, int fresh) 
 static void begin(fl_connection *connection) {
     const fl_protocol *const *protocol = connection->listener->protocols;
     const char *agreed = connection->transport.protocol;
-    while (agreed != NULL && protocol[1] != NULL && strcmp((*protocol)->name, agreed) != 0)
-        protocol++;
+    while (agreed != NULL && protocol[1] != NULL && strcmp((*protocol)->name, agreed) != 0) protocol++;
     connection->protocol = *protocol;
     connection->state = FL_CONNECTION_OPEN;
     if (connection->protocol->open != NULL)
@@ -67,7 +66,8 @@ static void shake_hands(fl_connection *connection) {
     }
 }
 
-static fl_connection *new_connection(fl_context *context, fl_listener *listener, int descriptor, const char *bytes, size_t size) {
+static fl_connection *new_connection(fl_context *context, fl_listener *listener, int descriptor, const char *bytes,
+                                     size_t size) {
     fl_connection *connection = calloc(1, sizeof *connection);
     if (connection == NULL ||
         !fl_transport_open(&connection->transport, listener->transport, listener->configuration, descriptor)) {
@@ -301,8 +301,7 @@ static void body_is_late(fl_exchange *exchange) {
 
 static void head_is_late(fl_connection *connection) {
     fl_exchange *exchange = connection->exchanges;
-    while (exchange != NULL && exchange->state != FL_EXCHANGE_HEAD)
-        exchange = exchange->stream_next;
+    while (exchange != NULL && exchange->state != FL_EXCHANGE_HEAD) exchange = exchange->stream_next;
     if (exchange != NULL)
         fl_exchange_reject(exchange, FL_HEAD_TIMEOUT);
     else

@@ -71,7 +71,7 @@ typedef struct fl_connection {
     struct fl_connection *previous, *next; /* all connections of the context, or the closed */
     struct fl_connection *dirty_next;
     fl_deadline deadline;
-    uint64_t progress;                     /* bytes moved */
+    uint64_t progress; /* bytes moved */
 
     fl_buffer in, out;
     fl_client client;
@@ -89,8 +89,8 @@ static inline fl_connection *fl_connection_of_deadline(const fl_deadline *deadli
 
 /* Takes over `descriptor`, accepted from `listener`, and copies `bytes`, which were read from it already. NULL if there is no memory
  * or the poll fails: the descriptor is then closed. */
-fl_connection *fl_connection_open(struct fl_context *context, struct fl_listener *listener, int descriptor,
-                                  const char *bytes, size_t size);
+fl_connection *fl_connection_open(struct fl_context *context, struct fl_listener *listener, int descriptor, const char *bytes,
+                                  size_t size);
 
 void fl_connection_event(fl_connection *connection, uint32_t ready);
 void fl_connection_close(fl_connection *connection);

@@ -52,8 +52,7 @@ static void disown_served(fl_context *context) {
 }
 
 void fl_context_close(fl_context *context) {
-    for (; context->dirty != NULL; context->dirty = context->dirty->dirty_next)
-        context->dirty->dirty = false;
+    for (; context->dirty != NULL; context->dirty = context->dirty->dirty_next) context->dirty->dirty = false;
     fl_context_free_closed(context);
     fl_context_end_abandoned(context);
     disown_served(context);
@@ -62,8 +61,7 @@ void fl_context_close(fl_context *context) {
         context->free_exchanges = exchange->next;
         free(exchange);
     }
-    for (fl_rejection *rejection; (rejection = fl_rejection_take(&context->rejections)) != NULL;)
-        free(rejection);
+    for (fl_rejection *rejection; (rejection = fl_rejection_take(&context->rejections)) != NULL;) free(rejection);
     while (context->free_heads != NULL) {
         fl_head *head = context->free_heads;
         memcpy(&context->free_heads, head, sizeof(void *));

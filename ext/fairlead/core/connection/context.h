@@ -13,8 +13,8 @@
 
 enum {
     FL_MOST_HEALTH_PATH = 255,
-    FL_MUCH_BUFFERED = 64 << 20,  /* bytes, of all connections of a loop: from then on each has less */
-    FL_LITTLE_BUFFERED = 32 << 10,/* bytes, of one */
+    FL_MUCH_BUFFERED = 64 << 20,   /* bytes, of all connections of a loop: from then on each has less */
+    FL_LITTLE_BUFFERED = 32 << 10, /* bytes, of one */
 };
 
 typedef struct fl_limits {
@@ -27,9 +27,9 @@ typedef struct fl_limits {
     uint64_t queue_target;                     /* microseconds; 0: no load is shed */
     uint64_t request_timeout;                  /* microseconds; 0: none */
     uint64_t deadlines[FL_DEADLINE_KINDS];     /* microseconds, by kind */
-    bool cancel_abandoned; /* a request whose client goes expires */
+    bool cancel_abandoned;                     /* a request whose client goes expires */
     char health_path[FL_MOST_HEALTH_PATH + 1]; /* answered by the core; empty: none */
-    bool note_rejections;                        /* rejections are kept for the log */
+    bool note_rejections;                      /* rejections are kept for the log */
 } fl_limits;
 
 typedef struct fl_listener {
@@ -40,9 +40,9 @@ typedef struct fl_listener {
     struct fl_listener *next;
     int index; /* in the order in which they were added */
     const fl_transport_kind *transport;
-    void *configuration;                  /* of the transport */
-    const fl_protocol *const *protocols;  /* ended by NULL; the first is the default */
-    struct sockaddr_storage address; /* that of accepted sockets, too */
+    void *configuration;                 /* of the transport */
+    const fl_protocol *const *protocols; /* ended by NULL; the first is the default */
+    struct sockaddr_storage address;     /* that of accepted sockets, too */
     socklen_t address_size;
 } fl_listener;
 
@@ -63,13 +63,13 @@ struct fl_context;
 
 /* What connections and exchanges call in the loop. */
 typedef struct fl_context_calls {
-    bool (*enqueue)(struct fl_exchange *exchange); /* a request is ready; returns whether others are before it */
-    void (*dequeue)(struct fl_exchange *exchange); /* a queued request is given up */
-    void (*ended)(struct fl_exchange *exchange);   /* a request that was taken is over */
-    void (*answered)(struct fl_context *context);  /* a response is complete, and sent or staged */
-    void (*stream_began)(struct fl_context *context); /* one request less is in flight */
-    void (*time_limited)(struct fl_context *context); /* a request has got a time limit */
-    void (*counted)(struct fl_context *context);   /* connections have come or gone, or had their first request */
+    bool (*enqueue)(struct fl_exchange *exchange);       /* a request is ready; returns whether others are before it */
+    void (*dequeue)(struct fl_exchange *exchange);       /* a queued request is given up */
+    void (*ended)(struct fl_exchange *exchange);         /* a request that was taken is over */
+    void (*answered)(struct fl_context *context);        /* a response is complete, and sent or staged */
+    void (*stream_began)(struct fl_context *context);    /* one request less is in flight */
+    void (*time_limited)(struct fl_context *context);    /* a request has got a time limit */
+    void (*counted)(struct fl_context *context);         /* connections have come or gone, or had their first request */
     bool (*gathers)(const struct fl_context *context);   /* complete responses are staged and sent together */
     bool (*is_ending)(const struct fl_context *context); /* connections end after their present response */
 } fl_context_calls;
@@ -87,12 +87,16 @@ typedef struct fl_context {
     fl_slab staging; /* of what exchanges stage: guarded by the GVL, not by the lock */
     fl_connection *connections, *closed;
     fl_connection *dirty;
-    _Atomic uint64_t staged_at; /* fl_clock since when a connection is dirty; 0: none is */
+    _Atomic uint64_t staged_at;                /* fl_clock since when a connection is dirty; 0: none is */
     fl_deadlines deadlines[FL_DEADLINE_KINDS]; /* in order of time */
     struct fl_exchange *served;
-    struct { struct fl_exchange *first, *last; } woken;
+    struct {
+        struct fl_exchange *first, *last;
+    } woken;
     struct fl_exchange *first_timed; /* the root of a heap, see time_limit.c */
-    struct { struct fl_exchange *first, *last; } expired;
+    struct {
+        struct fl_exchange *first, *last;
+    } expired;
     _Atomic(struct fl_exchange *) abandoned; /* given up by their owners without the lock */
     struct fl_exchange *free_exchanges;
     uint32_t free_exchange_count;
@@ -107,7 +111,7 @@ typedef struct fl_context {
     char date[FL_DATE_SIZE];
     bool draining;
     bool handing_over;
-    bool forgotten;       /* this process is a child of the server */
+    bool forgotten; /* this process is a child of the server */
     fl_counts counts;
     fl_handed handed; /* while a connection that was handed over is opened */
 } fl_context;

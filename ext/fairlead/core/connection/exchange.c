@@ -54,7 +54,8 @@ fl_status fl_exchange_begin(fl_exchange *exchange, int code) {
     exchange->response.out.start = exchange->response.out.length = 0;
     exchange->response.held.start = exchange->response.held.length = 0;
     exchange->response.framing = FL_FRAMING_UNDECIDED;
-    exchange->response.has_length = exchange->response.has_date = exchange->response.head_given = exchange->response.head_done = false;
+    exchange->response.has_length = exchange->response.has_date = exchange->response.head_given = exchange->response.head_done =
+        false;
     exchange->response.length_left = exchange->response.checked = 0;
     exchange->response.takes_over = code == 101;
     exchange->response.upgrades = exchange->response.has_trailers = false;
@@ -77,8 +78,7 @@ static bool parse_length(const char *text, size_t size, uint64_t *length) {
 
 #define IS(known) (strncasecmp(name, known, sizeof known - 1) == 0)
 
-fl_status fl_exchange_header(fl_exchange *exchange, const char *name, size_t name_size, const char *value,
-                             size_t value_size) {
+fl_status fl_exchange_header(fl_exchange *exchange, const char *name, size_t name_size, const char *value, size_t value_size) {
     if (exchange->context == NULL)
         return FL_CLOSED;
     switch (name_size) {
@@ -114,7 +114,8 @@ fl_status fl_exchange_head_end(fl_exchange *exchange, int64_t length) {
     if (exchange->context == NULL)
         return FL_CLOSED;
     exchange->response.head_given = true;
-    bool known = exchange->response.takes_over || exchange->response.has_length || exchange->response.framing != FL_FRAMING_UNDECIDED;
+    bool known =
+        exchange->response.takes_over || exchange->response.has_length || exchange->response.framing != FL_FRAMING_UNDECIDED;
     if (length < 0 && !known && !fl_exchange_has_no_body(exchange))
         return FL_OK; /* decided when the body ends, or has to be sent before */
     return decide(exchange, length);
@@ -161,7 +162,8 @@ size_t fl_exchange_room(const fl_exchange *exchange) {
 /* Sends or stages as much as there is room for, in the framing that has been decided. */
 static fl_status write_some(fl_exchange *exchange, const char *bytes, size_t size, size_t *taken) {
     *taken = 0;
-    bool directly = size > MOST_COPIED && exchange->protocol->body_directly != NULL && exchange->response.framing != FL_FRAMING_PIECES;
+    bool directly =
+        size > MOST_COPIED && exchange->protocol->body_directly != NULL && exchange->response.framing != FL_FRAMING_PIECES;
     if (directly) {
         if (exchange->connection->out.length > 0)
             fl_exchange_flush(exchange);
@@ -206,7 +208,8 @@ static fl_status write_all(fl_exchange *exchange, const char *bytes, size_t size
         *used = size;
         return FL_OK;
     }
-    if (exchange->response.head_done && exchange->response.framing == FL_FRAMING_LENGTH && size > exchange->response.length_left)
+    if (exchange->response.head_done && exchange->response.framing == FL_FRAMING_LENGTH &&
+        size > exchange->response.length_left)
         size = (size_t) exchange->response.length_left; /* what goes beyond the announced length would be the next response */
     if (!exchange->response.head_done) {
         if (exchange->response.held.length + size <= MOST_HELD) {
@@ -252,8 +255,7 @@ fl_status fl_exchange_write(fl_exchange *exchange, const char *bytes, size_t siz
     return status;
 }
 
-fl_status fl_exchange_trailer(fl_exchange *exchange, const char *name, size_t name_size, const char *value,
-                              size_t value_size) {
+fl_status fl_exchange_trailer(fl_exchange *exchange, const char *name, size_t name_size, const char *value, size_t value_size) {
     if (exchange->connection == NULL)
         return FL_CLOSED;
     if (!exchange->response.head_done && decide_now(exchange, -1) != FL_OK)
@@ -369,8 +371,7 @@ void fl_exchange_disown(fl_exchange *exchange) {
 void fl_exchange_abandon_later(fl_exchange *exchange) {
     fl_context *context = exchange->context;
     exchange->abandoned_next = atomic_load(&context->abandoned);
-    while (!atomic_compare_exchange_weak(&context->abandoned, &exchange->abandoned_next, exchange))
-        continue;
+    while (!atomic_compare_exchange_weak(&context->abandoned, &exchange->abandoned_next, exchange)) continue;
 }
 
 void fl_exchange_lost(fl_exchange *exchange, bool gone) {

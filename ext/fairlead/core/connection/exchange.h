@@ -46,24 +46,24 @@ typedef struct fl_request {
     fl_deadline deadline;   /* of the body */
     uint8_t rejection;      /* fl_status: what was wrong with the body; sent to the client if the app sends nothing */
     bool chunked : 1;
-    bool whole : 1;       /* all of the body has been received */
-    bool failed : 1;      /* it will never come whole */
-    bool awaited : 1;     /* its reader waits for more of the body */
+    bool whole : 1;   /* all of the body has been received */
+    bool failed : 1;  /* it will never come whole */
+    bool awaited : 1; /* its reader waits for more of the body */
     bool head_method : 1;
     bool connect_method : 1;
-    bool compact : 1;     /* the head has a block of its own size */
+    bool compact : 1; /* the head has a block of its own size */
 } fl_request;
 
 /* What is sent. fl_exchange_begin sets these without the lock, so each flag has a byte of its own. */
 typedef struct fl_response {
-    fl_buffer out;     /* staged by the protocol, and not handed to the connection yet */
-    fl_buffer held;    /* body bytes while the framing is undecided */
+    fl_buffer out;  /* staged by the protocol, and not handed to the connection yet */
+    fl_buffer held; /* body bytes while the framing is undecided */
     uint64_t length_left;
     uint64_t body_sent;
-    size_t checked;    /* bytes of a body that the app frames which were checked, and not taken yet */
+    size_t checked; /* bytes of a body that the app frames which were checked, and not taken yet */
     int code;
     uint8_t framing;
-    bool close;        /* the connection ends after this response */
+    bool close; /* the connection ends after this response */
     bool has_length;
     bool has_date;
     bool head_given;   /* the app has given the whole head */
@@ -80,20 +80,20 @@ typedef struct fl_time_limit {
     /* Siblings in the heap of running limits (the first one's `before` is its parent), or neighbours in the list of expired ones. */
     struct fl_exchange *before, *after;
     struct fl_exchange *below; /* in the heap: its first child */
-    uint64_t limit;   /* microseconds without a piece of a body read or written; 0: none */
-    uint64_t ends_at; /* of fl_clock */
+    uint64_t limit;            /* microseconds without a piece of a body read or written; 0: none */
+    uint64_t ends_at;          /* of fl_clock */
     bool runs;
-    bool expired;     /* its owner has to be told that the time is over */
-    bool out;         /* the client has got a timeout response, or was cut off */
+    bool expired; /* its owner has to be told that the time is over */
+    bool out;     /* the client has got a timeout response, or was cut off */
 } fl_time_limit;
 
 /* Where a request waits for its turn, and has waited. */
 typedef struct fl_queueing {
-    int hand_overs; /* between workers, so far */
-    int8_t lane;    /* fl_lane of the route, when the request was ready */
-    int8_t queue;   /* fl_lane: in whose queue it waits, or has waited */
-    int8_t reactor; /* the one that took it from the queue of a lane; -1: none */
-    bool stays;     /* it cannot be handed over */
+    int hand_overs;                /* between workers, so far */
+    int8_t lane;                   /* fl_lane of the route, when the request was ready */
+    int8_t queue;                  /* fl_lane: in whose queue it waits, or has waited */
+    int8_t reactor;                /* the one that took it from the queue of a lane; -1: none */
+    bool stays;                    /* it cannot be handed over */
     uint64_t ready_at, started_at; /* of fl_clock: once it is queued, and taken. From here on nothing is cleared at first */
     uint64_t route;                /* its key, and how often the route had stalled when this one began: if it has a lane */
     int64_t route_stalls;
@@ -149,8 +149,7 @@ void fl_exchange_body_used(fl_exchange *exchange, size_t size);
 
 /* `code`: 200 to 999, or 101, after which the app takes over. Starts over if a head is staged; FL_CLOSED once something was sent. */
 fl_status fl_exchange_begin(fl_exchange *exchange, int code);
-fl_status fl_exchange_header(fl_exchange *exchange, const char *name, size_t name_size, const char *value,
-                             size_t value_size);
+fl_status fl_exchange_header(fl_exchange *exchange, const char *name, size_t name_size, const char *value, size_t value_size);
 /* Ends the head. `length` of the body: -1 if it is not known. A content-length field that the app has set has precedence. */
 fl_status fl_exchange_head_end(fl_exchange *exchange, int64_t length);
 /* How many bytes fl_exchange_write takes before it returns FL_AGAIN. */
@@ -161,8 +160,7 @@ fl_status fl_exchange_write(fl_exchange *exchange, const char *bytes, size_t siz
 void fl_exchange_flush(fl_exchange *exchange);
 /* A field behind the body. Dropped unless the head had a "trailer" field, the body is sent in pieces, and the field may be a trailer
  * (fl_may_be_trailer). */
-fl_status fl_exchange_trailer(fl_exchange *exchange, const char *name, size_t name_size, const char *value,
-                              size_t value_size);
+fl_status fl_exchange_trailer(fl_exchange *exchange, const char *name, size_t name_size, const char *value, size_t value_size);
 /* The response is complete. Frees the exchange. */
 void fl_exchange_finish(fl_exchange *exchange);
 /* The response will never be complete: it is cut off so that the client notices. If nothing was sent and the request was at fault, it
@@ -198,7 +196,6 @@ void fl_exchange_abandon_later(fl_exchange *exchange);
 void fl_exchange_disown(fl_exchange *exchange);
 
 /* Called by the loop */
-
 
 /* Answers with the error of this status, and frees the exchange. If it is served, its owner is woken and answers. */
 void fl_exchange_reject(fl_exchange *exchange, fl_status status);

@@ -73,7 +73,8 @@ typedef struct fl_protocol {
     /* * Sends what is staged, and `bytes` behind it without a copy. Returns how many of `bytes` were sent; the rest is staged. */
     size_t (*body_directly)(struct fl_exchange *exchange, const char *bytes, size_t size);
     /* Stages a field behind the body. */
-    fl_status (*trailer)(struct fl_exchange *exchange, const char *name, size_t name_size, const char *value, size_t value_size);
+    fl_status (*trailer)(struct fl_exchange *exchange, const char *name, size_t name_size, const char *value,
+                         size_t value_size);
     /* Sends what is staged, as far as possible. What stays in response.out is offered again. */
     void (*flush)(struct fl_exchange *exchange);
     /* Ends the response, and sends or stages the rest. False: the response is incomplete. */

@@ -16,16 +16,18 @@ void fl_rejection_note(const fl_exchange *exchange, fl_status status) {
     if (!context->limits.note_rejections || context->rejections.count >= MOST_WAITING)
         return;
     const char *line = fl_exchange_head_bytes(exchange);
-    uint32_t left = exchange->request.head_bytes.length > 0 ? exchange->request.head_bytes.length : connection->in.length, size = 0;
-    while (left > 0 && (*line == '\r' || *line == '\n'))
-        line++, left--;
-    while (size < left && size < MOST_OF_LINE && line[size] != '\r' && line[size] != '\n')
-        size++;
+    uint32_t left = exchange->request.head_bytes.length > 0 ? exchange->request.head_bytes.length : connection->in.length,
+             size = 0;
+    while (left > 0 && (*line == '\r' || *line == '\n')) line++, left--;
+    while (size < left && size < MOST_OF_LINE && line[size] != '\r' && line[size] != '\n') size++;
     fl_rejection *rejection = malloc(sizeof *rejection + size);
     if (rejection == NULL)
         return;
-    *rejection = (fl_rejection){.client = connection->client, .first_byte_at = exchange->request.first_byte_at,
-                            .refused_at = context->now, .status = status, .size = size};
+    *rejection = (fl_rejection) {.client = connection->client,
+                                 .first_byte_at = exchange->request.first_byte_at,
+                                 .refused_at = context->now,
+                                 .status = status,
+                                 .size = size};
     if (size > 0)
         memcpy(rejection->line, line, size);
     fl_rejections *rejections = &context->rejections;

@@ -45,7 +45,8 @@ void fl_exchange_body_came(fl_exchange *exchange) {
     if (exchange->state == FL_EXCHANGE_SERVED) {
         fl_exchange_wake(exchange);
         exchange->request.awaited = false; /* the client's deadline ends here, however long the app takes to come back */
-    } else if (exchange->request.whole || exchange->request.body.length >= fl_context_buffer_limit(context, context->limits.body_buffer)) {
+    } else if (exchange->request.whole ||
+               exchange->request.body.length >= fl_context_buffer_limit(context, context->limits.body_buffer)) {
         fl_exchange_is_ready(exchange);
     } else if (exchange->request.deadline.kind == FL_DEADLINE_NONE) {
         if (connection->deadline.kind == FL_DEADLINE_HEAD || connection->deadline.kind == FL_DEADLINE_IDLE)

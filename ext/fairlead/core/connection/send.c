@@ -70,7 +70,7 @@ void fl_connection_stage(fl_connection *connection, fl_buffer *staged) {
     if (connection->out.length == 0) {
         fl_buffer_free(&context->slab, &connection->out);
         connection->out = *staged;
-        *staged = (fl_buffer){0};
+        *staged = (fl_buffer) {0};
     } else if (fl_buffer_append(&context->slab, &connection->out, fl_buffer_at(staged), staged->length) == FL_OK) {
         fl_buffer_free(&context->slab, staged);
     } else {

@@ -29,8 +29,8 @@ typedef struct fl_transport_kind {
      * perhaps at another address. */
     ssize_t (*write)(fl_transport *transport, const struct iovec *parts, int count);
     void (*finish)(fl_transport *transport); /* nothing more will be written */
-    void (*reset)(fl_transport *transport);  /* `close` will reset the connection, so that the response does not look complete */
-    void (*close)(fl_transport *transport);  /* frees `state` */
+    void (*reset)(fl_transport *transport); /* `close` will reset the connection, so that the response does not look complete */
+    void (*close)(fl_transport *transport); /* frees `state` */
 } fl_transport_kind;
 
 struct fl_transport {
@@ -45,9 +45,9 @@ struct fl_transport {
 extern const fl_transport_kind fl_transport_plain;
 
 /* False: out of memory; the descriptor stays the caller's. */
-static inline bool fl_transport_open(fl_transport *transport, const fl_transport_kind *kind, void *configuration, int descriptor) {
-    *transport = (fl_transport){
-        .kind = kind, .descriptor = descriptor, .read_needs = FL_READABLE, .write_needs = FL_WRITABLE};
+static inline bool fl_transport_open(fl_transport *transport, const fl_transport_kind *kind, void *configuration,
+                                     int descriptor) {
+    *transport = (fl_transport) {.kind = kind, .descriptor = descriptor, .read_needs = FL_READABLE, .write_needs = FL_WRITABLE};
     return kind->open == NULL || kind->open(transport, configuration);
 }
 

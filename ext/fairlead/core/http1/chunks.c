@@ -14,7 +14,7 @@ enum {
 typedef enum state {
     SIZE_FIRST,
     SIZE,
-    SIZE_BLANK, /* between the size and the ";" of an extension */
+    SIZE_BLANK,     /* between the size and the ";" of an extension */
     EXTENSION_NAME, /* behind a ";": a token has to begin (RFC 9112, 7.1.1) */
     EXTENSION,
     SIZE_LF,

@@ -16,17 +16,15 @@ static bool next_element(list *rest, const char **element, size_t *size) {
     const char *comma = memchr(at, ',', (size_t) (rest->end - at));
     const char *end = comma ? comma : rest->end;
     rest->at = comma ? comma + 1 : NULL;
-    while (at < end && (*at == ' ' || *at == '\t'))
-        at++;
-    while (end > at && (end[-1] == ' ' || end[-1] == '\t'))
-        end--;
+    while (at < end && (*at == ' ' || *at == '\t')) at++;
+    while (end > at && (end[-1] == ' ' || end[-1] == '\t')) end--;
     *element = at;
     *size = (size_t) (end - at);
     return true;
 }
 
 static list list_of(const char *bytes, fl_span value) {
-    return (list){bytes + value.at, bytes + value.at + value.size};
+    return (list) {bytes + value.at, bytes + value.at + value.size};
 }
 
 typedef struct connection_options {
@@ -90,11 +88,10 @@ static fl_status read_host(fl_head *head, const char *bytes, const fl_header *ho
     if (!host)
         return head->minor == 0 ? FL_OK : FL_BAD_HOST;
     uint32_t significant = 0;
-    if (host->value.size > 0 &&
-        !fl_http1_is_authority(bytes + host->value.at, host->value.size, false, &significant))
+    if (host->value.size > 0 && !fl_http1_is_authority(bytes + host->value.at, host->value.size, false, &significant))
         return FL_BAD_HOST;
     if (head->form == FL_TARGET_ORIGIN || head->form == FL_TARGET_ASTERISK)
-        head->authority = (fl_span){host->value.at, significant};
+        head->authority = (fl_span) {host->value.at, significant};
     return FL_OK;
 }
 

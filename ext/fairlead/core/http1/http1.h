@@ -26,8 +26,8 @@ typedef struct fl_chunks {
     uint32_t line;       /* length so far of a size line, or of all trailers */
     uint32_t extensions; /* bytes of chunk extensions that the data has not yet paid for */
     uint8_t state;
-    bool done;           /* the last chunk and the trailers have been read */
-    size_t trailers;     /* where, in the bytes of the last call, those of the trailers began; behind them if none were */
+    bool done;       /* the last chunk and the trailers have been read */
+    size_t trailers; /* where, in the bytes of the last call, those of the trailers began; behind them if none were */
 } fl_chunks;
 
 /* Decodes in place: `bytes` holds `size` coded bytes; afterwards its first `*decoded` bytes are body, and
@@ -49,8 +49,8 @@ fl_status fl_http1_write_status(fl_slab *slab, fl_buffer *out, int code);
 
 /* One header field. Refuses a name that is not a token and a value with CR, LF, NUL or another control
  * character but HTAB. */
-fl_status fl_http1_write_header(fl_slab *slab, fl_buffer *out, const char *name, size_t name_size,
-                                const char *value, size_t value_size);
+fl_status fl_http1_write_header(fl_slab *slab, fl_buffer *out, const char *name, size_t name_size, const char *value,
+                                size_t value_size);
 
 /* "content-length: 123" CR LF. */
 fl_status fl_http1_write_length(fl_slab *slab, fl_buffer *out, uint64_t length);

@@ -9,8 +9,7 @@ enum { CR_LF = 2, SKIPPED_LINES = 2 };
 
 /* Finds the end of the line that begins at head->line: *end is where its CR is. A line has to end before
  * `bound`, whether its rest has come or not, so that too long is too long in one piece and in many. */
-static inline fl_status find_end(fl_head *head, const char *bytes, size_t size,
-                                 const fl_head_limits *limits, uint32_t *end) {
+static inline fl_status find_end(fl_head *head, const char *bytes, size_t size, const fl_head_limits *limits, uint32_t *end) {
     size_t bound = limits->head;
     fl_status beyond = FL_HEAD_TOO_LARGE;
     if (!head->started && (size_t) head->line + limits->request_line + CR_LF <= bound) {
@@ -37,29 +36,25 @@ static inline bool is_blank(char character) {
 }
 
 /* The line is followed by its CR, which is neither token nor blank: the loops forward stop there. */
-static inline fl_status read_header(fl_head *head, const char *bytes, uint32_t at, uint32_t end,
-                                    uint32_t most) {
+static inline fl_status read_header(fl_head *head, const char *bytes, uint32_t at, uint32_t end, uint32_t most) {
     if (is_blank(bytes[at]))
         return FL_FOLDED_HEADER;
     uint32_t colon = at;
-    while (fl_is(bytes[colon], FL_IS_TOKEN))
-        colon++;
+    while (fl_is(bytes[colon], FL_IS_TOKEN)) colon++;
     if (colon == at || bytes[colon] != ':')
         return FL_BAD_HEADER_NAME;
 
     uint32_t value = colon + 1;
-    while (is_blank(bytes[value]))
-        value++;
-    while (end > value && is_blank(bytes[end - 1]))
-        end--;
+    while (is_blank(bytes[value])) value++;
+    while (end > value && is_blank(bytes[end - 1])) end--;
     if (!fl_is_text(bytes + value, end - value))
         return FL_BAD_HEADER_VALUE;
 
     if (head->count == most)
         return FL_HEAD_TOO_LARGE;
     fl_header *header = &head->headers[head->count++];
-    header->name = (fl_span){at, colon - at};
-    header->value = (fl_span){value, end - value};
+    header->name = (fl_span) {at, colon - at};
+    header->value = (fl_span) {value, end - value};
     header->id = fl_header_lookup(bytes + at, colon - at);
     return FL_OK;
 }

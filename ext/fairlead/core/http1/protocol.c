@@ -9,10 +9,10 @@
 
 enum {
     MOST_UNSENT_BEFORE_NEXT = 65536,
-    MOST_ANSWERS = 200,       /* of ours at once, in a row on one connection: nobody keeps the loop to himself */
+    MOST_ANSWERS = 200, /* of ours at once, in a row on one connection: nobody keeps the loop to himself */
     MOST_HANDED_BYTES = 65536,
-    RESPONSE_HEAD = 1024,     /* bytes that most heads of a response fit into */
-    HAS_WAITED = 5000,        /* microseconds, for its turn: not at once */
+    RESPONSE_HEAD = 1024, /* bytes that most heads of a response fit into */
+    HAS_WAITED = 5000,    /* microseconds, for its turn: not at once */
 };
 
 static void next_request(fl_connection *connection) {
@@ -69,7 +69,7 @@ static void half_closed(fl_connection *connection) {
     if (fl_http1_of(connection)->asked || exchange == NULL || fl_http1_part(exchange)->minor == 0)
         return;
     bool spins_in_vain = exchange->state == FL_EXCHANGE_SERVED && connection->context->limits.cancel_abandoned &&
-                   exchange->request.whole && !exchange->response.committed && !exchange->response.takes_over;
+                         exchange->request.whole && !exchange->response.committed && !exchange->response.takes_over;
     if (spins_in_vain || exchange->state == FL_EXCHANGE_QUEUED)
         ask_whether_it_reads(connection);
 }
@@ -90,7 +90,7 @@ static void taken(fl_exchange *exchange) {
     fl_slab *slab = &exchange->context->slab;
     fl_buffer *bytes = &exchange->request.head_bytes;
     *bytes = connection->in;
-    connection->in = (fl_buffer){0};
+    connection->in = (fl_buffer) {0};
     uint32_t size = exchange->request.head->size;
     fl_http1_of(connection)->answers = 0;
     if ((bytes->length > size &&
@@ -116,10 +116,10 @@ static bool asks_with_head(const fl_exchange *exchange) {
 static bool put_answer(fl_connection *connection, int code, const char *text, bool with_body, bool close) {
     fl_context *context = connection->context;
     char answer[512];
-    int size = snprintf(answer, sizeof answer,
-                        "HTTP/1.1 %d %s\r\n%.*s%s%scontent-type: text/plain\r\ncontent-length: %zu\r\n\r\n%s\n", code,
-                        fl_reason(code), FL_DATE_SIZE, fl_context_date(context), close ? "connection: close\r\n" : "",
-                        code == 503 ? "retry-after: 1\r\n" : "", strlen(text) + 1, text);
+    int size =
+        snprintf(answer, sizeof answer, "HTTP/1.1 %d %s\r\n%.*s%s%scontent-type: text/plain\r\ncontent-length: %zu\r\n\r\n%s\n",
+                 code, fl_reason(code), FL_DATE_SIZE, fl_context_date(context), close ? "connection: close\r\n" : "",
+                 code == 503 ? "retry-after: 1\r\n" : "", strlen(text) + 1, text);
     if (!with_body)
         size -= (int) strlen(text) + 1;
     return fl_buffer_append(&context->slab, &connection->out, answer, (size_t) size) == FL_OK;
@@ -143,7 +143,8 @@ static bool can_stay(const fl_exchange *exchange) {
     const fl_context *context = exchange->context;
     fl_connection *connection = exchange->connection;
     fl_http1_connection *own = fl_http1_of(connection);
-    if (!own->keep_alive || fl_http1_part(exchange)->minor == 0 || !exchange->request.whole || context->calls->is_ending(context))
+    if (!own->keep_alive || fl_http1_part(exchange)->minor == 0 || !exchange->request.whole ||
+        context->calls->is_ending(context))
         return false;
     if (exchange->state == FL_EXCHANGE_QUEUED) /* and nothing follows it */
         return connection->in.length == exchange->request.head->size && !connection->half_closed;
@@ -182,11 +183,11 @@ static size_t raw(const fl_exchange *exchange, struct iovec parts[3]) {
     char *bytes = fl_buffer_at(in);
     uint32_t head = exchange->request.head->size;
     size_t count = 0;
-    parts[count++] = (struct iovec){bytes, head};
+    parts[count++] = (struct iovec) {bytes, head};
     if (body->length > 0)
-        parts[count++] = (struct iovec){fl_buffer_at(body), body->length};
+        parts[count++] = (struct iovec) {fl_buffer_at(body), body->length};
     if (in->length > head)
-        parts[count++] = (struct iovec){bytes + head, in->length - head};
+        parts[count++] = (struct iovec) {bytes + head, in->length - head};
     return count;
 }
 
@@ -199,13 +200,13 @@ static int hijack(fl_exchange *exchange, fl_buffer *unsent, fl_buffer *ahead) {
     if (exchange->connection == NULL)
         return -1;
     *unsent = connection->out;
-    connection->out = (fl_buffer){0};
+    connection->out = (fl_buffer) {0};
     *ahead = exchange->request.body;
-    exchange->request.body = (fl_buffer){0};
+    exchange->request.body = (fl_buffer) {0};
     if (ahead->length == 0) {
         fl_buffer_free(slab, ahead);
         *ahead = connection->in;
-        connection->in = (fl_buffer){0};
+        connection->in = (fl_buffer) {0};
     } else if (connection->in.length > 0 &&
                fl_buffer_append(slab, ahead, fl_buffer_at(&connection->in), connection->in.length) != FL_OK) {
         fl_connection_close(connection);

@@ -9,9 +9,9 @@
 #include "http1.h"
 
 typedef struct fl_http1_connection {
-    bool keep_alive;  /* may stay open after the present response */
-    bool asked;       /* who has ended its side was asked whether it still reads */
-    uint8_t answers;  /* of ours, in a row that needed no app */
+    bool keep_alive; /* may stay open after the present response */
+    bool asked;      /* who has ended its side was asked whether it still reads */
+    uint8_t answers; /* of ours, in a row that needed no app */
 } fl_http1_connection;
 
 typedef struct fl_http1_exchange {

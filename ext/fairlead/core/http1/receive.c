@@ -106,7 +106,7 @@ static void head_is_complete(fl_connection *connection, fl_exchange *exchange) {
     fl_http1_of(connection)->keep_alive = head->keep_alive && !exchange->request.connect_method;
     exchange->state = FL_EXCHANGE_BODY;
     if (head->chunked)
-        fl_http1_part(exchange)->chunks = (fl_chunks){0};
+        fl_http1_part(exchange)->chunks = (fl_chunks) {0};
     if (exchange->request.whole) {
         fl_exchange_is_ready(exchange);
         return;

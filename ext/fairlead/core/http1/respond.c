@@ -10,7 +10,7 @@ fl_status fl_http1_begin(fl_exchange *exchange) {
     fl_http1_exchange *own = fl_http1_part(exchange);
     if (exchange->response.code == 101 && own->minor == 0)
         return FL_BAD_STATUS;
-    own->own_chunks = (fl_chunks){0};
+    own->own_chunks = (fl_chunks) {0};
     own->trailers_begun = false;
     return fl_http1_write_status(&exchange->context->staging, &exchange->response.out, exchange->response.code);
 }
@@ -62,7 +62,8 @@ fl_status fl_http1_header(fl_exchange *exchange, const char *name, size_t name_s
         if (IS("transfer-encoding")) {
             if (fl_exchange_has_no_framing(exchange) || is_identity(value, value_size))
                 return FL_OK;
-            if (exchange->response.has_length || fl_http1_part(exchange)->minor == 0) /* could be read in two ways, or in none */
+            if (exchange->response.has_length ||
+                fl_http1_part(exchange)->minor == 0) /* could be read in two ways, or in none */
                 return FL_BAD_HEADER_VALUE;
             exchange->response.framing = ends_in_chunked(value, value_size) ? FL_FRAMING_RAW : FL_FRAMING_CLOSE;
         }
@@ -99,7 +100,8 @@ fl_status fl_http1_end_head(fl_exchange *exchange, int64_t length) {
         exchange->response.framing = no_body ? FL_FRAMING_NONE : FL_FRAMING_LENGTH;
     } else if (no_body) {
         exchange->response.framing = FL_FRAMING_NONE;
-        if (length > 0 && exchange->response.code == 200 && !fl_exchange_has_no_framing(exchange)) /* of HEAD: what GET would have had */
+        if (length > 0 && exchange->response.code == 200 &&
+            !fl_exchange_has_no_framing(exchange)) /* of HEAD: what GET would have had */
             status = fl_http1_write_length(slab, &exchange->response.out, (uint64_t) length);
     } else if (length >= 0) {
         exchange->response.framing = FL_FRAMING_LENGTH;
@@ -113,7 +115,8 @@ fl_status fl_http1_end_head(fl_exchange *exchange, int64_t length) {
         exchange->response.close = true;
     }
     if (connection != NULL && !exchange->response.takes_over &&
-        (!fl_http1_of(connection)->keep_alive || !exchange->request.whole || exchange->context->calls->is_ending(exchange->context)))
+        (!fl_http1_of(connection)->keep_alive || !exchange->request.whole ||
+         exchange->context->calls->is_ending(exchange->context)))
         exchange->response.close = true;
     if (status == FL_OK && exchange->response.close)
         status = APPEND("connection: close\r\n");

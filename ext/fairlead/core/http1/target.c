@@ -58,16 +58,14 @@ bool fl_http1_is_authority(const char *at, size_t size, bool port_needed, uint32
 /* "/path?query" from `at` to the end of the target; an empty path is possible only behind an authority. */
 static bool read_path(fl_head *head, const char *bytes, uint32_t at, uint32_t end) {
     uint32_t here = at;
-    while (here < end && fl_is(bytes[here], FL_IS_PATH))
-        here++;
-    head->path = (fl_span){at, here - at};
+    while (here < end && fl_is(bytes[here], FL_IS_PATH)) here++;
+    head->path = (fl_span) {at, here - at};
     if (here == end)
         return true;
     if (bytes[here] != '?')
         return false;
     head->query.at = ++here;
-    while (here < end && fl_is(bytes[here], FL_IS_QUERY))
-        here++;
+    while (here < end && fl_is(bytes[here], FL_IS_QUERY)) here++;
     head->query.size = here - head->query.at;
     return here == end;
 }
@@ -83,10 +81,9 @@ static bool read_absolute(fl_head *head, const char *bytes, uint32_t at, uint32_
     else
         return false;
     uint32_t authority = at + scheme + 3, slash = authority;
-    while (slash < end && bytes[slash] != '/' && bytes[slash] != '?')
-        slash++;
+    while (slash < end && bytes[slash] != '/' && bytes[slash] != '?') slash++;
     head->form = FL_TARGET_ABSOLUTE;
-    head->scheme = (fl_span){at, scheme};
+    head->scheme = (fl_span) {at, scheme};
     head->authority.at = authority;
     return fl_http1_is_authority(bytes + authority, slash - authority, false, &head->authority.size) &&
            read_path(head, bytes, slash, end);
@@ -120,17 +117,15 @@ static fl_status read_version(fl_head *head, const char *at) {
         head->minor = at[7] != '0';
         return FL_OK;
     }
-    bool well_formed =
-        memcmp(at, "HTTP/", 5) == 0 && fl_is(at[5], FL_IS_DIGIT) && at[6] == '.' && fl_is(at[7], FL_IS_DIGIT);
+    bool well_formed = memcmp(at, "HTTP/", 5) == 0 && fl_is(at[5], FL_IS_DIGIT) && at[6] == '.' && fl_is(at[7], FL_IS_DIGIT);
     return well_formed ? FL_UNKNOWN_VERSION : FL_BAD_VERSION;
 }
 
 fl_status fl_http1_read_request_line(fl_head *head, const char *bytes, uint32_t at, uint32_t size) {
-    uint32_t method =
-        (uint32_t) fl_token_size(bytes + at, size < LONGEST_METHOD + 1 ? size : LONGEST_METHOD + 1);
+    uint32_t method = (uint32_t) fl_token_size(bytes + at, size < LONGEST_METHOD + 1 ? size : LONGEST_METHOD + 1);
     if (method == 0 || method > LONGEST_METHOD || bytes[at + method] != ' ')
         return FL_BAD_METHOD;
-    head->method = (fl_span){at, method};
+    head->method = (fl_span) {at, method};
     head->head_method = method == 4 && memcmp(bytes + at, "HEAD", 4) == 0;
 
     /* The version is judged before the target, so that the preface of HTTP/2 ("PRI * HTTP/2.0") hears that its
@@ -141,6 +136,6 @@ fl_status fl_http1_read_request_line(fl_head *head, const char *bytes, uint32_t 
     if (status != FL_OK)
         return status;
 
-    head->target = (fl_span){at + method + 1, size - method - 2 - VERSION_SIZE};
+    head->target = (fl_span) {at + method + 1, size - method - 2 - VERSION_SIZE};
     return read_target(head, bytes) ? FL_OK : FL_BAD_TARGET;
 }

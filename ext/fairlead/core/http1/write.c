@@ -24,8 +24,8 @@ fl_status fl_http1_write_status(fl_slab *slab, fl_buffer *out, int code) {
     return FL_OK;
 }
 
-fl_status fl_http1_write_header(fl_slab *slab, fl_buffer *out, const char *name, size_t name_size,
-                                const char *value, size_t value_size) {
+fl_status fl_http1_write_header(fl_slab *slab, fl_buffer *out, const char *name, size_t name_size, const char *value,
+                                size_t value_size) {
     if (name_size == 0 || fl_token_size(name, name_size) != name_size)
         return FL_BAD_HEADER_NAME;
     if (!fl_is_text(value, value_size))

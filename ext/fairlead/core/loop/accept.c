@@ -14,10 +14,10 @@ enum {
     /* Bytes that the kernel keeps for a client who does not take them: by itself it keeps 4 MB, which are copied and thrown
      * away for who never reads. Enough of them are left, when we are told of room, for a moment in which we do not come. */
     MOST_UNSENT = 512 << 10,
-    LISTEN_AGAIN = 100000,    /* microseconds, after the descriptors ran out */
-    LONG_SILENT = 1000000,    /* microseconds, after which an idle connection may be closed for want of descriptors */
-    UNEVEN = 2,               /* so much more than a sibling has must be here, for a new connection to go there */
-    MOST_SPARE = 128,         /* descriptors that are left to the app */
+    LISTEN_AGAIN = 100000, /* microseconds, after the descriptors ran out */
+    LONG_SILENT = 1000000, /* microseconds, after which an idle connection may be closed for want of descriptors */
+    UNEVEN = 2,            /* so much more than a sibling has must be here, for a new connection to go there */
+    MOST_SPARE = 128,      /* descriptors that are left to the app */
 };
 
 static const fl_protocol *const protocols[] = {&fl_http1_protocol, NULL};
@@ -41,8 +41,7 @@ fl_status fl_loop_listen(fl_loop *loop, int descriptor, bool unix_socket) {
         setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
         fl_limit_unsent(descriptor, MOST_UNSENT);
     }
-    if (fl_close_on_exec_nonblocking(descriptor) < 0 ||
-        fl_poll_add_listener(&loop->context.poll, descriptor, listener) < 0) {
+    if (fl_close_on_exec_nonblocking(descriptor) < 0 || fl_poll_add_listener(&loop->context.poll, descriptor, listener) < 0) {
         free(listener);
         return FL_SYSTEM;
     }
@@ -83,7 +82,8 @@ int64_t fl_loop_room(const fl_loop *loop) {
         return 0;
     if (loop->accepting.most == 0)
         return INT32_MAX;
-    return loop->accepting.most > loop->context.counts.connections ? loop->accepting.most - loop->context.counts.connections : 0;
+    return loop->accepting.most > loop->context.counts.connections ? loop->accepting.most - loop->context.counts.connections
+                                                                   : 0;
 }
 
 static void show_room(fl_loop *loop) {
@@ -153,7 +153,7 @@ static bool pass_on(fl_loop *loop, const fl_listener *listener, int descriptor) 
     int sibling = own < UNEVEN && !full ? -1 : fl_siblings_least_loaded(siblings, &least);
     if (sibling < 0 || (own < least + UNEVEN && !full))
         return false;
-    return fl_handoff_pass_on(siblings, sibling, &(fl_handover){.listener = listener->index, .descriptor = descriptor});
+    return fl_handoff_pass_on(siblings, sibling, &(fl_handover) {.listener = listener->index, .descriptor = descriptor});
 }
 
 /* A wake-up meant for all may have come to us alone: what is there goes to siblings, as long as they have room. */
@@ -193,15 +193,14 @@ static void take_in(fl_loop *loop, const fl_handover *handover) {
     if (sibling >= 0 && fl_handoff_pass_on(&loop->siblings, sibling, handover))
         return;
     fl_listener *listener = loop->accepting.listeners;
-    while (listener != NULL && listener->index != handover->listener)
-        listener = listener->next;
-    loop->context.handed = (fl_handed){handover->arrived, handover->hand_overs};
+    while (listener != NULL && listener->index != handover->listener) listener = listener->next;
+    loop->context.handed = (fl_handed) {handover->arrived, handover->hand_overs};
     if (listener == NULL || fl_close_on_exec_nonblocking(handover->descriptor) < 0)
         close(handover->descriptor);
     else if (open_connection(loop, listener, handover->descriptor, handover->bytes, handover->size) != NULL &&
              handover->arrived != 0)
         loop->context.counts.received++;
-    loop->context.handed = (fl_handed){0};
+    loop->context.handed = (fl_handed) {0};
 }
 
 void fl_loop_receive(fl_loop *loop) {
@@ -224,7 +223,8 @@ void fl_loop_receive(fl_loop *loop) {
 
 void fl_loop_stop_accepting(fl_loop *loop) {
     /* A wake-up meant for all may have come to us alone: take what is there before looking away. */
-    for (fl_listener *listener = loop->accepting.listeners; listener != NULL && !loop->lanes.dedicated; listener = listener->next)
+    for (fl_listener *listener = loop->accepting.listeners; listener != NULL && !loop->lanes.dedicated;
+         listener = listener->next)
         fl_loop_accept(loop, listener, ACCEPTS_BEFORE_LEAVING);
     fl_loop_watch_listeners(loop, false);
 }

@@ -76,8 +76,7 @@ static void find_lane(fl_exchange *exchange) {
     const fl_head *head = exchange->request.head;
     const char *bytes = fl_exchange_head_bytes(exchange);
     fl_route route;
-    fl_routes_find(&page->routes, &route, bytes + head->method.at, head->method.size, bytes + head->path.at,
-                   head->path.size);
+    fl_routes_find(&page->routes, &route, bytes + head->method.at, head->method.size, bytes + head->path.at, head->path.size);
     exchange->queueing.route = route.key;
     exchange->queueing.lane = (int8_t) fl_routes_lane(&page->routes, route.key, loop->context.now);
     if (loop->lanes.serve != NULL && !loop->lanes.dedicated)
@@ -208,7 +207,8 @@ fl_exchange *fl_loop_take(fl_loop *loop) {
         if (loop->context.woken.first != NULL || loop->context.expired.first != NULL)
             fl_poll_wake(&loop->context.poll);
     }
-    if (loop->ready.first == NULL || loop->context.woken.first != NULL) /* requests that have begun go on first: the driver wakes them */
+    if (loop->ready.first == NULL ||
+        loop->context.woken.first != NULL) /* requests that have begun go on first: the driver wakes them */
         return NULL;
     flush_late(loop);
     fl_exchange *exchange = oldest_wanted(loop, FL_LANE_NONE);

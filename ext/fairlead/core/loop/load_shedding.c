@@ -54,8 +54,8 @@ static bool grows(fl_loop *loop, uint64_t served, uint64_t microseconds, uint64_
     uint32_t acceptable = largest(served * (stood > STANDS ? LONG : VERY_LONG) * target / microseconds,
                                   4 * (uint64_t) loop->context.counts.in_flight, 2 * LEAST);
     uint32_t present = present_in_all(loop);
-    return stood > MAY_STAND && loop->ready.count > acceptable && present > 2 * line->at_first &&
-           present > line->before && !sibling_has_room(loop, now);
+    return stood > MAY_STAND && loop->ready.count > acceptable && present > 2 * line->at_first && present > line->before &&
+           !sibling_has_room(loop, now);
 }
 
 void fl_load_shedding_taken(fl_loop *loop, uint64_t waited, uint64_t now) {
@@ -69,7 +69,7 @@ void fl_load_shedding_taken(fl_loop *loop, uint64_t waited, uint64_t now) {
     }
     if (line->since == 0) {
         uint32_t present = present_in_all(loop);
-        *line = (fl_load_shedding){.since = now, .counted_at = now, .at_first = present, .before = present};
+        *line = (fl_load_shedding) {.since = now, .counted_at = now, .at_first = present, .before = present};
         return;
     }
     line->taken++;

@@ -21,10 +21,10 @@ typedef struct fl_load_shedding {
     uint64_t since;      /* fl_clock when the queue began to stand; 0: it does not */
     uint64_t counted_at; /* fl_clock since when taken requests are counted */
     uint32_t taken;
-    uint32_t at_first;   /* requests of all workers when the queue began to stand */
-    uint32_t before;     /* the same when counting began */
-    uint32_t most;       /* requests that may wait; 0: any number */
-    uint64_t cut_at;     /* fl_clock when a request was last turned away */
+    uint32_t at_first; /* requests of all workers when the queue began to stand */
+    uint32_t before;   /* the same when counting began */
+    uint32_t most;     /* requests that may wait; 0: any number */
+    uint64_t cut_at;   /* fl_clock when a request was last turned away */
 } fl_load_shedding;
 
 /* A request that has waited for `waited` microseconds is taken now. */

@@ -68,8 +68,7 @@ fl_loop *fl_loop_open(const fl_limits *limits) {
 }
 
 void fl_loop_close(fl_loop *loop) {
-    while (loop->context.connections != NULL)
-        fl_connection_close(loop->context.connections);
+    while (loop->context.connections != NULL) fl_connection_close(loop->context.connections);
     while (loop->accepting.listeners != NULL) {
         fl_listener *listener = loop->accepting.listeners;
         loop->accepting.listeners = listener->next;
@@ -125,7 +124,8 @@ void fl_loop_give_back(fl_loop *loop) {
 
 /* A lane worker is one lane as a whole. */
 static void show_lanes(const fl_loop *loop, fl_slot *slot) {
-    uint32_t waiting = loop->lanes.dedicated ? loop->ready.count : 0, running = loop->lanes.dedicated ? loop->context.counts.in_flight : 0;
+    uint32_t waiting = loop->lanes.dedicated ? loop->ready.count : 0,
+             running = loop->lanes.dedicated ? loop->context.counts.in_flight : 0;
     for (int lane = FL_LANE_NONE + 1; lane < FL_LANES; lane++) {
         waiting += atomic_load(&loop->queues[lane].count);
         running += atomic_load(&loop->queues[lane].running);
@@ -277,8 +277,7 @@ bool fl_loop_may_spin(fl_loop *loop) {
 bool fl_loop_spin(fl_loop *loop) {
     uint64_t until = fl_clock() + LINGER;
     bool woken;
-    do
-        woken = look(loop, 0);
+    do woken = look(loop, 0);
     while (!woken && fl_clock() < until);
     loop->driver.spins_in_vain = woken ? 0 : loop->driver.spins_in_vain + 1;
     atomic_store(&loop->driver.resting, false);

@@ -50,11 +50,12 @@ typedef struct fl_driver {
 
 /* How fast requests are taken while others wait. Gathering responses and balancing between workers use it. */
 typedef struct fl_pace {
-    uint64_t taken_at;    /* fl_clock at the last take */
-    bool others_waited;   /* at the last take */
-    int64_t interval;     /* moving average of the time between two takes, in microseconds */
-    int64_t deviation;    /* moving average of the deviation from it */
-    uint64_t computation; /* moving average of the time that a request computes, in microseconds, as the watch thread sees it; 0:
+    uint64_t taken_at;  /* fl_clock at the last take */
+    bool others_waited; /* at the last take */
+    int64_t interval;   /* moving average of the time between two takes, in microseconds */
+    int64_t deviation;  /* moving average of the deviation from it */
+    uint64_t
+        computation; /* moving average of the time that a request computes, in microseconds, as the watch thread sees it; 0:
                            * too short to be seen */
 } fl_pace;
 

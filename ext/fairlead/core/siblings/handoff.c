@@ -6,9 +6,9 @@
 #include <string.h>
 
 typedef struct message {
-    uint64_t arrived;  /* of fl_clock; 0: no request comes with it */
-    int32_t listener;  /* its index */
-    int32_t hand_overs;/* how often it has been handed over */
+    uint64_t arrived;   /* of fl_clock; 0: no request comes with it */
+    int32_t listener;   /* its index */
+    int32_t hand_overs; /* how often it has been handed over */
 } message;
 
 enum { MOST_HAND_OVERS = 3 };
@@ -32,8 +32,7 @@ static bool send_descriptor(int channel, int descriptor, struct iovec *parts, si
 static void has_come(fl_slot *slot, fl_slot_field field) {
     _Atomic int64_t *coming = &slot->fields[field];
     int64_t count = atomic_load(coming);
-    while (count > 0 && !atomic_compare_exchange_weak(coming, &count, count - 1))
-        continue;
+    while (count > 0 && !atomic_compare_exchange_weak(coming, &count, count - 1)) continue;
 }
 
 static fl_slot_field counted_as(uint64_t arrived) {
@@ -62,7 +61,8 @@ bool fl_handoff_possible(const fl_connection *connection) {
     const fl_exchange *exchange = waiting_on(connection);
     if (!connection->transport.kind->raw || connection->protocol->raw == NULL || connection->out.length > 0)
         return false;
-    return exchange == NULL || (exchange->queueing.hand_overs < MOST_HAND_OVERS && connection->protocol->raw(exchange, parts) > 0);
+    return exchange == NULL ||
+           (exchange->queueing.hand_overs < MOST_HAND_OVERS && connection->protocol->raw(exchange, parts) > 0);
 }
 
 bool fl_handoff_give(fl_siblings *siblings, fl_connection *connection, int sibling) {
@@ -113,8 +113,8 @@ bool fl_handoff_receive(const fl_siblings *siblings, char *bytes, fl_handover *h
     ssize_t size = recvmsg(siblings->receiving, &envelope, MSG_DONTWAIT | FL_RECEIVE_FLAGS);
     if (size < (ssize_t) sizeof message)
         return false;
-    *handover = (fl_handover){message.arrived, message.listener, message.hand_overs, -1, bytes,
-                               (size_t) size - sizeof message};
+    *handover =
+        (fl_handover) {message.arrived, message.listener, message.hand_overs, -1, bytes, (size_t) size - sizeof message};
     struct cmsghdr *rights = CMSG_FIRSTHDR(&envelope);
     if (rights != NULL && rights->cmsg_type == SCM_RIGHTS)
         memcpy(&handover->descriptor, CMSG_DATA(rights), sizeof(int));

@@ -11,11 +11,11 @@ enum { FL_HANDOFF_BYTES = 65536 }; /* the most that goes with a connection */
 
 /* A connection on its way. */
 typedef struct fl_handover {
-    uint64_t arrived;  /* fl_clock when its request came; 0: it has none */
-    int listener;      /* the index of its listener */
-    int hand_overs;    /* how often its request has been handed over */
-    int descriptor;    /* the caller's; -1: lost, since there was no descriptor */
-    char *bytes;       /* read from it so far */
+    uint64_t arrived; /* fl_clock when its request came; 0: it has none */
+    int listener;     /* the index of its listener */
+    int hand_overs;   /* how often its request has been handed over */
+    int descriptor;   /* the caller's; -1: lost, since there was no descriptor */
+    char *bytes;      /* read from it so far */
     size_t size;
 } fl_handover;
 

@@ -30,8 +30,8 @@ int fl_siblings_choose_lane(const fl_siblings *siblings) {
         if (i == siblings->own || fl_slot_get(slot, FL_SLOT_lane) == 0 ||
             fl_slot_get(slot, FL_SLOT_state) != FL_WORKER_SERVING || !has_room(slot))
             continue;
-        int64_t load = fl_slot_get(slot, FL_SLOT_queued) + fl_slot_get(slot, FL_SLOT_coming) +
-                       fl_slot_get(slot, FL_SLOT_in_flight);
+        int64_t load =
+            fl_slot_get(slot, FL_SLOT_queued) + fl_slot_get(slot, FL_SLOT_coming) + fl_slot_get(slot, FL_SLOT_in_flight);
         if (best < 0 || load < least) {
             best = i;
             least = load;
@@ -42,9 +42,8 @@ int fl_siblings_choose_lane(const fl_siblings *siblings) {
 
 /* Connections, those twice that are busy, or new: these are about to be. */
 static int64_t load_of(fl_slot *slot) {
-    return fl_slot_get(slot, FL_SLOT_connections) + fl_slot_get(slot, FL_SLOT_fresh) +
-           fl_slot_get(slot, FL_SLOT_in_flight) + fl_slot_get(slot, FL_SLOT_queued) +
-           2 * fl_slot_get(slot, FL_SLOT_coming) + 2 * fl_slot_get(slot, FL_SLOT_arriving);
+    return fl_slot_get(slot, FL_SLOT_connections) + fl_slot_get(slot, FL_SLOT_fresh) + fl_slot_get(slot, FL_SLOT_in_flight) +
+           fl_slot_get(slot, FL_SLOT_queued) + 2 * fl_slot_get(slot, FL_SLOT_coming) + 2 * fl_slot_get(slot, FL_SLOT_arriving);
 }
 
 int fl_siblings_least_loaded(const fl_siblings *siblings, int64_t *least) {

@@ -2,11 +2,11 @@
 #include "siblings/handoff.h"
 
 enum {
-    MARGIN = 5000,   /* microseconds by which a sibling's oldest must be younger at least, */
+    MARGIN = 5000,        /* microseconds by which a sibling's oldest must be younger at least, */
     MOST_MARGIN = 100000, /* and at most: see margin */
-    PATIENCE = 20000, /* microseconds for which one waits here before it goes to where more are at work */
-    UNUSUAL = 4,     /* times the usual: a request that takes longer may take for ever */
-    AT_ONCE = 64,    /* requests that leave a stuck worker at one look */
+    PATIENCE = 20000,     /* microseconds for which one waits here before it goes to where more are at work */
+    UNUSUAL = 4,          /* times the usual: a request that takes longer may take for ever */
+    AT_ONCE = 64,         /* requests that leave a stuck worker at one look */
 };
 
 /* How soon a sibling would serve one more: the smaller, the better. */

@@ -6,15 +6,15 @@
 
 /* When a route is remembered; microseconds. What is shorter hurts nobody much, and may be a bad moment of the machine. */
 enum {
-    BLOCKED = 30000,   /* in one call without the GVL */
-    STUCK = 50000,     /* holding it, asleep; it takes as long to start a process on a busy machine */
-    HOG = 500000,      /* holding it without a pause, */
+    BLOCKED = 30000,       /* in one call without the GVL */
+    STUCK = 50000,         /* holding it, asleep; it takes as long to start a process on a busy machine */
+    HOG = 500000,          /* holding it without a pause, */
     HOG_COMPUTED = 400000, /* computing for so much of it, */
-    TIMES = 2,         /* so often, as also holding it for the disk: the first request of a kind may have a lot to load */
+    TIMES = 2,             /* so often, as also holding it for the disk: the first request of a kind may have a lot to load */
 
-    MOST_THREADS = 8,    /* reactors in the lane: others remain for the lead */
+    MOST_THREADS = 8,          /* reactors in the lane: others remain for the lead */
     LANE_WORKER_AGAIN = 50000, /* between two calls for a lane worker */
-    LANE_WAITS = 500000, /* in a lane worker, from which on another one would help */
+    LANE_WAITS = 500000,       /* in a lane worker, from which on another one would help */
 };
 
 /* How a reactor that is out stalls, as far as it is to be remembered, and after how often. */
@@ -138,7 +138,8 @@ static bool wants_lane_worker(const fl_loop *loop, uint64_t now) {
     const fl_exchange *oldest = loop->lanes.dedicated ? loop->ready.first : loop->queues[FL_LANE_PROCESS].first;
     if (oldest == NULL || oldest->queueing.stays)
         return false;
-    return now > oldest->queueing.ready_at + LANE_WAITS || (!loop->lanes.dedicated && fl_siblings_choose_lane(&loop->siblings) < 0);
+    return now > oldest->queueing.ready_at + LANE_WAITS ||
+           (!loop->lanes.dedicated && fl_siblings_choose_lane(&loop->siblings) < 0);
 }
 
 static void ask_for_lane_worker(fl_watch *watch, uint64_t now) {
@@ -153,8 +154,7 @@ bool fl_lanes_update(fl_watch *watch, uint64_t now) {
     if (loop->siblings.page == NULL)
         return false;
     bool stalls = note_stalls(watch, now);
-    bool waits = atomic_load(&loop->queues[FL_LANE_THREADS].count) > 0 ||
-                 atomic_load(&loop->queues[FL_LANE_PROCESS].count) > 0;
+    bool waits = atomic_load(&loop->queues[FL_LANE_THREADS].count) > 0 || atomic_load(&loop->queues[FL_LANE_PROCESS].count) > 0;
     bool sort = atomic_load(&loop->siblings.page->routes.version) != atomic_load(&loop->lanes.routes_version);
     if (!waits && !sort && !loop->lanes.dedicated)
         return stalls;

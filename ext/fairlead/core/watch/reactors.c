@@ -73,7 +73,7 @@ int fl_watch_enter(fl_watch *watch, fl_thread *thread) {
 bool fl_watch_leave(fl_watch *watch, int number) {
     fl_reactor *reactor = &watch->reactors[number];
     atomic_store_explicit(&reactor->stamp, fl_clock(), memory_order_relaxed); /* it counts as away from now on */
-    atomic_store(&reactor->in_loop, false); /* before the check: see pass_lead in watch.c */
+    atomic_store(&reactor->in_loop, false);                                   /* before the check: see pass_lead in watch.c */
     if (fl_watch_leads(watch, number) || atomic_load(&watch->loop->lanes.running[number]) > 0) {
         fl_reactor_leaves_app(reactor);
         return false;

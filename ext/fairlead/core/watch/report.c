@@ -46,7 +46,7 @@ void fl_report_lasting(fl_watch *watch, int reactor) {
              "[\"lasting\",{\"number\":%d,\"began\":%" PRIu64 ",\"seconds\":%.3f,\"kind\":\"%s\",\"request\":\"%s\","
              "\"standby\":%s,\"relief\":%s,\"handed\":%" PRIu64 ",\"sibling\":%d}]\n",
              reactor, atomic_load(&record->began), (double) fl_stall_lasted(record) / 1e6, fl_stall_name(fl_stall_kind(record)),
-             request, truth(fl_stall_has_standby(record)), truth(atomic_load(&record->relief)),
-             atomic_load(&record->handed), atomic_load(&record->sibling));
+             request, truth(fl_stall_has_standby(record)), truth(atomic_load(&record->relief)), atomic_load(&record->handed),
+             atomic_load(&record->sibling));
     fl_report(watch, line);
 }

@@ -2,10 +2,10 @@
 #include "watch.h"
 
 enum {
-    LASTING = 5000000, /* microseconds after which a stall is told though it goes on */
+    LASTING = 5000000,       /* microseconds after which a stall is told though it goes on */
     KEPT_FROM_ALL = 1000000, /* the GVL, by one: from the teller too */
-    FIRST_LOOK = 2000, /* microseconds that it counts for: it does not tell what was before */
-    COMPUTING = 4,     /* computing is ordinary work: told when it takes so many times the limit */
+    FIRST_LOOK = 2000,       /* microseconds that it counts for: it does not tell what was before */
+    COMPUTING = 4,           /* computing is ordinary work: told when it takes so many times the limit */
 };
 
 static uint64_t get(const _Atomic uint64_t *field) {
@@ -60,7 +60,8 @@ static fl_stall tally(fl_stall_record *record, const fl_thread *thread, const fl
     else if ((gvl == FL_GVL_HELD || subject != thread) && still && fl_task_sleeps(&subject->task))
         kind = FL_STALL_STUCK;
     _Atomic uint64_t *count = kind == FL_STALL_BLOCKED ? &record->released
-                              : kind == FL_STALL_STUCK ? &record->asleep : &record->computed;
+                              : kind == FL_STALL_STUCK ? &record->asleep
+                                                       : &record->computed;
     bool waits_for_gvl = gvl == FL_GVL_WANTED && subject == thread;
     uint64_t took = kind == FL_STALL_COMPUTING ? clock - record->last_clock : now - record->last_look;
     if (!waits_for_gvl)

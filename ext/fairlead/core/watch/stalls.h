@@ -23,16 +23,16 @@ typedef enum fl_stall_phase {
 
 typedef struct fl_stall_record {
     _Atomic int phase;
-    _Atomic uint64_t began;            /* fl_clock: identifies the stall */
-    _Atomic uint64_t lasted;           /* once it is over: see fl_stall_lasted */
+    _Atomic uint64_t began;                      /* fl_clock: identifies the stall */
+    _Atomic uint64_t lasted;                     /* once it is over: see fl_stall_lasted */
     _Atomic uint64_t released, asleep, computed; /* about so many microseconds its thread was without the GVL; asleep
                                                       * with it; on a CPU. For the rest it waited for the GVL or a CPU */
-    _Atomic int wanted;                /* fl_stall: the kind of time that the backtrace should show */
-    _Atomic bool foreign;              /* another thread, which serves nothing, holds the GVL */
-    _Atomic uint64_t passed;           /* what was done: a standby took the lead in the stall that began then, */
-    _Atomic bool relief;               /* a relief worker was asked for, */
-    _Atomic uint64_t handed;           /* requests were given to */
-    _Atomic int sibling;               /* this one */
+    _Atomic int wanted;                          /* fl_stall: the kind of time that the backtrace should show */
+    _Atomic bool foreign;                        /* another thread, which serves nothing, holds the GVL */
+    _Atomic uint64_t passed;                     /* what was done: a standby took the lead in the stall that began then, */
+    _Atomic bool relief;                         /* a relief worker was asked for, */
+    _Atomic uint64_t handed;                     /* requests were given to */
+    _Atomic int sibling;                         /* this one */
 
     /* of the watch thread alone */
     const struct fl_thread *subject;

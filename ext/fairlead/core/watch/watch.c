@@ -7,19 +7,19 @@
 #include <stdlib.h>
 
 enum {
-    CALM = 1000000,      /* microseconds without a stall or a request, after which the thread sleeps */
-    RELIEF_AFTER = 20000,/* microseconds: starting a process, for example, holds the GVL for some, and ends by itself */
-    RELIEF_AHEAD = 40000,/* likewise, while nobody waits yet: who comes next should not wait for a process to start */
-    RELIEF_LATE = 500000,/* likewise, of C code that computes: ordinary work, mostly */
-    RELIEF_AGAIN = 30000,/* microseconds between two calls for help */
-    LOSS_AGAIN = 1000000,/* likewise, for a successor */
-    ASLEEP_IN_A_ROW = 5, /* looks that find the holder of the GVL asleep, until it counts as that */
-    SIGN_WITHIN = 60000, /* of its own clock, until a thread that gives no sign of itself counts as C code: a busy machine
+    CALM = 1000000,          /* microseconds without a stall or a request, after which the thread sleeps */
+    RELIEF_AFTER = 20000,    /* microseconds: starting a process, for example, holds the GVL for some, and ends by itself */
+    RELIEF_AHEAD = 40000,    /* likewise, while nobody waits yet: who comes next should not wait for a process to start */
+    RELIEF_LATE = 500000,    /* likewise, of C code that computes: ordinary work, mostly */
+    RELIEF_AGAIN = 30000,    /* microseconds between two calls for help */
+    LOSS_AGAIN = 1000000,    /* likewise, for a successor */
+    ASLEEP_IN_A_ROW = 5,     /* looks that find the holder of the GVL asleep, until it counts as that */
+    SIGN_WITHIN = 60000,     /* of its own clock, until a thread that gives no sign of itself counts as C code: a busy machine
                           * may keep it from running */
-    SAMPLE = 4000,       /* microseconds over which a thread's clock is watched */
+    SAMPLE = 4000,           /* microseconds over which a thread's clock is watched */
     ORDINARY_MOST = 1000000, /* microseconds: who computes for longer does so for long, whatever is ordinary */
-    ORDINARY_TIMES = 3,  /* who computes for so many times what a request ordinarily takes does so for long */
-    ORDINARY_OVER = 8,   /* requests, about, over which that is learnt */
+    ORDINARY_TIMES = 3,      /* who computes for so many times what a request ordinarily takes does so for long */
+    ORDINARY_OVER = 8,       /* requests, about, over which that is learnt */
 };
 
 _Atomic(fl_thread *) fl_gvl_holder;
@@ -30,7 +30,7 @@ _Atomic uint64_t fl_collecting_since, fl_collected;
 bool fl_stays_asleep(fl_sample *sample, const fl_thread *thread, uint64_t now) {
     uint64_t clock = fl_task_clock(&thread->task);
     if (sample->thread != thread) {
-        *sample = (fl_sample){.thread = thread, .at = now, .clock = clock};
+        *sample = (fl_sample) {.thread = thread, .at = now, .clock = clock};
     } else if (now - sample->at >= SAMPLE) {
         sample->asleep = (clock - sample->clock) * 10 < now - sample->at && fl_task_sleeps(&thread->task);
         sample->at = now;
@@ -99,8 +99,7 @@ static bool pass_lead(fl_watch *watch, int from, bool to_any) {
     for (int i = 1; i < count; i++) {
         int candidate = (from + i) % count;
         fl_reactor *reactor = &watch->reactors[candidate];
-        if (!fl_watch_at_rest(watch, candidate) ||
-            (!to_any && atomic_load(&watch->loop->lanes.running[candidate]) > 0))
+        if (!fl_watch_at_rest(watch, candidate) || (!to_any && atomic_load(&watch->loop->lanes.running[candidate]) > 0))
             continue;
         atomic_store(&reactor->lane, false);
         atomic_store_explicit(&reactor->stamp, fl_clock(), memory_order_relaxed); /* it is away from now on */
@@ -357,8 +356,7 @@ static void sleep_until_woken(fl_watch *watch) {
     atomic_store(&watch->asleep, 1);
     if (!leader_is_idle(watch))
         atomic_store(&watch->asleep, 0);
-    while (atomic_load(&watch->asleep) && !atomic_load(&watch->ends))
-        pthread_cond_wait(&watch->wake, &watch->lock);
+    while (atomic_load(&watch->asleep) && !atomic_load(&watch->ends)) pthread_cond_wait(&watch->wake, &watch->lock);
     atomic_store(&watch->asleep, 0);
     pthread_mutex_unlock(&watch->lock);
 }
@@ -392,7 +390,7 @@ fl_watch *fl_watch_open(fl_loop *loop, const fl_watch_limits *limits) {
     watch->loop = loop;
     watch->limits = *limits;
     watch->relief = -1;
-    watch->reporter = (fl_notifier){-1, -1};
+    watch->reporter = (fl_notifier) {-1, -1};
     loop->lanes.watch = watch;
     loop->lanes.serve = fl_lanes_serve;
     pthread_mutex_init(&watch->lock, NULL);
@@ -421,8 +419,7 @@ void fl_watch_close(fl_watch *watch) {
         pthread_join(watch->thread, NULL);
     }
     watch->loop->lanes.serve = NULL;
-    for (int i = 0; i < atomic_load(&watch->count); i++)
-        fl_notifier_close(&watch->reactors[i].lead);
+    for (int i = 0; i < atomic_load(&watch->count); i++) fl_notifier_close(&watch->reactors[i].lead);
     fl_notifier_close(&watch->reporter);
     pthread_mutex_destroy(&watch->lock);
     pthread_cond_destroy(&watch->wake);

@@ -19,14 +19,14 @@ typedef enum fl_gvl { FL_GVL_RELEASED, FL_GVL_WANTED, FL_GVL_HELD } fl_gvl;
 /* A Ruby thread, as its events describe it. */
 typedef struct fl_thread {
     _Atomic int gvl;
-    _Atomic uint64_t gvl_since; /* fl_clock when it last gave up or asked for the GVL */
+    _Atomic uint64_t gvl_since;       /* fl_clock when it last gave up or asked for the GVL */
     _Atomic(struct fl_watch *) watch; /* NULL: the thread is no reactor */
     fl_task task;
 } fl_thread;
 
 /* The request that a fiber runs. Never freed, since any thread may still read it; written and read with the loop's lock. */
 typedef struct fl_run {
-    uint64_t id; /* of its exchange; 0: none */
+    uint64_t id;        /* of its exchange; 0: none */
     _Atomic bool noted; /* its route was recorded as stalling */
     uint16_t method_size, path_size;
     char method[16], path[FL_ROUTE_PATH];
@@ -46,12 +46,12 @@ typedef struct fl_sample {
 typedef struct fl_reactor {
     _Atomic(fl_thread *) thread;
     _Atomic uint64_t stamp; /* fl_clock at its last take or fiber switch */
-    _Atomic bool in_loop;      /* its scheduler runs or waits, and no fiber runs */
+    _Atomic bool in_loop;   /* its scheduler runs or waits, and no fiber runs */
     _Atomic(fl_run *) run;  /* of the running fiber; NULL: none */
     _Atomic bool lane;      /* it serves the lane of threads and does not lead */
     _Atomic bool gone;      /* it does not serve any more */
     _Atomic bool vacant;    /* its thread does not use this entry any more: another reactor may */
-    fl_notifier lead;           /* notified when it may have got the lead, or a lane has a request for it */
+    fl_notifier lead;       /* notified when it may have got the lead, or a lane has a request for it */
 
     /* of the watch thread alone */
     fl_sample sample;
@@ -84,15 +84,15 @@ typedef struct fl_watch {
     fl_reactor reactors[FL_MOST_REACTORS];
     _Atomic int count;
     _Atomic int leader;
-    _Atomic int stall;           /* fl_stall of the leader, now */
+    _Atomic int stall; /* fl_stall of the leader, now */
     _Atomic int ends;
     fl_stall_record stalls[FL_MOST_REACTORS];
-    fl_notifier reporter;              /* notified when a stall can be reported */
-    void (*interrupt)(void);     /* makes the holder of the GVL take its backtrace as soon as it can */
-    void (*press)(void);         /* makes the holder count in fl_gvl_turns, and yield the GVL if it does not lead;
+    fl_notifier reporter;    /* notified when a stall can be reported */
+    void (*interrupt)(void); /* makes the holder of the GVL take its backtrace as soon as it can */
+    void (*press)(void);     /* makes the holder count in fl_gvl_turns, and yield the GVL if it does not lead;
                                   * NULL: not possible */
-    _Atomic int asleep;          /* the watch thread sleeps, since nothing has been going on */
-    int relief;                  /* the socket to ask for a relief worker, with `request`; -1: none */
+    _Atomic int asleep;      /* the watch thread sleeps, since nothing has been going on */
+    int relief;              /* the socket to ask for a relief worker, with `request`; -1: none */
     char request[64];
     char lane_request[64]; /* the same for a lane worker */
     pthread_t thread;
