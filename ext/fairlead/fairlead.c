@@ -419,7 +419,7 @@ static VALUE write_end(VALUE self, VALUE io) {
 
 /* Fairlead::Platform: what Ruby has to know of what the core was compiled for. */
 static void init_platform(void) {
-    static const char *const pollers[] = {[FL_EPOLL] = "epoll", [FL_KQUEUE] = "kqueue", [FL_POLL] = "poll"};
+    static const char *const pollers[] = {[FL_EPOLL] = "epoll", [FL_KQUEUE] = "kqueue"};
     VALUE platform = rb_define_module_under(fl_mFairlead, "Platform");
     rb_define_const(platform, "POLLER", rb_obj_freeze(rb_str_new_cstr(pollers[FL_POLLER])));
     rb_define_const(platform, "PACKETS", INT2NUM(FL_PACKETS));

@@ -103,7 +103,7 @@ module Fairlead
       def test_the_server_has_none_of_what_only_linux_has
         platform = 'run ->(env) { [200, {}, [Fairlead::Platform.constants.to_h { |name| [name, Fairlead::Platform.const_get(name)] }.inspect]] }'
         with_server(platform) do |server|
-          expected = { POLLER: "poll", PACKETS: Socket::SOCK_DGRAM, LINUX: false }
+          expected = { POLLER: "epoll", PACKETS: Socket::SOCK_DGRAM, LINUX: false }
           assert_equal expected.inspect.chars.sort, server.get("/").body.chars.sort
         end
       end

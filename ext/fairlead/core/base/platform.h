@@ -1,5 +1,5 @@
 /* What differs between systems. The only #ifdefs are here and in platform_*.c and poll_*.c.
- * With FL_FALLBACKS, the core is compiled on Linux without anything that POSIX lacks, so that the code for other systems is tested there.
+ * With FL_FALLBACKS, the core is compiled on Linux without anything that POSIX lacks but epoll, so that the code for other systems is tested there.
  * fl_notifier_open allocates descriptors, which fl_notifier_close frees; nothing else allocates. Every function may be called from any
  * thread. On failure they return -1 with errno. */
 #ifndef FL_PLATFORM_H
@@ -24,16 +24,13 @@
 /* The backend of poll.h */
 #define FL_EPOLL 1
 #define FL_KQUEUE 2
-#define FL_POLL 3
 #ifdef FL_POLLER /* set by test/core/Makefile */
-#elif defined(FL_LINUX)
+#elif defined(__linux__)
 #define FL_POLLER FL_EPOLL
-#elif defined(FL_FALLBACKS)
-#define FL_POLLER FL_POLL
 #elif defined(__APPLE__) || defined(__FreeBSD__) || defined(__DragonFly__)
 #define FL_POLLER FL_KQUEUE
 #else
-#define FL_POLLER FL_POLL
+#error "Fairlead needs epoll (Linux) or kqueue (macOS, BSD)."
 #endif
 
 /* Microseconds of the monotonic clock. */

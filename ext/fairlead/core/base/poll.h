@@ -1,5 +1,4 @@
-/* Which descriptors are ready. One backend per file: poll_epoll.c for Linux, poll_kqueue.c for macOS and BSD, poll_poll.c for all
- * systems with poll(2); platform.h chooses.
+/* Which descriptors are ready. One backend per file: poll_epoll.c for Linux, poll_kqueue.c for macOS and BSD; platform.h chooses.
  * fl_poll_open allocates descriptors, fl_poll_close frees them. Remove a descriptor before you close it. Events are valid until the next
  * wait. fl_poll_wake may be called from any thread and from signal handlers; the other functions by one thread at a time, but
  * fl_poll_wait may run beside them. On failure they return -1 with errno. */
@@ -28,7 +27,6 @@ typedef struct fl_poll {
     int descriptor; /* readable when anything is ready, so that another poll can wait for it */
     int wake;
     int timer;
-    struct fl_poll_set *set; /* of poll_poll.c, which keeps the set itself */
 } fl_poll;
 
 int fl_poll_open(fl_poll *poll);
@@ -44,16 +42,6 @@ int fl_poll_add_listener(fl_poll *poll, int descriptor, void *data);
  * already. One change may be reported by several events. */
 int fl_poll_add_connection(fl_poll *poll, int descriptor, void *data);
 int fl_poll_want_writable(fl_poll *poll, int descriptor, void *data);
-
-/* The caller has read or written (FL_READABLE or FL_WRITABLE) until it would block. Only a backend that finds the edges itself needs to
- * know. */
-#if FL_POLLER == FL_POLL
-void fl_poll_again(fl_poll *poll, int descriptor, uint32_t ready);
-#else
-static inline void fl_poll_again(fl_poll *poll, int descriptor, uint32_t ready) {
-    (void) poll, (void) descriptor, (void) ready;
-}
-#endif
 
 /* Watches any other descriptor for reading, level-triggered. */
 int fl_poll_add_reader(fl_poll *poll, int descriptor, void *data);

@@ -18,13 +18,10 @@ static bool write_out(fl_connection *connection, fl_buffer *bytes) {
 }
 
 void fl_connection_await(fl_connection *connection, uint8_t event) {
-    fl_poll *poll = &connection->context->poll;
-    if (event == FL_WRITABLE && !connection->wants_writable) {
-        connection->wants_writable = true;
-        fl_poll_want_writable(poll, connection->transport.descriptor, connection);
-    } else {
-        fl_poll_again(poll, connection->transport.descriptor, event);
-    }
+    if (event != FL_WRITABLE || connection->wants_writable)
+        return;
+    connection->wants_writable = true;
+    fl_poll_want_writable(&connection->context->poll, connection->transport.descriptor, connection);
 }
 
 static void await_room(fl_connection *connection) {
