@@ -261,12 +261,11 @@ void fl_connection_receive(fl_connection *connection) {
         if (!connection->readable)
             return;
         before = connection->progress;
-        if (connection->state == FL_CONNECTION_OPEN)
-            connection->protocol->receive(connection);
-        else if (connection->state == FL_CONNECTION_LINGERING)
-            drop_input(connection);
-        else /* busy with what has come already */
-            return;
+        if (connection->state == FL_CONNECTION_LINGERING)
+            drop_input(connection); /* only so much at once */
+        if (connection->state != FL_CONNECTION_OPEN)
+            return; /* busy with what has come already */
+        connection->protocol->receive(connection);
     } while (connection->progress != before);
 }
 

@@ -105,7 +105,8 @@ void fl_exchange_restart_time(fl_exchange *exchange) {
 
 /* It is the client, not the app, who takes its time. */
 static bool client_is_awaited(const fl_exchange *exchange) {
-    return exchange->request.awaited || (exchange->response.awaits_room && exchange->connection->out.length > 0);
+    return exchange->request.awaited ||
+           (exchange->response.awaits_room && exchange->response.out.length + exchange->connection->out.length > 0);
 }
 
 /* Its owner is told to end it. */

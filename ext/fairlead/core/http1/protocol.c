@@ -170,6 +170,7 @@ static void answer(fl_exchange *exchange, int code, const char *text, bool may_g
 
 void fl_http1_reject_connection(fl_connection *connection, fl_status status) {
     connection->context->counts.refused++;
+    connection->context->counts.turned_away += fl_status_http(status) == 503;
     if (put_answer(connection, fl_status_http(status), fl_status_text(status), true, true))
         end(connection);
     else

@@ -105,7 +105,11 @@ void fl_loop_hand_over_idle(fl_loop *loop) {
         for (fl_deadline *deadline = loop->context.deadlines[kinds[i]].first, *next; deadline != NULL; deadline = next) {
             fl_connection *connection = fl_connection_of_deadline(deadline);
             next = deadline->after;
-            if (fl_connection_is_idle(connection) && !fl_handoff_leave(&loop->siblings, connection))
+            if (!fl_connection_is_idle(connection))
+                continue;
+            if (!fl_handoff_possible(connection))
+                fl_connection_drain(connection);
+            else if (!fl_handoff_leave(&loop->siblings, connection))
                 return;
         }
 }

@@ -61,8 +61,9 @@ bool fl_handoff_possible(const fl_connection *connection) {
     const fl_exchange *exchange = waiting_on(connection);
     if (!connection->transport.kind->raw || connection->protocol->raw == NULL || connection->out.length > 0)
         return false;
-    return exchange == NULL ||
-           (exchange->queueing.hand_overs < MOST_HAND_OVERS && connection->protocol->raw(exchange, parts) > 0);
+    if (exchange == NULL)
+        return connection->exchanges == NULL;
+    return exchange->queueing.hand_overs < MOST_HAND_OVERS && connection->protocol->raw(exchange, parts) > 0;
 }
 
 bool fl_handoff_give(fl_siblings *siblings, fl_connection *connection, int sibling) {
