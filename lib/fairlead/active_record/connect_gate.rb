@@ -94,6 +94,7 @@ module Fairlead
       def try_until_connected(inbox, error, since, patience)
         pauses = PAUSES.each
         loop do
+          take_idle(inbox) if error
           given = receive(inbox, error, pauses, deadline(since, patience))
           return record_progress(given) if given && given != :try
 
@@ -103,6 +104,16 @@ module Fairlead
           return record_progress(yield).tap { wake(TOGETHER) }
         rescue ::ActiveRecord::ActiveRecordError => error
           raise unless temporary?(error)
+        end
+      end
+
+      # A connection may have come back to the pool just before this caller came here: nobody would give it then.
+      def take_idle(inbox)
+        return unless @inboxes.first.equal?(inbox)
+
+        Uninterruptible.run do
+          adapter = @pool.fairlead_take_idle_connection
+          inbox.push(adapter) if adapter
         end
       end
 

@@ -42,16 +42,23 @@ module Fairlead
         Uninterruptible.run { fairlead_take_idle(most).each(&:disconnect!).size }
       end
 
+      # @return [ConnectionAdapters::AbstractAdapter, nil] an open one, which leaves the pool.
+      def fairlead_take_idle_connection
+        fairlead_take_idle(1) { |connection| connection.connected? && connection.respond_to?(:fairlead_detach) }.first
+      end
+
       private
 
       # Without a scheduler, in ActiveRecord's own reaper thread, the process must be able to end while a database does not answer.
       def fairlead_uninterrupted(&) = ::Fiber.current_scheduler ? Uninterruptible.run(&) : yield
 
-      def fairlead_take_idle(most)
+      def fairlead_take_idle(most, &wanted)
         synchronize do
           next [] if discarded? || @available.num_waiting.positive?
 
-          @connections.reject(&:in_use?).first(most).each do |connection|
+          idle = @connections.reject(&:in_use?)
+          idle.select!(&wanted) if wanted
+          idle.first(most).each do |connection|
             connection.lease
             @available.delete(connection)
             @connections.delete(connection)

@@ -9,7 +9,10 @@ module Fairlead
   class ConnectGateTest < Test
     # Of a pool.
     Pool = Struct.new(:checkout_timeout, :size, :role, :shard, :connections, :db_config, :fairlead_budget) do
+      attr_accessor :idle
+
       def initialize(checkout_timeout) = super(checkout_timeout, 5, :writing, :default, [], Struct.new(:name).new("primary"))
+      def fairlead_take_idle_connection = idle&.shift
     end
     private_constant :Pool
 
@@ -68,6 +71,13 @@ module Fairlead
       gate.enter(Adapter.new) { (tries += 1) < 3 && refuse }
 
       assert_equal 3, tries
+    end
+
+    def test_who_comes_just_after_a_connection_came_back_to_the_pool_gets_that
+      pool = Pool.new(30)
+      pool.idle = [idle = Adapter.new]
+
+      assert_same idle, ActiveRecord::ConnectGate.new(pool).enter(@adapter) { refuse }
     end
 
     private
