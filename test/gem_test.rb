@@ -42,6 +42,18 @@ module Fairlead
       assert_empty kept - files("fairlead") - files("fairlead-pool")
     end
 
+    # The pool is a gem of its own, in another folder.
+    def test_a_file_requires_by_its_path_only_files_of_its_own_gem
+      %w[fairlead fairlead-pool].each do |gem|
+        own = files(gem).grep(/\Alib.*\.rb\z/)
+        wanted = own.flat_map do |file|
+          File.read(File.join(ROOT, file)).scan(/^\s*require_relative "([^"#]+)"/).map { |path,| File.expand_path("#{path}.rb", "/#{File.dirname(file)}")[1..] }
+        end
+
+        assert_empty wanted - own
+      end
+    end
+
     def test_both_gems_have_one_version
       assert_equal VERSION, POOL_VERSION
     end

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "../pool" # its gemspec may have defined the class, without its parts
+require "fairlead/pool" # its gemspec may have defined the class, without its parts
 
 module Fairlead
   module ActiveRecord

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "../pool"
+require "fairlead/pool"
 
 module Fairlead
   module ActiveRecord
