@@ -7,8 +7,16 @@ module Fairlead
     @steps = []
 
     class << self
-      # @return [Array<#call>]
-      attr_reader :steps
+      # Runs all steps, also after one has failed.
+      #
+      # @yieldparam error [Exception]
+      def run
+        @steps.each do |step|
+          step.call
+        rescue Exception => error
+          yield error
+        end
+      end
 
       # @param step [#call] added once.
       def add(step) = @steps |= [step]

@@ -102,15 +102,13 @@ module Fairlead
         outer = fiber.fairlead_close
         close = @closes[io] = fiber.fairlead_close = Close.new
         selectors.each { |selector| interrupt(selector, io) if selector.waiting_for(io) }
-        result = yield
-        raise close.exception if close.exception
-
-        result
+        yield
       ensure
         if close
           fiber.fairlead_close = outer
           @closes.delete(io)
           close.end
+          raise close.exception if close.exception # also where the close itself has failed
         end
       end
 

@@ -87,8 +87,8 @@ module Fairlead
     def self.discover
       return unless ActiveRecord.loaded?
 
-      Cleanup.remove(method(:discover))
       establish
+      Cleanup.remove(method(:discover))
       ActiveRecord::LeaseCleanup.release
     end
 

@@ -10,7 +10,9 @@ module Fairlead
     MOST_SPARES = 128
     # Seconds after which those that nobody needed meanwhile end.
     TRIM = 3
-    private_constant :KEPT, :MOST_SPARES, :TRIM
+    # Seconds until spares are made again after the system allowed no more fibers.
+    PAUSE = 0.1
+    private_constant :KEPT, :MOST_SPARES, :TRIM, :PAUSE
 
     # @param reactor [Reactor]
     def initialize(reactor)
@@ -41,10 +43,12 @@ module Fairlead
     #
     # @param wanted [Integer]
     def keep_spares(wanted)
-      wanted = wanted.clamp(KEPT, MOST_SPARES)
-      (wanted - size).times { @reactor.add_fiber(spare: true) unless @reactor.ending? }
-    rescue FiberError
-      nil # the system allows no more
+      missing = wanted.clamp(KEPT, MOST_SPARES) - size
+      return if missing <= 0 || (@none_before && Clock.now < @none_before)
+
+      missing.times { @reactor.add_fiber(spare: true) unless @reactor.ending? }
+    rescue FiberError # the system allows no more
+      @none_before = Clock.now + PAUSE
     end
 
     # Has those that nobody needed end after a while.

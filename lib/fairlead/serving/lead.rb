@@ -157,13 +157,7 @@ module Fairlead
       return @state = :away if @reactor.ending?
 
       @turns.begin_requests
-      (fiber = next_owner) ? fiber.resume : @reactor.add_fiber
-    rescue FiberError # the system allows no more: some end meanwhile
-      if @state == :open
-        @state = :away
-        @reactor.claim_later
-      end
-      raise
+      (fiber = next_owner) ? fiber.resume : add_owner
     end
 
     private
@@ -175,6 +169,16 @@ module Fairlead
       @turns.end_requests
       @state = :resting
       @selector.transfer_to_loop
+    end
+
+    def add_owner
+      @reactor.add_fiber
+    rescue FiberError # the system allows no more: some end meanwhile
+      if @state == :open
+        @state = :away
+        @reactor.claim_later
+      end
+      raise
     end
 
     def next_owner = (fiber = @idle.pop) && pass_to(fiber)

@@ -73,10 +73,17 @@ module Fairlead
     # Makes a serving fiber. To be called in the scheduler's own fiber.
     #
     # @param spare [Boolean] it rests, instead of taking the lead
+    # @raise [FiberError] if the system allows no more fibers.
     def add_fiber(spare: false)
-      ServingFiber::Task.new(@scheduler, annotation: "serving") do |task|
+      born = false
+      task = ServingFiber::Task.new(@scheduler, annotation: "serving") do
+        born = true
         ServingFiber.new(self, task, @handler).run(spare:)
-      end.run
+      end
+      task.run
+    rescue FiberError
+      task.parent = nil if task && !born # nothing could cancel it: the scheduler would never end
+      raise
     end
 
     # Beside streams, new requests are begun in the middle of a round, where no fiber can be made for them.

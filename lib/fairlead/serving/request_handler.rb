@@ -145,7 +145,7 @@ module Fairlead
         finished = request.finished
         each_of(finished.reverse, request) { |callback| callback.call(request.env, status, headers, error) } unless finished.empty?
       ensure
-        Cleanup.steps.each { |step| guard(request) { step.call } }
+        Cleanup.run { |failure| report(request, failure) }
         guard(request) { @access_log.write(request, request.env, request.status.nonzero?, request.bytes_sent) } if @access_log
       end
     end

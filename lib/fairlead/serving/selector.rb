@@ -72,7 +72,7 @@ module Fairlead
     end
 
     def wakeup
-      @loop.wake if @lead.in_core?
+      @loop.wake if @lead&.in_core? # another thread may call while the reactor is being assembled
       super
     end
 

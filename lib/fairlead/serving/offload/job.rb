@@ -64,7 +64,7 @@ module Fairlead
         @error = error
       ensure
         StrayChild.end_process(@error) if Process.pid != @process # the block has forked it, and it came back
-        Cleanup.steps.each(&:call)
+        Cleanup.run { |failure| warn "fairlead: the end of an offloaded block failed: #{failure.full_message(highlight: false)}" }
       end
 
       def raise_error
