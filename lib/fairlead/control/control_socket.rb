@@ -94,7 +94,7 @@ module Fairlead
         yield if block_given?
       end
     rescue SystemCallError
-      @paused_until = now + PAUSE # the client is still in the backlog, and would wake this process again and again
+      @paused_until = Clock.now + PAUSE # the client is still in the backlog, and would wake this process again and again
     end
 
     def close

@@ -77,6 +77,7 @@ module Fairlead
       return fail_start(generation.failure || how_it_ended(status), status) if generation.booting?
       return unless generation.serving?
 
+      Log.say generation.failure if generation.failure
       @status = exit_status(status)
       forward(:TERM) if @stopping && !@told_to_stop # the serving supervisor was told to end by a signal of its own
     end

@@ -32,7 +32,8 @@ module Fairlead
     # @return [Array<Hash>] the fields of {Messages::RetainedConnections} of each older generation.
     attr_reader :retained
 
-    def initialize(pid:, generation:, control:, listeners:, watchdog: nil, retained: [])
+    # Ignores what an init process of another version says beside it.
+    def initialize(pid:, generation:, control:, listeners:, watchdog: nil, retained: [], **)
       @pid = pid
       @generation = generation
       @watchdog = watchdog

@@ -141,9 +141,11 @@ module Fairlead
     def terminate(now)
       return kill_if_expired(now) if @kill_at
 
-      @lifeline.write_nonblock("stop", exception: false)
       # A host waits for Solid Queue itself.
       @kill_at = now + @configuration.drain_timeout + (@hosted ? 3 * WorkerTable::GRACE : 0)
+      @lifeline.write_nonblock("stop", exception: false)
+    rescue Errno::EPIPE
+      nil # it has ended, and is not reaped yet
     end
 
     def kill_if_expired(now)
@@ -159,6 +161,12 @@ module Fairlead
       return (kill_if_expired(now) if @kill_at) unless status
 
       ended(now, status) unless @stopping || @kill_at
+      forget
+    rescue Errno::ECHILD
+      forget # the app has waited for all children of this process
+    end
+
+    def forget
       @lifeline.close
       @pid = @kill_at = nil
     end

@@ -136,7 +136,7 @@ module Fairlead
     def handle(signal, source)
       case signal
       when :TERM, :INT then stop_by(source)
-      when :HUP then @terminal && !terminal? ? stop_by(source) : restart_workers
+      when :HUP then @terminal && !terminal? ? stop_by(:signal) : restart_workers # a terminal may hang up twice
       when :TTIN then resize(:grow, "There is no room for another worker.")
       when :TTOU then resize(:shrink, "The last worker stays.")
       when :USR1
@@ -248,7 +248,7 @@ module Fairlead
     def update_budget(now)
       @budget.update(now) { |slot, server, count| @processes.spare(slot, server, count) }
       @budget.retire(now, @processes.busy) if @retired
-      @budget.report(now, @parent)
+      @budget.report(now, @parent) if @parent
     end
 
     def update_watchdog
