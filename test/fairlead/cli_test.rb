@@ -172,7 +172,7 @@ module Fairlead
     end
 
     def test_the_banner_says_where_no_relief_can_come_and_what_to_do
-      [[%w[-w 1], /only worker serves nobody\. Set workers/], [%w[-w 2 --no-preload], /without preload .* Set preload/]].each do |flags, line|
+      [[%w[-w 1], /only worker serves nothing else\. Set workers/], [%w[-w 2 --no-preload], /without preload, .* Set preload/]].each do |flags, line|
         with_server(HELLO, *flags) do |server|
           assert_match(/\A  relief     none: .*#{line}/, server.log.lines(chomp: true)[5])
         end

@@ -57,7 +57,7 @@ module Fairlead
     def test_no_request_fails_when_workers_are_added_and_removed_under_load
       with_server(APP, "-w", "2") do |server|
         clients = under_load(server, 8) do
-          2.times { server.signal(:TTIN) && eventually("more") { server.log.include?("3 workers") } }
+          2.times { server.signal(:TTIN) && eventually("more") { server.log.include?("The number of workers is now 3") } }
           eventually("four") { server.worker_pids.size == 4 }
           3.times do |round|
             server.signal(:TTOU)

@@ -39,6 +39,16 @@ module Fairlead
       Log.io = $stderr
     end
 
+    def test_without_a_descriptor_for_a_client_it_pauses
+      socket = ControlSocket.new(place) { {} }
+      socket.instance_variable_get(:@io).define_singleton_method(:accept_nonblock) { |**| raise Errno::ENFILE }
+      socket.answer_clients
+
+      assert_empty socket.ios
+    ensure
+      socket&.close
+    end
+
     def test_who_has_gone_is_not
       answering({ pid: -1 }) { nil }
 
