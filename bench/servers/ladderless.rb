@@ -21,7 +21,7 @@ module Bench
         end)
         Fairlead::ReactorGroup.prepend(Module.new { def add_standby = nil })
         Fairlead::Server.prepend(Module.new do
-          def observe_stalls(*) = @teller = Struct.new(:start, :stop).new
+          def observe_stalls(*) = @stall_reporter = Struct.new(:start, :stop).new
         end)
       RUBY
     end

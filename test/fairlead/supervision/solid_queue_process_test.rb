@@ -94,7 +94,7 @@ module Fairlead
           server.write("go", "")
 
           transaction&.join
-          eventually("its end") { File.exist?(server.path("done")) }
+          eventually("its end") { File.size?(server.path("done")) }
           assert_equal "debit credit", File.read(server.path("done"))
         end
       end
