@@ -31,6 +31,7 @@ module Fairlead
     end
 
     def test_connections_that_come_at_once_are_spread_evenly
+      eventually("no worker is stuck any more") { figures(server)[:stall].zero? }
       before = handed_on_by_each(server)
       clients = Array.new(60) { client(to: server) }
       workers = clients.map { |client| client.write("GET /sleep?0.2 HTTP/1.1\r\nHost: a\r\n\r\n") }.map { |client| client.response.body.to_i }
