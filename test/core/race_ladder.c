@@ -15,7 +15,7 @@ typedef struct worker {
     fl_loop *loop;
     fl_watch *watch;
     pthread_mutex_t gvl;
-    pthread_t threads[REACTORS], teller;
+    pthread_t threads[REACTORS], reporter;
     _Atomic int entered;
 } worker;
 
@@ -191,8 +191,8 @@ static void *reactor_runs(void *data) {
     return thread;
 }
 
-/* Hears of stalls, as the binding's teller does. */
-static void *teller_runs(void *data) {
+/* Hears of stalls, as the binding's reporter does. */
+static void *reporter_runs(void *data) {
     fl_watch *watch = ((worker *) data)->watch;
     while (!atomic_load(&over)) {
         struct pollfd news = {.fd = watch->reporter.listening, .events = POLLIN};
@@ -335,7 +335,7 @@ static void start_reactors(place places[WORKERS][REACTORS]) {
                 fl_watch_start(workers[i].watch); /* the others join a watch that runs */
         }
     for (int i = 0; i < WORKERS; i++)
-        pthread_create(&workers[i].teller, NULL, teller_runs, &workers[i]);
+        pthread_create(&workers[i].reporter, NULL, reporter_runs, &workers[i]);
 }
 
 static void end_workers(int ends[WORKERS][2]) {
@@ -347,7 +347,7 @@ static void end_workers(int ends[WORKERS][2]) {
             pthread_join(workers[i].threads[k], &thread);
         }
     for (int i = 0; i < WORKERS; i++) {
-        pthread_join(workers[i].teller, NULL);
+        pthread_join(workers[i].reporter, NULL);
         for (int k = 0; k < FL_MOST_REACTORS; k++)
             workers_lane_running[i][k] = atomic_load(&workers[i].loop->lanes.running[k]);
         fl_watch_close(workers[i].watch);

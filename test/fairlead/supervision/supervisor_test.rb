@@ -288,21 +288,14 @@ module Fairlead
       end
     end
 
-    def test_usr1_sent_to_a_worker_does_not_end_it
-      with_server(PID) do |server|
-        worker = server.worker_pids.first
-        server.signal(:USR1, worker)
+    %w[usr1 hup].each do |name|
+      define_method("test_#{name}_sent_to_a_worker_does_not_end_it") do
+        with_server(PID) do |server|
+          worker = server.worker_pids.first
+          server.signal(name.upcase.to_sym, worker)
 
-        assert_equal worker, server.get.body.to_i
-      end
-    end
-
-    def test_a_hung_up_terminal_of_a_worker_does_not_end_it
-      with_server(PID) do |server|
-        worker = server.worker_pids.first
-        server.signal(:HUP, worker)
-
-        assert_equal worker, server.get.body.to_i
+          assert_equal worker, server.get.body.to_i
+        end
       end
     end
 

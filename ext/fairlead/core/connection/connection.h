@@ -129,7 +129,7 @@ void fl_connection_stage(fl_connection *connection, fl_buffer *staged);
 /* Sends `staged` and the caller's `bytes` behind it in one packet, if `out` is empty. Returns how many of `bytes` were sent. */
 size_t fl_connection_send_directly(fl_connection *connection, fl_buffer *staged, const char *bytes, size_t size);
 
-/* Sends what is left, then closes the connection. */
+/* Sends the unsent bytes, then closes the connection. */
 void fl_connection_end(fl_connection *connection);
 
 /* Starts a deadline that starts again as long as the client makes progress. */

@@ -10,7 +10,7 @@
 
 typedef struct fl_http1_connection {
     bool keep_alive; /* may stay open after the present response */
-    bool asked;      /* who has ended its side was asked whether it still reads */
+    bool asked;      /* the client ended its side, and the protocol asked whether it still reads */
     uint8_t answers; /* of ours, in a row that needed no app */
 } fl_http1_connection;
 

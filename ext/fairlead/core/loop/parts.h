@@ -29,7 +29,7 @@ void fl_loop_listen_again(fl_loop *loop);
 /* Accepts what is in the backlog, then stops watching the listeners. */
 void fl_loop_stop_accepting(fl_loop *loop);
 
-/* Ends what is due at context.now. */
+/* Ends the requests, bodies and connections whose deadline context.now has reached. */
 void fl_loop_process_deadlines(fl_loop *loop);
 
 /* In a lane worker: hands requests that do not belong there, and idle connections, back to the other workers. */

@@ -9,7 +9,7 @@
 enum {
     CALM = 1000000,          /* microseconds without a stall or a request, after which the thread sleeps */
     RELIEF_AFTER = 20000,    /* microseconds: starting a process, for example, holds the GVL for some, and ends by itself */
-    RELIEF_AHEAD = 40000,    /* likewise, while nobody waits yet: who comes next should not wait for a process to start */
+    RELIEF_AHEAD = 40000,    /* likewise, while nobody waits yet: the next request should not wait for a process to start */
     RELIEF_LATE = 500000,    /* likewise, of C code that computes: ordinary work, mostly */
     RELIEF_AGAIN = 30000,    /* microseconds between two calls for help */
     LOSS_AGAIN = 1000000,    /* likewise, for a successor */
