@@ -55,13 +55,14 @@ module Fairlead
       def outcome
         return if idle?
 
+        before = cpu_seconds
         _, status = Process.wait2(@pid, Process::WNOHANG)
         return if status.nil? && now < @deadline
 
         late = status.nil?
         kill
         @pid = nil
-        Outcome.new(@entry, timing: @timing, status:, late:, seconds: now - @started_at, log: @log, records: @records)
+        Outcome.new(@entry, timing: @timing, status:, late:, seconds: now - @started_at, cpu_seconds: cpu_seconds - before, log: @log, records: @records)
       end
 
       private
@@ -93,6 +94,9 @@ module Fairlead
 
         said.chomp
       end
+
+      # Of the processes that have been waited for, and of those that they have waited for.
+      def cpu_seconds = Process.times.then { |times| times.cutime + times.cstime }
 
       def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
     end

@@ -10,16 +10,17 @@ module Fairlead
       OUTPUT = 6_000
       private_constant :OUTPUT
 
-      attr_reader :seconds
+      attr_reader :seconds, :cpu_seconds
 
       # @param status [Process::Status, nil] nil: it has been killed, since it took too long.
       # @param log [String] its output; records [String] what Recorder has written.
-      def initialize(entry, timing:, status:, late:, seconds:, log:, records:)
+      def initialize(entry, timing:, status:, late:, seconds:, cpu_seconds:, log:, records:)
         @entry = entry
         @timing = timing
         @status = status
         @late = late
         @seconds = seconds
+        @cpu_seconds = cpu_seconds
         @log = log
         @records = File.exist?(records) ? File.readlines(records).filter_map { |line| parse(line) } : []
       end

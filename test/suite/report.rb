@@ -18,8 +18,8 @@ module Fairlead
       def add(outcome, left:)
         @outcomes << outcome
         runs = outcome.runs
-        say format("%6.1<seconds>f s  %<verdict>-6s  %<name>s  (%<runs>d run%<plural>s; %<left>d left)",
-                   seconds: outcome.seconds, verdict: outcome.passed? ? "ok" : "FAILED", name: outcome.name, runs:,
+        say format("%6.1<seconds>f s  %<cpu>5.1f s of CPU  %<verdict>-6s  %<name>s  (%<runs>d run%<plural>s; %<left>d left)",
+                   seconds: outcome.seconds, cpu: outcome.cpu_seconds, verdict: outcome.passed? ? "ok" : "FAILED", name: outcome.name, runs:,
                    plural: runs == 1 ? "" : "s", left:)
         [*outcome.failures, *outcome.errors].each { |text| say text.gsub(/^/, "    "), "" }
       end
@@ -31,7 +31,7 @@ module Fairlead
         tell_slowest
         tell_skips
         tell_failures
-        say "", "Finished in #{(now - @started).round(1)} s."
+        say "", "Finished in #{(now - @started).round(1)} s; the entries took #{sum(&:seconds).round} s and #{sum(&:cpu_seconds).round} s of CPU."
         say "#{sum(&:runs)} runs, #{sum(&:assertions)} assertions, #{sum { |one| one.failures.size }} failures, " \
             "#{sum { |one| one.errors.size }} errors, #{sum { |one| one.skips.size }} skips"
         @outcomes.all?(&:passed?)
