@@ -95,11 +95,18 @@ module Fairlead
       [response, took]
     end
 
-    def assert_timed_out(path, to: server, within: 4)
-      response, took = ask(path, to:)
-      assert_equal [504, "close", "the request took too long\n"], [response.status, response["connection"], response.body]
-      assert_operator took, :>=, LIMIT
-      assert_operator took, :<, within, path
+    # @param paths [Array<String>] requested at once, each on a connection of its own.
+    def assert_timed_out(*paths, to: server, within: 4)
+      began = monotonic
+      clients = paths.map { |path| client(to:).request("GET", path) }
+      clients.zip(paths) do |one, path|
+        response = one.response
+        took = monotonic - began
+        assert_equal [504, "close", "the request took too long\n"], [response.status, response["connection"], response.body]
+        assert_predicate one, :eof?, "the connection ends"
+        assert_operator took, :>=, LIMIT
+        assert_operator took, :<, within, path
+      end
     end
 
     def notes(server) = File.exist?(server.path("notes")) ? File.readlines(server.path("notes"), chomp: true) : []
@@ -114,9 +121,9 @@ module Fairlead
     end
 
     def test_one_that_waits_is_cancelled_at_its_wait_whatever_it_waits_for
-      %w[sleep queue pipe thread task lock select inner process].each do |wait|
-        path = "/waits/#{wait}"
-        assert_timed_out path
+      paths = %w[sleep queue pipe thread task lock select inner process].map { |wait| "/waits/#{wait}" }
+      assert_timed_out(*paths)
+      paths.each do |path|
         eventually_noted server, "rescued #{path} the request has taken longer than it may (request_timeout)",
                          "ensured #{path}", "closed #{path}", "finished #{path} 200 Fairlead::ClientGone"
       end
@@ -131,8 +138,7 @@ module Fairlead
     end
 
     def test_a_clean_up_may_wait_and_is_not_cancelled_again
-      assert_timed_out "/cleans-up"
-      assert_timed_out "/goes-on"
+      assert_timed_out "/cleans-up", "/goes-on"
       eventually_noted server, "cleaned up", "went on"
     end
 
@@ -158,7 +164,7 @@ module Fairlead
     # Whoever has to tell it: the reactor, another one, or the watch thread.
     timing def test_a_client_is_told_when_the_time_is_up_and_not_later
       with_server(APP, "-w", "1", "--request-timeout", LIMIT.to_s) do |server|
-        %w[/waits/sleep /free?1 /cpu?1 /held?1].each do |path|
+        %w[/waits/sleep /free?0.7 /cpu?0.7 /held?0.7].each do |path|
           assert_median_below(LIMIT + 0.1, path, runs: 3) do
             assert_equal "200", server.get("/").code # the one before is over
             response, took = ask(path, to: server)
