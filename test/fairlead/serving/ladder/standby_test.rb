@@ -67,7 +67,7 @@ module Fairlead
 
     # Slices of six that compute would make some 90 ms each time that the lock is wanted: twice a request.
     timing def test_beside_several_that_compute_the_lock_is_had_before_their_slices_end
-      hogs = Array.new(6) { stall(server, "/cpu", 3) }
+      hogs = Array.new(6) { stall(server, "/cpu", 1.5) }
       assert_median_below(0.075) { duration { assert_equal "200", server.get("/sleep?0.01").code } }
       hogs.each { |client| assert_equal 200, client.response.status }
     end
@@ -109,7 +109,7 @@ module Fairlead
     timing def test_a_stall_after_seconds_of_calm_is_noticed_though_no_request_has_come_meanwhile
       assert_median_below(0.05, runs: 3) do
         FileUtils.rm_f(server.path("begun-now"))
-        blocked = stall(server, "/much-later/free", 0.8)
+        blocked = stall(server, "/much-later/free", 0.4)
         eventually("it blocks") { File.exist?(server.path("begun-now")) }
         slowest(server).tap { blocked.response }
       end
