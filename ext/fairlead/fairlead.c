@@ -116,7 +116,7 @@ static size_t loop_size(const void *data) {
     const fl_ruby_loop *self = data;
     if (self->loop == NULL)
         return sizeof *self;
-    return sizeof *self + sizeof *self->loop + self->loop->context.slab.kept + self->loop->context.staging.kept +
+    return sizeof *self + sizeof *self->loop + self->loop->context.slab.cached + self->loop->context.staging.cached +
            (size_t) fl_context_buffered(&self->loop->context) + self->loop->context.counts.connections * sizeof(fl_connection);
 }
 
@@ -164,7 +164,7 @@ static VALUE loop_initialize(VALUE object, VALUE options) {
         .queue_timeout = microseconds(options, "queue_timeout"),
         .queue_target = microseconds(options, "queue_target"),
         .request_timeout = microseconds(options, "request_timeout"),
-        .note_rejections = RTEST(option(options, "note_rejections")),
+        .record_rejections = RTEST(option(options, "record_rejections")),
         .deadlines = {[FL_DEADLINE_IDLE] = microseconds(options, "idle_timeout"),
                       [FL_DEADLINE_HEAD] = microseconds(options, "head_timeout"),
                       [FL_DEADLINE_BODY] = microseconds(options, "body_timeout"),

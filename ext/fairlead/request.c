@@ -70,9 +70,9 @@ static void give_back(VALUE request, bool whole) {
     fl_exchange *exchange = fl_lock_request(request);
     if (exchange == NULL || exchange->context == NULL)
         return;
-    fl_exchange_head_used(exchange);
+    fl_exchange_release_head(exchange);
     if (whole)
-        fl_exchange_body_used(exchange, exchange->request.body.length);
+        fl_exchange_consume_body(exchange, exchange->request.body.length);
     fl_unlock(exchange->context);
 }
 
@@ -86,7 +86,7 @@ VALUE fl_ruby_loop_take(VALUE object) {
         return Qnil;
     }
     fl_runs(exchange);
-    bool whole = exchange->request.whole; /* else who stands in for us may receive the rest meanwhile */
+    bool whole = exchange->request.complete; /* else who stands in for us may receive the rest meanwhile */
     fl_unlock(&loop->context);
     if (fl_own.reactor != NULL) {
         fl_reactor_enters_app(fl_own.reactor, exchange->queueing.started_at);
@@ -123,7 +123,7 @@ VALUE fl_ruby_loop_rejections(VALUE object) {
             return rejections;
         VALUE fields[] = {rb_str_new(rejection->line, rejection->size), fl_environment_address(&rejection->client),
                           INT2NUM(fl_status_http(rejection->status)), rb_str_new_cstr(fl_status_text(rejection->status)),
-                          DBL2NUM((double) (rejection->refused_at - rejection->first_byte_at) / 1e6)};
+                          DBL2NUM((double) (rejection->rejected_at - rejection->first_byte_at) / 1e6)};
         free(rejection);
         rb_ary_push(rejections, rb_ary_new_from_values(5, fields));
     }
@@ -199,7 +199,7 @@ static VALUE request_read(VALUE object, VALUE string, VALUE most) {
         if (size > wanted)
             size = wanted;
         memcpy(RSTRING_PTR(string) + length, bytes, size);
-        fl_exchange_body_used(exchange, size);
+        fl_exchange_consume_body(exchange, size);
     }
     fl_unlock(exchange->context);
     if (status == FL_AGAIN)
@@ -215,7 +215,7 @@ static VALUE request_read(VALUE object, VALUE string, VALUE most) {
 static VALUE request_trailers(VALUE object) {
     fl_exchange *exchange = fl_lock_request(object);
     fl_require_open(exchange);
-    bool whole = exchange->request.whole; /* they do not change any more */
+    bool whole = exchange->request.complete; /* they do not change any more */
     fl_unlock(exchange->context);
     return whole ? fl_environment_trailers(exchange) : rb_hash_new();
 }

@@ -46,11 +46,11 @@ static bool is(VALUE name, const char *known) {
 /* A header between app and server. */
 static void for_server(VALUE self, VALUE name, VALUE value) {
     if (is(name, "rack.hijack") && RTEST(value)) {
-        staged(self)->response.takes_over = true;
+        staged(self)->response.switches_protocol = true;
     } else if (is(name, "rack.protocol") && RTEST(value)) {
         value = to_string(value);
         fl_exchange *exchange = staged(self);
-        exchange->response.takes_over = exchange->response.upgrades = true;
+        exchange->response.switches_protocol = exchange->response.names_protocol = true;
         header_value(self, word_upgrade, value);
         header_value(self, word_connection, word_upgrade);
     }
@@ -93,7 +93,7 @@ static void begin(VALUE self, VALUE status, VALUE headers) {
     else
         rb_block_call(headers, id_each, 0, NULL, header_of_each, self);
     /* What is 200 in HTTP/2 is said with 101 here (Rack specification, "The rack.protocol Header"). */
-    if (code != 101 && staged(self)->response.upgrades)
+    if (code != 101 && staged(self)->response.names_protocol)
         begin(self, INT2FIX(101), headers);
 }
 
@@ -117,10 +117,10 @@ static void end(VALUE object, void (*end)(fl_exchange *)) {
     fl_ruby_request *self = fl_ruby_request_get(object);
     fl_exchange *exchange = self->exchange;
     self->exchange = NULL;
-    self->timed_out = exchange->timing.out;
+    self->timed_out = exchange->timing.timed_out;
     if (end == fl_exchange_abandon && exchange->request.rejection != FL_OK && !exchange->response.committed)
         self->code = fl_status_http((fl_status) exchange->request.rejection);
-    if (exchange->timing.out && !exchange->response.committed)
+    if (exchange->timing.timed_out && !exchange->response.committed)
         self->code = fl_status_http(FL_REQUEST_TIMEOUT); /* whatever the app has said since */
     else
         self->bytes_sent = exchange->response.body_sent + exchange->response.held.length;
@@ -177,7 +177,7 @@ static VALUE request_respond(VALUE object, VALUE status, VALUE headers, VALUE bo
     begin(object, status, headers);
     fl_exchange *exchange = hold(object); /* from here on nobody else changes the body */
     fl_context *context = exchange->context;
-    bool whole = RB_TYPE_P(body, T_ARRAY) && !exchange->response.takes_over && !exchange->response.has_trailers;
+    bool whole = RB_TYPE_P(body, T_ARRAY) && !exchange->response.switches_protocol && !exchange->response.has_trailers;
     size_t length = 0;
     VALUE wrong = whole ? measure(body, &length) : Qnil;
     if (!NIL_P(wrong)) {
@@ -263,7 +263,7 @@ static VALUE request_flush(VALUE self) {
 /* Whether the app wants to talk to the client itself, after the head that has been begun. */
 static VALUE request_takes_over_p(VALUE object) {
     fl_exchange *exchange = fl_ruby_request_get(object)->exchange;
-    return exchange != NULL && exchange->response.takes_over ? Qtrue : Qfalse;
+    return exchange != NULL && exchange->response.switches_protocol ? Qtrue : Qfalse;
 }
 
 static VALUE taken_out(fl_slab *staging, fl_buffer *buffer) {
@@ -302,7 +302,7 @@ static VALUE request_inform(VALUE object, VALUE code, VALUE fields) {
     int number = NUM2INT(code);
     Check_Type(fields, T_STRING);
     fl_exchange *exchange = hold(object);
-    fl_exchange_inform(exchange, number, RSTRING_PTR(fields), (size_t) RSTRING_LEN(fields));
+    fl_exchange_send_interim(exchange, number, RSTRING_PTR(fields), (size_t) RSTRING_LEN(fields));
     fl_unlock(exchange->context);
     return Qnil;
 }
@@ -320,7 +320,7 @@ static VALUE request_trailer(VALUE object, VALUE name, VALUE value) {
 }
 
 static VALUE request_becomes_stream(VALUE self) {
-    return with_loop(self, fl_exchange_becomes_stream);
+    return with_loop(self, fl_exchange_mark_long_lived);
 }
 
 static VALUE request_finish(VALUE self) {
@@ -340,7 +340,7 @@ static VALUE request_limit_time(VALUE self, VALUE seconds) {
     fl_exchange *exchange = fl_lock_request(self);
     if (exchange == NULL || exchange->context == NULL)
         return Qnil;
-    fl_exchange_limit_time(exchange, microseconds);
+    fl_exchange_set_time_limit(exchange, microseconds);
     fl_unlock(exchange->context);
     return Qnil;
 }
@@ -348,7 +348,7 @@ static VALUE request_limit_time(VALUE self, VALUE seconds) {
 /* Whether it took longer than it may: its client has been told so, or was cut off. */
 static VALUE request_timed_out_p(VALUE object) {
     fl_ruby_request *self = fl_ruby_request_get(object);
-    return self->timed_out || (self->exchange != NULL && self->exchange->timing.out) ? Qtrue : Qfalse;
+    return self->timed_out || (self->exchange != NULL && self->exchange->timing.timed_out) ? Qtrue : Qfalse;
 }
 
 /* Whether anything of the response has left for the client. */

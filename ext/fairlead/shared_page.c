@@ -112,8 +112,8 @@ static VALUE page_routes(VALUE self) {
 static VALUE page_know_route(VALUE self, VALUE pattern, VALUE name) {
     StringValueCStr(pattern);
     StringValueCStr(name);
-    bool known = fl_routes_know(&fl_ruby_shared_page_get(self)->routes, RSTRING_PTR(pattern), (size_t) RSTRING_LEN(pattern),
-                                RSTRING_PTR(name), (size_t) RSTRING_LEN(name));
+    bool known = fl_routes_add_pattern(&fl_ruby_shared_page_get(self)->routes, RSTRING_PTR(pattern),
+                                       (size_t) RSTRING_LEN(pattern), RSTRING_PTR(name), (size_t) RSTRING_LEN(name));
     return known ? Qtrue : Qfalse;
 }
 
@@ -121,14 +121,14 @@ static VALUE page_know_route(VALUE self, VALUE pattern, VALUE name) {
 static VALUE page_rename_route(VALUE self, VALUE method, VALUE path) {
     StringValue(method);
     StringValue(path);
-    fl_routes_rename(&fl_ruby_shared_page_get(self)->routes, RSTRING_PTR(method), (size_t) RSTRING_LEN(method),
-                     RSTRING_PTR(path), (size_t) RSTRING_LEN(path));
+    fl_routes_merge_into_pattern(&fl_ruby_shared_page_get(self)->routes, RSTRING_PTR(method), (size_t) RSTRING_LEN(method),
+                                 RSTRING_PTR(path), (size_t) RSTRING_LEN(path));
     return Qnil;
 }
 
 /* forget_routes(began): those that have stalled since that moment of the core's clock do not. */
 static VALUE page_forget_routes(VALUE self, VALUE began) {
-    fl_routes_forget(&fl_ruby_shared_page_get(self)->routes, NUM2ULL(began));
+    fl_routes_forget_since(&fl_ruby_shared_page_get(self)->routes, NUM2ULL(began));
     return Qnil;
 }
 

@@ -48,11 +48,11 @@ static VALUE loop_report_stalls(VALUE object, VALUE limit, VALUE reporter) {
         rb_raise(rb_eIOError, "nobody watches this loop");
     if (fl_notifier_open(&watch->reporter) < 0)
         rb_sys_fail("the notifier of stalls");
-    rb_update_max_fd(watch->reporter.listening);
+    rb_update_max_fd(watch->reporter.read_end);
     watch->limits.reported = longest;
     self->reporter = reporter;
     newest = self;
-    return INT2NUM(watch->reporter.listening);
+    return INT2NUM(watch->reporter.read_end);
 }
 
 static VALUE facts_of(int number, fl_stall_record *record, int phase) {
@@ -110,7 +110,8 @@ static VALUE route_of(VALUE self, VALUE method, VALUE path) {
     fl_route route;
     StringValue(method);
     StringValue(path);
-    fl_route_make(&route, RSTRING_PTR(method), (size_t) RSTRING_LEN(method), RSTRING_PTR(path), (size_t) RSTRING_LEN(path));
+    fl_route_from_path(&route, RSTRING_PTR(method), (size_t) RSTRING_LEN(method), RSTRING_PTR(path),
+                       (size_t) RSTRING_LEN(path));
     return rb_str_new_cstr(route.text);
 }
 

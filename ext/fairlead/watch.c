@@ -249,7 +249,7 @@ static VALUE loop_enter(VALUE object) {
     fl_own.loop->reactors[number].thread = rb_thread_current();
     fl_own.loop->reactors[number].fiber = *fl_own.scheduler_fiber;
     fl_track_fibers();
-    return INT2NUM(fl_own.reactor->lead.listening);
+    return INT2NUM(fl_own.reactor->lead.read_end);
 }
 
 static VALUE loop_leave(VALUE object) {

@@ -67,7 +67,7 @@ static void loop_turn(void) {
     fl_exchange *exchange = fl_loop_take(server.loop);
     if (exchange == NULL)
         abort();
-    fl_exchange_head_used(exchange);
+    fl_exchange_release_head(exchange);
     size_t used;
     if (fl_exchange_begin(exchange, 200) != FL_OK ||
         fl_exchange_header(exchange, "content-type", 12, "text/plain", 10) != FL_OK ||

@@ -231,7 +231,7 @@ static inline const char *path_of(fl_exchange *exchange) {
 
 static inline void answer(fl_exchange *exchange, int code, const char *body) {
     size_t used, size = strlen(body);
-    fl_exchange_head_used(exchange);
+    fl_exchange_release_head(exchange);
     CHECK_NUMBER(FL_OK, fl_exchange_begin(exchange, code));
     CHECK_NUMBER(FL_OK, fl_exchange_head_end(exchange, (int64_t) size));
     if (size > 0)

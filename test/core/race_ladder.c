@@ -121,7 +121,7 @@ static bool serve_one(worker *worker, fl_thread *thread, fl_reactor *reactor, in
     fl_reactor_enters_app(reactor, fl_clock());
     unsigned request = (unsigned) atoi(fl_exchange_head_bytes(exchange) + exchange->request.head->path.at + 1);
     pthread_mutex_lock(&loop->context.lock);
-    fl_exchange_head_used(exchange);
+    fl_exchange_release_head(exchange);
     pthread_mutex_unlock(&loop->context.lock);
     atomic_fetch_add(&answered_times[request], 1);
     stall(worker, thread, state);
@@ -155,10 +155,10 @@ static void rest(worker *worker, fl_thread *thread, fl_reactor *reactor, int num
     if (leads) {
         fl_loop_wait(loop, 10 * SECOND);
     } else {
-        struct pollfd lead = {.fd = reactor->lead.listening, .events = POLLIN};
+        struct pollfd lead = {.fd = reactor->lead.read_end, .events = POLLIN};
         uint64_t count;
         poll(&lead, 1, 200);
-        (void) !read(reactor->lead.listening, &count, sizeof count);
+        (void) !read(reactor->lead.read_end, &count, sizeof count);
     }
     acquire(worker, thread);
     if (leads && !fl_watch_leads(worker->watch, number))
@@ -195,10 +195,10 @@ static void *reactor_runs(void *data) {
 static void *reporter_runs(void *data) {
     fl_watch *watch = ((worker *) data)->watch;
     while (!atomic_load(&over)) {
-        struct pollfd news = {.fd = watch->reporter.listening, .events = POLLIN};
+        struct pollfd news = {.fd = watch->reporter.read_end, .events = POLLIN};
         uint64_t count;
         poll(&news, 1, 100);
-        (void) !read(watch->reporter.listening, &count, sizeof count);
+        (void) !read(watch->reporter.read_end, &count, sizeof count);
         for (int i = 0; i < atomic_load(&watch->count); i++) {
             fl_stall_record *record = &watch->stalls[i];
             (void) fl_stall_goes_on(watch, i);

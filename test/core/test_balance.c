@@ -93,7 +93,7 @@ static void one_where_more_are_at_work_gets_what_has_waited_for_a_while(void) {
     CHECK_NUMBER(2, fl_balance(scene.loop, false, 0)); /* one is on its way there */
     scene.loop->context.now = scene.loop->ready.first->queueing.ready_at + 20 * MILLISECOND;
     says(&scene, 1, FL_SLOT_in_flight, 1000);
-    says(&scene, 1, FL_SLOT_coming, 0);
+    says(&scene, 1, FL_SLOT_incoming_requests, 0);
     CHECK_NUMBER(1, fl_balance(scene.loop, false, 0));
     scene.loop->context.counts.in_flight = scene.loop->context.counts.streams = 0;
     end(&scene);

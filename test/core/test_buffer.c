@@ -12,7 +12,7 @@ static void an_empty_buffer_holds_no_block(void) {
     CHECK(buffer.block == NULL);
     fl_buffer_consume(&slab, &buffer, 0);
     fl_buffer_free(&slab, &buffer);
-    CHECK_NUMBER(0, slab.borrowed);
+    CHECK_NUMBER(0, slab.in_use);
     fl_slab_close(&slab);
 }
 
@@ -40,7 +40,7 @@ static void bytes_come_out_in_the_order_they_went_in(void) {
         CHECK_NUMBER((char) (out++ * 31 % 251), fl_buffer_at(&buffer)[i]);
     fl_buffer_consume(&slab, &buffer, buffer.length);
     CHECK(buffer.block == NULL);
-    CHECK_NUMBER(0, slab.borrowed);
+    CHECK_NUMBER(0, slab.in_use);
     fl_slab_close(&slab);
 }
 
@@ -66,17 +66,17 @@ static void a_block_given_back_is_borrowed_again(void) {
     fl_buffer_append(&slab, &first, "one", 3);
     char *block = first.block;
     fl_buffer_consume(&slab, &first, 3);
-    CHECK_NUMBER(FL_SLAB_SMALLEST, slab.kept);
+    CHECK_NUMBER(FL_SLAB_SMALLEST, slab.cached);
     fl_buffer_append(&slab, &second, "two", 3);
     CHECK(second.block == block);
-    CHECK_NUMBER(0, slab.kept);
+    CHECK_NUMBER(0, slab.cached);
     fl_buffer_append(&slab, &first, "three", 5);
     CHECK(first.block != block);
     CHECK_BYTES("two", 3, fl_buffer_at(&second), second.length);
     fl_buffer_free(&slab, &first);
     fl_buffer_free(&slab, &second);
     fl_slab_close(&slab);
-    CHECK_NUMBER(0, slab.kept);
+    CHECK_NUMBER(0, slab.cached);
 }
 
 static void what_a_slab_holds_back_is_bounded(void) {
@@ -85,11 +85,11 @@ static void what_a_slab_holds_back_is_bounded(void) {
     fl_buffer buffers[MANY] = {{0}};
     for (int i = 0; i < MANY; i++)
         CHECK_NUMBER(FL_OK, fl_buffer_reserve(&slab, &buffers[i], 128 * 1024));
-    CHECK_NUMBER(MANY * 128 * 1024, slab.borrowed);
+    CHECK_NUMBER(MANY * 128 * 1024, slab.in_use);
     for (int i = 0; i < MANY; i++)
         fl_buffer_free(&slab, &buffers[i]);
-    CHECK_NUMBER(0, slab.borrowed);
-    CHECK_NUMBER(FL_SLAB_KEPT_MOST, slab.kept);
+    CHECK_NUMBER(0, slab.in_use);
+    CHECK_NUMBER(FL_SLAB_CACHE_SIZE, slab.cached);
     fl_slab_close(&slab);
 }
 
@@ -98,8 +98,8 @@ static void a_large_block_goes_back_at_once(void) {
     fl_buffer buffer = {0};
     fl_buffer_reserve(&slab, &buffer, 128 * 1024 + 1);
     fl_buffer_free(&slab, &buffer);
-    CHECK_NUMBER(0, slab.kept);
-    CHECK_NUMBER(0, slab.borrowed);
+    CHECK_NUMBER(0, slab.cached);
+    CHECK_NUMBER(0, slab.in_use);
     fl_slab_close(&slab);
 }
 

@@ -81,7 +81,7 @@ static void read_some(fl_exchange *exchange) {
         return;
     unsigned sum = 0;
     for (size_t i = 0; i < size; i++) sum += (unsigned char) bytes[i];
-    fl_exchange_body_used(exchange, sum % 2 ? size : size / 2 + 1);
+    fl_exchange_consume_body(exchange, sum % 2 ? size : size / 2 + 1);
 }
 
 static void begin(taken *one) {
@@ -122,13 +122,13 @@ static void something_rarer(taken *one) {
     static const char hint[] = "link: a\r\n";
     switch (dice(polite ? 3 : 6)) {
     case 0:
-        fl_exchange_limit_time(one->exchange, dice(3) ? (1 + dice(polite ? 10000 : 30)) * MILLISECOND : 0);
+        fl_exchange_set_time_limit(one->exchange, dice(3) ? (1 + dice(polite ? 10000 : 30)) * MILLISECOND : 0);
         break;
     case 1:
-        fl_exchange_inform(one->exchange, 103, hint, sizeof hint - 1);
+        fl_exchange_send_interim(one->exchange, 103, hint, sizeof hint - 1);
         break;
     case 2:
-        fl_exchange_restart_time(one->exchange);
+        fl_exchange_restart_time_limit(one->exchange);
         break;
     case 3:
         if (one->ended)
@@ -150,7 +150,7 @@ static void server_does_something(peer_server *server, taken *one) {
     if (one->exchange == NULL) {
         *one = (taken){.exchange = fl_loop_take(loop)};
         if (one->exchange != NULL)
-            fl_exchange_head_used(one->exchange);
+            fl_exchange_release_head(one->exchange);
         return;
     }
     switch (polite ? 1 + dice(12) : dice(13)) {
@@ -159,7 +159,7 @@ static void server_does_something(peer_server *server, taken *one) {
         one->exchange = NULL;
         break;
     case 1:
-        fl_exchange_becomes_stream(one->exchange);
+        fl_exchange_mark_long_lived(one->exchange);
         break;
     case 2:
     case 3:
@@ -286,7 +286,7 @@ static void run(uint64_t seed, unsigned steps) {
         check_counts(servers[i].loop);
     }
     for (int i = 0; i < 2 && !closes_first; i++) {
-        CHECK_NUMBER(0, servers[i].loop->context.slab.borrowed + servers[i].loop->context.staging.borrowed);
+        CHECK_NUMBER(0, servers[i].loop->context.slab.in_use + servers[i].loop->context.staging.in_use);
         server_stop(&servers[i]);
     }
     for (int i = 0; i < 4; i++) close(channels[i]);

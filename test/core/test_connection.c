@@ -85,7 +85,7 @@ static void a_request_in_single_bytes_is_the_same_request(void) {
     size_t size;
     CHECK_NUMBER(FL_OK, fl_exchange_body(exchange, &bytes, &size));
     CHECK_BYTES("abcde", 5, bytes, size);
-    fl_exchange_body_used(exchange, size);
+    fl_exchange_consume_body(exchange, size);
     CHECK_NUMBER(FL_OK, fl_exchange_body(exchange, &bytes, &size));
     CHECK_NUMBER(0, size);
     answer(exchange, 200, "");
@@ -173,7 +173,7 @@ static void a_client_may_go_at_every_stage(void) {
                 fl_exchange *exchange = stage > 1 ? fl_loop_take(server.loop) : NULL;
                 if (exchange != NULL && stage > 2) {
                     size_t used;
-                    fl_exchange_head_used(exchange);
+                    fl_exchange_release_head(exchange);
                     fl_exchange_begin(exchange, 200);
                     fl_exchange_head_end(exchange, -1);
                     fl_exchange_write(exchange, "part", 4, &used);
@@ -291,7 +291,7 @@ static void requests_over_the_limit_wait_their_turn(void) {
     fl_exchange *third = fl_loop_take(server.loop);
     CHECK_TEXT("/2", path_of(third));
     CHECK(fl_loop_take(server.loop) == NULL);
-    fl_exchange_becomes_stream(second); /* long-lived: does not count */
+    fl_exchange_mark_long_lived(second); /* long-lived: does not count */
     fl_exchange *fourth = fl_loop_take(server.loop);
     CHECK_TEXT("/3", path_of(fourth));
     CHECK_NUMBER(1, server.loop->context.counts.streams);
@@ -444,11 +444,11 @@ static void no_deadline_runs_while_the_app_has_the_request(void) {
     int socket = client(&server);
     say(socket, "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 8\r\n\r\nabcd");
     fl_exchange *exchange = take(server.loop);
-    fl_exchange_head_used(exchange);
+    fl_exchange_release_head(exchange);
     const char *bytes;
     size_t size;
     CHECK_NUMBER(FL_OK, fl_exchange_body(exchange, &bytes, &size));
-    fl_exchange_body_used(exchange, size);
+    fl_exchange_consume_body(exchange, size);
     CHECK_NUMBER(FL_AGAIN, fl_exchange_body(exchange, &bytes, &size));
     say(socket, "efg");
     TURN_UNTIL(server.loop, fl_context_next_woken(&server.loop->context) == exchange->id);
@@ -459,7 +459,7 @@ static void no_deadline_runs_while_the_app_has_the_request(void) {
     CHECK(!exchange->request.failed && exchange->connection != NULL);
     CHECK_NUMBER(FL_OK, fl_exchange_body(exchange, &bytes, &size));
     CHECK_BYTES("efg", 3, bytes, size);
-    fl_exchange_body_used(exchange, size);
+    fl_exchange_consume_body(exchange, size);
     CHECK_NUMBER(FL_AGAIN, fl_exchange_body(exchange, &bytes, &size)); /* now the client owes the rest */
     TURN_UNTIL(server.loop, fl_context_next_woken(&server.loop->context) == exchange->id);
     CHECK_NUMBER(FL_CLOSED, fl_exchange_body(exchange, &bytes, &size));
@@ -553,7 +553,7 @@ static void what_waits_when_there_is_no_more_time_is_refused(void) {
         CHECK_NUMBER(1, occurrences(&refused, "HTTP/1.1 "));
         CHECK_NUMBER(1, occurrences(&refused, "\r\nretry-after: 1\r\n"));
         CHECK_NUMBER(1, occurrences(&refused, "\r\nconnection: close\r\n"));
-        CHECK_HEARD("HTTP/1.1 503 ", "has not had its turn\n", refused);
+        CHECK_HEARD("HTTP/1.1 503 ", "the server is shutting down\n", refused);
         close(waiting[i]);
     }
     CHECK_NUMBER(3, server.loop->context.counts.turned_away);
@@ -669,11 +669,11 @@ static void new_connections_go_to_the_sibling_that_has_fewer(void) {
     turn(old.loop); /* five come at once, and none has asked for anything yet */
     CHECK_NUMBER(3, old.loop->context.counts.connections);
     CHECK_NUMBER(3, fl_slot_get(&page->slots[0], FL_SLOT_fresh));
-    CHECK_NUMBER(2, fl_slot_get(&page->slots[1], FL_SLOT_arriving));
+    CHECK_NUMBER(2, fl_slot_get(&page->slots[1], FL_SLOT_incoming_connections));
     turn(young.loop);
     CHECK_NUMBER(2, fl_slot_get(&page->slots[1], FL_SLOT_connections));
     CHECK_NUMBER(2, fl_slot_get(&page->slots[1], FL_SLOT_fresh));
-    CHECK_NUMBER(0, fl_slot_get(&page->slots[1], FL_SLOT_arriving));
+    CHECK_NUMBER(0, fl_slot_get(&page->slots[1], FL_SLOT_incoming_connections));
     for (int i = 0; i < 5; i++) {
         fl_loop *loop = i % 2 == 0 ? old.loop : young.loop;
         say(clients[i], GET("/first"));
@@ -692,7 +692,7 @@ static void a_loop_that_closes_leaves_taken_requests_to_their_owners(void) {
     int socket = client(&server);
     say(socket, "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nab");
     fl_exchange *exchange = take(server.loop);
-    fl_exchange_head_used(exchange);
+    fl_exchange_release_head(exchange);
     server_stop(&server);
     const char *bytes;
     size_t size, used;

@@ -12,7 +12,7 @@ static void header(fl_exchange *exchange, const char *name, const char *value) {
 
 static fl_exchange *begin(fl_loop *loop, int code, int64_t length) {
     fl_exchange *exchange = take(loop);
-    fl_exchange_head_used(exchange);
+    fl_exchange_release_head(exchange);
     CHECK_NUMBER(FL_OK, fl_exchange_begin(exchange, code));
     header(exchange, "date", "now");
     CHECK_NUMBER(FL_OK, fl_exchange_head_end(exchange, length));
@@ -304,7 +304,7 @@ static void a_body_that_is_not_read_is_not_received(void) {
     int socket = client(&server);
     say(socket, "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 1500000\r\n\r\n");
     fl_exchange *exchange = take(server.loop);
-    fl_exchange_head_used(exchange);
+    fl_exchange_release_head(exchange);
     size_t sent = 0, received = 0, most = 0;
     while (received < 1500000) {
         ssize_t count = sent < 1500000 ? send(socket, large + sent, 1500000 - sent, MSG_NOSIGNAL) : 0;
@@ -323,7 +323,7 @@ static void a_body_that_is_not_read_is_not_received(void) {
             break;
         }
         received += size;
-        fl_exchange_body_used(exchange, size);
+        fl_exchange_consume_body(exchange, size);
     }
     CHECK_NUMBER(1500000, received);
     CHECK(most <= 65536);
@@ -343,12 +343,12 @@ static void a_body_that_breaks_off_is_told(void) {
         int socket = client(&server);
         say(socket, "PUT / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n");
         fl_exchange *exchange = take(server.loop);
-        fl_exchange_head_used(exchange);
+        fl_exchange_release_head(exchange);
         const char *bytes;
         size_t size;
         CHECK_NUMBER(FL_OK, fl_exchange_body(exchange, &bytes, &size));
         CHECK_BYTES("ab", 2, bytes, size);
-        fl_exchange_body_used(exchange, size);
+        fl_exchange_consume_body(exchange, size);
         CHECK_NUMBER(FL_AGAIN, fl_exchange_body(exchange, &bytes, &size));
         say(socket, ends[i]);
         if (ends[i][0] == 0)
@@ -372,12 +372,12 @@ static void a_reader_is_told_that_its_client_has_gone(void) {
         int socket = client(&server);
         say(socket, "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\nab");
         fl_exchange *exchange = take(server.loop);
-        fl_exchange_head_used(exchange);
+        fl_exchange_release_head(exchange);
         const char *bytes;
         size_t size;
         if (does != HAS_BEGUN) {
             CHECK_NUMBER(FL_OK, fl_exchange_body(exchange, &bytes, &size));
-            fl_exchange_body_used(exchange, size);
+            fl_exchange_consume_body(exchange, size);
         }
         if (does == WAITS)
             CHECK_NUMBER(FL_AGAIN, fl_exchange_body(exchange, &bytes, &size));
@@ -389,7 +389,7 @@ static void a_reader_is_told_that_its_client_has_gone(void) {
         if (does == HAS_BEGUN) {
             CHECK_NUMBER(FL_OK, fl_exchange_body(exchange, &bytes, &size));
             CHECK_BYTES("ab", 2, bytes, size);
-            fl_exchange_body_used(exchange, size);
+            fl_exchange_consume_body(exchange, size);
         }
         CHECK_NUMBER(FL_CLOSED, fl_exchange_body(exchange, &bytes, &size));
         fl_exchange_abandon(exchange);
@@ -406,7 +406,7 @@ static void a_request_at_fault_is_refused_if_the_app_has_nothing_to_say(void) {
         int socket = client(&server);
         say(socket, "PUT / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n");
         fl_exchange *exchange = take(server.loop);
-        fl_exchange_head_used(exchange);
+        fl_exchange_release_head(exchange);
         say(socket, "zz\r\n" GET("/smuggled"));
         turn(server.loop);
         size_t used;
@@ -435,7 +435,7 @@ static void what_could_be_read_in_two_ways_is_not_sent(void) {
     int socket = client(&server);
     say(socket, GET("/"));
     fl_exchange *exchange = take(server.loop);
-    fl_exchange_head_used(exchange);
+    fl_exchange_release_head(exchange);
     CHECK_NUMBER(FL_BAD_STATUS, fl_exchange_begin(exchange, 199));
     CHECK_NUMBER(FL_BAD_STATUS, fl_exchange_begin(exchange, 1000));
     CHECK_NUMBER(FL_OK, fl_exchange_begin(exchange, 200));
@@ -477,13 +477,13 @@ static void an_interim_response_goes_before_the_final_one(void) {
     static const char hint[] = "link: a\r\n";
     say(socket, "GET /1 HTTP/1.1\r\nHost: a\r\n\r\n");
     fl_exchange *exchange = take(server.loop);
-    CHECK_NUMBER(FL_OK, fl_exchange_inform(exchange, 103, hint, sizeof hint - 1));
+    CHECK_NUMBER(FL_OK, fl_exchange_send_interim(exchange, 103, hint, sizeof hint - 1));
     CHECK_HEARD("HTTP/1.1 103 Early Hints\r\nlink: a\r\n\r\n", "", hear(server.loop, socket));
     answer(exchange, 200, "x");
     CHECK_HEARD("HTTP/1.1 200 OK\r\n", "x", hear(server.loop, socket));
     say(old, "GET /1 HTTP/1.0\r\n\r\n");
     exchange = take(server.loop);
-    CHECK_NUMBER(FL_OK, fl_exchange_inform(exchange, 103, hint, sizeof hint - 1));
+    CHECK_NUMBER(FL_OK, fl_exchange_send_interim(exchange, 103, hint, sizeof hint - 1));
     CHECK_SILENT(hear(server.loop, old));
     answer(exchange, 200, "x");
     CHECK_HEARD("HTTP/1.1 200 OK\r\n", "x", hear_end(server.loop, old));

@@ -8,8 +8,8 @@ static const fl_watch_limits limits = {
     .tick = 2 * MILLISECOND, .blocked = 4 * MILLISECOND, .stuck = 7 * MILLISECOND, .computing = 60 * MILLISECOND};
 
 static bool is_called(fl_watch *watch, int reactor) {
-    struct pollfd bell = {.fd = watch->reactors[reactor].lead.listening, .events = POLLIN};
-    return poll(&bell, 1, 0) == 1;
+    struct pollfd notifier = {.fd = watch->reactors[reactor].lead.read_end, .events = POLLIN};
+    return poll(&notifier, 1, 0) == 1;
 }
 
 static void one_that_leaves_as_it_is_called_is_not_waited_for(void) {
@@ -21,8 +21,8 @@ static void one_that_leaves_as_it_is_called_is_not_waited_for(void) {
     fl_thread thread = {.task = fl_task_self()};
     for (int i = 0; i < 3; i++) CHECK_NUMBER(i, fl_watch_enter(watch, &thread));
     fl_route route;
-    fl_route_make(&route, "GET", 3, "/blocks", 7);
-    fl_routes_stalled(&page->routes, &route, FL_LANE_THREADS, 1, fl_clock());
+    fl_route_from_path(&route, "GET", 3, "/blocks", 7);
+    fl_routes_stall_began(&page->routes, &route, FL_LANE_THREADS, 1, fl_clock());
 
     int asks = client(&server);
     say(asks, "GET /blocks HTTP/1.1\r\nHost: a\r\n\r\n");

@@ -194,7 +194,7 @@ static void who_came_last_is_told_so_at_once_and_may_ask_again(void) {
         fl_heard heard = hear(server.loop, sockets[i]);
         CHECK_NUMBER(1, occurrences(&heard, "retry-after: 1\r\n"));
         CHECK_NUMBER(0, occurrences(&heard, "connection: close"));
-        CHECK_HEARD(TURNED_AWAY, i == 3 ? "\r\n\r\n" : "more requests come than can be served\n", heard);
+        CHECK_HEARD(TURNED_AWAY, i == 3 ? "\r\n\r\n" : "the server is overloaded\n", heard);
     }
     for (int i = 0; i < 2; i++) {
         answer(take(server.loop), 200, "kept");
@@ -222,7 +222,7 @@ static void one_whose_connection_cannot_go_on_is_closed(void) {
         fl_heard heard = hear_end(server.loop, second);
         CHECK_NUMBER(1, occurrences(&heard, "connection: close\r\n"));
         CHECK_NUMBER(1, occurrences(&heard, "HTTP/1.1 "));
-        CHECK_HEARD(TURNED_AWAY, "more requests come than can be served\n", heard);
+        CHECK_HEARD(TURNED_AWAY, "the server is overloaded\n", heard);
         CHECK_NUMBER(1, server.loop->ready.count);
         close(first);
         close(second);
@@ -248,7 +248,7 @@ static void a_long_line_is_cut_as_a_whole(void) {
     }
     CHECK_NUMBER(10, server.loop->ready.count);
     for (int i = 10; i < 200; i++)
-        CHECK_HEARD(TURNED_AWAY, "served\n", hear(server.loop, sockets[i]));
+        CHECK_HEARD(TURNED_AWAY, "the server is overloaded\n", hear(server.loop, sockets[i]));
     CHECK_NUMBER(10, answer_all(server.loop));
     for (int i = 0; i < 200; i++)
         close(sockets[i]);

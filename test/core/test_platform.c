@@ -15,36 +15,36 @@ static bool readable(int descriptor, int milliseconds) {
 }
 
 static void a_bell_is_heard_until_it_is_read(void) {
-    fl_notifier bell;
+    fl_notifier notifier;
     char bytes[64];
-    CHECK_NUMBER(0, fl_notifier_open(&bell));
-    CHECK(!readable(bell.listening, 0));
-    for (int i = 0; i < 3; i++) fl_notifier_notify(&bell);
-    CHECK(readable(bell.listening, 1000));
-    CHECK(read(bell.listening, bytes, sizeof bytes) > 0);
-    CHECK(!readable(bell.listening, 0));
-    CHECK(read(bell.listening, bytes, sizeof bytes) < 0 && errno == EAGAIN);
-    fl_notifier_notify(&bell);
-    CHECK(readable(bell.listening, 1000));
-    fl_notifier_close(&bell);
-    CHECK(bell.listening < 0 && bell.ringing < 0);
-    fl_notifier_close(&bell);
+    CHECK_NUMBER(0, fl_notifier_open(&notifier));
+    CHECK(!readable(notifier.read_end, 0));
+    for (int i = 0; i < 3; i++) fl_notifier_notify(&notifier);
+    CHECK(readable(notifier.read_end, 1000));
+    CHECK(read(notifier.read_end, bytes, sizeof bytes) > 0);
+    CHECK(!readable(notifier.read_end, 0));
+    CHECK(read(notifier.read_end, bytes, sizeof bytes) < 0 && errno == EAGAIN);
+    fl_notifier_notify(&notifier);
+    CHECK(readable(notifier.read_end, 1000));
+    fl_notifier_close(&notifier);
+    CHECK(notifier.read_end < 0 && notifier.write_end < 0);
+    fl_notifier_close(&notifier);
 }
 
 static void nobody_has_to_hear_a_bell(void) {
-    fl_notifier bell;
-    CHECK_NUMBER(0, fl_notifier_open(&bell));
-    for (int i = 0; i < 100000; i++) fl_notifier_notify(&bell); /* and it does not wait for anybody */
-    CHECK(readable(bell.listening, 1000));
-    fl_notifier_close(&bell);
+    fl_notifier notifier;
+    CHECK_NUMBER(0, fl_notifier_open(&notifier));
+    for (int i = 0; i < 100000; i++) fl_notifier_notify(&notifier); /* and it does not wait for anybody */
+    CHECK(readable(notifier.read_end, 1000));
+    fl_notifier_close(&notifier);
 }
 
 static void a_bell_is_not_for_programs_that_are_started(void) {
-    fl_notifier bell;
-    CHECK_NUMBER(0, fl_notifier_open(&bell));
-    CHECK(fcntl(bell.listening, F_GETFD) & FD_CLOEXEC);
-    CHECK(fcntl(bell.ringing, F_GETFD) & FD_CLOEXEC);
-    fl_notifier_close(&bell);
+    fl_notifier notifier;
+    CHECK_NUMBER(0, fl_notifier_open(&notifier));
+    CHECK(fcntl(notifier.read_end, F_GETFD) & FD_CLOEXEC);
+    CHECK(fcntl(notifier.write_end, F_GETFD) & FD_CLOEXEC);
+    fl_notifier_close(&notifier);
 }
 
 /* Another thread, which waits or computes as it is told. */
@@ -100,10 +100,10 @@ static void one_that_waits_is_told_from_one_that_computes(void) {
     uint64_t used = 0;
     for (int i = 0; i < 250 && used < 20 * MILLISECOND; i++) used += used_in(20);
     CHECK(used >= 20 * MILLISECOND);
-    CHECK(!fl_task_waits_for_machine(&other.task));
+    CHECK(!fl_task_is_uninterruptible(&other.task));
 #ifdef FL_LINUX
     other.starts = true;
-    CHECK(is_once(fl_task_waits_for_machine, true));
+    CHECK(is_once(fl_task_is_uninterruptible, true));
 #endif
     other.ends = true;
     pthread_join(thread, NULL);

@@ -119,8 +119,8 @@ static void one_that_takes_too_long_is_answered_alone(void) {
     CHECK_NUMBER(FL_OK, fl_exchange_begin(b, 200));
     CHECK_NUMBER(FL_OK, fl_exchange_head_end(b, -1));
     fl_exchange_flush(b);
-    fl_exchange_limit_time(a, 1);
-    fl_exchange_limit_time(b, 2);
+    fl_exchange_set_time_limit(a, 1);
+    fl_exchange_set_time_limit(b, 2);
     TURN_UNTIL(scene.loop, a->connection == NULL && b->connection == NULL);
     fl_exchange_abandon(a);
     fl_exchange_finish(b);

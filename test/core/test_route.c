@@ -30,7 +30,7 @@ static void each_path_has_its_pattern(void) {
         fl_route route;
         size_t size = strlen(rows[i].path);
         char *path = test_copy(rows[i].path, size);
-        fl_route_make(&route, rows[i].method, strlen(rows[i].method), path, size);
+        fl_route_from_path(&route, rows[i].method, strlen(rows[i].method), path, size);
         CHECK_TEXT(rows[i].expected, route.text);
         CHECK(route.key != 0);
         free(path);
@@ -39,9 +39,9 @@ static void each_path_has_its_pattern(void) {
 
 static void routes_that_look_alike_have_one_key_and_others_have_not(void) {
     fl_route one, same, other;
-    fl_route_make(&one, "GET", 3, "/orders/1", 9);
-    fl_route_make(&same, "GET", 3, "/orders/2", 9);
-    fl_route_make(&other, "PUT", 3, "/orders/1", 9);
+    fl_route_from_path(&one, "GET", 3, "/orders/1", 9);
+    fl_route_from_path(&same, "GET", 3, "/orders/2", 9);
+    fl_route_from_path(&other, "PUT", 3, "/orders/1", 9);
     CHECK(one.key == same.key);
     CHECK(one.key != other.key);
 }
@@ -50,9 +50,9 @@ static void a_long_path_is_cut_for_people_but_not_for_its_key(void) {
     char path[FL_ROUTE_PATH];
     for (size_t i = 0; i < sizeof path; i++) path[i] = "/abcdefg"[i % 8];
     fl_route one, other;
-    fl_route_make(&one, "GET", 3, path, sizeof path);
+    fl_route_from_path(&one, "GET", 3, path, sizeof path);
     CHECK_NUMBER(FL_ROUTE_SIZE - 1, strlen(one.text));
-    fl_route_make(&other, "GET", 3, path, sizeof path - 1);
+    fl_route_from_path(&other, "GET", 3, path, sizeof path - 1);
     CHECK_TEXT(one.text, other.text);
     CHECK(one.key != other.key);
 }
@@ -94,13 +94,13 @@ static void of_two_patterns_that_match_the_one_that_says_more_is_meant(void) {
 
 static void a_pattern_and_paths_that_look_like_it_are_one_route(void) {
     fl_route looks, known;
-    fl_route_make(&looks, "GET", 3, "/orders/12", 10);
-    CHECK(fl_route_of_pattern(&known, "GET /orders/:id", 15));
+    fl_route_from_path(&looks, "GET", 3, "/orders/12", 10);
+    CHECK(fl_route_from_pattern(&known, "GET /orders/:id", 15));
     CHECK_TEXT(looks.text, known.text);
     CHECK(looks.key == known.key);
     char longer[FL_ROUTE_SIZE];
     memset(longer, 'a', sizeof longer);
-    CHECK(!fl_route_of_pattern(&known, longer, sizeof longer));
+    CHECK(!fl_route_from_pattern(&known, longer, sizeof longer));
 }
 
 int main(void) {

@@ -10,7 +10,7 @@ static fl_route route_number(int number) {
     fl_route route = {0};
     char path[32];
     int size = snprintf(path, sizeof path, "/%c%c", 'a' + number / 26, 'a' + number % 26);
-    fl_route_make(&route, "GET", 3, path, (size_t) size);
+    fl_route_from_path(&route, "GET", 3, path, (size_t) size);
     return route;
 }
 
@@ -20,48 +20,48 @@ static void a_route_has_a_lane_once_it_has_stalled(void) {
     begin();
     fl_route route = route_number(0), other = route_number(1);
     CHECK_NUMBER(FL_LANE_NONE, fl_routes_lane(&routes, route.key, SECOND));
-    fl_routes_stalled(&routes, &route, FL_LANE_THREADS, 1, SECOND);
+    fl_routes_stall_began(&routes, &route, FL_LANE_THREADS, 1, SECOND);
     CHECK_NUMBER(FL_LANE_THREADS, fl_routes_lane(&routes, route.key, SECOND));
     CHECK_NUMBER(FL_LANE_NONE, fl_routes_lane(&routes, other.key, SECOND));
-    CHECK_NUMBER(1, routes.learnt);
+    CHECK_NUMBER(1, routes.laned);
 }
 
 static void what_has_stalled_since_a_moment_can_be_forgotten(void) {
     begin();
     fl_route before = route_number(0), after = route_number(1);
-    fl_routes_stalled(&routes, &before, FL_LANE_THREADS, 1, SECOND);
-    fl_routes_stalled(&routes, &after, FL_LANE_THREADS, 1, 3 * SECOND);
-    fl_routes_forget(&routes, 2 * SECOND);
+    fl_routes_stall_began(&routes, &before, FL_LANE_THREADS, 1, SECOND);
+    fl_routes_stall_began(&routes, &after, FL_LANE_THREADS, 1, 3 * SECOND);
+    fl_routes_forget_since(&routes, 2 * SECOND);
     CHECK_NUMBER(FL_LANE_THREADS, fl_routes_lane(&routes, before.key, 3 * SECOND));
     CHECK_NUMBER(FL_LANE_NONE, fl_routes_lane(&routes, after.key, 3 * SECOND));
-    CHECK_NUMBER(0, fl_routes_stalls(&routes, after.key));
-    CHECK_NUMBER(1, routes.learnt);
+    CHECK_NUMBER(0, fl_routes_stall_count(&routes, after.key));
+    CHECK_NUMBER(1, routes.laned);
 }
 
 static void what_counts_only_the_second_time_is_not_learnt_at_once(void) {
     begin();
     fl_route route = route_number(0);
-    fl_routes_stalled(&routes, &route, FL_LANE_PROCESS, 2, SECOND);
+    fl_routes_stall_began(&routes, &route, FL_LANE_PROCESS, 2, SECOND);
     CHECK_NUMBER(FL_LANE_NONE, fl_routes_lane(&routes, route.key, SECOND));
-    fl_routes_stalled(&routes, &route, FL_LANE_PROCESS, 2, 100 * SECOND); /* the first is long ago */
+    fl_routes_stall_began(&routes, &route, FL_LANE_PROCESS, 2, 100 * SECOND); /* the first is long ago */
     CHECK_NUMBER(FL_LANE_NONE, fl_routes_lane(&routes, route.key, 100 * SECOND));
-    fl_routes_stalled(&routes, &route, FL_LANE_PROCESS, 2, 101 * SECOND);
+    fl_routes_stall_began(&routes, &route, FL_LANE_PROCESS, 2, 101 * SECOND);
     CHECK_NUMBER(FL_LANE_PROCESS, fl_routes_lane(&routes, route.key, 101 * SECOND));
 }
 
 static void who_holds_the_lock_goes_to_a_process_and_stays_there(void) {
     begin();
     fl_route route = route_number(0);
-    fl_routes_stalled(&routes, &route, FL_LANE_THREADS, 1, SECOND);
-    fl_routes_stalled(&routes, &route, FL_LANE_PROCESS, 1, SECOND);
-    fl_routes_stalled(&routes, &route, FL_LANE_THREADS, 1, SECOND);
+    fl_routes_stall_began(&routes, &route, FL_LANE_THREADS, 1, SECOND);
+    fl_routes_stall_began(&routes, &route, FL_LANE_PROCESS, 1, SECOND);
+    fl_routes_stall_began(&routes, &route, FL_LANE_THREADS, 1, SECOND);
     CHECK_NUMBER(FL_LANE_PROCESS, fl_routes_lane(&routes, route.key, SECOND));
-    CHECK_NUMBER(1, routes.learnt);
+    CHECK_NUMBER(1, routes.laned);
 }
 
 static int good_runs_until_forgotten(const fl_route *route) {
     for (int runs = 1; runs < 10000; runs++) {
-        fl_routes_ran(&routes, route->key, fl_routes_stalls(&routes, route->key));
+        fl_routes_completed(&routes, route->key, fl_routes_stall_count(&routes, route->key));
         if (fl_routes_lane(&routes, route->key, SECOND) == FL_LANE_NONE)
             return runs;
     }
@@ -72,23 +72,23 @@ static void good_runs_have_it_forgotten_and_more_of_them_each_time(void) {
     begin();
     fl_route route = route_number(0);
     for (int expected = 5; expected <= 320; expected *= 2) {
-        fl_routes_stalled(&routes, &route, FL_LANE_THREADS, 1, SECOND);
+        fl_routes_stall_began(&routes, &route, FL_LANE_THREADS, 1, SECOND);
         CHECK_NUMBER(expected, good_runs_until_forgotten(&route));
-        CHECK_NUMBER(0, routes.learnt);
+        CHECK_NUMBER(0, routes.laned);
     }
-    fl_routes_stalled(&routes, &route, FL_LANE_THREADS, 1, SECOND);
+    fl_routes_stall_began(&routes, &route, FL_LANE_THREADS, 1, SECOND);
     CHECK_NUMBER(320, good_runs_until_forgotten(&route));
 }
 
 static void a_run_that_stalls_again_is_not_a_good_one(void) {
     begin();
     fl_route route = route_number(0);
-    fl_routes_stalled(&routes, &route, FL_LANE_THREADS, 1, SECOND);
+    fl_routes_stall_began(&routes, &route, FL_LANE_THREADS, 1, SECOND);
     for (int i = 0; i < 20; i++) {
-        for (int k = 0; k < 4; k++) fl_routes_ran(&routes, route.key, fl_routes_stalls(&routes, route.key));
-        int64_t before = fl_routes_stalls(&routes, route.key);
-        fl_routes_stalled(&routes, &route, FL_LANE_THREADS, 1, SECOND);
-        fl_routes_ran(&routes, route.key, before);
+        for (int k = 0; k < 4; k++) fl_routes_completed(&routes, route.key, fl_routes_stall_count(&routes, route.key));
+        int64_t before = fl_routes_stall_count(&routes, route.key);
+        fl_routes_stall_began(&routes, &route, FL_LANE_THREADS, 1, SECOND);
+        fl_routes_completed(&routes, route.key, before);
     }
     CHECK_NUMBER(FL_LANE_THREADS, fl_routes_lane(&routes, route.key, SECOND));
 }
@@ -96,29 +96,29 @@ static void a_run_that_stalls_again_is_not_a_good_one(void) {
 static void a_minute_without_a_stall_has_it_forgotten(void) {
     begin();
     fl_route route = route_number(0);
-    fl_routes_stalled(&routes, &route, FL_LANE_THREADS, 1, SECOND);
-    fl_routes_stalls_on(&routes, route.key, 30 * SECOND, 31 * SECOND);
+    fl_routes_stall_began(&routes, &route, FL_LANE_THREADS, 1, SECOND);
+    fl_routes_stall_continues(&routes, route.key, 30 * SECOND, 31 * SECOND);
     CHECK_NUMBER(FL_LANE_THREADS, fl_routes_lane(&routes, route.key, 90 * SECOND));
     CHECK_NUMBER(FL_LANE_NONE, fl_routes_lane(&routes, route.key, 92 * SECOND));
-    CHECK_NUMBER(0, routes.learnt);
+    CHECK_NUMBER(0, routes.laned);
     CHECK_NUMBER(30 * SECOND, routes.records[route.key % FL_MOST_ROUTES].longest);
 }
 
 static void a_full_table_gives_up_those_without_a_lane_first(void) {
     begin();
     fl_route kept = route_number(0);
-    fl_routes_stalled(&routes, &kept, FL_LANE_PROCESS, 1, SECOND);
+    fl_routes_stall_began(&routes, &kept, FL_LANE_PROCESS, 1, SECOND);
     for (int i = 1; i < 600; i++) {
         fl_route route = route_number(i);
-        fl_routes_stalled(&routes, &route, FL_LANE_PROCESS, 2, 2 * SECOND + (uint64_t) i);
-        CHECK_NUMBER(1, fl_routes_stalls(&routes, route.key));
+        fl_routes_stall_began(&routes, &route, FL_LANE_PROCESS, 2, 2 * SECOND + (uint64_t) i);
+        CHECK_NUMBER(1, fl_routes_stall_count(&routes, route.key));
     }
     CHECK_NUMBER(FL_LANE_PROCESS, fl_routes_lane(&routes, kept.key, 3 * SECOND));
     for (int i = 0; i < 600; i++) {
         fl_route route = route_number(i);
-        fl_routes_stalled(&routes, &route, FL_LANE_PROCESS, 1, 3 * SECOND);
+        fl_routes_stall_began(&routes, &route, FL_LANE_PROCESS, 1, 3 * SECOND);
     }
-    CHECK(routes.learnt <= FL_MOST_ROUTES);
+    CHECK(routes.laned <= FL_MOST_ROUTES);
     char text[FL_ROUTE_SIZE];
     CHECK(fl_routes_text(&routes.records[kept.key % FL_MOST_ROUTES], text));
     CHECK_TEXT("GET /aa", text);
@@ -128,26 +128,26 @@ static void those_that_never_come_again_are_forgotten_and_make_room(void) {
     begin();
     for (int i = 0; i < 600; i++) {
         fl_route route = route_number(i);
-        fl_routes_stalled(&routes, &route, FL_LANE_PROCESS, 1, SECOND);
+        fl_routes_stall_began(&routes, &route, FL_LANE_PROCESS, 1, SECOND);
     }
-    CHECK_NUMBER(FL_MOST_ROUTES, routes.learnt);
+    CHECK_NUMBER(FL_MOST_ROUTES, routes.laned);
     fl_route other = route_number(601), another = route_number(602);
     CHECK_NUMBER(FL_LANE_NONE, fl_routes_lane(&routes, other.key, 60 * SECOND));
-    CHECK_NUMBER(FL_MOST_ROUTES, routes.learnt);
+    CHECK_NUMBER(FL_MOST_ROUTES, routes.laned);
     CHECK_NUMBER(FL_LANE_NONE, fl_routes_lane(&routes, other.key, 62 * SECOND));
-    CHECK_NUMBER(0, routes.learnt);
-    fl_routes_stalled(&routes, &another, FL_LANE_THREADS, 1, 62 * SECOND);
+    CHECK_NUMBER(0, routes.laned);
+    fl_routes_stall_began(&routes, &another, FL_LANE_THREADS, 1, 62 * SECOND);
     CHECK_NUMBER(FL_LANE_THREADS, fl_routes_lane(&routes, another.key, 62 * SECOND));
-    CHECK_NUMBER(1, routes.learnt);
+    CHECK_NUMBER(1, routes.laned);
 }
 
 static void *write_many(void *seed) {
     for (int i = 0; i < 400; i++) {
         fl_route route = route_number((int) (((uintptr_t) seed + (uintptr_t) i) % 100));
-        fl_routes_stalled(&routes, &route, (fl_lane) (1 + i % 2), 1, SECOND);
-        fl_routes_ran(&routes, route.key, fl_routes_stalls(&routes, route.key));
+        fl_routes_stall_began(&routes, &route, (fl_lane) (1 + i % 2), 1, SECOND);
+        fl_routes_completed(&routes, route.key, fl_routes_stall_count(&routes, route.key));
         fl_routes_lane(&routes, route.key, SECOND);
-        for (int k = 0; k < 3; k++) fl_routes_ran(&routes, route.key, fl_routes_stalls(&routes, route.key));
+        for (int k = 0; k < 3; k++) fl_routes_completed(&routes, route.key, fl_routes_stall_count(&routes, route.key));
     }
     return NULL;
 }
@@ -163,7 +163,7 @@ static void check_that_several_write_at_once(void) {
         for (int k = 0; k < i; k++)
             twice += routes.records[i].key != 0 && routes.records[i].key == routes.records[k].key;
     }
-    CHECK_NUMBER(learnt, routes.learnt);
+    CHECK_NUMBER(learnt, routes.laned);
     CHECK_NUMBER(0, twice);
 }
 
@@ -179,21 +179,21 @@ static fl_route found(const char *path) {
 }
 
 static bool know(const char *pattern, const char *name) {
-    return fl_routes_know(&routes, pattern, strlen(pattern), name, strlen(name));
+    return fl_routes_add_pattern(&routes, pattern, strlen(pattern), name, strlen(name));
 }
 
 static void what_was_learnt_of_a_path_is_of_its_pattern_once_that_is_known(void) {
     begin();
     fl_route first = found("/articles/my-first-post");
-    fl_routes_stalled(&routes, &first, FL_LANE_PROCESS, 1, SECOND);
+    fl_routes_stall_began(&routes, &first, FL_LANE_PROCESS, 1, SECOND);
     CHECK_NUMBER(FL_LANE_NONE, fl_routes_lane(&routes, found("/articles/another").key, SECOND));
     CHECK(know("GET /articles/:slug", "articles#show"));
-    fl_routes_rename(&routes, "GET", 3, "/articles/my-first-post", 23);
+    fl_routes_merge_into_pattern(&routes, "GET", 3, "/articles/my-first-post", 23);
     CHECK_TEXT("GET /articles/:slug", found("/articles/another").text);
     CHECK_NUMBER(FL_LANE_PROCESS, fl_routes_lane(&routes, found("/articles/another").key, SECOND));
-    CHECK_NUMBER(1, fl_routes_stalls(&routes, found("/articles/another").key));
+    CHECK_NUMBER(1, fl_routes_stall_count(&routes, found("/articles/another").key));
     CHECK_NUMBER(FL_LANE_NONE, fl_routes_lane(&routes, first.key, SECOND));
-    CHECK_NUMBER(1, routes.learnt);
+    CHECK_NUMBER(1, routes.laned);
     CHECK_TEXT("articles#show", fl_routes_name(&routes, "GET /articles/:slug"));
     CHECK(fl_routes_name(&routes, "GET /articles") == NULL);
 }
@@ -214,7 +214,7 @@ static void there_is_room_for_so_many_patterns_and_each_is_kept_once(void) {
         CHECK(know(route.text, ""));
         CHECK(know(route.text, ""));
     }
-    CHECK_NUMBER(FL_MOST_PATTERNS, routes.known);
+    CHECK_NUMBER(FL_MOST_PATTERNS, routes.pattern_count);
     CHECK(!know("GET /one/more", ""));
     CHECK_TEXT("GET /one/more", found("/one/more").text);
 }

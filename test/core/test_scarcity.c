@@ -123,7 +123,7 @@ static void who_has_no_descriptor_left_takes_the_reserve_to_pass_new_ones_on(voi
     CHECK(shown(&couple, 0, FL_SLOT_room) > 0);
     hoard();
     fl_loop_turn(couple.old.loop);
-    CHECK_NUMBER(1, shown(&couple, 1, FL_SLOT_arriving));
+    CHECK_NUMBER(1, shown(&couple, 1, FL_SLOT_incoming_connections));
     CHECK_NUMBER(0, shown(&couple, 0, FL_SLOT_room));
     give_back();
     turn(couple.young.loop);
@@ -140,7 +140,7 @@ static void who_has_as_many_as_may_be_passes_new_ones_on(void) {
     couple.clients[couple.count++] = client(&couple.old);
     turn(couple.old.loop);
     CHECK_NUMBER(1, couple.old.loop->context.counts.connections);
-    CHECK_NUMBER(1, shown(&couple, 1, FL_SLOT_arriving));
+    CHECK_NUMBER(1, shown(&couple, 1, FL_SLOT_incoming_connections));
     part(&couple);
 }
 
@@ -148,7 +148,7 @@ static void nobody_is_given_more_than_it_has_room_for(void) {
     couple couple = meet(5);
     fl_slot_set(&couple.page->slots[1], FL_SLOT_room, 1);
     turn(couple.old.loop);
-    CHECK_NUMBER(1, shown(&couple, 1, FL_SLOT_arriving)); /* else it would be two */
+    CHECK_NUMBER(1, shown(&couple, 1, FL_SLOT_incoming_connections)); /* else it would be two */
     CHECK_NUMBER(4, couple.old.loop->context.counts.connections);
     part(&couple);
 }
@@ -156,15 +156,15 @@ static void nobody_is_given_more_than_it_has_room_for(void) {
 static void what_is_given_to_who_has_no_descriptor_left_is_passed_on(void) {
     couple couple = meet(5);
     turn(couple.old.loop);
-    CHECK_NUMBER(2, shown(&couple, 1, FL_SLOT_arriving));
+    CHECK_NUMBER(2, shown(&couple, 1, FL_SLOT_incoming_connections));
     hoard();
     fl_loop_turn(couple.young.loop);
-    CHECK_NUMBER(0, shown(&couple, 1, FL_SLOT_arriving));
+    CHECK_NUMBER(0, shown(&couple, 1, FL_SLOT_incoming_connections));
     CHECK_NUMBER(0, shown(&couple, 1, FL_SLOT_room));
-    CHECK_NUMBER(2, shown(&couple, 0, FL_SLOT_arriving));
+    CHECK_NUMBER(2, shown(&couple, 0, FL_SLOT_incoming_connections));
     give_back();
     turn(couple.old.loop);
-    CHECK_NUMBER(0, shown(&couple, 0, FL_SLOT_arriving));
+    CHECK_NUMBER(0, shown(&couple, 0, FL_SLOT_incoming_connections));
     CHECK_NUMBER(5, couple.old.loop->context.counts.connections);
     part(&couple);
 }
@@ -172,8 +172,8 @@ static void what_is_given_to_who_has_no_descriptor_left_is_passed_on(void) {
 static void what_nobody_has_told_of_is_taken_in_all_the_same(void) {
     couple couple = meet(5);
     turn(couple.old.loop);
-    CHECK_NUMBER(2, shown(&couple, 1, FL_SLOT_arriving));
-    fl_slot_set(&couple.page->slots[1], FL_SLOT_arriving, 0);
+    CHECK_NUMBER(2, shown(&couple, 1, FL_SLOT_incoming_connections));
+    fl_slot_set(&couple.page->slots[1], FL_SLOT_incoming_connections, 0);
     turn(couple.young.loop);
     CHECK_NUMBER(2, couple.young.loop->context.counts.connections);
     part(&couple);
@@ -184,10 +184,10 @@ static void one_that_nobody_has_a_descriptor_for_is_lost_and_counts_no_more(void
     couple couple = meet(5);
     turn(couple.old.loop);
     fl_slot_set(&couple.page->slots[0], FL_SLOT_room, 0);
-    CHECK_NUMBER(2, shown(&couple, 1, FL_SLOT_arriving));
+    CHECK_NUMBER(2, shown(&couple, 1, FL_SLOT_incoming_connections));
     hoard();
     fl_loop_turn(couple.young.loop);
-    CHECK_NUMBER(0, shown(&couple, 1, FL_SLOT_arriving));
+    CHECK_NUMBER(0, shown(&couple, 1, FL_SLOT_incoming_connections));
     CHECK_NUMBER(1, couple.young.loop->context.counts.connections);
     give_back();
     turn(couple.old.loop);
@@ -216,8 +216,8 @@ static void once_much_is_kept_for_all_little_is_kept_for_each(void) {
     turn(loop);
     CHECK_NUMBER(0, loop->ready.count); /* the rest is awaited */
 
-    size_t before = loop->context.slab.borrowed, used;
-    loop->context.slab.borrowed += FL_MUCH_BUFFERED;
+    size_t before = loop->context.slab.in_use, used;
+    loop->context.slab.in_use += FL_MEMORY_PRESSURE;
     say_bytes(upload, body, 10);
     fl_exchange *exchange = take(loop); /* the app may do better with it */
     CHECK_TEXT("/upload", path_of(exchange));
@@ -232,9 +232,9 @@ static void once_much_is_kept_for_all_little_is_kept_for_each(void) {
     for (int i = 0; i < 10 && status == FL_OK; i++, written += used)
         status = fl_exchange_write(exchange, body, sizeof body, &used);
     CHECK_NUMBER(FL_AGAIN, status);
-    CHECK(exchange->connection->out.length <= FL_LITTLE_BUFFERED + 1024);
-    loop->context.slab.borrowed -= FL_MUCH_BUFFERED;
-    CHECK(loop->context.slab.borrowed < before + 300000);
+    CHECK(exchange->connection->out.length <= FL_BUFFER_UNDER_PRESSURE + 1024);
+    loop->context.slab.in_use -= FL_MEMORY_PRESSURE;
+    CHECK(loop->context.slab.in_use < before + 300000);
     CHECK_NUMBER(FL_OK, fl_exchange_write(exchange, body, sizeof body, &used));
     fl_exchange_abandon(exchange);
     close(reader);
@@ -358,7 +358,7 @@ static void a_burst_costs_no_memory_for_ever(void) {
     }
     uint32_t kept = 0;
     for (fl_exchange *exchange = server.loop->context.free_exchanges; exchange != NULL; exchange = exchange->next) kept++;
-    CHECK_NUMBER(FL_REUSES ? 512 : 0, kept);
+    CHECK_NUMBER(FL_REUSE_MEMORY ? 512 : 0, kept);
     CHECK(server.loop->context.free_head_count <= 512);
     server_stop(&server);
 }

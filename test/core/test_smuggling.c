@@ -76,7 +76,7 @@ static void serve(fl_loop *loop) {
             snprintf(path, sizeof path, "%s", path_of(exchange));
             smuggled |= strcmp(path, "/smuggled") == 0;
             while (fl_exchange_body(exchange, &bytes, &size) == FL_OK && size > 0)
-                fl_exchange_body_used(exchange, size);
+                fl_exchange_consume_body(exchange, size);
             answer(exchange, 200, path);
         }
     }

@@ -15,7 +15,7 @@ static peer_server server_with_limit(void) {
 static fl_exchange *asked(peer_server *server, int socket, const char *request) {
     say(socket, request);
     fl_exchange *exchange = take(server->loop);
-    fl_exchange_head_used(exchange);
+    fl_exchange_release_head(exchange);
     return exchange;
 }
 
@@ -59,10 +59,10 @@ static void many_whose_time_is_up_together_are_told_in_order_over_several_turns(
         sockets[i] = client(&server);
         exchanges[i] = asked(&server, sockets[i], GET("/"));
     }
-    for (int i = 0; i < MANY; i++) exchanges[i]->timing.ends_at = fl_clock();
+    for (int i = 0; i < MANY; i++) exchanges[i]->timing.expires_at = fl_clock();
     fl_loop_turn(server.loop);
     CHECK(server.loop->context.counts.timed_out > MANY / 2 && server.loop->context.counts.timed_out < MANY);
-    CHECK(exchanges[0]->timing.out && !exchanges[MANY - 1]->timing.out);
+    CHECK(exchanges[0]->timing.timed_out && !exchanges[MANY - 1]->timing.timed_out);
     uint64_t since = fl_clock();
     fl_loop_wait(server.loop, SECOND);
     CHECK(fl_clock() < since + SECOND / 2); /* the rest is due now */
@@ -92,7 +92,7 @@ static void answers_that_went_before_it_come_first_and_what_was_asked_after_it_i
     say(socket, GET("/1") GET("/2") GET("/3"));
     answer(take(server.loop), 200, "one");
     fl_exchange *exchange = fl_loop_take(server.loop);
-    fl_exchange_head_used(exchange);
+    fl_exchange_release_head(exchange);
     await_overdue(server.loop, exchange);
     fl_heard heard = hear_end(server.loop, socket);
     CHECK_NUMBER(2, occurrences(&heard, "HTTP/1.1 "));
@@ -156,7 +156,7 @@ static void each_piece_of_a_response_gives_it_the_time_again(void) {
     CHECK_NUMBER(FL_OK, fl_exchange_head_end(exchange, -1));
     size_t used;
     for (int i = 0; i < 3; i++) {
-        exchange->timing.ends_at = fl_clock(); /* its time is up, but for this piece */
+        exchange->timing.expires_at = fl_clock(); /* its time is up, but for this piece */
         CHECK_NUMBER(FL_OK, fl_exchange_write(exchange, "x", 1, &used));
         fl_loop_turn(server.loop);
     }
@@ -174,10 +174,10 @@ static void while_the_client_is_awaited_the_clients_deadlines_count(void) {
     char piece[70000] = {0};
     say_bytes(socket, piece, sizeof piece); /* more than is read ahead: it is served now */
     fl_exchange *exchange = take(server.loop);
-    fl_exchange_head_used(exchange);
+    fl_exchange_release_head(exchange);
     const char *bytes;
     size_t size;
-    while (fl_exchange_body(exchange, &bytes, &size) == FL_OK) fl_exchange_body_used(exchange, size);
+    while (fl_exchange_body(exchange, &bytes, &size) == FL_OK) fl_exchange_consume_body(exchange, size);
     for (uint64_t began = fl_clock(); fl_clock() < began + 3 * LIMIT; fl_loop_turn(server.loop))
         fl_loop_wait(server.loop, 5 * MILLISECOND);
     CHECK_NUMBER(0, server.loop->context.counts.timed_out);
@@ -193,14 +193,14 @@ static void one_may_have_a_time_of_its_own_or_none(void) {
     int sockets[3] = {client(&server), client(&server), client(&server)};
     uint64_t began = fl_clock();
     fl_exchange *longer = asked(&server, sockets[0], GET("/longer"));
-    fl_exchange_limit_time(longer, 20 * LIMIT);
+    fl_exchange_set_time_limit(longer, 20 * LIMIT);
     fl_exchange *any = asked(&server, sockets[1], GET("/any"));
-    fl_exchange_limit_time(any, 0);
+    fl_exchange_set_time_limit(any, 0);
     fl_exchange *usual = asked(&server, sockets[2], GET("/usual"));
     await_overdue(server.loop, usual);
     await_overdue(server.loop, longer);
     CHECK(fl_clock() - began >= 20 * LIMIT);
-    CHECK(server.loop->context.first_timed == NULL);
+    CHECK(server.loop->context.time_limits == NULL);
     fl_exchange_abandon(usual);
     fl_exchange_abandon(longer);
     answer(any, 200, "whenever");
@@ -211,7 +211,7 @@ static void one_may_have_a_time_of_its_own_or_none(void) {
 
 static int by_end(const void *one, const void *other) {
     const fl_exchange *a = *(fl_exchange *const *) one, *b = *(fl_exchange *const *) other;
-    return a->timing.ends_at != b->timing.ends_at ? (a->timing.ends_at < b->timing.ends_at ? -1 : 1) : a->id < b->id ? -1 : 1;
+    return a->timing.expires_at != b->timing.expires_at ? (a->timing.expires_at < b->timing.expires_at ? -1 : 1) : a->id < b->id ? -1 : 1;
 }
 
 static void those_with_a_time_of_their_own_end_in_order_whatever_has_come_and_gone(void) {
@@ -221,20 +221,20 @@ static void those_with_a_time_of_their_own_end_in_order_whatever_has_come_and_go
     srand(1);
     for (int i = 0; i < MANY; i++) {
         exchanges[i] = fl_exchange_new(&server.loop->context, NULL);
-        fl_exchange_limit_time(exchanges[i], SECOND + (uint64_t) (rand() % 500) * MILLISECOND);
-        fl_exchange_limit_time(exchanges[rand() % (i + 1)], SECOND + (uint64_t) (rand() % 500) * MILLISECOND);
+        fl_exchange_set_time_limit(exchanges[i], SECOND + (uint64_t) (rand() % 500) * MILLISECOND);
+        fl_exchange_set_time_limit(exchanges[rand() % (i + 1)], SECOND + (uint64_t) (rand() % 500) * MILLISECOND);
     }
     for (int i = STAY; i < MANY; i++) {
         if (i % 2 == 0)
-            fl_exchange_limit_time(exchanges[i], 0);
+            fl_exchange_set_time_limit(exchanges[i], 0);
         fl_exchange_free(exchanges[i]);
     }
     qsort(exchanges, STAY, sizeof *exchanges, by_end);
     for (int i = 0; i < STAY; i++) {
-        CHECK(server.loop->context.first_timed == exchanges[i]);
+        CHECK(server.loop->context.time_limits == exchanges[i]);
         fl_exchange_free(exchanges[i]);
     }
-    CHECK(server.loop->context.first_timed == NULL);
+    CHECK(server.loop->context.time_limits == NULL);
     server_stop(&server);
 }
 
@@ -246,8 +246,8 @@ static uint64_t cpu_time_of_timed(fl_loop *loop) {
         clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from);
         for (int i = 0; i < TIMES; i++) {
             fl_exchange *exchange = fl_exchange_new(&loop->context, NULL);
-            fl_exchange_limit_time(exchange, SECOND);
-            fl_exchange_restart_time(exchange);
+            fl_exchange_set_time_limit(exchange, SECOND);
+            fl_exchange_restart_time_limit(exchange);
             fl_exchange_free(exchange);
         }
         clock_gettime(CLOCK_THREAD_CPUTIME_ID, &to);
@@ -265,7 +265,7 @@ static void one_costs_the_same_whatever_others_may_take(void) {
     for (int i = 0; i < OTHERS; i++) {
         others[i] = fl_exchange_new(&server.loop->context, NULL);
         fl_exchange_free_head(others[i]);
-        fl_exchange_limit_time(others[i], (uint64_t) (i % 2 == 0 ? 600 : 300) * SECOND);
+        fl_exchange_set_time_limit(others[i], (uint64_t) (i % 2 == 0 ? 600 : 300) * SECOND);
     }
     uint64_t beside = cpu_time_of_timed(server.loop);
     if (beside > 4 * alone)
@@ -280,9 +280,9 @@ static void one_whose_time_begins_while_the_loop_is_waited_for_is_told_too(void)
     int socket = client(&server);
     fl_exchange *exchange = asked(&server, socket, GET("/"));
     atomic_store(&server.loop->driver.resting, true);
-    fl_exchange_limit_time(exchange, LIMIT);
+    fl_exchange_set_time_limit(exchange, LIMIT);
     CHECK(fl_loop_wait(server.loop, 2 * SECOND));
-    CHECK(exchange->timing.out);
+    CHECK(exchange->timing.timed_out);
     fl_exchange_abandon(exchange);
     close(socket);
     server_stop(&server);
@@ -309,7 +309,7 @@ static void one_that_ends_in_time_leaves_nothing_behind(void) {
     for (uint64_t began = fl_clock(); fl_clock() < began + 2 * LIMIT;) fl_loop_wait(server.loop, 5 * MILLISECOND);
     fl_exchange_abandon(exchange); /* expired, and nobody was told */
     CHECK_NUMBER(0, fl_context_next_expired(&server.loop->context));
-    CHECK(server.loop->context.first_timed == NULL);
+    CHECK(server.loop->context.time_limits == NULL);
     CHECK(server.loop->context.expired.first == NULL && server.loop->context.expired.last == NULL);
     close(socket);
     server_stop(&server);
@@ -351,7 +351,7 @@ static void one_whose_client_has_gone_is_told_where_that_is_wanted(void) {
     close(other);
     await_overdue(server.loop, exchange);
     CHECK(exchange->connection == NULL);
-    CHECK(!exchange->timing.out);
+    CHECK(!exchange->timing.timed_out);
     CHECK(reading->connection != NULL);
     CHECK_NUMBER(0, server.loop->context.counts.timed_out);
     fl_exchange_abandon(exchange);
@@ -376,9 +376,9 @@ static void an_overdue_one_outlives_its_loop(void) {
     peer_server server = server_with_limit();
     int socket = client(&server);
     fl_exchange *exchange = asked(&server, socket, GET("/"));
-    TURN_UNTIL(server.loop, exchange->timing.out);
+    TURN_UNTIL(server.loop, exchange->timing.timed_out);
     server_stop(&server);
-    fl_exchange_limit_time(exchange, LIMIT);
+    fl_exchange_set_time_limit(exchange, LIMIT);
     CHECK(exchange->context == NULL);
     free(exchange);
     close(socket);

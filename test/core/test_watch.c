@@ -245,8 +245,8 @@ static bool is_told_that_it_leads(void) {
     CHECK_NUMBER(0, fl_watch_start(watch));
     for (uint64_t give_up = fl_clock() + 5 * SECOND; fl_watch_leads(watch, 0) && fl_clock() < give_up;) pause_for(200);
     CHECK(fl_watch_leads(watch, 1));
-    struct pollfd bell = {.fd = watch->reactors[1].lead.listening, .events = POLLIN};
-    bool told = poll(&bell, 1, 500) == 1;
+    struct pollfd notifier = {.fd = watch->reactors[1].lead.read_end, .events = POLLIN};
+    bool told = poll(&notifier, 1, 500) == 1;
     atomic_store(&other.over, true);
     pthread_join(thread, NULL);
     fl_watch_close(watch);

@@ -25,8 +25,8 @@ static void toy_begin_request(fl_connection *connection, char number, const char
     fl_buffer_append(&connection->context->slab, &exchange->request.head_bytes, path, size);
     exchange->request.head->path = (fl_span){0, (uint32_t) size};
     exchange->state = FL_EXCHANGE_BODY;
-    exchange->request.whole = !has_body;
-    fl_exchange_body_came(exchange);
+    exchange->request.complete = !has_body;
+    fl_exchange_body_received(exchange);
 }
 
 static void toy_line(fl_connection *connection, const char *line, size_t size) {
@@ -37,11 +37,11 @@ static void toy_line(fl_connection *connection, const char *line, size_t size) {
         toy_begin_request(connection, line[0], line + 2 + has_body, size - 2 - has_body, has_body);
         return;
     }
-    exchange->request.whole = size == 3 && line[2] == '.';
+    exchange->request.complete = size == 3 && line[2] == '.';
     exchange->request.received += size;
-    if (!exchange->request.whole)
+    if (!exchange->request.complete)
         fl_buffer_append(&connection->context->slab, &exchange->request.body, line + 2, size - 2);
-    fl_exchange_body_came(exchange);
+    fl_exchange_body_received(exchange);
 }
 
 static void toy_end_if_over(fl_connection *connection) {
@@ -92,7 +92,7 @@ static fl_status toy_header(fl_exchange *exchange, const char *name, size_t name
 
 static fl_status toy_head(fl_exchange *exchange, int64_t length) {
     (void) length;
-    exchange->response.framing = FL_FRAMING_PIECES;
+    exchange->response.framing = FL_FRAMING_CHUNKED;
     return FL_OK;
 }
 
@@ -117,7 +117,7 @@ static void toy_reset(fl_exchange *exchange) {
 }
 
 static const fl_protocol toy_protocol = {
-    .name = "toy", .receive = toy_receive, .sent = toy_sent, .drain = toy_end_if_over, .read = toy_read, .answer = toy_answer,
+    .name = "toy", .receive = toy_receive, .sent = toy_sent, .drain = toy_end_if_over, .read = toy_read, .canned_response = toy_answer,
     .begin = toy_begin, .header = toy_header, .head = toy_head, .body = toy_body, .flush = toy_flush, .finish = toy_finish,
     .finished = toy_end_if_over, .reset = toy_reset,
 };

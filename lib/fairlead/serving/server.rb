@@ -136,7 +136,7 @@ module Fairlead
       limits = LIMITS.to_h { |name| [name, configuration.public_send(name)] }
       limits[:in_flight] = [limits[:in_flight], most_fibers].min
       limits[:body_size] = [limits[:body_size], (1 << 63) - 1].min
-      limits[:note_rejections] = !@access_log.nil?
+      limits[:record_rejections] = !@access_log.nil?
       limits
     end
 

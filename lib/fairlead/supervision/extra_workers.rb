@@ -67,7 +67,7 @@ module Fairlead
     def busy?(worker)
       figures = @page.read(worker.slot)
       before, @requests[worker.slot] = @requests[worker.slot], figures[:requests]
-      figures[:requests] != before || (figures[:in_flight] + figures[:queued] + figures[:coming]).positive?
+      figures[:requests] != before || (figures[:in_flight] + figures[:queued] + figures[:incoming_requests]).positive?
     end
 
     def lane_routes

@@ -20,7 +20,7 @@ module Fairlead
         when "/hold" then GATE.pop; [200, TEXT.dup, ["held"]]
         when "/hoard" then files = []; (begin; loop { files << File.open(IO::NULL) }; rescue Errno::EMFILE; end); warn "hoarded #{Process.pid}"; GATE.pop; files.each(&:close); [200, TEXT.dup, ["held"]]
         when "/process" then [200, TEXT.dup, [Process.pid.to_s]]
-        when "/coming" then [200, TEXT.dup, [Fairlead.page.then { |page| page.slots.times.sum { |slot| page.get(slot, :coming) + page.get(slot, :arriving) } }.to_s]]
+        when "/coming" then [200, TEXT.dup, [Fairlead.page.then { |page| page.slots.times.sum { |slot| page.get(slot, :incoming_requests) + page.get(slot, :incoming_connections) } }.to_s]]
         when "/compute" then stop = Process.clock_gettime(Process::CLOCK_MONOTONIC) + 0.1; nil while Process.clock_gettime(Process::CLOCK_MONOTONIC) < stop; [200, TEXT.dup, ["computed"]]
         when "/events" then [200, { "content-type" => "text/event-stream" }, Enumerator.new { |out| out << "data: x\n\n"; GATE.pop; out << "data: y\n\n" }]
         when "/stream" then [200, TEXT.dup, ->(stream) { stream.write("x"); GATE.pop; stream.close }]

@@ -151,7 +151,7 @@ module Fairlead
       limits = limits.to_h { |name| [name, Fairlead::Configuration.new.public_send(name)] }
       closed = %i[turn settle woken expired take rejections give_up takeable counts]
       [false, true].each do |watched|
-        looped = Fairlead::Loop.new({ **limits, body_size: 1 << 40, note_rejections: false })
+        looped = Fairlead::Loop.new({ **limits, body_size: 1 << 40, record_rejections: false })
         looped.watch(tick: 2, blocked: 4, stuck: 7, computing: 60, lost: 0, drain: 0, priority: 0) if watched
         ready = Queue.new
         threads = Array.new(3) do |number|

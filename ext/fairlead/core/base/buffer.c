@@ -4,10 +4,10 @@
 
 enum { LARGEST_CLASS_SIZE = FL_SLAB_SMALLEST << (FL_SLAB_CLASSES - 1) };
 
-/* Beyond this a buffer does not grow: offsets and lengths have 32 bits. */
+/* Offsets and lengths have 32 bits. */
 static const size_t largest_block = (size_t) 1 << 31;
 
-/* A free block carries the link to the next one in its first bytes. */
+/* The first bytes of a free block. */
 typedef struct free_block {
     struct free_block *next;
 } free_block;
@@ -22,20 +22,20 @@ static unsigned class_of(size_t block_size) {
     return (unsigned) (__builtin_ctzll(block_size) - __builtin_ctz(FL_SLAB_SMALLEST));
 }
 
-/* Whoever counts is alone with it. */
+/* Only the thread that owns the slab writes, so no read-modify-write is needed. */
 static void count(fl_slab *slab, size_t change) {
-    size_t before = atomic_load_explicit(&slab->borrowed, memory_order_relaxed);
-    atomic_store_explicit(&slab->borrowed, before + change, memory_order_relaxed);
+    size_t before = atomic_load_explicit(&slab->in_use, memory_order_relaxed);
+    atomic_store_explicit(&slab->in_use, before + change, memory_order_relaxed);
 }
 
-static char *borrow(fl_slab *slab, size_t block_size) {
+static char *take_block(fl_slab *slab, size_t block_size) {
     free_block *block = NULL;
     if (block_size <= LARGEST_CLASS_SIZE) {
         unsigned index = class_of(block_size);
         block = slab->free[index];
         if (block) {
             slab->free[index] = block->next;
-            slab->kept -= block_size;
+            slab->cached -= block_size;
         }
     }
     if (!block)
@@ -45,9 +45,9 @@ static char *borrow(fl_slab *slab, size_t block_size) {
     return (char *) block;
 }
 
-static void give_back(fl_slab *slab, char *bytes, size_t block_size) {
+static void return_block(fl_slab *slab, char *bytes, size_t block_size) {
     count(slab, 0 - block_size);
-    if (block_size > LARGEST_CLASS_SIZE || slab->kept + block_size > FL_SLAB_KEPT_MOST) {
+    if (block_size > LARGEST_CLASS_SIZE || slab->cached + block_size > FL_SLAB_CACHE_SIZE) {
         free(bytes);
         return;
     }
@@ -55,7 +55,7 @@ static void give_back(fl_slab *slab, char *bytes, size_t block_size) {
     unsigned index = class_of(block_size);
     block->next = slab->free[index];
     slab->free[index] = block;
-    slab->kept += block_size;
+    slab->cached += block_size;
 }
 
 void fl_slab_close(fl_slab *slab) {
@@ -68,7 +68,7 @@ void fl_slab_close(fl_slab *slab) {
         }
         slab->free[index] = NULL;
     }
-    slab->kept = 0;
+    slab->cached = 0;
 }
 
 fl_status fl_buffer_reserve(fl_slab *slab, fl_buffer *buffer, size_t size) {
@@ -78,8 +78,8 @@ fl_status fl_buffer_reserve(fl_slab *slab, fl_buffer *buffer, size_t size) {
         return FL_NO_MEMORY;
 
     size_t needed = buffer->length + size;
-    /* Moving to the front costs a copy of what is there: worth it only while that is the smaller half, else a
-     * nearly full buffer that is consumed byte by byte would be copied each time. */
+    /* Moves the bytes to the front only while they fill at most half of the block. Otherwise a nearly full buffer that is consumed
+     * byte by byte would be copied each time. */
     if (needed <= buffer->capacity && buffer->length <= buffer->capacity / 2) {
         memmove(buffer->block, buffer->block + buffer->start, buffer->length);
         buffer->start = 0;
@@ -89,12 +89,12 @@ fl_status fl_buffer_reserve(fl_slab *slab, fl_buffer *buffer, size_t size) {
     size_t block_size = block_size_for(needed > buffer->capacity ? needed : (size_t) buffer->capacity + 1);
     if (block_size > largest_block)
         return FL_NO_MEMORY;
-    char *block = borrow(slab, block_size);
+    char *block = take_block(slab, block_size);
     if (!block)
         return FL_NO_MEMORY;
     if (buffer->block) {
         memcpy(block, buffer->block + buffer->start, buffer->length);
-        give_back(slab, buffer->block, buffer->capacity);
+        return_block(slab, buffer->block, buffer->capacity);
     }
     buffer->block = block;
     buffer->capacity = (uint32_t) block_size;
@@ -124,6 +124,6 @@ void fl_buffer_consume(fl_slab *slab, fl_buffer *buffer, size_t size) {
 
 void fl_buffer_free(fl_slab *slab, fl_buffer *buffer) {
     if (buffer->block)
-        give_back(slab, buffer->block, buffer->capacity);
+        return_block(slab, buffer->block, buffer->capacity);
     *buffer = (fl_buffer) {0};
 }

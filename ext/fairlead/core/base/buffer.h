@@ -1,8 +1,7 @@
-/* A growing run of bytes, consumed at the front and filled at the end, on blocks borrowed from a slab.
- * Allocates and frees: the buffer itself, from the slab it is given; an empty buffer holds no block.
- * Pointers into it (fl_buffer_at, fl_buffer_room) are valid until the next call that may grow, consume or free
- * it. One slab and its buffers belong to one loop: only the holder of that loop's lock may call. What can fail:
- * growing, with FL_NO_MEMORY; the buffer is then as it was. */
+/* A growing sequence of bytes, consumed at the front and filled at the end.
+ * A buffer takes its block from a slab and returns it there; an empty buffer holds no block. Pointers into it (fl_buffer_at,
+ * fl_buffer_room) are valid until the next call that may grow, consume or free it. A slab and its buffers belong to one loop: the
+ * caller holds that loop's lock. Growing can fail, with FL_NO_MEMORY, and leaves the buffer as it was. */
 #ifndef FL_BUFFER_H
 #define FL_BUFFER_H
 
@@ -11,24 +10,22 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* --enable-sanitizer: what is free is never used again, so that AddressSanitizer sees whoever still uses it. */
+/* With --enable-sanitizer the core never reuses memory, so that AddressSanitizer notices uses after free. */
 #ifdef FL_SANITIZED
-enum { FL_REUSES = 0 };
+enum { FL_REUSE_MEMORY = 0 };
 #else
-enum { FL_REUSES = 1 };
+enum { FL_REUSE_MEMORY = 1 };
 #endif
 
-enum { FL_SLAB_CLASSES = 8, FL_SLAB_SMALLEST = 1024, FL_SLAB_KEPT_MOST = FL_REUSES ? 4 << 20 : 0 };
+enum { FL_SLAB_CLASSES = 8, FL_SLAB_SMALLEST = 1024, FL_SLAB_CACHE_SIZE = FL_REUSE_MEMORY ? 4 << 20 : 0 };
 
-/* Free blocks by size class: 1 KiB, 2 KiB, … 128 KiB. Larger ones come from malloc and go back at once.
- * `kept` is how many bytes are held back for reuse, at most FL_SLAB_KEPT_MOST; `borrowed` how many are in
- * buffers: anybody may read it. A buffer may be given back to another slab than it was borrowed from; then only
- * the sum of both counts, and one of them may be less than nothing. Zeroed before its first use; fl_slab_close frees
- * what is held back, and buffers may outlive it only to be freed. */
+/* Free blocks by size class: 1 KiB, 2 KiB, … 128 KiB. The slab passes larger blocks to malloc and free.
+ * Zero it before its first use. fl_slab_close frees the cached blocks; afterwards buffers may only be freed. */
 typedef struct fl_slab {
     void *free[FL_SLAB_CLASSES];
-    size_t kept;
-    _Atomic size_t borrowed;
+    size_t cached; /* bytes kept for reuse, at most FL_SLAB_CACHE_SIZE */
+    /* Bytes in buffers; any thread may read it. If a block returns to another slab than its own, only the sum of both counts. */
+    _Atomic size_t in_use;
 } fl_slab;
 
 void fl_slab_close(fl_slab *slab);
@@ -45,10 +42,10 @@ static inline char *fl_buffer_at(const fl_buffer *buffer) {
     return buffer->block ? buffer->block + buffer->start : NULL;
 }
 
-/* Makes sure that `size` more bytes fit behind the present ones. */
+/* Makes room for `size` more bytes at the end. */
 fl_status fl_buffer_reserve(fl_slab *slab, fl_buffer *buffer, size_t size);
 
-/* Where the next bytes go, after fl_buffer_reserve; say with fl_buffer_added how many were written there. */
+/* Where the next bytes go, after fl_buffer_reserve. fl_buffer_added then adds those that were written there. */
 static inline char *fl_buffer_room(fl_buffer *buffer) {
     return buffer->block ? buffer->block + buffer->start + buffer->length : NULL;
 }
@@ -61,7 +58,7 @@ static inline void fl_buffer_added(fl_buffer *buffer, size_t size) {
 
 fl_status fl_buffer_append(fl_slab *slab, fl_buffer *buffer, const char *bytes, size_t size);
 
-/* Drops `size` bytes at the front; gives the block back when none is left. */
+/* Drops `size` bytes at the front; returns the block once none is left. */
 void fl_buffer_consume(fl_slab *slab, fl_buffer *buffer, size_t size);
 
 void fl_buffer_free(fl_slab *slab, fl_buffer *buffer);

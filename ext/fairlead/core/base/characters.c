@@ -1,10 +1,8 @@
 #include "characters.h"
 
-/* Request targets: RFC 3986 allows fewer characters, but browsers send [ ] \ ^ ` { | } as they are, in queries
- * and partly in paths (the URL standard does not encode them there), so they pass. So do bytes from 0x80 on, as with
- * nginx and Puma: scripts and old clients send UTF-8 as it is, and none of these bytes ends anything. Quotes and angle
- * brackets are encoded by browsers and refused by Puma, too. "#" would begin a fragment, which is never sent
- * (RFC 9112, 3.2). */
+/* Request targets may contain more characters than RFC 3986 allows. Browsers do not encode [ ] \ ^ ` { | } in queries, and some of
+ * them not in paths (the URL standard). Scripts and old clients send unencoded UTF-8; nginx and Puma accept bytes from 0x80 on too.
+ * Browsers encode quotes and angle brackets, and Puma rejects them. "#" begins a fragment, which clients never send (RFC 9112, 3.2). */
 enum {
     T = FL_IS_TOKEN,
     P = FL_IS_PATH | FL_IS_QUERY,

@@ -1,7 +1,6 @@
-/* What the bytes of HTTP/1 may be, by table, and whole words of text checked at once. For the http1 files
- * alone. Nothing is allocated, nothing fails, any thread may call. */
-#ifndef FL_HTTP1_CHARACTERS_H
-#define FL_HTTP1_CHARACTERS_H
+/* Character classes of HTTP. Nothing is allocated, nothing fails, any thread may call. */
+#ifndef FL_CHARACTERS_H
+#define FL_CHARACTERS_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -10,8 +9,8 @@
 
 enum {
     FL_IS_TOKEN = 1, /* RFC 9110, 5.6.2 */
-    FL_IS_PATH = 2,  /* of a request target before its "?" */
-    FL_IS_QUERY = 4, /* and behind it */
+    FL_IS_PATH = 2,  /* of a request target, before its "?" */
+    FL_IS_QUERY = 4, /* after it */
     FL_IS_HOST = 8,  /* RFC 3986, 3.2.2: unreserved and sub-delims of a reg-name */
     FL_IS_HEX = 16,
     FL_IS_DIGIT = 32,
@@ -29,23 +28,22 @@ static inline uint64_t fl_word(const char *at) {
     return word;
 }
 
-/* Field content: no control character but HTAB, and no DEL; bytes from 0x80 on are let through (obs-text). */
+/* Field content: no control characters except HTAB; bytes from 0x80 on are allowed (obs-text). */
 static inline bool fl_is_text_byte(char character) {
     unsigned char byte = (unsigned char) character;
     return (byte >= 0x20 && byte != 0x7f) || byte == '\t';
 }
 
-static inline bool fl_is_text_slowly(const char *at, size_t size) {
+static inline bool fl_is_text_bytewise(const char *at, size_t size) {
     for (size_t i = 0; i < size; i++)
         if (!fl_is_text_byte(at[i]))
             return false;
     return true;
 }
 
-/* Not zero when one of the eight bytes is below 0x20 or is 0x7f: a subtraction borrows out of exactly the byte
- * that is too small, and bytes from 0x80 on are masked away. A borrow may mark a neighbour too, never without
- * cause. */
-static inline uint64_t fl_suspects(uint64_t word) {
+/* Not zero if one of the eight bytes is below 0x20 or is 0x7f: the subtraction sets the top bit of a byte that is too small, and bytes
+ * from 0x80 on are masked out. A borrow may also mark the next byte, but only if one byte is bad. */
+static inline uint64_t fl_suspicious_bytes(uint64_t word) {
     const uint64_t ones = 0x0101010101010101u;
     uint64_t deleted = word ^ (ones * 0x7f);
     return (((word - ones * 0x20) & ~word) | ((deleted - ones) & ~deleted)) & (ones * 0x80);
@@ -53,10 +51,10 @@ static inline uint64_t fl_suspects(uint64_t word) {
 
 static inline bool fl_is_text(const char *at, size_t size) {
     if (size < 8)
-        return fl_is_text_slowly(at, size);
-    uint64_t suspects = fl_suspects(fl_word(at + size - 8));
-    for (size_t i = 0; i + 8 < size; i += 8) suspects |= fl_suspects(fl_word(at + i));
-    return suspects == 0 || fl_is_text_slowly(at, size); /* a HTAB is a suspect too */
+        return fl_is_text_bytewise(at, size);
+    uint64_t suspects = fl_suspicious_bytes(fl_word(at + size - 8));
+    for (size_t i = 0; i + 8 < size; i += 8) suspects |= fl_suspicious_bytes(fl_word(at + i));
+    return suspects == 0 || fl_is_text_bytewise(at, size); /* HTAB is suspicious too */
 }
 
 static inline size_t fl_token_size(const char *at, size_t size) {
@@ -65,8 +63,8 @@ static inline size_t fl_token_size(const char *at, size_t size) {
     return i;
 }
 
-/* Whether field content says `word`, which is in lower case, in any case. */
-static inline bool fl_says(const char *at, size_t size, const char *word, size_t word_size) {
+/* Compares with `word`, which is in lower case, ignoring case. */
+static inline bool fl_equals_word(const char *at, size_t size, const char *word, size_t word_size) {
     if (size != word_size)
         return false;
     for (size_t i = 0; i < size; i++) {
@@ -76,6 +74,6 @@ static inline bool fl_says(const char *at, size_t size, const char *word, size_t
     }
     return true;
 }
-#define FL_SAYS(at, size, word) fl_says(at, size, word, sizeof(word) - 1)
+#define FL_EQUALS_WORD(at, size, word) fl_equals_word(at, size, word, sizeof(word) - 1)
 
 #endif

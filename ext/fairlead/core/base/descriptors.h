@@ -1,22 +1,22 @@
-/* Which descriptors of this process may be sockets of clients. The child of a fork, which must not keep them, asks for it.
- * Nothing takes a lock. What the child calls allocates nothing and cannot fail. */
+/* Tracks which descriptors may be sockets of clients: the child of a fork must not keep them open.
+ * No function takes a lock. The functions that the child calls allocate nothing and cannot fail. */
 #ifndef FL_DESCRIPTORS_H
 #define FL_DESCRIPTORS_H
 
 #include <stdbool.h>
 
-/* A listener or a connection has this descriptor. From any thread. */
-void fl_descriptor_is_used(int descriptor);
+/* A listener or a connection uses this descriptor. Any thread may call. */
+void fl_descriptor_track(int descriptor);
 
 /* One more than the highest descriptor that a socket may have. */
 int fl_descriptors_end(void);
 
-/* The app owns this socket from now on, and its children keep it. One thread at a time. */
-void fl_descriptor_gives_away(int descriptor);
-bool fl_descriptor_is_given_away(int descriptor);
+/* From now on the app owns this socket, and its child processes keep it. One thread at a time may call. */
+void fl_descriptor_mark_hijacked(int descriptor);
+bool fl_descriptor_is_hijacked(int descriptor);
 
-/* In the child: closes the file, but keeps the number in use. An IO object may close that number later, and must not close another
- * file. */
+/* In the child: closes the file, but keeps the descriptor in use (/dev/null). An IO object may close it later, and must not close
+ * another file then. */
 void fl_descriptor_replace(int descriptor);
 
 #endif

@@ -1,7 +1,6 @@
-/* The head of a request, whichever protocol it came in: where its parts lie in bytes that somebody else keeps. And what is known
- * of the names of header fields.
- * Nothing is allocated, nothing fails, any thread may call. Spans are offsets from the first byte of the head, so they stay
- * valid when that memory moves. */
+/* The head of a request of any protocol, as spans of bytes that the caller keeps; and the table of known header names.
+ * Nothing is allocated, nothing fails, any thread may call. Spans are offsets from the first byte of the head, so they stay valid
+ * when the bytes move. */
 #ifndef FL_HEAD_H
 #define FL_HEAD_H
 
@@ -13,8 +12,8 @@ typedef struct fl_span {
     uint32_t at, size;
 } fl_span;
 
-/* The header names that are known by number: the ones this parser has to understand, and the ones that requests
- * commonly carry, for which the binding keeps the Rack key ready. X(id, lower-case name, Rack key) */
+/* The known header names: those that the core interprets, and common ones, for which the binding keeps the Rack key ready.
+ * X(id, lower-case name, Rack key) */
 #define FL_HEADER_MAP(X)                                                                                     \
     X(HOST, "host", "HTTP_HOST")                                                                             \
     X(CONNECTION, "connection", "HTTP_CONNECTION")                                                           \
@@ -72,49 +71,48 @@ typedef enum fl_header_id {
 } fl_header_id;
 
 typedef struct fl_header {
-    fl_span name, value; /* the value without the white space around it */
+    fl_span name, value; /* the value without surrounding white space */
     fl_header_id id;
 } fl_header;
 
 enum { FL_MOST_HEADERS = 256 }; /* the upper bound of fl_head_limits.headers */
 
 typedef struct fl_head_limits {
-    uint32_t request_line; /* bytes, without its CR LF: FL_TARGET_TOO_LONG */
-    uint32_t head;         /* bytes of the whole head: FL_HEAD_TOO_LARGE */
-    uint32_t headers;      /* how many: FL_HEAD_TOO_LARGE */
+    uint32_t request_line; /* bytes without the CR LF; beyond: FL_TARGET_TOO_LONG */
+    uint32_t head;         /* bytes of the whole head; beyond: FL_HEAD_TOO_LARGE */
+    uint32_t headers;      /* the number of headers; beyond: FL_HEAD_TOO_LARGE */
 } fl_head_limits;
 
 typedef enum fl_target_form {
     FL_TARGET_ORIGIN,    /* "/path?query" */
     FL_TARGET_ABSOLUTE,  /* "http://authority/path?query", also https; without userinfo */
-    FL_TARGET_AUTHORITY, /* "host:port", of CONNECT alone */
-    FL_TARGET_ASTERISK,  /* "*", of OPTIONS alone */
+    FL_TARGET_AUTHORITY, /* "host:port", with CONNECT only */
+    FL_TARGET_ASTERISK,  /* "*", with OPTIONS only */
 } fl_target_form;
 
-/* A request head. Zeroed before the first fl_http1_parse of a request. */
+/* Clear it with fl_head_clear before the first fl_http1_parse of a request. */
 typedef struct fl_head {
-    /* where the parser stands */
-    uint32_t line;    /* where the line not yet read begins */
-    uint32_t scanned; /* up to where its end has been looked for */
-    bool started;     /* the request line has been read */
+    /* The parser's position */
+    uint32_t line;    /* the beginning of the first line that is not parsed yet */
+    uint32_t scanned; /* the parser has searched this far for its end */
+    bool started;     /* the request line is parsed */
 
     fl_span method, target; /* the target as sent */
-    fl_span path;           /* of an origin-form or absolute-form target (there perhaps empty); "*" */
-    fl_span query;          /* without its "?" */
+    fl_span path;           /* of an origin-form or absolute-form target (the latter may be empty); "*" */
+    fl_span query;          /* without the "?" */
     fl_span scheme;         /* of an absolute-form target, else empty */
-    fl_span authority;      /* the host as the request means it: of an absolute-form or authority-form target,
-                               else Host; a port is at most 65535 and not empty ("a:" is "a"). Empty without a
-                               Host (1.0) and with an empty one (RFC 9112, 3.2). */
+    fl_span authority;      /* of an absolute-form or authority-form target, else of Host, without the ":" of an empty port;
+                             * empty if Host is empty (RFC 9112, 3.2) or missing (HTTP/1.0) */
     fl_target_form form;
     uint8_t minor;          /* 0 or 1 of HTTP/1.x */
     bool head_method;       /* HEAD */
-    bool keep_alive;        /* what the client wants, by its version and its Connection header */
+    bool keep_alive;        /* the client's wish, by its version and its Connection header */
     bool chunked;           /* the body is chunked */
     bool has_length;
-    bool expect_continue;   /* Expect: 100-continue, of a 1.1 client that sends a body */
-    bool upgrade;           /* Connection: upgrade together with an Upgrade header, 1.1 only */
+    bool expect_continue;   /* Expect: 100-continue, HTTP/1.1, and a body */
+    bool upgrade;           /* Connection: upgrade with an Upgrade header, HTTP/1.1 */
     uint64_t content_length;
-    uint32_t size;          /* of the head with its last CR LF, once parsed; the body begins here */
+    uint32_t size;          /* once parsed: of the head with its last CR LF. The body begins here */
 
     uint32_t count;
     fl_header headers[FL_MOST_HEADERS];
@@ -124,11 +122,11 @@ static inline void fl_head_clear(fl_head *head) {
     __builtin_memset(head, 0, offsetof(fl_head, headers));
 }
 
-/* Whether a field may stand behind a body: none that frames or routes a message, says how to read it, or is needed before
- * the body (RFC 9110, 6.5.1). */
+/* Whether a field may be a trailer: not if it frames or routes the message, says how to read it, or is needed before the body (RFC 9110,
+ * 6.5.1). */
 bool fl_may_be_trailer(const char *name, size_t size);
 
-/* Which of the known headers a name is, in any case. */
+/* The id of a name, ignoring case. */
 fl_header_id fl_header_lookup(const char *name, size_t size);
 
 #endif

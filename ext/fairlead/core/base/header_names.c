@@ -1,4 +1,4 @@
-/* Which of the known headers a name is: one probe of a hash table, then a comparison of whole words. */
+/* Looks up header names: one probe of a hash table, then a comparison of whole words. */
 #include "head.h"
 #include "characters.h"
 
@@ -12,8 +12,8 @@ typedef struct known_name {
 
 static known_name table[SLOTS];
 
-/* The last bytes and the length tell the known names apart; "| 0x20" makes letters lower case. What other
- * characters become does not matter here: the comparison is exact. */
+/* The last bytes and the length tell the known names apart. "| 0x20" makes letters lower case; it may change other characters, but the
+ * comparison is exact. */
 static inline uint32_t slot_of(const char *name, size_t size) {
     uint32_t tail;
     if (size >= 4)
@@ -24,8 +24,7 @@ static inline uint32_t slot_of(const char *name, size_t size) {
     return ((tail + (uint32_t) size * 0x9e3779b1u) * 0x85ebca6bu) >> 24;
 }
 
-/* From the one list of names, so that a new row there is all it takes; before main, so that lookups need no
- * lock. */
+/* Runs before main, so that lookups need no lock. */
 __attribute__((constructor)) static void fill_table(void) {
 #define X(id, text, key) {text, sizeof(text) - 1, FL_HEADER_##id},
     static const known_name names[] = {FL_HEADER_MAP(X)};
@@ -38,12 +37,12 @@ __attribute__((constructor)) static void fill_table(void) {
     }
 }
 
-/* Known names are lower-case letters, "-" and digits; a letter (bit 0x40) may differ in bit 0x20. */
+/* Known names consist of lower-case letters, "-" and digits. A letter (bit 0x40) may differ in bit 0x20. */
 static inline uint64_t difference(uint64_t word, uint64_t known) {
     return (word ^ known) & ~((known & 0x4040404040404040u) >> 1);
 }
 
-/* All bytes of a name of one to seven, some of them twice. */
+/* All bytes of a name of one to seven bytes, some of them twice. */
 static inline uint64_t short_word(const char *at, size_t size) {
     if (size < 4)
         return (uint64_t) (unsigned char) at[0] << 16 | (uint64_t) (unsigned char) at[size / 2] << 8 |
@@ -74,13 +73,13 @@ fl_header_id fl_header_lookup(const char *name, size_t size) {
 }
 
 bool fl_may_be_trailer(const char *name, size_t size) {
-    static const char *const never[] = {
+    static const char *const forbidden[] = {
         "age", "authorization", "cache-control", "connection", "content-encoding", "content-length", "content-range",
         "content-type", "cookie", "date", "expect", "expires", "host", "keep-alive", "location", "max-forwards", "pragma",
         "proxy-authenticate", "proxy-authorization", "range", "retry-after", "set-cookie", "te", "trailer",
         "transfer-encoding", "upgrade", "vary", "www-authenticate"};
-    for (size_t i = 0; i < sizeof never / sizeof *never; i++)
-        if (strlen(never[i]) == size && strncasecmp(name, never[i], size) == 0)
+    for (size_t i = 0; i < sizeof forbidden / sizeof *forbidden; i++)
+        if (strlen(forbidden[i]) == size && strncasecmp(name, forbidden[i], size) == 0)
             return false;
     return true;
 }

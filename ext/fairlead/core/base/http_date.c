@@ -13,8 +13,8 @@ static char *put_two(char *at, unsigned number) {
     return at;
 }
 
-/* The days are counted in years that begin in March, so that the leap day is the last one: then the length of a
- * month follows from its number alone (153 days in five months). */
+/* Years begin in March here, so that the leap day is the last day of a year. The length of a month then follows from its number alone
+ * (153 days in five months). */
 void fl_http_date(char line[FL_DATE_SIZE], int64_t seconds_since_1970) {
     static const char weekdays[] = "ThuFriSatSunMonTueWed", months[] = "MarAprMayJunJulAugSepOctNovDecJanFeb";
     const int64_t first = -62135596800, last = 253402300799; /* the years 1 to 9999: four digits */

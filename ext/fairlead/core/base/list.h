@@ -1,10 +1,10 @@
-/* Doubly linked lists whose items have the links as members: `before` and `after` name these. Macros, since the items differ. */
+/* Intrusive doubly linked lists. `before` and `after` are the names of the items' link members. Macros, since the item types differ. */
 #ifndef FL_LIST_H
 #define FL_LIST_H
 
 #include <stddef.h>
 
-/* Lists with a first item only: `head` is the variable that points at it. */
+/* Lists without a tail: `head` points at the first item. */
 #define FL_LIST_PUSH(head, item, before, after)                                                                \
     do {                                                                                                       \
         (item)->after = (head);                                                                                \
@@ -25,7 +25,7 @@
         (item)->after = NULL;                                                                                  \
     } while (0)
 
-/* Lists with `first` and `last`. */
+/* Lists with a tail: `list` has `first` and `last`. */
 #define FL_LIST_APPEND(list, item, before, after)                                                              \
     do {                                                                                                       \
         (item)->after = NULL;                                                                                  \

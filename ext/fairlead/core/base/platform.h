@@ -1,7 +1,7 @@
-/* What differs between systems. The only #ifdefs are here and in platform_*.c and poll_*.c.
- * With FL_FALLBACKS, the core is compiled on Linux without anything that POSIX lacks but epoll, so that the code for other systems is tested there.
- * fl_notifier_open allocates descriptors, which fl_notifier_close frees; nothing else allocates. Every function may be called from any
- * thread. On failure they return -1 with errno. */
+/* The differences between operating systems: all #ifdefs for them are here, in platform_*.c and in poll_*.c.
+ * FL_FALLBACKS builds the core on Linux with POSIX calls and epoll only, to test the code for other systems.
+ * fl_notifier_open allocates descriptors, which fl_notifier_close frees; nothing else allocates. Any thread may call. On failure,
+ * functions return -1 with errno. */
 #ifndef FL_PLATFORM_H
 #define FL_PLATFORM_H
 
@@ -68,8 +68,8 @@ static inline int fl_accept(int listener, struct sockaddr *address, socklen_t *s
 #endif
 }
 
-/* Bytes that were written to a socket and have not reached its peer; 0 if the system does not say. */
-static inline int fl_on_its_way(int descriptor) {
+/* Bytes that were written to a socket and that its peer has not acknowledged; 0 if the system does not report it. */
+static inline int fl_unacknowledged(int descriptor) {
     int size = 0;
 #if defined(FL_LINUX)
     if (ioctl(descriptor, SIOCOUTQ, &size) < 0)
@@ -84,7 +84,7 @@ static inline int fl_on_its_way(int descriptor) {
     return size;
 }
 
-/* Limits the bytes that the system buffers for a peer that does not read, where it can. */
+/* Limits the bytes that the kernel buffers for a peer that does not read, if the system supports it. */
 static inline void fl_limit_unsent(int descriptor, int most) {
 #if defined(TCP_NOTSENT_LOWAT) && !defined(FL_FALLBACKS)
     setsockopt(descriptor, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &most, sizeof most);
@@ -93,14 +93,14 @@ static inline void fl_limit_unsent(int descriptor, int most) {
 #endif
 }
 
-/* Whether the peer has reset the connection, as far as is known. */
+/* Whether the kernel knows that the peer has reset the connection. */
 static inline int fl_socket_is_broken(int descriptor) {
     int error = 0;
     socklen_t size = sizeof error;
     return getsockopt(descriptor, SOL_SOCKET, SO_ERROR, &error, &size) < 0 || error != 0;
 }
 
-/* Received descriptors are close-on-exec from the start, since another thread may start a program at any time. */
+/* Receives descriptors with close-on-exec set, since another thread may start a program at any time. */
 #ifdef MSG_CMSG_CLOEXEC
 enum { FL_RECEIVE_FLAGS = MSG_CMSG_CLOEXEC };
 #else
@@ -113,24 +113,24 @@ enum { FL_SEND_FLAGS = MSG_NOSIGNAL };
 enum { FL_SEND_FLAGS = 0 }; /* Ruby ignores SIGPIPE */
 #endif
 
-/* The type of socket pairs that preserve message boundaries. */
+/* A type of socket pair that preserves message boundaries. */
 #ifdef FL_LINUX
 enum { FL_PACKETS = SOCK_SEQPACKET };
 #else
 enum { FL_PACKETS = SOCK_DGRAM };
 #endif
 
-/* Lets one thread wake another: `listening` is readable after a notification, until all is read. */
+/* Lets one thread wake another: `read_end` is readable after a notification, until it has been drained. */
 typedef struct fl_notifier {
-    int listening;
-    int ringing; /* the same, or the other end */
+    int read_end;
+    int write_end; /* may be the same descriptor */
 } fl_notifier;
 
-int fl_notifier_open(fl_notifier *bell);
-void fl_notifier_notify(const fl_notifier *bell);
-void fl_notifier_close(fl_notifier *bell); /* also if it was not opened, or is closed */
+int fl_notifier_open(fl_notifier *notifier);
+void fl_notifier_notify(const fl_notifier *notifier);
+void fl_notifier_close(fl_notifier *notifier); /* may be called again, or with both ends -1 */
 
-/* A thread of the system. It may have ended. */
+/* A thread. It may have ended. */
 typedef struct fl_task {
     clockid_t clock;
     int id;
@@ -139,7 +139,7 @@ typedef struct fl_task {
 /* The calling thread. */
 fl_task fl_task_self(void);
 
-/* Microseconds of CPU that the thread has used; 0 if it has ended. */
+/* Microseconds of CPU time that the thread has used; 0 if it has ended. */
 #ifdef __APPLE__
 uint64_t fl_task_clock(const fl_task *task);
 #else
@@ -151,18 +151,18 @@ static inline uint64_t fl_task_clock(const fl_task *task) {
 }
 #endif
 
-/* Whether the thread sleeps. False if it computes or waits for a CPU. Where the system does not say, a thread that has not computed for
- * some time sleeps. */
+/* Whether the thread sleeps, rather than computes or waits for a CPU. Where the system does not report it, the function waits for two
+ * milliseconds: a thread that has used no CPU time meanwhile counts as asleep. */
 bool fl_task_sleeps(const fl_task *task);
 
-/* A descriptor that becomes readable when this child ends, for the caller to close; -1: not supported. */
+/* Returns a descriptor that becomes readable when this child ends. The caller closes it. -1: not supported. */
 int fl_process_descriptor(int pid);
 
-/* Whether the thread waits for the disk, or for a process that it starts: how long depends on the machine. False if the system does not
- * say. */
-bool fl_task_waits_for_machine(const fl_task *task);
+/* Whether the thread is in uninterruptible sleep: it waits for a disk, or for a process that it starts. False if the system does not
+ * report it. */
+bool fl_task_is_uninterruptible(const fl_task *task);
 
-/* Microseconds that the thread has waited for a CPU; 0 if the system does not say. */
-uint64_t fl_task_delayed(const fl_task *task);
+/* Microseconds that the thread has waited for a CPU; 0 if the system does not report it. */
+uint64_t fl_task_run_delay(const fl_task *task);
 
 #endif

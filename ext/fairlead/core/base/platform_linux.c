@@ -9,20 +9,20 @@
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
 
-int fl_notifier_open(fl_notifier *bell) {
-    bell->listening = bell->ringing = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    return bell->listening < 0 ? -1 : 0;
+int fl_notifier_open(fl_notifier *notifier) {
+    notifier->read_end = notifier->write_end = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    return notifier->read_end < 0 ? -1 : 0;
 }
 
-void fl_notifier_notify(const fl_notifier *bell) {
+void fl_notifier_notify(const fl_notifier *notifier) {
     uint64_t one = 1;
-    (void) !write(bell->ringing, &one, sizeof one); /* full: it has been rung already */
+    (void) !write(notifier->write_end, &one, sizeof one); /* EAGAIN: a notification is pending */
 }
 
-void fl_notifier_close(fl_notifier *bell) {
-    if (bell->listening >= 0)
-        close(bell->listening);
-    bell->listening = bell->ringing = -1;
+void fl_notifier_close(fl_notifier *notifier) {
+    if (notifier->read_end >= 0)
+        close(notifier->read_end);
+    notifier->read_end = notifier->write_end = -1;
 }
 
 fl_task fl_task_self(void) {
@@ -31,8 +31,8 @@ fl_task fl_task_self(void) {
     return task;
 }
 
-/* What the kernel tells of it in such a file; empty: nothing, or it has ended. */
-static const char *tell_of(const fl_task *task, const char *name, char text[512]) {
+/* Reads a file of /proc/self/task; empty if the thread has ended. */
+static const char *read_proc(const fl_task *task, const char *name, char text[512]) {
     char path[64];
     snprintf(path, sizeof path, "/proc/self/task/%d/%s", task->id, name);
     int file = open(path, O_RDONLY | O_CLOEXEC);
@@ -45,27 +45,26 @@ static const char *tell_of(const fl_task *task, const char *name, char text[512]
 
 static char state_of(const fl_task *task) {
     char text[512];
-    const char *end = strrchr(tell_of(task, "stat", text), ')');
+    const char *end = strrchr(read_proc(task, "stat", text), ')');
     return end != NULL && end[1] == ' ' ? end[2] : 'X';
 }
 
-/* S and D wait; R does not. */
 bool fl_task_sleeps(const fl_task *task) {
     char state = state_of(task);
     return state == 'S' || state == 'D';
 }
 
 int fl_process_descriptor(int pid) {
-    return (int) syscall(SYS_pidfd_open, pid, 0); /* closed on exec */
+    return (int) syscall(SYS_pidfd_open, pid, 0); /* the kernel sets close-on-exec */
 }
 
-bool fl_task_waits_for_machine(const fl_task *task) {
+bool fl_task_is_uninterruptible(const fl_task *task) {
     return state_of(task) == 'D';
 }
 
-uint64_t fl_task_delayed(const fl_task *task) {
+uint64_t fl_task_run_delay(const fl_task *task) {
     char text[512], *end; /* nanoseconds on a CPU, nanoseconds waiting for one, … */
-    strtoull(tell_of(task, "schedstat", text), &end, 10);
+    strtoull(read_proc(task, "schedstat", text), &end, 10);
     return strtoull(end, NULL, 10) / 1000;
 }
 

@@ -5,7 +5,7 @@
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
 
-/* Internal descriptors are told apart from the caller's data by pointing into the poll itself. */
+/* Events of the internal descriptors point into the poll itself. */
 static int add(fl_poll *poll, int operation, int descriptor, void *data, uint32_t events) {
     struct epoll_event event = {.events = events, .data.ptr = data};
     return epoll_ctl(poll->descriptor, operation, descriptor, &event);
@@ -35,7 +35,7 @@ void fl_poll_close(fl_poll *poll) {
     }
 }
 
-/* Its set is the parent's too, as long as it is open here. */
+/* Closing leaves the parent's epoll set unchanged; removing descriptors would not. */
 void fl_poll_forget(fl_poll *poll) {
     fl_poll_close(poll);
 }
@@ -67,10 +67,10 @@ int fl_poll_set_timer(fl_poll *poll, uint64_t at) {
 
 void fl_poll_wake(fl_poll *poll) {
     uint64_t one = 1;
-    (void) !write(poll->wake, &one, sizeof one); /* full: it is awake already */
+    (void) !write(poll->wake, &one, sizeof one); /* EAGAIN: a wake-up is pending */
 }
 
-int fl_poll_wait(fl_poll *poll, fl_event *told_of, int64_t microseconds, bool *woken) {
+int fl_poll_wait(fl_poll *poll, fl_event *events, int64_t microseconds, bool *woken) {
     struct epoll_event ready[FL_POLL_EVENTS];
     int count;
     if (microseconds > 0) {
@@ -87,7 +87,7 @@ int fl_poll_wait(fl_poll *poll, fl_event *told_of, int64_t microseconds, bool *w
         return errno == EINTR ? 0 : -1;
     }
     *woken = count > 0;
-    int told = 0;
+    int reported = 0;
     for (int i = 0; i < count; i++) {
         void *data = ready[i].data.ptr;
         if (data == &poll->wake || data == &poll->timer) {
@@ -95,13 +95,13 @@ int fl_poll_wait(fl_poll *poll, fl_event *told_of, int64_t microseconds, bool *w
             (void) !read(*(int *) data, &times, sizeof times);
             continue;
         }
-        uint32_t events = ready[i].events;
-        told_of[told++] = (fl_event) {
+        uint32_t flags = ready[i].events;
+        events[reported++] = (fl_event) {
             .data = data,
-            .ready = (events & EPOLLIN ? FL_READABLE : 0u) | (events & EPOLLOUT ? FL_WRITABLE : 0u) |
-                     (events & EPOLLRDHUP ? FL_HALF_CLOSED : 0u) | (events & (EPOLLERR | EPOLLHUP) ? FL_BROKEN : 0u),
+            .ready = (flags & EPOLLIN ? FL_READABLE : 0u) | (flags & EPOLLOUT ? FL_WRITABLE : 0u) |
+                     (flags & EPOLLRDHUP ? FL_HALF_CLOSED : 0u) | (flags & (EPOLLERR | EPOLLHUP) ? FL_BROKEN : 0u),
         };
     }
-    return told;
+    return reported;
 }
 #endif

@@ -5,7 +5,7 @@
 #include <sys/event.h>
 #include <sys/time.h>
 
-/* Of our own events: each filter has numbers of its own. */
+/* Identifiers of the poll's own events; each filter has a separate range. */
 enum { WAKE = 0, TIMER = 0 };
 
 static int change(fl_poll *poll, int ident, int filter, int flags, unsigned notes, int64_t value, void *data) {
@@ -32,12 +32,12 @@ void fl_poll_close(fl_poll *poll) {
     poll->descriptor = -1;
 }
 
-/* A kqueue is not inherited: its number may mean another file by now. */
+/* A child does not inherit a kqueue: its number may belong to another file by now. */
 void fl_poll_forget(fl_poll *poll) {
     poll->descriptor = -1;
 }
 
-/* All who watch it are woken, and all but one find nothing. */
+/* kqueue cannot wake one process only. */
 int fl_poll_add_listener(fl_poll *poll, int descriptor, void *data) {
     return change(poll, descriptor, EVFILT_READ, EV_ADD, 0, 0, data);
 }
@@ -60,7 +60,7 @@ int fl_poll_remove(fl_poll *poll, int descriptor) {
     EV_SET(&changes[1], (uintptr_t) descriptor, EVFILT_WRITE, EV_DELETE | EV_RECEIPT, 0, 0, NULL);
     if (kevent(poll->descriptor, changes, 2, receipts, 2, NULL) < 1)
         return -1;
-    errno = (int) receipts[0].data; /* most have never been waited for to be writable */
+    errno = (int) receipts[0].data; /* EVFILT_WRITE may fail: it is added only on demand */
     return errno == 0 ? 0 : -1;
 }
 
@@ -74,7 +74,7 @@ void fl_poll_wake(fl_poll *poll) {
     change(poll, WAKE, EVFILT_USER, 0, NOTE_TRIGGER, 0, NULL);
 }
 
-/* An end that carries an error is one. Another end of the writable side may be our own doing. */
+/* EV_EOF on the write filter without an error may come from our own shutdown. */
 static uint32_t ready_by(const struct kevent *event) {
     uint32_t broken = event->flags & EV_EOF && event->fflags != 0 ? FL_BROKEN : 0;
     if (event->filter == EVFILT_WRITE)
@@ -82,17 +82,17 @@ static uint32_t ready_by(const struct kevent *event) {
     return FL_READABLE | (event->flags & EV_EOF ? FL_HALF_CLOSED : 0u) | broken;
 }
 
-int fl_poll_wait(fl_poll *poll, fl_event *told_of, int64_t microseconds, bool *woken) {
+int fl_poll_wait(fl_poll *poll, fl_event *events, int64_t microseconds, bool *woken) {
     struct kevent ready[FL_POLL_EVENTS];
     struct timespec timeout = {.tv_sec = (time_t) (microseconds / 1000000), .tv_nsec = (long) (microseconds % 1000000) * 1000};
     int count = kevent(poll->descriptor, NULL, 0, ready, FL_POLL_EVENTS, microseconds < 0 ? NULL : &timeout);
     *woken = count > 0;
     if (count < 0)
         return errno == EINTR ? 0 : -1;
-    int told = 0;
+    int reported = 0;
     for (int i = 0; i < count; i++)
         if (ready[i].filter == EVFILT_READ || ready[i].filter == EVFILT_WRITE)
-            told_of[told++] = (fl_event) {.data = (void *) ready[i].udata, .ready = ready_by(&ready[i])};
-    return told;
+            events[reported++] = (fl_event) {.data = (void *) ready[i].udata, .ready = ready_by(&ready[i])};
+    return reported;
 }
 #endif

@@ -2,12 +2,9 @@
 
 #include <string.h>
 
-enum {
-    HEXADECIMAL = 16, /* characters from which on a part is a token, by what it is made of */
-    WITH_DIGIT = 20,
-    ANY = 32,
-    LONGEST_EXTENSION = 5,
-};
+/* The least number of characters of a token, by the kind of characters */
+enum { HEXADECIMAL = 16, WITH_DIGIT = 20, ANY = 32 };
+enum { LONGEST_EXTENSION = 5 };
 
 static const uint64_t HASH_BEGIN = 0xcbf29ce484222325u, HASH_FACTOR = 0x100000001b3u; /* FNV-1a */
 
@@ -36,48 +33,42 @@ static bool is_letter(char c) {
     return (c | 32) >= 'a' && (c | 32) <= 'z';
 }
 
-/* What stands for this part of a path; NULL: itself. */
-static const char *pattern_of(const char *part, size_t size) {
+/* The placeholder for a segment; NULL: it is literal. */
+static const char *placeholder_of(const char *segment, size_t size) {
     size_t digits = 0, hexadecimal = 0, hyphens = 0, leading = 0;
     for (size_t i = 0; i < size; i++) {
-        bool digit = is_digit(part[i]);
+        bool digit = is_digit(segment[i]);
         leading += digit && leading == i;
         digits += digit;
-        hexadecimal += is_hexadecimal(part[i]);
-        hyphens += part[i] == '-';
+        hexadecimal += is_hexadecimal(segment[i]);
+        hyphens += segment[i] == '-';
     }
     if (digits == 0 && size < ANY)
         return NULL;
-    if (size < ANY && leading > 0 && (leading == size || part[leading] == '-'))
+    if (size < ANY && leading > 0 && (leading == size || segment[leading] == '-'))
         return ":id";
     return size >= WITH_DIGIT || (size >= HEXADECIMAL && hexadecimal + hyphens == size) ? ":token" : NULL;
 }
 
-/* Where ".json" begins; `size` if there is no such thing. */
-static size_t extension_at(const char *part, size_t size) {
+/* Where an extension like ".json" begins; `size` if there is none. */
+static size_t extension_at(const char *segment, size_t size) {
     size_t at = size;
-    while (at > 1 && size - at <= LONGEST_EXTENSION && is_letter(part[at - 1])) at--;
-    return at > 1 && at < size && part[at - 1] == '.' ? at - 1 : size;
+    while (at > 1 && size - at <= LONGEST_EXTENSION && is_letter(segment[at - 1])) at--;
+    return at > 1 && at < size && segment[at - 1] == '.' ? at - 1 : size;
 }
 
-static void put_part(writer *writer, const char *part, size_t size) {
-    bool worth_it = size >= ANY;
-    for (size_t i = 0; i < size && !worth_it; i++) worth_it = is_digit(part[i]);
-    const char *pattern = NULL;
-    size_t stem = size;
-    if (worth_it) {
-        stem = extension_at(part, size);
-        pattern = pattern_of(part, stem);
-    }
-    if (pattern == NULL) {
-        put(writer, part, size);
+static void put_segment(writer *writer, const char *segment, size_t size) {
+    size_t stem = extension_at(segment, size);
+    const char *placeholder = placeholder_of(segment, stem);
+    if (placeholder == NULL) {
+        put(writer, segment, size);
         return;
     }
-    put(writer, pattern, strlen(pattern));
-    put(writer, part + stem, size - stem);
+    put(writer, placeholder, strlen(placeholder));
+    put(writer, segment + stem, size - stem);
 }
 
-void fl_route_make(fl_route *route, const char *method, size_t method_size, const char *path, size_t path_size) {
+void fl_route_from_path(fl_route *route, const char *method, size_t method_size, const char *path, size_t path_size) {
     writer writer = {.route = route};
     if (path_size > FL_ROUTE_PATH)
         path_size = FL_ROUTE_PATH;
@@ -87,7 +78,7 @@ void fl_route_make(fl_route *route, const char *method, size_t method_size, cons
     for (size_t at = 0; at < path_size;) {
         const char *slash = memchr(path + at, '/', path_size - at);
         size_t end = slash == NULL ? path_size : (size_t) (slash - path);
-        put_part(&writer, path + at, end - at);
+        put_segment(&writer, path + at, end - at);
         if (slash != NULL)
             put(&writer, "/", 1);
         at = end + 1;
@@ -97,7 +88,7 @@ void fl_route_make(fl_route *route, const char *method, size_t method_size, cons
     route->text[writer.size] = '\0';
 }
 
-bool fl_route_of_pattern(fl_route *route, const char *pattern, size_t size) {
+bool fl_route_from_pattern(fl_route *route, const char *pattern, size_t size) {
     if (size >= FL_ROUTE_SIZE)
         return false;
     writer writer = {.route = route};
@@ -107,19 +98,18 @@ bool fl_route_of_pattern(fl_route *route, const char *pattern, size_t size) {
     return true;
 }
 
-/* One part of a path, and where the next begins. */
-typedef struct part {
+typedef struct segment {
     const char *at;
     size_t size;
-    const char *next; /* NULL: it is the last */
-} part;
+    const char *next; /* NULL: this is the last one */
+} segment;
 
-static part part_at(const char *at, const char *end) {
+static segment segment_at(const char *at, const char *end) {
     const char *slash = memchr(at, '/', (size_t) (end - at));
-    return slash == NULL ? (part) {at, (size_t) (end - at), NULL} : (part) {at, (size_t) (slash - at), slash + 1};
+    return slash == NULL ? (segment) {at, (size_t) (end - at), NULL} : (segment) {at, (size_t) (slash - at), slash + 1};
 }
 
-static bool same(part wanted, part given) {
+static bool matches_literally(segment wanted, segment given) {
     size_t size = given.size;
     if (size > wanted.size && given.next == NULL)
         size = extension_at(given.at, size);
@@ -133,12 +123,12 @@ uint64_t fl_route_matches(const char *pattern, const char *method, size_t method
     if (path_size > 1 && path_end[-1] == '/')
         path_end--;
     uint64_t match = 1;
-    part wanted = {.next = pattern + method_size + 1}, given = {.next = path};
+    segment wanted = {.next = pattern + method_size + 1}, given = {.next = path};
     while (wanted.next != NULL && given.next != NULL) {
-        wanted = part_at(wanted.next, pattern_end);
-        given = part_at(given.next, path_end);
+        wanted = segment_at(wanted.next, pattern_end);
+        given = segment_at(given.next, path_end);
         bool any = memchr(wanted.at, ':', wanted.size) != NULL;
-        if (any ? given.size == 0 : !same(wanted, given))
+        if (any ? given.size == 0 : !matches_literally(wanted, given))
             return 0;
         match = match << 1 | !any;
     }

@@ -1,7 +1,7 @@
-/* One page of memory that the supervisor and its workers share, with a slot for each worker on cache lines of its own.
- * fl_shared_page_open maps it before any fork, fl_shared_page_close unmaps it in this process. Every field is one atomic number. Only its
- * worker writes a slot, except for the fields that say so; the supervisor writes it while the slot has no worker. Any process may read at
- * any time. All processes write the tables of routes and of databases. Mapping can fail: NULL with errno; nothing else can. */
+/* Memory that the supervisor and its workers share, with a slot for each worker. Each slot has its own cache lines.
+ * fl_shared_page_open maps it before the first fork; fl_shared_page_close unmaps it in this process. Every field is one atomic number.
+ * Only its worker writes a slot, except for the fields that say otherwise; the supervisor writes a slot that has no worker. Any process
+ * may read at any time. All processes write the tables of routes and databases. Mapping can fail: NULL with errno. */
 #ifndef FL_SHARED_PAGE_H
 #define FL_SHARED_PAGE_H
 
@@ -11,49 +11,49 @@
 #include <stdint.h>
 
 /* X(field) */
-#define FL_SLOT_MAP(X)                                                                                       \
-    X(pid)                                                                                                   \
-    X(state)       /* FL_WORKER_… */                                                                         \
-    X(in_flight)   /* requests that have a fiber and will end */                                             \
-    X(streams)     /* long-lived responses: they are not among those */                                      \
-    X(queued)      /* requests in the queue */                                                   \
-    X(connections) /* open */                                                                                \
-    X(fresh)       /* connections that have had no request yet */                                         \
-    X(room)        /* how many more connections there are descriptors for */                          \
-    X(requests)    /* answered since the worker began */                                                     \
-    X(errors)      /* requests that ended with an exception of the app */                                              \
-    X(refused)     /* rejected by the core before they were taken */         \
-    X(turned_away) /* rejected with 503: too many, or waited too long */                       \
-    X(timed_out)   /* requests that exceeded their time limit */                                             \
-    X(restarts)    /* of this slot */                                                                        \
-    X(heartbeat_ms) /* fl_clock in milliseconds when the loop last turned */                                 \
-    X(idle)        /* 1: it waits in its loop, and its queue is empty */                                \
-    X(oldest_us)   /* fl_clock when its oldest queued request came; 0: none */                        \
-    X(stall)       /* fl_stall of the leading reactor */                                                 \
-    X(away_us)     /* fl_clock since when it is away; 0: it is not */                                 \
-    X(coming)      /* requests on their way to it (increased by the sender) */                            \
-    X(arriving)    /* connections without a request, the same */                                             \
-    X(standbys)    /* how often the lead went to a standby reactor */                                        \
-    X(handed)      /* requests handed to siblings */                                                         \
-    X(received)    /* requests taken over from them */                                                       \
-    X(database_open)     /* connections to databases, or room for them, that it has of the budget */         \
-    X(database_taken)    /* of what it was ever granted, what it has made use of */                          \
-    X(database_waiting)  /* requests that wait for the budget to have one */                                 \
-    X(database_since_us) /* since when the first of them does */                                             \
-    X(database_granted)  /* connections that it was ever granted (written by the supervisor) */              \
-    X(database_recalled) /* of them, how many it was ever asked back (written by the supervisor) */          \
-    X(lane)        /* 1: a lane worker, which serves nothing but requests of routes that hold the GVL */     \
-    X(lane_waiting)/* requests that wait for a lane */                                                       \
-    X(lane_running)/* requests that run in one */                                                            \
-    X(lane_most)   /* the most that have run in one at once */                                               \
-    X(lane_requests)/* taken in one since the worker began */                                                \
-    X(lane_waited_us)/* how long they have waited for it in all */                                           \
-    X(index)       /* its number among those of its kind (written by the supervisor) */                      \
-    X(relief)      /* 1: a relief worker (likewise) */                                                       \
-    X(began_us)    /* fl_clock when it was forked (likewise) */                                              \
-    X(stalls)      /* stalls that were reported */                                                                   \
-    X(stalled_us)  /* fl_clock when the oldest present stall began; 0: none */          \
-    X(stalled_kind)/* fl_stall of it */
+#define FL_SLOT_MAP(X)                                                                                        \
+    X(pid)                                                                                                    \
+    X(state)                   /* FL_WORKER_… */                                                              \
+    X(in_flight)               /* requests that have a fiber, without streams */                              \
+    X(streams)                 /* long-lived responses */                                                     \
+    X(queued)                  /* requests in the queue */                                                    \
+    X(connections)             /* open */                                                                     \
+    X(fresh)                   /* connections without a request so far */                                     \
+    X(room)                    /* further connections that it has descriptors for */                          \
+    X(requests)                /* answered since the worker's start */                                        \
+    X(errors)                  /* requests that ended with an exception of the app */                         \
+    X(refused)                 /* requests that the core rejected */                                          \
+    X(turned_away)             /* of them with 503: too many, or waited too long */                           \
+    X(timed_out)               /* requests that exceeded their time limit */                                  \
+    X(restarts)                /* of this slot */                                                             \
+    X(heartbeat_ms)            /* fl_clock in milliseconds when the loop last turned */                       \
+    X(idle)                    /* 1: it waits in its loop with an empty queue */                              \
+    X(oldest_us)               /* fl_clock when its oldest queued request was ready; 0: none */               \
+    X(stall)                   /* fl_stall of the leading reactor */                                          \
+    X(away_us)                 /* fl_clock since when that reactor is away; 0: it is not */                   \
+    X(incoming_requests)       /* handed over, not received yet (increased by the sender) */                  \
+    X(incoming_connections)    /* the same, of connections without a request */                               \
+    X(standbys)                /* how often the lead went to a standby reactor */                             \
+    X(handed)                  /* requests that it handed to siblings */                                      \
+    X(received)                /* requests that siblings handed to it */                                      \
+    X(database_open)           /* its share of the connection budget, used or not */                          \
+    X(database_taken)          /* connections of database_granted that it has used */                         \
+    X(database_waiting)        /* requests that wait for a larger share */                                    \
+    X(database_since_us)       /* fl_clock since when the first of them waits */                              \
+    X(database_granted)        /* connections granted in all (by the supervisor) */                           \
+    X(database_recalled)       /* of them, recalled in all (by the supervisor) */                             \
+    X(lane)                    /* 1: a lane worker, which serves only routes that hold the GVL */             \
+    X(lane_waiting)            /* requests that wait for a lane */                                            \
+    X(lane_running)            /* requests that run in a lane */                                              \
+    X(lane_most)               /* the maximum of lane_running */                                              \
+    X(lane_requests)           /* taken from a lane since the worker's start */                               \
+    X(lane_waited_us)          /* the sum of their waiting times */                                           \
+    X(index)                   /* its number among workers of its kind (by the supervisor) */                 \
+    X(relief)                  /* 1: a relief worker (by the supervisor) */                                   \
+    X(began_us)                /* fl_clock when it was forked (by the supervisor) */                          \
+    X(stalls)                  /* reported stalls */                                                          \
+    X(stalled_us)              /* fl_clock when its oldest current stall began; 0: none */                    \
+    X(stalled_kind)            /* fl_stall of that stall */
 
 typedef enum fl_slot_field {
 #define X(field) FL_SLOT_##field,
@@ -62,7 +62,7 @@ typedef enum fl_slot_field {
     FL_SLOT_FIELDS,
 } fl_slot_field;
 
-/* What a worker does: X(constant, name) */
+/* X(constant, name) */
 #define FL_WORKER_STATE_MAP(X) X(EMPTY, "empty") X(BOOTING, "booting") X(SERVING, "serving") X(DRAINING, "draining")
 
 typedef enum fl_worker_state {
@@ -96,7 +96,7 @@ enum { FL_MOST_DATABASES = 4 };
 typedef struct fl_shared_page {
     size_t count;
     _Atomic uint64_t databases[FL_MOST_DATABASES]; /* the keys of the known database servers */
-    _Atomic int most_lanes; /* lane workers that the supervisor forks at most */
+    _Atomic int most_lanes; /* the limit of lane workers */
     fl_routes routes;
     fl_slot slots[];
 } fl_shared_page;

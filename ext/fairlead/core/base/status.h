@@ -1,11 +1,10 @@
-/* Every status code, once: what a call of the core can answer, and the reason phrases of HTTP.
- * Pure data: nothing is allocated, nothing fails, any thread may read it. */
+/* The return codes of the core, and HTTP's reason phrases. Nothing is allocated, nothing fails, any thread may call. */
 #ifndef FL_STATUS_H
 #define FL_STATUS_H
 
 /* X(name, http, text)
- * http: the status a client gets when this ends its request; 0 where there is nobody to answer.
- * text: says what was wrong, for people. */
+ * http: the HTTP status that the client gets if this ends its request; 0: no response.
+ * text: the body of that response. */
 #define FL_STATUS_MAP(X)                                                                                     \
     X(OK, 0, "done")                                                                                         \
     X(AGAIN, 0, "more input or more room is needed")                                                         \
@@ -28,13 +27,13 @@
     X(BODY_TIMEOUT, 408, "the request body took too long")                                                   \
     X(BODY_TOO_LARGE, 413, "the request body is larger than allowed")                                        \
     X(TARGET_TOO_LONG, 414, "the request line is longer than allowed")                                       \
-    X(EXPECTATION_FAILED, 417, "the expectation is not known")                                               \
-    X(HEAD_TOO_LARGE, 431, "the request headers are larger or more than allowed")                            \
+    X(EXPECTATION_FAILED, 417, "the expectation is not supported")                                           \
+    X(HEAD_TOO_LARGE, 431, "the request headers are too large or too many")                                  \
     X(UNKNOWN_ENCODING, 501, "the transfer encoding is not implemented")                                     \
     X(REQUEST_TIMEOUT, 504, "the request took too long")                                                     \
-    X(QUEUE_TIMEOUT, 503, "the request waited too long for its turn")                                        \
-    X(OVERLOADED, 503, "more requests come than can be served")                                              \
-    X(ENDING, 503, "the server ends, and the request has not had its turn")                                  \
+    X(QUEUE_TIMEOUT, 503, "the request waited too long in the queue")                                        \
+    X(OVERLOADED, 503, "the server is overloaded")                                                           \
+    X(ENDING, 503, "the server is shutting down")                                                            \
     X(UNKNOWN_VERSION, 505, "the HTTP version is not supported")
 
 typedef enum fl_status {
@@ -43,7 +42,7 @@ typedef enum fl_status {
 #undef X
 } fl_status;
 
-/* The reason phrases of the codes in use (RFC 9110, 6585, 8470, 7725, 8297). */
+/* RFC 9110, 6585, 8470, 7725, 8297 */
 #define FL_REASON_MAP(X)                                                                                     \
     X(100, "Continue")                                                                                       \
     X(101, "Switching Protocols")                                                                            \
@@ -106,7 +105,6 @@ typedef enum fl_status {
     X(508, "Loop Detected")                                                                                  \
     X(511, "Network Authentication Required")
 
-/* The HTTP status a rejection is answered with; 0 when there is nothing to answer. */
 static inline int fl_status_http(fl_status status) {
     switch (status) {
 #define X(name, http, text)                                                                                  \
@@ -129,7 +127,7 @@ static inline const char *fl_status_text(fl_status status) {
     return "unknown";
 }
 
-/* The reason phrase of an HTTP status code; an empty string for one without a registered phrase. */
+/* Returns an empty string if the code has no registered phrase. */
 static inline const char *fl_reason(int code) {
     switch (code) {
 #define X(number, text)                                                                                      \

@@ -1,22 +1,22 @@
-/* A connection's begin and end, what the kernel and the clock tell it, and what it reads. */
+/* Opening, reading, events, deadlines, and closing. */
 #include "connection.h"
 #include "base/descriptors.h"
 #include "base/list.h"
 #include "base/platform.h"
 #include "context.h"
 #include "exchange.h"
-#include "parts.h"
+#include "internal.h"
 
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum {
-    LEAST_PROGRESS = 4096, /* bytes that must move within a deadline's time, or the client has stalled */
+    LEAST_PROGRESS = 4096, /* a client that moves fewer bytes within a deadline has stalled */
     DROPPED_AT_ONCE = 65536,
 };
 
-static void remember_address(fl_connection *connection) {
+static void store_client(fl_connection *connection) {
     struct sockaddr_storage address;
     socklen_t size = sizeof address;
     if (getpeername(connection->transport.descriptor, (struct sockaddr *) &address, &size) < 0)
@@ -26,7 +26,7 @@ static void remember_address(fl_connection *connection) {
     client->family = (uint8_t) address.ss_family;
     if (address.ss_family == AF_INET) {
         memcpy(client->address, &((struct sockaddr_in *) &address)->sin_addr, 4);
-    } else if (address.ss_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(six)) { /* [::] serves IPv4 too */
+    } else if (address.ss_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(six)) { /* a listener on [::] accepts IPv4 too */
         client->family = AF_INET;
         memcpy(client->address, six->s6_addr + 12, 4);
     } else if (address.ss_family == AF_INET6) {
@@ -38,14 +38,14 @@ void fl_connection_count(fl_connection *connection, int connections, int fresh) 
     fl_context *context = connection->context;
     context->counts.connections += (uint32_t) connections;
     context->counts.fresh += (uint32_t) fresh;
-    context->calls->counted(context);
+    context->calls->connections_changed(context);
 }
 
-/* The transport is open. */
+/* Chooses the protocol once the transport is open. */
 static void begin(fl_connection *connection) {
     const fl_protocol *const *protocol = connection->listener->protocols;
-    const char *agreed = connection->transport.protocol;
-    while (agreed != NULL && protocol[1] != NULL && strcmp((*protocol)->name, agreed) != 0) protocol++;
+    const char *negotiated = connection->transport.protocol;
+    while (negotiated != NULL && protocol[1] != NULL && strcmp((*protocol)->name, negotiated) != 0) protocol++;
     connection->protocol = *protocol;
     connection->state = FL_CONNECTION_OPEN;
     if (connection->protocol->open != NULL)
@@ -55,7 +55,7 @@ static void begin(fl_connection *connection) {
 static void shake_hands(fl_connection *connection) {
     fl_transport *transport = &connection->transport;
     int outcome = transport->kind->handshake(transport);
-    connection->readable = outcome == 0; /* what follows may be held back by the transport */
+    connection->readable = outcome == 0; /* the transport may have buffered input */
     if (outcome == 0) {
         begin(connection);
         fl_connection_receive(connection);
@@ -93,9 +93,9 @@ fl_connection *fl_connection_open(fl_context *context, fl_listener *listener, in
     connection->listener = listener;
     FL_LIST_PUSH(context->connections, connection, previous, next);
     connection->fresh = true;
-    fl_descriptor_is_used(descriptor);
+    fl_descriptor_track(descriptor);
     fl_connection_count(connection, 1, 1);
-    remember_address(connection);
+    store_client(connection);
     if (connection->transport.kind->handshake == NULL) {
         begin(connection);
     } else {
@@ -105,20 +105,20 @@ fl_connection *fl_connection_open(fl_context *context, fl_listener *listener, in
     return connection;
 }
 
-/* The loop has nothing to do with it any more; its socket may live on without us. `gone`: its client has. */
-static void leave(fl_connection *connection, bool gone) {
+/* Everything but closing the transport. `client_gone`: false if the socket stays open. */
+static void disconnect(fl_connection *connection, bool client_gone) {
     fl_context *context = connection->context;
     fl_connection_set_deadline(connection, FL_DEADLINE_NONE);
     connection->state = FL_CONNECTION_CLOSED;
     for (fl_exchange *exchange; (exchange = connection->exchanges) != NULL;) {
         fl_exchange_detach(exchange);
-        fl_exchange_lost(exchange, gone);
+        fl_exchange_connection_lost(exchange, client_gone);
     }
     if (connection->protocol != NULL && connection->protocol->close != NULL)
         connection->protocol->close(connection);
     fl_buffer_free(&context->slab, &connection->in);
     fl_buffer_free(&context->slab, &connection->out);
-    /* A process forked by the app may hold the socket too: closing alone would leave it in the poll. */
+    /* A child process of the app may have the socket too: then closing it would not remove it from the poll. */
     fl_poll_remove(&context->poll, connection->transport.descriptor);
 
     FL_LIST_UNLINK(context->connections, connection, previous, next);
@@ -130,19 +130,18 @@ static void leave(fl_connection *connection, bool gone) {
 void fl_connection_close(fl_connection *connection) {
     if (connection->state == FL_CONNECTION_CLOSED)
         return;
-    leave(connection, true);
+    disconnect(connection, true);
     connection->transport.kind->close(&connection->transport);
 }
 
-int fl_connection_give_away(fl_connection *connection) {
+int fl_connection_release_socket(fl_connection *connection) {
     int descriptor = connection->transport.descriptor;
-    leave(connection, false);
+    disconnect(connection, false);
     connection->transport.descriptor = -1;
     return descriptor;
 }
 
-/* All is sent that will ever be. Closing with unread input would reset the connection, and the client might then never
- * see the answer. */
+/* Closing a socket with unread input resets the connection, and the client might lose the response. */
 static void linger(fl_connection *connection) {
     if (!connection->readable && (connection->half_closed || connection->in.length == 0)) {
         fl_connection_close(connection);
@@ -210,8 +209,8 @@ bool fl_connection_is_idle(const fl_connection *connection) {
            connection->out.length == 0 && !connection->readable && !connection->half_closed;
 }
 
-/* What comes later is a new event. A socket may have been writable all the time: that has to be asked for again. */
-static void all_read(fl_connection *connection) {
+/* Waits for the event that the next read needs. Writability has to be requested again: the socket may be writable all the time. */
+static void await_input(fl_connection *connection) {
     connection->readable = false;
     if (connection->transport.read_needs == FL_WRITABLE)
         connection->wants_writable = false;
@@ -228,7 +227,7 @@ ssize_t fl_connection_read(fl_connection *connection, fl_buffer *buffer, size_t 
     if (count > 0) {
         connection->progress += (uint64_t) count;
         if (transport->drained && !connection->half_closed)
-            all_read(connection);
+            await_input(connection);
         return count;
     }
     if (count == FL_TRANSPORT_BROKEN) {
@@ -236,7 +235,7 @@ ssize_t fl_connection_read(fl_connection *connection, fl_buffer *buffer, size_t 
         return 0;
     }
     if (count == FL_TRANSPORT_WAIT) {
-        all_read(connection);
+        await_input(connection);
     } else {
         connection->readable = false;
         connection->half_closed = true;
@@ -262,43 +261,42 @@ void fl_connection_receive(fl_connection *connection) {
             return;
         before = connection->progress;
         if (connection->state == FL_CONNECTION_LINGERING)
-            drop_input(connection); /* only so much at once */
+            drop_input(connection);
         if (connection->state != FL_CONNECTION_OPEN)
-            return; /* busy with what has come already */
+            return;
         connection->protocol->receive(connection);
     } while (connection->progress != before);
 }
 
-/* The kernel tells of room only when a third of its buffer is free, which may be megabytes: a slow client is told from a
- * stalled one by what has reached it. */
+/* The kernel reports writability only when a third of its buffer is free, which may be megabytes. Acknowledged bytes tell a slow client
+ * from a stalled one. */
 static uint64_t progress_of(const fl_connection *connection, fl_deadline_kind kind) {
     if (kind != FL_DEADLINE_WRITE)
         return connection->progress;
-    return connection->progress - (uint64_t) fl_on_its_way(connection->transport.descriptor);
+    return connection->progress - (uint64_t) fl_unacknowledged(connection->transport.descriptor);
 }
 
 void fl_connection_start_deadline(fl_connection *connection, fl_deadline_kind kind) {
     fl_deadline_set(connection->context, &connection->deadline, kind, progress_of(connection, kind));
 }
 
-/* Slow is not stalled: while enough moves, the time starts again. */
-static bool moves_on(uint64_t progress, const fl_deadline *deadline) {
+static bool has_progressed(uint64_t progress, const fl_deadline *deadline) {
     return (int64_t) (progress - deadline->progress) >= LEAST_PROGRESS;
 }
 
-static void body_is_late(fl_exchange *exchange) {
+static void expire_body(fl_exchange *exchange) {
     fl_deadline *deadline = &exchange->request.deadline;
-    bool moves = moves_on(exchange->request.received, deadline);
+    bool progressed = has_progressed(exchange->request.received, deadline);
     fl_exchange_stop_deadline(exchange);
     if (exchange->state == FL_EXCHANGE_SERVED && !exchange->request.awaited)
-        return; /* the app takes its time, not the client */
-    if (moves)
+        return; /* the app does not wait for the client */
+    if (progressed)
         fl_deadline_set(exchange->context, deadline, FL_DEADLINE_BODY, exchange->request.received);
     else
         fl_exchange_reject(exchange, FL_BODY_TIMEOUT);
 }
 
-static void head_is_late(fl_connection *connection) {
+static void expire_head(fl_connection *connection) {
     fl_exchange *exchange = connection->exchanges;
     while (exchange != NULL && exchange->state != FL_EXCHANGE_HEAD) exchange = exchange->stream_next;
     if (exchange != NULL)
@@ -307,16 +305,16 @@ static void head_is_late(fl_connection *connection) {
         fl_connection_close(connection);
 }
 
-static void output_is_late(fl_connection *connection) {
+static void expire_output(fl_connection *connection) {
     fl_transport *transport = &connection->transport;
-    bool moves = moves_on(progress_of(connection, FL_DEADLINE_WRITE), &connection->deadline);
+    bool progressed = has_progressed(progress_of(connection, FL_DEADLINE_WRITE), &connection->deadline);
     fl_connection_set_deadline(connection, FL_DEADLINE_NONE);
-    if (connection->out.length == 0 && fl_on_its_way(transport->descriptor) == 0) {
+    if (connection->out.length == 0 && fl_unacknowledged(transport->descriptor) == 0) {
         fl_connection_all_sent(connection);
-    } else if (moves) {
+    } else if (progressed) {
         fl_connection_start_deadline(connection, FL_DEADLINE_WRITE);
     } else {
-        transport->kind->reset(transport); /* else the kernel would go on offering it the rest */
+        transport->kind->reset(transport); /* else the kernel would keep its buffer and retransmit */
         fl_connection_close(connection);
     }
 }
@@ -325,17 +323,17 @@ void fl_deadline_expired(fl_deadline *deadline) {
     fl_connection *connection = fl_connection_of_deadline(deadline);
     switch (deadline->kind) {
     case FL_DEADLINE_BODY:
-        body_is_late(fl_exchange_of_deadline(deadline));
+        expire_body(fl_exchange_of_deadline(deadline));
         break;
     case FL_DEADLINE_HEAD:
         fl_connection_set_deadline(connection, FL_DEADLINE_NONE);
-        head_is_late(connection);
+        expire_head(connection);
         break;
     case FL_DEADLINE_WRITE:
-        output_is_late(connection);
+        expire_output(connection);
         break;
     case FL_DEADLINE_IDLE:
-        if (fl_on_its_way(connection->transport.descriptor) > 0) { /* it may still take the last answer, or not */
+        if (fl_unacknowledged(connection->transport.descriptor) > 0) { /* the client still receives the last response */
             fl_connection_start_deadline(connection, FL_DEADLINE_WRITE);
             break;
         }

@@ -1,6 +1,6 @@
-/* A connection: a socket with its transport, its protocol, and the exchanges under way on it.
- * fl_connection_open allocates it. A closed connection is freed at the end of the turn, so that pointers in events of the same turn
- * stay valid. An idle one holds no buffer. The caller holds the lock. No function fails: an error closes the connection, and wakes
+/* A connection: a socket with its transport, its protocol, and its exchanges.
+ * fl_connection_open allocates it. The loop frees a closed connection at the end of the turn, so that pointers in events of the same turn
+ * stay valid. An idle connection holds no buffer. The caller holds the lock. No function fails: an error closes the connection and wakes
  * the owners of its exchanges. */
 #ifndef FL_CONNECTION_H
 #define FL_CONNECTION_H
@@ -21,20 +21,20 @@ struct fl_listener;
 typedef enum fl_source { FL_SOURCE_LISTENER, FL_SOURCE_CONNECTION, FL_SOURCE_CHANNEL } fl_source;
 
 typedef enum fl_connection_state {
-    FL_CONNECTION_OPENING,   /* in the handshake of its transport */
+    FL_CONNECTION_OPENING,   /* its transport shakes hands */
     FL_CONNECTION_OPEN,      /* its protocol reads requests */
-    FL_CONNECTION_SENDING,   /* its protocol reads on once the client has taken what is unsent */
-    FL_CONNECTION_ENDING,    /* the last response is being sent */
-    FL_CONNECTION_LINGERING, /* all is sent; input is dropped until the client has read it and closes */
+    FL_CONNECTION_SENDING,   /* its protocol waits until the unsent output has been sent */
+    FL_CONNECTION_ENDING,    /* it sends its last response */
+    FL_CONNECTION_LINGERING, /* all output is sent; input is dropped until the client closes */
     FL_CONNECTION_CLOSED,
 } fl_connection_state;
 
-/* All deadlines of a kind have the same length, so the list of each kind is ordered by time. */
+/* All deadlines of a kind have the same length, so each kind has a list that is ordered by time. */
 typedef enum fl_deadline_kind {
     FL_DEADLINE_NONE,
     FL_DEADLINE_IDLE,
-    FL_DEADLINE_HEAD, /* and of a handshake */
-    FL_DEADLINE_BODY, /* of an exchange; all others are of a connection */
+    FL_DEADLINE_HEAD, /* also of a handshake */
+    FL_DEADLINE_BODY, /* of an exchange; all others belong to a connection */
     FL_DEADLINE_WRITE,
     FL_DEADLINE_LINGER,
     FL_DEADLINE_KINDS,
@@ -43,7 +43,7 @@ typedef enum fl_deadline_kind {
 typedef struct fl_deadline {
     struct fl_deadline *before, *after;
     uint64_t at;       /* of fl_clock */
-    uint64_t progress; /* bytes that had moved when it was set, to tell a slow client from a stalled one */
+    uint64_t progress; /* bytes moved when it was set, to tell a slow client from a stalled one */
     uint8_t kind;
 } fl_deadline;
 
@@ -66,9 +66,9 @@ typedef struct fl_connection {
     _Alignas(8) unsigned char protocol_state[FL_PROTOCOL_CONNECTION_STATE];
     struct fl_context *context;
     struct fl_listener *listener;
-    struct fl_exchange *exchanges; /* under way, the newest first */
+    struct fl_exchange *exchanges; /* the newest first */
 
-    struct fl_connection *previous, *next; /* all connections of the context, or the closed */
+    struct fl_connection *previous, *next; /* the context's list of connections, or of closed ones */
     struct fl_connection *dirty_next;
     fl_deadline deadline;
     uint64_t progress; /* bytes moved */
@@ -80,37 +80,37 @@ typedef struct fl_connection {
     bool half_closed : 1;    /* the client has ended its side */
     bool wants_writable : 1; /* the poll reports writability */
     bool dirty : 1;          /* on the context's list of connections to flush */
-    bool fresh : 1;          /* has had no request yet */
+    bool fresh : 1;          /* no request so far */
 } fl_connection;
 
 static inline fl_connection *fl_connection_of_deadline(const fl_deadline *deadline) {
     return (fl_connection *) ((char *) deadline - offsetof(fl_connection, deadline));
 }
 
-/* Takes over `descriptor`, accepted from `listener`, and copies `bytes`, which were read from it already. NULL if there is no memory
- * or the poll fails: the descriptor is then closed. */
+/* Takes ownership of `descriptor`, accepted from `listener`, and copies `bytes`, which were read from it already. Closes the descriptor
+ * and returns NULL if there is no memory or the poll fails. */
 fl_connection *fl_connection_open(struct fl_context *context, struct fl_listener *listener, int descriptor, const char *bytes,
                                   size_t size);
 
 void fl_connection_event(fl_connection *connection, uint32_t ready);
 void fl_connection_close(fl_connection *connection);
 
-/* Closes the connection and returns its open socket, which becomes the caller's. Unused input and unsent output are lost. */
-int fl_connection_give_away(fl_connection *connection);
+/* Closes the connection and passes its open socket to the caller. Drops unread input and unsent output. */
+int fl_connection_release_socket(fl_connection *connection);
 
-/* Accepts no further request; closes the connection if it is idle. */
+/* Accepts no further request. Closes the connection if it is idle. */
 void fl_connection_drain(fl_connection *connection);
 
-/* Whether nothing is under way in either direction, as far as is known. */
+/* Whether the connection has no exchange, no input and no output, as far as the poll has reported. */
 bool fl_connection_is_idle(const fl_connection *connection);
 
-/* Continues to read. */
+/* Reads until the transport is drained or the protocol stops reading. */
 void fl_connection_receive(fl_connection *connection);
 
-/* Sends `out`, then `staged`. What the client does not take stays in `out`. */
+/* Sends `out`, then `staged` (may be NULL). Bytes that the socket does not accept stay in `out`. */
 void fl_connection_send(fl_connection *connection, fl_buffer *staged);
 
-/* Has what is staged sent at the next turn at the latest. */
+/* The loop flushes the connection at its next turn at the latest. */
 void fl_connection_mark_dirty(fl_connection *connection);
 
 /* Called by the protocol */
@@ -119,20 +119,20 @@ static inline void fl_connection_set_deadline(fl_connection *connection, fl_dead
     fl_deadline_set(connection->context, &connection->deadline, kind, connection->progress);
 }
 
-/* Reads up to `most` bytes into the room of `buffer`; the caller adds them with fl_buffer_added. Returns how many, 0 if there is
- * nothing now or the connection has been closed, -1 if the client has ended its side. */
+/* Reads up to `most` bytes into the room of `buffer`; the caller adds them with fl_buffer_added. Returns how many; 0: none are available,
+ * or the connection was closed; -1: the client has ended its side. */
 ssize_t fl_connection_read(fl_connection *connection, fl_buffer *buffer, size_t most);
 
-/* Appends `staged` to `out`, to be sent at the next turn. */
+/* Moves `staged` to the end of `out` and marks the connection dirty. */
 void fl_connection_stage(fl_connection *connection, fl_buffer *staged);
 
-/* Sends `staged` and the caller's `bytes` behind it in one packet, if `out` is empty. Returns how many of `bytes` were sent. */
+/* If `out` is empty, sends `staged` and then `bytes` with one system call, without a copy. Returns how many of `bytes` were sent. */
 size_t fl_connection_send_directly(fl_connection *connection, fl_buffer *staged, const char *bytes, size_t size);
 
-/* Sends the unsent bytes, then closes the connection. */
+/* Sends `out`, then closes the connection. */
 void fl_connection_end(fl_connection *connection);
 
-/* Starts a deadline that starts again as long as the client makes progress. */
+/* Starts a deadline. It starts again as long as the client makes progress. */
 void fl_connection_start_deadline(fl_connection *connection, fl_deadline_kind kind);
 
 #endif

@@ -31,7 +31,7 @@ void fl_context_free_closed(fl_context *context) {
     }
 }
 
-void fl_context_end_abandoned(fl_context *context) {
+void fl_context_free_abandoned(fl_context *context) {
     if (atomic_load_explicit(&context->abandoned, memory_order_relaxed) == NULL)
         return;
     fl_exchange *exchange = atomic_exchange(&context->abandoned, NULL);
@@ -54,7 +54,7 @@ static void disown_served(fl_context *context) {
 void fl_context_close(fl_context *context) {
     for (; context->dirty != NULL; context->dirty = context->dirty->dirty_next) context->dirty->dirty = false;
     fl_context_free_closed(context);
-    fl_context_end_abandoned(context);
+    fl_context_free_abandoned(context);
     disown_served(context);
     while (context->free_exchanges != NULL) {
         fl_exchange *exchange = context->free_exchanges;
@@ -80,7 +80,7 @@ void fl_context_update_clock(fl_context *context) {
 const char *fl_context_date(fl_context *context) {
     int64_t second = (int64_t) ((context->now + context->wall_offset) / 1000000);
     if (second != context->date_second) {
-        context->wall_offset = fl_wall_clock() - fl_clock(); /* the wall clock may have been set */
+        context->wall_offset = fl_wall_clock() - fl_clock(); /* the wall clock may have been adjusted */
         context->date_second = second;
         fl_http_date(context->date, second);
     }
@@ -113,7 +113,7 @@ void fl_connection_mark_dirty(fl_connection *connection) {
     context->dirty = connection;
 }
 
-static bool is_served(const fl_connection *connection) {
+static bool has_served_exchange(const fl_connection *connection) {
     for (const fl_exchange *exchange = connection->exchanges; exchange != NULL; exchange = exchange->stream_next)
         if (exchange->state == FL_EXCHANGE_SERVED)
             return true;
@@ -126,7 +126,7 @@ void fl_context_send_staged(fl_context *context, bool only_complete) {
     atomic_store_explicit(&context->staged_at, 0, memory_order_relaxed);
     for (; connection != NULL; connection = next) {
         next = connection->dirty_next;
-        if (only_complete && is_served(connection)) {
+        if (only_complete && has_served_exchange(connection)) {
             connection->dirty_next = context->dirty;
             context->dirty = connection;
             continue;

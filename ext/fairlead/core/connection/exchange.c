@@ -1,18 +1,18 @@
 #include "exchange.h"
 #include "base/list.h"
 #include "context.h"
-#include "parts.h"
+#include "internal.h"
 
 #include <string.h>
 
 enum {
-    MOST_HELD = 32768,   /* bytes of a body without a length that are kept, hoping for its end */
-    MOST_STAGED = 65536, /* bytes that wait for the loop's next turn */
-    MOST_COPIED = 16384, /* larger pieces are offered to the kernel where they lie */
-    MOST_AHEAD = 131072, /* bytes that are kept of a piece whose writer has to wait */
+    MAX_HELD = 32768,   /* bytes of a body of unknown length: if it ends within them, the length is known */
+    MAX_STAGED = 65536, /* bytes that wait for the loop's next turn */
+    MAX_COPIED = 16384, /* larger parts are offered to the kernel without a copy */
+    MAX_AHEAD = 131072, /* bytes that are copied of a part whose writer has to wait */
 };
 
-void fl_exchange_head_used(fl_exchange *exchange) {
+void fl_exchange_release_head(fl_exchange *exchange) {
     fl_buffer_free(&exchange->context->slab, &exchange->request.head_bytes);
     fl_exchange_free_head(exchange);
 }
@@ -20,15 +20,15 @@ void fl_exchange_head_used(fl_exchange *exchange) {
 fl_status fl_exchange_body(fl_exchange *exchange, const char **bytes, size_t *size) {
     exchange->request.awaited = false;
     fl_connection *connection = exchange->connection;
-    if (exchange->request.body.length == 0 && !exchange->request.whole && connection != NULL) {
+    if (exchange->request.body.length == 0 && !exchange->request.complete && connection != NULL) {
         exchange->protocol->read(exchange);
         connection = exchange->connection;
     }
     *bytes = exchange->request.body.length > 0 ? fl_buffer_at(&exchange->request.body) : "";
     *size = exchange->request.body.length;
-    if (exchange->request.body.length > 0 || exchange->request.whole) {
-        if (exchange->timing.runs)
-            fl_exchange_restart_time(exchange);
+    if (exchange->request.body.length > 0 || exchange->request.complete) {
+        if (exchange->timing.running)
+            fl_exchange_restart_time_limit(exchange);
         return FL_OK;
     }
     if (exchange->request.failed || connection == NULL)
@@ -41,7 +41,7 @@ fl_status fl_exchange_body(fl_exchange *exchange, const char **bytes, size_t *si
     return FL_AGAIN;
 }
 
-void fl_exchange_body_used(fl_exchange *exchange, size_t size) {
+void fl_exchange_consume_body(fl_exchange *exchange, size_t size) {
     if (exchange->context != NULL)
         fl_buffer_consume(&exchange->context->slab, &exchange->request.body, size);
 }
@@ -54,11 +54,11 @@ fl_status fl_exchange_begin(fl_exchange *exchange, int code) {
     exchange->response.out.start = exchange->response.out.length = 0;
     exchange->response.held.start = exchange->response.held.length = 0;
     exchange->response.framing = FL_FRAMING_UNDECIDED;
-    exchange->response.has_length = exchange->response.has_date = exchange->response.head_given = exchange->response.head_done =
-        false;
+    exchange->response.has_length = exchange->response.has_date = exchange->response.head_complete =
+        exchange->response.framing_decided = false;
     exchange->response.length_left = exchange->response.checked = 0;
-    exchange->response.takes_over = code == 101;
-    exchange->response.upgrades = exchange->response.has_trailers = false;
+    exchange->response.switches_protocol = code == 101;
+    exchange->response.names_protocol = exchange->response.has_trailers = false;
     exchange->response.code = code;
     return exchange->protocol->begin(exchange);
 }
@@ -93,7 +93,7 @@ fl_status fl_exchange_header(fl_exchange *exchange, const char *name, size_t nam
             uint64_t length;
             if (exchange->response.framing != FL_FRAMING_UNDECIDED || !parse_length(value, value_size, &length))
                 return FL_BAD_HEADER_VALUE;
-            if (exchange->response.has_length) /* "Content-Length" of the app, and "content-length" of a newer middleware */
+            if (exchange->response.has_length) /* an app may set Content-Length, and a middleware content-length */
                 return length == exchange->response.length_left ? FL_OK : FL_BAD_HEADER_VALUE;
             exchange->response.has_length = true;
             exchange->response.length_left = length;
@@ -105,31 +105,30 @@ fl_status fl_exchange_header(fl_exchange *exchange, const char *name, size_t nam
     return exchange->protocol->header(exchange, name, name_size, value, value_size);
 }
 
-static fl_status decide(fl_exchange *exchange, int64_t length) {
-    exchange->response.head_done = true;
+static fl_status decide_framing(fl_exchange *exchange, int64_t length) {
+    exchange->response.framing_decided = true;
     return exchange->protocol->head(exchange, length);
 }
 
 fl_status fl_exchange_head_end(fl_exchange *exchange, int64_t length) {
     if (exchange->context == NULL)
         return FL_CLOSED;
-    exchange->response.head_given = true;
-    bool known =
-        exchange->response.takes_over || exchange->response.has_length || exchange->response.framing != FL_FRAMING_UNDECIDED;
+    exchange->response.head_complete = true;
+    bool known = exchange->response.switches_protocol || exchange->response.has_length ||
+                 exchange->response.framing != FL_FRAMING_UNDECIDED;
     if (length < 0 && !known && !fl_exchange_has_no_body(exchange))
-        return FL_OK; /* decided when the body ends, or has to be sent before */
-    return decide(exchange, length);
+        return FL_OK; /* the framing is decided when the body ends, or has to be sent before */
+    return decide_framing(exchange, length);
 }
 
-/* Body bytes in the framing that has been decided. */
 static fl_status stage(fl_exchange *exchange, const char *bytes, size_t size) {
     exchange->response.body_sent += size;
     return exchange->protocol->body(exchange, bytes, size);
 }
 
-static fl_status decide_now(fl_exchange *exchange, int64_t length) {
+static fl_status decide_framing_and_stage_held(fl_exchange *exchange, int64_t length) {
     fl_slab *slab = &exchange->context->slab;
-    fl_status status = decide(exchange, length);
+    fl_status status = decide_framing(exchange, length);
     if (status == FL_OK && exchange->response.held.length > 0 && exchange->response.framing != FL_FRAMING_NONE) {
         if (exchange->response.framing == FL_FRAMING_LENGTH)
             exchange->response.length_left -= exchange->response.held.length;
@@ -140,9 +139,9 @@ static fl_status decide_now(fl_exchange *exchange, int64_t length) {
 }
 
 void fl_exchange_flush(fl_exchange *exchange) {
-    if (exchange->connection == NULL || !exchange->response.head_given)
+    if (exchange->connection == NULL || !exchange->response.head_complete)
         return;
-    if (!exchange->response.head_done && decide_now(exchange, -1) != FL_OK) {
+    if (!exchange->response.framing_decided && decide_framing_and_stage_held(exchange, -1) != FL_OK) {
         fl_connection_close(exchange->connection);
         return;
     }
@@ -159,11 +158,11 @@ size_t fl_exchange_room(const fl_exchange *exchange) {
     return unsent < limit ? limit - unsent : 0;
 }
 
-/* Sends or stages as much as there is room for, in the framing that has been decided. */
+/* Sends or stages as many bytes as there is room for. */
 static fl_status write_some(fl_exchange *exchange, const char *bytes, size_t size, size_t *taken) {
     *taken = 0;
     bool directly =
-        size > MOST_COPIED && exchange->protocol->body_directly != NULL && exchange->response.framing != FL_FRAMING_PIECES;
+        size > MAX_COPIED && exchange->protocol->body_directly != NULL && exchange->response.framing != FL_FRAMING_CHUNKED;
     if (directly) {
         if (exchange->connection->out.length > 0)
             fl_exchange_flush(exchange);
@@ -176,9 +175,9 @@ static fl_status write_some(fl_exchange *exchange, const char *bytes, size_t siz
     }
     size_t room = fl_exchange_room(exchange);
     size_t left = size - *taken;
-    /* The end of a piece is kept, so that nobody has to wait for it. Of one that is longer only as much as keeps the kernel
-     * busy meanwhile: its writer comes back in any case, and what is offered again may go without a copy. */
-    size_t copied = left <= room ? left : directly && room > MOST_AHEAD ? MOST_AHEAD : room;
+    /* If the rest fits, the writer need not wait. Otherwise it has to come back anyway, so only enough bytes are copied to keep the
+     * kernel busy meanwhile. */
+    size_t copied = left <= room ? left : directly && room > MAX_AHEAD ? MAX_AHEAD : room;
     fl_status status = copied > 0 ? stage(exchange, bytes + *taken, copied) : FL_OK;
     if (status == FL_OK)
         *taken += copied;
@@ -187,13 +186,13 @@ static fl_status write_some(fl_exchange *exchange, const char *bytes, size_t siz
     return status;
 }
 
-/* A connection that stays open must be in step behind a body that the app has framed. What could not be taken comes again. */
-static bool is_sound(fl_exchange *exchange, const char *bytes, size_t size) {
+/* Malformed chunks of the app would garble the next response. Bytes that were not taken are offered again, but checked only once. */
+static bool is_well_formed(fl_exchange *exchange, const char *bytes, size_t size) {
     if (exchange->response.framing != FL_FRAMING_RAW || size <= exchange->response.checked)
         return true;
     size_t before = exchange->response.checked;
     exchange->response.checked = size;
-    return exchange->protocol->is_sound(exchange, bytes + before, size - before);
+    return exchange->protocol->is_well_formed(exchange, bytes + before, size - before);
 }
 
 static fl_status write_all(fl_exchange *exchange, const char *bytes, size_t size, size_t *used) {
@@ -201,18 +200,18 @@ static fl_status write_all(fl_exchange *exchange, const char *bytes, size_t size
     if (exchange->connection == NULL)
         return FL_CLOSED;
     fl_context *context = exchange->context;
-    if (exchange->timing.runs)
-        fl_exchange_restart_time(exchange);
+    if (exchange->timing.running)
+        fl_exchange_restart_time_limit(exchange);
     size_t wanted = size;
-    if (exchange->response.head_done && exchange->response.framing == FL_FRAMING_NONE) {
+    if (exchange->response.framing_decided && exchange->response.framing == FL_FRAMING_NONE) {
         *used = size;
         return FL_OK;
     }
-    if (exchange->response.head_done && exchange->response.framing == FL_FRAMING_LENGTH &&
+    if (exchange->response.framing_decided && exchange->response.framing == FL_FRAMING_LENGTH &&
         size > exchange->response.length_left)
-        size = (size_t) exchange->response.length_left; /* what goes beyond the announced length would be the next response */
-    if (!exchange->response.head_done) {
-        if (exchange->response.held.length + size <= MOST_HELD) {
+        size = (size_t) exchange->response.length_left; /* the client would take more for the next response */
+    if (!exchange->response.framing_decided) {
+        if (exchange->response.held.length + size <= MAX_HELD) {
             *used = wanted;
             fl_status status = fl_buffer_append(&context->slab, &exchange->response.held, bytes, size);
             fl_connection_mark_dirty(exchange->connection);
@@ -233,13 +232,13 @@ static fl_status write_all(fl_exchange *exchange, const char *bytes, size_t size
         fl_exchange_flush(exchange);
         if (exchange->connection == NULL)
             return FL_CLOSED;
-        if (exchange->response.out.length > 0 || exchange->connection->out.length > 0) { /* there will be word of room */
+        if (exchange->response.out.length > 0 || exchange->connection->out.length > 0) { /* the poll will report writability */
             exchange->response.awaits_room = true;
             return FL_AGAIN;
         }
     }
     *used = wanted;
-    if (exchange->response.out.length >= MOST_STAGED)
+    if (exchange->response.out.length >= MAX_STAGED)
         fl_exchange_flush(exchange);
     else if (exchange->response.out.length > 0)
         fl_connection_mark_dirty(exchange->connection);
@@ -248,7 +247,7 @@ static fl_status write_all(fl_exchange *exchange, const char *bytes, size_t size
 
 fl_status fl_exchange_write(fl_exchange *exchange, const char *bytes, size_t size, size_t *used) {
     *used = 0;
-    if (!is_sound(exchange, bytes, size))
+    if (!is_well_formed(exchange, bytes, size))
         return FL_BAD_CHUNK;
     fl_status status = write_all(exchange, bytes, size, used);
     exchange->response.checked -= exchange->response.checked < *used ? exchange->response.checked : *used;
@@ -258,7 +257,7 @@ fl_status fl_exchange_write(fl_exchange *exchange, const char *bytes, size_t siz
 fl_status fl_exchange_trailer(fl_exchange *exchange, const char *name, size_t name_size, const char *value, size_t value_size) {
     if (exchange->connection == NULL)
         return FL_CLOSED;
-    if (!exchange->response.head_done && decide_now(exchange, -1) != FL_OK)
+    if (!exchange->response.framing_decided && decide_framing_and_stage_held(exchange, -1) != FL_OK)
         return FL_NO_MEMORY;
     if (!exchange->response.has_trailers || !fl_may_be_trailer(name, name_size))
         return FL_OK;
@@ -285,11 +284,12 @@ void fl_exchange_finish(fl_exchange *exchange) {
         return;
     }
     fl_context *context = exchange->context;
-    fl_context_update_clock(context); /* the app may have taken long since the last turn */
-    fl_exchange_head_used(exchange);
-    fl_status status = exchange->response.head_done ? FL_OK : decide_now(exchange, exchange->response.held.length);
-    bool cut_short = exchange->response.framing == FL_FRAMING_LENGTH && exchange->response.length_left > 0;
-    if (status != FL_OK || cut_short || !protocol->finish(exchange)) {
+    fl_context_update_clock(context); /* the app may have run for long since the last turn */
+    fl_exchange_release_head(exchange);
+    fl_status status =
+        exchange->response.framing_decided ? FL_OK : decide_framing_and_stage_held(exchange, exchange->response.held.length);
+    bool truncated = exchange->response.framing == FL_FRAMING_LENGTH && exchange->response.length_left > 0;
+    if (status != FL_OK || truncated || !protocol->finish(exchange)) {
         fl_exchange_abandon(exchange);
         return;
     }
@@ -297,7 +297,7 @@ void fl_exchange_finish(fl_exchange *exchange) {
     release(exchange);
     if (open)
         protocol->finished(connection);
-    context->calls->answered(context);
+    context->calls->response_finished(context);
 }
 
 void fl_exchange_abandon(fl_exchange *exchange) {
@@ -310,23 +310,23 @@ void fl_exchange_abandon(fl_exchange *exchange) {
     release(exchange);
 }
 
-fl_status fl_exchange_inform(fl_exchange *exchange, int code, const char *fields, size_t size) {
+fl_status fl_exchange_send_interim(fl_exchange *exchange, int code, const char *fields, size_t size) {
     if (exchange->connection == NULL)
         return FL_CLOSED;
-    if (exchange->response.committed || exchange->connection->out.length >= MOST_STAGED) /* its client can do without */
+    if (exchange->response.committed || exchange->connection->out.length >= MAX_STAGED) /* interim responses are optional */
         return FL_OK;
-    return exchange->protocol->inform(exchange, code, fields, size);
+    return exchange->protocol->send_interim(exchange, code, fields, size);
 }
 
 int fl_exchange_hijack(fl_exchange *exchange, fl_buffer *unsent, fl_buffer *ahead) {
     const fl_connection *connection = exchange->connection;
     if (connection == NULL || !connection->transport.kind->raw || exchange->protocol->hijack == NULL ||
-        (!exchange->response.takes_over && exchange->response.committed))
+        (!exchange->response.switches_protocol && exchange->response.committed))
         return -1;
     return exchange->protocol->hijack(exchange, unsent, ahead);
 }
 
-void fl_exchange_becomes_stream(fl_exchange *exchange) {
+void fl_exchange_mark_long_lived(fl_exchange *exchange) {
     fl_context *context = exchange->context;
     if (context == NULL || exchange->stream || context->counts.streams >= context->limits.streams)
         return;
@@ -344,7 +344,7 @@ void fl_exchange_wake(fl_exchange *exchange) {
     FL_LIST_APPEND(&context->woken, exchange, woken_before, woken_next);
 }
 
-void fl_exchange_stop_waking(fl_exchange *exchange) {
+void fl_exchange_cancel_wake(fl_exchange *exchange) {
     fl_context *context = exchange->context;
     FL_LIST_REMOVE(&context->woken, exchange, woken_before, woken_next);
     exchange->woken = false;
@@ -354,7 +354,7 @@ uint64_t fl_context_next_woken(fl_context *context) {
     fl_exchange *exchange = context->woken.first;
     if (exchange == NULL)
         return 0;
-    fl_exchange_stop_waking(exchange);
+    fl_exchange_cancel_wake(exchange);
     return exchange->id;
 }
 
@@ -362,10 +362,10 @@ void fl_exchange_disown(fl_exchange *exchange) {
     exchange->context = NULL;
     exchange->connection = NULL;
     exchange->request.failed = true;
-    exchange->request.whole = false;
+    exchange->request.complete = false;
     exchange->next = exchange->previous = NULL;
-    exchange->timing.before = exchange->timing.after = exchange->timing.below = NULL;
-    exchange->timing.runs = exchange->timing.expired = false;
+    exchange->timing.before = exchange->timing.after = exchange->timing.child = NULL;
+    exchange->timing.running = exchange->timing.expired = false;
 }
 
 void fl_exchange_abandon_later(fl_exchange *exchange) {
@@ -374,15 +374,15 @@ void fl_exchange_abandon_later(fl_exchange *exchange) {
     while (!atomic_compare_exchange_weak(&context->abandoned, &exchange->abandoned_next, exchange)) continue;
 }
 
-void fl_exchange_lost(fl_exchange *exchange, bool gone) {
+void fl_exchange_connection_lost(fl_exchange *exchange, bool client_gone) {
     if (exchange->state != FL_EXCHANGE_SERVED) {
         if (exchange->state == FL_EXCHANGE_QUEUED)
             exchange->context->calls->dequeue(exchange);
         fl_exchange_free(exchange);
         return;
     }
-    if (gone)
-        fl_exchange_client_left(exchange);
-    exchange->request.failed = !exchange->request.whole;
-    fl_exchange_wake(exchange); /* what it has staged is still its owner's */
+    if (client_gone)
+        fl_exchange_client_gone(exchange);
+    exchange->request.failed = !exchange->request.complete;
+    fl_exchange_wake(exchange);
 }

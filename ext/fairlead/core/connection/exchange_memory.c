@@ -1,4 +1,4 @@
-/* Exchanges and heads are kept for the next requests. */
+/* Allocates and frees exchanges and heads, and keeps free ones for the next requests. */
 #include "base/list.h"
 #include "context.h"
 #include "exchange.h"
@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_FREE = 512 }; /* heads and exchanges that are kept: a burst must not cost memory for ever */
+enum { MAX_FREE = 512 }; /* of each kind: a burst must not take memory for ever */
 
 static void keep(fl_context *context, fl_exchange *exchange) {
-    if (!FL_REUSES || context->free_exchange_count >= MOST_FREE) {
+    if (!FL_REUSE_MEMORY || context->free_exchange_count >= MAX_FREE) {
         free(exchange);
         return;
     }
@@ -54,13 +54,13 @@ void fl_exchange_free_head(fl_exchange *exchange) {
     fl_context *context = exchange->context;
     if (exchange->request.head == NULL)
         return;
-    if (exchange->request.compact || !FL_REUSES || context->free_head_count >= MOST_FREE) {
+    if (exchange->request.compact || !FL_REUSE_MEMORY || context->free_head_count >= MAX_FREE) {
         free(exchange->request.head);
         exchange->request.head = NULL;
         return;
     }
     context->free_head_count++;
-    memcpy(exchange->request.head, &context->free_heads, sizeof(void *)); /* the list runs through their first bytes */
+    memcpy(exchange->request.head, &context->free_heads, sizeof(void *)); /* the first bytes of a free head are the link */
     context->free_heads = exchange->request.head;
     exchange->request.head = NULL;
 }
@@ -83,15 +83,15 @@ void fl_exchange_detach(fl_exchange *exchange) {
 void fl_exchange_free(fl_exchange *exchange) {
     fl_context *context = exchange->context;
     if (exchange->woken)
-        fl_exchange_stop_waking(exchange);
-    if (exchange->timing.runs || exchange->timing.expired)
-        fl_exchange_stop_time(exchange);
+        fl_exchange_cancel_wake(exchange);
+    if (exchange->timing.running || exchange->timing.expired)
+        fl_exchange_clear_time_limit(exchange);
     if (exchange->connection != NULL)
         fl_exchange_detach(exchange);
-    if (exchange->protocol != NULL && exchange->protocol->forget != NULL)
-        exchange->protocol->forget(exchange);
+    if (exchange->protocol != NULL && exchange->protocol->exchange_freed != NULL)
+        exchange->protocol->exchange_freed(exchange);
     if (exchange->state == FL_EXCHANGE_SERVED) {
-        context->calls->ended(exchange);
+        context->calls->request_ended(exchange);
         FL_LIST_UNLINK(context->served, exchange, previous, next);
     }
     fl_exchange_free_head(exchange);

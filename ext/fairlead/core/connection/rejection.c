@@ -6,26 +6,26 @@
 #include <string.h>
 
 enum {
-    MOST_WAITING = 1024, /* beyond them there is no time to write logs anyway */
-    MOST_OF_LINE = 1024,
+    MAX_WAITING = 1024, /* bounds memory while the log falls behind */
+    MAX_LINE = 1024,
 };
 
-void fl_rejection_note(const fl_exchange *exchange, fl_status status) {
+void fl_rejection_record(const fl_exchange *exchange, fl_status status) {
     fl_context *context = exchange->context;
     const fl_connection *connection = exchange->connection;
-    if (!context->limits.note_rejections || context->rejections.count >= MOST_WAITING)
+    if (!context->limits.record_rejections || context->rejections.count >= MAX_WAITING)
         return;
     const char *line = fl_exchange_head_bytes(exchange);
     uint32_t left = exchange->request.head_bytes.length > 0 ? exchange->request.head_bytes.length : connection->in.length,
              size = 0;
     while (left > 0 && (*line == '\r' || *line == '\n')) line++, left--;
-    while (size < left && size < MOST_OF_LINE && line[size] != '\r' && line[size] != '\n') size++;
+    while (size < left && size < MAX_LINE && line[size] != '\r' && line[size] != '\n') size++;
     fl_rejection *rejection = malloc(sizeof *rejection + size);
     if (rejection == NULL)
         return;
     *rejection = (fl_rejection) {.client = connection->client,
                                  .first_byte_at = exchange->request.first_byte_at,
-                                 .refused_at = context->now,
+                                 .rejected_at = context->now,
                                  .status = status,
                                  .size = size};
     if (size > 0)

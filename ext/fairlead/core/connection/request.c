@@ -1,29 +1,29 @@
-/* What becomes of a request before it is served, or instead. */
+/* Requests before they are served: queueing, health checks, rejections. */
 #include "base/platform.h"
 #include "context.h"
 #include "exchange.h"
-#include "parts.h"
+#include "internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* GET or HEAD of the health path, without a body: whoever asks how we are must not wait for an app. */
-static bool asks_for_health(const fl_exchange *exchange) {
+/* The core answers health checks itself: they must not wait for the app. */
+static bool is_health_check(const fl_exchange *exchange) {
     const fl_head *head = exchange->request.head;
     const char *path = exchange->context->limits.health_path, *bytes = fl_exchange_head_bytes(exchange);
-    if (path[0] == '\0' || exchange->request.chunked || exchange->request.expected > 0 || head->path.size != strlen(path) ||
-        memcmp(bytes + head->path.at, path, head->path.size) != 0)
+    if (path[0] == '\0' || exchange->request.chunked || exchange->request.content_length > 0 ||
+        head->path.size != strlen(path) || memcmp(bytes + head->path.at, path, head->path.size) != 0)
         return false;
     return head->head_method || (head->method.size == 3 && memcmp(bytes + head->method.at, "GET", 3) == 0);
 }
 
-void fl_exchange_is_ready(fl_exchange *exchange) {
+void fl_exchange_submit(fl_exchange *exchange) {
     fl_connection *connection = exchange->connection;
     fl_context *context = exchange->context;
     fl_exchange_stop_deadline(exchange);
-    if (asks_for_health(exchange)) {
+    if (is_health_check(exchange)) {
         bool ends = context->draining && !context->handing_over;
-        exchange->protocol->answer(exchange, ends ? 503 : 200, ends ? "ending" : "ok", true);
+        exchange->protocol->canned_response(exchange, ends ? 503 : 200, ends ? "ending" : "ok", true);
         fl_exchange_free(exchange);
         return;
     }
@@ -36,18 +36,19 @@ void fl_exchange_is_ready(fl_exchange *exchange) {
     exchange->queueing.ready_at = context->handed.arrived != 0 ? context->handed.arrived : context->now;
     bool waits = context->calls->enqueue(exchange);
     if (waits && connection->half_closed && exchange->protocol->half_closed != NULL)
-        exchange->protocol->half_closed(connection); /* whether anybody is there may be known before its turn */
+        exchange->protocol->half_closed(
+            connection); /* the protocol may find out that the client has gone before the request's turn */
 }
 
-void fl_exchange_body_came(fl_exchange *exchange) {
+void fl_exchange_body_received(fl_exchange *exchange) {
     fl_context *context = exchange->context;
     fl_connection *connection = exchange->connection;
     if (exchange->state == FL_EXCHANGE_SERVED) {
         fl_exchange_wake(exchange);
-        exchange->request.awaited = false; /* the client's deadline ends here, however long the app takes to come back */
-    } else if (exchange->request.whole ||
+        exchange->request.awaited = false; /* the client has delivered: its deadline must not expire before the app reads */
+    } else if (exchange->request.complete ||
                exchange->request.body.length >= fl_context_buffer_limit(context, context->limits.body_buffer)) {
-        fl_exchange_is_ready(exchange);
+        fl_exchange_submit(exchange);
     } else if (exchange->request.deadline.kind == FL_DEADLINE_NONE) {
         if (connection->deadline.kind == FL_DEADLINE_HEAD || connection->deadline.kind == FL_DEADLINE_IDLE)
             fl_connection_set_deadline(connection, FL_DEADLINE_NONE);
@@ -61,13 +62,12 @@ static void count_rejection(fl_context *context, fl_status status) {
         context->counts.turned_away++;
 }
 
-/* Nobody has taken it. */
-static void reject_waiting(fl_exchange *exchange, fl_status status, bool may_go_on) {
+static void reject_waiting(fl_exchange *exchange, fl_status status, bool may_keep_alive) {
     count_rejection(exchange->context, status);
-    fl_rejection_note(exchange, status);
+    fl_rejection_record(exchange, status);
     if (exchange->state == FL_EXCHANGE_QUEUED)
         exchange->context->calls->dequeue(exchange);
-    exchange->protocol->answer(exchange, fl_status_http(status), fl_status_text(status), may_go_on);
+    exchange->protocol->canned_response(exchange, fl_status_http(status), fl_status_text(status), may_keep_alive);
     fl_exchange_free(exchange);
 }
 
@@ -76,7 +76,7 @@ void fl_exchange_reject(fl_exchange *exchange, fl_status status) {
         reject_waiting(exchange, status, false);
         return;
     }
-    exchange->request.failed = true; /* the app is answering: it is told, and the connection ends */
+    exchange->request.failed = true; /* the owner sees it when it reads the body */
     exchange->response.close = true;
     exchange->request.rejection = (uint8_t) status;
     fl_exchange_wake(exchange);
@@ -84,7 +84,7 @@ void fl_exchange_reject(fl_exchange *exchange, fl_status status) {
 
 void fl_exchange_turn_away(fl_exchange *exchange, fl_status status) {
     fl_connection *connection = exchange->connection;
-    reject_waiting(exchange, status, true); /* to connect anew would cost both of us more than the answer */
+    reject_waiting(exchange, status, true); /* a new connection would cost more than the response */
     if (connection->state == FL_CONNECTION_OPEN)
         connection->protocol->finished(connection);
 }
@@ -92,7 +92,7 @@ void fl_exchange_turn_away(fl_exchange *exchange, fl_status status) {
 void fl_exchange_reject_served(fl_exchange *exchange) {
     fl_status status = (fl_status) exchange->request.rejection;
     count_rejection(exchange->context, status);
-    exchange->protocol->answer(exchange, fl_status_http(status), fl_status_text(status), false);
+    exchange->protocol->canned_response(exchange, fl_status_http(status), fl_status_text(status), false);
 }
 
 void fl_exchange_time_out(fl_exchange *exchange) {
@@ -103,12 +103,12 @@ void fl_exchange_time_out(fl_exchange *exchange) {
         fl_exchange_detach(exchange);
     } else {
         exchange->request.rejection = FL_REQUEST_TIMEOUT;
-        exchange->protocol->answer(exchange, fl_status_http(FL_REQUEST_TIMEOUT), fl_status_text(FL_REQUEST_TIMEOUT), false);
+        exchange->protocol->canned_response(exchange, fl_status_http(FL_REQUEST_TIMEOUT), fl_status_text(FL_REQUEST_TIMEOUT),
+                                            false);
     }
-    fl_exchange_lost(exchange, false);
+    fl_exchange_connection_lost(exchange, false);
 }
 
-/* A head of its own size, and no more of what was read than there is. */
 void fl_exchange_compact(fl_exchange *exchange) {
     fl_slab *slab = &exchange->context->slab;
     fl_head *head = exchange->request.head;

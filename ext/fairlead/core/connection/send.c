@@ -1,8 +1,8 @@
-/* What a connection sends, and what it does with what the client does not take yet. */
+/* Output, and waiting for a client that does not read. */
 #include "context.h"
-#include "parts.h"
+#include "internal.h"
 
-/* Answers false when the connection has been lost. */
+/* Returns false if it has closed the connection. */
 static bool write_out(fl_connection *connection, fl_buffer *bytes) {
     struct iovec part = {fl_buffer_at(bytes), bytes->length};
     ssize_t written = connection->transport.kind->write(&connection->transport, &part, 1);
@@ -27,7 +27,7 @@ void fl_connection_await(fl_connection *connection, uint8_t event) {
 static void await_room(fl_connection *connection) {
     fl_connection_await(connection, connection->transport.write_needs);
     if (connection->deadline.kind != FL_DEADLINE_WRITE) {
-        fl_context_update_clock(connection->context); /* the app may have computed for long since the last turn */
+        fl_context_update_clock(connection->context); /* the app may have run for long since the last turn */
         fl_connection_start_deadline(connection, FL_DEADLINE_WRITE);
     }
 }

@@ -1,34 +1,33 @@
-/* How long requests that are being served may take.
- * Each may have a limit of its own, so those whose time runs are kept in a pairing heap: entering and leaving cost the same
- * however many others there are, and whatever their limits. */
+/* Time limits of served requests. Each request may have another limit, so the running limits form a pairing heap: inserting is O(1),
+ * removing O(log n) amortised. */
 #include "base/list.h"
 #include "base/platform.h"
 #include "context.h"
 #include "exchange.h"
 
-static bool ends_before(const fl_exchange *exchange, const fl_exchange *other) {
-    return exchange->timing.ends_at < other->timing.ends_at ||
-           (exchange->timing.ends_at == other->timing.ends_at && exchange->id < other->id);
+static bool expires_before(const fl_exchange *exchange, const fl_exchange *other) {
+    return exchange->timing.expires_at < other->timing.expires_at ||
+           (exchange->timing.expires_at == other->timing.expires_at && exchange->id < other->id);
 }
 
-/* Makes one heap of two; either may be empty (NULL). */
+/* Merges two heaps; either may be empty (NULL). */
 static fl_exchange *meld(fl_exchange *root, fl_exchange *other) {
     if (root == NULL || other == NULL)
         return root != NULL ? root : other;
-    if (ends_before(other, root)) {
+    if (expires_before(other, root)) {
         fl_exchange *later = root;
         root = other;
         other = later;
     }
     other->timing.before = root;
-    other->timing.after = root->timing.below;
+    other->timing.after = root->timing.child;
     if (other->timing.after != NULL)
         other->timing.after->timing.before = other;
-    root->timing.below = other;
+    root->timing.child = other;
     return root;
 }
 
-/* Makes one heap of siblings: in pairs first, which is what keeps the heap flat. */
+/* Merges a list of siblings, in pairs first: that keeps the heap flat. */
 static fl_exchange *meld_siblings(fl_exchange *first) {
     fl_exchange *pairs = NULL, *root = NULL;
     while (first != NULL) {
@@ -50,85 +49,86 @@ static fl_exchange *meld_siblings(fl_exchange *first) {
     return root;
 }
 
-static void leave_timed(fl_exchange *exchange) {
+static void remove_limit(fl_exchange *exchange) {
     fl_context *context = exchange->context;
-    fl_exchange *below = meld_siblings(exchange->timing.below);
-    exchange->timing.below = NULL;
-    if (context->first_timed == exchange) {
-        context->first_timed = below;
+    fl_exchange *children = meld_siblings(exchange->timing.child);
+    exchange->timing.child = NULL;
+    if (context->time_limits == exchange) {
+        context->time_limits = children;
     } else {
         fl_exchange *before = exchange->timing.before, *after = exchange->timing.after;
-        if (before->timing.below == exchange) /* its parent */
-            before->timing.below = after;
+        if (before->timing.child == exchange) /* `before` is its parent */
+            before->timing.child = after;
         else
             before->timing.after = after;
         if (after != NULL)
             after->timing.before = before;
-        context->first_timed = meld(context->first_timed, below);
+        context->time_limits = meld(context->time_limits, children);
     }
     exchange->timing.before = exchange->timing.after = NULL;
-    exchange->timing.runs = false;
+    exchange->timing.running = false;
 }
 
-static void enter_timed(fl_context *context, fl_exchange *exchange) {
-    context->first_timed = meld(context->first_timed, exchange);
-    exchange->timing.runs = true;
+static void insert_limit(fl_context *context, fl_exchange *exchange) {
+    context->time_limits = meld(context->time_limits, exchange);
+    exchange->timing.running = true;
     context->timer_stale = true;
-    context->calls->time_limited(context);
+    context->calls->time_limit_set(context);
 }
 
-void fl_exchange_stop_time(fl_exchange *exchange) {
+void fl_exchange_clear_time_limit(fl_exchange *exchange) {
     fl_context *context = exchange->context;
-    if (exchange->timing.runs)
-        leave_timed(exchange);
+    if (exchange->timing.running)
+        remove_limit(exchange);
     if (!exchange->timing.expired)
         return;
     FL_LIST_REMOVE(&context->expired, exchange, timing.before, timing.after);
     exchange->timing.expired = false;
 }
 
-void fl_exchange_limit_time(fl_exchange *exchange, uint64_t microseconds) {
-    if (exchange->context == NULL || exchange->timing.out || exchange->timing.expired)
+void fl_exchange_set_time_limit(fl_exchange *exchange, uint64_t microseconds) {
+    if (exchange->context == NULL || exchange->timing.timed_out || exchange->timing.expired)
         return;
-    if (exchange->timing.runs)
-        fl_exchange_stop_time(exchange);
+    if (exchange->timing.running)
+        fl_exchange_clear_time_limit(exchange);
     exchange->timing.limit = microseconds;
     if (microseconds == 0)
         return;
-    exchange->timing.ends_at = fl_clock() + microseconds;
-    enter_timed(exchange->context, exchange);
+    exchange->timing.expires_at = fl_clock() + microseconds;
+    insert_limit(exchange->context, exchange);
 }
 
-void fl_exchange_restart_time(fl_exchange *exchange) {
-    fl_exchange_limit_time(exchange, exchange->timing.limit);
+void fl_exchange_restart_time_limit(fl_exchange *exchange) {
+    fl_exchange_set_time_limit(exchange, exchange->timing.limit);
 }
 
-/* It is the client, not the app, who takes its time. */
-static bool client_is_awaited(const fl_exchange *exchange) {
+/* Whether the app waits for the client, so that the client's deadlines count instead. */
+static bool awaits_client(const fl_exchange *exchange) {
     return exchange->request.awaited ||
            (exchange->response.awaits_room && exchange->response.out.length + exchange->connection->out.length > 0);
 }
 
-/* Its owner is told to end it. */
-static void end_time(fl_exchange *exchange) {
+/* The loop reports it to the owner, see fl_context_next_expired. */
+static void expire(fl_exchange *exchange) {
     fl_context *context = exchange->context;
-    if (exchange->timing.runs)
-        fl_exchange_stop_time(exchange);
+    if (exchange->timing.running)
+        fl_exchange_clear_time_limit(exchange);
     exchange->timing.expired = true;
     FL_LIST_APPEND(&context->expired, exchange, timing.before, timing.after);
 }
 
-void fl_exchange_client_left(fl_exchange *exchange) {
-    bool told = exchange->timing.expired || exchange->timing.out;
-    if (exchange->context != NULL && exchange->context->limits.cancel_abandoned && !told && !exchange->response.takes_over)
-        end_time(exchange);
+void fl_exchange_client_gone(fl_exchange *exchange) {
+    bool expired = exchange->timing.expired || exchange->timing.timed_out;
+    if (exchange->context != NULL && exchange->context->limits.cancel_abandoned && !expired &&
+        !exchange->response.switches_protocol)
+        expire(exchange);
 }
 
 static void time_out(fl_exchange *exchange) {
     fl_context *context = exchange->context;
     if (!exchange->timing.expired)
-        end_time(exchange);
-    exchange->timing.out = true;
+        expire(exchange);
+    exchange->timing.timed_out = true;
     context->counts.timed_out++;
     if (exchange->connection != NULL)
         fl_exchange_time_out(exchange);
@@ -136,16 +136,16 @@ static void time_out(fl_exchange *exchange) {
 
 void fl_context_expire(fl_context *context, int most) {
     fl_exchange *exchange;
-    for (int i = 0; i < most && (exchange = context->first_timed) != NULL && exchange->timing.ends_at <= context->now; i++)
-        if (exchange->connection != NULL && client_is_awaited(exchange))
-            fl_exchange_restart_time(exchange);
+    for (int i = 0; i < most && (exchange = context->time_limits) != NULL && exchange->timing.expires_at <= context->now; i++)
+        if (exchange->connection != NULL && awaits_client(exchange))
+            fl_exchange_restart_time_limit(exchange);
         else
             time_out(exchange);
 }
 
 void fl_context_expire_all(fl_context *context) {
     for (fl_exchange *exchange = context->served; exchange != NULL; exchange = exchange->next)
-        if (!exchange->timing.out)
+        if (!exchange->timing.timed_out)
             time_out(exchange);
 }
 
@@ -153,6 +153,6 @@ uint64_t fl_context_next_expired(fl_context *context) {
     fl_exchange *exchange = context->expired.first;
     if (exchange == NULL)
         return 0;
-    fl_exchange_stop_time(exchange);
+    fl_exchange_clear_time_limit(exchange);
     return exchange->id;
 }

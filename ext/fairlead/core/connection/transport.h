@@ -1,7 +1,7 @@
 /* A transport carries the bytes of one connection: a plain socket (transport_plain.c), or an encrypted stream.
- * The connection owns its transport, opens it before the first event and closes it once. The caller holds the lock. No function blocks.
- * One that has to wait for the peer returns FL_TRANSPORT_WAIT and sets `read_needs` or `write_needs` to the event that it needs: an
- * encrypted stream may have to write before it can read, and the other way round. */
+ * The connection owns its transport, opens it before the first event and closes it once. The caller holds the lock. No function blocks:
+ * a function that has to wait for the peer returns FL_TRANSPORT_WAIT and sets `read_needs` or `write_needs` to the event that it waits
+ * for. An encrypted stream may have to write before it can read, and vice versa. */
 #ifndef FL_TRANSPORT_H
 #define FL_TRANSPORT_H
 
@@ -16,20 +16,21 @@ typedef struct fl_transport fl_transport;
 
 typedef struct fl_transport_kind {
     const char *scheme;
-    bool raw; /* the socket carries the bytes unchanged: it can be handed to a worker or to the app */
-    /* Allocates `state` from the listener's configuration; false: out of memory. NULL: there is no state. */
+    bool raw; /* the socket carries the bytes unchanged, so another worker or the app can take over the socket */
+    /* Allocates `state` from the listener's configuration; false: out of memory. NULL if there is no state. */
     bool (*open)(fl_transport *transport, void *configuration);
     /* Returns 0 once the transport is open, with `protocol` set; FL_TRANSPORT_WAIT, with `read_needs` set; or FL_TRANSPORT_BROKEN.
-     * NULL: it is open from the start. */
+     * NULL if there is no handshake. */
     int (*handshake)(fl_transport *transport);
-    /* Returns how many bytes; 0: the peer has ended its side. Sets `drained` if no more can be read before the next event: bytes that
-     * the transport holds itself cause no event. */
+    /* Returns how many bytes; 0: the peer has ended its side. Sets `drained` if no more can be read before the next event: bytes in the
+     * transport's own buffer cause no event. */
     ssize_t (*read)(fl_transport *transport, void *bytes, size_t size);
-    /* Returns how many bytes: fewer than offered only if it has to wait for the rest. The next call then offers the same bytes first,
-     * perhaps at another address. */
+    /* Returns how many bytes: fewer than offered only if it has to wait. The next call then offers the remaining bytes first, perhaps at
+     * another address. */
     ssize_t (*write)(fl_transport *transport, const struct iovec *parts, int count);
-    void (*finish)(fl_transport *transport); /* nothing more will be written */
-    void (*reset)(fl_transport *transport); /* `close` will reset the connection, so that the response does not look complete */
+    void (*finish)(fl_transport *transport); /* ends this side */
+    void (*reset)(
+        fl_transport *transport); /* makes `close` reset the connection: the peer sees that the response is incomplete */
     void (*close)(fl_transport *transport); /* frees `state` */
 } fl_transport_kind;
 
@@ -44,7 +45,7 @@ struct fl_transport {
 
 extern const fl_transport_kind fl_transport_plain;
 
-/* False: out of memory; the descriptor stays the caller's. */
+/* Returns false if it is out of memory. The caller still owns the descriptor then. */
 static inline bool fl_transport_open(fl_transport *transport, const fl_transport_kind *kind, void *configuration,
                                      int descriptor) {
     *transport = (fl_transport) {.kind = kind, .descriptor = descriptor, .read_needs = FL_READABLE, .write_needs = FL_WRITABLE};

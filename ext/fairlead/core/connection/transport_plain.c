@@ -7,7 +7,7 @@ static ssize_t outcome(ssize_t result) {
     return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR ? FL_TRANSPORT_WAIT : FL_TRANSPORT_BROKEN;
 }
 
-/* A short read has emptied the socket: one that ends is read once more for that. */
+/* A short read has drained the socket. The end of the stream causes an event of its own. */
 static ssize_t plain_read(fl_transport *transport, void *bytes, size_t size) {
     ssize_t result = recv(transport->descriptor, bytes, size, 0);
     if (result <= 0)

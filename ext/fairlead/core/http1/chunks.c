@@ -1,21 +1,21 @@
-/* Chunked coding (RFC 9112, 7.1). Size lines and trailers go byte by byte, which makes cuts anywhere harmless;
- * the data between moves in one piece. */
+/* Chunked coding (RFC 9112, 7.1). A state machine reads size lines and trailers byte by byte, so input may be split anywhere; the data in
+ * between moves as a whole. */
 #include "http1.h"
 #include "base/characters.h"
 
 enum {
-    MOST_SIZE_DIGITS = 16,   /* 64 bits: no overflow */
-    MOST_LINE = 4096,        /* bytes of a size line with its extensions */
-    MOST_TRAILERS = 8192,    /* bytes of all trailers */
-    MOST_EXTENSIONS = 16384, /* bytes of extensions beyond what the data pays for, see charge() */
-    PAID_BY_CHUNK = 128,     /* what a chunk may bring along for free */
+    MAX_SIZE_DIGITS = 16,   /* 64 bits */
+    MAX_LINE = 4096,        /* bytes of a size line with its extensions */
+    MAX_TRAILERS = 8192,    /* bytes of all trailers */
+    MAX_EXTENSIONS = 16384, /* see account_extensions */
+    FREE_PER_CHUNK = 128,
 };
 
 typedef enum state {
     SIZE_FIRST,
     SIZE,
     SIZE_BLANK,     /* between the size and the ";" of an extension */
-    EXTENSION_NAME, /* behind a ";": a token has to begin (RFC 9112, 7.1.1) */
+    EXTENSION_NAME, /* after a ";": a token has to begin (RFC 9112, 7.1.1) */
     EXTENSION,
     SIZE_LF,
     DATA,
@@ -33,29 +33,29 @@ static inline uint64_t hex_value(char digit) {
     return digit <= '9' ? (uint64_t) (digit - '0') : (uint64_t) ((digit | 0x20) - 'a' + 10);
 }
 
-/* Extensions are dropped, so without a bound over the whole body a client could have the server read without
- * end for a body that hardly grows. Each byte of data and each chunk pays for some of them. */
-static state charge(fl_chunks *chunks) {
-    uint64_t cost = (uint64_t) chunks->extensions + chunks->line;
-    uint64_t paid = chunks->left < MOST_LINE ? chunks->left + PAID_BY_CHUNK : MOST_LINE + PAID_BY_CHUNK;
-    chunks->extensions = cost > paid ? (uint32_t) (cost - paid) : 0;
+/* The decoder drops extensions, so without a limit a client could send them for ever with a tiny body. Each byte of data (up to MAX_LINE a
+ * chunk) and each chunk allow some bytes of extensions; the excess must not grow beyond MAX_EXTENSIONS. */
+static state account_extensions(fl_chunks *chunks) {
+    uint64_t size = (uint64_t) chunks->extensions + chunks->line;
+    uint64_t allowed = (chunks->left < MAX_LINE ? chunks->left : MAX_LINE) + FREE_PER_CHUNK;
+    chunks->extensions = size > allowed ? (uint32_t) (size - allowed) : 0;
     chunks->line = 0;
-    return chunks->extensions > MOST_EXTENSIONS ? FAILED : chunks->left > 0 ? DATA : TRAILER_FIRST;
+    return chunks->extensions > MAX_EXTENSIONS ? FAILED : chunks->left > 0 ? DATA : TRAILER_FIRST;
 }
 
 /* The state after `byte`, which is not chunk data. */
 static state step(fl_chunks *chunks, char byte) {
     state now = (state) chunks->state;
-    if (now <= EXTENSION && byte != '\r' && ++chunks->line > MOST_LINE)
+    if (now <= EXTENSION && byte != '\r' && ++chunks->line > MAX_LINE)
         return FAILED;
-    if (now >= TRAILER_FIRST && ++chunks->line > MOST_TRAILERS)
+    if (now >= TRAILER_FIRST && ++chunks->line > MAX_TRAILERS)
         return FAILED;
 
     switch (now) {
     case SIZE_FIRST:
     case SIZE:
         if (fl_is(byte, FL_IS_HEX)) {
-            if (chunks->line > MOST_SIZE_DIGITS)
+            if (chunks->line > MAX_SIZE_DIGITS)
                 return FAILED;
             chunks->left = chunks->left << 4 | hex_value(byte);
             return SIZE;
@@ -72,7 +72,7 @@ static state step(fl_chunks *chunks, char byte) {
     case EXTENSION:
         return byte == '\r' ? SIZE_LF : fl_is_text_byte(byte) ? EXTENSION : FAILED;
     case SIZE_LF:
-        return byte == '\n' ? charge(chunks) : FAILED;
+        return byte == '\n' ? account_extensions(chunks) : FAILED;
     case DATA_CR:
         return byte == '\r' ? DATA_LF : FAILED;
     case DATA_LF:
@@ -95,8 +95,8 @@ static state step(fl_chunks *chunks, char byte) {
     return FAILED;
 }
 
-/* `body`: the same bytes, whose first become the body's, or NULL. */
-static fl_status walk(fl_chunks *chunks, const char *bytes, char *body, size_t size, size_t *used, size_t *decoded) {
+/* `body`: `bytes`, to decode them in place, or NULL, to check them only. */
+static fl_status process(fl_chunks *chunks, const char *bytes, char *body, size_t size, size_t *used, size_t *decoded) {
     size_t at = 0, length = 0;
     chunks->trailers = chunks->state >= TRAILER_FIRST ? 0 : SIZE_MAX;
     while (at < size && !chunks->done && chunks->state != FAILED) {
@@ -123,11 +123,11 @@ static fl_status walk(fl_chunks *chunks, const char *bytes, char *body, size_t s
 }
 
 fl_status fl_chunks_decode(fl_chunks *chunks, char *bytes, size_t size, size_t *used, size_t *decoded) {
-    return walk(chunks, bytes, bytes, size, used, decoded);
+    return process(chunks, bytes, bytes, size, used, decoded);
 }
 
 fl_status fl_chunks_check(fl_chunks *chunks, const char *bytes, size_t size) {
     size_t used, decoded;
-    fl_status status = walk(chunks, bytes, NULL, size, &used, &decoded);
+    fl_status status = process(chunks, bytes, NULL, size, &used, &decoded);
     return used < size ? FL_BAD_CHUNK : status;
 }

@@ -1,14 +1,13 @@
-/* The head, line by line. Each line is looked at once, when it is complete, in its order: so it makes no
- * difference in how many pieces it came. What the request line means is in http1_target.c, what the headers
- * mean together in http1_conclude.c. */
+/* Parses the head line by line, each line once it is complete. request_line.c parses the request line, headers.c interprets the
+ * headers. */
 #include "http1.h"
 #include "base/characters.h"
-#include "parts.h"
+#include "parser.h"
 
 enum { CR_LF = 2, SKIPPED_LINES = 2 };
 
-/* Finds the end of the line that begins at head->line: *end is where its CR is. A line has to end before
- * `bound`, whether its rest has come or not, so that too long is too long in one piece and in many. */
+/* Sets *end to the CR of the line that begins at head->line. The line must end before `bound`, whether or not the rest has been received,
+ * so that the result does not depend on how the bytes were split. */
 static inline fl_status find_end(fl_head *head, const char *bytes, size_t size, const fl_head_limits *limits, uint32_t *end) {
     size_t bound = limits->head;
     fl_status beyond = FL_HEAD_TOO_LARGE;
@@ -35,7 +34,7 @@ static inline bool is_blank(char character) {
     return character == ' ' || character == '\t';
 }
 
-/* The line is followed by its CR, which is neither token nor blank: the loops forward stop there. */
+/* The loops stop at the CR after the line at the latest. */
 static inline fl_status read_header(fl_head *head, const char *bytes, uint32_t at, uint32_t end, uint32_t most) {
     if (is_blank(bytes[at]))
         return FL_FOLDED_HEADER;
@@ -61,7 +60,7 @@ static inline fl_status read_header(fl_head *head, const char *bytes, uint32_t a
 
 fl_status fl_http1_parse(fl_head *head, const char *bytes, size_t size, const fl_head_limits *limits) {
     uint32_t most = limits->headers < FL_MOST_HEADERS ? limits->headers : FL_MOST_HEADERS;
-    /* TLS begins with a byte that no method has, and waits for its answer without having ended a line. */
+    /* A TLS client sends no line end: reject its first byte at once. */
     if (head->scanned == 0 && size > 0 && !fl_is(bytes[0], FL_IS_TOKEN) && bytes[0] != '\r' && bytes[0] != '\n')
         return FL_BAD_METHOD;
     for (;;) {
@@ -74,7 +73,7 @@ fl_status fl_http1_parse(fl_head *head, const char *bytes, size_t size, const fl
         if (head->started) {
             if (end == at) {
                 head->size = head->line;
-                return fl_http1_conclude(head, bytes);
+                return fl_http1_interpret_headers(head, bytes);
             }
             status = read_header(head, bytes, at, end, most);
         } else {

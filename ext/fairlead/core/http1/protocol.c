@@ -1,18 +1,18 @@
-/* HTTP/1's life of a connection: from one request to the next, what is answered without an app, and the end. */
+/* HTTP/1 connections: keep-alive, canned responses, clients that have disconnected, handing over and hijacking. */
 #include "protocol.h"
 #include "base/descriptors.h"
 #include "base/platform.h"
-#include "protocol_parts.h"
+#include "internal.h"
 
 #include <stdio.h>
 #include <string.h>
 
 enum {
-    MOST_UNSENT_BEFORE_NEXT = 65536,
-    MOST_ANSWERS = 200, /* of ours at once, in a row on one connection: nobody keeps the loop to himself */
-    MOST_HANDED_BYTES = 65536,
-    RESPONSE_HEAD = 1024, /* bytes that most heads of a response fit into */
-    HAS_WAITED = 5000,    /* microseconds, for its turn: not at once */
+    MAX_UNSENT_BEFORE_NEXT = 65536,
+    MAX_CANNED_RESPONSES = 200, /* in a row, so that one connection cannot occupy the loop */
+    MAX_HANDED_BYTES = 65536,
+    RESPONSE_HEAD = 1024, /* bytes: most heads of responses fit */
+    PROBE_AFTER = 5000,   /* microseconds in the queue */
 };
 
 static void next_request(fl_connection *connection) {
@@ -20,7 +20,7 @@ static void next_request(fl_connection *connection) {
     if (connection->out.length == 0 || connection->dirty)
         fl_connection_set_deadline(connection, FL_DEADLINE_IDLE);
     fl_http1_read_requests(connection);
-    fl_connection_receive(connection); /* what came while it was busy is no event any more */
+    fl_connection_receive(connection); /* the poll has reported this input already */
     if (connection->context->draining && !connection->context->handing_over && fl_connection_is_idle(connection))
         fl_connection_close(connection);
 }
@@ -36,9 +36,9 @@ static void sent(fl_connection *connection) {
 }
 
 static void finished(fl_connection *connection) {
-    if (!fl_http1_of(connection)->keep_alive)
+    if (!fl_http1_connection_state(connection)->keep_alive)
         fl_connection_end(connection);
-    else if (connection->out.length > MOST_UNSENT_BEFORE_NEXT)
+    else if (connection->out.length > MAX_UNSENT_BEFORE_NEXT)
         connection->state = FL_CONNECTION_SENDING;
     else
         next_request(connection);
@@ -47,44 +47,43 @@ static void finished(fl_connection *connection) {
 static void drain(fl_connection *connection) {
     if (!fl_connection_is_idle(connection))
         return;
-    connection->readable = true; /* a request may have come that no event has told of yet */
+    connection->readable = true; /* the poll may not have reported a new request yet */
     fl_connection_receive(connection);
     if (fl_connection_is_idle(connection))
         fl_connection_close(connection);
 }
 
-/* TCP does not tell a client that has said all and still reads from one that has gone: both have ended their side. But
- * the system of one that has gone answers whatever is sent to it with a reset. An interim response is something that may
- * be sent (RFC 9110, 15.2). */
-static void ask_whether_it_reads(fl_connection *connection) {
+/* A client that has ended its side may still read, or may have gone: TCP does not tell. If it has gone, its kernel answers any data with a
+ * reset. A server may send interim responses at any time (RFC 9110, 15.2). */
+static void probe_client(fl_connection *connection) {
     static const char processing[] = "HTTP/1.1 102 Processing\r\n\r\n";
-    fl_http1_of(connection)->asked = true;
+    fl_http1_connection_state(connection)->probed = true;
     if (fl_buffer_append(&connection->context->slab, &connection->out, processing, sizeof processing - 1) == FL_OK)
         fl_connection_send(connection, NULL);
 }
 
-/* If it has gone nobody shall go on for it. A client of HTTP/1.0 cannot be asked: it may read. */
+/* HTTP/1.0 has no interim responses: such a client counts as reading. */
 static void half_closed(fl_connection *connection) {
     const fl_exchange *exchange = connection->exchanges;
-    if (fl_http1_of(connection)->asked || exchange == NULL || fl_http1_part(exchange)->minor == 0)
+    if (fl_http1_connection_state(connection)->probed || exchange == NULL || fl_http1_exchange_state(exchange)->minor == 0)
         return;
-    bool spins_in_vain = exchange->state == FL_EXCHANGE_SERVED && connection->context->limits.cancel_abandoned &&
-                         exchange->request.whole && !exchange->response.committed && !exchange->response.takes_over;
-    if (spins_in_vain || exchange->state == FL_EXCHANGE_QUEUED)
-        ask_whether_it_reads(connection);
+    bool cancellable = exchange->state == FL_EXCHANGE_SERVED && connection->context->limits.cancel_abandoned &&
+                       exchange->request.complete && !exchange->response.committed && !exchange->response.switches_protocol;
+    if (cancellable || exchange->state == FL_EXCHANGE_QUEUED)
+        probe_client(connection);
 }
 
-static bool is_read(fl_exchange *exchange) {
+static bool client_reads(fl_exchange *exchange) {
     fl_connection *connection = exchange->connection;
-    if (!fl_http1_of(connection)->asked && fl_http1_part(exchange)->minor >= 1 &&
-        connection->context->now - exchange->queueing.ready_at > HAS_WAITED)
-        ask_whether_it_reads(connection);
+    if (!fl_http1_connection_state(connection)->probed && fl_http1_exchange_state(exchange)->minor >= 1 &&
+        connection->context->now - exchange->queueing.ready_at > PROBE_AFTER)
+        probe_client(connection);
     if (connection->state != FL_CONNECTION_CLOSED && fl_socket_is_broken(connection->transport.descriptor))
         fl_connection_close(connection);
     return connection->state != FL_CONNECTION_CLOSED;
 }
 
-/* The head is its own from now on; what follows stays the connection's. */
+/* The exchange gets the head; following input stays in the connection. */
 static void taken(fl_exchange *exchange) {
     fl_connection *connection = exchange->connection;
     fl_slab *slab = &exchange->context->slab;
@@ -92,11 +91,11 @@ static void taken(fl_exchange *exchange) {
     *bytes = connection->in;
     connection->in = (fl_buffer) {0};
     uint32_t size = exchange->request.head->size;
-    fl_http1_of(connection)->answers = 0;
+    fl_http1_connection_state(connection)->canned_responses = 0;
     if ((bytes->length > size &&
          fl_buffer_append(slab, &connection->in, fl_buffer_at(bytes) + size, bytes->length - size) != FL_OK) ||
         fl_buffer_reserve(slab, &exchange->response.out, RESPONSE_HEAD) != FL_OK)
-        fl_http1_of(connection)->keep_alive = false;
+        fl_http1_connection_state(connection)->keep_alive = false;
     bytes->length = size;
 }
 
@@ -104,8 +103,8 @@ static void read_body(fl_exchange *exchange) {
     fl_connection_receive(exchange->connection);
 }
 
-/* Of what has not been parsed the first bytes tell: the answer to HEAD has no body (RFC 9110, 9.3.2). */
-static bool asks_with_head(const fl_exchange *exchange) {
+/* Responses to HEAD have no body (RFC 9110, 9.3.2), even if the request line is malformed or incomplete. */
+static bool is_head_request(const fl_exchange *exchange) {
     const fl_head *head = exchange->request.head;
     const fl_buffer *in = &exchange->connection->in;
     if (exchange->state >= FL_EXCHANGE_BODY || head->started)
@@ -113,56 +112,55 @@ static bool asks_with_head(const fl_exchange *exchange) {
     return in->length >= head->line + 5 && memcmp(fl_buffer_at(in) + head->line, "HEAD ", 5) == 0;
 }
 
-static bool put_answer(fl_connection *connection, int code, const char *text, bool with_body, bool close) {
+static bool stage_canned_response(fl_connection *connection, int code, const char *text, bool with_body, bool close) {
     fl_context *context = connection->context;
-    char answer[512];
-    int size =
-        snprintf(answer, sizeof answer, "HTTP/1.1 %d %s\r\n%.*s%s%scontent-type: text/plain\r\ncontent-length: %zu\r\n\r\n%s\n",
-                 code, fl_reason(code), FL_DATE_SIZE, fl_context_date(context), close ? "connection: close\r\n" : "",
-                 code == 503 ? "retry-after: 1\r\n" : "", strlen(text) + 1, text);
+    char response[512];
+    int size = snprintf(response, sizeof response,
+                        "HTTP/1.1 %d %s\r\n%.*s%s%scontent-type: text/plain\r\ncontent-length: %zu\r\n\r\n%s\n", code,
+                        fl_reason(code), FL_DATE_SIZE, fl_context_date(context), close ? "connection: close\r\n" : "",
+                        code == 503 ? "retry-after: 1\r\n" : "", strlen(text) + 1, text);
     if (!with_body)
         size -= (int) strlen(text) + 1;
-    return fl_buffer_append(&context->slab, &connection->out, answer, (size_t) size) == FL_OK;
+    return fl_buffer_append(&context->slab, &connection->out, response, (size_t) size) == FL_OK;
 }
 
-/* It has been answered by us, and may ask again: once it has taken most of what there is for it. */
-static void stay_open(fl_connection *connection) {
+static void keep_open_after_canned_response(fl_connection *connection) {
     fl_connection_send(connection, NULL);
-    if (connection->state == FL_CONNECTION_OPEN && connection->out.length > MOST_UNSENT_BEFORE_NEXT)
+    if (connection->state == FL_CONNECTION_OPEN && connection->out.length > MAX_UNSENT_BEFORE_NEXT)
         connection->state = FL_CONNECTION_SENDING;
     if (connection->state == FL_CONNECTION_OPEN && connection->out.length == 0)
         fl_connection_set_deadline(connection, FL_DEADLINE_IDLE);
 }
 
 static void end(fl_connection *connection) {
-    connection->readable = true; /* there may be more: let the client read the answer before it sees a reset */
+    connection->readable = true; /* lingers, so that the client reads the response before it sees a reset */
     fl_connection_end(connection);
 }
 
-static bool can_stay(const fl_exchange *exchange) {
+static bool can_keep_alive(const fl_exchange *exchange) {
     const fl_context *context = exchange->context;
     fl_connection *connection = exchange->connection;
-    fl_http1_connection *own = fl_http1_of(connection);
-    if (!own->keep_alive || fl_http1_part(exchange)->minor == 0 || !exchange->request.whole ||
+    fl_http1_connection *own = fl_http1_connection_state(connection);
+    if (!own->keep_alive || fl_http1_exchange_state(exchange)->minor == 0 || !exchange->request.complete ||
         context->calls->is_ending(context))
         return false;
-    if (exchange->state == FL_EXCHANGE_QUEUED) /* and nothing follows it */
+    if (exchange->state == FL_EXCHANGE_QUEUED) /* only if no pipelined request follows */
         return connection->in.length == exchange->request.head->size && !connection->half_closed;
-    return own->answers++ < MOST_ANSWERS;
+    return own->canned_responses++ < MAX_CANNED_RESPONSES;
 }
 
-static void answer(fl_exchange *exchange, int code, const char *text, bool may_go_on) {
+static void canned_response(fl_exchange *exchange, int code, const char *text, bool may_keep_alive) {
     fl_connection *connection = exchange->connection;
-    bool stays = may_go_on && can_stay(exchange), with_body = !asks_with_head(exchange);
-    uint32_t size = stays ? exchange->request.head->size : 0;
+    bool keep_alive = may_keep_alive && can_keep_alive(exchange), with_body = !is_head_request(exchange);
+    uint32_t size = keep_alive ? exchange->request.head->size : 0;
     fl_exchange_detach(exchange);
-    if (!put_answer(connection, code, text, with_body, !stays)) {
+    if (!stage_canned_response(connection, code, text, with_body, !keep_alive)) {
         fl_connection_close(connection);
         return;
     }
-    if (stays) {
+    if (keep_alive) {
         fl_buffer_consume(&connection->context->slab, &connection->in, size);
-        stay_open(connection);
+        keep_open_after_canned_response(connection);
     } else {
         end(connection);
     }
@@ -171,15 +169,15 @@ static void answer(fl_exchange *exchange, int code, const char *text, bool may_g
 void fl_http1_reject_connection(fl_connection *connection, fl_status status) {
     connection->context->counts.refused++;
     connection->context->counts.turned_away += fl_status_http(status) == 503;
-    if (put_answer(connection, fl_status_http(status), fl_status_text(status), true, true))
+    if (stage_canned_response(connection, fl_status_http(status), fl_status_text(status), true, true))
         end(connection);
     else
         fl_connection_close(connection);
 }
 
-static size_t raw(const fl_exchange *exchange, struct iovec parts[3]) {
+static size_t serialize(const fl_exchange *exchange, struct iovec parts[3]) {
     const fl_buffer *in = &exchange->connection->in, *body = &exchange->request.body;
-    if (exchange->request.chunked || !exchange->request.whole || in->length + body->length > MOST_HANDED_BYTES)
+    if (exchange->request.chunked || !exchange->request.complete || in->length + body->length > MAX_HANDED_BYTES)
         return 0;
     char *bytes = fl_buffer_at(in);
     uint32_t head = exchange->request.head->size;
@@ -195,7 +193,7 @@ static size_t raw(const fl_exchange *exchange, struct iovec parts[3]) {
 static int hijack(fl_exchange *exchange, fl_buffer *unsent, fl_buffer *ahead) {
     fl_connection *connection = exchange->connection;
     fl_slab *slab = &exchange->context->slab;
-    if (exchange->request.chunked && !exchange->request.whole)
+    if (exchange->request.chunked && !exchange->request.complete)
         return -1;
     fl_exchange_flush(exchange);
     if (exchange->connection == NULL)
@@ -214,9 +212,9 @@ static int hijack(fl_exchange *exchange, fl_buffer *unsent, fl_buffer *ahead) {
         return -1;
     }
     exchange->response.committed = true;
-    fl_exchange_limit_time(exchange, 0);
-    int descriptor = fl_connection_give_away(connection);
-    fl_descriptor_gives_away(descriptor);
+    fl_exchange_set_time_limit(exchange, 0);
+    int descriptor = fl_connection_release_socket(connection);
+    fl_descriptor_mark_hijacked(descriptor);
     return descriptor;
 }
 
@@ -229,13 +227,13 @@ const fl_protocol fl_http1_protocol = {
     .drain = drain,
     .taken = taken,
     .read = read_body,
-    .is_read = is_read,
-    .answer = answer,
-    .raw = raw,
+    .client_reads = client_reads,
+    .canned_response = canned_response,
+    .serialize = serialize,
     .begin = fl_http1_begin,
     .header = fl_http1_header,
     .head = fl_http1_end_head,
-    .is_sound = fl_http1_is_sound,
+    .is_well_formed = fl_http1_is_well_formed,
     .body = fl_http1_body,
     .body_directly = fl_http1_body_directly,
     .trailer = fl_http1_trailer,
@@ -243,6 +241,6 @@ const fl_protocol fl_http1_protocol = {
     .finish = fl_http1_finish,
     .finished = finished,
     .reset = fl_http1_reset,
-    .inform = fl_http1_inform,
+    .send_interim = fl_http1_send_interim,
     .hijack = hijack,
 };

@@ -1,5 +1,4 @@
-/* HTTP/1.0 and 1.1 as a protocol of connections: one request after the other, each answered before the next one is read.
- * The contract is that of connection/protocol.h. */
+/* HTTP/1.0 and 1.1 as an fl_protocol: it answers each request before it reads the next one. */
 #ifndef FL_HTTP1_PROTOCOL_H
 #define FL_HTTP1_PROTOCOL_H
 

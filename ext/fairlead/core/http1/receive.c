@@ -1,38 +1,38 @@
-/* What HTTP/1 reads: heads, and bodies as far as there is room for them. */
-#include "protocol_parts.h"
+/* Reads HTTP/1 requests: heads, and bodies as far as the buffer limits allow. */
+#include "internal.h"
 
 #include <string.h>
 
 enum {
-    READ_SIZE = 4096, /* for heads: most fit, and the block is small */
+    READ_SIZE = 4096, /* most heads fit, and the block is small */
     BODY_READ_SIZE = 65536,
 };
 
-/* Takes `size` bytes of the coded body, which lie at the end of `buffer` or elsewhere, out of `bytes`; answers how many
- * were used, or -1 when the connection has been refused. Those of the body move to its buffer. */
+/* Decodes `size` received bytes and appends them to the request's body. `in_place`: they lie in the room of its buffer already. Returns how
+ * many belong to the request, or -1 if it has rejected the request. */
 static ssize_t accept_body(fl_exchange *exchange, char *bytes, size_t size, bool in_place) {
     fl_connection *connection = exchange->connection;
     fl_context *context = connection->context;
     size_t used, decoded;
     if (exchange->request.chunked) {
-        fl_chunks *chunks = &fl_http1_part(exchange)->chunks;
+        fl_chunks *chunks = &fl_http1_exchange_state(exchange)->request_chunks;
         fl_status status = fl_chunks_decode(chunks, bytes, size, &used, &decoded);
         if (status != FL_OK && status != FL_AGAIN) {
             fl_exchange_reject(exchange, status);
             return -1;
         }
-        exchange->request.whole = status == FL_OK;
+        exchange->request.complete = status == FL_OK;
         size_t trailers = chunks->trailers;
-        bool none = exchange->request.whole && exchange->request.trailers.length == 0 && used - trailers <= 2;
+        bool none = exchange->request.complete && exchange->request.trailers.length == 0 && used - trailers <= 2;
         if (used > trailers && !none &&
             fl_buffer_append(&context->slab, &exchange->request.trailers, bytes + trailers, used - trailers) != FL_OK) {
             fl_exchange_reject(exchange, FL_NO_MEMORY);
             return -1;
         }
     } else {
-        uint64_t left = exchange->request.expected - exchange->request.received;
+        uint64_t left = exchange->request.content_length - exchange->request.received;
         used = decoded = size < left ? size : (size_t) left;
-        exchange->request.whole = decoded == left;
+        exchange->request.complete = decoded == left;
     }
     exchange->request.received += decoded;
     if (exchange->request.received > context->limits.body_size) {
@@ -52,19 +52,19 @@ static void receive_body(fl_connection *connection, fl_exchange *exchange) {
     fl_context *context = connection->context;
     uint32_t limit = fl_context_buffer_limit(context, context->limits.body_buffer);
     if (exchange->state == FL_EXCHANGE_SERVED && limit < BODY_READ_SIZE)
-        limit = BODY_READ_SIZE; /* who serves it reads it, however little is read ahead */
-    if (exchange->request.whole || exchange->request.failed)
+        limit = BODY_READ_SIZE; /* a small read-ahead buffer must not slow down the owner */
+    if (exchange->request.complete || exchange->request.failed)
         return;
     if (exchange->request.body.length >= limit) {
         if (exchange->state == FL_EXCHANGE_BODY)
-            fl_exchange_body_came(exchange); /* less is kept than when it came */
+            fl_exchange_body_received(exchange); /* the limit has been reduced meanwhile */
         return;
     }
     size_t most = limit - exchange->request.body.length;
     if (most > BODY_READ_SIZE)
         most = BODY_READ_SIZE;
-    if (!exchange->request.chunked && most > exchange->request.expected - exchange->request.received)
-        most = (size_t) (exchange->request.expected - exchange->request.received);
+    if (!exchange->request.chunked && most > exchange->request.content_length - exchange->request.received)
+        most = (size_t) (exchange->request.content_length - exchange->request.received);
     ssize_t count = fl_connection_read(connection, &exchange->request.body, most);
     if (connection->state == FL_CONNECTION_CLOSED)
         return;
@@ -83,35 +83,35 @@ static void receive_body(fl_connection *connection, fl_exchange *exchange) {
     ssize_t used = accept_body(exchange, bytes, (size_t) count, true);
     if (used < 0)
         return;
-    if (used < count) { /* the next request; `bytes` are still where they were read */
+    if (used < count) { /* the next request */
         if (fl_buffer_append(&context->slab, &connection->in, bytes + used, (size_t) (count - used)) != FL_OK) {
             fl_connection_close(connection);
             return;
         }
     }
-    fl_exchange_body_came(exchange);
+    fl_exchange_body_received(exchange);
 }
 
 static void head_is_complete(fl_connection *connection, fl_exchange *exchange) {
-    static const char go_on[] = "HTTP/1.1 100 Continue\r\n\r\n";
+    static const char interim[] = "HTTP/1.1 100 Continue\r\n\r\n";
     fl_context *context = connection->context;
     fl_head *head = exchange->request.head;
-    fl_http1_part(exchange)->minor = head->minor;
+    fl_http1_exchange_state(exchange)->minor = head->minor;
     exchange->request.head_method = head->head_method;
     exchange->request.connect_method = head->form == FL_TARGET_AUTHORITY;
     exchange->request.chunked = head->chunked;
-    exchange->request.expected = head->has_length ? head->content_length : 0;
-    exchange->request.whole = !head->chunked && exchange->request.expected == 0;
-    /* Bytes behind a CONNECT may be meant for a tunnel: they are never the next request. */
-    fl_http1_of(connection)->keep_alive = head->keep_alive && !exchange->request.connect_method;
+    exchange->request.content_length = head->has_length ? head->content_length : 0;
+    exchange->request.complete = !head->chunked && exchange->request.content_length == 0;
+    /* Bytes after a CONNECT may belong to the tunnel: they are never the next request. */
+    fl_http1_connection_state(connection)->keep_alive = head->keep_alive && !exchange->request.connect_method;
     exchange->state = FL_EXCHANGE_BODY;
     if (head->chunked)
-        fl_http1_part(exchange)->chunks = (fl_chunks) {0};
-    if (exchange->request.whole) {
-        fl_exchange_is_ready(exchange);
+        fl_http1_exchange_state(exchange)->request_chunks = (fl_chunks) {0};
+    if (exchange->request.complete) {
+        fl_exchange_submit(exchange);
         return;
     }
-    if (exchange->request.expected > context->limits.body_size) {
+    if (exchange->request.content_length > context->limits.body_size) {
         fl_exchange_reject(exchange, FL_BODY_TOO_LARGE);
         return;
     }
@@ -125,15 +125,15 @@ static void head_is_complete(fl_connection *connection, fl_exchange *exchange) {
         memmove(bytes, bytes + used, rest - (size_t) used);
         in->length -= (uint32_t) used;
     } else if (head->expect_continue) {
-        if (fl_buffer_append(&context->slab, &connection->out, go_on, sizeof go_on - 1) == FL_OK)
+        if (fl_buffer_append(&context->slab, &connection->out, interim, sizeof interim - 1) == FL_OK)
             fl_connection_send(connection, NULL);
         if (connection->state == FL_CONNECTION_CLOSED)
             return;
     }
-    fl_exchange_body_came(exchange);
+    fl_exchange_body_received(exchange);
 }
 
-/* It has begun to ask: what has come is more than empty lines. */
+/* Whether more than empty lines has been received. */
 static bool has_begun(const fl_connection *connection, const fl_head *head) {
     return head->started || head->line < connection->in.length;
 }
@@ -147,7 +147,7 @@ static void read_request(fl_connection *connection) {
             fl_http1_reject_connection(connection, FL_NO_MEMORY);
             return;
         }
-        fl_http1_part(exchange)->minor = 0;
+        fl_http1_exchange_state(exchange)->minor = 0;
     }
     fl_head_limits limits = context->limits.head;
     limits.head = fl_context_buffer_limit(context, limits.head);
@@ -167,13 +167,13 @@ void fl_http1_read_requests(fl_connection *connection) {
     if (connection->in.length > 0)
         read_request(connection);
     while (connection->state == FL_CONNECTION_OPEN && connection->exchanges == NULL && connection->in.length > 0)
-        read_request(connection); /* the one before was answered by us */
+        read_request(connection); /* the core has answered the previous one */
 }
 
 static void receive_head(fl_connection *connection) {
     ssize_t count = fl_connection_read(connection, &connection->in, READ_SIZE);
     if (count < 0) {
-        if (connection->out.length > 0) /* it has asked, and ended its side: it may still read */
+        if (connection->out.length > 0) /* the client may still read its responses */
             fl_connection_end(connection);
         else
             fl_connection_close(connection);
@@ -188,6 +188,6 @@ void fl_http1_receive(fl_connection *connection) {
     fl_exchange *exchange = connection->exchanges;
     if (exchange == NULL || exchange->state < FL_EXCHANGE_BODY)
         receive_head(connection);
-    else if (exchange->state != FL_EXCHANGE_QUEUED) /* that one has its turn before anything else is read */
+    else if (exchange->state != FL_EXCHANGE_QUEUED)
         receive_body(connection, exchange);
 }

@@ -1,58 +1,54 @@
-/* What HTTP/1 makes of a response: its head, its body in one of several framings, its end. */
-#include "base/descriptors.h"
-#include "protocol_parts.h"
+/* Writes HTTP/1 responses: the head, the body in its framing, the end. */
+#include "base/characters.h"
+#include "internal.h"
+#include "parser.h"
 
 #include <string.h>
 
-enum { MOST_STAGED = 65536 }; /* bytes that wait for the loop's next turn */
+enum { MAX_STAGED = 65536 }; /* bytes that wait for the loop's next turn */
 
 fl_status fl_http1_begin(fl_exchange *exchange) {
-    fl_http1_exchange *own = fl_http1_part(exchange);
+    fl_http1_exchange *own = fl_http1_exchange_state(exchange);
     if (exchange->response.code == 101 && own->minor == 0)
         return FL_BAD_STATUS;
-    own->own_chunks = (fl_chunks) {0};
+    own->response_chunks = (fl_chunks) {0};
     own->trailers_begun = false;
     return fl_http1_write_status(&exchange->context->staging, &exchange->response.out, exchange->response.code);
 }
 
-static bool equal(const char *name, size_t size, const char *known, size_t known_size) {
-    return size == known_size && strncasecmp(name, known, size) == 0;
-}
-
-/* Whether it is one of a comma-separated list. */
-static bool has_token(const char *list, size_t size, const char *token, size_t token_size) {
-    for (size_t at = 0, end; at < size; at = end + 1) {
-        for (end = at; end < size && list[end] != ',';) end++;
-        size_t from = at, to = end;
-        while (from < to && (list[from] == ' ' || list[from] == '\t')) from++;
-        while (to > from && (list[to - 1] == ' ' || list[to - 1] == '\t')) to--;
-        if (equal(list + from, to - from, token, token_size))
+static bool has_token(fl_http1_list list, const char *token, size_t token_size) {
+    const char *element;
+    size_t size;
+    while (fl_http1_next_element(&list, &element, &size))
+        if (fl_equals_word(element, size, token, token_size))
             return true;
-    }
     return false;
 }
+#define HAS_TOKEN(list, token) has_token(list, token, sizeof(token) - 1)
 
-/* No coding at all: we frame the body. */
-static bool is_identity(const char *codings, size_t size) {
-    return has_token(codings, size, "identity", 8) && memchr(codings, ',', size) == NULL;
+/* The app sets no coding: the server frames the body. */
+static bool is_identity(fl_http1_list codings) {
+    return HAS_TOKEN(codings, "identity") && memchr(codings.at, ',', (size_t) (codings.end - codings.at)) == NULL;
 }
 
-/* Whether chunked is the last coding: any other one ends with the connection (RFC 9112, 6.3). */
-static bool ends_in_chunked(const char *codings, size_t size) {
-    size_t last = size;
-    while (last > 0 && codings[last - 1] != ',') last--;
-    return has_token(codings + last, size - last, "chunked", 7);
+/* A body with another last coding ends with the connection (RFC 9112, 6.3). */
+static bool ends_in_chunked(fl_http1_list codings) {
+    const char *last = "";
+    size_t size = 0;
+    while (fl_http1_next_element(&codings, &last, &size)) continue;
+    return FL_EQUALS_WORD(last, size, "chunked");
 }
 
-#define IS(known) equal(name, name_size, known, sizeof known - 1)
+#define IS(known) FL_EQUALS_WORD(name, name_size, known)
 
 fl_status fl_http1_header(fl_exchange *exchange, const char *name, size_t name_size, const char *value, size_t value_size) {
+    fl_http1_list elements = {value, value + value_size};
     switch (name_size) {
     case 10:
-        if (IS("connection")) { /* ours to say; an app can only ask to end the connection */
-            if (has_token(value, value_size, "close", 5))
+        if (IS("connection")) { /* the server decides; the app can only ask to close */
+            if (HAS_TOKEN(elements, "close"))
                 exchange->response.close = true;
-            if (exchange->response.close || has_token(value, value_size, "keep-alive", 10))
+            if (exchange->response.close || HAS_TOKEN(elements, "keep-alive"))
                 return FL_OK;
         } else if (IS("keep-alive")) {
             return FL_OK;
@@ -60,12 +56,12 @@ fl_status fl_http1_header(fl_exchange *exchange, const char *name, size_t name_s
         break;
     case 17:
         if (IS("transfer-encoding")) {
-            if (fl_exchange_has_no_framing(exchange) || is_identity(value, value_size))
+            if (fl_exchange_has_no_framing(exchange) || is_identity(elements))
                 return FL_OK;
             if (exchange->response.has_length ||
-                fl_http1_part(exchange)->minor == 0) /* could be read in two ways, or in none */
+                fl_http1_exchange_state(exchange)->minor == 0) /* ambiguous, or unknown to the client */
                 return FL_BAD_HEADER_VALUE;
-            exchange->response.framing = ends_in_chunked(value, value_size) ? FL_FRAMING_RAW : FL_FRAMING_CLOSE;
+            exchange->response.framing = ends_in_chunked(elements) ? FL_FRAMING_RAW : FL_FRAMING_CLOSE;
         }
         break;
     }
@@ -77,16 +73,15 @@ static fl_status append(fl_exchange *exchange, const char *text, size_t size) {
 }
 #define APPEND(text) append(exchange, text, sizeof text - 1)
 
-/* The framing headers and the end of the head. `length` is -1 when it is not known and nothing can wait for it. */
 fl_status fl_http1_end_head(fl_exchange *exchange, int64_t length) {
     fl_slab *slab = &exchange->context->slab;
     fl_connection *connection = exchange->connection;
     fl_status status = FL_OK;
-    uint8_t minor = fl_http1_part(exchange)->minor;
+    uint8_t minor = fl_http1_exchange_state(exchange)->minor;
     bool no_body = fl_exchange_has_no_body(exchange);
     if (exchange->response.has_trailers && minor >= 1)
-        length = -1; /* they need chunks */
-    if (exchange->response.takes_over) {
+        length = -1; /* trailers need chunks */
+    if (exchange->response.switches_protocol) {
         exchange->response.framing = FL_FRAMING_CLOSE;
         exchange->response.close = exchange->response.code != 101 && !fl_exchange_opens_tunnel(exchange);
     } else if (exchange->response.framing != FL_FRAMING_UNDECIDED) { /* the app has framed it */
@@ -101,26 +96,26 @@ fl_status fl_http1_end_head(fl_exchange *exchange, int64_t length) {
     } else if (no_body) {
         exchange->response.framing = FL_FRAMING_NONE;
         if (length > 0 && exchange->response.code == 200 &&
-            !fl_exchange_has_no_framing(exchange)) /* of HEAD: what GET would have had */
+            !fl_exchange_has_no_framing(exchange)) /* HEAD: the length that GET would have */
             status = fl_http1_write_length(slab, &exchange->response.out, (uint64_t) length);
     } else if (length >= 0) {
         exchange->response.framing = FL_FRAMING_LENGTH;
         exchange->response.length_left = (uint64_t) length;
         status = fl_http1_write_length(slab, &exchange->response.out, (uint64_t) length);
     } else if (minor >= 1) {
-        exchange->response.framing = FL_FRAMING_PIECES;
+        exchange->response.framing = FL_FRAMING_CHUNKED;
         status = APPEND("transfer-encoding: chunked\r\n");
     } else {
         exchange->response.framing = FL_FRAMING_CLOSE;
         exchange->response.close = true;
     }
-    if (connection != NULL && !exchange->response.takes_over &&
-        (!fl_http1_of(connection)->keep_alive || !exchange->request.whole ||
+    if (connection != NULL && !exchange->response.switches_protocol &&
+        (!fl_http1_connection_state(connection)->keep_alive || !exchange->request.complete ||
          exchange->context->calls->is_ending(exchange->context)))
         exchange->response.close = true;
     if (status == FL_OK && exchange->response.close)
         status = APPEND("connection: close\r\n");
-    else if (status == FL_OK && minor == 0 && !exchange->response.takes_over)
+    else if (status == FL_OK && minor == 0 && !exchange->response.switches_protocol)
         status = APPEND("connection: keep-alive\r\n");
     if (status == FL_OK && !exchange->response.has_date)
         status = append(exchange, fl_context_date(exchange->context), FL_DATE_SIZE);
@@ -129,12 +124,12 @@ fl_status fl_http1_end_head(fl_exchange *exchange, int64_t length) {
     return status;
 }
 
-bool fl_http1_is_sound(fl_exchange *exchange, const char *bytes, size_t size) {
-    return fl_chunks_check(&fl_http1_part(exchange)->own_chunks, bytes, size) != FL_BAD_CHUNK;
+bool fl_http1_is_well_formed(fl_exchange *exchange, const char *bytes, size_t size) {
+    return fl_chunks_check(&fl_http1_exchange_state(exchange)->response_chunks, bytes, size) != FL_BAD_CHUNK;
 }
 
 fl_status fl_http1_body(fl_exchange *exchange, const char *bytes, size_t size) {
-    if (exchange->response.framing == FL_FRAMING_PIECES)
+    if (exchange->response.framing == FL_FRAMING_CHUNKED)
         return fl_http1_write_chunk(&exchange->context->slab, &exchange->response.out, bytes, size);
     return append(exchange, bytes, size);
 }
@@ -144,8 +139,8 @@ size_t fl_http1_body_directly(fl_exchange *exchange, const char *bytes, size_t s
 }
 
 fl_status fl_http1_trailer(fl_exchange *exchange, const char *name, size_t name_size, const char *value, size_t value_size) {
-    fl_http1_exchange *own = fl_http1_part(exchange);
-    if (exchange->response.framing != FL_FRAMING_PIECES)
+    fl_http1_exchange *own = fl_http1_exchange_state(exchange);
+    if (exchange->response.framing != FL_FRAMING_CHUNKED)
         return FL_OK;
     fl_status status = own->trailers_begun ? FL_OK : APPEND("0\r\n");
     own->trailers_begun = true;
@@ -159,30 +154,30 @@ void fl_http1_flush(fl_exchange *exchange) {
 }
 
 static fl_status end_body(fl_exchange *exchange) {
-    const fl_http1_exchange *own = fl_http1_part(exchange);
+    const fl_http1_exchange *own = fl_http1_exchange_state(exchange);
     if (exchange->response.framing == FL_FRAMING_RAW)
-        return own->own_chunks.done ? FL_OK : FL_BAD_CHUNK;
-    if (exchange->response.framing != FL_FRAMING_PIECES)
+        return own->response_chunks.done ? FL_OK : FL_BAD_CHUNK;
+    if (exchange->response.framing != FL_FRAMING_CHUNKED)
         return FL_OK;
     return own->trailers_begun ? APPEND("\r\n") : fl_http1_write_last_chunk(&exchange->context->slab, &exchange->response.out);
 }
 
 bool fl_http1_finish(fl_exchange *exchange) {
     fl_connection *connection = exchange->connection;
-    fl_http1_connection *own = fl_http1_of(connection);
+    fl_http1_connection *own = fl_http1_connection_state(connection);
     const fl_context *context = exchange->context;
     if (end_body(exchange) != FL_OK)
         return false;
-    if (exchange->response.close || !exchange->request.whole)
+    if (exchange->response.close || !exchange->request.complete)
         own->keep_alive = false;
-    bool body_unread = !exchange->request.whole;
-    /* Responses to pipelined requests, and to short ones, go out together. */
-    bool gathers = own->keep_alive && (connection->in.length > 0 || context->calls->gathers(context));
-    if (gathers && connection->out.length + exchange->response.out.length < MOST_STAGED)
+    bool body_unread = !exchange->request.complete;
+    /* Sends responses to pipelined requests, and to short ones, together. */
+    bool batch = own->keep_alive && (connection->in.length > 0 || context->calls->batches_responses(context));
+    if (batch && connection->out.length + exchange->response.out.length < MAX_STAGED)
         fl_connection_stage(connection, &exchange->response.out);
     else
         fl_connection_send(connection, &exchange->response.out);
-    connection->readable |= body_unread; /* there may be more of it: let the client read the answer before it sees a reset */
+    connection->readable |= body_unread; /* lingers, so that the client reads the response before it sees a reset */
     return true;
 }
 
@@ -193,12 +188,12 @@ void fl_http1_reset(fl_exchange *exchange) {
     fl_connection_close(connection);
 }
 
-fl_status fl_http1_inform(fl_exchange *exchange, int code, const char *fields, size_t size) {
+fl_status fl_http1_send_interim(fl_exchange *exchange, int code, const char *fields, size_t size) {
     fl_connection *connection = exchange->connection;
     fl_slab *slab = &exchange->context->slab;
-    if (fl_http1_part(exchange)->minor == 0) /* RFC 9110, 15.2 */
+    if (fl_http1_exchange_state(exchange)->minor == 0) /* RFC 9110, 15.2 */
         return FL_OK;
-    if (fl_buffer_reserve(slab, &connection->out, size + 128) != FL_OK) /* all of it, or nothing */
+    if (fl_buffer_reserve(slab, &connection->out, size + 128) != FL_OK) /* makes the appends below succeed */
         return FL_NO_MEMORY;
     fl_http1_write_status(slab, &connection->out, code);
     fl_buffer_append(slab, &connection->out, fields, size);

@@ -7,7 +7,7 @@ static inline char *put(char *at, const char *bytes, size_t size) {
 }
 #define PUT(at, literal) put(at, literal, sizeof(literal) - 1)
 
-enum { MOST_DIGITS = 20, MOST_HEX_DIGITS = 16, STATUS_LINE_ROOM = 80 };
+enum { MAX_DIGITS = 20, MAX_HEX_DIGITS = 16, STATUS_LINE_ROOM = 80 };
 
 fl_status fl_http1_write_status(fl_slab *slab, fl_buffer *out, int code) {
     const char *reason = fl_reason(code);
@@ -17,7 +17,7 @@ fl_status fl_http1_write_status(fl_slab *slab, fl_buffer *out, int code) {
     *at++ = (char) ('0' + code / 100 % 10);
     *at++ = (char) ('0' + code / 10 % 10);
     *at++ = (char) ('0' + code % 10);
-    *at++ = ' '; /* also before an empty phrase (RFC 9112, 4) */
+    *at++ = ' '; /* required also before an empty phrase (RFC 9112, 4) */
     at = put(at, reason, strlen(reason));
     at = PUT(at, "\r\n");
     fl_buffer_added(out, (size_t) (at - start));
@@ -45,15 +45,15 @@ fl_status fl_http1_write_header(fl_slab *slab, fl_buffer *out, const char *name,
 }
 
 fl_status fl_http1_write_length(fl_slab *slab, fl_buffer *out, uint64_t length) {
-    char digits[MOST_DIGITS], *first = digits + MOST_DIGITS;
+    char digits[MAX_DIGITS], *first = digits + MAX_DIGITS;
     do {
         *--first = (char) ('0' + length % 10);
         length /= 10;
     } while (length);
-    if (fl_buffer_reserve(slab, out, MOST_DIGITS + 18) != FL_OK)
+    if (fl_buffer_reserve(slab, out, MAX_DIGITS + 18) != FL_OK)
         return FL_NO_MEMORY;
     char *start = fl_buffer_room(out), *at = PUT(start, "content-length: ");
-    at = put(at, first, (size_t) (digits + MOST_DIGITS - first));
+    at = put(at, first, (size_t) (digits + MAX_DIGITS - first));
     at = PUT(at, "\r\n");
     fl_buffer_added(out, (size_t) (at - start));
     return FL_OK;
@@ -61,15 +61,15 @@ fl_status fl_http1_write_length(fl_slab *slab, fl_buffer *out, uint64_t length) 
 
 fl_status fl_http1_write_chunk(fl_slab *slab, fl_buffer *out, const char *bytes, size_t size) {
     if (size == 0)
-        return FL_OK; /* an empty chunk would end the body */
-    char digits[MOST_HEX_DIGITS], *first = digits + MOST_HEX_DIGITS;
-    size_t rest = size;
+        return FL_OK;
+    char digits[MAX_HEX_DIGITS], *first = digits + MAX_HEX_DIGITS;
+    size_t left = size;
     do {
-        *--first = "0123456789abcdef"[rest & 15];
-        rest >>= 4;
-    } while (rest);
-    size_t line = (size_t) (digits + MOST_HEX_DIGITS - first);
-    if (size > SIZE_MAX - (MOST_HEX_DIGITS + 4))
+        *--first = "0123456789abcdef"[left & 15];
+        left >>= 4;
+    } while (left);
+    size_t line = (size_t) (digits + MAX_HEX_DIGITS - first);
+    if (size > SIZE_MAX - (MAX_HEX_DIGITS + 4))
         return FL_NO_MEMORY;
     if (fl_buffer_reserve(slab, out, line + 2 + size + 2) != FL_OK)
         return FL_NO_MEMORY;

@@ -35,7 +35,7 @@ fl_status fl_loop_listen(fl_loop *loop, int descriptor, bool unix_socket) {
     listener->address_size = sizeof listener->address;
     if (getsockname(descriptor, (struct sockaddr *) &listener->address, &listener->address_size) < 0)
         listener->address.ss_family = AF_UNSPEC;
-    fl_descriptor_is_used(descriptor);
+    fl_descriptor_track(descriptor);
     int one = 1;
     if (!unix_socket) { /* accepted connections inherit it */
         setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
@@ -153,7 +153,7 @@ static bool pass_on(fl_loop *loop, const fl_listener *listener, int descriptor) 
     int sibling = own < UNEVEN && !full ? -1 : fl_siblings_least_loaded(siblings, &least);
     if (sibling < 0 || (own < least + UNEVEN && !full))
         return false;
-    return fl_handoff_pass_on(siblings, sibling, &(fl_handover) {.listener = listener->index, .descriptor = descriptor});
+    return fl_handoff_forward(siblings, sibling, &(fl_handover) {.listener = listener->index, .descriptor = descriptor});
 }
 
 /* A wake-up meant for all may have come to us alone: what is there goes to siblings, as long as they have room. */
@@ -190,7 +190,7 @@ void fl_loop_accept(fl_loop *loop, fl_listener *listener, int most) {
 
 static void take_in(fl_loop *loop, const fl_handover *handover) {
     int sibling = fl_loop_room(loop) == 0 ? fl_siblings_choose(&loop->siblings) : -1;
-    if (sibling >= 0 && fl_handoff_pass_on(&loop->siblings, sibling, handover))
+    if (sibling >= 0 && fl_handoff_forward(&loop->siblings, sibling, handover))
         return;
     fl_listener *listener = loop->accepting.listeners;
     while (listener != NULL && listener->index != handover->listener) listener = listener->next;
@@ -217,7 +217,7 @@ void fl_loop_receive(fl_loop *loop) {
         if (handover.descriptor >= 0)
             take_in(loop, &handover);
         fl_handoff_received(&loop->siblings, &handover); /* only now: for a moment it counts twice, and never not at all */
-    } while (fl_handoff_more_comes(&loop->siblings));
+    } while (fl_handoff_is_pending(&loop->siblings));
     fl_buffer_free(&loop->context.slab, &room);
 }
 

@@ -24,7 +24,7 @@ void fl_loop_process_deadlines(fl_loop *loop) {
                 break;
             fl_exchange_reject(exchange, FL_QUEUE_TIMEOUT);
         }
-    if (loop->context.first_timed != NULL)
+    if (loop->context.time_limits != NULL)
         fl_context_expire(&loop->context, REJECTIONS_A_TURN);
 }
 
@@ -39,8 +39,8 @@ void fl_loop_set_timer(fl_loop *loop) {
         if (oldest != NULL && oldest->queueing.ready_at + loop->context.limits.queue_timeout < earliest)
             earliest = oldest->queueing.ready_at + loop->context.limits.queue_timeout;
     }
-    if (loop->context.first_timed != NULL && loop->context.first_timed->timing.ends_at < earliest)
-        earliest = loop->context.first_timed->timing.ends_at;
+    if (loop->context.time_limits != NULL && loop->context.time_limits->timing.expires_at < earliest)
+        earliest = loop->context.time_limits->timing.expires_at;
     if (loop->accepting.again_at != 0 && loop->accepting.again_at < earliest)
         earliest = loop->accepting.again_at;
     if (loop->context.handing_over && loop->context.connections != NULL && loop->context.now + HAND_OVER_AGAIN < earliest)

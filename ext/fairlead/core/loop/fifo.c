@@ -20,7 +20,7 @@ void fl_loop_ended(fl_exchange *exchange) {
     if (exchange->queueing.lane == FL_LANE_NONE)
         return;
     if (loop->siblings.page != NULL)
-        fl_routes_ran(&loop->siblings.page->routes, exchange->queueing.route, exchange->queueing.route_stalls);
+        fl_routes_completed(&loop->siblings.page->routes, exchange->queueing.route, exchange->queueing.route_stalls);
     if (exchange->queueing.reactor < 0)
         return;
     atomic_fetch_sub(&loop->lanes.running[exchange->queueing.reactor], 1);
@@ -71,7 +71,7 @@ static void find_lane(fl_exchange *exchange) {
     fl_loop *loop = fl_loop_of(exchange->context);
     fl_shared_page *page = loop->siblings.page;
     exchange->queueing.lane = exchange->queueing.queue = FL_LANE_NONE;
-    if (page == NULL || atomic_load_explicit(&page->routes.learnt, memory_order_relaxed) <= 0)
+    if (page == NULL || atomic_load_explicit(&page->routes.laned, memory_order_relaxed) <= 0)
         return;
     const fl_head *head = exchange->request.head;
     const char *bytes = fl_exchange_head_bytes(exchange);
@@ -146,7 +146,7 @@ static fl_exchange *begin(fl_exchange *exchange) {
     FL_LIST_PUSH(loop->context.served, exchange, previous, next);
     uint64_t now = exchange->queueing.started_at = loop->context.now;
     if (exchange->queueing.lane != FL_LANE_NONE)
-        exchange->queueing.route_stalls = fl_routes_stalls(&loop->siblings.page->routes, exchange->queueing.route);
+        exchange->queueing.route_stalls = fl_routes_stall_count(&loop->siblings.page->routes, exchange->queueing.route);
     if (exchange->queueing.queue == FL_LANE_NONE) {
         if (loop->pace.others_waited) { /* else the reactor was idle before it */
             int64_t difference = (int64_t) (now - loop->pace.taken_at) - loop->pace.interval;
@@ -169,7 +169,7 @@ static fl_exchange *begin(fl_exchange *exchange) {
     }
     loop->context.counts.in_flight++;
     if (loop->context.limits.request_timeout != 0)
-        fl_exchange_limit_time(exchange, loop->context.limits.request_timeout);
+        fl_exchange_set_time_limit(exchange, loop->context.limits.request_timeout);
     fl_connection *connection = exchange->connection;
     exchange->client = connection->client;
     exchange->listener = connection->listener->index;
@@ -188,7 +188,7 @@ static fl_exchange *oldest_wanted(fl_loop *loop, int queue) {
         fl_exchange *exchange = loop->queues[queue].first;
         if (exchange == NULL)
             return NULL;
-        if (!fl_exchange_is_read(exchange))
+        if (!fl_exchange_client_reads(exchange))
             continue;
         if (!fl_loop_is_too_late(exchange))
             return exchange;
@@ -237,6 +237,6 @@ bool fl_loop_runs_process_lane(const fl_loop *loop) {
     const fl_fifo *lane = &loop->queues[FL_LANE_PROCESS];
     if (lane->first == NULL)
         return false;
-    return lane->first->queueing.stays || atomic_load(&loop->siblings.page->most_lanes) == 0 ||
+    return lane->first->queueing.pinned || atomic_load(&loop->siblings.page->most_lanes) == 0 ||
            (loop->context.now > lane->first->queueing.ready_at + LANE_PATIENCE && fl_siblings_choose_lane(&loop->siblings) < 0);
 }

@@ -43,7 +43,7 @@ static bool listens(int descriptor) {
 void fl_loop_forget(fl_loop *loop) {
     int end = fl_descriptors_end();
     for (int descriptor = 0; descriptor < end; descriptor++)
-        if (is_ours(loop, descriptor) && !listens(descriptor) && !fl_descriptor_is_given_away(descriptor))
+        if (is_ours(loop, descriptor) && !listens(descriptor) && !fl_descriptor_is_hijacked(descriptor))
             close(descriptor);
     for (int descriptor = 0; descriptor < end; descriptor++)
         if (is_ours(loop, descriptor) && listens(descriptor))

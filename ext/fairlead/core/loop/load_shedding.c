@@ -19,7 +19,7 @@ static uint32_t present_in_all(fl_loop *loop) {
     int64_t count = loop->ready.count + loop->context.counts.in_flight;
     for (int i = 0; i < loop->siblings.count; i++) {
         fl_slot *slot = &loop->siblings.page->slots[i];
-        if (fl_siblings_usable(&loop->siblings, i))
+        if (fl_siblings_is_usable(&loop->siblings, i))
             count += fl_slot_get(slot, FL_SLOT_queued) + fl_slot_get(slot, FL_SLOT_in_flight);
     }
     return (uint32_t) count;
@@ -32,7 +32,7 @@ static uint64_t hardly(const fl_loop *loop) {
 /* A worker whose oldest request has hardly waited gets what is too much here. */
 static bool sibling_has_room(const fl_loop *loop, uint64_t now) {
     for (int i = 0; i < loop->siblings.count; i++) {
-        if (!fl_siblings_usable(&loop->siblings, i))
+        if (!fl_siblings_is_usable(&loop->siblings, i))
             continue;
         uint64_t oldest = (uint64_t) fl_slot_get(&loop->siblings.page->slots[i], FL_SLOT_oldest_us);
         if (oldest == 0 || now < oldest + hardly(loop))

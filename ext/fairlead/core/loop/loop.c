@@ -44,12 +44,12 @@ static bool is_ending(const fl_context *context) {
 static const fl_context_calls calls = {
     .enqueue = fl_loop_enqueue,
     .dequeue = fl_loop_dequeue,
-    .ended = fl_loop_ended,
-    .answered = fl_loop_flush_late,
+    .request_ended = fl_loop_ended,
+    .response_finished = fl_loop_flush_late,
     .stream_began = wake_for_waiting,
-    .time_limited = set_timer_at_rest,
-    .counted = show_connections,
-    .gathers = fl_loop_gathers,
+    .time_limit_set = set_timer_at_rest,
+    .connections_changed = show_connections,
+    .batches_responses = fl_loop_gathers,
     .is_ending = is_ending,
 };
 
@@ -109,7 +109,7 @@ void fl_loop_hand_over_idle(fl_loop *loop) {
                 continue;
             if (!fl_handoff_possible(connection))
                 fl_connection_drain(connection);
-            else if (!fl_handoff_leave(&loop->siblings, connection))
+            else if (!fl_handoff_give_to_least_loaded(&loop->siblings, connection))
                 return;
         }
 }
@@ -121,7 +121,7 @@ void fl_loop_give_back(fl_loop *loop) {
         bool waits = exchange != NULL && exchange->state == FL_EXCHANGE_QUEUED && exchange->queueing.lane != FL_LANE_PROCESS;
         if (!(waits || fl_connection_is_idle(connection)) || !fl_handoff_possible(connection))
             continue;
-        if (!fl_handoff_leave(&loop->siblings, connection))
+        if (!fl_handoff_give_to_least_loaded(&loop->siblings, connection))
             return;
     }
 }
@@ -205,7 +205,7 @@ uint32_t fl_loop_turn(fl_loop *loop) {
     bool woken;
     loop->turns.takes = 0;
     fl_context_flush(&loop->context);
-    fl_context_end_abandoned(&loop->context);
+    fl_context_free_abandoned(&loop->context);
     fl_loop_pause_accepting(loop, false);
     take_in(loop, events, fl_poll_wait(&loop->context.poll, events, 0, &woken), 0);
     return fl_loop_takeable(loop);
@@ -227,7 +227,7 @@ void fl_loop_keep_timer(fl_loop *loop) {
 void fl_loop_settle(fl_loop *loop) {
     loop->context.now = fl_clock();
     fl_context_flush(&loop->context);
-    fl_context_end_abandoned(&loop->context);
+    fl_context_free_abandoned(&loop->context);
     if (loop->context.handing_over) /* a client that asks again at once is idle only now */
         fl_loop_hand_over_idle(loop);
     fl_loop_keep_timer(loop);
@@ -247,10 +247,10 @@ void fl_loop_rest(fl_loop *loop) {
     if (slot == NULL)
         return;
     /* A sibling that was killed while it sent something cannot take this back. */
-    if (fl_slot_get(slot, FL_SLOT_coming) != 0)
-        fl_slot_set(slot, FL_SLOT_coming, 0);
-    if (fl_slot_get(slot, FL_SLOT_arriving) != 0)
-        fl_slot_set(slot, FL_SLOT_arriving, 0);
+    if (fl_slot_get(slot, FL_SLOT_incoming_requests) != 0)
+        fl_slot_set(slot, FL_SLOT_incoming_requests, 0);
+    if (fl_slot_get(slot, FL_SLOT_incoming_connections) != 0)
+        fl_slot_set(slot, FL_SLOT_incoming_connections, 0);
     fl_slot_set(slot, FL_SLOT_idle, loop->ready.first == NULL);
 }
 
@@ -337,7 +337,7 @@ void fl_loop_give_up(fl_loop *loop) {
         next = connection->next;
         const fl_exchange *exchange = connection->exchanges;
         bool waits = exchange != NULL && exchange->state == FL_EXCHANGE_QUEUED;
-        if (!waits || !context->handing_over || !fl_handoff_leave(&loop->siblings, connection))
+        if (!waits || !context->handing_over || !fl_handoff_give_to_least_loaded(&loop->siblings, connection))
             reject_waiting(connection);
     }
 }

@@ -6,12 +6,11 @@
 #include <string.h>
 
 typedef struct message {
-    uint64_t arrived;   /* of fl_clock; 0: no request comes with it */
-    int32_t listener;   /* its index */
-    int32_t hand_overs; /* how often it has been handed over */
+    uint64_t arrived; /* see fl_handover */
+    int32_t listener, hand_overs;
 } message;
 
-enum { MOST_HAND_OVERS = 3 };
+enum { MAX_HAND_OVERS = 3 };
 
 static bool send_descriptor(int channel, int descriptor, struct iovec *parts, size_t count) {
     union {
@@ -28,42 +27,42 @@ static bool send_descriptor(int channel, int descriptor, struct iovec *parts, si
     return sendmsg(channel, &envelope, MSG_DONTWAIT | FL_SEND_FLAGS) >= 0;
 }
 
-/* One that was on its way is here. What came for a worker that has ended was never counted here. */
-static void has_come(fl_slot *slot, fl_slot_field field) {
-    _Atomic int64_t *coming = &slot->fields[field];
-    int64_t count = atomic_load(coming);
-    while (count > 0 && !atomic_compare_exchange_weak(coming, &count, count - 1)) continue;
+/* Not below 0: a message for a previous worker of this slot was never counted in it. */
+static void decrement(fl_slot *slot, fl_slot_field field) {
+    _Atomic int64_t *incoming = &slot->fields[field];
+    int64_t count = atomic_load(incoming);
+    while (count > 0 && !atomic_compare_exchange_weak(incoming, &count, count - 1)) continue;
 }
 
-static fl_slot_field counted_as(uint64_t arrived) {
-    return arrived != 0 ? FL_SLOT_coming : FL_SLOT_arriving;
+static fl_slot_field incoming_field(uint64_t arrived) {
+    return arrived != 0 ? FL_SLOT_incoming_requests : FL_SLOT_incoming_connections;
 }
 
 /* The first part is the message. */
 static bool send_connection(const fl_siblings *siblings, int sibling, int descriptor, struct iovec *parts, size_t count) {
     fl_slot *slot = &siblings->page->slots[sibling];
-    fl_slot_field field = counted_as(((message *) parts->iov_base)->arrived);
+    fl_slot_field field = incoming_field(((message *) parts->iov_base)->arrived);
     atomic_fetch_add(&slot->fields[field], 1);
     if (send_descriptor(siblings->sending[sibling], descriptor, parts, count))
         return true;
-    has_come(slot, field); /* full, or too many descriptors on their way: not now */
+    decrement(slot, field); /* the socket is full, or too many descriptors are in flight */
     return false;
 }
 
-/* The request that waits on a connection, if it is the only one; NULL: it is not. */
-static const fl_exchange *waiting_on(const fl_connection *connection) {
+/* The queued request of a connection; NULL: it has none, or other exchanges too. */
+static const fl_exchange *queued_request(const fl_connection *connection) {
     const fl_exchange *exchange = connection->exchanges;
     return exchange != NULL && exchange->state == FL_EXCHANGE_QUEUED && exchange->stream_next == NULL ? exchange : NULL;
 }
 
 bool fl_handoff_possible(const fl_connection *connection) {
     struct iovec parts[3];
-    const fl_exchange *exchange = waiting_on(connection);
-    if (!connection->transport.kind->raw || connection->protocol->raw == NULL || connection->out.length > 0)
+    const fl_exchange *exchange = queued_request(connection);
+    if (!connection->transport.kind->raw || connection->protocol->serialize == NULL || connection->out.length > 0)
         return false;
     if (exchange == NULL)
         return connection->exchanges == NULL;
-    return exchange->queueing.hand_overs < MOST_HAND_OVERS && connection->protocol->raw(exchange, parts) > 0;
+    return exchange->queueing.hand_overs < MAX_HAND_OVERS && connection->protocol->serialize(exchange, parts) > 0;
 }
 
 bool fl_handoff_give(fl_siblings *siblings, fl_connection *connection, int sibling) {
@@ -72,28 +71,28 @@ bool fl_handoff_give(fl_siblings *siblings, fl_connection *connection, int sibli
     message message = {.listener = connection->listener->index};
     struct iovec parts[4] = {{&message, sizeof message}};
     size_t count = 1;
-    const fl_exchange *exchange = waiting_on(connection);
-    bool waits = exchange != NULL;
-    if (waits) {
-        count += connection->protocol->raw(exchange, parts + 1);
+    const fl_exchange *exchange = queued_request(connection);
+    bool has_request = exchange != NULL;
+    if (has_request) {
+        count += connection->protocol->serialize(exchange, parts + 1);
         message.arrived = exchange->queueing.ready_at;
         message.hand_overs = exchange->queueing.hand_overs + 1;
     }
     if (!send_connection(siblings, sibling, connection->transport.descriptor, parts, count))
         return false;
     fl_connection_close(connection);
-    if (waits)
+    if (has_request)
         connection->context->counts.handed++;
     siblings->receiver = sibling;
     return true;
 }
 
-bool fl_handoff_leave(fl_siblings *siblings, fl_connection *connection) {
+bool fl_handoff_give_to_least_loaded(fl_siblings *siblings, fl_connection *connection) {
     int sibling = fl_siblings_choose(siblings);
     return sibling >= 0 && fl_handoff_give(siblings, connection, sibling);
 }
 
-bool fl_handoff_pass_on(const fl_siblings *siblings, int sibling, const fl_handover *handover) {
+bool fl_handoff_forward(const fl_siblings *siblings, int sibling, const fl_handover *handover) {
     message message = {handover->arrived, handover->listener, handover->hand_overs};
     struct iovec parts[] = {{&message, sizeof message}, {handover->bytes, handover->size}};
     if (!send_connection(siblings, sibling, handover->descriptor, parts, handover->size > 0 ? 2 : 1))
@@ -123,10 +122,10 @@ bool fl_handoff_receive(const fl_siblings *siblings, char *bytes, fl_handover *h
 }
 
 void fl_handoff_received(const fl_siblings *siblings, const fl_handover *handover) {
-    has_come(siblings->slot, counted_as(handover->arrived));
+    decrement(siblings->slot, incoming_field(handover->arrived));
 }
 
-/* As far as the senders have told; what they have not, the poll tells of again. */
-bool fl_handoff_more_comes(const fl_siblings *siblings) {
-    return fl_slot_get(siblings->slot, FL_SLOT_coming) + fl_slot_get(siblings->slot, FL_SLOT_arriving) > 0;
+bool fl_handoff_is_pending(const fl_siblings *siblings) {
+    return fl_slot_get(siblings->slot, FL_SLOT_incoming_requests) + fl_slot_get(siblings->slot, FL_SLOT_incoming_connections) >
+           0;
 }

@@ -1,25 +1,25 @@
 #include "siblings.h"
 
-enum { STALE = 20000 }; /* microseconds: a busy worker turns its loop more often */
+enum { STALE = 20000 }; /* microseconds */
 
-bool fl_siblings_usable(const fl_siblings *siblings, int sibling) {
+bool fl_siblings_is_usable(const fl_siblings *siblings, int sibling) {
     fl_slot *slot = &siblings->page->slots[sibling];
     return sibling != siblings->own && fl_slot_get(slot, FL_SLOT_state) == FL_WORKER_SERVING &&
            fl_slot_get(slot, FL_SLOT_stall) != FL_STALL_STUCK && fl_slot_get(slot, FL_SLOT_lane) == 0;
 }
 
-/* What is on its way takes room too. */
 static bool has_room(fl_slot *slot) {
-    return fl_slot_get(slot, FL_SLOT_room) > fl_slot_get(slot, FL_SLOT_coming) + fl_slot_get(slot, FL_SLOT_arriving);
+    return fl_slot_get(slot, FL_SLOT_room) >
+           fl_slot_get(slot, FL_SLOT_incoming_requests) + fl_slot_get(slot, FL_SLOT_incoming_connections);
 }
 
 bool fl_siblings_has_room(const fl_siblings *siblings, int sibling) {
-    return fl_siblings_usable(siblings, sibling) && has_room(&siblings->page->slots[sibling]);
+    return fl_siblings_is_usable(siblings, sibling) && has_room(&siblings->page->slots[sibling]);
 }
 
-bool fl_siblings_heard(const fl_siblings *siblings, int sibling, uint64_t now) {
-    uint64_t heard = (uint64_t) fl_slot_get(&siblings->page->slots[sibling], FL_SLOT_heartbeat_ms) * 1000;
-    return now < heard + STALE;
+bool fl_siblings_is_responsive(const fl_siblings *siblings, int sibling, uint64_t now) {
+    uint64_t heartbeat = (uint64_t) fl_slot_get(&siblings->page->slots[sibling], FL_SLOT_heartbeat_ms) * 1000;
+    return now < heartbeat + STALE;
 }
 
 int fl_siblings_choose_lane(const fl_siblings *siblings) {
@@ -30,8 +30,8 @@ int fl_siblings_choose_lane(const fl_siblings *siblings) {
         if (i == siblings->own || fl_slot_get(slot, FL_SLOT_lane) == 0 ||
             fl_slot_get(slot, FL_SLOT_state) != FL_WORKER_SERVING || !has_room(slot))
             continue;
-        int64_t load =
-            fl_slot_get(slot, FL_SLOT_queued) + fl_slot_get(slot, FL_SLOT_coming) + fl_slot_get(slot, FL_SLOT_in_flight);
+        int64_t load = fl_slot_get(slot, FL_SLOT_queued) + fl_slot_get(slot, FL_SLOT_incoming_requests) +
+                       fl_slot_get(slot, FL_SLOT_in_flight);
         if (best < 0 || load < least) {
             best = i;
             least = load;
@@ -40,10 +40,11 @@ int fl_siblings_choose_lane(const fl_siblings *siblings) {
     return best;
 }
 
-/* Connections, those twice that are busy, or new: these are about to be. */
+/* New connections count as busy: a request is about to come. */
 static int64_t load_of(fl_slot *slot) {
     return fl_slot_get(slot, FL_SLOT_connections) + fl_slot_get(slot, FL_SLOT_fresh) + fl_slot_get(slot, FL_SLOT_in_flight) +
-           fl_slot_get(slot, FL_SLOT_queued) + 2 * fl_slot_get(slot, FL_SLOT_coming) + 2 * fl_slot_get(slot, FL_SLOT_arriving);
+           fl_slot_get(slot, FL_SLOT_queued) + 2 * fl_slot_get(slot, FL_SLOT_incoming_requests) +
+           2 * fl_slot_get(slot, FL_SLOT_incoming_connections);
 }
 
 int fl_siblings_least_loaded(const fl_siblings *siblings, int64_t *least) {

@@ -1,4 +1,4 @@
-/* The other workers, as the shared page shows them: which serve, have room, and have least to do.
+/* The other workers: which of them serve, have room, and have the least load, according to the shared page.
  * The figures may be some milliseconds old. The caller holds the lock. Nothing is allocated, nothing fails. */
 #ifndef FL_SIBLINGS_H
 #define FL_SIBLINGS_H
@@ -15,26 +15,26 @@ typedef struct fl_siblings {
     fl_slot *slot; /* of this worker; NULL: it is the only one */
     int own, count;
     int receiving;
-    int receiver; /* the sibling that got a connection last */
+    int receiver; /* the last sibling that got a connection */
     int sending[FL_MOST_SIBLINGS];
 } fl_siblings;
 
-/* The slot of the least loaded sibling that serves, is not stuck, and has room; -1: none. */
+/* Returns the slot of the least loaded sibling that is usable and has room; -1: none. */
 int fl_siblings_choose(const fl_siblings *siblings);
 
-/* The same; sets `least` to its load: connections, counted twice if they are busy or new. */
+/* The same, and sets `least` to its load: its connections, where busy and new ones count twice. */
 int fl_siblings_least_loaded(const fl_siblings *siblings, int64_t *least);
 
-/* The slot of the least loaded lane worker that has room; -1: none. */
+/* Returns the slot of the least loaded lane worker that has room; -1: none. */
 int fl_siblings_choose_lane(const fl_siblings *siblings);
 
-/* Whether a sibling serves all routes, and is not stuck. */
-bool fl_siblings_usable(const fl_siblings *siblings, int sibling);
+/* Whether a sibling serves, is not stuck, and is no lane worker. */
+bool fl_siblings_is_usable(const fl_siblings *siblings, int sibling);
 
-/* The same, and has room for one more connection than are on their way to it. */
+/* Whether it is usable and has room for one more connection beyond the incoming ones. */
 bool fl_siblings_has_room(const fl_siblings *siblings, int sibling);
 
-/* Whether a sibling has turned its loop lately. */
-bool fl_siblings_heard(const fl_siblings *siblings, int sibling, uint64_t now);
+/* Whether a sibling's loop has turned recently. */
+bool fl_siblings_is_responsive(const fl_siblings *siblings, int sibling, uint64_t now);
 
 #endif

@@ -20,21 +20,21 @@ typedef struct offer {
 } offer;
 
 static bool is_idle(fl_slot *slot) {
-    return fl_slot_get(slot, FL_SLOT_idle) == 1 && fl_slot_get(slot, FL_SLOT_coming) == 0;
+    return fl_slot_get(slot, FL_SLOT_idle) == 1 && fl_slot_get(slot, FL_SLOT_incoming_requests) == 0;
 }
 
 static bool offer_of(const fl_loop *loop, int sibling, offer *offer) {
     fl_slot *slot = &loop->siblings.page->slots[sibling];
     if (!fl_siblings_has_room(&loop->siblings, sibling))
         return false;
-    int64_t coming = fl_slot_get(slot, FL_SLOT_coming);
+    int64_t coming = fl_slot_get(slot, FL_SLOT_incoming_requests);
     offer->sibling = sibling;
     offer->begun = fl_slot_get(slot, FL_SLOT_in_flight);
     offer->idle = is_idle(slot);
     offer->waiting = fl_slot_get(slot, FL_SLOT_queued) + coming;
     offer->oldest = (uint64_t) fl_slot_get(slot, FL_SLOT_oldest_us);
     offer->away = (uint64_t) fl_slot_get(slot, FL_SLOT_away_us);
-    return offer->idle || fl_siblings_heard(&loop->siblings, sibling, loop->context.now);
+    return offer->idle || fl_siblings_is_responsive(&loop->siblings, sibling, loop->context.now);
 }
 
 /* Whether one more would begin there sooner, and wait in its fiber for it: where more are at work, whose turns come first.
@@ -113,13 +113,13 @@ void fl_balance_lanes(fl_loop *loop) {
     for (int i = 0; i < AT_ONCE && next != NULL; i++) {
         fl_exchange *exchange = next;
         next = exchange->next;
-        if (exchange->queueing.stays)
+        if (exchange->queueing.pinned)
             continue;
         int lane = fl_siblings_choose_lane(&loop->siblings);
         if (lane < 0)
             return;
         if (!fl_handoff_possible(exchange->connection))
-            exchange->queueing.stays = true;
+            exchange->queueing.pinned = true;
         else if (!fl_handoff_give(&loop->siblings, exchange->connection, lane))
             return;
     }
@@ -131,7 +131,7 @@ static void share_lane(fl_loop *loop) {
     if (loop->ready.first == NULL || lane < 0)
         return;
     fl_slot *slot = &loop->siblings.page->slots[lane];
-    if (fl_slot_get(slot, FL_SLOT_idle) == 1 && fl_slot_get(slot, FL_SLOT_coming) == 0)
+    if (fl_slot_get(slot, FL_SLOT_idle) == 1 && fl_slot_get(slot, FL_SLOT_incoming_requests) == 0)
         fl_handoff_give(&loop->siblings, loop->ready.first->connection, lane);
 }
 

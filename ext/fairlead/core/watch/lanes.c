@@ -30,7 +30,7 @@ static fl_lane lane_for(fl_reactor *reactor, uint64_t now, uint64_t away, int *n
     bool asleep = atomic_load(&fl_gvl_holder) == thread && fl_stays_asleep(&reactor->sample, thread, now);
     if (asleep ? away <= STUCK : away <= HOG || computed <= HOG_COMPUTED)
         return FL_LANE_NONE;
-    if (!asleep || fl_task_waits_for_machine(&thread->task))
+    if (!asleep || fl_task_is_uninterruptible(&thread->task))
         *needed = TIMES;
     return FL_LANE_PROCESS;
 }
@@ -51,9 +51,9 @@ static void note(fl_watch *watch, fl_reactor *reactor, fl_lane lane, int needed,
     if (!known)
         return;
     if (reactor->noted != id)
-        fl_routes_stalled(routes, &route, lane, needed, now);
+        fl_routes_stall_began(routes, &route, lane, needed, now);
     reactor->noted = id;
-    fl_routes_stalls_on(routes, route.key, away, now);
+    fl_routes_stall_continues(routes, route.key, away, now);
 }
 
 static bool note_stalls(fl_watch *watch, uint64_t now) {
@@ -136,7 +136,7 @@ static bool wants_lane_worker(const fl_loop *loop, uint64_t now) {
     if (atomic_load(&loop->siblings.page->most_lanes) == 0)
         return false;
     const fl_exchange *oldest = loop->lanes.dedicated ? loop->ready.first : loop->queues[FL_LANE_PROCESS].first;
-    if (oldest == NULL || oldest->queueing.stays)
+    if (oldest == NULL || oldest->queueing.pinned)
         return false;
     return now > oldest->queueing.ready_at + LANE_WAITS ||
            (!loop->lanes.dedicated && fl_siblings_choose_lane(&loop->siblings) < 0);

@@ -39,7 +39,7 @@ static void open_record(fl_stall_record *record, const fl_thread *thread, uint64
     atomic_store(&record->sibling, -1);
     record->subject = NULL;
     record->thread = thread;
-    record->delayed_before = fl_task_delayed(&thread->task);
+    record->delayed_before = fl_task_run_delay(&thread->task);
     atomic_store(&record->phase, FL_STALL_OPEN);
 }
 
@@ -78,7 +78,7 @@ static uint64_t limit_of(const fl_watch *watch, const fl_stall_record *record) {
 }
 
 static uint64_t own_time(const fl_stall_record *record, uint64_t until) {
-    uint64_t away = until - get(&record->began), delayed = fl_task_delayed(&record->thread->task) - record->delayed_before;
+    uint64_t away = until - get(&record->began), delayed = fl_task_run_delay(&record->thread->task) - record->delayed_before;
     return away > delayed ? away - delayed : 0;
 }
 

@@ -57,7 +57,7 @@ module Fairlead
           # Each worker shows its own when it next looks around.
           eventually("all that was handed over has arrived") do
             figures = figures(server)
-            figures[:handed] >= before + stuck.size && figures[:handed] == figures[:received] && figures[:coming].zero?
+            figures[:handed] >= before + stuck.size && figures[:handed] == figures[:received] && figures[:incoming_requests].zero?
           end
           assert_empty relief_workers(server)
         end

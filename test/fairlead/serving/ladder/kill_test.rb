@@ -40,7 +40,7 @@ module Fairlead
           assert_includes [nil, [kill.pid]], runs[loss.number], "#{loss}: it ran elsewhere"
         end
         eventually("all have been replaced") { regular_workers(server).size == 3 }
-        eventually("nothing is still coming") { figures(server)[:coming].zero? }
+        eventually("nothing is still coming") { figures(server)[:incoming_requests].zero? }
       end
     end
 

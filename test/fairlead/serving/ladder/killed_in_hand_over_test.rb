@@ -21,7 +21,7 @@ module Fairlead
         refute_equal receiver, answered(server, request), "the supervisor has given it to another"
         assert_equal 200, stuck.response.status
         eventually("a new worker") { regular_workers(server).size == 2 }
-        eventually("nothing is still coming") { figures(server)[:coming].zero? }
+        eventually("nothing is still coming") { figures(server)[:incoming_requests].zero? }
       end
     end
 

@@ -85,7 +85,7 @@ module Fairlead
         assert_operator served.size, :>=, 8
         assert_operator refused.size, :>=, 8
         assert(refused.all? { |answer| answer.status == 503 && answer.text.match?(/^retry-after: /i) && answer.seconds > 0.5 })
-        assert_includes refused.first.body, "waited too long for its turn"
+        assert_includes refused.first.body, "waited too long in the queue"
       end
     end
 

@@ -1,12 +1,12 @@
-/* The request line: method, target, version (RFC 9112, 3). */
+/* Parses the request line: method, target, version (RFC 9112, 3). */
 #include "http1.h"
 #include "base/characters.h"
-#include "parts.h"
+#include "parser.h"
 #include <arpa/inet.h>
 
 enum { LONGEST_METHOD = 32, VERSION_SIZE = 8, LONGEST_IPV6 = 45, HIGHEST_PORT = 65535 };
 
-/* "[…]" with an IPv6 address between. Its size with the brackets, or 0. */
+/* The size of an IPv6 address with its brackets; 0: there is none. */
 static size_t ipv6_literal_size(const char *at, size_t size) {
     const char *close = memchr(at, ']', size);
     size_t inside = close ? (size_t) (close - at) - 1 : 0;
@@ -16,7 +16,7 @@ static size_t ipv6_literal_size(const char *at, size_t size) {
     memcpy(text, at + 1, inside);
     text[inside] = 0;
     struct in6_addr address;
-    /* the text may hold a NUL of its own, and would then seem shorter than it is */
+    /* strlen: the text may contain a NUL */
     return strlen(text) == inside && inet_pton(AF_INET6, text, &address) == 1 ? inside + 2 : 0;
 }
 
@@ -55,7 +55,7 @@ bool fl_http1_is_authority(const char *at, size_t size, bool port_needed, uint32
     return host + 1 < size || !port_needed;
 }
 
-/* "/path?query" from `at` to the end of the target; an empty path is possible only behind an authority. */
+/* Parses "/path?query" to the end of the target. The path may be empty. */
 static bool read_path(fl_head *head, const char *bytes, uint32_t at, uint32_t end) {
     uint32_t here = at;
     while (here < end && fl_is(bytes[here], FL_IS_PATH)) here++;
@@ -70,13 +70,13 @@ static bool read_path(fl_head *head, const char *bytes, uint32_t at, uint32_t en
     return here == end;
 }
 
-/* "http://authority/path?query". Other schemes are not served here, so they are refused. */
+/* Parses "http://authority/path?query". Rejects other schemes. */
 static bool read_absolute(fl_head *head, const char *bytes, uint32_t at, uint32_t end) {
     const char *target = bytes + at;
     uint32_t size = end - at, scheme;
-    if (size > 7 && FL_SAYS(target, 7, "http://"))
+    if (size > 7 && FL_EQUALS_WORD(target, 7, "http://"))
         scheme = 4;
-    else if (size > 8 && FL_SAYS(target, 8, "https://"))
+    else if (size > 8 && FL_EQUALS_WORD(target, 8, "https://"))
         scheme = 5;
     else
         return false;
@@ -110,8 +110,7 @@ static bool read_target(fl_head *head, const char *bytes) {
     return read_absolute(head, bytes, at, end);
 }
 
-/* "HTTP/" digit "." digit; only 1.0 and 1.1 are spoken here, and what is newer of major version 1 is served as 1.1 (RFC
- * 9110, 2.5). */
+/* Versions above 1.1 with major version 1 count as 1.1 (RFC 9110, 2.5). */
 static fl_status read_version(fl_head *head, const char *at) {
     if (memcmp(at, "HTTP/1.", VERSION_SIZE - 1) == 0 && fl_is(at[7], FL_IS_DIGIT)) {
         head->minor = at[7] != '0';
@@ -128,8 +127,7 @@ fl_status fl_http1_read_request_line(fl_head *head, const char *bytes, uint32_t 
     head->method = (fl_span) {at, method};
     head->head_method = method == 4 && memcmp(bytes + at, "HEAD", 4) == 0;
 
-    /* The version is judged before the target, so that the preface of HTTP/2 ("PRI * HTTP/2.0") hears that its
-     * version is not supported. */
+    /* The version comes first, so that the preface of HTTP/2 ("PRI * HTTP/2.0") fails with FL_UNKNOWN_VERSION. */
     if (size < method + 2 + VERSION_SIZE || bytes[at + size - VERSION_SIZE - 1] != ' ')
         return FL_BAD_VERSION;
     fl_status status = read_version(head, bytes + at + size - VERSION_SIZE);

@@ -1,31 +1,31 @@
-/* What POSIX has where Linux has something better; of threads, what macOS says itself. */
+/* The POSIX implementation, and macOS' thread information. */
 #include "platform.h"
 
 #ifndef FL_LINUX
 #include <pthread.h>
 
-int fl_notifier_open(fl_notifier *bell) {
+int fl_notifier_open(fl_notifier *notifier) {
     int ends[2];
-    *bell = (fl_notifier) {-1, -1};
+    *notifier = (fl_notifier) {-1, -1};
     if (pipe(ends) < 0)
         return -1;
-    *bell = (fl_notifier) {ends[0], ends[1]};
+    *notifier = (fl_notifier) {ends[0], ends[1]};
     if (fl_close_on_exec_nonblocking(ends[0]) == 0 && fl_close_on_exec_nonblocking(ends[1]) == 0)
         return 0;
-    fl_notifier_close(bell);
+    fl_notifier_close(notifier);
     return -1;
 }
 
-void fl_notifier_notify(const fl_notifier *bell) {
-    (void) !write(bell->ringing, "", 1); /* full: it has been rung often enough */
+void fl_notifier_notify(const fl_notifier *notifier) {
+    (void) !write(notifier->write_end, "", 1); /* EAGAIN: notifications are pending */
 }
 
-void fl_notifier_close(fl_notifier *bell) {
-    if (bell->listening >= 0)
-        close(bell->listening);
-    if (bell->ringing >= 0)
-        close(bell->ringing);
-    *bell = (fl_notifier) {-1, -1};
+void fl_notifier_close(fl_notifier *notifier) {
+    if (notifier->read_end >= 0)
+        close(notifier->read_end);
+    if (notifier->write_end >= 0)
+        close(notifier->write_end);
+    *notifier = (fl_notifier) {-1, -1};
 }
 
 #ifdef __APPLE__
@@ -35,14 +35,14 @@ fl_task fl_task_self(void) {
     return (fl_task) {.id = (int) pthread_mach_thread_np(pthread_self())};
 }
 
-static bool look(const fl_task *task, thread_basic_info_data_t *found) {
+static bool get_info(const fl_task *task, thread_basic_info_data_t *found) {
     mach_msg_type_number_t size = THREAD_BASIC_INFO_COUNT;
     return thread_info((thread_act_t) task->id, THREAD_BASIC_INFO, (thread_info_t) found, &size) == KERN_SUCCESS;
 }
 
 uint64_t fl_task_clock(const fl_task *task) {
     thread_basic_info_data_t found;
-    if (!look(task, &found))
+    if (!get_info(task, &found))
         return 0;
     return (uint64_t) (found.user_time.seconds + found.system_time.seconds) * 1000000 +
            (uint64_t) (found.user_time.microseconds + found.system_time.microseconds);
@@ -50,17 +50,17 @@ uint64_t fl_task_clock(const fl_task *task) {
 
 bool fl_task_sleeps(const fl_task *task) {
     thread_basic_info_data_t found;
-    return look(task, &found) && (found.run_state == TH_STATE_WAITING || found.run_state == TH_STATE_UNINTERRUPTIBLE);
+    return get_info(task, &found) && (found.run_state == TH_STATE_WAITING || found.run_state == TH_STATE_UNINTERRUPTIBLE);
 }
 
-bool fl_task_waits_for_machine(const fl_task *task) {
+bool fl_task_is_uninterruptible(const fl_task *task) {
     thread_basic_info_data_t found;
-    return look(task, &found) && found.run_state == TH_STATE_UNINTERRUPTIBLE;
+    return get_info(task, &found) && found.run_state == TH_STATE_UNINTERRUPTIBLE;
 }
 
 #else
 
-enum { STILL = 2000000 }; /* nanoseconds in which a thread that computes has been seen to */
+enum { OBSERVATION = 2000000 }; /* nanoseconds */
 
 fl_task fl_task_self(void) {
     fl_task task = {0};
@@ -68,15 +68,15 @@ fl_task fl_task_self(void) {
     return task;
 }
 
-/* One that the machine has not let run meanwhile is taken for one that sleeps: nobody here can tell. */
+/* A thread that has waited for a CPU all the time counts as asleep, too: POSIX cannot tell them apart. */
 bool fl_task_sleeps(const fl_task *task) {
     uint64_t before = fl_task_clock(task);
-    struct timespec pause = {.tv_nsec = STILL};
+    struct timespec pause = {.tv_nsec = OBSERVATION};
     nanosleep(&pause, NULL);
     return before != 0 && fl_task_clock(task) == before;
 }
 
-bool fl_task_waits_for_machine(const fl_task *task) {
+bool fl_task_is_uninterruptible(const fl_task *task) {
     (void) task;
     return false;
 }
@@ -87,7 +87,7 @@ int fl_process_descriptor(int pid) {
     return -1;
 }
 
-uint64_t fl_task_delayed(const fl_task *task) {
+uint64_t fl_task_run_delay(const fl_task *task) {
     (void) task;
     return 0;
 }

@@ -1,21 +1,16 @@
-/* What the headers mean together: whose request it is, how its body is framed, what becomes of the connection.
- * Whatever could be read in two ways is refused, since a proxy in front may have read it in the other. */
+/* Interprets the headers of a request together: host, framing of the body, persistence of the connection, expectation.
+ * Rejects every ambiguous request, since a proxy in front may interpret it differently (request smuggling). */
 #include "http1.h"
 #include "base/characters.h"
-#include "parts.h"
+#include "parser.h"
 
-typedef struct list {
-    const char *at, *end;
-} list;
-
-/* The next element of a comma-separated list without the white space around it; false at its end. */
-static bool next_element(list *rest, const char **element, size_t *size) {
-    if (!rest->at)
+bool fl_http1_next_element(fl_http1_list *list, const char **element, size_t *size) {
+    if (!list->at)
         return false;
-    const char *at = rest->at;
-    const char *comma = memchr(at, ',', (size_t) (rest->end - at));
-    const char *end = comma ? comma : rest->end;
-    rest->at = comma ? comma + 1 : NULL;
+    const char *at = list->at;
+    const char *comma = memchr(at, ',', (size_t) (list->end - at));
+    const char *end = comma ? comma : list->end;
+    list->at = comma ? comma + 1 : NULL;
     while (at < end && (*at == ' ' || *at == '\t')) at++;
     while (end > at && (end[-1] == ' ' || end[-1] == '\t')) end--;
     *element = at;
@@ -23,26 +18,26 @@ static bool next_element(list *rest, const char **element, size_t *size) {
     return true;
 }
 
-static list list_of(const char *bytes, fl_span value) {
-    return (list) {bytes + value.at, bytes + value.at + value.size};
+static fl_http1_list list_of(const char *bytes, fl_span value) {
+    return (fl_http1_list) {bytes + value.at, bytes + value.at + value.size};
 }
 
 typedef struct connection_options {
     bool close, keep_alive, upgrade;
 } connection_options;
 
-/* Connection options of other names concern proxies (RFC 9110, 7.6.1) and are passed over. */
-static void read_connection(connection_options *options, list rest) {
+/* Other connection options name headers for proxies to remove (RFC 9110, 7.6.1). */
+static void read_connection(connection_options *options, fl_http1_list value) {
     const char *option;
     size_t size;
-    while (next_element(&rest, &option, &size)) {
-        options->keep_alive |= FL_SAYS(option, size, "keep-alive");
-        options->close |= FL_SAYS(option, size, "close");
-        options->upgrade |= FL_SAYS(option, size, "upgrade");
+    while (fl_http1_next_element(&value, &option, &size)) {
+        options->keep_alive |= FL_EQUALS_WORD(option, size, "keep-alive");
+        options->close |= FL_EQUALS_WORD(option, size, "close");
+        options->upgrade |= FL_EQUALS_WORD(option, size, "upgrade");
     }
 }
 
-/* Digits and nothing else: no sign, no list, no value beyond 64 bits (RFC 9112, 6.3). */
+/* Accepts digits only: no sign, no list, no value beyond 64 bits (RFC 9112, 6.3). */
 static fl_status read_length(fl_head *head, const char *at, size_t size) {
     if (size == 0 || head->has_length)
         return FL_BAD_LENGTH;
@@ -60,17 +55,16 @@ static fl_status read_length(fl_head *head, const char *at, size_t size) {
     return FL_OK;
 }
 
-/* One transfer coding after the other, over all Transfer-Encoding headers. "chunked" has to be the last one; an
- * empty element or a parameter of chunked is refused, since servers do not agree on them. An unknown coding is
- * looked for only if nothing is wrong: *unknown. */
-static fl_status read_encoding(fl_head *head, list rest, bool *unknown) {
+/* "chunked" has to be the last coding over all Transfer-Encoding headers. Empty elements and parameters of "chunked" are errors, since
+ * servers disagree about them. Sets *unknown if there is another coding. */
+static fl_status read_encoding(fl_head *head, fl_http1_list value, bool *unknown) {
     const char *coding;
     size_t size;
-    while (next_element(&rest, &coding, &size)) {
+    while (fl_http1_next_element(&value, &coding, &size)) {
         size_t name = fl_token_size(coding, size);
         if (name == 0 || head->chunked)
             return FL_BAD_ENCODING;
-        if (FL_SAYS(coding, name, "chunked")) {
+        if (FL_EQUALS_WORD(coding, name, "chunked")) {
             if (name != size)
                 return FL_BAD_ENCODING;
             head->chunked = true;
@@ -83,7 +77,7 @@ static fl_status read_encoding(fl_head *head, list rest, bool *unknown) {
     return FL_OK;
 }
 
-/* An empty Host is what RFC 9112, 3.2 asks of a client whose target has no authority: it counts as there. */
+/* An empty Host is valid: clients send it if the target has no authority (RFC 9112, 3.2). */
 static fl_status read_host(fl_head *head, const char *bytes, const fl_header *host) {
     if (!host)
         return head->minor == 0 ? FL_OK : FL_BAD_HOST;
@@ -95,7 +89,7 @@ static fl_status read_host(fl_head *head, const char *bytes, const fl_header *ho
     return FL_OK;
 }
 
-fl_status fl_http1_conclude(fl_head *head, const char *bytes) {
+fl_status fl_http1_interpret_headers(fl_head *head, const char *bytes) {
     const fl_header *host = NULL;
     connection_options options = {false, false, false};
     bool encoded = false, unknown = false, expects = false, upgrades = false;
@@ -122,7 +116,7 @@ fl_status fl_http1_conclude(fl_head *head, const char *bytes) {
             break;
         case FL_HEADER_EXPECT:
             expects = true;
-            if (!FL_SAYS(value, header->value.size, "100-continue"))
+            if (!FL_EQUALS_WORD(value, header->value.size, "100-continue"))
                 status = FL_EXPECTATION_FAILED;
             break;
         case FL_HEADER_UPGRADE:
@@ -141,7 +135,7 @@ fl_status fl_http1_conclude(fl_head *head, const char *bytes) {
     if (encoded) {
         if (head->has_length || head->minor == 0)
             return FL_BAD_ENCODING;
-        if (unknown) /* without chunked, where the body ends cannot be known (RFC 9112, 6.3) */
+        if (unknown) /* without chunked, the end of the body is unknown (RFC 9112, 6.3) */
             return head->chunked ? FL_UNKNOWN_ENCODING : FL_BAD_ENCODING;
     }
     bool modern = head->minor == 1;
