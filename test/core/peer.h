@@ -26,6 +26,8 @@
 
 enum { MILLISECOND = 1000, SECOND = 1000000 };
 
+#define GET(path) "GET " path " HTTP/1.1\r\nHost: a\r\n\r\n"
+
 static const fl_limits peer_limits = {
     .head = {8192, 32768, 100},
     .body_size = 1 << 30,

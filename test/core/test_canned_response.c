@@ -1,7 +1,6 @@
 /* The health path, which is answered without any app. */
 #include "peer.h"
 
-#define GET(path) "GET " path " HTTP/1.1\r\nHost: a\r\n\r\n"
 
 static peer_server server_with_health(void) {
     fl_limits limits = peer_limits;

@@ -2,7 +2,6 @@
  * numbers alone, so time is made up here. */
 #include "peer.h"
 
-#define GET(path) "GET " path " HTTP/1.1\r\nHost: a\r\n\r\n"
 #define TURNED_AWAY "HTTP/1.1 503 Service Unavailable\r\n"
 
 enum { SERVED_IN = 10 * MILLISECOND, TARGET = 300 * MILLISECOND };

@@ -14,7 +14,7 @@ static bool readable(int descriptor, int milliseconds) {
     return poll(&asked, 1, milliseconds) == 1;
 }
 
-static void a_bell_is_heard_until_it_is_read(void) {
+static void a_notification_is_pending_until_it_is_read(void) {
     fl_notifier notifier;
     char bytes[64];
     CHECK_NUMBER(0, fl_notifier_open(&notifier));
@@ -134,7 +134,7 @@ static void packets_are_kept_apart(void) {
 }
 
 int main(void) {
-    TEST(a_bell_is_heard_until_it_is_read);
+    TEST(a_notification_is_pending_until_it_is_read);
     TEST(nobody_has_to_hear_a_bell);
     TEST(a_bell_is_not_for_programs_that_are_started);
     TEST(one_that_waits_is_told_from_one_that_computes);

@@ -1,0 +1,257 @@
+/* Limits and deadlines of queued requests, and deadlines of connections. */
+#include "peer.h"
+
+static void requests_over_the_limit_wait_in_the_queue(void) {
+    fl_limits limits = peer_limits;
+    limits.in_flight = 2;
+    peer_server server = server_with(limits);
+    int sockets[5];
+    for (int i = 0; i < 5; i++) {
+        char request[80];
+        snprintf(request, sizeof request, "GET /%d HTTP/1.1\r\nHost: a\r\n\r\n", i);
+        sockets[i] = client(&server);
+        say(sockets[i], request);
+        turn(server.loop);
+    }
+    CHECK_NUMBER(2, fl_loop_takeable(server.loop));
+    fl_exchange *first = fl_loop_take(server.loop), *second = fl_loop_take(server.loop);
+    CHECK(first != NULL && second != NULL && fl_loop_take(server.loop) == NULL);
+    CHECK_TEXT("/1", path_of(second));
+    answer(first, 200, "");
+    fl_exchange *third = fl_loop_take(server.loop);
+    CHECK_TEXT("/2", path_of(third));
+    CHECK(fl_loop_take(server.loop) == NULL);
+    fl_exchange_mark_long_lived(second); /* does not count any more */
+    fl_exchange *fourth = fl_loop_take(server.loop);
+    CHECK_TEXT("/3", path_of(fourth));
+    CHECK_NUMBER(1, server.loop->context.counts.streams);
+    CHECK(fl_loop_take(server.loop) == NULL);
+    for (int i = 0; i < 5; i++) close(sockets[i]);
+    turn(server.loop);
+    fl_exchange_finish(second);
+    fl_exchange_finish(third);
+    fl_exchange_finish(fourth);
+    CHECK_NUMBER(0, server.loop->context.counts.streams + server.loop->context.counts.in_flight);
+    server_stop(&server);
+}
+
+static void a_request_that_waits_too_long_gets_503(void) {
+    fl_limits limits = peer_limits;
+    limits.in_flight = 1;
+    limits.queue_timeout = 30 * MILLISECOND;
+    peer_server server = server_with(limits);
+    int busy = client(&server), late = client(&server);
+    say(busy, GET("/"));
+    fl_exchange *exchange = take(server.loop);
+    say(late, GET("/"));
+    uint64_t before = fl_clock();
+    fl_heard heard = hear_end(server.loop, late);
+    CHECK(fl_clock() - before < SECOND);
+    CHECK(strstr(heard.bytes, "\r\nretry-after: ") != NULL);
+    CHECK_HEARD("HTTP/1.1 503 Service Unavailable\r\n", "\n", heard);
+    answer(exchange, 200, "");
+    CHECK_NUMBER(1, server.loop->context.counts.refused);
+    close(busy);
+    close(late);
+    server_stop(&server);
+}
+
+enum { MANY = 300 };
+
+/* After a turn, which has rejected some of them. */
+static void let_many_wait_too_long(peer_server *server, int sockets[MANY]) {
+    for (int i = 0; i < MANY; i++) {
+        sockets[i] = client(server);
+        say(sockets[i], GET("/"));
+        TURN_UNTIL(server->loop, server->loop->ready.count == (uint32_t) i + 1);
+    }
+    server->loop->context.limits.queue_timeout = 1;
+    server->loop->context.timer_stale = true; /* it has the previous limit */
+    fl_loop_turn(server->loop);
+}
+
+static void many_queued_requests_expire_in_order_over_several_turns(void) {
+    peer_server server = server_start();
+    int sockets[MANY];
+    let_many_wait_too_long(&server, sockets);
+    CHECK(server.loop->context.counts.refused > MANY / 2 && server.loop->context.counts.refused < MANY);
+    fl_heard first = {0}, last = {0};
+    hear_now(sockets[0], &first);
+    hear_now(sockets[MANY - 1], &last);
+    CHECK_HEARD("HTTP/1.1 503 Service Unavailable\r\n", "\n", first);
+    CHECK_SILENT(last);
+    uint64_t since = fl_clock();
+    fl_loop_wait(server.loop, SECOND);
+    CHECK(fl_clock() < since + SECOND / 2); /* the others are due already */
+    CHECK_NUMBER(MANY, server.loop->context.counts.refused);
+    for (int i = 0; i < MANY; i++) close(sockets[i]);
+    server_stop(&server);
+}
+
+static void an_expired_queued_request_is_not_taken(void) {
+    peer_server server = server_start();
+    int sockets[MANY];
+    let_many_wait_too_long(&server, sockets);
+    CHECK(server.loop->context.counts.refused < MANY);
+    CHECK(fl_loop_take(server.loop) == NULL);
+    CHECK_NUMBER(MANY, server.loop->context.counts.refused);
+    for (int i = 0; i < MANY; i++) close(sockets[i]);
+    server_stop(&server);
+}
+
+static void a_request_whose_client_has_disconnected_is_not_taken(void) {
+    fl_limits limits = peer_limits;
+    limits.in_flight = 1;
+    peer_server server = server_with(limits);
+    int busy = client(&server), gone = client(&server);
+    say(busy, GET("/"));
+    fl_exchange *exchange = take(server.loop);
+    say(gone, GET("/gone"));
+    turn(server.loop);
+    CHECK_NUMBER(1, server.loop->ready.count);
+    struct linger now = {1, 0};
+    setsockopt(gone, SOL_SOCKET, SO_LINGER, &now, sizeof now);
+    close(gone);
+    TURN_UNTIL(server.loop, server.loop->ready.count == 0);
+    answer(exchange, 200, "");
+    CHECK(fl_loop_take(server.loop) == NULL);
+    close(busy);
+    server_stop(&server);
+}
+
+static void deadlines_end_stalled_connections(void) {
+    static const struct { const char *name, *request, *answer; } stalls[] = {
+        {"idle", "", ""},
+        {"empty lines", "\r\n", ""},
+        {"head", "GET / HTTP/1.1\r\nHo", "HTTP/1.1 408 Request Timeout\r\n"},
+        {"body", "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nab", "HTTP/1.1 408 Request Timeout\r\n"},
+    };
+    fl_limits limits = peer_limits;
+    for (int kind = 1; kind < FL_DEADLINE_KINDS; kind++) limits.deadlines[kind] = 20 * MILLISECOND;
+    peer_server server = server_with(limits);
+    for (size_t i = 0; i < sizeof stalls / sizeof stalls[0]; i++) {
+        int socket = client(&server);
+        say(socket, stalls[i].request);
+        fl_heard heard = hear_end(server.loop, socket);
+        if (heard.size < strlen(stalls[i].answer) || (stalls[i].answer[0] == 0 && heard.size > 0))
+            test_fail(__FILE__, __LINE__, "%s: %s", stalls[i].name, heard.bytes);
+        CHECK_HEARD(stalls[i].answer, "", heard);
+        close(socket);
+    }
+    TURN_UNTIL(server.loop, server.loop->context.counts.connections == 0);
+    server_stop(&server);
+}
+
+/* Closing takes some microseconds each, which would delay other connections. */
+static void many_idle_connections_expire_over_several_turns(void) {
+    fl_limits limits = peer_limits;
+    limits.deadlines[FL_DEADLINE_IDLE] = SECOND;
+    peer_server server = server_with(limits);
+    int sockets[MANY];
+    for (int i = 0; i < MANY; i++) {
+        sockets[i] = client(&server);
+        fl_loop_turn(server.loop);
+    }
+    TURN_UNTIL(server.loop, server.loop->context.counts.connections == MANY);
+    usleep(1100000);
+    fl_loop_turn(server.loop);
+    uint32_t left = server.loop->context.counts.connections;
+    CHECK(left < MANY && left > MANY / 2);
+    uint64_t since = fl_clock();
+    fl_loop_wait(server.loop, SECOND);
+    CHECK(fl_clock() < since + SECOND / 2); /* the others are due already */
+    TURN_UNTIL(server.loop, server.loop->context.counts.connections == 0);
+    for (int i = 0; i < MANY; i++) close(sockets[i]);
+    server_stop(&server);
+}
+
+/* Deadlines run only while the server waits for the client. */
+static void no_deadline_expires_while_the_app_has_the_request(void) {
+    fl_limits limits = peer_limits;
+    for (int kind = 1; kind < FL_DEADLINE_KINDS; kind++) limits.deadlines[kind] = 20 * MILLISECOND;
+    limits.body_buffer = 4;
+    peer_server server = server_with(limits);
+    int socket = client(&server);
+    say(socket, "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 8\r\n\r\nabcd");
+    fl_exchange *exchange = take(server.loop);
+    fl_exchange_release_head(exchange);
+    const char *bytes;
+    size_t size;
+    CHECK_NUMBER(FL_OK, fl_exchange_body(exchange, &bytes, &size));
+    fl_exchange_consume_body(exchange, size);
+    CHECK_NUMBER(FL_AGAIN, fl_exchange_body(exchange, &bytes, &size));
+    say(socket, "efg");
+    TURN_UNTIL(server.loop, fl_context_next_woken(&server.loop->context) == exchange->id);
+    for (uint64_t end = fl_clock() + 80 * MILLISECOND; fl_clock() < end;) {
+        fl_loop_wait(server.loop, 10 * MILLISECOND);
+        fl_loop_turn(server.loop);
+    }
+    CHECK(!exchange->request.failed && exchange->connection != NULL);
+    CHECK_NUMBER(FL_OK, fl_exchange_body(exchange, &bytes, &size));
+    CHECK_BYTES("efg", 3, bytes, size);
+    fl_exchange_consume_body(exchange, size);
+    CHECK_NUMBER(FL_AGAIN, fl_exchange_body(exchange, &bytes, &size)); /* waits for the client */
+    TURN_UNTIL(server.loop, fl_context_next_woken(&server.loop->context) == exchange->id);
+    CHECK_NUMBER(FL_CLOSED, fl_exchange_body(exchange, &bytes, &size));
+    answer(exchange, 408, "");
+    close(socket);
+    server_stop(&server);
+}
+
+/* The client reads the first response slowly; then the app takes long for the second one. */
+static void the_write_deadline_ends_once_all_is_written(void) {
+    peer_server server = server_start();
+    int socket = narrow_client(&server);
+    say(socket, GET("/large") GET("/long"));
+    fl_exchange *exchange = take(server.loop);
+    char large[20000];
+    memset(large, 'x', sizeof large);
+    large[sizeof large - 1] = 0;
+    answer(exchange, 200, large);
+    turn(server.loop);
+    CHECK_NUMBER(1, server.loop->ready.count); /* the second request waits, and so does a part of the first response */
+    CHECK(server.loop->context.connections->out.length > 0);
+    CHECK_NUMBER(FL_DEADLINE_WRITE, server.loop->context.connections->deadline.kind);
+    fl_heard heard = {0};
+    TURN_UNTIL(server.loop, (hear_now(socket, &heard), server.loop->context.connections->out.length == 0));
+    CHECK_NUMBER(FL_DEADLINE_NONE, server.loop->context.connections->deadline.kind);
+    CHECK_NUMBER(1, server.loop->ready.count);
+    CHECK_NUMBER(1, answer_all(server.loop));
+    hear_now(socket, &heard);
+    CHECK_NUMBER(2, occurrences(&heard, "HTTP/1.1 200 OK"));
+    CHECK_HEARD("HTTP/1.1 200 OK", "\r\n\r\n/long", heard);
+    close(socket);
+    server_stop(&server);
+}
+
+static void a_client_that_does_not_read_is_dropped(void) {
+    fl_limits limits = peer_limits;
+    limits.deadlines[FL_DEADLINE_WRITE] = 30 * MILLISECOND;
+    peer_server server = server_with(limits);
+    int socket = narrow_client(&server);
+    say(socket, GET("/"));
+    fl_exchange *exchange = take(server.loop);
+    char *large = calloc(1, 500001);
+    memset(large, 'x', 500000);
+    answer(exchange, 200, large);
+    free(large);
+    CHECK_NUMBER(0, server.loop->context.counts.in_flight); /* the response is buffered */
+    CHECK_NUMBER(1, server.loop->context.counts.connections);
+    TURN_UNTIL(server.loop, server.loop->context.counts.connections == 0);
+    close(socket);
+    server_stop(&server);
+}
+
+int main(void) {
+    TEST(requests_over_the_limit_wait_in_the_queue);
+    TEST(a_request_that_waits_too_long_gets_503);
+    TEST(many_queued_requests_expire_in_order_over_several_turns);
+    TEST(an_expired_queued_request_is_not_taken);
+    TEST(a_request_whose_client_has_disconnected_is_not_taken);
+    TEST(deadlines_end_stalled_connections);
+    TEST(many_idle_connections_expire_over_several_turns);
+    TEST(no_deadline_expires_while_the_app_has_the_request);
+    TEST(the_write_deadline_ends_once_all_is_written);
+    TEST(a_client_that_does_not_read_is_dropped);
+    return test_summary();
+}
