@@ -2,7 +2,7 @@
 
 # Makes database drivers wait as fibers do, and ends queries on the server that nobody waits for.
 # Called by integrations and active_record.
-# Calls fiber_safety and serving (Offload).
+# Calls fiber_safety, pool and serving (Offload).
 
 require "async"
 require "socket"

@@ -1,14 +1,13 @@
 # frozen_string_literal: true
 
 require_relative "../log"
+require_relative "../pool"
 
 module Fairlead
   module Drivers
-    # Ends queries on a MySQL or MariaDB server for which nobody waits any more. A process has one for each server and user,
-    # with a connection of its own beside those of the pools, which it opens for the first query.
-    #
-    # It runs in a thread of its own: all offload threads may be waiting for queries.
-    class QueryCanceller
+    # Ends queries on a MySQL or MariaDB server for which nobody waits any more. A process keeps one connection for that to each
+    # server and user, beside those of the pools.
+    module QueryCanceller
       # What tells one of a server's connections from another, and the server from others. Ids are the same at other servers,
       # and begin anew when a server restarts.
       #
@@ -40,8 +39,32 @@ module Fairlead
         def same_server?(other, started) = server == other.server && started <= since + 1
       end
 
-      # Seconds for which to retry where the server refuses, and between two tries.
-      LAST, PAUSE = 60, 0.1
+      # The address leads to another server than the session's.
+      OtherServer = Class.new(StandardError)
+
+      # The connection that is kept. In the child of a fork it is left to the garbage collector: the parent uses it.
+      Side = Struct.new(:connection, :started) do
+        # @param driver [Class]
+        # @param options [Hash] of the connection whose query is to be ended.
+        def self.open(driver, options)
+          options = options.except(:database, :init_command, :reconnect, :async, :stream)
+          # With automatic_close, a forked child says good-bye for its parent.
+          patience = { connect_timeout: PATIENCE, read_timeout: PATIENCE, write_timeout: PATIENCE, automatic_close: false }
+          connection = driver.new(options.merge(patience))
+          # In whole seconds: it may have started up to one earlier.
+          new(connection, Clock.now - Session.row(connection, "SHOW GLOBAL STATUS LIKE 'Uptime'").last.to_i)
+        end
+
+        def end_query(session)
+          own = connection.fairlead_session
+          raise OtherServer unless own && session.same_server?(own, started)
+
+          connection.query("KILL QUERY #{session.id}")
+        rescue StandardError => error
+          raise unless QueryCanceller.code(error) == UNKNOWN_ID
+        end
+      end
+
       # There is no such connection (any more): https://mariadb.com/kb/en/e1094/
       UNKNOWN_ID = 1094
       REMEDIES = {
@@ -49,17 +72,23 @@ module Fairlead
                 "this, beyond database_connections.",
         false => "Check that the server runs, and that its user may connect."
       }.freeze
-      LOCK = ::Thread::Mutex.new
-      private_constant :LAST, :PAUSE, :UNKNOWN_ID, :REMEDIES, :LOCK
+      private_constant :OtherServer, :Side, :UNKNOWN_ID, :REMEDIES
+
+      @sides = {}
+      @refused = {}
 
       class << self
+        # @param driver [Class] Mysql2::Client or Trilogy.
         # @param options [Hash] of the connection whose query is to be ended.
         # @param session [Session, nil] of that connection.
-        # @yield opens a connection to its server.
-        # @yieldreturn [Array(#query, Session)] and its own session.
-        # @return [Boolean] whether the query has ended. If not, the canceller retries for a while, and the log says so.
-        def end_query(options, session, &connect)
-          of(options.values_at(:host, :port, :socket, :username), connect).end_query(session)
+        # @return [Boolean] whether the query has ended. If not, the log says so.
+        def end_query(driver, options, session)
+          address = options.values_at(:host, :port, :socket, :username)
+          return refuse(address, session) unless session
+
+          side = @sides[[driver, address]] ||= Pool.new(size: 1, timeout: PATIENCE) { Side.open(driver, options) }
+          # All offload threads may be waiting for queries.
+          ::Thread.new { try(side, session, address) }.value
         end
 
         # @return [Integer, nil] the number of a driver's error.
@@ -70,110 +99,44 @@ module Fairlead
 
         private
 
-        # A fork has none of its parent's.
-        def of(server, connect)
-          LOCK.synchronize do
-            @all, @process = {}, Process.pid unless @process == Process.pid
-            @all[server] ||= new(server, connect)
+        def try(side, session, address, again: true)
+          side.with do |one|
+            one.end_query(session)
+          rescue StandardError
+            side.discard_current_connection { |lost| lost.connection.close }
+            raise
           end
+          true
+        rescue StandardError => error
+          # The server may have closed the connection long ago.
+          return try(side, session, address, again: false) if again
+
+          error.is_a?(OtherServer) ? refuse(address, session) : report_failure(address, session, error)
         end
-      end
 
-      # @param server [Array] host, port, socket and user.
-      def initialize(server, connect)
-        @server = server
-        @connect = connect
-        @jobs = ::Thread::Queue.new
-        # Threads inherit the storage of the fiber that makes them: this one belongs to no request.
-        Fiber.new(blocking: true, storage: {}) { ::Thread.new { work } }.resume.name = "fairlead cancel"
-      end
-
-      # @param session [Session, nil]
-      # @return [Boolean] see {.end_query}
-      def end_query(session)
-        return refuse(session) unless session
-
-        ended = ::Thread::Queue.new
-        @jobs.push([session, ended, Clock.now + LAST])
-        ended.pop(timeout: PATIENCE) || false
-      end
-
-      private
-
-      # The address leads to another server than the session's.
-      OtherServer = Class.new(StandardError)
-      private_constant :OtherServer
-
-      def work
-        while (session, ended, deadline = @jobs.pop)
-          ended.push(try_until(deadline, session))
+        # @return [Boolean] false
+        def report_failure(address, session, error)
+          full = error.message.match?(/too many|max_user_connections/i)
+          Log.say("A query that nobody waits for could not be ended at #{name(address)} (its connection #{session.id}): " \
+                  "#{error.message.strip.chomp(".")}. Fairlead closes the connection; the query may go on there. #{REMEDIES.fetch(full)}")
+          false
         end
-      end
 
-      def try_until(deadline, session)
-        kept = @connection
-        kill(session)
-        @reported = false
-        true
-      rescue OtherServer
-        @connection = nil
-        kept ? retry : refuse(session)
-      rescue StandardError => error
-        return true if QueryCanceller.code(error) == UNKNOWN_ID
-
-        @connection = nil
-        retry if kept # the server may have closed it long ago
-        @reported ||= report_error(session.id, error)
-        return report_failure(session.id) if Clock.now > deadline
-
-        sleep(PAUSE)
-        retry
-      end
-
-      def kill(session)
-        connect unless @connection
-        raise OtherServer unless @own && session.same_server?(@own, @started)
-
-        @connection.query("KILL QUERY #{session.id}")
-      end
-
-      def connect
-        @connection, @own = @connect.call
-        # In whole seconds: it may have started up to one earlier.
-        @started = Clock.now - Session.row(@connection, "SHOW GLOBAL STATUS LIKE 'Uptime'").last.to_i
-      rescue StandardError
-        @connection = nil
-        raise
-      end
-
-      def report_error(id, error)
-        full = error.message.match?(/too many|max_user_connections/i)
-        Log.say("A query that nobody waits for could not be ended at #{name} (its connection #{id}): " \
-                "#{error.message.strip.chomp(".")}. It goes on there, and for #{LAST} s Fairlead tries again to end it. " \
-                "#{REMEDIES.fetch(full)}")
-        true
-      end
-
-      # @return [Boolean] false
-      def refuse(session)
-        unless @refused
-          Log.say("A query that nobody waits for could not be ended at #{name}#{" (its connection #{session.id})" if session}: " \
-                  "the address leads to another server than the one that runs it, or to a proxy, and no other query must be " \
-                  "ended. Fairlead closes the connection; the query may go on there. (Logged once.)")
-          @refused = true
+        # @return [Boolean] false
+        def refuse(address, session)
+          unless @refused[address]
+            Log.say("A query that nobody waits for could not be ended at #{name(address)}" \
+                    "#{" (its connection #{session.id})" if session}: the address leads to another server than the one that runs " \
+                    "it, or to a proxy, and no other query must be ended. Fairlead closes the connection; the query may go on " \
+                    "there. (Logged once.)")
+            @refused[address] = true
+          end
+          false
         end
-        false
-      end
 
-      # @return [Boolean] false
-      def report_failure(id)
-        Log.say("The query of connection #{id} at #{name} could not be ended in #{LAST} s: it runs there to its end.")
-        false
-      end
-
-      def name
-        host, port, socket, = @server
-        socket || "#{host || "localhost"}:#{port || 3306}"
+        def name((host, port, socket, _))
+          socket || "#{host || "localhost"}:#{port || 3306}"
+        end
       end
     end
   end

@@ -74,14 +74,8 @@ module Fairlead
         def call_interrupted
           @fairlead_socket&.close
           Drivers.clean_up do
-            next unless defined?(@fairlead_session) # the driver still connects
-
-            options = connection_options
-            QueryCanceller.end_query(options, @fairlead_session) do
-              patience = { connect_timeout: PATIENCE, read_timeout: PATIENCE, write_timeout: PATIENCE }
-              other = ::Trilogy.new(options.except(:database).merge(patience))
-              [other, other.fairlead_session]
-            end
+            # Else the driver still connects.
+            QueryCanceller.end_query(::Trilogy, connection_options, @fairlead_session) if defined?(@fairlead_session)
           end
         ensure
           discard! unless closed?

@@ -95,7 +95,7 @@ module Fairlead
 
         def ended?
           options = @query_options.merge(@fairlead_password.call)
-          QueryCanceller.end_query(options, @fairlead_session) { Interruption.connect(options) }
+          QueryCanceller.end_query(::Mysql2::Client, options, @fairlead_session)
         end
 
         # Takes the answer to the query, which may have ended by itself just before: the KILL then meets a statement of ours.
@@ -133,16 +133,6 @@ module Fairlead
           true
         rescue SystemCallError, ::Mysql2::Error
           false
-        end
-
-        # @return [Array(Mysql2::Client, QueryCanceller::Session)]
-        def self.connect(options)
-          unwanted = %i[reconnect init_command async stream database]
-          client = ::Mysql2::Client.new(
-            # A forked child that forgets its copy must not say good-bye for its parent.
-            options.except(*unwanted).merge(connect_timeout: PATIENCE, read_timeout: PATIENCE, automatic_close: false)
-          )
-          [client, client.fairlead_session]
         end
       end
     end
