@@ -7,7 +7,7 @@ require_relative "slow_network"
 
 module Fairlead
   # While a driver waits, or goes through a large result, the other fibers of its thread go on.
-  # Covers drivers.rb, drivers/mysql2.rb, drivers/mysql2/blocking_calls.rb, drivers/postgresql.rb
+  # Covers drivers.rb, drivers/mysql2.rb, drivers/postgresql.rb
   # Covers drivers/trilogy.rb, drivers/row_pacing.rb
   class YieldTest < Test
     include Databases

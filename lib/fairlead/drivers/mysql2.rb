@@ -6,7 +6,6 @@ require_relative "../serving/offload"
 require_relative "../fiber_safety/uninterruptible"
 require_relative "query_canceller"
 require_relative "row_pacing"
-require_relative "mysql2/blocking_calls"
 require_relative "mysql2/interruption"
 
 module Fairlead
@@ -20,18 +19,16 @@ module Fairlead
 
       # Takes the answer to a query that was sent.
       TAKE = ::Mysql2::Client.instance_method(:async_result)
-      # The driver's own methods, for a client that is being given up.
-      ASK = ::Mysql2::Client.instance_method(:query)
+      # The driver's own, for a client that is given up.
       CLOSE = ::Mysql2::Client.instance_method(:close)
       # Changes neither a transaction nor the session.
       PREPARING = "SELECT"
       NONE = {}.freeze
       ASYNC = { async: true }.freeze
-      private_constant :LARGE, :TAKE, :ASK, :CLOSE, :PREPARING, :NONE, :ASYNC
+      private_constant :LARGE, :TAKE, :CLOSE, :PREPARING, :NONE, :ASYNC
 
       # The client itself.
       module Client
-        include BlockingCalls
         include Interruption
 
         # @return [QueryCanceller::Session, nil]
@@ -41,6 +38,7 @@ module Fairlead
           # The driver forgets it, so that `inspect` does not show it.
           password = options.to_h.transform_keys(&:to_sym).slice(:password, :pass)
           @fairlead_password = -> { password }
+          @fairlead_lock = ::Thread::Mutex.new
           super
           session = QueryCanceller::Session.of(self)
           # Behind a proxy the server's connection may be another client's next.
@@ -104,6 +102,8 @@ module Fairlead
         # An interrupted caller leaves a connection that nobody knows: the thread closes it once it is open.
         def connect(...) = Drivers.fibers? ? in_thread { super } : super
 
+        def options_with_password = @query_options.merge(@fairlead_password.call)
+
         def wait_and_take(sql, options)
           return in_thread { yield sql, options } if sql.is_a?(String) && sql.bytesize > LARGE
 
@@ -166,8 +166,10 @@ module Fairlead
 
         # mysql2 cannot go on after a result that was not read to its end.
         def read_ahead(block, &)
-          RowPacing.read_ahead(->(&pass) { yield pass }, ->(reader) { @fairlead_client&.fairlead_stop(reader) }, &block)
+          RowPacing.read_ahead(->(&pass) { use_client { yield pass } }, -> { @fairlead_client&.fairlead_end_query }, &block)
         end
+
+        def use_client(&) = @fairlead_client ? @fairlead_client.fairlead_use(&) : yield
 
         def stream?(options = NONE) = options.fetch(:stream) { @query_options[:stream] }
       end

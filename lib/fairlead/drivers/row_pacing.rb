@@ -15,7 +15,7 @@ module Fairlead
       # For rows each of which the driver waits for without knowing fibers: a thread reads them, and the fiber takes them from it.
       #
       # @param each [#call] reads, and yields each row
-      # @param stop [#call] called with the thread if not all rows are read: ends the query, and waits for the thread
+      # @param stop [#call] called if not all rows are read: ends the query
       # @yieldparam row [Array, Hash]
       # @return [Object] what reading returns
       def self.read_ahead(each, stop)
@@ -27,7 +27,7 @@ module Fairlead
         reader.value.tap { reader = nil }
       ensure
         rows.close
-        stop.call(reader) if reader&.alive?
+        stop.call if reader&.alive?
       end
 
       def self.read(each, rows)

@@ -3,26 +3,20 @@
 module Fairlead
   module Drivers
     module Mysql2
-      # Decides what becomes of a client whose statement is interrupted. mysql2 does not show whether the server is within a
-      # transaction, so only what was sent is known. A statement that can neither begin nor end a transaction, nor change the
-      # session, is ended, and the client used again. After any other the client is closed.
+      # Closes a client whose statement is interrupted: mysql2 does not show in which state the session is. The server ends the
+      # statement.
+      #
+      # For the end of a request, it records whether the client is within a transaction, by what was sent.
       module Interruption
         include Interruptible
 
-        # https://mariadb.com/kb/en/e1317/
-        QUERY_INTERRUPTED = 1317
         COMMENTS = %r{\A(?:\s|/\*.*?\*/|--\s.*?$|\#.*?$)*}m
-        HARMLESS = /#{COMMENTS}\(?\s*(?:SELECT|INSERT|UPDATE|DELETE|REPLACE|WITH|SHOW|EXPLAIN|DESCRIBE|DESC|VALUES|TABLE|DO)\b/im
-        # Several statements in one, and locks of the session.
-        UNSAFE = /;\s*\S|_LOCKS?\s*\(/i
         CONTROL = /#{COMMENTS}(?:BEGIN|START|COMMIT|ROLLBACK|XA)\b/im
         BEGINS = /#{COMMENTS}(?:BEGIN(?!\s+NOT\b)|START\s+TRANSACTION|XA\s+(?:START|BEGIN)|(?:COMMIT|ROLLBACK)\s.*\bAND\s+CHAIN\b)/im
         ENDS = /#{COMMENTS}(?:COMMIT|ROLLBACK(?!\s+(?:WORK\s+)?TO\b)|XA\s+(?:COMMIT|ROLLBACK))\b/im
-        # Any statement may begin a transaction from here on.
-        MANUAL = /#{COMMENTS}SET\b.*\bautocommit\b/im
         # Of the driver, and of arguments: the call has ended.
         ERRORS = [::Mysql2::Error, TypeError, EncodingError].freeze
-        private_constant :COMMENTS, :HARMLESS, :UNSAFE, :CONTROL, :BEGINS, :ENDS, :MANUAL, :ERRORS
+        private_constant :COMMENTS, :CONTROL, :BEGINS, :ENDS, :ERRORS
 
         # @return [Boolean] whether it is within a transaction, as far as that is known, or a query.
         def fairlead_unsettled? = !closed? && (@fairlead_in_transaction || !@fairlead_sent.nil?)
@@ -35,23 +29,33 @@ module Fairlead
         end
 
         # @api private
-        # For a result whose rows a thread reads, and nobody wants any more.
-        def fairlead_stop(reader)
-          Drivers.clean_up { ended? }
-          @fairlead_abandoned = true
-          Uninterruptible.run do
-            shut_down
-            CLOSE.bind_call(self) if reader.join(PATIENCE)
+        # Uses the client in a thread. If it was given up meanwhile, the thread closes it.
+        def fairlead_use
+          @fairlead_lock.synchronize { yield unless @fairlead_abandoned }
+        ensure
+          close_abandoned
+        end
+
+        # @api private
+        # Has the server end the query, and gives the client up.
+        def fairlead_end_query
+          Drivers.clean_up do
+            # Else it is just being opened.
+            QueryCanceller.end_query(::Mysql2::Client, options_with_password, @fairlead_session) if defined?(@fairlead_session)
           end
+        ensure
+          abandon
         end
 
         private
+
+        # @yield in another thread. It may still run when nobody waits for it any more.
+        def in_thread(&) = Fairlead.offload { fairlead_use(&) }
 
         def begin_statement(sql)
           raise ::Mysql2::Error::ConnectionError, "MySQL client is not connected" if @fairlead_abandoned
 
           @fairlead_sent = sql
-          @fairlead_manual ||= Drivers.sql?(sql, MANUAL)
         end
 
         # Runs a statement from being sent to its result.
@@ -78,61 +82,29 @@ module Fairlead
 
         def call_failed(_) = @fairlead_sent = nil
 
-        # Has the server end the query. Without a scheduler mysql2 closes the connection by itself.
-        def call_interrupted
-          return @fairlead_sent = nil unless Drivers.fibers?
-
-          clean = false
-          sql, @fairlead_sent = @fairlead_sent, nil
-          Drivers.clean_up { clean = ended? && harmless?(sql) && answer_taken? }
-          abandon unless clean
-        rescue Exception # another interruption
-          abandon unless clean
-          raise
-        end
-
-        def harmless?(sql) = !@fairlead_manual && Drivers.sql?(sql, HARMLESS) && !Drivers.sql?(sql, UNSAFE)
-
-        def ended?
-          options = @query_options.merge(@fairlead_password.call)
-          QueryCanceller.end_query(::Mysql2::Client, options, @fairlead_session)
-        end
-
-        # Takes the answer to the query, which may have ended by itself just before: the KILL then meets a statement of ours.
-        # Another error may have ended the transaction: a deadlock does.
-        def answer_taken?
-          call = @fairlead_call
-          return false unless call.nil? || (call.over_within?(PATIENCE) && [nil, QUERY_INTERRUPTED].include?(call.error&.error_number))
-
-          in_thread do
-            killed? { TAKE.bind_call(self) }
-            nil while killed? { ASK.bind_call(self, "DO 0", async: false, stream: false) }
-          end
-          !more_results?
-        end
-
-        def killed?
-          yield
-          false
-        rescue ::Mysql2::Error => error
-          error.error_number == QUERY_INTERRUPTED || raise
-        end
+        # Without a scheduler mysql2 closes the connection by itself.
+        def call_interrupted = Drivers.fibers? ? fairlead_end_query : @fairlead_sent = nil
 
         # Closes it, at once, or as soon as the thread that uses it has returned.
         def abandon
-          call = @fairlead_call
           @fairlead_abandoned = true
           Uninterruptible.run do
-            CLOSE.bind_call(self) if call.nil? || call.over_within?(shut_down ? PATIENCE : 0) || !call.abandon
+            shut_down
+            close_abandoned
           end
         end
 
-        # @return [Boolean] false: it is not connected, or not yet.
         def shut_down
           answer_socket.shutdown
-          true
         rescue SystemCallError, ::Mysql2::Error
-          false
+          nil # it is not connected, or not yet
+        end
+
+        def close_abandoned
+          return unless @fairlead_abandoned && @fairlead_lock.try_lock
+
+          CLOSE.bind_call(self)
+          @fairlead_lock.unlock
         end
       end
     end
