@@ -25,8 +25,6 @@ module Fairlead
     attr_reader :deadlines
     # @return [ReactorGroup] whose reactors call it.
     attr_writer :group
-    # @return [Stall::Reporter, nil] whose notes of a request are logged at its end.
-    attr_writer :stall_reporter
 
     # @param request [Request]
     def call(request)
@@ -132,7 +130,6 @@ module Fairlead
     def finish(request, status, headers, body, error)
       StrayChild.end_process(nil) if @loop.forgotten?
       request.abandon unless request.answered?
-      guard(request) { Stall::Notification.log(request.env, @stall_reporter) } if @stall_reporter
       guard(request) { body.close } if body.respond_to?(:close)
     ensure
       run_callbacks(request, status, headers, error)

@@ -121,13 +121,15 @@ module Fairlead
     end
 
     def observe_stalls(configuration, told)
-      mark = configuration.environment == "development"
+      development = configuration.environment == "development"
       env_of = ->(fiber) { ServingFiber.request_of(fiber)&.env }
-      @stall_reporter = Stall::Reporter.new(@loop, limit: configuration.stall_report, env_of:, mark:) do |stall|
+      @stall_reporter = Stall::Reporter.new(@loop, limit: configuration.stall_report, env_of:) do |stall|
         told&.call(stall)
-        Stall::Notification.publish(stall) unless stall.lasting
+        next if stall.lasting
+
+        Stall::Notification.log(stall) if development
+        Stall::Notification.publish(stall)
       end
-      @handler.stall_reporter = @stall_reporter if mark
     end
 
     def log_refusals = @loop.rejections.each { |refusal| @access_log.refused(*refusal) }

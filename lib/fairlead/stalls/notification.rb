@@ -2,7 +2,7 @@
 
 module Fairlead
   class Stall
-    # Tells the app of a stall: its subscribers and, in development, the log of the request.
+    # Tells the app of a stall: its subscribers and, in development, its log.
     module Notification
       EVENT = "stall.fairlead"
       # Frames that are logged.
@@ -15,18 +15,13 @@ module Fairlead
         Fairlead.stall_subscribers.each { |subscriber| subscriber.call(stall) }
       end
 
-      # Logs the stalls of a request. Call it at the end of the request, in its fiber, while its log is still tagged.
+      # Logs it with its backtrace.
       #
-      # @param env [Hash]
-      # @param reporter [Reporter]
-      def self.log(env, reporter)
-        return unless env.key?(Reporter::KEY)
-
-        reporter.stalls_of(env).each do |stall|
-          text = "#{stall}\n#{frames(stall).map { |line| "  #{line}" }.join("\n")}"
-          rails = ::Rails.logger if defined?(::Rails.logger)
-          rails ? rails.warn(text) : env["rack.errors"].puts("fairlead: #{text}")
-        end
+      # @param stall [Stall]
+      def self.log(stall)
+        text = "#{stall}\n#{frames(stall).map { |line| "  #{line}" }.join("\n")}"
+        rails = ::Rails.logger if defined?(::Rails.logger)
+        rails ? rails.warn(text) : warn("fairlead: #{text}")
       end
 
       def self.frames(stall)

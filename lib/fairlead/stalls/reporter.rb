@@ -9,8 +9,6 @@ module Fairlead
   class Stall
     # A thread of each worker that reports its stalls. It sleeps until the watch thread has noticed one.
     class Reporter
-      # Where a request's env lists its stalls.
-      KEY = "fairlead.stalls"
       # As the reactors': nothing waits for this thread.
       PRIORITY = -3
       private_constant :PRIORITY
@@ -18,13 +16,11 @@ module Fairlead
       # @param loop [Loop]
       # @param limit [Float] seconds; longer stalls are reported.
       # @param env_of [#call] returns the env of the request that a fiber works for, or nil.
-      # @param mark [Boolean] whether to list the stalls of a request in its env (see {#stalls_of}).
       # @yieldparam stall [Stall] in a thread of its own
-      def initialize(loop, limit:, env_of:, mark: false, &report)
+      def initialize(loop, limit:, env_of:, &report)
         @loop = loop
         @limit = limit
         @env_of = env_of
-        @mark = mark
         @report = report
         @snapshots = {} # by the number of the reactor
         @lasting = {}
@@ -48,32 +44,12 @@ module Fairlead
         before = @snapshots[number]
         return if (before&.began == began && before.wanted == wanted) || thread.equal?(@thread)
 
-        env = @env_of.call(fiber)
-        snapshot = @snapshots[number] = Snapshot.new(began, wanted, thread, fiber, env)
-        mark(env, number, snapshot) if @mark && env
+        @snapshots[number] = Snapshot.new(began, wanted, thread, fiber, @env_of.call(fiber))
       rescue StandardError => error # logged by the reporter's own thread
         @failure = error
       end
 
-      # @param env [Hash] of a request that ends.
-      # @return [Array<Stall>] its stalls.
-      def stalls_of(env)
-        env.fetch(KEY, []).filter_map do |number, snapshot|
-          next if Prompt.caused?(snapshot.began, snapshot.backtrace)
-
-          stall = snapshot.stall
-          facts = @loop.stall(number, snapshot.began) if stall.nil? || stall.lasting
-          facts ? snapshot.to_stall(facts.merge(lasting: false)) : stall
-        end.select { |stall| stall.seconds >= @limit * (stall.kind == "computing" ? 4 : 1) }
-      end
-
       private
-
-      def mark(env, number, snapshot)
-        marks = env[KEY] ||= []
-        marks.reject! { |other, earlier| other == number && earlier.began == snapshot.began }
-        marks << [number, snapshot]
-      end
 
       def run
         loop do
@@ -104,7 +80,7 @@ module Fairlead
 
         @lasting[number] = began
         snapshot = @snapshots[number]
-        stall = snapshot&.began == began ? snapshot.stall = snapshot.to_stall(facts) : Snapshot.stall(facts)
+        stall = snapshot&.began == began ? snapshot.to_stall(facts) : Snapshot.stall(facts)
         @snapshots.delete(number) unless facts[:lasting]
         Prompt.caused?(began, stall.backtrace) ? Fairlead.page&.forget_routes(began) : @report.call(stall)
       end

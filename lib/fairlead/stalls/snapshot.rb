@@ -15,8 +15,6 @@ module Fairlead
       attr_reader :wanted
       # @return [Array<String>]
       attr_reader :backtrace
-      # @return [Stall, nil] once it is known.
-      attr_accessor :stall
 
       # @param thread [Thread] that stalls
       # @param fiber [Fiber] that it runs

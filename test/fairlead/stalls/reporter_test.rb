@@ -243,7 +243,7 @@ module Fairlead
       assert_includes server.log, "GET /free stalled for "
     end
 
-    def test_in_development_it_is_in_the_errors_of_its_request
+    def test_in_development_its_backtrace_is_on_the_error_stream
       server = with_server(TOLD, "-e", "development")
       client(to: server).get("/free?0.4")
 
