@@ -61,7 +61,7 @@ module Fairlead
       ResponseStream::Writers.establish
       KeptLocals.establish
       NameLookup.establish
-      WorkingFolder.establish(ServingFiber.method(:request_of))
+      WorkingFolder.establish
       ForkGuard.establish
       ForkGuard.servers << self
       @group.run do
