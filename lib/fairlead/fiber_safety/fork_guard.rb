@@ -24,13 +24,6 @@ module Fairlead
       end
     end
 
-    # Ends a thread of the app that has called Process.daemon. A request ends by the exception.
-    def self.end_caller
-      thread = Thread.current
-      Thread.exit unless Fiber.scheduler || thread.respond_to?(:fairlead_relays?) || thread.equal?(Thread.main)
-      raise SystemExit.new(0, "Process.daemon: what follows it runs in another process")
-    end
-
     # Of fork with a block: async's loop masks the exceptions of signals for its whole thread, and so for the child.
     module Block
       def fork(&block)
@@ -62,13 +55,11 @@ module Fairlead
       ForkGuard.forget_server(scheduler) if Process.pid != parent && ForkGuard.servers.any?
     end
 
-    # (see Process.daemon) The process that serves goes on; only the caller does not return, since it has become another process.
+    # (see Process.daemon) It ends the calling process, which serves other requests.
     def daemon(...)
       return super if ForkGuard.servers.empty?
 
-      pid = Process.fork or return super
-      Process.wait(pid) # it ends as soon as the daemon is there
-      ForkGuard.end_caller
+      raise NotImplementedError, "Process.daemon would end this server: call it in a forked child"
     end
   end
   Process.singleton_class.prepend(ForkGuard)

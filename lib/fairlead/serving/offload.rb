@@ -19,8 +19,8 @@ module Fairlead
     PRIORITY = -3
     private_constant :IDLE, :PRIORITY
 
-    # A class of its own, to recognise them: what is offloaded within one of them runs in place. The waiting fiber raises what it raises.
-    Thread = Class.new(::Thread) { def fairlead_relays? = true }
+    # A class of its own, to recognise them: what is offloaded within one of them runs in place.
+    Thread = Class.new(::Thread)
 
     class << self
       # @return [Integer] the most threads of this process, from now on.
