@@ -157,7 +157,7 @@ module Fairlead
         "mysql2", "~> 0.5",
         methods: {
           "Mysql2::Client" => %i[
-            query async_result next_result store_result abandon_results! prepare ping close connect socket thread_id more_results?
+            query async_result store_result prepare ping close connect socket thread_id select_db set_server_option
           ],
           "Mysql2::Statement" => %i[execute close], "Mysql2::Result" => %i[each]
         },

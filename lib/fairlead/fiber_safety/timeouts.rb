@@ -11,7 +11,7 @@ module Fairlead
       def exception(*) = self
     end
 
-    EXIT = ::Timeout.const_defined?(:ExitException) ? ::Timeout::ExitException : ::Class.new(::Exception)
+    EXIT = ::Timeout::ExitException
     private_constant :EXIT
 
     # (see Timeout.timeout)

@@ -78,9 +78,7 @@ module Fairlead
     module Raise
       def raise(*arguments, **options) = Uninterruptible.hold(self, arguments, options) ? nil : super
 
-      if ::Fiber.method_defined?(:kill) # Ruby 3.3
-        def kill = Uninterruptible.hold(self, nil, nil) ? self : super
-      end
+      def kill = Uninterruptible.hold(self, nil, nil) ? self : super
     end
 
     # Of Async::Scheduler, whose selector raises in a fiber without calling Fiber#raise, and whose timeout_after goes through
