@@ -20,8 +20,6 @@ module Fairlead
 
       # @param step [#call] added once.
       def add(step) = @steps |= [step]
-
-      def remove(step) = @steps -= [step]
     end
   end
 end

@@ -4,25 +4,6 @@ module Fairlead
   # Makes ActiveSupport, ActiveRecord and Sequel keep their state by fiber instead of by thread. With many requests in the fibers of one
   # thread, `:thread` would make them share one database connection, one CurrentAttributes and one Time.zone.
   module Isolation
-    # Prepended to Object and ActiveSupport. An app may load ActiveSupport in a request, which must not find :thread, nor change the
-    # level while other requests are within transactions.
-    module Awaiting
-      def const_added(name)
-        super
-        Isolation.await_definition if name == :ActiveSupport || name == :IsolatedExecutionState
-      end
-    end
-
-    # Prepended to ActiveSupport::IsolatedExecutionState before its own code runs, which chooses :thread at its end.
-    module Chosen
-      def isolation_level=(*)
-        return if isolation_level == :fiber
-
-        super(:fiber)
-        Isolation.establish
-      end
-    end
-
     # Prepended to Fiber's singleton class: a scheduled fiber outlives the one that started it, and has state of its own.
     module Scheduled
       def schedule(*, **)
@@ -34,21 +15,14 @@ module Fairlead
         end
       end
     end
-    private_constant :Awaiting, :Chosen
+    private_constant :Scheduled
 
     # Call it once the app is loaded, in a process that serves. May be called again.
     #
     # @return [void]
     def self.establish
       SequelPools.isolate
-      # A request may load ActiveRecord later, which must not find :thread then. Nothing else is loaded: the whole of ActiveSupport
-      # would leave something in the storage that every fiber inherits.
-      if !defined?(::ActiveSupport) && Gem.loaded_specs.key?("activerecord")
-        require "active_support/isolated_execution_state"
-      end
-      Cleanup.add(method(:discover)) unless ActiveRecord.loaded?
-      # This also loads a constant that is still to be autoloaded.
-      return await_definition unless defined?(::ActiveSupport::IsolatedExecutionState)
+      return unless load_state
 
       isolate(::ActiveSupport::IsolatedExecutionState)
       ActiveRecord.prepare if ActiveRecord.loaded?
@@ -63,18 +37,6 @@ module Fairlead
       ::ActiveSupport.on_load(:active_record) { ActiveRecord.prepare }
     end
 
-    # Isolates ActiveSupport as it is loaded.
-    #
-    # @api private
-    def self.await_definition
-      space = defined?(::ActiveSupport) ? ::ActiveSupport : ::Object
-      if space.equal?(::Object) || space.autoload?(:IsolatedExecutionState) || !space.const_defined?(:IsolatedExecutionState, false)
-        space.singleton_class.prepend(Awaiting)
-      else
-        space::IsolatedExecutionState.singleton_class.prepend(Chosen)
-      end
-    end
-
     # Records that the app had asked for :thread.
     #
     # @api private
@@ -83,13 +45,15 @@ module Fairlead
     # @return [Boolean] whether the app had asked for :thread.
     def self.overruled? = @overruled ? true : false
 
-    # A step of {Cleanup}, until the app has loaded ActiveRecord, perhaps in a request.
-    def self.discover
-      return unless ActiveRecord.loaded?
-
-      establish
-      Cleanup.remove(method(:discover))
-      ActiveRecord::LeaseCleanup.release
+    # A request may load ActiveSupport later, and must not find :thread then. Nothing else is loaded: the whole of ActiveSupport
+    # would leave something in the storage that every fiber inherits.
+    #
+    # @return [Boolean] false: the app has no ActiveSupport.
+    def self.load_state
+      require "active_support/isolated_execution_state"
+      true
+    rescue LoadError
+      false
     end
 
     def self.isolate(state)
@@ -105,7 +69,7 @@ module Fairlead
       state.instance_variable_set(:@scope, FiberOwner)
       raise ConfigurationError, UNKNOWN unless shared_and_cleared?(state)
     end
-    private_class_method :discover, :isolate
+    private_class_method :load_state, :isolate
 
     UNKNOWN = "This version of ActiveSupport keeps its isolated state (CurrentAttributes, Time.zone, database connections) in " \
               "a way that Fairlead does not know. Requests could see each other's state, so it is not served. " \

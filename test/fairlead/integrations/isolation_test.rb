@@ -53,21 +53,11 @@ module Fairlead
     end
 
     def test_without_active_support_nothing_happens
-      assert_equal "nil", run_ruby("Fairlead::Isolation.establish; print defined?(::ActiveSupport).inspect")
+      assert_equal "nil", run_ruby("Fairlead::Isolation.establish; print defined?(::ActiveSupport).inspect", "--disable-gems")
     end
 
-    def test_active_record_that_is_in_the_bundle_may_be_loaded_later
-      assert_equal "fiber", run_ruby(<<~RUBY, "-rbundler/setup")
-        Fairlead::Isolation.establish
-        require "active_record"
-        print ActiveSupport::IsolatedExecutionState.isolation_level
-      RUBY
-    end
-
-    # Without a bundle, nobody knows that it will come.
     def test_active_record_that_is_loaded_by_a_request_is_isolated_from_its_first_moment
-      assert_equal "[:fiber, :fiber, true, true]", run_ruby(<<~RUBY, "-rbundler/setup")
-        Gem.loaded_specs.delete("activerecord")
+      assert_equal "[:fiber, true, true]", run_ruby(<<~RUBY, "-rbundler/setup")
         Fairlead::Isolation.establish
         require "active_support"
         state = ActiveSupport::IsolatedExecutionState
@@ -75,9 +65,8 @@ module Fairlead
         state[:x] = 1
         require "active_record"
         ActiveRecord::Base
-        state.isolation_level = :thread
         shared = Enumerator.new { |all| all << state[:x] }.next == 1
-        print [first, state.isolation_level, shared, Fairlead::ActiveRecord::PoolPatch.installed?].inspect
+        print [first, shared, Fairlead::ActiveRecord::PoolPatch.installed?].inspect
       RUBY
     end
 
