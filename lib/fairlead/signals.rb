@@ -15,6 +15,12 @@ module Fairlead
     @trapping = []
 
     class << self
+      # @param status [Process::Status]
+      # @return [String] "ended with status 1", "was ended by SIGKILL"
+      def end_in_words(status)
+        status.signaled? ? "was ended by SIG#{Signal.signame(status.termsig)}" : "ended with status #{status.exitstatus}"
+      end
+
       # @return [Array<Signals>] those with traps in this process.
       attr_reader :trapping
 

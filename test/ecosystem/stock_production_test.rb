@@ -108,7 +108,7 @@ module Fairlead
       Process.kill(:KILL, jobs)
       eventually("it is started again") { jobs_of(server).then { |pid| pid && pid != jobs } }
 
-      assert_match(/Solid Queue \(process #{jobs}\) has ended by SIGKILL. It is started again in 1 s/, server.log)
+      assert_match(/Solid Queue \(process #{jobs}\) was ended by SIGKILL. It is started again in 1 s/, server.log)
       assert_christened(server)
       jobs = jobs_of(server)
 

@@ -35,10 +35,6 @@ module Fairlead
         Fairlead.serving!
         configuration = @flags.configuration
         configuration.export_environment
-        Rehearsal.pass do
-          Fairlead.configuration = configuration
-          AppLoader.load(configuration)
-        end
         Supervision.server(configuration, start_command).run
       end
     end

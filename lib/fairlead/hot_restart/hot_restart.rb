@@ -74,7 +74,8 @@ module Fairlead
       generation.channel&.close
       @generations.delete(generation)
       post(generation.retained.with(servers: [], rest: 0), @generations) if generation.retained
-      return fail_start(generation.failure || how_it_ended(status), status) if generation.booting?
+      generation.failure ||= "The new process #{Signals.end_in_words(status)}; its messages are above." if generation.booting?
+      return fail_start(generation.failure, status) if generation.booting?
       return unless generation.serving?
 
       Log.say generation.failure if generation.failure
@@ -212,12 +213,6 @@ module Fairlead
       Log.say "The new code could not be started; the old code continues to serve.\n#{description}"
       post(Messages::Failed.new(description), [serving].compact)
       @service_manager.ready(@listeners.map(&:uri))
-    end
-
-    def how_it_ended(status)
-      return "The new process ended with status #{status.exitstatus}; its messages are above." unless status.signaled?
-
-      "The new process was ended by SIG#{Signal.signame(status.termsig)}."
     end
 
     # As a shell reports it.

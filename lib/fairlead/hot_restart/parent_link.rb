@@ -7,7 +7,7 @@ require_relative "../parts"
 
 module Fairlead
   # A supervisor's link to the {InitProcess}, which has the listening sockets, talks to the service manager and passes signals
-  # on. {HotRestart} is the other end.
+  # on. {HotRestart} is the other end, or {Rehearsal}.
   class ParentLink
     extend Forwardable
 
@@ -33,16 +33,21 @@ module Fairlead
     attr_reader :retained
 
     # Ignores what an init process of another version says beside it.
-    def initialize(pid:, generation:, control:, listeners:, watchdog: nil, retained: [], **)
+    #
+    # @param rehearsal [Boolean] whether this process is only to load the app.
+    def initialize(pid:, generation:, control:, listeners:, watchdog: nil, retained: [], rehearsal: false, **)
       @pid = pid
       @generation = generation
       @watchdog = watchdog
       @retained = retained
+      @rehearsal = rehearsal
       @channel = Channel.new(UNIXSocket.for_fd(control).tap { |io| io.close_on_exec = true })
       @listeners = listeners.map { |fd, asked, owned| Listener.new(Socket.for_fd(fd), asked:, owned:, owner: pid) }
     end
 
     def_delegators :@channel, :io, :receive, :post, :close
+
+    def rehearsal? = @rehearsal
 
     # All workers serve. From now on the init process removes the files of the sockets, also of the new ones.
     def serving(listeners)

@@ -8,7 +8,7 @@ module Fairlead
   module Messages
     # --- Worker → supervisor
 
-    # It serves.
+    # It serves, or would: see {Rehearsal}.
     Ready = Data.define
     # It could not start, and ends. From a supervisor to the init process too, which passes it on to the serving supervisor.
     # @!attribute description [String] complete: what, file, line, what to do.

@@ -37,9 +37,7 @@ module Fairlead
       ::Fairlead.serving!
       Isolation.establish
       configuration = configuration({ config: "a #{app.class}", **options })
-      remove_pid_file = -> { FileUtils.rm_f(options[:pid]) if options[:pid] }
-      Rehearsal.pass(&remove_pid_file)
-      remove_pid_file.call if ParentLink.current # the file of the init process stays
+      FileUtils.rm_f(options[:pid]) if options[:pid] && ParentLink.current # a copy's own; that of the first process stays
       @server = Supervision.server(configuration, start_command(options), app:)
       yield @server if block_given?
       status = @server.run

@@ -94,7 +94,7 @@ module Fairlead
     # The second thread. Once the process drains, @deadline says for how long.
     def control_loop
       loop do
-        IO.select([@signals.io, *@control_server.ios, *@rehearsal&.ios], nil, nil, patience)
+        IO.select([@signals.io, @rehearsal&.io, *@control_server.ios].compact, nil, nil, patience)
         next stop_server if @deadline && Clock.now >= @deadline
 
         @control_server.answer_clients { PoolReports.collect { |pools| @control_server.state.pool_reports.record(Process.pid, pools) } }
@@ -144,9 +144,9 @@ module Fairlead
     def check_rehearsal
       result = @rehearsal&.result or return
       @rehearsal = nil
-      return begin_anew if result == :passed
+      return begin_anew if result.is_a?(Messages::Ready)
 
-      fail_restart(result)
+      fail_restart(result.description)
       restart if @restart_pending
       @restart_pending = false
     end

@@ -172,17 +172,17 @@ module Fairlead
     end
 
     def ended(now, status)
-      how = status.signaled? ? "by SIG#{Signal.signame(status.termsig)}" : "with status #{status.exitstatus}"
+      how = Signals.end_in_words(status)
       return host_ended(how) if @hosted
 
       delay = @respawn.ended(now, now - @started)
       @not_before = @respawn.not_before
-      Log.say "Solid Queue (process #{@pid}) has ended #{how}. It is started again in #{delay.round} s."
+      Log.say "Solid Queue (process #{@pid}) #{how}. It is started again in #{delay.round} s."
     end
 
     def host_ended(how)
       @not_before = Float::INFINITY
-      Log.say "The host of Solid Queue (process #{@pid}) has ended #{how}. While this process serves, Solid Queue cannot be " \
+      Log.say "The host of Solid Queue (process #{@pid}) #{how}. While this process serves, Solid Queue cannot be " \
               "started again: restart the server."
     end
 

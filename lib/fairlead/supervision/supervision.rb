@@ -11,6 +11,7 @@ module Fairlead
     # @raise [ConfigurationError]
     def self.server(configuration, start_command, app: nil)
       link = ParentLink.current
+      rehearse(configuration, link, app) if link&.rehearsal?
       if configuration.workers.zero?
         raise ConfigurationError, "#{configuration.source(:workers)}: `workers 0` needs a full restart." if link
 
@@ -23,6 +24,14 @@ module Fairlead
       end
     end
 
+    # Ends this process once the app is loaded.
+    def self.rehearse(configuration, link, app)
+      Fairlead.configuration = configuration
+      app || AppLoader.load(configuration)
+      link.post(Messages::Ready.new)
+      Process.exit!(0)
+    end
+
     # An app that is loaded already (`rackup`) may have opened database connections. Its memory is compacted, so that it stays
     # shared with the supervisor.
     def self.prepare_fork
@@ -30,6 +39,6 @@ module Fairlead
       SequelPools.release
       Process.warmup if Process.respond_to?(:warmup)
     end
-    private_class_method :prepare_fork
+    private_class_method :rehearse, :prepare_fork
   end
 end

@@ -188,18 +188,12 @@ module Fairlead
       return unless status
 
       receive_from(worker, now, &) # its last messages
-      worker.failure ||= how_it_ended(status)
+      worker.failure ||= "It #{Signals.end_in_words(status)}."
       worker.refused = status.exitstatus == Worker::REFUSED
       ended(worker, now)
     rescue Errno::ECHILD
       worker.failure ||= "It ended, and something else in this process took its status."
       ended(worker, now)
-    end
-
-    def how_it_ended(status)
-      return "It ended with status #{status.exitstatus}." unless status.signaled?
-
-      "It was ended by SIG#{Signal.signame(status.termsig)}."
     end
 
     def ended(worker, now)

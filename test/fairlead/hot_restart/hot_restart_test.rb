@@ -167,7 +167,7 @@ module Fairlead
         server.write("config/fairlead.rb", "Process.kill(:KILL, Process.pid)")
         restart(server)
         assert_serves "old", server
-        assert_match(/continues to serve\.\nThe new process was ended by SIGKILL\./, server.log)
+        assert_match(/continues to serve\.\nThe new process was ended by SIGKILL;/, server.log)
       end
     end
 
