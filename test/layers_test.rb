@@ -68,7 +68,7 @@ class LayersTest < Fairlead::Test
     arrow = rooms.arrows.find { |one| one.from == "supervision" && one.place.end_with?("Messages::Drain") }
 
     assert_equal "ipc", arrow.to
-    assert rooms.arrows.any? { |one| one.from == "cli" && one.to == "doctor" && one.place.end_with?("Fairlead::Doctor") }
+    assert rooms.arrows.any? { |one| one.from == "cli" && one.to == "doctor" && one.place.end_with?(": Doctor") }
     assert rooms.arrows.none? { |one| one.place.include?("::ActiveRecord::Base") }
   end
 end

@@ -10,7 +10,6 @@ module Fairlead
   # The `fairlead` command.
   class CLI
     autoload :Command, "fairlead/cli/command"
-    autoload :Doctor, "fairlead/cli/doctor"
     autoload :Findings, "fairlead/cli/findings"
     autoload :Flags, "fairlead/cli/flags"
     autoload :Humanize, "fairlead/cli/humanize"
@@ -59,8 +58,7 @@ module Fairlead
       when "stalls" then subcommand(Stalls)
       when "status" then subcommand(Status)
       else
-        flags = Flags.new(@arguments)
-        flags.doctor? ? Doctor.new(flags, output: @output) : Serve.new(flags, @arguments, output: @output, errors: @errors)
+        Serve.new(Flags.new(@arguments), @arguments, output: @output, errors: @errors)
       end
     end
 

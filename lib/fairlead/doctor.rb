@@ -2,14 +2,14 @@
 
 # Finds what would hurt an app under fibers.
 # Called by cli.
-# Calls active_record and integrations.
+# Calls active_record.
 
 require_relative "parts"
 
 module Fairlead
   # `fairlead doctor`: lists what would hurt the loaded app under fibers, each with its fix.
   class Doctor
-    # @!attribute level [Symbol] :hurts, :note (good to know), or :fine.
+    # @!attribute level [Symbol] :hurts or :note (good to know).
     # @!attribute what [String] one sentence.
     # @!attribute places [Array<String>] "app/models/item.rb:12".
     # @!attribute remedy [String, nil]
@@ -17,24 +17,22 @@ module Fairlead
       def initialize(level:, what:, places: [], remedy: nil) = super
     end
 
-    MARKS = { hurts: "✗", note: "–", fine: "✓" }.freeze
+    MARKS = { hurts: "✗", note: "–" }.freeze
     # Places shown per finding.
     SHOWN = 8
     private_constant :MARKS, :SHOWN
 
     # @param configuration [Configuration]
-    # @param app_folder [String]
-    def initialize(configuration, app_folder: Dir.pwd)
+    def initialize(configuration)
       @configuration = configuration
-      @folder = app_folder
     end
 
     # The app must be loaded.
     #
     # @return [Array<Finding>] those that hurt first
     def findings
-      found = Isolated.findings + Databases.findings(@configuration) + Gems.findings + Code.findings(@folder)
-      found.sort_by.with_index { |finding, index| [MARKS.keys.index(finding.level), index] }
+      found = Databases.findings(@configuration) + Gems.findings + Code.findings(Dir.pwd)
+      found.partition { |finding| finding.level == :hurts }.flatten
     end
 
     # @return [Integer] the exit status: 1 if anything would hurt.
@@ -54,22 +52,6 @@ module Fairlead
       finding.places.first(SHOWN).each { |place| output.puts "    #{place}" }
       output.puts "    and #{finding.places.size - SHOWN} more" if finding.places.size > SHOWN
       output.puts "    → #{finding.remedy}" if finding.remedy
-    end
-
-    # Checks that state is kept by fiber.
-    module Isolated
-      def self.findings
-        return [] unless defined?(::ActiveSupport::IsolatedExecutionState)
-        return [Finding.new(level: :fine, what: "State is kept by fiber (isolation_level :fiber).")] unless
-          Isolation.overruled?
-
-        [Finding.new(
-          level: :hurts,
-          what: "config.active_support.isolation_level is :thread, which would mix up requests. Fairlead uses :fiber " \
-                "while it serves.",
-          remedy: "Remove that line from the app's configuration, or set :fiber, so that tests run like the app."
-        )]
-      end
     end
   end
 end

@@ -6,7 +6,7 @@ require_relative "rails_app"
 
 module Fairlead
   # `fairlead doctor` in a Rails app.
-  # Covers cli/doctor.rb, cli/findings.rb, doctor.rb, doctor/code.rb, doctor/databases.rb, doctor/gems.rb
+  # Covers cli/findings.rb, doctor.rb, doctor/code.rb, doctor/databases.rb, doctor/gems.rb
   class RailsDoctorTest < RailsTest
     include Databases
     needs :database
@@ -55,11 +55,6 @@ module Fairlead
           end
         end
       RUBY
-      "app/controllers/ticks_controller.rb" => <<~RUBY,
-        class TicksController < ActionController::Base
-          include Comparable, ::ActionController::Live
-        end
-      RUBY
       "app/views/items/_count.html.erb" => <<~ERB,
         <%# How many there are: Item.lease_connection -%>
         <%= tag.p do %>
@@ -75,11 +70,7 @@ module Fairlead
         Gem.loaded_specs["typhoeus"] = Gem::Specification.new("typhoeus", "1.4.1")
         Gem.loaded_specs["request_store"] = Gem::Specification.new("request_store", "1.7.0")
         Gem.loaded_specs["bunny"] = Gem::Specification.new("bunny", "3.5.0")
-        Gem.loaded_specs["excon"] = Gem::Specification.new("excon", "1.11.0")
         Gem.loaded_specs["stripe"] = Gem::Specification.new("stripe", "20.1.0")
-        Gem.loaded_specs["sentry-ruby"] = Gem::Specification.new("sentry-ruby", "7.2.0")
-        Gem.loaded_specs["mysql2"] = Gem::Specification.new("mysql2", "0.5.7")
-        Gem.loaded_specs["trilogy"] = Gem::Specification.new("trilogy", "2.10.0")
       RUBY
     }.freeze
     private_constant :HURTING, :FINE
@@ -88,8 +79,8 @@ module Fairlead
       status, said = examine("-w", "2", files: HURTING, database: postgresql)
 
       assert_equal 1, status
-      assert_match(/^4 of these would hurt in the environment production\.$/, said)
-      assert_item(/^✗ config.active_support.isolation_level is :thread/, "Remove that line", said)
+      assert_match(/^3 of these would hurt in the environment production\.$/, said)
+      assert_match(/config.active_support.isolation_level is :thread.* Remove that line/, said)
       assert_item(/^✗ Few connections in each worker: primary \(5\)/,
                   "Set database_connections in config/fairlead.rb (bin/rails generate fairlead:install does), or raise " \
                   "max_connections in config/database.yml.", said)
@@ -105,8 +96,7 @@ module Fairlead
         app/models/item.rb:15: self.class.connection
         and 1 more
       PLACES
-      assert_item(/^– Rake tasks that keep a database connection/, "while it serves", said)
-      assert_includes said, "    lib/tasks/items.rake:1: Item.lease_connection\n"
+      refute_includes said, "items.rake"
       assert_item(/^✗ typhoeus 1\.4\.1/, "Fairlead.offload", said)
       assert_item(/^– Thread\.current/, "CurrentAttributes. A client that is kept there is rebuilt", said)
       assert_equal <<~PLACES, places("Thread.current[…] as state", said)
@@ -120,17 +110,9 @@ module Fairlead
         app/models/hurting.rb:10: Bundler.with_unbundled_env { ENV["A"] = "b" }
         app/models/hurting.rb:10: ENV["A"] = "b"
       PLACES
-      assert_item(/^– ActionController::Live/, "with_connection", said)
-      assert_includes said, "    app/controllers/lives_controller.rb:2: include ActionController::Live\n"
-      assert_includes said, "    app/controllers/ticks_controller.rb:2: include Comparable, ::ActionController::Live\n"
       assert_item(/^– request_store 1\.7\.0: its store belongs to a fiber/, "ActiveSupport::CurrentAttributes", said)
       assert_item(/^– bunny 3\.5\.0: a channel serves one request at a time/, "in a pool", said)
       assert_item(/^– stripe 20\.1\.0: its connections stay open between requests/, "from the request itself", said)
-      assert_match(/^✓ excon 1\.11\.0: each request has its own sockets/, said)
-      assert_match(/^✓ sentry-ruby 7\.2\.0: each request has its own hub/, said)
-      assert_item(/^– mysql2 0\.5\.7: it yields while it waits for a query/, "trilogy", said)
-      assert_match(/^✓ pg 1\.\d+\.\d+ yields while it waits\.$/, said)
-      assert_item(/^– trilogy 2\.10\.0: the pool may hand out a connection that the server has closed/, "bundle update trilogy", said)
     end
 
     def test_it_counts_the_connections_of_all_workers
@@ -140,12 +122,8 @@ module Fairlead
       assert_item(/^✗ postgresql at \S+ allows #{allowed} connections; 2 workers may open #{2 * allowed}/,
                   "`database_connections #{(allowed * 0.9).floor}`", said)
 
-      _, said = examine("-w", "2", "--database-connections", "90", files:, database: postgresql)
-
-      assert_match(/^✓ postgresql at \S+ allows \d+ connections; all workers together open up to 90/, said)
-      assert_match(/^✓ The app's code has none of this: code that keeps/, said)
-      assert_match(/^✓ The app's code has none of this: Thread\.current/, said)
-      refute_includes said, "Rake tasks"
+      assert_equal [0, "Nothing would hurt in the environment production.\n\n"],
+                   examine("-w", "2", "--database-connections", "90", files:, database: postgresql)
     end
 
     def test_it_finds_what_views_do_with_connections
@@ -172,8 +150,6 @@ module Fairlead
         assert_item(/^✗ #{adapter} at \S+ allows #{allowed} connections; all workers together open up to #{allowed} /,
                     "`database_connections #{(allowed * 0.9).floor}`", said)
         refute_includes said, "prepared statements are on"
-        assert_match(/^– mysql2 \S+: .* a slow result of a prepared statement blocks the other requests of its thread\.$/, said)
-        assert_match(/^✓ trilogy \S+ yields while it waits\.$/, said)
       end
     end
 

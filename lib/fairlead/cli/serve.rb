@@ -2,7 +2,8 @@
 
 module Fairlead
   class CLI
-    # `fairlead` without a subcommand: serves the app, or prints the help or the version.
+    # `fairlead` without a subcommand: serves the app, or prints the help or the version. And `fairlead doctor`: loads the app as
+    # if to serve it, and examines it.
     class Serve
       # @param flags [Flags]
       # @param arguments [Array<String>] with which the command can be started once more.
@@ -17,6 +18,7 @@ module Fairlead
       def run
         return print(@flags.help) if @flags.help?
         return print("Fairlead #{VERSION}\n") if @flags.version?
+        return examine if @flags.doctor?
 
         # They would end the process. So early they mean nothing: the newest code is loaded in any case.
         %i[USR1 USR2].each { |signal| trap(signal) { nil } }
@@ -31,11 +33,17 @@ module Fairlead
         0
       end
 
-      def serve(start_command)
+      def serve(start_command) = Supervision.server(configuration, start_command).run
+
+      def examine
+        Fairlead.configuration = configuration
+        AppLoader.load(configuration)
+        Doctor.new(configuration).report(@output)
+      end
+
+      def configuration
         Fairlead.serving!
-        configuration = @flags.configuration
-        configuration.export_environment
-        Supervision.server(configuration, start_command).run
+        @configuration ||= @flags.configuration.tap(&:export_environment)
       end
     end
   end

@@ -4,27 +4,22 @@ require "prism"
 
 module Fairlead
   class Doctor
-    # Reads the app's code, without running it, for uses of connections, threads and process-wide state.
+    # Reads the app's code, without running it, for uses of connections, threads and process-wide state. Not the tasks: they run
+    # in processes of their own.
     module Code
-      FILES = ["{app,lib,config}/**/*.{rb,rake}", "app/**/*.erb"].freeze
+      FILES = ["{app,lib,config}/**/*.rb", "app/**/*.erb"].freeze
 
       # kind => [level, what, remedy]
       KINDS = {
         pinned: [:hurts, "Code that keeps a database connection until the request ends, or until it checks it in",
                  "Write with_connection { |connection| … } around the queries."],
-        task: [:note, "Rake tasks that keep a database connection",
-               "Nothing waits for it, unless the app runs them while it serves: then write with_connection { |connection| … }."],
         fiber_local: [:note, "Thread.current[…] as state of a request: it is empty in each request and invisible to tasks that " \
                              "a request starts",
                       "Use ActiveSupport::CurrentAttributes. A client that is kept there is rebuilt for each request: put it " \
                       "into a pool (guides/fair-pool.md), or into a constant if threads may share it."],
         process: [:note, "Code that changes what all requests of a worker share: the working folder, ENV, the umask",
                   "Pass `chdir:`, `umask:` and variables to spawn, system or IO.popen, and use absolute paths. Dir.chdir { … } " \
-                  "raises while another request is in such a block."],
-        live: [:note, "ActionController::Live: each stream is a fiber, not a thread; the option streams limits them",
-               "Keep no connection during a stream: write with_connection { … } around each query."],
-        timeout: [:note, "Timeout.timeout: it interrupts code that waits, but code that computes only when its block ends",
-                  "Set Regexp.timeout for regular expressions; put long computations into Fairlead.offload { … }."]
+                  "raises while another request is in such a block."]
       }.freeze
       private_constant :FILES, :KINDS
 
@@ -35,10 +30,7 @@ module Fairlead
           parse(File.join(folder, path))&.accept(Visitor.new(path, places))
         end
         KINDS.filter_map do |kind, (level, what, remedy)|
-          found = places[kind]
-          next (none_of(what) unless kind == :task) if found.empty?
-
-          Finding.new(level:, what: "#{what}:", places: found, remedy:)
+          Finding.new(level:, what: "#{what}:", places: places[kind], remedy:) if places.key?(kind)
         end
       end
 
@@ -54,12 +46,6 @@ module Fairlead
         Prism.parse(erb.erb_implementation.new(text, trim: erb.erb_trim_mode == "-").src).value
       end
       private_class_method :parse
-
-      # Lowercases the first word, unless it is a constant.
-      def self.none_of(what)
-        Finding.new(level: :fine, what: "The app's code has none of this: #{what.sub(/\A[A-Z](?=[a-z]+ )/, &:downcase)}.")
-      end
-      private_class_method :none_of
 
       # Collects the places in one file.
       class Visitor < Prism::Visitor
@@ -117,10 +103,7 @@ module Fairlead
         end
 
         def note(kind, node)
-          return unless kind
-
-          kind = :task if kind == :pinned && @path.end_with?(".rake")
-          return if kind == :process && (@path.end_with?(".rake") || @path.start_with?("config/")) # alone in its process
+          return if kind.nil? || (kind == :process && @path.start_with?("config/")) # it runs before anything else
 
           @places[kind] << "#{@path}:#{node.location.start_line}: #{node.slice.lines.first.strip[0, 80]}"
         end
@@ -134,16 +117,12 @@ module Fairlead
           when :chdir, :fchdir, :cd then :process if constant?(node.receiver, "Dir", "FileUtils")
           when :umask then :process if node.arguments && constant?(node.receiver, "File")
           when :with_unbundled_env, :with_original_env, :with_clean_env then :process if constant?(node.receiver, "Bundler")
-          when :timeout then :timeout if constant?(node.receiver, "Timeout")
-          when :include then :live if node.arguments&.arguments&.any? { |argument| live?(argument) }
           end
         end
 
         def constant?(node, *names) = !node.nil? && names.include?(node.slice.delete_prefix("::"))
 
         def environment?(node) = constant?(node, "ENV")
-
-        def live?(node) = node.slice.delete_prefix("::") == "ActionController::Live"
 
         def pool?(node) = node.is_a?(Prism::CallNode) && node.name == :connection_pool && model?(node.receiver)
 

@@ -18,7 +18,7 @@ module Fairlead
           found = pools.group_by { |pool| server_of(pool.db_config) }.flat_map do |server, those|
             server ? server_findings(server, those) : file_findings(those)
           end
-          [*found, prepared(pools), old, permanent_checkout].compact
+          [*found, prepared(pools), old].compact
         end
 
         private
@@ -78,12 +78,12 @@ module Fairlead
           return Finding.new(level: :note, what: "#{server} did not say how many connections it allows.") unless allowed
 
           wanted = wanted_of(pools)
-          what = "#{server} allows #{allowed} connections; #{in_words(wanted)}"
-          return Finding.new(level: :fine, what: "#{what}.") if wanted && wanted <= allowed - RESERVED
+          return if wanted && wanted <= allowed - RESERVED
 
           Finding.new(
-            level: :hurts, what: "#{what}, but apps get only #{allowed - RESERVED}: under load it will refuse some.",
-            remedy: bound_of_all((allowed * 0.9).floor)
+            level: :hurts, remedy: bound_of_all((allowed * 0.9).floor),
+            what: "#{server} allows #{allowed} connections; #{in_words(wanted)}, but apps get only #{allowed - RESERVED}: under load " \
+                  "it will refuse some."
           )
         end
 
@@ -109,26 +109,10 @@ module Fairlead
 
         def budget = (@configuration.database_connections unless ActiveRecord.own_pools?)
 
+        # With database_connections the server refuses to start.
         def old
           missing = ActiveRecord::Limits.missing or return
-          return Finding.new(level: :note, what: missing, remedy: "Update Rails.") unless @configuration.database_connections
-
-          Finding.new(level: :hurts, what: missing,
-                      remedy: "Update Rails, or remove database_connections: the server refuses to start with it.")
-        end
-
-        def permanent_checkout
-          return unless ::ActiveRecord.respond_to?(:permanent_connection_checkout)
-
-          setting = ::ActiveRecord.permanent_connection_checkout
-          return Finding.new(level: :fine, what: "ActiveRecord::Base.connection is disallowed.") if setting == :disallowed
-
-          Finding.new(
-            level: :note,
-            what: "ActiveRecord::Base.connection is #{setting == true ? "allowed" : setting}: each call keeps a connection " \
-                  "until the request ends.",
-            remedy: "Once nothing calls it, write `permanent_connection_checkout :disallowed` in config/fairlead.rb."
-          )
+          Finding.new(level: @configuration.database_connections ? :hurts : :note, what: missing, remedy: "Update Rails.")
         end
       end
     end

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 # What Rails and other libraries need to run in fibers; each file is about one library.
-# Called by those libraries, supervision, rackup and doctor.
+# Called by those libraries, supervision and rackup.
 # Calls active_record, configuration, drivers, fiber_safety, listening and serving.
 module Fairlead
   autoload :ExconSockets, "fairlead/integrations/excon_sockets"

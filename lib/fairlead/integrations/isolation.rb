@@ -37,14 +37,6 @@ module Fairlead
       ::ActiveSupport.on_load(:active_record) { ActiveRecord.prepare }
     end
 
-    # Records that the app had asked for :thread.
-    #
-    # @api private
-    def self.overruled! = @overruled = true
-
-    # @return [Boolean] whether the app had asked for :thread.
-    def self.overruled? = @overruled ? true : false
-
     # A request may load ActiveSupport later, and must not find :thread then. Nothing else is loaded: the whole of ActiveSupport
     # would leave something in the storage that every fiber inherits.
     #

@@ -12,7 +12,6 @@ module Fairlead
         ActiveRecord::PermanentCheckoutWarning.set_by_app = app.config.respond_to?(:active_record) &&
           app.config.active_record.key?(:permanent_connection_checkout)
         if app.config.active_support.isolation_level == :thread
-          Isolation.overruled!
           warn "fairlead: config.active_support.isolation_level is :thread, which would mix up requests that " \
             "run in fibers of one thread; :fiber is used. Remove that line from the app's configuration, or " \
             "set it to :fiber."
