@@ -9,7 +9,6 @@ module Fairlead
   autoload :PoolReports, "fairlead/control/pool_reports"
   autoload :ProcessUsage, "fairlead/control/process_usage"
   autoload :ServerSelection, "fairlead/control/server_selection"
-  autoload :ServerState, "fairlead/control/server_state"
   autoload :SocketNamespace, "fairlead/control/socket_namespace"
   autoload :WorkerStats, "fairlead/control/worker_stats"
 end

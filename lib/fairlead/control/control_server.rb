@@ -6,7 +6,8 @@ module Fairlead
   class ControlServer
     # The most stalls in an answer.
     MOST = 40
-    private_constant :MOST
+    LIMITS = %i[in_flight database_connections].freeze
+    private_constant :MOST, :LIMITS
 
     # @param configuration [Configuration]
     # @param addresses [Array<String>] what is served
@@ -17,7 +18,8 @@ module Fairlead
       @pid = pid
       @restarts = { generation:, begun: generation, serving: false, failed: nil, failure: nil }
       @configuration = configuration
-      @state = ServerState.new(configuration)
+      @started_at = Time.now.to_f
+      @pool_reports = PoolReports.new
       @addresses = addresses
       @folder = Dir.pwd
       @named = named
@@ -26,8 +28,8 @@ module Fairlead
       @socket = ControlSocket.open { answer }
     end
 
-    # @return [ServerState]
-    attr_reader :state
+    # @return [PoolReports] of the workers.
+    attr_reader :pool_reports
 
     # @return [Array<IO>] readable when {#answer_clients} should be called.
     def ios = @socket ? @socket.ios : []
@@ -49,7 +51,7 @@ module Fairlead
       case message
       when Messages::Stalled then add(Stall.new(**message.stall.transform_keys(&:to_sym)))
       when Messages::Lasting then add_lasting(message, pid)
-      when Messages::Shown then state.pool_reports.record(pid, message.pools)
+      when Messages::Shown then pool_reports.record(pid, message.pools)
       end
     end
 
@@ -83,7 +85,24 @@ module Fairlead
     def answer
       stalls = @lock.synchronize { @stalls.worst(MOST) }
       { pid: @pid, supervisor: Process.pid, restarts: @restarts, folder: @folder, named: @named, tag: @configuration.tag,
-        addresses: @addresses, limit: @configuration.stall_report, stalls:, status: @state.to_h }
+        addresses: @addresses, limit: @configuration.stall_report, stalls:, status: }
+    end
+
+    # @return [Hash] for `fairlead status`.
+    def status
+      stats = Fairlead.stats
+      {
+        version: VERSION, ruby: RUBY_VERSION, yjit: yjit?, environment: @configuration.environment,
+        started_at: @started_at, limits: LIMITS.to_h { |name| [name, @configuration.public_send(name)] },
+        **stats, workers: pool_reports.add_to(stats[:workers])
+      }
+    end
+
+    # @return [Boolean, nil] nil: only the workers know, since each one loads the app.
+    def yjit?
+      return unless @configuration.preload || @configuration.workers.zero?
+
+      defined?(RubyVM::YJIT) && RubyVM::YJIT.enabled? ? true : false
     end
   end
 end

@@ -28,9 +28,15 @@ module Fairlead
       @requested = {}
     end
 
-    # @yieldreturn [Boolean] whether the worker got the request. Not called while its last report is outstanding.
-    def request(pid)
-      @requested[pid] = true if !@requested[pid] && yield
+    # Asks the workers, for the next `fairlead status`, but for those whose last report is outstanding.
+    #
+    # @param workers [Enumerable<WorkerTable::Worker>]
+    def request(workers)
+      workers.each do |worker|
+        next if worker.booting? || @requested[worker.pid]
+
+        @requested[worker.pid] = true if worker.channel&.post(Messages::Show.new)
+      end
     end
 
     # @param pools [Array<Hash>, nil] nil: the previous report stays.

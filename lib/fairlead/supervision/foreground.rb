@@ -97,7 +97,7 @@ module Fairlead
         IO.select([@signals.io, @rehearsal&.io, *@control_server.ios].compact, nil, nil, patience)
         next stop_server if @deadline && Clock.now >= @deadline
 
-        @control_server.answer_clients { PoolReports.collect { |pools| @control_server.state.pool_reports.record(Process.pid, pools) } }
+        @control_server.answer_clients { PoolReports.collect { |pools| @control_server.pool_reports.record(Process.pid, pools) } }
         run_jobs(stopping: !@deadline.nil?)
         @watchdog&.check(Clock.now, [:server]) { @server.ask { @watchdog.answered(:server) } }
         restart("#{RestartFile::PATH} has been touched. ") if @restart_file&.touched?

@@ -111,7 +111,7 @@ module Fairlead
         process_signals
         @processes.process_events(Clock.now) { |message, pid| handle_message(message, pid) }
         process_parent_messages
-        @control_server.answer_clients { @control_server.state.request_pool_reports(@workers) }
+        @control_server.answer_clients { @control_server.pool_reports.request(@workers) }
         update_budget(Clock.now) if @budget
         update_watchdog if @watchdog && !@retired
         update_jobs

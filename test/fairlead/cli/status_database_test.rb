@@ -55,9 +55,11 @@ module Fairlead
         without_more_threads { PoolReports.collect { |said| pools.record(1, said) } }
 
         assert_equal [{ pool: "primary" }], pools.add_to([{ pid: 1 }]).first[:pools]
-        asked = 0
-        pools.request(1) { asked += 1 }
-        assert_equal 1, asked, "it owes no answer"
+        ours, theirs = Channel.pair
+        pools.request([WorkerTable::Worker.new(pid: 1, state: :serving, channel: ours)])
+        assert_equal [Messages::Show.new], theirs.receive.first, "it owes no answer"
+      ensure
+        [ours, theirs].compact.each(&:close)
       end
 
       def test_a_server_without_workers_says_it_too

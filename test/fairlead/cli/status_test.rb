@@ -10,7 +10,7 @@ require_relative "../../stalls"
 module Fairlead
   class CLI
     # `fairlead status` of servers that run.
-    # Covers cli/status_report.rb, control/server_state.rb, control/worker_stats.rb, control/server_selection.rb
+    # Covers cli/status_report.rb, control/worker_stats.rb, control/server_selection.rb
     class StatusTest < Test
       include SpeaksHTTP
       include Fairlead::Stalls
