@@ -30,7 +30,7 @@ module Fairlead
         raise ConfigurationError, "The server runs in a container, or in another process namespace. Run the command there." if
           server[:elsewhere]
 
-        newest = answers_of(server).map { |answer| answer[:restarts][:begun] || answer[:restarts][:generation].to_i }.max
+        newest = answers_of(server).map { |answer| answer[:restarts][:begun] }.max
         Process.kill(:USR2, server[:pid])
         await_generation(newest + 1, server)
       rescue Errno::ESRCH, Errno::EPERM => error

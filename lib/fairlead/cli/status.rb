@@ -30,22 +30,15 @@ module Fairlead
       def act(server)
         raise ConfigurationError, "--every #{@every}: the interval must be above 0, like --every 1." if @every && !@every.positive?
 
-        report = report(server)
+        report = StatusReport.new(server)
         wait = INTERVAL
         loop do
           sleep wait
-          show(report = report(select(@servers.call, server[:pid]), report))
+          show(report = StatusReport.new(select(@servers.call, server[:pid]), before: report))
           break unless (wait = @every)
         end
       rescue Errno::EPIPE
         nil # the reader has gone
-      end
-
-      def report(server, before = nil)
-        return StatusReport.new(server, before:) if server[:status]
-
-        raise ConfigurationError, "The server (process #{server[:pid]}) runs an older version of Fairlead, which reports no status. " \
-                                  "Restart it: `fairlead restart --pid #{server[:pid]}`."
       end
 
       def show(report)

@@ -95,8 +95,7 @@ module Fairlead
         { open: [open, budget[:open]].max, in_use: pools.sum { |pool| pool[:in_use] }, waiting: [waiting, budget[:waiting]].max }
       end
 
-      # Servers of older versions report fewer keys.
-      def since(key, now, earlier) = now[key].to_i - (earlier ? earlier[key].to_i : 0)
+      def since(key, now, earlier) = now[key] - (earlier ? earlier[key] : 0)
 
       def rate(count, seconds) = seconds.positive? ? (count / seconds).round(1) : 0.0
 

@@ -165,26 +165,19 @@ module Fairlead
 
       def test_wrong_flags_are_told
         [%w[--wrong], %w[--every x], %w[--every 0 --pid 1], %w[somewhere]].each do |arguments|
-          assert_raises(ConfigurationError) { Status.new(arguments, output: StringIO.new, servers: -> { [old(1)] }).run }
+          assert_raises(ConfigurationError) { Status.new(arguments, output: StringIO.new, servers: -> { [answer(1)] }).run }
         end
       end
 
-      def test_a_server_of_an_older_version_is_said_to_be_one
-        error = assert_raises(ConfigurationError) { Status.new(%w[--pid 1], output: StringIO.new, servers: -> { [old(1)] }).run }
-
-        assert_equal "The server (process 1) runs an older version of Fairlead, which reports no status. Restart it: `fairlead restart --pid 1`.",
-                     error.message
-      end
-
       def test_which_of_several_is_asked_for
-        error = assert_raises(ConfigurationError) { Status.new([], output: StringIO.new, servers: -> { [old(1), old(2)] }).run }
+        error = assert_raises(ConfigurationError) { Status.new([], output: StringIO.new, servers: -> { [answer(1), answer(2)] }).run }
 
         assert_match(/\ASeveral servers run\. Name one with --pid:\n  --pid 1 /, error.message)
       end
 
       private
 
-      def old(pid) = { pid:, folder: "/app", addresses: ["http://127.0.0.1:9292"], restarts: { generation: 0 }, limit: 0.05, stalls: [] }
+      def answer(pid) = { pid:, folder: "/app", addresses: ["http://127.0.0.1:9292"], restarts: { generation: 0 }, limit: 0.05, stalls: [] }
 
       def asked(server = self.server) = JSON.parse(said("--json", server:))
 
