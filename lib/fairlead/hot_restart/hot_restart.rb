@@ -30,7 +30,7 @@ module Fairlead
       @service_manager = service_manager
       @first = first
       @generations = []
-      @newest = (start_command&.generation || 0) - 1 # each start counts, also one that fails
+      @newest = -1 # each start counts, also one that fails
       @served = @restart_pending = @stopping = false
       @status = 0
     end

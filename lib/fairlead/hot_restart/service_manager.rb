@@ -12,18 +12,12 @@ module Fairlead
     # @param variables [Hash] environment variables; those for this process are removed, so that no child uses them.
     # @param parent [ParentLink, nil] the init process, from which alone the service manager takes messages.
     def initialize(variables = ENV, parent: nil)
-      @path = variables.delete("NOTIFY_SOCKET")
-      @path = nil if @path && @path.empty?
+      path = variables.delete("NOTIFY_SOCKET").to_s
       @parent = parent
       # A name that begins with @ is in Linux' abstract namespace.
-      @address = Socket.sockaddr_un(@path.sub(/\A@/, "\0")) if @path
+      @address = Socket.sockaddr_un(path.sub(/\A@/, "\0")) unless path.empty?
       @socket = Socket.new(:UNIX, :DGRAM) if @address # opened now: there may be no descriptor left later
       @watchdog = parent ? parent.watchdog : interval(*%w[WATCHDOG_USEC WATCHDOG_PID].map { |name| variables.delete(name) })
-    end
-
-    # @return [Hash{String => String}] for a program that replaces this process.
-    def variables
-      { "NOTIFY_SOCKET" => @path, "WATCHDOG_USEC" => @watchdog && (@watchdog * 1_000_000).to_i.to_s }.compact
     end
 
     # All workers serve.

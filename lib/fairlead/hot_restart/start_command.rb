@@ -9,14 +9,14 @@ module Fairlead
   # How this server was started, so that new code can be started the same way: its command, environment and folder, as they
   # were before the app changed any of them.
   class StartCommand
-    GENERATION = "FAIRLEAD_GENERATION"
+    # Variables of a service manager that stay valid for a program that replaces this process.
+    SERVICE = %w[NOTIFY_SOCKET WATCHDOG_USEC WATCHDOG_PID].freeze
     # Variables that are meant for this very process.
-    OWN = %w[LISTEN_FDS LISTEN_PID LISTEN_FDNAMES NOTIFY_SOCKET WATCHDOG_USEC WATCHDOG_PID FAIRLEAD_PARENT
-             FAIRLEAD_LISTENERS FAIRLEAD_GENERATION].freeze
+    OWN = [*SERVICE, *%w[LISTEN_FDS LISTEN_PID LISTEN_FDNAMES FAIRLEAD_PARENT FAIRLEAD_LISTENERS]].freeze
     COMMAND_LINE = "/proc/self/cmdline"
     # The files that Bundler has found. Version 4 names its lock file too.
     BUNDLE = %w[BUNDLE_GEMFILE BUNDLE_LOCKFILE].freeze
-    private_constant :GENERATION, :OWN, :COMMAND_LINE, :BUNDLE
+    private_constant :SERVICE, :OWN, :COMMAND_LINE, :BUNDLE
 
     class << self
       # To be called before the app is loaded, and before Fairlead changes the title of the process.
@@ -78,15 +78,13 @@ module Fairlead
 
     # @return [String] the folder it was started in.
     attr_reader :folder
-    # @return [Integer] how many times the server has begun anew, or tried to.
-    attr_reader :generation
     # @return [String, nil] the pid file of a framework. A copy gets another one, since the framework would refuse to start.
     attr_accessor :pid_file
 
     def initialize(command, variables, folder)
       @folder = folder
       real = Dir.pwd
-      @generation = ENV.delete(GENERATION).to_i
+      @service = ENV.slice(*SERVICE)
       @command = command.map { |word| followed(word, real) }
       @variables = variables.dup
       BUNDLE.each { |name| @variables[name] = followed(variables[name], real) if variables[name] }
@@ -108,16 +106,15 @@ module Fairlead
 
     # Replaces this process by the command, which gets the listening sockets: connections wait in them meanwhile.
     #
-    # @param more [Hash{String => String}] environment variables.
     # @raise [SystemCallError]
-    def exec(listeners, generation, more = {})
+    def exec(listeners)
       # They would end the new program until it traps them.
       %i[USR1 USR2].each { |signal| Signal.trap(signal, "IGNORE") }
       FileUtils.rm_f(pid_file) if pid_file
       # Under their own numbers: low ones may belong to Ruby itself, which then could not go on if this fails.
       listeners.each { |listener| listener.io.close_on_exec = false }
-      Process.exec(@variables.merge(Listener::InheritedSockets.variables(listeners), GENERATION => generation.to_s, **more),
-                   *program, unsetenv_others: true, chdir: folder)
+      variables = @variables.merge(@service, Listener::InheritedSockets.variables(listeners))
+      Process.exec(variables, *program, unsetenv_others: true, chdir: folder)
     end
 
     def to_s = @command.join(" ")

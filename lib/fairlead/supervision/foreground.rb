@@ -28,7 +28,7 @@ module Fairlead
       @configuration = configuration
       @start_command = start_command
       @app = app
-      @generation = start_command&.generation || 0
+      @restarts = 0
     end
 
     # Serves until TERM, INT or HUP, or {#stop}.
@@ -73,7 +73,7 @@ module Fairlead
       Fairlead.page.write(0, :pid, Process.pid)
       Fairlead.page.write(0, :began_us, (Clock.now * 1_000_000).to_i)
       ActiveRecord::WorkerBudget.set_up(@configuration.database_connections) if @configuration.database_connections
-      @control_server = ControlServer.new(@configuration, addresses, generation: @generation, named: @start_command&.folder)
+      @control_server = ControlServer.new(@configuration, addresses, named: @start_command&.folder)
       @server = Server.new(@app, @configuration, @listeners, page: Fairlead.page, slot: 0, told: @control_server.method(:add))
       @signals.add(*SIGNALS, *(JOB_CONTROL unless terminal?))
       @watchdog&.loaded
@@ -133,7 +133,7 @@ module Fairlead
       return @restart_pending = true if @rehearsal
 
       @reason = reason
-      @control_server.restart_begun(@generation += 1)
+      @control_server.restart_begun(@restarts += 1)
       return fail_restart("Hot restart is unavailable: the start command is unknown.") unless @start_command
 
       @rehearsal = Rehearsal.new(@start_command, timeout: @configuration.boot_timeout)
@@ -189,7 +189,7 @@ module Fairlead
       return if @signals.take.intersect?(%i[TERM INT HUP])
 
       @service_manager.well if @watchdog
-      @start_command.exec(@successors, @generation, @service_manager.variables)
+      @start_command.exec(@successors)
     rescue SystemCallError => error
       raise BootError, "The server has ended, and could not be started again by `#{@start_command}`: #{error.message}."
     end
