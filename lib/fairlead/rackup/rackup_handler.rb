@@ -109,16 +109,9 @@ module Fairlead
       case host
       when %r{\A[a-z]+:/}, /\Aunix:/ then [host]
       when %r{\A/} then ["unix:#{host}"]
-      when "localhost" then loopback(port)
       when /:/ then ["http://[#{host.delete("[]")}]:#{port}"]
       else ["http://#{host}:#{port}"]
       end
-    end
-
-    # A browser may try either loopback address for "localhost". A free port is free on one of them only.
-    def loopback(port)
-      six = Socket.ip_address_list.any?(&:ipv6_loopback?) && !port.to_s.to_i.zero?
-      ["http://127.0.0.1:#{port}", *("http://[::1]:#{port}" if six)]
     end
 
     # Rails passes nil for options that nobody has set.
