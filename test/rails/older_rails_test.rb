@@ -207,7 +207,6 @@ module Fairlead
       written = app.run("bin/rails", "generate", "fairlead:install")
 
       assert_match(%r{create\s+config/fairlead.rb}, written)
-      assert_match(%r{^To lift that, raise pool in config/database\.yml\.$}, written)
       assert_match(/^# database_connections \d+$/, File.read(app.path("config/fairlead.rb")))
     end
 

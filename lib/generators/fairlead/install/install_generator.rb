@@ -28,7 +28,6 @@ module Fairlead
           calls it, write with_connection { |connection| … }, or set :deprecated for now: the call then works, and the
           log names each place. `fairlead doctor` finds those in your app.
         TEXT
-        say("\n#{few.join("\n")}\n") if few
       end
 
       private
@@ -42,14 +41,6 @@ module Fairlead
 
       def database_config
         @database_config ||= ::ActiveRecord::Base.configurations.configs_for(env_name: ::Rails.env).first
-      end
-
-      # @return [Array<String>, nil] what limits an app without database_connections, if it allows few
-      def few
-        return if !database_config || bounded?
-
-        pool = ::ActiveRecord::Base.connection_pool
-        Fairlead::ActiveRecord::Limits.of_each_worker([pool]) if Fairlead::ActiveRecord::Limits.few?(pool)
       end
 
       def budget
