@@ -43,7 +43,7 @@ module Fairlead
       @signals = Signals.new(:USR1, :USR2)
       open_log_and_addresses
       @app ||= AppLoader.load(@configuration)
-      @jobs = SolidQueueProcess.for(@configuration, @app, hosted: true)
+      @jobs = SolidQueueProcess.for(@configuration, @app, once: true)
       run_jobs(stopping: false)
       AppLoader.enable_yjit(@configuration)
       serve

@@ -7,21 +7,21 @@ module Fairlead
   # `solid_queue`).
   #
   # A process that serves requests itself (`workers 0`) must not be forked meanwhile: its requests are in the middle of database
-  # connections, locks and sockets. Before it serves it forks a host, a process that only starts Solid Queue.
+  # connections, locks and sockets. It starts Solid Queue once, before it serves.
   #
   # Nothing here waits: {#update} does what is due, at {#deadline} and when a child has ended.
   class SolidQueueProcess
     FIRST_DELAY = 1.0 # seconds, see RespawnPolicy
     private_constant :FIRST_DELAY
 
-    # @param hosted [Boolean] whether this process will serve requests.
+    # @param once [Boolean] whether this process will serve requests.
     # @return [SolidQueueProcess, nil] nil if the option is off.
     # @raise [ConfigurationError] if the app, loaded already, has no Solid Queue.
-    def self.for(configuration, app, hosted: false)
+    def self.for(configuration, app, once: false)
       return if configuration.solid_queue == "off"
       raise ConfigurationError, missing(configuration) if app && !defined?(::SolidQueue)
 
-      new(configuration, app, hosted:)
+      new(configuration, app, once:)
     end
 
     def self.missing(configuration)
@@ -29,10 +29,10 @@ module Fairlead
         "Solid Queue. Add the gem solid_queue to the Gemfile, or remove the line."
     end
 
-    def initialize(configuration, app, hosted: false)
+    def initialize(configuration, app, once: false)
       @configuration = configuration
       @app = app
-      @hosted = hosted
+      @once = once
       @respawn = RespawnPolicy.new(FIRST_DELAY)
     end
 
@@ -92,30 +92,13 @@ module Fairlead
       SequelPools.release
       reader, @lifeline = IO.pipe
       @started = now
+      @not_before = Float::INFINITY if @once
       @pid = Process.fork do
         @lifeline.close
         close_in_child&.call
-        @hosted ? host(reader) : run(reader)
+        run(reader)
       end
       reader.close
-    end
-
-    # In the host. It ends, as Solid Queue does, once the lifeline is readable: its parent has asked for it, or was killed.
-    def host(lifeline)
-      signals = Signals.new(:TERM, :INT, :QUIT, :CHLD)
-      Process.setproctitle("fairlead: solid queue host [#{@configuration.tag}]")
-      jobs = SolidQueueProcess.new(@configuration, @app)
-      stopping = false
-      loop do
-        jobs.update(Clock.now, stopping:) { [signals, lifeline].each(&:close) }
-        break if stopping && !jobs.pid
-
-        IO.select([signals.io, *([lifeline] unless stopping)], nil, nil, jobs.deadline&.then { |at| [at - Clock.now, 0].max })
-        taken = signals.take
-        jobs.stop_now(Clock.now) if taken.include?(:QUIT)
-        stopping ||= taken.intersect?(%i[TERM INT QUIT]) || lifeline.wait_readable(0)
-      end
-      Process.exit!(0)
     end
 
     # In Solid Queue's process.
@@ -141,8 +124,7 @@ module Fairlead
     def terminate(now)
       return kill_if_expired(now) if @kill_at
 
-      # A host waits for Solid Queue itself.
-      @kill_at = now + @configuration.drain_timeout + (@hosted ? 3 * WorkerTable::GRACE : 0)
+      @kill_at = now + @configuration.drain_timeout
       @lifeline.write_nonblock("stop", exception: false)
     rescue Errno::EPIPE
       nil # it has ended, and is not reaped yet
@@ -172,18 +154,12 @@ module Fairlead
     end
 
     def ended(now, status)
-      how = Signals.end_in_words(status)
-      return host_ended(how) if @hosted
+      how = "Solid Queue (process #{@pid}) #{Signals.end_in_words(status)}."
+      return Log.say("#{how} While this process serves, it cannot be started again: restart the server.") if @once
 
       delay = @respawn.ended(now, now - @started)
       @not_before = @respawn.not_before
-      Log.say "Solid Queue (process #{@pid}) #{how}. It is started again in #{delay.round} s."
-    end
-
-    def host_ended(how)
-      @not_before = Float::INFINITY
-      Log.say "The host of Solid Queue (process #{@pid}) #{how}. While this process serves, Solid Queue cannot be " \
-              "started again: restart the server."
+      Log.say "#{how} It is started again in #{delay.round} s."
     end
 
     def signal(name)

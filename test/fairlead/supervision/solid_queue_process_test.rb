@@ -25,7 +25,7 @@ module Fairlead
       run ->(env) { [200, {}, ["served"]] }
     RUBY
 
-    # In a request of /transaction, or in a thread of the process that loads the app. What it has done is in the file `done`.
+    # In a thread of the process that loads the app. What it has done is in the file `done`.
     TRANSACTION = <<~'RUBY'
       require "active_record"
       ActiveRecord::Base.establish_connection(ENV.fetch("DATABASE_URL"))
@@ -34,7 +34,7 @@ module Fairlead
         connection.execute("DROP TABLE IF EXISTS fairlead_jobs_test")
         connection.execute("CREATE TABLE fairlead_jobs_test (id serial, v text)")
       end
-      TRANSACT = lambda do
+      def transact
         sleep 0.01 until File.exist?("begin")
         Row.transaction do
           Row.create!(v: "debit")
@@ -46,10 +46,7 @@ module Fairlead
       rescue Exception => error
         error.message
       end
-      Thread.new { File.write("done", TRANSACT.call) } if ENV["THREAD"]
-      def serve(app)
-        run ->(env) { env["PATH_INFO"] == "/transaction" ? [200, {}, [TRANSACT.call.tap { |text| File.write("done", text) }]] : app.call(env) }
-      end
+      Thread.new { File.write("done", transact) }
     RUBY
 
     def test_it_begins_with_the_server_and_ends_with_it
@@ -66,56 +63,49 @@ module Fairlead
     end
 
     def test_it_is_started_again_when_it_ends
-      [0, 1].each do |workers|
-        with_server(APP, "-w", workers.to_s, "--solid-queue", "fork") do |server|
-          first = jobs(server)
-          Process.kill(:KILL, first)
-          eventually("it runs again") { jobs(server) != first }
+      with_server(APP, "--solid-queue", "fork") do |server|
+        first = jobs(server)
+        Process.kill(:KILL, first)
+        eventually("it runs again") { jobs(server) != first }
 
-          assert_match(/\A2 fork /, File.read(server.path("begun")))
-          assert_match(/Solid Queue \(process #{first}\) was ended by SIGKILL. It is started again in 1 s/, server.log)
-          assert_equal "served", server.get.body
-        end
-      end
-    end
-
-    # The process that starts it again serves requests, or has threads of the app's own that are in the database.
-    def test_nobody_elses_transaction_notices_that_it_is_started_again_or_that_a_worker_is_forked
-      [0, 1].each do |workers|
-        with_server(TRANSACTION + APP.sub("run ->", "serve ->"), "-w", workers.to_s, "--solid-queue", "fork",
-                    env: { "DATABASE_URL" => ENV["TEST_DATABASE_URL"], "THREAD" => ("1" if workers.positive?) }) do |server|
-          first = jobs(server)
-          transaction = Thread.new { server.get("/transaction").body } if workers.zero?
-          server.write("begin", "")
-          eventually("it is within the transaction") { File.exist?(server.path("within")) }
-          server.signal(:HUP) if workers.positive?
-          Process.kill(:KILL, first)
-          eventually("it runs again") { jobs(server) != first }
-          server.write("go", "")
-
-          transaction&.join
-          eventually("its end") { File.size?(server.path("done")) }
-          assert_equal "debit credit", File.read(server.path("done"))
-        end
-      end
-    end
-
-    # Whatever ends first: nothing is left.
-    def test_without_workers_it_ends_with_its_host_and_that_with_the_server
-      with_server(APP, "-w", "0", "--solid-queue", "fork") do |server|
-        pid = jobs(server)
-        host = server.descendant_pids.find { |one| server.title(one).start_with?("fairlead: solid queue host") }
-        Process.kill(:KILL, host)
-
-        eventually("it has ended") { !server.alive?(pid) }
-        eventually("it is told") { server.log.include?("The host of Solid Queue (process #{host}) was ended by SIGKILL") }
+        assert_match(/\A2 fork /, File.read(server.path("begun")))
+        assert_match(/Solid Queue \(process #{first}\) was ended by SIGKILL. It is started again in 1 s/, server.log)
         assert_equal "served", server.get.body
       end
+    end
+
+    # The process that starts it again has threads of the app's own that are in the database.
+    def test_nobody_elses_transaction_notices_that_it_is_started_again_or_that_a_worker_is_forked
+      with_server(TRANSACTION + APP, "--solid-queue", "fork", env: { "DATABASE_URL" => ENV["TEST_DATABASE_URL"] }) do |server|
+        first = jobs(server)
+        server.write("begin", "")
+        eventually("it is within the transaction") { File.exist?(server.path("within")) }
+        server.signal(:HUP)
+        Process.kill(:KILL, first)
+        eventually("it runs again") { jobs(server) != first }
+        server.write("go", "")
+
+        eventually("its end") { File.size?(server.path("done")) }
+        assert_equal "debit credit", File.read(server.path("done"))
+      end
+    end
+
+    # A fork would carry the connections and locks of its requests over.
+    def test_a_process_that_serves_itself_starts_it_once
       with_server(APP, "-w", "0", "--solid-queue", "fork") do |server|
-        pids = [jobs(server), *server.descendant_pids]
+        pid = jobs(server)
+        Process.kill(:KILL, pid)
+        eventually("it is told") { server.log.include?("Solid Queue (process #{pid}) was ended by SIGKILL. While this process serves") }
+
+        assert_equal "served", server.get.body
+        assert_empty server.descendant_pids
+        assert_predicate server.stop, :success?
+      end
+      with_server(APP, "-w", "0", "--solid-queue", "fork") do |server|
+        pid = jobs(server)
         server.signal(:KILL)
 
-        eventually("all have ended") { pids.none? { |pid| server.alive?(pid) } }
+        eventually("it has ended") { !server.alive?(pid) }
       end
     end
 
