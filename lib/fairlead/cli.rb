@@ -25,9 +25,7 @@ module Fairlead
 
     # Turns what ends a command into an exit status.
     #
-    # @param errors [IO]
     # @param parent [ParentLink, nil] the process that reports an error instead.
-    # @return [Integer]
     def self.exit_status(errors, parent: nil)
       yield
     rescue Error => error
@@ -37,9 +35,6 @@ module Fairlead
       128 + error.signo
     end
 
-    # @param arguments [Array<String>]
-    # @param output [IO]
-    # @param errors [IO]
     def initialize(arguments, output: $stdout, errors: $stderr)
       @arguments = arguments.dup
       @output = output

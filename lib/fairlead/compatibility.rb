@@ -15,7 +15,6 @@ module Fairlead
     # @!attribute untested [Symbol] what happens with a later version whose methods fit: :install or :leave_out
     # @!attribute vital [Boolean] whether the server refuses to start without it
     Row = Struct.new(:gem, :tested, :methods, :variables, :lost, :untested, :vital, keyword_init: true) do
-      # @return [Gem::Version, nil]
       def version
         return ::ActiveRecord.gem_version if gem == "activerecord" && defined?(::ActiveRecord.gem_version)
 
@@ -218,12 +217,9 @@ module Fairlead
       # @return [Boolean, nil] whether Fairlead has been tested with this version of the library; nil without the library.
       def tested?(name) = TABLE.fetch(name).tested?
 
-      # @api private
       # @return [Class] the selector of io-event that Fairlead extends.
       def selector = ::IO::Event::Selector.const_defined?(:EPoll) ? ::IO::Event::Selector::EPoll : ::IO::Event::Selector.default
 
-      # @api private
-      # @return [Module, nil]
       def resolve(name)
         return selector if name == "IO::Event::Selector::Fairlead"
 
@@ -235,7 +231,6 @@ module Fairlead
         name.end_with?(".") ? type.singleton_class : type
       end
 
-      # @api private
       # @return [String] the source files of the library that define the methods of a class.
       def source(type)
         names = type.instance_methods(false) + type.private_instance_methods(false)

@@ -22,7 +22,6 @@ module Fairlead
     SHOWN = 8
     private_constant :MARKS, :SHOWN
 
-    # @param configuration [Configuration]
     def initialize(configuration)
       @configuration = configuration
     end

@@ -21,7 +21,6 @@ module Fairlead
     REQUIRE = /require(?:_relative)?'\z/
     private_constant :REMEDIES, :NO_SERVER, :REQUIRE
 
-    # @param error [Exception]
     # @param file [String] the file that was read; frames in its folder count as the user's
     # @param debug [Boolean] whether to add the full backtrace
     def initialize(error, file:, debug: false)
@@ -35,7 +34,6 @@ module Fairlead
       [summary, *cause, *trace].join("\n")
     end
 
-    # @return [String]
     def remedy
       names = @error.class.ancestors.map(&:name)
       known = REMEDIES.find { |name, _| names.include?(name) }

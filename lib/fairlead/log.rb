@@ -22,7 +22,6 @@ module Fairlead
       end
 
       # @return [File] for appending whole lines, from several processes.
-      # @api private
       def open_file(configuration)
         file = File.open(configuration.log, File::WRONLY | File::APPEND | File::CREAT, 0o644)
         file.sync = true

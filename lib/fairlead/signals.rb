@@ -15,7 +15,6 @@ module Fairlead
     @trapping = []
 
     class << self
-      # @param status [Process::Status]
       # @return [String] "ended with status 1", "was ended by SIGKILL"
       def end_in_words(status)
         status.signaled? ? "was ended by SIG#{Signal.signame(status.termsig)}" : "ended with status #{status.exitstatus}"
@@ -64,8 +63,6 @@ module Fairlead
     end
 
     # Acts as if the signal had come. May be called from any thread and in a trap.
-    #
-    # @param name [Symbol]
     def record(name)
       # A child that was just forked still has its parent's traps and pipe.
       @writer.write_nonblock(Signal.list.fetch(name.to_s).chr, exception: false) if Process.pid == @owner

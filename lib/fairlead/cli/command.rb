@@ -7,9 +7,6 @@ module Fairlead
     # A subcommand that asks a running server. Subclasses define `INTRODUCTION`, `act(server)`, and, where they need it, `flags(parser)` and
     # `only_here?`: whether a server of another folder has to be named.
     class Command
-      # @param arguments [Array<String>]
-      # @param output [IO]
-      # @param errors [IO]
       # @param servers [#call] returns the running servers, see {ControlSocket.servers}.
       def initialize(arguments, output: $stdout, errors: $stderr, servers: ControlSocket.method(:servers))
         @arguments = arguments
@@ -38,7 +35,6 @@ module Fairlead
         act(server)
       end
 
-      # @return [Hash]
       def select(servers, pid) = ServerSelection.new(servers, pid:, only_here: only_here?).server
 
       def name = self.class.name[/\w+\z/].downcase

@@ -21,7 +21,6 @@ module Fairlead
         @workers = report[:workers]
       end
 
-      # @return [Array<String>]
       def to_a
         [*booting, *overload, *@workers.flat_map { |worker| of(worker) }, *ended, *restart]
       end

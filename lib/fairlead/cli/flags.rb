@@ -35,7 +35,6 @@ module Fairlead
       TEXT
       private_constant :INTRODUCTION, :CONCLUSION
 
-      # @param arguments [Array<String>]
       # @raise [ConfigurationError] for what is no flag, or lacks a value.
       def initialize(arguments)
         @given = [] # name, value and flag

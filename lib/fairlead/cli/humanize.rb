@@ -6,11 +6,9 @@ module Fairlead
     module Humanize
       module_function
 
-      # @param number [Numeric, nil]
       # @return [String] "1,234"; "-" for nil
       def count(number) = number ? number.round.to_s.gsub(/(?<=\d)(?=(\d{3})+\z)/, ",") : "-"
 
-      # @param seconds [Numeric]
       # @return [String] "0.12 s", "12 s", "3 min", "5 h", "6 d"
       def duration(seconds)
         case seconds
@@ -22,10 +20,8 @@ module Fairlead
         end
       end
 
-      # @param bytes [Integer, nil]
       def memory(bytes) = bytes ? "#{count(bytes / 1_048_576.0)} MiB" : "-"
 
-      # @param percent [Numeric, nil]
       def percent(percent) = percent ? "#{percent.round} %" : "-"
 
       # @return [String] "1 request", "2 requests"

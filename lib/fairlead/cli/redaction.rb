@@ -36,14 +36,11 @@ module Fairlead
       private_class_method :strings
 
       # @param known [Array<String>] further secrets
-      # @param variables [Hash{String => String}]
       def initialize(known = [], variables: ENV)
         values = known + variables.to_h.reject { |name, _| HARMLESS.match?(name) }.values
         @values = values.select { |value| value.size >= SHORTEST }.uniq.sort_by { |value| -value.size }
       end
 
-      # @param text [String]
-      # @return [String]
       def apply(text)
         text = @values.inject(text.dup) { |rest, value| rest.gsub(value, MARK) }
         text.gsub(USERINFO, "#{MARK}@").gsub(NAMED) { "#{Regexp.last_match(1)}#{MARK}" }

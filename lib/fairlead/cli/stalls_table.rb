@@ -18,7 +18,6 @@ module Fairlead
         @stalls = stalls
       end
 
-      # @return [String]
       def to_s
         return "#{heading}\n#{nothing}\n" if @stalls.empty?
 

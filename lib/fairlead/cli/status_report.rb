@@ -46,11 +46,9 @@ module Fairlead
         end
       end
 
-      # @param pid [Integer]
       # @return [Hash, nil] the worker's stats.
       def stats_of(pid) = @status[:workers].find { |worker| worker[:pid] == pid }
 
-      # @return [ProcessUsage, nil]
       def usage_of(pid) = @usage[pid]
 
       private

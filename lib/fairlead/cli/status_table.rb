@@ -63,7 +63,6 @@ module Fairlead
         @workers = report[:workers]
       end
 
-      # @return [String]
       def to_s = [*folded(heading, facts), "", *tables, "", *folded(*findings), ""].join("\n")
 
       private

@@ -58,7 +58,6 @@ module Fairlead
         @default.is_a?(Proc) ? @default.call(configuration) : @default
       end
 
-      # @return [String]
       def default_in_words
         @shown || case kind
                   when :bytes then bytes_in_words(@default)

@@ -54,23 +54,18 @@ module Fairlead
         raise ConfigurationError, ["The configuration file has an error.", diagnosis, diagnosis.remedy].join("\n")
       end
 
-      # @api private
       def set(name, value) = @configuration.set(name, value, from: :file, at: place)
 
-      # @api private
       def set_port(port) = @configuration.set_port(port, from: :file, at: place)
 
-      # @api private
       def hook(name, &block)
         raise ConfigurationError, "#{place}: `#{name}` needs a block: #{name} { … }" unless block
 
         @configuration.hook(name, &block)
       end
 
-      # @api private
       def get(name) = @configuration.public_send(name)
 
-      # @api private
       def unknown(word)
         remedy = ELSEWHERE.fetch(word) do
           "#{Configuration.suggestion(word).strip} `fairlead --help` lists all options.".strip

@@ -9,7 +9,6 @@ module Fairlead
     LIMITS = %i[in_flight database_connections].freeze
     private_constant :MOST, :LIMITS
 
-    # @param configuration [Configuration]
     # @param addresses [Array<String>] what is served
     # @param pid [Integer] by which the server is known
     # @param generation [Integer] how many times new code was started before
@@ -37,7 +36,6 @@ module Fairlead
     # (see ControlSocket#answer_clients)
     def answer_clients(&) = @socket&.answer_clients(&)
 
-    # @param stall [Stall]
     def add(stall)
       line = @lock.synchronize { @stalls.add(stall) }
       Log.say "Worker process #{stall.pid}: #{line}" if line
@@ -45,7 +43,6 @@ module Fairlead
       Log.say "A stall could not be reported: #{error.full_message(highlight: false)}"
     end
 
-    # @param message [Messages::Stalled, Messages::Lasting, Messages::Shown]
     # @param pid [Integer] of the worker that sent it
     def handle(message, pid)
       case message
@@ -59,13 +56,9 @@ module Fairlead
     def serving! = @restarts[:serving] = true
 
     # New code is being started.
-    #
-    # @param generation [Integer]
     def restart_begun(generation) = @restarts[:begun] = generation
 
     # It could not be started.
-    #
-    # @param description [String]
     def restart_failed(description)
       @restarts.update(failed: @restarts[:begun], failure: description)
     end

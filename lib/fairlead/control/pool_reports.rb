@@ -29,8 +29,6 @@ module Fairlead
     end
 
     # Asks the workers, for the next `fairlead status`, but for those whose last report is outstanding.
-    #
-    # @param workers [Enumerable<WorkerTable::Worker>]
     def request(workers)
       workers.each do |worker|
         next if worker.booting? || @requested[worker.pid]

@@ -9,7 +9,6 @@ module Fairlead
   # @!attribute memory [Integer] bytes, see {.memory}.
   # @!attribute suspended [Boolean] whether a signal has stopped it.
   ProcessUsage = Data.define(:cpu, :memory, :suspended) do
-    # @param pid [Integer]
     # @return [ProcessUsage, nil] nil if there is no such process here.
     def self.of(pid, linux: Platform::LINUX)
       cpu, state = linux ? from_proc(pid) : from_ps(pid)

@@ -16,7 +16,6 @@ module Fairlead
       @only_here = only_here
     end
 
-    # @return [Hash]
     # @raise [ConfigurationError]
     def server
       found = candidates

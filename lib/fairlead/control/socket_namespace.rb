@@ -16,7 +16,6 @@ module Fairlead
       # @raise [SystemCallError] if the kernel does not show the list.
       def addresses = File.foreach(LIST).filter_map { |line| line[LISTED, 1] }.uniq.map { |name| "\0#{name}" }
 
-      # @return [String]
       # @raise [SystemCallError] if no command could find it.
       def new_address
         File.stat(LIST)
@@ -43,7 +42,6 @@ module Fairlead
         folders.flat_map { |folder| Dir["#{folder}/*"] }.select { |path| socket?(path) }
       end
 
-      # @return [String]
       # @raise [SystemCallError] if the folder belongs to another user, or others may write to it.
       def new_address
         FileUtils.mkdir_p(@own, mode: 0o700)

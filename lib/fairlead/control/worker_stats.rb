@@ -30,9 +30,6 @@ module Fairlead
       #
       # `routes:` lists the routes that have stalled, `{ route:, action:, lane:, stalls:, longest: }`, in Rails with their `action`
       # ("articles#show"). Their `lane` is :threads, :process, or :none once they are forgotten.
-      #
-      # @param page [SharedPage]
-      # @return [Hash]
       def of(page)
         now = Clock.microseconds
         taken = (0...page.slots).select { |slot| page.get(slot, :state).positive? }

@@ -23,7 +23,6 @@ module Fairlead
       }.freeze
       private_constant :FILES, :KINDS
 
-      # @return [Array<Finding>]
       def self.findings(folder)
         places = Hash.new { |hash, kind| hash[kind] = [] }
         Dir[*FILES, base: folder].sort.each do |path|

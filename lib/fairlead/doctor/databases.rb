@@ -9,7 +9,6 @@ module Fairlead
       private_constant :RESERVED
 
       class << self
-        # @param configuration [Configuration]
         def findings(configuration)
           return [] unless ActiveRecord.loaded?
 

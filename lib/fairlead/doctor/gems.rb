@@ -29,7 +29,6 @@ module Fairlead
       }.freeze
       private_constant :LIBCURL, :RUBY_DRIVER, :KNOWN
 
-      # @return [Array<Finding>]
       def self.findings
         KNOWN.filter_map do |name, (level, what, remedy)|
           gem = Gem.loaded_specs[name]

@@ -21,7 +21,6 @@ module Fairlead
 
     private
 
-    # @return [Time, nil]
     def modified
       File.mtime(@path)
     rescue SystemCallError

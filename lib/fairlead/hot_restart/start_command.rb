@@ -38,8 +38,6 @@ module Fairlead
 
       # `bundle exec` loads a Ruby executable into its own process, and gives the process a title, which overwrites the
       # command line. Its object still has the name and the arguments as they were typed.
-      #
-      # @return [Bundler::CLI::Exec, nil]
       def bundle_exec
         return if $LOADED_FEATURES.none? { |path| path.end_with?("/bundler/cli/exec.rb") }
 

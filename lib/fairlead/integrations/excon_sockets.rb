@@ -5,8 +5,6 @@ module Fairlead
   # thread would read each other's responses.
   module ExconSockets
     # Call it once the app is loaded, in a process that serves. May be called again.
-    #
-    # @return [void]
     def self.establish
       return unless defined?(::Excon::Connection) && !::Excon::Connection.const_defined?(:Thread, false)
 

@@ -12,8 +12,6 @@ module Fairlead
     end
 
     # Call it once the app is loaded, in a process that serves. May be called again.
-    #
-    # @return [void]
     def self.establish
       return unless defined?(::GraphQL::Dataloader) && !::GraphQL::Dataloader.const_defined?(:Fiber, false)
 

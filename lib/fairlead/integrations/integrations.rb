@@ -4,8 +4,6 @@ module Fairlead
   # Makes the libraries of an app ready for fibers.
   module Integrations
     # Call it once the app is loaded, in the process that serves, before {Server#run}. May be called again.
-    #
-    # @return [void]
     def self.establish
       [Isolation, Drivers, RackTimeout, Graphql, ExconSockets].each(&:establish)
     end

@@ -18,8 +18,6 @@ module Fairlead
     private_constant :Scheduled
 
     # Call it once the app is loaded, in a process that serves. May be called again.
-    #
-    # @return [void]
     def self.establish
       SequelPools.isolate
       return unless load_state

@@ -20,18 +20,14 @@ module Fairlead
       # The request has ended in time. Its fiber may have another one by now.
       def over! = @over = true
 
-      # @api private
       def alive? = @fiber.alive?
 
-      # @api private
       # Runs in the reactor's own fiber.
       def transfer(*) = (@fiber.raise(@error) unless @over)
     end
     private_constant :Target
 
     # Call it once the app is loaded, in a process that serves. May be called again.
-    #
-    # @return [void]
     def self.establish
       return unless defined?(::Rack::Timeout::Scheduler::Timeout) && Compatibility.fits?(:rack_timeout)
 

@@ -11,8 +11,6 @@ module Fairlead
     end
 
     # Call it once the app is loaded, in a process that serves. May be called again.
-    #
-    # @return [void]
     def self.isolate
       return if !loaded? || ::Sequel.singleton_class.include?(ByOwner)
 
@@ -24,16 +22,12 @@ module Fairlead
     end
 
     # Closes the connections of this process. Call it before a fork: each worker opens its own.
-    #
-    # @return [void]
     def self.release
       ::Sequel::DATABASES.each(&:disconnect) if loaded?
     end
 
     # Closes connections that a fiber of the request has left checked out, perhaps within a transaction: nothing else would return
     # them, and the next request would be within it. A step of {Cleanup}.
-    #
-    # @return [void]
     def self.close_abandoned
       owner = FiberOwner.current
       ::Sequel::DATABASES.each do |database|
@@ -62,7 +56,6 @@ module Fairlead
     end
     private_class_method :close
 
-    # @return [Boolean]
     def self.loaded? = defined?(::Sequel::DATABASES) ? true : false
   end
 end

@@ -105,7 +105,6 @@ module Fairlead
     end
     private_class_method :utf8
 
-    # @param line [String]
     # @return [Data] one of those above.
     # @raise [Error] if it is none of them.
     def self.parse(line)

@@ -14,7 +14,6 @@ module Fairlead
     ROOM = 4 * MOST
     private_constant :ROOM
 
-    # @return [Array(UNIXSocket, UNIXSocket)]
     def self.pair
       pair = UNIXSocket.pair(Platform::PACKETS)
       return pair if Platform::LINUX # its default is enough

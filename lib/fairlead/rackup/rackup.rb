@@ -47,7 +47,6 @@ module Fairlead
       end
     end
 
-    # @return [void]
     def self.install
       starter::Handler.singleton_class.prepend(Default)
       starter::Server.prepend(Server)

@@ -32,7 +32,6 @@ module Fairlead
     # @param app [#call] a Rack app.
     # @param options [Hash] :Host, :Port, and every option of Fairlead's configuration by its name.
     # @yieldparam server [#stop] before it serves.
-    # @return [void]
     def run(app, **options)
       ::Fairlead.serving!
       Isolation.establish
@@ -48,7 +47,6 @@ module Fairlead
     end
 
     # Stops what {run} began, from any thread.
-    # @return [void]
     def shutdown
       @server&.stop
     end
@@ -62,8 +60,6 @@ module Fairlead
         "Port=PORT" => "Port to serve (default: 9292)", **named }
     end
 
-    # @api private
-    # @return [Configuration]
     def configuration(options)
       configuration = Configuration.load
       configuration.set(:environment, options[:environment].to_s, from: :default) if options[:environment]
@@ -81,8 +77,6 @@ module Fairlead
     private
 
     # As Rails says, or as `rackup` was started. In any other program the server is only a part.
-    #
-    # @return [StartCommand, nil]
     def start_command(options)
       # The copy of a daemon would detach itself from the sockets.
       return if options[:daemonize]

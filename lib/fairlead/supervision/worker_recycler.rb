@@ -18,10 +18,8 @@ module Fairlead
       new(*limits) { |worker| page.get(worker.slot, :requests) } if limits.any?
     end
 
-    # @param requests [Integer, nil]
     # @param memory [Integer, nil] bytes
     # @param measure [#call] answers the bytes that a process uses
-    # @yieldparam worker [WorkerTable::Worker]
     # @yieldreturn [Integer] how many requests it has answered
     def initialize(requests, memory, measure: ProcessUsage.method(:memory), random: Random, &answered)
       @requests = requests

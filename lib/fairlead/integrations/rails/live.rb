@@ -14,7 +14,6 @@ module Fairlead
       def share_with(other, **options, &) = super(::Thread.current[REQUEST_FIBER] || other, **options, &)
     end
 
-    # @return [void]
     def self.install
       return unless Compatibility.fits?(:live)
 

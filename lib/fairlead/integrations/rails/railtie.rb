@@ -33,7 +33,6 @@ module Fairlead
 
     # Logs one line for such a client, and the error with its backtrace at the level debug.
     module ClientsThatHaveGone
-      # @param request [ActionDispatch::Request]
       # @param error [Exception] a view's error has the original one as its cause.
       def self.call(request, error)
         error = error.cause if ::ActionDispatch::ExceptionWrapper.wrapper_exceptions.include?(error.class.name)
