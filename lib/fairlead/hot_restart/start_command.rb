@@ -54,17 +54,9 @@ module Fairlead
       # @return [Array<String>, nil] nil where the system has none, or a title has overwritten it.
       def command_line
         ruby, *words = File.read(COMMAND_LINE, encoding: Encoding::UTF_8).split("\0", -1)[0..-2]
-        script = words.index { |word| File.basename(word) == File.basename($PROGRAM_NAME) } or return
-        [ruby, *without_folder(words[0...script]), *words[script..]]
+        [ruby, *words] if words.any? { |word| File.basename(word) == File.basename($PROGRAM_NAME) }
       rescue SystemCallError
         nil
-      end
-
-      # Ruby has entered the folder of `-C`, and must not look for it again in there.
-      def without_folder(flags)
-        flags.each_with_index.filter_map do |flag, index|
-          flag unless flag.start_with?("-C", "-X") || (index.positive? && %w[-C -X].include?(flags[index - 1]))
-        end
       end
 
       # By its name: a link like `current` leads elsewhere after a deployment.

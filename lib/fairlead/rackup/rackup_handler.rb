@@ -70,7 +70,6 @@ module Fairlead
       served = options[:builder] || options[:config]
       configuration.set(:rackup, served, at: "what is given to the server") if served
       named(options).each { |name, value| configuration.set(name, value, at: "-O #{name}") }
-      leave_pid_file_to_rackup(configuration, options[:pid])
       configuration
     end
 
@@ -110,12 +109,5 @@ module Fairlead
 
     # Rails passes nil for options that nobody has set.
     def named(options) = Configuration.known(options.compact.except(*IGNORED)) { |name| "-O #{name}" }
-
-    # Rackup writes its pid file itself. A configuration that the command shares may name the same file.
-    def leave_pid_file_to_rackup(configuration, path)
-      return unless path && configuration.pidfile && File.expand_path(configuration.pidfile) == path
-
-      configuration.set(:pidfile, nil)
-    end
   end
 end

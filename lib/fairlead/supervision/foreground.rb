@@ -51,7 +51,7 @@ module Fairlead
       replace_process if @successors
       0
     ensure
-      @rehearsal&.stop
+      stop_rehearsal
       @signals&.restore
       @jobs&.finish
       close_successors
@@ -127,11 +127,11 @@ module Fairlead
       [*(1.0 if @jobs || @restart_file), *times.map { |time| [time - Clock.now, 0].max }].min
     end
 
-    # One that is asked for during a rehearsal begins after it, if it fails; if it passes, the newest code is loaded in any case.
+    # A rehearsal that is under way may have loaded code that is older than this.
     def restart(reason = nil)
       return if @deadline
-      return @restart_pending = true if @rehearsal
 
+      stop_rehearsal
       @reason = reason
       @control_server.restart_begun(@restarts += 1)
       return fail_restart("Hot restart is unavailable: the start command is unknown.") unless @start_command
@@ -141,14 +141,17 @@ module Fairlead
       fail_restart("The command cannot be run: #{error.message}.")
     end
 
+    def stop_rehearsal
+      @rehearsal&.stop
+      @rehearsal = nil
+    end
+
     def check_rehearsal
       result = @rehearsal&.result or return
       @rehearsal = nil
       return begin_anew if result.is_a?(Messages::Ready)
 
       fail_restart(result.description)
-      restart if @restart_pending
-      @restart_pending = false
     end
 
     def fail_restart(description)
@@ -169,8 +172,7 @@ module Fairlead
     end
 
     def drain
-      @rehearsal&.stop
-      @rehearsal = nil
+      stop_rehearsal
       @successors ? @service_manager.reloading : @service_manager.stopping
       @server.drain
       @deadline = Clock.now + @configuration.drain_timeout

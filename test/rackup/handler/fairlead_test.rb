@@ -134,14 +134,6 @@ module Fairlead
       assert_empty said
     end
 
-    def test_the_pid_file_is_written_once
-      configure "pidfile \"tmp/server.pid\""
-      path = File.join(File.realpath(@directory), "tmp/server.pid")
-
-      assert_nil configuration(pid: path).pidfile
-      assert_equal "tmp/server.pid", configuration.pidfile
-    end
-
     def test_rackup_lists_the_options
       command = [RbConfig.ruby, Gem.bin_path("rackup", "rackup"), "-s", "fairlead", "-h"]
       written = IO.popen(command, chdir: @directory, err: %i[child out], &:read)
