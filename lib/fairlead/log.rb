@@ -14,8 +14,6 @@ module Fairlead
         defined?(@io) ? @io : $stderr
       end
 
-      # Opens the log file of a configuration, if it names one.
-      #
       # @raise [ConfigurationError]
       def open(configuration)
         self.io = configuration.log ? open_file(configuration) : $stderr
@@ -41,14 +39,11 @@ module Fairlead
 
       # Reopens every log file of this process that was moved away, as by logrotate: Fairlead's, the app's, and stdout and stderr if
       # they go to a file.
-      #
-      # @return [Integer] how many were reopened.
       def reopen
         reopen_redirected if @redirected
         ObjectSpace.each_object(File).count { |file| log_file?(file) && moved?(file) && reopen_file(file) }
       end
 
-      # Sends stdout and stderr of this process to a file.
       def redirect(path)
         @redirected = File.expand_path(path)
         [$stdout, $stderr].each do |stream|

@@ -20,7 +20,6 @@ module Fairlead
         status.signaled? ? "was ended by SIG#{Signal.signame(status.termsig)}" : "ended with status #{status.exitstatus}"
       end
 
-      # @return [Array<Signals>] those with traps in this process.
       attr_reader :trapping
 
       # In a child that the app forks: a signal ends it, unless the app has trapped that. Not by Ruby's exception, which async's
@@ -34,12 +33,10 @@ module Fairlead
       end
     end
 
-    # @return [IO] readable when a signal has come.
     attr_reader :io
     # @return [Hash{Symbol => Proc}] what each signal is trapped with.
     attr_reader :traps
 
-    # @param names [Array<Symbol>] the signals to trap, like :TERM.
     def initialize(*names)
       @owner = Process.pid
       @io, @writer = IO.pipe
@@ -48,7 +45,6 @@ module Fairlead
       Signals.trapping << self
     end
 
-    # Traps more of them.
     def add(*names)
       names.each do |name|
         @traps[name] = proc { record(name) }

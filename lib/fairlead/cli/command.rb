@@ -7,7 +7,6 @@ module Fairlead
     # A subcommand that asks a running server. Subclasses define `INTRODUCTION`, `act(server)`, and, where they need it, `flags(parser)` and
     # `only_here?`: whether a server of another folder has to be named.
     class Command
-      # @param servers [#call] returns the running servers, see {ControlSocket.servers}.
       def initialize(arguments, output: $stdout, errors: $stderr, servers: ControlSocket.method(:servers))
         @arguments = arguments
         @output = output

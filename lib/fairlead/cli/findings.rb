@@ -15,7 +15,6 @@ module Fairlead
       }.freeze
       private_constant :SHORT, :BUSY, :STALLS
 
-      # @param report [Hash] see {StatusReport#to_h}, without this
       def initialize(report)
         @report = report
         @workers = report[:workers]

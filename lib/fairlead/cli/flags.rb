@@ -46,10 +46,8 @@ module Fairlead
       def help? = @action == :help
       def version? = @action == :version
 
-      # @return [String] what --help prints.
       def help = "#{INTRODUCTION}\n#{parser.summarize(+"", 30, 78).gsub(/^ +$/, "")}\n#{CONCLUSION}"
 
-      # @return [Configuration] of the flags, the environment and the file.
       # @raise [ConfigurationError]
       def configuration
         configuration = Configuration.new

@@ -27,13 +27,10 @@ module Fairlead
       # @return [String] "1 request", "2 requests"
       def plural(number, noun) = "#{count(number)} #{noun}#{"s" unless number == 1}"
 
-      # @param worker [Hash] see {WorkerStats.of}
       # @return [String] "2", "relief 0"
       def worker(worker) = worker[:kind] == "regular" ? worker[:index].to_s : "#{worker[:kind]} #{worker[:index]}"
 
-      # @param rows [Array<Array<String>>] the cells
       # @param left [Array<Boolean>] for each column, whether it is aligned to the left
-      # @return [Array<String>] the lines of a table
       def table(rows, left)
         widths = rows.transpose.map { |cells| cells.map(&:size).max }
         rows.map do |cells|

@@ -35,7 +35,6 @@ module Fairlead
       end
       private_class_method :strings
 
-      # @param known [Array<String>] further secrets
       def initialize(known = [], variables: ENV)
         values = known + variables.to_h.reject { |name, _| HARMLESS.match?(name) }.values
         @values = values.select { |value| value.size >= SHORTEST }.uniq.sort_by { |value| -value.size }

@@ -34,7 +34,6 @@ module Fairlead
         parser.on("--no-app", "Leave doctor out, which loads the app.") { @without_app = true }
       end
 
-      # @return [Array<String>] flags for other subcommands.
       def given = @given ||= []
 
       def report
@@ -82,7 +81,6 @@ module Fairlead
 
       def server = @pid ? ["--pid", @pid.to_s] : []
 
-      # @return [String] what another subcommand prints.
       def command(*arguments)
         text = StringIO.new
         CLI.new(arguments, output: text, errors: text).run

@@ -15,7 +15,6 @@ module Fairlead
         while connections wait.) A server of another folder has to be named.
 
       TEXT
-      # Seconds between two checks.
       INTERVAL = 0.1
       # The most checks in a row that find no server: a server that starts again in its own process loads its app meanwhile.
       MOST_UNANSWERED = 1200

@@ -5,7 +5,6 @@ module Fairlead
     # `fairlead` without a subcommand: serves the app, or prints the help or the version. And `fairlead doctor`: loads the app as
     # if to serve it, and examines it.
     class Serve
-      # @param arguments [Array<String>] with which the command can be started once more.
       def initialize(flags, arguments, output:, errors:)
         @flags = flags
         @arguments = arguments
@@ -13,7 +12,6 @@ module Fairlead
         @errors = errors
       end
 
-      # @return [Integer] the exit status.
       def run
         return print(@flags.help) if @flags.help?
         return print("Fairlead #{VERSION}\n") if @flags.version?

@@ -48,7 +48,6 @@ module Fairlead
         @shown = true
       end
 
-      # @return [Integer, nil] of the terminal.
       def width
         columns = @output.winsize.last if @output.tty?
         columns if columns&.positive?

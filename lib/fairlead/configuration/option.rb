@@ -95,7 +95,6 @@ module Fairlead
 
       private
 
-      # @return [Object, nil] nil if the value is invalid
       def convert(value)
         return default_value(nil) if @auto && value.to_s == "auto"
 

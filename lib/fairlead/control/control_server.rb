@@ -9,7 +9,6 @@ module Fairlead
     LIMITS = %i[in_flight database_connections].freeze
     private_constant :MOST, :LIMITS
 
-    # @param addresses [Array<String>] what is served
     # @param pid [Integer] by which the server is known
     # @param generation [Integer] how many times new code was started before
     # @param named [String, nil] the folder as a link named it at the start; the link may lead elsewhere by now
@@ -27,7 +26,6 @@ module Fairlead
       @socket = ControlSocket.open { answer }
     end
 
-    # @return [PoolReports] of the workers.
     attr_reader :pool_reports
 
     # @return [Array<IO>] readable when {#answer_clients} should be called.
@@ -43,7 +41,6 @@ module Fairlead
       Log.say "A stall could not be reported: #{error.full_message(highlight: false)}"
     end
 
-    # @param pid [Integer] of the worker that sent it
     def handle(message, pid)
       case message
       when Messages::Stalled then add(Stall.new(**message.stall.transform_keys(&:to_sym)))
@@ -52,13 +49,10 @@ module Fairlead
       end
     end
 
-    # All workers serve.
     def serving! = @restarts[:serving] = true
 
-    # New code is being started.
     def restart_begun(generation) = @restarts[:begun] = generation
 
-    # It could not be started.
     def restart_failed(description)
       @restarts.update(failed: @restarts[:begun], failure: description)
     end
@@ -81,7 +75,6 @@ module Fairlead
         addresses: @addresses, limit: @configuration.stall_report, stalls:, status: }
     end
 
-    # @return [Hash] for `fairlead status`.
     def status
       stats = Fairlead.stats
       {

@@ -22,7 +22,6 @@ module Fairlead
 
         private
 
-        # @return [String, nil] nil for a file.
         def server_of(config)
           return unless ActiveRecord::WorkerBudget.counts?(config)
 

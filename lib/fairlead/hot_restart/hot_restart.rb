@@ -7,7 +7,6 @@ module Fairlead
   # runs the server's command once more, with the listening sockets. Once the new generation serves, the older one retires;
   # if the new one cannot serve, nothing changes.
   class HotRestart
-    # @!attribute pid [Integer] of its supervisor
     # @!attribute channel [Channel, nil] to its supervisor; nil once that has closed it.
     # @!attribute state [Symbol] :booting, :serving or :retiring
     # @!attribute failure [String, nil] why it cannot serve, in its own words
@@ -18,7 +17,6 @@ module Fairlead
     end
     private_constant :Generation
 
-    # @return [Integer] the exit status of the server.
     attr_reader :status
 
     # @param start_command [StartCommand, nil] nil: it is unknown, and there is no hot restart.
@@ -35,15 +33,11 @@ module Fairlead
       @status = 0
     end
 
-    # @return [Boolean] whether no generation is left.
     def finished? = @generations.empty?
 
-    # Starts the first generation.
     def start = start_generation
 
     # Starts new code. A restart that is asked for while a generation boots begins after that.
-    #
-    # @param reason [String] a sentence for the log.
     def restart(reason = "")
       return if @stopping
       return @restart_pending = true if candidate
@@ -67,7 +61,6 @@ module Fairlead
     # @return [Array<Integer>] the children to wait for.
     def pids = @generations.map(&:pid)
 
-    # A child of this process has ended.
     def ended(pid, status)
       generation = @generations.find { |one| one.pid == pid } or return
       receive_from(generation) # its last messages
@@ -215,7 +208,6 @@ module Fairlead
       @service_manager.ready(@listeners.map(&:uri))
     end
 
-    # As a shell reports it.
     def exit_status(status) = status.exitstatus || (128 + status.termsig)
   end
 end

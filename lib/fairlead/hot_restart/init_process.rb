@@ -10,9 +10,6 @@ module Fairlead
     SIGNALS = %i[TERM INT HUP TTIN TTOU USR1 USR2 CHLD].freeze
     private_constant :SIGNALS
 
-    # @param start_command [StartCommand, nil] see {HotRestart}.
-    # @yieldparam link [ParentLink] in the child, which becomes the first supervisor
-    # @yieldreturn [Integer] its exit status
     def initialize(configuration, start_command, &supervise)
       @configuration = configuration
       @restart_file = RestartFile.new(start_command.folder) if start_command
@@ -23,8 +20,6 @@ module Fairlead
       end
     end
 
-    # Until the last supervisor has ended.
-    #
     # @return [Integer] the exit status.
     # @raise [ConfigurationError] if the server runs already.
     def run

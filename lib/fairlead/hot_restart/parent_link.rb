@@ -55,7 +55,6 @@ module Fairlead
       post(Messages::Serving.new(listeners.map { |listener| [listener.asked, listener.owned] }), listeners.map(&:io))
     end
 
-    # @param description [String] why this generation cannot serve.
     def failed(description) = post(Messages::Failed.new(description))
   end
 end

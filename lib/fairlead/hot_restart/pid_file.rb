@@ -5,7 +5,6 @@ require_relative "../parts"
 module Fairlead
   # The file that holds the server's process id while it runs.
   class PidFile
-    # @param path [String, nil] nil: none.
     # @param at [String] where the path was set, for error messages.
     def initialize(path, at: "pidfile")
       @path = path && File.expand_path(path)
@@ -36,7 +35,6 @@ module Fairlead
 
     private
 
-    # @return [Integer, nil] the process the file names.
     def holder
       pid = Integer(File.read(@path).strip, 10, exception: false)
       pid if pid&.positive?

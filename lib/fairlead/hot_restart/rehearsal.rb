@@ -9,7 +9,6 @@ module Fairlead
   #
   # Nothing here waits: call {#result} when {#io} is readable, and at {#deadline}.
   class Rehearsal
-    # @return [Float] when the copy has had its time.
     attr_reader :deadline
 
     # @raise [SystemCallError] if the command cannot be run.

@@ -20,7 +20,6 @@ module Fairlead
       @watchdog = parent ? parent.watchdog : interval(*%w[WATCHDOG_USEC WATCHDOG_PID].map { |name| variables.delete(name) })
     end
 
-    # All workers serve.
     def ready(addresses)
       notify("READY=1", "MAINPID=#{Process.pid}", "STATUS=serving #{addresses.join(" ")}")
     end
@@ -30,10 +29,8 @@ module Fairlead
       notify("RELOADING=1", "MONOTONIC_USEC=#{Clock.microseconds}", "STATUS=restarting the workers")
     end
 
-    # The supervisor runs, and its workers answer.
     def well = notify("WATCHDOG=1")
 
-    # The server drains.
     def stopping = notify("STOPPING=1", "STATUS=finishing running requests")
 
     # A supervisor's message: the init process stays the main one.

@@ -66,7 +66,6 @@ module Fairlead
       end
     end
 
-    # @return [String] the folder it was started in.
     attr_reader :folder
     # @return [String, nil] the pid file of a framework. A copy gets another one, since the framework would refuse to start.
     attr_accessor :pid_file
@@ -80,12 +79,7 @@ module Fairlead
       BUNDLE.each { |name| @variables[name] = followed(variables[name], real) if variables[name] }
     end
 
-    # Starts the command beside this process.
-    #
-    # @param more [Hash{String => String}] environment variables.
     # @param ios [Array<IO>] the copy inherits them under the same numbers.
-    # @param options [Hash] of Process.spawn.
-    # @return [Integer] its process id.
     # @raise [SystemCallError]
     def spawn_copy(more, ios = [], **options)
       inherited = ios.to_h { |io| [io.fileno, io.fileno] }

@@ -46,9 +46,7 @@ module Fairlead
     # Finish running requests, then end.
     # @!attribute handover [Boolean] whether siblings go on serving: then idle connections go to them.
     Drain = Data.define(:handover)
-    # End at once.
     Stop = Data.define
-    # Reopen the log files.
     Reopen = Data.define
     # Report your database pools.
     Show = Data.define
@@ -64,7 +62,6 @@ module Fairlead
     Serving = Data.define(:listeners)
     # A text for the service manager.
     Notify = Data.define(:text)
-    # Start new code.
     Restart = Data.define
     # It was told to end by a signal of its own, and drains.
     Stopping = Data.define
@@ -85,7 +82,6 @@ module Fairlead
     TYPES = constants.map { |name| const_get(name) }.to_h { |type| [type.name[/\w+\z/].downcase, type] }.freeze
     private_constant :TYPES
 
-    # @return [String] one line.
     def self.dump(message) = json([TYPES.key(message.class), message.to_h]) << "\n"
 
     # JSON of strings from outside. Where the locale is C, Ruby takes the bytes of paths and arguments for broken ASCII.

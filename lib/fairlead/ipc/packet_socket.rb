@@ -6,7 +6,6 @@ require_relative "../parts"
 module Fairlead
   # Socket pairs that keep messages apart, carry descriptors, and send a message as a whole or not at all.
   module PacketSocket
-    # Bytes: more than any message has.
     MOST = 80_000
     # Bytes that a receiver reserves for the descriptors of a message.
     CONTROL = 256

@@ -27,7 +27,6 @@ module Fairlead
 
       def abstract? = path.start_with?("@")
 
-      # @return [Addrinfo] of a Unix socket.
       def unix = Addrinfo.unix(path.sub(/\A@/, "\0"))
 
       private

@@ -102,7 +102,6 @@ module Fairlead
     attr_reader :io
     # @return [String] the real address: "http://127.0.0.1:9292", "unix:/run/app.sock", "unix:@app".
     attr_reader :uri
-    # @return [String] "http".
     attr_reader :scheme
     # @return [String, nil] the IP address; nil for a Unix socket.
     attr_reader :host
@@ -114,10 +113,8 @@ module Fairlead
     attr_reader :asked
     # @return [Integer, nil] the inode of its socket file, if the server has to remove that.
     attr_reader :owned
-    # @return [Integer, nil] the process that removes it.
     attr_writer :owner
 
-    # @param io [Socket] bound and listening.
     def initialize(io, asked: nil, owned: nil, owner: Process.pid)
       @io = io
       @asked = asked

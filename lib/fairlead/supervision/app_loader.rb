@@ -10,8 +10,6 @@ module Fairlead
     COMMANDS = %w[doctor restart stalls status].freeze
     private_constant :COMMANDS
 
-    # @param configuration [Configuration] its `rackup` is the file.
-    # @return [#call] the app.
     # @raise [BootError, ConfigurationError]
     def self.load(configuration)
       path = configuration.rackup

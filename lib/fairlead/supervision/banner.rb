@@ -13,10 +13,8 @@ module Fairlead
       @pid = pid
     end
 
-    # @return [String] printed before the app is loaded.
     def opening = "Fairlead #{VERSION} on #{RUBY_ENGINE} #{RUBY_VERSION}"
 
-    # @return [Array<String>] printed once all workers serve.
     def lines(addresses)
       [
         "  addresses  #{addresses.join("  ")}",

@@ -184,8 +184,6 @@ module Fairlead
     end
 
     # Unless the process has been told to end meanwhile.
-    #
-    # @raise [BootError] if the command cannot be run.
     def replace_process
       %i[TERM INT HUP].each { |signal| Signal.trap(signal, "DEFAULT") } # from now on they end the process
       return if @signals.take.intersect?(%i[TERM INT HUP])

@@ -12,7 +12,6 @@ module Fairlead
     attr_reader :failed_boots
     # @return [Float] when the next may be started, on the clock of {#ended}.
     attr_reader :not_before
-    # @return [Integer] how many ended unexpectedly.
     attr_reader :restarts
 
     # @param first_delay [Float] seconds after the first failure.

@@ -94,7 +94,6 @@ module Fairlead
     end
 
     def prepare_forks
-      # Once, for all workers.
       require "fairlead/serving/server"
       @configuration.run_hook(:before_fork)
       # Compacts the heap and marks it as old, so that workers share more of it.
@@ -122,7 +121,6 @@ module Fairlead
       @workers.stopping? && @workers.empty? && @jobs&.pid.nil? && @budget&.finished?(Clock.now) != false
     end
 
-    # Until a signal, a message, or a deadline.
     def wait
       now = Clock.now
       deadlines = [@processes.deadline(now), @budget&.deadline(now), @jobs&.deadline, (@watchdog&.deadline unless @retired)].compact
@@ -171,7 +169,6 @@ module Fairlead
       @budget&.reclaim
     end
 
-    # A newer generation serves.
     def retire
       return if @workers.stopping?
 
@@ -274,7 +271,6 @@ module Fairlead
       @parent&.close
     end
 
-    # Of an error in a hook.
     def diagnose(error)
       ErrorReport.new(error, file: @configuration.file || @configuration.rackup, debug: @configuration.debug)
     end

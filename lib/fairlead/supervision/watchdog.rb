@@ -26,7 +26,6 @@ module Fairlead
       @answered = {}
     end
 
-    # Reports while the app is loaded.
     def load_for(seconds)
       @loading = Thread.new do
         (seconds / @every).ceil.times do
@@ -39,13 +38,9 @@ module Fairlead
     # From now on {#check} reports.
     def loaded = @loading&.kill&.join
 
-    # @return [Float] when {#check} should be called.
     def deadline = @next
 
     # Asks those that serve, and reports that one has answered in time.
-    #
-    # @param serving [Array] those that serve.
-    # @yieldparam one [Object] one of them, which is to be asked.
     def check(now, serving)
       return if now < @next
 

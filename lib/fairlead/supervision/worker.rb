@@ -14,11 +14,8 @@ module Fairlead
     OPEN_MAX = 10_240
     private_constant :OPEN_MAX
 
-    # @param row [WorkerTable::Worker] its row in the supervisor's table.
-    # @param channel [Channel] to the supervisor.
     # @param app [#call, nil] nil: it is loaded here.
     # @param handoff [Array<Array(UNIXSocket, UNIXSocket)>] see {ConnectionHandoff#pairs}.
-    # @param database [ConnectionBudget::Share, nil] if database connections are bounded.
     def initialize(row, channel:, configuration:, app:, listeners:, page:, handoff:, database: nil)
       @row = row
       @channel = channel

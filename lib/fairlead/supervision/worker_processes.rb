@@ -17,7 +17,6 @@ module Fairlead
     attr_reader :hopeless
 
     # @param app [#call, nil] nil: each worker loads it.
-    # @param budget [ConnectionBudget, nil]
     # @yield in a worker: closes what belongs to its parent, {#close_in_child} included.
     def initialize(workers, configuration, listeners, app:, page:, budget:, &close_in_worker)
       @workers = workers
@@ -67,7 +66,6 @@ module Fairlead
 
     def reopen_logs = @workers.each { |worker| post(Messages::Reopen.new, worker) }
 
-    # @return [Integer] how many requests run.
     def busy = @workers.sum { |worker| @page.get(worker.slot, :in_flight) }
 
     # Newer code serves. All leave together, so none hands its connections to the others.
@@ -84,7 +82,6 @@ module Fairlead
       @workers.each { |worker| worker.channel&.close }
     end
 
-    # Once all have ended.
     def close = @handoff.close
 
     private
@@ -126,8 +123,6 @@ module Fairlead
         .each { |name, value| @page.write(worker.slot, name, value) }
     end
 
-    # In the child.
-    #
     # @return [Integer] the exit status.
     def run_worker(worker, channel, other_end, database)
       other_end.close

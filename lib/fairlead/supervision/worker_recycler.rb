@@ -18,9 +18,6 @@ module Fairlead
       new(*limits) { |worker| page.get(worker.slot, :requests) } if limits.any?
     end
 
-    # @param memory [Integer, nil] bytes
-    # @param measure [#call] answers the bytes that a process uses
-    # @yieldreturn [Integer] how many requests it has answered
     def initialize(requests, memory, measure: ProcessUsage.method(:memory), random: Random, &answered)
       @requests = requests
       @memory = memory
@@ -31,7 +28,6 @@ module Fairlead
       @next_check = 0.0
     end
 
-    # @return [Float] when to call {#due}.
     def deadline(now) = [@next_check, now].max
 
     # @return [Array(WorkerTable::Worker, String), nil] the worker to be replaced, and the reason.

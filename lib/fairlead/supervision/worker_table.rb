@@ -11,10 +11,7 @@ module Fairlead
   #
   # Times are seconds of any monotonic clock.
   class WorkerTable
-    # @!attribute slot [Integer]
-    # @!attribute index [Integer]
     # @!attribute kind [Symbol] :regular, :relief or :lane.
-    # @!attribute generation [Integer]
     # @!attribute state [Symbol] :booting, :serving, :draining or :stopping.
     # @!attribute pid [Integer, nil] nil until it is forked.
     # @!attribute channel [Object, nil] the supervisor's end of its control socket; the table does not use it.
@@ -31,7 +28,6 @@ module Fairlead
       def leaving? = state == :draining || state == :stopping
     end
 
-    # Actions that are due.
     Fork = Data.define(:worker)
     Drain = Data.define(:worker, :handover)
     Stop = Data.define(:worker)
@@ -48,7 +44,6 @@ module Fairlead
     GRACE = 1.0 # for a worker to end at once, until it is killed
     private_constant :FEW_RELIEFS, :REPLACED, :RESPAWN_DELAY
 
-    # @return [Integer] how many regular workers there should be.
     attr_reader :size
     # @return [Integer] how many there can be in all.
     attr_reader :slots
@@ -81,7 +76,6 @@ module Fairlead
     # @return [Array<Integer>] the slots that no worker has, the lowest first.
     def free_slots = (0...@slots).to_a - map(&:slot)
 
-    # @return [Boolean] whether a restart is under way.
     def restarting? = !@stopping && outdated.any?
 
     # @return [Boolean] whether the workers from before the last restart stay, because no successor could boot.
@@ -152,14 +146,11 @@ module Fairlead
       worker.regular? ? [] : [drain(worker, now, handover: true)]
     end
 
-    # An action {Fork} was done.
     def forked(worker, pid, channel = nil)
       worker.pid = pid
       worker.channel = channel
     end
 
-    # A worker serves.
-    #
     # @return [Array<Drain>] of its predecessor.
     def ready(worker, now)
       return [] unless worker.booting?
@@ -171,8 +162,6 @@ module Fairlead
       predecessors(worker).map { |predecessor| drain(predecessor, now, handover: true) }
     end
 
-    # A worker has ended.
-    #
     # @return [Symbol] :expected, if it was told to end; :boot, if it never served; :death.
     def ended(worker, now)
       @workers.delete(worker)
@@ -218,7 +207,6 @@ module Fairlead
       @stopping ||= :drain
     end
 
-    # All end at once.
     def stop_now = @stopping = :now
 
     private
@@ -254,7 +242,6 @@ module Fairlead
       affected.map { |worker| @stopping == :drain ? drain(worker, now, handover: @handover) : stop_worker(worker, now) }
     end
 
-    # Workers above the number wanted.
     def retirements(now)
       surplus = select { |worker| !worker.leaving? && superfluous?(worker) }
       surplus.map { |worker| drain(worker, now, handover: true) }
@@ -271,7 +258,6 @@ module Fairlead
       vacant.select { |index| @respawns[index].not_before <= now }.filter_map { |index| fork_worker(index, now) }
     end
 
-    # One successor at a time.
     def successions(now)
       return [] if @workers.any?(&:booting?)
 
@@ -294,7 +280,6 @@ module Fairlead
       Fork.new(worker)
     end
 
-    # @return [Array<Integer>] the indices without a worker.
     def vacant
       (0...@size).to_a - select { |worker| worker.regular? && !worker.leaving? }.map(&:index)
     end
