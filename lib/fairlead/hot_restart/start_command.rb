@@ -12,7 +12,7 @@ module Fairlead
     # Variables of a service manager that stay valid for a program that replaces this process.
     SERVICE = %w[NOTIFY_SOCKET WATCHDOG_USEC WATCHDOG_PID].freeze
     # Variables that are meant for this very process.
-    OWN = [*SERVICE, *%w[LISTEN_FDS LISTEN_PID LISTEN_FDNAMES FAIRLEAD_PARENT FAIRLEAD_LISTENERS]].freeze
+    OWN = [*SERVICE, "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES", "FAIRLEAD_PARENT", "FAIRLEAD_LISTENERS"].freeze
     COMMAND_LINE = "/proc/self/cmdline"
     # The files that Bundler has found. Version 4 names its lock file too.
     BUNDLE = %w[BUNDLE_GEMFILE BUNDLE_LOCKFILE].freeze
