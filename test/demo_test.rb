@@ -1,9 +1,9 @@
 # frozen_string_literal: true
 
 require_relative "helper"
+require_relative "browser"
 require_relative "demo_process"
 require_relative "drivers/databases"
-require "ferrum"
 require "json"
 
 module Fairlead
@@ -11,30 +11,10 @@ module Fairlead
   class DemoTest < Test
     needs :database, :browser
 
-    CHROMIUM = ENV["CHROMIUM"] || %w[chromium google-chrome chromium-browser]
-      .flat_map { |name| ENV.fetch("PATH").split(":").map { |folder| File.join(folder, name) } }
-      .find { |path| File.executable?(path) }
-    FLAGS = %w[no-sandbox disable-gpu no-first-run disable-background-networking disable-component-update
-               disable-sync].to_h { |flag| [flag, nil] }.freeze
-
     class << self
-      # One demo and one browser for all these tests.
+      # One demo for all these tests.
       def demo
         @demo ||= DemoProcess.new.tap { |demo| Minitest.after_run { demo.finish } }
-      end
-
-      def browser
-        @browser ||= begin
-          profile = Dir.mktmpdir("fairlead-chromium-")
-          options = FLAGS.merge("user-data-dir" => profile)
-          browser = Ferrum::Browser.new(browser_path: CHROMIUM, browser_options: options, headless: true,
-            window_size: [1200, 900], timeout: 30, process_timeout: 30)
-          Minitest.after_run do
-            browser.quit
-            FileUtils.remove_entry(profile, true)
-          end
-          browser
-        end
       end
     end
 
@@ -193,7 +173,7 @@ module Fairlead
 
     def demo = self.class.demo
 
-    def page = @page ||= self.class.browser.create_page
+    def page = @page ||= Browser.page
 
     # Once the figures are there the page is still, and a click meets what it is meant for.
     def visit

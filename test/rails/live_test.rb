@@ -3,7 +3,7 @@
 require_relative "../helper"
 
 module Fairlead
-  # ActionController::Live: what its actions raise, and what becomes of them when nobody reads any more.
+  # ActionController::Live: what its actions send and raise, and what becomes of them when nobody reads any more.
   # Covers integrations/rails/live.rb
   class LiveTest < Test
     APP = <<~'RUBY'
@@ -23,6 +23,15 @@ module Fairlead
         end
 
         def ok = response.stream.write("ok")
+        def told
+          event_stream
+          events = SSE.new(response.stream, retry: 300, event: "tick")
+          events.write({ n: 1 }, id: 1)
+          events.write("two\nlines", id: 2, event: "text")
+          events.write("after #{request.headers["Last-Event-ID"].inspect}")
+        end
+        def table = send_stream(filename: "the boats.csv") { |stream| 3.times { |n| stream.write("#{n},Argo\n"); await("row-#{n}") } }
+        def broken_table = send_stream(filename: "all.csv") { |stream| stream.write("0,Argo\n"); sleep 0.05; raise "on purpose" }
         def slow = (response.stream.write("a"); sleep(1); response.stream.write("z"))
         def boom = raise(NotImplementedError, "abstract")
         def deep = deep_down(0)
@@ -44,6 +53,7 @@ module Fairlead
 
         private
 
+        def await(file) = (sleep 0.01 until File.exist?(file))
         def event_stream = response.headers["content-type"] = "text/event-stream"
         def deep_down(n) = deep_down(n + 1) + 1
       end
@@ -77,6 +87,52 @@ module Fairlead
     RUBY
 
     FLAGS = ["-e", "production"].freeze
+
+    def test_events_have_the_fields_that_sse_gives_them
+      response = shared_server(APP, *FLAGS, lint: false).get("/told", "Last-Event-ID" => "7")
+
+      assert_equal "text/event-stream", response["content-type"]
+      assert_equal <<~EVENTS, response.body
+        retry: 300
+        event: tick
+        id: 1
+        data: {"n":1}
+
+        retry: 300
+        event: text
+        id: 2
+        data: two
+        data: lines
+
+        retry: 300
+        event: tick
+        data: after "7"
+
+      EVENTS
+    end
+
+    # The next row is made once the client has the one before.
+    def test_send_stream_sends_each_part_when_it_is_written
+      server = shared_server(APP, *FLAGS, lint: false)
+      response = Net::HTTP.start("127.0.0.1", server.port) do |http|
+        http.request_get("/table") do |answer|
+          rows = 0
+          answer.read_body { |part| part.count("\n").times { server.write("row-#{rows}", "") and rows += 1 } }
+          assert_equal 3, rows
+        end
+      end
+
+      assert_equal "text/csv", response["content-type"]
+      assert_equal "attachment; filename=\"the boats.csv\"; filename*=UTF-8''the%20boats.csv", response["content-disposition"]
+      assert_nil response["content-length"]
+    end
+
+    def test_what_send_stream_raises_ends_its_response_only
+      server = shared_server(APP, *FLAGS, lint: false)
+
+      assert_equal "0,Argo\n", server.get("/broken_table").body
+      assert_equal "ok", server.get("/ok").body
+    end
 
     def test_what_an_action_raises_ends_that_action_only
       server = shared_server(APP, *FLAGS, lint: false)

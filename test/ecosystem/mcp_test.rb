@@ -1,0 +1,172 @@
+# frozen_string_literal: true
+
+require "json"
+require_relative "ecosystem"
+require_relative "../http_client"
+
+module Fairlead
+  # Servers of the Model Context Protocol, with the official gem and with fast-mcp. A session is in the memory of the worker that
+  # has begun it.
+  class MCPTest < EcosystemTest
+    include SpeaksHTTP
+
+    # Both gems have a lib/mcp/server.rb.
+    APP = <<~'RUBY'
+      $LOAD_PATH.reject! { |path| path.include?("/fast-mcp-") }
+      require "mcp"
+
+      class Where < MCP::Tool
+        description "The process that answers"
+        input_schema(properties: { text: { type: "string" }, pause: { type: "number" } })
+
+        def self.call(text: "", pause: 0, server_context: nil)
+          sleep(pause)
+          MCP::Tool::Response.new([{ type: "text", text: "#{Process.pid} #{text.size}" }])
+        end
+      end
+
+      class Tell < MCP::Tool
+        description "Tells those who listen"
+        def self.call(server_context: nil)
+          SERVER.notify_tools_list_changed
+          MCP::Tool::Response.new([{ type: "text", text: "told" }])
+        end
+      end
+
+      SERVER = MCP::Server.new(name: "where", version: "1", tools: [Where, Tell])
+      TRANSPORT = MCP::Server::Transports::StreamableHTTPTransport.new(SERVER, stateless: ENV.key?("STATELESS"))
+      SERVER.transport = TRANSPORT
+      map("/mcp") { run TRANSPORT }
+      map("/pid") { run ->(_) { sleep 0.01; [200, {}, [Process.pid.to_s]] } }
+    RUBY
+
+    FAST = <<~'RUBY'
+      require "fast_mcp"
+
+      class Greet < FastMcp::Tool
+        description "Greets"
+        arguments { required(:name).filled(:string) }
+        def call(name:) = "Hello, #{name}"
+      end
+
+      app = ->(_) { [404, {}, []] }
+      run FastMcp.rack_middleware(app, name: "greeter", version: "1", logger: Logger.new(File::NULL)) { |server| server.register_tool(Greet) }
+    RUBY
+
+    ACCEPT = "Accept: application/json, text/event-stream"
+    JSON_TYPE = "Content-Type: application/json"
+
+    # What a client of the protocol does, each time on the connection that it is given.
+    class Session
+      attr_reader :id
+
+      def initialize(client)
+        response = post(client, "initialize", protocolVersion: "2025-06-18", capabilities: {}, clientInfo: { name: "test", version: "1" })
+        raise "#{response.status}: #{response.body}" unless response.status == 200
+
+        @id = response["mcp-session-id"]
+        post(client, "notifications/initialized", id: nil)
+      end
+
+      # @return [HTTPClient::Response]
+      def post(client, method, id: rand(1_000_000), **params)
+        message = { jsonrpc: "2.0", id:, method:, params: }.compact
+        client.request("POST", "/mcp", ACCEPT, JSON_TYPE, *header, body: JSON.generate(message), host: "localhost").response
+      end
+
+      # @return [String, Integer] what the tool says, or the status.
+      def call(client, tool = "Where", **arguments)
+        Session.said(post(client, "tools/call", name: tool.downcase, arguments:))
+      end
+
+      def listen(client) = client.request("GET", "/mcp", "Accept: text/event-stream", *header, host: "localhost")
+
+      def header = @id ? ["Mcp-Session-Id: #{@id}"] : []
+
+      def self.said(response)
+        return response.status unless response.status == 200
+
+        JSON.parse(response.body.delete_prefix("data: ")).dig("result", "content", 0, "text")
+      end
+    end
+
+    def test_a_session_in_one_worker
+      server = shared_server(APP, name: :one, env: BUNDLE)
+      session = Session.new(client(to: server))
+      pid = server.worker_pids.first
+
+      assert_match(/\A\h{8}-/, session.id)
+      assert_equal "#{pid} 0", session.call(client(to: server))
+      assert_hears_of_changes(server, session)
+    end
+
+    def test_twenty_calls_that_wait_are_answered_at_once
+      server = shared_server(APP, name: :one, env: BUNDLE)
+      session = Session.new(client(to: server))
+      taken = duration do
+        answers = Array.new(20) { |n| Thread.new { session.call(client(to: server), text: "x" * n, pause: 0.5) } }.map(&:value)
+
+        assert_equal (0...20).map(&:to_s), answers.map { |answer| answer.split.last }
+      end
+
+      assert_operator taken, :<, 5
+    end
+
+    def test_a_server_without_sessions_answers_in_any_worker
+      server = shared_server(APP, "-w", "2", name: :stateless, env: BUNDLE.merge("STATELESS" => "1"))
+      clients = client_of_each(server)
+      session = Session.new(clients.values.first)
+
+      assert_nil session.id
+      clients.each_value { |client| assert_includes server.worker_pids, session.call(client).to_i }
+    end
+
+    # The client of the legacy transport has its answers as events of its stream, which belongs to one worker.
+    def test_fast_mcp_answers_over_the_stream_of_its_client
+      server = shared_server(FAST, name: :fast, env: BUNDLE, lint: false)
+      events = client(to: server).request("GET", "/mcp/sse", host: "localhost")
+      endpoint = await_event(events, "endpoint")
+      call = { jsonrpc: "2.0", id: 1, method: "tools/call", params: { name: "Greet", arguments: { name: "Argo" } } }
+      response = server.post(endpoint, JSON.generate(call), "content-type" => "application/json", "host" => "localhost")
+
+      assert_equal "200", response.code
+      assert_equal "Hello, Argo", JSON.parse(await_data(events, "Hello")).dig("result", "content", 0, "text")
+    end
+
+    private
+
+    # @return [Hash{Integer => HTTPClient}] a connection of each worker.
+    def client_of_each(server)
+      found = {}
+      eventually("each worker has answered") do
+        clients = Array.new(4) { client(to: server).request("GET", "/pid") }
+        clients.each { |client| found[client.response.body.to_i] ||= client }
+        (server.worker_pids - found.keys).empty?
+      end
+      found
+    end
+
+    # A notification of the server comes over the stream that a GET opens.
+    def assert_hears_of_changes(server, session, of: client(to: server), by: client(to: server))
+      session.listen(of)
+      eventually("somebody hears") do
+        assert_equal "told", session.call(by, "Tell")
+        !of.silent?
+      end
+
+      assert_includes await_data(of, "notifications"), "notifications/tools/list_changed"
+    end
+
+    def await_event(client, name)
+      nil until client.line_feed == "event: #{name}"
+      client.line_feed.delete_prefix("data: ")
+    end
+
+    def await_data(client, text)
+      loop do
+        line = client.line_feed
+        return line.delete_prefix("data: ") if line.start_with?("data: ") && line.include?(text)
+      end
+    end
+  end
+end
