@@ -121,6 +121,30 @@ module Fairlead
       clients.each_value { |client| assert_includes server.worker_pids, session.call(client).to_i }
     end
 
+    # Each call on a connection of its own: half of them come to the worker that does not know the session.
+    def test_sessions_over_two_workers
+      server = shared_server(APP, "-w", "2", name: :two, env: BUNDLE)
+      sessions = client_of_each(server).values.map { |client| Session.new(client) }
+      sessions.each do |session|
+        pids = Array.new(10) { |n| session.call(client(to: server), text: "x" * n * 10_000).split }
+
+        assert_equal (0...10).map { |n| (n * 10_000).to_s }, pids.map(&:last)
+        assert_equal 1, pids.map(&:first).uniq.size
+      end
+      assert_hears_of_changes(server, sessions.first, of: client_of_each(server).values.last)
+    end
+
+    def test_a_client_whose_session_has_ended_with_its_worker_begins_a_new_one
+      server = with_server(APP, "-w", "2", env: BUNDLE)
+      session = Session.new(client(to: server))
+      pid = session.call(client(to: server)).to_i
+      Process.kill(:KILL, pid)
+      eventually("it is replaced") { (server.worker_pids - [pid]).size == 2 && server.get("/pid").code == "200" }
+
+      assert_equal 404, session.call(client(to: server))
+      refute_equal pid, Session.new(client(to: server)).call(client(to: server)).to_i
+    end
+
     # The client of the legacy transport has its answers as events of its stream, which belongs to one worker.
     def test_fast_mcp_answers_over_the_stream_of_its_client
       server = shared_server(FAST, name: :fast, env: BUNDLE, lint: false)

@@ -1,11 +1,12 @@
 /* Memory that the supervisor and its workers share, with a slot for each worker. Each slot has its own cache lines.
  * fl_shared_page_open maps it before the first fork; fl_shared_page_close unmaps it in this process. Every field is one atomic number.
  * Only its worker writes a slot, except for the fields that say otherwise; the supervisor writes a slot that has no worker. Any process
- * may read at any time. All processes write the tables of routes and databases. Mapping can fail: NULL with errno. */
+ * may read at any time. All processes write the tables of routes, sessions and databases. Mapping can fail: NULL with errno. */
 #ifndef FL_SHARED_PAGE_H
 #define FL_SHARED_PAGE_H
 
 #include "routes.h"
+#include "sessions.h"
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -98,6 +99,7 @@ typedef struct fl_shared_page {
     _Atomic uint64_t databases[FL_MOST_DATABASES]; /* the keys of the known database servers */
     _Atomic int most_lanes; /* the limit of lane workers */
     fl_routes routes;
+    fl_sessions sessions;
     fl_slot slots[];
 } fl_shared_page;
 

@@ -99,6 +99,8 @@ fl_status fl_exchange_header(fl_exchange *exchange, const char *name, size_t nam
             exchange->response.length_left = length;
             if (fl_exchange_has_no_framing(exchange))
                 return FL_OK;
+        } else if (exchange->response.code < 400 && IS("mcp-session-id")) {
+            exchange->context->calls->session_began(exchange->context, value, value_size);
         }
         break;
     }

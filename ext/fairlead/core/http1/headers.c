@@ -122,6 +122,9 @@ fl_status fl_http1_interpret_headers(fl_head *head, const char *bytes) {
         case FL_HEADER_UPGRADE:
             upgrades = upgrades || header->value.size > 0;
             break;
+        case FL_HEADER_MCP_SESSION_ID:
+            head->session = header->value;
+            break;
         default:
             break;
         }

@@ -51,6 +51,8 @@ static const fl_context_calls calls = {
     .connections_changed = show_connections,
     .batches_responses = fl_loop_gathers,
     .is_ending = is_ending,
+    .goes_to_owner = fl_loop_goes_to_owner,
+    .session_began = fl_loop_session_began,
 };
 
 fl_loop *fl_loop_open(const fl_limits *limits) {

@@ -55,14 +55,31 @@ static const fl_exchange *queued_request(const fl_connection *connection) {
     return exchange != NULL && exchange->state == FL_EXCHANGE_QUEUED && exchange->stream_next == NULL ? exchange : NULL;
 }
 
+static bool is_movable(const fl_connection *connection) {
+    return connection->transport.kind->raw && connection->protocol->serialize != NULL && connection->out.length == 0;
+}
+
 bool fl_handoff_possible(const fl_connection *connection) {
     struct iovec parts[3];
     const fl_exchange *exchange = queued_request(connection);
-    if (!connection->transport.kind->raw || connection->protocol->serialize == NULL || connection->out.length > 0)
+    if (!is_movable(connection))
         return false;
     if (exchange == NULL)
         return connection->exchanges == NULL;
-    return exchange->queueing.hand_overs < MAX_HAND_OVERS && connection->protocol->serialize(exchange, parts) > 0;
+    return !exchange->queueing.pinned && exchange->queueing.hand_overs < MAX_HAND_OVERS &&
+           connection->protocol->serialize(exchange, parts) > 0;
+}
+
+/* The first part is the message. */
+static bool give(fl_siblings *siblings, fl_connection *connection, int sibling, struct iovec *parts, size_t count) {
+    bool has_request = ((message *) parts->iov_base)->arrived != 0;
+    if (!send_connection(siblings, sibling, connection->transport.descriptor, parts, count))
+        return false;
+    fl_connection_close(connection);
+    if (has_request)
+        connection->context->counts.handed++;
+    siblings->receiver = sibling;
+    return true;
 }
 
 bool fl_handoff_give(fl_siblings *siblings, fl_connection *connection, int sibling) {
@@ -72,19 +89,23 @@ bool fl_handoff_give(fl_siblings *siblings, fl_connection *connection, int sibli
     struct iovec parts[4] = {{&message, sizeof message}};
     size_t count = 1;
     const fl_exchange *exchange = queued_request(connection);
-    bool has_request = exchange != NULL;
-    if (has_request) {
+    if (exchange != NULL) {
         count += connection->protocol->serialize(exchange, parts + 1);
         message.arrived = exchange->queueing.ready_at;
         message.hand_overs = exchange->queueing.hand_overs + 1;
     }
-    if (!send_connection(siblings, sibling, connection->transport.descriptor, parts, count))
+    return give(siblings, connection, sibling, parts, count);
+}
+
+bool fl_handoff_give_unread(fl_siblings *siblings, fl_connection *connection, int sibling) {
+    const fl_exchange *exchange = connection->exchanges;
+    const fl_buffer *in = &connection->in;
+    if (!is_movable(connection) || exchange->stream_next != NULL || exchange->queueing.hand_overs >= MAX_HAND_OVERS ||
+        in->length > FL_HANDOFF_BYTES)
         return false;
-    fl_connection_close(connection);
-    if (has_request)
-        connection->context->counts.handed++;
-    siblings->receiver = sibling;
-    return true;
+    message message = {exchange->request.first_byte_at, connection->listener->index, exchange->queueing.hand_overs + 1};
+    struct iovec parts[] = {{&message, sizeof message}, {fl_buffer_at(in), in->length}};
+    return give(siblings, connection, sibling, parts, 2);
 }
 
 bool fl_handoff_give_to_least_loaded(fl_siblings *siblings, fl_connection *connection) {

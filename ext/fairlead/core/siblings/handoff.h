@@ -26,7 +26,10 @@ bool fl_handoff_possible(const fl_connection *connection);
  * Returns false if that is not possible now. */
 bool fl_handoff_give(fl_siblings *siblings, fl_connection *connection, int sibling);
 
-/* The same, to the sibling that fl_siblings_choose returns. */
+/* The same for a connection with a request of which only the head has been read. The sibling reads the body, of whatever size. */
+bool fl_handoff_give_unread(fl_siblings *siblings, fl_connection *connection, int sibling);
+
+/* The same as fl_handoff_give, to the sibling that fl_siblings_choose returns. */
 bool fl_handoff_give_to_least_loaded(fl_siblings *siblings, fl_connection *connection);
 
 /* Sends a received connection on to another sibling, and closes the descriptor. */

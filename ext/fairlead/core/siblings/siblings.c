@@ -13,6 +13,11 @@ static bool has_room(fl_slot *slot) {
            fl_slot_get(slot, FL_SLOT_incoming_requests) + fl_slot_get(slot, FL_SLOT_incoming_connections);
 }
 
+bool fl_siblings_may_own(const fl_siblings *siblings, int sibling) {
+    fl_slot *slot = &siblings->page->slots[sibling];
+    return sibling < siblings->count && fl_slot_get(slot, FL_SLOT_state) == FL_WORKER_SERVING && has_room(slot);
+}
+
 bool fl_siblings_has_room(const fl_siblings *siblings, int sibling) {
     return fl_siblings_is_usable(siblings, sibling) && has_room(&siblings->page->slots[sibling]);
 }

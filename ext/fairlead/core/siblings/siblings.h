@@ -28,6 +28,9 @@ int fl_siblings_least_loaded(const fl_siblings *siblings, int64_t *least);
 /* Returns the slot of the least loaded lane worker that has room; -1: none. */
 int fl_siblings_choose_lane(const fl_siblings *siblings);
 
+/* Whether a sibling serves and has room, also if it is stuck or a lane worker. */
+bool fl_siblings_may_own(const fl_siblings *siblings, int sibling);
+
 /* Whether a sibling serves, is not stuck, and is no lane worker. */
 bool fl_siblings_is_usable(const fl_siblings *siblings, int sibling);
 

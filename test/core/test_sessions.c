@@ -1,0 +1,153 @@
+/* Which worker gets the requests of a session. */
+#include "siblings.h"
+#include "watch/balance.h"
+
+static const char whole[] = "POST /1 HTTP/1.1\r\nHost: a\r\nMCP-Session-ID: abc\r\nContent-Length: 2\r\n\r\n{}";
+static const char begun[] = "POST /1 HTTP/1.1\r\nHost: a\r\nMcp-Session-Id: abc\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{";
+
+static void asks(scene *scene, const char *text) {
+    int pair[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) < 0)
+        abort();
+    scene->clients[scene->client_count++] = pair[1];
+    fl_connection_open(&scene->loop->context, scene->loop->accepting.listeners, client_socket(pair[0]), text, strlen(text));
+}
+
+static void keeps(scene *scene, int worker) { fl_sessions_began(&scene->page->sessions, "abc", 3, worker, fl_clock()); }
+
+/* The bytes of the connection that a sibling has been sent; "": none was. */
+static const char *bytes_sent_to(scene *scene, int sibling) {
+    static char message[512];
+    ssize_t size = recv(scene->receiving[sibling], message, sizeof message - 1, 0);
+    message[size < 0 ? 0 : size] = 0;
+    return size < 0 ? "" : message + 16; /* behind the time, the listener and the count */
+}
+
+static void a_request_goes_to_the_worker_that_keeps_its_session(void) {
+    scene scene = begin(3);
+    keeps(&scene, 2);
+    asks(&scene, whole);
+    CHECK_TEXT(whole, bytes_sent_to(&scene, 2));
+    CHECK_TEXT("", bytes_sent_to(&scene, 1));
+    CHECK_NUMBER(0, scene.loop->ready.count);
+    CHECK_NUMBER(1, scene.loop->context.counts.handed);
+    CHECK_NUMBER(1, fl_slot_get(&scene.page->slots[2], FL_SLOT_incoming_requests));
+    end(&scene);
+}
+
+static void it_goes_before_its_body_has_come(void) {
+    scene scene = begin(2);
+    keeps(&scene, 1);
+    asks(&scene, begun);
+    CHECK_TEXT(begun, bytes_sent_to(&scene, 1));
+    end(&scene);
+}
+
+static void also_where_that_worker_is_stuck_or_serves_a_lane(void) {
+    scene scene = begin(2);
+    keeps(&scene, 1);
+    says(&scene, 1, FL_SLOT_stall, FL_STALL_STUCK);
+    says(&scene, 1, FL_SLOT_lane, 1);
+    asks(&scene, whole);
+    CHECK_TEXT(whole, bytes_sent_to(&scene, 1));
+    end(&scene);
+}
+
+static void it_stays_where_that_worker_ends_or_has_no_room(void) {
+    scene scene = begin(3);
+    keeps(&scene, 1);
+    says(&scene, 1, FL_SLOT_state, FL_WORKER_DRAINING);
+    asks(&scene, whole);
+    keeps(&scene, 2);
+    says(&scene, 2, FL_SLOT_room, 0);
+    asks(&scene, whole);
+    keeps(&scene, 200); /* no such worker */
+    asks(&scene, whole);
+    CHECK_NUMBER(3, scene.loop->ready.count);
+    end(&scene);
+}
+
+static void a_request_without_a_known_session_stays(void) {
+    scene scene = begin(2);
+    keeps(&scene, 1);
+    asks(&scene, "GET /1 HTTP/1.1\r\nHost: a\r\nMcp-Session-Id: abcd\r\n\r\n");
+    asks(&scene, "GET /1 HTTP/1.1\r\nHost: a\r\nMcp-Session-Id:\r\n\r\n");
+    asks(&scene, "GET /1 HTTP/1.1\r\nHost: a\r\n\r\n");
+    CHECK_NUMBER(3, scene.loop->ready.count);
+    end(&scene);
+}
+
+static void nobody_takes_it_from_the_worker_that_keeps_its_session(void) {
+    scene scene = begin(2);
+    says(&scene, 1, FL_SLOT_idle, 1);
+    keeps(&scene, OURS);
+    asks(&scene, whole);
+    CHECK_NUMBER(1, fl_balance(scene.loop, true, 0));
+    CHECK_TEXT("", bytes_sent_to(&scene, 1));
+    end(&scene);
+}
+
+static void one_that_has_been_around_stays(void) {
+    scene scene = begin(2);
+    keeps(&scene, 1);
+    scene.loop->context.handed = (fl_handed) {fl_clock(), 3};
+    asks(&scene, whole);
+    CHECK_NUMBER(1, scene.loop->ready.count);
+    end(&scene);
+}
+
+static void the_worker_that_names_a_session_keeps_it(void) {
+    scene scene = begin(2);
+    for (int code = 404; code >= 200; code -= 204) { /* one that it does not know is no session */
+        asks(&scene, "GET /1 HTTP/1.1\r\nHost: a\r\n\r\n");
+        fl_exchange *exchange = fl_loop_take(scene.loop);
+        fl_exchange_begin(exchange, code);
+        fl_exchange_header(exchange, "Mcp-Session-Id", 14, "abc", 3);
+        CHECK_NUMBER(code == 200 ? OURS : -1, fl_sessions_owner(&scene.page->sessions, "abc", 3, fl_clock()));
+        fl_exchange_abandon(exchange);
+    }
+    end(&scene);
+}
+
+static int number_of(fl_sessions *sessions, int number, uint64_t now) {
+    return fl_sessions_owner(sessions, (char *) &number, sizeof number, now);
+}
+
+static void what_is_not_used_is_forgotten_first(void) {
+    enum { ALL = 4 * FL_MAX_SESSIONS, LAST = 1000 };
+    fl_sessions *sessions = calloc(1, sizeof *sessions);
+    int forgotten = 0;
+    for (int i = 1; i <= ALL; i++) {
+        fl_sessions_began(sessions, (char *) &i, sizeof i, i % 256, (uint64_t) i);
+        number_of(sessions, 1, (uint64_t) i);
+    }
+    CHECK_NUMBER(1, number_of(sessions, 1, ALL));
+    for (int i = ALL - LAST; i <= ALL; i++)
+        if (number_of(sessions, i, ALL) != i % 256)
+            test_fail(__FILE__, __LINE__, "%d is not known", i);
+    for (int i = 2; i <= ALL; i++) forgotten += number_of(sessions, i, ALL) == -1;
+    CHECK(forgotten >= ALL - FL_MAX_SESSIONS);
+    free(sessions);
+}
+
+static void a_session_may_move(void) {
+    fl_sessions *sessions = calloc(1, sizeof *sessions);
+    fl_sessions_began(sessions, "abc", 3, 3, 1);
+    fl_sessions_began(sessions, "abc", 3, 255, 2);
+    CHECK_NUMBER(255, fl_sessions_owner(sessions, "abc", 3, 3));
+    free(sessions);
+}
+
+int main(void) {
+    TEST(a_request_goes_to_the_worker_that_keeps_its_session);
+    TEST(it_goes_before_its_body_has_come);
+    TEST(also_where_that_worker_is_stuck_or_serves_a_lane);
+    TEST(it_stays_where_that_worker_ends_or_has_no_room);
+    TEST(a_request_without_a_known_session_stays);
+    TEST(nobody_takes_it_from_the_worker_that_keeps_its_session);
+    TEST(one_that_has_been_around_stays);
+    TEST(the_worker_that_names_a_session_keeps_it);
+    TEST(what_is_not_used_is_forgotten_first);
+    TEST(a_session_may_move);
+    return test_summary();
+}
