@@ -1,5 +1,4 @@
-/* What the core's hot paths cost, in instructions: run_costs counts them under callgrind, so that the machine's mood
- * does not matter.  cost NAME COUNT  does one of them so often. */
+/* The core's hot paths, for run_costs, which counts instructions under callgrind.  cost NAME COUNT  runs one of them COUNT times. */
 #include "http1/http1.h"
 #include "peer.h"
 
@@ -53,7 +52,7 @@ static void decode_chunks(void) {
         abort();
 }
 
-/* From the bytes that have come to those that have left, with nothing of an app between. */
+/* A whole request and its response, without an app. */
 static void loop_turn(void) {
     static peer_server server;
     static int client;

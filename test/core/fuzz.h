@@ -1,12 +1,11 @@
-/* What the fuzzers share: a claim that does not hold ends the program, and pieces that end anywhere. */
+/* Helpers of the fuzzers: assertions, and splitting input at arbitrary positions. */
 #ifndef FL_FUZZ_H
 #define FL_FUZZ_H
 
+#include "test.h"
+
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define HOLDS(claim)                                                                                           \
     do {                                                                                                       \
@@ -16,21 +15,13 @@
         }                                                                                                      \
     } while (0)
 
-/* A copy in a block of exactly its size, so that a read behind its end is noticed. */
-static inline char *exact_copy(const void *bytes, size_t size) {
-    char *copy = malloc(size ? size : 1);
-    if (size)
-        memcpy(copy, bytes, size);
-    return copy;
-}
-
-/* Places to cut at that follow from the input alone, so that a finding can be run again. */
+/* Positions that depend on the input alone, so that findings are reproducible. */
 typedef struct cuts {
     uint32_t seed;
     uint32_t largest;
 } cuts;
 
-/* 0: byte by byte, 1: in small pieces, 2: in larger ones. Long inputs in tiny pieces would only cost time. */
+/* 0: byte by byte, 1: small parts, 2: larger parts. Long inputs skip the tiny parts, to save time. */
 static inline uint32_t first_salt(size_t size) {
     return size <= 512 ? 0 : size <= 4096 ? 1 : 2;
 }

@@ -1,5 +1,5 @@
-/* Any bytes as a chunked body: cut anywhere, status, body, trailers and what is consumed have to be those of the whole.
- * What is accepted has to be what a second, naive reading makes of it. */
+/* Arbitrary bytes as a chunked body. However they are split, the status, body, trailers and consumed bytes must be the same. A naive decoder
+ * must agree on accepted bodies. */
 #include "fuzz.h"
 #include "http1/http1.h"
 
@@ -10,7 +10,7 @@ static char *naive_line(char *at, char *end) {
     return NULL;
 }
 
-/* Reads an accepted body again, line by line. */
+/* Decodes an accepted body again, line by line. */
 static void check_accepted(char *coded, size_t used, const char *body, size_t length, size_t trailers) {
     char *at = coded, *end = coded + used;
     size_t taken = 0;
@@ -45,17 +45,17 @@ static void check_accepted(char *coded, size_t used, const char *body, size_t le
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     fl_chunks chunks = {0};
     size_t used, length;
-    char *whole = exact_copy(data, size);
+    char *whole = test_copy(data, size);
     fl_status expected = fl_chunks_decode(&chunks, whole, size, &used, &length);
     HOLDS(expected == FL_OK || expected == FL_AGAIN || expected == FL_BAD_CHUNK);
     HOLDS(chunks.done == (expected == FL_OK));
     HOLDS(used <= size && length <= used && (expected != FL_AGAIN || used == size));
-    /* the trailers, and what follows, the next request's, stay where they were */
+    /* the trailers and the next request stay in place */
     size_t trailers = chunks.trailers;
     HOLDS(length <= trailers && trailers <= used);
     HOLDS(trailers == size || memcmp(whole + trailers, data + trailers, size - trailers) == 0);
     if (expected == FL_OK) {
-        char *coded = exact_copy(data, used + 1 > size ? size : used + 1);
+        char *coded = test_copy(data, used + 1 > size ? size : used + 1);
         check_accepted(coded, used, whole, length, trailers);
         free(coded);
     }
@@ -68,7 +68,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         memset(&chunks, 0, sizeof chunks);
         for (size_t given = 0; given < size && status == FL_AGAIN;) {
             size_t piece = next_piece(&state, size - given), piece_used, piece_length;
-            char *bytes = exact_copy(data + given, piece);
+            char *bytes = test_copy(data + given, piece);
             status = fl_chunks_decode(&chunks, bytes, piece, &piece_used, &piece_length);
             HOLDS(piece_used <= piece && piece_length <= piece_used);
             HOLDS(status != FL_AGAIN || piece_used == piece);

@@ -1,5 +1,5 @@
-/* Any bytes as a request head, with limits taken from the first bytes: cut anywhere, the answer has to be that
- * of the whole; what is accepted has to be sound. */
+/* Arbitrary bytes as a request head, with limits from the first bytes. However they are split, the result must be the same. Accepted heads
+ * must be valid. */
 #include "fuzz.h"
 #include "http1/http1.h"
 #include <ctype.h>
@@ -76,8 +76,6 @@ static void check_accepted(const char *bytes, size_t size, const fl_head_limits 
     HOLDS(!whole.expect_continue || whole.chunked || whole.content_length > 0);
 }
 
-/* The fields compared as memory: everything but the headers, which are only meant as far as they are counted.
- */
 static void check_same(void) {
     HOLDS(memcmp(&whole, &pieces, offsetof(fl_head, headers)) == 0);
     HOLDS(memcmp(whole.headers, pieces.headers, whole.count * sizeof whole.headers[0]) == 0);
@@ -86,7 +84,7 @@ static void check_same(void) {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (size < PREFIX)
         return 0;
-    /* mostly the usual limits; small ones so that short inputs reach them */
+    /* small limits too, so that short inputs reach them */
     fl_head_limits limits = {8192, 32768, 100};
     if (data[0] & 1)
         limits.request_line = 1 + data[1];
@@ -98,7 +96,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     size -= PREFIX;
 
     memset(&whole, 0, sizeof whole);
-    char *bytes = exact_copy(data, size);
+    char *bytes = test_copy(data, size);
     fl_status expected = fl_http1_parse(&whole, bytes, size, &limits);
     HOLDS(expected == FL_OK || expected == FL_AGAIN ||
           (fl_status_http(expected) >= 400 && expected != FL_NO_MEMORY));
@@ -113,7 +111,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         memset(&pieces, 0, sizeof pieces);
         for (size_t given = 0; given < size && status == FL_AGAIN;) {
             given += next_piece(&state, size - given);
-            bytes = exact_copy(data, given);
+            bytes = test_copy(data, given);
             status = fl_http1_parse(&pieces, bytes, given, &limits);
             free(bytes);
         }

@@ -1,6 +1,6 @@
-/* Tables of request heads. A row is a request and either the status it is refused with, or what was read, in
- * words: GET origin path=/a query=b authority=example.com 1.1 keep-alive Each is parsed whole, byte by byte,
- * and cut in two at every place; all ways have to give the same answer. */
+/* Tables of request heads. A row is a request and either the status of its rejection, or a description of the head like
+ * "GET origin path=/a query=b authority=example.com 1.1 keep-alive". The test parses each in one part, byte by byte, and split at every
+ * position; the results must be the same. */
 #ifndef FL_TEST_HEADS_H
 #define FL_TEST_HEADS_H
 
@@ -9,11 +9,11 @@
 
 typedef struct head_case {
     const char *name, *request;
-    size_t size; /* of the request, when it holds a NUL; else 0 */
+    size_t size; /* of a request that contains a NUL; else 0 */
     fl_status status;
-    const char *head;    /* expected words */
-    const char *headers; /* expected "name=value|name=value", when this is about headers */
-    const char *rest;    /* what follows the head in `request`: not to be read */
+    const char *head;    /* the expected description */
+    const char *headers; /* NULL, or the expected "name=value|name=value" */
+    const char *rest;    /* the bytes after the head in `request`, which must not be parsed */
 } head_case;
 
 typedef struct answer {
@@ -30,7 +30,7 @@ static inline void put_span(FILE *out, const char *label, const char *bytes, fl_
 }
 
 static inline void describe(answer *into, const fl_head *head, const char *bytes) {
-    into->head[0] = into->headers[0] = 0; /* when nothing is written, fmemopen writes no NUL either */
+    into->head[0] = into->headers[0] = 0; /* fmemopen writes no NUL if nothing is written */
     static const char *const forms[] = {"origin", "absolute", "authority", "asterisk"};
     FILE *out = fmemopen(into->head, sizeof into->head, "w");
     fprintf(out, "%.*s %s", (int) head->method.size, bytes + head->method.at, forms[head->form]);
@@ -61,8 +61,7 @@ static inline void describe(answer *into, const fl_head *head, const char *bytes
     into->size = head->size;
 }
 
-/* Feeds the first `cuts[0]` bytes, then the first `cuts[1]`, … each in a block of its own, as if memory had
- * moved. */
+/* Parses the first `cuts[0]` bytes, then the first `cuts[1]` bytes, … each in another block of memory. */
 static inline fl_status feed(fl_head *head, const char *request, const size_t *cuts, size_t count,
                              const fl_head_limits *limits) {
     fl_status status = FL_AGAIN;

@@ -1,5 +1,4 @@
-/* A loop under test and the clients of its connections, all in this process: TCP over the loopback, and socket pairs.
- * Nothing here sleeps without an end: what is awaited comes within five seconds, or the test fails. */
+/* A loop under test and its clients in one process, over TCP or socket pairs. All waits fail after five seconds. */
 #ifndef FL_TEST_PEER_H
 #define FL_TEST_PEER_H
 
@@ -16,7 +15,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* What hands the socket itself to somebody else, or counts reads, takes a transport that carries the bytes as they are. */
+/* RAW_TEST: a test that hands over the socket itself, or counts reads, needs the plain transport. */
 #ifdef TOY_TRANSPORT
 #include "toy_transport.h"
 #define RAW_TEST(function) (void) function
@@ -74,7 +73,7 @@ static inline void server_stop(peer_server *server) {
     close(server->listening);
 }
 
-/* Two workers that serve, and the channels between them, which are the caller's to close. */
+/* Connects two serving workers. The caller closes the channels. */
 static inline fl_shared_page *make_siblings(peer_server *old, peer_server *young, int channels[4]) {
     fl_shared_page *page = fl_shared_page_open(2);
     if (page == NULL || socketpair(AF_UNIX, FL_PACKETS, 0, channels) < 0 ||
@@ -87,7 +86,7 @@ static inline fl_shared_page *make_siblings(peer_server *old, peer_server *young
     return page;
 }
 
-/* Turns until nothing happens any more. */
+/* Turns the loop until it is idle. */
 static inline void turn(fl_loop *loop) {
     for (int i = 0; i < 50; i++) {
         fl_loop_turn(loop);
@@ -104,7 +103,7 @@ static inline void turn(fl_loop *loop) {
         for (fl_loop_turn(loop); !(came_ = (condition)) && fl_clock() < give_up_; fl_loop_turn(loop))          \
             fl_loop_wait(loop, 5 * MILLISECOND);                                                               \
         if (!came_)                                                                                            \
-            test_fail(__FILE__, __LINE__, "did not come true: %s", #condition);                                \
+            test_fail(__FILE__, __LINE__, "never became true: %s", #condition);                                \
     } while (0)
 
 static inline int client_socket(int descriptor) {
@@ -114,7 +113,7 @@ static inline int client_socket(int descriptor) {
 
 static inline int client(peer_server *server) {
     int descriptor = socket(AF_INET, SOCK_STREAM, 0), one = 1;
-    setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one); /* what is said is heard at once */
+    setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one); /* no delay */
     struct sockaddr_in address = {
         .sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}, .sin_port = htons((uint16_t) server->port)};
     if (connect(descriptor, (struct sockaddr *) &address, sizeof address) < 0)
@@ -122,7 +121,7 @@ static inline int client(peer_server *server) {
     return client_socket(descriptor);
 }
 
-/* A client with tiny buffers on both sides, so that little is on its way. */
+/* A client with tiny buffers on both sides. */
 static inline int narrow_client(peer_server *server) {
     int pair[2], size = 4096;
     if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) < 0)
@@ -143,7 +142,7 @@ static inline void say(int descriptor, const char *text) {
     say_bytes(descriptor, text, strlen(text));
 }
 
-/* What a client has received. */
+/* Bytes that a client has received. */
 typedef struct fl_heard {
     char *bytes;
     size_t size, capacity;
@@ -188,7 +187,7 @@ static inline fl_heard hear_end(fl_loop *loop, int descriptor) {
     return heard;
 }
 
-/* Checks how it begins and ends, and that a Date is all that is between where the two leave something out. */
+/* Checks the beginning and the end of the received bytes. */
 #define CHECK_HEARD(start, end, said)                                                                          \
     do {                                                                                                       \
         fl_heard said_ = (said);                                                                                  \
@@ -241,7 +240,7 @@ static inline void answer(fl_exchange *exchange, int code, const char *body) {
     fl_exchange_finish(exchange);
 }
 
-/* All that is ready, each with its path. */
+/* Answers all ready requests with their path. Returns how many. */
 static inline unsigned answer_all(fl_loop *loop) {
     unsigned count = 0;
     fl_exchange *exchange;

@@ -1,4 +1,4 @@
-/* A loop whose siblings are nothing but their figures in the shared page, and the socket that leads to each. */
+/* A loop with fake siblings: figures in the shared page, and the receiving ends of their sockets. */
 #ifndef FL_TEST_SIBLINGS_H
 #define FL_TEST_SIBLINGS_H
 
@@ -19,7 +19,7 @@ static inline void says(scene *scene, int sibling, fl_slot_field field, int64_t 
     fl_slot_set(&scene->page->slots[sibling], field, value);
 }
 
-/* All of them have room and have taken something just now, and nothing waits there: `count` workers with ours. */
+/* Starts `count` workers including ours. All of them have room and empty queues. */
 static inline scene begin(int count) {
     scene scene = {.server = server_start(), .count = count, .page = fl_shared_page_open((size_t) count)};
     scene.loop = scene.server.loop;
@@ -31,7 +31,7 @@ static inline scene begin(int count) {
         scene.receiving[i] = client_socket(pair[1]);
         says(&scene, i, FL_SLOT_state, FL_WORKER_SERVING);
         says(&scene, i, FL_SLOT_room, 100);
-        says(&scene, i, FL_SLOT_heartbeat_ms, (int64_t) (fl_clock() / 1000) + 60000); /* they are heard for a minute */
+        says(&scene, i, FL_SLOT_heartbeat_ms, (int64_t) (fl_clock() / 1000) + 60000); /* responsive for a minute */
     }
     CHECK_NUMBER(FL_OK, fl_loop_join(scene.loop, scene.page, OURS, -1, scene.sending, count));
     return scene;
@@ -47,7 +47,7 @@ static inline void end(scene *scene) {
     fl_shared_page_close(scene->page);
 }
 
-/* /1, /2, … come one after the other, and wait. */
+/* Queues requests for /1, /2, … */
 static inline void come(scene *scene, int requests) {
     for (int i = 1; i <= requests; i++) {
         char text[64];
@@ -62,7 +62,7 @@ static inline void come(scene *scene, int requests) {
     scene->loop->pace.interval = USUAL;
 }
 
-/* What a sibling has been sent, as the digits of the paths. */
+/* The requests that a sibling has received, as the digits of their paths. */
 static inline const char *sent_to(scene *scene, int sibling) {
     static char paths[MOST_CLIENTS];
     char message[512];

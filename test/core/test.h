@@ -1,6 +1,5 @@
-/* The little a C test needs: named checks that are counted, and a last line for the Makefile to add up.
- * A test is a function; TEST(name) runs it. A table runs each of its rows as a test of its own with test_begin.
- */
+/* Checks and a runner for C tests. TEST(function) runs a function as a test; test_begin and test_end delimit other tests, such as rows of
+ * a table. run_tests adds up the last lines of all programs. */
 #ifndef FL_TEST_H
 #define FL_TEST_H
 
@@ -41,7 +40,7 @@ __attribute__((format(printf, 3, 4))) static inline void test_fail(const char *f
     putchar('\n');
 }
 
-/* The rest of a test goes on after a failed check, so each shows all it has to say. */
+/* A test continues after a failed check. */
 #define CHECK(condition) ((condition) ? (void) 0 : test_fail(__FILE__, __LINE__, "not true: %s", #condition))
 #define CHECK_NUMBER(expected, actual)                                                                         \
     do {                                                                                                       \
@@ -76,8 +75,8 @@ static inline int test_summary(void) {
     return test.failed > 0;
 }
 
-/* A copy in a block of exactly its size, so that a read behind its end is noticed. */
-static inline char *test_copy(const char *bytes, size_t size) {
+/* A copy in a block of exactly its size, so that AddressSanitizer notices reads beyond its end. */
+static inline char *test_copy(const void *bytes, size_t size) {
     char *copy = malloc(size ? size : 1);
     if (size)
         memcpy(copy, bytes, size);

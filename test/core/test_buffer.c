@@ -16,7 +16,7 @@ static void an_empty_buffer_holds_no_block(void) {
     fl_slab_close(&slab);
 }
 
-static void bytes_come_out_in_the_order_they_went_in(void) {
+static void bytes_are_consumed_in_the_order_in_which_they_were_appended(void) {
     fl_slab slab = {0};
     fl_buffer buffer = {0};
     unsigned in = 0, out = 0;
@@ -44,7 +44,7 @@ static void bytes_come_out_in_the_order_they_went_in(void) {
     fl_slab_close(&slab);
 }
 
-static void room_that_was_reserved_can_be_written(void) {
+static void reserved_room_can_be_written(void) {
     fl_slab slab = {0};
     fl_buffer buffer = {0};
     const size_t sizes[] = {1, 1023, 1024, 1025, 4096, 131072, 131073, 300000};
@@ -60,7 +60,7 @@ static void room_that_was_reserved_can_be_written(void) {
     fl_slab_close(&slab);
 }
 
-static void a_block_given_back_is_borrowed_again(void) {
+static void a_returned_block_is_reused(void) {
     fl_slab slab = {0};
     fl_buffer first = {0}, second = {0};
     fl_buffer_append(&slab, &first, "one", 3);
@@ -79,7 +79,7 @@ static void a_block_given_back_is_borrowed_again(void) {
     CHECK_NUMBER(0, slab.cached);
 }
 
-static void what_a_slab_holds_back_is_bounded(void) {
+static void a_slab_caches_a_limited_number_of_bytes(void) {
     enum { MANY = 64 };
     fl_slab slab = {0};
     fl_buffer buffers[MANY] = {{0}};
@@ -93,7 +93,7 @@ static void what_a_slab_holds_back_is_bounded(void) {
     fl_slab_close(&slab);
 }
 
-static void a_large_block_goes_back_at_once(void) {
+static void large_blocks_are_not_cached(void) {
     fl_slab slab = {0};
     fl_buffer buffer = {0};
     fl_buffer_reserve(&slab, &buffer, 128 * 1024 + 1);
@@ -103,7 +103,7 @@ static void a_large_block_goes_back_at_once(void) {
     fl_slab_close(&slab);
 }
 
-static void consumed_room_is_used_again_before_the_buffer_grows(void) {
+static void a_buffer_reuses_consumed_room_before_it_grows(void) {
     fl_slab slab = {0};
     fl_buffer buffer = {0};
     char bytes[1000];
@@ -118,7 +118,7 @@ static void consumed_room_is_used_again_before_the_buffer_grows(void) {
     fl_slab_close(&slab);
 }
 
-static void growing_beyond_all_bounds_fails_and_changes_nothing(void) {
+static void growing_beyond_the_limit_fails_and_changes_nothing(void) {
     fl_slab slab = {0};
     fl_buffer buffer = {0};
     fl_buffer_append(&slab, &buffer, "kept", 4);
@@ -133,7 +133,7 @@ static void growing_beyond_all_bounds_fails_and_changes_nothing(void) {
     fl_slab_close(&slab);
 }
 
-static void consuming_more_than_there_is_empties(void) {
+static void consuming_more_than_all_empties_the_buffer(void) {
     fl_slab slab = {0};
     fl_buffer buffer = {0};
     fl_buffer_append(&slab, &buffer, "abc", 3);
@@ -145,13 +145,13 @@ static void consuming_more_than_there_is_empties(void) {
 
 int main(void) {
     TEST(an_empty_buffer_holds_no_block);
-    TEST(bytes_come_out_in_the_order_they_went_in);
-    TEST(room_that_was_reserved_can_be_written);
-    TEST(a_block_given_back_is_borrowed_again);
-    TEST(what_a_slab_holds_back_is_bounded);
-    TEST(a_large_block_goes_back_at_once);
-    TEST(consumed_room_is_used_again_before_the_buffer_grows);
-    TEST(growing_beyond_all_bounds_fails_and_changes_nothing);
-    TEST(consuming_more_than_there_is_empties);
+    TEST(bytes_are_consumed_in_the_order_in_which_they_were_appended);
+    TEST(reserved_room_can_be_written);
+    TEST(a_returned_block_is_reused);
+    TEST(a_slab_caches_a_limited_number_of_bytes);
+    TEST(large_blocks_are_not_cached);
+    TEST(a_buffer_reuses_consumed_room_before_it_grows);
+    TEST(growing_beyond_the_limit_fails_and_changes_nothing);
+    TEST(consuming_more_than_all_empties_the_buffer);
     return test_summary();
 }

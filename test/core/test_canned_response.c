@@ -1,4 +1,4 @@
-/* The health path, which is answered without any app. */
+/* Health checks, which the core answers. */
 #include "peer.h"
 
 
@@ -8,7 +8,7 @@ static peer_server server_with_health(void) {
     return server_with(limits);
 }
 
-static void get_and_head_are_answered_without_an_app(void) {
+static void GET_and_HEAD_of_the_health_path_do_not_reach_the_app(void) {
     peer_server server = server_with_health();
     int socket = client(&server);
     say(socket, GET("/up"));
@@ -26,7 +26,7 @@ static void get_and_head_are_answered_without_an_app(void) {
     server_stop(&server);
 }
 
-static void all_else_is_the_apps(void) {
+static void other_requests_reach_the_app(void) {
     static const char *const requests[] = {
         GET("/up/"), GET("/u"), GET("/upward"), GET("/UP"), "POST /up HTTP/1.1\r\nHost: a\r\n\r\n",
         "GETS /up HTTP/1.1\r\nHost: a\r\n\r\n", "GET /up HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx",
@@ -41,7 +41,7 @@ static void all_else_is_the_apps(void) {
     }
 }
 
-static void without_a_path_the_app_is_asked(void) {
+static void without_a_health_path_every_request_reaches_the_app(void) {
     peer_server server = server_start();
     int socket = client(&server);
     say(socket, GET("/up"));
@@ -50,7 +50,7 @@ static void without_a_path_the_app_is_asked(void) {
     server_stop(&server);
 }
 
-static void it_keeps_its_place_among_pipelined_requests(void) {
+static void health_checks_keep_their_order_among_pipelined_requests(void) {
     peer_server server = server_with_health();
     int socket = client(&server);
     say(socket, GET("/1") GET("/up") GET("/2") GET("/up") GET("/up") GET("/3"));
@@ -65,7 +65,7 @@ static void it_keeps_its_place_among_pipelined_requests(void) {
     server_stop(&server);
 }
 
-static void it_ends_the_connection_where_the_client_wants_that(void) {
+static void the_connection_closes_if_the_client_asks_for_it(void) {
     peer_server server = server_with_health();
     int socket = client(&server);
     say(socket, "GET /up HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
@@ -80,8 +80,8 @@ static void it_ends_the_connection_where_the_client_wants_that(void) {
     server_stop(&server);
 }
 
-/* Nobody keeps the loop, or grows our stack, by asking again and again. */
-static void one_connection_may_ask_only_so_often_in_a_row(void) {
+/* One client must not occupy the loop. */
+static void a_connection_may_send_a_limited_number_of_health_checks_in_a_row(void) {
     peer_server server = server_with_health();
     int socket = client(&server);
     char requests[1000 * 32];
@@ -96,7 +96,7 @@ static void one_connection_may_ask_only_so_often_in_a_row(void) {
     server_stop(&server);
 }
 
-static void who_reads_late_gets_all_answers(void) {
+static void a_slow_client_gets_all_responses(void) {
     peer_server server = server_with_health();
     int socket = narrow_client(&server);
     static const char request[] = GET("/up");
@@ -117,7 +117,7 @@ static void who_reads_late_gets_all_answers(void) {
     server_stop(&server);
 }
 
-static void once_the_server_ends_it_says_so(void) {
+static void a_draining_server_closes_after_a_health_check(void) {
     peer_server server = server_with_health();
     int asks = client(&server), waits = client(&server);
     say(waits, GET("/"));
@@ -139,13 +139,13 @@ static void once_the_server_ends_it_says_so(void) {
 }
 
 int main(void) {
-    TEST(get_and_head_are_answered_without_an_app);
-    TEST(all_else_is_the_apps);
-    TEST(without_a_path_the_app_is_asked);
-    TEST(it_keeps_its_place_among_pipelined_requests);
-    TEST(it_ends_the_connection_where_the_client_wants_that);
-    TEST(one_connection_may_ask_only_so_often_in_a_row);
-    TEST(who_reads_late_gets_all_answers);
-    TEST(once_the_server_ends_it_says_so);
+    TEST(GET_and_HEAD_of_the_health_path_do_not_reach_the_app);
+    TEST(other_requests_reach_the_app);
+    TEST(without_a_health_path_every_request_reaches_the_app);
+    TEST(health_checks_keep_their_order_among_pipelined_requests);
+    TEST(the_connection_closes_if_the_client_asks_for_it);
+    TEST(a_connection_may_send_a_limited_number_of_health_checks_in_a_row);
+    TEST(a_slow_client_gets_all_responses);
+    TEST(a_draining_server_closes_after_a_health_check);
     return test_summary();
 }

@@ -1,5 +1,5 @@
-/* Many clients and whoever answers them do anything at any time, by a seeded dice: nothing may be used after it is
- * freed, and in the end nothing may be left. FL_SEED=… and FL_STEPS=… repeat or prolong a run. */
+/* Clients and the app act at random, by a seeded generator: no memory may be used after it is freed, and none may leak.
+ * FL_SEED=… repeats a run, FL_STEPS=… prolongs it. */
 #include "watch/balance.h"
 #include "peer.h"
 
@@ -29,9 +29,9 @@ static const char *const snippets[] = {
     "PUT / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nffff\r\n",
     "0\r\n\r\n", "zz\r\n", "\r\n", "G", "X: y\r\n", "Host: a\r\n\r\n", "bad\r\n\r\n",
 };
-enum { WELL_FORMED = 6 }; /* of the snippets, the first ones */
+enum { WELL_FORMED = 6 }; /* the first snippets */
 static char filling[70000];
-static bool polite; /* in some runs: then connections live long enough to see slow readers served */
+static bool polite; /* in some runs, so that connections live long enough for slow readers */
 
 typedef struct taken {
     fl_exchange *exchange;
@@ -41,7 +41,7 @@ typedef struct taken {
 static int clients[CLIENTS];
 static taken served[TAKEN];
 
-static void client_does_something(peer_server *server, int *socket) {
+static void client_step(peer_server *server, int *socket) {
     static const struct linger reset = {1, 0};
     if (*socket < 0) {
         *socket = dice(2) ? client(server) : narrow_client(server);
@@ -104,7 +104,6 @@ static void begin(taken *one) {
     one->ended = fl_exchange_head_end(one->exchange, lengths[dice(polite ? 3 : 6)]) == FL_OK;
 }
 
-/* The app talks to the client itself from now on, and hangs up. */
 static void hijack(taken *one) {
     fl_slab *slab = &one->exchange->context->slab;
     fl_buffer unsent = {0}, ahead = {0};
@@ -118,7 +117,7 @@ static void hijack(taken *one) {
     one->exchange = NULL;
 }
 
-static void something_rarer(taken *one) {
+static void do_something_rare(taken *one) {
     static const char hint[] = "link: a\r\n";
     switch (dice(polite ? 3 : 6)) {
     case 0:
@@ -144,7 +143,7 @@ static void something_rarer(taken *one) {
     }
 }
 
-static void server_does_something(peer_server *server, taken *one) {
+static void server_step(peer_server *server, taken *one) {
     fl_loop *loop = server->loop;
     size_t used;
     if (one->exchange == NULL) {
@@ -181,7 +180,7 @@ static void server_does_something(peer_server *server, taken *one) {
             fl_exchange_write(one->exchange, filling, dice(dice(3) ? 100 : sizeof filling), &used);
         break;
     case 12:
-        something_rarer(one);
+        do_something_rare(one);
         break;
     default:
         if (!one->ended)
@@ -251,10 +250,10 @@ static void run(uint64_t seed, unsigned steps) {
                 fl_balance(server->loop, dice(2), dice(100000));
             break;
         case 2:
-            client_does_something(server, &clients[dice(CLIENTS)]);
+            client_step(server, &clients[dice(CLIENTS)]);
             break;
         case 3:
-            server_does_something(server, &served[dice(TAKEN)]);
+            server_step(server, &served[dice(TAKEN)]);
             break;
         }
         if (sheds)
@@ -278,7 +277,7 @@ static void run(uint64_t seed, unsigned steps) {
         if (clients[i] >= 0)
             close(clients[i]);
     for (int i = 0; i < 2 && !closes_first; i++) {
-        fl_loop_drain(servers[0].loop, false); /* nothing goes round any more */
+        fl_loop_drain(servers[0].loop, false); /* ends the handing over */
         fl_loop_drain(servers[1].loop, false);
         fl_loop_turn(servers[0].loop);
         fl_loop_turn(servers[1].loop);
@@ -295,13 +294,13 @@ static void run(uint64_t seed, unsigned steps) {
         printf("  FL_SEED=%llu FL_STEPS=%u repeats it\n", (unsigned long long) seed, steps);
 }
 
-static void whatever_happens_nothing_is_lost_or_used_after_it_is_freed(void) {
+static void no_sequence_of_events_leaks_memory_or_uses_freed_memory(void) {
     const char *seed = getenv("FL_SEED"), *steps = getenv("FL_STEPS");
     uint64_t first = seed == NULL ? 1 : strtoull(seed, NULL, 10), count = seed == NULL ? 40 : 1;
     for (uint64_t i = 0; i < count && !test.failing; i++) run(first + i, steps == NULL ? 4000 : (unsigned) atoi(steps));
 }
 
 int main(void) {
-    TEST(whatever_happens_nothing_is_lost_or_used_after_it_is_freed);
+    TEST(no_sequence_of_events_leaks_memory_or_uses_freed_memory);
     return test_summary();
 }

@@ -1,4 +1,4 @@
-/* Chunked bodies: each is decoded whole, byte by byte, and cut in two at every place. */
+/* Chunked bodies, decoded in one part, byte by byte, and split at every position. */
 #include "http1/http1.h"
 #include "test.h"
 
@@ -6,11 +6,11 @@ typedef struct chunk_case {
     const char *name, *coded;
     fl_status status;
     const char *body;
-    const char *rest; /* what follows the body in `coded`: not to be consumed */
+    const char *rest; /* the bytes after the body in `coded`, which must not be consumed */
 } chunk_case;
 
 #define DECODED(coded, body) {coded, coded, FL_OK, body, NULL}
-#define REFUSED(coded) {coded, coded, FL_BAD_CHUNK, NULL, NULL}
+#define REJECTED(coded) {coded, coded, FL_BAD_CHUNK, NULL, NULL}
 #define PART(coded, body) {coded, coded, FL_AGAIN, body, NULL}
 
 static const chunk_case cases[] = {
@@ -43,54 +43,54 @@ static const chunk_case cases[] = {
     PART("ffffffffffffffff\r\nabc", "abc"),
     PART("FFFFFFFFFFFFFFFF\r\n", ""),
 
-    REFUSED("\r\n"),
-    REFUSED(" 3\r\nabc\r\n"),
-    REFUSED("3 \r\nabc\r\n"),
-    REFUSED("3\t\r\nabc\r\n"),
-    REFUSED("3 4\r\nabc\r\n"),
-    REFUSED("3 \r;a\r\nabc\r\n"),
-    REFUSED("-3\r\nabc\r\n"),
-    REFUSED("+3\r\nabc\r\n"),
-    REFUSED("0x3\r\nabc\r\n"),
-    REFUSED("g\r\n"),
-    REFUSED("3g\r\n"),
-    REFUSED("3_0\r\n"),
-    REFUSED("3.0\r\n"),
-    REFUSED("\xb2\r\n"),
-    REFUSED(";a\r\n"),
-    REFUSED("3\nabc\r\n"),
-    REFUSED("3\r\r\nabc\r\n"),
-    REFUSED("3\rabc\r\n"),
-    REFUSED("3;\r\nabc\r\n"),
-    REFUSED("3; =a\r\nabc\r\n"),
-    REFUSED("3;a\nabc\r\n"),
-    REFUSED("3;a\rb\r\nabc\r\n"),
-    REFUSED("3;a\x01\r\nabc\r\n"),
-    REFUSED("3;a\x7f\r\nabc\r\n"),
-    REFUSED("3\r\nabcd\r\n"),
-    REFUSED("3\r\nabc\n"),
-    REFUSED("3\r\nabc0\r\n\r\n"),
-    REFUSED("3\r\nab\r\n0\r\n\r\n"),
-    REFUSED("3\r\nabc\r\r"),
-    REFUSED("3\r\nabc\rx"),
-    REFUSED("00000000000000001\r\nx\r\n"),
-    REFUSED("10000000000000000\r\nx\r\n"),
-    REFUSED("0\r\n\n"),
-    REFUSED("0\r\n\r\r"),
-    REFUSED("0\r\n\rx"),
-    REFUSED("0\r\n: b\r\n\r\n"),
-    REFUSED("0\r\nA\r\n\r\n"),
-    REFUSED("0\r\nA : b\r\n\r\n"),
-    REFUSED("0\r\nA: b\n\r\n"),
-    REFUSED("0\r\nA: b\r\n c\r\n\r\n"),
-    REFUSED("0\r\n A: b\r\n\r\n"),
-    REFUSED("0\r\nA: b\x01\r\n\r\n"),
-    REFUSED("0\r\nA: b\x7f\r\n\r\n"),
-    REFUSED("0\r\nA: b\rc\r\n\r\n"),
-    REFUSED("0\r\nA\x80: b\r\n\r\n"),
+    REJECTED("\r\n"),
+    REJECTED(" 3\r\nabc\r\n"),
+    REJECTED("3 \r\nabc\r\n"),
+    REJECTED("3\t\r\nabc\r\n"),
+    REJECTED("3 4\r\nabc\r\n"),
+    REJECTED("3 \r;a\r\nabc\r\n"),
+    REJECTED("-3\r\nabc\r\n"),
+    REJECTED("+3\r\nabc\r\n"),
+    REJECTED("0x3\r\nabc\r\n"),
+    REJECTED("g\r\n"),
+    REJECTED("3g\r\n"),
+    REJECTED("3_0\r\n"),
+    REJECTED("3.0\r\n"),
+    REJECTED("\xb2\r\n"),
+    REJECTED(";a\r\n"),
+    REJECTED("3\nabc\r\n"),
+    REJECTED("3\r\r\nabc\r\n"),
+    REJECTED("3\rabc\r\n"),
+    REJECTED("3;\r\nabc\r\n"),
+    REJECTED("3; =a\r\nabc\r\n"),
+    REJECTED("3;a\nabc\r\n"),
+    REJECTED("3;a\rb\r\nabc\r\n"),
+    REJECTED("3;a\x01\r\nabc\r\n"),
+    REJECTED("3;a\x7f\r\nabc\r\n"),
+    REJECTED("3\r\nabcd\r\n"),
+    REJECTED("3\r\nabc\n"),
+    REJECTED("3\r\nabc0\r\n\r\n"),
+    REJECTED("3\r\nab\r\n0\r\n\r\n"),
+    REJECTED("3\r\nabc\r\r"),
+    REJECTED("3\r\nabc\rx"),
+    REJECTED("00000000000000001\r\nx\r\n"),
+    REJECTED("10000000000000000\r\nx\r\n"),
+    REJECTED("0\r\n\n"),
+    REJECTED("0\r\n\r\r"),
+    REJECTED("0\r\n\rx"),
+    REJECTED("0\r\n: b\r\n\r\n"),
+    REJECTED("0\r\nA\r\n\r\n"),
+    REJECTED("0\r\nA : b\r\n\r\n"),
+    REJECTED("0\r\nA: b\n\r\n"),
+    REJECTED("0\r\nA: b\r\n c\r\n\r\n"),
+    REJECTED("0\r\n A: b\r\n\r\n"),
+    REJECTED("0\r\nA: b\x01\r\n\r\n"),
+    REJECTED("0\r\nA: b\x7f\r\n\r\n"),
+    REJECTED("0\r\nA: b\rc\r\n\r\n"),
+    REJECTED("0\r\nA\x80: b\r\n\r\n"),
 };
 
-/* Decodes in pieces that end at `cuts`; the body goes to `body`. */
+/* Decodes parts that end at `cuts` into `body`. */
 static fl_status decode(const char *coded, const size_t *cuts, size_t count, char *body, size_t *length,
                         size_t *used) {
     fl_chunks chunks = {0};
@@ -152,7 +152,7 @@ static void check_filled(const char *name, const char *prefix, size_t count, con
     free(coded);
 }
 
-static void bounds(void) {
+static void check_limits(void) {
     check_filled("a size line of 4096 bytes", "0;", 4094, "\r\n\r\n", FL_OK);
     check_filled("a size line of 4097 bytes", "0;", 4095, "\r\n\r\n", FL_BAD_CHUNK);
     check_filled("a size line without end", "0;", 4095, "", FL_BAD_CHUNK);
@@ -161,7 +161,7 @@ static void bounds(void) {
     check_filled("a trailer without end", "0\r\nA: ", 8190, "", FL_BAD_CHUNK);
 }
 
-/* Feeds `chunks` chunks of `size` bytes, each with an extension of `extension` bytes. */
+/* Decodes `count` chunks of `size` bytes, each with an extension of `extension` bytes. */
 static fl_status decode_many(unsigned count, unsigned size, unsigned extension) {
     fl_chunks chunks = {0};
     char *coded = malloc(size + extension + 100);
@@ -183,7 +183,7 @@ static fl_status decode_many(unsigned count, unsigned size, unsigned extension) 
     return status;
 }
 
-static void extensions_may_not_outweigh_the_body(void) {
+static void extensions_are_limited_in_proportion_to_the_body(void) {
     CHECK_NUMBER(FL_AGAIN, decode_many(100000, 1, 100));   /* small chunks, small extensions */
     CHECK_NUMBER(FL_AGAIN, decode_many(2000, 65536, 100)); /* signed chunks, as object stores send them */
     CHECK_NUMBER(FL_AGAIN, decode_many(2000, 4000, 4000));
@@ -192,7 +192,7 @@ static void extensions_may_not_outweigh_the_body(void) {
     CHECK_NUMBER(FL_BAD_CHUNK, decode_many(1000, 1, 200));
 }
 
-static void a_refused_body_stays_refused(void) {
+static void a_malformed_body_stays_malformed(void) {
     fl_chunks chunks = {0};
     char bad[] = "x", good[] = "0\r\n\r\n";
     size_t used, decoded;
@@ -212,7 +212,7 @@ static void after_the_end_nothing_is_consumed(void) {
     CHECK_NUMBER(0, decoded);
 }
 
-static void nothing_may_be_given(void) {
+static void the_input_may_be_empty(void) {
     fl_chunks chunks = {0};
     size_t used, decoded;
     CHECK_NUMBER(FL_AGAIN, fl_chunks_decode(&chunks, NULL, 0, &used, &decoded));
@@ -223,10 +223,10 @@ static void nothing_may_be_given(void) {
 int main(void) {
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         check_chunks(&cases[i]);
-    bounds();
-    TEST(extensions_may_not_outweigh_the_body);
-    TEST(a_refused_body_stays_refused);
+    check_limits();
+    TEST(extensions_are_limited_in_proportion_to_the_body);
+    TEST(a_malformed_body_stays_malformed);
     TEST(after_the_end_nothing_is_consumed);
-    TEST(nothing_may_be_given);
+    TEST(the_input_may_be_empty);
     return test_summary();
 }

@@ -1,9 +1,9 @@
-/* The limits, exactly: what just fits is read, one byte more is refused, however the bytes come. */
+/* The exact limits of heads, however the bytes are split. */
 #include "heads.h"
 
 enum { ROOM = 1024 };
 
-/* "GET /aaa HTTP/1.1" of `line` bytes, behind `empty` empty lines, then `tail`. */
+/* `empty` empty lines, "GET /aaa HTTP/1.1" of `line` bytes, then `tail`. */
 static const char *request_with_line(unsigned line, unsigned empty, const char *tail) {
     static char request[ROOM];
     char *at = request;
@@ -95,7 +95,7 @@ static void header_counts(void) {
     }
 }
 
-/* A head that comes byte by byte must not be searched from its beginning each time. */
+/* Otherwise a head that arrives byte by byte would cost quadratic time. */
 static void a_line_is_searched_once(void) {
     static fl_head head;
     static const char part[] = "GET / HTTP/1.1\r\nHost: a\r\nCookie: abc";

@@ -25,7 +25,7 @@ static void a_code_without_a_phrase_keeps_its_space(void) {
     WRITES("HTTP/1.1 999 \r\n", fl_http1_write_status(&slab, &out, 999));
 }
 
-static void every_code_has_a_line_of_its_own(void) {
+static void every_code_has_a_status_line(void) {
     for (int code = 100; code <= 999; code++) {
         char expected[120];
         int size = snprintf(expected, sizeof expected, "HTTP/1.1 %d %s\r\n", code, fl_reason(code));
@@ -50,7 +50,7 @@ static void headers_are_written_as_they_are(void) {
     WRITES("X-Name: gr\xc3\xbc\xc3\x9f\t0123456789\r\n", header("X-Name", "gr\xc3\xbc\xc3\x9f\t0123456789"));
 }
 
-static void a_header_that_would_split_the_response_is_refused(void) {
+static void a_header_that_would_split_the_response_is_an_error(void) {
     static const char *const names[] = {"", "a b", "a:", "a\r\nb", "a\n", "\xc3\xb6", "a\x7f", "a\"b"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         CHECK_NUMBER(FL_BAD_HEADER_NAME, header(names[i], "value"));
@@ -72,14 +72,14 @@ static void a_header_that_would_split_the_response_is_refused(void) {
     }
 }
 
-static void what_is_refused_leaves_the_buffer_as_it_was(void) {
+static void an_error_leaves_the_buffer_unchanged(void) {
     CHECK_NUMBER(FL_OK, fl_http1_write_status(&slab, &out, 200));
     CHECK_NUMBER(FL_BAD_HEADER_VALUE, header("a", "b\r\nc: d"));
     CHECK_NUMBER(FL_BAD_HEADER_NAME, header("a\r\n", "b"));
     WRITES("HTTP/1.1 200 OK\r\na: b\r\n", header("a", "b"));
 }
 
-static void too_much_is_refused(void) {
+static void sizes_that_overflow_are_an_error(void) {
     CHECK_NUMBER(FL_NO_MEMORY, fl_http1_write_chunk(&slab, &out, "", SIZE_MAX));
     CHECK_NUMBER(FL_NO_MEMORY, fl_http1_write_chunk(&slab, &out, "", SIZE_MAX - 19));
     CHECK_NUMBER(FL_NO_MEMORY, fl_http1_write_chunk(&slab, &out, "", (size_t) 1 << 40));
@@ -111,7 +111,7 @@ static void an_empty_chunk_does_not_end_the_body(void) {
     WRITES("", fl_http1_write_chunk(&slab, &out, NULL, 0));
 }
 
-static void what_is_written_in_chunks_is_read_back(void) {
+static void written_chunks_decode_to_the_same_bytes(void) {
     char body[3000];
     for (size_t i = 0; i < sizeof body; i++)
         body[i] = (char) (i * 7);
@@ -145,13 +145,13 @@ static void check_date(int64_t seconds) {
     CHECK_NUMBER(FL_DATE_SIZE, strlen(expected));
 }
 
-static void a_date_is_what_rfc_9110_shows(void) {
+static void the_date_has_the_format_of_RFC_9110(void) {
     char line[FL_DATE_SIZE];
     fl_http_date(line, 784111777);
     CHECK_BYTES("date: Sun, 06 Nov 1994 08:49:37 GMT\r\n", FL_DATE_SIZE, line, FL_DATE_SIZE);
 }
 
-static void dates_are_those_of_the_c_library(void) {
+static void dates_equal_those_of_the_C_library(void) {
     const int64_t day = 86400;
     for (int64_t seconds = -day * 800000; seconds < day * 3000000; seconds += day * 13 + 3601) {
         if (seconds >= -62135596800 && seconds <= 253402300799)
@@ -167,7 +167,7 @@ static void dates_are_those_of_the_c_library(void) {
         check_date(corners[i]);
 }
 
-static void dates_beyond_four_digits_stay_at_the_bound(void) {
+static void dates_beyond_year_9999_stay_at_the_limit(void) {
     char line[FL_DATE_SIZE];
     fl_http_date(line, INT64_MAX);
     CHECK_BYTES("date: Fri, 31 Dec 9999 23:59:59 GMT\r\n", FL_DATE_SIZE, line, FL_DATE_SIZE);
@@ -178,18 +178,18 @@ static void dates_beyond_four_digits_stay_at_the_bound(void) {
 int main(void) {
     TEST(a_status_line_says_code_and_reason);
     TEST(a_code_without_a_phrase_keeps_its_space);
-    TEST(every_code_has_a_line_of_its_own);
+    TEST(every_code_has_a_status_line);
     TEST(headers_are_written_as_they_are);
-    TEST(a_header_that_would_split_the_response_is_refused);
-    TEST(what_is_refused_leaves_the_buffer_as_it_was);
-    TEST(too_much_is_refused);
+    TEST(a_header_that_would_split_the_response_is_an_error);
+    TEST(an_error_leaves_the_buffer_unchanged);
+    TEST(sizes_that_overflow_are_an_error);
     TEST(lengths_are_decimal);
     TEST(chunks_are_hexadecimal);
     TEST(an_empty_chunk_does_not_end_the_body);
-    TEST(what_is_written_in_chunks_is_read_back);
-    TEST(a_date_is_what_rfc_9110_shows);
-    TEST(dates_are_those_of_the_c_library);
-    TEST(dates_beyond_four_digits_stay_at_the_bound);
+    TEST(written_chunks_decode_to_the_same_bytes);
+    TEST(the_date_has_the_format_of_RFC_9110);
+    TEST(dates_equal_those_of_the_C_library);
+    TEST(dates_beyond_year_9999_stay_at_the_limit);
     fl_slab_close(&slab);
     return test_summary();
 }

@@ -1,4 +1,4 @@
-/* What a protocol can rely on that is not HTTP/1: requests of one connection under way at once, each with a life of its own. */
+/* The protocol interface with several concurrent requests on a connection. */
 #include "peer.h"
 #include "toy_protocol.h"
 
@@ -23,8 +23,8 @@ static void end(scene *scene) {
     server_stop(&scene->server);
 }
 
-/* All that the client hears until nothing happens any more. */
-static void check_heard(scene *scene, const char *expected) {
+/* Checks all that the client receives until the loop is idle. */
+static void check_received(scene *scene, const char *expected) {
     fl_heard heard = hear(scene->loop, scene->client);
     CHECK_TEXT(expected, heard.bytes);
     free(heard.bytes);
@@ -39,16 +39,16 @@ static void requests_of_one_connection_are_answered_in_any_order(void) {
     CHECK(a->connection == b->connection);
     CHECK_NUMBER(2, scene.loop->context.counts.in_flight);
     answer(b, 200, "B");
-    check_heard(&scene, "2 200\n2 B\n2 .\n");
+    check_received(&scene, "2 200\n2 B\n2 .\n");
     answer(take(scene.loop), 404, "");
     answer(a, 200, "A");
-    check_heard(&scene, "3 404\n3 .\n1 200\n1 A\n1 .\n");
+    check_received(&scene, "3 404\n3 .\n1 200\n1 A\n1 .\n");
     CHECK_NUMBER(1, scene.loop->context.counts.connections);
     CHECK(fl_connection_is_idle(scene.loop->context.connections));
     end(&scene);
 }
 
-static void pieces_of_responses_mix(void) {
+static void responses_may_be_interleaved(void) {
     scene scene = begin(peer_limits);
     say(scene.client, "1 /a\n2 /b\n");
     fl_exchange *exchanges[] = {take(scene.loop), take(scene.loop)};
@@ -58,15 +58,15 @@ static void pieces_of_responses_mix(void) {
         CHECK_NUMBER(FL_OK, fl_exchange_head_end(exchanges[i], -1));
         CHECK_NUMBER(FL_OK, fl_exchange_write(exchanges[i], "now", 3, &used));
     }
-    check_heard(&scene, "2 200\n2 now\n1 200\n1 now\n"); /* what is staged of both leaves with the loop's turn */
+    check_received(&scene, "2 200\n2 now\n1 200\n1 now\n"); /* the loop's turn sends both */
     CHECK_NUMBER(FL_OK, fl_exchange_write(exchanges[0], "then", 4, &used));
     fl_exchange_finish(exchanges[1]);
     fl_exchange_finish(exchanges[0]);
-    check_heard(&scene, "2 .\n1 then\n1 .\n");
+    check_received(&scene, "2 .\n1 then\n1 .\n");
     end(&scene);
 }
 
-static void bodies_come_in_pieces_between_each_other(void) {
+static void request_bodies_may_be_interleaved(void) {
     scene scene = begin(peer_limits);
     say(scene.client, "1 +/a\n2 +/b\n1 x\n2 y\n");
     turn(scene.loop);
@@ -81,11 +81,11 @@ static void bodies_come_in_pieces_between_each_other(void) {
     answer(exchange, 200, "");
     say(scene.client, "1 .\n");
     answer(take(scene.loop), 200, "");
-    check_heard(&scene, "2 200\n2 .\n1 200\n1 .\n");
+    check_received(&scene, "2 200\n2 .\n1 200\n1 .\n");
     end(&scene);
 }
 
-static void a_body_that_stalls_ends_its_request_alone(void) {
+static void a_stalled_body_ends_only_its_request(void) {
     fl_limits limits = peer_limits;
     limits.deadlines[FL_DEADLINE_BODY] = 20 * MILLISECOND;
     scene scene = begin(limits);
@@ -93,11 +93,11 @@ static void a_body_that_stalls_ends_its_request_alone(void) {
     fl_exchange *exchange = take(scene.loop);
     TURN_UNTIL(scene.loop, scene.loop->context.counts.refused == 1);
     answer(exchange, 200, "");
-    check_heard(&scene, "1 !408\n2 200\n2 .\n");
+    check_received(&scene, "1 !408\n2 200\n2 .\n");
     end(&scene);
 }
 
-static void one_that_waits_too_long_is_refused_alone(void) {
+static void only_the_request_that_waits_too_long_is_rejected(void) {
     fl_limits limits = peer_limits;
     limits.in_flight = 1;
     limits.queue_timeout = 20 * MILLISECOND;
@@ -108,11 +108,11 @@ static void one_that_waits_too_long_is_refused_alone(void) {
     say(scene.client, "3 /c\n");
     answer(exchange, 200, "");
     answer(take(scene.loop), 200, "");
-    check_heard(&scene, "2 !503\n1 200\n1 .\n3 200\n3 .\n");
+    check_received(&scene, "2 !503\n1 200\n1 .\n3 200\n3 .\n");
     end(&scene);
 }
 
-static void one_that_takes_too_long_is_answered_alone(void) {
+static void only_the_request_that_takes_too_long_times_out(void) {
     scene scene = begin(peer_limits);
     say(scene.client, "1 /a\n2 /b\n3 /c\n");
     fl_exchange *a = take(scene.loop), *b = take(scene.loop), *c = take(scene.loop);
@@ -125,22 +125,22 @@ static void one_that_takes_too_long_is_answered_alone(void) {
     fl_exchange_abandon(a);
     fl_exchange_finish(b);
     answer(c, 200, "");
-    check_heard(&scene, "2 200\n1 !504\n2 x\n3 200\n3 .\n");
+    check_received(&scene, "2 200\n1 !504\n2 x\n3 200\n3 .\n");
     CHECK_NUMBER(0, scene.loop->context.counts.in_flight);
     end(&scene);
 }
 
-static void one_that_is_abandoned_is_cut_off_alone(void) {
+static void only_an_abandoned_response_is_truncated(void) {
     scene scene = begin(peer_limits);
     say(scene.client, "1 /a\n2 /b\n");
     fl_exchange *a = take(scene.loop), *b = take(scene.loop);
     fl_exchange_abandon(a);
     answer(b, 200, "");
-    check_heard(&scene, "1 x\n2 200\n2 .\n");
+    check_received(&scene, "1 x\n2 200\n2 .\n");
     end(&scene);
 }
 
-static void all_are_told_when_their_client_goes(void) {
+static void a_disconnecting_client_wakes_all_owners(void) {
     scene scene = begin(peer_limits);
     say(scene.client, "1 /a\n2 /b\n3 /c\n4 +/d\n");
     TURN_UNTIL(scene.loop, scene.loop->ready.count == 3);
@@ -156,7 +156,7 @@ static void all_are_told_when_their_client_goes(void) {
     end(&scene);
 }
 
-static void writers_wait_for_room_and_are_all_woken(void) {
+static void all_writers_wait_for_room_and_are_woken(void) {
     static char much[2 << 20];
     memset(much, 'm', sizeof much);
     scene scene = begin(peer_limits);
@@ -178,7 +178,7 @@ static void writers_wait_for_room_and_are_all_woken(void) {
     end(&scene);
 }
 
-static void a_connection_ends_when_all_are_answered(void) {
+static void a_draining_connection_closes_after_its_last_response(void) {
     for (int drains = 0; drains < 2; drains++) {
         scene scene = begin(peer_limits);
         say(scene.client, "1 /a\n2 /b\n");
@@ -199,14 +199,14 @@ static void a_connection_ends_when_all_are_answered(void) {
 
 int main(void) {
     TEST(requests_of_one_connection_are_answered_in_any_order);
-    TEST(pieces_of_responses_mix);
-    TEST(bodies_come_in_pieces_between_each_other);
-    TEST(a_body_that_stalls_ends_its_request_alone);
-    TEST(one_that_waits_too_long_is_refused_alone);
-    TEST(one_that_takes_too_long_is_answered_alone);
-    TEST(one_that_is_abandoned_is_cut_off_alone);
-    TEST(all_are_told_when_their_client_goes);
-    TEST(writers_wait_for_room_and_are_all_woken);
-    TEST(a_connection_ends_when_all_are_answered);
+    TEST(responses_may_be_interleaved);
+    TEST(request_bodies_may_be_interleaved);
+    TEST(a_stalled_body_ends_only_its_request);
+    TEST(only_the_request_that_waits_too_long_is_rejected);
+    TEST(only_the_request_that_takes_too_long_times_out);
+    TEST(only_an_abandoned_response_is_truncated);
+    TEST(a_disconnecting_client_wakes_all_owners);
+    TEST(all_writers_wait_for_room_and_are_woken);
+    TEST(a_draining_connection_closes_after_its_last_response);
     return test_summary();
 }

@@ -25,7 +25,7 @@ static const struct {
     {"GET", "/1.", "GET /1."},
 };
 
-static void each_path_has_its_pattern(void) {
+static void paths_have_routes_with_placeholders(void) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         fl_route route;
         size_t size = strlen(rows[i].path);
@@ -37,7 +37,7 @@ static void each_path_has_its_pattern(void) {
     }
 }
 
-static void routes_that_look_alike_have_one_key_and_others_have_not(void) {
+static void equal_routes_have_equal_keys(void) {
     fl_route one, same, other;
     fl_route_from_path(&one, "GET", 3, "/orders/1", 9);
     fl_route_from_path(&same, "GET", 3, "/orders/2", 9);
@@ -46,7 +46,7 @@ static void routes_that_look_alike_have_one_key_and_others_have_not(void) {
     CHECK(one.key != other.key);
 }
 
-static void a_long_path_is_cut_for_people_but_not_for_its_key(void) {
+static void the_key_covers_more_of_a_long_path_than_the_text(void) {
     char path[FL_ROUTE_PATH];
     for (size_t i = 0; i < sizeof path; i++) path[i] = "/abcdefg"[i % 8];
     fl_route one, other;
@@ -64,7 +64,7 @@ static uint64_t matches(const char *pattern, const char *method, const char *pat
     return match;
 }
 
-static void a_pattern_stands_for_paths_of_its_shape(void) {
+static void a_pattern_matches_paths_of_its_shape(void) {
     CHECK(matches("GET /articles/:slug", "GET", "/articles/my-first-post"));
     CHECK(matches("GET /articles/:slug", "GET", "/articles/my-first-post/"));
     CHECK(matches("GET /articles/:slug", "GET", "/articles/my-first-post.json"));
@@ -86,13 +86,13 @@ static void a_pattern_stands_for_paths_of_its_shape(void) {
     CHECK(!matches("GET /a", "OPTIONS", "*"));
 }
 
-static void of_two_patterns_that_match_the_one_that_says_more_is_meant(void) {
+static void the_more_literal_pattern_has_the_greater_rank(void) {
     const char *path = "/articles/new";
     CHECK(matches("GET /articles/new", "GET", path) > matches("GET /articles/:slug", "GET", path));
     CHECK(matches("GET /articles/:slug", "GET", path) > matches("GET /:kind/new", "GET", path));
 }
 
-static void a_pattern_and_paths_that_look_like_it_are_one_route(void) {
+static void a_pattern_and_paths_with_the_same_route_have_one_key(void) {
     fl_route looks, known;
     fl_route_from_path(&looks, "GET", 3, "/orders/12", 10);
     CHECK(fl_route_from_pattern(&known, "GET /orders/:id", 15));
@@ -104,11 +104,11 @@ static void a_pattern_and_paths_that_look_like_it_are_one_route(void) {
 }
 
 int main(void) {
-    TEST(each_path_has_its_pattern);
-    TEST(routes_that_look_alike_have_one_key_and_others_have_not);
-    TEST(a_long_path_is_cut_for_people_but_not_for_its_key);
-    TEST(a_pattern_stands_for_paths_of_its_shape);
-    TEST(of_two_patterns_that_match_the_one_that_says_more_is_meant);
-    TEST(a_pattern_and_paths_that_look_like_it_are_one_route);
+    TEST(paths_have_routes_with_placeholders);
+    TEST(equal_routes_have_equal_keys);
+    TEST(the_key_covers_more_of_a_long_path_than_the_text);
+    TEST(a_pattern_matches_paths_of_its_shape);
+    TEST(the_more_literal_pattern_has_the_greater_rank);
+    TEST(a_pattern_and_paths_with_the_same_route_have_one_key);
     return test_summary();
 }

@@ -16,7 +16,7 @@ static fl_route route_number(int number) {
 
 static void begin(void) { memset(&routes, 0, sizeof routes); }
 
-static void a_route_has_a_lane_once_it_has_stalled(void) {
+static void a_route_gets_a_lane_when_it_stalls(void) {
     begin();
     fl_route route = route_number(0), other = route_number(1);
     CHECK_NUMBER(FL_LANE_NONE, fl_routes_lane(&routes, route.key, SECOND));
@@ -26,7 +26,7 @@ static void a_route_has_a_lane_once_it_has_stalled(void) {
     CHECK_NUMBER(1, routes.laned);
 }
 
-static void what_has_stalled_since_a_moment_can_be_forgotten(void) {
+static void routes_that_stalled_since_a_time_can_be_forgotten(void) {
     begin();
     fl_route before = route_number(0), after = route_number(1);
     fl_routes_stall_began(&routes, &before, FL_LANE_THREADS, 1, SECOND);
@@ -38,18 +38,18 @@ static void what_has_stalled_since_a_moment_can_be_forgotten(void) {
     CHECK_NUMBER(1, routes.laned);
 }
 
-static void what_counts_only_the_second_time_is_not_learnt_at_once(void) {
+static void strikes_within_a_minute_count_towards_a_lane(void) {
     begin();
     fl_route route = route_number(0);
     fl_routes_stall_began(&routes, &route, FL_LANE_PROCESS, 2, SECOND);
     CHECK_NUMBER(FL_LANE_NONE, fl_routes_lane(&routes, route.key, SECOND));
-    fl_routes_stall_began(&routes, &route, FL_LANE_PROCESS, 2, 100 * SECOND); /* the first is long ago */
+    fl_routes_stall_began(&routes, &route, FL_LANE_PROCESS, 2, 100 * SECOND); /* the first strike is too old */
     CHECK_NUMBER(FL_LANE_NONE, fl_routes_lane(&routes, route.key, 100 * SECOND));
     fl_routes_stall_began(&routes, &route, FL_LANE_PROCESS, 2, 101 * SECOND);
     CHECK_NUMBER(FL_LANE_PROCESS, fl_routes_lane(&routes, route.key, 101 * SECOND));
 }
 
-static void who_holds_the_lock_goes_to_a_process_and_stays_there(void) {
+static void a_route_that_holds_the_gvl_stays_in_the_process_lane(void) {
     begin();
     fl_route route = route_number(0);
     fl_routes_stall_began(&routes, &route, FL_LANE_THREADS, 1, SECOND);
@@ -59,7 +59,7 @@ static void who_holds_the_lock_goes_to_a_process_and_stays_there(void) {
     CHECK_NUMBER(1, routes.laned);
 }
 
-static int good_runs_until_forgotten(const fl_route *route) {
+static int good_runs_needed(const fl_route *route) {
     for (int runs = 1; runs < 10000; runs++) {
         fl_routes_completed(&routes, route->key, fl_routes_stall_count(&routes, route->key));
         if (fl_routes_lane(&routes, route->key, SECOND) == FL_LANE_NONE)
@@ -68,19 +68,19 @@ static int good_runs_until_forgotten(const fl_route *route) {
     return -1;
 }
 
-static void good_runs_have_it_forgotten_and_more_of_them_each_time(void) {
+static void good_runs_remove_the_lane_and_more_are_needed_each_time(void) {
     begin();
     fl_route route = route_number(0);
     for (int expected = 5; expected <= 320; expected *= 2) {
         fl_routes_stall_began(&routes, &route, FL_LANE_THREADS, 1, SECOND);
-        CHECK_NUMBER(expected, good_runs_until_forgotten(&route));
+        CHECK_NUMBER(expected, good_runs_needed(&route));
         CHECK_NUMBER(0, routes.laned);
     }
     fl_routes_stall_began(&routes, &route, FL_LANE_THREADS, 1, SECOND);
-    CHECK_NUMBER(320, good_runs_until_forgotten(&route));
+    CHECK_NUMBER(320, good_runs_needed(&route));
 }
 
-static void a_run_that_stalls_again_is_not_a_good_one(void) {
+static void a_run_with_a_stall_is_not_a_good_run(void) {
     begin();
     fl_route route = route_number(0);
     fl_routes_stall_began(&routes, &route, FL_LANE_THREADS, 1, SECOND);
@@ -93,7 +93,7 @@ static void a_run_that_stalls_again_is_not_a_good_one(void) {
     CHECK_NUMBER(FL_LANE_THREADS, fl_routes_lane(&routes, route.key, SECOND));
 }
 
-static void a_minute_without_a_stall_has_it_forgotten(void) {
+static void a_route_is_forgotten_after_a_minute_without_a_stall(void) {
     begin();
     fl_route route = route_number(0);
     fl_routes_stall_began(&routes, &route, FL_LANE_THREADS, 1, SECOND);
@@ -104,7 +104,7 @@ static void a_minute_without_a_stall_has_it_forgotten(void) {
     CHECK_NUMBER(30 * SECOND, routes.records[route.key % FL_MOST_ROUTES].longest);
 }
 
-static void a_full_table_gives_up_those_without_a_lane_first(void) {
+static void a_full_table_replaces_routes_without_a_lane_first(void) {
     begin();
     fl_route kept = route_number(0);
     fl_routes_stall_began(&routes, &kept, FL_LANE_PROCESS, 1, SECOND);
@@ -124,7 +124,7 @@ static void a_full_table_gives_up_those_without_a_lane_first(void) {
     CHECK_TEXT("GET /aa", text);
 }
 
-static void those_that_never_come_again_are_forgotten_and_make_room(void) {
+static void old_routes_are_forgotten_and_make_room(void) {
     begin();
     for (int i = 0; i < 600; i++) {
         fl_route route = route_number(i);
@@ -152,24 +152,24 @@ static void *write_many(void *seed) {
     return NULL;
 }
 
-static void check_that_several_write_at_once(void) {
+static void write_from_several_threads(void) {
     begin();
     pthread_t threads[4];
     for (uintptr_t i = 0; i < 4; i++) pthread_create(&threads[i], NULL, write_many, (void *) i);
     for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
-    int learnt = 0, twice = 0;
+    int laned = 0, twice = 0;
     for (int i = 0; i < FL_MOST_ROUTES; i++) {
-        learnt += routes.records[i].lane != FL_LANE_NONE;
+        laned += routes.records[i].lane != FL_LANE_NONE;
         for (int k = 0; k < i; k++)
             twice += routes.records[i].key != 0 && routes.records[i].key == routes.records[k].key;
     }
-    CHECK_NUMBER(learnt, routes.laned);
+    CHECK_NUMBER(laned, routes.laned);
     CHECK_NUMBER(0, twice);
 }
 
-/* Most of what can go wrong is where a route is entered: that is, at the beginning. */
-static void several_may_write_at_once(void) {
-    for (int i = 0; i < 50; i++) check_that_several_write_at_once();
+/* Many short rounds, since adding a route is the most fragile step. */
+static void several_threads_may_write_at_once(void) {
+    for (int i = 0; i < 50; i++) write_from_several_threads();
 }
 
 static fl_route found(const char *path) {
@@ -178,16 +178,16 @@ static fl_route found(const char *path) {
     return route;
 }
 
-static bool know(const char *pattern, const char *name) {
+static bool add_pattern(const char *pattern, const char *name) {
     return fl_routes_add_pattern(&routes, pattern, strlen(pattern), name, strlen(name));
 }
 
-static void what_was_learnt_of_a_path_is_of_its_pattern_once_that_is_known(void) {
+static void a_new_pattern_takes_over_the_record_of_a_path(void) {
     begin();
     fl_route first = found("/articles/my-first-post");
     fl_routes_stall_began(&routes, &first, FL_LANE_PROCESS, 1, SECOND);
     CHECK_NUMBER(FL_LANE_NONE, fl_routes_lane(&routes, found("/articles/another").key, SECOND));
-    CHECK(know("GET /articles/:slug", "articles#show"));
+    CHECK(add_pattern("GET /articles/:slug", "articles#show"));
     fl_routes_merge_into_pattern(&routes, "GET", 3, "/articles/my-first-post", 23);
     CHECK_TEXT("GET /articles/:slug", found("/articles/another").text);
     CHECK_NUMBER(FL_LANE_PROCESS, fl_routes_lane(&routes, found("/articles/another").key, SECOND));
@@ -198,50 +198,50 @@ static void what_was_learnt_of_a_path_is_of_its_pattern_once_that_is_known(void)
     CHECK(fl_routes_name(&routes, "GET /articles") == NULL);
 }
 
-static void what_the_router_tells_apart_is_told_apart(void) {
+static void a_literal_pattern_has_precedence(void) {
     begin();
-    CHECK(know("GET /articles/:slug", "articles#show"));
-    CHECK(know("GET /articles/new", "articles#new"));
+    CHECK(add_pattern("GET /articles/:slug", "articles#show"));
+    CHECK(add_pattern("GET /articles/new", "articles#new"));
     CHECK_TEXT("GET /articles/new", found("/articles/new").text);
     CHECK_TEXT("GET /articles/:slug", found("/articles/newer").text);
     CHECK_TEXT("GET /articles", found("/articles").text);
 }
 
-static void there_is_room_for_so_many_patterns_and_each_is_kept_once(void) {
+static void the_table_of_patterns_is_limited_and_has_no_duplicates(void) {
     begin();
     for (int i = 0; i < FL_MOST_PATTERNS; i++) {
         fl_route route = route_number(i);
-        CHECK(know(route.text, ""));
-        CHECK(know(route.text, ""));
+        CHECK(add_pattern(route.text, ""));
+        CHECK(add_pattern(route.text, ""));
     }
     CHECK_NUMBER(FL_MOST_PATTERNS, routes.pattern_count);
-    CHECK(!know("GET /one/more", ""));
+    CHECK(!add_pattern("GET /one/more", ""));
     CHECK_TEXT("GET /one/more", found("/one/more").text);
 }
 
-/* It was killed before it was done. */
-static void a_pattern_that_is_never_written_to_its_end_hides_no_other(void) {
+/* The process that wrote it was killed. */
+static void an_incomplete_pattern_does_not_hide_others(void) {
     begin();
     atomic_store(&routes.patterns[0].state, 1);
-    CHECK(know("GET /articles/:slug", "articles#show"));
+    CHECK(add_pattern("GET /articles/:slug", "articles#show"));
     CHECK_TEXT("GET /articles/:slug", found("/articles/another").text);
     CHECK_TEXT("articles#show", fl_routes_name(&routes, "GET /articles/:slug"));
 }
 
 int main(void) {
-    TEST(what_has_stalled_since_a_moment_can_be_forgotten);
-    TEST(a_route_has_a_lane_once_it_has_stalled);
-    TEST(what_counts_only_the_second_time_is_not_learnt_at_once);
-    TEST(who_holds_the_lock_goes_to_a_process_and_stays_there);
-    TEST(good_runs_have_it_forgotten_and_more_of_them_each_time);
-    TEST(a_run_that_stalls_again_is_not_a_good_one);
-    TEST(a_minute_without_a_stall_has_it_forgotten);
-    TEST(a_full_table_gives_up_those_without_a_lane_first);
-    TEST(those_that_never_come_again_are_forgotten_and_make_room);
-    TEST(several_may_write_at_once);
-    TEST(what_was_learnt_of_a_path_is_of_its_pattern_once_that_is_known);
-    TEST(what_the_router_tells_apart_is_told_apart);
-    TEST(there_is_room_for_so_many_patterns_and_each_is_kept_once);
-    TEST(a_pattern_that_is_never_written_to_its_end_hides_no_other);
+    TEST(routes_that_stalled_since_a_time_can_be_forgotten);
+    TEST(a_route_gets_a_lane_when_it_stalls);
+    TEST(strikes_within_a_minute_count_towards_a_lane);
+    TEST(a_route_that_holds_the_gvl_stays_in_the_process_lane);
+    TEST(good_runs_remove_the_lane_and_more_are_needed_each_time);
+    TEST(a_run_with_a_stall_is_not_a_good_run);
+    TEST(a_route_is_forgotten_after_a_minute_without_a_stall);
+    TEST(a_full_table_replaces_routes_without_a_lane_first);
+    TEST(old_routes_are_forgotten_and_make_room);
+    TEST(several_threads_may_write_at_once);
+    TEST(a_new_pattern_takes_over_the_record_of_a_path);
+    TEST(a_literal_pattern_has_precedence);
+    TEST(the_table_of_patterns_is_limited_and_has_no_duplicates);
+    TEST(an_incomplete_pattern_does_not_hide_others);
     return test_summary();
 }

@@ -1,8 +1,8 @@
-/* The cases of smuggling.txt, each in one piece, byte by byte, and cut at every position: the same answer each time, and
- * what must not be served never is. */
+/* The cases of smuggling.txt, each sent in one part, byte by byte, and split at every position. The responses must be the same each time,
+ * and a smuggled request must never be served. */
 #include "peer.h"
 
-enum { MOST_BYTES = 32768, MOST_WORDS = 16 };
+enum { MAX_BYTES = 32768, MAX_WORDS = 16 };
 
 typedef struct word {
     char name[32];
@@ -10,14 +10,14 @@ typedef struct word {
     size_t size;
 } word;
 
-static word words[MOST_WORDS];
+static word words[MAX_WORDS];
 static unsigned word_count;
 
 static bool smuggled;
 
 static size_t expand(const char *text, size_t length, char *bytes);
 
-/* `text` is what stands between braces: the name of a word, or text*times. */
+/* Expands the text between braces: the name of a word, or text*times. */
 static size_t expand_braces(const char *text, size_t length, char *bytes) {
     for (unsigned i = 0; i < word_count; i++)
         if (strlen(words[i].name) == length && memcmp(words[i].name, text, length) == 0) {
@@ -65,7 +65,7 @@ static size_t expand(const char *text, size_t length, char *bytes) {
     return size;
 }
 
-/* Takes in what has come, and answers each request with its path. */
+/* Answers each received request with its path. */
 static void serve(fl_loop *loop) {
     for (int i = 0; i < 2; i++) {
         fl_loop_turn(loop);
@@ -83,7 +83,7 @@ static void serve(fl_loop *loop) {
     fl_loop_turn(loop);
 }
 
-/* What was answered, in the words of the file. */
+/* Describes the responses in the words of smuggling.txt. */
 static void summarise(const fl_heard *heard, char *said) {
     const char *at = heard->bytes, *end = heard->bytes + heard->size;
     bool open = true;
@@ -110,7 +110,7 @@ static void summarise(const fl_heard *heard, char *said) {
         said[strlen(said) - 1] = 0;
 }
 
-/* A connection that is sent `bytes` in pieces that end at `cut` and then at the end; every byte alone if `cut` is 0. */
+/* Sends `bytes` over a new connection in two parts, split at `cut`; byte by byte if `cut` is 0. */
 static void send_in_pieces(fl_loop *loop, const char *bytes, size_t size, size_t cut, char *said) {
     int pair[2];
     fl_heard heard = {0};
@@ -132,8 +132,8 @@ static void send_in_pieces(fl_loop *loop, const char *bytes, size_t size, size_t
     fl_loop_turn(loop);
 }
 
-/* "200 next" is expected to leave the connection open, "200" to end it. */
-static void wanted(const char *expected, char *said) {
+/* "200 next" means that the connection stays open, "200" that it is closed. */
+static void parse_expected(const char *expected, char *said) {
     size_t length = strlen(expected);
     snprintf(said, 64, "%s", expected);
     if (length >= 3 && strcmp(expected + length - 3, "…") == 0)
@@ -144,7 +144,7 @@ static void wanted(const char *expected, char *said) {
 
 static void check_case(fl_loop *loop, const char *name, const char *expected, const char *bytes, size_t size) {
     char want[64], said[1024];
-    wanted(expected, want);
+    parse_expected(expected, want);
     test_begin(name);
     smuggled = false;
     for (size_t cut = 0; cut <= size && !test.failing; cut++) {
@@ -166,7 +166,7 @@ static char *trim(char *text) {
 }
 
 int main(void) {
-    static char line[4096], bytes[MOST_BYTES];
+    static char line[4096], bytes[MAX_BYTES];
     fl_limits limits = peer_limits;
     limits.head = (fl_head_limits){300, 1500, 20};
     limits.body_size = 1000;
@@ -179,7 +179,7 @@ int main(void) {
     while (fgets(line, sizeof line, file) != NULL) {
         line[strcspn(line, "\n")] = 0;
         char *name = strchr(line, '|'), *sent = name != NULL ? strchr(name + 1, '|') : NULL;
-        if (strncmp(line, "define ", 7) == 0 && word_count < MOST_WORDS) {
+        if (strncmp(line, "define ", 7) == 0 && word_count < MAX_WORDS) {
             word *new = &words[word_count++];
             int skipped = 0;
             sscanf(line, "define %31s %n", new->name, &skipped);

@@ -1,6 +1,6 @@
-/* A protocol of a few lines, with several requests of a connection under way at once, each of one digit:
- *   client  "1 /path" a request without a body   "2 +/path" one with a body   "2 bytes" a piece of it   "2 ." its end
- *   server  "1 200" the head   "1 bytes" a piece of the body   "1 ." its end   "1 !503" in the app's stead   "1 x" cut off */
+/* A small protocol with concurrent requests on a connection, each identified by a digit:
+ *   client  "1 /path" a request without a body   "2 +/path" one with a body   "2 bytes" a part of it   "2 ." its end
+ *   server  "1 200" the head   "1 bytes" a part of the body   "1 ." its end   "1 !503" a canned response   "1 x" truncated */
 #ifndef FL_TEST_TOY_PROTOCOL_H
 #define FL_TEST_TOY_PROTOCOL_H
 

@@ -1,5 +1,5 @@
-/* A transport as awkward as an encrypted one may be: it shakes hands, wants to write before it reads, and keeps what it has
- * received to hand it out byte by byte, while the socket has nothing more to tell. What it carries are the same bytes. */
+/* A transport that is as awkward as an encrypted one: it shakes hands, has to write before it can read, and returns buffered input byte by
+ * byte, while the socket reports no event. It does not change the bytes. */
 #ifndef FL_TEST_TOY_TRANSPORT_H
 #define FL_TEST_TOY_TRANSPORT_H
 

@@ -1,11 +1,11 @@
-/* What the parser makes of each request given on standard input, for a comparison with other servers' parsers.
- * In: for each, its size as four bytes, the lowest first, and the bytes. Out: a line for each, like
+/* Parses each input on standard input, to compare the parser with those of other servers.
+ * Input: a size of four bytes, little-endian, and the bytes. Output: a line for each, like
  *
  *   POST /a 616263 486f73743a610a    GET /b  486f73743a610a    refused BAD_CHUNK 57
  *
- * Requests with their body and their fields, in hexadecimal; then what becomes of the rest: "end" when there is none,
- * "more" when it is not complete, "closed" when the connection ends after the last one, or the status it is refused with
- * and the byte that what is refused begins at. Between them are tabs. */
+ * The tab-separated fields are the requests, with their body and their headers in hexadecimal, and the end: "end", "more" if the last
+ * request is incomplete, "closed" if the last request closes the connection, or "refused" with the status and the offset of the rejected
+ * request. */
 #include "http1/http1.h"
 
 #include <stddef.h>
@@ -78,7 +78,7 @@ static void judge(char *bytes, size_t size) {
             }
         }
         if (status == FL_AGAIN)
-            puts(strspn(bytes, "\r\n") >= size ? "end" : "more"); /* the bytes end with a NUL of judge's caller */
+            puts(strspn(bytes, "\r\n") >= size ? "end" : "more"); /* main has added a NUL */
         else
             printf("refused %s %td\n", name_of(status), bytes - begun);
         return;
