@@ -39,6 +39,7 @@ module Fairlead
         Rails.application.routes.draw do
           get "stat", to: "probes#stat"
           get "live", to: "names#live"
+          get "leased", to: "names#leased"
           get "callable", to: ->(_) { Names.response("callable", ->(stream) { Names.new("callable").each { |name| stream << name }; stream.close }) }
           get "enumerable", to: ->(_) { Names.response("enumerable") }
         end
@@ -50,6 +51,13 @@ module Fairlead
           def live
             Item.count
             Names.new("live").each { |name| response.stream.write(name) }
+          ensure
+            response.stream.close
+          end
+
+          def leased
+            response.stream.write("\#{Item.lease_connection.select_value("SELECT 7")}\n")
+            sleep 0.01 until File.exist?("go-on-leased")
           ensure
             response.stream.close
           end
@@ -68,6 +76,18 @@ module Fairlead
         clients.each { |client| assert_includes client.rest_of_chunks, "item 2\n" }
         assert_equal 0, server.json("/stat")["busy"]
       end
+    end
+
+    # As for LISTEN, or a temporary table.
+    def test_a_stream_that_leases_its_connection_keeps_it_until_it_ends
+      leased = client(to: server).request("GET", "/leased")
+      nil until leased.line.include?("7")
+
+      assert_equal 1, server.json("/stat")["busy"]
+
+      server.write("go-on-leased", "")
+      leased.rest_of_chunks
+      eventually("it is given back") { server.json("/stat")["busy"].zero? }
     end
 
     private
