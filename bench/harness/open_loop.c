@@ -2,12 +2,13 @@
  * have been answered or not, as those of many people are. A latency counts from the moment at which the request was
  * due, so that waiting for a free connection is in it. Whoever has waited for the patience gives up and closes.
  *
- *   open_loop PORT PATH RATE SECONDS CONNECTIONS PATIENCE SEED CALM_RATE CALM_SECONDS NORMAL
+ *   open_loop PORT PATH RATE SECONDS CONNECTIONS PATIENCE SEED CALM_RATE CALM_SECONDS NORMAL KEEP_ALIVE
  *
  * After the load, with no pause, a calm of so many seconds may follow, at a lower rate; what is told of it is how long
  * after the load the last request came that was not answered well within NORMAL seconds.
  *
- * Speaks HTTP/1.1 to 127.0.0.1 with keep-alive connections. Prints one JSON object. One thread, one epoll set. */
+ * Speaks HTTP/1.1 to 127.0.0.1, with keep-alive connections or (KEEP_ALIVE 0) a new one for each request. Prints one JSON
+ * object. One thread, one epoll set. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -52,6 +53,8 @@ static double settled; /* what is due from here on comes when a server had time 
 typedef struct tally { long offered, answered, in_time, refused, bare, wrong, failed, gave_up; } tally;
 static tally load, calm;
 static double normal, slow_until; /* since the end of the load */
+static double patience;
+static bool keep_alive;
 static double *waiting; /* due times of those without a connection, a ring that never wraps */
 static long waiting_first, waiting_end;
 
@@ -146,7 +149,7 @@ static void finish(connection *c) {
         counts->bare += strcasestr(c->head, "\r\nretry-after:") == NULL;
     } else counts->wrong++;
     if (!good || took > normal) note_slow(c->due);
-    if (c->closing) drop(c);
+    if (c->closing || !keep_alive) drop(c);
     release(c);
 }
 
@@ -221,22 +224,33 @@ static double percentile(double share) {
     return percentile_of(latencies, load.answered, share);
 }
 
+/* The same of all that were due, in which a client that gave up has waited for its patience. */
+static double percentile_with_those_who_gave_up(double share) {
+    long waited = load.answered + load.gave_up;
+    if (!waited) return 0;
+    long rank = (long)ceil(share * (double)waited);
+    return rank <= load.answered ? latencies[rank ? rank - 1 : 0] * 1000 : patience * 1000;
+}
+
 static long open_requests(const tally *counts) {
     return counts->offered - counts->answered - counts->refused - counts->wrong - counts->failed - counts->gave_up;
 }
 
 int main(int argc, char **argv) {
-    if (argc != 11) return 2;
-    double rate = atof(argv[3]), seconds = atof(argv[4]), patience = atof(argv[6]);
+    if (argc != 12) return 2;
+    double rate = atof(argv[3]), seconds = atof(argv[4]);
+    patience = atof(argv[6]);
     int count = atoi(argv[5]);
     unsigned short random[3] = {(unsigned short)atoi(argv[7]), 7, 9};
     double calm_rate = atof(argv[8]), calm_seconds = atof(argv[9]);
     normal = atof(argv[10]);
+    keep_alive = atoi(argv[11]);
     long most = (long)((rate * seconds + calm_rate * calm_seconds) * 1.5) + 1000;
 
     address = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(argv[1]))};
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    request_length = (size_t)snprintf(request, sizeof request, "GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n", argv[2]);
+    request_length = (size_t)snprintf(request, sizeof request, "GET %s HTTP/1.1\r\nHost: localhost\r\n%s\r\n", argv[2],
+                                      keep_alive ? "" : "Connection: close\r\n");
     epoll = epoll_create1(EPOLL_CLOEXEC);
     connections = calloc((size_t)count, sizeof *connections);
     latencies = calloc((size_t)most, sizeof *latencies);
@@ -307,6 +321,8 @@ int main(int argc, char **argv) {
     printf("\"mean\":%.4f,\"p50\":%.4f,\"p75\":%.4f,\"p90\":%.4f,\"p99\":%.4f,\"p999\":%.4f,\"max\":%.4f,",
            load.answered ? sum / (double)load.answered * 1000 : 0, percentile(0.5), percentile(0.75), percentile(0.9),
            percentile(0.99), percentile(0.999), percentile(1));
+    printf("\"waited_p50\":%.4f,\"waited_p99\":%.4f,", percentile_with_those_who_gave_up(0.5),
+           percentile_with_those_who_gave_up(0.99));
     printf("\"refused_p50\":%.4f,\"refused_p99\":%.4f,\"refused_later\":%ld,\"refused_later_p99\":%.4f,",
            percentile_of(refusals, load.refused, 0.5), percentile_of(refusals, load.refused, 0.99), later_refused,
            percentile_of(later_refusals, later_refused, 0.99));

@@ -1,21 +1,20 @@
 # frozen_string_literal: true
 
-require "fileutils"
 require "json"
 require "open3"
+require_relative "native_program"
 
 module Bench
   # Open-loop load: requests come at a given rate whether earlier ones have been answered or not, as those of many
   # people do, and a latency counts from the moment at which the request was due. See open_loop.c.
   class OpenLoop
-    SOURCE = File.expand_path("open_loop.c", __dir__)
     # To find a server's own capacity: as many connections as keep it busy.
     CAPACITY_CONNECTIONS = 32
     CAPACITY_SECONDS = 2
     # How long it is looked whether all is as usual again, and what is usual where nobody stands in line.
     CALM_SECONDS = 2
     NORMAL_SECONDS = 0.1
-    private_constant :SOURCE, :CAPACITY_CONNECTIONS, :CAPACITY_SECONDS, :CALM_SECONDS, :NORMAL_SECONDS
+    private_constant :CAPACITY_CONNECTIONS, :CAPACITY_SECONDS, :CALM_SECONDS, :NORMAL_SECONDS
 
     attr_reader :connections
 
@@ -27,7 +26,8 @@ module Bench
     # @param refusals [Boolean] whether 503 and clients that give up are part of the picture, not faults.
     # @param calm [Numeric, nil] requests a second that come right after the load: how long until they are answered as
     #   usual?
-    def initialize(rate: nil, share: nil, connections: 256, patience: 5, path: "/", refusals: false, calm: nil)
+    # @param keep_alive [Boolean] whether connections are used again; otherwise each request has a new one.
+    def initialize(rate: nil, share: nil, connections: 256, patience: 5, path: "/", refusals: false, calm: nil, keep_alive: true)
       @rate = rate
       @share = share
       @connections = connections
@@ -35,6 +35,7 @@ module Bench
       @path = path
       @refusals = refusals
       @calm = calm
+      @keep_alive = keep_alive
     end
 
     def name = "open_loop"
@@ -72,32 +73,24 @@ module Bench
       }
     end
 
-    # Compiles the load generator where that has not been done.
-    def self.program
-      program = File.join(Toolchain::WORK, "open_loop")
-      return program if File.exist?(program) && File.mtime(program) > File.mtime(SOURCE)
+    # What {#run} makes its figures of, as open_loop.c prints it.
+    #
+    # @return [Hash{Symbol => Numeric}]
+    def ask(server, rate, seconds)
+      output, status = Open3.capture2(
+        NativeProgram.path("open_loop"), server.port.to_s, @path, rate.to_s, seconds.to_s, @connections.to_s,
+        @patience.to_s, "1", @calm.to_f.to_s, (@calm ? CALM_SECONDS : 0).to_s, NORMAL_SECONDS.to_s,
+        @keep_alive ? "1" : "0"
+      )
+      raise Wrk::Failed, "the load generator failed" unless status.success?
 
-      FileUtils.mkdir_p(Toolchain::WORK)
-      output, status = Open3.capture2e("cc", "-O2", "-o", program, SOURCE, "-lm")
-      raise UsageError, "cc could not compile #{SOURCE}:\n#{output}" unless status.success?
-
-      program
+      JSON.parse(output, symbolize_names: true)
     end
 
     private
 
     def capacity(server)
       Wrk.new(connections: CAPACITY_CONNECTIONS, path: @path).run(server, CAPACITY_SECONDS)
-    end
-
-    def ask(server, rate, seconds)
-      output, status = Open3.capture2(
-        self.class.program, server.port.to_s, @path, rate.to_s, seconds.to_s, @connections.to_s, @patience.to_s,
-        "1", @calm.to_f.to_s, (@calm ? CALM_SECONDS : 0).to_s, NORMAL_SECONDS.to_s
-      )
-      raise Wrk::Failed, "the load generator failed" unless status.success?
-
-      JSON.parse(output, symbolize_names: true)
     end
   end
 end

@@ -20,7 +20,8 @@ module Bench
     # What is summarized, where a load has it.
     FIGURES = %i[
       rate drift refused refused_p99 refused_later_p99 bare gave_up recovered elsewhere suspended handed requests_per_second
-      kilobytes_each mean p50 p90 p99 p999 max cpu_per_request peak_rss pss
+      kilobytes_each alone_p99 slowdown kept streams tokens_per_second gap_p50 gap_p99 gap_max delay_p50 delay_p99 rate_spread
+      held_back cores kept_p50 kept_p99 kept_per_second new_to_kept mean p50 p90 p99 p999 max cpu_per_request peak_rss pss
     ].freeze
     private_constant :FIGURES, :FOLDER, :FOLDERS, :PARTIAL_FOLDER
 

@@ -155,12 +155,13 @@ module Bench
       used = clocks(process).merge(started) { |_, after, before| after - before }
       memory = process.processes.memory
 
-      figures.merge(
+      # What the generator says of the server itself, it has read at a better moment.
+      {
         server_cpu: used[:server], cpu_per_request: used[:server] * 1e6 / [figures[:requests], 1].max,
         database_cpu: used[:database],
         other_cpu: [used[:machine] - used[:server] - used[:client] - used[:database], 0].max.fdiv(used[:time]),
-        load_before:, **memory
-      )
+        load_before:, **memory, **figures
+      }
     end
 
     def clocks(process)

@@ -1,8 +1,10 @@
 # frozen_string_literal: true
 
 require_relative "crowd"
+require_relative "keep_alive_beside_new"
 require_relative "open_loop"
 require_relative "stall"
+require_relative "streams_beside_pages"
 require_relative "turns"
 require_relative "wrk"
 
@@ -151,6 +153,8 @@ module Bench
       def crowd(...) = Crowd.new(...)
       def open_loop(...) = OpenLoop.new(...)
       def stall(...) = Stall.new(...)
+      def streams(...) = StreamsBesidePages.new(...)
+      def keep_alive_beside_new(...) = KeepAliveBesideNew.new(...)
     end
   end
 end

@@ -4,8 +4,13 @@ module Bench
   module Servers
     # Falcon as its guide has it for production: `falcon host` with HTTP/1 alone, one forked process for each
     # worker. The setting "serve" is its command for development, which also looks for HTTP/2 on each
-    # connection.
+    # connection. With "limiter" falcon-limiter keeps the book of connections and long tasks (an app marks these with
+    # LongTask#start): as many of both as there may be, since a connection that is kept alive holds its place while it is idle.
     class Falcon < Server
+      LIMITED_CONNECTIONS = 1_024
+      LONG_TASKS = 6_000
+      private_constant :LIMITED_CONNECTIONS, :LONG_TASKS
+
       def command(site)
         falcon = gem_program("falcon")
         return [*falcon, "host", site.write("falcon.rb", configuration(site))] unless setting == "serve"
@@ -21,6 +26,8 @@ module Bench
       private
 
       def configuration(site)
+        return limited_configuration(site) if setting == "limiter"
+
         <<~RUBY
           require "falcon/environment/server"
           require "falcon/environment/rackup"
@@ -34,6 +41,30 @@ module Bench
             endpoint do
               Async::HTTP::Endpoint.parse("http://127.0.0.1:#{site.port}")
                 .with(protocol: Async::HTTP::Protocol::HTTP11)
+            end
+          end
+        RUBY
+      end
+
+      def limited_configuration(site)
+        <<~RUBY
+          require "falcon/environment/server"
+          require "falcon/environment/rackup"
+          require "falcon/limiter/environment"
+          require "falcon/limiter/long_task"
+
+          service "bench" do
+            include Falcon::Environment::Server
+            include Falcon::Environment::Rackup
+            include Falcon::Limiter::Environment
+
+            count #{site.workers}
+            rackup_path "#{site.app}"
+            limiter_maximum_connections #{LIMITED_CONNECTIONS}
+            limiter_maximum_long_tasks #{LONG_TASKS}
+            endpoint do
+              Async::HTTP::Endpoint.parse("http://127.0.0.1:#{site.port}")
+                .with(protocol: Async::HTTP::Protocol::HTTP11, wrapper: limiter_wrapper)
             end
           end
         RUBY

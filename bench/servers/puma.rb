@@ -4,10 +4,12 @@ module Bench
   module Servers
     # Puma in one process without a cluster's supervisor (with more workers: a cluster that preloads). The
     # setting is the number of threads; its own default is 5. With "low_latency" behind a plus its answers do not
-    # wait until the client has confirmed the one before: that matters where requests are pipelined, and nowhere else.
+    # wait until the client has confirmed the one before: that matters where requests are pipelined, and nowhere else. With
+    # "io" as many more threads as streams may serve requests that the app marks as waiting (`puma.mark_as_io_bound`).
     class Puma < Server
       DEFAULT_THREADS = 5
-      private_constant :DEFAULT_THREADS
+      IO_THREADS = 6_000
+      private_constant :DEFAULT_THREADS, :IO_THREADS
 
       def command(site)
         [*gem_program("puma"), "--config", site.write("puma.rb", configuration(site)), "--silent", site.app]
@@ -16,16 +18,16 @@ module Bench
       private
 
       def configuration(site)
-        threads, low_latency = setting.to_s.split("+")
+        threads, *extras = setting.to_s.split("+")
         threads = threads ? Integer(threads, 10) : DEFAULT_THREADS
         <<~RUBY
           # As many connections may wait as for the others: 10,000 come at once.
-          bind "tcp://127.0.0.1:#{site.port}?backlog=4096#{"&low_latency=true" if low_latency}"
+          bind "tcp://127.0.0.1:#{site.port}?backlog=4096#{"&low_latency=true" if extras.include?("low_latency")}"
           environment "production"
           workers #{site.workers > 1 ? site.workers : 0}
           #{"preload_app!" if site.workers > 1}
           # All threads from the start: none is begun while we measure.
-          threads #{threads}, #{threads}
+          threads #{threads}, #{threads}#{"\nmax_io_threads #{IO_THREADS}" if extras.include?("io")}
           # No connection is closed after 999 requests: no other server does that.
           max_keep_alive Float::INFINITY
         RUBY

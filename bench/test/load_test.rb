@@ -128,6 +128,89 @@ module Bench
       assert_operator figures[:drift].abs, :<, 0.3, "of what it could do before"
     end
 
+    def test_an_open_loop_latency_of_all_has_those_who_gave_up_with_their_patience
+      figures = OpenLoop.new(patience: 0.2, path: "/?5").ask(Target.new(shared_server(APP).port), 50, 1)
+
+      assert_equal [0, 200, 200], figures.values_at(:answered, :waited_p50, :waited_p99)
+    end
+
+    # Answers each request that it gets, as long as the connection stays.
+    def test_an_open_loop_may_have_a_new_connection_for_each_request
+      connections = [true, false].map do |keep_alive|
+        listener = TCPServer.new("127.0.0.1", 0)
+        accepted = []
+        accepting = Thread.new { loop { accepted << Thread.new(listener.accept) { |socket| answer_all(socket) } } }
+        figures = OpenLoop.new(keep_alive:).ask(Target.new(listener.local_address.ip_port), 50, 1)
+        assert_equal figures[:offered], figures[:answered]
+        accepted.size.fdiv(figures[:offered])
+      ensure
+        [accepting, *accepted].each { |thread| thread.kill.join }
+        listener.close
+      end
+
+      assert_operator connections.first, :<, 0.5
+      assert_in_delta 1, connections.last
+    end
+
+    def answer_all(socket)
+      socket.write("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n") while socket.gets("\r\n\r\n")
+    rescue SystemCallError
+      nil
+    ensure
+      socket.close
+    end
+
+    timing def test_busy_connections_beside_new_ones
+      figures = asked(KeepAliveBesideNew.new(connections: 4, share: 0.1, path: "/?0.05"))
+
+      assert_equal [0, 0], figures.values_at(:errors, :non_2xx)
+      assert_in_delta 8, figures[:rate], 1, "a tenth of what four connections can ask in 50 ms each"
+      assert_in_delta 80, figures[:kept_per_second], 15
+      assert_operator figures.values_at(:p50, :kept_p50).min, :>=, 50
+      assert_in_delta 1, figures[:new_to_kept], 0.3
+    end
+
+    # Every third stream gets nothing at all.
+    RELAY = <<~'RUBY'
+      require "net/http"
+      asked = 0
+      relay = lambda { |port, stream|
+        Net::HTTP.start("127.0.0.1", port) do |http|
+          http.request(Net::HTTP::Post.new("/")) do |response|
+            response.read_body { |part| part.scan(/token~\d+~/) { |token| stream.write(token) } }
+          end
+        end
+      }
+      run lambda { |env|
+        next [200, {}, ["Hello World"]] unless env["PATH_INFO"] == "/stream"
+        sleep if (asked += 1) % 3 == 0
+        body = lambda do |stream|
+          relay.call(env["QUERY_STRING"].to_i, stream)
+        rescue SystemCallError, IOError
+          nil
+        ensure
+          stream.close
+        end
+        [200, { "content-type" => "text/event-stream" }, body]
+      }
+    RUBY
+
+    timing def test_streams_get_the_tokens_of_the_model_beside_pages
+      figures = with_server(RELAY, "--drain-timeout", "0.1", lint: false) do |server|
+        target = Target.new(server.port)
+        target.define_singleton_method(:processes) { ProcessTree.new(server.pid) }
+        StreamsBesidePages.new(streams: 9, tokens: 10, share: 0.1).run(target, 2)
+      end
+
+      assert_equal [6, 0, 0], figures.values_at(:streams, :errors, :non_2xx)
+      assert_in_delta 60, figures[:tokens_per_second], 6
+      assert_in_delta 100, figures[:gap_p50], 10
+      assert_in_delta 1, figures[:rate_spread], 0.1
+      assert_operator figures[:delay_p99], :<, 50
+      assert_in_delta figures[:rate], figures[:requests_per_second], figures[:rate] * 0.1
+      assert_in_delta figures[:slowdown], figures[:p99] / figures[:alone_p99]
+    end
+
     def test_a_crowd_that_waits_is_measured_while_all_of_them_do
       server = with_server(APP)
       crowd = Crowd.new(connections: 100, path: "/?2.5", waiting: 2.5)

@@ -34,6 +34,7 @@ module Bench
         "When something goes wrong" => %w[
           mixed mixed-4 mixed-published mixed-published-4 mixed-rails mixed-rails-mysql2 overload tail
         ],
+        "Streams, and who is first" => %w[streams-beside-pages keepalive-beside-new],
         "Memory" => %w[idle idle-waiting],
         "The pool" => %w[fair-pool fair-pool-jruby]
       }.freeze

@@ -1,0 +1,27 @@
+# frozen_string_literal: true
+
+require "fileutils"
+require "open3"
+
+module Bench
+  # The load generators that are written in C, each one file beside this one.
+  module NativeProgram
+    module_function
+
+    # Compiles the program where that has not been done.
+    #
+    # @return [String] its path.
+    # @raise [UsageError] when it cannot be compiled.
+    def path(name)
+      source = File.join(__dir__, "#{name}.c")
+      program = File.join(Toolchain::WORK, name)
+      return program if File.exist?(program) && File.mtime(program) > File.mtime(source)
+
+      FileUtils.mkdir_p(Toolchain::WORK)
+      output, status = Open3.capture2e("cc", "-O2", "-o", program, source, "-lm")
+      raise UsageError, "cc could not compile #{source}:\n#{output}" unless status.success?
+
+      program
+    end
+  end
+end
