@@ -141,6 +141,37 @@ static void a_client_that_still_sends_receives_the_rejection(void) {
     server_stop(&server);
 }
 
+enum { ENDLESS_READS = 1000 };
+
+static unsigned endless_reads;
+
+/* A client that sends a malformed request and then goes on sending, as fast as the server reads. */
+static ssize_t endless_read(fl_transport *transport, void *bytes, size_t size) {
+    static const char malformed[] = "GET / HTTP/1.1\r\nHost : a\r\n\r\n";
+    transport->drained = false;
+    if (endless_reads == ENDLESS_READS)
+        return FL_TRANSPORT_WAIT;
+    if (endless_reads++ > 0)
+        return (ssize_t) size;
+    memcpy(bytes, malformed, sizeof malformed - 1);
+    return sizeof malformed - 1;
+}
+
+static void a_rejected_client_that_never_stops_sending_does_not_keep_the_loop(void) {
+    fl_transport_kind endless = fl_transport_plain;
+    endless.read = endless_read;
+    endless_reads = 0;
+    peer_server server = server_start();
+    server.loop->accepting.listeners->transport = &endless;
+    int socket = client(&server);
+    say(socket, "x");
+    TURN_UNTIL(server.loop, endless_reads > 0);
+    CHECK_NUMBER(1, server.loop->context.counts.connections);
+    CHECK(endless_reads < ENDLESS_READS / 10);
+    close(socket);
+    server_stop(&server);
+}
+
 static void the_rejection_of_a_HEAD_request_has_no_body(void) {
     peer_server server = server_start();
     int socket = client(&server);
@@ -344,6 +375,7 @@ int main(void) {
     TEST(a_chunked_body_ends_where_the_next_request_begins);
     TEST(a_client_that_ends_its_side_gets_all_responses);
     TEST(a_client_that_still_sends_receives_the_rejection);
+    TEST(a_rejected_client_that_never_stops_sending_does_not_keep_the_loop);
     TEST(the_rejection_of_a_HEAD_request_has_no_body);
     TEST(a_client_may_disconnect_at_any_stage);
     TEST(a_client_may_have_disconnected_when_its_next_request_is_taken);

@@ -32,7 +32,7 @@ typedef struct fl_protocol {
     void (*open)(struct fl_connection *connection);
     /* There may be input. Called again until it reads nothing. */
     void (*receive)(struct fl_connection *connection);
-    /* All output that waited in `out` has been sent. */
+    /* All output that waited in `out` has been sent. Must not free exchanges: a caller may hold one. */
     void (*sent)(struct fl_connection *connection);
     /* * The client has ended its side, but may still read. Called again with each event. */
     void (*half_closed)(struct fl_connection *connection);
@@ -53,7 +53,7 @@ typedef struct fl_protocol {
     /* * Whether a client that has ended its side may still read the response. If not, closes the connection. */
     bool (*client_reads)(struct fl_exchange *exchange);
     /* Sends a response of the core with a short text, and detaches the exchange, which the caller frees. `may_keep_alive`: the connection
-     * may stay open for other requests. */
+     * may stay open for other requests. Must not free other exchanges, unless the connection is closed. */
     void (*canned_response)(struct fl_exchange *exchange, int code, const char *text, bool may_keep_alive);
     /* * The bytes of a complete request as HTTP/1, to hand it to another worker. Returns the number of parts; 0: not possible. */
     size_t (*serialize)(const struct fl_exchange *exchange, struct iovec parts[3]);

@@ -151,19 +151,21 @@ static bool can_keep_alive(const fl_exchange *exchange) {
 
 static void canned_response(fl_exchange *exchange, int code, const char *text, bool may_keep_alive) {
     fl_connection *connection = exchange->connection;
-    bool keep_alive = may_keep_alive && can_keep_alive(exchange), with_body = !is_head_request(exchange);
-    uint32_t size = keep_alive ? exchange->request.head->size : 0;
+    bool complete = exchange->request.complete, keep_alive = may_keep_alive && can_keep_alive(exchange);
+    bool with_body = !is_head_request(exchange);
+    uint32_t size = complete && exchange->state != FL_EXCHANGE_SERVED ? exchange->request.head->size : 0;
     fl_exchange_detach(exchange);
     if (!stage_canned_response(connection, code, text, with_body, !keep_alive)) {
         fl_connection_close(connection);
         return;
     }
-    if (keep_alive) {
-        fl_buffer_consume(&connection->context->slab, &connection->in, size);
+    fl_buffer_consume(&connection->context->slab, &connection->in, size);
+    if (keep_alive)
         keep_open_after_canned_response(connection);
-    } else {
+    else if (complete) /* nothing of it is unread */
+        fl_connection_end(connection);
+    else
         end(connection);
-    }
 }
 
 void fl_http1_reject_connection(fl_connection *connection, fl_status status) {
