@@ -4,6 +4,8 @@ require_relative "uninterruptible"
 
 # The close that the fiber is in.
 Fiber.attr_accessor :fairlead_close
+# Of an IO that was reopened: another IO for its descriptor, which selectors get instead.
+IO.attr_accessor :fairlead_stand_in
 
 module Fairlead
   # A fiber that waits for an IO gets IOError in that very wait when another fiber or thread closes the IO, as a thread does.
@@ -73,7 +75,12 @@ module Fairlead
 
     def close_write = ClosedIO.closing(Platform.write_end(self)) { super }
 
-    def reopen(...) = ClosedIO.closing(self) { super }
+    # io-event takes an IO that has waited for registered, whatever file that is by now.
+    def reopen(...)
+      ClosedIO.closing(self) do
+        super.tap { self.fairlead_stand_in = ::IO.for_fd(fileno, autoclose: false) if ClosedIO.selectors.any? }
+      end
+    end
 
     class << self
       # @return [Array<Selector>] those of this process: in the child of a fork, the parent's fibers wait for nothing.

@@ -76,15 +76,15 @@ module Fairlead
       super
     end
 
-    def io_wait(fiber, io, events) = wait_for(fiber, io) { super }
+    def io_wait(fiber, io, events) = wait_for(fiber, io) { |registered| super(fiber, registered, events) }
 
     # The core's descriptor itself: does not count.
     def watch(fiber, io) = CORE_WAIT.bind_call(self, fiber, io, IO::READABLE)
 
     if method_defined?(:io_read)
-      def io_read(fiber, io, *arguments) = wait_for(fiber, io) { super }
+      def io_read(fiber, io, *arguments) = wait_for(fiber, io) { |registered| super(fiber, registered, *arguments) }
 
-      def io_write(fiber, io, *arguments) = wait_for(fiber, io) { super }
+      def io_write(fiber, io, *arguments) = wait_for(fiber, io) { |registered| super(fiber, registered, *arguments) }
     end
 
     # @return [Fiber, Array<Fiber>, nil] the fibers that wait for an IO.
@@ -118,7 +118,7 @@ module Fairlead
       ClosedIO.await_close(io)
       begin
         begin_wait(fiber, io)
-        yield
+        yield io.fairlead_stand_in || io
       ensure
         end_wait(fiber, io)
       end

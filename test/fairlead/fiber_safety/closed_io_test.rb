@@ -80,6 +80,23 @@ module Fairlead
                    w.write("other")
                    Fiber.schedule { sleep 0.01; r.reopen(other) }
                    [said { r.readpartial(5) }, said { r.readpartial(5) }].join(", ")
+                 when "reopened" # nothing is there to be read until somebody waits for it again
+                   r, _w = IO.pipe
+                   read = lambda do
+                     Timeout.timeout(5) { r.readpartial(5) }
+                   rescue IOError
+                     retry
+                   end
+                   Array.new(2) do |number|
+                     other, w = IO.pipe
+                     reader = Async { read.call }
+                     sleep 0.001 until Fiber.scheduler.selector.waiting_for(r)
+                     r.reopen(other)
+                     other.close
+                     sleep 0.001 until Fiber.scheduler.selector.waiting_for(r)
+                     w.write(number.to_s)
+                     reader.wait
+                   end.join(", ")
                  when "half" # a child process' input ends, and its output goes on
                    io = IO.popen("cat", "r+")
                    Fiber.schedule { sleep 0.01; io.write("half"); io.close_write }
@@ -148,6 +165,10 @@ module Fairlead
 
     def test_who_reads_again_while_it_is_reopened_reads_the_other_file
       assert_equal "#{TOLD[/.*thread/]}, \"other\"", server.get("/reopen").body
+    end
+
+    def test_who_waits_again_for_what_was_reopened_is_woken
+      assert_equal "0, 1", server.get("/reopened").body
     end
 
     def test_the_output_of_a_child_process_goes_on_when_its_input_is_closed
