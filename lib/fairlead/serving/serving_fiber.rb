@@ -76,10 +76,7 @@ module Fairlead
       spare ? rest : @lead.pass_to(self)
       act until @ending || @reactor.ended?
     ensure
-      unless @reactor.ending?
-        end_stream if @stream
-        @lead.forget(self)
-      end
+      @lead.forget(self) unless @reactor.ending?
     end
 
     # @return [Boolean] whether the present fiber is this one.
@@ -125,8 +122,6 @@ module Fairlead
         rest
       end
     rescue Async::Cancel
-      @request = nil
-      end_stream if @stream
       # A task of an earlier request, that has another parent, stops what was that request's.
       raise if @reactor.ending?
     end
@@ -134,6 +129,7 @@ module Fairlead
     def serve(request)
       @request = request # the report of a stall looks there
       @handler.call(request)
+    ensure
       @request = nil
       end_stream if @stream
       clean_up

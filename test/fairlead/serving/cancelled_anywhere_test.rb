@@ -75,6 +75,14 @@ module Fairlead
             socket.close
           end }, []]
         end,
+        # The report of an exception waits too.
+        "fails" => lambda do |env|
+          errors = env["rack.errors"]
+          env["rack.errors"] = Object.new.tap { |slow| slow.define_singleton_method(:puts) { |text| sleep 0.001; errors.puts(text) } }
+          Thread.current[:left] = env
+          sleep 0.001
+          raise "on purpose"
+        end,
         "section" => lambda do |_|
           Fairlead::Uninterruptible.run { 2.times { sleep 0.001 }; $sections = $sections.to_i + 1 }
           sleep 0.001
@@ -93,10 +101,11 @@ module Fairlead
           awaited: group.instance_variable_get(:@awaited).size, deadlines: group.instance_variable_get(:@deadlines).instance_variable_get(:@running).size,
           slept: sleep(0.002), popped: Queue.new.pop(timeout: 0.002).inspect, offloaded: Fairlead.offload { 1 },
           section: fiber.fairlead_section.inspect, postponed: fiber.fairlead_postponed.inspect, locals: Thread.current.keys,
-          descriptors: (GC.start; Dir.children("/proc/self/fd").size), sections: $sections.to_i - $cleaned.to_i
+          descriptors: (GC.start; Dir.children("/proc/self/fd").size), sections: $sections.to_i - $cleaned.to_i, found: $found.to_i
         }
       end
       run(lambda do |env|
+        $found = $found.to_i + 1 if Thread.current[:left]
         _, what, path = env["PATH_INFO"].split("/")
         next [200, {}, [$fibers.size.to_s]] if what == "fibers"
         next [200, {}, [clean.call.inspect]] if what == "clean"
