@@ -162,7 +162,13 @@ module Fairlead
 
     private
 
-    def wake_for_requests = (wake_driver if @state == :resting && @loop.takeable.positive?)
+    # Where no fiber could be made to take the lead, the one that has become free takes it.
+    def wake_for_requests
+      case @state
+      when :resting then wake_driver if @loop.takeable.positive?
+      when :away then claim if @loop.leads?
+      end
+    end
 
     # @return [Boolean, nil] (see #resume)
     def rest

@@ -127,32 +127,61 @@ module Fairlead
       refute_includes server.log, "Error"
     end
 
-    # As where the system allows no more memory maps.
+    # As where the system allows no more memory maps: Ruby asks for them when a fiber is made, or when it goes on for the first time.
     NO_MORE_FIBERS = <<~'RUBY'
+      Fairlead::Server # loads the reactor
+      NO_MORE = ->(way) { File.exist?("no-more-#{way}") and raise FiberError, "can't alloc machine stack to fiber: Cannot allocate memory" }
+      Fiber.attr_accessor :fresh
       Fiber.singleton_class.prepend(Module.new do
-        def new(...) = File.exist?("no-more") ? raise(FiberError, "can't alloc machine stack to fiber: Cannot allocate memory") : super
+        def new(**, &block)
+          NO_MORE.call("new")
+          super(**) { |*arguments| (Fiber.current.fresh = nil) || block.call(*arguments) }.tap { |fiber| fiber.fresh = true }
+        end
       end)
+      Fairlead::Selector.prepend(Module.new { def resume(fiber, ...) = (NO_MORE.call("transfer") if fiber.fresh) || super })
+      # Nobody claims the lead later.
+      Fairlead::Reactor.prepend(Module.new { def claim_later = File.write("no-more", "") }) if ENV["ONCE"]
       run(lambda do |env|
-        next [200, {}, ["hello"]] unless env["PATH_INFO"] == "/wait"
+        name = env["PATH_INFO"].delete_prefix("/")
+        next [200, {}, ["hello"]] if name.empty?
 
-        File.write("waits", "")
-        sleep 0.01 until File.exist?("answered")
+        File.write("#{name} waits", "")
+        sleep 0.01 until File.exist?("#{name} goes on")
         [200, {}, ["waited"]]
       end)
     RUBY
 
-    def test_where_there_are_no_more_fibers_requests_are_served_as_soon_as_there_are
-      server = with_server(NO_MORE_FIBERS, lint: false)
-      File.write(server.path("no-more"), "")
-      waiting = Thread.new { server.get("/wait").body }
-      eventually("the only fiber waits") { File.exist?(server.path("waits")) }
-      beside = Thread.new { server.get("/").body }
-      eventually("no other could be made") { server.log.include?("Cannot allocate memory") }
-      File.delete(server.path("no-more"))
+    %w[new transfer].each do |way|
+      define_method("test_where_there_are_no_more_fibers_for_#{way}_requests_are_served_as_soon_as_there_are") do
+        server = with_server(NO_MORE_FIBERS, lint: false)
+        server.write("no-more-#{way}", "")
+        waiting = wait_in(server, "first")
+        beside = Thread.new { server.get("/").body }
+        eventually("no other could be made") { server.log.include?("Cannot allocate memory") }
+        File.delete(server.path("no-more-#{way}"))
 
-      assert_equal "hello", beside.value
-      File.write(server.path("answered"), "")
-      assert_equal "waited", waiting.value
+        assert beside.join(5), "it is tried again" # else another reactor leads after a while
+        assert_equal "hello", beside.value
+        server.write("first goes on", "")
+        assert_equal "waited", waiting.value
+        assert_predicate server.stop, :success?
+        refute_includes server.log, "killed"
+      end
+    end
+
+    # All serve requests, the owner of the lead too, when the system allows no more.
+    def test_where_there_are_no_more_fibers_the_first_that_is_free_leads_at_once
+      server = with_server(NO_MORE_FIBERS, lint: false, env: { "ONCE" => "1" })
+      first, second = wait_in(server, "first"), wait_in(server, "second")
+      server.write("no-more-new", "")
+      third = wait_in(server, "third")
+      eventually("no other could be made") { File.exist?(server.path("no-more")) }
+      server.write("first goes on", "")
+
+      assert_equal "waited", first.value
+      assert_equal "hello", server.get("/").body
+      %w[second third].each { |name| server.write("#{name} goes on", "") }
+      assert_equal %w[waited waited], [second, third].map(&:value)
     end
 
     ON_A_STANDBY = <<~'RUBY'
@@ -187,6 +216,13 @@ module Fairlead
     end
 
     private
+
+    # @return [Thread] of a request that waits.
+    def wait_in(server, name)
+      thread = Thread.new { server.get("/#{name}").body }
+      eventually("it waits") { File.exist?(server.path("#{name} waits")) }
+      thread
+    end
 
     def await_events(stream, count)
       count -= 1 if stream.gets.start_with?("data: fairlead reactor") until count.zero?
