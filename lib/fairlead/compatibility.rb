@@ -119,12 +119,16 @@ module Fairlead
         "activerecord", ">= 7.1", "< 8.2.a",
         methods: {
           POOL => %i[checkout checkin release_connection active_connection? remove discarded?],
-          ADAPTER => %i[lock_thread= current_transaction disconnect! pool throw_away! reconnect! reset_transaction transaction]
+          ADAPTER => %i[
+            lock_thread= current_transaction disconnect! pool throw_away! reconnect! reset_transaction transaction materialize_transactions
+          ],
+          "ActiveRecord::ConnectionAdapters::RealTransaction" => %i[materialized? incomplete!]
         },
         variables: {
           ADAPTER => %i[@raw_connection @lock],
           "ActiveRecord::ConnectionAdapters::DatabaseStatements" => %i[@transaction_manager],
-          "ActiveRecord::ConnectionAdapters::TransactionManager" => %i[@has_unmaterialized_transactions]
+          "ActiveRecord::ConnectionAdapters::TransactionManager" => %i[@stack @has_unmaterialized_transactions],
+          "ActiveRecord::ConnectionAdapters::RealTransaction" => %i[@materialized]
         },
         lost: "An interrupted request could leave its transaction to the next one.", vital: true
       ),

@@ -114,7 +114,7 @@ module Fairlead
 
       def call(env)
         return answer(setup) if env["PATH_INFO"] == "/setup"
-        return answer(rows_of_reopened_twice) if env["PATH_INFO"] == "/reopened_twice"
+        return answer(rows_of_reopened_twice(env["QUERY_STRING"] == "savepoint")) if env["PATH_INFO"] == "/reopened_twice"
 
         name = WORK.keys.find { |one| env["PATH_INFO"] == "/#{one.tr(" ", "_")}" }
         faults = []
@@ -139,14 +139,21 @@ module Fairlead
 
       # The connection is lost within a transaction, and the new one while ActiveRecord configures it: ActiveRecord opens a
       # third one, on which the transaction goes on, and is rolled back.
-      def rows_of_reopened_twice
-        Row.transaction do
-          lose_savepoint
-          EndedOnce.due = true
-          Row.create!(token: "twice")
+      #
+      # @param savepoint [Boolean] whether all that is done within a savepoint.
+      # @return [String] how many rows there are within the transaction, and after it.
+      def rows_of_reopened_twice(savepoint)
+        rows = nil
+        Row.transaction(joinable: !savepoint) do
+          Row.transaction do
+            lose_savepoint
+            EndedOnce.due = true
+            Row.create!(token: "twice")
+          end
+          rows = Row.where(token: "twice").count
           raise ::ActiveRecord::Rollback
         end
-        EndedOnce.due.nil? ? Row.where(token: "twice").count.to_s : "it was not opened again"
+        EndedOnce.due.nil? ? "#{rows} #{Row.where(token: "twice").count}" : "it was not opened again"
       end
 
       def try(name, attempt)

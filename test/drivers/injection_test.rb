@@ -46,7 +46,11 @@ module Fairlead
 
     %w[postgresql mysql2 trilogy].each do |name|
       define_method("test_#{name}_goes_on_in_its_transaction_once_it_is_connected_again") do
-        assert_equal "0", server(name).get("/reopened_twice").body
+        assert_equal "1 0", server(name).get("/reopened_twice").body
+      end
+
+      define_method("test_#{name}_goes_on_in_its_savepoint_once_it_is_connected_again") do
+        assert_equal "1 0", server(name).get("/reopened_twice?savepoint").body
       end
     end
 

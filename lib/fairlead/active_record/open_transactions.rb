@@ -49,6 +49,22 @@ module Fairlead
         connection.disconnect!
       end
 
+      # @api private
+      # A savepoint depends on the transaction around it: all begin anew, from the outermost on.
+      #
+      # @param manager [ActiveRecord::ConnectionAdapters::TransactionManager]
+      # @return [ActiveRecord::ConnectionAdapters::TransactionManager] the same.
+      def self.not_begun(manager)
+        manager.instance_variable_get(:@stack).each do |transaction|
+          next unless transaction.materialized?
+
+          transaction.incomplete!
+          transaction.instance_variable_set(:@materialized, false)
+        end
+        manager.instance_variable_set(:@has_unmaterialized_transactions, true)
+        manager
+      end
+
       # Of AbstractAdapter.
       module Adapter
         def transaction(...)
@@ -72,22 +88,19 @@ module Fairlead
             raise ::ActiveRecord::ConnectionNotEstablished, "the connection was closed within a transaction that could not be ended"
           end
 
-          super
+          super.tap { materialize_transactions } # those that were put back
         rescue Exception
           throw_away! if @fairlead_depth&.positive? && !@fairlead_thrown_away
           raise
         end
 
         # ActiveRecord lays its open transactions aside while it configures the new connection, and tries once more if that fails:
-        # by then it has forgotten them. They are put back, to be begun at the next attempt, or before the next statement.
+        # by then it has forgotten them. They are put back as not begun yet, and begun once an attempt has succeeded.
         def reset_transaction(**options)
           open = @transaction_manager if options[:restore] && @transaction_manager&.restorable?
           super
         rescue Exception
-          if open
-            @transaction_manager = open
-            open.instance_variable_set(:@has_unmaterialized_transactions, true)
-          end
+          @transaction_manager = OpenTransactions.not_begun(open) if open
           raise
         end
       end
