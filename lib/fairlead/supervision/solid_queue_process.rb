@@ -90,15 +90,28 @@ module Fairlead
     def start(now, &close_in_child)
       ActiveRecord::LeaseCleanup.disconnect_before_fork
       SequelPools.release
-      reader, @lifeline = IO.pipe
       @started = now
       @not_before = Float::INFINITY if @once
+      reader, @lifeline = IO.pipe
       @pid = Process.fork do
         @lifeline.close
         close_in_child&.call
         run(reader)
       end
-      reader.close
+    rescue SystemCallError => error
+      @lifeline&.close
+      could_not_start(now, "Solid Queue could not be started: #{error.message}.")
+    ensure
+      reader&.close
+    end
+
+    # @raise [BootError] in a process that is to serve, and does not yet.
+    def could_not_start(now, description)
+      raise BootError, description if @once
+
+      delay = @respawn.ended(now, nil)
+      @not_before = @respawn.not_before
+      Log.say "#{description} It is tried again in #{delay.round} s."
     end
 
     # In Solid Queue's process.
@@ -139,22 +152,22 @@ module Fairlead
     end
 
     def reap(now)
-      _, status = Process.wait2(@pid, Process::WNOHANG)
-      return (kill_if_expired(now) if @kill_at) unless status
-
-      ended(now, status) unless @stopping || @kill_at
-      forget
-    rescue Errno::ECHILD
-      forget # the app has waited for all children of this process
-    end
-
-    def forget
+      how = how_it_ended or return (kill_if_expired(now) if @kill_at)
+      ended(now, how) unless @stopping || @kill_at
       @lifeline.close
       @pid = @kill_at = nil
     end
 
-    def ended(now, status)
-      how = "Solid Queue (process #{@pid}) #{Signals.end_in_words(status)}."
+    # @return [String, nil] nil: it runs.
+    def how_it_ended
+      _, status = Process.wait2(@pid, Process::WNOHANG)
+      Signals.end_in_words(status) if status
+    rescue Errno::ECHILD
+      "ended, and something else in this process took its status"
+    end
+
+    def ended(now, how)
+      how = "Solid Queue (process #{@pid}) #{how}."
       return Log.say("#{how} While this process serves, it cannot be started again: restart the server.") if @once
 
       delay = @respawn.ended(now, now - @started)

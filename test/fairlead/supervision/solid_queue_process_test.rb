@@ -120,6 +120,59 @@ module Fairlead
       end
     end
 
+    # The supervisor is told of the restart before it looks for children that have ended.
+    def test_it_may_have_ended_when_a_restart_is_asked_for
+      with_server(APP, "--solid-queue", "fork") do |server|
+        first = jobs(server)
+        server.signal(:STOP, server.supervisor_pid)
+        Process.kill(:KILL, first)
+        eventually("it has ended") { !server.alive?(first) }
+        server.signal(:HUP, server.supervisor_pid)
+        server.signal(:CONT, server.supervisor_pid)
+        eventually("another one runs") { jobs(server) != first }
+
+        eventually("the restart is over") { server.log.include?("The workers have been restarted.") }
+        refute_includes server.log, "failed"
+      end
+    end
+
+    # The workers have been forked by then.
+    def test_it_is_tried_again_if_it_cannot_be_forked
+      scarce = <<~'RUBY'
+        FORKS = []
+        Process.singleton_class.prepend(Module.new { def fork = (FORKS << 1).size == 2 ? raise(Errno::EAGAIN) : super })
+      RUBY
+      with_server(scarce + APP, "-w", "1", "--solid-queue", "fork") do |server|
+        jobs(server)
+
+        assert_includes server.log, "Solid Queue could not be started: Resource temporarily unavailable. It is tried again in 1 s."
+        assert_equal "served", server.get.body
+      end
+    end
+
+    TAKES_STATUS = <<~'RUBY'
+      Thread.new do
+        sleep 0.01 until File.exist?("take")
+        pid = File.read("begun").split.last.to_i
+        Process.kill(:KILL, pid)
+        nil until Process.wait(pid, Process::WNOHANG)
+        File.write("taken", "")
+      end
+    RUBY
+
+    def test_it_is_started_again_though_the_app_has_waited_for_its_end
+      with_server(TAKES_STATUS + APP, "--solid-queue", "fork") do |server|
+        first, supervisor = jobs(server), server.supervisor_pid
+        server.write("take", "")
+        eventually("another one runs") { jobs(server) != first }
+
+        assert_path_exists server.path("taken")
+        assert_equal supervisor, server.supervisor_pid
+        assert_match(/Solid Queue \(process #{first}\) ended, and something else in this process took its status. It is started/, server.log)
+        assert_predicate server.stop, :success?
+      end
+    end
+
     def test_new_code_that_takes_over_brings_its_own
       with_server(APP, "--solid-queue", "fork") do |server|
         first = jobs(server)
