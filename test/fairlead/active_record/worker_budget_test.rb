@@ -264,6 +264,23 @@ module Fairlead
       end
     end
 
+    # The first query tells the supervisor of a database server, which it would report to the init process.
+    def test_without_the_init_process_a_request_that_runs_gets_its_first_connection
+      app = APP.sub("  seconds = ", "  File.write(\"begun\", \"\")\n  sleep 0.01 until File.exist?(\"go\")\n  seconds = ")
+      serve("--workers", "1", app:) do |server|
+        request = Thread.new { server.get("/?0").code }
+        eventually("the request runs") { File.exist?(server.path("begun")) }
+        others = server.descendant_pids
+        server.signal(:KILL)
+        eventually("the supervisor has noticed") { server.log.include?("The init process has ended") }
+        server.write("go", "")
+
+        assert_equal "200", request.value
+        eventually("all have ended") { others.none? { |pid| server.alive?(pid) } }
+        refute_includes server.log, "Error"
+      end
+    end
+
     # To be closed here and opened there takes a connection as long as a hundred queries.
     def test_a_burst_finds_the_connections_of_the_last_one
       with_server(TEN_QUERIES, "--workers", "2", "--database-connections", "90",

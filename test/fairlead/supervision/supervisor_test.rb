@@ -555,6 +555,27 @@ module Fairlead
       end
     end
 
+    # The kernel tells the init process of it, and the supervisor too; the shell may tell them once more.
+    def test_a_terminal_that_hangs_up_twice_lets_what_runs_finish
+      app = "run ->(env) { File.write(\"began\", \"\"); sleep 0.01 until File.exist?(\"go\"); [200, {}, [\"done\"]] }"
+      terminal, slave = PTY.open
+      with_server(app, "--log", "server.log", prefix: %w[setsid --ctty], spawn_options: { in: slave }) do |server|
+        slave.close
+        request = Thread.new { server.get.body }
+        eventually("the request runs") { File.exist?(server.path("began")) }
+        terminal.close
+        server.wait_for_notification("STOPPING=1")
+        server.signal(:HUP)
+        File.rename(server.path("server.log"), server.path("server.log.1"))
+        server.signal(:USR1)
+        eventually("what came after it has arrived") { server.worker_pids.all? { |pid| opened(pid).grep(/\.log\.1/).empty? } }
+        server.write("go", "")
+
+        assert_equal "done", request.value
+        assert_predicate server.wait_for_end, :success?
+      end
+    end
+
     def test_without_a_terminal_hup_always_restarts
       with_server(PID, prefix: %w[setsid]) do |server|
         server.signal(:HUP)
