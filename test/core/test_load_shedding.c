@@ -1,5 +1,5 @@
-/* The line of requests that wait: when it only gets longer, and who is turned away then. Whether it does is told from
- * numbers alone, so time is made up here. */
+/* Load shedding: when the queue is limited, and which requests are turned away. The decision depends on numbers only, so time is simulated
+ * here. */
 #include "peer.h"
 
 #define TURNED_AWAY "HTTP/1.1 503 Service Unavailable\r\n"
@@ -12,14 +12,14 @@ static peer_server server_with_target(uint64_t target) {
     return server_with(limits);
 }
 
-/* Requests come at a steady rate and are served one after the other. Answers when the line was bounded; 0: never. */
+/* Requests come at a steady rate and are served one after the other. Returns when the queue was limited; 0: never. */
 static uint64_t serve(fl_loop *loop, double come_while_one_is_served, uint32_t at_once, uint64_t duration) {
     double length = at_once;
     static uint64_t now = 1000 * (uint64_t) SECOND;
     uint64_t began = now;
     for (uint64_t passed = 0; passed < duration; passed += SERVED_IN) {
         now = began + passed;
-        /* The oldest came when the line was shorter by all that have come since. */
+        /* The oldest came when the queue was shorter by all requests that have come since. */
         double wait = length * SERVED_IN;
         if (come_while_one_is_served > 1 && length > at_once)
             wait = (length - at_once) / come_while_one_is_served * SERVED_IN + at_once * SERVED_IN;
@@ -40,13 +40,13 @@ static uint64_t serve(fl_loop *loop, double come_while_one_is_served, uint32_t a
         loop->shedding = (fl_load_shedding){0};                                                                             \
     } while (0)
 
-static void a_line_that_stands_and_grows_is_bounded_by_what_can_be_served_within_the_target(void) {
+static void a_queue_that_stands_and_grows_is_limited_to_what_can_be_served_within_the_target(void) {
     peer_server server = server_with_target(TARGET);
     for (double rate = 1.25; rate <= 20; rate *= 2) {
         server.loop->shedding = (fl_load_shedding){0};
         uint64_t when = serve(server.loop, rate, 0, 20 * SECOND);
         CHECK(when > 500 * MILLISECOND);
-        /* Soon; or, when it grows slowly, before it takes a second and a half to get through. */
+        /* Soon; or, if the queue grows slowly, before it takes 1.5 s to serve. */
         CHECK(when < 1500 * MILLISECOND || server.loop->ready.count < 150);
         CHECK(server.loop->shedding.most >= 25 && server.loop->shedding.most <= 30);
     }
@@ -54,18 +54,18 @@ static void a_line_that_stands_and_grows_is_bounded_by_what_can_be_served_within
     server_stop(&server);
 }
 
-static void a_long_line_that_does_not_grow_is_left_alone(void) {
+static void a_long_queue_that_does_not_grow_is_not_limited(void) {
     peer_server server = server_with_target(TARGET);
-    CHECK_NEVER(server.loop, 1, 160);   /* each asks again once it has its answer */
+    CHECK_NEVER(server.loop, 1, 160);   /* each client asks again after its response */
     CHECK_NEVER(server.loop, 1, 10000);
-    CHECK_NEVER(server.loop, 0.5, 2000);/* a burst, beside what comes otherwise */
+    CHECK_NEVER(server.loop, 0.5, 2000);/* a burst beside the usual requests */
     CHECK_NEVER(server.loop, 0, 400);
     CHECK_NEVER(server.loop, 0.95, 10);
     server.loop->ready.count = 0;
     server_stop(&server);
 }
 
-static void the_more_requests_wait_elsewhere_the_longer_the_line_may_be(void) {
+static void the_queue_may_be_longer_if_more_requests_wait_in_fibers(void) {
     peer_server server = server_with_target(TARGET);
     server.loop->context.counts.in_flight = 1000;
     uint64_t when = serve(server.loop, 5, 0, 20 * SECOND);
@@ -75,9 +75,9 @@ static void the_more_requests_wait_elsewhere_the_longer_the_line_may_be(void) {
     server_stop(&server);
 }
 
-/* 512 clients that ask again once they have their answer: while a worker has no time to begin anything, those who waited in
- * their fibers come back to the line. */
-static void those_who_come_back_from_their_fibers_make_no_rush(void) {
+/* 512 clients ask again after each response. While a worker has no time to begin new requests, those that waited in fibers return to the
+ * queue. */
+static void clients_whose_requests_waited_in_fibers_are_no_overload(void) {
     peer_server server = server_with_target(TARGET);
     fl_loop *loop = server.loop;
     for (int i = 0; i < 200; i++) {
@@ -90,7 +90,7 @@ static void those_who_come_back_from_their_fibers_make_no_rush(void) {
     server_stop(&server);
 }
 
-static void a_slow_app_may_have_a_few_in_line_in_any_case(void) {
+static void a_slow_app_may_always_have_a_few_requests_in_the_queue(void) {
     peer_server server = server_with_target(TARGET);
     for (int i = 0; i < 100; i++) {
         server.loop->ready.count = (uint32_t) (i < 16 ? i : 16);
@@ -101,7 +101,7 @@ static void a_slow_app_may_have_a_few_in_line_in_any_case(void) {
     server_stop(&server);
 }
 
-static void once_somebody_is_taken_who_has_hardly_waited_all_is_as_before(void) {
+static void shedding_ends_when_a_request_is_taken_that_has_hardly_waited(void) {
     peer_server server = server_with_target(TARGET);
     uint64_t when = serve(server.loop, 10, 0, 20 * SECOND);
     CHECK(when > 0);
@@ -112,7 +112,7 @@ static void once_somebody_is_taken_who_has_hardly_waited_all_is_as_before(void) 
     server_stop(&server);
 }
 
-static void as_long_as_some_are_turned_away_a_line_that_was_cut_too_short_is_only_counted_anew(void) {
+static void while_requests_are_turned_away_the_limit_is_only_adjusted(void) {
     peer_server server = server_with_target(TARGET);
     fl_loop *loop = server.loop;
     uint64_t cut_at = fl_clock();
@@ -131,7 +131,7 @@ static void as_long_as_some_are_turned_away_a_line_that_was_cut_too_short_is_onl
     server_stop(&server);
 }
 
-static void so_it_is_once_the_last_of_the_line_is_taken_however_long_he_has_waited(void) {
+static void shedding_ends_when_the_last_request_of_the_queue_is_taken(void) {
     peer_server server = server_with_target(TARGET);
     CHECK(serve(server.loop, 10, 0, 20 * SECOND) > 0);
     fl_load_shedding_taken(server.loop, TARGET, fl_clock());
@@ -142,14 +142,14 @@ static void so_it_is_once_the_last_of_the_line_is_taken_however_long_he_has_wait
     server_stop(&server);
 }
 
-static void without_a_target_all_wait(void) {
+static void without_a_target_all_requests_wait(void) {
     peer_server server = server_with_target(0);
     CHECK_NEVER(server.loop, 10, 0);
     server.loop->ready.count = 0;
     server_stop(&server);
 }
 
-static void while_a_sibling_has_room_nobody_is_turned_away(void) {
+static void while_a_sibling_has_room_no_request_is_turned_away(void) {
     peer_server server = server_with_target(TARGET);
     fl_shared_page *page = fl_shared_page_open(2);
     int sending[2] = {-1, -1};
@@ -161,14 +161,14 @@ static void while_a_sibling_has_room_nobody_is_turned_away(void) {
     CHECK(serve(server.loop, 10, 0, 20 * SECOND) > 0);
 
     server.loop->shedding = (fl_load_shedding){0};
-    fl_slot_set(&page->slots[1], FL_SLOT_queued, 1000000); /* among so many ours has not grown: they are passed around */
+    fl_slot_set(&page->slots[1], FL_SLOT_queued, 1000000); /* among so many, this queue has not grown: workers pass requests around */
     CHECK_NEVER(server.loop, 10, 0);
     server.loop->ready.count = 0;
     server_stop(&server);
     fl_shared_page_close(page);
 }
 
-/* Who is turned away */
+/* Which requests are turned away */
 
 static peer_server bounded_server(uint32_t most) {
     peer_server server = server_with_target(TARGET);
@@ -176,7 +176,7 @@ static peer_server bounded_server(uint32_t most) {
     return server;
 }
 
-static void who_came_last_is_told_so_at_once_and_may_ask_again(void) {
+static void the_newest_requests_get_503_at_once_and_their_clients_may_ask_again(void) {
     peer_server server = bounded_server(2);
     int sockets[5];
     for (int i = 0; i < 5; i++) {
@@ -209,7 +209,7 @@ static void who_came_last_is_told_so_at_once_and_may_ask_again(void) {
     server_stop(&server);
 }
 
-static void one_whose_connection_cannot_go_on_is_closed(void) {
+static void a_connection_that_cannot_go_on_is_closed(void) {
     const char *requests[] = {GET("/") GET("/pipelined"), "GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
                               "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"};
     for (int i = 0; i < 3; i++) {
@@ -229,8 +229,7 @@ static void one_whose_connection_cannot_go_on_is_closed(void) {
     }
 }
 
-/* Many are turned away in several turns, and each has its answer. */
-static void a_long_line_is_cut_as_a_whole(void) {
+static void a_long_queue_is_cut_over_several_turns(void) {
     peer_server server = server_with_target(TARGET);
     int sockets[200];
     for (int i = 0; i < 200; i++) {
@@ -255,18 +254,18 @@ static void a_long_line_is_cut_as_a_whole(void) {
 }
 
 int main(void) {
-    TEST(a_line_that_stands_and_grows_is_bounded_by_what_can_be_served_within_the_target);
-    TEST(a_long_line_that_does_not_grow_is_left_alone);
-    TEST(the_more_requests_wait_elsewhere_the_longer_the_line_may_be);
-    TEST(those_who_come_back_from_their_fibers_make_no_rush);
-    TEST(a_slow_app_may_have_a_few_in_line_in_any_case);
-    TEST(once_somebody_is_taken_who_has_hardly_waited_all_is_as_before);
-    TEST(as_long_as_some_are_turned_away_a_line_that_was_cut_too_short_is_only_counted_anew);
-    TEST(so_it_is_once_the_last_of_the_line_is_taken_however_long_he_has_waited);
-    TEST(without_a_target_all_wait);
-    TEST(while_a_sibling_has_room_nobody_is_turned_away);
-    TEST(who_came_last_is_told_so_at_once_and_may_ask_again);
-    TEST(one_whose_connection_cannot_go_on_is_closed);
-    TEST(a_long_line_is_cut_as_a_whole);
+    TEST(a_queue_that_stands_and_grows_is_limited_to_what_can_be_served_within_the_target);
+    TEST(a_long_queue_that_does_not_grow_is_not_limited);
+    TEST(the_queue_may_be_longer_if_more_requests_wait_in_fibers);
+    TEST(clients_whose_requests_waited_in_fibers_are_no_overload);
+    TEST(a_slow_app_may_always_have_a_few_requests_in_the_queue);
+    TEST(shedding_ends_when_a_request_is_taken_that_has_hardly_waited);
+    TEST(while_requests_are_turned_away_the_limit_is_only_adjusted);
+    TEST(shedding_ends_when_the_last_request_of_the_queue_is_taken);
+    TEST(without_a_target_all_requests_wait);
+    TEST(while_a_sibling_has_room_no_request_is_turned_away);
+    TEST(the_newest_requests_get_503_at_once_and_their_clients_may_ask_again);
+    TEST(a_connection_that_cannot_go_on_is_closed);
+    TEST(a_long_queue_is_cut_over_several_turns);
     return test_summary();
 }
