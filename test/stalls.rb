@@ -17,7 +17,7 @@ module Fairlead
       require "cwork"
       require "digest"
       require "json"
-      FIGURES = %i[pid state stall standbys handed received requests queued coming lane_requests lane_waiting lane_running
+      FIGURES = %i[pid state stall standbys handed received requests queued incoming_requests lane_requests lane_waiting lane_running
                    lane_most lane_waited_us]
       BEGUN = []
 

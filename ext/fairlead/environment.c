@@ -1,11 +1,10 @@
-/* A request head becomes what Rack's specification calls the environment. */
+/* Makes a Rack environment of a request head. */
 #include "fairlead.h"
 
 #include <arpa/inet.h>
 #include <string.h>
 
-static VALUE cInput, cStringIO, protocol_1_0, scheme_https, port_80, port_443;
-static VALUE header_keys[FL_HEADER_IDS];
+static VALUE cRequestBody, cStringIO, protocol_1_0, scheme_https, port_80, port_443;
 static ID id_new;
 
 /* X(variable, Rack key) */
@@ -20,7 +19,7 @@ static ID id_new;
     X(protocol, "rack.protocol")                                                                             \
     X(request_trailers, "fairlead.request_trailers")
 
-/* Likewise: those that every request sets. They are the template's first, in this order. */
+/* Likewise: keys that every request sets. They come first in the template, in this order. */
 #define FILLED_IN_MAP(X)                                                                                     \
     X(path_info, "PATH_INFO")                                                                                \
     X(request_path, "REQUEST_PATH")                                                                          \
@@ -37,7 +36,7 @@ KEY_MAP(X) FILLED_IN_MAP(X)
 enum { FILLED_IN_MAP(X) PLACES };
 #undef X
 
-/* X(method): those that have a string ready */
+/* X(method): methods with a prepared String */
 #define METHOD_MAP(X) X(GET) X(POST) X(PUT) X(HEAD) X(PATCH) X(DELETE) X(OPTIONS)
 #define X(method) static VALUE method_##method;
 METHOD_MAP(X)
@@ -57,113 +56,23 @@ static VALUE method_of(const char *bytes, fl_span span) {
     return rb_str_new(method, span.size);
 }
 
-/* HTTP_… for a name that has no key ready. */
-static VALUE key_of(const char *name, size_t size) {
-    char stack[256];
-    char *key = size + 5 <= sizeof stack ? stack : ALLOC_N(char, size + 5);
-    memcpy(key, "HTTP_", 5);
-    for (size_t i = 0; i < size; i++) {
-        char c = name[i];
-        key[5 + i] = c == '-' ? '_' : c >= 'a' && c <= 'z' ? (char) (c - 32) : c;
-    }
-    VALUE string = rb_interned_str(key, (long) size + 5);
-    if (key != stack)
-        xfree(key);
-    return string;
-}
-
-/* A header that is sent several times means its values joined (RFC 9110, 5.3; cookies: RFC 6265, 5.4). The first one's string
- * grows by those that follow: as long as many fields are, each is copied once. */
-static void add_header(VALUE env, VALUE key, const char *value, size_t size, fl_header_id id, bool may_be_there) {
-    VALUE present = may_be_there ? rb_hash_lookup2(env, key, Qnil) : Qnil;
-    if (NIL_P(present) || OBJ_FROZEN(present)) { /* the template's own are frozen */
-        VALUE first = NIL_P(present) ? rb_str_new(value, (long) size) : rb_str_dup(present);
-        rb_hash_aset(env, key, first);
-        if (NIL_P(present))
-            return;
-        present = first;
-    }
-    rb_str_cat_cstr(present, id == FL_HEADER_COOKIE ? "; " : ", ");
-    rb_str_cat(present, value, (long) size);
-}
-
-/* Whether a name with underscores would have the key of a header that is known. */
-static bool forges_known(const char *name, size_t size) {
-    char hyphens[64]; /* longer than any that is known */
-    if (size > sizeof hyphens)
-        return false;
-    for (size_t i = 0; i < size; i++)
-        hyphens[i] = name[i] == '_' ? '-' : name[i];
-    return fl_header_lookup(hyphens, size) != FL_HEADER_OTHER;
-}
-
-/* What a proxy says whose client speaks TLS. */
-static bool tells_of_tls(fl_header_id id, const char *value, uint32_t size) {
-    switch (id) {
-    case FL_HEADER_X_FORWARDED_PROTO: /* one for each proxy on the way, the client's first */
-        return size >= 5 && memcmp(value, "https", 5) == 0;
-    case FL_HEADER_X_FORWARDED_SCHEME:
-        return size == 5 && memcmp(value, "https", 5) == 0;
-    case FL_HEADER_X_FORWARDED_SSL:
-        return size == 2 && memcmp(value, "on", 2) == 0;
-    default:
-        return false;
-    }
-}
-
-/* `decoded`: the body is not coded any more. Answers whether the client speaks TLS. */
-static bool add_headers(VALUE env, const char *bytes, const fl_head *head, bool decoded) {
-    uint64_t seen[(FL_HEADER_IDS + 63) / 64] = {0};
-    bool underscores = false, tls = false;
-    for (uint32_t i = 0; i < head->count; i++) {
-        const fl_header *header = &head->headers[i];
-        const char *name = bytes + header->name.at, *value = bytes + header->value.at;
-        if (header->id == FL_HEADER_HOST || (decoded && header->id == FL_HEADER_TRANSFER_ENCODING))
-            continue; /* set from the authority; not so any more */
-        if (header->id != FL_HEADER_OTHER) {
-            uint64_t bit = 1ull << (header->id % 64);
-            bool again = seen[header->id / 64] & bit;
-            seen[header->id / 64] |= bit;
-            tls |= !again && tells_of_tls(header->id, value, header->value.size);
-            add_header(env, header_keys[header->id], value, header->value.size, header->id, again);
-        } else if (memchr(name, '_', header->name.size) != NULL) {
-            underscores = true;
-        } else {
-            add_header(env, key_of(name, header->name.size), value, header->value.size, header->id, true);
-        }
-    }
-    /* "x_y" and "x-y" have the same key: one with an underscore must never pass for, or add to, the other. What a server
-     * or a proxy goes by is not taken from such a name at all. */
-    for (uint32_t i = 0; underscores && i < head->count; i++) {
-        const fl_header *header = &head->headers[i];
-        const char *name = bytes + header->name.at;
-        if (header->id != FL_HEADER_OTHER || memchr(name, '_', header->name.size) == NULL ||
-            forges_known(name, header->name.size))
-            continue;
-        VALUE key = key_of(name, header->name.size);
-        if (NIL_P(rb_hash_lookup2(env, key, Qnil)))
-            rb_hash_aset(env, key, string_of(bytes, header->value));
-    }
-    return tls;
-}
-
-static void say_https(VALUE env) {
+static void set_https(VALUE env) {
     rb_hash_aset(env, key_url_scheme, scheme_https);
     if (rb_hash_lookup2(env, key_server_port, Qnil) == port_80)
         rb_hash_aset(env, key_server_port, port_443);
 }
 
-/* Most requests of a process name the same host. The environment that they begin with, with all that follows from the
- * host, is kept: each key that it spares costs a request some 500 instructions. */
+/* Most requests of a process name the same host. The template with the keys that follow from the host is kept: setting a key costs some
+ * 500 instructions. */
 static struct {
-    VALUE host, template, from; /* `from`: the listener's own template */
+    VALUE host, template, from; /* `from`: the listener's template */
 } usual, last_host;
 
 static bool is_host(VALUE known, const char *text, uint32_t size) {
     return !NIL_P(known) && RSTRING_LEN(known) == size && memcmp(RSTRING_PTR(known), text, size) == 0;
 }
 
-/* A host without a port has the port of its scheme (RFC 9110, 4.2), whatever we listen to behind a proxy. */
+/* A host without a port has the port of its scheme (RFC 9110, 4.2), whatever port the server listens on behind a proxy. */
 static void add_host(VALUE env, const char *text, uint32_t size) {
     uint32_t name_size = size;
     VALUE port = port_80;
@@ -177,7 +86,7 @@ static void add_host(VALUE env, const char *text, uint32_t size) {
     rb_hash_aset(env, key_server_port, port);
     if (name_size > 0)
         rb_hash_aset(env, key_server_name, rb_obj_freeze(rb_str_new(text, name_size)));
-    rb_hash_aset(env, header_keys[FL_HEADER_HOST], rb_obj_freeze(rb_str_new(text, size)));
+    rb_hash_aset(env, fl_header_keys[FL_HEADER_HOST], rb_obj_freeze(rb_str_new(text, size)));
 }
 
 static VALUE env_with_host(VALUE template, const char *text, uint32_t size) {
@@ -187,13 +96,13 @@ static VALUE env_with_host(VALUE template, const char *text, uint32_t size) {
         return rb_hash_dup(usual.template);
     VALUE env = rb_hash_dup(template);
     add_host(env, text, size);
-    /* Twice in a row: it may be the usual one. */
+    /* A host that comes twice in a row may be the usual one. */
     if (last_host.from == template && is_host(last_host.host, text, size)) {
         usual.template = rb_hash_dup(env);
         usual.host = last_host.host;
         usual.from = template;
     }
-    last_host.host = rb_hash_aref(env, header_keys[FL_HEADER_HOST]);
+    last_host.host = rb_hash_aref(env, fl_header_keys[FL_HEADER_HOST]);
     last_host.from = template;
     return env;
 }
@@ -216,10 +125,10 @@ VALUE fl_environment_address(const fl_client *client) {
     }
     if (client->family == AF_INET6 && inet_ntop(AF_INET6, address, text, sizeof text) != NULL)
         return rb_usascii_str_new_cstr(text);
-    return rb_usascii_str_new_cstr("127.0.0.1"); /* a Unix socket: a process of this machine */
+    return rb_usascii_str_new_cstr("127.0.0.1"); /* the peer of a Unix socket is a local process */
 }
 
-/* Behind a proxy all clients have one address. */
+/* Behind a proxy all clients have the same address. */
 static struct {
     VALUE text;
     uint8_t address[16];
@@ -236,7 +145,7 @@ static VALUE address_of(const fl_client *client) {
     return last_address.text;
 }
 
-/* t=1700000000.123456: seconds since 1970 when the first byte was read */
+/* "t=1700000000.123456": seconds since 1970 when the first byte was read */
 static VALUE request_start(const fl_exchange *exchange) {
     uint64_t at = exchange->request.first_byte_at + exchange->context->wall_offset;
     char text[32] = "t=";
@@ -254,7 +163,7 @@ static VALUE request_start(const fl_exchange *exchange) {
 }
 
 void fl_environment_add_input(VALUE env, VALUE request) {
-    rb_hash_aset(env, key_input, rb_funcallv(cInput, id_new, 1, &request));
+    rb_hash_aset(env, key_input, rb_funcallv(cRequestBody, id_new, 1, &request));
 }
 
 static VALUE whole_input(const fl_exchange *exchange) {
@@ -262,7 +171,7 @@ static VALUE whole_input(const fl_exchange *exchange) {
     return rb_class_new_instance(1, &bytes, cStringIO);
 }
 
-/* What the client would like to speak instead, as an Array (Rack specification, "rack.protocol"). */
+/* The protocols that the client offers to upgrade to (Rack specification, "rack.protocol"). */
 static VALUE protocols_of(const char *bytes, const fl_head *head) {
     VALUE protocols = rb_ary_new();
     for (uint32_t i = 0; i < head->count; i++) {
@@ -281,9 +190,8 @@ static VALUE protocols_of(const char *bytes, const fl_head *head) {
     return protocols;
 }
 
-/* A Hash keeps its entries in the order in which they came, and so does its copy. What the template has a place for is
- * written there: to look it up would cost some 700 instructions each. Ruby does not say how an entry is laid out, so the
- * key that is found in its place has to be the one that is meant. */
+/* A Hash and its copy keep their entries in order, so values of FILLED_IN_MAP are written to their places: each lookup would cost some
+ * 700 instructions. Ruby does not promise this layout, so the key in the place is checked. */
 typedef struct entry {
     st_index_t hash;
     VALUE key, value;
@@ -300,36 +208,12 @@ static inline void fill_in(VALUE env, int place, VALUE key, VALUE value) {
 }
 #define FILL_IN(env, name, value) fill_in(env, PLACE_##name, key_##name, value)
 
-VALUE fl_environment_trailers(const fl_exchange *exchange) {
-    VALUE trailers = rb_hash_new();
-    const char *at = fl_buffer_at(&exchange->request.trailers), *end = at + exchange->request.trailers.length;
-    while (end - at > 2) { /* the decoder has seen to it that these are lines "name: value" */
-        const char *line_end = memchr(at, '\r', (size_t) (end - at));
-        const char *colon = memchr(at, ':', (size_t) (line_end - at)), *value = colon + 1, *value_end = line_end;
-        const char *next = line_end + 2;
-        if (!fl_may_be_trailer(at, (size_t) (colon - at))) {
-            at = next;
-            continue;
-        }
-        while (value < value_end && (*value == ' ' || *value == '\t'))
-            value++;
-        while (value_end > value && (value_end[-1] == ' ' || value_end[-1] == '\t'))
-            value_end--;
-        VALUE name = rb_str_new(at, colon - at);
-        for (char *c = RSTRING_PTR(name); c < RSTRING_END(name); c++)
-            *c = *c >= 'A' && *c <= 'Z' ? (char) (*c + 32) : *c;
-        add_header(trailers, rb_obj_freeze(name), value, (size_t) (value_end - value), FL_HEADER_OTHER, true);
-        at = next;
-    }
-    return trailers;
-}
-
 VALUE fl_environment_build(fl_exchange *exchange, VALUE template, VALUE request, VALUE finished, VALUE after_reply, bool whole) {
     const fl_head *head = exchange->request.head;
     const char *bytes = fl_exchange_head_bytes(exchange);
     VALUE env = env_with_host(template, bytes + head->authority.at, head->authority.size);
     VALUE method = method_of(bytes, head->method);
-    if (method != method_GET) /* what is so in the template already is spared */
+    if (method != method_GET) /* GET is in the template */
         rb_hash_aset(env, key_request_method, method);
     fl_span path = head->form == FL_TARGET_AUTHORITY ? head->target : head->path;
     VALUE path_text = path.size > 0 ? string_of(bytes, path) : rb_str_new_cstr("/");
@@ -346,23 +230,17 @@ VALUE fl_environment_build(fl_exchange *exchange, VALUE template, VALUE request,
     FILL_IN(env, after_reply, after_reply);
     FILL_IN(env, hijack, request);
     bool decoded = exchange->request.chunked && whole;
-    if (add_headers(env, bytes, head, decoded))
-        say_https(env);
+    if (fl_headers_add(env, bytes, head, decoded))
+        set_https(env);
     if (decoded) /* RFC 9112, 7.1.3 */
-        rb_hash_aset(env, header_keys[FL_HEADER_CONTENT_LENGTH], rb_fix2str(UINT2NUM(exchange->request.body.length), 10));
+        rb_hash_aset(env, fl_header_keys[FL_HEADER_CONTENT_LENGTH], rb_fix2str(UINT2NUM(exchange->request.body.length), 10));
     if (head->upgrade)
         rb_hash_aset(env, key_protocol, protocols_of(bytes, head));
-    if (exchange->request.chunked) /* those of a body that has not come whole are added at its end */
-        rb_hash_aset(env, key_request_trailers, whole ? fl_environment_trailers(exchange) : rb_hash_new());
+    if (exchange->request.chunked) /* trailers of an incomplete body are added at its end */
+        rb_hash_aset(env, key_request_trailers, whole ? fl_headers_trailers(exchange) : rb_hash_new());
     if (whole && exchange->request.body.length > 0)
-        rb_hash_aset(env, key_input, whole_input(exchange)); /* the last: it might call Ruby */
+        rb_hash_aset(env, key_input, whole_input(exchange)); /* last, since it might call Ruby */
     return env;
-}
-
-static VALUE frozen(const char *text) {
-    VALUE string = rb_interned_str_cstr(text);
-    rb_gc_register_mark_object(string);
-    return string;
 }
 
 static VALUE constant(const char *name) {
@@ -381,7 +259,7 @@ void fl_init_environment(void) {
     rb_require("stringio");
     rb_require("fairlead/serving/request_body");
     id_new = rb_intern("new");
-#define X(name, key) key_##name = frozen(key);
+#define X(name, key) key_##name = fl_kept_string(key);
     KEY_MAP(X)
     FILLED_IN_MAP(X)
 #undef X
@@ -390,16 +268,13 @@ void fl_init_environment(void) {
     FILLED_IN_MAP(X)
 #undef X
     rb_define_const(rb_define_module_under(fl_mFairlead, "EnvironmentTemplate"), "FILLED_IN", rb_obj_freeze(filled_in));
-#define X(method) method_##method = frozen(#method);
+#define X(method) method_##method = fl_kept_string(#method);
     METHOD_MAP(X)
 #undef X
-#define X(id, name, key) header_keys[FL_HEADER_##id] = frozen(key);
-    FL_HEADER_MAP(X)
-#undef X
-    protocol_1_0 = frozen("HTTP/1.0");
-    scheme_https = frozen("https");
-    port_80 = frozen("80");
-    port_443 = frozen("443");
+    protocol_1_0 = fl_kept_string("HTTP/1.0");
+    scheme_https = fl_kept_string("https");
+    port_80 = fl_kept_string("80");
+    port_443 = fl_kept_string("443");
     cStringIO = constant("StringIO");
-    cInput = constant("Fairlead::RequestBody");
+    cRequestBody = constant("Fairlead::RequestBody");
 }

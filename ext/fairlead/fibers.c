@@ -1,9 +1,8 @@
-/* Which fiber works for which: what a fiber runs, and whose state it shares.
+/* Fairlead::FiberOwner: which fiber works for which, so which request it runs and whose state it shares.
  *
- * Fairlead::FiberOwner: a request runs in a serving fiber, a child task in a fiber of its own; each has its own isolated state
- * and its own database connections. Any other fiber (Enumerator#next, Fiber.new, GraphQL::Dataloader's, a streamed template's)
- * works for the fiber that has resumed it, and shares that one's, as all fibers of a thread do elsewhere. Outside of requests
- * and tasks the owner is the thread's first fiber. */
+ * A request runs in a serving fiber, and a child task in a fiber of its own; each has its own isolated state and database connections.
+ * Any other fiber (of Enumerator#next, Fiber.new, GraphQL::Dataloader or a streamed template) works for the fiber that resumed it, and
+ * shares its state, as all fibers of a thread do elsewhere. Outside of requests and tasks, the owner is the thread's first fiber. */
 #include "fairlead.h"
 
 #include <ruby/debug.h>
@@ -13,7 +12,7 @@
 static VALUE cRun, cThreadFibers;
 static ID id_run, id_task, id_owns, id_fibers;
 
-/* What fibers run. Like threads' entries, used again but never freed. With the GVL. */
+/* Runs of fibers that were freed, for reuse. Like the entries of threads they are never freed. */
 static struct spare_run {
     fl_run run;
     struct spare_run *next;
@@ -33,19 +32,20 @@ static const rb_data_type_t run_type = {
     .flags = RUBY_TYPED_FREE_IMMEDIATELY,
 };
 
-/* Of a fiber that does not serve: who has resumed it, or begun it as a task. */
+/* Where a fiber that does not serve comes from. */
 typedef struct origin {
-    VALUE resumer; /* nil: it has yielded since, so whoever resumes it next is; itself: nobody asks, since its state is its
-                     * own. A task that begins its successor and ends would be kept by that one, and so on. */
-    VALUE serving; /* the fiber whose request it works for, as long as run->id == id */
-    fl_run *run;   /* NULL: none */
+    /* The fiber that resumed it, or began it as a task; nil: it has yielded, so the next fiber to resume it will be. The fiber itself, if
+     * it has its own state: an ended task that began its successor would otherwise be kept by that one, and so on. */
+    VALUE resumer;
+    VALUE request_fiber; /* the fiber whose request it works for, as long as run->id == id */
+    fl_run *run;         /* NULL: none */
     uint64_t id;
 } origin;
 
 static void origin_mark(void *data) {
     origin *from = data;
     rb_gc_mark(from->resumer);
-    rb_gc_mark(from->serving);
+    rb_gc_mark(from->request_fiber);
 }
 
 static const rb_data_type_t origin_type = {
@@ -54,7 +54,7 @@ static const rb_data_type_t origin_type = {
     .flags = RUBY_TYPED_FREE_IMMEDIATELY,
 };
 
-/* What is known of a fiber: what it runs, if it serves, or where it comes from. */
+/* What a fiber runs, if it serves, or else where it comes from. */
 typedef struct role {
     fl_run *run;
     origin *from;
@@ -73,7 +73,7 @@ static bool works_for_request(const origin *from) {
     return from != NULL && from->run != NULL && from->run->id == from->id;
 }
 
-/* Tasks have state of their own, and so have fibers that have said so. */
+/* Tasks have their own state, and so have fibers that called FiberOwner.own_state. */
 static bool owns_state(VALUE fiber) {
     return RTEST(rb_attr_get(fiber, id_task)) || RTEST(rb_attr_get(fiber, id_owns));
 }
@@ -81,7 +81,7 @@ static bool owns_state(VALUE fiber) {
 /* The fibers of one Ruby thread. */
 typedef struct thread_fibers {
     VALUE root, current;
-    role role; /* of the current one, which keeps it: to look it up at each switch would cost more than the rest */
+    role role; /* of the current fiber: looking it up at each switch would cost more than all the rest */
 } thread_fibers;
 
 static rb_internal_thread_specific_key_t fibers_key;
@@ -98,7 +98,7 @@ static const rb_data_type_t thread_fibers_type = {
     .flags = RUBY_TYPED_FREE_IMMEDIATELY,
 };
 
-/* Once for each serving fiber, which keeps it. */
+/* Makes the run of a serving fiber, which keeps it. */
 static void make_run(void) {
     VALUE object = TypedData_Wrap_Struct(cRun, &run_type, NULL);
     struct spare_run *spare = spare_runs;
@@ -115,12 +115,12 @@ static void make_run(void) {
     fl_own.run_borrowed = false;
 }
 
-void fl_prepare_to_run(void) {
+void fl_prepare_run(void) {
     if ((fl_own.run == NULL || fl_own.run_borrowed) && fl_own.reactor != NULL)
         make_run();
 }
 
-/* Of a thread that is in its first fiber. */
+/* The calling thread must be in its first fiber. */
 static void track_thread(void) {
     VALUE thread = rb_thread_current();
     if (rb_internal_thread_specific_get(thread, fibers_key) != NULL)
@@ -128,31 +128,31 @@ static void track_thread(void) {
     thread_fibers *fibers;
     VALUE object = TypedData_Make_Struct(cThreadFibers, thread_fibers, &thread_fibers_type, fibers);
     fibers->root = fibers->current = rb_fiber_current();
-    rb_ivar_set(thread, id_fibers, object); /* which keeps it as long as the thread */
+    rb_ivar_set(thread, id_fibers, object); /* the thread keeps it */
     rb_internal_thread_specific_set(thread, fibers_key, fibers);
 }
 
-/* A fiber is resumed by the fiber that ran before: it is new, or had yielded. */
+/* Records that the previous fiber has resumed a fiber, which is new or had yielded. */
 static origin *resumed(VALUE fiber, VALUE previous, role before, origin *from) {
     if (from == NULL)
         rb_ivar_set(fiber, id_run, TypedData_Make_Struct(cRun, origin, &origin_type, from));
-    *from = (origin) {.resumer = owns_state(fiber) ? fiber : previous, .serving = Qnil};
+    *from = (origin) {.resumer = owns_state(fiber) ? fiber : previous, .request_fiber = Qnil};
     if (works_for_request(before.from)) {
         from->run = before.from->run;
-        from->serving = before.from->serving;
+        from->request_fiber = before.from->request_fiber;
     } else if ((from->run = before.run) != NULL) {
-        from->serving = previous;
+        from->request_fiber = previous;
     }
     from->id = from->run == NULL ? 0 : from->run->id;
     return from;
 }
 
-/* Ruby does not say whether fibers were switched by resume, yield or transfer. But a fiber that has resumed another cannot be
- * transferred to: a switch back to it is a yield. Schedulers transfer to fibers that have waited: whom these work for stays. */
-static role note_switch(VALUE fiber, VALUE previous, role before, VALUE root) {
+/* Ruby does not say whether fibers were switched by resume, yield or transfer. But a fiber that has resumed another cannot be transferred
+ * to, so a switch back to it is a yield. Schedulers transfer to fibers that have waited: their origin stays. */
+static role record_switch(VALUE fiber, VALUE previous, role before, VALUE root) {
     role now = fiber == root ? (role) {.run = NULL, .from = NULL} : role_of(fiber);
     if (before.from != NULL && before.from->resumer == fiber && !owns_state(previous))
-        *before.from = (origin) {.resumer = Qnil, .serving = Qnil}; /* whoever keeps it keeps no others */
+        *before.from = (origin) {.resumer = Qnil, .request_fiber = Qnil}; /* an object that keeps this fiber keeps no others */
     else if (fiber != root && now.run == NULL && (now.from == NULL || NIL_P(now.from->resumer)))
         now.from = resumed(fiber, previous, before, now.from);
     return now;
@@ -160,11 +160,11 @@ static role note_switch(VALUE fiber, VALUE previous, role before, VALUE root) {
 
 static void fiber_switched(rb_event_flag_t event, VALUE data, VALUE self, ID method, VALUE class) {
     thread_fibers *fibers = rb_internal_thread_specific_get(rb_thread_current(), fibers_key);
-    if (fibers == NULL) /* of a thread older than the hook, nothing is known */
+    if (fibers == NULL) /* the thread is older than the hook */
         return;
     VALUE fiber = rb_fiber_current(), previous = fibers->current;
     fibers->current = fiber;
-    role now = fibers->role = note_switch(fiber, previous, fibers->role, fibers->root);
+    role now = fibers->role = record_switch(fiber, previous, fibers->role, fibers->root);
     if (fl_own.reactor == NULL)
         return;
     fl_own.run_borrowed = now.run == NULL;
@@ -188,14 +188,14 @@ void fl_track_fibers(void) {
     rb_add_event_hook(fiber_switched, RUBY_EVENT_FIBER_SWITCH, Qnil);
 }
 
-/* FiberOwner.track: notes from now on which fiber resumes which. The calling thread should be in its first fiber; other
- * threads count if they begin later. May be called again. */
+/* FiberOwner.track: records from now on which fiber resumes which, in the calling thread, which should be in its first fiber, and in
+ * threads that begin later. May be called again. */
 static VALUE owner_track(VALUE self) {
     fl_track_fibers();
     return Qnil;
 }
 
-/* Only transfers in a circle among an app's own fibers come near it. */
+/* Ends the search among fibers that an app has transferred between in a circle. */
 enum { MOST_RESUMERS = 4096 };
 
 static VALUE owner_of(VALUE fiber) {
@@ -206,20 +206,19 @@ static VALUE owner_of(VALUE fiber) {
             return outermost;
         fl_run *run = role_of(from->resumer).run;
         if (run != NULL && from->run == run && run->id != from->id)
-            return outermost; /* the fiber that has resumed it serves another request by now */
+            return outermost; /* its resumer serves another request by now */
         outermost = from->resumer;
     }
     return outermost;
 }
 
-/* FiberOwner.current: the fiber whose state the present one shares: a task's own, otherwise that of whoever has resumed it,
- * and so on up to a task or to the thread's first fiber. */
+/* FiberOwner.current: the fiber whose state the current one shares: itself if it has its own, otherwise the owner of its resumer. */
 static VALUE owner_current(VALUE self) {
     VALUE fiber = rb_fiber_current();
     return fl_own.run != NULL && !fl_own.run_borrowed ? fiber : owner_of(fiber);
 }
 
-/* FiberOwner.own_state: the present fiber has state of its own, whoever resumes it. */
+/* FiberOwner.own_state: gives the current fiber its own state, whichever fiber resumes it. */
 static VALUE owner_own_state(VALUE self) {
     VALUE fiber = rb_fiber_current();
     origin *from = role_of(fiber).from;
@@ -229,10 +228,10 @@ static VALUE owner_own_state(VALUE self) {
     return Qnil;
 }
 
-/* Fairlead.serving(fiber): the one whose request a fiber works for; nil: it is not known, or that request is over. */
-static VALUE serving_fiber(VALUE self, VALUE fiber) {
+/* Fairlead.request_fiber(fiber): the fiber whose request this fiber works for; nil: unknown, or the request is over. */
+static VALUE request_fiber(VALUE self, VALUE fiber) {
     origin *from = role_of(fiber).from;
-    return works_for_request(from) ? from->serving : Qnil;
+    return works_for_request(from) ? from->request_fiber : Qnil;
 }
 
 static VALUE hidden_class(const char *name) {
@@ -250,7 +249,7 @@ void fl_init_fibers(void) {
     id_owns = rb_intern("__fairlead_owns_state");
     cRun = hidden_class("Run");
     cThreadFibers = hidden_class("ThreadFibers");
-    rb_define_singleton_method(fl_mFairlead, "serving", serving_fiber, 1);
+    rb_define_singleton_method(fl_mFairlead, "request_fiber", request_fiber, 1);
     VALUE owner = rb_define_module_under(fl_mFairlead, "FiberOwner");
     rb_define_singleton_method(owner, "track", owner_track, 0);
     rb_define_singleton_method(owner, "current", owner_current, 0);

@@ -1,7 +1,6 @@
-/* The child of a fork lets go of its parent's server in a handler of the C library: before any Ruby of the child can run,
- * whatever is raised there, and however the process was forked (Process.daemon does not ask Ruby). Nothing is locked
- * meanwhile: a copy takes long where the process is large, or another library's handler is slow, and the watch thread
- * goes on serving. So the child finds the loops as they were in some moment each part of them, and trusts none of it. */
+/* The child of a fork closes its parent's server in a handler of the C library: before any Ruby runs in it, whatever that may raise, and
+ * however the process was forked (Process.daemon calls no Ruby). The parent locks nothing for it, because the watch thread goes on
+ * serving while the system copies a large process. So the child finds the loops in an inconsistent state, and relies on none of it. */
 #include "fairlead.h"
 
 #include <pthread.h>
@@ -20,7 +19,7 @@ void fl_untrack_loop(fl_ruby_loop *self) {
         *link = self->next_open;
 }
 
-/* Its threads are the parent's. */
+/* The child's threads are no reactors. */
 static void forget_watch(fl_watch *watch) {
     for (int i = 0; i < atomic_load(&watch->count); i++) atomic_store(&atomic_load(&watch->reactors[i].thread)->watch, NULL);
 }
@@ -28,8 +27,8 @@ static void forget_watch(fl_watch *watch) {
 static void forget(fl_ruby_loop *self) {
     fl_loop_forget(self->loop != NULL ? self->loop : self->closing);
     if (self->watch != NULL) {
-        if (self->watch->relief >= 0)
-            fl_descriptor_replace(self->watch->relief); /* nobody there is to hear of the child */
+        if (self->watch->supervisor >= 0)
+            fl_descriptor_replace(self->watch->supervisor); /* the supervisor must not hear of the child */
         forget_watch(self->watch);
     }
     fl_forget_stalls(self);
@@ -38,7 +37,7 @@ static void forget(fl_ruby_loop *self) {
     self->forgotten = true;
 }
 
-/* Whoever forks holds the GVL, and so the list of loops and what Ruby has made of them are whole. */
+/* The forking thread held the GVL, so the list of loops and the state of their Ruby objects are consistent. */
 static void in_child(void) {
     fl_forget_other_threads();
     for (; open_loops != NULL; open_loops = open_loops->next_open) forget(open_loops);

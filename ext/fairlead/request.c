@@ -1,4 +1,4 @@
-/* A request as a Ruby object: Fairlead::Request. */
+/* Fairlead::Request: taking a request, and reading it. */
 #include "fairlead.h"
 
 #include <string.h>
@@ -30,7 +30,7 @@ static void request_free(void *data) {
 }
 
 static size_t request_size(const void *data) {
-    return sizeof(fl_exchange); /* the rest lies in the object's own slot */
+    return sizeof(fl_exchange); /* fl_ruby_request is embedded in the object's slot */
 }
 
 const rb_data_type_t fl_request_type = {
@@ -65,8 +65,8 @@ void fl_require_open(const fl_exchange *exchange) {
         fl_raise(FL_CLOSED);
 }
 
-/* It may wait for long: what has been read of it is given back. */
-static void give_back(VALUE request, bool whole) {
+/* Frees the head, and a body that was received and copied: the app may hold the request for long. */
+static void free_received(VALUE request, bool whole) {
     fl_exchange *exchange = fl_lock_request(request);
     if (exchange == NULL || exchange->context == NULL)
         return;
@@ -78,19 +78,19 @@ static void give_back(VALUE request, bool whole) {
 
 VALUE fl_ruby_loop_take(VALUE object) {
     fl_ruby_loop *ours = fl_ruby_loop_struct(object);
-    fl_prepare_to_run();
+    fl_prepare_run();
     fl_loop *loop = fl_lock(ours);
     fl_exchange *exchange = fl_own_take(ours);
     if (exchange == NULL) {
         fl_unlock(&loop->context);
         return Qnil;
     }
-    fl_runs(exchange);
-    bool whole = exchange->request.complete; /* else who stands in for us may receive the rest meanwhile */
+    fl_begin_run(exchange);
+    bool whole = exchange->request.complete; /* read under the lock: the watch thread may receive the rest later */
     fl_unlock(&loop->context);
     if (fl_own.reactor != NULL) {
         fl_reactor_enters_app(fl_own.reactor, exchange->queueing.started_at);
-        fl_watch_attend(ours->watch);
+        fl_watch_wake(ours->watch);
     }
     fl_ruby_request *self;
     VALUE request = TypedData_Make_Struct(cRequest, fl_ruby_request, &fl_request_type, self);
@@ -106,7 +106,7 @@ VALUE fl_ruby_loop_take(VALUE object) {
     VALUE template = rb_ary_entry(ours->templates, exchange->listener);
     VALUE env = fl_environment_build(exchange, template, request, self->finished, self->after_reply, whole);
     RB_OBJ_WRITE(request, &self->env, env);
-    give_back(request, whole);
+    free_received(request, whole);
     if (!whole)
         fl_environment_add_input(env, request);
     return request;
@@ -133,15 +133,15 @@ static VALUE request_env(VALUE self) {
     return fl_ruby_request_get(self)->env;
 }
 
-/* What is to be called before those of `rack.response_finished`. */
+/* The callables that run before those of `rack.response_finished`. */
 static VALUE request_after_reply(VALUE object) {
     return fl_ruby_request_get(object)->after_reply;
 }
 
-/* What is to be called at its end; asked for once. */
+/* The callables that run at the end of the request. Called once. */
 static VALUE request_finished(VALUE object) {
     fl_ruby_request *self = fl_ruby_request_get(object);
-    if (fl_has_been_noted(self->id) && !NIL_P(fl_own.loop->router))
+    if (fl_stall_was_recorded(self->id) && !NIL_P(fl_own.loop->router))
         rb_ary_push(self->finished, fl_own.loop->router);
     return self->finished;
 }
@@ -159,29 +159,29 @@ static VALUE request_queue_time(VALUE object) {
     return DBL2NUM((double) (self->started_at - self->first_byte_at) / 1e6);
 }
 
-/* By the same clock, and from the same moment, as the time in the queue. */
 static VALUE request_duration(VALUE object) {
     return DBL2NUM((double) (fl_clock() - fl_ruby_request_get(object)->first_byte_at) / 1e6);
 }
 
-/* Reads what the GVL alone keeps: which exchange it is, and that it is there. */
+/* Whether the client has gone. The GVL protects both pointers. */
 static VALUE request_gone_p(VALUE object) {
     fl_exchange *exchange = fl_ruby_request_get(object)->exchange;
     return exchange == NULL || exchange->connection == NULL ? Qtrue : Qfalse;
 }
 
-/* Room for so many bytes more, which nobody else sees; answers the length. The GVL is not given up. */
+/* Makes room for so many more bytes in a String that is not shared. Returns its length. Does not release the GVL. */
 static size_t make_room(VALUE string, size_t wanted) {
     size_t length = (size_t) RSTRING_LEN(string);
-    /* Twice as long each time, so that a whole body is not copied for each of its pieces. */
+    /* Doubles the String, so that it is not copied for each piece of a body. */
     if (rb_str_capacity(string) - length < wanted)
         rb_str_modify_expand(string, (long) (length > wanted ? length : wanted));
     else
-        rb_str_modify(string); /* what was known of its bytes may hold no longer */
+        rb_str_modify(string); /* clears what Ruby knows of its bytes */
     return length;
 }
 
-/* Appends up to `most` bytes of the body to `string`: true; nil at its end; false when the loop must be awaited. */
+/* read(string, most): appends up to `most` bytes of the body, and returns true; nil at its end; false if the fiber has to wait for the
+ * loop. */
 static VALUE request_read(VALUE object, VALUE string, VALUE most) {
     size_t wanted = NUM2SIZET(most), length, size;
     fl_exchange *exchange;
@@ -204,8 +204,7 @@ static VALUE request_read(VALUE object, VALUE string, VALUE most) {
     fl_unlock(exchange->context);
     if (status == FL_AGAIN)
         return Qfalse;
-    if (status != FL_OK)
-        fl_raise(status);
+    fl_check(status);
     if (size == 0)
         return Qnil;
     rb_str_set_len(string, (long) (length + size));
@@ -215,9 +214,9 @@ static VALUE request_read(VALUE object, VALUE string, VALUE most) {
 static VALUE request_trailers(VALUE object) {
     fl_exchange *exchange = fl_lock_request(object);
     fl_require_open(exchange);
-    bool whole = exchange->request.complete; /* they do not change any more */
+    bool whole = exchange->request.complete; /* then they no longer change */
     fl_unlock(exchange->context);
-    return whole ? fl_environment_trailers(exchange) : rb_hash_new();
+    return whole ? fl_headers_trailers(exchange) : rb_hash_new();
 }
 
 void fl_init_request(void) {

@@ -1,3 +1,4 @@
+/* Fairlead::SharedPage, and the numbers in its slots. */
 #include "fairlead.h"
 
 static void page_free(void *data) {
@@ -48,11 +49,6 @@ static VALUE page_write(VALUE self, VALUE slot, VALUE field, VALUE value) {
     return value;
 }
 
-static VALUE page_add(VALUE self, VALUE slot, VALUE field, VALUE value) {
-    int64_t step = NUM2LL(value);
-    return LL2NUM(atomic_fetch_add(&slot_at(self, slot)->fields[field_named(field)], step) + step);
-}
-
 static VALUE page_get(VALUE self, VALUE slot, VALUE field) {
     return LL2NUM(fl_slot_get(slot_at(self, slot), field_named(field)));
 }
@@ -66,18 +62,18 @@ static VALUE page_read(VALUE self, VALUE index) {
     return hash;
 }
 
-/* How many workers the supervisor would fork for a lane. */
+/* most_lanes = count: how many lane workers the supervisor would fork. */
 static VALUE page_set_most_lanes(VALUE self, VALUE count) {
     atomic_store(&fl_ruby_shared_page_get(self)->most_lanes, NUM2INT(count));
     return count;
 }
 
-/* The number of a database server, of which the key is a number but 0. */
+/* database(key): the number of the database server with this key, which is not 0. */
 static VALUE page_database(VALUE self, VALUE key) {
     return INT2NUM(fl_shared_page_database(fl_ruby_shared_page_get(self), NUM2ULL(key)));
 }
 
-/* What the database servers are known by, in the order of their numbers; 0: none yet. */
+/* databases: the keys of the database servers, in the order of their numbers; 0: none yet. */
 static VALUE page_databases(VALUE self) {
     fl_shared_page *page = fl_ruby_shared_page_get(self);
     VALUE keys = rb_ary_new_capa(FL_MOST_DATABASES);
@@ -85,8 +81,8 @@ static VALUE page_databases(VALUE self) {
     return keys;
 }
 
-/* The routes that have stalled: their text (see escape.h), what the app calls them, their lane, how often, and for how many
- * seconds at most. */
+/* routes: those that have stalled, with their text (see core/base/escape.h), the app's action, the lane, the number of stalls, and the
+ * longest one in seconds. */
 static VALUE page_routes(VALUE self) {
     static const char *const lanes[FL_LANES] = {"none", "threads", "process"};
     fl_routes *routes = &fl_ruby_shared_page_get(self)->routes;
@@ -108,7 +104,7 @@ static VALUE page_routes(VALUE self) {
     return list;
 }
 
-/* know_route("GET /articles/:slug", "articles#show"): answers false if there is no place for it. */
+/* know_route("GET /articles/:slug", "articles#show"): returns false if there is no room for it. */
 static VALUE page_know_route(VALUE self, VALUE pattern, VALUE name) {
     StringValueCStr(pattern);
     StringValueCStr(name);
@@ -117,7 +113,7 @@ static VALUE page_know_route(VALUE self, VALUE pattern, VALUE name) {
     return known ? Qtrue : Qfalse;
 }
 
-/* rename_route("GET", "/articles/my-first-post"): what has been learnt of it is of the pattern that is known for it. */
+/* rename_route("GET", "/articles/my-first-post"): moves what was learnt of this path to the pattern that is known for it. */
 static VALUE page_rename_route(VALUE self, VALUE method, VALUE path) {
     StringValue(method);
     StringValue(path);
@@ -126,13 +122,13 @@ static VALUE page_rename_route(VALUE self, VALUE method, VALUE path) {
     return Qnil;
 }
 
-/* forget_routes(began): those that have stalled since that moment of the core's clock do not. */
+/* forget_routes(began): forgets stalls since this time of the core's clock. */
 static VALUE page_forget_routes(VALUE self, VALUE began) {
     fl_routes_forget_since(&fl_ruby_shared_page_get(self)->routes, NUM2ULL(began));
     return Qnil;
 }
 
-/* route("GET", "/articles/my-first-post"), as the lanes have it. */
+/* route("GET", "/articles/my-first-post"): its route as the lanes know it. */
 static VALUE page_route(VALUE self, VALUE method, VALUE path) {
     fl_route route;
     StringValue(method);
@@ -148,7 +144,7 @@ static VALUE page_clear(VALUE self, VALUE index) {
     return Qnil;
 }
 
-/* The numbers in a slot's fields `state` and `stall`, as constants of a module, and their names in that order as NAMES. */
+/* Defines a module with the numbers of a slot's field `state` or `stall` as constants, and their names in that order as NAMES. */
 static void define_numbers(const char *module_name, const char *const *constants, const char *const *names, int count) {
     VALUE module = rb_define_module_under(fl_mFairlead, module_name), list = rb_ary_new();
     for (int i = 0; i < count; i++) {
@@ -176,7 +172,6 @@ void fl_init_shared_page(void) {
     rb_define_singleton_method(page, "new", page_new, 1);
     rb_define_method(page, "slots", page_slots, 0);
     rb_define_method(page, "write", page_write, 3);
-    rb_define_method(page, "add", page_add, 3);
     rb_define_method(page, "get", page_get, 2);
     rb_define_method(page, "read", page_read, 1);
     rb_define_method(page, "clear", page_clear, 1);

@@ -1,20 +1,19 @@
-/* Gives Ruby what the watch thread records of stalls. A backtrace is taken by the reporter's thread while the stalled one is
- * without the GVL, else by the stalled thread itself, as soon as Ruby lets it. */
+/* Fairlead::Loop: the stalls that the watch thread records. The reporter's thread takes a backtrace while the stalled thread is without
+ * the GVL; otherwise the stalled thread takes it itself, as soon as Ruby lets it. */
 #include "base/escape.h"
-#include "fairlead.h"
 #include "base/route.h"
+#include "fairlead.h"
 
 #include <ruby/debug.h>
 
-static fl_ruby_loop *newest; /* the loop of the newest reporter, which also reports stalls of foreign threads */
+static fl_ruby_loop *newest; /* the loop of the newest reporter, which also takes backtraces of threads that are no reactors */
 static ID id_capture;
 
-/* capture(number, began, wanted, thread, fiber), if it is still the same stall. Calls Ruby, which may close the loop. */
+/* Calls reporter.capture(number, began, wanted, thread, fiber), if the stall goes on. Ruby may close the loop meanwhile. */
 static void capture(fl_ruby_loop *self, int number, VALUE thread, VALUE fiber) {
     fl_watch *watch = self->watch;
     fl_stall_record *record = &watch->stalls[number];
-    int phase = atomic_load(&record->phase);
-    if ((phase == FL_STALL_LONG || phase == FL_STALL_LASTING) && fl_stall_goes_on(watch, number))
+    if (fl_stall_is_long(record) && fl_stall_goes_on(watch, number))
         rb_funcall(self->reporter, id_capture, 5, INT2NUM(number), ULL2NUM(atomic_load(&record->began)),
                    INT2NUM(atomic_load(&record->wanted)), thread, fiber);
 }
@@ -38,14 +37,14 @@ void fl_capture_stall(void) {
     rb_set_errinfo(error);
 }
 
-/* report_stalls(milliseconds, reporter): reports longer stalls, and calls `reporter.capture` while they go on. Call it before the
- * watch starts. Returns a descriptor that is readable when there are stalls to report. */
+/* report_stalls(milliseconds, reporter): records longer stalls, and calls `reporter.capture` while they go on. Call it before the watch
+ * thread starts. Returns a descriptor that is readable when there are stalls to report. */
 static VALUE loop_report_stalls(VALUE object, VALUE limit, VALUE reporter) {
     uint64_t longest = fl_milliseconds(limit, "the length of a stall");
     fl_ruby_loop *self = fl_ruby_loop_struct(object);
     fl_watch *watch = self->watch;
     if (watch == NULL)
-        rb_raise(rb_eIOError, "nobody watches this loop");
+        rb_raise(rb_eIOError, "the loop has no watch thread");
     if (fl_notifier_open(&watch->reporter) < 0)
         rb_sys_fail("the notifier of stalls");
     rb_update_max_fd(watch->reporter.read_end);
@@ -72,14 +71,14 @@ static VALUE facts_of(int number, fl_stall_record *record, int phase) {
     return facts;
 }
 
-/* The stalls to report now: those that are over, and lasting ones. It also takes the backtraces that are wanted. */
+/* stalls: those to report now, which are over or lasting. It also takes the backtraces that are wanted. */
 static VALUE loop_stalls(VALUE object) {
     fl_ruby_loop *self = fl_ruby_loop_struct(object);
     VALUE list = rb_ary_new();
     for (int i = 0; self->watch != NULL && i < atomic_load(&self->watch->count); i++) {
         fl_stall_record *record = &self->watch->stalls[i];
         int phase = atomic_load(&record->phase);
-        if ((phase == FL_STALL_LONG || phase == FL_STALL_LASTING) && !atomic_load(&record->foreign))
+        if (fl_stall_is_long(record) && !atomic_load(&record->foreign))
             capture(self, i, self->reactors[i].thread, self->reactors[i].fiber);
         if (self->watch == NULL)
             break;
@@ -91,7 +90,7 @@ static VALUE loop_stalls(VALUE object) {
     return list;
 }
 
-/* What is known so far of the reactor's stall that began then; nil: it has been reported. */
+/* stall(number, began): what is known so far of this stall of a reactor; nil: it has been reported. */
 static VALUE loop_stall(VALUE object, VALUE number, VALUE began) {
     fl_ruby_loop *self = fl_ruby_loop_struct(object);
     int index = NUM2INT(number);
@@ -105,7 +104,7 @@ static VALUE loop_stall(VALUE object, VALUE number, VALUE began) {
     return facts_of(index, record, phase);
 }
 
-/* Fairlead.route("GET", "/orders/4711"), as the lanes have it: "GET /orders/:id" */
+/* Fairlead.route("GET", "/orders/4711"): its route as the lanes know it, "GET /orders/:id". */
 static VALUE route_of(VALUE self, VALUE method, VALUE path) {
     fl_route route;
     StringValue(method);

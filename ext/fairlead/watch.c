@@ -1,4 +1,4 @@
-/* What Ruby tells of its threads and fibers becomes what the watch thread looks at. */
+/* Fairlead::Loop: the watch thread, and what it sees of Ruby's threads. */
 #include "fairlead.h"
 
 #include <pthread.h>
@@ -11,8 +11,7 @@ __thread fl_own_thread fl_own;
 
 static rb_internal_thread_specific_key_t thread_key;
 
-/* Entries of threads that have ended. They are used again, but never freed: the watch thread may look at one at any
- * time. */
+/* Entries of threads that have ended, for reuse. They are never freed: the watch thread may read one at any time. */
 static struct {
     pthread_mutex_t lock;
     struct spare {
@@ -57,20 +56,19 @@ static fl_thread *thread_entry(VALUE thread, bool is_calling) {
     return entry;
 }
 
-/* With the GVL. */
-static void count_turn(void) {
-    uint64_t turns = atomic_load_explicit(&fl_gvl_turns, memory_order_relaxed);
-    atomic_store_explicit(&fl_gvl_turns, turns + 1, memory_order_relaxed);
+static void count_progress(void) {
+    uint64_t turns = atomic_load_explicit(&fl_gvl_progress, memory_order_relaxed);
+    atomic_store_explicit(&fl_gvl_progress, turns + 1, memory_order_relaxed);
 }
 
-/* May run without the GVL, and on another thread than the one it speaks of. */
+/* May run without the GVL, and on another thread than the one that changes. */
 static void thread_changed(rb_event_flag_t event, const rb_internal_thread_event_data_t *data, void *unused) {
     fl_thread *entry = thread_entry(data->thread, event == RUBY_INTERNAL_THREAD_EVENT_RESUMED);
     if (entry == NULL)
         return;
-    if (event == RUBY_INTERNAL_THREAD_EVENT_RESUMED) { /* since when matters only to those without it */
+    if (event == RUBY_INTERNAL_THREAD_EVENT_RESUMED) { /* gvl_since matters only without the GVL */
         atomic_store_explicit(&entry->gvl, FL_GVL_HELD, memory_order_release);
-        count_turn();
+        count_progress();
         atomic_store_explicit(&fl_gvl_holder, entry, memory_order_release);
         return;
     }
@@ -80,7 +78,7 @@ static void thread_changed(rb_event_flag_t event, const rb_internal_thread_event
         atomic_store(&entry->gvl, FL_GVL_WANTED);
         fl_watch *watch = atomic_load(&entry->watch);
         if (watch != NULL)
-            fl_watch_attend(watch);
+            fl_watch_wake(watch);
         break;
     }
     default: {
@@ -95,20 +93,21 @@ static void thread_changed(rb_event_flag_t event, const rb_internal_thread_event
     }
 }
 
-void fl_runs(fl_exchange *exchange) {
+void fl_begin_run(fl_exchange *exchange) {
     if (fl_own.reactor == NULL)
         return;
-    fl_run_begins(fl_own.run, exchange);
+    fl_run_begin(fl_own.run, exchange);
     atomic_store_explicit(&fl_own.reactor->run, fl_own.run, memory_order_release);
 }
 
-void fl_runs_none(void) {
+void fl_end_run(void) {
     if (fl_own.reactor != NULL)
         atomic_store_explicit(&fl_own.reactor->run, NULL, memory_order_relaxed);
 }
 
-bool fl_has_been_noted(uint64_t id) {
-    return fl_own.run != NULL && fl_own.run->id == id && atomic_load_explicit(&fl_own.run->noted, memory_order_relaxed);
+bool fl_stall_was_recorded(uint64_t id) {
+    return fl_own.run != NULL && fl_own.run->id == id &&
+           atomic_load_explicit(&fl_own.run->stall_recorded, memory_order_relaxed);
 }
 
 fl_exchange *fl_own_take(fl_ruby_loop *ours) {
@@ -128,8 +127,8 @@ void fl_reactor_switched(VALUE fiber) {
         fl_reactor_enters_app(fl_own.reactor, fl_clock());
 }
 
-/* A thread has the priority of who starts it. Those that an app starts in a request shall have Ruby's usual one, not that
- * of the reactors, which take short slices. */
+/* A new thread inherits the priority of its creator. Threads that an app starts in a request get Ruby's default instead of that of the
+ * reactors, which have short time slices. */
 static VALUE reactors_priority = Qnil;
 
 static void thread_begins(rb_event_flag_t event, VALUE data, VALUE self, ID method, VALUE class) {
@@ -142,35 +141,35 @@ bool fl_own_reactor_leads(const fl_ruby_loop *loop) {
     return loop->watch == NULL || (fl_own.reactor != NULL && fl_watch_leads(loop->watch, fl_own.number));
 }
 
-static rb_postponed_job_handle_t sign;
-static _Atomic bool backtrace_wanted, way_wanted;
+static rb_postponed_job_handle_t postponed_job;
+static _Atomic bool backtrace_wanted, yield_wanted;
 
-/* Runs in the thread that has the GVL, in a place where threads may be switched. It must not raise there, nor touch `$!`. */
-static void give_sign(void *unused) {
-    count_turn();
+/* Runs in the thread that holds the GVL, where Ruby may switch threads. It must neither raise nor change `$!`. */
+static void run_postponed_job(void *unused) {
+    count_progress();
     if (atomic_exchange(&backtrace_wanted, false))
         fl_capture_stall();
-    bool gives_way = atomic_exchange(&way_wanted, false);
+    bool yields = atomic_exchange(&yield_wanted, false);
     fl_watch *watch = fl_own.loop == NULL ? NULL : fl_own.loop->watch;
-    if (gives_way && watch != NULL && !fl_watch_leads(watch, fl_own.number))
+    if (yields && watch != NULL && !fl_watch_leads(watch, fl_own.number))
         rb_thread_schedule();
 }
 
-static void press_holder(void) {
-    atomic_store(&way_wanted, true);
-    rb_postponed_job_trigger(sign);
+static void request_yield(void) {
+    atomic_store(&yield_wanted, true);
+    rb_postponed_job_trigger(postponed_job);
 }
 
-static void interrupt_holder(void) {
+static void request_backtrace(void) {
     atomic_store(&backtrace_wanted, true);
-    rb_postponed_job_trigger(sign);
+    rb_postponed_job_trigger(postponed_job);
 }
 
 static uint64_t milliseconds(VALUE options, const char *name) {
-    return fl_milliseconds(rb_hash_fetch(options, ID2SYM(rb_intern(name))), name);
+    return fl_milliseconds(fl_option(options, name), name);
 }
 
-/* Runs within the collector: it must touch no object. */
+/* Runs within the collector: it must not touch objects. */
 static void collector_changed(VALUE trace, void *unused) {
     if (rb_tracearg_event_flag(rb_tracearg_from_tracepoint(trace)) == RUBY_INTERNAL_EVENT_GC_ENTER) {
         atomic_store(&fl_collecting_since, fl_clock());
@@ -187,8 +186,8 @@ static void hook_collector(void) {
     rb_tracepoint_enable(trace);
 }
 
-/* watch(tick:, blocked:, stuck:, computing:, lost:, drain:, priority:): in milliseconds, but for the priority of the
- * reactors' threads */
+/* watch(tick:, blocked:, stuck:, computing:, lost:, drain:, priority:): prepares the watch thread. Milliseconds, and the priority of the
+ * reactors' threads. */
 static VALUE loop_watch(VALUE object, VALUE options) {
     static bool hooked;
     fl_watch_limits limits = {
@@ -208,12 +207,12 @@ static VALUE loop_watch(VALUE object, VALUE options) {
         hook_collector();
     }
     hooked = true;
-    reactors_priority = rb_hash_fetch(options, ID2SYM(rb_intern("priority")));
+    reactors_priority = fl_option(options, "priority");
     fl_watch *watch = fl_watch_open(fl_ruby_loop_get(object), &limits);
     if (watch == NULL)
         rb_memerror();
-    watch->press = press_holder;
-    watch->interrupt = interrupt_holder;
+    watch->request_yield = request_yield;
+    watch->request_backtrace = request_backtrace;
     fl_ruby_loop_struct(object)->watch = watch;
     return Qnil;
 }
@@ -221,20 +220,20 @@ static VALUE loop_watch(VALUE object, VALUE options) {
 static fl_watch *watch_of(VALUE object) {
     fl_watch *watch = fl_ruby_loop_struct(object)->watch;
     if (watch == NULL)
-        rb_raise(rb_eIOError, "nobody watches this loop");
+        rb_raise(rb_eIOError, "the loop has no watch thread");
     return watch;
 }
 
-/* The calling thread serves from now on; to be called in the fiber of its scheduler. Answers the descriptor that tells
- * it of the lead, or nil when there are too many reactors. */
-static VALUE loop_enter(VALUE object) {
+/* register: the calling thread serves from now on. Call it in the fiber of its scheduler. Returns a descriptor that is readable when the
+ * reactor may have got the lead, or a lane has a request for it; nil: there are too many reactors. */
+static VALUE loop_register(VALUE object) {
     fl_watch *watch = watch_of(object);
     fl_thread *entry = thread_entry(rb_thread_current(), true);
     if (entry == NULL)
         rb_memerror();
     atomic_store(&entry->gvl, FL_GVL_HELD);
     atomic_store(&fl_gvl_holder, entry);
-    int number = fl_watch_enter(watch, entry);
+    int number = fl_watch_register(watch, entry);
     if (number < 0)
         return Qnil;
     atomic_store(&entry->watch, watch);
@@ -252,33 +251,31 @@ static VALUE loop_enter(VALUE object) {
     return INT2NUM(fl_own.reactor->lead.read_end);
 }
 
-static VALUE loop_leave(VALUE object) {
+static VALUE loop_unregister(VALUE object) {
     fl_watch *watch = fl_ruby_loop_struct(object)->watch;
-    if (fl_own.reactor != NULL && watch != NULL) {
-        if (!atomic_load(&fl_own.reactor->gone) && !fl_watch_leave(watch, fl_own.number)) { /* it leads until the end */
+    if (fl_own.reactor == NULL)
+        return Qnil;
+    if (watch != NULL) {
+        if (!atomic_load(&fl_own.reactor->retired) && !fl_watch_retire(watch, fl_own.number)) { /* it leads until the end */
             fl_reactor_enters_app(fl_own.reactor, fl_clock());
-            atomic_store(&fl_own.reactor->gone, true);
+            atomic_store(&fl_own.reactor->retired, true);
         }
         atomic_store(&fl_own.reactor->thread->watch, NULL);
     }
-    if (fl_own.reactor != NULL) {
-        fl_own.loop->reactors[fl_own.number].thread = fl_own.loop->reactors[fl_own.number].fiber = Qnil;
-        rb_gc_unregister_address(fl_own.scheduler_fiber);
-        xfree(fl_own.scheduler_fiber);
-        if (watch != NULL)
-            fl_watch_vacate(watch, fl_own.number);
-        fl_release(fl_own.loop);
-    }
-    fl_own.reactor = NULL;
-    fl_own.loop = NULL;
-    fl_own.run = NULL;
+    fl_own.loop->reactors[fl_own.number].thread = fl_own.loop->reactors[fl_own.number].fiber = Qnil;
+    rb_gc_unregister_address(fl_own.scheduler_fiber);
+    xfree(fl_own.scheduler_fiber);
+    if (watch != NULL)
+        fl_watch_unregister(watch, fl_own.number);
+    fl_release(fl_own.loop);
+    fl_own = (fl_own_thread) {0};
     return Qnil;
 }
 
-/* No longer to be given the lead or requests: answers false if it has them, and goes on. */
+/* retire: the calling reactor gets neither the lead nor requests from now on. Returns false if it has either: then it goes on. */
 static VALUE loop_retire(VALUE object) {
     fl_watch *watch = watch_of(object);
-    return fl_own.reactor != NULL && fl_watch_leave(watch, fl_own.number) ? Qtrue : Qfalse;
+    return fl_own.reactor != NULL && fl_watch_retire(watch, fl_own.number) ? Qtrue : Qfalse;
 }
 
 static VALUE loop_lane_p(VALUE object) {
@@ -290,7 +287,7 @@ static VALUE loop_leads_p(VALUE object) {
     return fl_own_reactor_leads(fl_ruby_loop_struct(object)) ? Qtrue : Qfalse;
 }
 
-/* Seconds, of CLOCK_MONOTONIC, since when the present fiber of a reactor's thread runs. */
+/* resumed_at: seconds of CLOCK_MONOTONIC when the reactor's current fiber was resumed; nil: the calling thread is no reactor. */
 static VALUE loop_resumed_at(VALUE object) {
     (void) object;
     return fl_own.reactor == NULL ? Qnil : DBL2NUM(atomic_load_explicit(&fl_own.reactor->stamp, memory_order_relaxed) / 1e6);
@@ -306,52 +303,45 @@ static VALUE loop_start_watch(VALUE object) {
     return Qnil;
 }
 
-/* Responses leave together although nobody watches: to measure what watching costs, and nothing else. */
-static VALUE loop_gather(VALUE object) {
-    fl_ruby_loop_get(object)->watched = true;
-    return Qnil;
-}
-
-static void keep_message(char room[64], VALUE message) {
+static void copy_message(char copy[64], VALUE message) {
     Check_Type(message, T_STRING);
     if (RSTRING_LEN(message) >= 64)
         rb_raise(rb_eArgError, "the message is too long");
-    memcpy(room, RSTRING_PTR(message), (size_t) RSTRING_LEN(message));
+    memcpy(copy, RSTRING_PTR(message), (size_t) RSTRING_LEN(message));
 }
 
-/* A relief worker is asked for by sending `relief` to this socket, a lane worker by `lane`. What else is
- * told there, see report.h. */
-static VALUE loop_ask_for_help_at(VALUE object, VALUE descriptor, VALUE relief, VALUE lane) {
+/* connect_supervisor(descriptor, relief, lane): the watch thread reports to this socket (see core/watch/report.h), and sends `relief` to
+ * request a relief worker, `lane` to request a lane worker. */
+static VALUE loop_connect_supervisor(VALUE object, VALUE descriptor, VALUE relief, VALUE lane) {
     int number = NUM2INT(descriptor);
     fl_watch *watch = watch_of(object);
-    keep_message(watch->request, relief);
-    keep_message(watch->lane_request, lane);
-    watch->relief = number;
+    copy_message(watch->relief_request, relief);
+    copy_message(watch->lane_request, lane);
+    watch->supervisor = number;
     return Qnil;
 }
 
-/* How many reactors could take the lead now. */
+/* standbys: how many reactors could take the lead now. */
 static VALUE loop_standbys(VALUE object) {
     fl_watch *watch = watch_of(object);
     int count = 0;
     for (int i = 0; i < atomic_load(&watch->count); i++)
-        count += i != atomic_load(&watch->leader) && !atomic_load(&watch->reactors[i].gone) &&
+        count += i != atomic_load(&watch->leader) && !atomic_load(&watch->reactors[i].retired) &&
                  atomic_load(&watch->reactors[i].in_loop);
     return INT2NUM(count);
 }
 
 void fl_init_watch(VALUE loop) {
     thread_key = rb_internal_thread_specific_key_create();
-    sign = rb_postponed_job_preregister(0, give_sign, NULL);
+    postponed_job = rb_postponed_job_preregister(0, run_postponed_job, NULL);
     rb_define_method(loop, "watch", loop_watch, 1);
-    rb_define_method(loop, "enter", loop_enter, 0);
-    rb_define_method(loop, "leave", loop_leave, 0);
+    rb_define_method(loop, "register", loop_register, 0);
+    rb_define_method(loop, "unregister", loop_unregister, 0);
     rb_define_method(loop, "leads?", loop_leads_p, 0);
     rb_define_method(loop, "resumed_at", loop_resumed_at, 0);
     rb_define_method(loop, "start_watch", loop_start_watch, 0);
-    rb_define_method(loop, "gather", loop_gather, 0);
     rb_define_method(loop, "retire", loop_retire, 0);
     rb_define_method(loop, "lane?", loop_lane_p, 0);
-    rb_define_method(loop, "ask_for_help_at", loop_ask_for_help_at, 3);
+    rb_define_method(loop, "connect_supervisor", loop_connect_supervisor, 3);
     rb_define_method(loop, "standbys", loop_standbys, 0);
 }

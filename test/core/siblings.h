@@ -15,7 +15,7 @@ typedef struct scene {
     int sending[FL_MOST_SIBLINGS], receiving[FL_MOST_SIBLINGS];
 } scene;
 
-static inline void says(scene *scene, int sibling, fl_slot_field field, int64_t value) {
+static inline void publish(scene *scene, int sibling, fl_slot_field field, int64_t value) {
     fl_slot_set(&scene->page->slots[sibling], field, value);
 }
 
@@ -29,9 +29,9 @@ static inline scene begin(int count) {
             abort();
         scene.sending[i] = client_socket(pair[0]);
         scene.receiving[i] = client_socket(pair[1]);
-        says(&scene, i, FL_SLOT_state, FL_WORKER_SERVING);
-        says(&scene, i, FL_SLOT_room, 100);
-        says(&scene, i, FL_SLOT_heartbeat_ms, (int64_t) (fl_clock() / 1000) + 60000); /* responsive for a minute */
+        publish(&scene, i, FL_SLOT_state, FL_WORKER_SERVING);
+        publish(&scene, i, FL_SLOT_room, 100);
+        publish(&scene, i, FL_SLOT_heartbeat_ms, (int64_t) (fl_clock() / 1000) + 60000); /* responsive for a minute */
     }
     CHECK_NUMBER(FL_OK, fl_loop_join(scene.loop, scene.page, OURS, -1, scene.sending, count));
     return scene;
@@ -48,7 +48,7 @@ static inline void end(scene *scene) {
 }
 
 /* Queues requests for /1, /2, … */
-static inline void come(scene *scene, int requests) {
+static inline void queue_requests(scene *scene, int requests) {
     for (int i = 1; i <= requests; i++) {
         char text[64];
         int pair[2], size = snprintf(text, sizeof text, "GET /%d HTTP/1.1\r\nHost: a\r\n\r\n", i);

@@ -271,9 +271,9 @@ static void the_loop_spins_only_while_that_finds_requests(void) {
     CHECK(fl_loop_may_spin(server.loop));
     for (int round = 0; round < 3; round++) {
         say(socket, GET("/"));
-        atomic_store(&server.loop->driver.resting, true);
+        atomic_store(&server.loop->driver.waiting, true);
         CHECK(fl_loop_spin(server.loop));
-        CHECK(!atomic_load(&server.loop->driver.resting)); /* otherwise it would keep the lead while it is away */
+        CHECK(!atomic_load(&server.loop->driver.waiting)); /* otherwise it would keep the lead while it is away */
         CHECK_NUMBER(1, answer_all(server.loop));
         int vain = 0, idle = 0;
         for (; vain < 100 && fl_loop_may_spin(server.loop); vain++) CHECK(!fl_loop_spin(server.loop));

@@ -36,7 +36,7 @@ static void waiting_requests_are_rejected_when_the_drain_times_out(void) {
     turn(server.loop);
     fl_loop_drain(server.loop, false);
     CHECK_NUMBER(1, server.loop->ready.count);
-    fl_loop_give_up(server.loop);
+    fl_loop_stop(server.loop);
     CHECK_HEARD("HTTP/1.1 504 ", "the request took too long\n", hear_end(server.loop, served));
     for (int i = 0; i < 3; i++) {
         fl_heard refused = hear_end(server.loop, waiting[i]);

@@ -46,8 +46,8 @@ static void it_goes_before_its_body_has_come(void) {
 static void also_where_that_worker_is_stuck_or_serves_a_lane(void) {
     scene scene = begin(2);
     keeps(&scene, 1);
-    says(&scene, 1, FL_SLOT_stall, FL_STALL_STUCK);
-    says(&scene, 1, FL_SLOT_lane, 1);
+    publish(&scene, 1, FL_SLOT_stall, FL_STALL_STUCK);
+    publish(&scene, 1, FL_SLOT_lane, 1);
     asks(&scene, whole);
     CHECK_TEXT(whole, bytes_sent_to(&scene, 1));
     end(&scene);
@@ -56,10 +56,10 @@ static void also_where_that_worker_is_stuck_or_serves_a_lane(void) {
 static void it_stays_where_that_worker_ends_or_has_no_room(void) {
     scene scene = begin(3);
     keeps(&scene, 1);
-    says(&scene, 1, FL_SLOT_state, FL_WORKER_DRAINING);
+    publish(&scene, 1, FL_SLOT_state, FL_WORKER_DRAINING);
     asks(&scene, whole);
     keeps(&scene, 2);
-    says(&scene, 2, FL_SLOT_room, 0);
+    publish(&scene, 2, FL_SLOT_room, 0);
     asks(&scene, whole);
     keeps(&scene, 200); /* no such worker */
     asks(&scene, whole);
@@ -79,7 +79,7 @@ static void a_request_without_a_known_session_stays(void) {
 
 static void nobody_takes_it_from_the_worker_that_keeps_its_session(void) {
     scene scene = begin(2);
-    says(&scene, 1, FL_SLOT_idle, 1);
+    publish(&scene, 1, FL_SLOT_idle, 1);
     keeps(&scene, OURS);
     asks(&scene, whole);
     CHECK_NUMBER(1, fl_balance(scene.loop, true, 0));

@@ -213,7 +213,7 @@ static void a_limit_set_while_another_thread_waits_in_the_loop_expires_in_time(v
     peer_server server = server_start();
     int socket = client(&server);
     fl_exchange *exchange = serve(&server, socket, GET("/"));
-    atomic_store(&server.loop->driver.resting, true);
+    atomic_store(&server.loop->driver.waiting, true);
     fl_exchange_set_time_limit(exchange, LIMIT);
     CHECK(fl_loop_wait(server.loop, 2 * SECOND));
     CHECK(exchange->timing.timed_out);

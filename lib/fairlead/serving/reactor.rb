@@ -38,7 +38,7 @@ module Fairlead
       @scheduler.disable_fiber_interrupt
       Thread.current.fairlead_serves = true
       ClosedIO.selectors.push(@selector)
-      lead_descriptor = @loop.enter
+      lead_descriptor = @loop.register
       @scheduler.run do
         watch_core
         await_lead(lead_descriptor) if lead_descriptor
@@ -52,7 +52,7 @@ module Fairlead
       ClosedIO.selectors.delete(@selector)
       @scheduler&.stop
       Fiber.set_scheduler(nil)
-      @loop.leave
+      @loop.unregister
     end
 
     # Ends {#run}. Safe in any thread.

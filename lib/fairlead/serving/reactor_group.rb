@@ -67,7 +67,7 @@ module Fairlead
     # Has the driver of the loop call this block after the present turn. Safe in any thread, and in a trap.
     def ask(&block)
       @to_do << block
-      @loop.want
+      @loop.notify_driver
     end
 
     # Waits until the loop has news of a request: more of its body, or room for its response. From any thread.
@@ -100,7 +100,7 @@ module Fairlead
       woke
     end
 
-    # Has the driver call this block when the loop has refused requests, see Loop#refusals.
+    # Has the driver call this block when the loop has refused requests, see Loop#rejections.
     def on_refusals(&block)
       @on_refusals = block
     end

@@ -24,7 +24,7 @@ module Fairlead
     # @api private
     # @return [TCPSocket, UNIXSocket]
     def take_over
-      descriptor, unix, unsent, ahead = give_away
+      descriptor, unix, unsent, ahead = detach_socket
       socket = (unix ? UNIXSocket : TCPSocket).for_fd(descriptor)
       socket.write(unsent) unless unsent.empty?
       socket.ungetbyte(ahead) unless ahead.empty?

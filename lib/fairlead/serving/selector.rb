@@ -58,7 +58,7 @@ module Fairlead
       release_wakeup if @next_wakeup
       @turns.begin_round
       @reactor.keep_spares if @turns.streams.positive?
-      @loop.settle
+      @loop.prepare_wait
       if @lead.open?
         super(0)
         return @lead.end_round

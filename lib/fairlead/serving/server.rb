@@ -32,9 +32,9 @@ module Fairlead
     # @param listeners [Array<Listener>] bound and listening
     # @param page [SharedPage, nil] where this worker shows its figures, in its slot
     # @param channels [Array<Array(UNIXSocket, UNIXSocket)>, nil] for each slot its receiving and its sending end
-    # @param told [#call, nil] is given each {Stall}, in a thread of its own
+    # @param on_stall [#call, nil] receives each {Stall}, in a thread of its own
     # @param help [Hash, nil] where help is asked for, `at:` an IO, and with which words: `relief:` and `lane:`
-    def initialize(app, configuration, listeners, page: nil, slot: 0, channels: nil, help: nil, told: nil)
+    def initialize(app, configuration, listeners, page: nil, slot: 0, channels: nil, help: nil, on_stall: nil)
       %i[async selector].each { |row| Compatibility.fits?(row) }
       @listeners = listeners
       @page = page
@@ -48,9 +48,9 @@ module Fairlead
       @ready = false
       @group = assemble(app, configuration, replaced: !help.nil?)
       @group.on_refusals { log_refusals } if @access_log
-      observe_stalls(configuration, told)
+      observe_stalls(configuration, on_stall)
       @loop.router = RailsRoutes if defined?(::ActionDispatch::Routing)
-      @loop.ask_for_help_at(help[:at].fileno, *help.values_at(:relief, :lane)) if help
+      @loop.connect_supervisor(help[:at].fileno, *help.values_at(:relief, :lane)) if help
     end
 
     # Serves until it is drained or stopped.
@@ -96,7 +96,7 @@ module Fairlead
     # in a trap.
     def stop
       @group.ask do
-        @loop.give_up
+        @loop.stop
         log_refusals if @access_log
         @group.finish
       end
@@ -120,11 +120,11 @@ module Fairlead
       @handler.group = ReactorGroup.new(@loop, @handler, deadlines: @handler.deadlines, lost:, drain: configuration.drain_timeout)
     end
 
-    def observe_stalls(configuration, told)
+    def observe_stalls(configuration, on_stall)
       development = configuration.environment == "development"
       env_of = ->(fiber) { ServingFiber.request_of(fiber)&.env }
       @stall_reporter = Stall::Reporter.new(@loop, limit: configuration.stall_report, env_of:) do |stall|
-        told&.call(stall)
+        on_stall&.call(stall)
         next if stall.lasting
 
         Stall::Notification.log(stall) if development

@@ -32,7 +32,7 @@ module Fairlead
     class << self
       # @param fiber [Fiber] of a request; a child task, or an enumerator, works for the request of the fiber that began it.
       # @return [ServingFiber, nil]
-      def of(fiber) = fiber.fairlead_serving_fiber || Fairlead.serving(fiber)&.fairlead_serving_fiber
+      def of(fiber) = fiber.fairlead_serving_fiber || Fairlead.request_fiber(fiber)&.fairlead_serving_fiber
 
       # @return [Request, nil] that a fiber works for.
       def request_of(fiber) = of(fiber)&.request

@@ -74,7 +74,7 @@ module Fairlead
       Fairlead.page.write(0, :began_us, (Clock.now * 1_000_000).to_i)
       ActiveRecord::WorkerBudget.set_up(@configuration.database_connections) if @configuration.database_connections
       @control_server = ControlServer.new(@configuration, addresses, named: @start_command&.folder)
-      @server = Server.new(@app, @configuration, @listeners, page: Fairlead.page, slot: 0, told: @control_server.method(:add))
+      @server = Server.new(@app, @configuration, @listeners, page: Fairlead.page, slot: 0, on_stall: @control_server.method(:add))
       @signals.add(*SIGNALS, *(JOB_CONTROL unless terminal?))
       @watchdog&.loaded
       control = Thread.new { control_loop }

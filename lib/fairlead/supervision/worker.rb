@@ -70,7 +70,7 @@ module Fairlead
       ActiveRecord::WorkerBudget.set_up(@configuration.database_connections, share: @database, page: @page, slot: @row.slot) if @database
       @configuration.run_hook(:after_fork, @row.index)
       server = Server.new(@app, @configuration, @listeners, page: @page, slot: @row.slot, channels: @handoff,
-                          told: ->(stall) { @channel.post(Messages::Stalled.new(stall: stall.brief.to_h)) },
+                          on_stall: ->(stall) { @channel.post(Messages::Stalled.new(stall: stall.brief.to_h)) },
                           help: { at: @channel.io, relief: Messages.dump(Messages::Relief.new),
                                   lane: Messages.dump(Messages::Lane.new) })
       @lock.synchronize { @server = server }

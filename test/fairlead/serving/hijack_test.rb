@@ -154,7 +154,7 @@ module Fairlead
       client = client(to: streaming)
       client << "POST /hijack-unread HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n800\r\n#{"x" * 2048}\r\n"
       assert_equal 500, client.response.status
-      eventually("the error in the log") { streaming.log.include?("cannot be hijacked any more") }
+      eventually("the error in the log") { streaming.log.include?("can no longer be hijacked") }
     end
 
     def test_a_response_that_has_begun_cannot_be_hijacked

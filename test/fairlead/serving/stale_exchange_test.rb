@@ -149,20 +149,20 @@ module Fairlead
       limits = %i[request_line head_size headers body_size body_buffer response_buffer in_flight streams queue_timeout queue_target
                   request_timeout idle_timeout head_timeout body_timeout write_timeout health_path cancel_abandoned]
       limits = limits.to_h { |name| [name, Fairlead::Configuration.new.public_send(name)] }
-      closed = %i[turn settle woken expired take rejections give_up takeable counts]
+      closed = %i[turn prepare_wait woken expired take rejections stop takeable counts]
       [false, true].each do |watched|
         looped = Fairlead::Loop.new({ **limits, body_size: 1 << 40, record_rejections: false })
         looped.watch(tick: 2, blocked: 4, stuck: 7, computing: 60, lost: 0, drain: 0, priority: 0) if watched
         ready = Queue.new
         threads = Array.new(3) do |number|
           Thread.new do
-            (looped.enter && looped.start_watch) if watched && number.zero?
+            (looped.register && looped.start_watch) if watched && number.zero?
             ready << true
-            loop { number == 2 ? looped.settle : looped.wait(nil) || sleep(0.001) }
+            loop { number == 2 ? looped.prepare_wait : looped.wait(nil) || sleep(0.001) }
           rescue IOError => error
             error.message
           ensure
-            looped.leave
+            looped.unregister
           end
         end
         3.times { ready.pop }

@@ -1,9 +1,9 @@
-/* The listeners: what is accepted of each, and when they are left alone. Part of the loop: its contract is in loop.h. */
+/* The listeners: accepts connections, or leaves them to siblings. Part of the loop: its contract is in loop.h. */
 #include "base/descriptors.h"
 #include "base/platform.h"
 #include "http1/protocol.h"
 #include "loop.h"
-#include "parts.h"
+#include "internal.h"
 #include "siblings/handoff.h"
 
 #include <stdlib.h>
@@ -11,12 +11,12 @@
 
 enum {
     ACCEPTS_BEFORE_LEAVING = 1024,
-    /* Bytes that the kernel keeps for a client who does not take them: by itself it keeps 4 MB, which are copied and thrown
-     * away for who never reads. Enough of them are left, when we are told of room, for a moment in which we do not come. */
+    /* Bytes that the kernel keeps unsent for a client; its default of 4 MB would be copied for nothing if the client never reads. When
+     * the poll reports room, enough bytes are left to bridge a short delay. */
     MOST_UNSENT = 512 << 10,
     LISTEN_AGAIN = 100000, /* microseconds, after the descriptors ran out */
-    LONG_SILENT = 1000000, /* microseconds, after which an idle connection may be closed for want of descriptors */
-    UNEVEN = 2,            /* so much more than a sibling has must be here, for a new connection to go there */
+    LONG_SILENT = 1000000, /* microseconds, after which an idle connection may be closed to free its descriptor */
+    UNEVEN = 2,            /* how much more load must be here than at a sibling, for a new connection to go there */
     MOST_SPARE = 128,      /* descriptors that are left to the app */
 };
 
@@ -37,7 +37,7 @@ fl_status fl_loop_listen(fl_loop *loop, int descriptor, bool unix_socket) {
         listener->address.ss_family = AF_UNSPEC;
     fl_descriptor_track(descriptor);
     int one = 1;
-    if (!unix_socket) { /* accepted connections inherit it */
+    if (!unix_socket) { /* accepted connections inherit these options */
         setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
         fl_limit_unsent(descriptor, MOST_UNSENT);
     }
@@ -58,14 +58,14 @@ void fl_loop_watch_listeners(fl_loop *loop, bool watch) {
         if (!watch)
             fl_poll_remove(&loop->context.poll, listener->descriptor);
         listener->watched = watch && fl_poll_add_listener(&loop->context.poll, listener->descriptor, listener) == 0;
-        if (watch && !listener->watched) /* the kernel has no memory, or lets nobody watch more: later */
+        if (watch && !listener->watched) /* the kernel lacks memory, or its limit is reached */
             loop->accepting.again_at = loop->context.now + LISTEN_AGAIN;
     }
     loop->context.timer_stale |= loop->accepting.again_at != 0;
 }
 
-/* The first connection has got this descriptor: the lowest that is free, so many are in use already. The app needs some of
- * those that are left. */
+/* Limits the connections once the first has got its descriptor: as the lowest free one, its number says how many are in use. The app
+ * gets some of those that are left. */
 static void count_descriptors(fl_loop *loop, int first) {
     if (loop->accepting.most != 0)
         return;
@@ -86,47 +86,47 @@ int64_t fl_loop_room(const fl_loop *loop) {
                                                                    : 0;
 }
 
-static void show_room(fl_loop *loop) {
+static void publish_room(fl_loop *loop) {
     if (loop->siblings.slot != NULL)
         fl_slot_set(loop->siblings.slot, FL_SLOT_room, fl_loop_room(loop));
 }
 
-/* The listener stays readable: look away for a while instead of spinning. */
-static void look_away(fl_loop *loop) {
+/* Stops watching the listeners for a while: they stay readable, and the loop would spin. */
+static void suspend_listeners(fl_loop *loop) {
     if (loop->context.draining)
         return;
     fl_loop_watch_listeners(loop, false);
     loop->accepting.again_at = loop->context.now + LISTEN_AGAIN;
     loop->context.timer_stale = true;
-    show_room(loop);
+    publish_room(loop);
 }
 
-void fl_loop_give_up_reserve(fl_loop *loop) {
+void fl_loop_close_reserve(fl_loop *loop) {
     if (loop->accepting.reserve >= 0)
         close(loop->accepting.reserve);
     loop->accepting.reserve = -1;
 }
 
-void fl_loop_keep_reserve(fl_loop *loop) {
+void fl_loop_open_reserve(fl_loop *loop) {
     if (loop->siblings.slot == NULL || loop->accepting.reserve >= 0)
         return;
     loop->accepting.reserve = fcntl(loop->context.poll.descriptor, F_DUPFD_CLOEXEC, 0);
     if (loop->accepting.reserve < 0)
-        look_away(loop);
+        suspend_listeners(loop);
 }
 
 void fl_loop_listen_again(fl_loop *loop) {
     if (loop->accepting.again_at > loop->context.now || loop->context.draining)
         return;
     loop->accepting.again_at = 0;
-    fl_loop_keep_reserve(loop);
+    fl_loop_open_reserve(loop);
     if (loop->accepting.again_at == 0 && !loop->accepting.paused && !loop->lanes.dedicated)
         fl_loop_watch_listeners(loop, true);
-    show_room(loop);
+    publish_room(loop);
 }
 
-/* A client that has long been silent makes room for a new one. */
-static bool make_room(fl_loop *loop) {
+/* Closes the longest idle connection, if it has been silent for LONG_SILENT. */
+static bool close_silent(fl_loop *loop) {
     fl_deadline *first = loop->context.deadlines[FL_DEADLINE_IDLE].first;
     fl_connection *silent = first == NULL ? NULL : fl_connection_of_deadline(first);
     uint64_t timeout = loop->context.limits.deadlines[FL_DEADLINE_IDLE];
@@ -141,8 +141,8 @@ static fl_connection *open_connection(fl_loop *loop, fl_listener *listener, int 
     return fl_connection_open(&loop->context, listener, descriptor, bytes, size);
 }
 
-/* A connection that has just been accepted goes to a sibling that has less to do than we, if there is one: the kernel
- * wakes whom it likes, and would leave one worker with most of a crowd that comes at once. If we have no room, to any. */
+/* Hands a new connection to a sibling that has less to do: the kernel wakes any worker, and would leave one with most of a crowd that
+ * comes at once. If this worker has no room, any sibling will do. */
 static bool pass_on(fl_loop *loop, const fl_listener *listener, int descriptor) {
     const fl_siblings *siblings = &loop->siblings;
     const fl_counts *counts = &loop->context.counts;
@@ -156,18 +156,23 @@ static bool pass_on(fl_loop *loop, const fl_listener *listener, int descriptor) 
     return fl_handoff_forward(siblings, sibling, &(fl_handover) {.listener = listener->index, .descriptor = descriptor});
 }
 
-/* A wake-up meant for all may have come to us alone: what is there goes to siblings, as long as they have room. */
+static void take_connection(fl_loop *loop, fl_listener *listener, int descriptor) {
+    if (!pass_on(loop, listener, descriptor))
+        open_connection(loop, listener, descriptor, "", 0);
+}
+
+/* Suspends the listeners, and gives siblings what is in the backlog, as long as they have room: only this worker may have been woken
+ * for it. */
 static void leave_to_siblings(fl_loop *loop, fl_listener *listener) {
-    look_away(loop);
+    suspend_listeners(loop);
     for (int i = 0; i < ACCEPTS_BEFORE_LEAVING && fl_siblings_choose(&loop->siblings) >= 0; i++) {
-        fl_loop_give_up_reserve(loop);
+        fl_loop_close_reserve(loop);
         int descriptor = fl_accept(listener->descriptor, NULL, NULL);
         if (descriptor < 0)
             break;
-        if (!pass_on(loop, listener, descriptor))
-            open_connection(loop, listener, descriptor, "", 0);
+        take_connection(loop, listener, descriptor);
     }
-    fl_loop_keep_reserve(loop);
+    fl_loop_open_reserve(loop);
 }
 
 void fl_loop_accept(fl_loop *loop, fl_listener *listener, int most) {
@@ -175,10 +180,9 @@ void fl_loop_accept(fl_loop *loop, fl_listener *listener, int most) {
         bool full = fl_loop_room(loop) == 0;
         int descriptor = full ? -1 : fl_accept(listener->descriptor, NULL, NULL);
         if (descriptor >= 0) {
-            if (!pass_on(loop, listener, descriptor))
-                open_connection(loop, listener, descriptor, "", 0);
+            take_connection(loop, listener, descriptor);
         } else if (full || errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-            if (loop->accepting.again_at != 0 || fl_siblings_choose(&loop->siblings) >= 0 || !make_room(loop)) {
+            if (loop->accepting.again_at != 0 || fl_siblings_choose(&loop->siblings) >= 0 || !close_silent(loop)) {
                 leave_to_siblings(loop, listener);
                 return;
             }
@@ -188,7 +192,7 @@ void fl_loop_accept(fl_loop *loop, fl_listener *listener, int most) {
     }
 }
 
-static void take_in(fl_loop *loop, const fl_handover *handover) {
+static void open_received(fl_loop *loop, const fl_handover *handover) {
     int sibling = fl_loop_room(loop) == 0 ? fl_siblings_choose(&loop->siblings) : -1;
     if (sibling >= 0 && fl_handoff_forward(&loop->siblings, sibling, handover))
         return;
@@ -209,31 +213,31 @@ void fl_loop_receive(fl_loop *loop) {
         return;
     fl_handover handover;
     do {
-        fl_loop_give_up_reserve(loop); /* where there is no room for the descriptor, it is lost with its message */
+        fl_loop_close_reserve(loop); /* without a free descriptor, the received one would be lost with its message */
         bool received = fl_handoff_receive(&loop->siblings, fl_buffer_room(&room), &handover);
-        fl_loop_keep_reserve(loop);
+        fl_loop_open_reserve(loop);
         if (!received)
             break;
         if (handover.descriptor >= 0)
-            take_in(loop, &handover);
-        fl_handoff_received(&loop->siblings, &handover); /* only now: for a moment it counts twice, and never not at all */
+            open_received(loop, &handover);
+        fl_handoff_received(&loop->siblings, &handover); /* afterwards: it may count twice for a moment, but always counts */
     } while (fl_handoff_is_pending(&loop->siblings));
     fl_buffer_free(&loop->context.slab, &room);
 }
 
 void fl_loop_stop_accepting(fl_loop *loop) {
-    /* A wake-up meant for all may have come to us alone: take what is there before looking away. */
+    /* Only this worker may have been woken for what is in the backlog. */
     for (fl_listener *listener = loop->accepting.listeners; listener != NULL && !loop->lanes.dedicated;
          listener = listener->next)
         fl_loop_accept(loop, listener, ACCEPTS_BEFORE_LEAVING);
     fl_loop_watch_listeners(loop, false);
 }
 
-void fl_loop_pause_accepting(fl_loop *loop, bool aside) {
-    if (loop->accepting.paused == aside || loop->context.draining || loop->lanes.dedicated || loop->accepting.again_at != 0)
+void fl_loop_pause_accepting(fl_loop *loop, bool pause) {
+    if (loop->accepting.paused == pause || loop->context.draining || loop->lanes.dedicated || loop->accepting.again_at != 0)
         return;
-    loop->accepting.paused = aside;
-    if (aside)
+    loop->accepting.paused = pause;
+    if (pause)
         fl_loop_stop_accepting(loop);
     else
         fl_loop_watch_listeners(loop, true);

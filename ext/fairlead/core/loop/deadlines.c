@@ -1,12 +1,12 @@
-/* Deadlines of connections and of requests that wait, and the timer that is set for the next one. Part of the loop: its
- * contract is in loop.h. */
+/* Deadlines of connections and of waiting requests, and the timer for the next one. Part of the loop: its contract is in loop.h. */
 #include "loop.h"
-#include "parts.h"
+#include "internal.h"
 
 enum {
-    HAND_OVER_AGAIN = 10000, /* microseconds, after siblings could not take what we have to give */
-    ENDS_A_TURN = 64,        /* of each kind: who came with many may go with many, and each takes some microseconds */
-    REJECTIONS_A_TURN = FL_POLL_EVENTS, /* of each queue, and of requests whose time is up: no fewer than a turn may bring */
+    HAND_OVER_AGAIN = 10000, /* microseconds, if siblings could not take all connections */
+    ENDS_A_TURN = 64,        /* of each kind: thousands may expire together, and each takes some microseconds */
+    REJECTIONS_A_TURN =
+        FL_POLL_EVENTS, /* of each queue, and of requests past their time limit: no fewer than a turn may bring */
 };
 
 void fl_loop_process_deadlines(fl_loop *loop) {

@@ -1,20 +1,20 @@
-/* The FIFO of ready requests. Part of the loop: its contract is in loop.h. */
+/* The queues of ready requests. Part of the loop: their contract is in loop.h. */
 #include "base/list.h"
 #include "base/platform.h"
 #include "loop.h"
-#include "parts.h"
+#include "internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum {
-    TAKES_A_TURN = FL_POLL_EVENTS, /* at most, before the kernel is asked again: as many as a turn may bring */
+    TAKES_A_TURN = FL_POLL_EVENTS, /* at most, before the loop turns again: as many as a turn may bring */
     TAKES_LAST = 5000,             /* microseconds, likewise */
-    CROWD = 256,                   /* waiting requests, from which on the next ones are made small */
+    COMPACT_FROM = 256,            /* waiting requests, from which on further ones are compacted */
     LANE_PATIENCE = 2000000,       /* microseconds that a request waits for a lane worker, while there is none */
 };
 
-/* Its lane has room for the next request, and its route may have run without a stall. */
+/* Makes room in the lane of the request, and records whether its route ran without a stall. */
 void fl_loop_ended(fl_exchange *exchange) {
     fl_loop *loop = fl_loop_of(exchange->context);
     if (exchange->queueing.lane == FL_LANE_NONE)
@@ -32,8 +32,8 @@ static void count(fl_fifo *fifo, int change) {
     atomic_store_explicit(&fifo->count, before + (uint32_t) change, memory_order_relaxed);
 }
 
-/* The request that it belongs behind; NULL: it is the oldest. One from a sibling may be older than those here. Siblings give in order, so
- * the search begins where the last one was inserted. */
+/* The request that it belongs behind; NULL: it is the oldest. A request from a sibling may be older than those here. Siblings hand over
+ * in order, so the search begins where the last one was inserted. */
 static fl_exchange *place_of(fl_fifo *fifo, const fl_exchange *exchange) {
     fl_exchange *place = fifo->last;
     if (place == NULL || place->queueing.ready_at <= exchange->queueing.ready_at)
@@ -66,7 +66,7 @@ static void insert(fl_exchange *exchange) {
     count(fifo, 1);
 }
 
-/* Sets the lane that it runs in, and the queue that it waits in. */
+/* Sets the lane that the request runs in, and the queue that it waits in. */
 static void find_lane(fl_exchange *exchange) {
     fl_loop *loop = fl_loop_of(exchange->context);
     fl_shared_page *page = loop->siblings.page;
@@ -87,7 +87,7 @@ static void find_lane(fl_exchange *exchange) {
 bool fl_loop_enqueue(fl_exchange *exchange) {
     fl_loop *loop = fl_loop_of(exchange->context);
     find_lane(exchange);
-    if (loop->ready.count >= CROWD)
+    if (loop->ready.count >= COMPACT_FROM)
         fl_exchange_compact(exchange);
     insert(exchange);
     if (exchange->queueing.queue != FL_LANE_NONE)
@@ -138,7 +138,7 @@ static void flush_late(fl_loop *loop) {
     fl_loop_flush_late(&loop->context);
 }
 
-/* The request leaves its queue, to be served. */
+/* Moves the request from its queue to those that are served. */
 static fl_exchange *begin(fl_exchange *exchange) {
     fl_loop *loop = fl_loop_of(exchange->context);
     fl_loop_dequeue(exchange);
@@ -148,7 +148,7 @@ static fl_exchange *begin(fl_exchange *exchange) {
     if (exchange->queueing.lane != FL_LANE_NONE)
         exchange->queueing.route_stalls = fl_routes_stall_count(&loop->siblings.page->routes, exchange->queueing.route);
     if (exchange->queueing.queue == FL_LANE_NONE) {
-        if (loop->pace.others_waited) { /* else the reactor was idle before it */
+        if (loop->pace.others_waited) { /* otherwise the reactor was idle before this request */
             int64_t difference = (int64_t) (now - loop->pace.taken_at) - loop->pace.interval;
             loop->pace.interval += difference / 8;
             loop->pace.deviation += ((difference < 0 ? -difference : difference) - loop->pace.deviation) / 8;
@@ -162,7 +162,8 @@ static fl_exchange *begin(fl_exchange *exchange) {
         loop->context.counts.lane_requests++;
         loop->context.counts.lane_waited += now - exchange->queueing.ready_at;
     }
-    if (loop->siblings.slot != NULL && exchange->queueing.queue != FL_LANE_THREADS) { /* those delay no others */
+    if (loop->siblings.slot != NULL &&
+        exchange->queueing.queue != FL_LANE_THREADS) { /* requests of that lane delay no others */
         fl_slot_set(loop->siblings.slot, FL_SLOT_idle, 0);
         fl_slot_set(loop->siblings.slot, FL_SLOT_oldest_us,
                     loop->ready.first == NULL ? 0 : (int64_t) loop->ready.first->queueing.ready_at);
@@ -203,12 +204,11 @@ fl_exchange *fl_loop_take(fl_loop *loop) {
     if ((loop->turns.takes++ >= TAKES_A_TURN || long_ago) && loop->ready.first != NULL) {
         /* Pipelined requests may follow each other without end: process events and deadlines in between. */
         fl_loop_turn(loop);
-        loop->driver.turned_by_watch = true; /* the caller need not be the driver */
+        loop->driver.turned_by_watch = true; /* the caller may not be the driver */
         if (loop->context.woken.first != NULL || loop->context.expired.first != NULL)
             fl_poll_wake(&loop->context.poll);
     }
-    if (loop->ready.first == NULL ||
-        loop->context.woken.first != NULL) /* requests that have begun go on first: the driver wakes them */
+    if (loop->ready.first == NULL || loop->context.woken.first != NULL) /* the driver first resumes requests that have begun */
         return NULL;
     flush_late(loop);
     fl_exchange *exchange = oldest_wanted(loop, FL_LANE_NONE);

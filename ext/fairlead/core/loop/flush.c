@@ -1,22 +1,22 @@
-/* When what has been staged is sent. Part of the loop: its contract is in loop.h. */
+/* When staged responses are sent. Part of the loop: its contract is in loop.h. */
 #include "loop.h"
-#include "parts.h"
+#include "internal.h"
 #include "base/platform.h"
 
 enum {
     SHORT = 100,           /* microseconds from one request to the next */
     GATHERED_BELOW = 2000, /* microseconds from one request to the next */
-    GATHERED = 4,          /* requests that run meanwhile, as far as they take */
-    LEAST_GATHERED = 200,  /* microseconds, */
-    MOST_GATHERED = 1000,  /* between which that is */
+    GATHERED = 4,          /* requests whose responses are gathered, within */
+    LEAST_GATHERED = 200,  /* at least, */
+    MOST_GATHERED = 1000,  /* and at most so many microseconds */
 };
 
-/* While requests are so short that to wake the client for each would cost more than it waits, there are others, several unless
- * they are very short, and somebody watches. */
+/* Responses are gathered while requests are so short that waking a client for each costs more than the client waits. Other requests
+ * must follow (several, unless they are very short), and the watch thread must be there to send what stays. */
 bool fl_loop_gathers(const fl_context *context) {
     const fl_loop *loop = fl_loop_of(context);
     uint32_t enough = loop->pace.interval < SHORT ? 1 : GATHERED;
-    bool more = loop->ready.count + loop->context.counts.in_flight > enough; /* one of these is what has been answered */
+    bool more = loop->ready.count + loop->context.counts.in_flight > enough; /* one of these has just been answered */
     return more && loop->watched && !loop->context.draining && loop->pace.interval < GATHERED_BELOW;
 }
 
@@ -25,7 +25,6 @@ static bool is_late(const fl_loop *loop, uint64_t now, uint64_t most) {
     return since != 0 && now >= since + most;
 }
 
-/* Sends what is staged, if that has been kept for long by now. */
 void fl_loop_flush_late(fl_context *context) {
     const fl_loop *loop = fl_loop_of(context);
     int64_t most = GATHERED * loop->pace.interval;

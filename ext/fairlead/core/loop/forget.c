@@ -1,4 +1,4 @@
-/* How the child of a fork lets go of its parent's server. Part of the loop: its contract is in loop.h. */
+/* The child of a fork closes the sockets of its parent's server. Part of the loop: its contract is in loop.h. */
 #include "loop.h"
 #include "base/descriptors.h"
 
@@ -39,7 +39,7 @@ static bool listens(int descriptor) {
     return getsockopt(descriptor, SOL_SOCKET, SO_ACCEPTCONN, &accepts, &size) == 0 && accepts != 0;
 }
 
-/* The connections first: then there is a descriptor left to open another file with. */
+/* Closes connections first, so that a descriptor is free to replace the others with. */
 void fl_loop_forget(fl_loop *loop) {
     int end = fl_descriptors_end();
     for (int descriptor = 0; descriptor < end; descriptor++)

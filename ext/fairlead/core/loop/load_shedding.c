@@ -2,19 +2,19 @@
 #include "loop.h"
 
 enum {
-    MAY_STAND = 500000,   /* microseconds that any burst may last */
-    STANDS = 1000000,     /* microseconds after which it is no burst */
-    LONG = 3,             /* times the target: a queue that takes so long to serve is long */
-    VERY_LONG = 10,       /* the same before STANDS */
-    COUNTED_FOR = 250000, /* least microseconds over which taken requests are counted, */
-    LEAST_TAKEN = 8,      /* and least requests: the first ones may be unusual */
-    LEAST = 8,            /* requests that may wait in any case */
-    RUSH_LASTS = 250000,  /* microseconds after the last request that was turned away */
-    CUT_AT_ONCE = 64,     /* requests turned away in a turn, so that a turn stays short */
+    MAY_STAND = 500000,      /* microseconds that any burst may last */
+    STANDS = 1000000,        /* microseconds after which it is no burst */
+    LONG = 3,                /* times the target: a queue that takes so long to serve is long */
+    VERY_LONG = 10,          /* the same before STANDS */
+    COUNTED_FOR = 250000,    /* least microseconds over which taken requests are counted, */
+    LEAST_TAKEN = 8,         /* and least requests: the first ones may be unusual */
+    LEAST = 8,               /* requests that may wait in any case */
+    SHEDDING_LASTS = 250000, /* microseconds after the last request that was turned away */
+    CUT_AT_ONCE = 64,        /* requests turned away in a turn, so that a turn stays short */
 };
 
-/* All requests of this worker and its siblings, in queues and in fibers: clients that ask again after each response may all end up
- * in one queue, without being more than they were. */
+/* All requests of this worker and its siblings, in queues and in fibers: keep-alive clients may all end up in one worker's queue
+ * without having become more. */
 static uint32_t present_in_all(fl_loop *loop) {
     int64_t count = loop->ready.count + loop->context.counts.in_flight;
     for (int i = 0; i < loop->siblings.count; i++) {
@@ -25,17 +25,18 @@ static uint32_t present_in_all(fl_loop *loop) {
     return (uint32_t) count;
 }
 
-static uint64_t hardly(const fl_loop *loop) {
+/* Microseconds that a request may wait in a queue that does not stand. */
+static uint64_t short_wait(const fl_loop *loop) {
     return loop->context.limits.queue_target / 3;
 }
 
-/* A worker whose oldest request has hardly waited gets what is too much here. */
+/* Whether a sibling's queue does not stand: balancing hands it what is too much here. */
 static bool sibling_has_room(const fl_loop *loop, uint64_t now) {
     for (int i = 0; i < loop->siblings.count; i++) {
         if (!fl_siblings_is_usable(&loop->siblings, i))
             continue;
         uint64_t oldest = (uint64_t) fl_slot_get(&loop->siblings.page->slots[i], FL_SLOT_oldest_us);
-        if (oldest == 0 || now < oldest + hardly(loop))
+        if (oldest == 0 || now < oldest + short_wait(loop))
             return true;
     }
     return false;
@@ -47,40 +48,40 @@ static uint32_t largest(uint64_t a, uint64_t b, uint64_t c) {
     return most < UINT32_MAX ? (uint32_t) most : UINT32_MAX;
 }
 
-/* `served` requests were taken in so many microseconds. The longer the queue, the earlier this is certain. */
+/* Whether more requests come than can be served. `served` requests were taken in `microseconds`. A longer queue is proof earlier. */
 static bool grows(fl_loop *loop, uint64_t served, uint64_t microseconds, uint64_t now) {
-    const fl_load_shedding *line = &loop->shedding;
-    uint64_t stood = now - line->since, target = loop->context.limits.queue_target;
+    const fl_load_shedding *shedding = &loop->shedding;
+    uint64_t stood = now - shedding->since, target = loop->context.limits.queue_target;
     uint32_t acceptable = largest(served * (stood > STANDS ? LONG : VERY_LONG) * target / microseconds,
                                   4 * (uint64_t) loop->context.counts.in_flight, 2 * LEAST);
     uint32_t present = present_in_all(loop);
-    return stood > MAY_STAND && loop->ready.count > acceptable && present > 2 * line->at_first && present > line->before &&
-           !sibling_has_room(loop, now);
+    return stood > MAY_STAND && loop->ready.count > acceptable && present > 2 * shedding->at_first &&
+           present > shedding->before && !sibling_has_room(loop, now);
 }
 
 void fl_load_shedding_taken(fl_loop *loop, uint64_t waited, uint64_t now) {
-    fl_load_shedding *line = &loop->shedding;
-    bool rushed = line->most != 0 && now < line->cut_at + RUSH_LASTS;
-    bool stands = waited >= hardly(loop) && loop->ready.count > 0 && loop->context.limits.queue_target != 0;
-    if (!stands && !rushed) {
-        line->since = 0;
-        line->most = 0;
+    fl_load_shedding *shedding = &loop->shedding;
+    bool sheds = shedding->most != 0 && now < shedding->cut_at + SHEDDING_LASTS;
+    bool stands = waited >= short_wait(loop) && loop->ready.count > 0 && loop->context.limits.queue_target != 0;
+    if (!stands && !sheds) {
+        shedding->since = 0;
+        shedding->most = 0;
         return;
     }
-    if (line->since == 0) {
+    if (shedding->since == 0) {
         uint32_t present = present_in_all(loop);
-        *line = (fl_load_shedding) {.since = now, .counted_at = now, .at_first = present, .before = present};
+        *shedding = (fl_load_shedding) {.since = now, .counted_at = now, .at_first = present, .before = present};
         return;
     }
-    line->taken++;
-    uint64_t passed = now - line->counted_at, taken = line->taken;
+    shedding->taken++;
+    uint64_t passed = now - shedding->counted_at, taken = shedding->taken;
     if (passed < COUNTED_FOR || taken < LEAST_TAKEN)
         return;
-    line->counted_at = now;
-    line->taken = 0;
-    if (line->most != 0 || grows(loop, taken, passed, now))
-        line->most = largest(taken * loop->context.limits.queue_target / passed, loop->context.counts.in_flight, LEAST);
-    line->before = present_in_all(loop);
+    shedding->counted_at = now;
+    shedding->taken = 0;
+    if (shedding->most != 0 || grows(loop, taken, passed, now))
+        shedding->most = largest(taken * loop->context.limits.queue_target / passed, loop->context.counts.in_flight, LEAST);
+    shedding->before = present_in_all(loop);
 }
 
 void fl_load_shedding_cut(fl_loop *loop) {

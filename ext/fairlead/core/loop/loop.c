@@ -1,19 +1,19 @@
 #include "loop.h"
-#include "parts.h"
+#include "internal.h"
 #include "siblings/handoff.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum {
-    ACCEPTS_A_TURN = 8, /* of one listener: the siblings shall have some too */
-    LINGER = 20,        /* microseconds: about what falling asleep and being woken cost */
-    VAIN_IN_A_ROW = 8,  /* after so many times without success, */
-    VAIN_TRIES = 64,    /* it is tried before each so many-th wait only */
+    ACCEPTS_A_TURN = 8,    /* of one listener, so that siblings get some too */
+    SPIN = 20,             /* microseconds: about the cost of falling asleep and waking */
+    MOST_FAILED_SPINS = 8, /* after as many in a row, the loop spins only */
+    SPIN_EVERY = 64,       /* before every 64th wait */
 };
 
-/* Published at once, not with the next turn: siblings use it when many connections come at the same time. */
-static void show_connections(fl_context *context) {
+/* Published at once: siblings use it when many connections come together. */
+static void publish_connections(fl_context *context) {
     fl_loop *loop = fl_loop_of(context);
     fl_slot *slot = loop->siblings.slot;
     if (slot == NULL)
@@ -23,19 +23,19 @@ static void show_connections(fl_context *context) {
     fl_slot_set(slot, FL_SLOT_room, fl_loop_room(loop));
 }
 
-/* Nothing else may wake the driver. */
+/* Nothing else would wake the driver. */
 static void wake_for_waiting(fl_context *context) {
     if (fl_loop_of(context)->ready.count > 0)
         fl_poll_wake(&context->poll);
 }
 
-/* The leader waits already, and the reactor that runs this request may not come back in time. */
-static void set_timer_at_rest(fl_context *context) {
-    if (atomic_load(&fl_loop_of(context)->driver.resting))
+/* The leader waits already, and the reactor that runs this request may not return in time. */
+static void set_timer_while_waiting(fl_context *context) {
+    if (atomic_load(&fl_loop_of(context)->driver.waiting))
         fl_loop_set_timer(fl_loop_of(context));
 }
 
-/* The server drains, and no sibling would take a connection. */
+/* Whether the server drains, and no sibling would take a connection. */
 static bool is_ending(const fl_context *context) {
     const fl_siblings *siblings = &fl_loop_of(context)->siblings;
     return context->draining && (!context->handing_over || siblings->slot == NULL || fl_siblings_choose(siblings) < 0);
@@ -47,8 +47,8 @@ static const fl_context_calls calls = {
     .request_ended = fl_loop_ended,
     .response_finished = fl_loop_flush_late,
     .stream_began = wake_for_waiting,
-    .time_limit_set = set_timer_at_rest,
-    .connections_changed = show_connections,
+    .time_limit_set = set_timer_while_waiting,
+    .connections_changed = publish_connections,
     .batches_responses = fl_loop_gathers,
     .is_ending = is_ending,
     .goes_to_owner = fl_loop_goes_to_owner,
@@ -76,7 +76,7 @@ void fl_loop_close(fl_loop *loop) {
         loop->accepting.listeners = listener->next;
         free(listener);
     }
-    fl_loop_give_up_reserve(loop);
+    fl_loop_close_reserve(loop);
     fl_context_close(&loop->context);
     free(loop);
 }
@@ -91,15 +91,15 @@ fl_status fl_loop_join(fl_loop *loop, fl_shared_page *page, int slot, int receiv
     memcpy(siblings->sending, sending, sizeof(int) * (size_t) siblings->count);
     loop->lanes.dedicated = fl_slot_get(siblings->slot, FL_SLOT_lane) == 1;
     if (loop->lanes.dedicated)
-        fl_loop_watch_listeners(loop, false); /* what it serves is handed to it */
+        fl_loop_watch_listeners(loop, false); /* siblings hand over what it serves */
     if (receiving >= 0 && fl_poll_add_reader(&loop->context.poll, receiving, siblings) < 0)
         return FL_SYSTEM;
-    fl_loop_keep_reserve(loop);
+    fl_loop_open_reserve(loop);
     fl_slot_set(siblings->slot, FL_SLOT_room, fl_loop_room(loop));
     return FL_OK;
 }
 
-/* Idle connections have an IDLE or a WRITE deadline. Only these lists are searched, since a draining loop does it at each turn, beside any
+/* Searches only the lists of IDLE and WRITE deadlines, where idle connections are: a draining loop does it at each turn, beside any
  * number of streams. */
 void fl_loop_hand_over_idle(fl_loop *loop) {
     static const fl_deadline_kind kinds[] = {FL_DEADLINE_IDLE, FL_DEADLINE_WRITE};
@@ -116,7 +116,7 @@ void fl_loop_hand_over_idle(fl_loop *loop) {
         }
 }
 
-void fl_loop_give_back(fl_loop *loop) {
+void fl_loop_return_connections(fl_loop *loop) {
     for (fl_connection *connection = loop->context.connections, *next; connection != NULL; connection = next) {
         next = connection->next;
         const fl_exchange *exchange = connection->exchanges;
@@ -128,8 +128,8 @@ void fl_loop_give_back(fl_loop *loop) {
     }
 }
 
-/* A lane worker is one lane as a whole. */
-static void show_lanes(const fl_loop *loop, fl_slot *slot) {
+/* All requests of a lane worker count as in a lane. */
+static void publish_lanes(const fl_loop *loop, fl_slot *slot) {
     uint32_t waiting = loop->lanes.dedicated ? loop->ready.count : 0,
              running = loop->lanes.dedicated ? loop->context.counts.in_flight : 0;
     for (int lane = FL_LANE_NONE + 1; lane < FL_LANES; lane++) {
@@ -159,17 +159,17 @@ static void publish(fl_loop *loop) {
     fl_slot_set(slot, FL_SLOT_handed, (int64_t) loop->context.counts.handed);
     fl_slot_set(slot, FL_SLOT_received, (int64_t) loop->context.counts.received);
     if (loop->lanes.used)
-        show_lanes(loop, slot);
+        publish_lanes(loop, slot);
     fl_slot_set(slot, FL_SLOT_oldest_us, loop->ready.first == NULL ? 0 : (int64_t) loop->ready.first->queueing.ready_at);
     fl_slot_set(slot, FL_SLOT_heartbeat_ms, (int64_t) (loop->context.now / 1000));
 }
 
-/* Processes events, then what has fallen due. */
-static void take_in(fl_loop *loop, fl_event *events, int count, int outside) {
+/* Processes events, then due deadlines. `polling`: 1 if the calling thread has polled without the lock. */
+static void process(fl_loop *loop, fl_event *events, int count, int polling) {
     loop->driver.turned_by_watch = false;
     fl_context *context = &loop->context;
     uint64_t now = context->now = loop->turns.turned_at = fl_clock();
-    bool due = context->timer_stale || loop->turns.timer <= now; /* else nothing falls due before the timer does */
+    bool due = context->timer_stale || loop->turns.timer <= now; /* otherwise no deadline comes before the timer */
     for (int i = 0; i < count; i++) {
         switch (*(fl_source *) events[i].data) {
         case FL_SOURCE_LISTENER:
@@ -190,7 +190,7 @@ static void take_in(fl_loop *loop, fl_event *events, int count, int outside) {
     if (loop->shedding.most != 0)
         fl_load_shedding_cut(loop);
     if (loop->lanes.dedicated)
-        fl_loop_give_back(loop);
+        fl_loop_return_connections(loop);
     if (loop->accepting.again_at != 0)
         fl_loop_listen_again(loop);
     if (loop->context.handing_over)
@@ -198,7 +198,7 @@ static void take_in(fl_loop *loop, fl_event *events, int count, int outside) {
     if (context->timer_stale || loop->turns.timer <= now || context->handing_over)
         fl_loop_set_timer(loop);
     publish(loop);
-    if (atomic_load(&loop->driver.outside) <= outside) /* else another thread may have an event of one of them */
+    if (atomic_load(&loop->driver.polling) <= polling) /* otherwise another thread may have an event of a closed connection */
         fl_context_free_closed(&loop->context);
 }
 
@@ -209,7 +209,7 @@ uint32_t fl_loop_turn(fl_loop *loop) {
     fl_context_flush(&loop->context);
     fl_context_free_abandoned(&loop->context);
     fl_loop_pause_accepting(loop, false);
-    take_in(loop, events, fl_poll_wait(&loop->context.poll, events, 0, &woken), 0);
+    process(loop, events, fl_poll_wait(&loop->context.poll, events, 0, &woken), 0);
     return fl_loop_takeable(loop);
 }
 
@@ -217,29 +217,27 @@ void fl_loop_turn_for_reactor(fl_loop *loop) {
     fl_event events[FL_POLL_EVENTS];
     bool woken;
     bool before = loop->driver.turned_by_watch;
-    take_in(loop, events, fl_poll_wait(&loop->context.poll, events, 0, &woken), 0);
+    process(loop, events, fl_poll_wait(&loop->context.poll, events, 0, &woken), 0);
     loop->driver.turned_by_watch = before || woken || loop->context.expired.first != NULL;
 }
 
-void fl_loop_keep_timer(fl_loop *loop) {
+void fl_loop_update_timer(fl_loop *loop) {
     if (loop->context.timer_stale)
         fl_loop_set_timer(loop);
 }
 
-void fl_loop_settle(fl_loop *loop) {
+void fl_loop_prepare_wait(fl_loop *loop, bool leads) {
     loop->context.now = fl_clock();
     fl_context_flush(&loop->context);
     fl_context_free_abandoned(&loop->context);
-    if (loop->context.handing_over) /* a client that asks again at once is idle only now */
+    if (loop->context.handing_over) /* a client that sends one request after the other is idle only now */
         fl_loop_hand_over_idle(loop);
-    fl_loop_keep_timer(loop);
+    fl_loop_update_timer(loop);
     publish(loop);
-}
-
-void fl_loop_rest(fl_loop *loop) {
-    fl_loop_settle(loop);
+    if (!leads)
+        return;
     if (loop->lanes.dedicated)
-        fl_loop_give_back(loop);
+        fl_loop_return_connections(loop);
     fl_loop_pause_accepting(loop, false);
     if (loop->driver.turned_by_watch) {
         loop->driver.turned_by_watch = false;
@@ -248,7 +246,7 @@ void fl_loop_rest(fl_loop *loop) {
     fl_slot *slot = loop->siblings.slot;
     if (slot == NULL)
         return;
-    /* A sibling that was killed while it sent something cannot take this back. */
+    /* A sibling that was killed while it sent something left its count behind. */
     if (fl_slot_get(slot, FL_SLOT_incoming_requests) != 0)
         fl_slot_set(slot, FL_SLOT_incoming_requests, 0);
     if (fl_slot_get(slot, FL_SLOT_incoming_connections) != 0)
@@ -256,37 +254,37 @@ void fl_loop_rest(fl_loop *loop) {
     fl_slot_set(slot, FL_SLOT_idle, loop->ready.first == NULL);
 }
 
-static bool look(fl_loop *loop, int64_t microseconds) {
+static bool poll_unlocked(fl_loop *loop, int64_t microseconds) {
     fl_event events[FL_POLL_EVENTS];
     bool woken;
-    atomic_fetch_add(&loop->driver.outside, 1);
+    atomic_fetch_add(&loop->driver.polling, 1);
     int count = fl_poll_wait(&loop->context.poll, events, microseconds, &woken);
     if (woken) {
         pthread_mutex_lock(&loop->context.lock);
-        take_in(loop, events, count, 1);
+        process(loop, events, count, 1);
         pthread_mutex_unlock(&loop->context.lock);
     }
-    atomic_fetch_sub(&loop->driver.outside, 1);
+    atomic_fetch_sub(&loop->driver.polling, 1);
     return woken;
 }
 
 bool fl_loop_wait(fl_loop *loop, int64_t microseconds) {
-    bool woken = look(loop, microseconds);
-    atomic_store(&loop->driver.resting, false);
+    bool woken = poll_unlocked(loop, microseconds);
+    atomic_store(&loop->driver.waiting, false);
     return woken;
 }
 
 bool fl_loop_may_spin(fl_loop *loop) {
-    return loop->driver.spins_in_vain < VAIN_IN_A_ROW || ++loop->driver.spins_in_vain % VAIN_TRIES == 0;
+    return loop->driver.failed_spins < MOST_FAILED_SPINS || ++loop->driver.failed_spins % SPIN_EVERY == 0;
 }
 
 bool fl_loop_spin(fl_loop *loop) {
-    uint64_t until = fl_clock() + LINGER;
+    uint64_t until = fl_clock() + SPIN;
     bool woken;
-    do woken = look(loop, 0);
+    do woken = poll_unlocked(loop, 0);
     while (!woken && fl_clock() < until);
-    loop->driver.spins_in_vain = woken ? 0 : loop->driver.spins_in_vain + 1;
-    atomic_store(&loop->driver.resting, false);
+    loop->driver.failed_spins = woken ? 0 : loop->driver.failed_spins + 1;
+    atomic_store(&loop->driver.waiting, false);
     return woken;
 }
 
@@ -294,8 +292,8 @@ void fl_loop_wake(fl_loop *loop) {
     fl_poll_wake(&loop->context.poll);
 }
 
-void fl_loop_want(fl_loop *loop) {
-    atomic_store(&loop->driver.wanted, true);
+void fl_loop_notify_driver(fl_loop *loop) {
+    atomic_store(&loop->driver.notified, true);
     fl_loop_wake(loop);
 }
 
@@ -320,7 +318,7 @@ void fl_loop_drain(fl_loop *loop, bool handing_over) {
     fl_loop_wake(loop);
 }
 
-/* Its requests that have not had their turn. */
+/* Rejects requests that wait or are incomplete. */
 static void reject_waiting(fl_connection *connection) {
     for (fl_exchange *exchange = connection->exchanges, *next; exchange != NULL; exchange = next) {
         next = exchange->stream_next;
@@ -331,7 +329,7 @@ static void reject_waiting(fl_connection *connection) {
     }
 }
 
-void fl_loop_give_up(fl_loop *loop) {
+void fl_loop_stop(fl_loop *loop) {
     fl_context *context = &loop->context;
     fl_context_expire_all(context);
     fl_context_update_clock(context);

@@ -28,8 +28,8 @@ typedef struct fl_fifo {
 typedef struct fl_accepting {
     fl_listener *listeners;
     uint32_t most;     /* connections at once, so that the app has some descriptors left; 0: not known yet */
-    int reserve;       /* a spare descriptor, closed to receive one that may have to be passed on; -1: none */
-    uint64_t again_at; /* when the poll watches the listeners again after the descriptors ran out; 0: it does */
+    int reserve;       /* a spare descriptor, see internal.h; -1: none */
+    uint64_t again_at; /* when the poll watches the listeners again, after the descriptors ran out; 0: it watches them */
     bool paused;       /* the siblings accept instead */
 } fl_accepting;
 
@@ -41,11 +41,11 @@ typedef struct fl_turns {
 
 /* The leading reactor, which drives the loop. */
 typedef struct fl_driver {
-    bool turned_by_watch;   /* the watch thread has turned the loop, and received events meant for the reactor */
-    _Atomic bool resting;   /* it waits in fl_loop_wait or fl_loop_spin; set with the lock */
-    _Atomic bool wanted;    /* it has something to do that is not a request */
-    uint32_t spins_in_vain; /* how often in a row fl_loop_spin found nothing */
-    _Atomic int outside;    /* threads in the poll without the lock: connections that their events name must not be freed */
+    bool turned_by_watch;  /* the watch thread has turned the loop, and received events meant for the reactor */
+    _Atomic bool waiting;  /* it is in fl_loop_wait or fl_loop_spin; set with the lock */
+    _Atomic bool notified; /* it has something to do that is not a request */
+    uint32_t failed_spins; /* how often in a row fl_loop_spin found nothing */
+    _Atomic int polling;   /* threads in the poll without the lock: connections that their events name must not be freed */
 } fl_driver;
 
 /* How fast requests are taken while others wait. Gathering responses and balancing between workers use it. */
@@ -54,9 +54,8 @@ typedef struct fl_pace {
     bool others_waited; /* at the last take */
     int64_t interval;   /* moving average of the time between two takes, in microseconds */
     int64_t deviation;  /* moving average of the deviation from it */
-    uint64_t
-        computation; /* moving average of the time that a request computes, in microseconds, as the watch thread sees it; 0:
-                           * too short to be seen */
+    /* Moving average of the time that a request computes, in microseconds, as the watch thread sees it; 0: too short to see. */
+    uint64_t computation;
 } fl_pace;
 
 /* Lanes: requests of routes that are known to stall run apart from the others. */
@@ -68,7 +67,7 @@ typedef struct fl_lanes {
     void (*serve)(void *watch);
     void *watch;
     _Atomic int running[FL_MOST_REACTORS]; /* requests of a lane that each reactor runs */
-    int holder; /* the one reactor that runs requests which hold the GVL, so that they do not compete for it */
+    int holder; /* the one reactor that runs requests which hold the GVL, so that these do not compete for it */
 } fl_lanes;
 
 typedef struct fl_loop {
@@ -84,7 +83,7 @@ typedef struct fl_loop {
     fl_driver driver;
     fl_accepting accepting;
     fl_siblings siblings;
-    bool watched; /* the watch thread sends what stays staged for too long */
+    bool watched; /* the watch thread sends responses that stay staged for too long */
 } fl_loop;
 
 static inline fl_loop *fl_loop_of(const fl_context *context) {
@@ -105,47 +104,45 @@ fl_status fl_loop_listen(fl_loop *loop, int descriptor, bool unix_socket);
  * its end of a socket pair (-1: none), `sending` has `count` ends, one for each slot. All ends stay the caller's. */
 fl_status fl_loop_join(fl_loop *loop, fl_shared_page *page, int slot, int receiving, const int *sending, int count);
 
-/* Sends what is staged, processes all events and deadlines that are due. Returns how many requests can be taken. */
+/* Sends staged responses, processes events and due deadlines. Returns how many requests can be taken. */
 uint32_t fl_loop_turn(fl_loop *loop);
 
-/* A turn of the watch thread, while the reactor is away. Leaves what the reactor's fibers have staged to the reactor. */
+/* The watch thread turns the loop while the reactor is away. It does not send what the reactor's fibers have staged. */
 void fl_loop_turn_for_reactor(fl_loop *loop);
 
 /* Leaves new connections to the siblings, after accepting those in the backlog; or accepts again. */
-void fl_loop_pause_accepting(fl_loop *loop, bool aside);
+void fl_loop_pause_accepting(fl_loop *loop, bool pause);
 
-/* Prepares for a pause between turns: sends what is staged, sets the timer, publishes the counts. */
-void fl_loop_settle(fl_loop *loop);
+/* A reactor calls it before it waits: sends staged responses, sets the timer, publishes the counts. If the watch thread has turned the
+ * loop meanwhile, the wait of the leading reactor (`leads`) will end at once. */
+void fl_loop_prepare_wait(fl_loop *loop, bool leads);
 
 /* Sets the timer if a deadline has been set since. */
-void fl_loop_keep_timer(fl_loop *loop);
+void fl_loop_update_timer(fl_loop *loop);
 
-/* The same for the leading reactor, when it is about to wait. If the watch thread has turned the loop meanwhile, the reactor is
- * woken at once. */
-void fl_loop_rest(fl_loop *loop);
-
-/* Waits until something happens, `microseconds` have passed (negative: no limit), or fl_loop_wake is called; then processes events
- * and deadlines. Call it without the lock, which it takes itself, without the GVL, and from one thread at a time. Returns whether
- * anything happened. */
+/* Waits for an event, for `microseconds` (negative: no limit), or for fl_loop_wake; then processes events and deadlines. Call it without
+ * the lock, which it takes itself, without the GVL, and from one thread at a time. Returns whether anything happened. */
 bool fl_loop_wait(fl_loop *loop, int64_t microseconds);
 
 /* Polls for the few microseconds that falling asleep and waking would cost: the next request of a lone client often comes within
  * them. fl_loop_may_spin returns whether that has paid lately. */
 bool fl_loop_may_spin(fl_loop *loop);
 bool fl_loop_spin(fl_loop *loop);
+
+/* Ends a wait. Needs no lock. */
 void fl_loop_wake(fl_loop *loop);
 
-/* The same, and another reactor takes the lead if the leading one does not come back. */
-void fl_loop_want(fl_loop *loop);
+/* The same, and has a standby take the lead if the leading reactor computes for long. */
+void fl_loop_notify_driver(fl_loop *loop);
 
 /* Takes the oldest ready request. NULL: there is none, or as many are in flight as may be. */
 fl_exchange *fl_loop_take(fl_loop *loop);
 uint32_t fl_loop_takeable(const fl_loop *loop);
 
-/* The same for lanes, by a reactor that serves nothing else now. `may_hold`: also requests that hold the GVL. */
+/* The same from a lane, for a reactor that serves nothing else now. `may_hold`: also requests that hold the GVL. */
 fl_exchange *fl_loop_take_from_lane(fl_loop *loop, int reactor, bool may_hold);
 
-/* Whether the next request that holds the GVL runs in this worker, since no lane worker takes it. */
+/* Whether the next request that holds the GVL runs in this worker, because no lane worker takes it. */
 bool fl_loop_runs_process_lane(const fl_loop *loop);
 
 /* The only reactor that may take it; negative: any. */
@@ -153,7 +150,7 @@ static inline int fl_loop_holder(const fl_loop *loop) {
     return atomic_load(&loop->queues[FL_LANE_PROCESS].running) > 0 ? loop->lanes.holder : -1;
 }
 
-/* Sorts the queues anew if routes have got or lost a lane. */
+/* Moves requests between queues if routes have got or lost a lane. */
 void fl_loop_sort(fl_loop *loop);
 
 /* Hands as many idle connections to siblings as they have room for. */
@@ -164,12 +161,12 @@ void fl_loop_hand_over_idle(fl_loop *loop);
 void fl_loop_drain(fl_loop *loop, bool hand_over);
 bool fl_loop_is_drained(const fl_loop *loop);
 
-/* Ends a drain that has run out of time: requests that are served expire, those that wait go to a sibling, or are rejected with
- * those that have not come whole. */
-void fl_loop_give_up(fl_loop *loop);
+/* Ends all requests now, when a drain has run out of time: running ones expire, waiting ones go to a sibling if it is handing over.
+ * The others, and incomplete ones, are rejected. */
+void fl_loop_stop(fl_loop *loop);
 
-/* Sends complete responses that have been staged for so many microseconds. For the watch thread: without the lock, which it takes
- * itself, and without the GVL. Leaves responses that are still being written to their requests. */
+/* Sends complete responses that have been staged for so many microseconds. The watch thread calls it without the lock, which it takes
+ * itself. Responses that are still being written stay. */
 void fl_loop_flush_complete(fl_loop *loop, uint64_t microseconds);
 
 /* Whether a request has waited for longer than queue_timeout. */

@@ -1,7 +1,7 @@
 /* Requests of a session go to the worker that began it. Part of the loop: its contract is in loop.h. */
 #include "base/sessions.h"
 #include "loop.h"
-#include "parts.h"
+#include "internal.h"
 #include "siblings/handoff.h"
 
 void fl_loop_session_began(fl_context *context, const char *id, size_t size) {

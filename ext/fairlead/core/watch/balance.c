@@ -2,21 +2,21 @@
 #include "siblings/handoff.h"
 
 enum {
-    MARGIN = 5000,        /* microseconds by which a sibling's oldest must be younger at least, */
+    MARGIN = 5000,        /* microseconds by which a sibling's oldest request must be younger at least, */
     MOST_MARGIN = 100000, /* and at most: see margin */
-    PATIENCE = 20000,     /* microseconds for which one waits here before it goes to where more are at work */
-    UNUSUAL = 4,          /* times the usual: a request that takes longer may take for ever */
-    AT_ONCE = 64,         /* requests that leave a stuck worker at one look */
+    PATIENCE = 20000,     /* microseconds that a request waits here before it goes to a sibling that runs more requests */
+    UNUSUAL = 4,          /* times the usual: a request that takes longer may never end */
+    AT_ONCE = 64,         /* requests handed over in one tick */
 };
 
-/* How soon a sibling would serve one more: the smaller, the better. */
+/* How soon a sibling would serve one more request: the smaller, the better. */
 typedef struct offer {
     int sibling;
     bool idle;
     int64_t waiting;
     int64_t begun;   /* requests that have a fiber and will end */
-    uint64_t oldest; /* 0: none waits */
-    uint64_t away;   /* since when its reactor has been in one request; 0: not for long */
+    uint64_t oldest; /* fl_clock when its oldest waiting request came; 0: none waits */
+    uint64_t away;   /* fl_clock since when its reactor has been in one request; 0: not for long */
 } offer;
 
 static bool is_idle(fl_slot *slot) {
@@ -37,15 +37,14 @@ static bool offer_of(const fl_loop *loop, int sibling, offer *offer) {
     return offer->idle || fl_siblings_is_responsive(&loop->siblings, sibling, loop->context.now);
 }
 
-/* Whether one more would begin there sooner, and wait in its fiber for it: where more are at work, whose turns come first.
- * Connections stick: each that goes makes the other worker slower, and after some hundreds of them one would have nearly
- * all. */
+/* Whether the sibling runs more requests, whose turns come first: a request would begin there sooner, but wait in its fiber. And its
+ * connection would stay there: after some hundreds of hand-overs one worker would have nearly all. */
 static bool takes_longer(const fl_loop *loop, const offer *offer) {
     return offer->begun > loop->context.counts.in_flight + loop->ready.count &&
            loop->context.now < loop->ready.first->queueing.ready_at + PATIENCE;
 }
 
-/* `any`: who waits has no better place here. */
+/* `any`: the requests have no better place here. */
 static bool best_offer(const fl_loop *loop, bool any, offer *best) {
     bool found = false;
     for (int i = 0; i < loop->siblings.count; i++) {
@@ -60,41 +59,36 @@ static bool best_offer(const fl_loop *loop, bool any, offer *best) {
     return found;
 }
 
-bool fl_balance_would_be_taken(const fl_loop *loop) {
+bool fl_balance_finds_idle_sibling(const fl_loop *loop) {
     for (int i = 0; i < loop->siblings.count; i++)
         if (fl_siblings_has_room(&loop->siblings, i) && is_idle(&loop->siblings.page->slots[i]))
             return true;
     return false;
 }
 
-void fl_balance_listen(fl_loop *loop, bool stuck) {
-    fl_loop_pause_accepting(loop, stuck && loop->siblings.slot != NULL && fl_siblings_choose(&loop->siblings) >= 0);
-}
-
-/* All that waits, to whoever would serve it soonest. */
-static void evacuate(fl_loop *loop) {
+static void hand_over_all(fl_loop *loop) {
     offer best;
     fl_exchange *next = loop->ready.first;
     for (int i = 0; i < AT_ONCE && next != NULL && best_offer(loop, true, &best); i++) {
         fl_exchange *exchange = next;
         next = exchange->next;
-        /* One that must stay does not keep those behind it; a full socket does. */
+        /* A request that must stay does not keep those behind it; a full socket does. */
         if (fl_handoff_possible(exchange->connection) && !fl_handoff_give(&loop->siblings, exchange->connection, best.sibling))
             return;
     }
 }
 
-/* By how much a sibling's oldest must be younger than a request that would go there. Less than what a request takes, and
- * than those differ by, is chance and evens out by itself: workers would only pass requests around. As with the timeout of
- * a retransmission, three times the mean deviation is rarely exceeded. */
+/* By how much a sibling's oldest request must be younger than one that would go there. Without a margin, workers would pass requests
+ * around: a difference of less than a request takes evens out by itself. As with the timeout of a retransmission, three times the mean
+ * deviation is rarely exceeded. */
 static uint64_t margin(const fl_loop *loop) {
     int64_t margin = loop->pace.interval + 3 * loop->pace.deviation;
     return (uint64_t) (margin < MARGIN ? MARGIN : margin > MOST_MARGIN ? MOST_MARGIN : margin);
 }
 
-/* One request, if a sibling has nothing older to do: our second oldest, since the oldest is next here; but the oldest
- * when the sibling is idle, or we leave, or ours has been at it for unusually long. */
-static void even_out(fl_loop *loop, uint64_t away) {
+/* Hands over one request, if a sibling has nothing older to do: the second oldest, since the oldest is next here; but the oldest if the
+ * sibling is idle, or our reactor has been in its request for unusually long. */
+static void hand_over_one(fl_loop *loop, uint64_t away) {
     offer best;
     bool unusually_long = loop->pace.interval > 0 && away > UNUSUAL * (uint64_t) loop->pace.interval + MARGIN;
     if (loop->ready.first == NULL || !best_offer(loop, unusually_long || loop->context.draining, &best))
@@ -102,7 +96,7 @@ static void even_out(fl_loop *loop, uint64_t away) {
     fl_exchange *candidate = best.idle || unusually_long ? loop->ready.first : loop->ready.first->next;
     if (candidate == NULL)
         return;
-    /* Of two that are away for unusually long none gives to the other what that would give back. */
+    /* If both reactors have been away for unusually long, the later one keeps its request: the other would give it back. */
     bool nothing_waits = best.waiting == 0 && !(unusually_long && best.away != 0 && best.away <= loop->context.now - away);
     if (best.idle || nothing_waits || best.oldest > candidate->queueing.ready_at + margin(loop))
         fl_handoff_give(&loop->siblings, candidate->connection, best.sibling);
@@ -125,13 +119,10 @@ void fl_balance_lanes(fl_loop *loop) {
     }
 }
 
-/* In a lane worker, one that waits goes to another that has nothing to do. */
+/* Hands a request from this lane worker to an idle one. */
 static void share_lane(fl_loop *loop) {
     int lane = fl_siblings_choose_lane(&loop->siblings);
-    if (loop->ready.first == NULL || lane < 0)
-        return;
-    fl_slot *slot = &loop->siblings.page->slots[lane];
-    if (fl_slot_get(slot, FL_SLOT_idle) == 1 && fl_slot_get(slot, FL_SLOT_incoming_requests) == 0)
+    if (loop->ready.first != NULL && lane >= 0 && is_idle(&loop->siblings.page->slots[lane]))
         fl_handoff_give(&loop->siblings, loop->ready.first->connection, lane);
 }
 
@@ -140,9 +131,9 @@ uint32_t fl_balance(fl_loop *loop, bool stuck, uint64_t away) {
         if (loop->lanes.dedicated)
             share_lane(loop);
         else if (stuck)
-            evacuate(loop);
+            hand_over_all(loop);
         else
-            even_out(loop, away);
+            hand_over_one(loop, away);
     }
     return loop->ready.count;
 }

@@ -5,10 +5,10 @@
 
 #include "watch.h"
 
-/* Called by the watch thread at each tick, without the lock. Returns whether a request waits in a lane or stalls. */
+/* The watch thread calls it at each tick, without the lock. Returns whether a request waits in a lane or stalls. */
 bool fl_lanes_update(fl_watch *watch, uint64_t now);
 
-/* Wakes a reactor for each request that waits in a lane, as far as there are reactors. With the lock. */
+/* Wakes a reactor for each request that waits in a lane, as long as there are reactors. The caller holds the lock. */
 void fl_lanes_serve(void *watch);
 
 #endif

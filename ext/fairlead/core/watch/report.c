@@ -6,15 +6,15 @@
 #include <stdio.h>
 #include <string.h>
 
-/* "GET /path" */
+/* Bytes of "GET /path". */
 enum { MOST_REQUEST = FL_ESCAPED(sizeof((fl_run *) 0)->method) + FL_ESCAPED(sizeof((fl_run *) 0)->path) };
 
 void fl_report(const fl_watch *watch, const char *line) {
-    if (watch->relief >= 0)
-        (void) !send(watch->relief, line, strlen(line), MSG_DONTWAIT | FL_SEND_FLAGS);
+    if (watch->supervisor >= 0)
+        (void) !send(watch->supervisor, line, strlen(line), MSG_DONTWAIT | FL_SEND_FLAGS);
 }
 
-/* What the reactor is at; empty: nothing of any request. */
+/* The request that the reactor runs; empty: none. */
 static void name_request(fl_watch *watch, int reactor, char name[MOST_REQUEST]) {
     name[0] = '\0';
     pthread_mutex_lock(&watch->loop->context.lock);
@@ -34,8 +34,8 @@ void fl_report_lost(fl_watch *watch, int reactor, fl_stall kind) {
     fl_report(watch, line);
 }
 
-static const char *truth(bool is) {
-    return is ? "true" : "false";
+static const char *json_bool(bool value) {
+    return value ? "true" : "false";
 }
 
 void fl_report_lasting(fl_watch *watch, int reactor) {
@@ -46,7 +46,7 @@ void fl_report_lasting(fl_watch *watch, int reactor) {
              "[\"lasting\",{\"number\":%d,\"began\":%" PRIu64 ",\"seconds\":%.3f,\"kind\":\"%s\",\"request\":\"%s\","
              "\"standby\":%s,\"relief\":%s,\"handed\":%" PRIu64 ",\"sibling\":%d}]\n",
              reactor, atomic_load(&record->began), (double) fl_stall_lasted(record) / 1e6, fl_stall_name(fl_stall_kind(record)),
-             request, truth(fl_stall_has_standby(record)), truth(atomic_load(&record->relief)), atomic_load(&record->handed),
-             atomic_load(&record->sibling));
+             request, json_bool(fl_stall_has_standby(record)), json_bool(atomic_load(&record->relief)),
+             atomic_load(&record->handed), atomic_load(&record->sibling));
     fl_report(watch, line);
 }

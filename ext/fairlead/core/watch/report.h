@@ -1,6 +1,6 @@
-/* What the watch thread tells the supervisor by itself, since Ruby may not run: lines of JSON, as lib/fairlead/ipc/messages.rb has
- * them. Of the watch thread alone. Nothing is allocated, and nothing fails: what the socket does not take at once, or what
- * nobody is there to hear, is not told. */
+/* Messages of the watch thread to the supervisor, for when Ruby cannot run: lines of JSON, in the format of
+ * lib/fairlead/ipc/messages.rb. Only the watch thread calls these functions. Nothing is allocated, nothing fails: a message that the
+ * socket does not take at once is lost. */
 #ifndef FL_REPORT_H
 #define FL_REPORT_H
 
@@ -8,10 +8,10 @@
 
 void fl_report(const fl_watch *watch, const char *line);
 
-/* This reactor has been kept away for so long that its worker is to be replaced. */
+/* Has the supervisor replace the worker: this reactor has been away for too long. */
 void fl_report_lost(fl_watch *watch, int reactor, fl_stall kind);
 
-/* Its stall goes on, and the GVL is kept from whoever would tell of it. */
+/* Reports a stall that goes on, because the Ruby reporter does not get the GVL. */
 void fl_report_lasting(fl_watch *watch, int reactor);
 
 #endif

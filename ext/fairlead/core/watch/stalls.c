@@ -2,10 +2,10 @@
 #include "watch.h"
 
 enum {
-    LASTING = 5000000,       /* microseconds after which a stall is told though it goes on */
-    KEPT_FROM_ALL = 1000000, /* the GVL, by one: from the teller too */
-    FIRST_LOOK = 2000,       /* microseconds that it counts for: it does not tell what was before */
-    COMPUTING = 4,           /* computing is ordinary work: told when it takes so many times the limit */
+    LASTING = 5000000,  /* microseconds after which a stall is reported though it goes on */
+    GVL_KEPT = 1000000, /* microseconds that one thread has held the GVL, after which the reporter cannot be relied on */
+    FIRST_LOOK = 2000,  /* microseconds that the first look at a thread counts for: it does not show what was before */
+    COMPUTING = 4,      /* times the limit: computing is ordinary work, and reported later */
 };
 
 static uint64_t get(const _Atomic uint64_t *field) {
@@ -43,21 +43,21 @@ static void open_record(fl_stall_record *record, const fl_thread *thread, uint64
     atomic_store(&record->phase, FL_STALL_OPEN);
 }
 
-/* Whose fault it is: the reactor's own, or that of a thread which serves nothing, and has the GVL that it waits for. */
+/* The thread to blame: the reactor's own, or a thread that is no reactor and holds the GVL that the reactor waits for. */
 static const fl_thread *subject_of(const fl_thread *thread, int gvl) {
     const fl_thread *holder = atomic_load(&fl_gvl_holder);
     bool foreign = gvl == FL_GVL_WANTED && holder != NULL && atomic_load(&holder->watch) == NULL;
     return foreign ? holder : thread;
 }
 
-/* Answers of which kind this look is. */
+/* Adds the time since the last look to the record. Returns its kind. */
 static fl_stall tally(fl_stall_record *record, const fl_thread *thread, const fl_thread *subject, int gvl, uint64_t now) {
     uint64_t clock = fl_task_clock(&subject->task);
-    bool still = record->subject == subject && (clock - record->last_clock) * 10 < now - record->last_look;
+    bool clock_stands = record->subject == subject && (clock - record->last_clock) * 10 < now - record->last_look;
     fl_stall kind = FL_STALL_COMPUTING;
     if (gvl == FL_GVL_RELEASED)
         kind = FL_STALL_BLOCKED;
-    else if ((gvl == FL_GVL_HELD || subject != thread) && still && fl_task_sleeps(&subject->task))
+    else if ((gvl == FL_GVL_HELD || subject != thread) && clock_stands && fl_task_sleeps(&subject->task))
         kind = FL_STALL_STUCK;
     _Atomic uint64_t *count = kind == FL_STALL_BLOCKED ? &record->released
                               : kind == FL_STALL_STUCK ? &record->asleep
@@ -82,42 +82,42 @@ static uint64_t own_time(const fl_stall_record *record, uint64_t until) {
     return away > delayed ? away - delayed : 0;
 }
 
-/* What it has been seen to do itself. A thread that the machine keeps from running, or that waits for the GVL, does nothing. */
-static uint64_t seen(const fl_stall_record *record) {
+/* Microseconds in which the thread was seen to do something. One that waits for a CPU or the GVL does nothing. */
+static uint64_t time_seen(const fl_stall_record *record) {
     return get(&record->released) + get(&record->asleep) + get(&record->computed);
 }
 
-/* The kernel is asked only if that can make a difference: most are away for a few milliseconds. */
+/* Asks the kernel last, in own_time: most reactors are away for a few milliseconds only. */
 static bool has_lasted(const fl_stall_record *record, uint64_t until, uint64_t limit) {
-    return until - get(&record->began) >= limit && seen(record) >= limit / 2 && own_time(record, until) >= limit;
+    return until - get(&record->began) >= limit && time_seen(record) >= limit / 2 && own_time(record, until) >= limit;
 }
 
 static void close_record(fl_watch *watch, fl_stall_record *record, uint64_t ended) {
-    bool told = atomic_load(&record->phase) >= FL_STALL_LONG && has_lasted(record, ended, limit_of(watch, record));
-    if (told)
-        set(&record->lasted, own_time(record, ended));
-    atomic_store(&record->phase, told ? FL_STALL_OVER : FL_STALL_CALM);
-    if (!told)
+    if (!fl_stall_is_long(record) || !has_lasted(record, ended, limit_of(watch, record))) {
+        atomic_store(&record->phase, FL_STALL_CALM);
         return;
+    }
+    set(&record->lasted, own_time(record, ended));
+    atomic_store(&record->phase, FL_STALL_OVER);
     fl_slot *slot = watch->loop->siblings.slot;
     if (slot != NULL)
         fl_slot_set(slot, FL_SLOT_stalls, fl_slot_get(slot, FL_SLOT_stalls) + 1);
     fl_notifier_notify(&watch->reporter);
 }
 
-/* Has its backtrace taken, by another thread if that can run. */
-static void want_backtrace(fl_watch *watch, fl_stall_record *record, fl_stall kind, int gvl) {
+/* Has the backtrace taken by the reporter, or by the stalled thread itself if that holds the GVL. */
+static void request_backtrace(fl_watch *watch, fl_stall_record *record, fl_stall kind, int gvl) {
     atomic_store(&record->wanted, kind);
     if (atomic_load(&record->phase) == FL_STALL_OPEN)
         atomic_store(&record->phase, FL_STALL_LONG);
     fl_notifier_notify(&watch->reporter);
     if (gvl != FL_GVL_RELEASED)
-        watch->interrupt();
+        watch->request_backtrace();
 }
 
-/* The backtrace is wanted from half of the time on, lest the stall ends before it is taken; and again when most of the
- * time turns out to be of another kind. */
-static void follow(fl_watch *watch, int number, fl_stall_record *record, uint64_t now) {
+/* Requests the backtrace after half of the limit, because the stall may end before it is taken, and again when most of the time turns
+ * out to be of another kind. */
+static void update_record(fl_watch *watch, int number, fl_stall_record *record, uint64_t now) {
     const fl_thread *thread = watch->reactors[number].thread;
     int gvl = atomic_load(&thread->gvl);
     const fl_thread *subject = subject_of(thread, gvl);
@@ -127,29 +127,24 @@ static void follow(fl_watch *watch, int number, fl_stall_record *record, uint64_
     bool due = phase == FL_STALL_OPEN ? has_lasted(record, now, limit_of(watch, record) / 2)
                                       : kind != (fl_stall) atomic_load(&record->wanted);
     if (due && reachable && looks_like == kind)
-        want_backtrace(watch, record, kind, gvl);
+        request_backtrace(watch, record, kind, gvl);
     if (phase == FL_STALL_LONG && has_lasted(record, now, LASTING)) {
         atomic_store(&record->phase, FL_STALL_LASTING);
         fl_notifier_notify(&watch->reporter);
-        if (now > watch->held_since + KEPT_FROM_ALL)
+        if (now > watch->held_since + GVL_KEPT)
             fl_report_lasting(watch, number);
     }
 }
 
-static bool is_long(const fl_stall_record *record) {
-    int phase = atomic_load(&record->phase);
-    return phase == FL_STALL_LONG || phase == FL_STALL_LASTING;
-}
-
-/* The oldest of those that go on, for who looks at the page. */
-static void show(const fl_watch *watch, int count) {
+/* Publishes the oldest stall that goes on. */
+static void publish(const fl_watch *watch, int count) {
     fl_slot *slot = watch->loop->siblings.slot;
     if (slot == NULL)
         return;
     const fl_stall_record *oldest = NULL;
     for (int i = 0; i < count; i++) {
         const fl_stall_record *record = &watch->stalls[i];
-        if (is_long(record) && (oldest == NULL || get(&record->began) < get(&oldest->began)))
+        if (fl_stall_is_long(record) && (oldest == NULL || get(&record->began) < get(&oldest->began)))
             oldest = record;
     }
     fl_slot_set(slot, FL_SLOT_stalled_kind, oldest == NULL ? FL_STALL_NONE : fl_stall_kind(oldest));
@@ -169,11 +164,11 @@ void fl_stalls_update(fl_watch *watch, uint64_t now) {
         if (phase == FL_STALL_CALM)
             open_record(record, watch->reactors[i].thread, since);
         if (since == get(&record->began))
-            follow(watch, i, record, now);
+            update_record(watch, i, record, now);
         else
             close_record(watch, record, since > get(&record->began) ? since : now);
     }
-    show(watch, count);
+    publish(watch, count);
 }
 
 uint64_t fl_stall_lasted(const fl_stall_record *record) {
@@ -190,15 +185,15 @@ bool fl_stalls_open(const fl_watch *watch) {
     return false;
 }
 
-/* The record may still be that of the one before, which has not been told yet. */
+/* The record may still be of the stall before, which has not been reported yet. */
 void fl_stall_standby(fl_watch *watch, int reactor) {
     uint64_t since = fl_watch_away_since(watch, reactor);
     fl_stall_record *record = &watch->stalls[reactor];
-    set(&record->passed, since != 0 ? since : get(&record->began));
+    set(&record->standby_at, since != 0 ? since : get(&record->began));
 }
 
 bool fl_stall_has_standby(const fl_stall_record *record) {
-    return get(&record->passed) == get(&record->began);
+    return get(&record->standby_at) == get(&record->began);
 }
 
 void fl_stall_relief(fl_watch *watch, int reactor) {

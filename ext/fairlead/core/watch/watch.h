@@ -1,5 +1,5 @@
-/* The watch thread: notices within milliseconds that the leading reactor has not come back to its loop, finds out why, and works around
- * it. It needs no Ruby: it turns the loop itself, gives the lead to a standby reactor, hands requests to a sibling worker, or asks the
+/* The watch thread notices within milliseconds that the leading reactor has not returned to its loop, finds out why, and works around
+ * it. It needs no Ruby: it turns the loop itself, passes the lead to a standby reactor, hands requests to a sibling worker, or asks the
  * supervisor for a relief worker.
  *
  * fl_watch_open allocates it, fl_watch_start starts the thread (in the worker, after the fork), fl_watch_close joins the thread and
@@ -16,24 +16,23 @@
 
 typedef enum fl_gvl { FL_GVL_RELEASED, FL_GVL_WANTED, FL_GVL_HELD } fl_gvl;
 
-/* A Ruby thread, as its events describe it. */
+/* A Ruby thread, as the events of its GVL describe it. */
 typedef struct fl_thread {
     _Atomic int gvl;
-    _Atomic uint64_t gvl_since;       /* fl_clock when it last gave up or asked for the GVL */
+    _Atomic uint64_t gvl_since;       /* fl_clock when it last released or requested the GVL */
     _Atomic(struct fl_watch *) watch; /* NULL: the thread is no reactor */
     fl_task task;
 } fl_thread;
 
 /* The request that a fiber runs. Never freed, since any thread may still read it; written and read with the loop's lock. */
 typedef struct fl_run {
-    uint64_t id;        /* of its exchange; 0: none */
-    _Atomic bool noted; /* its route was recorded as stalling */
+    uint64_t id;                 /* of its exchange; 0: none */
+    _Atomic bool stall_recorded; /* its route was recorded as stalling */
     uint16_t method_size, path_size;
     char method[16], path[FL_ROUTE_PATH];
 } fl_run;
 
-/* The fiber has taken this exchange. */
-void fl_run_begins(fl_run *run, const fl_exchange *exchange);
+void fl_run_begin(fl_run *run, const fl_exchange *exchange);
 
 /* The last observation of a thread, to tell whether it computes or sleeps. */
 typedef struct fl_sample {
@@ -49,21 +48,21 @@ typedef struct fl_reactor {
     _Atomic bool in_loop;   /* its scheduler runs or waits, and no fiber runs */
     _Atomic(fl_run *) run;  /* of the running fiber; NULL: none */
     _Atomic bool lane;      /* it serves the lane of threads and does not lead */
-    _Atomic bool gone;      /* it does not serve any more */
-    _Atomic bool vacant;    /* its thread does not use this entry any more: another reactor may */
+    _Atomic bool retired;   /* it serves no more requests */
+    _Atomic bool reusable;  /* its thread has let go of this entry, so another reactor may have it */
     fl_notifier lead;       /* notified when it may have got the lead, or a lane has a request for it */
 
     /* of the watch thread alone */
     fl_sample sample;
     uint64_t seen_stamp, seen_clock; /* its stamp and CPU clock when the stamp last changed */
-    uint64_t noted;                  /* id of the request whose stall was recorded */
+    uint64_t recorded_id;            /* of the request whose stall was recorded */
 } fl_reactor;
 
 /* The thread that holds the GVL; NULL: none, or an unknown one. */
 extern _Atomic(fl_thread *) fl_gvl_holder;
 
-/* How often a thread has acquired the GVL or answered a yield request. Increased before fl_gvl_holder is set. */
-extern _Atomic uint64_t fl_gvl_turns;
+/* How often a thread has acquired the GVL or answered request_yield. Increased before fl_gvl_holder is set. */
+extern _Atomic uint64_t fl_gvl_progress;
 
 /* Ruby's garbage collector: fl_clock since when it runs (0: it does not), and microseconds that it ran before. */
 extern _Atomic uint64_t fl_collecting_since, fl_collected;
@@ -85,16 +84,15 @@ typedef struct fl_watch {
     _Atomic int count;
     _Atomic int leader;
     _Atomic int stall; /* fl_stall of the leader, now */
-    _Atomic int ends;
+    _Atomic int stopping;
     fl_stall_record stalls[FL_MOST_REACTORS];
-    fl_notifier reporter;    /* notified when a stall can be reported */
-    void (*interrupt)(void); /* makes the holder of the GVL take its backtrace as soon as it can */
-    void (*press)(void);     /* makes the holder count in fl_gvl_turns, and yield the GVL if it does not lead;
-                                  * NULL: not possible */
-    _Atomic int asleep;      /* the watch thread sleeps, since nothing has been going on */
-    int relief;              /* the socket to ask for a relief worker, with `request`; -1: none */
-    char request[64];
-    char lane_request[64]; /* the same for a lane worker */
+    fl_notifier reporter;            /* notified when a stall can be reported */
+    void (*request_backtrace)(void); /* makes the holder of the GVL take its backtrace as soon as it can */
+    void (*request_yield)(void);     /* makes the holder increase fl_gvl_progress, and yield the GVL if it does not lead;
+                                      * NULL: not possible */
+    _Atomic int asleep;              /* the watch thread sleeps, since nothing has been going on */
+    int supervisor;                  /* the socket for reports and the two requests; -1: none */
+    char relief_request[64], lane_request[64];
     pthread_t thread;
     bool started;
     pthread_mutex_t lock;
@@ -102,39 +100,40 @@ typedef struct fl_watch {
 
     /* of the watch thread alone */
     fl_sample sample;
-    uint64_t relief_at, loss_told_at, lane_asked_at;
+    uint64_t relief_at, loss_reported_at, lane_asked_at;
     uint64_t stamp_seen, collected_before;
-    uint64_t turns_seen, held_since; /* since when one thread holds the GVL without counting in fl_gvl_turns */
-    uint64_t asked_at;               /* its CPU clock when it was first asked to yield; 0: it was not */
-    bool kept;                       /* C code computes with the GVL, and does not answer */
+    uint64_t progress_seen, held_since; /* since when one thread holds the GVL without increasing fl_gvl_progress */
+    uint64_t asked_at;                  /* the holder's CPU clock when it was first asked to yield; 0: it was not */
+    bool unresponsive;                  /* C code computes with the GVL, and does not answer */
     unsigned asleep_in_a_row;
-    uint64_t turn, turn_took;           /* the last turn that was seen to compute: its stamp and its microseconds */
-    uint64_t turns_took, requests_seen; /* those before it, since the last request ended */
+    uint64_t turn, turn_took;           /* the last turn that was seen to compute: its stamp, its microseconds */
+    uint64_t turns_took, requests_seen; /* the turns before it, since the last request ended */
 } fl_watch;
 
 fl_watch *fl_watch_open(fl_loop *loop, const fl_watch_limits *limits);
 
-/* Call it once the reactors have entered. Returns 0 or an errno. */
+/* Call it once a reactor has registered. Returns 0 or an errno. */
 int fl_watch_start(fl_watch *watch);
 void fl_watch_close(fl_watch *watch);
 
-/* fl_clock since when a reactor has been away; 0: it is not. The leader is also away in its loop if it has work and waits for the GVL. */
+/* fl_clock since when a reactor has been away from its loop; 0: it is not. A leader in its loop counts as away if it has work and waits
+ * for the GVL. */
 uint64_t fl_watch_away_since(const fl_watch *watch, int reactor);
 
 /* The reactor that is this thread; NULL: none, or `thread` is NULL. */
 fl_reactor *fl_watch_reactor_of(fl_watch *watch, const fl_thread *thread);
 
 /* Whether a reactor waits for something to do: it is in its loop, and does not want the GVL. */
-bool fl_watch_at_rest(const fl_watch *watch, int reactor);
+bool fl_watch_is_idle(const fl_watch *watch, int reactor);
 
 /* Registers the calling thread as a reactor. Returns its number, or -1 if there are too many. */
-int fl_watch_enter(fl_watch *watch, fl_thread *thread);
+int fl_watch_register(fl_watch *watch, fl_thread *thread);
 
-/* The calling thread stops being that reactor. Returns false if it leads: then it goes on. */
-bool fl_watch_leave(fl_watch *watch, int reactor);
+/* The calling thread stops serving as that reactor. Returns false if it leads or runs a request of a lane: then it goes on. */
+bool fl_watch_retire(fl_watch *watch, int reactor);
 
-/* Call it afterwards, once the thread does not use its entry any more. */
-void fl_watch_vacate(fl_watch *watch, int reactor);
+/* Makes the entry of a retired reactor free for another. Its own thread uses the entry no more. */
+void fl_watch_unregister(fl_watch *watch, int reactor);
 
 static inline bool fl_watch_leads(const fl_watch *watch, int reactor) {
     return atomic_load_explicit(&watch->leader, memory_order_acquire) == reactor;
@@ -150,7 +149,7 @@ static inline bool fl_watch_in_lane(const fl_watch *watch, int reactor) {
     return atomic_load_explicit(&watch->reactors[reactor].lane, memory_order_acquire) && !fl_watch_leads(watch, reactor);
 }
 
-/* The reactor's own thread runs a fiber from now on, or none. */
+/* The reactor's own thread calls these when it switches to a fiber, and when it returns to its scheduler. */
 static inline void fl_reactor_enters_app(fl_reactor *reactor, uint64_t now) {
     atomic_store_explicit(&reactor->stamp, now, memory_order_relaxed);
     atomic_store_explicit(&reactor->in_loop, false, memory_order_release);
@@ -159,15 +158,12 @@ static inline void fl_reactor_leaves_app(fl_reactor *reactor) {
     atomic_store_explicit(&reactor->in_loop, true, memory_order_release);
 }
 
-/* Wakes the watch thread, since a reactor is about to run a fiber. The reactor's fields are set before, so that one of both threads
- * sees the other. */
-void fl_watch_wake(fl_watch *watch);
-static inline void fl_watch_attend(fl_watch *watch) {
+/* Wakes the watch thread, because a reactor is about to run a fiber. The reactor's fields are set before, so at least one of the two
+ * threads sees what the other has written. */
+void fl_watch_wake_thread(fl_watch *watch);
+static inline void fl_watch_wake(fl_watch *watch) {
     if (atomic_load(&watch->asleep))
-        fl_watch_wake(watch);
+        fl_watch_wake_thread(watch);
 }
-
-/* Whether a thread sleeps for longer than a moment, with the GVL or without. Called at each tick with the same sample. */
-bool fl_stays_asleep(fl_sample *sample, const fl_thread *thread, uint64_t now);
 
 #endif

@@ -1,6 +1,6 @@
-/* Functions that only the files of this folder call. The contract is that of loop.h. */
-#ifndef FL_LOOP_PARTS_H
-#define FL_LOOP_PARTS_H
+/* Functions that only the files of this folder call. The contract of loop.h holds. */
+#ifndef FL_LOOP_INTERNAL_H
+#define FL_LOOP_INTERNAL_H
 
 #include "loop.h"
 
@@ -15,13 +15,13 @@ void fl_loop_accept(fl_loop *loop, fl_listener *listener, int most);
  * lost: its client sees it closed. */
 void fl_loop_receive(fl_loop *loop);
 
-/* How many more connections there are descriptors for, as far as is known. */
+/* How many more connections there are descriptors for, as far as the loop knows. */
 int64_t fl_loop_room(const fl_loop *loop);
 
-/* The spare descriptor is closed before a connection is received that may have to be passed on, and opened again afterwards. If that
- * fails, the loop stops accepting for a while. */
-void fl_loop_give_up_reserve(fl_loop *loop);
-void fl_loop_keep_reserve(fl_loop *loop);
+/* The loop closes its spare descriptor before it receives a connection that it may have to pass on, and opens it again afterwards. If
+ * that fails, it stops accepting for a while. */
+void fl_loop_close_reserve(fl_loop *loop);
+void fl_loop_open_reserve(fl_loop *loop);
 
 /* Watches the listeners again once accepting.again_at has come. */
 void fl_loop_listen_again(fl_loop *loop);
@@ -32,8 +32,8 @@ void fl_loop_stop_accepting(fl_loop *loop);
 /* Ends the requests, bodies and connections whose deadline context.now has reached. */
 void fl_loop_process_deadlines(fl_loop *loop);
 
-/* In a lane worker: hands requests that do not belong there, and idle connections, back to the other workers. */
-void fl_loop_give_back(fl_loop *loop);
+/* In a lane worker: returns idle connections, and requests that do not belong in the lane, to the other workers. */
+void fl_loop_return_connections(fl_loop *loop);
 
 /* Sets the poll's timer to the next deadline. */
 void fl_loop_set_timer(fl_loop *loop);
