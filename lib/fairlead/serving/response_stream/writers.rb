@@ -96,7 +96,7 @@ module Fairlead
       def gone?(request) = request.gone? && !RequestDeadlines.current&.cancels_abandoned
 
       # The tasks that write for a request are interrupted with it.
-      def raise_in_tasks(error) = remaining.grep(::Async::Task).each { |task| task.fiber.raise(error) if task.alive? }
+      def raise_in_tasks(error) = remaining.grep(::Async::Task).each { |task| ::Fiber.scheduler.raise(task.fiber, error) if task.alive? }
 
       def join_all(ended)
         while (one = remaining.first)

@@ -69,6 +69,30 @@ module Fairlead
       end
     end
 
+    def test_a_task_that_writes_for_a_stream_is_cancelled_with_it
+      app = <<~RUBY
+        run(lambda do |env|
+          File.write("begun", "")
+          env["rack.response_finished"] << ->(*) { File.write("finished", "") }
+          body = lambda do |_stream|
+            Async do
+              sleep
+            rescue Fairlead::ClientGone => error
+              File.write("ended", error.class.name)
+              raise
+            end
+          end
+          [200, {}, body]
+        end)
+      RUBY
+      with_server(app, "--cancel-abandoned") do |server|
+        ask(server, &:close)
+
+        assert_equal "Fairlead::ClientGone", ending(server, within: 4.5)
+        eventually("the request is over", within: 5) { File.exist?(server.path("finished")) }
+      end
+    end
+
     private
 
     def ask(server)
