@@ -219,6 +219,16 @@ static VALUE request_trailers(VALUE object) {
     return whole ? fl_headers_trailers(exchange) : rb_hash_new();
 }
 
+/* Later requests that name this session come to this worker. */
+static VALUE request_begin_session(VALUE object, VALUE id) {
+    StringValue(id);
+    fl_exchange *exchange = fl_lock_request(object);
+    fl_require_open(exchange);
+    exchange->context->calls->session_began(exchange->context, RSTRING_PTR(id), (size_t) RSTRING_LEN(id));
+    fl_unlock(exchange->context);
+    return id;
+}
+
 void fl_init_request(void) {
     cRequest = rb_define_class_under(fl_mFairlead, "Request", rb_cObject);
     rb_gc_register_mark_object(cRequest);
@@ -233,5 +243,6 @@ void fl_init_request(void) {
     rb_define_method(cRequest, "gone?", request_gone_p, 0);
     rb_define_method(cRequest, "read", request_read, 2);
     rb_define_method(cRequest, "trailers", request_trailers, 0);
+    rb_define_method(cRequest, "begin_session", request_begin_session, 1);
     fl_init_response(cRequest);
 }

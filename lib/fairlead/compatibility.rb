@@ -192,6 +192,11 @@ module Fairlead
         methods: { "Excon::Connection" => %i[request sockets] }, variables: { "Excon::Connection" => %i[@_excon_sockets] },
         lost: "Requests that share a persistent connection of Excon read each other's answers."
       ),
+      fast_mcp: row(
+        "fast-mcp", ">= 1.5", "< 2",
+        methods: { "FastMcp::Transports::RackTransport" => %i[call path_prefix sse_route messages_route] },
+        lost: "Set workers to 1: a client's messages may reach a worker that does not have its event stream."
+      ),
       rack_timeout: row(
         "rack-timeout", ">= 0.6",
         methods: { "Rack::Timeout::Scheduler" => %i[run_in], "Rack::Timeout::Scheduler::Timeout" => %i[timeout] },

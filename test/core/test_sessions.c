@@ -43,6 +43,21 @@ static void it_goes_before_its_body_has_come(void) {
     end(&scene);
 }
 
+static void a_query_names_a_session_too(void) {
+    static const char *const found[] = {"session_id=abc", "sessionId=abc", "a=b&session_id=abc&c"};
+    static const char *const others[] = {"session_id=", "session_id=abcd", "session_id=ab", "my_session_id=abc", "a&&", "session_i"};
+    for (size_t i = 0; i < sizeof found / sizeof *found + sizeof others / sizeof *others; i++) {
+        bool known = i < sizeof found / sizeof *found;
+        scene scene = begin(2);
+        char text[128];
+        snprintf(text, sizeof text, "GET /1?%s HTTP/1.1\r\nHost: a\r\n\r\n", known ? found[i] : others[i - sizeof found / sizeof *found]);
+        keeps(&scene, 1);
+        asks(&scene, text);
+        CHECK_TEXT(known ? text : "", bytes_sent_to(&scene, 1));
+        end(&scene);
+    }
+}
+
 static void also_where_that_worker_is_stuck_or_serves_a_lane(void) {
     scene scene = begin(2);
     keeps(&scene, 1);
@@ -141,6 +156,7 @@ static void a_session_may_move(void) {
 int main(void) {
     TEST(a_request_goes_to_the_worker_that_keeps_its_session);
     TEST(it_goes_before_its_body_has_come);
+    TEST(a_query_names_a_session_too);
     TEST(also_where_that_worker_is_stuck_or_serves_a_lane);
     TEST(it_stays_where_that_worker_ends_or_has_no_room);
     TEST(a_request_without_a_known_session_stays);

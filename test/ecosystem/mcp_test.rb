@@ -7,6 +7,7 @@ require_relative "../http_client"
 module Fairlead
   # Servers of the Model Context Protocol, with the official gem and with fast-mcp. A session is in the memory of the worker that
   # has begun it.
+  # Covers integrations/fast_mcp_sessions.rb
   class MCPTest < EcosystemTest
     include SpeaksHTTP
 
@@ -46,10 +47,10 @@ module Fairlead
       class Greet < FastMcp::Tool
         description "Greets"
         arguments { required(:name).filled(:string) }
-        def call(name:) = "Hello, #{name}"
+        def call(name:) = "#{Process.pid} greets #{name}"
       end
 
-      app = ->(_) { [404, {}, []] }
+      app = ->(_) { sleep 0.01; [200, {}, [Process.pid.to_s]] }
       run FastMcp.rack_middleware(app, name: "greeter", version: "1", logger: Logger.new(File::NULL)) { |server| server.register_tool(Greet) }
     RUBY
 
@@ -145,16 +146,19 @@ module Fairlead
       refute_equal pid, Session.new(client(to: server)).call(client(to: server)).to_i
     end
 
-    # The client of the legacy transport has its answers as events of its stream, which belongs to one worker.
+    # The client of the older transport has its answers as events of its stream, which belongs to one worker.
     def test_fast_mcp_answers_over_the_stream_of_its_client
-      server = shared_server(FAST, name: :fast, env: BUNDLE, lint: false)
-      events = client(to: server).request("GET", "/mcp/sse", host: "localhost")
-      endpoint = await_event(events, "endpoint")
-      call = { jsonrpc: "2.0", id: 1, method: "tools/call", params: { name: "Greet", arguments: { name: "Argo" } } }
-      response = server.post(endpoint, JSON.generate(call), "content-type" => "application/json", "host" => "localhost")
+      server = shared_server(FAST, "-w", "2", name: :fast, env: BUNDLE, lint: false)
+      streams = %w[/mcp/sse /mcp/sse?a=b].flat_map do |path|
+        client_of_each(server).values.each { |client| client.request("GET", path, host: "localhost") }
+      end
+      endpoints = streams.map { |stream| await_event(stream, "endpoint") }
+      answered = streams.zip(endpoints).each_with_index.map do |(stream, endpoint), n|
+        Array.new(3) { |m| greet(server, endpoint, "#{n}-#{m}", stream) }.uniq
+      end
 
-      assert_equal "200", response.code
-      assert_equal "Hello, Argo", JSON.parse(await_data(events, "Hello")).dig("result", "content", 0, "text")
+      assert_equal [1, 1, 1, 1], answered.map(&:size)
+      assert_equal server.worker_pids.sort, answered.flatten.uniq.sort
     end
 
     private
@@ -179,6 +183,15 @@ module Fairlead
       end
 
       assert_includes await_data(of, "notifications"), "notifications/tools/list_changed"
+    end
+
+    # @return [Integer] the process that says so.
+    def greet(server, endpoint, name, stream)
+      call = { jsonrpc: "2.0", id: 1, method: "tools/call", params: { name: "Greet", arguments: { name: } } }
+      response = server.post(endpoint, JSON.generate(call), "content-type" => "application/json", "host" => "localhost")
+
+      assert_equal "200", response.code
+      JSON.parse(await_data(stream, "greets #{name}")).dig("result", "content", 0, "text").to_i
     end
 
     def await_event(client, name)

@@ -5,6 +5,7 @@
 # Calls active_record, configuration, drivers, fiber_safety, listening and serving.
 module Fairlead
   autoload :ExconSockets, "fairlead/integrations/excon_sockets"
+  autoload :FastMCPSessions, "fairlead/integrations/fast_mcp_sessions"
   autoload :Graphql, "fairlead/integrations/graphql"
   autoload :Integrations, "fairlead/integrations/integrations"
   autoload :Isolation, "fairlead/integrations/isolation"

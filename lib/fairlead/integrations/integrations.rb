@@ -5,7 +5,7 @@ module Fairlead
   module Integrations
     # Call it once the app is loaded, in the process that serves, before {Server#run}. May be called again.
     def self.establish
-      [Isolation, Drivers, RackTimeout, Graphql, ExconSockets].each(&:establish)
+      [Isolation, Drivers, RackTimeout, Graphql, ExconSockets, FastMCPSessions].each(&:establish)
     end
   end
 end

@@ -40,6 +40,7 @@ void fl_sessions_began(fl_sessions *sessions, const char *id, size_t size, int s
         while (!atomic_compare_exchange_strong(&session->used_at, &used_at, now));
     }
     atomic_store(&session->key, hash | (uint64_t) slot);
+    atomic_store(&sessions->used, true);
 }
 
 int fl_sessions_owner(fl_sessions *sessions, const char *id, size_t size, uint64_t now) {

@@ -1,10 +1,11 @@
-/* Which worker keeps a session in its memory: a table in the shared page, by the id that requests carry (Mcp-Session-Id).
+/* Which worker keeps a session in its memory: a table in the shared page, by the id that requests carry in Mcp-Session-Id or their query.
  * Nothing is allocated, and nothing fails. If there is no room, the least recently used session is forgotten; its requests then stay in
  * the worker that receives them. Everything is atomic; any thread of any process may call at any time. */
 #ifndef FL_SESSIONS_H
 #define FL_SESSIONS_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -16,6 +17,7 @@ typedef struct fl_session {
 } fl_session;
 
 typedef struct fl_sessions {
+    _Atomic bool used; /* a session has begun */
     fl_session sessions[FL_MAX_SESSIONS];
 } fl_sessions;
 

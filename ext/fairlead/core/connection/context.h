@@ -73,7 +73,7 @@ typedef struct fl_context_calls {
     bool (*batches_responses)(
         const struct fl_context *context);               /* whether complete responses are staged, to be sent together */
     bool (*is_ending)(const struct fl_context *context); /* whether connections close after their current response */
-    /* The head of a request names a session; returns whether the connection has gone to the worker that owns it. */
+    /* The head of a request may name a session; returns whether the connection has gone to the worker that owns it. */
     bool (*goes_to_owner)(struct fl_exchange *exchange);
     /* The head of a response names a session of this worker. Called without the lock. */
     void (*session_began)(struct fl_context *context, const char *id, size_t size);

@@ -153,7 +153,8 @@ static void read_request(fl_connection *connection) {
     limits.head = fl_context_buffer_limit(context, limits.head);
     fl_status status = fl_http1_parse(exchange->request.head, fl_buffer_at(&connection->in), connection->in.length, &limits);
     if (status == FL_OK) {
-        if (exchange->request.head->session.size == 0 || !context->calls->goes_to_owner(exchange))
+        const fl_head *head = exchange->request.head;
+        if ((head->session.size == 0 && head->query.size == 0) || !context->calls->goes_to_owner(exchange))
             head_is_complete(connection, exchange);
     } else if (status != FL_AGAIN) {
         fl_exchange_reject(exchange, status);
