@@ -2,7 +2,9 @@
 
 require "etc"
 require "fileutils"
+require "json"
 require "minitest"
+require "net/http" # takes long to load, and most of the files that are forked want it
 
 module Fairlead
   # Runs test files and the C core's suites: each in a process of its own, a few side by side, the longest first. bin/test

@@ -25,7 +25,10 @@ module Fairlead
         @records = File.exist?(records) ? File.readlines(records).filter_map { |line| parse(line) } : []
       end
 
-      def name = "#{@entry.name}#{" (timing)" if @timing}"
+      def name = "#{@entry.name}#{" (timing)" if timing?}"
+
+      # @return [Boolean] whether the promises about time ran, or the other tests.
+      def timing? = @timing
 
       # @return [Array<Hash>] of the tests that have ended.
       def results = @records.select { |record| record.key?(:code) }

@@ -24,7 +24,7 @@ module Fairlead
         [*outcome.failures, *outcome.errors].each { |text| say text.gsub(/^/, "    "), "" }
       end
 
-      # @param measured [String] a file for the seconds that each entry took.
+      # @param measured [String] a file for the seconds that each entry took, but for the promises about time.
       # @return [Boolean] whether all passed.
       def finish(measured)
         write_seconds(measured)
@@ -40,7 +40,8 @@ module Fairlead
       private
 
       def write_seconds(path)
-        lines = @outcomes.sort_by { |one| -one.seconds }.map { |one| "#{one.seconds.round(1)} #{one.name}" }
+        side_by_side = @outcomes.reject(&:timing?).sort_by { |one| -one.seconds }
+        lines = side_by_side.map { |one| "#{one.seconds.round(1)} #{one.name}" }
         File.write(path, "#{lines.join("\n")}\n")
         File.write("#{path}.tests", tests.map { |seconds, name| "#{seconds.round(2)} #{name}\n" }.join)
       end
