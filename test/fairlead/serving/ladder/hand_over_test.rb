@@ -24,7 +24,7 @@ module Fairlead
 
       timing define_method("test_the_sibling_serves_new_connections_beside_#{path.delete("/")}_soon") {
         assert_median_below(0.1, runs: 3) do
-          stuck = stall(server, path, 0.8)
+          stuck = stall(server, path, 0.5)
           slowest(server, 10).tap { stuck.response }
         end
       }
