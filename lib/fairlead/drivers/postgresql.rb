@@ -12,18 +12,18 @@ module Fairlead
     # fibers have their turns, and the server ends queries for which nobody waits any more.
     module PostgreSQL
       # A connection. After an interrupted statement it has the transaction status of before that statement, or it is closed:
-      # what ActiveRecord, or the app, knows of it stays true. A statement within a transaction leaves that failed, as any
-      # error does. A statement that changes the session may have done so: its connection is closed, too.
+      # what ActiveRecord, or the app, knows of it stays true. So a statement that is ended within a transaction closes it:
+      # PostgreSQL rolls a failed transaction back at COMMIT, without an error. A statement that changes the session may have
+      # done so: its connection is closed, too.
       module Connection
         include Interruptible
 
         # Between two statements.
         SETTLED = [PG::PQTRANS_IDLE, PG::PQTRANS_INTRANS, PG::PQTRANS_INERROR].freeze
-        ROLLBACK = %r{\A(?:\s|/\*.*?\*/)*(?:ROLLBACK|ABORT)\b}im
         # Changes that outlive a transaction: settings, and locks of the session.
         SESSION = %r{\A(?:\s|/\*.*?\*/)*(?:SET|RESET|DISCARD|LISTEN|UNLISTEN|LOAD)\b|advisory|set_config}im
         ERRORS = [PG::Error].freeze
-        private_constant :SETTLED, :ROLLBACK, :SESSION, :ERRORS
+        private_constant :SETTLED, :SESSION, :ERRORS
 
         # Send a statement, and wait for its end.
         %i[
@@ -35,7 +35,6 @@ module Fairlead
           define_method(name) do |*arguments, &block|
             begin_statement(name, *arguments)
             result = interruptible { super(*arguments, &nil) }
-            check_commit(arguments.first, result) if @fairlead_failed
             block ? yield_result(result, &block) : result
           end
         end
@@ -116,10 +115,7 @@ module Fairlead
           # The name of a prepared statement says nothing.
           (@fairlead_changing ||= []).push(text) if name.end_with?("prepare") && Drivers.sql?(sql, SESSION)
           status = transaction_status
-          return if status == PG::PQTRANS_ACTIVE # an earlier statement, which pg discards first
-
-          @fairlead_before = status
-          @fairlead_failed &&= status == PG::PQTRANS_INERROR
+          @fairlead_before = status unless status == PG::PQTRANS_ACTIVE # an earlier statement, which pg discards first
         end
 
         # @return [Boolean] whether the statement that was sent last may change the session.
@@ -150,28 +146,11 @@ module Fairlead
             failure = cancel || failure unless SETTLED.include?(transaction_status)
             discard_results
             exec("ROLLBACK") if before == PG::PQTRANS_IDLE && transaction_status != before
-            clean = as_before?(before) && !session
+            clean = transaction_status == before && !session
           end
         ensure
           @fairlead_settling = false
           close_unsettled(failure) unless clean || finished?
-        end
-
-        def as_before?(before)
-          return true if transaction_status == before
-
-          @fairlead_failed = before == PG::PQTRANS_INTRANS && transaction_status == PG::PQTRANS_INERROR
-        end
-
-        # PostgreSQL rolls a failed transaction back at COMMIT, without an error: an app that has rescued the interruption of a
-        # statement would take it for committed.
-        def check_commit(sql, result)
-          return if transaction_status != PG::PQTRANS_IDLE
-
-          @fairlead_failed = false
-          return if Drivers.sql?(sql, ROLLBACK) || !result.is_a?(PG::Result) || result.cmd_status != "ROLLBACK"
-
-          raise PG::InFailedSqlTransaction, "the transaction is rolled back: one of its statements was interrupted"
         end
 
         def yield_result(result)
