@@ -17,25 +17,16 @@ module Fairlead
           pool.size&.to_s || "any number"
         end
 
-        # @return [String] the middle of a sentence.
-        def remedy(pool)
-          return "allow more in all (database_connections in config/fairlead.rb)" if pool.fairlead_budget
-
-          own = "max_connections of #{pool.db_config.name.inspect} in config/database.yml"
-          return "allow more (#{own})" unless WorkerBudget.counts?(pool.db_config)
-
-          "allow more (#{own}, or a budget for all workers: database_connections in config/fairlead.rb)"
-        end
-
         # @return [String] what the app calls their databases.
         def names(pools) = pools.map { |pool| pool.db_config.name }.uniq.join(", ")
 
         # @return [Boolean] whether a pool's own size is a small limit.
         def few?(pool) = !pool.size.nil? && pool.size < USEFUL
 
-        # @return [String] how to raise a small limit.
+        # @return [String] how to raise it, in the middle of a sentence.
         def lift(pool)
           return "raise pool in config/database.yml" if ActiveRecord.own_pools?
+          return "raise database_connections in config/fairlead.rb" if WorkerBudget.of(pool.db_config)
 
           own = "raise max_connections in config/database.yml"
           return own unless WorkerBudget.counts?(pool.db_config)

@@ -45,7 +45,7 @@ module Fairlead
       def complaint(timeout)
         "#{name}: #{holders.size} of #{Limits.of(@pool)} in use, #{@pool.num_waiting_in_queue} waiting; " \
           "#{Fairlead::Pool::Report.sentence(holders, Clock.now)}. Hold connections only around the queries " \
-          "(with_connection), #{Limits.remedy(@pool)}, or wait longer than #{format("%.3g", timeout)} s " \
+          "(with_connection), #{Limits.lift(@pool)}, or wait longer than #{format("%.3g", timeout)} s " \
           "(checkout_timeout)."
       end
 

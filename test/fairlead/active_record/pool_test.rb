@@ -477,7 +477,7 @@ module Fairlead
       assert_match(/all pooled connections were in use\. Pool "\S+" \(role writing\): 1 of 1 in use, 2 waiting; /, error.message)
       assert_match(/held by fiber \S+ for 0\.\d+ s, now at \S*pool_test\.rb:\d+.*with_connection/, error.message)
       # No budget counts what is in a file.
-      assert_match(%r{, allow more \(max_connections of "\S+" in config/database\.yml\), or wait longer}, error.message)
+      assert_match(%r{, raise max_connections in config/database\.yml, or wait longer}, error.message)
       assert_equal [1, 0, 2], during.values_at(:in_use, :idle, :waiting)
       assert(during[:holders].first[:backtrace].any? { |line| line.include?("pool_test.rb") })
       assert_equal [2, 1], [stat[:holds][:count], stat[:waits][:count]]
