@@ -19,14 +19,6 @@ module Fairlead
     LAST = 5.0
     private_constant :REQUEST_INTERVAL, :LAST
 
-    # What one supervisor retains.
-    # @!attribute supervisor [Integer] its process id.
-    # @!attribute servers [Array<Array(Integer, Integer)>] the number of a database server, and connections.
-    # @!attribute rest [Integer] of each other server.
-    Retained = Data.define(:supervisor, :servers, :rest) do
-      def of(server) = servers.find { |known, _| known == server }&.last || rest
-    end
-
     # What a worker gets: a page and a socket for each allocator.
     Share = Data.define(:pages, :sockets) do
       def close = sockets.each(&:close)
@@ -34,7 +26,7 @@ module Fairlead
 
     # @param limit [Integer] for each server.
     # @param slots [Integer] of each page.
-    # @param elsewhere [Array<Retained>] what older supervisors retain.
+    # @param elsewhere [Array<Messages::RetainedConnections>] what older supervisors retain.
     def initialize(limit, slots, elsewhere: [])
       @limit = limit
       @pages = Array.new(SharedPage::DATABASES) { SharedPage.new(slots) }
@@ -86,14 +78,14 @@ module Fairlead
     def report(now, parent)
       each_request(now) { |server, count| parent.post(Messages::ConnectionRequest.new(server:, count:)) }
       retained = self.retained
-      parent.post(Messages::RetainedConnections.new(**(@reported = retained).to_h)) if retained != @reported
+      parent.post(@reported = retained) if retained != @reported
     end
 
     # @param message [Messages::RetainedConnections, Messages::ConnectionRequest] of another supervisor.
     def handle(message)
       case message
       when Messages::RetainedConnections
-        @elsewhere[message.supervisor] = Retained.new(**message.to_h)
+        @elsewhere[message.supervisor] = message
         @allocators.each(&:recheck)
       when Messages::ConnectionRequest
         @allocators[@pages.first.database(message.server)].lend(message.count)
@@ -111,11 +103,11 @@ module Fairlead
       @allocators.each { |allocator| allocator.lend_all_but(busy) }
     end
 
-    # @return [Retained]
+    # @return [Messages::RetainedConnections]
     def retained
       servers = []
       each_known { |allocator, known| servers << [known, allocator.retained] }
-      Retained.new(supervisor: Process.pid, servers:, rest: @left_at ? 0 : @limit)
+      Messages::RetainedConnections.new(supervisor: Process.pid, servers:, rest: @left_at ? 0 : @limit)
     end
 
     # @return [Boolean] whether nothing is left to wait for: a database closes its sides a little after its clients end.

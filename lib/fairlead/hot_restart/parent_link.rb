@@ -29,7 +29,7 @@ module Fairlead
     attr_reader :listeners
     # @return [Float, nil] see {ServiceManager#watchdog}.
     attr_reader :watchdog
-    # @return [Array<Hash>] the fields of {Messages::RetainedConnections} of each older generation.
+    # @return [Array<Messages::RetainedConnections>] of each older generation.
     attr_reader :retained
 
     # Ignores what an init process of another version says beside it.
@@ -39,7 +39,7 @@ module Fairlead
       @pid = pid
       @generation = generation
       @watchdog = watchdog
-      @retained = retained
+      @retained = retained.map { |one| Messages::RetainedConnections.new(**one) }
       @rehearsal = rehearsal
       @channel = Channel.new(UNIXSocket.for_fd(control).tap { |io| io.close_on_exec = true })
       @listeners = listeners.map { |fd, asked, owned| Listener.new(Socket.for_fd(fd), asked:, owned:, owner: pid) }

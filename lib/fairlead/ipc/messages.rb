@@ -65,8 +65,13 @@ module Fairlead
     Restart = Data.define
     # It was told to end by a signal of its own, and drains.
     Stopping = Data.define
-    # What it retains of `database_connections`, for newer generations. See {ConnectionBudget::Retained}.
-    RetainedConnections = Data.define(:supervisor, :servers, :rest)
+    # What it retains of `database_connections`, for newer generations.
+    # @!attribute supervisor [Integer] its process id.
+    # @!attribute servers [Array<Array(Integer, Integer)>] the number of a database server, and connections.
+    # @!attribute rest [Integer] of each other server.
+    RetainedConnections = Data.define(:supervisor, :servers, :rest) do
+      def of(server) = servers.find { |known, _| known == server }&.last || rest
+    end
     # How many connections to a database server it needs in all, for older generations.
     ConnectionRequest = Data.define(:server, :count)
 

@@ -90,7 +90,7 @@ module Fairlead
 
     def create_budget(most, slots)
       ActiveRecord::WorkerBudget.check(most)
-      @budget = ConnectionBudget.new(most, slots, elsewhere: @parent.retained.map { |one| ConnectionBudget::Retained.new(**one) })
+      @budget = ConnectionBudget.new(most, slots, elsewhere: @parent.retained)
     end
 
     def prepare_forks

@@ -29,7 +29,7 @@ module Fairlead
 
       assert_equal [Messages::RetainedConnections.new(supervisor: Process.pid, servers: [[SERVER, 0]], rest: 10)], reported
 
-      @budget.handle(retained_message(OTHER, 6))
+      @budget.handle(retained(OTHER, 6))
       report(parent)
 
       assert_equal [[SERVER, 4]], reported.last.servers
@@ -43,7 +43,7 @@ module Fairlead
     end
 
     def test_it_lends_what_another_one_requests
-      @budget.handle(retained_message(OTHER, 0))
+      @budget.handle(retained(OTHER, 0))
       @budget.handle(Messages::ConnectionRequest.new(server: SERVER, count: 4))
       report(parent)
 
@@ -52,9 +52,7 @@ module Fairlead
 
     private
 
-    def retained(supervisor, count) = ConnectionBudget::Retained.new(supervisor:, servers: [[SERVER, count]], rest: 10)
-
-    def retained_message(supervisor, count) = Messages::RetainedConnections.new(**retained(supervisor, count).to_h)
+    def retained(supervisor, count) = Messages::RetainedConnections.new(supervisor:, servers: [[SERVER, count]], rest: 10)
 
     def parent
       @control.autoclose = false # it is the parent's

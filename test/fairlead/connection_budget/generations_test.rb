@@ -89,11 +89,11 @@ module Fairlead
       assert_equal 5, @old.spared
       assert_equal [[SERVER, 10]], @old.retained.servers, "they are open yet"
       @old.close_connections(3)
-      @new.budget.handle(retained_message(@old))
+      @new.budget.handle(@old.retained)
 
       assert_equal 3, @new.wait_for(10)
       @old.close_connections(2)
-      @new.budget.handle(retained_message(@old))
+      @new.budget.handle(@old.retained)
 
       assert_equal 2, @new.wait_for(7)
       assert_equal 0, @old.wait_for(4)
@@ -102,19 +102,19 @@ module Fairlead
     def test_what_is_not_needed_by_the_requests_that_still_run_in_older_code_is_the_newer_ones
       @old.close_connections(9)
       @old.retire(2)
-      @new.budget.handle(retained_message(@old))
+      @new.budget.handle(@old.retained)
 
       assert_equal 8, @new.wait_for(20)
       assert_equal 1, @old.wait_for(1)
       refute_predicate @old, :finished?
       @old.close_connections(2)
       @old.retire(0)
-      @new.budget.handle(retained_message(@old))
+      @new.budget.handle(@old.retained)
 
       assert_equal 1, @new.wait_for(12), "there is a worker yet"
       @old.budget.remove(0)
       @old.retire(0)
-      @new.budget.handle(retained_message(@old))
+      @new.budget.handle(@old.retained)
 
       assert_predicate @old, :finished?
       assert_equal 1, @new.wait_for(11)
@@ -143,15 +143,13 @@ module Fairlead
     end
 
     def test_of_a_database_that_older_code_has_not_met_it_keeps_all_until_it_is_asked
-      met = Side.new(10, 3, elsewhere: [ConnectionBudget::Retained.new(supervisor: 1, servers: [[5, 1]], rest: 10)])
+      met = Side.new(10, 3, elsewhere: [Messages::RetainedConnections.new(supervisor: 1, servers: [[5, 1]], rest: 10)])
 
       assert_equal 0, met.wait_for(1)
       assert_equal [[SERVER, 1]], met.requests
     end
 
     private
-
-    def retained_message(side) = Messages::RetainedConnections.new(**side.retained.to_h)
 
     def request(side, server, count) = side.budget.handle(Messages::ConnectionRequest.new(server:, count:))
   end
