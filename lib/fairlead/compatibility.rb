@@ -104,7 +104,7 @@ module Fairlead
             @pinned_connection @checkout_timeout
           ],
           "#{POOL}::Queue" => %i[@lock @queue @num_waiting],
-          ADAPTER => %i[@raw_connection @last_activity @lock @config]
+          ADAPTER => %i[@raw_connection @lock @config]
         },
         lost: "ActiveRecord keeps its own pools: no database_connections, no waiting in order, and no figures of how " \
               "long requests wait for a connection.",

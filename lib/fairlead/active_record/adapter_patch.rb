@@ -8,10 +8,6 @@ module Fairlead
     # - While the server accepts no connections, those who need one wait at the pool's {ConnectGate}.
     # - The {WorkerBudget} learns which connections are opened and closed.
     module AdapterPatch
-      # Seconds after an answer in which a connection counts as alive. (ActiveRecord checks none that has answered within 2 s.)
-      FRESH = 0.0005
-      private_constant :FRESH
-
       # Of ConnectionAdapters::AbstractAdapter.
       module State
         # @return [Float, nil] when it was checked out.
@@ -64,13 +60,7 @@ module Fairlead
       private
 
       # Whether the server, or the driver, has closed it.
-      def fairlead_lost?
-        return false unless @raw_connection.respond_to?(:fairlead_lost?)
-
-        !connected? || (!fairlead_fresh? && @raw_connection.fairlead_lost?)
-      end
-
-      def fairlead_fresh? = @last_activity && Clock.now - @last_activity <= FRESH
+      def fairlead_lost? = @raw_connection.respond_to?(:fairlead_lost?) && (!connected? || @raw_connection.fairlead_lost?)
 
       def reconnect
         # A connection to the server that is no more is replaced without being disconnected.
