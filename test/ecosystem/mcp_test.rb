@@ -34,7 +34,16 @@ module Fairlead
         end
       end
 
-      SERVER = MCP::Server.new(name: "where", version: "1", tools: [Where, Tell])
+      class Ask < MCP::Tool
+        description "Asks the user"
+        def self.call(server_context: nil)
+          schema = { type: "object", properties: { ship: { type: "string" } }, required: ["ship"] }
+          answer = server_context.create_form_elicitation(message: "Which ship?", requested_schema: schema)
+          MCP::Tool::Response.new([{ type: "text", text: "#{Process.pid} #{answer.dig(:content, :ship)}" }])
+        end
+      end
+
+      SERVER = MCP::Server.new(name: "where", version: "1", tools: [Where, Tell, Ask])
       TRANSPORT = MCP::Server::Transports::StreamableHTTPTransport.new(SERVER, stateless: ENV.key?("STATELESS"))
       SERVER.transport = TRANSPORT
       map("/mcp") { run TRANSPORT }
@@ -62,7 +71,7 @@ module Fairlead
       attr_reader :id
 
       def initialize(client)
-        response = post(client, "initialize", protocolVersion: "2025-06-18", capabilities: {}, clientInfo: { name: "test", version: "1" })
+        response = post(client, "initialize", protocolVersion: "2025-06-18", capabilities: { elicitation: {} }, clientInfo: { name: "test", version: "1" })
         raise "#{response.status}: #{response.body}" unless response.status == 200
 
         @id = response["mcp-session-id"]
@@ -70,9 +79,12 @@ module Fairlead
       end
 
       # @return [HTTPClient::Response]
-      def post(client, method, id: rand(1_000_000), **params)
-        message = { jsonrpc: "2.0", id:, method:, params: }.compact
-        client.request("POST", "/mcp", ACCEPT, JSON_TYPE, *header, body: JSON.generate(message), host: "localhost").response
+      def post(client, method, id: rand(1_000_000), **params) = request(client, { id:, method:, params: }.compact).response
+
+      # @return [HTTPClient]
+      def request(client, message)
+        body = JSON.generate(jsonrpc: "2.0", **message)
+        client.request("POST", "/mcp", ACCEPT, JSON_TYPE, *header, body:, host: "localhost")
       end
 
       # @return [String, Integer] what the tool says, or the status.
@@ -133,6 +145,22 @@ module Fairlead
         assert_equal 1, pids.map(&:first).uniq.size
       end
       assert_hears_of_changes(server, sessions.first, of: client_of_each(server).values.last)
+    end
+
+    # The tool waits in one request for what the client posts in another.
+    def test_a_tool_that_asks_the_user_gets_the_answer_over_any_connection
+      server = shared_server(APP, "-w", "2", name: :two, env: BUNDLE)
+      session = Session.new(client(to: server))
+      asking = Array.new(4) { |n| session.request(client(to: server), id: n + 1, method: "tools/call", params: { name: "ask", arguments: {} }) }
+      questions = asking.map { |client| JSON.parse(await_data(client, "elicitation/create")).fetch("id") }
+      questions.each_with_index do |id, n|
+        answer = session.request(client(to: server), id:, result: { action: "accept", content: { ship: "Argo #{n}" } })
+
+        assert_equal 202, answer.response.status
+      end
+      said = asking.map { |client| JSON.parse(await_data(client, "Argo")).dig("result", "content", 0, "text") }
+
+      assert_equal (0...4).map { |n| "#{said.first.to_i} Argo #{n}" }, said
     end
 
     def test_a_client_whose_session_has_ended_with_its_worker_begins_a_new_one
