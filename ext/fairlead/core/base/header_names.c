@@ -2,10 +2,10 @@
 #include "head.h"
 #include "characters.h"
 
-enum { SLOTS = 256, LONGEST_NAME = 31 };
+enum { SLOTS = 256, MAX_NAME_SIZE = 31 };
 
 typedef struct known_name {
-    char name[LONGEST_NAME + 1];
+    char name[MAX_NAME_SIZE + 1];
     uint8_t size;
     uint8_t id;
 } known_name;
@@ -64,7 +64,7 @@ static inline bool same_name(const char *name, size_t size, const char *known) {
 }
 
 fl_header_id fl_header_lookup(const char *name, size_t size) {
-    if (size == 0 || size > LONGEST_NAME)
+    if (size == 0 || size > MAX_NAME_SIZE)
         return FL_HEADER_OTHER;
     for (uint32_t slot = slot_of(name, size); table[slot].size; slot = (slot + 1) % SLOTS)
         if (table[slot].size == size && same_name(name, size, table[slot].name))

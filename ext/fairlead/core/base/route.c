@@ -4,7 +4,7 @@
 
 /* The least number of characters of a token, by the kind of characters */
 enum { HEXADECIMAL = 16, WITH_DIGIT = 20, ANY = 32 };
-enum { LONGEST_EXTENSION = 5 };
+enum { MAX_EXTENSION_SIZE = 5 };
 
 static const uint64_t HASH_BEGIN = 0xcbf29ce484222325u, HASH_FACTOR = 0x100000001b3u; /* FNV-1a */
 
@@ -53,7 +53,7 @@ static const char *placeholder_of(const char *segment, size_t size) {
 /* Where an extension like ".json" begins; `size` if there is none. */
 static size_t extension_at(const char *segment, size_t size) {
     size_t at = size;
-    while (at > 1 && size - at <= LONGEST_EXTENSION && is_letter(segment[at - 1])) at--;
+    while (at > 1 && size - at <= MAX_EXTENSION_SIZE && is_letter(segment[at - 1])) at--;
     return at > 1 && at < size && segment[at - 1] == '.' ? at - 1 : size;
 }
 

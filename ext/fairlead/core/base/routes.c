@@ -5,7 +5,7 @@
 enum {
     PROBES = 8,
     GOOD_RUNS = 5,
-    MOST_DOUBLINGS = 6,
+    MAX_DOUBLINGS = 6,
 };
 enum { FREE, WRITING, COMPLETE }; /* fl_route_pattern.state */
 
@@ -128,8 +128,8 @@ void fl_routes_completed(fl_routes *routes, uint64_t key, int64_t stalls_before)
     int doublings = atomic_load(&record->times_laned) - 1;
     if (doublings < 0)
         doublings = 0;
-    if (doublings > MOST_DOUBLINGS)
-        doublings = MOST_DOUBLINGS;
+    if (doublings > MAX_DOUBLINGS)
+        doublings = MAX_DOUBLINGS;
     if (atomic_fetch_add(&record->good_runs, 1) + 1 >= GOOD_RUNS << doublings)
         forget(routes, record);
 }

@@ -12,7 +12,7 @@
 #include <string.h>
 
 enum {
-    LEAST_PROGRESS = 4096, /* a client that moves fewer bytes within a deadline has stalled */
+    MIN_PROGRESS = 4096, /* a client that moves fewer bytes within a deadline has stalled */
     DROPPED_AT_ONCE = 65536,
 };
 
@@ -281,7 +281,7 @@ void fl_connection_start_deadline(fl_connection *connection, fl_deadline_kind ki
 }
 
 static bool has_progressed(uint64_t progress, const fl_deadline *deadline) {
-    return (int64_t) (progress - deadline->progress) >= LEAST_PROGRESS;
+    return (int64_t) (progress - deadline->progress) >= MIN_PROGRESS;
 }
 
 static void expire_body(fl_exchange *exchange) {

@@ -18,25 +18,26 @@ void fl_exchange_release_head(fl_exchange *exchange) {
 }
 
 fl_status fl_exchange_body(fl_exchange *exchange, const char **bytes, size_t *size) {
-    exchange->request.awaited = false;
+    fl_request *request = &exchange->request;
+    request->awaited = false;
     fl_connection *connection = exchange->connection;
-    if (exchange->request.body.length == 0 && !exchange->request.complete && connection != NULL) {
+    if (request->body.length == 0 && !request->complete && connection != NULL) {
         exchange->protocol->read(exchange);
         connection = exchange->connection;
     }
-    *bytes = exchange->request.body.length > 0 ? fl_buffer_at(&exchange->request.body) : "";
-    *size = exchange->request.body.length;
-    if (exchange->request.body.length > 0 || exchange->request.complete) {
+    *bytes = request->body.length > 0 ? fl_buffer_at(&request->body) : "";
+    *size = request->body.length;
+    if (request->body.length > 0 || request->complete) {
         if (exchange->timing.running)
             fl_exchange_restart_time_limit(exchange);
         return FL_OK;
     }
-    if (exchange->request.failed || connection == NULL)
+    if (request->failed || connection == NULL)
         return FL_CLOSED;
-    exchange->request.awaited = true;
-    if (exchange->request.deadline.kind == FL_DEADLINE_NONE) {
+    request->awaited = true;
+    if (request->deadline.kind == FL_DEADLINE_NONE) {
         fl_context_update_clock(exchange->context);
-        fl_deadline_set(exchange->context, &exchange->request.deadline, FL_DEADLINE_BODY, exchange->request.received);
+        fl_deadline_set(exchange->context, &request->deadline, FL_DEADLINE_BODY, request->received);
     }
     return FL_AGAIN;
 }
@@ -47,19 +48,19 @@ void fl_exchange_consume_body(fl_exchange *exchange, size_t size) {
 }
 
 fl_status fl_exchange_begin(fl_exchange *exchange, int code) {
-    if (exchange->response.committed || exchange->context == NULL)
+    fl_response *response = &exchange->response;
+    if (response->committed || exchange->context == NULL)
         return FL_CLOSED;
     if ((code < 200 && code != 101) || code > 999)
         return FL_BAD_STATUS;
-    exchange->response.out.start = exchange->response.out.length = 0;
-    exchange->response.held.start = exchange->response.held.length = 0;
-    exchange->response.framing = FL_FRAMING_UNDECIDED;
-    exchange->response.has_length = exchange->response.has_date = exchange->response.head_complete =
-        exchange->response.framing_decided = false;
-    exchange->response.length_left = exchange->response.checked = 0;
-    exchange->response.switches_protocol = code == 101;
-    exchange->response.names_protocol = exchange->response.has_trailers = false;
-    exchange->response.code = code;
+    response->out.start = response->out.length = 0;
+    response->held.start = response->held.length = 0;
+    response->framing = FL_FRAMING_UNDECIDED;
+    response->has_length = response->has_date = response->head_complete = response->framing_decided = false;
+    response->length_left = response->checked = 0;
+    response->switches_protocol = code == 101;
+    response->names_protocol = response->has_trailers = false;
+    response->code = code;
     return exchange->protocol->begin(exchange);
 }
 
@@ -79,27 +80,28 @@ static bool parse_length(const char *text, size_t size, uint64_t *length) {
 #define IS(known) (strncasecmp(name, known, sizeof known - 1) == 0)
 
 fl_status fl_exchange_header(fl_exchange *exchange, const char *name, size_t name_size, const char *value, size_t value_size) {
+    fl_response *response = &exchange->response;
     if (exchange->context == NULL)
         return FL_CLOSED;
     switch (name_size) {
     case 4:
-        exchange->response.has_date |= IS("date");
+        response->has_date |= IS("date");
         break;
     case 7:
-        exchange->response.has_trailers |= IS("trailer");
+        response->has_trailers |= IS("trailer");
         break;
     case 14:
         if (IS("content-length")) {
             uint64_t length;
-            if (exchange->response.framing != FL_FRAMING_UNDECIDED || !parse_length(value, value_size, &length))
+            if (response->framing != FL_FRAMING_UNDECIDED || !parse_length(value, value_size, &length))
                 return FL_BAD_HEADER_VALUE;
-            if (exchange->response.has_length) /* an app may set Content-Length, and a middleware content-length */
-                return length == exchange->response.length_left ? FL_OK : FL_BAD_HEADER_VALUE;
-            exchange->response.has_length = true;
-            exchange->response.length_left = length;
+            if (response->has_length) /* an app may set Content-Length, and a middleware content-length */
+                return length == response->length_left ? FL_OK : FL_BAD_HEADER_VALUE;
+            response->has_length = true;
+            response->length_left = length;
             if (fl_exchange_has_no_framing(exchange))
                 return FL_OK;
-        } else if (exchange->response.code < 400 && IS("mcp-session-id")) {
+        } else if (response->code < 400 && IS("mcp-session-id")) {
             exchange->context->calls->session_began(exchange->context, value, value_size);
         }
         break;
@@ -113,11 +115,11 @@ static fl_status decide_framing(fl_exchange *exchange, int64_t length) {
 }
 
 fl_status fl_exchange_head_end(fl_exchange *exchange, int64_t length) {
+    fl_response *response = &exchange->response;
     if (exchange->context == NULL)
         return FL_CLOSED;
-    exchange->response.head_complete = true;
-    bool known = exchange->response.switches_protocol || exchange->response.has_length ||
-                 exchange->response.framing != FL_FRAMING_UNDECIDED;
+    response->head_complete = true;
+    bool known = response->switches_protocol || response->has_length || response->framing != FL_FRAMING_UNDECIDED;
     if (length < 0 && !known && !fl_exchange_has_no_body(exchange))
         return FL_OK; /* the framing is decided when the body ends, or has to be sent before */
     return decide_framing(exchange, length);
@@ -129,25 +131,27 @@ static fl_status stage(fl_exchange *exchange, const char *bytes, size_t size) {
 }
 
 static fl_status decide_framing_and_stage_held(fl_exchange *exchange, int64_t length) {
+    fl_response *response = &exchange->response;
     fl_slab *slab = &exchange->context->slab;
     fl_status status = decide_framing(exchange, length);
-    if (status == FL_OK && exchange->response.held.length > 0 && exchange->response.framing != FL_FRAMING_NONE) {
-        if (exchange->response.framing == FL_FRAMING_LENGTH)
-            exchange->response.length_left -= exchange->response.held.length;
-        status = stage(exchange, fl_buffer_at(&exchange->response.held), exchange->response.held.length);
+    if (status == FL_OK && response->held.length > 0 && response->framing != FL_FRAMING_NONE) {
+        if (response->framing == FL_FRAMING_LENGTH)
+            response->length_left -= response->held.length;
+        status = stage(exchange, fl_buffer_at(&response->held), response->held.length);
     }
-    fl_buffer_free(slab, &exchange->response.held);
+    fl_buffer_free(slab, &response->held);
     return status;
 }
 
 void fl_exchange_flush(fl_exchange *exchange) {
-    if (exchange->connection == NULL || !exchange->response.head_complete)
+    fl_response *response = &exchange->response;
+    if (exchange->connection == NULL || !response->head_complete)
         return;
-    if (!exchange->response.framing_decided && decide_framing_and_stage_held(exchange, -1) != FL_OK) {
+    if (!response->framing_decided && decide_framing_and_stage_held(exchange, -1) != FL_OK) {
         fl_connection_close(exchange->connection);
         return;
     }
-    exchange->response.committed = true;
+    response->committed = true;
     fl_context_update_clock(exchange->context);
     exchange->protocol->flush(exchange);
 }
@@ -162,9 +166,9 @@ size_t fl_exchange_room(const fl_exchange *exchange) {
 
 /* Sends or stages as many bytes as there is room for. */
 static fl_status write_some(fl_exchange *exchange, const char *bytes, size_t size, size_t *taken) {
+    fl_response *response = &exchange->response;
     *taken = 0;
-    bool directly =
-        size > MAX_COPIED && exchange->protocol->body_directly != NULL && exchange->response.framing != FL_FRAMING_CHUNKED;
+    bool directly = size > MAX_COPIED && exchange->protocol->body_directly != NULL && response->framing != FL_FRAMING_CHUNKED;
     if (directly) {
         if (exchange->connection->out.length > 0)
             fl_exchange_flush(exchange);
@@ -172,8 +176,8 @@ static fl_status write_some(fl_exchange *exchange, const char *bytes, size_t siz
             *taken = exchange->protocol->body_directly(exchange, bytes, size);
         if (exchange->connection == NULL)
             return FL_CLOSED;
-        exchange->response.committed = true;
-        exchange->response.body_sent += *taken;
+        response->committed = true;
+        response->body_sent += *taken;
     }
     size_t room = fl_exchange_room(exchange);
     size_t left = size - *taken;
@@ -183,39 +187,40 @@ static fl_status write_some(fl_exchange *exchange, const char *bytes, size_t siz
     fl_status status = copied > 0 ? stage(exchange, bytes + *taken, copied) : FL_OK;
     if (status == FL_OK)
         *taken += copied;
-    if (exchange->response.framing == FL_FRAMING_LENGTH)
-        exchange->response.length_left -= *taken;
+    if (response->framing == FL_FRAMING_LENGTH)
+        response->length_left -= *taken;
     return status;
 }
 
 /* Malformed chunks of the app would garble the next response. Bytes that were not taken are offered again, but checked only once. */
 static bool is_well_formed(fl_exchange *exchange, const char *bytes, size_t size) {
-    if (exchange->response.framing != FL_FRAMING_RAW || size <= exchange->response.checked)
+    fl_response *response = &exchange->response;
+    if (response->framing != FL_FRAMING_RAW || size <= response->checked)
         return true;
-    size_t before = exchange->response.checked;
-    exchange->response.checked = size;
+    size_t before = response->checked;
+    response->checked = size;
     return exchange->protocol->is_well_formed(exchange, bytes + before, size - before);
 }
 
 static fl_status write_all(fl_exchange *exchange, const char *bytes, size_t size, size_t *used) {
-    exchange->response.awaits_room = false;
+    fl_response *response = &exchange->response;
+    response->awaits_room = false;
     if (exchange->connection == NULL)
         return FL_CLOSED;
     fl_context *context = exchange->context;
     if (exchange->timing.running)
         fl_exchange_restart_time_limit(exchange);
     size_t wanted = size;
-    if (exchange->response.framing_decided && exchange->response.framing == FL_FRAMING_NONE) {
+    if (response->framing_decided && response->framing == FL_FRAMING_NONE) {
         *used = size;
         return FL_OK;
     }
-    if (exchange->response.framing_decided && exchange->response.framing == FL_FRAMING_LENGTH &&
-        size > exchange->response.length_left)
-        size = (size_t) exchange->response.length_left; /* the client would take more for the next response */
-    if (!exchange->response.framing_decided) {
-        if (exchange->response.held.length + size <= MAX_HELD) {
+    if (response->framing_decided && response->framing == FL_FRAMING_LENGTH && size > response->length_left)
+        size = (size_t) response->length_left; /* the client would take more for the next response */
+    if (!response->framing_decided) {
+        if (response->held.length + size <= MAX_HELD) {
             *used = wanted;
-            fl_status status = fl_buffer_append(&context->slab, &exchange->response.held, bytes, size);
+            fl_status status = fl_buffer_append(&context->slab, &response->held, bytes, size);
             fl_connection_mark_dirty(exchange->connection);
             return status;
         }
@@ -234,25 +239,26 @@ static fl_status write_all(fl_exchange *exchange, const char *bytes, size_t size
         fl_exchange_flush(exchange);
         if (exchange->connection == NULL)
             return FL_CLOSED;
-        if (exchange->response.out.length > 0 || exchange->connection->out.length > 0) { /* the poll will report writability */
-            exchange->response.awaits_room = true;
+        if (response->out.length > 0 || exchange->connection->out.length > 0) { /* the poll will report writability */
+            response->awaits_room = true;
             return FL_AGAIN;
         }
     }
     *used = wanted;
-    if (exchange->response.out.length >= MAX_STAGED)
+    if (response->out.length >= MAX_STAGED)
         fl_exchange_flush(exchange);
-    else if (exchange->response.out.length > 0)
+    else if (response->out.length > 0)
         fl_connection_mark_dirty(exchange->connection);
     return exchange->connection == NULL ? FL_CLOSED : FL_OK;
 }
 
 fl_status fl_exchange_write(fl_exchange *exchange, const char *bytes, size_t size, size_t *used) {
+    fl_response *response = &exchange->response;
     *used = 0;
     if (!is_well_formed(exchange, bytes, size))
         return FL_BAD_CHUNK;
     fl_status status = write_all(exchange, bytes, size, used);
-    exchange->response.checked -= exchange->response.checked < *used ? exchange->response.checked : *used;
+    response->checked -= response->checked < *used ? response->checked : *used;
     return status;
 }
 
@@ -279,6 +285,7 @@ static void release(fl_exchange *exchange) {
 }
 
 void fl_exchange_finish(fl_exchange *exchange) {
+    fl_response *response = &exchange->response;
     fl_connection *connection = exchange->connection;
     const fl_protocol *protocol = exchange->protocol;
     if (connection == NULL) {
@@ -288,9 +295,8 @@ void fl_exchange_finish(fl_exchange *exchange) {
     fl_context *context = exchange->context;
     fl_context_update_clock(context); /* the app may have run for long since the last turn */
     fl_exchange_release_head(exchange);
-    fl_status status =
-        exchange->response.framing_decided ? FL_OK : decide_framing_and_stage_held(exchange, exchange->response.held.length);
-    bool truncated = exchange->response.framing == FL_FRAMING_LENGTH && exchange->response.length_left > 0;
+    fl_status status = response->framing_decided ? FL_OK : decide_framing_and_stage_held(exchange, response->held.length);
+    bool truncated = response->framing == FL_FRAMING_LENGTH && response->length_left > 0;
     if (status != FL_OK || truncated || !protocol->finish(exchange)) {
         fl_exchange_abandon(exchange);
         return;

@@ -51,25 +51,27 @@ fl_exchange *fl_exchange_new(fl_context *context, fl_connection *connection) {
 }
 
 void fl_exchange_free_head(fl_exchange *exchange) {
+    fl_request *request = &exchange->request;
     fl_context *context = exchange->context;
-    if (exchange->request.head == NULL)
+    if (request->head == NULL)
         return;
-    if (exchange->request.compact || !FL_REUSE_MEMORY || context->free_head_count >= MAX_FREE) {
-        free(exchange->request.head);
-        exchange->request.head = NULL;
+    if (request->compact || !FL_REUSE_MEMORY || context->free_head_count >= MAX_FREE) {
+        free(request->head);
+        request->head = NULL;
         return;
     }
     context->free_head_count++;
-    memcpy(exchange->request.head, &context->free_heads, sizeof(void *)); /* the first bytes of a free head are the link */
-    context->free_heads = exchange->request.head;
-    exchange->request.head = NULL;
+    memcpy(request->head, &context->free_heads, sizeof(void *)); /* the first bytes of a free head are the link */
+    context->free_heads = request->head;
+    request->head = NULL;
 }
 
 void fl_exchange_free_buffers(fl_exchange *exchange) {
+    fl_request *request = &exchange->request;
     fl_slab *slab = &exchange->context->slab;
-    fl_buffer_free(slab, &exchange->request.head_bytes);
-    fl_buffer_free(slab, &exchange->request.body);
-    fl_buffer_free(slab, &exchange->request.trailers);
+    fl_buffer_free(slab, &request->head_bytes);
+    fl_buffer_free(slab, &request->body);
+    fl_buffer_free(slab, &request->trailers);
     fl_buffer_free(slab, &exchange->response.out);
     fl_buffer_free(slab, &exchange->response.held);
 }

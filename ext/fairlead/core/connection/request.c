@@ -9,10 +9,11 @@
 
 /* The core answers health checks itself: they must not wait for the app. */
 static bool is_health_check(const fl_exchange *exchange) {
-    const fl_head *head = exchange->request.head;
+    const fl_request *request = &exchange->request;
+    const fl_head *head = request->head;
     const char *path = exchange->context->limits.health_path, *bytes = fl_exchange_head_bytes(exchange);
-    if (path[0] == '\0' || exchange->request.chunked || exchange->request.content_length > 0 ||
-        head->path.size != strlen(path) || memcmp(bytes + head->path.at, path, head->path.size) != 0)
+    if (path[0] == '\0' || request->chunked || request->content_length > 0 || head->path.size != strlen(path) ||
+        memcmp(bytes + head->path.at, path, head->path.size) != 0)
         return false;
     return head->head_method || (head->method.size == 3 && memcmp(bytes + head->method.at, "GET", 3) == 0);
 }
@@ -41,18 +42,18 @@ void fl_exchange_submit(fl_exchange *exchange) {
 }
 
 void fl_exchange_body_received(fl_exchange *exchange) {
+    fl_request *request = &exchange->request;
     fl_context *context = exchange->context;
     fl_connection *connection = exchange->connection;
     if (exchange->state == FL_EXCHANGE_SERVED) {
         fl_exchange_wake(exchange);
-        exchange->request.awaited = false; /* the client has delivered: its deadline must not expire before the app reads */
-    } else if (exchange->request.complete ||
-               exchange->request.body.length >= fl_context_buffer_limit(context, context->limits.body_buffer)) {
+        request->awaited = false; /* the client has delivered: its deadline must not expire before the app reads */
+    } else if (request->complete || request->body.length >= fl_context_buffer_limit(context, context->limits.body_buffer)) {
         fl_exchange_submit(exchange);
-    } else if (exchange->request.deadline.kind == FL_DEADLINE_NONE) {
+    } else if (request->deadline.kind == FL_DEADLINE_NONE) {
         if (connection->deadline.kind == FL_DEADLINE_HEAD || connection->deadline.kind == FL_DEADLINE_IDLE)
             fl_connection_set_deadline(connection, FL_DEADLINE_NONE);
-        fl_deadline_set(context, &exchange->request.deadline, FL_DEADLINE_BODY, exchange->request.received);
+        fl_deadline_set(context, &request->deadline, FL_DEADLINE_BODY, request->received);
     }
 }
 
@@ -110,16 +111,17 @@ void fl_exchange_time_out(fl_exchange *exchange) {
 }
 
 void fl_exchange_compact(fl_exchange *exchange) {
+    fl_request *request = &exchange->request;
     fl_slab *slab = &exchange->context->slab;
-    fl_head *head = exchange->request.head;
+    fl_head *head = request->head;
     size_t size = offsetof(fl_head, headers) + head->count * sizeof *head->headers;
     fl_head *small = malloc(size);
     if (small == NULL)
         return;
     memcpy(small, head, size);
     fl_exchange_free_head(exchange);
-    exchange->request.head = small;
-    exchange->request.compact = true;
+    request->head = small;
+    request->compact = true;
     fl_buffer *in = &exchange->connection->in, bytes = {0};
     if (in->capacity <= FL_SLAB_SMALLEST || in->length > FL_SLAB_SMALLEST ||
         fl_buffer_append(slab, &bytes, fl_buffer_at(in), in->length) != FL_OK)

@@ -178,11 +178,12 @@ void fl_http1_reject_connection(fl_connection *connection, fl_status status) {
 }
 
 static size_t serialize(const fl_exchange *exchange, struct iovec parts[3]) {
-    const fl_buffer *in = &exchange->connection->in, *body = &exchange->request.body;
-    if (exchange->request.chunked || !exchange->request.complete || in->length + body->length > MAX_HANDED_BYTES)
+    const fl_request *request = &exchange->request;
+    const fl_buffer *in = &exchange->connection->in, *body = &request->body;
+    if (request->chunked || !request->complete || in->length + body->length > MAX_HANDED_BYTES)
         return 0;
     char *bytes = fl_buffer_at(in);
-    uint32_t head = exchange->request.head->size;
+    uint32_t head = request->head->size;
     size_t count = 0;
     parts[count++] = (struct iovec) {bytes, head};
     if (body->length > 0)
@@ -193,17 +194,18 @@ static size_t serialize(const fl_exchange *exchange, struct iovec parts[3]) {
 }
 
 static int hijack(fl_exchange *exchange, fl_buffer *unsent, fl_buffer *ahead) {
+    fl_request *request = &exchange->request;
     fl_connection *connection = exchange->connection;
     fl_slab *slab = &exchange->context->slab;
-    if (exchange->request.chunked && !exchange->request.complete)
+    if (request->chunked && !request->complete)
         return -1;
     fl_exchange_flush(exchange);
     if (exchange->connection == NULL)
         return -1;
     *unsent = connection->out;
     connection->out = (fl_buffer) {0};
-    *ahead = exchange->request.body;
-    exchange->request.body = (fl_buffer) {0};
+    *ahead = request->body;
+    request->body = (fl_buffer) {0};
     if (ahead->length == 0) {
         fl_buffer_free(slab, ahead);
         *ahead = connection->in;

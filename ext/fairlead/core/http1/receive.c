@@ -11,37 +11,38 @@ enum {
 /* Decodes `size` received bytes and appends them to the request's body. `in_place`: they lie in the room of its buffer already. Returns how
  * many belong to the request, or -1 if it has rejected the request. */
 static ssize_t accept_body(fl_exchange *exchange, char *bytes, size_t size, bool in_place) {
+    fl_request *request = &exchange->request;
     fl_connection *connection = exchange->connection;
     fl_context *context = connection->context;
     size_t used, decoded;
-    if (exchange->request.chunked) {
+    if (request->chunked) {
         fl_chunks *chunks = &fl_http1_exchange_state(exchange)->request_chunks;
         fl_status status = fl_chunks_decode(chunks, bytes, size, &used, &decoded);
         if (status != FL_OK && status != FL_AGAIN) {
             fl_exchange_reject(exchange, status);
             return -1;
         }
-        exchange->request.complete = status == FL_OK;
+        request->complete = status == FL_OK;
         size_t trailers = chunks->trailers;
-        bool none = exchange->request.complete && exchange->request.trailers.length == 0 && used - trailers <= 2;
+        bool none = request->complete && request->trailers.length == 0 && used - trailers <= 2;
         if (used > trailers && !none &&
-            fl_buffer_append(&context->slab, &exchange->request.trailers, bytes + trailers, used - trailers) != FL_OK) {
+            fl_buffer_append(&context->slab, &request->trailers, bytes + trailers, used - trailers) != FL_OK) {
             fl_exchange_reject(exchange, FL_NO_MEMORY);
             return -1;
         }
     } else {
-        uint64_t left = exchange->request.content_length - exchange->request.received;
+        uint64_t left = request->content_length - request->received;
         used = decoded = size < left ? size : (size_t) left;
-        exchange->request.complete = decoded == left;
+        request->complete = decoded == left;
     }
-    exchange->request.received += decoded;
-    if (exchange->request.received > context->limits.body_size) {
+    request->received += decoded;
+    if (request->received > context->limits.body_size) {
         fl_exchange_reject(exchange, FL_BODY_TOO_LARGE);
         return -1;
     }
     if (in_place) {
-        fl_buffer_added(&exchange->request.body, decoded);
-    } else if (fl_buffer_append(&context->slab, &exchange->request.body, bytes, decoded) != FL_OK) {
+        fl_buffer_added(&request->body, decoded);
+    } else if (fl_buffer_append(&context->slab, &request->body, bytes, decoded) != FL_OK) {
         fl_exchange_reject(exchange, FL_NO_MEMORY);
         return -1;
     }
@@ -49,28 +50,29 @@ static ssize_t accept_body(fl_exchange *exchange, char *bytes, size_t size, bool
 }
 
 static void receive_body(fl_connection *connection, fl_exchange *exchange) {
+    fl_request *request = &exchange->request;
     fl_context *context = connection->context;
     uint32_t limit = fl_context_buffer_limit(context, context->limits.body_buffer);
     if (exchange->state == FL_EXCHANGE_SERVED && limit < BODY_READ_SIZE)
         limit = BODY_READ_SIZE; /* a small read-ahead buffer must not slow down the owner */
-    if (exchange->request.complete || exchange->request.failed)
+    if (request->complete || request->failed)
         return;
-    if (exchange->request.body.length >= limit) {
+    if (request->body.length >= limit) {
         if (exchange->state == FL_EXCHANGE_BODY)
             fl_exchange_body_received(exchange); /* the limit has been reduced meanwhile */
         return;
     }
-    size_t most = limit - exchange->request.body.length;
+    size_t most = limit - request->body.length;
     if (most > BODY_READ_SIZE)
         most = BODY_READ_SIZE;
-    if (!exchange->request.chunked && most > exchange->request.content_length - exchange->request.received)
-        most = (size_t) (exchange->request.content_length - exchange->request.received);
-    ssize_t count = fl_connection_read(connection, &exchange->request.body, most);
+    if (!request->chunked && most > request->content_length - request->received)
+        most = (size_t) (request->content_length - request->received);
+    ssize_t count = fl_connection_read(connection, &request->body, most);
     if (connection->state == FL_CONNECTION_CLOSED)
         return;
     if (count < 0) {
         if (exchange->state == FL_EXCHANGE_SERVED) {
-            exchange->request.failed = true;
+            request->failed = true;
             fl_exchange_wake(exchange);
         } else {
             fl_connection_close(connection);
@@ -79,7 +81,7 @@ static void receive_body(fl_connection *connection, fl_exchange *exchange) {
     }
     if (count == 0)
         return;
-    char *bytes = fl_buffer_room(&exchange->request.body);
+    char *bytes = fl_buffer_room(&request->body);
     ssize_t used = accept_body(exchange, bytes, (size_t) count, true);
     if (used < 0)
         return;
@@ -93,25 +95,26 @@ static void receive_body(fl_connection *connection, fl_exchange *exchange) {
 }
 
 static void head_is_complete(fl_connection *connection, fl_exchange *exchange) {
+    fl_request *request = &exchange->request;
     static const char interim[] = "HTTP/1.1 100 Continue\r\n\r\n";
     fl_context *context = connection->context;
-    fl_head *head = exchange->request.head;
+    fl_head *head = request->head;
     fl_http1_exchange_state(exchange)->minor = head->minor;
-    exchange->request.head_method = head->head_method;
-    exchange->request.connect_method = head->form == FL_TARGET_AUTHORITY;
-    exchange->request.chunked = head->chunked;
-    exchange->request.content_length = head->has_length ? head->content_length : 0;
-    exchange->request.complete = !head->chunked && exchange->request.content_length == 0;
+    request->head_method = head->head_method;
+    request->connect_method = head->form == FL_TARGET_AUTHORITY;
+    request->chunked = head->chunked;
+    request->content_length = head->has_length ? head->content_length : 0;
+    request->complete = !head->chunked && request->content_length == 0;
     /* Bytes after a CONNECT may belong to the tunnel: they are never the next request. */
-    fl_http1_connection_state(connection)->keep_alive = head->keep_alive && !exchange->request.connect_method;
+    fl_http1_connection_state(connection)->keep_alive = head->keep_alive && !request->connect_method;
     exchange->state = FL_EXCHANGE_BODY;
     if (head->chunked)
         fl_http1_exchange_state(exchange)->request_chunks = (fl_chunks) {0};
-    if (exchange->request.complete) {
+    if (request->complete) {
         fl_exchange_submit(exchange);
         return;
     }
-    if (exchange->request.content_length > context->limits.body_size) {
+    if (request->content_length > context->limits.body_size) {
         fl_exchange_reject(exchange, FL_BODY_TOO_LARGE);
         return;
     }

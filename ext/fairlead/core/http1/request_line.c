@@ -4,15 +4,15 @@
 #include "parser.h"
 #include <arpa/inet.h>
 
-enum { LONGEST_METHOD = 32, VERSION_SIZE = 8, LONGEST_IPV6 = 45, HIGHEST_PORT = 65535 };
+enum { MAX_METHOD_SIZE = 32, VERSION_SIZE = 8, MAX_IPV6_SIZE = 45, MAX_PORT = 65535 };
 
 /* The size of an IPv6 address with its brackets; 0: there is none. */
 static size_t ipv6_literal_size(const char *at, size_t size) {
     const char *close = memchr(at, ']', size);
     size_t inside = close ? (size_t) (close - at) - 1 : 0;
-    if (inside == 0 || inside > LONGEST_IPV6)
+    if (inside == 0 || inside > MAX_IPV6_SIZE)
         return 0;
-    char text[LONGEST_IPV6 + 1];
+    char text[MAX_IPV6_SIZE + 1];
     memcpy(text, at + 1, inside);
     text[inside] = 0;
     struct in6_addr address;
@@ -49,7 +49,7 @@ bool fl_http1_is_authority(const char *at, size_t size, bool port_needed, uint32
         if (!fl_is(at[i], FL_IS_DIGIT))
             return false;
         port = port * 10 + (uint32_t) (at[i] - '0');
-        if (port > HIGHEST_PORT)
+        if (port > MAX_PORT)
             return false;
     }
     return host + 1 < size || !port_needed;
@@ -121,8 +121,8 @@ static fl_status read_version(fl_head *head, const char *at) {
 }
 
 fl_status fl_http1_read_request_line(fl_head *head, const char *bytes, uint32_t at, uint32_t size) {
-    uint32_t method = (uint32_t) fl_token_size(bytes + at, size < LONGEST_METHOD + 1 ? size : LONGEST_METHOD + 1);
-    if (method == 0 || method > LONGEST_METHOD || bytes[at + method] != ' ')
+    uint32_t method = (uint32_t) fl_token_size(bytes + at, size < MAX_METHOD_SIZE + 1 ? size : MAX_METHOD_SIZE + 1);
+    if (method == 0 || method > MAX_METHOD_SIZE || bytes[at + method] != ' ')
         return FL_BAD_METHOD;
     head->method = (fl_span) {at, method};
     head->head_method = method == 4 && memcmp(bytes + at, "HEAD", 4) == 0;
