@@ -33,18 +33,22 @@
 #error "Fairlead needs epoll (Linux) or kqueue (macOS, BSD)."
 #endif
 
+/* Microseconds; 0: there is no such clock. */
+static inline uint64_t fl_clock_time(clockid_t clock) {
+    struct timespec time;
+    if (clock_gettime(clock, &time) < 0)
+        return 0;
+    return (uint64_t) time.tv_sec * 1000000 + (uint64_t) time.tv_nsec / 1000;
+}
+
 /* Microseconds of the monotonic clock. */
 static inline uint64_t fl_clock(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t) now.tv_sec * 1000000 + (uint64_t) now.tv_nsec / 1000;
+    return fl_clock_time(CLOCK_MONOTONIC);
 }
 
 /* Microseconds since 1970. */
 static inline uint64_t fl_wall_clock(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (uint64_t) now.tv_sec * 1000000 + (uint64_t) now.tv_nsec / 1000;
+    return fl_clock_time(CLOCK_REALTIME);
 }
 
 static inline int fl_close_on_exec_nonblocking(int descriptor) {
@@ -144,10 +148,7 @@ fl_task fl_task_self(void);
 uint64_t fl_task_clock(const fl_task *task);
 #else
 static inline uint64_t fl_task_clock(const fl_task *task) {
-    struct timespec time;
-    if (clock_gettime(task->clock, &time) < 0)
-        return 0;
-    return (uint64_t) time.tv_sec * 1000000 + (uint64_t) time.tv_nsec / 1000;
+    return fl_clock_time(task->clock);
 }
 #endif
 

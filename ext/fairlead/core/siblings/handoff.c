@@ -12,13 +12,20 @@ typedef struct message {
 
 enum { MAX_HAND_OVERS = 3 };
 
+/* Room for one descriptor, aligned. */
+typedef union control {
+    char bytes[CMSG_SPACE(sizeof(int))];
+    struct cmsghdr header;
+} control;
+
+static struct msghdr envelope_of(struct iovec *parts, size_t count, control *control) {
+    return (struct msghdr) {
+        .msg_iov = parts, .msg_iovlen = count, .msg_control = control->bytes, .msg_controllen = sizeof control->bytes};
+}
+
 static bool send_descriptor(int channel, int descriptor, struct iovec *parts, size_t count) {
-    union {
-        char bytes[CMSG_SPACE(sizeof(int))];
-        struct cmsghdr header;
-    } control = {0};
-    struct msghdr envelope = {
-        .msg_iov = parts, .msg_iovlen = count, .msg_control = control.bytes, .msg_controllen = sizeof control.bytes};
+    control control = {0};
+    struct msghdr envelope = envelope_of(parts, count, &control);
     struct cmsghdr *rights = CMSG_FIRSTHDR(&envelope);
     rights->cmsg_level = SOL_SOCKET;
     rights->cmsg_type = SCM_RIGHTS;
@@ -125,12 +132,8 @@ bool fl_handoff_forward(const fl_siblings *siblings, int sibling, const fl_hando
 bool fl_handoff_receive(const fl_siblings *siblings, char *bytes, fl_handover *handover) {
     message message = {0};
     struct iovec parts[] = {{&message, sizeof message}, {bytes, FL_HANDOFF_BYTES}};
-    union {
-        char bytes[CMSG_SPACE(sizeof(int))];
-        struct cmsghdr header;
-    } control;
-    struct msghdr envelope = {
-        .msg_iov = parts, .msg_iovlen = 2, .msg_control = control.bytes, .msg_controllen = sizeof control.bytes};
+    control control;
+    struct msghdr envelope = envelope_of(parts, 2, &control);
     ssize_t size = recvmsg(siblings->receiving, &envelope, MSG_DONTWAIT | FL_RECEIVE_FLAGS);
     if (size < (ssize_t) sizeof message)
         return false;
