@@ -18,7 +18,7 @@ module Fairlead
       require "digest"
       require "json"
       FIGURES = %i[pid state stall standbys handed received requests queued incoming_requests lane_requests lane_waiting lane_running
-                   lane_most lane_waited_us]
+                   lane_max lane_waited_us]
       BEGUN = []
 
       def compute(seconds, clock = Process::CLOCK_MONOTONIC)

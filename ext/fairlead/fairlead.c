@@ -23,8 +23,8 @@ uint64_t fl_microseconds(VALUE seconds, const char *what) {
     if (NIL_P(seconds))
         return 0;
     double value = NUM2DBL(seconds);
-    if (!(value >= 0 && value <= FL_MOST_SECONDS))
-        rb_raise(rb_eArgError, "%s must be between 0 and %d seconds, not %" PRIsVALUE, what, FL_MOST_SECONDS, seconds);
+    if (!(value >= 0 && value <= FL_MAX_SECONDS))
+        rb_raise(rb_eArgError, "%s must be between 0 and %d seconds, not %" PRIsVALUE, what, FL_MAX_SECONDS, seconds);
     return (uint64_t) (value * 1e6);
 }
 

@@ -23,8 +23,8 @@ static inline void fl_check(fl_status status) {
 }
 
 /* Seconds as microseconds; 0 for nil. Raises ArgumentError, which names `what`, if they are negative, not a number, or more than
- * FL_MOST_SECONDS. */
-enum { FL_MOST_SECONDS = 1000000000 };
+ * FL_MAX_SECONDS. */
+enum { FL_MAX_SECONDS = 1000000000 };
 uint64_t fl_microseconds(VALUE seconds, const char *what);
 /* The same for milliseconds. */
 uint64_t fl_milliseconds(VALUE milliseconds, const char *what);
@@ -45,7 +45,7 @@ typedef struct fl_ruby_loop {
     VALUE router;     /* called after requests whose route has stalled; nil: none */
     struct {
         VALUE thread, fiber; /* the fiber that runs, or ran last */
-    } reactors[FL_MOST_REACTORS];
+    } reactors[FL_MAX_REACTORS];
     struct fl_ruby_loop *next_open;
     bool forgotten; /* this process is a fork of the server */
 } fl_ruby_loop;

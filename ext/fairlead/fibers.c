@@ -196,11 +196,11 @@ static VALUE owner_track(VALUE self) {
 }
 
 /* Ends the search among fibers that an app has transferred between in a circle. */
-enum { MOST_RESUMERS = 4096 };
+enum { MAX_RESUMERS = 4096 };
 
 static VALUE owner_of(VALUE fiber) {
     VALUE outermost = fiber;
-    for (int i = 0; i < MOST_RESUMERS && !owns_state(outermost); i++) {
+    for (int i = 0; i < MAX_RESUMERS && !owns_state(outermost); i++) {
         origin *from = role_of(outermost).from;
         if (from == NULL || NIL_P(from->resumer))
             return outermost;

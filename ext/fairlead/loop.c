@@ -60,7 +60,7 @@ static void loop_mark(void *data) {
     rb_gc_mark_movable(self->templates);
     rb_gc_mark(self->reporter);
     rb_gc_mark(self->router);
-    for (int i = 0; i < FL_MOST_REACTORS; i++) {
+    for (int i = 0; i < FL_MAX_REACTORS; i++) {
         rb_gc_mark(self->reactors[i].thread);
         rb_gc_mark(self->reactors[i].fiber);
     }
@@ -139,12 +139,12 @@ static VALUE loop_initialize(VALUE object, VALUE options) {
     };
     VALUE health_path = fl_option(options, "health_path");
     if (!NIL_P(health_path)) {
-        if (RSTRING_LEN(health_path) > FL_MOST_HEALTH_PATH)
+        if (RSTRING_LEN(health_path) > FL_MAX_HEALTH_PATH)
             rb_raise(rb_eArgError, "the health path is too long");
         memcpy(limits.health_path, RSTRING_PTR(health_path), (size_t) RSTRING_LEN(health_path));
     }
-    if (limits.head.headers > FL_MOST_HEADERS)
-        limits.head.headers = FL_MOST_HEADERS;
+    if (limits.head.headers > FL_MAX_HEADERS)
+        limits.head.headers = FL_MAX_HEADERS;
     self->loop = fl_loop_open(&limits);
     if (self->loop == NULL)
         rb_sys_fail("fairlead");
@@ -162,9 +162,8 @@ static VALUE loop_listen(VALUE object, VALUE descriptor, VALUE unix_socket, VALU
 }
 
 static VALUE loop_join(VALUE object, VALUE page, VALUE slot, VALUE receiving, VALUE sending) {
-    int ends[FL_MOST_SIBLINGS], count = 0;
-    for (long i = 0; i < RARRAY_LEN(sending) && count < FL_MOST_SIBLINGS; i++)
-        ends[count++] = NUM2INT(rb_ary_entry(sending, i));
+    int ends[FL_MAX_SIBLINGS], count = 0;
+    for (long i = 0; i < RARRAY_LEN(sending) && count < FL_MAX_SIBLINGS; i++) ends[count++] = NUM2INT(rb_ary_entry(sending, i));
     fl_shared_page *shared = fl_ruby_shared_page_get(page);
     int own = NUM2INT(slot), own_end = NIL_P(receiving) ? -1 : NUM2INT(receiving);
     if (own < 0 || (size_t) own >= shared->count || (size_t) count > shared->count)
@@ -236,7 +235,7 @@ static VALUE end_wait(VALUE data) {
 /* Negative: without limit, for nil and for times too long for a timer. */
 static int64_t time_to_wait(VALUE seconds) {
     double value = NIL_P(seconds) ? HUGE_VAL : NUM2DBL(seconds);
-    return value >= FL_MOST_SECONDS ? -1 : value > 0 ? (int64_t) (value * 1e6) : 0;
+    return value >= FL_MAX_SECONDS ? -1 : value > 0 ? (int64_t) (value * 1e6) : 0;
 }
 
 /* wait(seconds): whether anything happened; nil: the calling reactor does not lead, and must wait elsewhere. */

@@ -194,8 +194,8 @@ static VALUE request_respond(VALUE object, VALUE status, VALUE headers, VALUE bo
 }
 
 enum {
-    MOST_AT_ONCE = 1 << 20, /* bytes written at once for a fast client */
-    SLICE = 1000,           /* microseconds for which a request that reads or writes without waiting may keep its reactor */
+    MAX_AT_ONCE = 1 << 20, /* bytes written at once for a fast client */
+    SLICE = 1000,          /* microseconds for which a request that reads or writes without waiting may keep its reactor */
 };
 
 /* Whether the request has read or written for a slice, since it began to, or since its fiber was resumed. */
@@ -214,7 +214,7 @@ static VALUE request_write(VALUE self, VALUE string) {
     Check_Type(string, T_STRING);
     fl_exchange *exchange = lock_open(self);
     size_t size = (size_t) RSTRING_LEN(string), used;
-    fl_status status = fl_exchange_write(exchange, RSTRING_PTR(string), size < MOST_AT_ONCE ? size : MOST_AT_ONCE, &used);
+    fl_status status = fl_exchange_write(exchange, RSTRING_PTR(string), size < MAX_AT_ONCE ? size : MAX_AT_ONCE, &used);
     fl_unlock(exchange->context);
     if (status != FL_AGAIN)
         fl_check(status);
@@ -325,7 +325,7 @@ static VALUE request_limit_time(VALUE self, VALUE seconds) {
     uint64_t microseconds = fl_microseconds(seconds, "the time of a request");
     if (microseconds == 0 && !NIL_P(seconds)) /* the core would take 0 as no limit */
         rb_raise(rb_eArgError, "the time of a request must be more than 0 and at most %d seconds, not %" PRIsVALUE,
-                 FL_MOST_SECONDS, seconds);
+                 FL_MAX_SECONDS, seconds);
     fl_exchange *exchange = fl_lock_request(self);
     if (exchange == NULL || exchange->context == NULL)
         return Qnil;

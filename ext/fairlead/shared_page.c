@@ -62,9 +62,9 @@ static VALUE page_read(VALUE self, VALUE index) {
     return hash;
 }
 
-/* most_lanes = count: how many lane workers the supervisor would fork. */
-static VALUE page_set_most_lanes(VALUE self, VALUE count) {
-    atomic_store(&fl_ruby_shared_page_get(self)->most_lanes, NUM2INT(count));
+/* max_lanes = count: how many lane workers the supervisor would fork. */
+static VALUE page_set_max_lanes(VALUE self, VALUE count) {
+    atomic_store(&fl_ruby_shared_page_get(self)->max_lanes, NUM2INT(count));
     return count;
 }
 
@@ -76,8 +76,8 @@ static VALUE page_database(VALUE self, VALUE key) {
 /* databases: the keys of the database servers, in the order of their numbers; 0: none yet. */
 static VALUE page_databases(VALUE self) {
     fl_shared_page *page = fl_ruby_shared_page_get(self);
-    VALUE keys = rb_ary_new_capa(FL_MOST_DATABASES);
-    for (int i = 0; i < FL_MOST_DATABASES; i++) rb_ary_push(keys, ULL2NUM(atomic_load(&page->databases[i])));
+    VALUE keys = rb_ary_new_capa(FL_MAX_DATABASES);
+    for (int i = 0; i < FL_MAX_DATABASES; i++) rb_ary_push(keys, ULL2NUM(atomic_load(&page->databases[i])));
     return keys;
 }
 
@@ -87,7 +87,7 @@ static VALUE page_routes(VALUE self) {
     static const char *const lanes[FL_LANES] = {"none", "threads", "process"};
     fl_routes *routes = &fl_ruby_shared_page_get(self)->routes;
     VALUE list = rb_ary_new();
-    for (int i = 0; i < FL_MOST_ROUTES; i++) {
+    for (int i = 0; i < FL_MAX_ROUTES; i++) {
         fl_route_record *record = &routes->records[i];
         char text[FL_ROUTE_SIZE];
         if (!fl_routes_text(record, text))
@@ -175,7 +175,7 @@ void fl_init_shared_page(void) {
     rb_define_method(page, "get", page_get, 2);
     rb_define_method(page, "read", page_read, 1);
     rb_define_method(page, "clear", page_clear, 1);
-    rb_define_method(page, "most_lanes=", page_set_most_lanes, 1);
+    rb_define_method(page, "max_lanes=", page_set_max_lanes, 1);
     rb_define_method(page, "routes", page_routes, 0);
     rb_define_method(page, "route", page_route, 2);
     rb_define_method(page, "know_route", page_know_route, 2);
@@ -183,5 +183,5 @@ void fl_init_shared_page(void) {
     rb_define_method(page, "forget_routes", page_forget_routes, 1);
     rb_define_method(page, "database", page_database, 1);
     rb_define_method(page, "databases", page_databases, 0);
-    rb_define_const(page, "DATABASES", INT2NUM(FL_MOST_DATABASES));
+    rb_define_const(page, "DATABASES", INT2NUM(FL_MAX_DATABASES));
 }

@@ -8,7 +8,7 @@
 
 #include <sys/poll.h>
 
-enum { WORKERS = 3, LANE_WORKER = 2, ROUTES = 8, REACTORS = 3, CLIENTS = 4, SOCKETS = 4, MOST_REQUESTS = 400000 };
+enum { WORKERS = 3, LANE_WORKER = 2, ROUTES = 8, REACTORS = 3, CLIENTS = 4, SOCKETS = 4, MAX_REQUESTS = 400000 };
 
 /* `gvl` plays the GVL of the worker: one reactor runs at a time. */
 typedef struct worker {
@@ -26,11 +26,11 @@ typedef struct place {
 
 static worker workers[WORKERS];
 static fl_shared_page *page;
-static fl_run runs[WORKERS][FL_MOST_REACTORS]; /* a reactor has one fiber here */
-static int workers_lane_running[WORKERS][FL_MOST_REACTORS];
+static fl_run runs[WORKERS][FL_MAX_REACTORS]; /* a reactor has one fiber here */
+static int workers_lane_running[WORKERS][FL_MAX_REACTORS];
 static int port, supervisor[2];
 static _Atomic bool over, quiet;
-static _Atomic unsigned answered_times[MOST_REQUESTS];
+static _Atomic unsigned answered_times[MAX_REQUESTS];
 static _Atomic unsigned asked, heard, lost, wrong, reported, misreported, backtraces, too_long, left;
 static fl_limits limits;
 static fl_watch_limits watch_limits;
@@ -277,7 +277,7 @@ static void *client_runs(void *data) {
             if (sockets[i] < 0)
                 sockets[i] = client(&server);
             numbers[i] = atomic_fetch_add(&asked, 1);
-            if (numbers[i] >= MOST_REQUESTS)
+            if (numbers[i] >= MAX_REQUESTS)
                 abort();
             if (!ask(sockets[i], numbers[i], &state))
                 atomic_fetch_add(&lost, 1);
@@ -299,7 +299,7 @@ static void *client_runs(void *data) {
 static void open_workers(int listening, int ends[WORKERS][2]) {
     int sending[WORKERS];
     page = fl_shared_page_open(WORKERS);
-    atomic_store(&page->most_lanes, 1);
+    atomic_store(&page->max_lanes, 1);
     for (int i = 0; i < WORKERS; i++) {
         if (socketpair(AF_UNIX, FL_PACKETS, 0, ends[i]) < 0)
             abort();
@@ -345,7 +345,7 @@ static void end_workers(int ends[WORKERS][2]) {
         }
     for (int i = 0; i < WORKERS; i++) {
         pthread_join(workers[i].reporter, NULL);
-        for (int k = 0; k < FL_MOST_REACTORS; k++)
+        for (int k = 0; k < FL_MAX_REACTORS; k++)
             workers_lane_running[i][k] = atomic_load(&workers[i].loop->lanes.running[k]);
         fl_watch_close(workers[i].watch);
         fl_loop_close(workers[i].loop);
@@ -405,7 +405,7 @@ static void run(void) {
     CHECK(fl_slot_get(&page->slots[LANE_WORKER], FL_SLOT_lane_requests) > 0);
     CHECK(total(FL_SLOT_lane_requests) > fl_slot_get(&page->slots[LANE_WORKER], FL_SLOT_lane_requests));
     for (int i = 0; i < WORKERS; i++)
-        for (int k = 0; k < FL_MOST_REACTORS; k++) CHECK_NUMBER(0, workers_lane_running[i][k]);
+        for (int k = 0; k < FL_MAX_REACTORS; k++) CHECK_NUMBER(0, workers_lane_running[i][k]);
     CHECK(atomic_load(&left) > 0);
     /* Stalls were reported, and only long ones. */
     CHECK(atomic_load(&reported) > 0);

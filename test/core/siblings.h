@@ -5,14 +5,14 @@
 #include "peer.h"
 #include "watch/stalls.h"
 
-enum { MOST_CLIENTS = 16, OURS = 0, USUAL = 10 * MILLISECOND };
+enum { MAX_CLIENTS = 16, OURS = 0, USUAL = 10 * MILLISECOND };
 
 typedef struct scene {
     peer_server server;
     fl_loop *loop;
     fl_shared_page *page;
-    int count, clients[MOST_CLIENTS], client_count;
-    int sending[FL_MOST_SIBLINGS], receiving[FL_MOST_SIBLINGS];
+    int count, clients[MAX_CLIENTS], client_count;
+    int sending[FL_MAX_SIBLINGS], receiving[FL_MAX_SIBLINGS];
 } scene;
 
 static inline void publish(scene *scene, int sibling, fl_slot_field field, int64_t value) {
@@ -64,7 +64,7 @@ static inline void queue_requests(scene *scene, int requests) {
 
 /* The requests that a sibling has received, as the digits of their paths. */
 static inline const char *sent_to(scene *scene, int sibling) {
-    static char paths[MOST_CLIENTS];
+    static char paths[MAX_CLIENTS];
     char message[512];
     size_t count = 0;
     for (ssize_t size; (size = recv(scene->receiving[sibling], message, sizeof message - 1, 0)) > 0;) {

@@ -78,12 +78,12 @@ static void head_sizes(void) {
 }
 
 static void header_counts(void) {
-    static char request[FL_MOST_HEADERS * 8 + 100];
-    for (unsigned limit = 1; limit <= FL_MOST_HEADERS + 50; limit += limit < 4    ? 1
-                                                                     : limit == 4 ? FL_MOST_HEADERS - 4
+    static char request[FL_MAX_HEADERS * 8 + 100];
+    for (unsigned limit = 1; limit <= FL_MAX_HEADERS + 50; limit += limit < 4    ? 1
+                                                                     : limit == 4 ? FL_MAX_HEADERS - 4
                                                                                   : 25) {
         fl_head_limits limits = {8192, 32768, limit};
-        unsigned most = limit < FL_MOST_HEADERS ? limit : FL_MOST_HEADERS;
+        unsigned most = limit < FL_MAX_HEADERS ? limit : FL_MAX_HEADERS;
         for (unsigned count = most; count <= most + 1; count++) {
             char *at = request + sprintf(request, "GET / HTTP/1.1\r\nHost: a\r\n");
             for (unsigned i = 1; i < count; i++)

@@ -101,7 +101,7 @@ static void a_route_is_forgotten_after_a_minute_without_a_stall(void) {
     CHECK_NUMBER(FL_LANE_THREADS, fl_routes_lane(&routes, route.key, 90 * SECOND));
     CHECK_NUMBER(FL_LANE_NONE, fl_routes_lane(&routes, route.key, 92 * SECOND));
     CHECK_NUMBER(0, routes.laned);
-    CHECK_NUMBER(30 * SECOND, routes.records[route.key % FL_MOST_ROUTES].longest);
+    CHECK_NUMBER(30 * SECOND, routes.records[route.key % FL_MAX_ROUTES].longest);
 }
 
 static void a_full_table_replaces_routes_without_a_lane_first(void) {
@@ -118,9 +118,9 @@ static void a_full_table_replaces_routes_without_a_lane_first(void) {
         fl_route route = route_number(i);
         fl_routes_stall_began(&routes, &route, FL_LANE_PROCESS, 1, 3 * SECOND);
     }
-    CHECK(routes.laned <= FL_MOST_ROUTES);
+    CHECK(routes.laned <= FL_MAX_ROUTES);
     char text[FL_ROUTE_SIZE];
-    CHECK(fl_routes_text(&routes.records[kept.key % FL_MOST_ROUTES], text));
+    CHECK(fl_routes_text(&routes.records[kept.key % FL_MAX_ROUTES], text));
     CHECK_TEXT("GET /aa", text);
 }
 
@@ -130,10 +130,10 @@ static void old_routes_are_forgotten_and_make_room(void) {
         fl_route route = route_number(i);
         fl_routes_stall_began(&routes, &route, FL_LANE_PROCESS, 1, SECOND);
     }
-    CHECK_NUMBER(FL_MOST_ROUTES, routes.laned);
+    CHECK_NUMBER(FL_MAX_ROUTES, routes.laned);
     fl_route other = route_number(601), another = route_number(602);
     CHECK_NUMBER(FL_LANE_NONE, fl_routes_lane(&routes, other.key, 60 * SECOND));
-    CHECK_NUMBER(FL_MOST_ROUTES, routes.laned);
+    CHECK_NUMBER(FL_MAX_ROUTES, routes.laned);
     CHECK_NUMBER(FL_LANE_NONE, fl_routes_lane(&routes, other.key, 62 * SECOND));
     CHECK_NUMBER(0, routes.laned);
     fl_routes_stall_began(&routes, &another, FL_LANE_THREADS, 1, 62 * SECOND);
@@ -158,7 +158,7 @@ static void write_from_several_threads(void) {
     for (uintptr_t i = 0; i < 4; i++) pthread_create(&threads[i], NULL, write_many, (void *) i);
     for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
     int laned = 0, twice = 0;
-    for (int i = 0; i < FL_MOST_ROUTES; i++) {
+    for (int i = 0; i < FL_MAX_ROUTES; i++) {
         laned += routes.records[i].lane != FL_LANE_NONE;
         for (int k = 0; k < i; k++)
             twice += routes.records[i].key != 0 && routes.records[i].key == routes.records[k].key;
@@ -209,12 +209,12 @@ static void a_literal_pattern_has_precedence(void) {
 
 static void the_table_of_patterns_is_limited_and_has_no_duplicates(void) {
     begin();
-    for (int i = 0; i < FL_MOST_PATTERNS; i++) {
+    for (int i = 0; i < FL_MAX_PATTERNS; i++) {
         fl_route route = route_number(i);
         CHECK(add_pattern(route.text, ""));
         CHECK(add_pattern(route.text, ""));
     }
-    CHECK_NUMBER(FL_MOST_PATTERNS, routes.pattern_count);
+    CHECK_NUMBER(FL_MAX_PATTERNS, routes.pattern_count);
     CHECK(!add_pattern("GET /one/more", ""));
     CHECK_TEXT("GET /one/more", found("/one/more").text);
 }

@@ -67,7 +67,7 @@ module Fairlead
       def lane(row)
         {
           dedicated: row[:lane] == 1, waiting: row[:lane_waiting], running: row[:lane_running],
-          most: row[:lane_most], requests: row[:lane_requests], waited: row[:lane_waited_us] / 1e6
+          most: row[:lane_max], requests: row[:lane_requests], waited: row[:lane_waited_us] / 1e6
         }
       end
 

@@ -26,7 +26,7 @@ module Fairlead
     def extend_deadlines(now)
       @workers.relief_needed(now) if @workers.any? { |worker| !worker.lane? && stuck?(worker) }
       @workers.select(&:lane?).each { |worker| @workers.lane_busy(worker, now) if busy?(worker) }
-      @page.most_lanes = @workers.most_lanes
+      @page.max_lanes = @workers.max_lanes
     end
 
     # To be called when a stuck worker has requests that wait, and when a relief worker serves, which may be stuck too by then. If

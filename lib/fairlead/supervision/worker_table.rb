@@ -120,11 +120,11 @@ module Fairlead
     #
     # @return [Fork, nil] nil if there is no room for it, or one boots.
     def add_lane(now)
-      add_bounded(:lane, most_lanes, now) unless now < @lane_not_before || any? { |worker| worker.lane? && worker.booting? }
+      add_bounded(:lane, max_lanes, now) unless now < @lane_not_before || any? { |worker| worker.lane? && worker.booting? }
     end
 
     # @return [Integer] 0 for one worker: its app may count on being alone.
-    def most_lanes = @size > 1 ? @size : 0
+    def max_lanes = @size > 1 ? @size : 0
 
     # A lane worker has something to do.
     def lane_busy(worker, now)

@@ -76,7 +76,7 @@ typedef struct fl_header {
     fl_header_id id;
 } fl_header;
 
-enum { FL_MOST_HEADERS = 256 }; /* the upper bound of fl_head_limits.headers */
+enum { FL_MAX_HEADERS = 256 }; /* the upper bound of fl_head_limits.headers */
 
 typedef struct fl_head_limits {
     uint32_t request_line; /* bytes without the CR LF; beyond: FL_TARGET_TOO_LONG */
@@ -117,7 +117,7 @@ typedef struct fl_head {
     uint32_t size;          /* once parsed: of the head with its last CR LF. The body begins here */
 
     uint32_t count;
-    fl_header headers[FL_MOST_HEADERS];
+    fl_header headers[FL_MAX_HEADERS];
 } fl_head;
 
 static inline void fl_head_clear(fl_head *head) {

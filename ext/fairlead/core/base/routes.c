@@ -12,7 +12,7 @@ enum { FREE, WRITING, COMPLETE }; /* fl_route_pattern.state */
 static const uint64_t RETENTION = 60000000, SWEEP_INTERVAL = 1000000; /* microseconds */
 
 static fl_route_record *record_at(const fl_routes *routes, uint64_t key, int probe) {
-    return (fl_route_record *) &routes->records[(key + (uint64_t) probe) % FL_MOST_ROUTES];
+    return (fl_route_record *) &routes->records[(key + (uint64_t) probe) % FL_MAX_ROUTES];
 }
 
 static fl_route_record *find(const fl_routes *routes, uint64_t key) {
@@ -77,7 +77,7 @@ static void forget_old(fl_routes *routes, uint64_t now) {
     uint64_t before = atomic_load_explicit(&routes->swept_at, memory_order_relaxed);
     if (now < before + SWEEP_INTERVAL || !atomic_compare_exchange_strong(&routes->swept_at, &before, now))
         return;
-    for (int i = 0; i < FL_MOST_ROUTES; i++) {
+    for (int i = 0; i < FL_MAX_ROUTES; i++) {
         fl_route_record *record = &routes->records[i];
         if (atomic_load(&record->lane) != FL_LANE_NONE && now > atomic_load(&record->stalled_at) + RETENTION)
             forget(routes, record);
@@ -135,7 +135,7 @@ void fl_routes_completed(fl_routes *routes, uint64_t key, int64_t stalls_before)
 }
 
 void fl_routes_forget_since(fl_routes *routes, uint64_t since) {
-    for (int i = 0; i < FL_MOST_ROUTES; i++) {
+    for (int i = 0; i < FL_MAX_ROUTES; i++) {
         fl_route_record *record = &routes->records[i];
         if (atomic_load(&record->key) == 0 || atomic_load(&record->stalled_at) < since)
             continue;
@@ -151,7 +151,7 @@ static const fl_route_pattern *best_match(const fl_routes *routes, const char *m
     uint64_t highest = 0;
     if (atomic_load_explicit(&routes->pattern_count, memory_order_relaxed) == 0)
         return NULL;
-    for (int i = 0; i < FL_MOST_PATTERNS; i++) {
+    for (int i = 0; i < FL_MAX_PATTERNS; i++) {
         const fl_route_pattern *pattern = &routes->patterns[i];
         int state = atomic_load_explicit(&pattern->state, memory_order_acquire);
         if (state == FREE)
@@ -180,7 +180,7 @@ bool fl_routes_add_pattern(fl_routes *routes, const char *text, size_t size, con
     fl_route route;
     if (!fl_route_from_pattern(&route, text, size) || name_size >= FL_ROUTE_SIZE)
         return false;
-    for (int i = 0; i < FL_MOST_PATTERNS; i++) {
+    for (int i = 0; i < FL_MAX_PATTERNS; i++) {
         fl_route_pattern *pattern = &routes->patterns[i];
         int state = FREE;
         if (atomic_compare_exchange_strong(&pattern->state, &state, WRITING)) {
@@ -221,7 +221,7 @@ void fl_routes_merge_into_pattern(fl_routes *routes, const char *method, size_t 
 }
 
 const char *fl_routes_name(const fl_routes *routes, const char *text) {
-    for (int i = 0; i < FL_MOST_PATTERNS; i++) {
+    for (int i = 0; i < FL_MAX_PATTERNS; i++) {
         const fl_route_pattern *pattern = &routes->patterns[i];
         int state = atomic_load_explicit(&pattern->state, memory_order_acquire);
         if (state == FREE)

@@ -16,7 +16,7 @@ typedef enum fl_lane {
     FL_LANES,
 } fl_lane;
 
-enum { FL_MOST_ROUTES = 64, FL_MOST_PATTERNS = 128 };
+enum { FL_MAX_ROUTES = 64, FL_MAX_PATTERNS = 128 };
 
 typedef struct fl_route_record {
     _Atomic uint64_t key; /* 0: free */
@@ -41,9 +41,9 @@ typedef struct fl_routes {
     _Atomic int laned;         /* the number of routes with a lane: without any, lookups return at once */
     _Atomic int version;       /* changes when a route gets or loses its lane, or with a new pattern */
     _Atomic uint64_t swept_at; /* of fl_clock, when old routes were last forgotten */
-    fl_route_record records[FL_MOST_ROUTES];
+    fl_route_record records[FL_MAX_ROUTES];
     _Atomic int pattern_count; /* without any, lookups do not search for one */
-    fl_route_pattern patterns[FL_MOST_PATTERNS];
+    fl_route_pattern patterns[FL_MAX_PATTERNS];
 } fl_routes;
 
 /* The route of a request: the app's pattern, else the one of fl_route_from_path. */

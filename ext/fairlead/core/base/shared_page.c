@@ -19,10 +19,10 @@ void fl_shared_page_close(fl_shared_page *page) {
 }
 
 int fl_shared_page_database(fl_shared_page *page, uint64_t key) {
-    for (int i = 0; i < FL_MOST_DATABASES; i++) {
+    for (int i = 0; i < FL_MAX_DATABASES; i++) {
         uint64_t there = 0;
         if (atomic_compare_exchange_strong(&page->databases[i], &there, key) || there == key)
             return i;
     }
-    return FL_MOST_DATABASES - 1;
+    return FL_MAX_DATABASES - 1;
 }

@@ -46,7 +46,7 @@
     X(lane)                    /* 1: a lane worker, which serves only routes that hold the GVL */             \
     X(lane_waiting)            /* requests that wait for a lane */                                            \
     X(lane_running)            /* requests that run in a lane */                                              \
-    X(lane_most)               /* the maximum of lane_running */                                              \
+    X(lane_max)                /* the maximum of lane_running */                                              \
     X(lane_requests)           /* taken from a lane since the worker's start */                               \
     X(lane_waited_us)          /* the sum of their waiting times */                                           \
     X(index)                   /* its number among workers of its kind (by the supervisor) */                 \
@@ -92,12 +92,12 @@ typedef struct fl_slot {
     _Alignas(128) _Atomic int64_t fields[FL_SLOT_FIELDS];
 } fl_slot;
 
-enum { FL_MOST_DATABASES = 4 };
+enum { FL_MAX_DATABASES = 4 };
 
 typedef struct fl_shared_page {
     size_t count;
-    _Atomic uint64_t databases[FL_MOST_DATABASES]; /* the keys of the known database servers */
-    _Atomic int most_lanes; /* the limit of lane workers */
+    _Atomic uint64_t databases[FL_MAX_DATABASES]; /* the keys of the known database servers */
+    _Atomic int max_lanes; /* the limit of lane workers */
     fl_routes routes;
     fl_sessions sessions;
     fl_slot slots[];
@@ -106,7 +106,7 @@ typedef struct fl_shared_page {
 fl_shared_page *fl_shared_page_open(size_t slots);
 void fl_shared_page_close(fl_shared_page *page);
 
-/* The number of a database server, the same in all processes. Servers beyond FL_MOST_DATABASES share the last one. */
+/* The number of a database server, the same in all processes. Servers beyond FL_MAX_DATABASES share the last one. */
 int fl_shared_page_database(fl_shared_page *page, uint64_t key);
 
 static inline void fl_slot_set(fl_slot *slot, fl_slot_field field, int64_t value) {

@@ -12,7 +12,7 @@
 #include <pthread.h>
 
 enum {
-    FL_MOST_HEALTH_PATH = 255,
+    FL_MAX_HEALTH_PATH = 255,
     FL_MEMORY_PRESSURE = 64 << 20,       /* bytes buffered for all connections, above which */
     FL_BUFFER_UNDER_PRESSURE = 32 << 10, /* a connection may buffer this many */
 };
@@ -23,13 +23,13 @@ typedef struct fl_limits {
     uint32_t body_buffer;     /* bytes of a request body that are read ahead */
     uint32_t response_buffer; /* bytes of a response that are buffered for a slow client */
     uint32_t in_flight, streams;
-    uint64_t queue_timeout;                    /* microseconds */
-    uint64_t queue_target;                     /* microseconds; 0: no load shedding */
-    uint64_t request_timeout;                  /* microseconds; 0: none */
-    uint64_t deadlines[FL_DEADLINE_KINDS];     /* microseconds, by kind */
-    bool cancel_abandoned;                     /* a request expires when its client disconnects */
-    char health_path[FL_MOST_HEALTH_PATH + 1]; /* empty: none */
-    bool record_rejections;                    /* for the access log */
+    uint64_t queue_timeout;                   /* microseconds */
+    uint64_t queue_target;                    /* microseconds; 0: no load shedding */
+    uint64_t request_timeout;                 /* microseconds; 0: none */
+    uint64_t deadlines[FL_DEADLINE_KINDS];    /* microseconds, by kind */
+    bool cancel_abandoned;                    /* a request expires when its client disconnects */
+    char health_path[FL_MAX_HEALTH_PATH + 1]; /* empty: none */
+    bool record_rejections;                   /* for the access log */
 } fl_limits;
 
 typedef struct fl_listener {

@@ -59,7 +59,7 @@ static inline fl_status read_header(fl_head *head, const char *bytes, uint32_t a
 }
 
 fl_status fl_http1_parse(fl_head *head, const char *bytes, size_t size, const fl_head_limits *limits) {
-    uint32_t most = limits->headers < FL_MOST_HEADERS ? limits->headers : FL_MOST_HEADERS;
+    uint32_t most = limits->headers < FL_MAX_HEADERS ? limits->headers : FL_MAX_HEADERS;
     /* A TLS client sends no line end: reject its first byte at once. */
     if (head->scanned == 0 && size > 0 && !fl_is(bytes[0], FL_IS_TOKEN) && bytes[0] != '\r' && bytes[0] != '\n')
         return FL_BAD_METHOD;

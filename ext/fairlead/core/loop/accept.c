@@ -13,11 +13,11 @@ enum {
     ACCEPTS_BEFORE_LEAVING = 1024,
     /* Bytes that the kernel keeps unsent for a client; its default of 4 MB would be copied for nothing if the client never reads. When
      * the poll reports room, enough bytes are left to bridge a short delay. */
-    MOST_UNSENT = 512 << 10,
+    MAX_UNSENT = 512 << 10,
     LISTEN_AGAIN = 100000, /* microseconds, after the descriptors ran out */
     LONG_SILENT = 1000000, /* microseconds, after which an idle connection may be closed to free its descriptor */
     UNEVEN = 2,            /* how much more load must be here than at a sibling, for a new connection to go there */
-    MOST_SPARE = 128,      /* descriptors that are left to the app */
+    MAX_SPARE = 128,       /* descriptors that are left to the app */
 };
 
 static const fl_protocol *const protocols[] = {&fl_http1_protocol, NULL};
@@ -39,7 +39,7 @@ fl_status fl_loop_listen(fl_loop *loop, int descriptor, bool unix_socket) {
     int one = 1;
     if (!unix_socket) { /* accepted connections inherit these options */
         setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-        fl_limit_unsent(descriptor, MOST_UNSENT);
+        fl_limit_unsent(descriptor, MAX_UNSENT);
     }
     if (fl_close_on_exec_nonblocking(descriptor) < 0 || fl_poll_add_listener(&loop->context.poll, descriptor, listener) < 0) {
         free(listener);
@@ -73,7 +73,7 @@ static void count_descriptors(fl_loop *loop, int first) {
     if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur > UINT32_MAX)
         limit.rlim_cur = UINT32_MAX;
     rlim_t left = limit.rlim_cur > (rlim_t) first ? limit.rlim_cur - (rlim_t) first : 0;
-    rlim_t spare = left / 8 < MOST_SPARE ? left / 8 : MOST_SPARE;
+    rlim_t spare = left / 8 < MAX_SPARE ? left / 8 : MAX_SPARE;
     loop->accepting.most = left > spare + 1 ? (uint32_t) (left - spare) : 1;
 }
 

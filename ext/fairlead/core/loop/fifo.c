@@ -237,6 +237,6 @@ bool fl_loop_runs_process_lane(const fl_loop *loop) {
     const fl_fifo *lane = &loop->queues[FL_LANE_PROCESS];
     if (lane->first == NULL)
         return false;
-    return lane->first->queueing.pinned || atomic_load(&loop->siblings.page->most_lanes) == 0 ||
+    return lane->first->queueing.pinned || atomic_load(&loop->siblings.page->max_lanes) == 0 ||
            (loop->context.now > lane->first->queueing.ready_at + LANE_PATIENCE && fl_siblings_choose_lane(&loop->siblings) < 0);
 }

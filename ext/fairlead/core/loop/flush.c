@@ -7,8 +7,8 @@ enum {
     SHORT = 100,           /* microseconds from one request to the next */
     GATHERED_BELOW = 2000, /* microseconds from one request to the next */
     GATHERED = 4,          /* requests whose responses are gathered, within */
-    LEAST_GATHERED = 200,  /* at least, */
-    MOST_GATHERED = 1000,  /* and at most so many microseconds */
+    MIN_GATHERED = 200,    /* at least, */
+    MAX_GATHERED = 1000,   /* and at most so many microseconds */
 };
 
 /* Responses are gathered while requests are so short that waking a client for each costs more than the client waits. Other requests
@@ -28,7 +28,7 @@ static bool is_late(const fl_loop *loop, uint64_t now, uint64_t most) {
 void fl_loop_flush_late(fl_context *context) {
     const fl_loop *loop = fl_loop_of(context);
     int64_t most = GATHERED * loop->pace.interval;
-    most = most < LEAST_GATHERED ? LEAST_GATHERED : most > MOST_GATHERED ? MOST_GATHERED : most;
+    most = most < MIN_GATHERED ? MIN_GATHERED : most > MAX_GATHERED ? MAX_GATHERED : most;
     if (is_late(loop, loop->context.now, (uint64_t) most))
         fl_context_flush(context);
 }

@@ -7,7 +7,7 @@ enum {
     LONG = 3,                /* times the target: a queue that takes so long to serve is long */
     VERY_LONG = 10,          /* the same before STANDS */
     COUNTED_FOR = 250000,    /* least microseconds over which taken requests are counted, */
-    LEAST_TAKEN = 8,         /* and least requests: the first ones may be unusual */
+    MIN_TAKEN = 8,           /* and least requests: the first ones may be unusual */
     LEAST = 8,               /* requests that may wait in any case */
     SHEDDING_LASTS = 250000, /* microseconds after the last request that was turned away */
     CUT_AT_ONCE = 64,        /* requests turned away in a turn, so that a turn stays short */
@@ -75,7 +75,7 @@ void fl_load_shedding_taken(fl_loop *loop, uint64_t waited, uint64_t now) {
     }
     shedding->taken++;
     uint64_t passed = now - shedding->counted_at, taken = shedding->taken;
-    if (passed < COUNTED_FOR || taken < LEAST_TAKEN)
+    if (passed < COUNTED_FOR || taken < MIN_TAKEN)
         return;
     shedding->counted_at = now;
     shedding->taken = 0;

@@ -6,10 +6,10 @@
 #include <string.h>
 
 enum {
-    ACCEPTS_A_TURN = 8,    /* of one listener, so that siblings get some too */
-    SPIN = 20,             /* microseconds: about the cost of falling asleep and waking */
-    MOST_FAILED_SPINS = 8, /* after as many in a row, the loop spins only */
-    SPIN_EVERY = 64,       /* before every 64th wait */
+    ACCEPTS_A_TURN = 8,   /* of one listener, so that siblings get some too */
+    SPIN = 20,            /* microseconds: about the cost of falling asleep and waking */
+    MAX_FAILED_SPINS = 8, /* after as many in a row, the loop spins only */
+    SPIN_EVERY = 64,      /* before every 64th wait */
 };
 
 /* Published at once: siblings use it when many connections come together. */
@@ -87,7 +87,7 @@ fl_status fl_loop_join(fl_loop *loop, fl_shared_page *page, int slot, int receiv
     siblings->slot = &page->slots[slot];
     siblings->own = slot;
     siblings->receiving = receiving;
-    siblings->count = count < FL_MOST_SIBLINGS ? count : FL_MOST_SIBLINGS;
+    siblings->count = count < FL_MAX_SIBLINGS ? count : FL_MAX_SIBLINGS;
     memcpy(siblings->sending, sending, sizeof(int) * (size_t) siblings->count);
     loop->lanes.dedicated = fl_slot_get(siblings->slot, FL_SLOT_lane) == 1;
     if (loop->lanes.dedicated)
@@ -138,8 +138,8 @@ static void publish_lanes(const fl_loop *loop, fl_slot *slot) {
     }
     fl_slot_set(slot, FL_SLOT_lane_waiting, waiting);
     fl_slot_set(slot, FL_SLOT_lane_running, running);
-    if (running > fl_slot_get(slot, FL_SLOT_lane_most))
-        fl_slot_set(slot, FL_SLOT_lane_most, running);
+    if (running > fl_slot_get(slot, FL_SLOT_lane_max))
+        fl_slot_set(slot, FL_SLOT_lane_max, running);
     fl_slot_set(slot, FL_SLOT_lane_requests, (int64_t) loop->context.counts.lane_requests);
     fl_slot_set(slot, FL_SLOT_lane_waited_us, (int64_t) loop->context.counts.lane_waited);
 }
@@ -275,7 +275,7 @@ bool fl_loop_wait(fl_loop *loop, int64_t microseconds) {
 }
 
 bool fl_loop_may_spin(fl_loop *loop) {
-    return loop->driver.failed_spins < MOST_FAILED_SPINS || ++loop->driver.failed_spins % SPIN_EVERY == 0;
+    return loop->driver.failed_spins < MAX_FAILED_SPINS || ++loop->driver.failed_spins % SPIN_EVERY == 0;
 }
 
 bool fl_loop_spin(fl_loop *loop) {

@@ -14,7 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { FL_MOST_REACTORS = 16 };
+enum { FL_MAX_REACTORS = 16 };
 
 /* A queue of ready requests, the oldest first. */
 typedef struct fl_fifo {
@@ -66,7 +66,7 @@ typedef struct fl_lanes {
     /* Called with the lock when a request has entered a lane. NULL: nobody serves lanes, and all requests wait in one queue. */
     void (*serve)(void *watch);
     void *watch;
-    _Atomic int running[FL_MOST_REACTORS]; /* requests of a lane that each reactor runs */
+    _Atomic int running[FL_MAX_REACTORS]; /* requests of a lane that each reactor runs */
     int holder; /* the one reactor that runs requests which hold the GVL, so that these do not compete for it */
 } fl_lanes;
 

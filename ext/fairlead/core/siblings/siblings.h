@@ -6,7 +6,7 @@
 #include "base/shared_page.h"
 #include "connection/connection.h"
 
-enum { FL_MOST_SIBLINGS = 256 };
+enum { FL_MAX_SIBLINGS = 256 };
 
 /* The supervisor owns the ends of the socket pairs. */
 typedef struct fl_siblings {
@@ -16,7 +16,7 @@ typedef struct fl_siblings {
     int own, count;
     int receiving;
     int receiver; /* the last sibling that got a connection */
-    int sending[FL_MOST_SIBLINGS];
+    int sending[FL_MAX_SIBLINGS];
 } fl_siblings;
 
 /* Returns the slot of the least loaded sibling that is usable and has room; -1: none. */

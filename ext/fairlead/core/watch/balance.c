@@ -2,11 +2,11 @@
 #include "siblings/handoff.h"
 
 enum {
-    MARGIN = 5000,        /* microseconds by which a sibling's oldest request must be younger at least, */
-    MOST_MARGIN = 100000, /* and at most: see margin */
-    PATIENCE = 20000,     /* microseconds that a request waits here before it goes to a sibling that runs more requests */
-    UNUSUAL = 4,          /* times the usual: a request that takes longer may never end */
-    AT_ONCE = 64,         /* requests handed over in one tick */
+    MARGIN = 5000,       /* microseconds by which a sibling's oldest request must be younger at least, */
+    MAX_MARGIN = 100000, /* and at most: see margin */
+    PATIENCE = 20000,    /* microseconds that a request waits here before it goes to a sibling that runs more requests */
+    UNUSUAL = 4,         /* times the usual: a request that takes longer may never end */
+    AT_ONCE = 64,        /* requests handed over in one tick */
 };
 
 /* How soon a sibling would serve one more request: the smaller, the better. */
@@ -83,7 +83,7 @@ static void hand_over_all(fl_loop *loop) {
  * deviation is rarely exceeded. */
 static uint64_t margin(const fl_loop *loop) {
     int64_t margin = loop->pace.interval + 3 * loop->pace.deviation;
-    return (uint64_t) (margin < MARGIN ? MARGIN : margin > MOST_MARGIN ? MOST_MARGIN : margin);
+    return (uint64_t) (margin < MARGIN ? MARGIN : margin > MAX_MARGIN ? MAX_MARGIN : margin);
 }
 
 /* Hands over one request, if a sibling has nothing older to do: the second oldest, since the oldest is next here; but the oldest if the

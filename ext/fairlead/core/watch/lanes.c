@@ -14,7 +14,7 @@ enum {
     LANE_WORKER_AGAIN = 50000,  /* between two requests for a lane worker */
     LANE_WORKER_WAITS = 500000, /* in the queue of a lane worker, after which another lane worker would help */
 
-    MOST_THREADS = 8, /* reactors in the lane: the others remain for the lead */
+    MAX_THREADS = 8, /* reactors in the lane: the others remain for the lead */
     TIMES =
         2, /* stalls before a route is recorded that computes or waits for the disk: its first request may have much to load */
 };
@@ -86,7 +86,7 @@ static int choose_reactor(fl_watch *watch, int busy) {
     int best = -1, least = 0;
     for (int i = 0; i < atomic_load(&watch->count); i++) {
         int running = atomic_load(&watch->loop->lanes.running[i]);
-        if (i == atomic_load(&watch->leader) || !fl_watch_is_idle(watch, i) || (running == 0 && busy >= MOST_THREADS))
+        if (i == atomic_load(&watch->leader) || !fl_watch_is_idle(watch, i) || (running == 0 && busy >= MAX_THREADS))
             continue;
         int load = 2 * running + !atomic_load(&watch->reactors[i].lane);
         if (best < 0 || load < least) {
@@ -135,7 +135,7 @@ void fl_lanes_serve(void *data) {
 
 /* Whether a lane worker is missing, or the existing ones are too slow. */
 static bool wants_lane_worker(const fl_loop *loop, uint64_t now) {
-    if (atomic_load(&loop->siblings.page->most_lanes) == 0)
+    if (atomic_load(&loop->siblings.page->max_lanes) == 0)
         return false;
     const fl_exchange *oldest = loop->lanes.dedicated ? loop->ready.first : loop->queues[FL_LANE_PROCESS].first;
     if (oldest == NULL || oldest->queueing.pinned)

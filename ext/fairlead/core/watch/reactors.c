@@ -61,7 +61,7 @@ static int free_entry(fl_watch *watch) {
     for (int i = 0; i < count; i++)
         if (atomic_load(&watch->reactors[i].reusable) && atomic_load(&watch->leader) != i)
             return i;
-    if (count >= FL_MOST_REACTORS)
+    if (count >= FL_MAX_REACTORS)
         return -1;
     fl_reactor *reactor = &watch->reactors[count];
     return fl_notifier_open(&reactor->lead) < 0 ? -1 : count;

@@ -8,10 +8,10 @@ enum {                       /* microseconds: */
        RELIEF_AFTER = 20000, /* starting a process, for example, holds the GVL for this long, and ends by itself */
        RELIEF_AHEAD =
            40000, /* the same while no request waits yet: the next one should not have to wait for a process to start */
-       RELIEF_LATE = 500000,    /* the same for C code that computes: that is mostly ordinary work */
-       RELIEF_AGAIN = 30000,    /* between two requests for a relief worker */
-       LOSS_AGAIN = 1000000,    /* between two requests for a replacement */
-       ORDINARY_MOST = 1000000, /* computing for longer is never ordinary */
+       RELIEF_LATE = 500000,   /* the same for C code that computes: that is mostly ordinary work */
+       RELIEF_AGAIN = 30000,   /* between two requests for a relief worker */
+       LOSS_AGAIN = 1000000,   /* between two requests for a replacement */
+       ORDINARY_MAX = 1000000, /* computing for longer is never ordinary */
 
        ORDINARY_TIMES = 3,  /* computing for this many times the average of a request is not ordinary */
        ORDINARY_OVER = 8,   /* requests, approximately, over which the average is taken */
@@ -143,8 +143,8 @@ static void learn_ordinary(fl_watch *watch, uint64_t stamp, uint64_t computing) 
 /* If all requests compute for long, passing the lead does not help: they run in order. */
 static uint64_t long_computation(const fl_watch *watch) {
     uint64_t limit = watch->loop->pace.computation * ORDINARY_TIMES;
-    if (limit > ORDINARY_MOST)
-        limit = ORDINARY_MOST;
+    if (limit > ORDINARY_MAX)
+        limit = ORDINARY_MAX;
     return limit > watch->limits.computing ? limit : watch->limits.computing;
 }
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* Bytes of "GET /path". */
-enum { MOST_REQUEST = FL_ESCAPED(sizeof((fl_run *) 0)->method) + FL_ESCAPED(sizeof((fl_run *) 0)->path) };
+enum { MAX_REQUEST = FL_ESCAPED(sizeof((fl_run *) 0)->method) + FL_ESCAPED(sizeof((fl_run *) 0)->path) };
 
 void fl_report(const fl_watch *watch, const char *line) {
     if (watch->supervisor >= 0)
@@ -15,7 +15,7 @@ void fl_report(const fl_watch *watch, const char *line) {
 }
 
 /* The request that the reactor runs; empty: none. */
-static void name_request(fl_watch *watch, int reactor, char name[MOST_REQUEST]) {
+static void name_request(fl_watch *watch, int reactor, char name[MAX_REQUEST]) {
     name[0] = '\0';
     pthread_mutex_lock(&watch->loop->context.lock);
     const fl_run *run = atomic_load(&watch->reactors[reactor].run);
@@ -28,7 +28,7 @@ static void name_request(fl_watch *watch, int reactor, char name[MOST_REQUEST]) 
 }
 
 void fl_report_lost(fl_watch *watch, int reactor, fl_stall kind) {
-    char request[MOST_REQUEST], line[MOST_REQUEST + 128];
+    char request[MAX_REQUEST], line[MAX_REQUEST + 128];
     name_request(watch, reactor, request);
     snprintf(line, sizeof line, "[\"stuck\",{\"kind\":\"%s\",\"request\":\"%s\"}]\n", fl_stall_name(kind), request);
     fl_report(watch, line);
@@ -40,7 +40,7 @@ static const char *json_bool(bool value) {
 
 void fl_report_lasting(fl_watch *watch, int reactor) {
     const fl_stall_record *record = &watch->stalls[reactor];
-    char request[MOST_REQUEST], line[MOST_REQUEST + 512];
+    char request[MAX_REQUEST], line[MAX_REQUEST + 512];
     name_request(watch, reactor, request);
     snprintf(line, sizeof line,
              "[\"lasting\",{\"number\":%d,\"began\":%" PRIu64 ",\"seconds\":%.3f,\"kind\":\"%s\",\"request\":\"%s\","

@@ -80,12 +80,12 @@ typedef struct fl_watch_limits {
 typedef struct fl_watch {
     fl_loop *loop;
     fl_watch_limits limits;
-    fl_reactor reactors[FL_MOST_REACTORS];
+    fl_reactor reactors[FL_MAX_REACTORS];
     _Atomic int count;
     _Atomic int leader;
     _Atomic int stall; /* fl_stall of the leader, now */
     _Atomic int stopping;
-    fl_stall_record stalls[FL_MOST_REACTORS];
+    fl_stall_record stalls[FL_MAX_REACTORS];
     fl_notifier reporter;            /* notified when a stall can be reported */
     void (*request_backtrace)(void); /* makes the holder of the GVL take its backtrace as soon as it can */
     void (*request_yield)(void);     /* makes the holder increase fl_gvl_progress, and yield the GVL if it does not lead;

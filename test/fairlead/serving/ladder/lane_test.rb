@@ -64,7 +64,7 @@ module Fairlead
         assert_includes 1..8, meanwhile[:lane_running]
         assert_operator meanwhile[:lane_waiting], :>, 0
         figures = eventually("all are counted") { figures(server).then { |now| now if now[:lane_requests] >= 24 } }
-        assert_includes 1..8, figures[:lane_most]
+        assert_includes 1..8, figures[:lane_max]
         assert_operator figures[:lane_waited_us], :>, 0
       end
     end
