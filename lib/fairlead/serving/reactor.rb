@@ -32,6 +32,7 @@ module Fairlead
     # Serves until {#finish}. The calling thread must have no scheduler.
     #
     # @yield once it serves
+    # @raise [FiberError] if the system allows no fiber for its tasks.
     def run(&ready)
       assemble
       Fiber.set_scheduler(@scheduler)
@@ -39,13 +40,12 @@ module Fairlead
       Thread.current.fairlead_serves = true
       ClosedIO.selectors.push(@selector)
       lead_descriptor = @loop.register
-      @scheduler.run do
-        watch_core
-        await_lead(lead_descriptor) if lead_descriptor
-        add_fiber if @loop.leads?
-        check_surplus_later
-        ready&.call
-      end
+      watch_core
+      await_lead(lead_descriptor) if lead_descriptor
+      add_fiber if @loop.leads?
+      check_surplus_later
+      ready&.call
+      @scheduler.run
     ensure
       @ended = true
       Thread.current.fairlead_serves = false
@@ -75,15 +75,7 @@ module Fairlead
     # @param spare [Boolean] it rests, instead of taking the lead
     # @raise [FiberError] if the system allows no more fibers.
     def add_fiber(spare: false)
-      born = false
-      task = ServingFiber::Task.new(@scheduler, annotation: "serving") do
-        born = true
-        ServingFiber.new(self, task, @handler).run(spare:)
-      end
-      task.run
-    rescue FiberError
-      task.parent = nil if task && !born # nothing could cancel it: the scheduler would never end
-      raise
+      start(ServingFiber::Task, annotation: "serving") { |task| ServingFiber.new(self, task, @handler).run(spare:) }
     end
 
     # Beside streams, new requests are begun in the middle of a round, where no fiber can be made for them.
@@ -105,15 +97,27 @@ module Fairlead
       @selector.serve(self)
     end
 
+    def start(type = Async::Task, **options)
+      started = false
+      task = type.new(@scheduler, **options) do
+        started = true
+        yield task
+      end
+      task.run
+    rescue FiberError
+      task.parent = nil if task && !started # nothing could cancel it: the scheduler would never end
+      raise
+    end
+
     # While others wait for descriptors too, this task waits for the core's.
     def watch_core
       io = IO.for_fd(@loop.fileno, autoclose: false)
-      Async::Task.new(@scheduler, transient: true, annotation: "watching the core") do
+      start(transient: true, annotation: "watching the core") do
         until @ended
           @loop.leads? ? @selector.watch(Fiber.current, io) : await_change
           @lead.wake_driver
         end
-      end.run
+      end
     end
 
     # The core's descriptor is not for a reactor that does not lead: it would be woken all the time.
@@ -127,13 +131,13 @@ module Fairlead
     # The watch thread writes to the descriptor when the lead may have come here, or something waits in the lane.
     def await_lead(descriptor)
       io = IO.for_fd(descriptor, autoclose: false)
-      Async::Task.new(@scheduler, annotation: "awaiting the lead") do
+      start(annotation: "awaiting the lead") do
         until @ended
           @selector.watch(Fiber.current, io)
           io.read_nonblock(8, exception: false)
           claim_lead if @loop.leads? || @loop.lane?
         end
-      end.run
+      end
     end
 
     def claim_lead

@@ -153,8 +153,8 @@ module Fairlead
     def stand_by(reactor)
       Thread.current.priority = PRIORITY
       reactor.run
-    rescue Errno::EMFILE, Errno::ENFILE
-      nil # there are no descriptors left for one: likewise
+    rescue Errno::EMFILE, Errno::ENFILE, FiberError
+      nil # there are no descriptors or fibers left for one: likewise
     ensure
       @reactors.delete(reactor)
       @threads.delete(Thread.current)

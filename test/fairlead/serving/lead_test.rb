@@ -130,7 +130,12 @@ module Fairlead
     # As where the system allows no more memory maps: Ruby asks for them when a fiber is made, or when it goes on for the first time.
     NO_MORE_FIBERS = <<~'RUBY'
       Fairlead::Server # loads the reactor
-      NO_MORE = ->(way) { File.exist?("no-more-#{way}") and raise FiberError, "can't alloc machine stack to fiber: Cannot allocate memory" }
+      NO_MORE = lambda do |way|
+        next if !File.exist?("no-more-#{way}") || (ENV["STANDBYS"] && Thread.current == Thread.main)
+
+        File.write("refused", ".", mode: "a")
+        raise FiberError, "can't alloc machine stack to fiber: Cannot allocate memory"
+      end
       Fiber.attr_accessor :fresh
       Fiber.singleton_class.prepend(Module.new do
         def new(**, &block)
@@ -182,6 +187,19 @@ module Fairlead
       assert_equal "hello", server.get("/").body
       %w[second third].each { |name| server.write("#{name} goes on", "") }
       assert_equal %w[waited waited], [second, third].map(&:value)
+    end
+
+    %w[new transfer].each do |way|
+      define_method("test_standbys_end_where_there_are_no_more_fibers_for_#{way}_and_the_others_serve") do
+        server = with_server(NO_MORE_FIBERS, lint: false, env: { "STANDBYS" => "1" }, files: { "no-more-#{way}" => "" })
+        tasks = "/proc/#{server.worker_pids.first}/task/*/comm"
+        eventually("both were refused") { File.exist?(server.path("refused")) && File.size(server.path("refused")) >= 2 }
+        eventually("both have ended") { Dir[tasks].none? { |file| (File.read(file) rescue "").start_with?("fairlead reac") } }
+
+        assert_equal "hello", server.get("/").body
+        assert_predicate server.stop, :success?
+        refute_match(/killed|FiberError/, server.log)
+      end
     end
 
     ON_A_STANDBY = <<~'RUBY'
