@@ -16,7 +16,7 @@ module Fairlead
     ROWS = 200_000
 
     # What a driver still does while nobody else goes on: the guide on databases says so.
-    HOLDS_UP = { "Mysql2" => %i[slowly_coming_prepared_result server_option several_results abandoned_results] }.freeze
+    HOLDS_UP = { "Mysql2" => %i[slowly_coming_prepared_result slowly_streamed server_option several_results abandoned_results] }.freeze
 
     class << self
       def call(env)
@@ -364,7 +364,7 @@ module Fairlead
 
       def slowly_streamed
         open(far("SLOW"))
-        measure { @connection.query("SELECT REPEAT('x', 4000) FROM seq_1_to_5", stream: true, cache_rows: false).each { |row| row } }
+        measure { @connection.query("SELECT REPEAT('x', 20000)", stream: true, cache_rows: false).each { |row| row } }
       end
 
       def reconnect

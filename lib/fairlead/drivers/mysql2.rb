@@ -12,7 +12,7 @@ module Fairlead
   module Drivers
     # mysql2 waits the way fibers do for the first byte of a query's answer, and for nothing else: all else runs in another
     # thread. In three calls mysql2 waits with the GVL held, where no thread helps: set_server_option, next_result, and a
-    # prepared statement's result that comes slowly.
+    # prepared statement's result that comes slowly. A streamed result waits for its rows without the GVL.
     module Mysql2
       # A statement of more bytes may have to wait until the server takes it.
       LARGE = 32_768
@@ -152,24 +152,20 @@ module Fairlead
 
         def each(*arguments, &block)
           return super unless block_given? && Drivers.fibers?
-          return read_ahead(block) { |pass| super(*arguments, &pass) } if stream?(*arguments)
-          return super if size < RowPacing::ROWS
+          return read_stream { super(*arguments, &RowPacing.paced(block)) } if stream?(*arguments)
 
-          pacing = RowPacing.new
-          super(*arguments) do |row|
-            pacing.pass
-            block.call(row)
-          end
+          size < RowPacing::ROWS ? super : super(*arguments, &RowPacing.paced(block))
         end
 
         private
 
         # mysql2 cannot go on after a result that was not read to its end.
-        def read_ahead(block, &)
-          RowPacing.read_ahead(->(&pass) { use_client { yield pass } }, -> { @fairlead_client&.fairlead_end_query }, &block)
+        def read_stream
+          ended = false
+          yield.tap { ended = true }
+        ensure
+          @fairlead_client&.fairlead_end_query unless ended
         end
-
-        def use_client(&) = @fairlead_client ? @fairlead_client.fairlead_use(&) : yield
 
         def stream?(options = NONE) = options.fetch(:stream) { @query_options[:stream] }
       end

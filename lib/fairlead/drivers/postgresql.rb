@@ -192,13 +192,7 @@ module Fairlead
 
         %i[each each_row].each do |name|
           define_method(name) do |&block|
-            return super(&block) if block.nil? || ntuples < RowPacing::ROWS
-
-            pacing = RowPacing.new
-            super() do |row|
-              pacing.pass
-              block.call(row)
-            end
+            block.nil? || ntuples < RowPacing::ROWS ? super(&block) : super(&RowPacing.paced(block))
           end
         end
 

@@ -29,14 +29,6 @@ module Fairlead
         end
 
         # @api private
-        # Uses the client in a thread. If it was given up meanwhile, the thread closes it.
-        def fairlead_use
-          @fairlead_lock.synchronize { yield unless @fairlead_abandoned }
-        ensure
-          close_abandoned
-        end
-
-        # @api private
         # Has the server end the query, and gives the client up.
         def fairlead_end_query
           Drivers.clean_up do
@@ -49,8 +41,14 @@ module Fairlead
 
         private
 
-        # @yield in another thread. It may still run when nobody waits for it any more.
-        def in_thread(&) = Fairlead.offload { fairlead_use(&) }
+        # @yield in another thread, which may still use the client when nobody waits for it any more: it closes the client then.
+        def in_thread
+          Fairlead.offload do
+            @fairlead_lock.synchronize { yield unless @fairlead_abandoned }
+          ensure
+            close_abandoned
+          end
+        end
 
         def begin_statement(sql)
           raise ::Mysql2::Error::ConnectionError, "MySQL client is not connected" if @fairlead_abandoned
