@@ -56,12 +56,12 @@ static void decode_chunks(void) {
 static void loop_turn(void) {
     static peer_server server;
     static int client;
-    static char heard[1024];
+    static char received[1024];
     if (server.loop == NULL) {
         server = server_start();
         client = narrow_client(&server);
     }
-    say_bytes(client, hello, sizeof hello - 1);
+    send_bytes(client, hello, sizeof hello - 1);
     fl_loop_turn(server.loop);
     fl_exchange *exchange = fl_loop_take(server.loop);
     if (exchange == NULL)
@@ -74,7 +74,7 @@ static void loop_turn(void) {
         abort();
     fl_exchange_finish(exchange);
     fl_loop_turn(server.loop);
-    if (recv(client, heard, sizeof heard, 0) < 50)
+    if (recv(client, received, sizeof received, 0) < 50)
         abort();
 }
 

@@ -133,50 +133,50 @@ static inline int narrow_client(peer_server *server) {
     return client_socket(pair[1]);
 }
 
-static inline void say_bytes(int descriptor, const char *bytes, size_t size) {
+static inline void send_bytes(int descriptor, const char *bytes, size_t size) {
     if (send(descriptor, bytes, size, MSG_NOSIGNAL) != (ssize_t) size)
         test_fail(__FILE__, __LINE__, "could not send %zu bytes: %s", size, strerror(errno));
 }
 
-static inline void say(int descriptor, const char *text) {
-    say_bytes(descriptor, text, strlen(text));
+static inline void send_text(int descriptor, const char *text) {
+    send_bytes(descriptor, text, strlen(text));
 }
 
 /* Bytes that a client has received. */
-typedef struct fl_heard {
+typedef struct received_bytes {
     char *bytes;
     size_t size, capacity;
     bool ended, reset;
-} fl_heard;
+} received_bytes;
 
-static inline void hear_now(int descriptor, fl_heard *heard) {
+static inline void receive_available(int descriptor, received_bytes *received) {
     for (;;) {
-        if (heard->capacity < heard->size + 65537) {
-            heard->capacity = 2 * heard->size + 65537;
-            heard->bytes = realloc(heard->bytes, heard->capacity);
+        if (received->capacity < received->size + 65537) {
+            received->capacity = 2 * received->size + 65537;
+            received->bytes = realloc(received->bytes, received->capacity);
         }
-        ssize_t count = recv(descriptor, heard->bytes + heard->size, 65536, 0);
+        ssize_t count = recv(descriptor, received->bytes + received->size, 65536, 0);
         if (count > 0)
-            heard->size += (size_t) count;
-        heard->bytes[heard->size] = 0;
-        heard->ended |= count == 0;
-        heard->reset |= count < 0 && errno != EAGAIN;
+            received->size += (size_t) count;
+        received->bytes[received->size] = 0;
+        received->ended |= count == 0;
+        received->reset |= count < 0 && errno != EAGAIN;
         if (count <= 0)
             return;
     }
 }
 
-static inline fl_heard hear(fl_loop *loop, int descriptor) {
-    fl_heard heard = {0};
+static inline received_bytes receive(fl_loop *loop, int descriptor) {
+    received_bytes received = {0};
     turn(loop);
-    hear_now(descriptor, &heard);
-    return heard;
+    receive_available(descriptor, &received);
+    return received;
 }
 
-static inline fl_heard hear_end(fl_loop *loop, int descriptor) {
-    fl_heard heard = {0};
+static inline received_bytes receive_to_end(fl_loop *loop, int descriptor) {
+    received_bytes received = {0};
     uint64_t give_up = fl_clock() + 5 * SECOND;
-    for (hear_now(descriptor, &heard); !heard.ended && !heard.reset; hear_now(descriptor, &heard)) {
+    for (receive_available(descriptor, &received); !received.ended && !received.reset; receive_available(descriptor, &received)) {
         if (fl_clock() > give_up) {
             test_fail(__FILE__, __LINE__, "the connection was not closed");
             break;
@@ -184,33 +184,33 @@ static inline fl_heard hear_end(fl_loop *loop, int descriptor) {
         fl_loop_turn(loop);
         fl_loop_wait(loop, 5 * MILLISECOND);
     }
-    return heard;
+    return received;
 }
 
 /* Checks the beginning and the end of the received bytes. */
-#define CHECK_HEARD(start, end, said)                                                                          \
+#define CHECK_RECEIVED(start, end, actual)                                                                     \
     do {                                                                                                       \
-        fl_heard said_ = (said);                                                                                  \
+        received_bytes received_ = (actual);                                                                   \
         size_t start_ = strlen(start), end_ = strlen(end);                                                     \
-        if (said_.size < start_ || memcmp(said_.bytes, start, start_) || said_.size < end_ ||                  \
-            memcmp(said_.bytes + said_.size - end_, end, end_))                                                \
-            test_fail(__FILE__, __LINE__, "heard %zu bytes: \"%.*s\"", said_.size,                             \
-                      (int) (said_.size < 400 ? said_.size : 400), said_.size ? said_.bytes : "");             \
-        free(said_.bytes);                                                                                     \
+        if (received_.size < start_ || memcmp(received_.bytes, start, start_) || received_.size < end_ ||      \
+            memcmp(received_.bytes + received_.size - end_, end, end_))                                        \
+            test_fail(__FILE__, __LINE__, "received %zu bytes: \"%.*s\"", received_.size,                      \
+                      (int) (received_.size < 400 ? received_.size : 400), received_.size ? received_.bytes : "");\
+        free(received_.bytes);                                                                                 \
     } while (0)
 
-#define CHECK_SILENT(said)                                                                                     \
+#define CHECK_NOTHING_RECEIVED(actual)                                                                         \
     do {                                                                                                       \
-        fl_heard said_ = (said);                                                                                  \
-        if (said_.size > 0 || said_.ended || said_.reset)                                                      \
-            test_fail(__FILE__, __LINE__, "heard %zu bytes, ended %d, reset %d: \"%s\"", said_.size,           \
-                      said_.ended, said_.reset, said_.bytes);                                                  \
-        free(said_.bytes);                                                                                     \
+        received_bytes received_ = (actual);                                                                   \
+        if (received_.size > 0 || received_.ended || received_.reset)                                          \
+            test_fail(__FILE__, __LINE__, "received %zu bytes, ended %d, reset %d: \"%s\"", received_.size,    \
+                      received_.ended, received_.reset, received_.bytes);                                      \
+        free(received_.bytes);                                                                                 \
     } while (0)
 
-static inline unsigned occurrences(const fl_heard *heard, const char *text) {
+static inline unsigned occurrences(const received_bytes *received, const char *text) {
     unsigned count = 0;
-    for (const char *at = heard->bytes; at != NULL && (at = strstr(at, text)) != NULL; at += strlen(text)) count++;
+    for (const char *at = received->bytes; at != NULL && (at = strstr(at, text)) != NULL; at += strlen(text)) count++;
     return count;
 }
 

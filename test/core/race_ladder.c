@@ -31,7 +31,7 @@ static int workers_lane_running[WORKERS][FL_MAX_REACTORS];
 static int port, supervisor[2];
 static _Atomic bool over, quiet;
 static _Atomic unsigned answered_times[MAX_REQUESTS];
-static _Atomic unsigned asked, heard, lost, wrong, reported, misreported, backtraces, too_long, left;
+static _Atomic unsigned asked, received, lost, wrong, reported, misreported, backtraces, too_long, left;
 static fl_limits limits;
 static fl_watch_limits watch_limits;
 static uint64_t end_at, first_seed = 1;
@@ -234,7 +234,7 @@ static bool read_answer(int socket, unsigned number) {
         char *length = strstr(bytes, "content-length: ");
         if (body == NULL || length == NULL || strlen(body + 4) < (size_t) atoi(length + 16))
             continue;
-        atomic_fetch_add(&heard, 1);
+        atomic_fetch_add(&received, 1);
         if (limits.request_timeout != 0 && strstr(bytes, " 504 ") != NULL) {
             atomic_fetch_add(&too_long, 1);
             return false;
@@ -366,7 +366,7 @@ static void run(void) {
     pthread_t clients[CLIENTS];
     memset(workers, 0, sizeof workers);
     for (unsigned i = 0; i < atomic_load(&asked); i++) atomic_store(&answered_times[i], 0);
-    asked = heard = lost = wrong = too_long = reported = misreported = backtraces = left = 0;
+    asked = received = lost = wrong = too_long = reported = misreported = backtraces = left = 0;
     over = quiet = false;
     const char *seconds = getenv("FL_SECONDS"), *seed = getenv("FL_SEED");
     if (seed != NULL)
@@ -396,7 +396,7 @@ static void run(void) {
     CHECK_NUMBER(0, times_wrong);
     CHECK_NUMBER(0, atomic_load(&lost));
     CHECK_NUMBER(0, atomic_load(&wrong));
-    CHECK_NUMBER(atomic_load(&asked), atomic_load(&heard));
+    CHECK_NUMBER(atomic_load(&asked), atomic_load(&received));
     CHECK(atomic_load(&asked) > 100);
     /* Each way around a stall was used. */
     CHECK(total(FL_SLOT_standbys) > 0);

@@ -9,17 +9,17 @@ static void an_unread_body_ends_the_connection(void) {
     limits.body_buffer = 1000;
     peer_server server = server_with(limits);
     int socket = client(&server);
-    say(socket, "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 900000\r\n\r\n");
-    say_bytes(socket, large, 100000);
+    send_text(socket, "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 900000\r\n\r\n");
+    send_bytes(socket, large, 100000);
     turn(server.loop);
-    say(socket, GET("/smuggled"));
+    send_text(socket, GET("/smuggled"));
     answer(take(server.loop), 200, "early");
-    fl_heard heard = {0};
-    TURN_UNTIL(server.loop, (hear_now(socket, &heard), heard.ended));
-    CHECK(strstr(heard.bytes, "\r\nconnection: close\r\n") != NULL);
-    CHECK(!heard.reset && occurrences(&heard, "HTTP/1.1 ") == 1);
-    CHECK_HEARD("HTTP/1.1 200 OK\r\n", "\r\n\r\nearly", heard);
-    say_bytes(socket, large, 10); /* dropped */
+    received_bytes received = {0};
+    TURN_UNTIL(server.loop, (receive_available(socket, &received), received.ended));
+    CHECK(strstr(received.bytes, "\r\nconnection: close\r\n") != NULL);
+    CHECK(!received.reset && occurrences(&received, "HTTP/1.1 ") == 1);
+    CHECK_RECEIVED("HTTP/1.1 200 OK\r\n", "\r\n\r\nearly", received);
+    send_bytes(socket, large, 10); /* dropped */
     turn(server.loop);
     CHECK_NUMBER(0, server.loop->ready.count);
     close(socket);
@@ -37,11 +37,11 @@ static peer_server server_buffering(uint32_t response_buffer) {
 static void transfer_large_body(const char *request, int64_t length, size_t piece, uint32_t response_buffer) {
     peer_server server = server_buffering(response_buffer);
     int socket = narrow_client(&server);
-    say(socket, request);
+    send_text(socket, request);
     fl_exchange *exchange = begin(server.loop, 200, length);
     size_t size = sizeof large - 1, written = 0;
     unsigned waits = 0;
-    fl_heard heard = {0};
+    received_bytes received = {0};
     while (written < size) {
         size_t used, now = size - written < piece ? size - written : piece;
         fl_status status = fl_exchange_write(exchange, large + written, now, &used);
@@ -49,7 +49,7 @@ static void transfer_large_body(const char *request, int64_t length, size_t piec
         CHECK(exchange->connection->out.length + exchange->response.out.length <= response_buffer + 65536 + 40);
         if (status == FL_AGAIN) {
             waits++;
-            TURN_UNTIL(server.loop, (hear_now(socket, &heard), fl_context_next_woken(&server.loop->context) == exchange->id));
+            TURN_UNTIL(server.loop, (receive_available(socket, &received), fl_context_next_woken(&server.loop->context) == exchange->id));
         } else if (status != FL_OK) {
             CHECK_NUMBER(FL_OK, status);
             break;
@@ -59,19 +59,19 @@ static void transfer_large_body(const char *request, int64_t length, size_t piec
     fl_exchange_finish(exchange);
     CHECK_NUMBER(0, server.loop->context.counts.in_flight);
     /* With libkqueue the end arrives a little later. */
-    TURN_UNTIL(server.loop, (hear_now(socket, &heard), heard.ended || (server.loop->context.connections != NULL &&
+    TURN_UNTIL(server.loop, (receive_available(socket, &received), received.ended || (server.loop->context.connections != NULL &&
                                                                        server.loop->context.connections->out.length == 0)));
-    hear_now(socket, &heard);
-    char *body = strstr(heard.bytes, "\r\n\r\n");
-    body = body == NULL ? heard.bytes : body + 4;
-    size_t got = heard.size - (size_t) (body - heard.bytes);
-    if (strstr(heard.bytes, "chunked") != NULL) {
+    receive_available(socket, &received);
+    char *body = strstr(received.bytes, "\r\n\r\n");
+    body = body == NULL ? received.bytes : body + 4;
+    size_t got = received.size - (size_t) (body - received.bytes);
+    if (strstr(received.bytes, "chunked") != NULL) {
         fl_chunks chunks = {0};
         size_t used;
         CHECK_NUMBER(FL_OK, fl_chunks_decode(&chunks, body, got, &used, &got));
     }
     CHECK_BYTES(large, size, body, got);
-    free(heard.bytes);
+    free(received.bytes);
     close(socket);
     server_stop(&server);
 }
@@ -92,7 +92,7 @@ static void a_large_body_arrives_complete_in_each_framing(void) {
 static void little_is_copied_of_a_part_that_exceeds_the_buffer(void) {
     peer_server server = server_buffering(1 << 20);
     int socket = narrow_client(&server);
-    say(socket, GET("/"));
+    send_text(socket, GET("/"));
     fl_exchange *exchange = begin(server.loop, 200, sizeof large - 1);
     size_t used;
     CHECK_NUMBER(FL_AGAIN, fl_exchange_write(exchange, large, sizeof large - 1, &used));
@@ -107,7 +107,7 @@ static void little_is_copied_of_a_part_that_exceeds_the_buffer(void) {
 static void little_is_copied_to_the_kernel_if_the_client_does_not_read(void) {
     peer_server server = server_buffering(65536);
     int socket = client(&server);
-    say(socket, GET("/"));
+    send_text(socket, GET("/"));
     fl_exchange *exchange = begin(server.loop, 200, sizeof large - 1);
     size_t used;
     CHECK_NUMBER(FL_AGAIN, fl_exchange_write(exchange, large, sizeof large - 1, &used));
@@ -130,7 +130,7 @@ static void the_head_is_sent_together_with_the_body(void) {
     counted.write = counted_write;
     peer_server server = server_start();
     int socket = client(&server);
-    say(socket, GET("/"));
+    send_text(socket, GET("/"));
     fl_exchange *exchange = begin(server.loop, 200, 60000);
     exchange->connection->transport.kind = &counted;
     size_t used;
@@ -138,9 +138,9 @@ static void the_head_is_sent_together_with_the_body(void) {
     CHECK_NUMBER(FL_OK, fl_exchange_write(exchange, large, 60000, &used));
     fl_exchange_finish(exchange);
     CHECK_NUMBER(1, writes);
-    fl_heard heard = hear(server.loop, socket);
-    CHECK(heard.size > 60000 && memcmp(heard.bytes + heard.size - 60000, large, 60000) == 0);
-    CHECK_HEARD("HTTP/1.1 200 OK\r\n", "", heard);
+    received_bytes received = receive(server.loop, socket);
+    CHECK(received.size > 60000 && memcmp(received.bytes + received.size - 60000, large, 60000) == 0);
+    CHECK_RECEIVED("HTTP/1.1 200 OK\r\n", "", received);
     close(socket);
     server_stop(&server);
 }
@@ -149,7 +149,7 @@ static void the_head_is_sent_together_with_the_body(void) {
 static void a_write_does_not_wait_while_the_kernel_has_room(void) {
     peer_server server = server_buffering(4096);
     int socket = client(&server);
-    say(socket, GET("/"));
+    send_text(socket, GET("/"));
     fl_exchange *exchange = begin(server.loop, 200, -1);
     put(exchange, "x");
     turn(server.loop);
@@ -157,7 +157,7 @@ static void a_write_does_not_wait_while_the_kernel_has_room(void) {
     CHECK_NUMBER(FL_OK, fl_exchange_write(exchange, large, 60000, &used));
     CHECK_NUMBER(60000, used);
     fl_exchange_finish(exchange);
-    CHECK_HEARD("HTTP/1.1 200 OK\r\n", "0\r\n\r\n", hear(server.loop, socket));
+    CHECK_RECEIVED("HTTP/1.1 200 OK\r\n", "0\r\n\r\n", receive(server.loop, socket));
     close(socket);
     server_stop(&server);
 }
@@ -167,7 +167,7 @@ static void a_body_that_is_not_read_is_not_received(void) {
     limits.body_buffer = 0;
     peer_server server = server_with(limits);
     int socket = client(&server);
-    say(socket, "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 1500000\r\n\r\n");
+    send_text(socket, "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 1500000\r\n\r\n");
     fl_exchange *exchange = take(server.loop);
     fl_exchange_release_head(exchange);
     size_t sent = 0, received = 0, most = 0;
@@ -193,7 +193,7 @@ static void a_body_that_is_not_read_is_not_received(void) {
     CHECK_NUMBER(1500000, received);
     CHECK(most <= 65536);
     answer(exchange, 200, "");
-    CHECK_HEARD("HTTP/1.1 200 OK\r\n", "\r\n\r\n", hear(server.loop, socket));
+    CHECK_RECEIVED("HTTP/1.1 200 OK\r\n", "\r\n\r\n", receive(server.loop, socket));
     CHECK_NUMBER(1, server.loop->context.counts.connections);
     close(socket);
     server_stop(&server);
@@ -206,7 +206,7 @@ static void a_truncated_or_malformed_body_wakes_its_reader(void) {
         limits.body_buffer = 2;
         peer_server server = server_with(limits);
         int socket = client(&server);
-        say(socket, "PUT / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n");
+        send_text(socket, "PUT / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n");
         fl_exchange *exchange = take(server.loop);
         fl_exchange_release_head(exchange);
         const char *bytes;
@@ -215,13 +215,13 @@ static void a_truncated_or_malformed_body_wakes_its_reader(void) {
         CHECK_BYTES("ab", 2, bytes, size);
         fl_exchange_consume_body(exchange, size);
         CHECK_NUMBER(FL_AGAIN, fl_exchange_body(exchange, &bytes, &size));
-        say(socket, ends[i]);
+        send_text(socket, ends[i]);
         if (ends[i][0] == 0)
             shutdown(socket, SHUT_WR);
         TURN_UNTIL(server.loop, fl_context_next_woken(&server.loop->context) == exchange->id);
         CHECK_NUMBER(FL_CLOSED, fl_exchange_body(exchange, &bytes, &size));
         answer(exchange, 400, "bad");
-        CHECK_HEARD("HTTP/1.1 400 Bad Request\r\n", "\r\n\r\nbad", hear_end(server.loop, socket));
+        CHECK_RECEIVED("HTTP/1.1 400 Bad Request\r\n", "\r\n\r\nbad", receive_to_end(server.loop, socket));
         close(socket);
         server_stop(&server);
     }
@@ -234,7 +234,7 @@ static void a_reader_learns_that_its_client_has_disconnected(void) {
         limits.body_buffer = 2;
         peer_server server = server_with(limits);
         int socket = client(&server);
-        say(socket, "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\nab");
+        send_text(socket, "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\nab");
         fl_exchange *exchange = take(server.loop);
         fl_exchange_release_head(exchange);
         const char *bytes;
@@ -265,7 +265,7 @@ static void a_reader_learns_that_its_client_has_disconnected(void) {
 static void a_writer_learns_that_its_client_has_disconnected(void) {
     peer_server server = server_start();
     int socket = narrow_client(&server);
-    say(socket, GET("/"));
+    send_text(socket, GET("/"));
     fl_exchange *exchange = begin(server.loop, 200, -1);
     size_t used;
     CHECK_NUMBER(FL_AGAIN, fl_exchange_write(exchange, large, sizeof large - 1, &used));

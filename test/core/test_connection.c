@@ -6,12 +6,12 @@
 static void a_request_is_taken_and_answered(void) {
     peer_server server = server_start();
     int socket = client(&server);
-    say(socket, GET("/one"));
+    send_text(socket, GET("/one"));
     fl_exchange *exchange = take(server.loop);
     CHECK_TEXT("/one", path_of(exchange));
     CHECK_NUMBER(1, server.loop->context.counts.in_flight);
     answer(exchange, 200, "hello");
-    CHECK_HEARD("HTTP/1.1 200 OK\r\ncontent-length: 5\r\ndate: ", " GMT\r\n\r\nhello", hear(server.loop, socket));
+    CHECK_RECEIVED("HTTP/1.1 200 OK\r\ncontent-length: 5\r\ndate: ", " GMT\r\n\r\nhello", receive(server.loop, socket));
     CHECK_NUMBER(0, server.loop->context.counts.in_flight);
     CHECK_NUMBER(1, server.loop->context.counts.connections);
     close(socket);
@@ -26,13 +26,13 @@ static void pipelined_requests_are_answered_in_order(void) {
     for (int i = 0; i < 20; i++) {
         char request[120];
         snprintf(request, sizeof request, "POST /%02d HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc", i);
-        say(socket, request);
+        send_text(socket, request);
     }
     turn(server.loop);
     CHECK_NUMBER(1, server.loop->ready.count); /* at most one per connection */
     CHECK_NUMBER(20, answer_all(server.loop));
-    fl_heard heard = hear(server.loop, socket);
-    const char *at = heard.bytes;
+    received_bytes received = receive(server.loop, socket);
+    const char *at = received.bytes;
     for (int i = 0; i < 20; i++) {
         snprintf(expected, sizeof expected, "\r\n\r\n/%02d", i);
         at = strstr(at, expected);
@@ -40,7 +40,7 @@ static void pipelined_requests_are_answered_in_order(void) {
         if (at == NULL)
             break;
     }
-    free(heard.bytes);
+    free(received.bytes);
     close(socket);
     server_stop(&server);
 }
@@ -55,12 +55,12 @@ static void a_body_behind_another_request_is_read_to_its_end(void) {
     memset(bytes + sizeof head - 1, 'b', SIZE);
     peer_server server = server_start();
     int socket = client(&server);
-    say_bytes(socket, bytes, sizeof bytes);
+    send_bytes(socket, bytes, sizeof bytes);
     turn(server.loop);
     CHECK_NUMBER(2, answer_all(server.loop));
-    fl_heard heard = hear(server.loop, socket);
-    CHECK(strstr(heard.bytes, "\r\n\r\n/second") != NULL);
-    free(heard.bytes);
+    received_bytes received = receive(server.loop, socket);
+    CHECK(strstr(received.bytes, "\r\n\r\n/second") != NULL);
+    free(received.bytes);
     close(socket);
     server_stop(&server);
 }
@@ -72,7 +72,7 @@ static void a_request_in_single_bytes_is_the_same_request(void) {
         "POST /slow HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3;x=y\r\nabc\r\n2\r\nde\r\n0\r\nT: x\r\n\r\n";
     for (size_t i = 0; i + 1 < sizeof request; i++) {
         CHECK_NUMBER(0, server.loop->ready.count);
-        say_bytes(socket, request + i, 1);
+        send_bytes(socket, request + i, 1);
         fl_loop_wait(server.loop, 100 * MILLISECOND);
         fl_loop_turn(server.loop);
     }
@@ -92,15 +92,15 @@ static void a_request_in_single_bytes_is_the_same_request(void) {
 static void a_chunked_body_ends_where_the_next_request_begins(void) {
     peer_server server = server_start();
     int socket = client(&server);
-    say(socket, "POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n" GET("/b"));
+    send_text(socket, "POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n" GET("/b"));
     CHECK_NUMBER(2, answer_all(server.loop));
-    CHECK_HEARD("HTTP/1.1 200 OK", "\r\n\r\n/b", hear(server.loop, socket));
+    CHECK_RECEIVED("HTTP/1.1 200 OK", "\r\n\r\n/b", receive(server.loop, socket));
     /* The same, with the end of the body in a second read */
-    say(socket, "POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\na");
+    send_text(socket, "POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\na");
     turn(server.loop);
-    say(socket, "bc\r\n0\r\n\r\n" GET("/c"));
+    send_text(socket, "bc\r\n0\r\n\r\n" GET("/c"));
     CHECK_NUMBER(2, answer_all(server.loop));
-    CHECK_HEARD("HTTP/1.1 200 OK", "\r\n\r\n/c", hear(server.loop, socket));
+    CHECK_RECEIVED("HTTP/1.1 200 OK", "\r\n\r\n/c", receive(server.loop, socket));
     close(socket);
     server_stop(&server);
 }
@@ -108,13 +108,13 @@ static void a_chunked_body_ends_where_the_next_request_begins(void) {
 static void a_client_that_ends_its_side_gets_all_responses(void) {
     peer_server server = server_start();
     int socket = client(&server);
-    say(socket, GET("/1") GET("/2") GET("/3"));
+    send_text(socket, GET("/1") GET("/2") GET("/3"));
     shutdown(socket, SHUT_WR);
     CHECK_NUMBER(3, answer_all(server.loop));
-    fl_heard heard = hear_end(server.loop, socket);
-    CHECK_NUMBER(3, occurrences(&heard, "HTTP/1.1 200 OK"));
-    CHECK(heard.ended);
-    CHECK_HEARD("HTTP/1.1 ", "\r\n\r\n/3", heard);
+    received_bytes received = receive_to_end(server.loop, socket);
+    CHECK_NUMBER(3, occurrences(&received, "HTTP/1.1 200 OK"));
+    CHECK(received.ended);
+    CHECK_RECEIVED("HTTP/1.1 ", "\r\n\r\n/3", received);
     CHECK_NUMBER(0, server.loop->context.counts.connections);
     close(socket);
     server_stop(&server);
@@ -123,17 +123,17 @@ static void a_client_that_ends_its_side_gets_all_responses(void) {
 static void a_client_that_still_sends_receives_the_rejection(void) {
     peer_server server = server_start();
     int socket = client(&server);
-    say(socket, "GET / HTTP/1.1\r\nHost : a\r\n\r\n");
+    send_text(socket, "GET / HTTP/1.1\r\nHost : a\r\n\r\n");
     static char more[200000];
     memset(more, 'x', sizeof more);
-    say_bytes(socket, more, sizeof more);
+    send_bytes(socket, more, sizeof more);
     turn(server.loop);
-    say(socket, GET("/never"));
+    send_text(socket, GET("/never"));
     shutdown(socket, SHUT_WR);
-    fl_heard heard = hear_end(server.loop, socket);
-    CHECK(heard.ended && !heard.reset);
-    CHECK_NUMBER(1, occurrences(&heard, "HTTP/1.1 "));
-    CHECK_HEARD("HTTP/1.1 400 Bad Request\r\n", "\n", heard);
+    received_bytes received = receive_to_end(server.loop, socket);
+    CHECK(received.ended && !received.reset);
+    CHECK_NUMBER(1, occurrences(&received, "HTTP/1.1 "));
+    CHECK_RECEIVED("HTTP/1.1 400 Bad Request\r\n", "\n", received);
     CHECK_NUMBER(0, server.loop->ready.count);
     CHECK_NUMBER(1, server.loop->context.counts.refused);
     CHECK_NUMBER(0, server.loop->context.counts.turned_away);
@@ -164,7 +164,7 @@ static void a_rejected_client_that_never_stops_sending_does_not_keep_the_loop(vo
     peer_server server = server_start();
     server.loop->accepting.listeners->transport = &endless;
     int socket = client(&server);
-    say(socket, "x");
+    send_text(socket, "x");
     TURN_UNTIL(server.loop, endless_reads > 0);
     CHECK_NUMBER(1, server.loop->context.counts.connections);
     CHECK(endless_reads < ENDLESS_READS / 10);
@@ -175,8 +175,8 @@ static void a_rejected_client_that_never_stops_sending_does_not_keep_the_loop(vo
 static void the_rejection_of_a_HEAD_request_has_no_body(void) {
     peer_server server = server_start();
     int socket = client(&server);
-    say(socket, "HEAD / HTTP/1.1\r\nHost: a\r\nExpect: a miracle\r\n\r\n");
-    CHECK_HEARD("HTTP/1.1 417 Expectation Failed\r\n", "\r\n\r\n", hear_end(server.loop, socket));
+    send_text(socket, "HEAD / HTTP/1.1\r\nHost: a\r\nExpect: a miracle\r\n\r\n");
+    CHECK_RECEIVED("HTTP/1.1 417 Expectation Failed\r\n", "\r\n\r\n", receive_to_end(server.loop, socket));
     close(socket);
     server_stop(&server);
 }
@@ -194,7 +194,7 @@ static void a_client_may_disconnect_at_any_stage(void) {
             for (int reset = 0; reset < 2; reset++) {
                 peer_server server = server_start();
                 int socket = client(&server);
-                say(socket, beginnings[i]);
+                send_text(socket, beginnings[i]);
                 if (stage > 0)
                     turn(server.loop);
                 fl_exchange *exchange = stage > 1 ? fl_loop_take(server.loop) : NULL;
@@ -228,9 +228,9 @@ static void a_client_may_have_disconnected_when_its_next_request_is_taken(void) 
     loop->watched = true; /* batches responses of very short requests */
     loop->pace.interval = 0;
     int socket = client(&server), other = client(&server);
-    say(socket, GET("/first") GET("/second"));
+    send_text(socket, GET("/first") GET("/second"));
     TURN_UNTIL(loop, loop->ready.count == 1);
-    say(other, GET("/other"));
+    send_text(other, GET("/other"));
     TURN_UNTIL(loop, loop->ready.count == 2);
     answer(fl_loop_take(loop), 200, "first");
     atomic_store(&loop->context.staged_at, fl_clock()); /* not due yet, even on a slow machine */
@@ -241,7 +241,7 @@ static void a_client_may_have_disconnected_when_its_next_request_is_taken(void) 
     atomic_store(&loop->context.staged_at, fl_clock() - SECOND);
     CHECK(fl_loop_take(loop) == NULL);
     CHECK_NUMBER(0, loop->context.counts.in_flight);
-    CHECK_HEARD("HTTP/1.1 200 ", "other", hear(loop, other));
+    CHECK_RECEIVED("HTTP/1.1 200 ", "other", receive(loop, other));
     close(other);
     server_stop(&server);
 }
@@ -252,10 +252,10 @@ static void events_of_a_connection_closed_meanwhile_are_ignored(void) {
     fl_exchange *exchanges[20];
     for (int i = 0; i < 20; i++) {
         sockets[i] = client(&server);
-        say(sockets[i], GET("/"));
+        send_text(sockets[i], GET("/"));
         exchanges[i] = take(server.loop);
     }
-    for (int i = 0; i < 20; i++) say(sockets[i], GET("/next"));
+    for (int i = 0; i < 20; i++) send_text(sockets[i], GET("/next"));
     fl_loop_wait(server.loop, SECOND); /* fetches their events */
     for (int i = 0; i < 20; i++) fl_exchange_abandon(exchanges[i]);
     turn(server.loop);
@@ -270,7 +270,7 @@ static void the_loop_spins_only_while_that_finds_requests(void) {
     turn(server.loop);
     CHECK(fl_loop_may_spin(server.loop));
     for (int round = 0; round < 3; round++) {
-        say(socket, GET("/"));
+        send_text(socket, GET("/"));
         atomic_store(&server.loop->driver.waiting, true);
         CHECK(fl_loop_spin(server.loop));
         CHECK(!atomic_load(&server.loop->driver.waiting)); /* otherwise it would keep the lead while it is away */
@@ -289,7 +289,7 @@ static void a_wait_processes_the_events_that_it_finds(void) {
     peer_server server = server_start();
     int socket = client(&server);
     turn(server.loop);
-    say(socket, GET("/"));
+    send_text(socket, GET("/"));
     CHECK(fl_loop_wait(server.loop, SECOND));
     CHECK_NUMBER(1, fl_loop_takeable(server.loop));
     CHECK(!fl_loop_wait(server.loop, 0));
@@ -301,7 +301,7 @@ static void a_wait_processes_the_events_that_it_finds(void) {
 static void a_closing_loop_leaves_served_requests_to_their_owners(void) {
     peer_server server = server_start();
     int socket = client(&server);
-    say(socket, "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nab");
+    send_text(socket, "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nab");
     fl_exchange *exchange = take(server.loop);
     fl_exchange_release_head(exchange);
     server_stop(&server);
@@ -326,9 +326,9 @@ static bool is_open(int descriptor) {
 static void the_child_of_a_fork_closes_the_connections_of_a_locked_loop(void) {
     peer_server server = server_start();
     int socket = client(&server), hijacked = client(&server);
-    say(socket, GET("/"));
+    send_text(socket, GET("/"));
     fl_exchange *exchange = take(server.loop);
-    say(hijacked, GET("/"));
+    send_text(hijacked, GET("/"));
     fl_exchange *second = take(server.loop);
     fl_buffer unsent = {0}, ahead = {0};
     int ours = exchange->connection->transport.descriptor, apps = fl_exchange_hijack(second, &unsent, &ahead);

@@ -10,7 +10,7 @@ static void requests_over_the_limit_wait_in_the_queue(void) {
         char request[80];
         snprintf(request, sizeof request, "GET /%d HTTP/1.1\r\nHost: a\r\n\r\n", i);
         sockets[i] = client(&server);
-        say(sockets[i], request);
+        send_text(sockets[i], request);
         turn(server.loop);
     }
     CHECK_NUMBER(2, fl_loop_takeable(server.loop));
@@ -41,14 +41,14 @@ static void a_request_that_waits_too_long_gets_503(void) {
     limits.queue_timeout = 30 * MILLISECOND;
     peer_server server = server_with(limits);
     int busy = client(&server), late = client(&server);
-    say(busy, GET("/"));
+    send_text(busy, GET("/"));
     fl_exchange *exchange = take(server.loop);
-    say(late, GET("/"));
+    send_text(late, GET("/"));
     uint64_t before = fl_clock();
-    fl_heard heard = hear_end(server.loop, late);
+    received_bytes received = receive_to_end(server.loop, late);
     CHECK(fl_clock() - before < SECOND);
-    CHECK(strstr(heard.bytes, "\r\nretry-after: ") != NULL);
-    CHECK_HEARD("HTTP/1.1 503 Service Unavailable\r\n", "\n", heard);
+    CHECK(strstr(received.bytes, "\r\nretry-after: ") != NULL);
+    CHECK_RECEIVED("HTTP/1.1 503 Service Unavailable\r\n", "\n", received);
     answer(exchange, 200, "");
     CHECK_NUMBER(1, server.loop->context.counts.refused);
     close(busy);
@@ -62,7 +62,7 @@ enum { MANY = 300 };
 static void let_many_wait_too_long(peer_server *server, int sockets[MANY]) {
     for (int i = 0; i < MANY; i++) {
         sockets[i] = client(server);
-        say(sockets[i], GET("/"));
+        send_text(sockets[i], GET("/"));
         TURN_UNTIL(server->loop, server->loop->ready.count == (uint32_t) i + 1);
     }
     server->loop->context.limits.queue_timeout = 1;
@@ -75,11 +75,11 @@ static void many_queued_requests_expire_in_order_over_several_turns(void) {
     int sockets[MANY];
     let_many_wait_too_long(&server, sockets);
     CHECK(server.loop->context.counts.refused > MANY / 2 && server.loop->context.counts.refused < MANY);
-    fl_heard first = {0}, last = {0};
-    hear_now(sockets[0], &first);
-    hear_now(sockets[MANY - 1], &last);
-    CHECK_HEARD("HTTP/1.1 503 Service Unavailable\r\n", "\n", first);
-    CHECK_SILENT(last);
+    received_bytes first = {0}, last = {0};
+    receive_available(sockets[0], &first);
+    receive_available(sockets[MANY - 1], &last);
+    CHECK_RECEIVED("HTTP/1.1 503 Service Unavailable\r\n", "\n", first);
+    CHECK_NOTHING_RECEIVED(last);
     uint64_t since = fl_clock();
     fl_loop_wait(server.loop, SECOND);
     CHECK(fl_clock() < since + SECOND / 2); /* the others are due already */
@@ -104,9 +104,9 @@ static void a_request_whose_client_has_disconnected_is_not_taken(void) {
     limits.in_flight = 1;
     peer_server server = server_with(limits);
     int busy = client(&server), gone = client(&server);
-    say(busy, GET("/"));
+    send_text(busy, GET("/"));
     fl_exchange *exchange = take(server.loop);
-    say(gone, GET("/gone"));
+    send_text(gone, GET("/gone"));
     turn(server.loop);
     CHECK_NUMBER(1, server.loop->ready.count);
     struct linger now = {1, 0};
@@ -131,11 +131,11 @@ static void deadlines_end_stalled_connections(void) {
     peer_server server = server_with(limits);
     for (size_t i = 0; i < sizeof stalls / sizeof stalls[0]; i++) {
         int socket = client(&server);
-        say(socket, stalls[i].request);
-        fl_heard heard = hear_end(server.loop, socket);
-        if (heard.size < strlen(stalls[i].answer) || (stalls[i].answer[0] == 0 && heard.size > 0))
-            test_fail(__FILE__, __LINE__, "%s: %s", stalls[i].name, heard.bytes);
-        CHECK_HEARD(stalls[i].answer, "", heard);
+        send_text(socket, stalls[i].request);
+        received_bytes received = receive_to_end(server.loop, socket);
+        if (received.size < strlen(stalls[i].answer) || (stalls[i].answer[0] == 0 && received.size > 0))
+            test_fail(__FILE__, __LINE__, "%s: %s", stalls[i].name, received.bytes);
+        CHECK_RECEIVED(stalls[i].answer, "", received);
         close(socket);
     }
     TURN_UNTIL(server.loop, server.loop->context.counts.connections == 0);
@@ -172,7 +172,7 @@ static void no_deadline_expires_while_the_app_has_the_request(void) {
     limits.body_buffer = 4;
     peer_server server = server_with(limits);
     int socket = client(&server);
-    say(socket, "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 8\r\n\r\nabcd");
+    send_text(socket, "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 8\r\n\r\nabcd");
     fl_exchange *exchange = take(server.loop);
     fl_exchange_release_head(exchange);
     const char *bytes;
@@ -180,7 +180,7 @@ static void no_deadline_expires_while_the_app_has_the_request(void) {
     CHECK_NUMBER(FL_OK, fl_exchange_body(exchange, &bytes, &size));
     fl_exchange_consume_body(exchange, size);
     CHECK_NUMBER(FL_AGAIN, fl_exchange_body(exchange, &bytes, &size));
-    say(socket, "efg");
+    send_text(socket, "efg");
     TURN_UNTIL(server.loop, fl_context_next_woken(&server.loop->context) == exchange->id);
     for (uint64_t end = fl_clock() + 80 * MILLISECOND; fl_clock() < end;) {
         fl_loop_wait(server.loop, 10 * MILLISECOND);
@@ -202,7 +202,7 @@ static void no_deadline_expires_while_the_app_has_the_request(void) {
 static void the_write_deadline_ends_once_all_is_written(void) {
     peer_server server = server_start();
     int socket = narrow_client(&server);
-    say(socket, GET("/large") GET("/long"));
+    send_text(socket, GET("/large") GET("/long"));
     fl_exchange *exchange = take(server.loop);
     char large[20000];
     memset(large, 'x', sizeof large);
@@ -212,14 +212,14 @@ static void the_write_deadline_ends_once_all_is_written(void) {
     CHECK_NUMBER(1, server.loop->ready.count); /* the second request waits, and so does a part of the first response */
     CHECK(server.loop->context.connections->out.length > 0);
     CHECK_NUMBER(FL_DEADLINE_WRITE, server.loop->context.connections->deadline.kind);
-    fl_heard heard = {0};
-    TURN_UNTIL(server.loop, (hear_now(socket, &heard), server.loop->context.connections->out.length == 0));
+    received_bytes received = {0};
+    TURN_UNTIL(server.loop, (receive_available(socket, &received), server.loop->context.connections->out.length == 0));
     CHECK_NUMBER(FL_DEADLINE_NONE, server.loop->context.connections->deadline.kind);
     CHECK_NUMBER(1, server.loop->ready.count);
     CHECK_NUMBER(1, answer_all(server.loop));
-    hear_now(socket, &heard);
-    CHECK_NUMBER(2, occurrences(&heard, "HTTP/1.1 200 OK"));
-    CHECK_HEARD("HTTP/1.1 200 OK", "\r\n\r\n/long", heard);
+    receive_available(socket, &received);
+    CHECK_NUMBER(2, occurrences(&received, "HTTP/1.1 200 OK"));
+    CHECK_RECEIVED("HTTP/1.1 200 OK", "\r\n\r\n/long", received);
     close(socket);
     server_stop(&server);
 }
@@ -229,7 +229,7 @@ static void a_client_that_does_not_read_is_dropped(void) {
     limits.deadlines[FL_DEADLINE_WRITE] = 30 * MILLISECOND;
     peer_server server = server_with(limits);
     int socket = narrow_client(&server);
-    say(socket, GET("/"));
+    send_text(socket, GET("/"));
     fl_exchange *exchange = take(server.loop);
     char *large = calloc(1, 500001);
     memset(large, 'x', 500000);

@@ -16,20 +16,20 @@ static unsigned turns_within(peer_server *server, uint64_t microseconds, int64_t
 static void a_long_idle_connection_is_closed_for_a_new_one(void) {
     peer_server server = server_start();
     int silent = client(&server), asking = client(&server);
-    say(asking, GET("/"));
+    send_text(asking, GET("/"));
     TURN_UNTIL(server.loop, server.loop->ready.count == 1);
     CHECK(server.loop->accepting.most > 10);
     server.loop->accepting.most = 2;
 
     int late = client(&server);
-    say(late, GET("/late"));
+    send_text(late, GET("/late"));
     turns_within(&server, 300 * MILLISECOND, 5 * MILLISECOND);
     CHECK_NUMBER(1, server.loop->ready.count); /* no connection has been idle for long: it waits in the backlog */
     TURN_UNTIL(server.loop, server.loop->ready.count == 2);
     CHECK_NUMBER(2, server.loop->context.counts.connections);
-    free(hear_end(server.loop, silent).bytes);
+    free(receive_to_end(server.loop, silent).bytes);
     CHECK_NUMBER(2, answer_all(server.loop));
-    CHECK_HEARD("HTTP/1.1 200 OK", "/late", hear(server.loop, late));
+    CHECK_RECEIVED("HTTP/1.1 200 OK", "/late", receive(server.loop, late));
     close(silent);
     close(asking);
     close(late);
@@ -39,18 +39,18 @@ static void a_long_idle_connection_is_closed_for_a_new_one(void) {
 static void busy_connections_stay_and_the_backlog_costs_no_cpu_time(void) {
     peer_server server = server_start();
     int busy = client(&server);
-    say(busy, GET("/"));
+    send_text(busy, GET("/"));
     fl_exchange *exchange = take(server.loop);
     server.loop->accepting.most = 1;
     int late = client(&server);
-    say(late, GET("/late"));
+    send_text(late, GET("/late"));
     CHECK(turns_within(&server, 1500 * MILLISECOND, 500 * MILLISECOND) < 50);
     CHECK_NUMBER(1, server.loop->context.counts.connections);
     answer(exchange, 200, "done");
     close(busy);
     TURN_UNTIL(server.loop, server.loop->ready.count == 1);
     CHECK_NUMBER(1, answer_all(server.loop));
-    CHECK_HEARD("HTTP/1.1 200 OK", "/late", hear(server.loop, late));
+    CHECK_RECEIVED("HTTP/1.1 200 OK", "/late", receive(server.loop, late));
     close(late);
     server_stop(&server);
 }
@@ -73,14 +73,14 @@ static void free_descriptors(void) {
 static void the_loop_does_not_spin_without_free_descriptors(void) {
     peer_server server = server_start();
     int waiting = client(&server);
-    say(waiting, GET("/"));
+    send_text(waiting, GET("/"));
     occupy_descriptors();
     CHECK(turns_within(&server, 500 * MILLISECOND, 500 * MILLISECOND) < 50);
     CHECK_NUMBER(0, server.loop->context.counts.connections);
     free_descriptors();
     TURN_UNTIL(server.loop, server.loop->ready.count == 1);
     CHECK_NUMBER(1, answer_all(server.loop));
-    CHECK_HEARD("HTTP/1.1 200 OK", "/", hear(server.loop, waiting));
+    CHECK_RECEIVED("HTTP/1.1 200 OK", "/", receive(server.loop, waiting));
     close(waiting);
     server_stop(&server);
 }
@@ -186,10 +186,10 @@ static void a_connection_without_a_free_descriptor_anywhere_is_lost_and_not_coun
     turn(pair.first.loop);
     int closed = 0;
     for (int i = 0; i < pair.count; i++) {
-        fl_heard heard = {0};
-        hear_now(pair.clients[i], &heard);
-        closed += heard.ended || heard.reset;
-        free(heard.bytes);
+        received_bytes received = {0};
+        receive_available(pair.clients[i], &received);
+        closed += received.ended || received.reset;
+        free(received.bytes);
     }
     CHECK_NUMBER(1, closed);
     pair_stop(&pair);
@@ -204,7 +204,7 @@ static void watching_a_listener_is_tried_again_after_an_error(void) {
     CHECK(!server.loop->accepting.listeners->watched);
     fl_poll_remove(&server.loop->context.poll, server.listening);
     int socket = client(&server);
-    say(socket, GET("/"));
+    send_text(socket, GET("/"));
     TURN_UNTIL(server.loop, server.loop->ready.count == 1);
     CHECK(server.loop->accepting.listeners->watched);
     CHECK_NUMBER(1, answer_all(server.loop));

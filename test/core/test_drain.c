@@ -5,19 +5,19 @@
 static void a_draining_loop_answers_its_requests_and_closes_idle_connections(void) {
     peer_server server = server_start();
     int idle = client(&server), busy = client(&server), sent = client(&server);
-    say(busy, GET("/busy"));
+    send_text(busy, GET("/busy"));
     fl_exchange *exchange = take(server.loop);
-    say(sent, GET("/sent"));
+    send_text(sent, GET("/sent"));
     fl_loop_drain(server.loop, false);
     turn(server.loop);
     CHECK(!fl_loop_is_drained(server.loop));
-    CHECK_HEARD("", "", hear_end(server.loop, idle));
+    CHECK_RECEIVED("", "", receive_to_end(server.loop, idle));
     answer(exchange, 200, "b");
-    fl_heard last = hear_end(server.loop, busy);
+    received_bytes last = receive_to_end(server.loop, busy);
     CHECK(strstr(last.bytes, "\r\nconnection: close\r\n") != NULL);
-    CHECK_HEARD("HTTP/1.1 200 OK", "\r\n\r\nb", last);
+    CHECK_RECEIVED("HTTP/1.1 200 OK", "\r\n\r\nb", last);
     CHECK_NUMBER(1, answer_all(server.loop));
-    CHECK_HEARD("HTTP/1.1 200 OK", "\r\n\r\n/sent", hear_end(server.loop, sent));
+    CHECK_RECEIVED("HTTP/1.1 200 OK", "\r\n\r\n/sent", receive_to_end(server.loop, sent));
     CHECK(fl_loop_is_drained(server.loop));
     close(idle);
     close(busy);
@@ -28,22 +28,22 @@ static void a_draining_loop_answers_its_requests_and_closes_idle_connections(voi
 static void waiting_requests_are_rejected_when_the_drain_times_out(void) {
     peer_server server = server_start();
     int served = client(&server), waiting[] = {client(&server), client(&server), client(&server)};
-    say(served, GET("/served"));
+    send_text(served, GET("/served"));
     fl_exchange *exchange = take(server.loop);
-    say(waiting[0], GET("/1") GET("/2"));
-    say(waiting[1], "PUT /3 HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nab");
-    say(waiting[2], "GET /4 HTTP/1.1\r\nHo");
+    send_text(waiting[0], GET("/1") GET("/2"));
+    send_text(waiting[1], "PUT /3 HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nab");
+    send_text(waiting[2], "GET /4 HTTP/1.1\r\nHo");
     turn(server.loop);
     fl_loop_drain(server.loop, false);
     CHECK_NUMBER(1, server.loop->ready.count);
     fl_loop_stop(server.loop);
-    CHECK_HEARD("HTTP/1.1 504 ", "the request took too long\n", hear_end(server.loop, served));
+    CHECK_RECEIVED("HTTP/1.1 504 ", "the request took too long\n", receive_to_end(server.loop, served));
     for (int i = 0; i < 3; i++) {
-        fl_heard refused = hear_end(server.loop, waiting[i]);
+        received_bytes refused = receive_to_end(server.loop, waiting[i]);
         CHECK_NUMBER(1, occurrences(&refused, "HTTP/1.1 "));
         CHECK_NUMBER(1, occurrences(&refused, "\r\nretry-after: 1\r\n"));
         CHECK_NUMBER(1, occurrences(&refused, "\r\nconnection: close\r\n"));
-        CHECK_HEARD("HTTP/1.1 503 ", "the server is shutting down\n", refused);
+        CHECK_RECEIVED("HTTP/1.1 503 ", "the server is shutting down\n", refused);
         close(waiting[i]);
     }
     CHECK_NUMBER(3, server.loop->context.counts.turned_away);
@@ -59,10 +59,10 @@ static void an_idle_connection_goes_to_the_sibling(void) {
     fl_shared_page *page = make_siblings(&old, &young, channels);
     fl_slot_set(&page->slots[1], FL_SLOT_state, FL_WORKER_BOOTING); /* so that it gets no new connection */
     int idle = client(&old), busy = client(&old);
-    say(idle, GET("/before"));
+    send_text(idle, GET("/before"));
     CHECK_NUMBER(1, answer_all(old.loop));
-    CHECK_HEARD("HTTP/1.1 200 OK", "/before", hear(old.loop, idle));
-    say(busy, GET("/busy"));
+    CHECK_RECEIVED("HTTP/1.1 200 OK", "/before", receive(old.loop, idle));
+    send_text(busy, GET("/busy"));
     fl_exchange *exchange = take(old.loop);
     fl_slot_set(&page->slots[1], FL_SLOT_state, FL_WORKER_SERVING);
 
@@ -71,16 +71,16 @@ static void an_idle_connection_goes_to_the_sibling(void) {
     turn(young.loop);
     CHECK_NUMBER(1, old.loop->context.counts.connections);
     CHECK_NUMBER(1, young.loop->context.counts.connections);
-    say(idle, GET("/after"));
+    send_text(idle, GET("/after"));
     CHECK_NUMBER(1, answer_all(young.loop));
-    CHECK_HEARD("HTTP/1.1 200 OK", "/after", hear(young.loop, idle));
+    CHECK_RECEIVED("HTTP/1.1 200 OK", "/after", receive(young.loop, idle));
     answer(exchange, 200, "b"); /* with keep-alive */
     turn(old.loop);
-    CHECK_HEARD("HTTP/1.1 200 OK", "\r\n\r\nb", hear(old.loop, busy));
+    CHECK_RECEIVED("HTTP/1.1 200 OK", "\r\n\r\nb", receive(old.loop, busy));
     TURN_UNTIL(old.loop, fl_loop_is_drained(old.loop));
-    say(busy, GET("/again"));
+    send_text(busy, GET("/again"));
     CHECK_NUMBER(1, answer_all(young.loop));
-    CHECK_HEARD("HTTP/1.1 200 OK", "/again", hear(young.loop, busy));
+    CHECK_RECEIVED("HTTP/1.1 200 OK", "/again", receive(young.loop, busy));
     server_stop(&old);
     server_stop(&young);
     for (int i = 0; i < 4; i++) close(channels[i]);
@@ -135,7 +135,7 @@ static void a_half_closed_connection_is_answered_by_the_sibling(void) {
         int channels[4], waiting = client(&old);
         fl_shared_page *page = make_siblings(&old, &young, channels);
         (void) page;
-        say(waiting, minor == 0 ? "GET /half HTTP/1.0\r\n\r\n" : GET("/half"));
+        send_text(waiting, minor == 0 ? "GET /half HTTP/1.0\r\n\r\n" : GET("/half"));
         TURN_UNTIL(old.loop, old.loop->ready.count == 1);
         shutdown(waiting, SHUT_WR);
         turn(old.loop);
@@ -143,7 +143,7 @@ static void a_half_closed_connection_is_answered_by_the_sibling(void) {
         TURN_UNTIL(old.loop, fl_handoff_give(&old.loop->siblings, old.loop->context.connections, 1));
         turn(old.loop);
         CHECK_NUMBER(1, answer_all(young.loop));
-        CHECK_HEARD("HTTP/1.1 ", "/half", hear(young.loop, waiting));
+        CHECK_RECEIVED("HTTP/1.1 ", "/half", receive(young.loop, waiting));
         server_stop(&old);
         server_stop(&young);
         for (int i = 0; i < 4; i++) close(channels[i]);
@@ -166,9 +166,9 @@ static void new_connections_go_to_the_least_loaded_worker(void) {
     CHECK_NUMBER(0, fl_slot_get(&page->slots[1], FL_SLOT_incoming_connections));
     for (int i = 0; i < 5; i++) {
         fl_loop *loop = i % 2 == 0 ? old.loop : young.loop;
-        say(clients[i], GET("/first"));
+        send_text(clients[i], GET("/first"));
         CHECK_NUMBER(1, answer_all(loop));
-        CHECK_HEARD("HTTP/1.1 200 OK", "/first", hear(loop, clients[i]));
+        CHECK_RECEIVED("HTTP/1.1 200 OK", "/first", receive(loop, clients[i]));
     }
     CHECK_NUMBER(0, fl_slot_get(&page->slots[0], FL_SLOT_fresh) + fl_slot_get(&page->slots[1], FL_SLOT_fresh));
     server_stop(&old);

@@ -1,9 +1,9 @@
 /* Writing responses: framing, interim responses, hijacking, batching. */
 #include "responses.h"
 
-#define CHECK_ALL(expected, said)                                                                              \
+#define CHECK_ALL(expected, actual)                                                                            \
     do {                                                                                                       \
-        fl_heard all_ = (said);                                                                                \
+        received_bytes all_ = (actual);                                                                        \
         CHECK_BYTES(expected, strlen(expected), all_.bytes, all_.size);                                        \
         free(all_.bytes);                                                                                      \
     } while (0)
@@ -13,7 +13,7 @@ static void check_exchange(const char *request, int code, bool turns, const char
                         bool stays_open) {
     peer_server server = server_start();
     int socket = client(&server);
-    say(socket, request);
+    send_text(socket, request);
     fl_exchange *exchange = begin(server.loop, code, -1);
     for (; *parts != NULL; parts++) {
         put(exchange, *parts);
@@ -22,12 +22,12 @@ static void check_exchange(const char *request, int code, bool turns, const char
     }
     fl_exchange_finish(exchange);
     if (stays_open) {
-        CHECK_ALL(expected, hear(server.loop, socket));
-        say(socket, GET("/next"));
+        CHECK_ALL(expected, receive(server.loop, socket));
+        send_text(socket, GET("/next"));
         CHECK_NUMBER(1, answer_all(server.loop));
-        CHECK_HEARD("HTTP/1.1 200 OK", "\r\n\r\n/next", hear(server.loop, socket));
+        CHECK_RECEIVED("HTTP/1.1 200 OK", "\r\n\r\n/next", receive(server.loop, socket));
     } else {
-        CHECK_ALL(expected, hear_end(server.loop, socket));
+        CHECK_ALL(expected, receive_to_end(server.loop, socket));
     }
     close(socket);
     server_stop(&server);
@@ -67,7 +67,7 @@ static void responses_without_a_body_drop_what_the_app_writes(void) {
 static void the_body_has_the_announced_length(void) {
     peer_server server = server_start();
     int socket = client(&server);
-    say(socket, GET("/"));
+    send_text(socket, GET("/"));
     fl_exchange *exchange = take(server.loop);
     CHECK_NUMBER(FL_OK, fl_exchange_begin(exchange, 200));
     header(exchange, "Content-Length", "4");
@@ -77,13 +77,13 @@ static void the_body_has_the_announced_length(void) {
     put(exchange, "abcdef"); /* the excess is dropped */
     put(exchange, "g");
     fl_exchange_finish(exchange);
-    CHECK_HEARD("HTTP/1.1 200 OK\r\nContent-Length: 4\r\ndate: ", "\r\n\r\nabcd", hear(server.loop, socket));
+    CHECK_RECEIVED("HTTP/1.1 200 OK\r\nContent-Length: 4\r\ndate: ", "\r\n\r\nabcd", receive(server.loop, socket));
 
-    say(socket, GET("/"));
+    send_text(socket, GET("/"));
     exchange = begin(server.loop, 200, 4);
     put(exchange, "ab");
     fl_exchange_finish(exchange); /* too short: closes the connection */
-    CHECK_HEARD("HTTP/1.1 200 OK\r\n", "\r\n\r\nab", hear_end(server.loop, socket));
+    CHECK_RECEIVED("HTTP/1.1 200 OK\r\n", "\r\n\r\nab", receive_to_end(server.loop, socket));
     close(socket);
     server_stop(&server);
 }
@@ -91,7 +91,7 @@ static void the_body_has_the_announced_length(void) {
 static void a_response_may_start_over_until_some_of_it_is_sent(void) {
     peer_server server = server_start();
     int socket = client(&server);
-    say(socket, GET("/") GET("/"));
+    send_text(socket, GET("/") GET("/"));
     fl_exchange *exchange = begin(server.loop, 200, -1);
     put(exchange, "secret");
     CHECK_NUMBER(FL_BAD_HEADER_VALUE, fl_exchange_header(exchange, "x", 1, "a\r\nb: c", 7));
@@ -102,44 +102,44 @@ static void a_response_may_start_over_until_some_of_it_is_sent(void) {
     put(exchange, "no");
     fl_exchange_finish(exchange);
     CHECK_ALL("HTTP/1.1 500 Internal Server Error\r\ndate: now\r\ncontent-length: 2\r\n\r\nno",
-              hear(server.loop, socket));
+              receive(server.loop, socket));
     exchange = begin(server.loop, 200, -1);
     put(exchange, "first");
     turn(server.loop);
     CHECK_NUMBER(FL_CLOSED, fl_exchange_begin(exchange, 500));
     fl_exchange_abandon(exchange);
-    CHECK_HEARD("HTTP/1.1 200 OK\r\n", "5\r\nfirst\r\n", hear_end(server.loop, socket)); /* no last chunk */
+    CHECK_RECEIVED("HTTP/1.1 200 OK\r\n", "5\r\nfirst\r\n", receive_to_end(server.loop, socket)); /* no last chunk */
     close(socket);
     server_stop(&server);
 }
 
 static void a_malformed_body_is_rejected_if_the_app_sends_no_response(void) {
-    for (int says = 0; says < 2; says++) {
+    for (int responds = 0; responds < 2; responds++) {
         fl_limits limits = peer_limits;
         limits.body_buffer = 2;
         peer_server server = server_with(limits);
         int socket = client(&server);
-        say(socket, "PUT / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n");
+        send_text(socket, "PUT / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n");
         fl_exchange *exchange = take(server.loop);
         fl_exchange_release_head(exchange);
-        say(socket, "zz\r\n" GET("/smuggled"));
+        send_text(socket, "zz\r\n" GET("/smuggled"));
         turn(server.loop);
         size_t used;
-        if (says) {
+        if (responds) {
             fl_exchange_begin(exchange, 200);
             fl_exchange_head_end(exchange, -1);
-            fl_exchange_write(exchange, "said", 4, &used);
+            fl_exchange_write(exchange, "part", 4, &used);
             fl_exchange_flush(exchange);
         }
         fl_exchange_abandon(exchange);
         CHECK_NUMBER(0, server.loop->context.counts.in_flight);
         CHECK(server.loop->context.served == NULL);
-        fl_heard heard = hear_end(server.loop, socket);
-        CHECK_NUMBER(1, occurrences(&heard, "HTTP/1.1 "));
-        if (says)
-            CHECK_HEARD("HTTP/1.1 200 OK\r\n", "4\r\nsaid\r\n", heard);
+        received_bytes received = receive_to_end(server.loop, socket);
+        CHECK_NUMBER(1, occurrences(&received, "HTTP/1.1 "));
+        if (responds)
+            CHECK_RECEIVED("HTTP/1.1 200 OK\r\n", "4\r\npart\r\n", received);
         else
-            CHECK_HEARD("HTTP/1.1 400 Bad Request\r\n", "a chunk is malformed\n", heard);
+            CHECK_RECEIVED("HTTP/1.1 400 Bad Request\r\n", "a chunk is malformed\n", received);
         close(socket);
         server_stop(&server);
     }
@@ -148,7 +148,7 @@ static void a_malformed_body_is_rejected_if_the_app_sends_no_response(void) {
 static void ambiguous_response_headers_are_not_sent(void) {
     peer_server server = server_start();
     int socket = client(&server);
-    say(socket, GET("/"));
+    send_text(socket, GET("/"));
     fl_exchange *exchange = take(server.loop);
     fl_exchange_release_head(exchange);
     CHECK_NUMBER(FL_BAD_STATUS, fl_exchange_begin(exchange, 199));
@@ -165,8 +165,8 @@ static void ambiguous_response_headers_are_not_sent(void) {
     CHECK_NUMBER(FL_OK, fl_exchange_head_end(exchange, -1));
     put(exchange, "1\r\na\r\n0\r\n\r\n");
     fl_exchange_finish(exchange);
-    CHECK_HEARD("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\nconnection: close\r\n", "1\r\na\r\n0\r\n\r\n",
-                hear_end(server.loop, socket));
+    CHECK_RECEIVED("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\nconnection: close\r\n", "1\r\na\r\n0\r\n\r\n",
+                receive_to_end(server.loop, socket));
     close(socket);
     server_stop(&server);
 }
@@ -175,18 +175,18 @@ static void an_interim_response_goes_before_the_final_one(void) {
     peer_server server = server_start();
     int socket = client(&server), old = client(&server);
     static const char hint[] = "link: a\r\n";
-    say(socket, "GET /1 HTTP/1.1\r\nHost: a\r\n\r\n");
+    send_text(socket, "GET /1 HTTP/1.1\r\nHost: a\r\n\r\n");
     fl_exchange *exchange = take(server.loop);
     CHECK_NUMBER(FL_OK, fl_exchange_send_interim(exchange, 103, hint, sizeof hint - 1));
-    CHECK_HEARD("HTTP/1.1 103 Early Hints\r\nlink: a\r\n\r\n", "", hear(server.loop, socket));
+    CHECK_RECEIVED("HTTP/1.1 103 Early Hints\r\nlink: a\r\n\r\n", "", receive(server.loop, socket));
     answer(exchange, 200, "x");
-    CHECK_HEARD("HTTP/1.1 200 OK\r\n", "x", hear(server.loop, socket));
-    say(old, "GET /1 HTTP/1.0\r\n\r\n");
+    CHECK_RECEIVED("HTTP/1.1 200 OK\r\n", "x", receive(server.loop, socket));
+    send_text(old, "GET /1 HTTP/1.0\r\n\r\n");
     exchange = take(server.loop);
     CHECK_NUMBER(FL_OK, fl_exchange_send_interim(exchange, 103, hint, sizeof hint - 1));
-    CHECK_SILENT(hear(server.loop, old));
+    CHECK_NOTHING_RECEIVED(receive(server.loop, old));
     answer(exchange, 200, "x");
-    CHECK_HEARD("HTTP/1.1 200 OK\r\n", "x", hear_end(server.loop, old));
+    CHECK_RECEIVED("HTTP/1.1 200 OK\r\n", "x", receive_to_end(server.loop, old));
     close(socket);
     close(old);
     server_stop(&server);
@@ -196,7 +196,7 @@ static void hijacking_passes_the_socket_and_unused_input_to_the_caller(void) {
     peer_server server = server_start();
     int socket = client(&server);
     fl_buffer unsent = {0}, ahead = {0};
-    say(socket, "POST /1 HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabcahead");
+    send_text(socket, "POST /1 HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabcahead");
     fl_exchange *exchange = take(server.loop);
     int descriptor = fl_exchange_hijack(exchange, &unsent, &ahead);
     CHECK(descriptor >= 0);
@@ -211,8 +211,8 @@ static void hijacking_passes_the_socket_and_unused_input_to_the_caller(void) {
     fl_exchange_finish(exchange);
     turn(server.loop);
     CHECK(fl_loop_is_drained(server.loop));
-    say(descriptor, "by hand");
-    CHECK_HEARD("by hand", "", hear(server.loop, socket));
+    send_text(descriptor, "by hand");
+    CHECK_RECEIVED("by hand", "", receive(server.loop, socket));
     close(descriptor);
     close(socket);
     server_stop(&server);
@@ -222,14 +222,14 @@ static void a_response_that_has_begun_cannot_be_hijacked(void) {
     peer_server server = server_with(peer_limits);
     int socket = client(&server);
     fl_buffer unsent = {0}, ahead = {0};
-    say(socket, "GET /1 HTTP/1.1\r\nHost: a\r\n\r\n");
+    send_text(socket, "GET /1 HTTP/1.1\r\nHost: a\r\n\r\n");
     fl_exchange *exchange = take(server.loop);
     CHECK_NUMBER(FL_OK, fl_exchange_begin(exchange, 200));
     CHECK_NUMBER(FL_OK, fl_exchange_head_end(exchange, -1));
     fl_exchange_flush(exchange);
     CHECK_NUMBER(-1, fl_exchange_hijack(exchange, &unsent, &ahead));
     fl_exchange_finish(exchange);
-    CHECK_HEARD("HTTP/1.1 200 OK\r\n", "0\r\n\r\n", hear(server.loop, socket));
+    CHECK_RECEIVED("HTTP/1.1 200 OK\r\n", "0\r\n\r\n", receive(server.loop, socket));
     CHECK_NUMBER(1, server.loop->context.counts.connections);
     close(socket);
     server_stop(&server);
@@ -239,7 +239,7 @@ static void the_app_gets_the_socket_after_101(void) {
     peer_server server = server_start();
     int socket = client(&server);
     fl_buffer unsent = {0}, ahead = {0};
-    say(socket, "GET /1 HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: b\r\n\r\nahead");
+    send_text(socket, "GET /1 HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: b\r\n\r\nahead");
     fl_exchange *exchange = take(server.loop);
     CHECK_NUMBER(FL_OK, fl_exchange_begin(exchange, 101));
     CHECK_NUMBER(FL_OK, fl_exchange_header(exchange, "upgrade", 7, "b", 1));
@@ -249,8 +249,8 @@ static void the_app_gets_the_socket_after_101(void) {
     CHECK_BYTES("ahead", 5, fl_buffer_at(&ahead), ahead.length);
     fl_buffer_free(&server.loop->context.slab, &ahead);
     fl_exchange_finish(exchange);
-    CHECK_HEARD("HTTP/1.1 101 Switching Protocols\r\nupgrade: b\r\nconnection: upgrade\r\ndate: ", "GMT\r\n\r\n",
-                hear(server.loop, socket));
+    CHECK_RECEIVED("HTTP/1.1 101 Switching Protocols\r\nupgrade: b\r\nconnection: upgrade\r\ndate: ", "GMT\r\n\r\n",
+                receive(server.loop, socket));
     close(descriptor);
     close(socket);
     server_stop(&server);
@@ -263,10 +263,10 @@ static void check_batching(peer_server *server, int count, int64_t usual, bool b
     fl_loop *loop = server->loop;
     loop->pace.interval = usual;
     int sockets[MAX_REQUESTS];
-    fl_heard heard[MAX_REQUESTS] = {0};
+    received_bytes received[MAX_REQUESTS] = {0};
     for (int i = 0; i < count; i++) {
         sockets[i] = client(server);
-        say(sockets[i], GET("/"));
+        send_text(sockets[i], GET("/"));
     }
     TURN_UNTIL(loop, loop->ready.count == (uint32_t) count);
     for (int i = 0; i < count; i++) {
@@ -274,14 +274,14 @@ static void check_batching(peer_server *server, int count, int64_t usual, bool b
         if (i > 0)
             continue;
         fl_loop_flush_complete(loop, 5 * SECOND); /* not due yet */
-        hear_now(sockets[0], &heard[0]);
-        CHECK((heard[0].size > 0) == !batched);
+        receive_available(sockets[0], &received[0]);
+        CHECK((received[0].size > 0) == !batched);
     }
     fl_loop_flush_complete(loop, 0);
     for (int i = 0; i < count; i++) {
-        hear_now(sockets[i], &heard[i]);
-        CHECK(heard[i].size > 0);
-        free(heard[i].bytes);
+        receive_available(sockets[i], &received[i]);
+        CHECK(received[i].size > 0);
+        free(received[i].bytes);
         close(sockets[i]);
     }
 }
@@ -300,14 +300,14 @@ static void responses_of_short_requests_are_batched_while_the_watch_thread_runs(
 static void the_watch_thread_does_not_flush_incomplete_responses(void) {
     peer_server server = server_start();
     int socket = client(&server);
-    say(socket, GET("/"));
+    send_text(socket, GET("/"));
     fl_exchange *exchange = begin(server.loop, 200, -1);
     put(exchange, "part");
     fl_loop_flush_complete(server.loop, 0);
     CHECK(!exchange->response.committed);
     turn(server.loop);
     CHECK(exchange->response.committed);
-    CHECK_HEARD("HTTP/1.1 200 OK\r\n", "4\r\npart\r\n", hear(server.loop, socket));
+    CHECK_RECEIVED("HTTP/1.1 200 OK\r\n", "4\r\npart\r\n", receive(server.loop, socket));
     fl_exchange_finish(exchange);
     close(socket);
     server_stop(&server);

@@ -8,7 +8,7 @@ enum { OURS = 20000, GIVEN = 10000 };
 
 static fl_connection nobody; /* shared by all: nothing reads it */
 
-static void come(fl_loop *loop, uint64_t at) {
+static void enqueue(fl_loop *loop, uint64_t at) {
     fl_exchange *exchange = fl_exchange_new(&loop->context, &nobody);
     exchange->queueing.ready_at = at;
     fl_loop_enqueue(exchange);
@@ -29,7 +29,7 @@ static uint64_t cpu_time(void) {
 static uint64_t cpu_time_of_given(fl_loop *loop, uint64_t first, uint64_t step, int taken_every) {
     uint64_t began = cpu_time();
     for (int i = 0; i < GIVEN; i++) {
-        come(loop, first + step * (uint64_t) i);
+        enqueue(loop, first + step * (uint64_t) i);
         if (i % taken_every == 0)
             drop(loop->ready.first);
     }
@@ -47,7 +47,7 @@ static void inserting_requests_of_a_sibling_costs_the_same_however_many_wait(voi
     peer_server server = server_start();
     fl_loop *loop = server.loop;
     uint64_t at_end = cpu_time_of_given(loop, 1, 1, 3);
-    for (int i = 0; i < OURS; i++) come(loop, 1000000 + (uint64_t) i * 1000);
+    for (int i = 0; i < OURS; i++) enqueue(loop, 1000000 + (uint64_t) i * 1000);
     struct { uint64_t first, step; int taken_every; } cases[] = {
         {100000, 1, 3}, {1000000, 700, 3}, {900000, 1, 1}, {5000000, 1, 2}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -67,7 +67,7 @@ static void requests_stay_in_order_whatever_comes_and_goes(void) {
     peer_server server = server_start();
     srand(1);
     for (int i = 0; i < 5000; i++) {
-        come(server.loop, (uint64_t) (1 + rand() % 1000));
+        enqueue(server.loop, (uint64_t) (1 + rand() % 1000));
         fl_exchange *exchange = server.loop->ready.first;
         for (int steps = rand() % 5; steps > 0 && exchange->next != NULL; steps--) exchange = exchange->next;
         if (rand() % 3 == 0)

@@ -25,7 +25,7 @@ static void another_reactor_is_notified_if_the_first_one_retires(void) {
     fl_routes_stall_began(&page->routes, &route, FL_LANE_THREADS, 1, fl_clock());
 
     int socket = client(&server);
-    say(socket, "GET /blocks HTTP/1.1\r\nHost: a\r\n\r\n");
+    send_text(socket, "GET /blocks HTTP/1.1\r\nHost: a\r\n\r\n");
     TURN_UNTIL(server.loop, atomic_load(&server.loop->queues[FL_LANE_THREADS].count) == 1);
     CHECK(is_notified(watch, 1));
     CHECK(!is_notified(watch, 2));

@@ -181,7 +181,7 @@ static void the_newest_requests_get_503_at_once_and_their_clients_may_ask_again(
     int sockets[5];
     for (int i = 0; i < 5; i++) {
         sockets[i] = client(&server);
-        say(sockets[i], i == 3 ? "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n"
+        send_text(sockets[i], i == 3 ? "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n"
                       : i == 4 ? "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello"
                                : GET("/"));
         turn(server.loop);
@@ -190,19 +190,19 @@ static void the_newest_requests_get_503_at_once_and_their_clients_may_ask_again(
     CHECK_NUMBER(3, server.loop->context.counts.refused);
     CHECK_NUMBER(3, server.loop->context.counts.turned_away);
     for (int i = 2; i < 5; i++) {
-        fl_heard heard = hear(server.loop, sockets[i]);
-        CHECK_NUMBER(1, occurrences(&heard, "retry-after: 1\r\n"));
-        CHECK_NUMBER(0, occurrences(&heard, "connection: close"));
-        CHECK_HEARD(TURNED_AWAY, i == 3 ? "\r\n\r\n" : "the server is overloaded\n", heard);
+        received_bytes received = receive(server.loop, sockets[i]);
+        CHECK_NUMBER(1, occurrences(&received, "retry-after: 1\r\n"));
+        CHECK_NUMBER(0, occurrences(&received, "connection: close"));
+        CHECK_RECEIVED(TURNED_AWAY, i == 3 ? "\r\n\r\n" : "the server is overloaded\n", received);
     }
     for (int i = 0; i < 2; i++) {
         answer(take(server.loop), 200, "kept");
-        CHECK_HEARD("HTTP/1.1 200 OK", "kept", hear(server.loop, sockets[i]));
+        CHECK_RECEIVED("HTTP/1.1 200 OK", "kept", receive(server.loop, sockets[i]));
     }
     for (int i = 2; i < 5; i++) {
-        say(sockets[i], GET("/again"));
+        send_text(sockets[i], GET("/again"));
         CHECK_NUMBER(1, answer_all(server.loop));
-        CHECK_HEARD("HTTP/1.1 200 OK", "/again", hear(server.loop, sockets[i]));
+        CHECK_RECEIVED("HTTP/1.1 200 OK", "/again", receive(server.loop, sockets[i]));
     }
     for (int i = 0; i < 5; i++)
         close(sockets[i]);
@@ -215,13 +215,13 @@ static void a_connection_that_cannot_go_on_is_closed(void) {
     for (int i = 0; i < 3; i++) {
         peer_server server = bounded_server(1);
         int first = client(&server), second = client(&server);
-        say(first, GET("/"));
+        send_text(first, GET("/"));
         turn(server.loop);
-        say(second, requests[i]);
-        fl_heard heard = hear_end(server.loop, second);
-        CHECK_NUMBER(1, occurrences(&heard, "connection: close\r\n"));
-        CHECK_NUMBER(1, occurrences(&heard, "HTTP/1.1 "));
-        CHECK_HEARD(TURNED_AWAY, "the server is overloaded\n", heard);
+        send_text(second, requests[i]);
+        received_bytes received = receive_to_end(server.loop, second);
+        CHECK_NUMBER(1, occurrences(&received, "connection: close\r\n"));
+        CHECK_NUMBER(1, occurrences(&received, "HTTP/1.1 "));
+        CHECK_RECEIVED(TURNED_AWAY, "the server is overloaded\n", received);
         CHECK_NUMBER(1, server.loop->ready.count);
         close(first);
         close(second);
@@ -234,7 +234,7 @@ static void a_long_queue_is_cut_over_several_turns(void) {
     int sockets[200];
     for (int i = 0; i < 200; i++) {
         sockets[i] = client(&server);
-        say(sockets[i], GET("/"));
+        send_text(sockets[i], GET("/"));
         if (i % 20 == 0)
             turn(server.loop);
     }
@@ -246,7 +246,7 @@ static void a_long_queue_is_cut_over_several_turns(void) {
     }
     CHECK_NUMBER(10, server.loop->ready.count);
     for (int i = 10; i < 200; i++)
-        CHECK_HEARD(TURNED_AWAY, "the server is overloaded\n", hear(server.loop, sockets[i]));
+        CHECK_RECEIVED(TURNED_AWAY, "the server is overloaded\n", receive(server.loop, sockets[i]));
     CHECK_NUMBER(10, answer_all(server.loop));
     for (int i = 0; i < 200; i++)
         close(sockets[i]);

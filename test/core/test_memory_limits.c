@@ -10,19 +10,19 @@ static void under_memory_pressure_each_connection_buffers_less(void) {
     char body[100000];
     memset(body, 'x', sizeof body);
 
-    say(upload, "PUT /upload HTTP/1.1\r\nHost: a\r\nContent-Length: 150000\r\n\r\n");
-    say_bytes(upload, body, 90000);
+    send_text(upload, "PUT /upload HTTP/1.1\r\nHost: a\r\nContent-Length: 150000\r\n\r\n");
+    send_bytes(upload, body, 90000);
     turn(loop);
     CHECK_NUMBER(0, loop->ready.count); /* the body is incomplete */
 
     size_t before = loop->context.slab.in_use, used;
     loop->context.slab.in_use += FL_MEMORY_PRESSURE;
-    say_bytes(upload, body, 10);
+    send_bytes(upload, body, 10);
     fl_exchange *exchange = take(loop); /* although the body is incomplete */
     CHECK_TEXT("/upload", path_of(exchange));
     fl_exchange_abandon(exchange);
 
-    say(reader, GET("/"));
+    send_text(reader, GET("/"));
     exchange = take(loop);
     CHECK_NUMBER(FL_OK, fl_exchange_begin(exchange, 200));
     CHECK_NUMBER(FL_OK, fl_exchange_head_end(exchange, 1000000));
@@ -48,13 +48,13 @@ static void long_response_heads_count_only_while_they_are_buffered(void) {
     char value[3000];
     memset(value, 'x', sizeof value);
     for (int i = 0; i < 20; i++) {
-        say(asks, GET("/"));
+        send_text(asks, GET("/"));
         fl_exchange *exchange = take(server.loop);
         CHECK_NUMBER(FL_OK, fl_exchange_begin(exchange, 200));
         CHECK_NUMBER(FL_OK, fl_exchange_header(exchange, "x-long", 6, value, sizeof value));
         CHECK_NUMBER(FL_OK, fl_exchange_head_end(exchange, 0));
         fl_exchange_finish(exchange);
-        free(hear(server.loop, asks).bytes);
+        free(receive(server.loop, asks).bytes);
     }
     CHECK_NUMBER(peer_limits.response_buffer, fl_context_buffer_limit(&server.loop->context, peer_limits.response_buffer));
     close(asks);
@@ -70,7 +70,7 @@ static void a_client_that_stops_reading_is_reset(void) {
     peer_server server = server_with(limits);
     int reader = client(&server), size = 4096;
     setsockopt(reader, SOL_SOCKET, SO_RCVBUF, &size, sizeof size);
-    say(reader, GET("/"));
+    send_text(reader, GET("/"));
     fl_exchange *exchange = take(server.loop);
     CHECK_NUMBER(FL_OK, fl_exchange_begin(exchange, 200));
     CHECK_NUMBER(FL_OK, fl_exchange_head_end(exchange, 100000000));
@@ -79,10 +79,10 @@ static void a_client_that_stops_reading_is_reset(void) {
     while (fl_exchange_write(exchange, body, sizeof body, &used) == FL_OK) continue;
     TURN_UNTIL(server.loop, server.loop->context.counts.connections == 0);
     fl_exchange_abandon(exchange);
-    fl_heard heard = hear_end(server.loop, reader);
-    CHECK(heard.reset);
-    CHECK(heard.size < 10000000);
-    free(heard.bytes);
+    received_bytes received = receive_to_end(server.loop, reader);
+    CHECK(received.reset);
+    CHECK(received.size < 10000000);
+    free(received.bytes);
     close(reader);
     server_stop(&server);
 }
@@ -100,7 +100,7 @@ static void a_client_that_does_not_acknowledge_is_reset(void) {
     for (int i = 0; i < 2; i++) {
         size_t used;
         setsockopt(sockets[i], SOL_SOCKET, SO_RCVBUF, &size, sizeof size);
-        say(sockets[i], GET("/"));
+        send_text(sockets[i], GET("/"));
         fl_exchange *exchange = take(server.loop);
         CHECK_NUMBER(FL_OK, fl_exchange_begin(exchange, 200));
         CHECK_NUMBER(FL_OK, fl_exchange_head_end(exchange, sizeof body));
@@ -119,13 +119,13 @@ static void a_client_that_does_not_acknowledge_is_reset(void) {
             fl_loop_wait(server.loop, 4 * MILLISECOND);
     }
     CHECK_NUMBER(1, server.loop->context.counts.connections);
-    fl_heard heard = hear_end(server.loop, stalled);
-    CHECK(heard.reset);
-    free(heard.bytes);
-    heard = hear_end(server.loop, slow);
-    CHECK(heard.ended && !heard.reset);
-    CHECK(taken + heard.size > sizeof body);
-    free(heard.bytes);
+    received_bytes received = receive_to_end(server.loop, stalled);
+    CHECK(received.reset);
+    free(received.bytes);
+    received = receive_to_end(server.loop, slow);
+    CHECK(received.ended && !received.reset);
+    CHECK(taken + received.size > sizeof body);
+    free(received.bytes);
     close(stalled);
     close(slow);
     server_stop(&server);
@@ -164,17 +164,17 @@ static void unread_rejections_are_buffered_up_to_a_limit(void) {
     CHECK(rejected > 100);
     if (connection->out.length > 70000)
         test_fail(__FILE__, __LINE__, "%u bytes are buffered, of %u rejections", connection->out.length, rejected);
-    fl_heard heard = {0};
+    received_bytes received = {0};
     for (int i = 0; i < 2000; i++) {
-        hear_now(socket, &heard);
+        receive_available(socket, &received);
         fl_loop_turn(server.loop);
         if (server.loop->ready.first != NULL) {
             fl_exchange_turn_away(connection->exchanges, FL_OVERLOADED);
             rejected++;
         }
     }
-    CHECK_NUMBER(rejected, occurrences(&heard, "HTTP/1.1 503"));
-    free(heard.bytes);
+    CHECK_NUMBER(rejected, occurrences(&received, "HTTP/1.1 503"));
+    free(received.bytes);
     close(socket);
     server_stop(&server);
 }

@@ -25,14 +25,14 @@ static void end(scene *scene) {
 
 /* Checks all that the client receives until the loop is idle. */
 static void check_received(scene *scene, const char *expected) {
-    fl_heard heard = hear(scene->loop, scene->client);
-    CHECK_TEXT(expected, heard.bytes);
-    free(heard.bytes);
+    received_bytes received = receive(scene->loop, scene->client);
+    CHECK_TEXT(expected, received.bytes);
+    free(received.bytes);
 }
 
 static void requests_of_one_connection_are_answered_in_any_order(void) {
     scene scene = begin(peer_limits);
-    say(scene.client, "1 /a\n2 /b\n3 /c\n");
+    send_text(scene.client, "1 /a\n2 /b\n3 /c\n");
     TURN_UNTIL(scene.loop, scene.loop->ready.count == 3);
     fl_exchange *a = take(scene.loop), *b = take(scene.loop);
     CHECK_TEXT("/b", path_of(b));
@@ -50,7 +50,7 @@ static void requests_of_one_connection_are_answered_in_any_order(void) {
 
 static void responses_may_be_interleaved(void) {
     scene scene = begin(peer_limits);
-    say(scene.client, "1 /a\n2 /b\n");
+    send_text(scene.client, "1 /a\n2 /b\n");
     fl_exchange *exchanges[] = {take(scene.loop), take(scene.loop)};
     size_t used;
     for (int i = 0; i < 2; i++) {
@@ -68,10 +68,10 @@ static void responses_may_be_interleaved(void) {
 
 static void request_bodies_may_be_interleaved(void) {
     scene scene = begin(peer_limits);
-    say(scene.client, "1 +/a\n2 +/b\n1 x\n2 y\n");
+    send_text(scene.client, "1 +/a\n2 +/b\n1 x\n2 y\n");
     turn(scene.loop);
     CHECK_NUMBER(0, scene.loop->ready.count);
-    say(scene.client, "2 z\n2 .\n");
+    send_text(scene.client, "2 z\n2 .\n");
     fl_exchange *exchange = take(scene.loop);
     const char *bytes;
     size_t size;
@@ -79,7 +79,7 @@ static void request_bodies_may_be_interleaved(void) {
     CHECK_NUMBER(FL_OK, fl_exchange_body(exchange, &bytes, &size));
     CHECK_BYTES("yz", 2, bytes, size);
     answer(exchange, 200, "");
-    say(scene.client, "1 .\n");
+    send_text(scene.client, "1 .\n");
     answer(take(scene.loop), 200, "");
     check_received(&scene, "2 200\n2 .\n1 200\n1 .\n");
     end(&scene);
@@ -89,7 +89,7 @@ static void a_stalled_body_ends_only_its_request(void) {
     fl_limits limits = peer_limits;
     limits.deadlines[FL_DEADLINE_BODY] = 20 * MILLISECOND;
     scene scene = begin(limits);
-    say(scene.client, "1 +/a\n2 /b\n");
+    send_text(scene.client, "1 +/a\n2 /b\n");
     fl_exchange *exchange = take(scene.loop);
     TURN_UNTIL(scene.loop, scene.loop->context.counts.refused == 1);
     answer(exchange, 200, "");
@@ -102,10 +102,10 @@ static void only_the_request_that_waits_too_long_is_rejected(void) {
     limits.in_flight = 1;
     limits.queue_timeout = 20 * MILLISECOND;
     scene scene = begin(limits);
-    say(scene.client, "1 /a\n2 /b\n");
+    send_text(scene.client, "1 /a\n2 /b\n");
     fl_exchange *exchange = take(scene.loop);
     TURN_UNTIL(scene.loop, scene.loop->context.counts.refused == 1);
-    say(scene.client, "3 /c\n");
+    send_text(scene.client, "3 /c\n");
     answer(exchange, 200, "");
     answer(take(scene.loop), 200, "");
     check_received(&scene, "2 !503\n1 200\n1 .\n3 200\n3 .\n");
@@ -114,7 +114,7 @@ static void only_the_request_that_waits_too_long_is_rejected(void) {
 
 static void only_the_request_that_takes_too_long_times_out(void) {
     scene scene = begin(peer_limits);
-    say(scene.client, "1 /a\n2 /b\n3 /c\n");
+    send_text(scene.client, "1 /a\n2 /b\n3 /c\n");
     fl_exchange *a = take(scene.loop), *b = take(scene.loop), *c = take(scene.loop);
     CHECK_NUMBER(FL_OK, fl_exchange_begin(b, 200));
     CHECK_NUMBER(FL_OK, fl_exchange_head_end(b, -1));
@@ -132,7 +132,7 @@ static void only_the_request_that_takes_too_long_times_out(void) {
 
 static void only_an_abandoned_response_is_truncated(void) {
     scene scene = begin(peer_limits);
-    say(scene.client, "1 /a\n2 /b\n");
+    send_text(scene.client, "1 /a\n2 /b\n");
     fl_exchange *a = take(scene.loop), *b = take(scene.loop);
     fl_exchange_abandon(a);
     answer(b, 200, "");
@@ -142,7 +142,7 @@ static void only_an_abandoned_response_is_truncated(void) {
 
 static void a_disconnecting_client_wakes_all_owners(void) {
     scene scene = begin(peer_limits);
-    say(scene.client, "1 /a\n2 /b\n3 /c\n4 +/d\n");
+    send_text(scene.client, "1 /a\n2 /b\n3 /c\n4 +/d\n");
     TURN_UNTIL(scene.loop, scene.loop->ready.count == 3);
     fl_exchange *a = take(scene.loop), *b = take(scene.loop);
     close(scene.client);
@@ -160,7 +160,7 @@ static void all_writers_wait_for_room_and_are_woken(void) {
     static char much[2 << 20];
     memset(much, 'm', sizeof much);
     scene scene = begin(peer_limits);
-    say(scene.client, "1 /a\n2 /b\n");
+    send_text(scene.client, "1 /a\n2 /b\n");
     fl_exchange *exchanges[] = {take(scene.loop), take(scene.loop)};
     for (int i = 0; i < 2; i++) {
         CHECK_NUMBER(FL_OK, fl_exchange_begin(exchanges[i], 200));
@@ -168,20 +168,20 @@ static void all_writers_wait_for_room_and_are_woken(void) {
         for (size_t used = 1; used > 0 && !exchanges[i]->response.awaits_room;)
             CHECK(fl_exchange_write(exchanges[i], much, sizeof much, &used) != FL_CLOSED);
     }
-    fl_heard heard = {0};
+    received_bytes received = {0};
     uint64_t woken[2] = {0};
-    TURN_UNTIL(scene.loop, (hear_now(scene.client, &heard), woken[0] = fl_context_next_woken(&scene.loop->context)) != 0);
-    TURN_UNTIL(scene.loop, (hear_now(scene.client, &heard), woken[1] = fl_context_next_woken(&scene.loop->context)) != 0);
+    TURN_UNTIL(scene.loop, (receive_available(scene.client, &received), woken[0] = fl_context_next_woken(&scene.loop->context)) != 0);
+    TURN_UNTIL(scene.loop, (receive_available(scene.client, &received), woken[1] = fl_context_next_woken(&scene.loop->context)) != 0);
     CHECK_NUMBER(exchanges[0]->id + exchanges[1]->id, woken[0] + woken[1]);
     for (int i = 0; i < 2; i++) fl_exchange_abandon(exchanges[i]);
-    free(heard.bytes);
+    free(received.bytes);
     end(&scene);
 }
 
 static void a_draining_connection_closes_after_its_last_response(void) {
     for (int drains = 0; drains < 2; drains++) {
         scene scene = begin(peer_limits);
-        say(scene.client, "1 /a\n2 /b\n");
+        send_text(scene.client, "1 /a\n2 /b\n");
         fl_exchange *a = take(scene.loop), *b = take(scene.loop);
         if (drains)
             fl_loop_drain(scene.loop, false);
@@ -190,9 +190,9 @@ static void a_draining_connection_closes_after_its_last_response(void) {
         turn(scene.loop);
         answer(b, 200, "");
         answer(a, 200, "");
-        fl_heard heard = hear_end(scene.loop, scene.client);
-        CHECK_TEXT("2 200\n2 .\n1 200\n1 .\n", heard.bytes);
-        free(heard.bytes);
+        received_bytes received = receive_to_end(scene.loop, scene.client);
+        CHECK_TEXT("2 200\n2 .\n1 200\n1 .\n", received.bytes);
+        free(received.bytes);
         end(&scene);
     }
 }

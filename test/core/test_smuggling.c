@@ -84,36 +84,36 @@ static void serve(fl_loop *loop) {
 }
 
 /* Describes the responses in the words of smuggling.txt. */
-static void summarise(const fl_heard *heard, char *said) {
-    const char *at = heard->bytes, *end = heard->bytes + heard->size;
+static void summarise(const received_bytes *received, char *summary) {
+    const char *at = received->bytes, *end = received->bytes + received->size;
     bool open = true;
-    *said = 0;
+    *summary = 0;
     while (at != NULL && at < end) {
         int code = atoi(at + 9);
         const char *body = strstr(at, "\r\n\r\n"), *length = strstr(at, "content-length: ");
         size_t size = body != NULL && length != NULL && length < body ? strtoul(length + 16, NULL, 10) : 0;
         if (body == NULL || memcmp(at, "HTTP/1.1 ", 9) != 0 || size > (size_t) (end - body - 4)) {
-            strcat(said, "garbage ");
+            strcat(summary, "garbage ");
             return;
         }
         bool next = size == 5 && memcmp(body + 4, "/next", 5) == 0;
         if (code >= 200)
-            sprintf(said + strlen(said), next ? "next " : "%d ", code);
+            sprintf(summary + strlen(summary), next ? "next " : "%d ", code);
         open = code < 400;
         at = body + 4 + size;
     }
-    if (!heard->ended && !open)
-        strcat(said, "still open ");
-    if (heard->ended && open)
-        strcat(said, "closed ");
-    if (said[0] != 0)
-        said[strlen(said) - 1] = 0;
+    if (!received->ended && !open)
+        strcat(summary, "still open ");
+    if (received->ended && open)
+        strcat(summary, "closed ");
+    if (summary[0] != 0)
+        summary[strlen(summary) - 1] = 0;
 }
 
 /* Sends `bytes` over a new connection in two parts, split at `cut`; byte by byte if `cut` is 0. */
-static void send_in_pieces(fl_loop *loop, const char *bytes, size_t size, size_t cut, char *said) {
+static void send_in_pieces(fl_loop *loop, const char *bytes, size_t size, size_t cut, char *summary) {
     int pair[2];
-    fl_heard heard = {0};
+    received_bytes received = {0};
     if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) < 0)
         abort();
     fl_close_on_exec_nonblocking(pair[0]);
@@ -125,33 +125,33 @@ static void send_in_pieces(fl_loop *loop, const char *bytes, size_t size, size_t
             test_fail(__FILE__, __LINE__, "could not send: %s", strerror(errno));
         serve(loop);
     }
-    hear_now(pair[1], &heard);
-    summarise(&heard, said);
-    free(heard.bytes);
+    receive_available(pair[1], &received);
+    summarise(&received, summary);
+    free(received.bytes);
     close(pair[1]);
     fl_loop_turn(loop);
 }
 
 /* "200 next" means that the connection stays open, "200" that it is closed. */
-static void parse_expected(const char *expected, char *said) {
+static void parse_expected(const char *expected, char *summary) {
     size_t length = strlen(expected);
-    snprintf(said, 64, "%s", expected);
+    snprintf(summary, 64, "%s", expected);
     if (length >= 3 && strcmp(expected + length - 3, "…") == 0)
-        said[length > 3 ? length - 4 : 0] = 0;
+        summary[length > 3 ? length - 4 : 0] = 0;
     else if (length >= 3 && strcmp(expected + length - 3, "200") == 0)
-        strcat(said, " closed");
+        strcat(summary, " closed");
 }
 
 static void check_case(fl_loop *loop, const char *name, const char *expected, const char *bytes, size_t size) {
-    char want[64], said[1024];
+    char want[64], summary[1024];
     parse_expected(expected, want);
     test_begin(name);
     smuggled = false;
     for (size_t cut = 0; cut <= size && !test.failing; cut++) {
-        send_in_pieces(loop, bytes, size, cut, said);
-        if (strcmp(want, said) != 0)
+        send_in_pieces(loop, bytes, size, cut, summary);
+        if (strcmp(want, summary) != 0)
             test_fail(__FILE__, __LINE__, "cut at %zu of %zu (0: everywhere): expected \"%s\", got \"%s\"", cut, size, want,
-                      said);
+                      summary);
     }
     CHECK(!smuggled);
     CHECK_NUMBER(0, loop->context.counts.connections);

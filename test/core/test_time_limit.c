@@ -12,7 +12,7 @@ static peer_server server_with_limit(void) {
 }
 
 static fl_exchange *serve(peer_server *server, int socket, const char *request) {
-    say(socket, request);
+    send_text(socket, request);
     fl_exchange *exchange = take(server->loop);
     fl_exchange_release_head(exchange);
     return exchange;
@@ -32,7 +32,7 @@ static void a_request_that_takes_too_long_gets_504_instead_of_its_response(void)
     fl_exchange *exchange = serve(&server, socket, GET("/"));
     await_expiry(server.loop, exchange);
     CHECK(fl_clock() - began >= LIMIT);
-    CHECK_HEARD("HTTP/1.1 504 Gateway Timeout\r\n", "content-length: 26\r\n\r\n" TIMEOUT_TEXT, hear_end(server.loop, socket));
+    CHECK_RECEIVED("HTTP/1.1 504 Gateway Timeout\r\n", "content-length: 26\r\n\r\n" TIMEOUT_TEXT, receive_to_end(server.loop, socket));
     size_t used;
     CHECK_NUMBER(FL_OK, fl_exchange_begin(exchange, 200));
     CHECK_NUMBER(FL_OK, fl_exchange_head_end(exchange, 2));
@@ -79,7 +79,7 @@ static void the_504_of_a_HEAD_request_has_no_body(void) {
     int socket = client(&server);
     fl_exchange *exchange = serve(&server, socket, "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n");
     await_expiry(server.loop, exchange);
-    CHECK_HEARD("HTTP/1.1 504 ", "content-length: 26\r\n\r\n", hear_end(server.loop, socket));
+    CHECK_RECEIVED("HTTP/1.1 504 ", "content-length: 26\r\n\r\n", receive_to_end(server.loop, socket));
     fl_exchange_finish(exchange);
     close(socket);
     server_stop(&server);
@@ -88,14 +88,14 @@ static void the_504_of_a_HEAD_request_has_no_body(void) {
 static void earlier_pipelined_requests_are_answered_and_later_ones_are_not(void) {
     peer_server server = server_with_limit();
     int socket = client(&server);
-    say(socket, GET("/1") GET("/2") GET("/3"));
+    send_text(socket, GET("/1") GET("/2") GET("/3"));
     answer(take(server.loop), 200, "one");
     fl_exchange *exchange = fl_loop_take(server.loop);
     fl_exchange_release_head(exchange);
     await_expiry(server.loop, exchange);
-    fl_heard heard = hear_end(server.loop, socket);
-    CHECK_NUMBER(2, occurrences(&heard, "HTTP/1.1 "));
-    CHECK_HEARD("HTTP/1.1 200 OK", "\r\n\r\n" TIMEOUT_TEXT, heard);
+    received_bytes received = receive_to_end(server.loop, socket);
+    CHECK_NUMBER(2, occurrences(&received, "HTTP/1.1 "));
+    CHECK_RECEIVED("HTTP/1.1 200 OK", "\r\n\r\n" TIMEOUT_TEXT, received);
     CHECK_NUMBER(0, server.loop->ready.count);
     fl_exchange_abandon(exchange);
     close(socket);
@@ -109,7 +109,7 @@ static void a_staged_response_is_replaced(void) {
     CHECK_NUMBER(FL_OK, fl_exchange_begin(exchange, 200));
     CHECK_NUMBER(FL_OK, fl_exchange_header(exchange, "x", 1, "y", 1));
     await_expiry(server.loop, exchange);
-    CHECK_HEARD("HTTP/1.1 504 ", TIMEOUT_TEXT, hear_end(server.loop, socket));
+    CHECK_RECEIVED("HTTP/1.1 504 ", TIMEOUT_TEXT, receive_to_end(server.loop, socket));
     fl_exchange_abandon(exchange);
     close(socket);
     server_stop(&server);
@@ -125,14 +125,14 @@ static void check_truncation(const char *request, int64_t length, bool by_reset)
     CHECK_NUMBER(FL_OK, fl_exchange_head_end(exchange, length));
     CHECK_NUMBER(FL_OK, fl_exchange_write(exchange, "part", 4, &used));
     await_expiry(server.loop, exchange);
-    fl_heard heard = hear_end(server.loop, socket);
-    CHECK_NUMBER(by_reset, heard.reset);
+    received_bytes received = receive_to_end(server.loop, socket);
+    CHECK_NUMBER(by_reset, received.reset);
     if (!by_reset) {
-        CHECK_NUMBER(1, occurrences(&heard, "part"));
-        CHECK_NUMBER(0, occurrences(&heard, "504"));
-        CHECK_NUMBER(0, occurrences(&heard, "\r\n0\r\n"));
+        CHECK_NUMBER(1, occurrences(&received, "part"));
+        CHECK_NUMBER(0, occurrences(&received, "504"));
+        CHECK_NUMBER(0, occurrences(&received, "\r\n0\r\n"));
     }
-    free(heard.bytes);
+    free(received.bytes);
     CHECK_NUMBER(FL_CLOSED, fl_exchange_write(exchange, "more", 4, &used));
     fl_exchange_abandon(exchange);
     close(socket);
@@ -160,7 +160,7 @@ static void each_part_of_a_response_restarts_the_limit(void) {
         fl_loop_turn(server.loop);
     }
     fl_exchange_finish(exchange);
-    CHECK_HEARD("HTTP/1.1 200 OK", "0\r\n\r\n", hear(server.loop, socket));
+    CHECK_RECEIVED("HTTP/1.1 200 OK", "0\r\n\r\n", receive(server.loop, socket));
     CHECK_NUMBER(0, server.loop->context.counts.timed_out);
     close(socket);
     server_stop(&server);
@@ -169,9 +169,9 @@ static void each_part_of_a_response_restarts_the_limit(void) {
 static void only_the_clients_deadlines_count_while_the_app_waits_for_the_client(void) {
     peer_server server = server_with_limit();
     int socket = client(&server);
-    say(socket, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 200000\r\n\r\n");
+    send_text(socket, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 200000\r\n\r\n");
     char piece[70000] = {0};
-    say_bytes(socket, piece, sizeof piece); /* more than the read-ahead limit: the request is queued */
+    send_bytes(socket, piece, sizeof piece); /* more than the read-ahead limit: the request is queued */
     fl_exchange *exchange = take(server.loop);
     fl_exchange_release_head(exchange);
     const char *bytes;
@@ -180,7 +180,7 @@ static void only_the_clients_deadlines_count_while_the_app_waits_for_the_client(
     for (uint64_t began = fl_clock(); fl_clock() < began + 3 * LIMIT; fl_loop_turn(server.loop))
         fl_loop_wait(server.loop, 5 * MILLISECOND);
     CHECK_NUMBER(0, server.loop->context.counts.timed_out);
-    say_bytes(socket, piece, sizeof piece); /* the app does not read it */
+    send_bytes(socket, piece, sizeof piece); /* the app does not read it */
     await_expiry(server.loop, exchange);
     fl_exchange_abandon(exchange);
     close(socket);
@@ -203,7 +203,7 @@ static void a_request_may_have_another_limit_or_none(void) {
     fl_exchange_abandon(usual);
     fl_exchange_abandon(longer);
     answer(any, 200, "whenever");
-    CHECK_HEARD("HTTP/1.1 200 OK", "whenever", hear(server.loop, sockets[1]));
+    CHECK_RECEIVED("HTTP/1.1 200 OK", "whenever", receive(server.loop, sockets[1]));
     for (int i = 0; i < 3; i++) close(sockets[i]);
     server_stop(&server);
 }
@@ -259,7 +259,7 @@ static void all_served_requests_can_be_expired_at_once(void) {
     }
     fl_context_expire_all(&server.loop->context);
     for (int i = 0; i < 3; i++) {
-        CHECK_HEARD("HTTP/1.1 504 ", TIMEOUT_TEXT, hear_end(server.loop, sockets[i]));
+        CHECK_RECEIVED("HTTP/1.1 504 ", TIMEOUT_TEXT, receive_to_end(server.loop, sockets[i]));
         fl_exchange_abandon(exchanges[i]);
         close(sockets[i]);
     }
