@@ -30,7 +30,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { READ_SIZE = 65536, EVENT_SIZE = 512, EVENTS = 512, BACKLOG = 4096, OPENED_AT_ONCE = 100 };
+enum { READ_SIZE = 65536, EVENT_SIZE = 512, EVENTS = 512, BACKLOG = 4096, OPENED_AT_ONCE = 100, UNSENT_BYTES = 8192 };
 
 static const double QUIET = 2;
 static const double STUCK = 0.5; /* without a stream that begins: clients no longer wait for those before them */
@@ -69,6 +69,7 @@ static char request[512];
 static int request_length;
 static int begun, closed;
 static double last_begun;
+static double started; /* when the model began to send, or 0 */
 static bool counting;
 static double counted_from;
 static long tokens, sent, held_back;
@@ -172,6 +173,8 @@ static void accept_upstreams(int listener) {
         }
         *stream = (upstream) {.kind = UPSTREAM, .fd = fd};
         do_not_delay(fd);
+        int unsent = UNSENT_BYTES; /* a model does not queue tokens for seconds */
+        setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &unsent, sizeof unsent);
         watch(fd, EPOLLIN, stream);
     }
 }
@@ -272,12 +275,19 @@ static double rate_of(const client *one, double end) {
     return (double) (one->tokens - 1) / (one->last - one->first + fmax(before, 0) + fmax(after, 0));
 }
 
+/* The greeting may lie long ago: no gap begins with it. */
+static void start(double time) {
+    started = time;
+    for (int i = 0; i < count; i++) clients[i].last = 0;
+}
+
 static void report(void) {
     double end = now(), lowest = INFINITY, highest = 0;
     for (int i = 0; i < count; i++) {
         client *one = &clients[i];
         if (!one->begun) continue;
-        if (end - one->last > 1 / rate) push(&gaps, end - one->last);
+        double silence = end - fmax(one->last, started);
+        if (silence > 1 / rate) push(&gaps, silence);
         double its = rate_of(one, end);
         lowest = fmin(lowest, its);
         highest = fmax(highest, its);
@@ -311,7 +321,7 @@ int main(int argc, char **argv) {
     struct epoll_event events[EVENTS];
     int opened = 0;
     bool ready = false;
-    double started = 0, opened_at = 0; /* when the model began to send, and when the last client was opened */
+    double opened_at = 0; /* the last client */
     long turn = 0;
     last_begun = now();
     for (;;) {
@@ -343,7 +353,7 @@ int main(int argc, char **argv) {
             } else {
                 char command;
                 if (read(STDIN_FILENO, &command, 1) != 1) return 1;
-                if (command == 'g') started = time;
+                if (command == 'g') start(time);
                 if (command == 'c') {
                     counting = true;
                     counted_from = time;

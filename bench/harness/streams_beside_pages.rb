@@ -18,7 +18,7 @@ module Bench
     # The model sends for so long before anything is counted.
     SETTLE_SECONDS = 1
     # Whoever waits for a page for longer gives up.
-    PATIENCE = 3
+    PATIENCE = 2
     STREAM_PATH = "/stream"
     private_constant :CONNECTIONS, :CAPACITY_SECONDS, :ALONE_SECONDS, :SETTLE_SECONDS, :PATIENCE, :STREAM_PATH
 

@@ -35,6 +35,7 @@ module Bench
       Column.new("streams", :streams, 0, false),
       Column.new("tokens/s", :tokens_per_second, 0, false),
       Column.new("gap p99 ms", :gap_p99, 0, true),
+      Column.new("gap max ms", :gap_max, 0, false),
       Column.new("fastest ÷ slowest", :rate_spread, 2, true),
       Column.new("delay p99 ms", :delay_p99, 0, false),
       Column.new("new ÷ busy", :new_to_kept, 2, true),
