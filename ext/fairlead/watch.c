@@ -283,6 +283,14 @@ static VALUE loop_lane_p(VALUE object) {
     return watch != NULL && fl_own.reactor != NULL && fl_watch_in_lane(watch, fl_own.number) ? Qtrue : Qfalse;
 }
 
+/* Whether another reactor leads, has work, and waits for the GVL. */
+static VALUE loop_leader_waits_p(VALUE object) {
+    const fl_watch *watch = fl_ruby_loop_struct(object)->watch;
+    return watch != NULL && fl_own.reactor != NULL && !fl_watch_leads(watch, fl_own.number) && fl_watch_leader_wants_gvl(watch)
+               ? Qtrue
+               : Qfalse;
+}
+
 static VALUE loop_leads_p(VALUE object) {
     return fl_own_reactor_leads(fl_ruby_loop_struct(object)) ? Qtrue : Qfalse;
 }
@@ -338,6 +346,7 @@ void fl_init_watch(VALUE loop) {
     rb_define_method(loop, "register", loop_register, 0);
     rb_define_method(loop, "unregister", loop_unregister, 0);
     rb_define_method(loop, "leads?", loop_leads_p, 0);
+    rb_define_method(loop, "leader_waits?", loop_leader_waits_p, 0);
     rb_define_method(loop, "resumed_at", loop_resumed_at, 0);
     rb_define_method(loop, "start_watch", loop_start_watch, 0);
     rb_define_method(loop, "retire", loop_retire, 0);

@@ -48,7 +48,7 @@ module Fairlead
 
     def test_every_option_is_a_word_a_variable_and_an_override
       samples = {
-        integer: ["7", 7], seconds: ["7", 7.0], bytes: ["64K", 65_536], boolean: ["false", false],
+        integer: ["7", 7], seconds: ["7", 7.0], fraction: ["0.7", 0.7], bytes: ["64K", 65_536], boolean: ["false", false],
         path: ["some/file", "some/file"], url_path: ["/up", "/up"], text: ["text", "text"], uris: ["unix:/a", ["unix:/a"]]
       }
       Configuration::TABLE.each_value do |option|

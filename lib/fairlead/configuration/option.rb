@@ -10,7 +10,7 @@ module Fairlead
       private_constant :BYTE_UNITS, :BOOLEANS
 
       # @!attribute [r] name [Symbol] the word in the configuration file and the method of {Configuration}
-      # @!attribute [r] kind [Symbol] :integer, :seconds, :bytes, :boolean, :path, :url_path, :text, :choice or :uris
+      # @!attribute [r] kind [Symbol] :integer, :seconds, :fraction, :bytes, :boolean, :path, :url_path, :text, :choice or :uris
       # @!attribute [r] description [String] shown by --help and the reference page
       # @!attribute [r] variables [Array<String>] environment variables; the first one that is set counts
       # @!attribute [r] short [String, nil] a flag of one letter
@@ -73,6 +73,7 @@ module Fairlead
         when :integer then "a whole number#{range_in_words}#{", or auto" if @auto}"
         when :bytes then "a number of bytes#{range_in_words}, like 65536, \"64K\", \"10M\" or \"1G\""
         when :seconds then "a number of seconds#{range_in_words}"
+        when :fraction then "a number#{range_in_words}"
         when :boolean then "true or false"
         when :choice then "one of #{choices.join(", ")}"
         when :uris then "an address like http://127.0.0.1:9292 or unix:/path/to.sock"
@@ -101,7 +102,7 @@ module Fairlead
         case kind
         when :integer then bounded(whole(value))
         when :bytes then bounded(bytes(value))
-        when :seconds then bounded(seconds(value))
+        when :seconds, :fraction then bounded(number(value))
         when :boolean then BOOLEANS[value.to_s.downcase]
         when :choice then choice(value)
         when :uris then uris(value)
@@ -120,7 +121,7 @@ module Fairlead
         end
       end
 
-      def seconds(value)
+      def number(value)
         number = value.is_a?(String) || value.is_a?(Numeric) ? Float(value, exception: false) : nil
         # ActiveSupport's 30.seconds is not a Numeric.
         number ||= value.to_f if defined?(ActiveSupport::Duration) && ActiveSupport::Duration === value

@@ -92,6 +92,10 @@ module Fairlead
                  "How many long-lived responses (event streams, upgraded connections) a worker serves at once, in " \
                  "addition to in_flight.",
                  group: :fairness, within: (0..1_000_000)),
+      Option.new(:stream_share, :fraction, 0.5,
+                 "What part of its time a worker gives to streams (responses that have begun and wait) while both streams and " \
+                 "other requests want all of it. Neither waits while the other has nothing to do.",
+                 group: :fairness, within: (0.05..0.95)),
       Option.new(:offload_threads, :integer, 16,
                  "How many blocks of Fairlead.offload a worker runs at once, each in a thread. Others queue.",
                  group: :fairness, within: (1..1024)),

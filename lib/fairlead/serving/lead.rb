@@ -7,9 +7,8 @@ module Fairlead
   # until something happens. A request that never waits therefore costs no fiber switch. The lead passes to an idle serving fiber:
   #
   # - at once, when the owner waits in its request and new requests have time left in this round (see {Turns});
-  # - at the end of the round, behind all fibers that can go on, if it has not passed by then, or its owner has ended. If no serving
-  #   fiber is idle, the reactor makes one: only the scheduler's own fiber may start a task;
-  # - in the middle of a round, when a stream waits and streams have had their turn.
+  # - in the round's turn of new requests, behind all requests that can go on, if it has not passed by then, or its owner has ended.
+  #   If no serving fiber is idle, the reactor makes one: only the scheduler's own fiber may start a task.
   #
   # The core decides which reactor of a worker leads (Loop#leads?). In the others nobody owns the lead.
   #
@@ -131,12 +130,8 @@ module Fairlead
       @owner.fiber.transfer(took_in)
     end
 
-    # @return [#resume, nil] who goes on instead of the present fiber, which has to wait; nil: the scheduler's own fiber.
-    def successor
-      return next_owner if @state == :open && @owner&.current? && @turns.slice_left?
-
-      next_in_turn if @turns.streams.positive?
-    end
+    # @return [ServingFiber, nil] who goes on instead of the present fiber, which has to wait; nil: the scheduler's own fiber.
+    def successor = (next_owner if @state == :open && @owner&.current? && @turns.slice_left?)
 
     # The scheduler waits in the core's set on behalf of the resting driver.
     #
@@ -151,13 +146,13 @@ module Fairlead
     # (see #enter_core)
     def leave_core = (@state = :resting if @state == :in_core)
 
-    # Of the scheduler's own fiber, behind all fibers that can go on in this round.
-    def end_round
-      return if @state != :open
-      return @state = :away if @reactor.ending?
-
+    # Of the scheduler's own fiber, behind all requests that can go on in this round: new ones begin.
+    def begin_requests
       @turns.begin_requests
-      (fiber = next_owner) ? fiber.resume : add_owner
+      # Among the descriptors of many streams the selector may come to the core's late: the driver looks for itself.
+      resume if @state == :woken || (@state == :resting && @turns.queued?)
+      find_owner
+      find_owner while @state == :open && @loop.takeable.positive? && @turns.slice_left?
     end
 
     private
@@ -172,9 +167,15 @@ module Fairlead
 
     # @return [Boolean, nil] (see #resume)
     def rest
-      @turns.end_requests
       @state = :resting
       @selector.transfer_to_loop
+    end
+
+    def find_owner
+      return if @state != :open
+      return @state = :away if @reactor.ending?
+
+      (fiber = next_owner) ? fiber.resume : add_owner
     end
 
     def add_owner
@@ -188,12 +189,5 @@ module Fairlead
     end
 
     def next_owner = (fiber = @idle.pop) && pass_to(fiber)
-
-    def next_in_turn
-      case @state
-      when :open then next_owner if @idle.any? && @turns.of_requests?
-      when :resting, :woken then self if @turns.of_requests?
-      end
-    end
   end
 end

@@ -19,10 +19,12 @@ module Fairlead
     # @param loop [Loop]
     # @param group [ReactorGroup] the reactors of its worker.
     # @param handler [#call] answers a request, in a serving fiber
-    def initialize(loop, group, handler)
+    # @param stream_share [Float] see {Turns}
+    def initialize(loop, group, handler, stream_share:)
       @loop = loop
       @group = group
       @handler = handler
+      @stream_share = stream_share
       @ended = false
     end
 
@@ -70,16 +72,12 @@ module Fairlead
     # Has it check, in a while, whether it is still needed. Safe in any thread.
     def check_surplus = @scheduler&.unblock(nil, ScheduledCall.new { check_surplus_later })
 
-    # Makes a serving fiber. To be called in the scheduler's own fiber.
+    # Makes a serving fiber, which takes the lead. To be called in the scheduler's own fiber.
     #
-    # @param spare [Boolean] it rests, instead of taking the lead
     # @raise [FiberError] if the system allows no more fibers.
-    def add_fiber(spare: false)
-      start(ServingFiber::Task, annotation: "serving") { |task| ServingFiber.new(self, task, @handler).run(spare:) }
+    def add_fiber
+      start(ServingFiber::Task, annotation: "serving") { |task| ServingFiber.new(self, task, @handler).run }
     end
-
-    # Beside streams, new requests are begun in the middle of a round, where no fiber can be made for them.
-    def keep_spares = (@idle.keep_spares(@loop.takeable) if @loop.leads?)
 
     # No serving fiber could be made to take the lead.
     def claim_later
@@ -91,7 +89,7 @@ module Fairlead
     def assemble
       @scheduler = Scheduler.new(@loop, @group)
       @selector = @scheduler.selector
-      @turns = Turns.new
+      @turns = Turns.new(@stream_share, @loop, @selector)
       @idle = IdleFibers.new(self)
       @lead = Lead.new(self)
       @selector.serve(self)

@@ -24,7 +24,8 @@ module Fairlead
     # @param lost [Numeric] seconds for which a request may keep a reactor away, until the worker is to be replaced; 0:
     #   for ever
     # @param drain [Numeric] seconds that it then has for its other requests
-    def initialize(loop, handler, deadlines: nil, lost: 0, drain: 0)
+    # @param stream_share [Float] see {Turns}
+    def initialize(loop, handler, deadlines: nil, lost: 0, drain: 0, stream_share: 0.5)
       @loop = loop
       @deadlines = deadlines
       @handler = handler
@@ -32,7 +33,8 @@ module Fairlead
       @awaited = {}
       @threads = []
       @retiring = Thread::Mutex.new
-      @first = Reactor.new(loop, self, handler)
+      @stream_share = stream_share
+      @first = new_reactor
       @reactors = [@first]
       @loop.watch({ **WATCH, lost: lost * 1000, drain: drain * 1000, priority: PRIORITY })
     end
@@ -132,13 +134,15 @@ module Fairlead
 
     private
 
+    def new_reactor = Reactor.new(@loop, self, @handler, stream_share: @stream_share)
+
     def wake(id)
       queue = @awaited[id] or return
       [queue.num_waiting, 1].max.times { queue.push(true) }
     end
 
     def add_standby
-      reactor = Reactor.new(@loop, self, @handler)
+      reactor = new_reactor
       @reactors << reactor
       thread = Thread.new { stand_by(reactor) }
       thread.name = "fairlead reactor #{@reactors.size - 1}"

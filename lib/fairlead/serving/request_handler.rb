@@ -63,7 +63,7 @@ module Fairlead
       elsif body.respond_to?(:each)
         mark_long_lived(request) if event_stream?(headers)
         body.each do |part|
-          ServingFiber.becomes_stream
+          ServingFiber.begins_response
           ResponseStream.write(request, part, scheduler)
           request.becomes_stream if request.duration - request.queue_time > LONG_LIVED
         end

@@ -8,6 +8,8 @@ require_relative "../fiber_safety/uninterruptible"
 require_relative "../fiber_safety/containment"
 require_relative "../fiber_safety/closed_io"
 
+# What a waiting fiber of a stream is woken by.
+Fiber.attr_accessor :fairlead_turn
 # How many waits of a fiber have ended: tells a wake-up for its current wait from one for an earlier wait.
 Fiber.attr_accessor :fairlead_waits
 
@@ -49,10 +51,14 @@ module Fairlead
     def await(request) = @group.await(request)
 
     # Gives other fibers their turn. In other threads than the scheduler's, Ruby does.
-    def give_way = (self.yield if ::Fiber.scheduler.equal?(self))
+    def give_way
+      return unless ::Fiber.scheduler.equal?(self)
+
+      (stream = @selector.turns.current_stream) ? @selector.turns.await(stream) : self.yield
+    end
 
     # @return [Boolean] whether any fiber waits for anything but requests.
-    def others? = @blocked.positive? || @selector.waiting.positive?
+    def others? = @blocked.positive? || @selector.waiting.positive? || @selector.turns.queued?
 
     # The share of CPU that the thread has used since the last call. Async measures each round instead, which costs a lone request
     # more than the round itself.
@@ -125,10 +131,16 @@ module Fairlead
     end
 
     def block(blocker, timeout)
-      Fiber.current.fairlead_woken = false
-      super
+      fiber = Fiber.current
+      fiber.fairlead_woken = false
+      return super unless (stream = @selector.turns.current_stream)
+
+      turn = fiber.fairlead_turn = StreamTurn.new(@selector.turns, stream, fiber)
+      timer = @timers.after(timeout) { turn.transfer(false) } if timeout
+      block_until(turn)
     ensure
-      Fiber.current.fairlead_woken = nil
+      timer&.cancel!
+      fiber.fairlead_woken = nil
       wait_ended
     end
 
@@ -140,13 +152,26 @@ module Fairlead
     # other goes on at once, and not with the next round.
     #
     # @param fiber [Fiber]
-    def hand_on(fiber) = @selector.wake_next(wakeup(fiber))
+    def hand_on(fiber)
+      wakeup = wakeup(fiber)
+      wakeup.is_a?(StreamTurn) ? wakeup.transfer : @selector.wake_next(wakeup)
+    end
 
     private
 
+    # As Async's {#block} does.
+    def block_until(turn)
+      @blocked += 1
+      @selector.transfer
+    ensure
+      @blocked -= 1
+      turn.fiber.fairlead_turn = nil
+    end
+
+    # @return [Wakeup, StreamTurn]
     def wakeup(fiber)
       fiber.fairlead_woken = true if fiber.fairlead_woken == false
-      Wakeup.new(fiber, fiber.fairlead_waits)
+      fiber.fairlead_turn || Wakeup.new(fiber, fiber.fairlead_waits)
     end
 
     def wait_ended

@@ -17,6 +17,8 @@ module Fairlead
 
     # @return [Loop]
     attr_reader :loop
+    # @return [Turns]
+    attr_reader :turns
     # @return [Integer] how many fibers wait for a descriptor or a process.
     attr_reader :waiting
 
@@ -57,11 +59,11 @@ module Fairlead
       @wake_ups = 0
       release_wakeup if @next_wakeup
       @turns.begin_round
-      @reactor.keep_spares if @turns.streams.positive?
       @loop.prepare_wait
-      if @lead.open?
+      if @lead.open? || @turns.queued?
         super(0)
-        return @lead.end_round
+        @lead.begin_requests
+        return @turns.queued? ? @turns.run_streams : nil
       end
       return super if @waiting.positive? || !@lead.enter_core
 
@@ -76,7 +78,13 @@ module Fairlead
       super
     end
 
-    def io_wait(fiber, io, events) = wait_for(fiber, io) { |registered| super(fiber, registered, events) }
+    # A read that follows has consumed nothing yet: a stream may be interrupted while it waits for its turn.
+    def io_wait(fiber, io, events)
+      stream = @turns.current_stream
+      ready = wait_for(fiber, io) { |registered| super(fiber, registered, events) }
+      @turns.await(stream) if stream && ready
+      ready
+    end
 
     # The core's descriptor itself: does not count.
     def watch(fiber, io) = CORE_WAIT.bind_call(self, fiber, io, IO::READABLE)

@@ -117,7 +117,8 @@ module Fairlead
     def assemble(app, configuration, replaced:)
       lost = replaced ? configuration.stuck_timeout.to_f : 0
       @handler = RequestHandler.new(app, @loop, configuration, @access_log)
-      @handler.group = ReactorGroup.new(@loop, @handler, deadlines: @handler.deadlines, lost:, drain: configuration.drain_timeout)
+      @handler.group = ReactorGroup.new(@loop, @handler, deadlines: @handler.deadlines, lost:, drain: configuration.drain_timeout,
+                                        stream_share: configuration.stream_share)
     end
 
     def observe_stalls(configuration, on_stall)

@@ -37,16 +37,19 @@ module Fairlead
       # @return [Request, nil] that a fiber works for.
       def request_of(fiber) = of(fiber)&.request
 
-      # The response of the present request has begun, or lives long: from here on its fiber has the turns of a stream.
-      def becomes_stream = Fiber.current.fairlead_serving_fiber&.become_stream
+      # The response of the present request has begun, and becomes a stream if its fiber waits from here on.
+      def begins_response = Fiber.current.fairlead_serving_fiber&.begin_response
+
+      # The response of the present request lives long: from here on its fiber has the turns of a stream.
+      def becomes_stream = Fiber.current.fairlead_serving_fiber&.begin_response(:stream)
     end
 
     # @return [Fiber]
     attr_reader :fiber
     # @return [Request, nil] what its fiber is at work on.
     attr_reader :request
-    # @return [Boolean] whether the response of its request is a stream.
-    attr_reader :stream
+    # @return [Float] seconds that its stream has used beyond those of others.
+    attr_accessor :debt
     # @return [ThreadVariables, nil] of its request, if that has any.
     attr_accessor :thread_variables
 
@@ -64,16 +67,14 @@ module Fairlead
       @handler = handler
       @fiber = Fiber.current
       @fiber.fairlead_serving_fiber = self
-      @stream = false
+      @debt = 0
       FiberOwner.own_state
       @state = FiberState.new
     end
 
-    # Its whole life.
-    #
-    # @param spare [Boolean] it rests first, instead of taking the lead
-    def run(spare:)
-      spare ? rest : @lead.pass_to(self)
+    # Its whole life, which begins with the lead.
+    def run
+      @lead.pass_to(self)
       act until @ending || @reactor.ended?
     ensure
       @lead.forget(self) unless @reactor.ending?
@@ -100,12 +101,20 @@ module Fairlead
     # (see #alive?)
     def transfer(*) = resume
 
-    # (see ServingFiber.becomes_stream)
-    def become_stream
-      return if @stream
+    # (see ServingFiber.begins_response)
+    #
+    # @param kind [Symbol] :begun, or :stream: it is one from here on
+    def begin_response(kind = :begun)
+      @turns.streams += 1 unless @response
+      @response = kind unless @response == :stream
+    end
 
-      @stream = true
-      @turns.streams += 1
+    # Asked of a fiber that waits: a response that has begun and waits is a stream.
+    #
+    # @return [Boolean]
+    def stream?
+      @response = :stream if @response
+      !@response.nil?
     end
 
     private
@@ -131,21 +140,19 @@ module Fairlead
       @handler.call(request)
     ensure
       @request = nil
-      end_stream if @stream
+      end_response if @response
       clean_up
     end
 
-    def end_stream
-      @stream = false
+    def end_response
+      @response = nil
+      @debt = 0
       @turns.streams -= 1
     end
 
     # What was started first ends first: fibers that can go on do so before the owner takes new requests.
     def give_way
-      return if !@scheduler.others? || !@lead.owner?(self) || @turns.slice_left?
-
-      @turns.end_requests
-      rest
+      rest if @scheduler.others? && @lead.owner?(self) && !@turns.slice_left?
     end
 
     def rest

@@ -1,55 +1,134 @@
 # frozen_string_literal: true
 
-module Fairlead
-  # Shares the rounds of a reactor's scheduler between new requests and the fibers that can go on.
-  #
-  # New requests have a slice of each round; then fibers that can go on do so first. Beside streams that would leave new requests one
-  # turn in a long round: hundreds of streams, whose wake-ups are short each, would take all. So streams and new requests take turns
-  # within the round, of the same length.
-  class Turns
-    # Seconds of new requests in each round, and the shortest turn of streams.
-    SLICE = 0.001
-    # Seconds that streams may have at a time, though a request before them took longer.
-    LONGEST = 0.05
-    private_constant :SLICE, :LONGEST
+require_relative "stream_turn"
 
-    def initialize
+module Fairlead
+  # Shares a reactor's time between two classes: requests, and streams, which are responses that have begun and then wait, or that
+  # live long by their nature.
+  #
+  # In each round of the scheduler, requests that can go on do so, new requests begin, and then streams that can go on have their
+  # turn, oldest first. What one class uses beyond its share, the other gets in its next turns (deficit round robin, Shreedhar and
+  # Varghese 1995). No class waits while the other has nothing to do.
+  #
+  # Only the reactor's own thread may call these methods.
+  class Turns
+    # Seconds that a turn lasts at least while there is work for it: of the clock for requests, of CPU time for streams.
+    SLICE = 0.001
+    # Seconds of CPU time that one class may owe the other at most.
+    MOST_OWED = 0.1
+    private_constant :SLICE, :MOST_OWED
+
+    # @param share [Float] what part of the time streams get while both classes want all of it, above 0 and below 1
+    # @param loop [Loop]
+    # @param selector [Selector]
+    def initialize(share, loop, selector)
+      @rate = share / (1 - share)
+      @loop = loop
+      @selector = selector
+      @queue = []
       @streams = 0
-      @ended_at = @took = 0.0
+      @owed = 0.0 # seconds of CPU time that streams have had too few; below 0: too many
+      @requests_turn = true
+      @began_at = 0.0
     end
 
-    # @return [Integer] how many streams the reactor serves.
+    # @return [Integer] how many responses of the reactor have begun and not ended.
     attr_accessor :streams
 
-    # New requests have all of their slice again.
-    def begin_round = @began_at = nil
+    # @return [Boolean] whether streams wait for their turn.
+    def queued? = !@queue.empty?
 
-    # @return [Boolean] whether new requests go before fibers that can go on.
-    def slice_left?
-      now = Clock.now
-      now - (@began_at ||= now) < SLICE
+    # Requests that can go on do so from here on.
+    def begin_round
+      @requests_turn = true
+      @since = nil if @queue.empty? # while no stream has anything to do, requests owe them nothing
     end
 
     # New requests have their turn.
-    def begin_requests = (@began_at = Clock.now if @streams.positive?)
+    def begin_requests = @began_at = Clock.now
 
-    # New requests have had their turn: streams come next, for as long.
-    def end_requests
-      return unless @streams.positive?
+    # @return [Boolean] whether new requests go before fibers that can go on.
+    def slice_left?
+      return false unless @requests_turn
 
-      @ended_at = Clock.now
-      @took = @began_at ? [@ended_at - @began_at, LONGEST].min : 0.0
+      Clock.now - @began_at < SLICE || (@owed.negative? && !@since.nil? && owed(Clock.thread_cpu).negative?)
     end
 
-    # Asked in a fiber that waits. If it belongs to a stream and streams have had their turn, that of new requests begins.
-    #
-    # @return [Boolean]
-    def of_requests?
-      now = Clock.now
-      return false unless now - @ended_at > [@took, SLICE].max && ServingFiber.of(Fiber.current)&.stream
+    # Of the scheduler's own fiber: streams have their turn.
+    def run_streams
+      @requests_turn = false
+      now = Clock.thread_cpu
+      @owed = [owed(now), MOST_OWED].min if @since
+      @owed = 0.0 if @owed.negative? && @loop.takeable.zero?
+      run_queue(now, now + SLICE)
+      give_way_to_leader if @loop.leader_waits?
+    end
 
-      @began_at = now
-      true
+    # @return [ServingFiber, nil] the stream that the present fiber works for. A response that has begun becomes one as it waits.
+    def current_stream
+      return if @streams.zero?
+
+      serving = ServingFiber.of(Fiber.current)
+      serving if serving&.stream?
+    end
+
+    # The present fiber, whose wait has ended, waits for its turn.
+    #
+    # @param stream [ServingFiber] for which it works
+    def await(stream)
+      turn = StreamTurn.new(self, stream, Fiber.current)
+      push(turn)
+      @selector.transfer_to_loop until turn.over?
+    ensure
+      turn.forget
+    end
+
+    # @param turn [StreamTurn]
+    def push(turn)
+      turn.stream.debt = 0 if @queue.empty?
+      @queue.push(turn)
+    end
+
+    private
+
+    # What streams are owed once requests have had the time since the last turn of streams.
+    def owed(now) = @owed + ((now - @since) * @rate)
+
+    # The reactor that leads by now has requests, and waits for Ruby's lock.
+    def give_way_to_leader
+      before = Clock.now
+      Thread.pass
+      @owed = [@owed + ((Clock.now - before) * @rate), MOST_OWED].min unless @queue.empty?
+    end
+
+    # @param ends_at [Float] when the turn may end, of the thread's CPU clock, as all times here
+    def run_queue(now, ends_at)
+      until @queue.empty? || (now >= ends_at && @owed <= 0)
+        turn = @queue.shift
+        next unless turn.alive?
+        next if wait_longer?(turn)
+
+        turn.go_on
+        now = book(turn.stream, now)
+      end
+    ensure
+      @owed = 0.0 if @owed.positive? && @queue.empty?
+      @since = Clock.thread_cpu
+    end
+
+    # A stream that has computed for longer than others lets them go first, once for each slice.
+    def wait_longer?(turn)
+      return false if turn.stream.debt < SLICE || @queue.empty?
+
+      turn.stream.debt -= SLICE
+      @queue.push(turn)
+    end
+
+    def book(stream, before)
+      now = Clock.thread_cpu
+      @owed = [@owed - (now - before), -MOST_OWED].max
+      stream.debt += now - before - SLICE if now - before > SLICE
+      now
     end
   end
 end

@@ -4,72 +4,139 @@ require_relative "../../helper"
 require_relative "../../http_client"
 
 module Fairlead
-  # Hundreds of busy streams, which together want more than there is, leave pages their share of the worker.
+  # Hundreds of busy streams, which together want more than there is, leave pages their share of the worker, and pages leave them
+  # theirs.
+  # Covers serving/turns.rb, serving/stream_turn.rb
   class StreamsBesidePagesTest < Test
     include SpeaksHTTP
 
-    # A page computes for 2 ms, a stream fifty times a second for 0.2 ms.
+    timing
+
+    # A page computes for 2 ms, or waits five times; a stream computes fifty times a second for 0.2 ms, a busy one for 5 ms.
     APP = <<~'RUBY'
       CLOCK = -> { Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID) }
       BURN = ->(seconds) { started = CLOCK.call; nil while CLOCK.call - started < seconds }
+      USED = { page: 0.0, stream: 0.0 }
+      USE = ->(kind, seconds) { BURN.call(seconds); USED[kind] += seconds }
+      EVENTS = { "content-type" => "text/event-stream" }
       class Events
-        def each = loop { yield "data: x\n\n"; BURN.call(0.0002); sleep 0.02 }
+        def initialize(seconds = 0.0002) = @seconds = seconds
+        def each = loop { yield "data: x\n\n"; USE.call(:stream, @seconds); sleep 0.02 }
+      end
+      # Each event comes from another service.
+      class Relayed
+        def each
+          reader, writer = IO.pipe
+          Async { loop { writer.write("x"); sleep 0.02 } }
+          loop { yield "data: #{reader.readpartial(16)}\n\n"; USE.call(:stream, 0.0002) }
+        end
       end
       run(lambda do |env|
         case env["PATH_INFO"]
-        when "/callable" then [200, { "content-type" => "text/event-stream" }, ->(stream) { Events.new.each { |event| stream.write(event) } }]
+        when "/callable" then [200, EVENTS, ->(stream) { Events.new.each { |event| stream.write(event) } }]
         when "/each" then [200, { "content-type" => "text/plain" }, Events.new]
+        when "/relayed" then [200, EVENTS, Relayed.new]
+        when "/busy" then [200, EVENTS, Events.new(0.005)]
+        when "/used" then [200, {}, [USED.values.join(" ")]]
+        when "/waits"
+          5.times { sleep 0.001 }
+          [200, {}, ["page"]]
         else
-          BURN.call(0.002)
+          USE.call(:page, 0.002)
           [200, {}, ["page"]]
         end
       end)
     RUBY
 
     STREAMS = 300
-    SECONDS = 2
+    PAGES = 64
 
-    %w[/callable /each].each do |path|
-      define_method("test_pages_keep_their_share_beside_streams_of_#{path.delete("/")}") do
-        server = with_server(APP, lint: false)
-        alone = pages(server)
-        beside, shares = beside_streams(server, path) { pages(server) }
+    %w[/callable /each /relayed].each do |path|
+      define_method("test_pages_and_streams_of_#{path.delete("/")}_each_have_half") do
+        server = with_server(APP, "--queue-target", "0", lint: false)
+        used, got = beside_streams(server, [path] * STREAMS, beside: "/page", events: 12)
 
-        assert_operator beside, :>, 0.25 * alone, "pages beside streams, of #{alone} alone"
-        assert_operator shares.min, :>, 0.5 * shares.max, "events of each stream"
+        assert_in_delta 0.5, used, 0.15, "part of the time that pages had"
+        assert_operator got.min, :>, 0.5 * got.max, "events of each stream"
       end
+    end
+
+    def test_the_share_of_streams_is_an_option
+      server = with_server(APP, "--queue-target", "0", "--stream-share", "0.2", lint: false)
+      used, = beside_streams(server, ["/each"] * STREAMS, beside: "/page", events: 6)
+
+      assert_in_delta 0.8, used, 0.12, "part of the time that pages had"
+    end
+
+    # A round of all streams takes 60 ms of CPU time.
+    def test_pages_that_wait_go_on_before_streams
+      server = with_server(APP, "--queue-target", "0", lint: false)
+      began = monotonic
+      beside_streams(server, ["/each"] * STREAMS, beside: "/waits", events: 12)
+      round = (monotonic - began) / 12
+
+      assert_operator median(@took), :<, round, "seconds of a page that waits five times"
+    end
+
+    # The ten want 2.5 workers.
+    def test_busy_streams_do_not_hold_up_others
+      server = with_server(APP, "--queue-target", "0", lint: false)
+      _, got = beside_streams(server, (["/busy"] * 10) + (["/each"] * 50), events: 20)
+
+      assert_operator got.drop(10).min, :>, 1.5 * got.first(10).max, "events of light streams, and of busy ones"
     end
 
     private
 
-    # @return [Integer] how many pages four clients get in {SECONDS}.
-    def pages(server)
-      ends = monotonic + SECONDS
-      Array.new(4) do
-        Thread.new do
-          client, count = client(to: server), 0
-          client.get("/page") and count += 1 while monotonic < ends
-          count
-        end
-      end.sum(&:value)
-    end
+    def median(values) = values.sort[values.size / 2]
 
-    # @return [Array(Object, Array<Integer>)] what the block returns, and how much each stream got meanwhile.
-    def beside_streams(server, path)
-      sockets = Array.new(STREAMS) { TCPSocket.new("127.0.0.1", server.port).tap { |socket| socket.write("GET #{path} HTTP/1.1\r\nHost: a\r\n\r\n") } }
+    # Opens the streams, and has clients ask for pages until half of the streams have got so many events.
+    #
+    # @return [Array(Float, Array<Integer>)] what part of the CPU time that pages and streams used the pages had, and how many events
+    #   each stream sent.
+    def beside_streams(server, paths, events:, beside: nil)
+      streams = paths.map { |path| ask(server, path) }
       got = Hash.new(0).compare_by_identity
-      reader = Thread.new do
-        loop { IO.select(sockets).first.each { |socket| got[socket] += socket.readpartial(65_536).bytesize } }
-      rescue IOError
-        nil
-      end
-      eventually("all streams have begun") { got.size == STREAMS }
-      before = got.dup
-      result = yield
-      [result, sockets.map { |socket| got[socket] - before[socket] }]
+      @asked_at = Hash.new { 0.0 }.compare_by_identity
+      reader = Thread.new { read(streams, got, beside ? Array.new(PAGES) { ask(server, beside) } : [], beside) }
+      eventually("all streams have begun", within: 60) { got.size == paths.size }
+      measure(server, streams, got, events)
     ensure
       reader&.kill&.join
-      sockets&.each(&:close)
+      [*streams, *@asked_at&.keys].each(&:close)
     end
+
+    def ask(server, path, socket = TCPSocket.new("127.0.0.1", server.port))
+      socket.write("GET #{path} HTTP/1.1\r\nHost: a\r\n\r\n")
+      socket
+    end
+
+    # A client of pages asks for the next one at once.
+    def read(streams, got, pages, path)
+      @took = []
+      pages.each { |socket| @asked_at[socket] = monotonic }
+      loop do
+        IO.select(streams + pages).first.each do |socket|
+          bytes = socket.readpartial(65_536)
+          next got[socket] += bytes.scan("data:").size unless @asked_at.key?(socket)
+
+          @took << (monotonic - @asked_at[socket])
+          @asked_at[socket] = monotonic
+          ask(nil, path, socket)
+        end
+      end
+    rescue IOError
+      nil
+    end
+
+    def measure(server, sockets, got, events)
+      before, used_before = got.dup, used(server)
+      eventually("streams have had their events", within: 90) { median(sockets.map { |socket| got[socket] - before[socket] }) >= events }
+      pages, streams = used(server).zip(used_before).map { |now, at_first| now - at_first }
+      [pages / (pages + streams), sockets.map { |socket| got[socket] - before[socket] }]
+    end
+
+    # @return [Array<Float>] seconds of CPU time that pages and streams have used.
+    def used(server) = client(to: server).get("/used").body.split.map(&:to_f)
   end
 end
