@@ -15,7 +15,9 @@ module Fairlead
           @configuration = configuration
           pools = ActiveRecord.pools
           found = pools.group_by { |pool| server_of(pool.db_config) }.flat_map do |server, those|
-            server ? server_findings(server, those) : file_findings(those)
+            next server_findings(server, those) if server
+
+            [small(those, level: :note, why: "While that many requests wait to write, readers wait, too.")]
           end
           [*found, prepared(pools), old].compact
         end
@@ -31,15 +33,6 @@ module Fairlead
 
         def server_findings(server, pools)
           [(small(pools) unless budget), too_many(server, pools)].compact
-        end
-
-        def file_findings(pools)
-          computing = Finding.new(
-            level: :note,
-            what: "#{ActiveRecord::Limits.names(pools)}: SQLite holds the GVL during a query. Short queries delay nobody; during " \
-                  "long ones, other workers serve the other requests."
-          )
-          [computing, *small(pools, level: :note, why: "While that many requests wait to write, readers wait, too.")]
         end
 
         def small(pools, level: :hurts, why: "Further requests wait for one, however many fibers there are.")

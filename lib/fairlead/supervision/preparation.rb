@@ -19,7 +19,6 @@ module Fairlead
     # @raise [ConfigurationError]
     def open_log_and_addresses
       refuse_moving_threads
-      Fairlead.serving!
       Fairlead.configuration = @configuration
       @banner = Banner.new(@configuration, pid: @parent&.pid || Process.pid)
       @banner.open
