@@ -25,6 +25,7 @@ module Fairlead
           def self.moves = Dir.chdir("tmp") { `ls` }
           def self.swaps = Bundler.with_unbundled_env { ENV["A"] = "b" }
           def self.asks = [File.umask, Dir.pwd, ENV["A"], Shell.cd("tmp")]
+          def self.pinned_again = Item.lease_connection
         end
       RUBY
       **FINE,
@@ -55,14 +56,6 @@ module Fairlead
           end
         end
       RUBY
-      "app/views/items/_count.html.erb" => <<~ERB,
-        <%# How many there are: Item.lease_connection -%>
-        <%= tag.p do %>
-          <b>it's</b>
-
-          <%= Item.connection.select_value("SELECT count(*) FROM items") -%>
-        <% end %>
-      ERB
       "lib/tasks/items.rake" => "task(items: :environment) { p Item.lease_connection }\n",
       "config/initializers/isolation.rb" => "Rails.application.config.active_support.isolation_level = :thread\n",
       "config/database.yml" => "production:\n  adapter: postgresql\n  max_connections: 5\n",
@@ -90,10 +83,10 @@ module Fairlead
         app/models/hurting.rb:2: Item.connection
         app/models/hurting.rb:3: Item.lease_connection
         app/models/hurting.rb:7: Item.connection_pool.checkout
+        app/models/hurting.rb:12: Item.lease_connection
         app/models/item.rb:3: connection
         app/models/item.rb:5: connection
         app/models/item.rb:10: self.connection
-        app/models/item.rb:15: self.class.connection
         and 1 more
       PLACES
       refute_includes said, "items.rake"
@@ -124,14 +117,6 @@ module Fairlead
 
       assert_equal [0, "Nothing would hurt in the environment production.\n\n"],
                    examine("-w", "2", "--database-connections", "90", files:, database: postgresql)
-    end
-
-    def test_it_finds_what_views_do_with_connections
-      files = { **FINE, "app/views/items/_count.html.erb" => HURTING.fetch("app/views/items/_count.html.erb") }
-      status, said = examine("-w", "2", files:)
-
-      assert_equal 1, status
-      assert_equal "app/views/items/_count.html.erb:5: Item.connection\n", places("Code that keeps a database connection", said)
     end
 
     def test_few_connections_to_sqlite_are_good_to_know

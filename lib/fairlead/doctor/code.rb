@@ -4,10 +4,10 @@ require "prism"
 
 module Fairlead
   class Doctor
-    # Reads the app's code, without running it, for uses of connections, threads and process-wide state. Not the tasks: they run
+    # Reads the app's code, without running it, for uses of connections, threads and process-wide state. Not of tasks, which run
     # in processes of their own.
     module Code
-      FILES = ["{app,lib,config}/**/*.rb", "app/**/*.erb"].freeze
+      FILES = "{app,lib,config}/**/*.rb"
 
       # kind => [level, what, remedy]
       KINDS = {
@@ -25,26 +25,13 @@ module Fairlead
 
       def self.findings(folder)
         places = Hash.new { |hash, kind| hash[kind] = [] }
-        Dir[*FILES, base: folder].sort.each do |path|
-          parse(File.join(folder, path))&.accept(Visitor.new(path, places))
+        Dir[FILES, base: folder].sort.each do |path|
+          Prism.parse_file(File.join(folder, path)).value.accept(Visitor.new(path, places))
         end
         KINDS.filter_map do |kind, (level, what, remedy)|
           Finding.new(level:, what: "#{what}:", places: places[kind], remedy:) if places.key?(kind)
         end
       end
-
-      # Rails' views compile a template into Ruby with the same line numbers.
-      #
-      # @return [Prism::ProgramNode, nil] nil for a template of an app without them.
-      def self.parse(path)
-        return Prism.parse_file(path).value unless path.end_with?(".erb")
-        return unless defined?(::ActionView::Template::Handlers::ERB)
-
-        erb = ::ActionView::Template::Handlers::ERB
-        text = File.read(path, encoding: Encoding::UTF_8).scrub
-        Prism.parse(erb.erb_implementation.new(text, trim: erb.erb_trim_mode == "-").src).value
-      end
-      private_class_method :parse
 
       # Collects the places in one file.
       class Visitor < Prism::Visitor
