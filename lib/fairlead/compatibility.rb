@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "parts"
-
 module Fairlead
   # Every place where Fairlead relies on internals of another library: methods that it replaces or calls, and instance variables
   # that it reads. A row is checked when its part is installed. A part that does not fit is left out, and the log says what is lost.

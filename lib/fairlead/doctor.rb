@@ -4,8 +4,6 @@
 # Called by cli.
 # Calls active_record.
 
-require_relative "parts"
-
 module Fairlead
   # `fairlead doctor`: lists what would hurt the loaded app under fibers, each with its fix.
   class Doctor

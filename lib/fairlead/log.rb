@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
 require "fcntl"
-require_relative "parts"
 
 module Fairlead
   # Fairlead's own log: lines on stderr, or in the file that the option `log` names.

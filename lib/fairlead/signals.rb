@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "parts"
-
 module Fairlead
   # Makes signals something to wait for: a trapped signal makes {#io} readable, and {#take} gives it to ordinary code, which may
   # take locks and open files.

@@ -2,8 +2,6 @@
 
 require "json"
 require "socket"
-require_relative "../parts"
-require_relative "socket_namespace"
 
 module Fairlead
   # The Unix socket through which other commands of the same user ask a running server. They find it without configuration, see

@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../parts"
-
 module Fairlead
   # The generations of a server's code, as its {InitProcess} sees them: each is a supervisor with its workers. A hot restart
   # runs the server's command once more, with the listening sockets. Once the new generation serves, the older one retires;

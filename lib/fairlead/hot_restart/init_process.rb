@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../parts"
-
 module Fairlead
   # The first process of a server with workers; the supervisor is its child. It has the process id by which the server is known
   # and the listening sockets, passes signals on, starts new code, and ends with the status of the server. As process 1 of a

@@ -3,7 +3,6 @@
 require "forwardable"
 require "json"
 require "socket"
-require_relative "../parts"
 
 module Fairlead
   # A supervisor's link to the {InitProcess}, which has the listening sockets, talks to the service manager and passes signals

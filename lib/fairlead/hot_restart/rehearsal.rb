@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../parts"
-
 module Fairlead
   # Runs the start command beside a server that serves in the foreground, up to the point where it would serve: there is no way
   # back once the command has replaced its process. The copy has a {ParentLink}, and reports over it like the supervisor of a

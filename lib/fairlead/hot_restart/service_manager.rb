@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
 require "socket"
-require_relative "../parts"
 
 module Fairlead
   # Reports the state of the server to a service manager (sd_notify(3)), if there is one.

@@ -3,7 +3,6 @@
 require "fileutils"
 require "rbconfig"
 require "shellwords"
-require_relative "../parts"
 
 module Fairlead
   # How this server was started, so that new code can be started the same way: its command, environment and folder, as they

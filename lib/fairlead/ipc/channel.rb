@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
 require "socket"
-require_relative "../parts"
 
 module Fairlead
   # One end of a control socket, over which {Messages} and descriptors go. The end of the file says that the peer has gone.

@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
 require "socket"
-require_relative "../parts"
 
 module Fairlead
   # The socket pairs over which workers hand each other connections: one for each slot, made before any fork. Every worker sends

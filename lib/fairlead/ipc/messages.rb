@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
 require "json"
-require_relative "../parts"
 
 module Fairlead
   # What the processes of a server tell each other over a {Channel}: one line of JSON each.

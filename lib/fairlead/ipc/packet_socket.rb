@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
 require "socket"
-require_relative "../parts"
 
 module Fairlead
   # Socket pairs that keep messages apart, carry descriptors, and send a message as a whole or not at all.

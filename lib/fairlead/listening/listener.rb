@@ -2,7 +2,6 @@
 
 require "io/nonblock"
 require "socket"
-require_relative "../parts"
 
 module Fairlead
   # A socket that listens on one address: bound by the supervisor, shared by its workers.

@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
 require "fileutils"
-require_relative "../parts"
 require_relative "rackup"
 
 module Fairlead

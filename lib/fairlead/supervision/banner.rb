@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
 require "rbconfig"
-require_relative "../parts"
 
 module Fairlead
   # The server's lines at its start: one at once, four once it serves, and one for each limit, with what lifts it.

@@ -2,8 +2,6 @@
 
 require "etc"
 
-require_relative "../parts"
-
 module Fairlead
   # Workers beside the regular ones: relief workers serve while all others are stuck, lane workers run the requests that hold
   # Ruby's lock. This class reads in the shared page whether they are needed; {WorkerTable} bounds their number and ends them.

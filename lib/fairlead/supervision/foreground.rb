@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../parts"
-
 module Fairlead
   # Serves in this very process, without workers: for development, where a debugger's prompt wants the terminal.
   # No process is forked, so the hooks around forks do not run, and nothing serves while new code is loaded.

@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../parts"
-
 module Fairlead
   # What {Supervisor} and {Foreground} do before they serve. The includer has @configuration, and may have @parent.
   module Preparation

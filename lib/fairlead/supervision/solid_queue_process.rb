@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../parts"
-
 module Fairlead
   # Solid Queue beside the workers: a process that the supervisor starts, stops, and starts again if it ends unasked (the option
   # `solid_queue`).

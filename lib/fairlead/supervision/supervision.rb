@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../parts"
-
 module Fairlead
   # Which process serves, by the number of workers and by who has started this process.
   module Supervision

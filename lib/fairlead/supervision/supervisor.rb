@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../parts"
-
 module Fairlead
   # The parent of the workers, and a child of the {InitProcess}. It serves nothing itself: it binds the addresses, loads the app,
   # forks the workers, and replaces those that end.

@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../parts"
-
 module Fairlead
   # Tells a service manager that the server is well (`WatchdogSec=` of systemd) as long as a worker answers: the question goes
   # through the worker's control thread to the reactor that drives its loop, and the answer comes from there. A supervisor that is

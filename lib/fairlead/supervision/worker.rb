@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../parts"
-
 module Fairlead
   # A worker, from its fork to its end. Its main thread runs the server; a second one reads the supervisor's messages and takes
   # signals.

@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../parts"
-
 module Fairlead
   # The processes of the workers: it does what {WorkerTable} says is due. It forks them, sends them messages, reads theirs, reaps
   # them, and replaces those that are stuck, have served for long, or have grown.

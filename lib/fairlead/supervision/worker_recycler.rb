@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../parts"
-
 module Fairlead
   # Picks the worker to be replaced because it has served many requests or has grown: `recycle_requests` and `recycle_memory`. One
   # at a time, and none while another leaves or boots.

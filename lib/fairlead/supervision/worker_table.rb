@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../parts"
-
 module Fairlead
   # The supervisor's table of workers: which there are, which there should be, and what is due. It knows no process, no socket
   # and no clock: events go in with their time, and {#due} answers what to do next.
