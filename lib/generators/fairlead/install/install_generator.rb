@@ -19,28 +19,16 @@ module Fairlead
         template "fairlead.rb.tt", "config/fairlead.rb"
       end
 
-      def explain
-        return unless database?
-
-        say <<~TEXT
-
-          With `permanent_connection_checkout :disallowed`, ActiveRecord::Base.connection raises. Where your app or a gem
-          calls it, write with_connection { |connection| … }, or set :deprecated for now: the call then works, and the
-          log names each place. `fairlead doctor` finds those in your app.
-        TEXT
-      end
-
       private
 
       def database? = defined?(::ActiveRecord::Base) ? true : false
 
       # SQLite has no limit on its connections.
       def bounded?
-        database? && database_config && Fairlead::ActiveRecord::WorkerBudget.counts?(database_config) && !Fairlead::ActiveRecord.own_pools?
-      end
+        return false if !database? || Fairlead::ActiveRecord.own_pools?
 
-      def database_config
-        @database_config ||= ::ActiveRecord::Base.configurations.configs_for(env_name: ::Rails.env).first
+        config = ::ActiveRecord::Base.configurations.configs_for(env_name: ::Rails.env).first
+        config && Fairlead::ActiveRecord::WorkerBudget.counts?(config)
       end
 
       def budget
