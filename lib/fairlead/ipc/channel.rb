@@ -5,11 +5,9 @@ require "socket"
 module Fairlead
   # One end of a control socket, over which {Messages} and descriptors go. The end of the file says that the peer has gone.
   class Channel
-    # More bytes than any message has: a peer must not fill this process's memory.
-    LIMIT = 1 << 20
     # Bytes of a failure's description: a socket takes so many at once in any case.
     DESCRIPTION_LIMIT = 50_000
-    private_constant :LIMIT, :DESCRIPTION_LIMIT
+    private_constant :DESCRIPTION_LIMIT
 
     # @return [Array(Channel, Channel)] the parent's end and the child's.
     def self.pair = UNIXSocket.pair.map { |socket| new(socket) }
@@ -43,7 +41,7 @@ module Fairlead
       loop do
         chunk, _, _, *controls = @io.recvmsg_nonblock(65_536, scm_rights: true, exception: false)
         return [take_messages, false] if chunk == :wait_readable
-        return [take_messages, true] if chunk.nil? || chunk.empty? || @buffer.bytesize > LIMIT
+        return [take_messages, true] if chunk.nil? || chunk.empty?
 
         @ios.concat(controls.flat_map { |control| control.unix_rights || [] })
         @buffer << chunk

@@ -4,15 +4,6 @@ module Fairlead
   # The parent of the workers, and a child of the {InitProcess}. It serves nothing itself: it binds the addresses, loads the app,
   # forks the workers, and replaces those that end.
   #
-  # | signal    |                                                            |
-  # | --------- | ---------------------------------------------------------- |
-  # | TERM, INT | finishes running requests and ends; again: at once         |
-  # | HUP       | replaces the workers one by one; no request fails          |
-  # | TTIN      | one worker more                                            |
-  # | TTOU      | one worker less                                            |
-  # | USR1      | reopens the logs, here and in all workers                  |
-  # | USR2      | starts new code, to which this process gives way           |
-  #
   # {WorkerTable} decides what is due, and {WorkerProcesses} does it.
   class Supervisor
     include Preparation
