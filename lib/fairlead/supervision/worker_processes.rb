@@ -50,7 +50,7 @@ module Fairlead
     def process_events(now, &)
       @workers.to_a.each { |worker| receive_from(worker, now, &) }
       worker, reason = @recycler&.due(@workers, now)
-      replace(worker, reason, now) if worker
+      replace(worker, reason) if worker
       # Only the workers: the app may wait for children of its own.
       @workers.select(&:pid).each { |child| reap(child, now, &) }
       pass_on_strays(now)
@@ -148,20 +148,18 @@ module Fairlead
       when Messages::Failed then worker.failure = message.description
       when Messages::Relief then @extra_workers.add_relief(now)
       when Messages::Lane then @extra_workers.add_lane(now)
-      when Messages::Stuck then replace(worker, stuck_reason(message), now)
+      when Messages::Stuck then replace(worker, stuck_reason(message))
       else yield message, worker.pid
       end
     end
 
     def ready(worker, now)
-      @workers.ready(worker, now).each { |action| perform(action) }
+      @workers.ready(worker, now)
       @extra_workers.add_relief(now) if worker.kind == :relief
     end
 
-    def replace(worker, reason, now)
-      actions = @workers.replace(worker, now) or return
-      Log.say "Worker #{worker.index} (process #{worker.pid}) is being replaced: #{reason}."
-      actions.each { |action| perform(action) }
+    def replace(worker, reason)
+      Log.say "Worker #{worker.index} (process #{worker.pid}) is being replaced: #{reason}." if @workers.replace(worker)
     end
 
     def stuck_reason(message)

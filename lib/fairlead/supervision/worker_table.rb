@@ -136,12 +136,12 @@ module Fairlead
 
     # A worker may never come back from a request: it gets a successor, and drains once that serves.
     #
-    # @return [Array<Drain>, nil] what is to be done at once; nil if the worker is about to go already.
-    def replace(worker, now)
-      return if @stopping || !worker.serving? || worker.generation == REPLACED
+    # @return [Boolean] false if the worker is about to go already.
+    def replace(worker)
+      return false if @stopping || !worker.serving? || worker.generation == REPLACED
 
       worker.generation = REPLACED
-      worker.regular? ? [] : [drain(worker, now, handover: true)]
+      true
     end
 
     def forked(worker, pid, channel = nil)
@@ -149,15 +149,11 @@ module Fairlead
       worker.channel = channel
     end
 
-    # @return [Array<Drain>] of its predecessor.
     def ready(worker, now)
-      return [] unless worker.booting?
+      return unless worker.booting?
 
       enter(worker, :serving, now, { relief: CALM, lane: LANE_IDLE }[worker.kind])
-      return [] unless worker.regular?
-
-      @respawns[worker.index].served
-      predecessors(worker).map { |predecessor| drain(predecessor, now, handover: true) }
+      @respawns[worker.index].served if worker.regular?
     end
 
     # @return [Symbol] :expected, if it was told to end; :boot, if it never served; :death.
@@ -245,11 +241,11 @@ module Fairlead
       surplus.map { |worker| drain(worker, now, handover: true) }
     end
 
-    # A lane worker goes with its generation; a new one comes when it is needed.
+    # A regular worker goes once its successor serves. A lane worker goes with its generation: a new one comes when it is needed.
     def superfluous?(worker)
-      return worker.index >= @size if worker.regular?
+      return worker.index >= @size || (worker.serving? && succeeded?(worker)) if worker.regular?
 
-      worker.lane? && worker.serving? && worker.generation < @oldest_wanted
+      worker.serving? && worker.generation < (worker.lane? ? @oldest_wanted : 0)
     end
 
     def vacancies(now)
@@ -286,8 +282,8 @@ module Fairlead
       find { |worker| worker.regular? && worker.index == index && worker.serving? }
     end
 
-    def predecessors(worker)
-      select { |one| one.regular? && one.serving? && one.index == worker.index && one.generation < worker.generation }
+    def succeeded?(worker)
+      any? { |one| one.regular? && one.serving? && one.index == worker.index && one.generation > worker.generation }
     end
 
     def drain(worker, now, handover: false)

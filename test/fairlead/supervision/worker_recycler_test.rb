@@ -50,12 +50,13 @@ module Fairlead
       recycling = recycling(100, nil)
       @answered.default = 1000
       first, = recycling.due(@workers, 1)
-      @workers.replace(first, 1)
+      @workers.replace(first)
       assert_nil recycling.due(@workers, 10), "its successor is to be forked"
       successor = @workers.due(10).grep(WorkerTable::Fork).first.worker
       @workers.forked(successor, 3)
       assert_nil recycling.due(@workers, 20), "its successor boots"
       @workers.ready(successor, 20)
+      @workers.due(20)
       assert_nil recycling.due(@workers, 30), "it drains"
       @workers.ended(first, 30)
 
@@ -72,7 +73,8 @@ module Fairlead
       @answered.default = 0
       @answered[lane.pid] = 100
       assert_equal lane, recycling.due(@workers, 2).first
-      @workers.replace(lane, 2)
+      @workers.replace(lane)
+      @workers.due(2)
       @answered.default = 100
       assert_nil recycling.due(@workers, 10), "it drains"
       @workers.ended(lane, 10)

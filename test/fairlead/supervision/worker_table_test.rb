@@ -126,14 +126,14 @@ module Fairlead
 
       assert_equal [[WorkerTable::Fork, 0, 2]], kinds(boot(table, 1.0)), "in a slot of its own"
       assert_empty table.due(1.1), "one at a time"
-      successor = table.find(&:booting?)
-      drains = table.ready(successor, 2.0)
+      table.ready(table.find(&:booting?), 2.0)
+      drain, fork = actions = boot(table, 2.0)
 
-      assert_equal [[WorkerTable::Drain, 0, 0]], kinds(drains)
-      assert drains.first.handover
-      assert_equal [[WorkerTable::Fork, 1, 3]], kinds(boot(table, 2.0))
+      assert_equal [[WorkerTable::Drain, 0, 0], [WorkerTable::Fork, 1, 3]], kinds(actions)
+      assert drain.handover
       assert_equal :expected, table.ended(table[100], 2.1)
-      table.ready(table.find(&:booting?), 3.0)
+      table.ready(fork.worker, 3.0)
+      table.due(3.0)
       table.ended(table[101], 3.1)
 
       refute_predicate table, :restarting?
@@ -160,6 +160,7 @@ module Fairlead
       boot(table, 1.0)
       table.ready(table.find(&:booting?), 1.5)
 
+      assert_equal [[WorkerTable::Drain, 0, 0]], kinds(boot(table, 1.5))
       assert_empty boot(table, 2.0)
       assert_in_delta 31.5, table.next_deadline(2.0), 0.001, "until the drain must be over"
       table.ended(table[100], 3.0)
@@ -207,6 +208,7 @@ module Fairlead
       assert_equal [[WorkerTable::Fork, 1, 1]], kinds(boot(table, 1.1))
       table.select(&:booting?).each { |worker| table.ready(worker, 2.0) }
       assert_predicate table, :complete?
+      assert_equal [[WorkerTable::Drain, 0, 0]], kinds(table.due(2.0))
       refute_predicate table, :restarting?
     end
 
@@ -286,7 +288,8 @@ module Fairlead
       table.forked(relief, 900)
 
       assert_equal 1, relief.slot
-      assert_empty table.ready(relief, 1.5), "it succeeds nobody"
+      table.ready(relief, 1.5)
+      assert_empty table.due(1.5), "it succeeds nobody"
       assert_equal :death, table.ended(relief, 2.0)
       assert_empty table.due(3.0), "and nobody succeeds it"
       assert_equal 0, table.restarts(0)
@@ -296,13 +299,14 @@ module Fairlead
       table = serving(2, drain_timeout: 30.0)
       stuck = table[101]
 
-      assert_empty table.replace(stuck, 1.0)
-      assert_nil table.replace(stuck, 1.1), "it is said again and again, and done once"
+      assert table.replace(stuck)
+      refute table.replace(stuck), "it is said again and again, and done once"
       assert_equal [[WorkerTable::Fork, 1, 2]], kinds(table.due(1.1))
       successor = table.find(&:booting?)
       table.forked(successor, 200)
       assert_predicate stuck, :serving?, "until then it serves what it can"
-      assert_equal [[WorkerTable::Drain, 1, 1]], kinds(table.ready(successor, 2.0))
+      table.ready(successor, 2.0)
+      assert_equal [[WorkerTable::Drain, 1, 1]], kinds(table.due(2.0))
       assert_equal [[WorkerTable::Stop, 1, 1]], kinds(table.due(32.0))
       assert_equal [[WorkerTable::Kill, 1, 1]], kinds(table.due(32.0 + WorkerTable::GRACE))
       assert_equal :expected, table.ended(stuck, 33.1)
@@ -315,10 +319,11 @@ module Fairlead
       table.forked(relief, 900)
       table.ready(relief, 1.5)
 
-      assert_equal [[WorkerTable::Drain, 0, 1]], kinds(table.replace(relief, 2.0))
-      assert_nil table.replace(relief, 2.1)
+      assert table.replace(relief)
+      assert_equal [[WorkerTable::Drain, 0, 1]], kinds(table.due(2.0))
+      refute table.replace(relief)
       table.stop
-      assert_nil table.replace(table[100], 3.0)
+      refute table.replace(table[100])
     end
 
     def test_there_are_as_many_lane_workers_as_regular_ones_at_most_one_booting
