@@ -1,15 +1,12 @@
 # frozen_string_literal: true
 
-require "forwardable"
 require "json"
 require "socket"
 
 module Fairlead
   # A supervisor's link to the {InitProcess}, which has the listening sockets, talks to the service manager and passes signals
   # on. {HotRestart} is the other end, or {Rehearsal}.
-  class ParentLink
-    extend Forwardable
-
+  class ParentLink < Channel
     VARIABLE = "FAIRLEAD_PARENT"
 
     # The link that the environment describes. The variable is removed, so that no child finds it.
@@ -35,16 +32,15 @@ module Fairlead
     #
     # @param rehearsal [Boolean] whether this process is only to load the app.
     def initialize(pid:, generation:, control:, listeners:, watchdog: nil, retained: [], rehearsal: false, **)
+      super(UNIXSocket.for_fd(control))
+      io.close_on_exec = true
       @pid = pid
       @generation = generation
       @watchdog = watchdog
       @retained = retained.map { |one| Messages::RetainedConnections.new(**one) }
       @rehearsal = rehearsal
-      @channel = Channel.new(UNIXSocket.for_fd(control).tap { |io| io.close_on_exec = true })
       @listeners = listeners.map { |fd, asked, owned| Listener.new(Socket.for_fd(fd), asked:, owned:, owner: pid) }
     end
-
-    def_delegators :@channel, :io, :receive, :post, :close
 
     def rehearsal? = @rehearsal
 
