@@ -23,18 +23,6 @@ module Fairlead
     autoload :StatusReport, "fairlead/cli/status_report"
     autoload :StatusTable, "fairlead/cli/status_table"
 
-    # Turns what ends a command into an exit status.
-    #
-    # @param parent [ParentLink, nil] the process that reports an error instead.
-    def self.exit_status(errors, parent: nil)
-      yield
-    rescue Error => error
-      parent ? parent.failed(error.message) : errors.puts("fairlead: #{error.message}")
-      1
-    rescue SignalException => error
-      128 + error.signo
-    end
-
     def initialize(arguments, output: $stdout, errors: $stderr)
       @arguments = arguments.dup
       @output = output
@@ -42,7 +30,15 @@ module Fairlead
     end
 
     # @return [Integer] the exit status.
-    def run = CLI.exit_status(@errors) { command.run }
+    def run
+      parent = ParentLink.current
+      command.run
+    rescue Error => error
+      parent ? parent.failed(error.message) : @errors.puts("fairlead: #{error.message}")
+      1
+    rescue SignalException => error
+      128 + error.signo
+    end
 
     private
 
@@ -52,8 +48,7 @@ module Fairlead
       when "restart" then subcommand(Restart)
       when "stalls" then subcommand(Stalls)
       when "status" then subcommand(Status)
-      else
-        Serve.new(Flags.new(@arguments), @arguments, output: @output, errors: @errors)
+      else Serve.new(Flags.new(@arguments), @arguments, output: @output)
       end
     end
 

@@ -149,9 +149,6 @@ module Fairlead
       Script.new(self, path).read
     end
 
-    # @return [Hash{Symbol => Object}] every option and its value.
-    def to_h = TABLE.keys.to_h { |name| [name, public_send(name)] }
-
     # The words of the configuration file.
     # @return [Array<Symbol>]
     def self.words = TABLE.keys + HOOKS.keys + ALIASES.keys + [:port]

@@ -5,11 +5,10 @@ module Fairlead
     # `fairlead` without a subcommand: serves the app, or prints the help or the version. And `fairlead doctor`: loads the app as
     # if to serve it, and examines it.
     class Serve
-      def initialize(flags, arguments, output:, errors:)
+      def initialize(flags, arguments, output:)
         @flags = flags
         @arguments = arguments
         @output = output
-        @errors = errors
       end
 
       def run
@@ -20,7 +19,7 @@ module Fairlead
         # They would end the process. So early they mean nothing: the newest code is loaded in any case.
         %i[USR1 USR2].each { |signal| trap(signal) { nil } }
         start_command = StartCommand.current(@arguments)
-        CLI.exit_status(@errors, parent: ParentLink.current) { serve(start_command) }
+        Supervision.server(configuration, start_command).run
       end
 
       private
@@ -29,8 +28,6 @@ module Fairlead
         @output.write(text)
         0
       end
-
-      def serve(start_command) = Supervision.server(configuration, start_command).run
 
       def examine
         Fairlead.configuration = configuration
