@@ -60,6 +60,24 @@ module Fairlead
           Row.create!(token:)
         end
       }],
+      # Within a savepoint, and the new connection is lost too while ActiveRecord configures it.
+      "reopened twice" => [2, lambda do |token|
+        Row.transaction(joinable: false) do
+          Row.transaction do
+            lose_savepoint
+            EndedOnce.due = true
+            begin
+              Row.create!(token:)
+            rescue ::Timeout::ExitException, RequestTimeout, ClientGone, ::ActiveRecord::ActiveRecordError => error
+              nil
+            end
+            Row.create!(token:)
+            raise error if error
+          end
+        end
+      ensure
+        EndedOnce.due = nil
+      end],
       "statement" => [0, ->(_) { pool.with_connection { |connection| connection.select_value(SLEEP) } }],
       "prepared" => [0, ->(token) { pool.with_connection { Row.where(token:).pluck(:id) } }],
       "in line" => [0, lambda { |_|
@@ -114,7 +132,7 @@ module Fairlead
 
       def call(env)
         return answer(setup) if env["PATH_INFO"] == "/setup"
-        return answer(rows_of_reopened_twice(env["QUERY_STRING"] == "savepoint")) if env["PATH_INFO"] == "/reopened_twice"
+        return answer(rows_where_it_goes_on(env["QUERY_STRING"] == "savepoint")) if env["PATH_INFO"] == "/goes_on"
 
         name = WORK.keys.find { |one| env["PATH_INFO"] == "/#{one.tr(" ", "_")}" }
         faults = []
@@ -133,7 +151,7 @@ module Fairlead
           connection.create_table(:injected, force: true) { |table| table.string(:token) }
         end
         Row.reset_column_information
-        Row.count
+        Row.new # asks for the columns now, so that later the first statement is the one that is meant
         "ready"
       end
 
@@ -142,7 +160,7 @@ module Fairlead
       #
       # @param savepoint [Boolean] whether all that is done within a savepoint.
       # @return [String] how many rows there are within the transaction, and after it.
-      def rows_of_reopened_twice(savepoint)
+      def rows_where_it_goes_on(savepoint)
         rows = nil
         Row.transaction(joinable: !savepoint) do
           Row.transaction do
