@@ -14,8 +14,8 @@ module Fairlead
   class Suite
     ROOT = File.expand_path("..", __dir__)
     MODES = %w[all fast timing].freeze
-    # One more than processors, since most tests wait for about half of their time.
-    LANES = Integer(ENV.fetch("FAIRLEAD_TEST_LANES", (Etc.nprocessors + 1).clamp(2, 5)))
+    # Two for each processor: tests wait for more than half of their time.
+    LANES = Integer(ENV.fetch("FAIRLEAD_TEST_LANES", (2 * Etc.nprocessors).clamp(2, 8)))
     # The fast mode leaves out files that took longer than so many seconds.
     SHORT = 8
     # How long each entry took, for the order of the next run: the first is committed, the second written by each run.
