@@ -90,9 +90,10 @@ module Fairlead
 
     Operations::HOLDS_UP.each do |name, operations|
       operations.each do |operation|
-        define_method("test_#{name.downcase}_still_holds_others_up_as_the_guide_says_#{operation}") do
+        # The time in which the process had no processor does not count: on a busy machine too little is left.
+        timing define_method("test_#{name.downcase}_still_holds_others_up_as_the_guide_says_#{operation}") {
           assert_operator lateness("#{name}/#{operation}"), :>, BOUND, "It yields now: guides/databases.md is to say so."
-        end
+        }
       end
     end
 

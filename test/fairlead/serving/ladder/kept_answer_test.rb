@@ -25,7 +25,7 @@ module Fairlead
       worker = server.worker_pids.first
       server.signal(:STOP, worker)
       first.write("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-      second.write("GET #{path}/~#{new_word}?0.3 HTTP/1.1\r\nHost: a\r\n\r\n")
+      second.write("GET #{path}/~#{new_word}?0.2 HTTP/1.1\r\nHost: a\r\n\r\n")
       server.signal(:CONT, worker)
       duration { assert_equal 200, first.response.status }.tap { assert_equal 200, second.response.status }
     end
