@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# Pages that read a row (/), beside streams that relay a language model (/stream). The query says on which port the model
-# listens: it belongs to the load generator (harness/streams.c).
+# Pages that read a row (/), beside streams that relay a language model (/stream). The query names the port of the model, which
+# belongs to the load generator (harness/streams.c).
 
 require "active_record/railtie"
 require "json"
@@ -11,7 +11,7 @@ require_relative "rails_application"
 # As many connections as pages at once, so that none waits for one.
 ENV["DATABASE_URL"] = "#{ENV.fetch("DATABASE_URL")}?max_connections=40"
 
-# Nobody else says it for Itsi's fibers.
+# Itsi has no railtie that does it for its fibers.
 BenchApplication.config.active_support.isolation_level = :fiber if defined?(Itsi)
 BenchApplication.initialize!
 
@@ -22,7 +22,7 @@ class ItemsController < ActionController::Base
   def show = render(json: BenchItem.find(rand(1..1000)))
 end
 
-# What a client of a language model's API does.
+# A client of a language model's API.
 class Model
   QUESTION = JSON.generate(model: "fake", stream: true, messages: [{ role: "user", content: "Tell me more." }])
   # Tokens may come seconds apart.
@@ -68,7 +68,7 @@ class AnswersController < ActionController::Base
     self.response_body = lambda do |stream|
       model.each_token { |text| stream.write("data: #{view.render("answers/token", text:)}\n") }
     rescue SystemCallError, IOError
-      nil # the client has gone, or the model
+      nil # the client or the model has closed
     ensure
       stream.close
     end
@@ -76,7 +76,7 @@ class AnswersController < ActionController::Base
 
   private
 
-  # What servers that cannot tell a stream from a page ask of an app.
+  # For servers that need the app's word to tell a stream from a page.
   def mark
     request.env["puma.mark_as_io_bound"]&.call
     Falcon::Limiter::LongTask.current&.start(delay: false) if defined?(Falcon::Limiter::LongTask)

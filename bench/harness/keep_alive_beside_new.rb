@@ -4,13 +4,13 @@ require_relative "open_loop"
 require_relative "wrk"
 
 module Bench
-  # Connections of a router, each of which always has the next request ready, and new connections with one request each: is
-  # whoever comes first served first? Then both wait for as long.
+  # Busy connections, as those of a router that always has the next request ready, beside new connections with one request
+  # each. A server that serves requests by age lets both groups wait equally long.
   class KeepAliveBesideNew
     CAPACITY_SECONDS = 2
-    # For which the busy connections are there before the first new one, and after the last.
+    # The busy connections start so much earlier and end so much later than the new ones.
     MARGIN_SECONDS = 0.5
-    # Whoever waits for longer gives up.
+    # Seconds after which a new client gives up.
     PATIENCE = 3
     # New connections at once, at most.
     NEW = 1_000
@@ -18,8 +18,8 @@ module Bench
 
     attr_reader :connections
 
-    # @param connections [Integer] that are busy.
-    # @param share [Float] of what the server can do, which comes on new connections.
+    # @param connections [Integer] busy ones.
+    # @param share [Float] new connections a second, as a share of the server's own capacity.
     def initialize(connections:, share:, path: "/")
       @connections = connections
       @share = share
@@ -39,8 +39,8 @@ module Bench
     # @return [Numeric] seconds, about.
     def duration(seconds) = CAPACITY_SECONDS + (2 * MARGIN_SECONDS) + seconds
 
-    # @return [Hash{Symbol => Numeric}] latencies (ms) of the new ones, kept_p50 and kept_p99 of the busy ones, and
-    #   new_to_kept, the median of the former by that of the latter.
+    # @return [Hash{Symbol => Numeric}] latencies (ms): p50, p99 and max of the new connections, kept_p50 and kept_p99 of the
+    #   busy ones; new_to_kept is p50 ÷ kept_p50.
     def run(server, seconds)
       capacity = busy(server, CAPACITY_SECONDS)
       rate = capacity[:requests_per_second] * @share

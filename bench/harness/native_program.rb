@@ -4,14 +4,14 @@ require "fileutils"
 require "open3"
 
 module Bench
-  # The load generators that are written in C, each one file beside this one.
+  # The load generators written in C, one file each in this folder.
   module NativeProgram
     module_function
 
-    # Compiles the program where that has not been done.
+    # Compiles the program after a change of its source.
     #
     # @return [String] its path.
-    # @raise [UsageError] when it cannot be compiled.
+    # @raise [UsageError] when the compiler fails.
     def path(name)
       source = File.join(__dir__, "#{name}.c")
       program = File.join(Toolchain::WORK, name)

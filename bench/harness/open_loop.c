@@ -224,7 +224,7 @@ static double percentile(double share) {
     return percentile_of(latencies, load.answered, share);
 }
 
-/* The same of all that were due, in which a client that gave up has waited for its patience. */
+/* Counts clients that gave up, too: each with its patience. */
 static double percentile_with_those_who_gave_up(double share) {
     long waited = load.answered + load.gave_up;
     if (!waited) return 0;

@@ -26,7 +26,7 @@ module Bench
     # @param refusals [Boolean] whether 503 and clients that give up are part of the picture, not faults.
     # @param calm [Numeric, nil] requests a second that come right after the load: how long until they are answered as
     #   usual?
-    # @param keep_alive [Boolean] whether connections are used again; otherwise each request has a new one.
+    # @param keep_alive [Boolean] whether requests share connections; otherwise each opens a new one.
     def initialize(rate: nil, share: nil, connections: 256, patience: 5, path: "/", refusals: false, calm: nil, keep_alive: true)
       @rate = rate
       @share = share
@@ -73,9 +73,9 @@ module Bench
       }
     end
 
-    # What {#run} makes its figures of, as open_loop.c prints it.
+    # One load at a given rate.
     #
-    # @return [Hash{Symbol => Numeric}]
+    # @return [Hash{Symbol => Numeric}] what open_loop.c prints.
     def ask(server, rate, seconds)
       output, status = Open3.capture2(
         NativeProgram.path("open_loop"), server.port.to_s, @path, rate.to_s, seconds.to_s, @connections.to_s,

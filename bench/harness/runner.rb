@@ -155,7 +155,7 @@ module Bench
       used = clocks(process).merge(started) { |_, after, before| after - before }
       memory = process.processes.memory
 
-      # What the generator says of the server itself, it has read at a better moment.
+      # A generator that reads the server's own figures knows the better moment: its figures win.
       {
         server_cpu: used[:server], cpu_per_request: used[:server] * 1e6 / [figures[:requests], 1].max,
         database_cpu: used[:database],

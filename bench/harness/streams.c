@@ -1,20 +1,19 @@
-/* Streams that relay a language model: the model, which sends tokens, and the clients, which read what the server makes of
- * them. Both are cheap beside any server: one thread, one epoll set.
+/* A language model and the clients of a server that relays it, in one thread with one epoll set: cheap beside any server.
  *
  *   streams PORT PATH COUNT RATE
  *
- * Each client asks 127.0.0.1:PORT for PATH?MODEL, where MODEL is the port of the model. The server asks the model for an event
- * stream (POST, chunked), and relays each token to its client. A token is " token~SENT~", with the time at which it was sent,
- * in microseconds; all else that reaches a client is ignored.
+ * Each client asks 127.0.0.1:PORT for PATH?MODEL, where MODEL is the port of the model. The server requests an event stream
+ * from the model (POST, chunked) and relays each token to its client. A token is " token~SENT~", where SENT is the sending time
+ * in microseconds; clients ignore all other bytes.
  *
- * The model greets each stream with one token. Once all streams have been greeted, or none was for QUIET seconds, the program
- * prints {"begun":…} and reads commands from standard input, one letter each:
+ * The model greets each stream with one token. A stream has begun once its client has this token. When all streams have begun,
+ * or none has for QUIET seconds, the program prints {"begun":…} and reads commands from standard input, one letter each:
  *
  *   g  the model sends RATE tokens a second to each stream, evenly, all streams taking turns
  *   c  counting begins
  *   e  counting ends: prints one JSON object, and exits
  *
- * The model does not wait for a server that does not read: it leaves out tokens, and counts them as held_back. */
+ * When a server does not read, the model skips tokens and counts them as held_back. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -33,7 +32,7 @@
 enum { READ_SIZE = 65536, EVENT_SIZE = 512, EVENTS = 512, BACKLOG = 4096, OPENED_AT_ONCE = 100, UNSENT_BYTES = 8192 };
 
 static const double QUIET = 2;
-static const double STUCK = 0.5; /* without a stream that begins: clients no longer wait for those before them */
+static const double STUCK = 0.5; /* seconds without a new stream, after which all other clients connect at once */
 
 typedef enum kind { COMMANDS, LISTENER, UPSTREAM, CLIENT } kind;
 
@@ -41,17 +40,17 @@ typedef struct client {
     kind kind;
     int fd;
     bool sent, begun, in_mark;
-    long long value; /* of the mark that is being read */
+    long long value; /* of the mark read so far */
     long tokens;     /* since counting began */
     double first, last;
 } client;
 
-/* A stream from the model to the server. */
+/* A stream from the model to the server, at a fixed place in the model's turns. */
 typedef struct upstream {
     kind kind;
     int fd;
     bool asked;
-    int newlines; /* seen in a row, at the end of the request's head */
+    int newlines; /* in a row, so far: two end the request's head */
     char rest[EVENT_SIZE];
     int rest_length;
 } upstream;
@@ -91,7 +90,8 @@ static void push(samples *all, double value) {
 
 static void watch(int fd, uint32_t events, void *owner) {
     struct epoll_event event = {.events = events, .data.ptr = owner};
-    if (epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) < 0) perror("epoll_ctl"), exit(1);
+    if (epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) < 0)
+        perror("epoll_ctl"), exit(1);
 }
 
 static void do_not_delay(int fd) {
@@ -112,25 +112,29 @@ static void send_all(upstream *stream, const char *bytes, int length) {
         drop_upstream(stream);
         return;
     }
-    if (written < 0) written = 0;
+    if (written < 0)
+        written = 0;
     stream->rest_length = length - (int) written;
     memmove(stream->rest, bytes + written, (size_t) stream->rest_length);
 }
 
 /* One event as OpenAI's chat completions have it, in a chunk of its own. */
 static void send_token(upstream *stream) {
-    if (stream->rest_length) send_all(stream, stream->rest, stream->rest_length);
-    if (stream->fd < 0) return;
+    if (stream->rest_length)
+        send_all(stream, stream->rest, stream->rest_length);
+    if (stream->fd < 0)
+        return;
     if (stream->rest_length) {
         held_back += counting;
         return;
     }
     char event[EVENT_SIZE], chunk[EVENT_SIZE];
-    int length = snprintf(event, sizeof event,
-                          "data: {\"id\":\"chatcmpl-B9MHDbslfkBeAs8l4bebGdFOJ6PeG\",\"object\":\"chat.completion.chunk\","
-                          "\"created\":1741570283,\"model\":\"fake\",\"system_fingerprint\":\"fp_44709d6fcb\",\"choices\":"
-                          "[{\"index\":0,\"delta\":{\"content\":\" token~%lld~\"},\"logprobs\":null,\"finish_reason\":null}]}\n\n",
-                          (long long) (now() * 1e6));
+    int length =
+        snprintf(event, sizeof event,
+                 "data: {\"id\":\"chatcmpl-B9MHDbslfkBeAs8l4bebGdFOJ6PeG\",\"object\":\"chat.completion.chunk\","
+                 "\"created\":1741570283,\"model\":\"fake\",\"system_fingerprint\":\"fp_44709d6fcb\",\"choices\":"
+                 "[{\"index\":0,\"delta\":{\"content\":\" token~%lld~\"},\"logprobs\":null,\"finish_reason\":null}]}\n\n",
+                 (long long) (now() * 1e6));
     int size = snprintf(chunk, sizeof chunk, "%x\r\n%s\r\n", (unsigned) length, event);
     send_all(stream, chunk, size);
     sent += counting;
@@ -140,30 +144,34 @@ static void answer(upstream *stream) {
     static const char head[] = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
     stream->asked = true;
     send_all(stream, head, sizeof head - 1);
-    if (stream->fd >= 0) send_token(stream);
+    if (stream->fd >= 0)
+        send_token(stream);
 }
 
-/* The request's body says nothing that matters here. */
+/* Answers after the head, whatever the request's body is. */
 static void read_upstream(upstream *stream) {
     char bytes[READ_SIZE];
     ssize_t length = recv(stream->fd, bytes, sizeof bytes, MSG_DONTWAIT);
-    if (length < 0 && errno == EAGAIN) return;
+    if (length < 0 && errno == EAGAIN)
+        return;
     if (length <= 0) {
         drop_upstream(stream);
         return;
     }
     for (ssize_t i = 0; i < length && !stream->asked; i++) {
-        if (bytes[i] == '\n' && ++stream->newlines == 2) answer(stream);
-        else if (bytes[i] != '\r' && bytes[i] != '\n') stream->newlines = 0;
+        if (bytes[i] == '\n' && ++stream->newlines == 2)
+            answer(stream);
+        else if (bytes[i] != '\r' && bytes[i] != '\n')
+            stream->newlines = 0;
     }
 }
 
-/* Takes a free place among the streams' turns. */
 static void accept_upstreams(int listener) {
     static int next;
     for (;;) {
         int fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-        if (fd < 0) return;
+        if (fd < 0)
+            return;
         int tries = 0;
         while (upstreams[next].fd >= 0 && tries++ < count) next = (next + 1) % count;
         upstream *stream = &upstreams[next];
@@ -173,7 +181,7 @@ static void accept_upstreams(int listener) {
         }
         *stream = (upstream) {.kind = UPSTREAM, .fd = fd};
         do_not_delay(fd);
-        int unsent = UNSENT_BYTES; /* a model does not queue tokens for seconds */
+        int unsent = UNSENT_BYTES; /* few tokens wait in the kernel when the server does not read */
         setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &unsent, sizeof unsent);
         watch(fd, EPOLLIN, stream);
     }
@@ -201,9 +209,11 @@ static void drop_client(client *one) {
 static void open_client(client *one, const struct sockaddr_in *address) {
     one->kind = CLIENT;
     one->fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (one->fd < 0) perror("socket"), exit(1);
+    if (one->fd < 0)
+        perror("socket"), exit(1);
     watch(one->fd, EPOLLOUT, one);
-    if (connect(one->fd, (const struct sockaddr *) address, sizeof *address) < 0 && errno != EINPROGRESS) drop_client(one);
+    if (connect(one->fd, (const struct sockaddr *) address, sizeof *address) < 0 && errno != EINPROGRESS)
+        drop_client(one);
 }
 
 static void ask(client *one) {
@@ -227,33 +237,40 @@ static void take_token(client *one, double time) {
         return;
     }
     tokens++;
-    if (one->last > 0) push(&gaps, time - one->last);
+    if (one->last > 0)
+        push(&gaps, time - one->last);
     push(&delays, time - (double) one->value / 1e6);
-    if (one->tokens++ == 0) one->first = time;
+    if (one->tokens++ == 0)
+        one->first = time;
     one->last = time;
 }
 
 static void read_client(client *one, double time) {
     static char bytes[READ_SIZE];
     ssize_t length = recv(one->fd, bytes, sizeof bytes, MSG_DONTWAIT);
-    if (length < 0 && errno == EAGAIN) return;
+    if (length < 0 && errno == EAGAIN)
+        return;
     if (length <= 0) {
         drop_client(one);
         return;
     }
     for (ssize_t i = 0; i < length; i++) {
         if (bytes[i] == '~') {
-            if (one->in_mark && one->value) take_token(one, time);
+            if (one->in_mark && one->value)
+                take_token(one, time);
             one->in_mark = !one->in_mark;
-            if (one->in_mark) one->value = 0;
+            if (one->in_mark)
+                one->value = 0;
         } else if (one->in_mark) {
-            if (bytes[i] >= '0' && bytes[i] <= '9') one->value = one->value * 10 + (bytes[i] - '0');
-            else one->in_mark = false;
+            if (bytes[i] >= '0' && bytes[i] <= '9')
+                one->value = one->value * 10 + (bytes[i] - '0');
+            else
+                one->in_mark = false;
         }
     }
 }
 
-/* What it says of all streams that have begun. */
+/* The report covers all streams that have begun. */
 
 static int ascending(const void *a, const void *b) {
     double x = *(const double *) a, y = *(const double *) b;
@@ -261,21 +278,23 @@ static int ascending(const void *a, const void *b) {
 }
 
 static double percentile(const samples *all, double share) {
-    if (!all->count) return 0;
+    if (!all->count)
+        return 0;
     long index = (long) ceil(share * (double) all->count) - 1;
     return all->values[index < 0 ? 0 : index] * 1000;
 }
 
-/* Tokens a second, from the first to the last: whole periods, so that few tokens say it exactly. Silence before the first or
- * after the last that is longer than a period belongs to it. */
+/* Tokens a second between the first and the last token: whole periods, so that few tokens give an exact rate. Silence that
+ * lasts longer than a period, before the first token or after the last, lengthens the time. */
 static double rate_of(const client *one, double end) {
     double period = 1 / rate;
-    if (one->tokens < 2) return 0.5 / (end - counted_from);
+    if (one->tokens < 2)
+        return 0.5 / (end - counted_from);
     double before = one->first - counted_from - period, after = end - one->last - period;
     return (double) (one->tokens - 1) / (one->last - one->first + fmax(before, 0) + fmax(after, 0));
 }
 
-/* The greeting may lie long ago: no gap begins with it. */
+/* Forgets the greetings, so that no gap begins with one. */
 static void start(double time) {
     started = time;
     for (int i = 0; i < count; i++) clients[i].last = 0;
@@ -285,9 +304,11 @@ static void report(void) {
     double end = now(), lowest = INFINITY, highest = 0;
     for (int i = 0; i < count; i++) {
         client *one = &clients[i];
-        if (!one->begun) continue;
+        if (!one->begun)
+            continue;
         double silence = end - fmax(one->last, started);
-        if (silence > 1 / rate) push(&gaps, silence);
+        if (silence > 1 / rate)
+            push(&gaps, silence);
         double its = rate_of(one, end);
         lowest = fmin(lowest, its);
         highest = fmax(highest, its);
@@ -302,7 +323,8 @@ static void report(void) {
 }
 
 int main(int argc, char **argv) {
-    if (argc != 5) return 2;
+    if (argc != 5)
+        return 2;
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t) atoi(argv[1]))};
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     count = atoi(argv[3]);
@@ -315,8 +337,8 @@ int main(int argc, char **argv) {
     int port, listener = listen_for_upstreams(&port);
     kind listening = LISTENER, commands = COMMANDS;
     watch(listener, EPOLLIN, &listening);
-    request_length = snprintf(request, sizeof request, "GET %s?%d HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n",
-                              argv[2], port);
+    request_length = snprintf(request, sizeof request,
+                              "GET %s?%d HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n", argv[2], port);
 
     struct epoll_event events[EVENTS];
     int opened = 0;
@@ -338,22 +360,29 @@ int main(int argc, char **argv) {
         }
         while (started > 0 && started + (double) turn / (rate * count) <= time) {
             upstream *stream = &upstreams[turn++ % count];
-            if (stream->fd >= 0 && stream->asked) send_token(stream);
+            if (stream->fd >= 0 && stream->asked)
+                send_token(stream);
         }
         int length = epoll_wait(epoll, events, EVENTS, started > 0 || opened < count ? 1 : 100);
         time = now();
         for (int i = 0; i < length; i++) {
             kind *owner = events[i].data.ptr;
-            if (*owner == LISTENER) accept_upstreams(listener);
-            else if (*owner == UPSTREAM) read_upstream((upstream *) owner);
+            if (*owner == LISTENER)
+                accept_upstreams(listener);
+            else if (*owner == UPSTREAM)
+                read_upstream((upstream *) owner);
             else if (*owner == CLIENT) {
                 client *one = (client *) owner;
-                if (one->sent) read_client(one, time);
-                else ask(one);
+                if (one->sent)
+                    read_client(one, time);
+                else
+                    ask(one);
             } else {
                 char command;
-                if (read(STDIN_FILENO, &command, 1) != 1) return 1;
-                if (command == 'g') start(time);
+                if (read(STDIN_FILENO, &command, 1) != 1)
+                    return 1;
+                if (command == 'g')
+                    start(time);
                 if (command == 'c') {
                     counting = true;
                     counted_from = time;

@@ -7,25 +7,25 @@ require_relative "wrk"
 
 module Bench
   # Streams that relay a language model, and pages beside them: how long do pages wait, and do all streams get their tokens
-  # evenly? The model and the clients of the streams are one program, see streams.c; the pages come in an open loop, or from
-  # connections that always have the next request.
+  # evenly? One program is the model and all clients of the streams (streams.c). Pages come in an open loop, or from
+  # connections that always ask for the next page.
   #
-  # In each run, pages are measured without streams first, so that both figures are of the same server in the same minute.
+  # Each run first measures pages without streams: a comparison on the same server in the same minute.
   class StreamsBesidePages
     CONNECTIONS = 32
     CAPACITY_SECONDS = 2
     ALONE_SECONDS = 3
-    # The model sends for so long before anything is counted.
+    # Between the model's first tokens and the measurement.
     SETTLE_SECONDS = 1
-    # Whoever waits for a page for longer gives up.
+    # Seconds after which a client gives up a page.
     PATIENCE = 2
     STREAM_PATH = "/stream"
     private_constant :CONNECTIONS, :CAPACITY_SECONDS, :ALONE_SECONDS, :SETTLE_SECONDS, :PATIENCE, :STREAM_PATH
 
     # @param streams [Integer]
-    # @param tokens [Numeric] that the model sends a second, to each stream.
-    # @param share [Float, nil] pages that come, of what the server can do without streams, which is measured first; nil: as
-    #   many as it can do.
+    # @param tokens [Numeric] a second, for each stream.
+    # @param share [Float, nil] pages a second, as a share of the server's own capacity without streams; nil: as many as the
+    #   server can do.
     def initialize(streams:, tokens: 0, share: nil)
       @streams = streams
       @tokens = tokens
@@ -46,10 +46,10 @@ module Bench
     # @return [Numeric] seconds, about.
     def duration(seconds) = CAPACITY_SECONDS + ALONE_SECONDS + SETTLE_SECONDS + seconds + (@streams / 1_000)
 
-    # @return [Hash{Symbol => Numeric}] of pages: requests_per_second, latencies (ms), alone_p99 (without streams), slowdown
-    #   (p99 by that), kept (pages a second by those without streams). Of streams: streams (that have begun),
-    #   tokens_per_second, gap_p50 and so on (ms between two tokens of a stream), delay_p50 and so on (ms from the model to
-    #   the client), rate_spread (the fastest stream by the slowest).
+    # @return [Hash{Symbol => Numeric}] for pages: requests_per_second, latencies (ms), alone_p99 (without streams), slowdown
+    #   (p99 ÷ alone_p99), kept (pages a second ÷ pages a second without streams). For streams: streams (begun),
+    #   tokens_per_second, gap_p50 and others (ms between two tokens of a stream), delay_p50 and others (ms from the model to
+    #   the client), rate_spread (fastest stream ÷ slowest).
     def run(server, seconds)
       capacity = busy_pages(server, CAPACITY_SECONDS)
       rate = capacity[:requests_per_second] * @share if @share
@@ -60,8 +60,7 @@ module Bench
       figures.merge(
         **compared(figures, alone), **per_stream(figures, memory),
         rate:, requests: [capacity, alone, figures].sum { |part| part[:requests] },
-        # Of pages and tokens together it would say nothing.
-        cpu_per_request: nil
+        cpu_per_request: nil # the server's CPU time is that of pages and tokens together
       )
     end
 
@@ -79,7 +78,7 @@ module Bench
       }
     end
 
-    # Where none was answered, all have waited for the whole time.
+    # Without any response, every client has waited for the whole time.
     def busy_pages(server, seconds)
       figures = Wrk.new(connections: CONNECTIONS, timeout: PATIENCE).run(server, seconds)
       none = { p50: seconds * 1000, p99: seconds * 1000, max: seconds * 1000 }
@@ -87,8 +86,8 @@ module Bench
         .merge(figures[:requests].zero? ? none : {})
     end
 
-    # @yieldreturn [Hash{Symbol => Numeric}] what is measured while the model sends.
-    # @return [Hash{Symbol => Numeric}] that, with the figures of the streams.
+    # @yieldreturn [Hash{Symbol => Numeric}] figures of the pages.
+    # @return [Hash{Symbol => Numeric}] these and the figures of the streams.
     def beside_streams(server)
       return yield if @streams.zero?
 
@@ -114,7 +113,7 @@ module Bench
       }
     end
 
-    # The CPU time and the memory of the server meanwhile.
+    # Adds the server's CPU time meanwhile, and its memory at the end.
     def measured(server)
       clock = -> { [server.processes.cpu, Process.clock_gettime(Process::CLOCK_MONOTONIC)] }
       cpu, started = clock.call

@@ -4,8 +4,8 @@ module Bench
   module Servers
     # Falcon as its guide has it for production: `falcon host` with HTTP/1 alone, one forked process for each
     # worker. The setting "serve" is its command for development, which also looks for HTTP/2 on each
-    # connection. With "limiter" falcon-limiter keeps the book of connections and long tasks (an app marks these with
-    # LongTask#start): as many of both as there may be, since a connection that is kept alive holds its place while it is idle.
+    # connection. With "limiter" falcon-limiter counts connections and long tasks (the app marks these with LongTask#start).
+    # Both limits exceed what the load asks for, because an idle keep-alive connection occupies its place.
     class Falcon < Server
       LIMITED_CONNECTIONS = 1_024
       LONG_TASKS = 6_000

@@ -5,7 +5,7 @@ module Bench
     # Puma in one process without a cluster's supervisor (with more workers: a cluster that preloads). The
     # setting is the number of threads; its own default is 5. With "low_latency" behind a plus its answers do not
     # wait until the client has confirmed the one before: that matters where requests are pipelined, and nowhere else. With
-    # "io" as many more threads as streams may serve requests that the app marks as waiting (`puma.mark_as_io_bound`).
+    # "io" further threads may serve requests that the app marks as waiting (`puma.mark_as_io_bound`).
     class Puma < Server
       DEFAULT_THREADS = 5
       IO_THREADS = 6_000

@@ -6,10 +6,10 @@ expect(/\A\{"id":\d+,"name":"Item \d+"/)
 peers "falcon", "falcon:limiter", "itsi:fibers", "puma:3", "puma:3+io", "puma:1000"
 seconds 6, warm_up: 2
 database "postgres"
-# What streams leave behind would be in the way of the next load.
+# The streams of one load must not burden the next.
 fresh
 
-# All ask for 2,000 tokens a second, whatever their number: at 20 a second each, 5,000 would want more than five cores.
+# The same 2,000 tokens a second for any number of streams: at 20 a second each, 5,000 streams would need over five cores.
 { 0 => 0, 100 => 20, 1_000 => 2, 5_000 => 0.4 }.each do |streams, tokens|
   name = streams.to_s
   load name, streams(streams:, tokens:, share: 0.5), ideal: ("#{(1000 / tokens).round} ms between tokens" if streams.positive?)
@@ -22,7 +22,7 @@ fresh
   end
 end
 
-# Pages ask for all the CPU there is, and streams for three times as much.
+# Pages ask for all CPU that one worker can use, streams for three times as much.
 saturating = 1_000
 load "saturated", streams(streams: saturating, tokens: 100), ideal: "half of the pages that there are without streams"
 aim("saturated", "no error") { |c| c.faultless? }
