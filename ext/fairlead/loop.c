@@ -297,6 +297,12 @@ static VALUE loop_stop(VALUE object) {
     return Qnil;
 }
 
+/* batch_responses: short responses leave together, as they do under a watch thread, though none runs (bench/servers/ladderless.rb). */
+static VALUE loop_batch_responses(VALUE object) {
+    fl_ruby_loop_get(object)->watched = true;
+    return Qnil;
+}
+
 static VALUE loop_takeable(VALUE object) {
     return UINT2NUM(fl_loop_takeable(fl_ruby_loop_get(object)));
 }
@@ -371,6 +377,7 @@ VALUE fl_init_loop(void) {
     rb_define_method(loop, "woken", loop_woken, 0);
     rb_define_method(loop, "expired", loop_expired, 0);
     rb_define_method(loop, "stop", loop_stop, 0);
+    rb_define_method(loop, "batch_responses", loop_batch_responses, 0);
     rb_define_method(loop, "rejections", fl_ruby_loop_rejections, 0);
     rb_define_method(loop, "take", fl_ruby_loop_take, 0);
     rb_define_method(loop, "takeable", loop_takeable, 0);
