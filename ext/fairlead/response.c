@@ -308,7 +308,7 @@ static VALUE request_trailer(VALUE object, VALUE name, VALUE value) {
     return Qnil;
 }
 
-static VALUE request_becomes_stream(VALUE self) {
+static VALUE request_mark_long_lived(VALUE self) {
     return with_lock(self, fl_exchange_mark_long_lived);
 }
 
@@ -370,7 +370,7 @@ void fl_init_response(VALUE request) {
     rb_define_method(request, "flush", request_flush, 0);
     rb_define_method(request, "finish", request_finish, 0);
     rb_define_method(request, "abandon", request_abandon, 0);
-    rb_define_method(request, "becomes_stream", request_becomes_stream, 0);
+    rb_define_method(request, "mark_long_lived", request_mark_long_lived, 0);
     rb_define_method(request, "inform", request_inform, 2);
     rb_define_method(request, "trailer", request_trailer, 2);
     rb_define_method(request, "takes_over?", request_takes_over_p, 0);

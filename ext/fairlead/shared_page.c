@@ -104,8 +104,8 @@ static VALUE page_routes(VALUE self) {
     return list;
 }
 
-/* know_route("GET /articles/:slug", "articles#show"): returns false if there is no room for it. */
-static VALUE page_know_route(VALUE self, VALUE pattern, VALUE name) {
+/* add_route_pattern("GET /articles/:slug", "articles#show"): returns false if there is no room for it. */
+static VALUE page_add_route_pattern(VALUE self, VALUE pattern, VALUE name) {
     StringValueCStr(pattern);
     StringValueCStr(name);
     bool known = fl_routes_add_pattern(&fl_ruby_shared_page_get(self)->routes, RSTRING_PTR(pattern),
@@ -113,8 +113,8 @@ static VALUE page_know_route(VALUE self, VALUE pattern, VALUE name) {
     return known ? Qtrue : Qfalse;
 }
 
-/* rename_route("GET", "/articles/my-first-post"): moves what was learnt of this path to the pattern that is known for it. */
-static VALUE page_rename_route(VALUE self, VALUE method, VALUE path) {
+/* merge_route("GET", "/articles/my-first-post"): moves what was learnt of this path to the pattern that is known for it. */
+static VALUE page_merge_route(VALUE self, VALUE method, VALUE path) {
     StringValue(method);
     StringValue(path);
     fl_routes_merge_into_pattern(&fl_ruby_shared_page_get(self)->routes, RSTRING_PTR(method), (size_t) RSTRING_LEN(method),
@@ -178,8 +178,8 @@ void fl_init_shared_page(void) {
     rb_define_method(page, "max_lanes=", page_set_max_lanes, 1);
     rb_define_method(page, "routes", page_routes, 0);
     rb_define_method(page, "route", page_route, 2);
-    rb_define_method(page, "know_route", page_know_route, 2);
-    rb_define_method(page, "rename_route", page_rename_route, 2);
+    rb_define_method(page, "add_route_pattern", page_add_route_pattern, 2);
+    rb_define_method(page, "merge_route", page_merge_route, 2);
     rb_define_method(page, "forget_routes", page_forget_routes, 1);
     rb_define_method(page, "database", page_database, 1);
     rb_define_method(page, "databases", page_databases, 0);

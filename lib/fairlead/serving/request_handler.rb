@@ -65,7 +65,7 @@ module Fairlead
         body.each do |part|
           ServingFiber.begins_response
           ResponseStream.write(request, part, scheduler)
-          request.becomes_stream if request.duration - request.queue_time > LONG_LIVED
+          request.mark_long_lived if request.duration - request.queue_time > LONG_LIVED
         end
         ResponseStream.finish(request)
       else
@@ -89,7 +89,7 @@ module Fairlead
     # The response may be silent for any time: the client's time is limited, not the app's.
     def mark_long_lived(request)
       ServingFiber.becomes_stream
-      request.becomes_stream
+      request.mark_long_lived
       request.limit_time(nil)
     end
 

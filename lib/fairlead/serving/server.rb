@@ -33,8 +33,8 @@ module Fairlead
     # @param page [SharedPage, nil] where this worker shows its figures, in its slot
     # @param channels [Array<Array(UNIXSocket, UNIXSocket)>, nil] for each slot its receiving and its sending end
     # @param on_stall [#call, nil] receives each {Stall}, in a thread of its own
-    # @param help [Hash, nil] where help is asked for, `at:` an IO, and with which words: `relief:` and `lane:`
-    def initialize(app, configuration, listeners, page: nil, slot: 0, channels: nil, help: nil, on_stall: nil)
+    # @param supervisor [Hash, nil] `socket:` an IO to it, and the messages that request a worker, `relief:` and `lane:`
+    def initialize(app, configuration, listeners, page: nil, slot: 0, channels: nil, supervisor: nil, on_stall: nil)
       %i[async selector].each { |row| Compatibility.fits?(row) }
       @listeners = listeners
       @page = page
@@ -46,11 +46,11 @@ module Fairlead
       @channels = channels
       join if page
       @ready = false
-      @group = assemble(app, configuration, replaced: !help.nil?)
+      @group = assemble(app, configuration, replaced: !supervisor.nil?)
       @group.on_refusals { log_refusals } if @access_log
       observe_stalls(configuration, on_stall)
       @loop.router = RailsRoutes if defined?(::ActionDispatch::Routing)
-      @loop.connect_supervisor(help[:at].fileno, *help.values_at(:relief, :lane)) if help
+      @loop.connect_supervisor(supervisor[:socket].fileno, *supervisor.values_at(:relief, :lane)) if supervisor
     end
 
     # Serves until it is drained or stopped.

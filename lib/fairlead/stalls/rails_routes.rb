@@ -29,7 +29,7 @@ module Fairlead
         path = env["SCRIPT_NAME"].to_s.b << env["PATH_INFO"].to_s.b
         pattern = fit(spec, path) or return true
         teach(page, method, pattern, action_of(env))
-        page.rename_route(method, path)
+        page.merge_route(method, path)
         true
       end
 
@@ -86,8 +86,8 @@ module Fairlead
         return if @known["#{method} #{pattern}"]
 
         @known["#{method} #{pattern}"] = true
-        page.know_route("#{method} #{pattern}", action.to_s)
-        others(method, parts_of(pattern)).each { |other, name| page.know_route("#{method} #{other}", name) }
+        page.add_route_pattern("#{method} #{pattern}", action.to_s)
+        others(method, parts_of(pattern)).each { |other, name| page.add_route_pattern("#{method} #{other}", name) }
       end
 
       # More specific routes whose paths the pattern would match, too: "/articles/new" beside "/articles/:slug".

@@ -69,8 +69,8 @@ module Fairlead
       @configuration.run_hook(:after_fork, @row.index)
       server = Server.new(@app, @configuration, @listeners, page: @page, slot: @row.slot, channels: @handoff,
                           on_stall: ->(stall) { @channel.post(Messages::Stalled.new(stall: stall.brief.to_h)) },
-                          help: { at: @channel.io, relief: Messages.dump(Messages::Relief.new),
-                                  lane: Messages.dump(Messages::Lane.new) })
+                          supervisor: { socket: @channel.io, relief: Messages.dump(Messages::Relief.new),
+                                        lane: Messages.dump(Messages::Lane.new) })
       @lock.synchronize { @server = server }
     end
 

@@ -4,20 +4,20 @@
 #include "base/platform.h"
 
 enum {
-    SHORT = 100,           /* microseconds from one request to the next */
-    GATHERED_BELOW = 2000, /* microseconds from one request to the next */
-    GATHERED = 4,          /* requests whose responses are gathered, within */
-    MIN_GATHERED = 200,    /* at least, */
-    MAX_GATHERED = 1000,   /* and at most so many microseconds */
+    VERY_SHORT = 100,      /* microseconds from one request to the next */
+    SHORT = 2000,          /* likewise: longer requests are not batched */
+    BATCH = 4,             /* requests: their usual time is how long responses wait, */
+    MIN_BATCH_TIME = 200,  /* but at least, */
+    MAX_BATCH_TIME = 1000, /* and at most so many microseconds */
 };
 
-/* Responses are gathered while requests are so short that waking a client for each costs more than the client waits. Other requests
- * must follow (several, unless they are very short), and the watch thread must be there to send what stays. */
-bool fl_loop_gathers(const fl_context *context) {
+/* Responses are batched while requests are so short that waking a client for each costs more than the client waits. Other requests must
+ * follow (several, unless they are very short), and the watch thread must be there to send what stays. */
+bool fl_loop_batches_responses(const fl_context *context) {
     const fl_loop *loop = fl_loop_of(context);
-    uint32_t enough = loop->pace.interval < SHORT ? 1 : GATHERED;
+    uint32_t enough = loop->pace.interval < VERY_SHORT ? 1 : BATCH;
     bool more = loop->ready.count + loop->context.counts.in_flight > enough; /* one of these has just been answered */
-    return more && loop->watched && !loop->context.draining && loop->pace.interval < GATHERED_BELOW;
+    return more && loop->watched && !loop->context.draining && loop->pace.interval < SHORT;
 }
 
 static bool is_late(const fl_loop *loop, uint64_t now, uint64_t most) {
@@ -27,8 +27,8 @@ static bool is_late(const fl_loop *loop, uint64_t now, uint64_t most) {
 
 void fl_loop_flush_late(fl_context *context) {
     const fl_loop *loop = fl_loop_of(context);
-    int64_t most = GATHERED * loop->pace.interval;
-    most = most < MIN_GATHERED ? MIN_GATHERED : most > MAX_GATHERED ? MAX_GATHERED : most;
+    int64_t most = BATCH * loop->pace.interval;
+    most = most < MIN_BATCH_TIME ? MIN_BATCH_TIME : most > MAX_BATCH_TIME ? MAX_BATCH_TIME : most;
     if (is_late(loop, loop->context.now, (uint64_t) most))
         fl_context_flush(context);
 }

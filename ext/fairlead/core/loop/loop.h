@@ -48,7 +48,7 @@ typedef struct fl_driver {
     _Atomic int polling;   /* threads in the poll without the lock: connections that their events name must not be freed */
 } fl_driver;
 
-/* How fast requests are taken while others wait. Gathering responses and balancing between workers use it. */
+/* How fast requests are taken while others wait. Batching responses and balancing between workers use it. */
 typedef struct fl_pace {
     uint64_t taken_at;  /* fl_clock at the last take */
     bool others_waited; /* at the last take */

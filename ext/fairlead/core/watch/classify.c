@@ -2,9 +2,8 @@
 #include "internal.h"
 
 enum {
-    ANSWER_WITHIN =
-        60000, /* microseconds of its own CPU clock in which a thread has to answer: a busy machine may delay it for longer */
-    SAMPLE = 4000, /* microseconds between two looks at a thread's CPU clock */
+    ANSWER_WITHIN = 60000, /* microseconds of its own CPU time, since a busy machine may delay a thread */
+    SAMPLE = 4000,         /* microseconds between two looks at a thread's CPU clock */
 };
 
 _Atomic(fl_thread *) fl_gvl_holder;

@@ -15,8 +15,7 @@ enum {
     LANE_WORKER_WAITS = 500000, /* in the queue of a lane worker, after which another lane worker would help */
 
     MAX_THREADS = 8, /* reactors in the lane: the others remain for the lead */
-    TIMES =
-        2, /* stalls before a route is recorded that computes or waits for the disk: its first request may have much to load */
+    TIMES = 2,       /* stalls by computing or the disk before a route is recorded: its first request may load much */
 };
 
 /* The lane for what the absent reactor does, and `needed`: after how many such stalls its route gets that lane. */
@@ -119,8 +118,7 @@ void fl_lanes_serve(void *data) {
     for (int i = 0; waiting > 0 && i < atomic_load(&watch->count); i++) {
         bool is = is_busy(watch, i);
         busy += is;
-        waiting -=
-            is && atomic_load(&watch->loop->lanes.running[i]) == 0; /* a reactor without a request is on its way to one */
+        waiting -= is && atomic_load(&watch->loop->lanes.running[i]) == 0; /* it is on its way to a request */
     }
     for (; waiting > 0; waiting--, busy++) {
         int chosen = choose_reactor(watch, busy);

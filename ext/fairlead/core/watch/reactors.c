@@ -20,8 +20,8 @@ uint64_t fl_watch_away_since(const fl_watch *watch, int number) {
     const fl_reactor *reactor = &watch->reactors[number];
     if (atomic_load(&reactor->retired))
         return 0;
-    if (!atomic_load_explicit(&reactor->in_loop,
-                              memory_order_acquire)) /* loaded first, so that the stamp is of the same absence */
+    /* `in_loop` is loaded first, so that the stamp is of the same absence. */
+    if (!atomic_load_explicit(&reactor->in_loop, memory_order_acquire))
         return atomic_load_explicit(&reactor->stamp, memory_order_relaxed);
     if (!fl_watch_leads(watch, number) || atomic_load(&reactor->thread->gvl) != FL_GVL_WANTED)
         return 0;
@@ -44,15 +44,6 @@ bool fl_watch_is_idle(const fl_watch *watch, int number) {
     const fl_reactor *reactor = &watch->reactors[number];
     return !atomic_load(&reactor->retired) && atomic_load_explicit(&reactor->in_loop, memory_order_acquire) &&
            atomic_load(&reactor->thread->gvl) == FL_GVL_RELEASED;
-}
-
-fl_reactor *fl_watch_reactor_of(fl_watch *watch, const fl_thread *thread) {
-    for (int i = 0; thread != NULL && i < atomic_load(&watch->count); i++) {
-        fl_reactor *reactor = &watch->reactors[i];
-        if (atomic_load(&reactor->thread) == thread && !atomic_load(&reactor->retired))
-            return reactor;
-    }
-    return NULL;
 }
 
 /* The entry of a reactor that has been unregistered, or a new one. */

@@ -4,18 +4,16 @@
 #include "internal.h"
 #include "report.h"
 
-enum {                       /* microseconds: */
-       RELIEF_AFTER = 20000, /* starting a process, for example, holds the GVL for this long, and ends by itself */
-       RELIEF_AHEAD =
-           40000, /* the same while no request waits yet: the next one should not have to wait for a process to start */
-       RELIEF_LATE = 500000,   /* the same for C code that computes: that is mostly ordinary work */
-       RELIEF_AGAIN = 30000,   /* between two requests for a relief worker */
-       LOSS_AGAIN = 1000000,   /* between two requests for a replacement */
-       ORDINARY_MAX = 1000000, /* computing for longer is never ordinary */
-
-       ORDINARY_TIMES = 3,  /* computing for this many times the average of a request is not ordinary */
-       ORDINARY_OVER = 8,   /* requests, approximately, over which the average is taken */
-       ASLEEP_IN_A_ROW = 5, /* ticks that find the holder of the GVL asleep, until it counts as stuck */
+enum {
+    RELIEF_AFTER = 20000,   /* microseconds: starting a process holds the GVL for this long, and ends by itself */
+    RELIEF_AHEAD = 40000,   /* while no request waits: the next one should not have to wait for a process to start */
+    RELIEF_LATE = 500000,   /* for C code that computes, which is mostly ordinary work */
+    RELIEF_AGAIN = 30000,   /* between two requests for a relief worker */
+    LOSS_AGAIN = 1000000,   /* between two requests for a replacement */
+    ORDINARY_MAX = 1000000, /* microseconds: computing for longer is never ordinary */
+    ORDINARY_TIMES = 3,     /* computing for this many times the average of a request is not ordinary */
+    ORDINARY_OVER = 8,      /* requests, approximately, over which the average is taken */
+    ASLEEP_IN_A_ROW = 5,    /* ticks that find the holder of the GVL asleep, until it counts as stuck */
 };
 
 /* Passes the lead to a reactor that waits in its loop; `to_any`: also to one that runs requests of a lane. The caller holds the lock: a
@@ -54,7 +52,7 @@ static void request_relief(fl_watch *watch, int leader, uint64_t now) {
     if (watch->supervisor < 0 || now < watch->relief_at + RELIEF_AGAIN)
         return;
     watch->relief_at = now;
-    fl_stall_relief(watch, leader);
+    atomic_store(&watch->stalls[leader].relief, true);
     fl_report(watch, watch->relief_request);
 }
 
@@ -79,7 +77,7 @@ void fl_watch_report_loss(fl_watch *watch, uint64_t now) {
         if (!ruby_runs && fl_stall_goes_on(watch, reactor))
             fl_report_lasting(watch, reactor);
     }
-    if (ruby_runs) /* the worker drains when the supervisor tells it to */
+    if (ruby_runs) /* the worker drains by itself when the supervisor says so */
         return;
     fl_loop *loop = watch->loop;
     pthread_mutex_lock(&loop->context.lock);
@@ -178,13 +176,20 @@ void fl_watch_relieve(fl_watch *watch, fl_stall stall, uint64_t away, uint64_t n
         pass_lead_locking(watch, leader);
 }
 
+static const fl_reactor *reactor_of(const fl_watch *watch, const fl_thread *thread) {
+    for (int i = 0; i < atomic_load(&watch->count); i++)
+        if (atomic_load(&watch->reactors[i].thread) == thread && !atomic_load(&watch->reactors[i].retired))
+            return &watch->reactors[i];
+    return NULL;
+}
+
 void fl_watch_yield_to_leader(fl_watch *watch, uint64_t now) {
     const fl_thread *leader = atomic_load(&watch->reactors[atomic_load(&watch->leader)].thread);
     const fl_thread *holder = atomic_load(&fl_gvl_holder);
     if (watch->request_yield == NULL || holder == NULL || holder == leader || atomic_load(&leader->gvl) != FL_GVL_WANTED ||
         now < atomic_load(&leader->gvl_since) + watch->limits.blocked)
         return;
-    const fl_reactor *reactor = fl_watch_reactor_of(watch, holder);
+    const fl_reactor *reactor = reactor_of(watch, holder);
     if (reactor != NULL && now > atomic_load(&reactor->stamp) + watch->limits.computing)
         watch->request_yield();
 }

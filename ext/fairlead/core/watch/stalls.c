@@ -196,10 +196,6 @@ bool fl_stall_has_standby(const fl_stall_record *record) {
     return get(&record->standby_at) == get(&record->began);
 }
 
-void fl_stall_relief(fl_watch *watch, int reactor) {
-    atomic_store(&watch->stalls[reactor].relief, true);
-}
-
 void fl_stall_handed(fl_watch *watch, int reactor, uint64_t count, int sibling) {
     if (count == 0)
         return;

@@ -51,7 +51,6 @@ bool fl_stalls_open(const struct fl_watch *watch);
 /* Record what the watch thread has done while this reactor was away. */
 void fl_stall_standby(struct fl_watch *watch, int reactor);
 bool fl_stall_has_standby(const fl_stall_record *record);
-void fl_stall_relief(struct fl_watch *watch, int reactor);
 void fl_stall_handed(struct fl_watch *watch, int reactor, uint64_t count, int sibling);
 
 /* Whether a reactor is still in the stall of its record. While the caller holds the GVL, true stays true. */

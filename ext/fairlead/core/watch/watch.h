@@ -120,9 +120,6 @@ void fl_watch_close(fl_watch *watch);
  * for the GVL. */
 uint64_t fl_watch_away_since(const fl_watch *watch, int reactor);
 
-/* The reactor that is this thread; NULL: none, or `thread` is NULL. */
-fl_reactor *fl_watch_reactor_of(fl_watch *watch, const fl_thread *thread);
-
 /* Whether a reactor waits for something to do: it is in its loop, and does not want the GVL. */
 bool fl_watch_is_idle(const fl_watch *watch, int reactor);
 
