@@ -42,9 +42,15 @@ module Fairlead
             def inner = self.connection.select_value("SELECT 1")
           end
 
-          def connection = "of its own"
-          def told = connection.upcase
           def asked = self.class.connection
+        end
+      RUBY
+      "app/models/item/peer.rb" => <<~RUBY,
+        class Item
+          class Peer < ActiveRecord::Base
+            def connection = "of its own"
+            def told = connection.upcase
+          end
         end
       RUBY
       "app/models/concerns/counted.rb" => <<~RUBY,

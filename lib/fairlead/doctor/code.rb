@@ -44,9 +44,7 @@ module Fairlead
 
         def visit_call_node(node)
           note(kind_of(node), node)
-          return super unless node.name == :class_methods # of a concern
-
-          of_the_class { super }
+          super
         end
 
         # Thread.current[:name] ||= …, &&=, += and multiple assignment.
@@ -66,27 +64,7 @@ module Fairlead
           end
         end
 
-        # In a model's instance methods `connection` is the model's own method.
-        def visit_def_node(node)
-          before = @instance
-          @instance = node.receiver.nil? && !@singleton
-          super
-        ensure
-          @instance = before
-        end
-
-        def visit_singleton_class_node(node) = of_the_class { super }
-
         private
-
-        # The block defines methods of a class.
-        def of_the_class
-          before = @singleton
-          @singleton = true
-          yield
-        ensure
-          @singleton = before
-        end
 
         def note(kind, node)
           return if kind.nil? || (kind == :process && @path.start_with?("config/")) # it runs before anything else
@@ -114,18 +92,19 @@ module Fairlead
 
         def current_thread?(node) = node.is_a?(Prism::CallNode) && node.slice.delete_prefix("::") == "Thread.current"
 
-        # Faraday.connection is no database connection.
+        # Faraday.connection is no database connection, and what a model defines itself is none either.
         def model?(receiver)
           case receiver
-          when nil, Prism::SelfNode then !@instance && asks_active_record?(@nesting.join("::"))
-          when Prism::ConstantReadNode, Prism::ConstantPathNode then asks_active_record?(receiver.slice)
-          else receiver.slice == "self.class" && asks_active_record?(@nesting.join("::"))
+          when nil, Prism::SelfNode then active_record?(@nesting.join("::")) { |model| !model.method_defined?(:connection) }
+          when Prism::ConstantReadNode, Prism::ConstantPathNode then active_record?(receiver.slice)
+          else receiver.slice == "self.class" && active_record?(@nesting.join("::"))
           end
         end
 
-        def asks_active_record?(name)
+        def active_record?(name)
           constant = Object.const_get(name)
           return @path.start_with?("app/models/") unless constant.is_a?(Class) # a concern
+          return false if block_given? && !yield(constant)
 
           constant <= ::ActiveRecord::Base && constant.method(:connection).owner.name.start_with?("ActiveRecord")
         rescue NameError, LoadError

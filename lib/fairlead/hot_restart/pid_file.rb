@@ -41,12 +41,9 @@ module Fairlead
     end
 
     def alive?(pid)
-      Process.kill(0, pid)
-      true
+      Process.getpgid(pid).positive?
     rescue Errno::ESRCH
       false
-    rescue Errno::EPERM
-      true
     end
   end
 end
