@@ -23,7 +23,7 @@ module Fairlead
 
     # A close in progress. Fibers that begin to wait for the IO meanwhile find out at its end what has become of it.
     class Close
-      # @return [Exception, nil] what was raised in the closing fiber while other threads still used the IO.
+      # @return [Exception, nil] what was raised in the closing fiber while it waited for others.
       attr_reader :exception
 
       def initialize = @ended = ::Thread::Queue.new
@@ -36,7 +36,8 @@ module Fairlead
 
       def end = @ended.close
 
-      # Ruby keeps track of the threads that use the IO on the closing fiber's stack: that fiber must not leave before they have.
+      # Those that wait for the IO are told that it is closed. Ruby keeps track of the threads that use it on the closing fiber's stack:
+      # that fiber must not leave before they have.
       def without_interruption
         yield
       rescue Exception => error
@@ -108,7 +109,7 @@ module Fairlead
         fiber = ::Fiber.current
         outer = fiber.fairlead_close
         close = @closes[io] = fiber.fairlead_close = Close.new
-        selectors.each { |selector| interrupt(selector, io) if selector.waiting_for(io) }
+        selectors.each { |selector| close.without_interruption { interrupt(selector, io) } if selector.waiting_for(io) }
         yield
       ensure
         if close

@@ -75,6 +75,19 @@ module Fairlead
             socket.close
           end }, []]
         end,
+        # A close waits until those that read have let go.
+        "close" => lambda do |_|
+          reader, writer = IO.pipe
+          Async { reader.read(1) rescue IOError }
+          begin
+            reader.close
+          ensure
+            $open = $open.to_i + 1 unless reader.closed?
+            [reader, writer].each(&:close)
+          end
+          sleep 0.001
+          [200, {}, ["done"]]
+        end,
         # The report of an exception waits too.
         "fails" => lambda do |env|
           errors = env["rack.errors"]
@@ -101,7 +114,8 @@ module Fairlead
           awaited: group.instance_variable_get(:@awaited).size, deadlines: group.instance_variable_get(:@deadlines).instance_variable_get(:@running).size,
           slept: sleep(0.002), popped: Queue.new.pop(timeout: 0.002).inspect, offloaded: Fairlead.offload { 1 },
           section: fiber.fairlead_section.inspect, postponed: fiber.fairlead_postponed.inspect, locals: Thread.current.keys,
-          descriptors: (GC.start; Dir.children("/proc/self/fd").size), sections: $sections.to_i - $cleaned.to_i, found: $found.to_i
+          descriptors: (GC.start; Dir.children("/proc/self/fd").size), sections: $sections.to_i - $cleaned.to_i, found: $found.to_i,
+          open: $open.to_i
         }
       end
       run(lambda do |env|
