@@ -150,7 +150,7 @@ module Fairlead
             exec exec_params exec_prepared send_query get_result get_last_result discard_results block copy_data put_copy_data
             get_copy_data connect_poll reset_poll cancel transaction_status socket_io async_connect_or_reset
           ],
-          "PG::Result" => %i[values column_values field_values each each_row stream_each stream_each_row stream_each_tuple]
+          "PG::Result" => %i[values each each_row stream_each stream_each_row stream_each_tuple]
         },
         lost: "An interrupted query could leave its transaction to the next request.", vital: true
       ),

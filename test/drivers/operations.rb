@@ -166,8 +166,6 @@ module Fairlead
 
       def large_result_as_hashes = (open && repeatedly { @connection.exec(LARGE).to_a.size })
 
-      def large_result_column = (open && repeatedly { @connection.exec("SELECT generate_series(1, #{2 * ROWS})").column_values(0).size })
-
       def transaction
         open
         measure { @connection.transaction { |inside| inside.exec(SLEEP) } }

@@ -180,15 +180,15 @@ module Fairlead
 
       # Goes through large results row by row, so that other fibers have their turns in between.
       module Result
-        def values = paced_rows { |row| tuple_values(row) } || super
+        def values
+          return super if ntuples < RowPacing::ROWS
 
-        def column_values(column)
-          return super unless column.is_a?(Integer) && (0...nfields).cover?(column)
-
-          paced_rows { |row| getvalue(row, column) } || super
+          pacing = RowPacing.new
+          Array.new(ntuples) do |row|
+            pacing.pass
+            tuple_values(row)
+          end
         end
-
-        def field_values(name) = ntuples < RowPacing::ROWS ? super : column_values(fnumber(name.to_s))
 
         %i[each each_row].each do |name|
           define_method(name) do |&block|
@@ -210,17 +210,6 @@ module Fairlead
         attr_writer :fairlead_connection
 
         private
-
-        # @return [Array, nil] nil if there are only few rows.
-        def paced_rows
-          return if ntuples < RowPacing::ROWS
-
-          pacing = RowPacing.new
-          Array.new(ntuples) do |row|
-            pacing.pass
-            yield row
-          end
-        end
 
         # An error of the app's own block leaves the rest of the rows to pg; an interruption in the block ends the query.
         def stream(block)
