@@ -57,8 +57,8 @@ static fl_thread *thread_entry(VALUE thread, bool is_calling) {
 }
 
 static void count_progress(void) {
-    uint64_t turns = atomic_load_explicit(&fl_gvl_progress, memory_order_relaxed);
-    atomic_store_explicit(&fl_gvl_progress, turns + 1, memory_order_relaxed);
+    uint64_t progress = atomic_load_explicit(&fl_gvl_progress, memory_order_relaxed);
+    atomic_store_explicit(&fl_gvl_progress, progress + 1, memory_order_relaxed);
 }
 
 /* May run without the GVL, and on another thread than the one that changes. */
@@ -73,23 +73,19 @@ static void thread_changed(rb_event_flag_t event, const rb_internal_thread_event
         return;
     }
     atomic_store_explicit(&entry->gvl_since, fl_clock(), memory_order_relaxed);
-    switch (event) {
-    case RUBY_INTERNAL_THREAD_EVENT_READY: {
+    if (event == RUBY_INTERNAL_THREAD_EVENT_READY) {
         atomic_store(&entry->gvl, FL_GVL_WANTED);
         fl_watch *watch = atomic_load(&entry->watch);
         if (watch != NULL)
             fl_watch_wake(watch);
-        break;
+        return;
     }
-    default: {
-        atomic_store(&entry->gvl, FL_GVL_RELEASED);
-        fl_thread *expected = entry;
-        atomic_compare_exchange_strong(&fl_gvl_holder, &expected, NULL);
-        if (event == RUBY_INTERNAL_THREAD_EVENT_EXITED) {
-            rb_internal_thread_specific_set(data->thread, thread_key, NULL);
-            keep_entry(entry);
-        }
-    }
+    atomic_store(&entry->gvl, FL_GVL_RELEASED);
+    fl_thread *expected = entry;
+    atomic_compare_exchange_strong(&fl_gvl_holder, &expected, NULL);
+    if (event == RUBY_INTERNAL_THREAD_EVENT_EXITED) {
+        rb_internal_thread_specific_set(data->thread, thread_key, NULL);
+        keep_entry(entry);
     }
 }
 

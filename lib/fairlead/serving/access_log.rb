@@ -42,15 +42,15 @@ module Fairlead
       nil
     end
 
-    # What was refused before it reached the app: by its syntax, its size, or its time.
+    # Logs a request that the core rejected before it reached the app: by its syntax, its size, or its time.
     #
     # @param request_line [String] as much of it as came.
     # @param address [String] the client's.
     # @param status [Integer]
     # @param reason [String]
     # @param duration [Float] seconds since its first byte.
-    def refused(request_line, address, status, reason, duration)
-      @io.write(refusal(request_line, address, status, reason, duration, Time.now - duration))
+    def rejected(request_line, address, status, reason, duration)
+      @io.write(rejection(request_line, address, status, reason, duration, Time.now - duration))
     rescue IOError, SystemCallError
       nil
     end
@@ -75,7 +75,7 @@ module Fairlead
           "#{bytes.zero? ? "-" : bytes}\n"
       end
 
-      def refusal(request_line, address, status, reason, _duration, started_at)
+      def rejection(request_line, address, status, reason, _duration, started_at)
         "#{address} - - [#{stamp(started_at)}] \"#{escape(request_line)}\" #{status} #{reason.bytesize + 1}\n"
       end
 
@@ -124,7 +124,7 @@ module Fairlead
       end
 
       # Where there is no method, target and protocol, `line` is what came; `refused` says what was wrong with it.
-      def refusal(request_line, address, status, reason, duration, started_at)
+      def rejection(request_line, address, status, reason, duration, started_at)
         method, target, protocol, more = request_line.split(" ", 4)
         whole = protocol && more.nil?
         fields = {

@@ -98,13 +98,13 @@ module Fairlead
         woke = true
         id = @loop.woken
       end
-      @on_refusals&.call if id == false
+      @on_rejections&.call if id == false
       woke
     end
 
-    # Has the driver call this block when the loop has refused requests, see Loop#rejections.
-    def on_refusals(&block)
-      @on_refusals = block
+    # Has the driver call this block when the loop has rejected requests (see Loop#rejections).
+    def on_rejections(&block)
+      @on_rejections = block
     end
 
     # @api private

@@ -47,7 +47,7 @@ module Fairlead
       join if page
       @ready = false
       @group = assemble(app, configuration, replaced: !supervisor.nil?)
-      @group.on_refusals { log_refusals } if @access_log
+      @group.on_rejections { log_rejections } if @access_log
       observe_stalls(configuration, on_stall)
       @loop.router = RailsRoutes if defined?(::ActionDispatch::Routing)
       @loop.connect_supervisor(supervisor[:socket].fileno, *supervisor.values_at(:relief, :lane)) if supervisor
@@ -97,7 +97,7 @@ module Fairlead
     def stop
       @group.ask do
         @loop.stop
-        log_refusals if @access_log
+        log_rejections if @access_log
         @group.finish
       end
     end
@@ -133,7 +133,7 @@ module Fairlead
       end
     end
 
-    def log_refusals = @loop.rejections.each { |refusal| @access_log.refused(*refusal) }
+    def log_rejections = @loop.rejections.each { |rejection| @access_log.rejected(*rejection) }
 
     def limits(configuration)
       limits = LIMITS.to_h { |name| [name, configuration.public_send(name)] }

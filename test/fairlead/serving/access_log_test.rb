@@ -62,20 +62,20 @@ module Fairlead
       assert_includes common(strange, 200, 1), "GET /\\xc3\\xb6/\\xc3\\xa9?\\xff HTTP/1.1"
     end
 
-    REFUSED = ["192.0.2.7", 400, "a line does not end with CR LF", 0.25].freeze
+    REJECTED = ["192.0.2.7", 400, "a line does not end with CR LF", 0.25].freeze
 
     def test_what_was_refused
-      line = written("common") { |log| log.refused("GET / HTTP/1.1", *REFUSED) }
+      line = written("common") { |log| log.rejected("GET / HTTP/1.1", *REJECTED) }
       assert_match(%r{\A192\.0\.2\.7 - - \[\S+ \S+\] "GET / HTTP/1\.1" 400 31\n\z}, line)
-      fields = JSON.parse(written("json") { |log| log.refused("GET / HTTP/1.1", *REFUSED) })
+      fields = JSON.parse(written("json") { |log| log.rejected("GET / HTTP/1.1", *REJECTED) })
       assert_equal ["GET", "/", "HTTP/1.1", 400, 31, 0.25, "a line does not end with CR LF"],
                    fields.values_at("method", "target", "protocol", "status", "bytes", "duration", "refused")
     end
 
     def test_what_was_refused_and_is_no_request_line
-      line = written("common") { |log| log.refused("\x16\x03\"\n".b, *REFUSED) }
+      line = written("common") { |log| log.rejected("\x16\x03\"\n".b, *REJECTED) }
       assert_includes line, %("\\x16\\x03\\x22\\x0a" 400)
-      fields = JSON.parse(written("json") { |log| log.refused("GE\xff".b, *REFUSED) })
+      fields = JSON.parse(written("json") { |log| log.rejected("GE\xff".b, *REJECTED) })
       assert_equal ["GE\\xff", nil], fields.values_at("line", "method")
     end
 
