@@ -131,9 +131,11 @@ static VALUE loop_initialize(VALUE object, VALUE options) {
         .request_timeout = microseconds(options, "request_timeout"),
         .record_rejections = RTEST(fl_option(options, "record_rejections")),
         .cancel_abandoned = RTEST(fl_option(options, "cancel_abandoned")),
+        .cancel_streams = fl_option(options, "cancel_abandoned") != Qfalse,
         .deadlines = {[FL_DEADLINE_IDLE] = microseconds(options, "idle_timeout"),
                       [FL_DEADLINE_HEAD] = microseconds(options, "head_timeout"),
                       [FL_DEADLINE_BODY] = microseconds(options, "body_timeout"),
+                      [FL_DEADLINE_EVENTS] = microseconds(options, "event_stream_keepalive"),
                       [FL_DEADLINE_WRITE] = microseconds(options, "write_timeout"),
                       [FL_DEADLINE_LINGER] = 2000000},
     };

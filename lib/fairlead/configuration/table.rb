@@ -122,10 +122,14 @@ module Fairlead
                  "How long a request may run without reading or writing a piece of a body. Past it, the client " \
                  "gets 504, and the request is cancelled at its current or next wait.",
                  group: :deadlines, within: DEADLINE),
-      Option.new(:cancel_abandoned, :boolean, false,
-                 "Cancel a request, and its database query, at its wait when its client has gone. Without it the " \
+      Option.new(:cancel_abandoned, :boolean, nil,
+                 "Cancel a request, and its database query, at its wait when its client has gone. Otherwise the " \
                  "request runs to its end. An HTTP/1.0 client counts as gone only when it resets its connection.",
-                 group: :deadlines),
+                 group: :deadlines, shown: "long-lived responses only (event streams, callable bodies)"),
+      Option.new(:event_stream_keepalive, :seconds, 15.0,
+                 "How long an event stream may be silent until its client is sent a comment, so that no proxy closes it. At most " \
+                 "twice as long. 0: for ever; streams then end in order only when the server stops.",
+                 group: :deadlines, within: (0..86_400)),
       Option.new(:stuck_timeout, :seconds, nil,
                  "How long a request may block or compute without a pause. Past it, a successor replaces its " \
                  "worker, which is killed after drain_timeout.",

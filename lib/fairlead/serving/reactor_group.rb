@@ -20,12 +20,12 @@ module Fairlead
 
     # @param loop [Loop]
     # @param handler [RequestHandler]
-    # @param deadlines [RequestDeadlines, nil] of the requests
+    # @param deadlines [RequestDeadlines] of the requests
     # @param lost [Numeric] seconds for which a request may keep a reactor away, until the worker is to be replaced; 0:
     #   for ever
     # @param drain [Numeric] seconds that it then has for its other requests
     # @param stream_share [Float] see {Turns}
-    def initialize(loop, handler, deadlines: nil, lost: 0, drain: 0, stream_share: 0.5)
+    def initialize(loop, handler, deadlines:, lost: 0, drain: 0, stream_share: 0.5)
       @loop = loop
       @deadlines = deadlines
       @handler = handler
@@ -92,7 +92,7 @@ module Fairlead
       while (block = @to_do.shift) # another reactor may lead by now, and take from it too
         block.call
       end
-      woke = @deadlines ? @deadlines.interrupt_expired : false
+      woke = @deadlines.interrupt_expired
       while id
         wake(id)
         woke = true

@@ -3,10 +3,10 @@
 require_relative "../parts"
 
 module Fairlead
-  # The requests of a worker while `request_timeout` or `cancel_abandoned` is set. The core knows when the time of a request is
-  # up, and has answered its client by then. What is left is to raise the exception in the request's fiber: where it waits, or at
-  # its next wait. Nothing is raised in code that computes, or inside a call that blocks: a fork, a free or a held lock would be
-  # cut short anywhere.
+  # The requests of a worker that may be cancelled: long-lived ones, and all while `request_timeout` or `cancel_abandoned` is set. The
+  # core knows when a request's time is up, and has answered its client by then, or that its client has gone. What is left is to raise
+  # the exception in the request's fiber: where it waits, or at its next wait. Nothing is raised in code that computes, or inside a call
+  # that blocks: a fork, a free or a held lock would be cut short anywhere.
   class RequestDeadlines
     # A request that runs, and its fiber. On the ready list of its reactor, it raises in that fiber.
     class Running
@@ -20,7 +20,7 @@ module Fairlead
       end
 
       # @return [Boolean] whether it is interrupted when its client has gone.
-      attr_reader :cancels_abandoned
+      attr_accessor :cancels_abandoned
 
       # The request has ended: its fiber may have another one by now.
       def finished! = @request = nil
@@ -79,37 +79,54 @@ module Fairlead
       # @return [Running, nil] the current request.
       def current = Fiber[KEY]
 
-      # @return [RequestDeadlines, nil] nil: the configuration asks for none.
-      def for(loop, configuration)
-        return unless configuration.request_timeout || configuration.cancel_abandoned
-
-        new(loop, cancels_abandoned: configuration.cancel_abandoned)
-      end
+      # The same, where a task is to be interrupted with its request, which need not have a time limit.
+      #
+      # @return [Running, nil]
+      def current! = current || ServingFiber.of(Fiber.current)&.begin_deadline
     end
 
     # @param loop [Loop]
-    # @param cancels_abandoned [Boolean] as the option says
-    def initialize(loop, cancels_abandoned:)
+    # @param configuration [Configuration]
+    def initialize(loop, configuration)
       @loop = loop
-      @cancels_abandoned = cancels_abandoned
+      @cancels_abandoned = configuration.cancel_abandoned
+      @every_request = @cancels_abandoned || !configuration.request_timeout.nil?
       @running = {}
     end
 
-    # Answers a request, in a serving fiber.
-    def during(request)
-      id = request.id
-      running = Fiber[KEY] = @running[id] = Running.new(request, @cancels_abandoned)
+    # @return [Boolean] whether every request may be cancelled.
+    def every_request? = @every_request
+
+    # To be called in the request's serving fiber.
+    #
+    # @return [Running]
+    def begin(request)
+      running = Fiber[KEY] = @running[request.id] = Running.new(request, @cancels_abandoned ? true : false)
       running.interrupt if running.late?
-      yield
-    ensure
-      running.finished!
-      @running.delete(id)
+      running
+    end
+
+    # The request's response lives long: it is cancelled when its client has gone, unless the configuration forbids that.
+    def begin_stream(request)
+      return if @cancels_abandoned == false
+
+      running = @running[request.id] || self.begin(request)
+      return if running.cancels_abandoned
+
+      running.cancels_abandoned = true
+      running.interrupt if running.late?
+    end
+
+    def end(request)
+      @running.delete(request.id)&.finished! unless @running.empty?
     end
 
     # Interrupts the requests whose time is up. Called by the driver, after each turn of the loop.
     #
     # @return [Boolean] whether there were any.
     def interrupt_expired
+      return false if @running.empty?
+
       any = false
       while (id = @loop.expired)
         @running[id]&.interrupt

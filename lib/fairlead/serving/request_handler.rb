@@ -15,20 +15,23 @@ module Fairlead
       @app = app
       @loop = loop
       @access_log = access_log
-      @deadlines = RequestDeadlines.for(loop, configuration)
+      @deadlines = RequestDeadlines.new(loop, configuration)
       @early_hints = configuration.early_hints
       @streams_bodies = configuration.stream_request_bodies
       @older_rack = Rack.release < "3.1"
     end
 
-    # @return [RequestDeadlines, nil]
+    # @return [RequestDeadlines]
     attr_reader :deadlines
     # @return [ReactorGroup] whose reactors call it.
     attr_writer :group
 
     # @param request [Request]
     def call(request)
-      @deadlines ? @deadlines.during(request) { answer(request) } : answer(request)
+      @deadlines.begin(request) if @deadlines.every_request?
+      answer(request)
+    ensure
+      @deadlines.end(request)
     end
 
     private
@@ -65,7 +68,7 @@ module Fairlead
         body.each do |part|
           ServingFiber.begins_response
           ResponseStream.write(request, part, scheduler)
-          request.mark_long_lived if request.duration - request.queue_time > LONG_LIVED
+          becomes_long_lived(request) if request.duration - request.queue_time > LONG_LIVED
         end
         ResponseStream.finish(request)
       else
@@ -89,8 +92,13 @@ module Fairlead
     # The response may be silent for any time: the client's time is limited, not the app's.
     def mark_long_lived(request)
       ServingFiber.becomes_stream
-      request.mark_long_lived
+      becomes_long_lived(request)
       request.limit_time(nil)
+    end
+
+    def becomes_long_lived(request)
+      request.mark_long_lived
+      @deadlines.begin_stream(request)
     end
 
     def event_stream?(headers)

@@ -19,7 +19,7 @@ module Fairlead
     LIMITS = %i[
       request_line head_size headers body_size body_buffer response_buffer in_flight streams queue_timeout
       queue_target request_timeout idle_timeout head_timeout body_timeout write_timeout health_path
-      cancel_abandoned
+      cancel_abandoned event_stream_keepalive
     ].freeze
     # Loaded now: when they are needed, there may be no descriptor left to load them with.
     NEEDED_LATER = [

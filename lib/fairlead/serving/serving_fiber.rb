@@ -95,6 +95,9 @@ module Fairlead
       @scheduler.push(self)
     end
 
+    # (see RequestDeadlines.current!)
+    def begin_deadline = @request && @handler.deadlines.begin(@request)
+
     # On the ready list, instead of its fiber: it is woken only from its rest.
     def alive? = @fiber.alive?
 

@@ -4,6 +4,7 @@
 #include "base/list.h"
 #include "base/platform.h"
 #include "context.h"
+#include "event_stream.h"
 #include "exchange.h"
 #include "internal.h"
 
@@ -324,6 +325,9 @@ void fl_deadline_expired(fl_deadline *deadline) {
     switch (deadline->kind) {
     case FL_DEADLINE_BODY:
         expire_body(fl_exchange_of_deadline(deadline));
+        break;
+    case FL_DEADLINE_EVENTS:
+        fl_event_stream_expired(fl_exchange_of_deadline(deadline));
         break;
     case FL_DEADLINE_HEAD:
         fl_connection_set_deadline(connection, FL_DEADLINE_NONE);

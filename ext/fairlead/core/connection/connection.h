@@ -33,8 +33,9 @@ typedef enum fl_connection_state {
 typedef enum fl_deadline_kind {
     FL_DEADLINE_NONE,
     FL_DEADLINE_IDLE,
-    FL_DEADLINE_HEAD, /* also of a handshake */
-    FL_DEADLINE_BODY, /* of an exchange; all others belong to a connection */
+    FL_DEADLINE_HEAD,   /* also of a handshake */
+    FL_DEADLINE_BODY,   /* of an exchange, */
+    FL_DEADLINE_EVENTS, /* and so is that of an event stream; all others belong to a connection */
     FL_DEADLINE_WRITE,
     FL_DEADLINE_LINGER,
     FL_DEADLINE_KINDS,

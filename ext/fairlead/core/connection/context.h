@@ -27,7 +27,8 @@ typedef struct fl_limits {
     uint64_t queue_target;                    /* microseconds; 0: no load shedding */
     uint64_t request_timeout;                 /* microseconds; 0: none */
     uint64_t deadlines[FL_DEADLINE_KINDS];    /* microseconds, by kind */
-    bool cancel_abandoned;                    /* a request expires when its client disconnects */
+    bool cancel_abandoned;                    /* a request expires when its client disconnects, */
+    bool cancel_streams;                      /* or at least a long-lived one does */
     char health_path[FL_MAX_HEALTH_PATH + 1]; /* empty: none */
     bool record_rejections;                   /* for the access log */
 } fl_limits;

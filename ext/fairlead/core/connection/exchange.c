@@ -1,6 +1,7 @@
 #include "exchange.h"
 #include "base/list.h"
 #include "context.h"
+#include "event_stream.h"
 #include "internal.h"
 
 #include <string.h>
@@ -60,6 +61,7 @@ fl_status fl_exchange_begin(fl_exchange *exchange, int code) {
     response->length_left = response->checked = 0;
     response->switches_protocol = code == 101;
     response->names_protocol = response->has_trailers = false;
+    response->events = (fl_event_stream) {0};
     response->code = code;
     return exchange->protocol->begin(exchange);
 }
@@ -77,6 +79,8 @@ static bool parse_length(const char *text, size_t size, uint64_t *length) {
     return true;
 }
 
+static const char EVENT_STREAM[] = "text/event-stream";
+
 #define IS(known) (strncasecmp(name, known, sizeof known - 1) == 0)
 
 fl_status fl_exchange_header(fl_exchange *exchange, const char *name, size_t name_size, const char *value, size_t value_size) {
@@ -89,6 +93,19 @@ fl_status fl_exchange_header(fl_exchange *exchange, const char *name, size_t nam
         break;
     case 7:
         response->has_trailers |= IS("trailer");
+        break;
+    case 12: /* most types differ at this place */
+        if (value_size >= sizeof EVENT_STREAM - 1 && (value[5] | 0x20) == 'e')
+            response->events.is_one |= IS("content-type") && strncasecmp(value, EVENT_STREAM, sizeof EVENT_STREAM - 1) == 0;
+        break;
+    case 13:
+        response->events.has_cache_control |= IS("cache-control");
+        break;
+    case 16:
+        response->events.encoded |= IS("content-encoding");
+        break;
+    case 17:
+        response->events.has_accel_buffering |= IS("x-accel-buffering");
         break;
     case 14:
         if (IS("content-length")) {
@@ -118,8 +135,13 @@ fl_status fl_exchange_head_end(fl_exchange *exchange, int64_t length) {
     fl_response *response = &exchange->response;
     if (exchange->context == NULL)
         return FL_CLOSED;
+    fl_status status = response->events.is_one ? fl_event_stream_add_headers(exchange) : FL_OK;
+    if (status != FL_OK)
+        return status;
     response->head_complete = true;
     bool known = response->switches_protocol || response->has_length || response->framing != FL_FRAMING_UNDECIDED;
+    if (response->events.is_one && length < 0 && exchange->connection != NULL) /* its head leaves before its first event */
+        fl_connection_mark_dirty(exchange->connection);
     if (length < 0 && !known && !fl_exchange_has_no_body(exchange))
         return FL_OK; /* the framing is decided when the body ends, or has to be sent before */
     return decide_framing(exchange, length);
@@ -151,8 +173,10 @@ void fl_exchange_flush(fl_exchange *exchange) {
         fl_connection_close(exchange->connection);
         return;
     }
-    response->committed = true;
     fl_context_update_clock(exchange->context);
+    if (response->events.is_one && !response->committed)
+        fl_event_stream_begin(exchange);
+    response->committed = true;
     exchange->protocol->flush(exchange);
 }
 
@@ -258,6 +282,8 @@ fl_status fl_exchange_write(fl_exchange *exchange, const char *bytes, size_t siz
     if (!is_well_formed(exchange, bytes, size))
         return FL_BAD_CHUNK;
     fl_status status = write_all(exchange, bytes, size, used);
+    if (response->events.is_one)
+        fl_event_stream_written(exchange, bytes, *used);
     response->checked -= response->checked < *used ? response->checked : *used;
     return status;
 }

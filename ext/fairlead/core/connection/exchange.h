@@ -53,6 +53,12 @@ typedef struct fl_request {
     bool compact : 1; /* the head's block has room for its own headers only */
 } fl_request;
 
+/* Whether a response is an event stream, see event_stream.h. */
+typedef struct fl_event_stream {
+    uint32_t tail; /* the last four bytes of its body */
+    bool is_one, encoded, has_cache_control, has_accel_buffering;
+} fl_event_stream;
+
 /* No bit fields: fl_exchange_begin sets flags without the lock. */
 typedef struct fl_response {
     fl_buffer out;  /* staged by the protocol, but not passed to the connection yet */
@@ -60,6 +66,7 @@ typedef struct fl_response {
     uint64_t length_left;
     uint64_t body_sent;
     size_t checked; /* FL_FRAMING_RAW: bytes that were checked, but not taken yet */
+    fl_event_stream events;
     int code;
     uint8_t framing;
     bool close; /* the connection ends after this response */

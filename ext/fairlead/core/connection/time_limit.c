@@ -118,9 +118,11 @@ static void expire(fl_exchange *exchange) {
 }
 
 void fl_exchange_client_gone(fl_exchange *exchange) {
-    bool expired = exchange->timing.expired || exchange->timing.timed_out;
-    if (exchange->context != NULL && exchange->context->limits.cancel_abandoned && !expired &&
-        !exchange->response.switches_protocol)
+    if (exchange->context == NULL)
+        return;
+    const fl_limits *limits = &exchange->context->limits;
+    bool cancelled = limits->cancel_abandoned || (limits->cancel_streams && exchange->stream);
+    if (cancelled && !exchange->timing.expired && !exchange->timing.timed_out && !exchange->response.switches_protocol)
         expire(exchange);
 }
 

@@ -2,6 +2,7 @@
 #include "protocol.h"
 #include "base/descriptors.h"
 #include "base/platform.h"
+#include "connection/event_stream.h"
 #include "internal.h"
 
 #include <stdio.h>
@@ -64,7 +65,12 @@ static void probe_client(fl_connection *connection) {
 
 /* HTTP/1.0 has no interim responses: such a client counts as reading. */
 static void half_closed(fl_connection *connection) {
-    const fl_exchange *exchange = connection->exchanges;
+    fl_exchange *exchange = connection->exchanges;
+    if (exchange != NULL && exchange->response.events.is_one && !fl_http1_connection_state(connection)->probed) {
+        fl_http1_connection_state(connection)->probed = true;
+        fl_event_stream_probe(exchange);
+        return;
+    }
     if (fl_http1_connection_state(connection)->probed || exchange == NULL || fl_http1_exchange_state(exchange)->minor == 0)
         return;
     bool cancellable = exchange->state == FL_EXCHANGE_SERVED && connection->context->limits.cancel_abandoned &&

@@ -1,4 +1,5 @@
 #include "loop.h"
+#include "connection/event_stream.h"
 #include "internal.h"
 #include "siblings/handoff.h"
 
@@ -309,6 +310,8 @@ void fl_loop_drain(fl_loop *loop, bool handing_over) {
         fl_loop_stop_accepting(loop);
         loop->accepting.again_at = 0;
     }
+    if (!loop->context.draining)
+        fl_event_streams_drain(&loop->context);
     loop->context.draining = true;
     loop->context.handing_over = handing_over;
     if (handing_over)
@@ -331,8 +334,9 @@ static void reject_waiting(fl_connection *connection) {
 
 void fl_loop_stop(fl_loop *loop) {
     fl_context *context = &loop->context;
-    fl_context_expire_all(context);
     fl_context_update_clock(context);
+    fl_event_streams_end(context);
+    fl_context_expire_all(context);
     for (fl_connection *connection = context->connections, *next; connection != NULL; connection = next) {
         next = connection->next;
         const fl_exchange *exchange = connection->exchanges;

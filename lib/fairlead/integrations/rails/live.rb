@@ -37,6 +37,7 @@ module Fairlead
       task = ::Async::Task.current? or return super
 
       request_fiber = FiberOwner.current
+      RequestDeadlines.current!
       task.async do
         ::Thread.current[REQUEST_FIBER] = request_fiber
         RequestDeadlines.current&.share do |error|

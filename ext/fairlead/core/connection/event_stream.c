@@ -1,0 +1,119 @@
+/* Event streams: responses of type text/event-stream (WHATWG HTML, 9.2). The core keeps silent ones alive without waking their fiber, and
+ * ends them in order when the server drains, so that clients connect again, elsewhere, with Last-Event-ID. */
+#include "context.h"
+#include "exchange.h"
+#include "internal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    SILENT_WHEN_DRAINING = 1000000, /* microseconds after which a silent stream of a draining worker ends */
+    RETRY = 500,                    /* milliseconds after which its client connects again, at least, */
+    RETRY_SPREAD = 2000,            /* and up to this much later, so that not all come at once */
+};
+
+#define ADD(name, value) exchange->protocol->header(exchange, name, sizeof name - 1, value, sizeof value - 1)
+
+fl_status fl_event_stream_add_headers(fl_exchange *exchange) {
+    fl_status status = exchange->response.events.has_cache_control ? FL_OK : ADD("cache-control", "no-cache");
+    if (status == FL_OK && !exchange->response.events.has_accel_buffering)
+        status = ADD("x-accel-buffering", "no"); /* nginx would hold events back */
+    return status;
+}
+
+/* Whether the core may add to the body. */
+static bool is_plain(const fl_exchange *exchange) {
+    const fl_response *response = &exchange->response;
+    return response->events.is_one && !response->events.encoded && response->framing_decided &&
+           (response->framing == FL_FRAMING_CHUNKED || response->framing == FL_FRAMING_CLOSE);
+}
+
+void fl_event_stream_begin(fl_exchange *exchange) {
+    fl_context *context = exchange->context;
+    if (is_plain(exchange) && exchange->request.complete && context->limits.deadlines[FL_DEADLINE_EVENTS] != 0)
+        fl_deadline_set(context, &exchange->request.deadline, FL_DEADLINE_EVENTS, exchange->response.body_sent);
+}
+
+void fl_event_stream_written(fl_exchange *exchange, const char *bytes, size_t size) {
+    for (size_t i = size < 4 ? 0 : size - 4; i < size; i++)
+        exchange->response.events.tail = exchange->response.events.tail << 8 | (unsigned char) bytes[i];
+}
+
+static bool at_line_start(const fl_response *response) {
+    unsigned char last = (unsigned char) response->events.tail;
+    return response->body_sent == 0 || last == '\n' || last == '\r';
+}
+
+static bool at_event_start(const fl_response *response) {
+    uint32_t tail = response->events.tail;
+    return response->body_sent == 0 || (tail & 0xffff) == 0x0a0a || (tail & 0xffff) == 0x0d0d || tail == 0x0d0a0d0a;
+}
+
+/* Whether the client has taken all that was written before. */
+static bool is_sent(const fl_exchange *exchange) {
+    return exchange->response.out.length == 0 && exchange->connection->out.length == 0 && !exchange->response.awaits_room;
+}
+
+static bool send_text(fl_exchange *exchange, const char *text, size_t size) {
+    if (exchange->protocol->body(exchange, text, size) != FL_OK)
+        return false;
+    exchange->protocol->flush(exchange);
+    return exchange->connection != NULL;
+}
+
+/* A comment is no event, and may stand between the lines of one. */
+static void send_comment(fl_exchange *exchange) {
+    send_text(exchange, ":\n", 2);
+}
+
+static void end_in_order(fl_exchange *exchange) {
+    const fl_protocol *protocol = exchange->protocol;
+    fl_connection *connection = exchange->connection;
+    char text[32];
+    int size = snprintf(text, sizeof text, "retry: %u\n\n", (unsigned) (RETRY + exchange->id * 7919 % RETRY_SPREAD));
+    if (!send_text(exchange, text, (size_t) size))
+        return;
+    if (!protocol->finish(exchange))
+        protocol->reset(exchange);
+    bool open = exchange->connection != NULL;
+    if (open) {
+        fl_exchange_detach(exchange);
+        fl_exchange_connection_lost(exchange, true);
+        protocol->finished(connection);
+    }
+}
+
+void fl_event_stream_expired(fl_exchange *exchange) {
+    bool silent = exchange->request.deadline.progress == exchange->response.body_sent;
+    fl_deadline_set(exchange->context, &exchange->request.deadline, FL_DEADLINE_EVENTS, exchange->response.body_sent);
+    if (!silent || !is_sent(exchange))
+        return;
+    if (exchange->context->draining && at_event_start(&exchange->response))
+        end_in_order(exchange);
+    else if (at_line_start(&exchange->response))
+        send_comment(exchange);
+}
+
+void fl_event_stream_probe(fl_exchange *exchange) {
+    if (exchange->request.deadline.kind == FL_DEADLINE_EVENTS && is_sent(exchange) && at_line_start(&exchange->response))
+        send_comment(exchange);
+}
+
+void fl_event_streams_drain(fl_context *context) {
+    if (context->limits.deadlines[FL_DEADLINE_EVENTS] == 0)
+        return;
+    context->limits.deadlines[FL_DEADLINE_EVENTS] = SILENT_WHEN_DRAINING;
+    fl_deadline *last = context->deadlines[FL_DEADLINE_EVENTS].last, *deadline, *next = context->deadlines[FL_DEADLINE_EVENTS].first;
+    for (deadline = NULL; deadline != last;) {
+        deadline = next;
+        next = deadline->after;
+        fl_deadline_set(context, deadline, FL_DEADLINE_EVENTS, fl_exchange_of_deadline(deadline)->response.body_sent);
+    }
+}
+
+void fl_event_streams_end(fl_context *context) {
+    for (fl_exchange *exchange = context->served; exchange != NULL; exchange = exchange->next)
+        if (is_plain(exchange) && exchange->connection != NULL && is_sent(exchange) && at_event_start(&exchange->response))
+            end_in_order(exchange);
+}

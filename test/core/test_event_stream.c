@@ -1,0 +1,140 @@
+/* Event streams: their headers, the comments that keep them alive, and their end when the server drains. */
+#include "responses.h"
+
+enum { SILENCE = 30 * MILLISECOND };
+
+static fl_exchange *begin_stream(peer_server *server, int socket, const char *name, const char *value) {
+    send_text(socket, GET("/"));
+    fl_exchange *exchange = take(server->loop);
+    fl_exchange_release_head(exchange);
+    CHECK_NUMBER(FL_OK, fl_exchange_begin(exchange, 200));
+    header(exchange, "content-type", "text/event-stream; charset=utf-8");
+    if (name != NULL)
+        header(exchange, name, value);
+    CHECK_NUMBER(FL_OK, fl_exchange_head_end(exchange, -1));
+    return exchange;
+}
+
+static peer_server server_with_silence(uint64_t silence) {
+    fl_limits limits = peer_limits;
+    limits.deadlines[FL_DEADLINE_EVENTS] = silence;
+    return server_with(limits);
+}
+
+static bool ends_with(const received_bytes *received, const char *end) {
+    size_t size = strlen(end);
+    return received->size >= size && memcmp(received->bytes + received->size - size, end, size) == 0;
+}
+
+/* What the client has received, once it ends with `end`. */
+static received_bytes await_text(peer_server *server, int socket, const char *end) {
+    static received_bytes all;
+    all.size = 0;
+    TURN_UNTIL(server->loop, (receive_available(socket, &all), ends_with(&all, end)));
+    return all;
+}
+
+static void proxies_are_told_not_to_buffer(void) {
+    peer_server server = server_with_silence(0);
+    int socket = client(&server);
+    fl_exchange *exchange = begin_stream(&server, socket, NULL, NULL);
+    received_bytes head = await_text(&server, socket, "\r\n\r\n"); /* before anything was written */
+    CHECK_NUMBER(1, occurrences(&head, "\r\ncache-control: no-cache\r\n"));
+    CHECK_NUMBER(1, occurrences(&head, "\r\nx-accel-buffering: no\r\n"));
+    fl_exchange_finish(exchange);
+    close(socket);
+    server_stop(&server);
+}
+
+static void headers_of_the_app_stay(void) {
+    peer_server server = server_with_silence(0);
+    int socket = client(&server);
+    fl_exchange *exchange = begin_stream(&server, socket, "Cache-Control", "no-store");
+    received_bytes head = await_text(&server, socket, "\r\n\r\n");
+    CHECK_NUMBER(0, occurrences(&head, "no-cache"));
+    CHECK_NUMBER(1, occurrences(&head, "no-store"));
+    fl_exchange_finish(exchange);
+    close(socket);
+    server_stop(&server);
+}
+
+static void a_silent_stream_gets_comments_between_lines(void) {
+    peer_server server = server_with_silence(SILENCE);
+    int socket = client(&server);
+    fl_exchange *exchange = begin_stream(&server, socket, NULL, NULL);
+    await_text(&server, socket, "\r\n\r\n2\r\n:\n\r\n");
+    put(exchange, "data: a\n");
+    await_text(&server, socket, "data: a\n\r\n2\r\n:\n\r\n");
+    put(exchange, "data: b");
+    await_text(&server, socket, "data: b\r\n");
+    uint64_t until = fl_clock() + 4 * SILENCE;
+    TURN_UNTIL(server.loop, fl_clock() > until);
+    CHECK_NOTHING_RECEIVED(receive(server.loop, socket));
+    put(exchange, "\n\n");
+    fl_exchange_finish(exchange);
+    await_text(&server, socket, "2\r\n\n\n\r\n0\r\n\r\n");
+    CHECK_NUMBER(1, server.loop->context.counts.requests);
+    close(socket);
+    server_stop(&server);
+}
+
+static void an_encoded_stream_gets_none(void) {
+    peer_server server = server_with_silence(SILENCE);
+    int socket = client(&server);
+    fl_exchange *exchange = begin_stream(&server, socket, "content-encoding", "gzip");
+    await_text(&server, socket, "\r\n\r\n");
+    CHECK_NUMBER(FL_DEADLINE_NONE, exchange->request.deadline.kind);
+    fl_exchange_finish(exchange);
+    close(socket);
+    server_stop(&server);
+}
+
+static void a_silent_stream_ends_in_order_when_the_server_drains(void) {
+    peer_server server = server_with_silence(5 * SECOND);
+    int silent = client(&server), within = client(&server);
+    fl_exchange *first = begin_stream(&server, silent, NULL, NULL), *second = begin_stream(&server, within, NULL, NULL);
+    put(first, "data: a\n\n");
+    put(second, "data: a\n");
+    fl_loop_drain(server.loop, false);
+    received_bytes last = await_text(&server, silent, "\n\n\r\n0\r\n\r\n");
+    CHECK_NUMBER(1, occurrences(&last, "\r\nretry: "));
+    CHECK(first->connection == NULL);
+    CHECK(second->connection != NULL);
+    put(second, "\n");
+    last = await_text(&server, within, "\n\n\r\n0\r\n\r\n");
+    CHECK_NUMBER(1, occurrences(&last, "\r\nretry: "));
+    size_t used;
+    CHECK_NUMBER(FL_CLOSED, fl_exchange_write(second, "data: b\n\n", 9, &used));
+    fl_exchange_abandon(first);
+    fl_exchange_abandon(second);
+    TURN_UNTIL(server.loop, fl_loop_is_drained(server.loop));
+    close(silent);
+    close(within);
+    server_stop(&server);
+}
+
+static void busy_streams_end_in_order_when_the_server_stops(void) {
+    peer_server server = server_with_silence(5 * SECOND);
+    int socket = client(&server);
+    fl_exchange *exchange = begin_stream(&server, socket, NULL, NULL);
+    put(exchange, "data: a\r\n\r\n");
+    await_text(&server, socket, "\r\n\r\n\r\n");
+    fl_loop_drain(server.loop, false);
+    fl_loop_stop(server.loop);
+    received_bytes last = await_text(&server, socket, "0\r\n\r\n");
+    CHECK_NUMBER(1, occurrences(&last, "retry: "));
+    CHECK(exchange->connection == NULL);
+    fl_exchange_abandon(exchange);
+    close(socket);
+    server_stop(&server);
+}
+
+int main(void) {
+    TEST(proxies_are_told_not_to_buffer);
+    TEST(headers_of_the_app_stay);
+    TEST(a_silent_stream_gets_comments_between_lines);
+    TEST(an_encoded_stream_gets_none);
+    TEST(a_silent_stream_ends_in_order_when_the_server_drains);
+    TEST(busy_streams_end_in_order_when_the_server_stops);
+    return test_summary();
+}
