@@ -104,7 +104,8 @@ void fl_event_streams_drain(fl_context *context) {
     if (context->limits.deadlines[FL_DEADLINE_EVENTS] == 0)
         return;
     context->limits.deadlines[FL_DEADLINE_EVENTS] = SILENT_WHEN_DRAINING;
-    fl_deadline *last = context->deadlines[FL_DEADLINE_EVENTS].last, *deadline, *next = context->deadlines[FL_DEADLINE_EVENTS].first;
+    fl_deadline *last = context->deadlines[FL_DEADLINE_EVENTS].last, *deadline,
+                *next = context->deadlines[FL_DEADLINE_EVENTS].first;
     for (deadline = NULL; deadline != last;) {
         deadline = next;
         next = deadline->after;
