@@ -4,7 +4,6 @@
 # Called by cli, rackup and supervision.
 # Calls ipc and listening.
 module Fairlead
-  autoload :HotRestart, "fairlead/hot_restart/hot_restart"
   autoload :InitProcess, "fairlead/hot_restart/init_process"
   autoload :ParentLink, "fairlead/hot_restart/parent_link"
   autoload :PidFile, "fairlead/hot_restart/pid_file"

@@ -5,7 +5,7 @@ require "socket"
 
 module Fairlead
   # A supervisor's link to the {InitProcess}, which has the listening sockets, talks to the service manager and passes signals
-  # on. {HotRestart} is the other end, or {Rehearsal}.
+  # on; or to a {Rehearsal}.
   class ParentLink < Channel
     VARIABLE = "FAIRLEAD_PARENT"
 
