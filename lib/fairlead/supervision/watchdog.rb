@@ -20,8 +20,7 @@ module Fairlead
       @service_manager = service_manager
       @every = service_manager.watchdog / TIMES
       @next = 0.0
-      @asked = {}
-      @answered = {}
+      @asked = {} # one => when, until it answers
     end
 
     def load_for(seconds)
@@ -43,8 +42,8 @@ module Fairlead
       return if now < @next
 
       @next = now + @every
-      [@asked, @answered].each { |times| times.keep_if { |one, _| serving.include?(one) } }
-      @service_manager.well if well?(now, serving)
+      @asked.keep_if { |one, _| serving.include?(one) }
+      @service_manager.well if serving.empty? || serving.any? { |one| now - @asked.fetch(one, now) <= PATIENCE * @every }
       (serving - @asked.keys).each do |one|
         @asked[one] = now
         yield one
@@ -52,16 +51,6 @@ module Fairlead
     end
 
     # One of them has answered. May be called from any thread.
-    def answered(one)
-      asked = @asked.delete(one)
-      @answered[one] = asked if asked
-    end
-
-    private
-
-    def well?(now, serving)
-      serving.each { |one| @answered[one] ||= now }
-      serving.empty? || serving.any? { |one| now - @answered[one] <= PATIENCE * @every * 1.1 }
-    end
+    def answered(one) = @asked.delete(one)
   end
 end
