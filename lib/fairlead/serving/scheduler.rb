@@ -97,11 +97,7 @@ module Fairlead
     # the fiber checks again by itself. All others that sleep without an end are woken.
     def kernel_sleep(duration = nil)
       close = Fiber.current.fairlead_close unless duration
-      return close.without_interruption { block(nil, CHECK) } if close
-
-      super
-    ensure
-      wait_ended unless duration
+      close ? close.without_interruption { block(nil, CHECK) } : block(nil, duration)
     end
 
     # To be called once the scheduler is set: Ruby 4 warns if it has no fiber_interrupt by then. Later Ruby would call it for
@@ -137,10 +133,10 @@ module Fairlead
 
       turn = fiber.fairlead_turn = StreamTurn.new(@selector.turns, stream, fiber)
       timer = @timers.after(timeout) { turn.transfer(false) } if timeout
-      block_until(turn)
+      block_until_woken
     ensure
       timer&.cancel!
-      fiber.fairlead_woken = nil
+      fiber.fairlead_woken = fiber.fairlead_turn = nil
       wait_ended
     end
 
@@ -160,12 +156,11 @@ module Fairlead
     private
 
     # As Async's {#block} does.
-    def block_until(turn)
+    def block_until_woken
       @blocked += 1
       @selector.transfer
     ensure
       @blocked -= 1
-      turn.fiber.fairlead_turn = nil
     end
 
     # @return [Wakeup, StreamTurn]

@@ -41,7 +41,31 @@ module Fairlead
         [200, { "content-type" => "text/plain" }, [answer.to_s]]
       end)
     RUBY
-    private_constant :APP
+    # A stream sleeps for a time that no timer takes.
+    STREAM = <<~'RUBY'
+      POP = lambda do
+        queue = Queue.new
+        Async { Async::Task.current.yield; queue << true }
+        began = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+        queue.pop(timeout: 2)
+        (Process.clock_gettime(Process::CLOCK_MONOTONIC) - began).to_s
+      end
+      SLEEP = lambda do |stream|
+        sleep Float::INFINITY
+      rescue ArgumentError => error
+        stream.write(error.message)
+        stream.close
+      end
+      run ->(env) { [200, {}, env["PATH_INFO"] == "/stream" ? SLEEP : [POP.call]] }
+    RUBY
+    private_constant :APP, :STREAM
+
+    def test_a_fiber_whose_stream_could_not_wait_is_woken_in_later_requests
+      with_server(STREAM, lint: false) do |server|
+        assert_includes server.get("/stream").body, "finite"
+        3.times { assert_operator server.get("/").body.to_f, :<, 1, "seconds" }
+      end
+    end
 
     def test_who_waits_behind_it_goes_on
       with_server(APP, lint: false) do |server|
