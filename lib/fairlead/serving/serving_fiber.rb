@@ -108,7 +108,10 @@ module Fairlead
     #
     # @param kind [Symbol] :begun, or :stream: it is one from here on
     def begin_response(kind = :begun)
-      @turns.streams += 1 unless @response
+      unless @response
+        @turns.streams += 1
+        @debt = 0
+      end
       @response = kind unless @response == :stream
     end
 
@@ -149,7 +152,6 @@ module Fairlead
 
     def end_response
       @response = nil
-      @debt = 0
       @turns.streams -= 1
     end
 

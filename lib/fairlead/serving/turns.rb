@@ -14,7 +14,7 @@ module Fairlead
   class Turns
     # Seconds that a turn lasts at least while there is work for it: of the clock for requests, of CPU time for streams.
     SLICE = 0.001
-    # Seconds of CPU time that one class may owe the other at most.
+    # Seconds of CPU time that one class may owe the other at most, and one stream the others.
     MOST_OWED = 0.1
     private_constant :SLICE, :MOST_OWED
 
@@ -48,17 +48,16 @@ module Fairlead
     def begin_requests = @began_at = Clock.now
 
     # @return [Boolean] whether new requests go before fibers that can go on.
-    def slice_left?
-      return false unless @requests_turn
+    def slice_left? = @requests_turn && Clock.now - @began_at < SLICE
 
-      Clock.now - @began_at < SLICE || (@owed.negative? && !@since.nil? && owed(Clock.thread_cpu).negative?)
-    end
-
-    # Of the scheduler's own fiber: streams have their turn.
+    # Of the scheduler's own fiber: streams have their turn, unless they have had too much and requests wait.
     def run_streams
-      @requests_turn = false
       now = Clock.thread_cpu
       @owed = [owed(now), MOST_OWED].min if @since
+      @since = now
+      return if @owed.negative? && @loop.takeable.positive? && @loop.leads?
+
+      @requests_turn = false
       @owed = 0.0 if @owed.negative? && @loop.takeable.zero?
       run_queue(now, now + SLICE)
       give_way_to_leader if @loop.leader_waits?
@@ -127,7 +126,7 @@ module Fairlead
     def book(stream, before)
       now = Clock.thread_cpu
       @owed = [@owed - (now - before), -MOST_OWED].max
-      stream.debt += now - before - SLICE if now - before > SLICE
+      stream.debt = [stream.debt + now - before - SLICE, MOST_OWED].min if now - before > SLICE
       now
     end
   end

@@ -23,6 +23,15 @@ module Fairlead
         def initialize(seconds = 0.0002) = @seconds = seconds
         def each = loop { yield "data: x\n\n"; USE.call(:stream, @seconds); sleep 0.02 }
       end
+      class Beginning
+        def each
+          yield "data: x\n\n"
+          sleep 0.5
+          USE.call(:stream, 1)
+          sleep 0.02
+          Events.new.each { |event| yield event }
+        end
+      end
       # Each event comes from another service.
       class Relayed
         def each
@@ -31,16 +40,27 @@ module Fairlead
           loop { yield "data: #{reader.readpartial(16)}\n\n"; USE.call(:stream, 0.0002) }
         end
       end
+      # Each event comes from another task, which sleeps without an end until then.
+      class Signalled
+        def each
+          mutex, condition = Mutex.new, ConditionVariable.new
+          Async { loop { sleep 0.02; mutex.synchronize { condition.signal } } }
+          loop { yield "data: x\n\n"; USE.call(:stream, 0.0002); mutex.synchronize { condition.wait(mutex) } }
+        end
+      end
       run(lambda do |env|
         case env["PATH_INFO"]
         when "/callable" then [200, EVENTS, ->(stream) { Events.new.each { |event| stream.write(event) } }]
         when "/each" then [200, { "content-type" => "text/plain" }, Events.new]
         when "/relayed" then [200, EVENTS, Relayed.new]
+        when "/signalled" then [200, EVENTS, Signalled.new]
         when "/busy" then [200, EVENTS, Events.new(0.005)]
+        when "/beginning" then [200, EVENTS, Beginning.new]
         when "/used" then [200, {}, [USED.values.join(" ")]]
         when "/waits"
+          began = Process.clock_gettime(Process::CLOCK_MONOTONIC)
           5.times { sleep 0.001 }
-          [200, {}, ["page"]]
+          [200, {}, [(Process.clock_gettime(Process::CLOCK_MONOTONIC) - began).to_s]]
         else
           USE.call(:page, 0.002)
           [200, {}, ["page"]]
@@ -51,7 +71,7 @@ module Fairlead
     STREAMS = 300
     PAGES = 64
 
-    %w[/callable /each /relayed].each do |path|
+    %w[/callable /each /relayed /signalled].each do |path|
       define_method("test_pages_and_streams_of_#{path.delete("/")}_each_have_half") do
         server = with_server(APP, "--queue-target", "0", lint: false)
         used, got = beside_streams(server, [path] * STREAMS, beside: "/page", events: 12)
@@ -78,6 +98,17 @@ module Fairlead
       assert_operator median(@took), :<, round, "seconds of a page that waits five times"
     end
 
+    # Streams compute for 5 ms at a time. For each, pages get 20 ms.
+    def test_pages_that_wait_go_on_before_new_ones
+      server = with_server(APP, "--queue-target", "0", "--stream-share", "0.2", lint: false)
+      took = nil
+      beside_streams(server, ["/busy"] * 10, beside: "/page", events: 5) do
+        took = Array.new(9) { client(to: server).get("/waits").body.to_f }
+      end
+
+      assert_operator median(took), :<, 0.06, "seconds in a page that waits five times"
+    end
+
     # The ten want 2.5 workers.
     def test_busy_streams_do_not_hold_up_others
       server = with_server(APP, "--queue-target", "0", lint: false)
@@ -86,12 +117,21 @@ module Fairlead
       assert_operator got.drop(10).min, :>, 1.5 * got.first(10).max, "events of light streams, and of busy ones"
     end
 
+    # Each busy stream would have 200 events meanwhile.
+    def test_a_stream_that_has_computed_for_a_second_soon_has_its_turn
+      server = with_server(APP, "--queue-target", "0", lint: false)
+      _, got = beside_streams(server, [*["/busy"] * 10, "/beginning"], events: 60)
+
+      assert_operator got.last, :>, 0, "its events"
+    end
+
     private
 
     def median(values) = values.sort[values.size / 2]
 
     # Opens the streams, and has clients ask for pages until half of the streams have got so many events.
     #
+    # @yield while all do
     # @return [Array(Float, Array<Integer>)] what part of the CPU time that pages and streams used the pages had, and how many events
     #   each stream sent.
     def beside_streams(server, paths, events:, beside: nil)
@@ -100,6 +140,7 @@ module Fairlead
       @asked_at = Hash.new { 0.0 }.compare_by_identity
       reader = Thread.new { read(streams, got, beside ? Array.new(PAGES) { ask(server, beside) } : [], beside) }
       eventually("all streams have begun", within: 60) { got.size == paths.size }
+      yield if block_given?
       measure(server, streams, got, events)
     ensure
       reader&.kill&.join
