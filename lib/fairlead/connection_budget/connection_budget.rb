@@ -78,7 +78,7 @@ module Fairlead
     def report(now, parent)
       each_request(now) { |server, count| parent.post(Messages::ConnectionRequest.new(server:, count:)) }
       retained = self.retained
-      parent.post(@reported = retained) if retained != @reported
+      @reported = retained if retained != @reported && parent.post(retained)
     end
 
     # @param message [Messages::RetainedConnections, Messages::ConnectionRequest] of another supervisor.

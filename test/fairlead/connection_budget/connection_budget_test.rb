@@ -35,6 +35,15 @@ module Fairlead
       assert_equal [[SERVER, 4]], reported.last.servers
     end
 
+    def test_what_the_init_process_had_no_room_for_is_reported_again
+      nil while parent.post(Messages::Restart.new)
+      report(parent)
+      refute_includes reported.map(&:class), Messages::RetainedConnections
+
+      report(parent)
+      assert_equal [Messages::RetainedConnections], reported.map(&:class)
+    end
+
     def test_it_requests_what_it_lacks
       wait_for_connections(3)
       report(parent)
