@@ -73,6 +73,7 @@ module Fairlead
       @io = Socket.new(:UNIX, :STREAM)
       @io.bind(Socket.sockaddr_un(@address))
       @io.listen(8)
+      @spare = File.open(File::NULL)
       @owner = Process.pid
     end
 
@@ -84,7 +85,7 @@ module Fairlead
     # @yield after each answer.
     def answer_clients
       loop do
-        client, = @io.accept_nonblock(exception: false)
+        client, = accept
         break unless client.is_a?(Socket)
 
         answer(client)
@@ -95,27 +96,43 @@ module Fairlead
     end
 
     def close
-      @io.close
+      [@io, @spare].compact.each(&:close)
       @namespace.remove(@address) if @owner == Process.pid # not in a fork
     end
 
     private
 
-    # All users of the machine can see the name, but only this user and root get the answer.
+    # Without descriptors left, the process gives up the spare one to accept the client.
+    def accept
+      @spare ||= File.open(File::NULL)
+      @io.accept_nonblock(exception: false)
+    rescue Errno::EMFILE, Errno::ENFILE
+      raise unless @spare
+
+      @spare.close
+      @spare = nil
+      @io.accept_nonblock(exception: false)
+    end
+
+    # All users of the machine can see the name, but only this user and root get the answer. The kernel's buffer mostly takes it whole.
     def answer(client)
       user, = client.getpeereid
       return client.close unless [0, Process.euid].include?(user)
 
       text = Messages.json(@answer.call)
-      Thread.new { write(client, text) }
-    rescue SystemCallError
+      client.setsockopt(:SOCKET, :SNDBUF, text.bytesize + 4096)
+      taken = client.write_nonblock(text)
+      return client.close if taken == text.bytesize
+
+      Thread.new { write_rest(client, text.byteslice(taken..)) }
+    rescue IO::WaitWritable, SystemCallError
       client.close
     rescue StandardError, LoadError => error # a failed answer must not end the server
       client.close
       Log.say "A `fairlead` command could not be answered: #{error.full_message(highlight: false)}"
     end
 
-    def write(client, text)
+    def write_rest(client, text)
       client.timeout = PATIENCE
       client.write(text)
     rescue IOError, SystemCallError

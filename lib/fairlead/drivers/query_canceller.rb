@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../log"
-require_relative "../pool"
+require "fairlead/pool"
 
 module Fairlead
   module Drivers
