@@ -252,10 +252,11 @@ static VALUE loop_wait(VALUE object, VALUE seconds) {
     return !wait.leads ? Qnil : wait.woken ? Qtrue : Qfalse;
 }
 
-static VALUE loop_prepare_wait(VALUE object) {
+/* prepare_wait(busy): whether streams wait for their turn */
+static VALUE loop_prepare_wait(VALUE object, VALUE busy) {
     fl_ruby_loop *self = fl_ruby_loop_struct(object);
     fl_loop *loop = fl_lock(self);
-    fl_loop_prepare_wait(loop, fl_own_reactor_leads(self));
+    fl_loop_prepare_wait(loop, fl_own_reactor_leads(self), RTEST(busy));
     fl_unlock(&loop->context);
     return Qnil;
 }
@@ -373,7 +374,7 @@ VALUE fl_init_loop(void) {
     rb_define_method(loop, "router=", loop_set_router, 1);
     rb_define_method(loop, "turn", loop_turn, 0);
     rb_define_method(loop, "wait", loop_wait, 1);
-    rb_define_method(loop, "prepare_wait", loop_prepare_wait, 0);
+    rb_define_method(loop, "prepare_wait", loop_prepare_wait, 1);
     rb_define_method(loop, "wake", loop_wake, 0);
     rb_define_method(loop, "notify_driver", loop_notify_driver, 0);
     rb_define_method(loop, "woken", loop_woken, 0);

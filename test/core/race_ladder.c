@@ -146,7 +146,7 @@ static void wait_for_work(worker *worker, fl_thread *thread, fl_reactor *reactor
     fl_reactor_leaves_app(reactor);
     pthread_mutex_lock(&loop->context.lock);
     leads = fl_watch_leads(worker->watch, number);
-    fl_loop_prepare_wait(loop, leads);
+    fl_loop_prepare_wait(loop, leads, false);
     pthread_mutex_unlock(&loop->context.lock);
     release(worker, thread);
     if (leads) {

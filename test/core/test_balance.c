@@ -130,7 +130,17 @@ static void a_request_that_was_handed_over_often_stays(void) {
     end(&scene);
 }
 
+static void a_worker_with_streams_to_run_is_not_idle(void) {
+    scene scene = begin(2);
+    fl_loop_prepare_wait(scene.loop, true, true);
+    CHECK_NUMBER(0, fl_slot_get(scene.loop->siblings.slot, FL_SLOT_idle));
+    fl_loop_prepare_wait(scene.loop, true, false);
+    CHECK_NUMBER(1, fl_slot_get(scene.loop->siblings.slot, FL_SLOT_idle));
+    end(&scene);
+}
+
 int main(void) {
+    TEST(a_worker_with_streams_to_run_is_not_idle);
     TEST(an_idle_sibling_gets_the_oldest);
     TEST(a_draining_worker_keeps_no_request);
     TEST(a_stopped_worker_hands_over_all_requests_or_rejects_them);

@@ -59,7 +59,7 @@ module Fairlead
       @wake_ups = 0
       release_wakeup if @next_wakeup
       @turns.begin_round
-      @loop.prepare_wait
+      @loop.prepare_wait(@turns.queued?)
       if @lead.open? || @turns.queued?
         super(0)
         @lead.begin_requests

@@ -227,7 +227,7 @@ void fl_loop_update_timer(fl_loop *loop) {
         fl_loop_set_timer(loop);
 }
 
-void fl_loop_prepare_wait(fl_loop *loop, bool leads) {
+void fl_loop_prepare_wait(fl_loop *loop, bool leads, bool busy) {
     loop->context.now = fl_clock();
     fl_context_flush(&loop->context);
     fl_context_free_abandoned(&loop->context);
@@ -252,7 +252,7 @@ void fl_loop_prepare_wait(fl_loop *loop, bool leads) {
         fl_slot_set(slot, FL_SLOT_incoming_requests, 0);
     if (fl_slot_get(slot, FL_SLOT_incoming_connections) != 0)
         fl_slot_set(slot, FL_SLOT_incoming_connections, 0);
-    fl_slot_set(slot, FL_SLOT_idle, loop->ready.first == NULL);
+    fl_slot_set(slot, FL_SLOT_idle, loop->ready.first == NULL && !busy);
 }
 
 static bool poll_unlocked(fl_loop *loop, int64_t microseconds) {

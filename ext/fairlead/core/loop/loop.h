@@ -114,8 +114,9 @@ void fl_loop_turn_for_reactor(fl_loop *loop);
 void fl_loop_pause_accepting(fl_loop *loop, bool pause);
 
 /* A reactor calls it before it waits: sends staged responses, sets the timer, publishes the counts. If the watch thread has turned the
- * loop meanwhile, the wait of the leading reactor (`leads`) will end at once. */
-void fl_loop_prepare_wait(fl_loop *loop, bool leads);
+ * loop meanwhile, the wait of the leading reactor (`leads`) will end at once. `busy`: it has streams to run, so that its siblings should
+ * not take it for idle. */
+void fl_loop_prepare_wait(fl_loop *loop, bool leads, bool busy);
 
 /* Sets the timer if a deadline has been set since. */
 void fl_loop_update_timer(fl_loop *loop);
