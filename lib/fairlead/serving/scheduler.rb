@@ -51,10 +51,17 @@ module Fairlead
     def await(request) = @group.await(request)
 
     # Gives other fibers their turn. In other threads than the scheduler's, Ruby does.
-    def give_way
-      return unless ::Fiber.scheduler.equal?(self)
+    def give_way = (self.yield if ::Fiber.scheduler.equal?(self))
 
-      (stream = @selector.turns.current_stream) ? @selector.turns.await(stream) : self.yield
+    # Lets other fibers go on first.
+    def yield = (stream = @selector.turns.current_stream) ? @selector.turns.await(stream) : super
+
+    # A read that follows has consumed nothing yet: a stream may be interrupted while it waits for its turn.
+    def io_wait(io, events, timeout = nil)
+      stream = @selector.turns.current_stream
+      ready = super
+      @selector.turns.await(stream) if stream
+      ready
     end
 
     # @return [Boolean] whether any fiber waits for anything but requests.

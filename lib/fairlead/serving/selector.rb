@@ -78,13 +78,7 @@ module Fairlead
       super
     end
 
-    # A read that follows has consumed nothing yet: a stream may be interrupted while it waits for its turn.
-    def io_wait(fiber, io, events)
-      stream = @turns.current_stream
-      ready = wait_for(fiber, io) { |registered| super(fiber, registered, events) }
-      @turns.await(stream) if stream && ready
-      ready
-    end
+    def io_wait(fiber, io, events) = wait_for(fiber, io) { |registered| super(fiber, registered, events) }
 
     # The core's descriptor itself: does not count.
     def watch(fiber, io) = CORE_WAIT.bind_call(self, fiber, io, IO::READABLE)

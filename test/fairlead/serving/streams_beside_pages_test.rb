@@ -48,12 +48,30 @@ module Fairlead
           loop { yield "data: x\n\n"; USE.call(:stream, 0.0002); mutex.synchronize { condition.wait(mutex) } }
         end
       end
+      # Each event comes when there is nothing to read for a while.
+      class Polled
+        def each
+          reader, @writer = IO.pipe
+          loop { yield "data: x\n\n"; USE.call(:stream, 0.0002); reader.wait_readable(0.02) }
+        end
+      end
+      # What it reads from is always ready.
+      class Ready
+        def each
+          reader, @writer = IO.pipe
+          @writer.write("x")
+          reader.timeout = 0.05
+          loop { yield "data: x\n\n"; reader.wait_readable }
+        end
+      end
       run(lambda do |env|
         case env["PATH_INFO"]
         when "/callable" then [200, EVENTS, ->(stream) { Events.new.each { |event| stream.write(event) } }]
         when "/each" then [200, { "content-type" => "text/plain" }, Events.new]
         when "/relayed" then [200, EVENTS, Relayed.new]
         when "/signalled" then [200, EVENTS, Signalled.new]
+        when "/polled" then [200, EVENTS, Polled.new]
+        when "/ready" then [200, EVENTS, Ready.new]
         when "/busy" then [200, EVENTS, Events.new(0.005)]
         when "/beginning" then [200, EVENTS, Beginning.new]
         when "/used" then [200, {}, [USED.values.join(" ")]]
@@ -71,7 +89,7 @@ module Fairlead
     STREAMS = 300
     PAGES = 64
 
-    %w[/callable /each /relayed /signalled].each do |path|
+    %w[/callable /each /relayed /signalled /polled].each do |path|
       define_method("test_pages_and_streams_of_#{path.delete("/")}_each_have_half") do
         server = with_server(APP, "--queue-target", "0", lint: false)
         used, got = beside_streams(server, [path] * STREAMS, beside: "/page", events: 12)
@@ -121,6 +139,14 @@ module Fairlead
     def test_a_stream_that_has_computed_for_a_second_soon_has_its_turn
       server = with_server(APP, "--queue-target", "0", lint: false)
       _, got = beside_streams(server, [*["/busy"] * 10, "/beginning"], events: 60)
+
+      assert_operator got.last, :>, 0, "its events"
+    end
+
+    # The busy ones take longer than it may wait for its descriptor.
+    def test_the_timeout_of_an_io_does_not_count_the_wait_for_a_turn
+      server = with_server(APP, "--queue-target", "0", lint: false)
+      _, got = beside_streams(server, [*["/busy"] * 100, "/ready"], events: 5)
 
       assert_operator got.last, :>, 0, "its events"
     end
