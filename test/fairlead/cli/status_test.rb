@@ -159,7 +159,8 @@ module Fairlead
         output, status = fairlead("--pid", "1")
 
         assert_equal 1, status.exitstatus
-        assert_match(/\Afairlead: No server of this user runs as process 1[.\n]/, output)
+        # Servers of tests that run meanwhile may be stopped or stuck.
+        assert_match(/\Afairlead: No server of this user (runs|answers) as process 1[.\n]/, output)
         refute_match(/\.rb:\d+:in /, output)
       end
 
