@@ -9,8 +9,8 @@ module Fairlead
     class Census
       # What is zero in each slot while nobody asks for anything; the connection of who looks is left out.
       CALM = %i[
-        in_flight streams queued coming arriving fresh oldest_us stall away_us stalled_us stalled_kind lane_waiting
-        lane_running database_waiting
+        in_flight streams queued incoming_requests incoming_connections fresh oldest_us stall away_us stalled_us stalled_kind
+        lane_waiting lane_running database_waiting
       ].freeze
 
       # @param server [ServerProcess]
