@@ -65,6 +65,38 @@ module Fairlead
 
     def test_fifty_remote_requests_wait_together = assert_finished_below(8, "remote_io")
 
+    def test_a_thousand_streams_run_beside_pages
+      visit
+      press "#beside-start"
+      eventually("the end of the run (#{text_of("#beside-result")})", within: 90) { page.at_css("#beside[data-finished]") }
+
+      assert_match(/Pages alone: median .+, p99 .+\. Beside 1,000 streams: median .+, p99 .+, [1-9][\d,]+ tokens per second\./,
+        text_of("#beside-result"))
+      assert_equal "1,000", text_of("#beside-streams")
+      assert_match(/\A[1-9][\d,]*\z/, text_of("#beside-tokens"))
+      assert_equal [2, 1], %w[latency token].map { |name| page.css("##{name}-trace path").size }
+    end
+
+    def test_puma_is_shown_with_measured_figures_only
+      Dir.mktmpdir do |folder|
+        report = File.join(folder, "report.json")
+        demo = DemoProcess.new("--workers", "1", env: { "DEMO_STREAMS_REPORT" => report })
+        eventually("the demo's start", within: 60) { demo.ready? }
+
+        assert_includes demo.get("").body, "This checkout has no figures yet. <code>bin/bench streams-beside-pages</code>"
+        File.write(report, JSON.generate(date: "2026-11-26T20:30:39Z", loads: [{ name: "1000", summary: {
+          "puma:3" => { alone_p99: { median: 4.04 }, p99: { median: 2_000.44 }, streams: { median: 3 } },
+          "falcon" => { p99: { median: 5 } }
+        } }]))
+        rows = demo.get("").body.force_encoding("UTF-8")[%r{<table id="measured">.*</table>}m].scan(%r{<t[hd]>(.*?)</t[hd]>}).flatten
+
+        assert_equal ["puma:3", "4.0 ms", "2,000.4 ms", "3", "–"], rows.last(5)
+        refute_includes rows, "falcon"
+      ensure
+        demo&.finish
+      end
+    end
+
     def test_an_upload_a_download_and_events_reach_the_page
       visit
       page.at_css("#upload input[type=file]").select_file(File.expand_path(__FILE__))
@@ -148,20 +180,20 @@ module Fairlead
       demo&.finish
     end
 
-    def test_control_c_ends_the_demo_and_its_sleeping_server
+    def test_control_c_ends_the_demo_and_its_remote_server
       demo = DemoProcess.new("--workers", "1")
       eventually("the demo's start", within: 60) { demo.ready? }
 
       assert_equal "200", demo.get("remote_io", duration: 0).code
-      sleepers = sleeping_servers_of(demo)
+      remotes = remote_servers_of(demo)
 
-      assert_equal 1, sleepers.size
+      assert_equal 1, remotes.size
       open_page = TCPSocket.new("127.0.0.1", demo.port)
       open_page.write("GET /status/live HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
       open_page.readpartial(10) # it is being served
       demo.interrupt
       eventually("the end of the demo") { demo.ended? }
-      eventually("the end of its sleeping server") { sleepers.none? { |pid| File.exist?("/proc/#{pid}") } }
+      eventually("the end of its remote server") { remotes.none? { |pid| File.exist?("/proc/#{pid}") } }
 
       assert_equal 0, demo.status.exitstatus, demo.log
     ensure
@@ -180,6 +212,8 @@ module Fairlead
       page.go_to(demo.address)
       eventually("the live figures") { page.at_css("#live").text == "live" }
     end
+
+    def text_of(selector) = page.at_css(selector).text
 
     def click(kind, seconds:)
       page.evaluate(<<~SCRIPT)
@@ -261,9 +295,9 @@ module Fairlead
     def at_database(address) = URI(address).tap { |uri| uri.path = "/#{name_of_database}" }.to_s
 
     # They are known by the process group that they share with the demo.
-    def sleeping_servers_of(demo)
+    def remote_servers_of(demo)
       Dir["/proc/[0-9]*"].filter_map do |folder|
-        next unless File.read("#{folder}/cmdline").include?("lib/sleeping_server.rb")
+        next unless File.read("#{folder}/cmdline").include?("lib/remote_server.rb")
 
         pid = File.basename(folder).to_i
         pid if Process.getpgid(pid) == demo.pid

@@ -13,7 +13,7 @@ Bundler.require(:default)
 
 $LOAD_PATH.unshift File.expand_path("../../cwork/lib", __dir__)
 require "cwork"
-require_relative "../lib/sleeping_server"
+require_relative "../lib/remote_server"
 
 module Demo
   class Application < Rails::Application
@@ -25,7 +25,7 @@ module Demo
     config.logger = ActiveSupport::TaggedLogging.logger($stdout)
     config.log_level = ENV.fetch("RAILS_LOG_LEVEL", "info")
 
-    # Where `remote_io` reads from: a process of its own, that ends with this one.
-    server { SleepingServer.start }
+    # What `remote_io` and `answer` call: a process of its own, which ends with this one.
+    server { RemoteServer.start }
   end
 end

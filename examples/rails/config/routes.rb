@@ -11,6 +11,10 @@ Rails.application.routes.draw do
   Work::KINDS.each_key { |name| get name => "work##{name}" }
   resources :bursts, only: :create
 
+  # An answer of a language model, and a thousand of them beside pages.
+  resource :answer, only: :show
+  resources :stream_loads, only: :create
+
   resources :uploads, only: :create
   resource :download, only: :show
   resources :events, only: :index

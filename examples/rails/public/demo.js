@@ -1,4 +1,4 @@
-// The start page: figures of the server, live, and fifty requests as growing columns.
+// The start page: figures of the server, live, fifty requests as growing columns, and streams beside pages.
 "use strict";
 
 const COUNT = 50;
@@ -69,11 +69,16 @@ function showTrace(inFlight) {
   if (trace.length > TRACE_LENGTH) trace.shift();
   const top = Math.max(10, ...trace);
   const start = TRACE_LENGTH - trace.length;
-  const points = trace.map((value, index) => `${start + index} ${(48 - (value / top) * 46).toFixed(1)}`);
-  const path = document.createElementNS("http://www.w3.org/2000/svg", "path");
-  path.setAttribute("d", `M${start} 48 L${points.join(" L")} L${TRACE_LENGTH - 1} 48`);
-  element("trace").replaceChildren(path);
+  element("trace").replaceChildren(area(trace.map((value, index) => [start + index, value]), top));
   element("trace-top").textContent = `scale: 0 to ${top}`;
+}
+
+// A filled path through points [x from 0 to 240, value from 0 to top].
+function area(points, top) {
+  const path = document.createElementNS("http://www.w3.org/2000/svg", "path");
+  const line = points.map(([x, value]) => `${x.toFixed(1)} ${(48 - (value / top) * 46).toFixed(1)}`);
+  path.setAttribute("d", `M${points[0][0]} 48 L${line.join(" L")} L${points.at(-1)[0]} 48`);
+  return path;
 }
 
 const STATES = { booting: "starting", serving: "serving", draining: "finishing" };
@@ -117,6 +122,25 @@ function listen() {
     if (document.hidden) source.close();
     else listen();
   }, { once: true });
+}
+
+// Posts the parameters and calls take with each line of the response, a JSON object.
+async function readLines(path, parameters, take) {
+  const response = await fetch(path, {
+    method: "POST",
+    headers: { "content-type": "application/json", "x-csrf-token": token },
+    body: JSON.stringify(parameters),
+  });
+  if (!response.ok) throw new Error((await response.text()).slice(0, 200) || `status ${response.status}`);
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) break;
+    const lines = (rest + value).split("\n");
+    rest = lines.pop();
+    lines.forEach((line) => take(JSON.parse(line)));
+  }
 }
 
 // --- Fifty at once
@@ -172,21 +196,8 @@ class Burst {
   }
 
   async read() {
-    const response = await fetch("/bursts", {
-      method: "POST",
-      headers: { "content-type": "application/json", "x-csrf-token": token },
-      body: JSON.stringify({ kind: this.row.dataset.kind, duration: this.input.value || "0", count: COUNT }),
-    });
-    if (!response.ok) throw new Error((await response.text()).slice(0, 200) || `status ${response.status}`);
-    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-    let rest = "";
-    for (;;) {
-      const { value, done } = await reader.read();
-      if (done) break;
-      const lines = (rest + value).split("\n");
-      rest = lines.pop();
-      lines.forEach((line) => this.take(JSON.parse(line)));
-    }
+    const parameters = { kind: this.row.dataset.kind, duration: this.input.value || "0", count: COUNT };
+    await readLines("/bursts", parameters, (message) => this.take(message));
   }
 
   take(message) {
@@ -254,6 +265,68 @@ class Burst {
     if (this.caption.textContent === text) return;
     this.caption.replaceChildren(make("span", { textContent: text, className }));
   }
+}
+
+// --- A thousand streams beside pages
+
+const whole = (value) => Math.round(value).toLocaleString("en");
+const latency = (value) => (value === null ? "–" : seconds(value));
+
+function prepareBeside() {
+  const button = element("beside-start");
+  const result = element("beside-result");
+  button.addEventListener("click", async () => {
+    const seen = [];
+    let summary = null;
+    button.disabled = true;
+    result.textContent = "Asking for pages …";
+    try {
+      await readLines("/stream_loads", { streams: 1000, duration: 10 }, (message) => {
+        if (message.finished) summary = message;
+        else showBeside(seen, message);
+      });
+      if (!summary) throw new Error("the stream ended early");
+      result.textContent = besideSummary(summary);
+      element("beside").dataset.finished = summary.finished;
+    } catch (error) {
+      result.textContent = `Failed: ${error.message}`;
+    } finally {
+      button.disabled = false;
+    }
+  });
+}
+
+function showBeside(seen, message) {
+  seen.push(message);
+  element("beside-p50").textContent = latency(message.p50);
+  element("beside-p99").textContent = latency(message.p99);
+  element("beside-tokens").textContent = whole(message.tokens_per_second);
+  element("beside-streams").textContent = whole(message.streams);
+  drawBeside("latency", seen, ["p50", "p99"], (top) => seconds(top));
+  drawBeside("token", seen, ["tokens_per_second"], whole);
+  const doing = message.streams < 1000 ? "Opening streams" : "All streams have begun";
+  if (message.at > 3) element("beside-result").textContent = `${doing} …`;
+}
+
+// The time from 0 to the newest line fills the width.
+function drawBeside(name, seen, fields, unit) {
+  const top = Math.max(0.001, ...seen.flatMap((message) => fields.map((field) => message[field] ?? 0)));
+  const x = (message) => (message.at / Math.max(17, seen.at(-1).at)) * 240;
+  element(`${name}-trace`).replaceChildren(
+    ...fields.map((field) => area(seen.map((message) => [x(message), message[field] ?? 0]), top)));
+  element(`${name}-top`).textContent = `scale: 0 to ${unit(top)}`;
+}
+
+function besideSummary({ streams, reopened, alone, beside }) {
+  const pages = (phase) => `median ${latency(phase.p50)}, p99 ${latency(phase.p99)}`;
+  const failed = alone.failed + (beside?.failed ?? 0);
+  return [
+    `Pages alone: ${pages(alone)}.`,
+    beside ? `Beside ${whole(streams)} streams: ${pages(beside)}, ${whole(beside.tokens_per_second)} tokens per second.`
+      : `Only ${whole(streams)} streams began.`,
+    reopened ? `Streams that were rejected or ended, and opened again: ${whole(reopened)}.` : "",
+    failed ? `Pages that failed: ${whole(failed)}.` : "",
+  ].filter(Boolean).join(" ");
 }
 
 // --- Up, down and live
@@ -330,6 +403,7 @@ function prepareEvents() {
 }
 
 document.querySelectorAll(".kind").forEach((row) => new Burst(row));
+prepareBeside();
 prepareUpload();
 prepareDownload();
 prepareEvents();

@@ -3,5 +3,6 @@
 class StartController < ApplicationController
   def show
     @kinds = Work::KINDS.values
+    @measured = StreamsReport.read
   end
 end

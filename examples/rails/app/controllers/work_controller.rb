@@ -22,7 +22,7 @@ class WorkController < ApplicationController
   end
 
   def remote_io
-    done answer: Net::HTTP.get(SleepingServer.uri(@duration)).strip
+    done answer: Net::HTTP.get(RemoteServer.uri("/sleep?seconds=#{@duration}")).strip
   end
 
   def cwork_with_gvl
