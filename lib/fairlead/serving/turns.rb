@@ -14,9 +14,12 @@ module Fairlead
   class Turns
     # Seconds that a turn lasts at least while there is work for it: of the clock for requests, of CPU time for streams.
     SLICE = 0.001
-    # Seconds of CPU time that one class may owe the other at most, and one stream the others.
+    # Seconds of CPU time that one class may owe the other at most.
     MOST_OWED = 0.1
-    private_constant :SLICE, :MOST_OWED
+    # Seconds of CPU time that a stream may owe the others: it lets them go first so many times. A round of a thousand streams that all
+    # want more than there is takes seconds.
+    MOST_DEBT = 2 * SLICE
+    private_constant :SLICE, :MOST_OWED, :MOST_DEBT
 
     # @param share [Float] what part of the time streams get while both classes want all of it, above 0 and below 1
     # @param loop [Loop]
@@ -126,7 +129,7 @@ module Fairlead
     def book(stream, before)
       now = Clock.thread_cpu
       @owed = [@owed - (now - before), -MOST_OWED].max
-      stream.debt = [stream.debt + now - before - SLICE, MOST_OWED].min if now - before > SLICE
+      stream.debt = [stream.debt + now - before - SLICE, MOST_DEBT].min if now - before > SLICE
       now
     end
   end
