@@ -30,6 +30,7 @@ module Fairlead
       @selector = selector
       @queue = []
       @streams = 0
+      @collected = GC.total_time
       @owed = 0.0 # seconds of CPU time that streams have had too few; below 0: too many
       @requests_turn = true
       @began_at = 0.0
@@ -129,8 +130,16 @@ module Fairlead
     def book(stream, before)
       now = Clock.thread_cpu
       @owed = [@owed - (now - before), -MOST_OWED].max
-      stream.debt = [stream.debt + now - before - SLICE, MOST_DEBT].min if now - before > SLICE
+      owe(stream, now - before - SLICE) if now - before > SLICE
       now
+    end
+
+    # The collector's time is nobody's: whose turn it comes in is chance.
+    def owe(stream, seconds)
+      collected = GC.total_time
+      seconds -= (collected - @collected) / 1e9
+      @collected = collected
+      stream.debt = [stream.debt + seconds, MOST_DEBT].min if seconds.positive?
     end
   end
 end
