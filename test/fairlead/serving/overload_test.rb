@@ -28,6 +28,18 @@ module Fairlead
     # What a load generator asks of a server.
     Target = Struct.new(:port) { def url(path) = "http://127.0.0.1:#{port}#{path}" }
 
+    # The next request of each client is there before the worker has answered the last of the others.
+    def test_a_worker_drains_while_requests_follow_each_other
+      with_server(APP, "--drain-timeout", "5", "--queue-target", "0") do |server|
+        clients = Array.new(8) { Thread.new { ask_on(server.port, "/compute") } }
+        eventually("the worker is busy") { clients.all? { |client| client[:answers].to_i > 2 } }
+        server.stop
+
+        refute_includes server.log, "it is killed"
+        clients.each(&:value)
+      end
+    end
+
     # Requests at so many times of what can be served, for clients that wait a second; after them come half as many as can
     # be served.
     #
@@ -98,6 +110,22 @@ module Fairlead
     timing def test_two_thousand_connections_that_come_within_a_second_are_all_served_and_requests_that_sleep_never_turned_away
       seconds_of_burst(with_server(APP), Array.new(2000) { "/sleep" })
       assert_operator @seconds_of_connecting, :<, 1
+    end
+
+    private
+
+    # Asks on one connection, again and again, until that is closed.
+    def ask_on(port, path)
+      socket = TCPSocket.new("127.0.0.1", port)
+      loop do
+        socket.write("GET #{path} HTTP/1.1\r\nHost: a\r\n\r\n")
+        socket.readpartial(4096)
+        Thread.current[:answers] = Thread.current[:answers].to_i + 1
+      end
+    rescue EOFError, SystemCallError
+      nil
+    ensure
+      socket&.close
     end
   end
 end

@@ -208,7 +208,8 @@ fl_exchange *fl_loop_take(fl_loop *loop) {
         if (loop->context.woken.first != NULL || loop->context.expired.first != NULL)
             fl_poll_wake(&loop->context.poll);
     }
-    if (loop->ready.first == NULL || loop->context.woken.first != NULL) /* the driver first resumes requests that have begun */
+    /* The driver first resumes requests that have begun, and does what it was notified of. */
+    if (loop->ready.first == NULL || loop->context.woken.first != NULL || atomic_load(&loop->driver.notified))
         return NULL;
     flush_late(loop);
     fl_exchange *exchange = oldest_wanted(loop, FL_LANE_NONE);
