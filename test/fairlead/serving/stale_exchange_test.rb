@@ -149,7 +149,7 @@ module Fairlead
       require "fairlead"
       require "fairlead/serving/server"
       limits = %i[request_line head_size headers body_size body_buffer response_buffer in_flight streams queue_timeout queue_target
-                  request_timeout idle_timeout head_timeout body_timeout write_timeout health_path cancel_abandoned]
+                  request_timeout idle_timeout head_timeout body_timeout write_timeout health_path cancel_abandoned event_stream_keepalive]
       limits = limits.to_h { |name| [name, Fairlead::Configuration.new.public_send(name)] }
       closed = %i[turn prepare_wait woken expired take rejections stop takeable counts]
       [false, true].each do |watched|
@@ -160,7 +160,7 @@ module Fairlead
           Thread.new do
             (looped.register && looped.start_watch) if watched && number.zero?
             ready << true
-            loop { number == 2 ? looped.prepare_wait : looped.wait(nil) || sleep(0.001) }
+            loop { number == 2 ? looped.prepare_wait(false) : looped.wait(nil) || sleep(0.001) }
           rescue IOError => error
             error.message
           ensure
@@ -175,7 +175,7 @@ module Fairlead
           abort thread.value unless thread.value == "the loop is closed"
         end
         closed.each do |method|
-          looped.public_send(method)
+          looped.public_send(method, *([false] if method == :prepare_wait))
           abort "#{method} of a closed loop"
         rescue IOError => error
           abort error.message unless error.message == "the loop is closed"
