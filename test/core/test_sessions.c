@@ -102,6 +102,31 @@ static void nobody_takes_it_from_the_worker_that_keeps_its_session(void) {
     end(&scene);
 }
 
+static void those_behind_it_go_to_an_idle_worker(void) {
+    scene scene = begin(2);
+    publish(&scene, 1, FL_SLOT_idle, 1);
+    keeps(&scene, OURS);
+    asks(&scene, whole);
+    asks(&scene, whole);
+    asks(&scene, "GET /2 HTTP/1.1\r\nHost: a\r\n\r\n");
+    CHECK_NUMBER(2, fl_balance(scene.loop, false, 0));
+    CHECK_TEXT("2", sent_to(&scene, 1));
+    end(&scene);
+}
+
+static void a_slowly_sent_head_has_not_waited(void) {
+    static const char rest[] = "-Id: abc\r\n\r\n";
+    scene scene = begin(2);
+    uint64_t arrived = 0, before;
+    keeps(&scene, 1);
+    asks(&scene, "GET /1 HTTP/1.1\r\nHost: a\r\nMcp-Session");
+    before = fl_clock();
+    CHECK_NUMBER(sizeof rest - 1, write(scene.clients[0], rest, sizeof rest - 1));
+    TURN_UNTIL(scene.loop, recv(scene.receiving[1], &arrived, sizeof arrived, 0) > 0);
+    CHECK(arrived >= before);
+    end(&scene);
+}
+
 static void one_that_has_been_around_stays(void) {
     scene scene = begin(2);
     keeps(&scene, 1);
@@ -161,6 +186,8 @@ int main(void) {
     TEST(it_stays_where_that_worker_ends_or_has_no_room);
     TEST(a_request_without_a_known_session_stays);
     TEST(nobody_takes_it_from_the_worker_that_keeps_its_session);
+    TEST(those_behind_it_go_to_an_idle_worker);
+    TEST(a_slowly_sent_head_has_not_waited);
     TEST(one_that_has_been_around_stays);
     TEST(the_worker_that_names_a_session_keeps_it);
     TEST(what_is_not_used_is_forgotten_first);

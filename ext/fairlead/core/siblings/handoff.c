@@ -110,7 +110,10 @@ bool fl_handoff_give_unread(fl_siblings *siblings, fl_connection *connection, in
     if (!is_movable(connection) || exchange->stream_next != NULL || exchange->queueing.hand_overs >= MAX_HAND_OVERS ||
         in->length > FL_HANDOFF_BYTES)
         return false;
-    message message = {exchange->request.first_byte_at, connection->listener->index, exchange->queueing.hand_overs + 1};
+    /* It has not been queued: the time in which its client sent the head is no wait. */
+    const fl_context *context = connection->context;
+    uint64_t arrived = context->handed.arrived != 0 ? context->handed.arrived : context->now;
+    message message = {arrived, connection->listener->index, exchange->queueing.hand_overs + 1};
     struct iovec parts[] = {{&message, sizeof message}, {fl_buffer_at(in), in->length}};
     return give(siblings, connection, sibling, parts, 2);
 }

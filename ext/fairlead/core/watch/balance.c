@@ -86,6 +86,13 @@ static uint64_t margin(const fl_loop *loop) {
     return (uint64_t) (margin < MARGIN ? MARGIN : margin > MAX_MARGIN ? MAX_MARGIN : margin);
 }
 
+/* This request, or the first one behind it that can be handed over: one that must stay does not keep them. */
+static fl_exchange *first_movable(fl_exchange *exchange) {
+    for (int i = 0; i < AT_ONCE && exchange != NULL && !fl_handoff_possible(exchange->connection); i++)
+        exchange = exchange->next;
+    return exchange;
+}
+
 /* Hands over one request, if a sibling has nothing older to do: the second oldest, since the oldest is next here; but the oldest if the
  * sibling is idle, or our reactor has been in its request for unusually long. */
 static void hand_over_one(fl_loop *loop, uint64_t away) {
@@ -93,7 +100,7 @@ static void hand_over_one(fl_loop *loop, uint64_t away) {
     bool unusually_long = loop->pace.interval > 0 && away > UNUSUAL * (uint64_t) loop->pace.interval + MARGIN;
     if (loop->ready.first == NULL || !best_offer(loop, unusually_long || loop->context.draining, &best))
         return;
-    fl_exchange *candidate = best.idle || unusually_long ? loop->ready.first : loop->ready.first->next;
+    fl_exchange *candidate = first_movable(best.idle || unusually_long ? loop->ready.first : loop->ready.first->next);
     if (candidate == NULL)
         return;
     /* If both reactors have been away for unusually long, the later one keeps its request: the other would give it back. */
@@ -122,8 +129,9 @@ void fl_balance_lanes(fl_loop *loop) {
 /* Hands a request from this lane worker to an idle one. */
 static void share_lane(fl_loop *loop) {
     int lane = fl_siblings_choose_lane(&loop->siblings);
-    if (loop->ready.first != NULL && lane >= 0 && is_idle(&loop->siblings.page->slots[lane]))
-        fl_handoff_give(&loop->siblings, loop->ready.first->connection, lane);
+    const fl_exchange *candidate = first_movable(loop->ready.first);
+    if (candidate != NULL && lane >= 0 && is_idle(&loop->siblings.page->slots[lane]))
+        fl_handoff_give(&loop->siblings, candidate->connection, lane);
 }
 
 uint32_t fl_balance(fl_loop *loop, bool stuck, uint64_t away) {
