@@ -192,7 +192,7 @@ module Fairlead
       ),
       fast_mcp: row(
         "fast-mcp", ">= 1.5", "< 2",
-        methods: { "FastMcp::Transports::RackTransport" => %i[call path_prefix sse_route messages_route] },
+        methods: { "FastMcp::Transports::RackTransport" => %i[call path_prefix messages_route setup_sse_connection] },
         lost: "Set workers to 1: a client's messages may reach a worker that does not have its event stream."
       ),
       rack_timeout: row(

@@ -59,8 +59,12 @@ module Fairlead
         def call(name:) = "#{Process.pid} greets #{name}"
       end
 
-      app = ->(_) { sleep 0.01; [200, {}, [Process.pid.to_s]] }
-      run FastMcp.rack_middleware(app, name: "greeter", version: "1", logger: Logger.new(File::NULL)) { |server| server.register_tool(Greet) }
+      filtered = 0
+      app = ->(env) { sleep 0.01; [200, {}, [(env["PATH_INFO"] == "/filtered" ? filtered : Process.pid).to_s]] }
+      run FastMcp.rack_middleware(app, name: "greeter", version: "1", logger: Logger.new(File::NULL)) { |server|
+        server.register_tool(Greet)
+        server.filter_tools { |_, tools| filtered += 1; tools }
+      }
     RUBY
 
     ACCEPT = "Accept: application/json, text/event-stream"
@@ -177,7 +181,7 @@ module Fairlead
     # The client of the older transport has its answers as events of its stream, which belongs to one worker.
     def test_fast_mcp_answers_over_the_stream_of_its_client
       server = shared_server(FAST, "-w", "2", name: :fast, env: BUNDLE, lint: false)
-      streams = %w[/mcp/sse /mcp/sse?a=b].flat_map do |path|
+      streams = %w[/mcp/sse /mcp/sse?session_id=own].flat_map do |path|
         client_of_each(server).values.each { |client| client.request("GET", path, host: "localhost") }
       end
       endpoints = streams.map { |stream| await_event(stream, "endpoint") }
@@ -187,6 +191,14 @@ module Fairlead
 
       assert_equal [1, 1, 1, 1], answered.map(&:size)
       assert_equal server.worker_pids.sort, answered.flatten.uniq.sort
+    end
+
+    # It keeps a copy of its server for each query that its filters see.
+    def test_fast_mcp_filters_once_for_all_streams_of_a_url
+      server = with_server(FAST, lint: false)
+      Array.new(3) { client(to: server).request("GET", "/mcp/sse", host: "localhost") }.each { |stream| await_event(stream, "endpoint") }
+
+      assert_equal "1", server.get("/filtered").body
     end
 
     private
