@@ -10,11 +10,12 @@ module Fairlead
   class RequestDeadlines
     # A request that runs, and its fiber. On the ready list of its reactor, it raises in that fiber.
     class Running
+      # @param fiber [Fiber] that serves it, of the present thread
       # @param cancels_abandoned [Boolean]
-      def initialize(request, cancels_abandoned)
+      def initialize(request, fiber, cancels_abandoned)
         @request = request
         @cancels_abandoned = cancels_abandoned
-        @fiber = Fiber.current
+        @fiber = fiber
         @scheduler = Fiber.scheduler
         @interrupted = false
       end
@@ -97,11 +98,10 @@ module Fairlead
     # @return [Boolean] whether every request may be cancelled.
     def every_request? = @every_request
 
-    # To be called in the request's serving fiber.
-    #
-    # @return [Running]
+    # @return [Running, nil] nil: the present fiber does not work for the request, as in a thread of the app.
     def begin(request)
-      running = Fiber[KEY] = @running[request.id] = Running.new(request, @cancels_abandoned ? true : false)
+      fiber = ServingFiber.of(Fiber.current)&.fiber or return
+      running = Fiber[KEY] = @running[request.id] ||= Running.new(request, fiber, @cancels_abandoned ? true : false)
       running.interrupt if running.late?
       running
     end
@@ -111,7 +111,7 @@ module Fairlead
       return if @cancels_abandoned == false
 
       running = @running[request.id] || self.begin(request)
-      return if running.cancels_abandoned
+      return if running.nil? || running.cancels_abandoned
 
       running.cancels_abandoned = true
       running.interrupt if running.late?

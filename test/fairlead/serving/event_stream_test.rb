@@ -21,6 +21,14 @@ module Fairlead
           ENDED << ($! ? $!.class : "returned")
         end
       end
+      # A thread of its own calls the block.
+      class FromThread
+        def each
+          writer = Thread.new { 200.times { [yield("more\n"), sleep(0.1)] } }
+          writer.report_on_exception = false
+          writer.join
+        end
+      end
       # Passes on what another service sends.
       class Relay
         def initialize(port) = @port = port
@@ -34,6 +42,7 @@ module Fairlead
       run(lambda do |env|
         case env["PATH_INFO"]
         when "/silent" then [200, EVENTS, Silent.new]
+        when "/thread" then [200, {}, FromThread.new]
         when "/callable" then [200, EVENTS, ->(stream) { Silent.new.each { |event| stream.write(event) } }]
         when "/relay" then [200, EVENTS, Relay.new(Integer(env["QUERY_STRING"]))]
         when "/ended" then [200, {}, [ENDED.pop(timeout: 3).to_s]]
@@ -105,6 +114,17 @@ module Fairlead
       end
     ensure
       service&.close
+    end
+
+    def test_the_client_of_a_long_body_that_a_thread_writes_may_go
+      server = with_server(APP, lint: false)
+      with_stream(server, "/thread") do |socket|
+        read_until(socket, "5\r\nmore\n\r\n" * 55)
+        socket.setsockopt(Socket::Option.linger(true, 0))
+      end
+
+      assert_equal "200", client(to: server).get("/ended").status.to_s
+      refute_match(/NoMethodError|unhandled/, server.log)
     end
 
     private
