@@ -101,6 +101,8 @@ static void begin(taken *one) {
     }
     if (!polite && dice(10) == 0)
         fl_exchange_header(one->exchange, "trailer", 7, "x", 1);
+    if (dice(3) == 0)
+        fl_exchange_header(one->exchange, "content-type", 12, "text/event-stream", 17);
     one->ended = fl_exchange_head_end(one->exchange, lengths[dice(polite ? 3 : 6)]) == FL_OK;
 }
 
@@ -174,6 +176,9 @@ static void server_step(peer_server *server, taken *one) {
             begin(one);
         break;
     case 7:
+        if (one->ended)
+            fl_exchange_write(one->exchange, "data: a\n\n", 9, &used);
+        break;
     case 8:
     case 9:
         if (one->ended)
@@ -228,13 +233,14 @@ static void run(uint64_t seed, unsigned steps) {
     if (dice(2))
         limits.request_timeout = (1 + dice(polite ? 1000 : 20)) * MILLISECOND;
     limits.cancel_abandoned = dice(2);
+    limits.cancel_streams = dice(2);
     strcpy(limits.health_path, "/up");
     peer_server servers[] = {server_with(limits), server_with(limits)};
     int channels[4];
     fl_shared_page *page = make_siblings(&servers[0], &servers[1], channels);
     for (int i = 0; i < CLIENTS; i++) clients[i] = -1;
     memset(served, 0, sizeof served);
-    bool drains = dice(4) == 0, sheds = dice(3) == 0;
+    bool drains = dice(4) == 0, sheds = dice(3) == 0, ends_streams = dice(3) == 0, stops = dice(4) == 0;
 
     for (unsigned step = 0; step < steps && !test.failing; step++) {
         peer_server *server = &servers[dice(3) == 0];
@@ -260,9 +266,14 @@ static void run(uint64_t seed, unsigned steps) {
             server->loop->shedding.most = dice(6);
         while (dice(3) == 0 && fl_context_next_woken(&server->loop->context) != 0) {}
         while (dice(3) == 0 && fl_context_next_expired(&server->loop->context) != 0) {}
+        if (ends_streams && step == steps / 2)
+            servers[1].loop->context.draining = true; /* but without the long deadlines of fl_loop_drain */
         if (drains && step == steps * 3 / 4)
             fl_loop_drain(servers[0].loop, dice(2));
+        if (stops && step == steps * 7 / 8)
+            fl_loop_stop(servers[0].loop);
     }
+    servers[1].loop->context.draining = false;
     bool closes_first = dice(2);
     for (int i = 0; i < 2 && closes_first; i++) server_stop(&servers[i]);
     for (int i = 0; i < TAKEN; i++) {

@@ -78,14 +78,50 @@ static void a_silent_stream_gets_comments_between_lines(void) {
     server_stop(&server);
 }
 
-static void an_encoded_stream_gets_none(void) {
+static void a_comment_does_not_part_a_carriage_return_from_its_line_feed(void) {
     peer_server server = server_with_silence(SILENCE);
     int socket = client(&server);
-    fl_exchange *exchange = begin_stream(&server, socket, "content-encoding", "gzip");
+    fl_exchange *exchange = begin_stream(&server, socket, NULL, NULL);
+    put(exchange, "data: a\r");
+    await_text(&server, socket, "data: a\r\r\n");
+    uint64_t until = fl_clock() + 4 * SILENCE;
+    TURN_UNTIL(server.loop, fl_clock() > until);
+    CHECK_NOTHING_RECEIVED(receive(server.loop, socket));
+    fl_exchange_finish(exchange);
+    close(socket);
+    server_stop(&server);
+}
+
+static void an_encoded_stream_gets_none(const char *name) {
+    peer_server server = server_with_silence(SILENCE);
+    int socket = client(&server);
+    fl_exchange *exchange = begin_stream(&server, socket, name, "gzip");
     await_text(&server, socket, "\r\n\r\n");
     CHECK_NUMBER(FL_DEADLINE_NONE, exchange->request.deadline.kind);
     fl_exchange_finish(exchange);
     close(socket);
+    server_stop(&server);
+}
+
+static void an_encoded_stream_gets_no_comments(void) {
+    an_encoded_stream_gets_none("content-encoding");
+    an_encoded_stream_gets_none("transfer-encoding");
+}
+
+static void a_stream_beyond_their_limit_expires_with_its_client(void) {
+    fl_limits limits = peer_limits;
+    limits.streams = 0;
+    limits.cancel_streams = true;
+    peer_server server = server_with(limits);
+    int socket = client(&server);
+    fl_exchange *exchange = begin_stream(&server, socket, NULL, NULL);
+    fl_exchange_mark_long_lived(exchange);
+    CHECK_NUMBER(0, server.loop->context.counts.streams);
+    TURN_UNTIL(server.loop, exchange->response.committed);
+    close(socket); /* with unread input: its kernel resets the connection */
+    TURN_UNTIL(server.loop, exchange->connection == NULL);
+    CHECK_NUMBER(exchange->id, fl_context_next_expired(&server.loop->context));
+    fl_exchange_abandon(exchange);
     server_stop(&server);
 }
 
@@ -114,16 +150,23 @@ static void a_silent_stream_ends_in_order_when_the_server_drains(void) {
 }
 
 static void busy_streams_end_in_order_when_the_server_stops(void) {
-    peer_server server = server_with_silence(5 * SECOND);
+    fl_limits limits = peer_limits;
+    limits.deadlines[FL_DEADLINE_EVENTS] = 5 * SECOND;
+    limits.cancel_streams = true;
+    peer_server server = server_with(limits);
     int socket = client(&server);
     fl_exchange *exchange = begin_stream(&server, socket, NULL, NULL);
+    fl_exchange_mark_long_lived(exchange);
     put(exchange, "data: a\r\n\r\n");
     await_text(&server, socket, "\r\n\r\n\r\n");
+    put(exchange, "data: b\n\n");
     fl_loop_drain(server.loop, false);
     fl_loop_stop(server.loop);
     received_bytes last = await_text(&server, socket, "0\r\n\r\n");
+    CHECK_NUMBER(1, occurrences(&last, "data: b\n\n"));
     CHECK_NUMBER(1, occurrences(&last, "retry: "));
     CHECK(exchange->connection == NULL);
+    CHECK(!exchange->timing.timed_out);
     fl_exchange_abandon(exchange);
     close(socket);
     server_stop(&server);
@@ -133,7 +176,9 @@ int main(void) {
     TEST(proxies_are_told_not_to_buffer);
     TEST(headers_of_the_app_stay);
     TEST(a_silent_stream_gets_comments_between_lines);
-    TEST(an_encoded_stream_gets_none);
+    TEST(a_comment_does_not_part_a_carriage_return_from_its_line_feed);
+    TEST(an_encoded_stream_gets_no_comments);
+    TEST(a_stream_beyond_their_limit_expires_with_its_client);
     TEST(a_silent_stream_ends_in_order_when_the_server_drains);
     TEST(busy_streams_end_in_order_when_the_server_stops);
     return test_summary();

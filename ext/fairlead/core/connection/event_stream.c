@@ -25,7 +25,7 @@ fl_status fl_event_stream_add_headers(fl_exchange *exchange) {
 /* Whether the core may add to the body. */
 static bool is_plain(const fl_exchange *exchange) {
     const fl_response *response = &exchange->response;
-    return response->events.is_one && !response->events.encoded && response->framing_decided &&
+    return response->events.is_one && !response->events.encoded && !response->switches_protocol && response->framing_decided &&
            (response->framing == FL_FRAMING_CHUNKED || response->framing == FL_FRAMING_CLOSE);
 }
 
@@ -40,9 +40,9 @@ void fl_event_stream_written(fl_exchange *exchange, const char *bytes, size_t si
         exchange->response.events.tail = exchange->response.events.tail << 8 | (unsigned char) bytes[i];
 }
 
+/* Not after a carriage return: its line feed may follow. */
 static bool at_line_start(const fl_response *response) {
-    unsigned char last = (unsigned char) response->events.tail;
-    return response->body_sent == 0 || last == '\n' || last == '\r';
+    return response->body_sent == 0 || (response->events.tail & 0xff) == '\n';
 }
 
 static bool at_event_start(const fl_response *response) {

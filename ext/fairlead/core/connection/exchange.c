@@ -106,6 +106,7 @@ fl_status fl_exchange_header(fl_exchange *exchange, const char *name, size_t nam
         break;
     case 17:
         response->events.has_accel_buffering |= IS("x-accel-buffering");
+        response->events.encoded |= IS("transfer-encoding");
         break;
     case 14:
         if (IS("content-length")) {
@@ -362,7 +363,10 @@ int fl_exchange_hijack(fl_exchange *exchange, fl_buffer *unsent, fl_buffer *ahea
 
 void fl_exchange_mark_long_lived(fl_exchange *exchange) {
     fl_context *context = exchange->context;
-    if (context == NULL || exchange->stream || context->counts.streams >= context->limits.streams)
+    if (context == NULL)
+        return;
+    exchange->long_lived = true;
+    if (exchange->stream || context->counts.streams >= context->limits.streams)
         return;
     exchange->stream = true;
     context->counts.streams++;

@@ -115,7 +115,8 @@ typedef struct fl_exchange {
     struct fl_exchange *woken_before, *woken_next, *abandoned_next;
     uint8_t state;
     bool woken;
-    bool stream; /* long-lived */
+    bool long_lived;
+    bool stream; /* counts as one, since the limit of streams was not reached */
     fl_request request;
     fl_response response;
     fl_time_limit timing;

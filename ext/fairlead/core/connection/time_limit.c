@@ -121,7 +121,7 @@ void fl_exchange_client_gone(fl_exchange *exchange) {
     if (exchange->context == NULL)
         return;
     const fl_limits *limits = &exchange->context->limits;
-    bool cancelled = limits->cancel_abandoned || (limits->cancel_streams && exchange->stream);
+    bool cancelled = limits->cancel_abandoned || (limits->cancel_streams && exchange->long_lived);
     if (cancelled && !exchange->timing.expired && !exchange->timing.timed_out && !exchange->response.switches_protocol)
         expire(exchange);
 }
@@ -147,7 +147,7 @@ void fl_context_expire(fl_context *context, int most) {
 
 void fl_context_expire_all(fl_context *context) {
     for (fl_exchange *exchange = context->served; exchange != NULL; exchange = exchange->next)
-        if (!exchange->timing.timed_out)
+        if (!exchange->timing.timed_out && !(exchange->timing.expired && exchange->connection == NULL))
             time_out(exchange);
 }
 

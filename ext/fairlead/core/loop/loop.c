@@ -335,6 +335,7 @@ static void reject_waiting(fl_connection *connection) {
 void fl_loop_stop(fl_loop *loop) {
     fl_context *context = &loop->context;
     fl_context_update_clock(context);
+    fl_context_flush(context); /* a stream that has just written can end in order */
     fl_event_streams_end(context);
     fl_context_expire_all(context);
     for (fl_connection *connection = context->connections, *next; connection != NULL; connection = next) {
