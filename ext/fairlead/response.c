@@ -259,6 +259,12 @@ static VALUE request_takes_over_p(VALUE object) {
     return exchange != NULL && exchange->response.switches_protocol ? Qtrue : Qfalse;
 }
 
+/* Whether the head that has begun is that of an event stream. */
+static VALUE request_event_stream_p(VALUE object) {
+    fl_exchange *exchange = fl_ruby_request_get(object)->exchange;
+    return exchange != NULL && exchange->response.events.is_one ? Qtrue : Qfalse;
+}
+
 static VALUE taken_out(fl_slab *staging, fl_buffer *buffer) {
     VALUE bytes = rb_str_new(buffer->length > 0 ? fl_buffer_at(buffer) : "", buffer->length);
     fl_buffer_free(staging, buffer);
@@ -374,6 +380,7 @@ void fl_init_response(VALUE request) {
     rb_define_method(request, "inform", request_inform, 2);
     rb_define_method(request, "trailer", request_trailer, 2);
     rb_define_method(request, "takes_over?", request_takes_over_p, 0);
+    rb_define_method(request, "event_stream?", request_event_stream_p, 0);
     rb_define_method(request, "detach_socket", request_detach_socket, 0);
     rb_define_method(request, "limit_time", request_limit_time, 1);
     rb_define_method(request, "timed_out?", request_timed_out_p, 0);

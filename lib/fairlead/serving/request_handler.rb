@@ -64,7 +64,7 @@ module Fairlead
       if request.takes_over?
         hand_over(request, header(headers, "rack.hijack") || body)
       elsif body.respond_to?(:each)
-        mark_long_lived(request) if event_stream?(headers)
+        mark_long_lived(request) if request.event_stream?
         body.each do |part|
           ServingFiber.begins_response
           ResponseStream.write(request, part, scheduler)
@@ -99,11 +99,6 @@ module Fairlead
     def becomes_long_lived(request)
       request.mark_long_lived
       @deadlines.begin_stream(request)
-    end
-
-    def event_stream?(headers)
-      type = header(headers, "content-type")
-      type.is_a?(String) && type.start_with?("text/event-stream")
     end
 
     # Rack 2 asks of headers only that they respond to `each`.

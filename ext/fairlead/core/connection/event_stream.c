@@ -104,11 +104,10 @@ void fl_event_streams_drain(fl_context *context) {
     if (context->limits.deadlines[FL_DEADLINE_EVENTS] == 0)
         return;
     context->limits.deadlines[FL_DEADLINE_EVENTS] = SILENT_WHEN_DRAINING;
-    fl_deadline *last = context->deadlines[FL_DEADLINE_EVENTS].last, *deadline,
-                *next = context->deadlines[FL_DEADLINE_EVENTS].first;
-    for (deadline = NULL; deadline != last;) {
-        deadline = next;
-        next = deadline->after;
+    const fl_deadlines *streams = &context->deadlines[FL_DEADLINE_EVENTS];
+    const fl_deadline *last = streams->last;
+    for (fl_deadline *deadline = NULL; deadline != last;) { /* each goes from the front to the end */
+        deadline = streams->first;
         fl_deadline_set(context, deadline, FL_DEADLINE_EVENTS, fl_exchange_of_deadline(deadline)->response.body_sent);
     }
 }

@@ -1,4 +1,4 @@
-/* Requests before they are served: queueing, health checks, rejections. */
+/* Requests: queueing, health checks, rejections, and what their owner reads of the body. */
 #include "base/platform.h"
 #include "context.h"
 #include "exchange.h"
@@ -128,4 +128,34 @@ void fl_exchange_compact(fl_exchange *exchange) {
         return;
     fl_buffer_free(slab, in);
     *in = bytes;
+}
+
+fl_status fl_exchange_body(fl_exchange *exchange, const char **bytes, size_t *size) {
+    fl_request *request = &exchange->request;
+    request->awaited = false;
+    fl_connection *connection = exchange->connection;
+    if (request->body.length == 0 && !request->complete && connection != NULL) {
+        exchange->protocol->read(exchange);
+        connection = exchange->connection;
+    }
+    *bytes = request->body.length > 0 ? fl_buffer_at(&request->body) : "";
+    *size = request->body.length;
+    if (request->body.length > 0 || request->complete) {
+        if (exchange->timing.running)
+            fl_exchange_restart_time_limit(exchange);
+        return FL_OK;
+    }
+    if (request->failed || connection == NULL)
+        return FL_CLOSED;
+    request->awaited = true;
+    if (request->deadline.kind == FL_DEADLINE_NONE) {
+        fl_context_update_clock(exchange->context);
+        fl_deadline_set(exchange->context, &request->deadline, FL_DEADLINE_BODY, request->received);
+    }
+    return FL_AGAIN;
+}
+
+void fl_exchange_consume_body(fl_exchange *exchange, size_t size) {
+    if (exchange->context != NULL)
+        fl_buffer_consume(&exchange->context->slab, &exchange->request.body, size);
 }
