@@ -19,7 +19,7 @@ Gem::Specification.new do |spec|
   spec.required_ruby_version = ">= 3.3"
 
   spec.files = Dir.chdir(__dir__) do
-    Dir["lib/**/*.rb", "lib/**/*.tt", "ext/**/*.{c,h,rb,md}", "ext/fairlead/depend", "exe/*", "guides/**/*.{md,svg}",
+    Dir["lib/**/*.rb", "lib/**/*.{tt,html}", "ext/**/*.{c,h,rb,md}", "ext/fairlead/depend", "exe/*", "guides/**/*.{md,svg,png}",
       "README.md", "CHANGELOG.md"] - pool.files + ["LICENSE"]
   end
   spec.bindir = "exe"

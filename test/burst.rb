@@ -29,7 +29,7 @@ module Fairlead
     # @param paths [Array<String>] one request for each; it asks to close the connection after it.
     # @param within [Numeric] seconds for all.
     # @return [Array<Answer>] in the order of the paths; the text is what came until then, if one took too long.
-    def burst(server, paths, within: 30)
+    def burst(server, paths, within: 60)
       connecting = Process.clock_gettime(Process::CLOCK_MONOTONIC)
       sockets = paths.map { server.connect }
       answers = sockets.to_h { |socket| [socket, Answer.new(+"", nil)] }
@@ -43,7 +43,7 @@ module Fairlead
     end
 
     # @return [Float] seconds until the last answer had come. Fails unless each is 200.
-    def seconds_of_burst(server, paths, within: 30)
+    def seconds_of_burst(server, paths, within: 60)
       answers = burst(server, paths, within:)
       wrong = answers.reject { |answer| answer.status == 200 && answer.seconds }
       assert_empty wrong.first(3).map(&:text), "#{wrong.size} of #{answers.size} requests failed.\n#{server.log.lines.last(30).join}"

@@ -13,6 +13,12 @@ module Fairlead
       assert_equal Dir.children(CORE).select { |entry| File.directory?(File.join(CORE, entry)) }.sort, LAYERS.sort
     end
 
+    def test_so_does_the_drawing_of_the_architecture
+      drawn = File.read(File.join(ROOT, "guides/architecture.md"))[/core \(ext\/fairlead\/core\): (.*?)"/, 1]
+
+      assert_equal LAYERS.reverse, drawn.split(" → ")
+    end
+
     def test_no_folder_includes_a_higher_one
       assert_empty(sources("*.[ch]").flat_map do |source|
         File.read(source).scan(/^#include "(\w+)\//).flatten.filter_map { |other| upward(folder(source), other, source) }

@@ -3,6 +3,7 @@
 require "json"
 require_relative "crosstalk/app"
 require_relative "crosstalk/client"
+require_relative "crosstalk/streams"
 require_relative "sanitizer"
 require_relative "server_process"
 
@@ -11,7 +12,7 @@ module Fairlead
   # threads write to streams that end, clients vanish, requests run out of time, workers hand over, and objects move.
   class Crosstalk
     CWORK = File.expand_path("../examples/cwork/lib", __dir__)
-    FLAGS = %w[--workers 2 --request-timeout 0.6 --cancel-abandoned --early-hints].freeze
+    FLAGS = (%w[--workers 2 --request-timeout 0.6 --cancel-abandoned --early-hints --bind http://127.0.0.1:0] + SpeaksHTTPS::FLAGS).freeze
     # Those that ask, and the connections of each.
     PROCESSES = 2
     CLIENTS = 8
@@ -27,9 +28,11 @@ module Fairlead
     #   has ended before.
     attr_reader :outcomes
 
+    # @param over [String, nil] the protocol that its clients negotiate over TLS, "http/1.1" or "h2"; nil: HTTP/1 in the clear.
     # @param sanitized [Boolean] whether the extension is the one under AddressSanitizer.
-    def initialize(seconds:, sanitized: false, seed: 1)
+    def initialize(seconds:, over: nil, sanitized: false, seed: 1)
       @seconds = seconds
+      @over = over
       @sanitized = sanitized
       @seed = seed
       @outcomes = Hash.new(0)
@@ -57,7 +60,7 @@ module Fairlead
     def serve
       env = { "CWORK" => CWORK, "RACK_ENV" => "production", **(@sanitized ? Sanitizer.env : {}) }
       ruby_flags = @sanitized ? Sanitizer::FLAGS : []
-      server = ServerProcess.new(APP, *FLAGS, env:, ruby_flags:, lint: false, timeout: 120).start.wait_until_ready
+      server = ServerProcess.new(APP, *FLAGS, env:, ruby_flags:, files: SpeaksHTTPS::FILES, lint: false, timeout: 120).start.wait_until_ready
       yield server
       server.stop
       @faults.concat(server.log.lines.grep(BROKEN).first(5))
@@ -68,7 +71,9 @@ module Fairlead
 
     # Processes of their own: one alone would be slower than the server.
     def ask(server)
-      askers = Array.new(PROCESSES) { |number| IO.popen("-") || report(server.port, number) }
+      scheme = @over ? "https" : "http"
+      port = server.addresses.map { |address| URI(address) }.find { |address| address.scheme == scheme }.port
+      askers = Array.new(PROCESSES) { |number| IO.popen("-") || report(port, number) }
       askers.each do |asker|
         outcomes, faults = JSON.parse(asker.read)
         @outcomes.update(outcomes) { |_, one, other| one + other }
@@ -80,8 +85,9 @@ module Fairlead
     # In the process that asks.
     def report(port, number)
       ends = Process.clock_gettime(Process::CLOCK_MONOTONIC) + @seconds
+      kind = @over == "h2" ? Streams : Client
       clients = Array.new(CLIENTS) do |index|
-        Thread.new { Client.new(port, (@seed * 1000) + (number * CLIENTS) + index).run(ends) }
+        Thread.new { kind.new(port, (@seed * 1000) + (number * CLIENTS) + index, protocol: @over).run(ends) }
       end.map(&:value)
       outcomes = clients.map(&:outcomes).reduce { |sum, one| sum.merge(one) { |_, before, more| before + more } }
       $stdout.write(JSON.generate([outcomes, clients.flat_map(&:faults).first(20).map(&:scrub)]))

@@ -3,6 +3,7 @@
 require "net/http"
 require "socket"
 require "tmpdir"
+require_relative "../bench/harness/free_port"
 
 module Fairlead
   # bin/demo, as a user starts it, in a process of its own with a database of its own. It gets a process group,
@@ -16,8 +17,7 @@ module Fairlead
     def initialize(*flags, env: {})
       @folder = Dir.mktmpdir("fairlead-demo-")
       @log = File.join(@folder, "output.log")
-      free = TCPServer.open("127.0.0.1", 0) { |server| server.addr[1] }
-      env = { "PORT" => free.to_s, "DATABASE_URL" => nil, "WEB_CONCURRENCY" => nil, "RAILS_ENV" => nil,
+      env = { "PORT" => Bench::FreePort.find.to_s, "DATABASE_URL" => nil, "WEB_CONCURRENCY" => nil, "RAILS_ENV" => nil,
               "RACK_ENV" => nil, "DEMO_SQLITE" => File.join(@folder, "demo.sqlite3"), **env }
       @port = env["PORT"]&.to_i
       @pid = Process.spawn(env, File.join(ROOT, "bin/demo"), *flags,

@@ -19,7 +19,7 @@ module Fairlead
     end
 
     def setup
-      eventually("the demo's start", within: 60) { demo.ready? }
+      eventually("the demo's start", within: 300) { demo.ready? }
     end
 
     def teardown
@@ -81,7 +81,7 @@ module Fairlead
       Dir.mktmpdir do |folder|
         report = File.join(folder, "report.json")
         demo = DemoProcess.new("--workers", "1", env: { "DEMO_STREAMS_REPORT" => report })
-        eventually("the demo's start", within: 60) { demo.ready? }
+        eventually("the demo's start", within: 300) { demo.ready? }
 
         assert_includes demo.get("").body, "This checkout has no figures yet. <code>bin/bench streams-beside-pages</code>"
         File.write(report, JSON.generate(date: "2026-11-26T20:30:39Z", loads: [{ name: "1000", summary: {
@@ -161,7 +161,8 @@ module Fairlead
     end
 
     def test_it_says_where_it_serves
-      assert_match(/^  addresses  #{Regexp.escape(demo.address.chomp("/"))}$/, demo.log)
+      line = /^  addresses  #{Regexp.escape(demo.address.chomp("/"))}$/
+      eventually("the log has the address") { demo.log.match?(line) } # its workers answer before the line is written
     end
 
     def test_where_its_usual_port_is_taken_it_takes_the_next_one_that_is_free
@@ -171,7 +172,7 @@ module Fairlead
         nil # by somebody else
       end
       demo = DemoProcess.new("--workers", "1", env: { "PORT" => nil })
-      eventually("the demo's start", within: 60) { demo.ready? }
+      eventually("the demo's start", within: 300) { demo.ready? }
 
       assert_includes 9293.., demo.port
       assert_equal "200", demo.get("plain").code
@@ -182,7 +183,7 @@ module Fairlead
 
     def test_control_c_ends_the_demo_and_its_remote_server
       demo = DemoProcess.new("--workers", "1")
-      eventually("the demo's start", within: 60) { demo.ready? }
+      eventually("the demo's start", within: 300) { demo.ready? }
 
       assert_equal "200", demo.get("remote_io", duration: 0).code
       remotes = remote_servers_of(demo)
@@ -255,7 +256,7 @@ module Fairlead
 
     def assert_sleeps_in_database(pattern, url)
       demo = DemoProcess.new("--workers", "1", env: { "DATABASE_URL" => url })
-      eventually("the demo's start", within: 60) { demo.ready? }
+      eventually("the demo's start", within: 300) { demo.ready? }
       answer = nil
       took = duration { answer = JSON.parse(demo.get("slow_sql", duration: 0.3).body) }
 

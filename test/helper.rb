@@ -32,9 +32,11 @@ module Fairlead
     end
 
     def teardown
+      servers = [*@servers, *self.class.shared.values]
       (@servers || []).each(&:finish)
       super
       await_rest
+      assert_empty servers.filter_map(&:crash), "a process of the server crashed"
     end
 
     # Starts the real command on an app and waits until it is ready; it is stopped when the block ends, or,
@@ -106,7 +108,7 @@ module Fairlead
     end
 
     # Waits until the block returns something true, for what has no event to wait for.
-    def eventually(what = "the condition", within: 30)
+    def eventually(what = "the condition", within: 60)
       deadline = monotonic + within
       until (result = yield)
         flunk "#{what} did not come true within #{within} s" if monotonic > deadline

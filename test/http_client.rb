@@ -18,7 +18,7 @@ module Fairlead
     attr_reader :socket
 
     # @param timeout [Numeric] seconds without a byte, after which reading raises.
-    def initialize(socket, timeout: 20)
+    def initialize(socket, timeout: 45)
       @socket = socket
       @socket.setsockopt(:TCP, :NODELAY, 1) if socket.is_a?(TCPSocket)
       @timeout = timeout

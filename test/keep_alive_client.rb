@@ -4,9 +4,9 @@ module Fairlead
   # A client that asks again and again on one connection, opens another one when the server says that it ends the
   # present one, and notes what was never answered. The app answers with the id of its process.
   class KeepAliveClient
-    # @!attribute worker [Integer, nil] the process that had answered on this connection before.
+    # @!attribute port [Integer] the client's end of the connection.
     # @!attribute opened_at [Float] when the connection was opened.
-    Failure = Struct.new(:worker, :opened_at, :error)
+    Failure = Struct.new(:port, :opened_at, :error)
 
     # @return [Integer] how many requests were answered.
     attr_reader :answered
@@ -27,12 +27,12 @@ module Fairlead
       head = read_head
       raise "answered #{head}" unless head.start_with?("HTTP/1.1 200 ")
 
-      @worker = @socket.read(head[/content-length: (\d+)/, 1].to_i).to_i
+      @worker = read_body(head).to_i
       @answered += 1
       close if head.include?("connection: close")
       true
     rescue StandardError => error
-      @failures << Failure.new(@worker, @opened_at, error)
+      @failures << Failure.new(@socket&.local_address&.ip_port, @opened_at, error)
       close
       false
     end
@@ -51,6 +51,19 @@ module Fairlead
       @worker = nil
       @opened_at = Process.clock_gettime(Process::CLOCK_MONOTONIC)
       @socket = @server.connect
+    end
+
+    # In chunks, where the server has begun to send before it had all of it.
+    def read_body(head)
+      return @socket.read(head[/content-length: (\d+)/, 1].to_i) unless head.include?("transfer-encoding: chunked")
+
+      text = +""
+      while (size = @socket.gets.hex).positive?
+        text << @socket.read(size)
+        @socket.gets
+      end
+      @socket.gets
+      text
     end
 
     def read_head

@@ -36,7 +36,7 @@ module Fairlead
     # What a server says in the course of such a time.
     USUAL = Regexp.union(
       "ended unexpectedly", "could not start. It was ended by SIGKILL", "stalled for", "goes on: ", "relief workers serve",
-      "in a worker of their own now"
+      "in a worker of their own now", "in flight", "kernel does when memory runs out"
     )
     private_constant :CWORK, :CALM, :PAUSE, :LONG, :TOLD, :REST, :GROWTH, :THRIFT, :PLACES, :USUAL
 

@@ -6,6 +6,9 @@ require "rbconfig"
 require "socket"
 require "tmpdir"
 
+# Of itself, a client of Net::HTTP asks again when an answer is lost or late, and the test would not notice.
+Net::HTTP.prepend(Module.new { def initialize(...) = super.tap { self.max_retries = 0 } })
+
 module Fairlead
   # A real server under test: `exe/fairlead` in a process of its own, in a folder of its own. It tells that it
   # is ready in the way it tells systemd, over NOTIFY_SOCKET. It ends, and its folder goes, with {#finish},
@@ -23,6 +26,10 @@ module Fairlead
     ROOT = File.expand_path("..", __dir__)
     LIBRARY = [File.join(ROOT, "lib"), *ENV["FAIRLEAD_STUB"]].freeze
 
+    # Seconds that a start may take: a slow machine needs minutes for Rails.
+    START = 240
+    private_constant :START
+
     # What outside settings must not leak into a server under test.
     CLEAN = %w[PORT PIDFILE WEB_CONCURRENCY RACK_ENV RAILS_ENV LISTEN_FDS LISTEN_PID LISTEN_FDNAMES NOTIFY_SOCKET
                FAIRLEAD_BIND FAIRLEAD_WORKERS].to_h { |name| [name, nil] }.freeze
@@ -37,7 +44,7 @@ module Fairlead
     # @param spawn_options [Hash] further options of Process.spawn.
     # @param ruby_flags [Array<String>] flags of the ruby that runs it, like "--yjit".
     # @param prefix [Array<String>] a command that becomes the server, like ["setsid", "--ctty"].
-    # @param timeout [Numeric] seconds that a start or an end may take.
+    # @param timeout [Numeric] seconds that an answer or an end may take.
     def initialize(app, *flags, env: {}, files: {}, lint: true, timeout: 60, ruby_flags: [], spawn_options: {},
                    prefix: [])
       @flags = flags
@@ -61,7 +68,10 @@ module Fairlead
 
     def path(name) = File.join(@directory, name)
 
+    # May be called again once it has ended.
     def start
+      @status = nil
+      FileUtils.rm_f(path("notify.sock"))
       @notifications = Socket.new(:UNIX, :DGRAM)
       @notifications.bind(Socket.sockaddr_un(path("notify.sock")))
       @seen = []
@@ -83,7 +93,7 @@ module Fairlead
     # waited for once.
     #
     # @return [String] the whole message, all its lines.
-    def wait_for_notification(line, within: @timeout)
+    def wait_for_notification(line, within: line == "READY=1" ? [@timeout, START].max : @timeout)
       deadline = now + within
       loop do
         found = @seen.index { |message| message.lines(chomp: true).include?(line) }
@@ -108,6 +118,16 @@ module Fairlead
     # @return [Net::HTTPResponse]
     def get(path = "/", headers = {})
       Net::HTTP.start("127.0.0.1", port, read_timeout: @timeout) { |http| http.get(path, headers) }
+    end
+
+    # Asks while new code takes the place of the old in one process: a connection on which nothing has come for a second is closed then,
+    # and the client asks again (RFC 9112, 9.3.1). None is refused.
+    #
+    # @return [Net::HTTPResponse]
+    def get_meanwhile
+      get
+    rescue EOFError, Errno::ECONNRESET, Errno::EPIPE
+      retry
     end
 
     # @return [Net::HTTPResponse]
@@ -211,6 +231,9 @@ module Fairlead
       File.exist?(path("output.log")) ? File.read(path("output.log")) : ""
     end
 
+    # @return [String, nil] what Ruby says of a process that crashed: its workers are replaced, and a test may not notice.
+    def crash = @finished ? @crash : crash_in_log
+
     # @return [String] as much of it as a failure should tell.
     def end_of_log = log.then { |text| text.size > 4_000 ? "… #{text[-4_000..]}" : text }
 
@@ -220,12 +243,15 @@ module Fairlead
 
       @finished = true
       end_processes if @pid
+      @crash = crash_in_log
       @notifications&.close
       @log&.close
       FileUtils.remove_entry(@directory)
     end
 
     private
+
+    def crash_in_log = log.b.slice(/^[^\n]*\[BUG\].*/mn)&.slice(0, 4_000)
 
     def command
       [RbConfig.ruby, *@ruby_flags, *LIBRARY.flat_map { |folder| ["-I", folder] }, File.join(ROOT, "exe/fairlead")]
@@ -252,18 +278,20 @@ module Fairlead
 
     def end_processes
       workers = descendant_pids
-      unless ended?
-        signal(:TERM)
-        signal(:TERM)
-        begin
-          wait_for_end(within: 5)
-        rescue RuntimeError
-          signal(:KILL)
-          wait_for_end
-        end
+      unless ends_at_once?
+        signal(:KILL)
+        wait_for_end
       end
       # The workers of a supervisor that was killed: they end by themselves, and must not outlive their test.
       workers.each { |pid| Process.kill(:KILL, pid) if alive?(pid) && ours?(pid) }
+    end
+
+    # Told a few times: two signals that come before the process runs are one to it, which lets what runs finish.
+    def ends_at_once?
+      1000.times.any? do |count|
+        signal(:TERM) if !ended? && (count % 10).zero? && count < 50
+        ended? || (sleep(0.005) && false)
+      end
     end
 
     # A pid may have been given to another process since.

@@ -30,27 +30,27 @@ module Fairlead
         began = Thread.current.native_thread_id
         seconds, note = env["QUERY_STRING"].split("&")
         seconds = seconds.to_f
-        File.write("begun-\#{note}", "") if note
+        path = env["PATH_INFO"].sub(%r{/~.*}, "")
         if (number = env["HTTP_X_NUMBER"])
           BEGUN << number.to_i
           File.write("ran", "\#{number} \#{Process.pid}\\n", mode: "a")
         end
-        case env["PATH_INFO"].sub(%r{/~.*}, "")
+        sleep(0.01) if path.sub!(%r{^/later(?=/)}, "")
+        File.write("begun-\#{note}", "") if note # after the sleep, in which others would be served without any help
+        case path
         when "/free" then Cwork.without_gvl(seconds)
         when "/gate" then (Cwork.without_gvl(0.02) while File.exist?("gate"))
         when "/many" then (seconds * 300).to_i.times { Cwork.without_gvl(0.003) }
         when "/blocking-fiber" then Fiber.new(blocking: true) { sleep(seconds) }.resume
         when "/held" then Cwork.with_gvl(seconds)
+        when "/kept" then Cwork.with_gvl_while(env["QUERY_STRING"], 300)
         when "/c" then Cwork.computes_with_gvl(seconds)
         when "/thread" then Thread.new { sleep(0.1); File.write("begun-thread", ""); Cwork.with_gvl(seconds) }
         when "/cpu" then compute(seconds)
         when "/work" then compute(seconds, Process::CLOCK_THREAD_CPUTIME_ID)
         when "/sleep" then sleep(seconds)
-        when "/later/free" then (sleep(0.01); Cwork.without_gvl(seconds))
-        when "/later/held" then (sleep(0.01); Cwork.with_gvl(seconds))
-        when "/later/cpu" then (sleep(0.01); compute(seconds))
         when "/held/sleep" then (Cwork.with_gvl(seconds); sleep(0.3))
-        when "/held/gate" then (Cwork.with_gvl(seconds); Cwork.without_gvl(0.02) while File.exist?("gate"))
+        when "/kept/gate" then (Cwork.with_gvl_while(env["QUERY_STRING"], 300); Cwork.without_gvl(0.02) while File.exist?("gate"))
         when "/much-later/free" then (sleep(1.5); File.write("begun-now", ""); Cwork.without_gvl(seconds))
         when "/fork" then Process.wait(fork { exit!(0) })
         when "/digest" then return [200, {}, [Digest::SHA256.hexdigest(env["rack.input"].read)]]
@@ -115,12 +115,26 @@ module Fairlead
     #   have learnt that it stalls.
     def stall(server, path, seconds, on: nil, known: false)
       @stalls = (@stalls || 0) + 1
-      client = on || client(to: server, timeout: 30)
+      client = on || client(to: server, timeout: 60)
       path = "#{path}/~#{new_word}" unless known
+      FileUtils.rm_f(server.path("begun-#{@stalls}")) # another test has had the same number
       client.write("GET #{path}?#{seconds}&#{@stalls} HTTP/1.1\r\nHost: a\r\n\r\n")
       eventually("the app has begun") { File.exist?(server.path("begun-#{@stalls}")) }
       client
     end
+
+    # Likewise, for a request that sleeps with Ruby's lock until {#release}, however slow the machine is. When this returns, no
+    # other thread of its worker runs.
+    def keep_stuck(server, path = "/kept", on: nil)
+      kept = "kept-#{new_word}"
+      client = on || client(to: server, timeout: 60)
+      client.write("GET #{path}/~#{new_word}?#{kept} HTTP/1.1\r\nHost: a\r\n\r\n")
+      eventually("it sleeps with the lock") { File.exist?(server.path(kept)) }
+      client
+    end
+
+    # Lets all go on that {#keep_stuck} has begun.
+    def release(server) = Dir[server.path("kept-*")].each { |path| File.delete(path) }
 
     # @return [String] letters that no route has had so far.
     def new_word = Array.new(12) { rand(97..122).chr }.join
@@ -130,13 +144,20 @@ module Fairlead
       server.worker_pids.select { |pid| server.title(pid).match?(/fairlead: worker/) }
     end
 
+    # @return [Array<Integer>] those that serve while all regular ones are stuck.
+    def relief_workers(server) = server.worker_pids.select { |pid| server.title(pid).include?("relief") }
+
+    # Waits for the end of those that other tests have called.
+    def await_regular_workers_alone(server) = eventually("relief workers have left") { relief_workers(server).empty? }
+
     # A connection of each worker. Those who rest leave new connections to each other: some have to work.
     #
     # @return [Hash{Integer => HTTPClient}] by process
-    def client_of_each(server, workers = server.worker_pids)
+    def client_of_each(server, workers = regular_workers(server))
+      await_regular_workers_alone(server)
       found = {}
       eventually("each worker has answered") do
-        clients = Array.new(4) { client(to: server, timeout: 30).write("GET /cpu?0.01 HTTP/1.1\r\nHost: a\r\n\r\n") }
+        clients = Array.new(4) { client(to: server, timeout: 60).write("GET /cpu?0.01 HTTP/1.1\r\nHost: a\r\n\r\n") }
         clients.each { |client| found[client.response.body.to_i] ||= client }
         (workers - found.keys).empty?
       end

@@ -20,11 +20,13 @@ module Bench
     end
 
     # @return [String] "wrk 4.1.0".
-    def wrk_version
-      output, = Open3.capture2e("wrk", "-v")
-      output[/^wrk [^ ]+/]
+    def wrk_version = version("wrk", "-v")[/^wrk [^ ]+/]
+
+    # @return [String] what a program says of itself.
+    def version(program, flag)
+      Open3.capture2e(program, flag).first.lines.first.strip
     rescue Errno::ENOENT
-      raise UsageError, "wrk is not installed: apt-get install wrk"
+      raise UsageError, "#{program} is not installed: apt-get install #{program}"
     end
   end
 end

@@ -13,17 +13,14 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <math.h>
 #include <netinet/tcp.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
+#include "samples.h"
 
 enum { READ_SIZE = 65536, HEAD_SIZE = 8192, EVENTS = 512 };
 
@@ -46,8 +43,7 @@ static size_t request_length;
 static int epoll;
 static double end; /* of the load; what is due later belongs to the calm */
 static connection *connections, *free_list;
-static double *latencies, *refusals, *later_refusals;
-static long later_refused;
+static samples latencies, refusals, later_refusals;
 static double settled; /* what is due from here on comes when a server had time to see that it is too much */
 /* bare: refused without being told when to come again. */
 typedef struct tally { long offered, answered, in_time, refused, bare, wrong, failed, gave_up; } tally;
@@ -57,12 +53,6 @@ static double patience;
 static bool keep_alive;
 static double *waiting; /* due times of those without a connection, a ring that never wraps */
 static long waiting_first, waiting_end;
-
-static double now(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
-}
 
 static tally *tally_of(double due) {
     return due < end ? &load : &calm;
@@ -139,12 +129,12 @@ static void finish(connection *c) {
     tally *counts = tally_of(c->due);
     bool good = c->status >= 200 && c->status < 300;
     if (good) {
-        if (counts == &load) latencies[load.answered] = took;
+        if (counts == &load) push(&latencies, took);
         counts->answered++;
         counts->in_time += time <= end;
     } else if (c->status == 503) {
-        if (counts == &load) refusals[load.refused] = took;
-        if (counts == &load && c->due >= settled) later_refusals[later_refused++] = took;
+        if (counts == &load) push(&refusals, took);
+        if (counts == &load && c->due >= settled) push(&later_refusals, took);
         counts->refused++;
         counts->bare += strcasestr(c->head, "\r\nretry-after:") == NULL;
     } else counts->wrong++;
@@ -209,27 +199,12 @@ static void read_answer(connection *c) {
     }
 }
 
-static int ascending(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double percentile_of(const double *seconds, long count, double share) {
-    if (!count) return 0;
-    long index = (long)ceil(share * (double)count) - 1;
-    return seconds[index < 0 ? 0 : index] * 1000;
-}
-
-static double percentile(double share) {
-    return percentile_of(latencies, load.answered, share);
-}
-
 /* Counts clients that gave up, too: each with its patience. */
 static double percentile_with_those_who_gave_up(double share) {
     long waited = load.answered + load.gave_up;
     if (!waited) return 0;
     long rank = (long)ceil(share * (double)waited);
-    return rank <= load.answered ? latencies[rank ? rank - 1 : 0] * 1000 : patience * 1000;
+    return rank <= load.answered ? latencies.values[rank ? rank - 1 : 0] * 1000 : patience * 1000;
 }
 
 static long open_requests(const tally *counts) {
@@ -253,9 +228,6 @@ int main(int argc, char **argv) {
                                       keep_alive ? "" : "Connection: close\r\n");
     epoll = epoll_create1(EPOLL_CLOEXEC);
     connections = calloc((size_t)count, sizeof *connections);
-    latencies = calloc((size_t)most, sizeof *latencies);
-    refusals = calloc((size_t)most, sizeof *refusals);
-    later_refusals = calloc((size_t)most, sizeof *later_refusals);
     waiting = calloc((size_t)most, sizeof *waiting);
     for (int i = count - 1; i >= 0; i--) {
         connections[i].fd = -1;
@@ -309,23 +281,17 @@ int main(int argc, char **argv) {
         }
     }
 
-    double sum = 0;
-    for (long i = 0; i < load.answered; i++) sum += latencies[i];
-    qsort(latencies, (size_t)load.answered, sizeof *latencies, ascending);
-    qsort(refusals, (size_t)load.refused, sizeof *refusals, ascending);
-    qsort(later_refusals, (size_t)later_refused, sizeof *later_refusals, ascending);
+    sort(&refusals);
+    sort(&later_refusals);
     printf("{\"offered\":%ld,\"answered\":%ld,\"in_time\":%ld,\"refused\":%ld,\"bare\":%ld,\"wrong\":%ld,"
            "\"failed\":%ld,\"gave_up\":%ld,\"seconds\":%.3f,",
            load.offered, load.answered, load.in_time, load.refused, load.bare, load.wrong, load.failed, load.gave_up,
            seconds);
-    printf("\"mean\":%.4f,\"p50\":%.4f,\"p75\":%.4f,\"p90\":%.4f,\"p99\":%.4f,\"p999\":%.4f,\"max\":%.4f,",
-           load.answered ? sum / (double)load.answered * 1000 : 0, percentile(0.5), percentile(0.75), percentile(0.9),
-           percentile(0.99), percentile(0.999), percentile(1));
+    print_latencies(&latencies);
     printf("\"waited_p50\":%.4f,\"waited_p99\":%.4f,", percentile_with_those_who_gave_up(0.5),
            percentile_with_those_who_gave_up(0.99));
     printf("\"refused_p50\":%.4f,\"refused_p99\":%.4f,\"refused_later\":%ld,\"refused_later_p99\":%.4f,",
-           percentile_of(refusals, load.refused, 0.5), percentile_of(refusals, load.refused, 0.99), later_refused,
-           percentile_of(later_refusals, later_refused, 0.99));
+           percentile(&refusals, 0.5), percentile(&refusals, 0.99), later_refusals.count, percentile(&later_refusals, 0.99));
     printf("\"calm_offered\":%ld,\"calm_answered\":%ld,\"calm_failed\":%ld,\"recovered\":%.1f}\n",
            calm.offered, calm.answered, calm.failed + calm.wrong, slow_until * 1000);
     return 0;

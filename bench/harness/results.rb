@@ -19,9 +19,10 @@ module Bench
     PARTIAL_FOLDER = File.join(Toolchain::WORK, "results")
     # What is summarized, where a load has it.
     FIGURES = %i[
-      rate drift refused refused_p99 refused_later_p99 bare gave_up recovered elsewhere suspended handed requests_per_second
+      rate drift refused refused_p99 refused_later_p99 bare gave_up recovered elsewhere suspended handed resumed requests_per_second
       kilobytes_each alone_p99 slowdown kept streams tokens_per_second gap_p50 gap_p99 gap_max delay_p50 delay_p99 rate_spread
-      held_back cores kept_p50 kept_p99 kept_per_second new_to_kept mean p50 p90 p99 p999 max cpu_per_request peak_rss pss
+      held_back cores kept_p50 kept_p99 kept_per_second new_to_kept
+      pages_per_second page_kilobytes http mean p50 p90 p99 p999 max cpu_per_request peak_rss pss
     ].freeze
     private_constant :FIGURES, :FOLDER, :FOLDERS, :PARTIAL_FOLDER
 
@@ -76,7 +77,7 @@ module Bench
         "servers" => document["servers"].keys, "rounds" => document["rounds"],
         "seconds" => document["loads"].map { |load| load["seconds"] || document["seconds"] },
         "peer_rounds" => document["peer_rounds"] || document["rounds"],
-        **versions.slice("ruby", "gems"), "ours" => versions.select { |name, _| name.start_with?("fairlead") }
+        **versions.slice("ruby", "gems"), "ours" => versions.select { |name, _| name.start_with?("fairlead", "nginx") }
       }
     end
 
@@ -86,11 +87,11 @@ module Bench
     # How a server was started, without what differs from run to run.
     def settings(server, workload)
       Dir.mktmpdir do |folder|
-        site = Site.new(app: workload.app_path, port: "PORT", workers: workload.workers, folder:)
+        site = workload.site(port: "PORT", backend: "BACKEND", folder:, metrics: ("METRICS" if workload.metrics))
         portable = ->(text) { text&.gsub(folder, ".")&.gsub("#{Toolchain::ROOT}/", "") }
         command = portable.call(server.command(site).join(" "))
         files = Dir.children(folder).to_h { |name| [name, portable.call(File.read(File.join(folder, name)))] }
-        { command:, environment: server.environment(site).transform_values(&portable), files: }
+        { command:, ruby: (false unless server.ruby?), environment: server.environment(site).transform_values(&portable), files: }.compact
       end
     end
 

@@ -1,8 +1,13 @@
 # frozen_string_literal: true
 
 module Bench
-  # What a server is asked to serve: an app, on a port, with some workers.
-  Site = Data.define(:app, :port, :workers, :folder) do
+  # What a server is asked to serve: an app, on a port, with some workers; over TLS with the certificate of tls, the files of the folder
+  # public, compressed, and metrics on another port, if there are such. A proxy reaches its server at the port backend.
+  Site = Data.define(:app, :port, :backend, :workers, :folder, :metrics, :tls, :public, :compress) do
+    def initialize(metrics: nil, tls: nil, public: nil, compress: nil, **) = super
+
+    def url = "#{tls ? "https" : "http"}://127.0.0.1:#{port}"
+
     # A file of this run alone, for a server that is configured by one.
     def write(name, text)
       path = File.join(folder, name)
@@ -39,11 +44,17 @@ module Bench
       @setting = setting
     end
 
-    # @return [Array<String>] what follows `ruby --yjit`.
+    # Whether what is started is a Ruby program.
+    def ruby? = true
+
+    # @return [Array<String>] what follows `ruby --yjit`, or the whole command of what is no Ruby program.
     def command(site) = raise NotImplementedError, "#{self.class} must say how it is started (#{site.app})"
 
     # @return [Hash{String => String}] environment variables of its own.
     def environment(_site) = {}
+
+    # @return [URI] where it shows metrics.
+    def metrics(site) = URI("http://127.0.0.1:#{site.metrics}/metrics")
 
     # Called once, before the first round.
     def prepare(_toolchain) = nil

@@ -4,8 +4,10 @@ require "net/http"
 require "socket"
 require "fileutils"
 require "tmpdir"
+require_relative "free_port"
 require_relative "process_tree"
 require_relative "server"
+require_relative "tls"
 
 module Bench
   # One server, running: from its start, over the proof that it answers rightly, to its end.
@@ -14,7 +16,8 @@ module Bench
 
     BOOT_TIMEOUT = 60
     STOP_TIMEOUT = 10
-    private_constant :BOOT_TIMEOUT, :STOP_TIMEOUT
+    UNREACHABLE = [SystemCallError, IOError, Timeout::Error, OpenSSL::SSL::SSLError, Net::HTTPBadResponse].freeze
+    private_constant :BOOT_TIMEOUT, :STOP_TIMEOUT, :UNREACHABLE
 
     attr_reader :port, :processes, :pid
 
@@ -38,17 +41,27 @@ module Bench
       @log = File.join(folder, "log")
       @ruby_flags = ruby_flags
       # A fresh port each time: the last server's closing connections are not in the way.
-      @port = TCPServer.open("127.0.0.1", 0) { |socket| socket.local_address.ip_port }
-      @site = Site.new(app: workload.app_path, port: @port, workers: workload.workers, folder:)
+      @port = FreePort.find
+      @site = workload.site(port: @port, backend: FreePort.find, folder:, metrics: (FreePort.find if workload.metrics))
     end
 
-    def url(path = "/") = "http://127.0.0.1:#{@port}#{path}"
+    def workers = @site.workers
+
+    # @return [URI] of the metrics.
+    def metrics = @server.metrics(@site)
+
+    def url(path = "/") = "#{@site.url}#{path}"
+
+    # @return [#read_nonblock, #write, #close] a new connection, over TLS where the server speaks it.
+    def connect = @site.tls ? TLS.connect(@port) : TCPSocket.new("127.0.0.1", @port)
 
     # @raise [Failed] when it ends, or does not answer as the workload expects.
     def start
+      @site.tls&.prepare
+      PublicFiles.prepare if @site.public
       @pid = Process.spawn(
         @toolchain.environment.merge(@workload.environment, @server.environment(@site)),
-        *@toolchain.ruby, *@ruby_flags, *@server.command(@site),
+        *([*@toolchain.ruby, *@ruby_flags] if @server.ruby?), *@server.command(@site),
         chdir: @site.folder, pgroup: true, in: File::NULL, out: @log, err: %i[child out]
       )
       @processes = ProcessTree.new(@pid)
@@ -65,7 +78,7 @@ module Bench
       return if answer.code == "200" && @workload.expects?(answer.body)
 
       raise Failed, "answered wrongly: #{answer.code} #{answer.body.to_s[0, 200].inspect}; #{last_words}"
-    rescue SystemCallError, IOError, Timeout::Error => error
+    rescue *UNREACHABLE => error
       raise Failed, "does not answer (#{error.class}: #{error.message}); #{last_words}"
     end
 
@@ -93,7 +106,11 @@ module Bench
     private
 
     def get(path)
-      Net::HTTP.start("127.0.0.1", @port, nil, nil, open_timeout: 5, read_timeout: 10) { |http| http.get(path) }
+      socket = Net::BufferedIO.new(connect, read_timeout: 10)
+      socket.write("GET #{path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
+      Net::HTTPResponse.read_new(socket).tap { |answer| answer.reading_body(socket, true) { answer.body } }
+    ensure
+      socket&.close
     end
 
     def await_answer
@@ -101,8 +118,8 @@ module Bench
       begin
         raise Failed, "ended while it started: #{last_words}" if ended?
 
-        get(@workload.check_path)
-      rescue SystemCallError, IOError, Timeout::Error
+        raise IOError, "a proxy whose server is not there yet" if get(@workload.check_path).code == "502"
+      rescue *UNREACHABLE
         raise Failed, "did not answer within #{BOOT_TIMEOUT} s: #{last_words}" if monotonic > deadline
 
         sleep 0.05

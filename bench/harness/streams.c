@@ -17,17 +17,14 @@
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
-#include <math.h>
 #include <netinet/tcp.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
+#include "samples.h"
 
 enum { READ_SIZE = 65536, EVENT_SIZE = 512, EVENTS = 512, BACKLOG = 4096, OPENED_AT_ONCE = 100, UNSENT_BYTES = 8192 };
 
@@ -55,11 +52,6 @@ typedef struct upstream {
     int rest_length;
 } upstream;
 
-typedef struct samples {
-    double *values;
-    long count, room;
-} samples;
-
 static int epoll, count;
 static double rate;
 static client *clients;
@@ -73,20 +65,6 @@ static bool counting;
 static double counted_from;
 static long tokens, sent, held_back;
 static samples gaps, delays;
-
-static double now(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double) time.tv_sec + (double) time.tv_nsec / 1e9;
-}
-
-static void push(samples *all, double value) {
-    if (all->count == all->room) {
-        all->room = all->room ? all->room * 2 : 4096;
-        all->values = realloc(all->values, (size_t) all->room * sizeof *all->values);
-    }
-    all->values[all->count++] = value;
-}
 
 static void watch(int fd, uint32_t events, void *owner) {
     struct epoll_event event = {.events = events, .data.ptr = owner};
@@ -272,18 +250,6 @@ static void read_client(client *one, double time) {
 
 /* The report covers all streams that have begun. */
 
-static int ascending(const void *a, const void *b) {
-    double x = *(const double *) a, y = *(const double *) b;
-    return (x > y) - (x < y);
-}
-
-static double percentile(const samples *all, double share) {
-    if (!all->count)
-        return 0;
-    long index = (long) ceil(share * (double) all->count) - 1;
-    return all->values[index < 0 ? 0 : index] * 1000;
-}
-
 /* Tokens a second between the first and the last token: whole periods, so that few tokens give an exact rate. Silence that
  * lasts longer than a period, before the first token or after the last, lengthens the time. */
 static double rate_of(const client *one, double end) {
@@ -313,8 +279,8 @@ static void report(void) {
         lowest = fmin(lowest, its);
         highest = fmax(highest, its);
     }
-    qsort(gaps.values, (size_t) gaps.count, sizeof *gaps.values, ascending);
-    qsort(delays.values, (size_t) delays.count, sizeof *delays.values, ascending);
+    sort(&gaps);
+    sort(&delays);
     printf("{\"begun\":%d,\"closed\":%d,\"tokens\":%ld,\"sent\":%ld,\"held_back\":%ld,\"seconds\":%.3f,", begun, closed, tokens,
            sent, held_back, end - counted_from);
     printf("\"gap_p50\":%.3f,\"gap_p99\":%.3f,\"gap_max\":%.3f,\"delay_p50\":%.3f,\"delay_p99\":%.3f,", percentile(&gaps, 0.5),

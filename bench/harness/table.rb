@@ -11,6 +11,7 @@ module Bench
 
     MAIN = {
       requests_per_second: Column.new("requests/s", :requests_per_second, 0, true),
+      pages_per_second: Column.new("pages/s", :pages_per_second, 1, true),
       extra_memory: Column.new("extra MB", :extra_memory, 1, true),
       slowest: Column.new("slowest ms", :slowest, 0, true),
       p99: Column.new("p99 ms", :p99, 2, true)
@@ -22,6 +23,7 @@ module Bench
       Column.new("handed/request", :handed, 3, true),
       Column.new("KB each", :kilobytes_each, 2, true),
       Column.new("suspended", :suspended, 0, true),
+      Column.new("resumed", :resumed, 2, false),
       Column.new("others ms", :elsewhere, 0, true),
       Column.new("503", :refused, 0, true),
       Column.new("503 p99 ms", :refused_p99, 1, false),
@@ -41,6 +43,8 @@ module Bench
       Column.new("new ÷ busy", :new_to_kept, 2, true),
       Column.new("busy p50 ms", :kept_p50, 2, false),
       Column.new("busy p99 ms", :kept_p99, 2, false),
+      Column.new("KB a page", :page_kilobytes, 0, false),
+      Column.new("HTTP", :http, 0, false),
       Column.new("p50 ms", :p50, 2, false),
       Column.new("p99 ms", :p99, 2, true),
       Column.new("p99.9 ms", :p999, 2, false),

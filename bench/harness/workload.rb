@@ -1,10 +1,17 @@
 # frozen_string_literal: true
 
 require_relative "crowd"
+require_relative "h2load"
+require_relative "handshakes"
 require_relative "keep_alive_beside_new"
 require_relative "open_loop"
+require_relative "pages"
+require_relative "public_files"
+require_relative "scraped"
+require_relative "server"
 require_relative "stall"
 require_relative "streams_beside_pages"
+require_relative "tls"
 require_relative "turns"
 require_relative "wrk"
 
@@ -19,6 +26,8 @@ module Bench
     # Of a run that missed, while the machine is too busy for the control too.
     REPETITIONS = 4
     private_constant :FOLDER, :APPS, :REPETITIONS
+    # A server that runs no app is no peer, but shows what is possible.
+    LIMITS = %w[nginx].freeze
 
     # A load, under its name, with what would be ideal for it, the most that its bounded figure may be in any run of
     # ours, and how long it is measured where that is not as long as the others.
@@ -51,7 +60,7 @@ module Bench
     Aim = Data.define(:load, :text, :test)
 
     attr_accessor :title, :app, :peers, :swept, :workers, :seconds, :warm_up, :settle, :check_path, :expectation,
-      :database, :driver, :environment, :fresh, :curve
+      :database, :driver, :environment, :fresh, :curve, :metrics, :tls, :public, :compress
     attr_reader :name, :loads, :aims
 
     # @return [Array<String>] the names of all workloads there are.
@@ -78,6 +87,12 @@ module Bench
     end
 
     def app_path = File.join(APPS, @app)
+
+    # @return [Site]
+    def site(**where)
+      tls = TLS.new(File.join(Toolchain::WORK, "tls")) if @tls
+      Site.new(app: app_path, workers: @workers, tls:, public: (PublicFiles.folder if @public), compress: @compress, **where)
+    end
 
     def expects?(body) = @expectation.nil? || @expectation === body
 
@@ -135,6 +150,7 @@ module Bench
       # @param most [Numeric, nil] an aim for each single run of ours. A run that misses it is repeated, beside the
       #   generator's control: only what misses again, or faster than that, counts as a miss.
       def load(name, generator, ideal: nil, most: nil, seconds: nil)
+        @workload.loads.reject! { |load| load.name == name }
         @workload.loads << Load.new(name:, generator:, ideal:, most:, seconds:)
         return unless most
 
@@ -143,15 +159,43 @@ module Bench
         end
       end
 
+      # Servers show metrics.
+      def metrics = @workload.metrics = true
+
+      # Servers serve the files of {PublicFiles}; an app finds their folder in an environment variable.
+      def public_files
+        @workload.public = true
+        environment PUBLIC_FILES: PublicFiles.folder
+      end
+
+      # Servers speak TLS.
+      def tls = @workload.tls = true
+
+      # Servers compress what the app answers.
+      def compressed = @workload.compress = true
+
       # The loads are points of a curve: what is done of all that their connections could do if each request took no
       # longer than so many seconds.
       def curve(seconds) = @workload.curve = seconds
       # What Fairlead should reach. The block says whether a {Comparison} of that load's runs does.
       def aim(load, text, &test) = @workload.aims << Aim.new(load:, text:, test:)
+
+      # Faster than each peer in these loads.
+      def ahead(*loads)
+        loads.each do |name|
+          main = @workload.loads.find { |load| load.name == name }.generator.main_figure
+          aim(name, "faster than each server that runs the app") { |c| c.times(main, *(@workload.peers - LIMITS))&.> 1 }
+        end
+      end
+
       def wrk(...) = Wrk.new(...)
       def turns(...) = Turns.new(...)
       def crowd(...) = Crowd.new(...)
+      def handshakes(...) = Handshakes.new(...)
+      def h2load(...) = H2load.new(...)
       def open_loop(...) = OpenLoop.new(...)
+      def pages(...) = Pages.new(...)
+      def scraped(...) = Scraped.new(...)
       def stall(...) = Stall.new(...)
       def streams(...) = StreamsBesidePages.new(...)
       def keep_alive_beside_new(...) = KeepAliveBesideNew.new(...)

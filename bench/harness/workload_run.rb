@@ -126,7 +126,7 @@ module Bench
     def visit_seconds
       @visit_seconds ||= begin
         last = Results.read(name, kind: @options.kind) if @options.only.nil? && @options.seconds.nil?
-        visits = last ? last["rounds"] * last["servers"].size : 0
+        visits = last ? last["rounds"] + ((last["peer_rounds"] || last["rounds"]) * (last["servers"].size - 1)) : 0
         last && last["took"] && visits.positive? ? last["took"] / visits : reckoned_visit
       end
     end

@@ -2,18 +2,21 @@
 
 module Bench
   module Servers
-    # Ours, as it comes: nothing is set but the address and the number of workers. The setting is a git
-    # revision, so that two states can be compared in one run: `--ours fairlead,fairlead:HEAD~1`.
+    # Ours, as it comes: nothing is set but the address and the number of workers, and where metrics are read if they are. The
+    # setting is a git revision, so that two states can be compared in one run: `--ours fairlead,fairlead:HEAD~1`.
     class Fairlead < Server
       def command(site)
         [
-          File.join(build.folder, "exe/fairlead"), "--bind", "http://127.0.0.1:#{site.port}",
-          "--workers", site.workers.to_s, "--environment", "production", site.app
+          File.join(build.folder, "exe/fairlead"), "--bind", site.url, *certificate(site.tls), *files(site.public),
+          *("--compress" if site.compress), "--workers", site.workers.to_s, "--environment", "production", site.app
         ]
       end
 
       # Before the bundle's own entry, which is the work tree.
-      def environment(_site) = { "RUBYLIB" => File.join(build.folder, "lib") }
+      def environment(site)
+        metrics = { "FAIRLEAD_METRICS" => "http://127.0.0.1:#{site.metrics}" } if site.metrics
+        { "RUBYLIB" => File.join(build.folder, "lib"), **metrics.to_h }
+      end
 
       def prepare(toolchain)
         @build = FairleadBuild.new(toolchain, setting).build
@@ -23,6 +26,10 @@ module Bench
       private
 
       attr_reader :build
+
+      def files(folder) = folder ? ["--public-files", folder] : []
+
+      def certificate(tls) = tls ? ["--certificate", tls.certificate, "--certificate-key", tls.key] : []
     end
   end
 end

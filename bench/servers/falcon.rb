@@ -3,7 +3,7 @@
 module Bench
   module Servers
     # Falcon as its guide has it for production: `falcon host` with HTTP/1 alone, one forked process for each
-    # worker. The setting "serve" is its command for development, which also looks for HTTP/2 on each
+    # worker; over TLS with HTTP/2, too. The setting "serve" is its command for development, which also looks for HTTP/2 on each
     # connection. With "limiter" falcon-limiter counts connections and long tasks (the app marks these with LongTask#start).
     # Both limits exceed what the load asks for, because an idle keep-alive connection occupies its place.
     class Falcon < Server
@@ -21,7 +21,10 @@ module Bench
         ]
       end
 
-      def environment(_site) = { "CONSOLE_LEVEL" => "warn" }
+      def environment(site) = { "CONSOLE_LEVEL" => "warn", **(site.metrics ? { "APP_METRICS" => "yes" } : {}) }
+
+      # It has none of its own: the app shows them.
+      def metrics(site) = URI("http://127.0.0.1:#{site.port}/metrics")
 
       private
 
@@ -38,10 +41,30 @@ module Bench
 
             count #{site.workers}
             rackup_path "#{site.app}"
-            endpoint do
-              Async::HTTP::Endpoint.parse("http://127.0.0.1:#{site.port}")
-                .with(protocol: Async::HTTP::Protocol::HTTP11)
-            end
+            #{site.tls ? encrypted_endpoint(site) : endpoint(site)}
+          end
+        RUBY
+      end
+
+      def endpoint(site)
+        <<~RUBY
+          endpoint do
+            Async::HTTP::Endpoint.parse("#{site.url}").with(protocol: Async::HTTP::Protocol::HTTP11)
+          end
+        RUBY
+      end
+
+      # Its own environment for TLS reads RSA keys alone.
+      def encrypted_endpoint(site)
+        <<~RUBY
+          endpoint do
+            context = OpenSSL::SSL::SSLContext.new
+            context.add_certificate(
+              OpenSSL::X509::Certificate.new(File.read("#{site.tls.certificate}")), OpenSSL::PKey.read(File.read("#{site.tls.key}"))
+            )
+            context.alpn_select_cb = ->(protocols) { (%w[h2 http/1.1] & protocols).first }
+            context.session_id_context = "falcon"
+            Async::HTTP::Endpoint.parse("#{site.url}", ssl_context: context)
           end
         RUBY
       end

@@ -316,6 +316,10 @@ module Bench
       assert_match(/no workload helo; there are: .*hello, /, error.message)
     end
 
+    def test_a_load_takes_the_place_of_that_of_its_name
+      assert_equal [H2load], Workload.load("json-http2").loads.map { |load| load.generator.class }
+    end
+
     def test_an_unknown_server_is_refused_with_those_there_are
       error = assert_raises(UsageError) { Server.for("pumas:5") }
 

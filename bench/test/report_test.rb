@@ -118,6 +118,13 @@ module Bench
       assert_equal [["puma:60", 2.0, "ms", [false, false]]], rows.map { |row| [row.peer, row.times, row.unit, row.faults] }
     end
 
+    def test_what_runs_no_app_is_never_the_best_peer
+      both = { "fairlead" => of("slowest", 100, nil), "nginx" => of("slowest", 50, 2.0) }
+
+      assert_empty overview_of(both).rows
+      assert_equal ["nginx:puma"], overview_of({ **both, "nginx:puma" => of("slowest", 200, 0.5) }).rows.map(&:peer)
+    end
+
     def test_the_overview_leaves_out_no_peer_for_its_errors_and_marks_it
       %w[errors non_2xx failed].each do |fault|
         overview = overview_of("fairlead" => of("slowest", 100, nil), "puma" => of("slowest", 200, 0.5),

@@ -11,8 +11,4 @@ load "1k", wrk(connections: 32, path: "/1k")
 load "100k", wrk(connections: 32, path: "/100k")
 load "10m", wrk(connections: 4, path: "/10m", timeout: 20)
 
-%w[1k 100k 10m].each do |size|
-  aim(size, "faster than each peer") do |c|
-    c.times(:requests_per_second, "iodine", "itsi", "agoo", "falcon", "puma")&.> 1
-  end
-end
+ahead "1k", "100k", "10m"

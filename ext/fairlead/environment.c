@@ -4,7 +4,7 @@
 #include <arpa/inet.h>
 #include <string.h>
 
-static VALUE cRequestBody, cStringIO, protocol_1_0, scheme_https, port_80, port_443;
+static VALUE cRequestBody, cStringIO, protocol_1_0, protocol_2, scheme_http, scheme_https, port_80, port_443, client_success;
 static ID id_new;
 
 /* X(variable, Rack key) */
@@ -17,7 +17,16 @@ static ID id_new;
     X(url_scheme, "rack.url_scheme")                                                                         \
     X(input, "rack.input")                                                                                   \
     X(protocol, "rack.protocol")                                                                             \
-    X(request_trailers, "fairlead.request_trailers")
+    X(https, "HTTPS") \
+    X(remote_port, "REMOTE_PORT")                                                                            \
+    X(client_certificate, "SSL_CLIENT_CERT")                                                                 \
+    X(client_verified, "SSL_CLIENT_VERIFY")                                                                  \
+    X(client_subject, "SSL_CLIENT_S_DN")                                                                     \
+    X(client_issuer, "SSL_CLIENT_I_DN")                                                                      \
+    X(client_serial, "SSL_CLIENT_M_SERIAL")                                                                  \
+    X(is_hijack, "rack.hijack?")                                                                             \
+    X(request_trailers, "fairlead.request_trailers")                                                         \
+    X(body_wait, "puma.request_body_wait")
 
 /* Likewise: keys that every request sets. They come first in the template, in this order. */
 #define FILLED_IN_MAP(X)                                                                                     \
@@ -56,10 +65,19 @@ static VALUE method_of(const char *bytes, fl_span span) {
     return rb_str_new(method, span.size);
 }
 
-static void set_https(VALUE env) {
-    rb_hash_aset(env, key_url_scheme, scheme_https);
-    if (rb_hash_lookup2(env, key_server_port, Qnil) == port_80)
-        rb_hash_aset(env, key_server_port, port_443);
+/* Whether the listener of this template speaks TLS. */
+static bool is_https(VALUE template) {
+    return RTEST(rb_str_equal(rb_hash_lookup2(template, key_url_scheme, Qnil), scheme_https));
+}
+
+/* A host without a port has that of the scheme. */
+static void set_scheme(VALUE env, fl_scheme scheme) {
+    bool tls = scheme == FL_SCHEME_HTTPS;
+    rb_hash_aset(env, key_url_scheme, tls ? scheme_https : scheme_http);
+    if (!tls)
+        rb_hash_delete(env, key_https); /* that of a connection with TLS */
+    if (rb_hash_lookup2(env, key_server_port, Qnil) == (tls ? port_80 : port_443))
+        rb_hash_aset(env, key_server_port, tls ? port_443 : port_80);
 }
 
 /* Most requests of a process name the same host. The template with the keys that follow from the host is kept: setting a key costs some
@@ -75,7 +93,7 @@ static bool is_host(VALUE known, const char *text, uint32_t size) {
 /* A host without a port has the port of its scheme (RFC 9110, 4.2), whatever port the server listens on behind a proxy. */
 static void add_host(VALUE env, const char *text, uint32_t size) {
     uint32_t name_size = size;
-    VALUE port = port_80;
+    VALUE port = is_https(env) ? port_443 : port_80;
     for (uint32_t i = size; i > 0 && text[i - 1] != ']'; i--)
         if (text[i - 1] == ':') {
             name_size = i - 1;
@@ -162,6 +180,14 @@ static VALUE request_start(const fl_exchange *exchange) {
     return rb_usascii_str_new(text, size);
 }
 
+/* Milliseconds from the first byte until the request had arrived, under the name that autoscalers and APM know: they subtract it from
+ * the time since X-Request-Start. Most requests arrive at once and have none. */
+static void add_body_wait(VALUE env, const fl_exchange *exchange) {
+    uint64_t began = exchange->request.first_byte_at, ready = exchange->queueing.ready_at;
+    if (ready >= began + 1000)
+        rb_hash_aset(env, key_body_wait, DBL2NUM((double) (ready - began) / 1e3));
+}
+
 void fl_environment_add_input(VALUE env, VALUE request) {
     rb_hash_aset(env, key_input, rb_funcallv(cRequestBody, id_new, 1, &request));
 }
@@ -208,6 +234,15 @@ static inline void fill_in(VALUE env, int place, VALUE key, VALUE value) {
 }
 #define FILL_IN(env, name, value) fill_in(env, PLACE_##name, key_##name, value)
 
+/* Under the names of Apache and nginx. */
+static void add_identity(VALUE env, const fl_identity *identity) {
+    rb_hash_aset(env, key_client_verified, client_success);
+    rb_hash_aset(env, key_client_subject, rb_utf8_str_new_cstr(fl_identity_get(identity, FL_IDENTITY_SUBJECT)));
+    rb_hash_aset(env, key_client_issuer, rb_utf8_str_new_cstr(fl_identity_get(identity, FL_IDENTITY_ISSUER)));
+    rb_hash_aset(env, key_client_serial, rb_utf8_str_new_cstr(fl_identity_get(identity, FL_IDENTITY_SERIAL)));
+    rb_hash_aset(env, key_client_certificate, rb_utf8_str_new_cstr(fl_identity_get(identity, FL_IDENTITY_CERTIFICATE)));
+}
+
 VALUE fl_environment_build(fl_exchange *exchange, VALUE template, VALUE request, VALUE finished, VALUE after_reply, bool whole) {
     const fl_head *head = exchange->request.head;
     const char *bytes = fl_exchange_head_bytes(exchange);
@@ -223,15 +258,29 @@ VALUE fl_environment_build(fl_exchange *exchange, VALUE template, VALUE request,
         rb_hash_aset(env, key_query_string, string_of(bytes, head->query));
     FILL_IN(env, request_uri, string_of(bytes, head->target));
     if (head->minor != 1)
-        rb_hash_aset(env, key_server_protocol, protocol_1_0);
-    FILL_IN(env, remote_address, address_of(&exchange->client));
+        rb_hash_aset(env, key_server_protocol, head->minor == 0 ? protocol_1_0 : protocol_2);
+    const fl_networks *trusted = &exchange->context->limits.trusted_proxies;
+    fl_client client = exchange->client;
+    fl_scheme scheme = trusted->count > 0 ? fl_forwarded_read(head, bytes, trusted, &client) : FL_SCHEME_UNKNOWN;
+    FILL_IN(env, remote_address, address_of(&client));
     FILL_IN(env, request_start, request_start(exchange));
     FILL_IN(env, finished, finished);
     FILL_IN(env, after_reply, after_reply);
     FILL_IN(env, hijack, request);
+    if (exchange->protocol->hijack == NULL) {
+        rb_hash_delete(env, key_hijack);
+        rb_hash_aset(env, key_is_hijack, Qfalse);
+    }
+    add_body_wait(env, exchange);
     bool decoded = exchange->request.chunked && whole;
-    if (fl_headers_add(env, bytes, head, decoded))
-        set_https(env);
+    if (fl_headers_add(env, bytes, head, decoded) && trusted->count == 0)
+        scheme = FL_SCHEME_HTTPS;
+    if (scheme != FL_SCHEME_UNKNOWN)
+        set_scheme(env, scheme);
+    if (exchange->identity != NULL)
+        add_identity(env, exchange->identity);
+    if (client.port != 0)
+        rb_hash_aset(env, key_remote_port, rb_fix2str(INT2FIX(client.port), 10));
     if (decoded) /* RFC 9112, 7.1.3 */
         rb_hash_aset(env, fl_header_keys[FL_HEADER_CONTENT_LENGTH], rb_fix2str(UINT2NUM(exchange->request.body.length), 10));
     if (head->upgrade)
@@ -272,7 +321,10 @@ void fl_init_environment(void) {
     METHOD_MAP(X)
 #undef X
     protocol_1_0 = fl_kept_string("HTTP/1.0");
+    protocol_2 = fl_kept_string("HTTP/2");
+    scheme_http = fl_kept_string("http");
     scheme_https = fl_kept_string("https");
+    client_success = fl_kept_string("SUCCESS");
     port_80 = fl_kept_string("80");
     port_443 = fl_kept_string("443");
     cStringIO = constant("StringIO");

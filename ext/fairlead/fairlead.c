@@ -1,4 +1,5 @@
 /* Fairlead, Fairlead::Platform, and what all files of the binding use. */
+#include "base/crash.h"
 #include "fairlead.h"
 
 #include <ruby/io.h>
@@ -59,6 +60,12 @@ static VALUE write_end(VALUE self, VALUE io) {
     return writer == io && (rb_io_mode(io) & FMODE_READABLE) ? Qnil : writer;
 }
 
+/* Platform.report_crashes: from now on a signal like SIGABRT, for which Ruby prints nothing, has the C backtrace printed on stderr. */
+static VALUE report_crashes(VALUE self) {
+    fl_crash_install();
+    return Qnil;
+}
+
 static void init_platform(void) {
     static const char *const pollers[] = {[FL_EPOLL] = "epoll", [FL_KQUEUE] = "kqueue"};
     VALUE platform = rb_define_module_under(fl_mFairlead, "Platform");
@@ -66,6 +73,7 @@ static void init_platform(void) {
     rb_define_const(platform, "PACKETS", INT2NUM(FL_PACKETS));
     rb_define_singleton_method(platform, "process_descriptor", process_descriptor, 1);
     rb_define_singleton_method(platform, "write_end", write_end, 1);
+    rb_define_singleton_method(platform, "report_crashes", report_crashes, 0);
 #ifdef FL_LINUX
     rb_define_const(platform, "LINUX", Qtrue);
 #else
@@ -92,5 +100,8 @@ RUBY_FUNC_EXPORTED void Init_fairlead(void) {
     fl_init_watch(loop);
     fl_init_fork();
     fl_init_stalls(loop);
+    fl_init_files(loop);
     fl_init_shared_page();
+    fl_init_tls();
+    fl_init_time_accounts(loop);
 }

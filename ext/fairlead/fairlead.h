@@ -7,11 +7,15 @@
 #define FAIRLEAD_H
 
 #include "base/descriptors.h"
+#include "base/forwarded.h"
 #include "loop/loop.h"
 #include "watch/watch.h"
 #include <pthread.h>
 #include <ruby.h>
 #include <ruby/encoding.h>
+
+/* Sets what a hash has for a Symbol. A macro, so that each name is looked up once. */
+#define fl_hash_set(hash, name, value) rb_hash_aset(hash, ID2SYM(rb_intern(name)), value)
 
 extern VALUE fl_mFairlead;
 
@@ -41,8 +45,12 @@ typedef struct fl_ruby_loop {
     pthread_t driver; /* the thread that turns it */
     fl_watch *watch;  /* NULL: no watch thread; every caller leads */
     VALUE templates;  /* an Array with an env Hash for each listener */
+    VALUE tls;        /* an Array: keeps what listeners refer to */
     VALUE reporter;   /* receives stalls; nil: none */
     VALUE router;     /* called after requests whose route has stalled; nil: none */
+    VALUE observer;   /* called after requests that have been served for so many microseconds; nil: none */
+    uint64_t observed_from;
+    bool server_timing; /* responses say where their time went */
     struct {
         VALUE thread, fiber; /* the fiber that runs, or ran last */
     } reactors[FL_MAX_REACTORS];
@@ -65,17 +73,22 @@ static inline void fl_unlock(fl_context *context) {
 /* Releases the GVL until the lock of this context, which is or was that of `self`, is free. */
 void fl_await_lock(fl_ruby_loop *self, fl_context *context);
 VALUE fl_init_loop(void);
+/* loop_wait.c */
+void fl_init_loop_wait(VALUE loop_class);
 
 /* A request that was taken, as a Ruby object. `exchange` is NULL once it has been answered. */
 typedef struct fl_ruby_request {
     fl_exchange *exchange;
     VALUE loop, env, finished, after_reply;
     uint64_t id, first_byte_at, started_at;
+    fl_run *run;         /* of the fiber that has taken it; NULL: no reactor has */
     uint64_t busy_since; /* fl_clock at the first read or write; 0: none yet */
     uint64_t bytes_sent;
     int code;
-    bool hijacked; /* the app has the socket */
+    const fl_time_account *account; /* NULL: there is none; it may be another request's by now */
+    bool hijacked;                  /* the app has the socket */
     bool timed_out;
+    bool long_lived; /* its response */
     bool whole; /* all of its body had been received when it was taken */
 } fl_ruby_request;
 
@@ -99,8 +112,17 @@ VALUE fl_ruby_loop_take(VALUE self);
 /* The requests that were rejected since the last call, each as [line, address, status, reason, duration in seconds]. */
 VALUE fl_ruby_loop_rejections(VALUE self);
 void fl_init_request(void);
-/* response.c */
+/* response.c: the exchange, for staging its response: the GVL is enough for that. Valid until Ruby is called. */
+fl_exchange *fl_staged(VALUE request);
+/* The exchange of an open request, with the loop's lock; raises otherwise. */
+fl_exchange *fl_lock_open_request(VALUE request);
+/* Ends a request: `end` is fl_exchange_finish or fl_exchange_abandon. The caller holds the loop's lock, if the exchange has a loop. */
+void fl_end_request(VALUE request, void (*end)(fl_exchange *));
+/* Wakes the driver, if this is another thread: it sends what was staged at its next turn, and there may be room for the next request. */
+void fl_wake_driver(VALUE request);
 void fl_init_response(VALUE request_class);
+/* response_stream.c */
+void fl_init_response_stream(VALUE request_class);
 
 /* environment.c: the env of a request that has just been taken, which begins as a copy of its listener's `template`. `whole`: its body
  * has been received. Copies what it needs of the exchange without releasing the GVL. */
@@ -112,7 +134,7 @@ void fl_init_environment(void);
 
 /* headers.c: the keys of known headers in an env */
 extern VALUE fl_header_keys[FL_HEADER_IDS];
-/* Adds the headers of a request. `decoded`: the body is no longer chunked. Returns whether the client speaks TLS, as a proxy says. */
+/* Adds the headers of a request. `decoded`: the body is no longer chunked. Returns whether the client speaks TLS, as anybody says. */
 bool fl_headers_add(VALUE env, const char *bytes, const fl_head *head, bool decoded);
 /* The fields behind a chunked body that has been received, by lower-case name. */
 VALUE fl_headers_trailers(const fl_exchange *exchange);
@@ -133,11 +155,17 @@ extern __thread fl_own_thread fl_own;
 bool fl_own_reactor_leads(const fl_ruby_loop *loop);
 /* The next request for the calling thread's reactor, from the queue or its lane. The caller holds the loop's lock. */
 fl_exchange *fl_own_take(fl_ruby_loop *ours);
-/* The calling thread, a reactor, has switched to this fiber, whose run is fl_own.run. */
-void fl_reactor_switched(VALUE fiber);
+/* The clock of the calling thread, a reactor. */
+static inline fl_thread_clock *fl_own_clock(void) {
+    return &atomic_load_explicit(&fl_own.reactor->thread, memory_order_relaxed)->clock;
+}
+/* The calling thread, a reactor, has switched to this fiber, whose run is fl_own.run, from a fiber with the run `before`. */
+void fl_reactor_switched(VALUE fiber, fl_run *before);
 /* Record which request the calling fiber runs, so that a stall can name it. fl_begin_run needs the loop's lock; fl_prepare_run must be
  * called before, without it. */
 void fl_prepare_run(void);
+/* In the child of a fork: its parent goes on using the runs. */
+void fl_forget_runs(void);
 void fl_begin_run(fl_exchange *exchange);
 void fl_end_run(void);
 /* Whether a stall of this request, which the calling fiber runs, was recorded for its route. */
@@ -162,8 +190,39 @@ void fl_forget_stalls(const fl_ruby_loop *loop);
 VALUE fl_ruby_escaped(const char *bytes, long size);
 void fl_init_stalls(VALUE loop_class);
 
+/* tls.c: valid as long as the object. Raises if there is none. */
+fl_tls *fl_ruby_tls_get(VALUE self);
+void fl_init_tls(void);
+
+/* files.c */
+void fl_init_files(VALUE loop_class);
+
 /* shared_page.c */
 fl_shared_page *fl_ruby_shared_page_get(VALUE self);
 void fl_init_shared_page(void);
+
+/* request_times.c: where the time of requests went */
+/* Names the request's route by the app's controller and action, if its router has found them. Call it without the loop's lock. */
+void fl_name_route(VALUE request);
+/* Seconds by kind, without those that are 0. */
+VALUE fl_times_by_kind(const uint64_t microseconds[FL_KINDS]);
+VALUE fl_kind_name(fl_kind kind);
+const char *fl_kind_text(fl_kind kind);
+/* Defines the numbers of the kinds as constants. */
+void fl_define_kinds(VALUE module);
+void fl_init_request_times(VALUE page_class);
+/* How many requests it has. */
+int64_t fl_histogram_count(const fl_histogram *histogram);
+/* Calls for each route of this page that has had requests; `slot`: only those of one, or nil. */
+void fl_each_timed_route(VALUE page, VALUE slot, void (*call)(VALUE name, const fl_route_times *times, void *data), void *data);
+/* route_samples.c */
+void fl_init_route_samples(VALUE page_class);
+
+/* time_accounts.c: Fairlead::RequestTimes */
+/* Adds a Server-Timing header to the head that has begun, if the loop's responses have one. */
+void fl_add_server_timing(VALUE request);
+/* Whether the loop's observer is called after this request. */
+bool fl_is_observed(const fl_ruby_request *request, const fl_ruby_loop *loop);
+void fl_init_time_accounts(VALUE loop_class);
 
 #endif

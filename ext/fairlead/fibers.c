@@ -13,14 +13,18 @@ static VALUE cRun, cThreadFibers;
 static ID id_run, id_task, id_owns, id_fibers;
 
 /* Runs of fibers that were freed, for reuse. Like the entries of threads they are never freed. */
-static struct spare_run {
-    fl_run run;
-    struct spare_run *next;
-} *spare_runs;
+static fl_run *spare_runs;
+/* Runs may lie in memory that this process shares with its parent, whose they are. */
+static bool runs_are_the_parents;
+
+void fl_forget_runs(void) {
+    spare_runs = NULL;
+    runs_are_the_parents = true;
+}
 
 static void run_free(void *data) {
-    struct spare_run *spare = data;
-    if (spare == NULL)
+    fl_run *spare = data;
+    if (spare == NULL || runs_are_the_parents)
         return;
     spare->next = spare_runs;
     spare_runs = spare;
@@ -98,20 +102,31 @@ static const rb_data_type_t thread_fibers_type = {
     .flags = RUBY_TYPED_FREE_IMMEDIATELY,
 };
 
+/* In the shared page, as long as there is room. */
+static fl_run *new_run(void) {
+    const fl_loop *loop = fl_own.loop->loop;
+    fl_run *run = loop == NULL || loop->siblings.page == NULL
+                      ? NULL
+                      : fl_shared_page_add_run(loop->siblings.page, (size_t) loop->siblings.own);
+    if (run == NULL && (run = calloc(1, sizeof *run)) == NULL)
+        rb_memerror();
+    return run;
+}
+
 /* Makes the run of a serving fiber, which keeps it. */
 static void make_run(void) {
     VALUE object = TypedData_Wrap_Struct(cRun, &run_type, NULL);
-    struct spare_run *spare = spare_runs;
-    if (spare != NULL)
-        spare_runs = spare->next;
-    else if ((spare = calloc(1, sizeof *spare)) == NULL)
-        rb_memerror();
-    RTYPEDDATA_DATA(object) = spare;
+    fl_run *run = spare_runs;
+    if (run != NULL)
+        spare_runs = run->next;
+    else
+        run = new_run();
+    RTYPEDDATA_DATA(object) = run;
     rb_ivar_set(rb_fiber_current(), id_run, object);
     thread_fibers *fibers = rb_internal_thread_specific_get(rb_thread_current(), fibers_key);
     if (fibers != NULL)
-        fibers->role = (role) {.run = &spare->run, .from = NULL};
-    fl_own.run = &spare->run;
+        fibers->role = (role) {.run = run, .from = NULL};
+    fl_own.run = run;
     fl_own.run_borrowed = false;
 }
 
@@ -167,11 +182,12 @@ static void fiber_switched(rb_event_flag_t event, VALUE data, VALUE self, ID met
     role now = fibers->role = record_switch(fiber, previous, fibers->role, fibers->root);
     if (fl_own.reactor == NULL)
         return;
+    fl_run *before = fl_own.run;
     fl_own.run_borrowed = now.run == NULL;
     if (now.run == NULL && works_for_request(now.from))
         now.run = now.from->run;
     fl_own.run = fiber == *fl_own.scheduler_fiber ? NULL : now.run;
-    fl_reactor_switched(fiber);
+    fl_reactor_switched(fiber, before);
 }
 
 static void thread_begins(rb_event_flag_t event, VALUE data, VALUE self, ID method, VALUE class) {

@@ -40,6 +40,8 @@ static void forget(fl_ruby_loop *self) {
 /* The forking thread held the GVL, so the list of loops and the state of their Ruby objects are consistent. */
 static void in_child(void) {
     fl_forget_other_threads();
+    if (open_loops != NULL)
+        fl_forget_runs();
     for (; open_loops != NULL; open_loops = open_loops->next_open) forget(open_loops);
 }
 

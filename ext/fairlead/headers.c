@@ -44,18 +44,8 @@ static bool forges_known(const char *name, size_t size) {
     return fl_header_lookup(hyphens, size) != FL_HEADER_OTHER;
 }
 
-/* Whether a proxy says with this header that its client speaks TLS. */
-static bool says_tls(fl_header_id id, const char *value, uint32_t size) {
-    switch (id) {
-    case FL_HEADER_X_FORWARDED_PROTO: /* one value for each proxy, the client's first */
-        return size >= 5 && memcmp(value, "https", 5) == 0;
-    case FL_HEADER_X_FORWARDED_SCHEME:
-        return size == 5 && memcmp(value, "https", 5) == 0;
-    case FL_HEADER_X_FORWARDED_SSL:
-        return size == 2 && memcmp(value, "on", 2) == 0;
-    default:
-        return false;
-    }
+static bool is_scheme(fl_header_id id) {
+    return id == FL_HEADER_X_FORWARDED_PROTO || id == FL_HEADER_X_FORWARDED_SCHEME || id == FL_HEADER_X_FORWARDED_SSL;
 }
 
 bool fl_headers_add(VALUE env, const char *bytes, const fl_head *head, bool decoded) {
@@ -70,7 +60,8 @@ bool fl_headers_add(VALUE env, const char *bytes, const fl_head *head, bool deco
             uint64_t bit = 1ull << (header->id % 64);
             bool again = seen[header->id / 64] & bit;
             seen[header->id / 64] |= bit;
-            tls |= !again && says_tls(header->id, value, header->value.size);
+            tls |= !again && is_scheme(header->id) &&
+                   fl_forwarded_scheme_of(header->id, value, header->value.size) == FL_SCHEME_HTTPS;
             add_header(env, fl_header_keys[header->id], value, header->value.size, header->id, again);
         } else if (memchr(name, '_', header->name.size) != NULL) {
             underscores = true;

@@ -1,7 +1,5 @@
 /* Fairlead::Loop: a loop of the core as a Ruby object. */
 #include "fairlead.h"
-
-#include <math.h>
 #include <ruby/thread.h>
 
 static void *await_lock(void *data) {
@@ -58,8 +56,10 @@ fl_loop *fl_lock(fl_ruby_loop *self) {
 static void loop_mark(void *data) {
     fl_ruby_loop *self = data;
     rb_gc_mark_movable(self->templates);
+    rb_gc_mark_movable(self->tls);
     rb_gc_mark(self->reporter);
     rb_gc_mark(self->router);
+    rb_gc_mark(self->observer);
     for (int i = 0; i < FL_MAX_REACTORS; i++) {
         rb_gc_mark(self->reactors[i].thread);
         rb_gc_mark(self->reactors[i].fiber);
@@ -69,6 +69,7 @@ static void loop_mark(void *data) {
 static void loop_compact(void *data) {
     fl_ruby_loop *self = data;
     self->templates = rb_gc_location(self->templates);
+    self->tls = rb_gc_location(self->tls);
 }
 
 static void loop_free(void *data) {
@@ -99,7 +100,8 @@ static VALUE loop_allocate(VALUE class) {
     fl_ruby_loop *self;
     VALUE object = TypedData_Make_Struct(class, fl_ruby_loop, &loop_type, self);
     self->templates = rb_ary_new();
-    self->reporter = self->router = Qnil;
+    self->tls = rb_ary_new();
+    self->reporter = self->router = self->observer = Qnil;
     return object;
 }
 
@@ -113,6 +115,26 @@ fl_loop *fl_ruby_loop_get(VALUE object) {
 
 static uint64_t microseconds(VALUE options, const char *name) {
     return fl_microseconds(fl_option(options, name), name);
+}
+
+/* Each network is [bytes of its address, bits that count]; no bytes: peers of Unix sockets. */
+static fl_networks networks_of(VALUE list) {
+    fl_networks networks = {.count = (uint32_t) RARRAY_LEN(list)};
+    if (networks.count == 0)
+        return networks;
+    networks.list = calloc(networks.count, sizeof *networks.list);
+    if (networks.list == NULL)
+        rb_memerror();
+    for (uint32_t i = 0; i < networks.count; i++) {
+        VALUE network = rb_ary_entry(list, i), address = rb_ary_entry(network, 0);
+        fl_client *client = &networks.list[i].address;
+        networks.list[i].prefix = (uint8_t) FIX2INT(rb_ary_entry(network, 1));
+        if (RSTRING_LEN(address) > 0)
+            fl_client_set(client, RSTRING_LEN(address) == 4 ? AF_INET : AF_INET6, RSTRING_PTR(address));
+        else
+            client->family = AF_UNIX;
+    }
+    return networks;
 }
 
 static VALUE loop_initialize(VALUE object, VALUE options) {
@@ -137,6 +159,7 @@ static VALUE loop_initialize(VALUE object, VALUE options) {
                       [FL_DEADLINE_BODY] = microseconds(options, "body_timeout"),
                       [FL_DEADLINE_EVENTS] = microseconds(options, "event_stream_keepalive"),
                       [FL_DEADLINE_WRITE] = microseconds(options, "write_timeout"),
+                      [FL_DEADLINE_STREAM] = microseconds(options, "write_timeout"),
                       [FL_DEADLINE_LINGER] = 2000000},
     };
     VALUE health_path = fl_option(options, "health_path");
@@ -147,18 +170,32 @@ static VALUE loop_initialize(VALUE object, VALUE options) {
     }
     if (limits.head.headers > FL_MAX_HEADERS)
         limits.head.headers = FL_MAX_HEADERS;
+    limits.redirect_to_https = RTEST(fl_option(options, "redirect_to_https"));
+    limits.https_port = (uint16_t) NUM2UINT(fl_option(options, "https_port"));
+    VALUE hsts = fl_option(options, "hsts");
+    if (!NIL_P(hsts))
+        memcpy(limits.hsts, RSTRING_PTR(hsts), (size_t) (RSTRING_LEN(hsts) < FL_MAX_HSTS ? RSTRING_LEN(hsts) : FL_MAX_HSTS));
+    limits.trusted_proxies = networks_of(fl_option(options, "trusted_proxies"));
     self->loop = fl_loop_open(&limits);
-    if (self->loop == NULL)
+    if (self->loop == NULL) {
+        free(limits.trusted_proxies.list);
         rb_sys_fail("fairlead");
+    }
     fl_track_loop(self);
     rb_update_max_fd(self->loop->context.poll.descriptor);
     return object;
 }
 
-static VALUE loop_listen(VALUE object, VALUE descriptor, VALUE unix_socket, VALUE template) {
+/* listen(descriptor, unix_socket, template, tls, proxied): tls is a TLS, or nil; proxied: connections begin with a PROXY header. */
+static VALUE loop_listen(VALUE object, VALUE descriptor, VALUE unix_socket, VALUE template, VALUE tls, VALUE proxied) {
     int number = NUM2INT(descriptor);
     fl_loop *loop = fl_ruby_loop_get(object);
+    fl_tls *encryption = NIL_P(tls) ? NULL : fl_ruby_tls_get(tls);
+    rb_ary_push(fl_ruby_loop_struct(object)->tls, tls);
     fl_check(fl_loop_listen(loop, number, RTEST(unix_socket)));
+    if (encryption != NULL)
+        fl_loop_serve_tls(loop, encryption);
+    loop->accepting.listeners->proxied = RTEST(proxied);
     rb_ary_store(fl_ruby_loop_struct(object)->templates, loop->accepting.listeners->index, template);
     return Qnil;
 }
@@ -178,101 +215,6 @@ static VALUE loop_join(VALUE object, VALUE page, VALUE slot, VALUE receiving, VA
 /* router = callable, called like those of `rack.response_finished` after a request whose route has stalled. */
 static VALUE loop_set_router(VALUE object, VALUE router) {
     return fl_ruby_loop_struct(object)->router = router;
-}
-
-static VALUE loop_turn(VALUE object) {
-    fl_ruby_loop *self = fl_ruby_loop_struct(object);
-    fl_end_run();
-    fl_loop *loop = fl_lock(self);
-    self->driver = pthread_self();
-    uint32_t takeable = fl_loop_turn(loop);
-    fl_unlock(&loop->context);
-    return UINT2NUM(takeable);
-}
-
-struct wait {
-    fl_ruby_loop *self;
-    fl_loop *loop;
-    int64_t microseconds;
-    bool leads, woken;
-};
-
-/* Whether the calling reactor leads, and so may wait in the core. Releases the lock, with which nobody could pass on the lead. */
-static bool begin_wait(struct wait *wait) {
-    fl_loop *loop = wait->loop;
-    wait->leads = fl_own_reactor_leads(wait->self);
-    if (wait->leads) {
-        fl_loop_update_timer(loop); /* another reactor may have taken a request from a lane meanwhile */
-        atomic_store(&loop->driver.waiting, true);
-        if (loop->siblings.slot != NULL)
-            fl_slot_set(loop->siblings.slot, FL_SLOT_idle, loop->ready.first == NULL);
-    }
-    pthread_mutex_unlock(&loop->context.lock);
-    return wait->leads;
-}
-
-static void *wait_without_gvl(void *data) {
-    struct wait *wait = data;
-    pthread_mutex_lock(&wait->loop->context.lock);
-    if (begin_wait(wait))
-        wait->woken = fl_loop_wait(wait->loop, wait->microseconds);
-    return NULL;
-}
-
-static void unblock_wait(void *data) {
-    fl_loop_wake(((struct wait *) data)->loop);
-}
-
-/* Interrupts of the thread are raised here. */
-static VALUE wait_interruptibly(VALUE data) {
-    rb_thread_call_without_gvl(wait_without_gvl, (void *) data, unblock_wait, (void *) data);
-    return Qnil;
-}
-
-static VALUE end_wait(VALUE data) {
-    fl_release(((struct wait *) data)->self);
-    return Qnil;
-}
-
-/* Negative: without limit, for nil and for times too long for a timer. */
-static int64_t time_to_wait(VALUE seconds) {
-    double value = NIL_P(seconds) ? HUGE_VAL : NUM2DBL(seconds);
-    return value >= FL_MAX_SECONDS ? -1 : value > 0 ? (int64_t) (value * 1e6) : 0;
-}
-
-/* wait(seconds): whether anything happened; nil: the calling reactor does not lead, and must wait elsewhere. */
-static VALUE loop_wait(VALUE object, VALUE seconds) {
-    int64_t microseconds = time_to_wait(seconds);
-    struct wait wait = {.self = fl_ruby_loop_struct(object), .loop = fl_ruby_loop_get(object), .microseconds = microseconds};
-    if (wait.microseconds != 0 && fl_loop_may_spin(wait.loop) && pthread_mutex_trylock(&wait.loop->context.lock) == 0 &&
-        begin_wait(&wait) && fl_loop_spin(wait.loop))
-        return Qtrue;
-    fl_retain(wait.self);
-    rb_ensure(wait_interruptibly, (VALUE) &wait, end_wait, (VALUE) &wait);
-    return !wait.leads ? Qnil : wait.woken ? Qtrue : Qfalse;
-}
-
-/* prepare_wait(busy): whether streams wait for their turn */
-static VALUE loop_prepare_wait(VALUE object, VALUE busy) {
-    fl_ruby_loop *self = fl_ruby_loop_struct(object);
-    fl_loop *loop = fl_lock(self);
-    fl_loop_prepare_wait(loop, fl_own_reactor_leads(self), RTEST(busy));
-    fl_unlock(&loop->context);
-    return Qnil;
-}
-
-static VALUE loop_wake(VALUE object) {
-    fl_ruby_loop *self = fl_ruby_loop_struct(object);
-    if (self->loop != NULL)
-        fl_loop_wake(self->loop);
-    return Qnil;
-}
-
-static VALUE loop_notify_driver(VALUE object) {
-    fl_ruby_loop *self = fl_ruby_loop_struct(object);
-    if (self->loop != NULL)
-        fl_loop_notify_driver(self->loop);
-    return Qnil;
 }
 
 /* The id of the next request that has been woken; false: none, but requests were rejected; nil: nothing. The caller also does what
@@ -321,8 +263,12 @@ static VALUE loop_drain(VALUE object, VALUE hand_over) {
     return Qnil;
 }
 
-static VALUE loop_drained_p(VALUE object) {
-    return fl_loop_is_drained(fl_ruby_loop_get(object)) ? Qtrue : Qfalse;
+/* Whether nothing is left to do; then it receives nothing more from siblings. */
+static VALUE loop_ended_p(VALUE object) {
+    fl_loop *loop = fl_lock(fl_ruby_loop_struct(object));
+    bool ended = fl_loop_end(loop);
+    fl_unlock(&loop->context);
+    return ended ? Qtrue : Qfalse;
 }
 
 static VALUE loop_count_error(VALUE object) {
@@ -333,10 +279,10 @@ static VALUE loop_count_error(VALUE object) {
 static VALUE loop_counts(VALUE object) {
     const fl_loop *loop = fl_ruby_loop_get(object);
     VALUE hash = rb_hash_new();
-#define COUNT(name) rb_hash_aset(hash, ID2SYM(rb_intern(#name)), ULL2NUM(loop->context.counts.name))
+#define COUNT(name) fl_hash_set(hash, #name, ULL2NUM(loop->context.counts.name))
     COUNT(in_flight);
     COUNT(streams);
-    rb_hash_aset(hash, ID2SYM(rb_intern("queued")), UINT2NUM(loop->ready.count));
+    fl_hash_set(hash, "queued", UINT2NUM(loop->ready.count));
     COUNT(connections);
     COUNT(requests);
     COUNT(errors);
@@ -369,14 +315,9 @@ VALUE fl_init_loop(void) {
     VALUE loop = rb_define_class_under(fl_mFairlead, "Loop", rb_cObject);
     rb_define_alloc_func(loop, loop_allocate);
     rb_define_method(loop, "initialize", loop_initialize, 1);
-    rb_define_method(loop, "listen", loop_listen, 3);
+    rb_define_method(loop, "listen", loop_listen, 5);
     rb_define_method(loop, "join", loop_join, 4);
     rb_define_method(loop, "router=", loop_set_router, 1);
-    rb_define_method(loop, "turn", loop_turn, 0);
-    rb_define_method(loop, "wait", loop_wait, 1);
-    rb_define_method(loop, "prepare_wait", loop_prepare_wait, 1);
-    rb_define_method(loop, "wake", loop_wake, 0);
-    rb_define_method(loop, "notify_driver", loop_notify_driver, 0);
     rb_define_method(loop, "woken", loop_woken, 0);
     rb_define_method(loop, "expired", loop_expired, 0);
     rb_define_method(loop, "stop", loop_stop, 0);
@@ -386,10 +327,11 @@ VALUE fl_init_loop(void) {
     rb_define_method(loop, "takeable", loop_takeable, 0);
     rb_define_method(loop, "fileno", loop_fileno, 0);
     rb_define_method(loop, "drain", loop_drain, 1);
-    rb_define_method(loop, "drained?", loop_drained_p, 0);
+    rb_define_method(loop, "ended?", loop_ended_p, 0);
     rb_define_method(loop, "count_error", loop_count_error, 0);
     rb_define_method(loop, "counts", loop_counts, 0);
     rb_define_method(loop, "close", loop_close, 0);
     rb_define_method(loop, "forgotten?", loop_forgotten_p, 0);
+    fl_init_loop_wait(loop);
     return loop;
 }

@@ -76,9 +76,51 @@ static void free_received(VALUE request, bool whole) {
     fl_unlock(exchange->context);
 }
 
+/* A request that has been taken, and its loop. */
+typedef struct taken {
+    VALUE request, loop;
+    bool whole;
+} taken;
+
+static VALUE prepare(VALUE data) {
+    const taken *taken = (const struct taken *) data;
+    VALUE request = taken->request;
+    fl_ruby_request *self = fl_ruby_request_get(request);
+    fl_exchange *exchange = self->exchange;
+    RB_OBJ_WRITE(request, &self->finished, rb_ary_new());
+    RB_OBJ_WRITE(request, &self->after_reply, rb_ary_new());
+    VALUE template = rb_ary_entry(fl_ruby_loop_struct(taken->loop)->templates, exchange->listener);
+    VALUE env = fl_environment_build(exchange, template, request, self->finished, self->after_reply, taken->whole);
+    RB_OBJ_WRITE(request, &self->env, env);
+    free_received(request, taken->whole);
+    if (!taken->whole)
+        fl_environment_add_input(env, request);
+    return Qnil;
+}
+
+/* There was no memory for what the app needs of the request. */
+static void reject(VALUE request) {
+    fl_exchange *exchange = fl_lock_request(request);
+    if (exchange == NULL)
+        return;
+    fl_context *context = exchange->context;
+    exchange->request.rejection = FL_NO_MEMORY;
+    fl_end_request(request, fl_exchange_abandon);
+    if (context == NULL)
+        return;
+    fl_unlock(context);
+    fl_wake_driver(request);
+}
+
 VALUE fl_ruby_loop_take(VALUE object) {
     fl_ruby_loop *ours = fl_ruby_loop_struct(object);
+    if (fl_own_reactor_leads(ours) && fl_ruby_loop_get(object)->ready.count == 0)
+        return Qnil;
     fl_prepare_run();
+    fl_ruby_request *self; /* made first: once an exchange has been taken, it belongs to an object */
+    taken taken = {.request = TypedData_Make_Struct(cRequest, fl_ruby_request, &fl_request_type, self), .loop = object};
+    self->loop = self->env = self->finished = self->after_reply = Qnil;
+    RB_OBJ_WRITE(taken.request, &self->loop, object);
     fl_loop *loop = fl_lock(ours);
     fl_exchange *exchange = fl_own_take(ours);
     if (exchange == NULL) {
@@ -86,30 +128,25 @@ VALUE fl_ruby_loop_take(VALUE object) {
         return Qnil;
     }
     fl_begin_run(exchange);
-    bool whole = exchange->request.complete; /* read under the lock: the watch thread may receive the rest later */
-    fl_unlock(&loop->context);
-    if (fl_own.reactor != NULL) {
-        fl_reactor_enters_app(fl_own.reactor, exchange->queueing.started_at);
-        fl_watch_wake(ours->watch);
-    }
-    fl_ruby_request *self;
-    VALUE request = TypedData_Make_Struct(cRequest, fl_ruby_request, &fl_request_type, self);
-    self->loop = self->env = self->finished = self->after_reply = Qnil;
     self->exchange = exchange;
-    RB_OBJ_WRITE(request, &self->loop, object);
     self->id = exchange->id;
-    self->whole = whole;
+    self->run = fl_own.reactor == NULL ? NULL : fl_own.run;
+    self->whole = taken.whole = exchange->request.complete; /* with the lock: the watch thread may receive the rest later */
     self->first_byte_at = exchange->request.first_byte_at;
     self->started_at = exchange->queueing.started_at;
-    RB_OBJ_WRITE(request, &self->finished, rb_ary_new());
-    RB_OBJ_WRITE(request, &self->after_reply, rb_ary_new());
-    VALUE template = rb_ary_entry(ours->templates, exchange->listener);
-    VALUE env = fl_environment_build(exchange, template, request, self->finished, self->after_reply, whole);
-    RB_OBJ_WRITE(request, &self->env, env);
-    free_received(request, whole);
-    if (!whole)
-        fl_environment_add_input(env, request);
-    return request;
+    self->account = exchange->queueing.account;
+    fl_unlock(&loop->context);
+    if (fl_own.reactor != NULL) {
+        fl_reactor_enters_app(fl_own.reactor, self->started_at);
+        fl_watch_wake(ours->watch);
+    }
+    int state;
+    rb_protect(prepare, (VALUE) &taken, &state);
+    if (state != 0) {
+        reject(taken.request);
+        rb_jump_tag(state);
+    }
+    return taken.request;
 }
 
 VALUE fl_ruby_loop_rejections(VALUE object) {
@@ -143,6 +180,9 @@ static VALUE request_finished(VALUE object) {
     fl_ruby_request *self = fl_ruby_request_get(object);
     if (fl_stall_was_recorded(self->id) && !NIL_P(fl_own.loop->router))
         rb_ary_push(self->finished, fl_own.loop->router);
+    const fl_ruby_loop *loop = fl_ruby_loop_struct(self->loop);
+    if (fl_is_observed(self, loop))
+        rb_ary_push(self->finished, loop->observer);
     return self->finished;
 }
 
@@ -245,4 +285,5 @@ void fl_init_request(void) {
     rb_define_method(cRequest, "trailers", request_trailers, 0);
     rb_define_method(cRequest, "begin_session", request_begin_session, 1);
     fl_init_response(cRequest);
+    fl_init_response_stream(cRequest);
 }

@@ -1,20 +1,22 @@
 /* Fairlead::Request: responding with what a Rack app returns. */
 #include "fairlead.h"
+#include "connection/file_body.h"
 
+#include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static ID id_each, id_to_i;
 static VALUE word_upgrade, word_connection;
 
-/* The exchange, for staging its response: the GVL is enough for that. Valid until Ruby is called. */
-static fl_exchange *staged(VALUE self) {
+fl_exchange *fl_staged(VALUE self) {
     fl_exchange *exchange = fl_ruby_request_get(self)->exchange;
     fl_require_open(exchange);
     return exchange;
 }
 
 static void header_value(VALUE self, VALUE name, VALUE value) {
-    fl_exchange *exchange = staged(self);
+    fl_exchange *exchange = fl_staged(self);
     const char *bytes = RSTRING_PTR(value);
     long left = RSTRING_LEN(value);
     for (;;) { /* Rack 2 joins several values with line feeds */
@@ -41,10 +43,10 @@ static bool is(VALUE name, const char *known) {
 /* Handles a header that is for the server. */
 static void server_header(VALUE self, VALUE name, VALUE value) {
     if (is(name, "rack.hijack") && RTEST(value)) {
-        staged(self)->response.switches_protocol = true;
+        fl_staged(self)->response.switches_protocol = true;
     } else if (is(name, "rack.protocol") && RTEST(value)) {
         value = to_string(value);
-        fl_exchange *exchange = staged(self);
+        fl_exchange *exchange = fl_staged(self);
         exchange->response.switches_protocol = exchange->response.names_protocol = true;
         header_value(self, word_upgrade, value);
         header_value(self, word_connection, word_upgrade);
@@ -82,35 +84,40 @@ static VALUE header_of_each(RB_BLOCK_CALL_FUNC_ARGLIST(pair, self)) {
 static void begin(VALUE self, VALUE status, VALUE headers) {
     int code = RB_INTEGER_TYPE_P(status) ? NUM2INT(status) : NUM2INT(rb_funcallv(status, id_to_i, 0, NULL));
     fl_ruby_request_get(self)->code = code;
-    fl_check(fl_exchange_begin(staged(self), code));
+    fl_check(fl_exchange_begin(fl_staged(self), code));
     if (RB_TYPE_P(headers, T_HASH))
         rb_hash_foreach(headers, header_of_hash, self);
     else
         rb_block_call(headers, id_each, 0, NULL, header_of_each, self);
+    fl_add_server_timing(self);
     /* An app that upgrades returns 200, as in HTTP/2; HTTP/1.1 needs 101 (Rack specification, "The rack.protocol Header"). */
-    if (code != 101 && staged(self)->response.names_protocol)
+    if (code != 101 && fl_staged(self)->response.names_protocol)
         begin(self, INT2FIX(101), headers);
 }
 
-/* The exchange of an open request, with the loop's lock; raises otherwise. */
-static fl_exchange *lock_open(VALUE self) {
+fl_exchange *fl_lock_open_request(VALUE self) {
     fl_exchange *exchange = fl_lock_request(self);
     fl_require_open(exchange);
     return exchange;
 }
 
-/* Wakes the driver, if this is another thread: it sends what was staged at its next turn, and there may be room for the next request. */
-static void wake_driver(VALUE request) {
+void fl_wake_driver(VALUE request) {
     fl_ruby_loop *self = fl_ruby_loop_struct(fl_ruby_request_get(request)->loop);
     if (self->loop != NULL && !pthread_equal(self->driver, pthread_self()))
         fl_loop_wake(self->loop);
 }
 
-/* Ends a request: `end` is fl_exchange_finish or fl_exchange_abandon. The caller holds the loop's lock, if the exchange has a loop. */
-static void end(VALUE object, void (*end)(fl_exchange *)) {
+/* The fiber has done its part of the response, and touches the exchange no more. */
+static void leave(fl_ruby_request *self, const fl_exchange *exchange) {
+    self->exchange = NULL;
+    if (self->run != NULL && self->run->id == self->id && exchange->context != NULL) /* not in a forked child */
+        atomic_store_explicit(&self->run->since, 0, memory_order_relaxed);
+}
+
+void fl_end_request(VALUE object, void (*end)(fl_exchange *)) {
     fl_ruby_request *self = fl_ruby_request_get(object);
     fl_exchange *exchange = self->exchange;
-    self->exchange = NULL;
+    leave(self, exchange);
     self->timed_out = exchange->timing.timed_out;
     if (end == fl_exchange_abandon && exchange->request.rejection != FL_OK && !exchange->response.committed)
         self->code = fl_status_http((fl_status) exchange->request.rejection);
@@ -125,15 +132,16 @@ static void end(VALUE object, void (*end)(fl_exchange *)) {
 }
 
 static VALUE end_if_open(VALUE object, void (*how)(fl_exchange *)) {
+    fl_name_route(object);
     fl_exchange *exchange = fl_lock_request(object);
     if (exchange == NULL)
         return Qnil;
     fl_context *context = exchange->context;
-    end(object, how);
+    fl_end_request(object, how);
     if (context == NULL)
         return Qnil;
     fl_unlock(context);
-    wake_driver(object);
+    fl_wake_driver(object);
     return Qnil;
 }
 
@@ -162,108 +170,79 @@ static fl_status write_all(fl_exchange *exchange, VALUE parts) {
     return outcome;
 }
 
-/* respond(status, headers, body): returns true if it has staged the whole response: if the body is an Array that fits into the response
- * buffer, is not sent (HEAD, 204, 304), or the app has hijacked the connection. Otherwise it only begins the head, and returns false:
- * the caller writes the parts and finishes, or checks takes_over?. */
-static VALUE request_respond(VALUE object, VALUE status, VALUE headers, VALUE body) {
+/* Whether the core may send a file of `size` bytes as the whole body: it must be what the head announces. */
+static bool takes_file(const fl_exchange *exchange, size_t size) {
+    const fl_response *response = &exchange->response;
+    return exchange->request.complete && response->framing == FL_FRAMING_UNDECIDED && !response->switches_protocol &&
+           !response->has_trailers && (!response->has_length || response->length_left == size);
+}
+
+/* Passes the request to the core, which sends the file. False: the caller has to write the parts. */
+static bool pass_file(VALUE object, fl_exchange *exchange, int descriptor, size_t size) {
+    fl_ruby_request *self = fl_ruby_request_get(object);
+    int copy = fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
+    if (copy < 0 || fl_file_body_begin(exchange, copy, 0, size) != FL_OK)
+        return false;
+    leave(self, exchange);
+    self->bytes_sent = size;
+    return true;
+}
+
+/* `descriptor`: of a file with the bytes of the body; -1: none. */
+static VALUE respond(VALUE object, VALUE status, VALUE headers, VALUE body, int descriptor) {
     if (fl_ruby_request_get(object)->hijacked)
         return end_if_open(object, fl_exchange_finish), Qtrue;
     begin(object, status, headers);
-    fl_exchange *exchange = lock_open(object); /* from here on no other thread can change the body */
-    fl_context *context = exchange->context;
-    bool whole = RB_TYPE_P(body, T_ARRAY) && !exchange->response.switches_protocol && !exchange->response.has_trailers;
+    fl_name_route(object);
+    struct stat file;
     size_t length = 0;
+    fl_exchange *exchange = fl_lock_open_request(object); /* from here on no other thread can change the body */
+    fl_context *context = exchange->context;
+    bool sends_file = descriptor >= 0 && fstat(descriptor, &file) == 0 && S_ISREG(file.st_mode) &&
+                      takes_file(exchange, length = (size_t) file.st_size);
+    bool whole = RB_TYPE_P(body, T_ARRAY) && !exchange->response.switches_protocol && !exchange->response.has_trailers;
     VALUE wrong = whole ? measure(body, &length) : Qnil;
     if (!NIL_P(wrong)) {
         fl_unlock(context);
         Check_Type(wrong, T_STRING);
     }
-    fl_status outcome = fl_exchange_head_end(exchange, whole ? (int64_t) length : -1);
-    bool empty = outcome == FL_OK && exchange->response.framing == FL_FRAMING_NONE;
+    fl_status outcome = fl_exchange_head_end(exchange, whole || sends_file ? (int64_t) length : -1);
+    bool empty = outcome == FL_OK && (exchange->response.framing == FL_FRAMING_NONE || (sends_file && length == 0));
+    bool passed = sends_file && outcome == FL_OK && !empty && exchange->connection != NULL &&
+                  pass_file(object, exchange, descriptor, length);
     whole = empty || (whole && outcome == FL_OK && length <= fl_exchange_room(exchange));
     if (whole && !empty)
         outcome = write_all(exchange, body);
     if (whole && outcome == FL_OK)
-        end(object, fl_exchange_finish);
+        fl_end_request(object, fl_exchange_finish);
     fl_unlock(context);
     fl_check(outcome);
-    if (whole)
-        wake_driver(object);
+    if (whole || passed)
+        fl_wake_driver(object);
     RB_GC_GUARD(body);
-    return whole ? Qtrue : Qfalse;
+    return whole || passed ? Qtrue : Qfalse;
 }
 
-enum {
-    MAX_AT_ONCE = 1 << 20, /* bytes written at once for a fast client */
-    SLICE = 1000,          /* microseconds for which a request that reads or writes without waiting may keep its reactor */
-};
-
-/* Whether the request has read or written for a slice, since it began to, or since its fiber was resumed. */
-static bool slice_is_over(fl_ruby_request *self) {
-    if (fl_own.reactor == NULL)
-        return false;
-    uint64_t now = fl_clock(), since = atomic_load_explicit(&fl_own.reactor->stamp, memory_order_relaxed);
-    if (self->busy_since == 0)
-        self->busy_since = now;
-    return now > (since > self->busy_since ? since : self->busy_since) + SLICE;
+/* respond(status, headers, body): returns true if it has staged the whole response: if the body is an Array that fits into the response
+ * buffer, is not sent (HEAD, 204, 304), or the app has hijacked the connection. Otherwise it only begins the head, and returns false:
+ * the caller writes the parts and finishes, or checks takes_over?. */
+static VALUE request_respond(VALUE object, VALUE status, VALUE headers, VALUE body) {
+    return respond(object, status, headers, body, -1);
 }
 
-/* write(string): returns the rest that was not taken, as a new String. Before the caller writes the rest, it waits for the loop if
- * awaits_room?, or lets others have their turn. If all was taken, returns nil, or false if others should have their turn. */
-static VALUE request_write(VALUE self, VALUE string) {
-    Check_Type(string, T_STRING);
-    fl_exchange *exchange = lock_open(self);
-    size_t size = (size_t) RSTRING_LEN(string), used;
-    fl_status status = fl_exchange_write(exchange, RSTRING_PTR(string), size < MAX_AT_ONCE ? size : MAX_AT_ONCE, &used);
-    fl_unlock(exchange->context);
-    if (status != FL_AGAIN)
-        fl_check(status);
-    wake_driver(self);
-    if (used < size)
-        return rb_str_subseq(string, (long) used, (long) (size - used));
-    return slice_is_over(fl_ruby_request_get(self)) ? Qfalse : Qnil;
+/* respond_with_file(status, headers, body, descriptor): the same for a body, no Array, whose bytes are those of the open file. Returns
+ * true if the core sends them, for which it needs neither the descriptor nor the fiber any more. */
+static VALUE request_respond_with_file(VALUE object, VALUE status, VALUE headers, VALUE body, VALUE descriptor) {
+    return respond(object, status, headers, body, NUM2INT(descriptor));
 }
 
-/* Whether others should have their turn before the app reads more of the body. */
-static VALUE request_slice_over_p(VALUE self) {
-    return slice_is_over(fl_ruby_request_get(self)) ? Qtrue : Qfalse;
-}
-
-static VALUE request_awaits_room_p(VALUE self) {
-    fl_exchange *exchange = fl_lock_request(self);
-    if (exchange == NULL || exchange->context == NULL)
-        return Qfalse;
-    bool awaits = exchange->response.awaits_room;
-    fl_unlock(exchange->context);
-    return awaits ? Qtrue : Qfalse;
-}
-
-/* Calls `act` with the lock, unless the server has ended. */
-static VALUE with_lock(VALUE self, void (*act)(fl_exchange *)) {
-    fl_exchange *exchange = fl_lock_request(self);
-    if (exchange != NULL && exchange->context == NULL)
-        return Qnil;
-    fl_require_open(exchange);
-    act(exchange);
-    fl_unlock(exchange->context);
-    return Qnil;
-}
-
-static VALUE request_flush(VALUE self) {
-    return with_lock(self, fl_exchange_flush);
-}
-
-/* Whether the app takes over the connection after the head that has begun. */
-static VALUE request_takes_over_p(VALUE object) {
-    fl_exchange *exchange = fl_ruby_request_get(object)->exchange;
-    return exchange != NULL && exchange->response.switches_protocol ? Qtrue : Qfalse;
-}
-
-/* Whether the head that has begun is that of an event stream. */
-static VALUE request_event_stream_p(VALUE object) {
-    fl_exchange *exchange = fl_ruby_request_get(object)->exchange;
-    return exchange != NULL && exchange->response.events.is_one ? Qtrue : Qfalse;
-}
+/* A socket that the app has taken over. */
+typedef struct detached {
+    int descriptor;
+    bool is_unix;
+    fl_slab *staging;
+    fl_buffer unsent, ahead;
+} detached;
 
 static VALUE taken_out(fl_slab *staging, fl_buffer *buffer) {
     VALUE bytes = rb_str_new(buffer->length > 0 ? fl_buffer_at(buffer) : "", buffer->length);
@@ -271,51 +250,40 @@ static VALUE taken_out(fl_slab *staging, fl_buffer *buffer) {
     return bytes;
 }
 
+/* The buffers are no longer the core's; the GVL is enough to free them. */
+static VALUE hand_over(VALUE data) {
+    detached *detached = (struct detached *) data;
+    VALUE to_send = taken_out(detached->staging, &detached->unsent), read = taken_out(detached->staging, &detached->ahead);
+    return rb_ary_new_from_args(4, INT2FIX(detached->descriptor), detached->is_unix ? Qtrue : Qfalse, to_send, read);
+}
+
 /* Detaches the socket for the app: its descriptor, whether it is a Unix socket, what must be sent first, and what was read ahead. The
  * request still has to be finished. */
 static VALUE request_detach_socket(VALUE object) {
-    fl_exchange *exchange = lock_open(object);
+    fl_exchange *exchange = fl_lock_open_request(object);
     fl_context *context = exchange->context;
-    fl_buffer unsent = {0}, ahead = {0};
-    bool gone = exchange->connection == NULL, is_unix = exchange->client.family == AF_UNIX;
-    int descriptor = fl_exchange_hijack(exchange, &unsent, &ahead);
+    bool gone = exchange->connection == NULL;
+    /* An encrypted connection stays with the loop, and the app gets one end of a socket pair. */
+    bool is_unix = exchange->client.family == AF_UNIX || (!gone && !exchange->connection->transport.kind->raw);
+    detached detached = {.is_unix = is_unix, .staging = &context->staging};
+    detached.descriptor = fl_exchange_hijack(exchange, &detached.unsent, &detached.ahead);
     fl_unlock(context);
-    if (descriptor < 0 && gone)
+    if (detached.descriptor < 0 && gone)
         fl_raise(FL_CLOSED);
-    if (descriptor < 0)
+    if (detached.descriptor < 0)
         rb_raise(rb_eIOError, "the connection can no longer be hijacked: a response has begun, or a chunked body has not been "
                               "read to its end");
     fl_ruby_request_get(object)->hijacked = true;
-    rb_update_max_fd(descriptor);
-    /* The buffers are this function's now; the GVL is enough to free them. */
-    VALUE to_send = taken_out(&context->staging, &unsent), read = taken_out(&context->staging, &ahead);
-    return rb_ary_new_from_args(4, INT2FIX(descriptor), is_unix ? Qtrue : Qfalse, to_send, read);
-}
-
-/* inform(103, fields): sends an interim response. Each field is a line with CR LF. */
-static VALUE request_inform(VALUE object, VALUE code, VALUE fields) {
-    int number = NUM2INT(code);
-    Check_Type(fields, T_STRING);
-    fl_exchange *exchange = lock_open(object);
-    fl_exchange_send_interim(exchange, number, RSTRING_PTR(fields), (size_t) RSTRING_LEN(fields));
-    fl_unlock(exchange->context);
-    return Qnil;
-}
-
-/* trailer(name, value): a field behind the body. Call it between the last part and `finish`. */
-static VALUE request_trailer(VALUE object, VALUE name, VALUE value) {
-    StringValue(name);
-    StringValue(value);
-    fl_exchange *exchange = lock_open(object);
-    fl_status status = fl_exchange_trailer(exchange, RSTRING_PTR(name), (size_t) RSTRING_LEN(name), RSTRING_PTR(value),
-                                           (size_t) RSTRING_LEN(value));
-    fl_unlock(exchange->context);
-    fl_check(status);
-    return Qnil;
-}
-
-static VALUE request_mark_long_lived(VALUE self) {
-    return with_lock(self, fl_exchange_mark_long_lived);
+    rb_update_max_fd(detached.descriptor);
+    int state;
+    VALUE parts = rb_protect(hand_over, (VALUE) &detached, &state);
+    if (state != 0) { /* no memory */
+        fl_buffer_free(detached.staging, &detached.unsent);
+        fl_buffer_free(detached.staging, &detached.ahead);
+        close(detached.descriptor);
+        rb_jump_tag(state);
+    }
+    return parts;
 }
 
 static VALUE request_finish(VALUE self) {
@@ -370,17 +338,9 @@ void fl_init_response(VALUE request) {
     word_upgrade = fl_kept_string("upgrade");
     word_connection = fl_kept_string("connection");
     rb_define_method(request, "respond", request_respond, 3);
-    rb_define_method(request, "write", request_write, 1);
-    rb_define_method(request, "awaits_room?", request_awaits_room_p, 0);
-    rb_define_method(request, "slice_over?", request_slice_over_p, 0);
-    rb_define_method(request, "flush", request_flush, 0);
+    rb_define_method(request, "respond_with_file", request_respond_with_file, 4);
     rb_define_method(request, "finish", request_finish, 0);
     rb_define_method(request, "abandon", request_abandon, 0);
-    rb_define_method(request, "mark_long_lived", request_mark_long_lived, 0);
-    rb_define_method(request, "inform", request_inform, 2);
-    rb_define_method(request, "trailer", request_trailer, 2);
-    rb_define_method(request, "takes_over?", request_takes_over_p, 0);
-    rb_define_method(request, "event_stream?", request_event_stream_p, 0);
     rb_define_method(request, "detach_socket", request_detach_socket, 0);
     rb_define_method(request, "limit_time", request_limit_time, 1);
     rb_define_method(request, "timed_out?", request_timed_out_p, 0);

@@ -56,7 +56,7 @@ static VALUE page_get(VALUE self, VALUE slot, VALUE field) {
 static VALUE page_read(VALUE self, VALUE index) {
     fl_slot *slot = slot_at(self, index);
     VALUE hash = rb_hash_new();
-#define X(field) rb_hash_aset(hash, ID2SYM(rb_intern(#field)), LL2NUM(fl_slot_get(slot, FL_SLOT_##field)));
+#define X(field) fl_hash_set(hash, #field, LL2NUM(fl_slot_get(slot, FL_SLOT_##field)));
     FL_SLOT_MAP(X)
 #undef X
     return hash;
@@ -93,12 +93,12 @@ static VALUE page_routes(VALUE self) {
         if (!fl_routes_text(record, text))
             continue;
         VALUE row = rb_hash_new();
-        rb_hash_aset(row, ID2SYM(rb_intern("route")), fl_ruby_escaped(text, (long) strlen(text)));
+        fl_hash_set(row, "route", fl_ruby_escaped(text, (long) strlen(text)));
         const char *name = fl_routes_name(routes, text);
-        rb_hash_aset(row, ID2SYM(rb_intern("action")), name == NULL || *name == '\0' ? Qnil : rb_utf8_str_new_cstr(name));
-        rb_hash_aset(row, ID2SYM(rb_intern("lane")), ID2SYM(rb_intern(lanes[atomic_load(&record->lane)])));
-        rb_hash_aset(row, ID2SYM(rb_intern("stalls")), LL2NUM(atomic_load(&record->stalls)));
-        rb_hash_aset(row, ID2SYM(rb_intern("longest")), DBL2NUM((double) atomic_load(&record->longest) / 1e6));
+        fl_hash_set(row, "action", name == NULL || *name == '\0' ? Qnil : rb_utf8_str_new_cstr(name));
+        fl_hash_set(row, "lane", ID2SYM(rb_intern(lanes[atomic_load(&record->lane)])));
+        fl_hash_set(row, "stalls", LL2NUM(atomic_load(&record->stalls)));
+        fl_hash_set(row, "longest", DBL2NUM((double) atomic_load(&record->longest) / 1e6));
         rb_ary_push(list, row);
     }
     return list;
@@ -138,9 +138,36 @@ static VALUE page_route(VALUE self, VALUE method, VALUE path) {
     return rb_str_new_cstr(route.text);
 }
 
-static VALUE page_clear(VALUE self, VALUE index) {
+/* requests(slot): those of a worker that run or wait in a fiber, also after it was killed: [{ method:, path:, age:, switched:,
+ * waits_for: }]. `age` and `switched` are in seconds; `switched` is how long ago its fiber last began to run. `waits_for` is a kind; a
+ * request that runs, or has been killed while it ran, computes. */
+static VALUE page_requests(VALUE self, VALUE index) {
     fl_slot *slot = slot_at(self, index);
-    for (int field = 0; field < FL_SLOT_FIELDS; field++) fl_slot_set(slot, field, 0);
+    fl_shared_page *page = fl_ruby_shared_page_get(self);
+    const fl_run *runs = &page->runs[(size_t) (slot - page->slots) * FL_MAX_RUNS];
+    uint64_t now = fl_clock();
+    VALUE list = rb_ary_new();
+    for (int64_t i = 0; i < fl_slot_get(slot, FL_SLOT_runs); i++) {
+        fl_run run = runs[i]; /* its worker may write to it */
+        if (run.since == 0 || run.since > now || run.method_size > sizeof run.method || run.path_size > sizeof run.path)
+            continue;
+        VALUE row = rb_hash_new();
+        fl_hash_set(row, "method", fl_ruby_escaped(run.method, run.method_size));
+        fl_hash_set(row, "path", fl_ruby_escaped(run.path, run.path_size));
+        fl_hash_set(row, "age", DBL2NUM((double) (now - run.since) / 1e6));
+        fl_hash_set(row, "switched", DBL2NUM(run.switched_at > now ? 0 : (double) (now - run.switched_at) / 1e6));
+        fl_kind kind =
+            run.account.clock == NULL && run.account.waits_for < FL_KINDS ? (fl_kind) run.account.waits_for : FL_KIND_cpu;
+        fl_hash_set(row, "waits_for", fl_kind_name(kind));
+        rb_ary_push(list, row);
+    }
+    return list;
+}
+
+/* clear(slot): its worker has ended. What it has counted stays in the totals. */
+static VALUE page_clear(VALUE self, VALUE index) {
+    slot_at(self, index);
+    fl_shared_page_retire(fl_ruby_shared_page_get(self), NUM2SIZET(index));
     return Qnil;
 }
 
@@ -175,6 +202,7 @@ void fl_init_shared_page(void) {
     rb_define_method(page, "get", page_get, 2);
     rb_define_method(page, "read", page_read, 1);
     rb_define_method(page, "clear", page_clear, 1);
+    rb_define_method(page, "requests", page_requests, 1);
     rb_define_method(page, "max_lanes=", page_set_max_lanes, 1);
     rb_define_method(page, "routes", page_routes, 0);
     rb_define_method(page, "route", page_route, 2);
@@ -184,4 +212,6 @@ void fl_init_shared_page(void) {
     rb_define_method(page, "database", page_database, 1);
     rb_define_method(page, "databases", page_databases, 0);
     rb_define_const(page, "DATABASES", INT2NUM(FL_MAX_DATABASES));
+    fl_init_request_times(page);
+    fl_init_route_samples(page);
 }

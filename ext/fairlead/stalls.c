@@ -57,7 +57,7 @@ static VALUE loop_report_stalls(VALUE object, VALUE limit, VALUE reporter) {
 static VALUE facts_of(int number, fl_stall_record *record, int phase) {
     uint64_t began = atomic_load(&record->began);
     VALUE facts = rb_hash_new();
-#define FACT(name, value) rb_hash_aset(facts, ID2SYM(rb_intern(#name)), value)
+#define FACT(name, value) fl_hash_set(facts, #name, value)
     FACT(number, INT2NUM(number));
     FACT(began, ULL2NUM(began));
     FACT(seconds, DBL2NUM((double) fl_stall_lasted(record) / 1e6));
@@ -90,7 +90,8 @@ static VALUE loop_stalls(VALUE object) {
     return list;
 }
 
-/* stall(number, began): what is known so far of this stall of a reactor; nil: it has been reported. */
+/* stall(number, began): what is known so far of this stall of a reactor, and whether it is long enough to report; nil: it has been
+ * reported. */
 static VALUE loop_stall(VALUE object, VALUE number, VALUE began) {
     fl_ruby_loop *self = fl_ruby_loop_struct(object);
     int index = NUM2INT(number);
@@ -101,7 +102,9 @@ static VALUE loop_stall(VALUE object, VALUE number, VALUE began) {
     int phase = atomic_load(&record->phase);
     if (phase == FL_STALL_CALM || atomic_load(&record->began) != since)
         return Qnil;
-    return facts_of(index, record, phase);
+    VALUE facts = facts_of(index, record, phase);
+    fl_hash_set(facts, "due", fl_stall_is_due(self->watch, record) ? Qtrue : Qfalse);
+    return facts;
 }
 
 /* Fairlead.route("GET", "/orders/4711"): its route as the lanes know it, "GET /orders/:id". */

@@ -66,13 +66,21 @@ static void thread_changed(rb_event_flag_t event, const rb_internal_thread_event
     fl_thread *entry = thread_entry(data->thread, event == RUBY_INTERNAL_THREAD_EVENT_RESUMED);
     if (entry == NULL)
         return;
+    int before = atomic_load_explicit(&entry->gvl, memory_order_relaxed);
     if (event == RUBY_INTERNAL_THREAD_EVENT_RESUMED) { /* gvl_since matters only without the GVL */
+        if (before == FL_GVL_WANTED)
+            fl_thread_got_gvl(&entry->clock, fl_clock() - atomic_load_explicit(&entry->gvl_since, memory_order_relaxed));
         atomic_store_explicit(&entry->gvl, FL_GVL_HELD, memory_order_release);
         count_progress();
         atomic_store_explicit(&fl_gvl_holder, entry, memory_order_release);
         return;
     }
-    atomic_store_explicit(&entry->gvl_since, fl_clock(), memory_order_relaxed);
+    uint64_t now = fl_clock();
+    if (event == RUBY_INTERNAL_THREAD_EVENT_READY)
+        fl_thread_wants_gvl(&entry->clock,
+                            before == FL_GVL_RELEASED ? atomic_load_explicit(&entry->gvl_since, memory_order_relaxed) : now,
+                            now);
+    atomic_store_explicit(&entry->gvl_since, now, memory_order_relaxed);
     if (event == RUBY_INTERNAL_THREAD_EVENT_READY) {
         atomic_store(&entry->gvl, FL_GVL_WANTED);
         fl_watch *watch = atomic_load(&entry->watch);
@@ -93,6 +101,8 @@ void fl_begin_run(fl_exchange *exchange) {
     if (fl_own.reactor == NULL)
         return;
     fl_run_begin(fl_own.run, exchange);
+    fl_account_begin(&fl_own.run->account, exchange->id, fl_own_clock(), exchange->queueing.started_at);
+    exchange->queueing.account = &fl_own.run->account;
     atomic_store_explicit(&fl_own.reactor->run, fl_own.run, memory_order_release);
 }
 
@@ -114,13 +124,29 @@ fl_exchange *fl_own_take(fl_ruby_loop *ours) {
     return NULL;
 }
 
-void fl_reactor_switched(VALUE fiber) {
+/* The thread goes on with the request of another run. In the child of a fork, runs are still its parent's. */
+static void switch_accounts(fl_run *before, uint64_t now) {
+    if (before == fl_own.run || fl_own.loop->forgotten)
+        return;
+    if (before != NULL)
+        fl_account_leave(&before->account, now);
+    if (fl_own.run != NULL)
+        fl_account_resume(&fl_own.run->account, fl_own_clock(), now);
+}
+
+void fl_reactor_switched(VALUE fiber, fl_run *before) {
     atomic_store_explicit(&fl_own.reactor->run, fl_own.run, memory_order_relaxed);
     fl_own.loop->reactors[fl_own.number].fiber = fiber;
-    if (fiber == *fl_own.scheduler_fiber)
+    bool runs = fiber != *fl_own.scheduler_fiber;
+    uint64_t now = runs || (before != NULL && !before->account.ended) ? fl_clock() : 0;
+    switch_accounts(before, now);
+    if (!runs) {
         fl_reactor_leaves_app(fl_own.reactor);
-    else
-        fl_reactor_enters_app(fl_own.reactor, fl_clock());
+        return;
+    }
+    fl_reactor_enters_app(fl_own.reactor, now);
+    if (fl_own.run != NULL && !fl_own.loop->forgotten)
+        atomic_store_explicit(&fl_own.run->switched_at, now, memory_order_relaxed);
 }
 
 /* A new thread inherits the priority of its creator. Threads that an app starts in a request get Ruby's default instead of that of the

@@ -63,6 +63,24 @@ module Fairlead
     # @api private
     def stall_subscribers = @stall_subscribers || []
 
+    # Calls the block with each request that has ended, in its own fiber, after `ActiveSupport::Notifications` has published it (as
+    # `request.fairlead`). Call it, or subscribe, before the server starts.
+    #
+    # @example in config.ru
+    #   Fairlead.on_request { |request| Metrics.timing("database", request[:times][:database].to_f, route: request[:route]) }
+    # @yieldparam request [Hash] `{ id:, method:, path:, route:, status:, request_id:, duration:, queue:, times:, ended: }`, and for slow
+    #   requests `sockets:` and `frames:`, the addresses and the lines of the app that they waited for longest. `duration:` is without
+    #   the time in the queue (`queue:`), and `times:` has its parts by kind; all in seconds.
+    # @return [void]
+    def on_request(&block)
+      (@request_subscribers ||= []) << block
+      nil
+    end
+
+    # @return [Array<Proc>]
+    # @api private
+    def request_subscribers = @request_subscribers || []
+
     # Gives the current request another `request_timeout`, counted from now. Call it in the request, or in a task or thread that the
     # request has started. It has no effect outside of requests, or where the option is not set.
     #

@@ -10,18 +10,22 @@ module Fairlead
   # The `fairlead` command.
   class CLI
     autoload :Command, "fairlead/cli/command"
-    autoload :Findings, "fairlead/cli/findings"
     autoload :Flags, "fairlead/cli/flags"
-    autoload :Humanize, "fairlead/cli/humanize"
     autoload :Redaction, "fairlead/cli/redaction"
     autoload :Report, "fairlead/cli/report"
     autoload :Restart, "fairlead/cli/restart"
     autoload :Serve, "fairlead/cli/serve"
+    autoload :Slow, "fairlead/cli/slow"
+    autoload :SlowTable, "fairlead/cli/slow_table"
     autoload :Stalls, "fairlead/cli/stalls"
     autoload :StallsTable, "fairlead/cli/stalls_table"
     autoload :Status, "fairlead/cli/status"
-    autoload :StatusReport, "fairlead/cli/status_report"
     autoload :StatusTable, "fairlead/cli/status_table"
+    autoload :Top, "fairlead/cli/top"
+    autoload :TopScreen, "fairlead/cli/top/screen"
+    autoload :TopTables, "fairlead/cli/top/tables"
+    autoload :TopTerminal, "fairlead/cli/top/terminal"
+    autoload :TopText, "fairlead/cli/top/text"
 
     def initialize(arguments, output: $stdout, errors: $stderr)
       @arguments = arguments.dup
@@ -46,8 +50,10 @@ module Fairlead
       case @arguments.first
       when "report" then subcommand(Report)
       when "restart" then subcommand(Restart)
+      when "slow" then subcommand(Slow)
       when "stalls" then subcommand(Stalls)
       when "status" then subcommand(Status)
+      when "top" then subcommand(Top)
       else Serve.new(Flags.new(@arguments), @arguments, output: @output)
       end
     end

@@ -195,6 +195,18 @@ module Fairlead
         methods: { "FastMcp::Transports::RackTransport" => %i[call path_prefix messages_route setup_sse_connection] },
         lost: "Set workers to 1: a client's messages may reach a worker that does not have its event stream."
       ),
+      opentelemetry_context: row(
+        "opentelemetry-api", ">= 1.5", "< 2",
+        methods: { "OpenTelemetry::Context." => %i[attach detach clear stack],
+                   "Fiber" => %i[opentelemetry_context opentelemetry_context=] },
+        lost: "Spans of tasks, fibers and offloaded blocks do not have their request's span as parent."
+      ),
+      opentelemetry_spans: row(
+        "opentelemetry-sdk", ">= 1.5", "< 2",
+        methods: { "OpenTelemetry::SDK::Trace::Tracer" => %i[start_span],
+                   "OpenTelemetry::SDK::Trace::Span" => %i[finish kind recording? add_event] },
+        lost: "The span of a request begins when the app is called, and has neither queue time nor stalls."
+      ),
       rack_timeout: row(
         "rack-timeout", ">= 0.6",
         methods: { "Rack::Timeout::Scheduler" => %i[run_in], "Rack::Timeout::Scheduler::Timeout" => %i[timeout] },

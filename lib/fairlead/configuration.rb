@@ -14,6 +14,7 @@ module Fairlead
   class Configuration; end
 end
 
+require_relative "configuration/network"
 require_relative "configuration/option"
 require_relative "configuration/table"
 require_relative "configuration/script"
@@ -83,8 +84,11 @@ module Fairlead
     # @return [Array<String>] the addresses to serve
     def bind
       uris = @settings[:bind]&.value || TABLE[:bind].default_value(self)
-      uris.map { |uri| uri.sub(%r{\A(\w+://)(?=:\d+\z)}) { "#{Regexp.last_match(1)}#{default_host}" } }
+      uris.map { |uri| uri.sub(%r{\A(\w+://)(?=:\d+(?:\?|\z))}) { "#{Regexp.last_match(1)}#{default_host}" } }
     end
+
+    # @return [String, nil] where only metrics are served; nil if the option names a path of the app's addresses.
+    def metrics_address = (metrics unless metrics&.start_with?("/"))
 
     # @return [String] the place of an option's value: "config/fairlead.rb:3", "--workers", "default"
     def source(name) = @settings[name]&.at || "default"

@@ -9,6 +9,7 @@ require "socket"
 require "timeout"
 require_relative "parts"
 require_relative "fiber_safety/uninterruptible"
+require_relative "fiber_safety/request_times"
 
 module Fairlead
   # Makes database drivers wait the way fibers do where they do not by themselves, and has the database end queries for which
@@ -33,8 +34,8 @@ module Fairlead
     module Interruptible
       private
 
-      def interruptible
-        yield
+      def interruptible(&)
+        RequestTimes.during(RequestTimes::DATABASE, &)
       rescue Exception => error # Async::Cancel and Timeout::ExitException among them
         driver_errors.any? { |type| type === error } ? call_failed(error) : call_interrupted
         raise

@@ -7,13 +7,15 @@ require_relative "errors"
 require_relative "api"
 require_relative "clock"
 
-%w[connection_budget control fiber_safety hot_restart integrations ipc listening rackup serving stalls supervision].each do |room|
+%w[
+  acme connection_budget control fiber_safety hot_restart integrations ipc listening observer rackup serving stalls supervision
+].each do |room|
   require_relative "#{room}/autoload"
 end
 
 module Fairlead
   # The core's binding.
-  %i[ClientGone FiberOwner Platform SharedPage StallKind WorkerState].each { |name| autoload name, "fairlead/fairlead" }
+  %i[ClientGone FiberOwner Platform RequestTimes SharedPage StallKind TLS WorkerState].each { |name| autoload name, "fairlead/fairlead" }
 
   autoload :ActiveRecord, "fairlead/active_record"
   autoload :CLI, "fairlead/cli"

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 # Fairlead::Pool, a gem of its own: a fair pool of anything.
-# Called by active_record, which shares its parts, and drivers.
+# Called by active_record, which shares its parts, drivers and integrations.
 # Calls no other room.
 
 require "fiber" unless Fiber.respond_to?(:current)

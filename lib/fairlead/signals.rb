@@ -20,12 +20,14 @@ module Fairlead
 
       attr_reader :trapping
 
-      # In a child that the app forks: a signal ends it, unless the app has trapped that. Not by Ruby's exception, which async's
-      # loop has put off for the whole thread, and so for the child.
-      def leave_to_default
+      # In a child that the app forks: a signal ends it, unless the app has trapped that.
+      #
+      # @param handler [String] "SYSTEM_DEFAULT" where Ruby's exception does not arrive: async's loop has put it off for the whole
+      #   thread, and so for the child.
+      def leave_to_default(handler)
         ours = [NOTHING, *trapping.flat_map { |signals| signals.traps.values }]
         ENDING.each do |name|
-          before = Signal.trap(name, "SYSTEM_DEFAULT")
+          before = Signal.trap(name, handler)
           Signal.trap(name, before) unless before == "DEFAULT" || ours.include?(before)
         end
       end
@@ -45,7 +47,7 @@ module Fairlead
 
     def add(*names)
       names.each do |name|
-        @traps[name] = proc { record(name) }
+        @traps[name] = proc { Process.pid == @owner ? record(name) : end_child(name) }
         @before[name] = Signal.trap(name, @traps[name])
       end
     end
@@ -56,10 +58,11 @@ module Fairlead
       numbers.is_a?(String) ? numbers.each_byte.map { |number| Signal.signame(number).to_sym } : []
     end
 
-    # Acts as if the signal had come. May be called from any thread and in a trap.
+    # Acts as if the signal had come, but in a forked child. May be called from any thread and in a trap.
     def record(name)
-      # A child that was just forked still has its parent's traps and pipe.
-      @writer.write_nonblock(Signal.list.fetch(name.to_s).chr, exception: false) if Process.pid == @owner
+      return unless Process.pid == @owner
+
+      @writer.write_nonblock(Signal.list.fetch(name.to_s).chr, exception: false)
     rescue IOError
       nil
     end
@@ -74,6 +77,16 @@ module Fairlead
     def close
       Signals.trapping.delete(self)
       [@io, @writer].each(&:close)
+    end
+
+    private
+
+    # A child that was just forked still has its parent's traps. What is to end it must not be lost.
+    def end_child(name)
+      return unless %i[TERM INT].include?(name)
+
+      Signal.trap(name, "SYSTEM_DEFAULT")
+      Process.kill(name, Process.pid)
     end
   end
 end

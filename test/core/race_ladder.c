@@ -1,7 +1,7 @@
 /* Two workers and a lane worker in one process, without Ruby: each has a loop, a watch thread, and reactors that come and go, and that
  * stall at random in the three ways in which an app can. They hand over requests, and real clients get one response for each. The second
- * test has a short time limit, so some requests get 504. `make tsan` runs both under ThreadSanitizer. FL_SECONDS=… and FL_SEED=… prolong
- * or vary a run. */
+ * test has a short time limit, so some requests get 504; in the third a worker drains. `make tsan` runs them under ThreadSanitizer.
+ * FL_SECONDS=… and FL_SEED=… prolong or vary a run. */
 #include "watch/balance.h"
 #include "peer.h"
 #include "watch/watch.h"
@@ -35,6 +35,7 @@ static _Atomic unsigned asked, received, lost, wrong, reported, misreported, bac
 static fl_limits limits;
 static fl_watch_limits watch_limits;
 static uint64_t end_at, first_seed = 1;
+static bool drains; /* the first worker, in the middle */
 
 static unsigned dice(uint64_t *state, unsigned sides) {
     *state ^= *state << 13;
@@ -241,7 +242,7 @@ static bool read_answer(int socket, unsigned number) {
         }
         if ((int) strlen(body) != end || strcmp(body, expected) != 0)
             atomic_fetch_add(&wrong, 1);
-        return true;
+        return !drains || strstr(bytes, "connection: close") == NULL; /* the other worker was stuck when this one drained */
     }
     atomic_fetch_add(&lost, 1);
     return false;
@@ -354,6 +355,16 @@ static void end_workers(int ends[WORKERS][2]) {
     }
 }
 
+/* Its connections go to the other worker, while requests go on. */
+static void drain_one(void) {
+    worker *worker = &workers[0];
+    while (fl_clock() < end_at - SECOND) pause_for(1000);
+    fl_slot_set(&page->slots[0], FL_SLOT_state, FL_WORKER_DRAINING);
+    pthread_mutex_lock(&worker->loop->context.lock);
+    fl_loop_drain(worker->loop, true);
+    pthread_mutex_unlock(&worker->loop->context.lock);
+}
+
 static int64_t total(fl_slot_field field) {
     int64_t sum = 0;
     for (int i = 0; i < WORKERS; i++) sum += fl_slot_get(&page->slots[i], field);
@@ -380,6 +391,8 @@ static void run(void) {
     open_workers(server.listening, ends);
     start_reactors(places);
     for (int i = 0; i < CLIENTS; i++) pthread_create(&clients[i], NULL, client_runs, (void *) (uintptr_t) i);
+    if (drains)
+        drain_one();
     for (int i = 0; i < CLIENTS; i++) pthread_join(clients[i], NULL);
     atomic_store(&quiet, true);
     /* A request that has timed out runs on when its client has gone. */
@@ -437,8 +450,17 @@ static void each_request_is_answered_once_or_gets_504(void) {
     printf("%u requests timed out\n", atomic_load(&too_long));
 }
 
+static void each_request_is_answered_once_while_a_worker_drains(void) {
+    limits = peer_limits;
+    watch_limits = (fl_watch_limits){.tick = 2000, .blocked = 4000, .stuck = 8000, .computing = 20000, .reported = 5000};
+    drains = true;
+    run();
+    CHECK_NUMBER(0, atomic_load(&too_long));
+}
+
 int main(void) {
     TEST(each_request_is_answered_once_whoever_stalls);
     TEST(each_request_is_answered_once_or_gets_504);
+    TEST(each_request_is_answered_once_while_a_worker_drains);
     return test_summary();
 }

@@ -5,7 +5,7 @@
 #include "peer.h"
 #include "watch/stalls.h"
 
-enum { MAX_CLIENTS = 16, OURS = 0, USUAL = 10 * MILLISECOND };
+enum { MAX_CLIENTS = 128, OURS = 0, USUAL = 10 * MILLISECOND };
 
 typedef struct scene {
     peer_server server;

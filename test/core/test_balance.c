@@ -121,12 +121,25 @@ static void a_stuck_silent_or_draining_sibling_and_a_lane_worker_get_nothing(voi
     end(&scene);
 }
 
-static void a_request_that_was_handed_over_often_stays(void) {
+static void a_request_that_was_handed_over_often_stays_for_a_while(void) {
     scene scene = begin(2);
     queue_requests(&scene, 2);
     scene.loop->ready.first->queueing.hand_overs = 3;
     CHECK_NUMBER(1, fl_balance(scene.loop, true, 0));
     CHECK_TEXT("2", sent_to(&scene, 1));
+    scene.loop->context.now += 20000;
+    CHECK_NUMBER(0, fl_balance(scene.loop, true, 0));
+    CHECK_TEXT("1", sent_to(&scene, 1));
+    end(&scene);
+}
+
+static void many_that_must_stay_do_not_keep_those_behind_them(void) {
+    scene scene = begin(2);
+    queue_requests(&scene, 101);
+    fl_exchange *exchange = scene.loop->ready.first;
+    for (int i = 0; i < 100; i++, exchange = exchange->next) exchange->queueing.pinned = true;
+    CHECK_NUMBER(100, fl_balance(scene.loop, true, 0));
+    CHECK_TEXT("1", sent_to(&scene, 1));
     end(&scene);
 }
 
@@ -136,6 +149,17 @@ static void a_worker_with_streams_to_run_is_not_idle(void) {
     CHECK_NUMBER(0, fl_slot_get(scene.loop->siblings.slot, FL_SLOT_idle));
     fl_loop_prepare_wait(scene.loop, true, false);
     CHECK_NUMBER(1, fl_slot_get(scene.loop->siblings.slot, FL_SLOT_idle));
+    end(&scene);
+}
+
+static void a_stopped_worker_keeps_no_request_that_was_handed_over_often(void) {
+    scene scene = begin(2);
+    queue_requests(&scene, 2);
+    scene.loop->ready.first->queueing.hand_overs = 3;
+    fl_loop_drain(scene.loop, true);
+    fl_loop_stop(scene.loop);
+    CHECK_TEXT("21", sent_to(&scene, 1));
+    CHECK_NUMBER(0, scene.loop->context.counts.refused);
     end(&scene);
 }
 
@@ -151,6 +175,8 @@ int main(void) {
     TEST(a_sibling_that_runs_more_requests_gets_those_that_have_waited_for_a_while);
     TEST(a_stuck_worker_hands_all_requests_to_the_least_loaded_siblings);
     TEST(a_stuck_silent_or_draining_sibling_and_a_lane_worker_get_nothing);
-    TEST(a_request_that_was_handed_over_often_stays);
+    TEST(a_request_that_was_handed_over_often_stays_for_a_while);
+    TEST(a_stopped_worker_keeps_no_request_that_was_handed_over_often);
+    TEST(many_that_must_stay_do_not_keep_those_behind_them);
     return test_summary();
 }

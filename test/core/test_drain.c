@@ -2,6 +2,20 @@
 #include "peer.h"
 #include "siblings/handoff.h"
 
+/* The connections seem to have come a second earlier; a minute later: their second lasts as long as the test wants. */
+static void shift(fl_loop *loop, int64_t microseconds) {
+    for (fl_connection *connection = loop->context.connections; connection != NULL; connection = connection->next)
+        connection->deadline.at = (uint64_t) ((int64_t) connection->deadline.at + microseconds);
+}
+
+static void make_older(fl_loop *loop) {
+    shift(loop, -SECOND);
+}
+
+static void make_new(fl_loop *loop) {
+    shift(loop, 60 * SECOND);
+}
+
 static void a_draining_loop_answers_its_requests_and_closes_idle_connections(void) {
     peer_server server = server_start();
     int idle = client(&server), busy = client(&server), sent = client(&server);
@@ -11,6 +25,7 @@ static void a_draining_loop_answers_its_requests_and_closes_idle_connections(voi
     fl_loop_drain(server.loop, false);
     turn(server.loop);
     CHECK(!fl_loop_is_drained(server.loop));
+    make_older(server.loop);
     CHECK_RECEIVED("", "", receive_to_end(server.loop, idle));
     answer(exchange, 200, "b");
     received_bytes last = receive_to_end(server.loop, busy);
@@ -22,6 +37,52 @@ static void a_draining_loop_answers_its_requests_and_closes_idle_connections(voi
     close(idle);
     close(busy);
     close(sent);
+    server_stop(&server);
+}
+
+static void a_client_that_has_just_connected_is_answered_by_a_draining_loop(void) {
+    peer_server server = server_start();
+    int asking = client(&server), silent = client(&server), known = client(&server);
+    send_text(known, GET("/first"));
+    CHECK_NUMBER(1, answer_all(server.loop));
+    CHECK_RECEIVED("HTTP/1.1 200 OK", "/first", receive(server.loop, known));
+    TURN_UNTIL(server.loop, server.loop->context.counts.connections == 3);
+    make_new(server.loop);
+    fl_loop_drain(server.loop, false);
+    CHECK_RECEIVED("", "", receive_to_end(server.loop, known));
+    CHECK_NUMBER(2, server.loop->context.counts.connections);
+    send_text(asking, GET("/asked"));
+    CHECK_NUMBER(1, answer_all(server.loop));
+    received_bytes last = receive_to_end(server.loop, asking);
+    CHECK_NUMBER(1, occurrences(&last, "\r\nconnection: close\r\n"));
+    CHECK_RECEIVED("HTTP/1.1 200 OK", "\r\n\r\n/asked", last);
+    close(asking);
+    CHECK_NOTHING_RECEIVED(receive(server.loop, silent));
+    shift(server.loop, -62 * SECOND);
+    CHECK_RECEIVED("", "", receive_to_end(server.loop, silent));
+    TURN_UNTIL(server.loop, fl_loop_is_drained(server.loop));
+    close(silent);
+    close(known);
+    server_stop(&server);
+}
+
+/* It has come after the last turn, and the poll does not report what was read before. */
+static void what_a_draining_loop_reads_before_it_waits_ends_its_wait(void) {
+    peer_server server = server_start();
+    int late = client(&server);
+    TURN_UNTIL(server.loop, server.loop->context.counts.connections == 1);
+    make_new(server.loop);
+    fl_loop_drain(server.loop, false);
+    turn(server.loop);
+    shift(server.loop, -62 * SECOND);
+    send_text(late, GET("/late"));
+    fl_loop_prepare_wait(server.loop, true, false);
+    CHECK_NUMBER(1, server.loop->ready.count);
+    CHECK(fl_loop_wait(server.loop, 0));
+    CHECK_NUMBER(1, answer_all(server.loop));
+    CHECK_RECEIVED("HTTP/1.1 200 OK", "/late", receive_to_end(server.loop, late));
+    CHECK(fl_loop_is_drained(server.loop));
+    close(late);
     server_stop(&server);
 }
 
@@ -88,13 +149,38 @@ static void an_idle_connection_goes_to_the_sibling(void) {
     close(busy);
 }
 
+/* Between its last look and its end: the sibling believes that it serves. */
+static void what_a_sibling_sends_to_a_loop_that_has_ended_is_left_for_another(void) {
+    peer_server old = server_start(), young = server_start(), next = server_start();
+    int channels[4], none = -1;
+    fl_shared_page *page = make_siblings(&old, &young, channels);
+    int late = client(&young);
+    TURN_UNTIL(young.loop, young.loop->context.counts.connections == 1);
+    fl_loop_drain(old.loop, true);
+    turn(old.loop);
+    CHECK(fl_loop_end(old.loop));
+    CHECK(fl_handoff_give(&young.loop->siblings, young.loop->context.connections, 0));
+    turn(old.loop);
+    CHECK(fl_loop_end(old.loop));
+    server_stop(&old);
+    CHECK_NUMBER(FL_OK, fl_loop_join(next.loop, page, 0, channels[0], &none, 1));
+    send_text(late, GET("/late"));
+    CHECK_NUMBER(1, answer_all(next.loop));
+    CHECK_RECEIVED("HTTP/1.1 200 OK", "/late", receive(next.loop, late));
+    server_stop(&young);
+    server_stop(&next);
+    for (int i = 0; i < 4; i++) close(channels[i]);
+    close(late);
+    fl_shared_page_close(page);
+}
+
 static uint64_t cpu_time(void) {
     struct timespec time;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
     return (uint64_t) time.tv_sec * 1000000 + (uint64_t) time.tv_nsec / 1000;
 }
 
-static void handing_over_idle_connections_skips_busy_ones_cheaply(void) {
+static void releasing_idle_connections_skips_busy_ones_cheaply(void) {
     enum { STREAMS = 400, TIMES = 4000 };
     fl_limits limits = peer_limits;
     limits.in_flight = STREAMS;
@@ -105,7 +191,7 @@ static void handing_over_idle_connections_skips_busy_ones_cheaply(void) {
     int none = -1;
     CHECK_NUMBER(FL_OK, fl_loop_join(server.loop, page, 0, -1, &none, 1));
     uint64_t began = cpu_time();
-    for (int i = 0; i < TIMES; i++) fl_loop_hand_over_idle(server.loop);
+    for (int i = 0; i < TIMES; i++) fl_loop_release_idle(server.loop);
     uint64_t alone = cpu_time() - began;
     for (int i = 0; i < STREAMS; i++) {
         int pair[2];
@@ -117,7 +203,7 @@ static void handing_over_idle_connections_skips_busy_ones_cheaply(void) {
         CHECK((exchanges[i] = fl_loop_take(server.loop)) != NULL);
     }
     began = cpu_time();
-    for (int i = 0; i < TIMES; i++) fl_loop_hand_over_idle(server.loop);
+    for (int i = 0; i < TIMES; i++) fl_loop_release_idle(server.loop);
     uint64_t beside = cpu_time() - began;
     if (beside > 10 * alone + 300)
         test_fail(__FILE__, __LINE__, "%lu us beside streams, %lu alone", (unsigned long) beside, (unsigned long) alone);
@@ -178,11 +264,14 @@ static void new_connections_go_to_the_least_loaded_worker(void) {
 }
 
 int main(void) {
-    RAW_TEST(handing_over_idle_connections_skips_busy_ones_cheaply);
+    RAW_TEST(releasing_idle_connections_skips_busy_ones_cheaply);
     RAW_TEST(a_half_closed_connection_is_answered_by_the_sibling);
     RAW_TEST(a_draining_loop_answers_its_requests_and_closes_idle_connections);
+    TEST(a_client_that_has_just_connected_is_answered_by_a_draining_loop);
+    RAW_TEST(what_a_draining_loop_reads_before_it_waits_ends_its_wait);
     TEST(waiting_requests_are_rejected_when_the_drain_times_out);
     RAW_TEST(an_idle_connection_goes_to_the_sibling);
+    RAW_TEST(what_a_sibling_sends_to_a_loop_that_has_ended_is_left_for_another);
     RAW_TEST(new_connections_go_to_the_least_loaded_worker);
     return test_summary();
 }

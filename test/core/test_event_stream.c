@@ -1,5 +1,6 @@
 /* Event streams: their headers, the comments that keep them alive, and their end when the server drains. */
 #include "responses.h"
+#include "connection/event_stream.h"
 
 enum { SILENCE = 30 * MILLISECOND };
 
@@ -108,6 +109,53 @@ static void an_encoded_stream_gets_no_comments(void) {
     an_encoded_stream_gets_none("transfer-encoding");
 }
 
+/* With what the app says of its coding, the core adds to the stream; once it has written more, not until it says so again. */
+static void an_encoded_stream_is_kept_alive_as_its_coding_allows(void) {
+    peer_server server = server_with_silence(SILENCE);
+    int socket = client(&server);
+    fl_exchange *exchange = begin_stream(&server, socket, "content-encoding", "gzip");
+    await_text(&server, socket, "\r\n\r\n");
+    put(exchange, "coded");
+    CHECK(fl_event_stream_set_coding(exchange, "NO", 2, "", 0));
+    await_text(&server, socket, "coded\r\n2\r\nNO\r\n2\r\nNO\r\n");
+    put(exchange, "more");
+    await_text(&server, socket, "more\r\n");
+    uint64_t until = fl_clock() + 4 * SILENCE;
+    TURN_UNTIL(server.loop, fl_clock() > until);
+    CHECK_NOTHING_RECEIVED(receive(server.loop, socket));
+    char large[FL_MAX_EVENT_END + 1] = {0};
+    CHECK(!fl_event_stream_set_coding(exchange, "NO", 2, large, sizeof large));
+    CHECK(!fl_event_stream_set_coding(exchange, large, FL_MAX_EVENT_NOTHING + 1, "", 0));
+    fl_exchange_finish(exchange);
+    close(socket);
+    server_stop(&server);
+}
+
+static void an_encoded_stream_ends_in_order_between_events(void) {
+    peer_server server = server_with_silence(5 * SECOND);
+    int ends = client(&server), within = client(&server), unknown = client(&server);
+    fl_exchange *first = begin_stream(&server, ends, "content-encoding", "gzip");
+    fl_exchange *second = begin_stream(&server, within, "content-encoding", "gzip");
+    fl_exchange *third = begin_stream(&server, unknown, "content-encoding", "gzip");
+    put(first, "a\n\n");
+    CHECK(fl_event_stream_set_coding(first, "NO", 2, "END", 3));
+    put(second, "b\n\n");
+    CHECK(fl_event_stream_set_coding(second, "NO", 2, "", 0));
+    put(third, "c\n\n");
+    fl_loop_drain(server.loop, false);
+    await_text(&server, ends, "3\r\nEND\r\n0\r\n\r\n");
+    CHECK(first->connection == NULL);
+    CHECK(second->connection != NULL);
+    CHECK(third->connection != NULL);
+    fl_exchange_abandon(first);
+    fl_exchange_abandon(second);
+    fl_exchange_abandon(third);
+    close(ends);
+    close(within);
+    close(unknown);
+    server_stop(&server);
+}
+
 static void a_stream_beyond_their_limit_expires_with_its_client(void) {
     fl_limits limits = peer_limits;
     limits.streams = 0;
@@ -178,6 +226,8 @@ int main(void) {
     TEST(a_silent_stream_gets_comments_between_lines);
     TEST(a_comment_does_not_part_a_carriage_return_from_its_line_feed);
     TEST(an_encoded_stream_gets_no_comments);
+    TEST(an_encoded_stream_is_kept_alive_as_its_coding_allows);
+    TEST(an_encoded_stream_ends_in_order_between_events);
     TEST(a_stream_beyond_their_limit_expires_with_its_client);
     TEST(a_silent_stream_ends_in_order_when_the_server_drains);
     TEST(busy_streams_end_in_order_when_the_server_stops);

@@ -87,7 +87,7 @@ static void request_bodies_may_be_interleaved(void) {
 
 static void a_stalled_body_ends_only_its_request(void) {
     fl_limits limits = peer_limits;
-    limits.deadlines[FL_DEADLINE_BODY] = 20 * MILLISECOND;
+    limits.deadlines[FL_DEADLINE_BODY] = 200 * MILLISECOND;
     scene scene = begin(limits);
     send_text(scene.client, "1 +/a\n2 /b\n");
     fl_exchange *exchange = take(scene.loop);
@@ -100,7 +100,7 @@ static void a_stalled_body_ends_only_its_request(void) {
 static void only_the_request_that_waits_too_long_is_rejected(void) {
     fl_limits limits = peer_limits;
     limits.in_flight = 1;
-    limits.queue_timeout = 20 * MILLISECOND;
+    limits.queue_timeout = 300 * MILLISECOND;
     scene scene = begin(limits);
     send_text(scene.client, "1 /a\n2 /b\n");
     fl_exchange *exchange = take(scene.loop);

@@ -1,5 +1,6 @@
 /* Which worker gets the requests of a session. */
 #include "siblings.h"
+#include "siblings/handoff.h"
 #include "watch/balance.h"
 
 static const char whole[] = "POST /1 HTTP/1.1\r\nHost: a\r\nMCP-Session-ID: abc\r\nContent-Length: 2\r\n\r\n{}";
@@ -17,10 +18,14 @@ static void keeps(scene *scene, int worker) { fl_sessions_began(&scene->page->se
 
 /* The bytes of the connection that a sibling has been sent; "": none was. */
 static const char *bytes_sent_to(scene *scene, int sibling) {
-    static char message[512];
-    ssize_t size = recv(scene->receiving[sibling], message, sizeof message - 1, 0);
-    message[size < 0 ? 0 : size] = 0;
-    return size < 0 ? "" : message + 16; /* behind the time, the listener and the count */
+    static char bytes[FL_HANDOFF_BYTES + 1];
+    fl_siblings receiver = {.receiving = scene->receiving[sibling]};
+    fl_handover handover;
+    if (!fl_handoff_receive(&receiver, bytes, &handover))
+        return "";
+    close(handover.descriptor);
+    bytes[handover.size] = 0;
+    return bytes;
 }
 
 static void a_request_goes_to_the_worker_that_keeps_its_session(void) {
@@ -130,7 +135,7 @@ static void a_slowly_sent_head_has_not_waited(void) {
 static void one_that_has_been_around_stays(void) {
     scene scene = begin(2);
     keeps(&scene, 1);
-    scene.loop->context.handed = (fl_handed) {fl_clock(), 3};
+    scene.loop->context.handed = (fl_handed) {.arrived = fl_clock(), .hand_overs = 3};
     asks(&scene, whole);
     CHECK_NUMBER(1, scene.loop->ready.count);
     end(&scene);

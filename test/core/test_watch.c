@@ -1,6 +1,6 @@
 /* How soon the watch thread notices that the leading reactor is away, and why. One thread plays the reactor. */
 #include "peer.h"
-#include "watch/watch.h"
+#include "watch/internal.h"
 
 #include <pthread.h>
 #include <sys/poll.h>
@@ -170,6 +170,41 @@ static void a_standby_is_recorded_for_a_stall_that_begins_before_the_last_one_wa
     server_stop(&server);
 }
 
+/* The loop has not turned for a minute. Its connections cannot go to a sibling, as if they were encrypted. */
+static void a_request_that_a_lost_worker_finds_is_not_late(void) {
+    peer_server server = server_start();
+    fl_transport_kind staying = fl_transport_plain;
+    staying.raw = false;
+    server.loop->accepting.listeners->transport = &staying;
+    fl_shared_page *page = fl_shared_page_open(1);
+    int none = -1, known = client(&server);
+    CHECK_NUMBER(FL_OK, fl_loop_join(server.loop, page, 0, -1, &none, 1));
+    send_text(known, GET("/first"));
+    CHECK_NUMBER(1, answer_all(server.loop));
+    CHECK_RECEIVED("HTTP/1.1 200 OK", "/first", receive(server.loop, known));
+
+    fl_watch_limits losing = limits;
+    losing.lost = MILLISECOND;
+    losing.drain = 60 * SECOND;
+    fl_watch *watch = fl_watch_open(server.loop, &losing);
+    fl_thread thread = {.task = fl_task_self()};
+    CHECK_NUMBER(0, fl_watch_register(watch, &thread));
+    set_gvl(&thread, FL_GVL_HELD);
+    fl_reactor_enters_app(&watch->reactors[0], fl_clock() - SECOND);
+    server.loop->context.now -= 60 * SECOND;
+    send_text(known, GET("/second"));
+    fl_watch_report_loss(watch, fl_clock());
+    CHECK_NUMBER(1, server.loop->ready.count);
+    CHECK(fl_loop_wait(server.loop, 0));
+    CHECK_NUMBER(1, answer_all(server.loop));
+    CHECK_RECEIVED("HTTP/1.1 200 OK", "/second", receive(server.loop, known));
+    set_gvl(&thread, FL_GVL_RELEASED);
+    fl_watch_close(watch);
+    close(known);
+    server_stop(&server);
+    fl_shared_page_close(page);
+}
+
 static void nothing(void) {}
 
 /* The phase of the record of a reactor that is away for 500 ms, updated every 10 ms. Unless it computes, its thread gets no CPU
@@ -232,7 +267,9 @@ static void *comes_and_goes(void *data) {
 /* The leader blocks for ever; the other reactor leaves its loop again and again. */
 static bool is_notified_of_the_lead(void) {
     peer_server server = server_start();
-    fl_watch *watch = fl_watch_open(server.loop, &limits);
+    fl_watch_limits reporting = limits;
+    reporting.reported = 5 * SECOND;
+    fl_watch *watch = fl_watch_open(server.loop, &reporting);
     fl_thread leader = {.task = fl_task_self()};
     restless other = {.watch = watch};
     set_gvl(&leader, FL_GVL_RELEASED);
@@ -247,6 +284,9 @@ static bool is_notified_of_the_lead(void) {
     CHECK(fl_watch_leads(watch, 1));
     struct pollfd lead = {.fd = watch->reactors[1].lead.read_end, .events = POLLIN};
     bool notified = poll(&lead, 1, 500) == 1;
+    pthread_mutex_lock(&server.loop->context.lock); /* with which the lead was passed */
+    CHECK(fl_stall_has_standby(&watch->stalls[0]));
+    pthread_mutex_unlock(&server.loop->context.lock);
     atomic_store(&other.over, true);
     pthread_join(thread, NULL);
     fl_watch_close(watch);
@@ -335,6 +375,7 @@ int main(void) {
     TEST(an_absence_begins_when_the_reactor_leaves_its_loop);
     TEST(an_absence_begins_anew_when_a_reactor_fails_to_retire);
     TEST(an_entry_is_free_once_its_reactor_has_unregistered);
+    TEST(a_request_that_a_lost_worker_finds_is_not_late);
     TEST(time_without_a_cpu_or_the_gvl_is_no_stall_of_a_request);
     return test_summary();
 }

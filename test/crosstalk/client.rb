@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../http_client"
+require_relative "../tls_client"
 
 module Fairlead
   class Crosstalk
@@ -28,8 +29,10 @@ module Fairlead
       # @return [Array<String>]
       attr_reader :faults
 
-      def initialize(port, seed)
+      # @param protocol [String, nil] what it negotiates over TLS, "http/1.1" or "h2"; nil: it speaks HTTP/1 in the clear.
+      def initialize(port, seed, protocol: nil)
         @port = port
+        @protocol = protocol
         @dice = Random.new(seed)
         @outcomes = Hash.new(0)
         @faults = []
@@ -45,7 +48,8 @@ module Fairlead
 
       # Some requests on one connection, some of them behind each other at once.
       def converse(ends)
-        @http = HTTPClient.new(TCPSocket.new("127.0.0.1", @port), timeout: 30)
+        @http = HTTPClient.new(connect, timeout: 30)
+        requests = nil
         @dice.rand(1..40).times do
           requests = Array.new(one_in(5) ? @dice.rand(2..4) : 1) { new_request }
           @http.write_as_taken(requests.map { |request| bytes_of(request) }.join)
@@ -54,12 +58,22 @@ module Fairlead
           requests.each { |request| receive(request) or return }
           return if Process.clock_gettime(Process::CLOCK_MONOTONIC) > ends
         end
-      rescue EOFError, SystemCallError
+      rescue EOFError, SystemCallError, OpenSSL::SSL::SSLError
         @outcomes["cut"] += 1
       rescue Foreign, RuntimeError => error
-        @faults << error.message
+        @faults << "#{error.message}: #{requests&.map { |request| "#{request.path}?#{request.token}&#{request.count} (#{request.body&.bytesize})" }&.join(", ")}"
       ensure
         @http&.close unless @http.nil? || @http.socket.closed?
+      end
+
+      def connect
+        socket = TCPSocket.new("127.0.0.1", @port)
+        return socket unless @protocol
+
+        TLSSocket.new(socket) do |context|
+          context.set_params(cert_store: SpeaksHTTPS.certificates.store)
+          context.alpn_protocols = [@protocol]
+        end
       end
 
       def new_request

@@ -57,6 +57,6 @@ module Fairlead
       seconds_until_gone(sleepers)
     end
 
-    def seconds_until_gone(sleepers) = duration { eventually("the query is gone", within: 5) { sleepers.call.zero? } }
+    def seconds_until_gone(sleepers) = duration { eventually("the query is gone", within: 30) { sleepers.call.zero? } }
   end
 end

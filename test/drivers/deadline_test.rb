@@ -10,12 +10,15 @@ module Fairlead
     needs :database
 
     # Seconds; where nothing else runs, less is enough for a query to begin.
-    LIMIT = 1
+    LIMIT = 2
     LIMIT_ALONE = 0.4
     # Seconds after the answer, or after the client has gone, until the database has ended the query.
-    GONE = 0.1
+    GONE = 0.2
 
+    # Databases on a busy machine may need longer than two seconds to end a query, and it is no matter here how long.
     APP = <<~RUBY
+      Fairlead::Drivers.send(:remove_const, :PATIENCE)
+      Fairlead::Drivers.const_set(:PATIENCE, 20)
       require "active_record"
       ActiveRecord::Base.establish_connection(ENV.fetch("DATABASE_URL") + "?pool=1&checkout_timeout=10")
       POSTGRESQL = ENV.fetch("DATABASE_URL").start_with?("postgresql")

@@ -22,7 +22,7 @@ module Fairlead
     # Requests at a time, while the database restarts.
     CLIENTS = 12
     # Seconds from the database's return until all is well.
-    RETURN = 3.0
+    RETURN = 10.0
 
     APP = <<~RUBY
       require "active_record"
@@ -102,7 +102,7 @@ module Fairlead
 
     def waits_for_room(adapter, *flags)
       few = few(adapter, 3)
-      with_server(APP, *flags, env: { "DATABASE_URL" => "#{few.url}?pool=20&checkout_timeout=10" }) do |server|
+      with_server(APP, *flags, env: { "DATABASE_URL" => "#{few.url}?pool=20&checkout_timeout=60" }) do |server|
         answers = together(server, 60)
 
         assert_equal [%w[200 done]], answers.map { |answer| [answer.code, answer.body] }.uniq
@@ -190,15 +190,16 @@ module Fairlead
     # @return [Float] how long requests took once the database was back, at most.
     def seconds_after_restart(server, service)
       stopping = stopped = back = nil
-      answers = load(server) do
-        sleep(0.5)
+      answers = load(server) do |served|
+        eventually("they ask") { served.size > 2 * CLIENTS }
         stopping = monotonic
         services("stop", service)
         stopped = monotonic
         sleep(0.5)
         services("start", service)
         back = monotonic
-        sleep(1.5)
+        served.clear # whoever waited counts, too, and each client has one such request at most
+        eventually("they are served again") { served.size > 4 * CLIENTS }
       end
       failed, served = answers.partition { |answer| answer[:code] != "200" }
 
@@ -217,14 +218,16 @@ module Fairlead
 
     def environment(adapter)
       url = adapter == "postgresql" ? services("url") : services("url", "mariadb").sub("mysql2:", "#{adapter}:")
-      { "DATABASE_URL" => "#{url}?pool=10&checkout_timeout=10" }
+      { "DATABASE_URL" => "#{url}?pool=10&checkout_timeout=60" }
     end
 
     # Clients that ask again and again while the block runs.
     #
+    # @yieldparam [Thread::Queue] gets an entry for each request that was served.
     # @return [Array<Hash>] what became of each request.
     def load(server)
       over = false
+      served = Thread::Queue.new
       clients = Array.new(CLIENTS) do
         Thread.new do
           answers = []
@@ -232,13 +235,15 @@ module Fairlead
             began = monotonic
             response = server.get("/work")
             answers << { began:, ended: monotonic, code: response.code, body: response.body }
+            served << true if response.code == "200"
           end
           answers
         end
       end
-      yield
+      yield served
+      clients.tap { over = true }.flat_map(&:value)
+    ensure
       over = true
-      clients.flat_map(&:value)
     end
 
     def together(server, count) = Array.new(count) { Thread.new { server.get("/work") } }.map(&:value)

@@ -123,7 +123,7 @@ module Fairlead
           interrupt(LATER, 1) { driver.run(statement) }
 
           assert_predicate driver, :closed?
-          eventually("the server has closed it too", within: 3) { !there?(driver) }
+          eventually("the server has closed it too", within: 20) { !there?(driver) }
         end
       end
     end
@@ -166,7 +166,7 @@ module Fairlead
 
     def as_before_or_closed(driver, within)
       if driver.closed?
-        eventually("the server has closed it too", within: 3) { !there?(driver) }
+        eventually("the server has closed it too", within: 20) { !there?(driver) }
       else
         assert_equal within, state(driver) == :within
         driver.run("ROLLBACK")

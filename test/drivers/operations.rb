@@ -5,8 +5,8 @@ require_relative "scram"
 
 module Fairlead
   # What an app does with a database driver, each as a path: /Pg/query, /Mysql2/connect, … The app that serves them
-  # answers how many seconds the operation took, and how late the fiber was at most that meanwhile wakes every 5 ms,
-  # without the time that Ruby's garbage collector took.
+  # answers how many seconds the operation took, how late the fiber was at most that meanwhile wakes every 5 ms, without the time
+  # that others took (Ruby's garbage collector, processes that had the processor), and how late in all.
   module Operations
     TICK = 0.005
     # Seconds that an operation takes, about.
@@ -29,7 +29,7 @@ module Fairlead
     class Driver
       def run(operation)
         public_send(operation)
-        [@took, @late]
+        [@took, @late, @held]
       ensure
         @connection&.close
       end
@@ -37,8 +37,9 @@ module Fairlead
       private
 
       def measure
-        @late = 0.0
+        @late = @held = 0.0
         started = now
+        @woke = started
         ticker = Async { loop { tick } }
         sleep(TICK * 2)
         result = yield
@@ -56,6 +57,9 @@ module Fairlead
         sleep(TICK)
         late = now - due - starvation.sum { |thread, seconds| seconds - starved.fetch(thread, 0) } - ((GC.total_time - collected) / 1e9)
         @late = [@late, late].max
+        # With the reading of those files, during which another thread may begin to hold Ruby's lock.
+        before, @woke = @woke, now
+        @held = [@held, @woke - before - TICK].max
       end
 
       def repeatedly
@@ -79,11 +83,12 @@ module Fairlead
       # used.
       def interrupt_repeatedly(address, &)
         repeatedly do
-          open(address) unless @connection&.fairlead_lost? == false
+          open(address) unless @connection
           task = Async(&)
           sleep(0.1)
           task.cancel
           task.wait
+          @connection = nil unless @connection.fairlead_lost? == false # a busy server may not end its statement in time
         end
       end
 

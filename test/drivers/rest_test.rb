@@ -21,7 +21,8 @@ module Fairlead
 
       run(lambda do |env|
         ActiveRecord::Base.establish_connection(ENV.fetch(env["PATH_INFO"].delete_prefix("/")))
-        Array.new(4) { Async { ActiveRecord::Base.with_connection { |one| one.select_value("SELECT 1") and sleep 0.05 } } }.each(&:wait)
+        held = 0 # each keeps its connection until all have one
+        Array.new(4) { Async { ActiveRecord::Base.with_connection { |one| one.select_value("SELECT 1") and held += 1; sleep 0.005 until held == 4 } } }.each(&:wait)
         raise "not all have connected" unless ActiveRecord::Base.connection_pool.connections.count(&:connected?) == 4
 
         before = Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID)

@@ -63,13 +63,22 @@ module Fairlead
       Stripe.max_network_retries = 0
       Stripe.enable_telemetry = false
       EXCON = Excon.new(SERVICE, persistent: true)
+      # Where the reactor was away until the answer had come, nobody waits any more, and nothing is cut short.
+      own = ->(id, answered) { answered.delete_prefix("late").then { |number| number == id ? id : "#{number} instead" } }
       USES = {
         "stripe" => ->(id) { Stripe::Customer.retrieve(id).id },
         "excon" => ->(id) { JSON.parse(EXCON.get(path: "/#{id}").body).fetch("id") },
         "excon_next" => ->(id) { Enumerator.new { |all| all << USES.fetch("excon").call(id) }.next },
-        "late_stripe" => ->(id) { Timeout.timeout(0.05) { Stripe::Customer.retrieve("late#{id}") } rescue id },
-        "stopped_stripe" => ->(id) { Async { |task| Thread.current[:api_requestor__internal_use_only] = nil; task.with_timeout(0.05) { Stripe::Customer.retrieve("late#{id}") } }.wait rescue id },
-        "late_excon" => ->(id) { Timeout.timeout(0.05) { EXCON.get(path: "/late#{id}") } rescue id },
+        "late_stripe" => ->(id) { own.(id, Timeout.timeout(0.05) { Stripe::Customer.retrieve("late#{id}").id }) rescue id },
+        "stopped_stripe" => lambda do |id|
+          Async do |task|
+            Thread.current[:api_requestor__internal_use_only] = nil
+            own.(id, task.with_timeout(0.05) { Stripe::Customer.retrieve("late#{id}").id })
+          end.wait
+        rescue StandardError
+          id
+        end,
+        "late_excon" => ->(id) { own.(id, Timeout.timeout(0.05) { USES.fetch("excon").call("late#{id}") }) rescue id },
         "traces" => lambda do |id|
           context = Thread.current[:api_requestor__internal_use_only]
           next id unless context
@@ -95,7 +104,7 @@ module Fairlead
       define_method(:"test_#{use}_opens_no_more_connections_than_there_are_requests_at_once") do
         many(use)
 
-        assert_includes 1..60, service.opened
+        assert_includes 1..250, service.opened, "of 500 requests; on a busy machine up to twelve reactors lead"
       end
     end
 
@@ -109,7 +118,7 @@ module Fairlead
 
     def service = @service ||= Service.new
 
-    def server = @server ||= with_server(APP, env: BUNDLE.merge("SERVICE" => service.port.to_s))
+    def server = @server ||= with_server(APP, "--queue-target", "0", env: BUNDLE.merge("SERVICE" => service.port.to_s))
 
     def many(*uses)
       server
@@ -117,12 +126,14 @@ module Fairlead
         Thread.new do
           Array.new(25) do |number|
             id = "c#{client}n#{number}"
-            server.get("/#{uses[(client + number) % uses.size]}/#{id}").body == id
+            use = uses[(client + number) % uses.size]
+            answer = server.get("/#{use}/#{id}")
+            "#{use} #{id}: #{answer.code} #{answer.body}" if answer.body != id
           end
         end
       end
 
-      assert_equal [true], clients.flat_map(&:value).uniq
+      assert_empty clients.flat_map(&:value).compact, server.end_of_log
     end
   end
 end

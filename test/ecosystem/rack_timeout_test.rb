@@ -14,7 +14,7 @@ module Fairlead
       require "cwork"
       require "rack-timeout"
       Rack::Timeout::Logger.disable
-      use Rack::Timeout, service_timeout: 1
+      use Rack::Timeout, service_timeout: 2
 
       def compute(seconds)
         limit = Process.clock_gettime(Process::CLOCK_MONOTONIC) + seconds
@@ -24,9 +24,9 @@ module Fairlead
       run lambda { |env|
         case env["PATH_INFO"]
         when "/wait" then sleep 30
-        when "/block" then Cwork.without_gvl(1.5)
-        when "/block-and-wait" then Cwork.without_gvl(1.5).then { sleep 30 }
-        when "/compute-and-wait" then compute(1.3).then { sleep 30 }
+        when "/block" then Cwork.without_gvl(2.5)
+        when "/block-and-wait" then Cwork.without_gvl(2.5).then { sleep 30 }
+        when "/compute-and-wait" then compute(2.3).then { sleep 30 }
         when "/rescue"
           begin
             sleep 30
@@ -85,7 +85,7 @@ module Fairlead
       statuses = Array.new(8) { Thread.new { client.then { |client| Array.new(50) { client.get("/").status } } } }.flat_map(&:value)
 
       assert_equal [200], statuses.uniq
-      sleep 1.1 # the time of each is up by then
+      sleep 2.1 # the time of each is up by then
       assert_equal 200, client.get("/").status
     end
   end

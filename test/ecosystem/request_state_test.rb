@@ -148,7 +148,7 @@ module Fairlead
     RUBY
 
     def test_no_request_finds_what_another_has_left
-      with_server(APP) { |server| assert_nothing_leaks(server) }
+      with_server(APP, "--queue-target", "0") { |server| assert_nothing_leaks(server) }
     end
 
     private

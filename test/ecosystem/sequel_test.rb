@@ -98,10 +98,11 @@ module Fairlead
     end
 
     def test_no_two_processes_share_a_connection
-      answers = at_once { "/backend" }
+      answers = []
+      # One worker alone may serve all that come at once, where the other gets no processor.
+      eventually("both workers have answered") { answers.concat(at_once { "/backend" }).map(&:first).uniq.size == 2 }
       backends = answers.group_by(&:first).transform_values { |rows| rows.map { |row| row[1] }.uniq }
 
-      assert_equal 2, backends.size
       assert_empty backends.values.inject(:&)
       refute_includes backends.values.flatten, answers.first.last, "the one that was opened before the fork"
     end

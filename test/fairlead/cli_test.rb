@@ -179,6 +179,13 @@ module Fairlead
       end
     end
 
+    def test_the_banner_says_that_a_build_without_libnghttp2_has_no_http2
+      lines = ->(address, http2) { Banner.new(Configuration.new, http2:).lines([address]).grep(/HTTP\/2/) }
+
+      assert_match(/none: Fairlead was built without libnghttp2\. Install .*libnghttp2-dev/, lines["https://127.0.0.1:443", false].first)
+      assert_empty lines["https://127.0.0.1:443", true] + lines["http://127.0.0.1:80", false]
+    end
+
     def test_an_interrupt_while_the_app_is_loaded_ends_it_without_a_backtrace
       server = with_server("File.write(\"loading\", \"\")\nsleep", ready: false)
       eventually("loading") { File.exist?(server.path("loading")) }

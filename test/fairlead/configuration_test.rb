@@ -49,7 +49,9 @@ module Fairlead
     def test_every_option_is_a_word_a_variable_and_an_override
       samples = {
         integer: ["7", 7], seconds: ["7", 7.0], fraction: ["0.7", 0.7], bytes: ["64K", 65_536], boolean: ["false", false],
-        path: ["some/file", "some/file"], url_path: ["/up", "/up"], text: ["text", "text"], uris: ["unix:/a", ["unix:/a"]]
+        path: ["some/file", "some/file"], url_path: ["/up", "/up"], endpoint: ["/up", "/up"], text: ["text", "text"],
+        uris: ["unix:/a", ["unix:/a"]], paths: ["a b.pem,c", ["a b.pem", "c"]], networks: ["10.0.0.0/8", ["10.0.0.0/8"]],
+        hosts: ["Example.com www.example.com", %w[example.com www.example.com]], hsts: ["60", "max-age=60"]
       }
       Configuration::TABLE.each_value do |option|
         written, expected = samples.fetch(option.kind) { [option.choices.last] * 2 }
@@ -162,7 +164,7 @@ module Fairlead
       assert_refused("threads 5, 5",
                      "config/fairlead.rb:1: there is no option `threads`. There is nothing to tune")
       assert_refused("preload_app!", "Write `preload true`")
-      assert_refused("ssl_bind \"0.0.0.0\", 443", "let a proxy in front of it do TLS")
+      assert_refused("ssl_bind \"0.0.0.0\", 443", "Write `bind \"https://…\"`")
       assert_refused("prune_bundler", "Remove the line")
       assert_refused("lowlevel_error_handler { |error| [500, {}, []] }", "Rescue it in a middleware")
       assert_refused("http_content_length_limit 1", "Write `body_size` instead.")

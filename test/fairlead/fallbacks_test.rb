@@ -94,6 +94,7 @@ module Fairlead
       # Where lib/ asks /proc, and what it does elsewhere.
       OTHER_WAYS = {
         "active_record/cpu_idle.rb" => "rescue SystemCallError\n        1.0 # a system without it",
+        "control/memory_limit.rb" => "      nil\n    rescue SystemCallError\n      nil",
         "control/process_usage.rb" => "linux ? from_proc(pid) : from_ps(pid)",
         "control/socket_namespace.rb" => "Platform::LINUX ? SocketNamespace::Abstract.new : SocketNamespace::Folder.new",
         "hot_restart/start_command.rb" => "rescue SystemCallError\n        nil",

@@ -4,14 +4,22 @@ require "async"
 require "async/http/endpoint"
 require "async/websocket/client"
 require "json"
+require_relative "../tls_client"
 
 module Fairlead
   # For tests that speak with Action Cable: real clients, in fibers of the test.
   module CableClient
     CHANNEL = JSON.generate(channel: "NewsChannel")
 
+    # At the last address of the server: with TLS, if it has one with.
     def connect(path)
-      Async::WebSocket::Client.connect(Async::HTTP::Endpoint.parse("http://127.0.0.1:#{@server.port}#{path}"))
+      address = @server.addresses.last
+      options = address.start_with?("https:") ? { ssl_context: trusting_context, alpn_protocols: ["http/1.1"] } : {}
+      Async::WebSocket::Client.connect(Async::HTTP::Endpoint.parse("#{address.sub("127.0.0.1", "localhost")}#{path}", **options))
+    end
+
+    def trusting_context
+      OpenSSL::SSL::SSLContext.new.tap { |context| context.set_params(cert_store: SpeaksHTTPS.certificates.store) }
     end
 
     def subscribe(path = "/cable")

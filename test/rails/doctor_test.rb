@@ -6,7 +6,7 @@ require_relative "rails_app"
 
 module Fairlead
   # `fairlead doctor` in a Rails app.
-  # Covers cli/findings.rb, doctor.rb, doctor/code.rb, doctor/databases.rb, doctor/gems.rb
+  # Covers doctor.rb, doctor/code.rb, doctor/databases.rb, doctor/gems.rb
   class RailsDoctorTest < RailsTest
     include Databases
     needs :database

@@ -32,14 +32,15 @@ module Fairlead
           answer = Thread.new { server.get("/debugged").body }
           read_until(terminal, /\(rdbg\)/)
           others = Array.new(3) { Thread.new { server.get("/reload").code } }
-          sleep 1.5
+          sleep 3
           terminal.write("continue\n")
           assert_equal ["42", ["200"] * 3], [answer.value, others.map(&:value)]
         end
-        assert_equal [], server.json("/lanes")
-        sleep 0.5 # whatever is told of a stall is told by then
-        refute_includes server.log, "stalled"
-        refute_includes File.read(server.path("log/development.log")), "stalled"
+        # On a busy machine requests may stall of themselves, for less than a prompt was there.
+        assert_empty server.json("/lanes").select { |route| route["longest"] > 2.5 }
+        server.get("/blocked")
+        eventually("a stall after it is told") { told(server).any? { |line| line.include?("/blocked") } }
+        assert_empty told(server).select { |line| line[/stalled for ([\d.]+) s/, 1].to_f > 2.5 }
       end
     end
 
@@ -50,6 +51,7 @@ module Fairlead
           get :debugged, to: "prompted#debugged"
           get :lanes, to: "prompted#lanes"
           get :reload, to: "probes#reload"
+          get :blocked, to: "prompted#blocked"
         end
       RUBY
       "app/controllers/prompted_controller.rb" => <<~RUBY
@@ -62,6 +64,8 @@ module Fairlead
             secret += 1
             render plain: secret
           end
+
+          def blocked = Fiber.blocking { sleep 0.6 }.then { head(:ok) }
 
           def lanes = render(json: Fairlead.page.routes.reject { |route| route[:lane] == :none })
 
@@ -76,6 +80,9 @@ module Fairlead
     private_constant :APP
 
     private
+
+    # @return [Array<String>] what the logs say of stalls, which are told one after the other.
+    def told(server) = [server.log, File.read(server.path("log/development.log"))].join("\n").lines.grep(/ stalled for /)
 
     # It comes with Ruby, but is not in this bundle.
     def debug_gem

@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "../../bench/harness/free_port"
 require_relative "../drivers/databases"
 require_relative "rails_app"
 
@@ -90,7 +91,7 @@ module Fairlead
     end
 
     def test_it_can_go_into_the_background
-      port = TCPServer.open("127.0.0.1", 0) { |server| server.addr[1] }
+      port = Bench::FreePort.find
       server = rails_app(:rails, env: { "WEB_CONCURRENCY" => "1" })
       server.run("bin/rails", "server", "-d", "-b", "127.0.0.1", "-p", port.to_s, "-P", "tmp/server.pid")
       about = eventually("it serves", within: 30) { get("http://127.0.0.1:#{port}/about") }

@@ -32,6 +32,7 @@ module Fairlead
           mount ActionCable.server => "/cable"
           get "/broadcast", to: ->(env) { ActionCable.server.broadcast("news", env["QUERY_STRING"]); [200, {}, ["sent"]] }
           get "/connections", to: ->(_) { [200, {}, [Fairlead.stats[:workers].sum { |worker| worker[:connections] }.to_s]] }
+          get "/connected", to: ->(_) { [200, {}, [Fairlead.stats[:workers].count { |worker| worker[:connections] >= 2 }.to_s]] }
           get "/streams", to: ->(_) { [200, {}, [Fairlead.stats[:workers].sum { |worker| worker[:streams] }.to_s]] }
           get "/echo", to: ->(env) {
             Async::WebSocket::Adapters::Rack.open(env) do |connection|
@@ -69,6 +70,9 @@ module Fairlead
         end
       RUBY
     }.freeze
+    LONG = "hello " * 5000 # more than a record of TLS holds
+    private_constant :LONG
+
     def setup
       super
       @server = rails(:fairlead, "--workers", "1", files: FILES) unless name.include?("workers")
@@ -79,6 +83,27 @@ module Fairlead
       @server = rails(:fairlead, "--workers", "2", files:, database: postgresql)
 
       3.times { |n| assert_all_hear("/broadcast?ahoy#{n}", "ahoy#{n}") }
+    end
+
+    # The core carries the bytes of each: the app gets one end of a socket pair.
+    def test_action_cable_over_tls_with_two_workers
+      files = FILES.merge("config/cable.yml" => "production:\n  adapter: postgresql\n", **SpeaksHTTPS::FILES)
+      @server = rails(:fairlead, "--workers", "2", *SpeaksHTTPS::FLAGS, files:, database: postgresql)
+      Sync do |task|
+        clients = []
+        eventually("each worker has at least two connections") do
+          clients << subscribe("/cable?number=#{clients.size}")
+          clients.size >= 10 && @server.get("/connected").body.to_i >= 2
+        end
+        clients.each_with_index do |client, number|
+          say(client, command: "message", identifier: CHANNEL, data: JSON.generate(action: "speak", text: LONG))
+          assert_equal "#{number} said #{LONG} to item 1", heard(client)["message"]
+        end
+        @server.get("/broadcast?all")
+        clients.map { |client| task.async { assert_equal "all", heard(client)["message"] } }.each(&:wait)
+        assert_predicate @server.stop, :success?
+        clients.each { |client| assert ended?(client) }
+      end
     end
 
     def test_action_cable_confirms_transmits_and_broadcasts
@@ -132,6 +157,16 @@ module Fairlead
         refused.close
       end
       refute_match(/EPIPE|ECONNRESET|IOError/, @server.log)
+    end
+
+    private
+
+    # Whether the server has ended the connection; what it has said before is read.
+    def ended?(client)
+      Async::Task.current.with_timeout(30) { nil while client.read }
+      true
+    rescue EOFError, Errno::ECONNRESET, Errno::EPIPE, Protocol::WebSocket::ClosedError
+      true
     end
   end
 end

@@ -43,7 +43,7 @@ module Bench
         started = result["servers"].map do |label, server|
           files = server["files"].map { |file, text| "<pre># #{escape(file)}\n#{escape(text.strip)}</pre>" }
           environment = server["environment"].map { |variable, value| "#{variable}=#{value}" }
-          command = [*environment, "ruby --yjit", server["command"]].join(" ")
+          command = [*environment, ("ruby --yjit" unless server["ruby"] == false), server["command"]].compact.join(" ")
           "<dt>#{escape(label)} #{version(label, result)}</dt><dd><code>#{escape(command)}</code>#{files.join}</dd>"
         end
         %(<details><summary>Versions, and how each server was started</summary>\n<p class="note">#{tools(result)}</p>\n) +

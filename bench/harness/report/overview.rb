@@ -48,7 +48,7 @@ module Bench
         ours = load.dig("summary", "fairlead")
         return unless ours && ours[figure]
 
-        peers = load["summary"].select { |label, entry| !label.start_with?("fairlead") && entry[figure] && entry["ratio"] }
+        peers = load["summary"].except(*Workload::LIMITS).select { |label, entry| !label.start_with?("fairlead") && entry[figure] && entry["ratio"] }
         peer, entry = peers.public_send(more ? :max_by : :min_by) { |_, summary| summary[figure]["median"] }
         return unless peer && (ratio = entry["ratio"]["median"]).positive?
 

@@ -26,6 +26,7 @@ module Bench
       # In the order in which they are read: title, and which workloads. What none of them names comes last.
       CHAPTERS = {
         "The server itself" => %w[hello hello-pipelined headers json upload download],
+        "At the edge" => %w[tls tls-http2 json-tls json-http2 files files-tls rails-page],
         "Requests that wait" => %w[blocking sleep waiting],
         "Requests that compute" => %w[cpu-turns cpu-turns-4],
         "Rails and databases" => %w[
@@ -35,12 +36,14 @@ module Bench
           mixed mixed-4 mixed-published mixed-published-4 mixed-rails mixed-rails-mysql2 overload tail
         ],
         "Streams, and who is first" => %w[streams-beside-pages keepalive-beside-new],
-        "Memory" => %w[idle idle-waiting],
+        "What reading metrics costs" => %w[price-of-seeing],
+        "Memory" => %w[idle idle-waiting idle-tls],
         "The pool" => %w[fair-pool fair-pool-jruby]
       }.freeze
       # What a main figure is called, and whether more of it is better.
       FIGURES = {
-        "requests_per_second" => ["requests/s", true], "extra_memory" => ["MB more", false],
+        "requests_per_second" => ["requests/s", true], "pages_per_second" => ["pages/s", true],
+        "extra_memory" => ["MB more", false],
         "slowest" => ["ms until the slowest is answered", false], "p99" => ["p99, ms", false]
       }.freeze
       PERCENTILES = %w[p50 p90 p99 p999 max].freeze

@@ -14,6 +14,7 @@ module Bench
         "refused" => ["503", 0],
         "refused_p99" => ["503 p99 ms", 1], "refused_later_p99" => ["after 1 s", 1], "gave_up" => ["gave up", 0],
         "recovered" => ["slow for ms after", 0], "mean" => ["mean ms", 2], "p50" => ["p50 ms", 2], "p99" => ["p99 ms", 2],
+        "page_kilobytes" => ["KB a page", 0], "http" => ["HTTP", 0],
         "p999" => ["p99.9 ms", 2], "max" => ["max ms", 1], "handed" => ["handed over, each", 3],
         "suspended" => ["suspended", 0], "elsewhere" => ["others' slowest ms", 0], "kilobytes_each" => ["KB each", 1],
         "cpu_per_request" => ["CPU µs", 1], "pss" => ["PSS MB", 0], "peak_rss" => ["peak RSS MB", 0]

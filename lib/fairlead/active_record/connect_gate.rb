@@ -75,11 +75,11 @@ module Fairlead
         adapter.fairlead_waiting_since = since
         raise
       ensure
-        leave(inbox, given)
+        withdraw(inbox, given)
       end
 
       # An interruption here would lose what this caller has been given.
-      def leave(inbox, given)
+      def withdraw(inbox, given)
         Uninterruptible.run { remove(inbox) }
       rescue ::Exception
         Uninterruptible.run { give(given) } if given

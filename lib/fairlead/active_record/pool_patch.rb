@@ -209,7 +209,7 @@ module Fairlead
       # Opens the first connection at once, others only when the poller says so: first, a connection in use may come back,
       # and waiting for it costs nothing in a fiber. What an interrupted caller has opened goes to others.
       def try_to_checkout_new_connection(assigned: false, &)
-        return unless assigned || block_given? || discarded? || fairlead_size.zero? ||
+        return unless assigned || block_given? || discarded? || fairlead_opens_first? ||
                       ::ActiveSupport::IsolatedExecutionState.isolation_level != :fiber
 
         connection = nil
@@ -221,11 +221,17 @@ module Fairlead
         end
       end
 
+      # A newcomer must not take the room that the budget has granted to requests that wait already.
+      def fairlead_opens_first?
+        fairlead_size.zero? && (fairlead_waiters.nil? || (fairlead_waiters.empty? && fairlead_waiters.opening.zero?))
+      end
+
       def fairlead_within_budget
         budget = fairlead_budget
         return if budget && !(fairlead_room? && (id = budget.take))
 
         connection = yield or return
+        fairlead_waiters&.record_progress(Clock.now)
         AdapterPatch.apply(connection.class)
         connection.fairlead_budget_id = id
         connection

@@ -12,7 +12,7 @@ module Fairlead
     # if it has been assigned a connection meanwhile: a busy thread may serve all waiters between two turns of its reactor. A
     # waiter of another thread replaces a poller whose thread does not come back to its fibers.
     #
-    # A waiter times out once the queue has stood still for its timeout: each waiter that gets a connection gives all others
+    # A waiter times out once the queue has stood still for its timeout: each waiter that gets or opens a connection gives all others
     # their time anew. So a long queue alone is no reason to give up.
     class WaitQueue < Fairlead::Pool::WaitQueue
       # Seconds in which connections in use may come back before the pool opens another one.

@@ -39,7 +39,7 @@ module Fairlead
         @sleeping = true
         mutex.unlock
         begin
-          @scheduler.block(self, seconds)
+          RequestTimes.during(RequestTimes::CONNECTION) { @scheduler.block(self, seconds) }
         ensure
           @sleeping = false
           # The monitor counts this fiber as its owner again, whatever is raised here.

@@ -18,7 +18,9 @@ module Fairlead
           fairlead -b unix:/run/app.sock -e production
           fairlead restart                          hot restart: replace the running code
           fairlead status                           show what the running server does
+          fairlead top                              watch it live
           fairlead stalls                           show which requests blocked it, and where
+          fairlead slow                             show the slowest requests, and what they waited for
           fairlead doctor -e production             find what would hurt the app under fibers
           fairlead report                           print all of this for a bug report, without secrets
       TEXT

@@ -10,9 +10,10 @@ module Fairlead
       INTRODUCTION = <<~TEXT
         Usage: fairlead report [flags]
 
-        Prints versions, the configuration, and what `fairlead status`, `fairlead stalls` and
-        `fairlead doctor` say, in one text for a bug report. It prints no passwords, no tokens
-        and no values of environment variables. Read it before you publish it all the same.
+        Prints versions, the configuration, the slowest requests by route, the last crash of a
+        worker, and what `fairlead status`, `fairlead stalls` and `fairlead doctor` say, in one
+        text for a bug report. It prints no passwords, no tokens and no values of environment
+        variables. Read it before you publish it all the same.
 
       TEXT
       # Gems that explain how an app behaves, beside those of {Compatibility}.
@@ -22,7 +23,9 @@ module Fairlead
       ].freeze
       # Options whose values cannot hold a secret.
       HARMLESS = %i[integer seconds bytes boolean choice].freeze
-      private_constant :GEMS, :HARMLESS
+      # How many slow requests are listed, and as many that run.
+      SLOW = 10
+      private_constant :GEMS, :HARMLESS, :SLOW
 
       private
 
@@ -38,7 +41,7 @@ module Fairlead
 
       def report
         sections = { "Versions" => versions, "Configuration" => configuration, "Status" => command("status", *server),
-                     "Stalls" => command("stalls", *server) }
+                     "Stalls" => command("stalls", *server), "Slow requests" => slow, "Last crash" => crash }
         sections["Doctor"], secrets = @without_app ? ["Left out (--no-app)."] : doctor
         text = sections.map { |title, body| "## #{title}\n\n#{body.strip}\n" }.join("\n")
         variables = ENV.to_h.except(*Configuration::TABLE.values.select { |option| harmless?(option) }.flat_map(&:variables))
@@ -72,12 +75,33 @@ module Fairlead
       end
 
       def value(configuration, option)
-        return "set" if configuration.origin(option.name) == :environment && !harmless?(option)
+        return "set" if option.secret? || (configuration.origin(option.name) == :environment && !harmless?(option))
 
         configuration.public_send(option.name).inspect
       end
 
       def harmless?(option) = HARMLESS.include?(option.kind) || option.name == :environment
+
+      # Of a worker.
+      def crash
+        of_server do |server|
+          server[:crash] ? Crash.new(**server[:crash]).to_s : "None since the server's start."
+        end
+      end
+
+      # Without their paths, in which secrets may be.
+      def slow
+        of_server do |server|
+          requests = server[:status].fetch(:requests)
+          SlowTable.new(server, requests.transform_values { |rows| rows.first(SLOW).map { |row| { **row, path: "…" } } }).to_s
+        end
+      end
+
+      def of_server
+        yield select(@servers.call, @pid)
+      rescue ConfigurationError
+        "Unknown: no server has answered."
+      end
 
       def server = @pid ? ["--pid", @pid.to_s] : []
 

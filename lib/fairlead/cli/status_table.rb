@@ -78,8 +78,12 @@ module Fairlead
           "since #{started.strftime("%F %T")} (#{Humanize.duration(Time.now - started)})",
           "Ruby #{@report[:ruby]}#{" with YJIT" if @report[:yjit]}", @report[:environment],
           *("hot restart #{@report[:generation]}" if @report[:generation].positive?),
-          *("starting" unless @report[:serving])
+          *("starting" unless @report[:serving]), *certificates
         ].join(", ")
+      end
+
+      def certificates
+        @report[:certificates].map { |one| "certificate for #{one[:name]} until #{Time.at(one[:expires_at]).strftime("%F")}" }
       end
 
       def findings = @report[:matters].empty? ? ["No problems."] : @report[:matters]

@@ -7,10 +7,12 @@ module Fairlead
       BYTE_UNITS = { "" => 1, "K" => 1 << 10, "M" => 1 << 20, "G" => 1 << 30 }.freeze
       BOOLEANS = { "true" => true, "yes" => true, "on" => true, "1" => true,
                    "false" => false, "no" => false, "off" => false, "0" => false }.freeze
-      private_constant :BYTE_UNITS, :BOOLEANS
+      HOST = /\A(?=.{4,253}\z)(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\z/i
+      private_constant :BYTE_UNITS, :BOOLEANS, :HOST
 
       # @!attribute [r] name [Symbol] the word in the configuration file and the method of {Configuration}
-      # @!attribute [r] kind [Symbol] :integer, :seconds, :fraction, :bytes, :boolean, :path, :url_path, :text, :choice or :uris
+      # @!attribute [r] kind [Symbol] :integer, :seconds, :fraction, :bytes, :boolean, :path, :url_path, :endpoint, :text, :choice,
+      #   :hsts, :hosts, :networks, :paths or :uris
       # @!attribute [r] description [String] shown by --help and the reference page
       # @!attribute [r] variables [Array<String>] environment variables; the first one that is set counts
       # @!attribute [r] short [String, nil] a flag of one letter
@@ -22,8 +24,9 @@ module Fairlead
       # @param shown [String, nil] the default in words, if it depends on the machine
       # @param within [Range, nil] limits of a number
       # @param auto [Boolean] whether the value auto means the default
+      # @param secret [Boolean] whether nobody is shown its value
       def initialize(name, kind, default, description, group:, within: nil, choices: nil, short: nil,
-                     variables: [], shown: nil, auto: false)
+                     variables: [], shown: nil, auto: false, secret: false)
         @name = name
         @kind = kind
         @default = default
@@ -35,9 +38,12 @@ module Fairlead
         @variables = ["FAIRLEAD_#{name.upcase}", *variables]
         @shown = shown
         @auto = auto
+        @secret = secret
       end
 
-      def list? = kind == :uris
+      def list? = %i[uris networks paths hosts].include?(kind)
+
+      def secret? = @secret
 
       def boolean? = kind == :boolean
 
@@ -49,6 +55,10 @@ module Fairlead
         case kind
         when :integer then "N"
         when :uris then "URI"
+        when :endpoint then "URI|PATH"
+        when :networks then "NETWORK"
+        when :paths then "PATH"
+        when :hosts then "HOST"
         when :choice then choices.join("|")
         else kind.to_s.upcase
         end
@@ -62,7 +72,7 @@ module Fairlead
         @shown || case kind
                   when :bytes then bytes_in_words(@default)
                   when :seconds then @default ? "#{format("%g", @default)} s" : "none"
-                  when :uris then @default.join(", ")
+                  when :uris, :networks, :paths, :hosts then @default.empty? ? "none" : @default.join(", ")
                   else @default.nil? ? "none" : @default.to_s
                   end
       end
@@ -77,7 +87,11 @@ module Fairlead
         when :boolean then "true or false"
         when :choice then "one of #{choices.join(", ")}"
         when :uris then "an address like http://127.0.0.1:9292 or unix:/path/to.sock"
-        when :path then "a file path"
+        when :networks then "networks like 10.0.0.0/8, addresses, private or unix"
+        when :hosts then "host names like example.com, without wildcards"
+        when :hsts then "a number of seconds, or a header like \"max-age=31536000; includeSubDomains\""
+        when :path, :paths then "a file path"
+        when :endpoint then "an address like http://127.0.0.1:9394, or a path like /metrics"
         when :url_path then "a path of at most 255 bytes that begins with a slash, like /up"
         else "a string"
         end
@@ -105,8 +119,13 @@ module Fairlead
         when :seconds, :fraction then bounded(number(value))
         when :boolean then BOOLEANS[value.to_s.downcase]
         when :choice then choice(value)
-        when :uris then uris(value)
+        when :uris then list(value)
+        when :networks then networks(value)
+        when :paths then paths(value)
+        when :hsts then hsts(value)
+        when :hosts then list(value)&.then { |names| names.map(&:downcase) if names.all?(HOST) }
         when :path then value.to_s.empty? ? nil : value.to_s
+        when :endpoint then value.to_s.match?(%r{\A(?:(?:http|tcp)://|unix:|/)[!-~]{1,254}\z}) ? value.to_s : nil
         when :url_path then value.to_s.match?(%r{\A/[!-"$->@-~]{0,254}\z}) ? value.to_s : nil
         when :text then value.is_a?(String) || value.is_a?(Symbol) ? value.to_s : nil
         end
@@ -142,9 +161,26 @@ module Fairlead
         choices.find { |choice| choice == value.to_s }
       end
 
-      def uris(value)
+      def hsts(value)
+        text = whole(value) ? "max-age=#{whole(value)}" : value.to_s
+        text if text.match?(/\Amax-age=\d{1,12}(?:; ?(?:includeSubDomains|preload)){0,2}\z/i)
+      end
+
+      def networks(value)
+        list(value).tap { |words| Network.parse(words.to_a) }
+      rescue ArgumentError
+        nil
+      end
+
+      def list(value)
         list = value.is_a?(Array) ? value.map(&:to_s) : value.to_s.split(/[\s,]+/)
         list.empty? || list.any?(&:empty?) ? nil : list
+      end
+
+      # A variable has several, separated by commas.
+      def paths(value)
+        paths = value.is_a?(Array) ? value.map(&:to_s) : value.to_s.split(",")
+        paths unless paths.empty? || paths.any?(&:empty?)
       end
 
       def range_in_words

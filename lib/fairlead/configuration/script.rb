@@ -18,7 +18,7 @@ module Fairlead
         state_path: "Remove the line: there is no state file.",
         plugin: "There are no plugins. For `plugin :solid_queue` write `solid_queue \"fork\"`. Remove `plugin :tmp_restart`, which " \
                 "is built in, and any other plugin.",
-        ssl_bind: "Fairlead does not serve https yet: bind http://… and let a proxy in front of it do TLS.",
+        ssl_bind: "Write `bind \"https://…\"`, `certificate` and `certificate_key` instead; for verify_mode and ca, `client_ca`.",
         activate_control_app: "Remove the line: `fairlead status` and `fairlead restart` need none.",
         directory: "Remove the line, and start fairlead in that folder.",
         **%i[wait_for_less_busy_worker fork_worker nakayoshi_fork prune_bundler silence_single_worker_warning quiet queue_requests
@@ -29,7 +29,8 @@ module Fairlead
         http_content_length_limit: "Write `body_size` instead.",
         lowlevel_error_handler: "Remove the line: Fairlead logs what the app raises and answers 500. Rescue it in a middleware " \
                                 "that config.ru uses first.",
-        set_remote_address: "Remove the line: Rack::Request#ip reads the client's address from the proxy's headers.",
+        set_remote_address: "For proxy_protocol write `bind \"http://…?proxy_protocol=1\"`, for a header `trusted_proxies`: see " \
+                            "guides/edge.md. Without either, Rack::Request#ip reads the client's address from the proxy's headers.",
         **%i[on_booted after_booted].to_h { |word| [word, "Write `before_fork { … }`, which runs once, or `after_fork { |index| … }`."] }
       }.freeze
 
@@ -42,7 +43,7 @@ module Fairlead
       # @raise [ConfigurationError]
       def read
         text = ::File.read(@absolute)
-        Words.new(self).instance_eval(text, @absolute, 1)
+        Context.new(self).instance_eval(text, @absolute, 1)
       rescue Errno::ENOENT, Errno::EACCES, Errno::EISDIR, Errno::ENOTDIR => error
         raise ConfigurationError,
               "The configuration file #{@path} cannot be read: #{error.message[/\A[^@]+/].strip}. " \
@@ -82,14 +83,14 @@ module Fairlead
       end
 
       # `self` in the file.
-      class Words
+      class Context
         def initialize(script)
           @script = script
         end
 
         TABLE.each_key do |name|
           define_method(name) do |*values|
-            # Without a value a word reads the option: `port 3001 if environment == "test"`.
+            # Without a value a name reads the option: `port 3001 if environment == "test"`.
             return @script.get(name) if values.empty?
 
             @script.set(name, values.size == 1 ? values.first : values)
@@ -107,7 +108,7 @@ module Fairlead
 
         def method_missing(word, *) = @script.unknown(word)
       end
-      private_constant :Words
+      private_constant :Context
     end
   end
 end

@@ -5,12 +5,13 @@ module Fairlead
     # Headings of --help and of the reference page.
     GROUPS = {
       serving: "App and addresses",
+      tls: "HTTPS",
       processes: "Processes",
       fairness: "Concurrency and queueing",
       database: "Database",
       deadlines: "Timeouts",
       limits: "Size limits",
-      logs: "Logs"
+      logs: "Logs and metrics"
     }.freeze
 
     # The shared page has a slot for each worker and for its successor.
@@ -25,9 +26,15 @@ module Fairlead
     # check, the text of --help and the entry in guides/reference/configuration.md.
     TABLE = [
       Option.new(:bind, :uris, ["http://127.0.0.1:9292"],
-                 "An address to serve: http://host:port or unix:/path. Repeatable. Port 0 takes a free port; " \
-                 "unix:/path?mode=0660 sets the socket's permissions; unix:@name has no file.",
+                 "An address to serve: http://host:port, https://host:port or unix:/path. Repeatable. Port 0 takes a free port; " \
+                 "unix:/path?mode=0660 sets the socket's permissions; unix:@name has no file. With ?proxy_protocol=1, connections " \
+                 "begin with a header of the PROXY protocol, which names the client.",
                  group: :serving, short: "b"),
+      Option.new(:trusted_proxies, :networks, [],
+                 "Proxies whose X-Forwarded-For, X-Forwarded-Proto and Forwarded headers say a request's client address and scheme: " \
+                 "networks, addresses, private (all private networks) or unix (Unix sockets). Repeatable. Others are then not " \
+                 "believed. Without this option REMOTE_ADDR is the peer, and the scheme is what anybody says.",
+                 group: :serving),
       Option.new(:rackup, :path, "config.ru",
                  "The file that names the app to run.",
                  group: :serving),
@@ -37,6 +44,9 @@ module Fairlead
       Option.new(:early_hints, :boolean, false,
                  "Let the app send 103 Early Hints through rack.early_hints, as Rails does for preloaded assets.",
                  group: :serving),
+      Option.new(:server_timing, :boolean, ->(configuration) { configuration.environment == "development" },
+                 "Add a Server-Timing header to responses, which browsers show: where the time went until then.",
+                 group: :serving, shown: "true in development, else false"),
       Option.new(:backlog, :integer, 4096,
                  "How many connections the kernel queues until a worker accepts them, limited by " \
                  "net.core.somaxconn.",
@@ -45,6 +55,56 @@ module Fairlead
                  "A path that each worker answers itself, without the app and even while a request blocks it: " \
                  "200, or 503 while it stops.",
                  group: :serving),
+      Option.new(:public_files, :path, nil,
+                 "The folder whose files Fairlead serves itself, before the app: public. off: the app serves them. A Rails app's " \
+                 "folder is known, and served if nothing but Rails' own middleware comes before ActionDispatch::Static.",
+                 group: :serving, shown: "public of a Rails app that serves it; else off"),
+      Option.new(:compress, :boolean, false,
+                 "Compress the app's responses for clients that accept it: text, JSON, XML, JavaScript, SVG, of 1 KB and more. With " \
+                 "gzip, and with zstd and brotli if the bundle has the gems zstd-ruby and brotli.",
+                 group: :serving),
+      Option.new(:compress_private, :boolean, false,
+                 "With `compress`, compress also what may hold a secret: responses to requests with cookies or other credentials, and " \
+                 "those that set a cookie or are private. Always with gzip, whose length is padded.",
+                 group: :serving),
+
+      Option.new(:redirect_to_https, :boolean, false,
+                 "Redirect requests that came without TLS to https://, before the app. Not the health path. Behind a proxy with TLS, " \
+                 "X-Forwarded-Proto says how they came.",
+                 group: :tls),
+      Option.new(:hsts, :hsts, nil,
+                 "Send Strict-Transport-Security with responses over TLS, unless the app does: the seconds for which browsers use https " \
+                 "alone, or the header's value.",
+                 group: :tls),
+      Option.new(:certificate, :paths, [],
+                 "The certificate for https:// addresses, with those of its issuers: a file in PEM. Fairlead uses a new file " \
+                 "within seconds. Repeatable: a client gets the one for the host that it names, otherwise the first.",
+                 group: :tls),
+      Option.new(:certificate_key, :paths, [],
+                 "The private key of the certificate: a file in PEM, without a passphrase. Repeatable, in the order of the " \
+                 "certificates.",
+                 group: :tls),
+      Option.new(:certificates, :hosts, [],
+                 "Get a certificate for these host names by ACME, and renew it; with that you accept the authority's terms. Their port " \
+                 "80 must lead to an http:// address of this server, where it answers the authority. Needs the gem acme-client.",
+                 group: :tls),
+      Option.new(:certificates_folder, :path, "storage/certificates",
+                 "Where the certificate of `certificates`, its key and the account's key are kept. It must outlast deployments.",
+                 group: :tls),
+      Option.new(:certificates_email, :text, nil,
+                 "An address for the authority's messages.",
+                 group: :tls),
+      Option.new(:acme_directory, :text, "https://acme-v02.api.letsencrypt.org/directory",
+                 "The URL of the authority's directory. The default is Let's Encrypt.",
+                 group: :tls),
+      Option.new(:client_ca, :path, nil,
+                 "Ask clients for certificates that these authorities have issued, at every https:// address: a file in PEM. The app " \
+                 "finds them in SSL_CLIENT_CERT, SSL_CLIENT_S_DN and so on.",
+                 group: :tls),
+      Option.new(:client_certificate, :choice, "required",
+                 "With client_ca, whether a client without a certificate is refused (required) or served, with SSL_CLIENT_VERIFY NONE " \
+                 "(optional). One with a certificate of others is refused.",
+                 group: :tls, choices: %w[required optional]),
 
       Option.new(:workers, :integer, ->(_) { [Etc.nprocessors, MAXIMUM_WORKERS].min },
                  "Number of worker processes; auto: one per core. 0 serves in the foreground process, so that a " \
@@ -82,7 +142,8 @@ module Fairlead
                  "first; workers are replaced one at a time.",
                  group: :processes, within: (1..), shown: "never"),
       Option.new(:recycle_memory, :bytes, nil,
-                 "Replace a worker that uses more memory, counting its share of shared pages.",
+                 "Replace a worker that uses more memory, or up to a tenth less, counting its share of shared pages. " \
+                 "Workers that reach the limit within a minute of their start are replaced ever more seldom.",
                  group: :processes, within: (1 << 16..), shown: "any"),
 
       Option.new(:in_flight, :integer, 16_384,
@@ -184,6 +245,14 @@ module Fairlead
                  "ActiveSupport::Notifications, and in `fairlead stalls`. Requests that compute get four times as " \
                  "long. 0: never.",
                  group: :logs, within: (0..86_400)),
+      Option.new(:metrics, :endpoint, nil,
+                 "Where Prometheus reads metrics. An address like http://127.0.0.1:9394: a process of its own answers at /metrics " \
+                 "there, also while every worker is stuck. A path like /metrics: a worker answers at the app's addresses.",
+                 group: :logs),
+      Option.new(:metrics_token, :text, nil,
+                 "What a reader of the metrics has to send, as Authorization: Bearer TOKEN. Required unless metrics is a loopback " \
+                 "address or a Unix socket; none lets anybody read. Set it in the environment, since ps shows flags.",
+                 group: :logs, secret: true),
       Option.new(:debug, :boolean, false,
                  "Show the full backtrace when the app cannot be loaded.",
                  group: :logs)

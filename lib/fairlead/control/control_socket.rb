@@ -23,6 +23,13 @@ module Fairlead
         []
       end
 
+      # @return [String, nil] where a socket may be opened; nil where the system allows none.
+      def new_address
+        NAMESPACE.new_address
+      rescue SystemCallError
+        nil
+      end
+
       # @return [ControlSocket, nil] nil where the system allows no such socket: the server then cannot be asked.
       def open(...)
         new(...)
@@ -30,9 +37,8 @@ module Fairlead
         nil
       end
 
-      private
-
-      def ask(address, namespace, patience)
+      # @return [Hash, nil] the answer of the server at an address, see {.servers}; nil: there is none.
+      def ask(address, namespace = NAMESPACE, patience = PATIENCE)
         socket = Socket.new(:UNIX, :STREAM)
         socket.connect(Socket.sockaddr_un(address))
         return unless [socket.getpeereid.first, 0].include?(Process.euid) # any user may take such a name
@@ -47,6 +53,8 @@ module Fairlead
       ensure
         socket&.close
       end
+
+      private
 
       # Whether the answer's process ids are those of another namespace. The kernel reports the id that is valid here.
       def elsewhere?(socket, answer)
@@ -65,11 +73,12 @@ module Fairlead
       end
     end
 
+    # @param address [String] a new one.
     # @yieldreturn [Hash] the answer
-    def initialize(namespace = NAMESPACE, &answer)
+    def initialize(namespace = NAMESPACE, address: namespace.new_address, &answer)
       @namespace = namespace
       @answer = answer
-      @address = namespace.new_address
+      @address = address
       @io = Socket.new(:UNIX, :STREAM)
       @io.bind(Socket.sockaddr_un(@address))
       @io.listen(8)

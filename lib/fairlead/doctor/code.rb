@@ -43,14 +43,14 @@ module Fairlead
         end
 
         def visit_call_node(node)
-          note(kind_of(node), node)
+          add(kind_of(node), node)
           super
         end
 
         # Thread.current[:name] ||= …, &&=, += and multiple assignment.
         %i[index_or_write index_and_write index_operator_write index_target].each do |name|
           define_method(:"visit_#{name}_node") do |node|
-            note(:fiber_local, node) if current_thread?(node.receiver)
+            add(:fiber_local, node) if current_thread?(node.receiver)
             super(node)
           end
         end
@@ -66,7 +66,7 @@ module Fairlead
 
         private
 
-        def note(kind, node)
+        def add(kind, node)
           return if kind.nil? || (kind == :process && @path.start_with?("config/")) # it runs before anything else
 
           @places[kind] << "#{@path}:#{node.location.start_line}: #{node.slice.lines.first.strip[0, 80]}"

@@ -100,7 +100,9 @@ module Fairlead
         private
 
         # An interrupted caller leaves a connection that nobody knows: the thread closes it once it is open.
-        def connect(...) = Drivers.fibers? ? in_thread { super } : super
+        def connect(...)
+          Drivers.fibers? ? RequestTimes.during(RequestTimes::DATABASE) { in_thread { super } } : super
+        end
 
         def options_with_password = @query_options.merge(@fairlead_password.call)
 

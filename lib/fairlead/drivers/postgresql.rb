@@ -104,7 +104,7 @@ module Fairlead
 
         # Ruby's garbage collector would close an interrupted connection, which nobody else knows yet, much later.
         def async_connect_or_reset(...)
-          super
+          RequestTimes.during(RequestTimes::DATABASE) { super }
         rescue Exception
           finish unless finished?
           raise

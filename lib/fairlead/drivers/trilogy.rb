@@ -22,7 +22,7 @@ module Fairlead
         attr_reader :fairlead_session
 
         def initialize(options = {})
-          super
+          RequestTimes.during(RequestTimes::DATABASE) { super }
           session = QueryCanceller::Session.of(self)
           # A proxy answers this one by itself: it may give the server's connection to another client next.
           own = session && session.id == QueryCanceller::Session.row(self, "SELECT CONNECTION_ID()").first

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 # Keeps the state of requests apart, and keeps a request from breaking its worker, though it runs in a fiber.
-# Called by serving, drivers, active_record and integrations, and by Ruby's own classes, which it extends.
+# Called by supervision, hot_restart, serving, drivers, active_record and integrations, and by Ruby's own classes, which it extends.
 # Calls no other room.
 module Fairlead
   autoload :Cleanup, "fairlead/fiber_safety/cleanup"

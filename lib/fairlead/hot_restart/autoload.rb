@@ -2,7 +2,7 @@
 
 # The first process of a server: it starts new code, which takes over from the old, holds the pid file, and talks to the service manager.
 # Called by cli, rackup and supervision.
-# Calls ipc and listening.
+# Calls fiber_safety, ipc and listening.
 module Fairlead
   autoload :InitProcess, "fairlead/hot_restart/init_process"
   autoload :ParentLink, "fairlead/hot_restart/parent_link"

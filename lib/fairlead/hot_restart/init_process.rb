@@ -41,6 +41,7 @@ module Fairlead
     # @return [Integer] the exit status.
     # @raise [ConfigurationError] if the server runs already.
     def run
+      ForkGuard.holders << self
       @pid_file.write
       Log.open(@configuration)
       @signals = Signals.new(*SIGNALS)
@@ -49,6 +50,7 @@ module Fairlead
       wait until @generations.empty?
       @status
     ensure
+      ForkGuard.holders.delete(self)
       @listeners.each(&:close)
       @pid_file.remove
       @signals&.restore
@@ -56,6 +58,10 @@ module Fairlead
 
     # Drains, and ends {#run}. May be called from any thread.
     def stop = @signals&.record(:TERM)
+
+    # @api private
+    # In a child of an app that this process has loaded (`rackup`).
+    def close_channels = [*@generations.map(&:channel), *@listeners, @tickets].compact.each(&:close)
 
     private
 
@@ -152,12 +158,13 @@ module Fairlead
     # The first supervisor is a fork. Those that follow run the command again, with the code that is there then.
     def boot(ours, theirs)
       link = { pid: Process.pid, generation: @newest, control: theirs.io.fileno, watchdog: @service_manager.watchdog,
-               listeners: listeners.map { |one| [one.io.fileno, one.asked, one.owned] },
+               listeners: listeners.map { |one| [one.io.fileno, one.asked, one.owned] }, tickets: @tickets&.fileno,
                retained: @generations.filter_map { |one| one.retained&.to_h } }
-      return @start_command.spawn_copy({ ParentLink::VARIABLE => Messages.json(link) }, [theirs.io, *listeners.map(&:io)]) unless @first
+      ios = [theirs.io, @tickets, *listeners.map(&:io)].compact
+      return @start_command.spawn_copy({ ParentLink::VARIABLE => Messages.json(link) }, ios) unless @first
 
       first, @first = @first, nil
-      Process.fork do
+      ForkGuard.fork_own do
         @signals.restore
         ours.close
         [theirs, *listeners].each { |one| one.io.autoclose = false } # the link opens these descriptors again
@@ -194,7 +201,10 @@ module Fairlead
     def take_over(generation, addresses)
       Log.say "The new code serves, as process #{generation.pid}." if @served
       @served = true
-      replace_listeners(generation.channel.take_ios.zip(addresses).map { |io, (asked, owned)| Listener.new(io, asked:, owned:) })
+      ios = generation.channel.take_ios
+      replace_listeners(ios.shift(addresses.size).zip(addresses).map { |io, (asked, owned)| Listener.new(io, asked:, owned:) })
+      @tickets&.close
+      @tickets = ios.first
       retire(serving) if serving
       generation.state = :serving
       @service_manager.ready(@listeners.map(&:uri))

@@ -14,7 +14,7 @@ module Fairlead
     # @return [ParentLink, nil] nil: this process was not started by an init process.
     def self.current
       text = ENV.delete(VARIABLE)
-      @current = new(**JSON.parse(text, symbolize_names: true)) if text
+      ForkGuard.holders << (@current = new(**JSON.parse(text, symbolize_names: true))) if text
       @current
     end
 
@@ -23,6 +23,8 @@ module Fairlead
     # @return [Integer] how many generations have been started before.
     attr_reader :generation
     attr_reader :listeners
+    # @return [IO, nil] see {Certificates#memory}.
+    attr_reader :tickets
     # @return [Float, nil] see {ServiceManager#watchdog}.
     attr_reader :watchdog
     # @return [Array<Messages::RetainedConnections>] of each older generation.
@@ -31,7 +33,7 @@ module Fairlead
     # Ignores what an init process of another version says beside it.
     #
     # @param rehearsal [Boolean] whether this process is only to load the app.
-    def initialize(pid:, generation:, control:, listeners:, watchdog: nil, retained: [], rehearsal: false, **)
+    def initialize(pid:, generation:, control:, listeners:, tickets: nil, watchdog: nil, retained: [], rehearsal: false, **)
       super(UNIXSocket.for_fd(control))
       io.close_on_exec = true
       @pid = pid
@@ -39,15 +41,22 @@ module Fairlead
       @watchdog = watchdog
       @retained = retained.map { |one| Messages::RetainedConnections.new(**one) }
       @rehearsal = rehearsal
+      @tickets = IO.for_fd(tickets).tap { |memory| memory.close_on_exec = true } if tickets
       @listeners = listeners.map { |fd, asked, owned| Listener.new(Socket.for_fd(fd), asked:, owned:, owner: pid) }
     end
 
     def rehearsal? = @rehearsal
 
+    # @api private
+    # In a child of the app, which would keep the addresses, and hide the end of this process.
+    def close_channels = [self, *@listeners, @tickets].compact.each(&:close)
+
     # All workers serve. From now on the init process removes the files of the sockets, also of the new ones.
-    def serving(listeners)
+    #
+    # @param memory [IO, nil] see {Certificates#memory}.
+    def serving(listeners, memory)
       listeners.each { |listener| listener.owner = pid }
-      post(Messages::Serving.new(listeners.map { |listener| [listener.asked, listener.owned] }), listeners.map(&:io))
+      post(Messages::Serving.new(listeners.map { |listener| [listener.asked, listener.owned] }), [*listeners.map(&:io), memory].compact)
     end
 
     def failed(description) = post(Messages::Failed.new(description))

@@ -45,6 +45,9 @@ module Fairlead
       @channel.close
     end
 
+    # In a child of the app.
+    def close = @channel.close
+
     private
 
     # The channel is closed just before the process ends.

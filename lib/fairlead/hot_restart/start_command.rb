@@ -15,7 +15,8 @@ module Fairlead
     COMMAND_LINE = "/proc/self/cmdline"
     # The files that Bundler has found. Version 4 names its lock file too.
     BUNDLE = %w[BUNDLE_GEMFILE BUNDLE_LOCKFILE].freeze
-    private_constant :SERVICE, :OWN, :COMMAND_LINE, :BUNDLE
+    SECRET = /(--[\w-]*(?:token|secret|password)[\w-]*[= ])\S+/
+    private_constant :SERVICE, :OWN, :COMMAND_LINE, :BUNDLE, :SECRET
 
     class << self
       # To be called before the app is loaded, and before Fairlead changes the title of the process.
@@ -100,7 +101,8 @@ module Fairlead
       Process.exec(variables, *program, unsetenv_others: true, chdir: folder)
     end
 
-    def to_s = @command.join(" ")
+    # For logs: without the values of secret options.
+    def to_s = @command.join(" ").gsub(SECRET) { "#{$1}…" }
 
     private
 

@@ -5,7 +5,8 @@ module Fairlead
   module Integrations
     # Call it once the app is loaded, in the process that serves, before {Server#run}. May be called again.
     def self.establish
-      [Isolation, Drivers, RackTimeout, Graphql, ExconSockets, FastMCPSessions].each(&:establish)
+      [Isolation, Drivers, RackTimeout, Graphql, ExconSockets, FastMCPSessions, OpenTelemetryContext, ServerSpan, PoolWaits]
+        .each(&:establish)
     end
   end
 end

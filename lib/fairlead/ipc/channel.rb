@@ -18,6 +18,7 @@ module Fairlead
     def initialize(io)
       @io = io
       @buffer = +""
+      @rest = "" # of a message of which the socket took a part
       @ios = []
     end
 
@@ -29,7 +30,9 @@ module Fairlead
       message = message.with(description: message.description[0, DESCRIPTION_LIMIT]) if message.is_a?(Messages::Failed)
       line = Messages.dump(message)
       rights = ios.empty? ? [] : [Socket::AncillaryData.unix_rights(*ios)]
-      @io.sendmsg_nonblock(line, 0, nil, *rights) == line.bytesize
+      @rest = @rest.byteslice(@io.sendmsg_nonblock(@rest)..) until @rest.empty?
+      @rest = line.byteslice(@io.sendmsg_nonblock(line, 0, nil, *rights)..)
+      true
     rescue IO::WaitWritable, SystemCallError, IOError
       false
     end

@@ -36,7 +36,8 @@ module Fairlead
     Lasting = Data.define(:number, :began, :seconds, :kind, :request, :standby, :relief, :handed, :sibling)
     # The answer to {Show}.
     # @!attribute pools [Array<Hash>] see {PoolReports.collect}.
-    Shown = Data.define(:pools)
+    # @!attribute requests [Hash, nil] see {Server#requests}.
+    Shown = Data.define(:pools, :requests)
     # The reactor that drives its loop has answered {Ping}.
     Pong = Data.define
 
@@ -56,7 +57,7 @@ module Fairlead
 
     # --- Supervisor → init process
 
-    # All workers serve. The listening sockets come along.
+    # All workers serve. The listening sockets come along, and then the memory of session tickets, if there is one.
     # @!attribute listeners [Array<Array>] of each the address in the configuration, and the inode of its file.
     Serving = Data.define(:listeners)
     # A text for the service manager.
@@ -111,7 +112,7 @@ module Fairlead
       type, fields = JSON.parse(line)
       TYPES.fetch(type).new(**fields.transform_keys(&:to_sym))
     rescue JSON::ParserError, KeyError, ArgumentError => error
-      raise Error, "Not a message: #{line.inspect} (#{error.message})"
+      raise Error, "Not a message: #{line[0, 200].inspect} (#{error.message[0, 200]})"
     end
   end
 end

@@ -25,8 +25,8 @@ module Fairlead
           " is taken: another server listens there (`ss -ltnp \"sport = :#{address.port}\"` shows which). Stop it, or choose another " \
           "port with --port."
         when Errno::EACCES, Errno::EPERM
-          ": this user may not listen on port #{address.port}. Choose a port of 1024 or more with --port, or let a service manager " \
-          "open it (LISTEN_FDS)."
+          ": this user may not listen on port #{address.port}. Choose a port of 1024 or more with --port, or give the service the right " \
+          "(systemd: AmbientCapabilities=CAP_NET_BIND_SERVICE)."
         when Errno::EADDRNOTAVAIL
           ": no interface of this machine has the address #{address.host}. Bind 127.0.0.1, or 0.0.0.0 for all of them."
         when SocketError

@@ -14,7 +14,7 @@ module Fairlead
     private_constant :EVERYWHERE
 
     class << self
-      # @param uri [String] "http://host:port", "http://[::1]:port", "unix:/path[?mode=0660]" or "unix:@name". Port 0
+      # @param uri [String] "http://host:port", "https://[::1]:port", "unix:/path[?mode=0660]" or "unix:@name". Port 0
       #   takes a free one.
       # @param asked [String] the address in the configuration, by which a newer generation finds it.
       # @raise [ConfigurationError] if the address is malformed, or cannot be bound.
@@ -29,12 +29,12 @@ module Fairlead
       def open_all(uris, backlog: 4096)
         listeners = []
         # The same address twice is one socket, but each :0 is a free port of its own.
-        uris.uniq { |uri| uri.end_with?(":0") ? Object.new : uri }.each do |uri|
+        uris.uniq { |uri| uri.match?(/:0(?:\?|\z)/) ? Object.new : uri }.each do |uri|
           address = Address.parse(uri)
           next listeners << open(uri, backlog:) unless address.host == "localhost"
 
-          listeners << (first = open("http://127.0.0.1:#{address.port}", backlog:, asked: uri))
-          second = open_second_localhost(first.port, backlog, uri) and listeners << second
+          listeners << (first = open("#{address.scheme}://127.0.0.1:#{address.port}", backlog:, asked: uri))
+          second = open_second_localhost(first, backlog, uri) and listeners << second
         end
         listeners
       rescue ConfigurationError
@@ -58,8 +58,8 @@ module Fairlead
         raise ConfigurationError, BindError.message(address, error)
       end
 
-      def open_second_localhost(port, backlog, asked)
-        open("http://[::1]:#{port}", backlog:, asked:)
+      def open_second_localhost(first, backlog, asked)
+        open("#{first.scheme}://[::1]:#{first.port}", backlog:, asked:)
       rescue ConfigurationError
         # Without IPv6, or if another program has the port there, 127.0.0.1 has to do.
         nil
@@ -101,7 +101,10 @@ module Fairlead
     attr_reader :io
     # @return [String] the real address: "http://127.0.0.1:9292", "unix:/run/app.sock", "unix:@app".
     attr_reader :uri
+    # @return [String] "http" or "https".
     attr_reader :scheme
+    # @return [Certificates, nil] of a listener with https.
+    attr_accessor :certificates
     # @return [String, nil] the IP address; nil for a Unix socket.
     attr_reader :host
     # @return [Integer, nil] the port that was bound, if a free one was asked for.
@@ -110,6 +113,9 @@ module Fairlead
     attr_reader :path
     # @return [String, nil] the address in the configuration; nil if a service manager has opened it.
     attr_reader :asked
+    # @return [Boolean] whether connections begin with a PROXY header, as the address in the configuration says.
+    attr_reader :proxied
+    alias proxied? proxied
     # @return [Integer, nil] the inode of its socket file, if the server has to remove that.
     attr_reader :owned
     attr_writer :owner
@@ -119,20 +125,39 @@ module Fairlead
       @asked = asked
       @owned = owned
       @owner = owner
-      @scheme = "http"
       io.close_on_exec = true
       io.nonblock = true
-      read_address(io.local_address)
+      @scheme = "http"
+      @proxied = false
+      take_options(asked ? Address.parse(asked) : self)
     end
 
     def unix? = !path.nil?
 
+    def https? = scheme == "https"
+
     def closed? = io.closed?
+
+    # Gets the options of this address in the configuration, which is its own. A service manager's socket stays one.
+    #
+    # @raise [ConfigurationError]
+    def adopt(uri)
+      take_options(Address.parse(uri))
+      @asked &&= uri
+    end
+
+    # @return [Boolean] whether the configuration named this place, with these or other options.
+    def asked?(uri)
+      return false if asked.nil?
+
+      place = Address.parse(asked).place
+      uri == asked || (place.last != 0 && place == Address.parse(uri).place)
+    end
 
     # @param uri [String] an address in a configuration. All ways to write "all interfaces" are one address: no second socket could
     #   be bound there.
     def is?(uri)
-      return true if uri == asked
+      return true if asked?(uri)
 
       address = Address.parse(uri)
       return address.path == path if unix? || address.path
@@ -143,7 +168,7 @@ module Fairlead
     # A copy that removes the file of the socket in place of this one.
     def successor
       @owner = nil
-      Listener.new(io.dup, asked:, owned:)
+      Listener.new(io.dup, asked:, owned:).tap { |copy| copy.take_options(self) }
     end
 
     # Closes it in this process. Its owner also removes the file of a Unix socket.
@@ -158,6 +183,15 @@ module Fairlead
 
     def to_s = uri
 
+    protected
+
+    # @param other [Address, Listener]
+    def take_options(other)
+      @scheme = other.scheme
+      @proxied = other.proxied?
+      read_address(io.local_address)
+    end
+
     private
 
     def read_address(address)
@@ -167,7 +201,7 @@ module Fairlead
       else
         @host = address.ip_address
         @port = address.ip_port
-        @uri = "http://#{address.ipv6? ? "[#{host}]" : host}:#{port}"
+        @uri = "#{scheme}://#{address.ipv6? ? "[#{host}]" : host}:#{port}"
       end
     end
   end

@@ -97,7 +97,8 @@ module Fairlead
     end
 
     # One JSON object a line. `duration` is the time from the first byte of the request to the last of the
-    # response, `queue_time` how long of it the request waited until the app was called; both in seconds. `timed_out`
+    # response, `queue_time` how long of it the request waited until the app was called, `times` what the rest was spent on; all
+    # in seconds. `timed_out`
     # is there when it took longer than `request_timeout`: its client got 504, or was cut off.
     class JSONLines < AccessLog
       private
@@ -112,6 +113,7 @@ module Fairlead
           status:, bytes:,
           duration: request.duration.round(6),
           queue_time: request.queue_time.round(6),
+          times: times(request),
           timed_out: request.timed_out? || nil,
           host: env["HTTP_HOST"],
           user_agent: env["HTTP_USER_AGENT"],
@@ -122,6 +124,8 @@ module Fairlead
         fields.compact!
         "#{generate(fields)}\n"
       end
+
+      def times(request) = request.times&.transform_values { |seconds| seconds.round(6) }
 
       # Where there is no method, target and protocol, `line` is what came; `refused` says what was wrong with it.
       def rejection(request_line, address, status, reason, duration, started_at)

@@ -12,7 +12,8 @@ module Fairlead
     class NotStored < Error; end
 
     CHUNK = 65_536
-    private_constant :CHUNK
+    WAIT = "puma.request_body_wait"
+    private_constant :CHUNK, :WAIT
 
     class << self
       # Receives the rest of a body, and makes the file the request's `rack.input`. The fiber waits for the client.
@@ -23,6 +24,7 @@ module Fairlead
       # @raise [NotStored] when the disk is full, or there is no descriptor left.
       def receive(env)
         input = env["rack.input"]
+        began = Clock.now
         file = create
         begin
           copy(input, file)
@@ -31,6 +33,7 @@ module Fairlead
           raise
         end
         decode(env, file.size) if env.key?("HTTP_TRANSFER_ENCODING")
+        env[WAIT] = env.fetch(WAIT, 0.0) + ((Clock.now - began) * 1000) # see environment.c
         env["rack.input"] = file
       end
 

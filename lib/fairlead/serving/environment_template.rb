@@ -21,6 +21,8 @@ module Fairlead
         "rack.url_scheme" => listener.scheme.to_s.freeze, "rack.errors" => errors, "rack.input" => RequestBody::NONE,
         "rack.hijack?" => true
       )
+      environment["HTTPS"] = "on" if listener.https?
+      environment["SSL_CLIENT_VERIFY"] = "NONE" if listener.certificates&.clients?
       environment.update(older_keys) if Rack.release < "3"
       environment
     end

@@ -66,6 +66,9 @@ module Fairlead
     # @return [Boolean] whether what still runs is being cancelled.
     def ending? = @finishing || @ended || Fiber.scheduler.cancelled_all?
 
+    # @return [Array<Selector>] of the reactors that run.
+    def selectors = @reactors.filter_map(&:selector)
+
     # Has the driver of the loop call this block after the present turn. Safe in any thread, and in a trap.
     def ask(&block)
       @to_do << block
@@ -78,7 +81,7 @@ module Fairlead
     def await(request)
       queue = (@awaited[request.id] ||= Thread::Queue.new) # one fiber may read while another one writes
       # The news may have come before this thread waited for it, so it looks again after a while.
-      queue.pop(timeout: 1)
+      RequestTimes.during(RequestTimes::WRITE) { queue.pop(timeout: 1) }
     ensure
       @awaited.delete(request.id) if queue.num_waiting.zero?
     end

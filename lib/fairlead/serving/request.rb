@@ -12,6 +12,16 @@ module Fairlead
     NO_HINTS = /\A(?:content-length|transfer-encoding|connection|keep-alive|upgrade|trailer)\z/i
     private_constant :NAME, :VALUE, :NO_HINTS
 
+    # What it has waited for longest.
+    #
+    # @api private
+    # @return [WaitNotes]
+    def notes = @notes ||= WaitNotes.new
+
+    # @api private
+    # @return [WaitNotes, nil] nil: there are none.
+    def notes? = @notes
+
     # `rack.hijack`: from now on the app talks to the client itself. Fairlead ignores the response that it returns.
     #
     # @return [TCPSocket, UNIXSocket] the app's to close. Bytes that Fairlead has read ahead come first.

@@ -16,6 +16,7 @@ module Fairlead
       @loop = loop
       @access_log = access_log
       @deadlines = RequestDeadlines.new(loop, configuration)
+      @compression = Compression.new(secrets: configuration.compress_private) if configuration.compress
       @early_hints = configuration.early_hints
       @streams_bodies = configuration.stream_request_bodies
       @older_rack = Rack.release < "3.1"
@@ -42,7 +43,10 @@ module Fairlead
       request.env["HTTP_VERSION"] = request.env["SERVER_PROTOCOL"] if @older_rack # Sinatra reads it
       status, headers, body = @app.call(request.env)
       body ||= [] # other servers accept nil where there is nothing to send
-      send_parts(request, headers, body) unless request.respond(status, headers, body)
+      parts = body
+      headers, parts = @compression.apply(request.env, status, headers, body) if @compression
+      file = ResponseFile.open(parts) unless parts.is_a?(Array)
+      send_parts(request, headers, parts) unless respond(request, status, headers, parts, file)
     rescue ClientGone => error
       request.abandon
     rescue BodyFile::NotStored => error
@@ -55,7 +59,12 @@ module Fairlead
         finish(request, status, headers, body, error)
       ensure
         body_file&.close
+        file&.close
       end
+    end
+
+    def respond(request, status, headers, body, file)
+      file ? request.respond_with_file(status, headers, body, file.fileno) : request.respond(status, headers, body)
     end
 
     # A body that is not an Array, or a large one.
@@ -64,7 +73,7 @@ module Fairlead
       if request.takes_over?
         hand_over(request, header(headers, "rack.hijack") || body)
       elsif body.respond_to?(:each)
-        mark_long_lived(request) if request.event_stream?
+        begin_events(request, body) if request.event_stream?
         body.each do |part|
           ServingFiber.begins_response
           ResponseStream.write(request, part, scheduler)
@@ -87,6 +96,11 @@ module Fairlead
     rescue Exception
       socket&.close
       raise
+    end
+
+    def begin_events(request, body)
+      body.event_stream = request if body.is_a?(Compression::Body)
+      mark_long_lived(request)
     end
 
     # The response may be silent for any time: the client's time is limited, not the app's.

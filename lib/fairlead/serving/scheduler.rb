@@ -3,10 +3,12 @@
 require "async"
 require "async/scheduler"
 require_relative "selector"
+require_relative "wait_sampler"
 require_relative "../fiber_safety/file_lock"
 require_relative "../fiber_safety/uninterruptible"
 require_relative "../fiber_safety/containment"
 require_relative "../fiber_safety/closed_io"
+require_relative "../fiber_safety/request_times"
 
 # What a waiting fiber of a stream is woken by.
 Fiber.attr_accessor :fairlead_turn
@@ -42,6 +44,7 @@ module Fairlead
       @cancelled_all = @forked = false
       @failures = 0
       super(nil, selector: Selector.new(Fiber.current, loop))
+      @selector.sampler = @sampler = WaitSampler.new(self, loop)
     end
 
     # @return [Selector]
@@ -112,7 +115,16 @@ module Fairlead
     def disable_fiber_interrupt = (singleton_class.undef_method(:fiber_interrupt) if respond_to?(:fiber_interrupt))
 
     # (see NameLookup.resolve)
-    def address_resolve(hostname) = NameLookup.resolve(hostname)
+    def address_resolve(hostname) = RequestTimes.during(RequestTimes::SOCKET) { NameLookup.resolve(hostname) }
+
+    # Async's locks wait here.
+    def transfer
+      counted = RequestTimes.wait(kind = Fiber.current.fairlead_waits_for || RequestTimes::LOCK, nil)
+      @sampler.arm if counted
+      super
+    ensure
+      RequestTimes.waited(kind) if counted
+    end
 
     # In the child of a fork, the fibers of its parent do not go on.
     def process_fork
@@ -133,9 +145,13 @@ module Fairlead
       result
     end
 
+    # @param blocker [Object, nil] not to be called: the lock of a `require` is an object without a class.
     def block(blocker, timeout)
       fiber = Fiber.current
       fiber.fairlead_woken = false
+      kind = fiber.fairlead_waits_for || (timeout && nil.equal?(blocker) ? RequestTimes::SLEEP : RequestTimes::LOCK)
+      counted = RequestTimes.wait(kind, timeout)
+      @sampler.arm if counted
       return super unless (stream = @selector.turns.current_stream)
 
       turn = fiber.fairlead_turn = StreamTurn.new(@selector.turns, stream, fiber)
@@ -143,6 +159,7 @@ module Fairlead
       block_until_woken
     ensure
       timer&.cancel!
+      RequestTimes.waited(kind) if counted
       fiber.fairlead_woken = fiber.fairlead_turn = nil
       wait_ended
     end

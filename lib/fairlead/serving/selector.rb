@@ -15,6 +15,8 @@ module Fairlead
     CORE_WAIT = superclass.instance_method(:io_wait)
     private_constant :MOST_WAKE_UPS, :PAUSE, :CORE_WAIT
 
+    # @return [WaitSampler] told when a request waits.
+    attr_writer :sampler
     # @return [Loop]
     attr_reader :loop
     # @return [Turns]
@@ -89,6 +91,9 @@ module Fairlead
       def io_write(fiber, io, *arguments) = wait_for(fiber, io) { |registered| super(fiber, registered, *arguments) }
     end
 
+    # @return [Hash{IO => Fiber, Array<Fiber>}] a copy: safe in any thread.
+    def waits = @waits.dup
+
     # @return [Fiber, Array<Fiber>, nil] the fibers that wait for an IO.
     def waiting_for(io) = @waits[io]
 
@@ -96,7 +101,11 @@ module Fairlead
     # taken for registered, though it was closed meanwhile, and nobody is ever woken. An IO is never another one.
     #
     # @return [Process::Status]
-    def process_wait(fiber, pid, flags)
+    def process_wait(fiber, pid, flags) = RequestTimes.during(RequestTimes::OTHER) { await_process(fiber, pid, flags) }
+
+    private
+
+    def await_process(fiber, pid, flags)
       descriptor = Platform.process_descriptor(pid) if pid.positive? && flags.zero?
       io = IO.for_fd(descriptor) if descriptor
       until (status = Process::Status.wait(pid, flags | Process::WNOHANG))
@@ -106,8 +115,6 @@ module Fairlead
     ensure
       io&.close
     end
-
-    private
 
     # From Lead#enter_core on, a thread that pushes a fiber also wakes the core.
     def wait_in_core(interval)
@@ -120,10 +127,21 @@ module Fairlead
       ClosedIO.await_close(io)
       begin
         begin_wait(fiber, io)
+        counted = RequestTimes.wait(kind = fiber.fairlead_waits_for || RequestTimes::SOCKET, nil)
+        @sampler.arm if counted
         yield io.fairlead_stand_in || io
       ensure
-        end_wait(fiber, io)
+        begin
+          note_wait(fiber, io, kind) if counted
+        ensure
+          end_wait(fiber, io)
+        end
       end
+    end
+
+    def note_wait(fiber, io, kind)
+      long = RequestTimes.waited(kind)
+      WaitNotes.add_socket(fiber, io, long) if long
     end
 
     def begin_wait(fiber, io)

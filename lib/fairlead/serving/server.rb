@@ -3,6 +3,7 @@
 require_relative "../parts"
 require_relative "request_body"
 require_relative "body_file"
+require_relative "response_file"
 require "fairlead/fairlead"
 require_relative "request"
 require_relative "environment_template"
@@ -10,6 +11,10 @@ require_relative "reactor_group"
 require_relative "../fiber_safety/fork_guard"
 require_relative "response_stream"
 require_relative "request_handler"
+require_relative "request_notification"
+require_relative "running_requests"
+require_relative "slow_requests"
+require_relative "wait_notes"
 
 module Fairlead
   # Serves one Rack app in this process, in the calling thread: assembles the core's loop, the reactors, and the handler of
@@ -19,11 +24,13 @@ module Fairlead
     LIMITS = %i[
       request_line head_size headers body_size body_buffer response_buffer in_flight streams queue_timeout
       queue_target request_timeout idle_timeout head_timeout body_timeout write_timeout health_path
+      redirect_to_https hsts
       cancel_abandoned event_stream_keepalive
     ].freeze
     # Loaded now: when they are needed, there may be no descriptor left to load them with.
     NEEDED_LATER = [
-      RequestDeadlines, Offload, RailsRoutes, ScheduledCall, StrayChild,
+      RequestDeadlines, Offload, RailsRoutes, RunningRequests, ScheduledCall, StrayChild,
+      Compression::Body, Compression::Encoders, Compression::Secrets,
       Stall::Advice, Stall::Culprit, Stall::Snapshot, Stall::Notification, Stall::Reporter
     ].freeze
     private_constant :LIMITS, :NEEDED_LATER
@@ -32,9 +39,12 @@ module Fairlead
     # @param listeners [Array<Listener>] bound and listening
     # @param page [SharedPage, nil] where this worker shows its figures, in its slot
     # @param channels [Array<Array(UNIXSocket, UNIXSocket)>, nil] for each slot its receiving and its sending end
+    # @param public_files [PublicFiles, nil] what the core serves before the app
+    # @param error_pages [String] the folder of {ErrorPages}
     # @param on_stall [#call, nil] receives each {Stall}, in a thread of its own
     # @param supervisor [Hash, nil] `socket:` an IO to it, and the messages that request a worker, `relief:` and `lane:`
-    def initialize(app, configuration, listeners, page: nil, slot: 0, channels: nil, supervisor: nil, on_stall: nil)
+    def initialize(app, configuration, listeners, public_files: PublicFiles.for(app, configuration),
+                   error_pages: ErrorPages.folder(app, configuration), page: nil, slot: 0, channels: nil, supervisor: nil, on_stall: nil)
       %i[async selector].each { |row| Compatibility.fits?(row) }
       @listeners = listeners
       @page = page
@@ -42,14 +52,22 @@ module Fairlead
       @access_log = AccessLog.for(configuration)
       Offload.threads = configuration.offload_threads
       @loop = Loop.new(limits(configuration))
-      listeners.each { |listener| @loop.listen(listener.io.fileno, listener.unix?, EnvironmentTemplate.for(listener)) }
+      public_files&.serve(@loop)
+      ErrorPages.load(error_pages, @loop)
+      listeners.each do |listener|
+        @loop.listen(listener.io.fileno, listener.unix?, EnvironmentTemplate.for(listener), listener.certificates&.tls, listener.proxied?)
+      end
       @channels = channels
       join if page
-      @ready = false
+      @ready = @draining = false
       @group = assemble(app, configuration, replaced: !supervisor.nil?)
       @group.on_rejections { log_rejections } if @access_log
+      @loop.server_timing = configuration.server_timing
+      @slow = SlowRequests.new(@loop)
+      @running = RunningRequests.new(@loop, @group.method(:selectors))
       observe_stalls(configuration, on_stall)
       @loop.router = RailsRoutes if defined?(::ActionDispatch::Routing)
+      SharedPage.name_routes_by_action = !defined?(::ActionDispatch::Routing).nil?
       @loop.connect_supervisor(supervisor[:socket].fileno, *supervisor.values_at(:relief, :lane)) if supervisor
     end
 
@@ -64,15 +82,18 @@ module Fairlead
       WorkingFolder.establish
       ForkGuard.establish
       ForkGuard.servers << self
+      renewals = @listeners.filter_map(&:certificates).uniq.each(&:refresh).map(&:watch)
       @group.run do
         @stall_reporter.start
         @ready = true
-        show_state(WorkerState::SERVING)
+        show_state(WorkerState::SERVING) unless @draining # it may have been told to before it served,
+        show_state(WorkerState::DRAINING) if @draining # or just now, by another reactor
         yield if block_given?
       end
     ensure
       @ready = false
       ForkGuard.servers.delete(self)
+      renewals&.each(&:kill)
       @stall_reporter.stop
       @loop.close
     end
@@ -85,6 +106,7 @@ module Fairlead
     # @param handover [Boolean] idle connections go to a sibling, or get one more answer; else they are closed
     def drain(handover: false)
       @group.ask do
+        @draining = true
         show_state(WorkerState::DRAINING)
         @loop.drain(handover)
         @listeners.each(&:close) # a backlog that nobody empties would keep clients waiting
@@ -107,6 +129,15 @@ module Fairlead
 
     # @return [Hash] what this process does now
     def counts = @loop.counts
+
+    # Safe in any thread.
+    #
+    # @return [Hash, nil] `{ in_flight:, slow: }`, see {RunningRequests#list} and {SlowRequests#list}.
+    def requests
+      { in_flight: @running.list, slow: @slow.list }
+    rescue IOError
+      nil # it has ended
+    end
 
     # @api private
     # In the child of a fork: the channels hold connections on their way from one worker to another.
@@ -140,6 +171,8 @@ module Fairlead
       limits[:in_flight] = [limits[:in_flight], most_fibers].min
       limits[:body_size] = [limits[:body_size], (1 << 63) - 1].min
       limits[:record_rejections] = !@access_log.nil?
+      limits[:https_port] = @listeners.find(&:https?)&.port || 0
+      limits[:trusted_proxies] = Configuration::Network.parse(configuration.trusted_proxies)
       limits
     end
 
@@ -160,13 +193,13 @@ module Fairlead
 
     def show_state(state) = @page&.write(@slot, :state, state)
 
-    # The loop is drained when its last connection has gone.
+    # The loop ends when its last connection has gone.
     def watch_the_end
       Async::Task.new(Fiber.scheduler, transient: true) do
-        # What siblings sent before they saw that we drain is here by then.
+        # What siblings sent before they saw that we drain is here by then, or another worker gets it.
         loop do
           sleep(0.01)
-          break if @loop.drained?
+          break if @loop.ended?
         end
         @group.finish
       end.run

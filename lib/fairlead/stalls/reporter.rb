@@ -13,6 +13,20 @@ module Fairlead
       PRIORITY = -3
       private_constant :PRIORITY
 
+      @running = []
+
+      class << self
+        # @return [Array<Reporter>] of this process.
+        # @api private
+        attr_reader :running
+
+        # What has been seen of a request's stalls and is not reported yet.
+        #
+        # @param env [Hash] of the request, which the calling fiber runs
+        # @return [Array<Stall>]
+        def unreported(env) = running.flat_map { |reporter| reporter.unreported(env) }
+      end
+
       # @param loop [Loop]
       # @param limit [Float] seconds; longer stalls are reported.
       # @param env_of [#call] returns the env of the request that a fiber works for, or nil.
@@ -32,9 +46,21 @@ module Fairlead
         @thread = Thread.new { run }
         @thread.name = "fairlead stalls"
         @thread.priority = PRIORITY
+        Reporter.running << self
       end
 
-      def stop = @thread&.kill&.join
+      def stop
+        Reporter.running.delete(self)
+        @thread&.kill&.join
+      end
+
+      # (see Reporter.unreported)
+      def unreported(env)
+        @snapshots.to_a.filter_map do |number, snapshot|
+          facts = @loop.stall(number, snapshot.began) if snapshot.of?(env)
+          snapshot.to_stall(facts) if facts&.fetch(:due)
+        end
+      end
 
       # The core calls this while a stall goes on. The stalled reactor runs nothing until it returns.
       #
@@ -82,7 +108,17 @@ module Fairlead
         snapshot = @snapshots[number]
         stall = snapshot&.began == began ? snapshot.to_stall(facts) : Snapshot.stall(facts)
         @snapshots.delete(number) unless facts[:lasting]
-        Prompt.caused?(began, stall.backtrace) ? Fairlead.page&.forget_routes(began) : @report.call(stall)
+        return Fairlead.page&.forget_routes(began) if Prompt.caused?(began, stall.backtrace)
+
+        notify(snapshot, stall) if snapshot&.began == began && !stall.lasting
+        @report.call(stall)
+      end
+
+      # An error of a listener must not keep the stall from being reported.
+      def notify(snapshot, stall)
+        snapshot.notify(stall)
+      rescue StandardError => error
+        @failure = error
       end
     end
   end

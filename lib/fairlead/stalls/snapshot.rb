@@ -8,6 +8,8 @@ module Fairlead
       # The most frames of a backtrace: more are of no use, and take long.
       DEPTH = 150
       private_constant :DEPTH
+      # The key of an env whose value, if there is one, is called with each stall of its request.
+      LISTENER = "fairlead.stall_listener"
 
       # @return [Integer] when the stall began, on the core's clock.
       attr_reader :began
@@ -26,6 +28,14 @@ module Fairlead
         @backtrace = Culprit.trim((thread.backtrace(0, DEPTH) || []).drop_while { |line| line.start_with?(__dir__) })
         @thread = thread.name || thread.inspect unless env || fiber.fairlead_serving_fiber || fiber.async_task # not for threads that serve
       end
+
+      # @return [Boolean] whether the request of this env has stalled.
+      def of?(env) = env.equal?(@env)
+
+      # Tells the request itself of its stall.
+      #
+      # @param stall [Stall]
+      def notify(stall) = @env&.[](LISTENER)&.call(stall)
 
       # @param facts [Hash] from the core
       # @return [Stall]

@@ -5,29 +5,37 @@ require "rbconfig"
 module Fairlead
   # The server's lines at its start: one at once, four once it serves, and one for each limit, with what lifts it.
   class Banner
+    INSTALL = "Install libnghttp2 with its headers (Debian: apt-get install libnghttp2-dev; Alpine: apk add nghttp2-dev; Fedora: dnf " \
+              "install libnghttp2-devel; macOS: brew install libnghttp2), then run `gem pristine fairlead`."
+    private_constant :INSTALL
+
     # @param pid [Integer] by which the server is known.
-    def initialize(configuration, io: $stdout, pid: Process.pid)
+    # @param http2 [Boolean] whether the core speaks HTTP/2.
+    def initialize(configuration, io: $stdout, pid: Process.pid, http2: TLS::HTTP2)
       @configuration = configuration
       @io = io
       @pid = pid
+      @http2 = http2
     end
 
     def opening = "Fairlead #{VERSION} on #{RUBY_ENGINE} #{RUBY_VERSION}"
 
-    def lines(addresses)
+    # @param metrics [Array<String>] the addresses of the observer.
+    def lines(addresses, metrics = [])
       [
         "  addresses  #{addresses.join("  ")}",
         "  workers    #{processes}#{compiled}, up to #{@configuration.in_flight} requests at once in each",
         *database,
+        *("  metrics    #{metrics.map { |address| "#{address}/metrics" }.join("  ")}" if metrics.any?),
         "  app        #{@configuration.rackup} in #{Dir.pwd}, #{@configuration.environment}#{file}",
         "  process    #{@pid}: #{control}",
-        *relief
+        *relief, *missing(addresses)
       ]
     end
 
     def open = print(opening)
 
-    def serving(addresses) = print(*lines(addresses))
+    def serving(...) = print(*lines(...))
 
     private
 
@@ -55,6 +63,13 @@ module Fairlead
         "  relief     none: without preload, no worker can start in time when all are stuck. Set preload to true." unless
           @configuration.preload
       end
+    end
+
+    # Browsers use HTTP/2 over TLS only.
+    def missing(addresses)
+      return if @http2 || addresses.none? { |address| address.start_with?("https:") }
+
+      "  HTTP/2     none: Fairlead was built without libnghttp2. #{INSTALL}"
     end
 
     def file = @configuration.file ? ", set by #{@configuration.file}" : ""

@@ -34,45 +34,77 @@ module Fairlead
     # @return [Integer] the exit status.
     # @raise [ConfigurationError, BootError]
     def run
+      ForkGuard.holders << self
       @pid_file = PidFile.new(@configuration.pidfile, at: @configuration.source(:pidfile))
       @pid_file.write
       # What asks for a restart while the app is loaded is not lost.
       @restart_file = RestartFile.new(@start_command.folder) if @start_command
       @signals = Signals.new(:USR1, :USR2)
       open_log_and_addresses
+      Fairlead.page = SharedPage.new(1)
+      @metrics = Metrics.new(Fairlead.page, ServerStatus.new(@control_address))
+      @observer = ObserverProcess.for(@configuration, @metrics_listeners, @metrics, once: true)
+      @acme = ACMEProcess.for(@configuration, once: true)
+      update_side_processes
       @app ||= AppLoader.load(@configuration)
       @jobs = SolidQueueProcess.for(@configuration, @app, once: true)
-      run_jobs(stopping: false)
+      update_side_processes
       AppLoader.enable_yjit(@configuration)
       serve
-      @jobs&.finish { process_signals }
+      side_processes.each { |one| one.finish { process_signals } }
       replace_process if @successors
       0
     ensure
+      ForkGuard.holders.delete(self)
       stop_rehearsal
       @signals&.restore
-      @jobs&.finish
+      side_processes.each(&:finish)
       close_successors
-      @listeners&.each(&:close)
+      [*@listeners, *@metrics_listeners].each(&:close)
+      Fairlead.page = nil
       @pid_file&.remove
     end
 
     # Finishes running requests, and ends {#run}. May be called from any thread.
     def stop = @signals&.record(:TERM)
 
+    # @api private
+    # In a child that the app forks: it may outlive this process, and would keep addresses taken and the side processes running.
+    def close_channels
+      [*side_processes, *@listeners, *@metrics_listeners, *@successors, @control_server, @rehearsal].compact.each(&:close)
+    end
+
     private
 
-    def run_jobs(stopping:)
-      @jobs&.update(Clock.now, stopping:) { @listeners.each(&:close) }
+    def side_processes = [@jobs, @acme, @observer].compact
+
+    # The observer answers until the last request has ended.
+    def update_side_processes(stopping: false)
+      [@jobs, @acme].each { |one| update(one, stopping:) }
+      update(@observer, stopping: false)
+    end
+
+    def update(side_process, stopping:)
+      side_process&.update(Clock.now, stopping:) do
+        @listeners.each(&:close)
+        (side_processes - [side_process]).each(&:close)
+      end
     end
 
     def serve
-      Fairlead.page = SharedPage.new(1)
+      Platform.report_crashes
       Fairlead.page.write(0, :pid, Process.pid)
       Fairlead.page.write(0, :began_us, (Clock.now * 1_000_000).to_i)
       ActiveRecord::WorkerBudget.set_up(@configuration.database_connections) if @configuration.database_connections
-      @control_server = ControlServer.new(@configuration, addresses, named: @start_command&.folder)
-      @server = Server.new(@app, @configuration, @listeners, page: Fairlead.page, slot: 0, on_stall: @control_server.method(:add))
+      @control_server = ControlServer.new(@configuration, addresses, named: @start_command&.folder, address: @control_address,
+                                                                    certificates: @certificates) do
+        processes = { observer: @observer&.pid, solid_queue: @jobs&.pid, certificates: @acme&.pid }.compact
+        { processes:, problems: side_processes.filter_map(&:problem) }
+      end
+      app = ACMEChallenges.around(MetricsEndpoint.around(@app, @configuration, @metrics), @configuration)
+      @server = Server.new(app, @configuration, @listeners, public_files: PublicFiles.for(@app, @configuration),
+                                                            error_pages: ErrorPages.folder(@app, @configuration), page: Fairlead.page,
+                                                            slot: 0, on_stall: @control_server.method(:add))
       @signals.add(*SIGNALS, *(JOB_CONTROL unless terminal?))
       @watchdog&.loaded
       control = Thread.new { control_loop }
@@ -80,13 +112,13 @@ module Fairlead
       Integrations.establish
       @server.run do
         @control_server.serving!
-        @banner.serving(addresses)
+        @acme&.open
+        @banner.serving(addresses, @metrics_listeners.map(&:uri))
         @service_manager.ready(addresses)
       end
     ensure
       control&.kill&.join
       @control_server&.close
-      Fairlead.page = nil
     end
 
     # The second thread. Once the process drains, @deadline says for how long.
@@ -95,8 +127,8 @@ module Fairlead
         IO.select([@signals.io, @rehearsal&.io, *@control_server.ios].compact, nil, nil, patience)
         next stop_server if @deadline && Clock.now >= @deadline
 
-        @control_server.answer_clients { PoolReports.collect { |pools| @control_server.pool_reports.record(Process.pid, pools) } }
-        run_jobs(stopping: !@deadline.nil?)
+        @control_server.answer_clients { report_own_figures }
+        update_side_processes(stopping: !@deadline.nil?)
         @watchdog&.check(Clock.now, [:server]) { @server.ask { @watchdog.answered(:server) } }
         restart("#{RestartFile::PATH} has been touched. ") if @restart_file&.touched?
         check_rehearsal
@@ -105,11 +137,20 @@ module Fairlead
       end
     end
 
+    def report_own_figures
+      Metrics.publish_process(Fairlead.page, 0)
+      PoolReports.collect do |pools|
+        @control_server.handle(Messages::Shown.new(pools:, requests: @server.requests), Process.pid)
+      end
+    end
+
     def process_signals = @signals.take.each { |signal| handle(signal) }
 
     def handle(signal)
       case signal
-      when :USR1 then Log.reopen
+      when :USR1
+        Log.reopen
+        side_processes.each(&:reopen_logs)
       when :USR2 then restart
       when :HUP, :TERM, :INT
         return drain unless @deadline
@@ -122,7 +163,7 @@ module Fairlead
     # The end of a child is no event here: the app may have children too.
     def patience
       times = [@deadline, @rehearsal&.deadline, *@watchdog&.deadline].compact
-      [*(1.0 if @jobs || @restart_file), *times.map { |time| [time - Clock.now, 0].max }].min
+      [*(1.0 if side_processes.any? || @restart_file), *times.map { |time| [time - Clock.now, 0].max }].min
     end
 
     # A rehearsal that is under way may have loaded code that is older than this.
@@ -160,7 +201,7 @@ module Fairlead
     def begin_anew
       Log.say "#{@reason}Running requests are finished, then `#{@start_command}` replaces this process."
       # The server closes its own as it ends.
-      @successors = @listeners.map(&:successor)
+      @successors = (@listeners + @metrics_listeners).map(&:successor)
       drain
     end
 

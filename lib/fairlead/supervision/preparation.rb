@@ -6,7 +6,7 @@ module Fairlead
     # Loaded now: when they are needed, there may be no descriptor left to load them with.
     NEEDED_LATER = [
       ErrorReport, WorkerStats, Messages, Rehearsal, SequelPools, Stall::Advice, Stall::Culprit, Stall::Aggregator, Stall::Snapshot,
-      ControlServer, PoolReports
+      ControlServer, Crash, PoolReports, RequestReports
     ].freeze
     private_constant :NEEDED_LATER
 
@@ -23,7 +23,9 @@ module Fairlead
       Log.open(@configuration)
       @service_manager = ServiceManager.new(parent: @parent)
       @watchdog = Watchdog.for(@service_manager, @configuration.boot_timeout)
-      @listeners = open_listeners
+      @control_address = ControlSocket.new_address
+      open_listeners
+      @certificates = Certificates.load(@configuration, @listeners, memory: @parent&.tickets)
     end
 
     def addresses = @listeners.map(&:uri)
@@ -41,12 +43,28 @@ module Fairlead
     # Sockets of an older generation that the configuration no longer names are closed.
     def open_listeners
       inherited = @parent&.listeners || Listener::InheritedSockets.take
+      inherited = open_metrics_listeners(inherited)
       managed = inherited.any? { |listener| listener.asked.nil? }
       wanted = managed && @configuration.origin(:bind) == :default ? [] : @configuration.bind
-      kept, left = inherited.partition { |listener| listener.asked.nil? || wanted.include?(listener.asked) }
+      kept, left = inherited.partition { |listener| listener.asked.nil? || wanted.any? { |uri| listener.asked?(uri) } }
       left.each(&:close)
+      kept.each do |listener|
+        named = wanted.find { |uri| uri == listener.asked } || wanted.find { |uri| listener.is?(uri) }
+        listener.adopt(named) if named
+      end
       wanted = wanted.reject { |uri| kept.any? { |listener| listener.is?(uri) } }
-      kept + Listener.open_all(wanted, backlog: @configuration.backlog)
+      @listeners = kept + Listener.open_all(wanted, backlog: @configuration.backlog)
+    end
+
+    # @return [Array<Listener>] those that are not for metrics.
+    def open_metrics_listeners(inherited)
+      AccessToken.check(@configuration)
+      at = @configuration.metrics_address
+      @metrics_listeners, others = inherited.partition { |listener| at && listener.is?(at) }
+      @metrics_listeners = Listener.open_all([at]) if at && @metrics_listeners.empty?
+      others
+    rescue ConfigurationError => error
+      raise ConfigurationError, "#{@configuration.source(:metrics)}: #{error.message.gsub("--port", "--metrics")}"
     end
 
     # @return [Boolean] whether this process has a terminal that is still there.

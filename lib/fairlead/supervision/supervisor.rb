@@ -25,6 +25,7 @@ module Fairlead
     #
     # @return [Integer] the exit status.
     def run
+      ForkGuard.holders << self
       prepare
       supervise
       raise BootError, @processes.hopeless if @processes.hopeless
@@ -37,7 +38,8 @@ module Fairlead
     rescue SignalException => error
       128 + error.signo
     ensure
-      @listeners&.each(&:close)
+      ForkGuard.holders.delete(self)
+      [*@listeners, *@metrics_listeners].each(&:close)
       @processes&.close
       @control_server&.close
       @signals&.restore
@@ -47,32 +49,56 @@ module Fairlead
     # Drains, and ends {#run}. May be called from any thread.
     def stop = @signals&.record(:TERM)
 
+    # @api private
+    # In a child that the app forks here: as it is loaded, in a hook, or in a thread that it has left running.
+    def close_channels
+      close_in_child
+      [@processes, *@listeners, *@metrics_listeners].compact.each(&:close)
+    end
+
     private
 
     def prepare
       open_log_and_addresses
       Process.setproctitle("fairlead: supervisor [#{@configuration.tag}]")
+      create_table
+      observe
       @app ||= AppLoader.load(@configuration) if @configuration.preload
       AppLoader.enable_yjit(@configuration) if @app
       create_workers
       prepare_forks
       @jobs = SolidQueueProcess.for(@configuration, @app)
-      @control_server = ControlServer.new(
-        @configuration, addresses, pid: @parent.pid, generation: @parent.generation, named: @start_command&.folder
-      )
+      @acme = ACMEProcess.for(@configuration)
+      @control_server = ControlServer.new(@configuration, addresses, pid: @parent.pid, generation: @parent.generation,
+                                                                    named: @start_command&.folder, address: @control_address,
+                                                                    certificates: @certificates) do
+        processes = { init: @parent&.pid, observer: @observer&.pid, solid_queue: @jobs&.pid, certificates: @acme&.pid }.compact
+        { processes:, problems: [*side_processes, @processes].filter_map(&:problem) }
+      end
       @terminal = $stdin.tty? && terminal?
       @watchdog&.loaded
       @signals = Signals.new(*SIGNALS)
     end
 
-    def create_workers
+    # The page is there before the app: the observer is forked now, and small.
+    def create_table
       count = @configuration.workers
       slots = [[2 * count + 8, Configuration::MAXIMUM_SLOTS].min, count + 2].max
       @workers = WorkerTable.new(count, slots:, boot_timeout: @configuration.boot_timeout,
                                         drain_timeout: @configuration.drain_timeout)
       Fairlead.page = SharedPage.new(slots)
-      create_budget(@configuration.database_connections, slots) if @configuration.database_connections
-      @processes = WorkerProcesses.new(@workers, @configuration, @listeners, app: @app, page: Fairlead.page, budget: @budget) do
+    end
+
+    def observe
+      @metrics = Metrics.new(Fairlead.page, ServerStatus.new(@control_address))
+      @observer = ObserverProcess.for(@configuration, @metrics_listeners, @metrics, open: @parent.generation.zero?)
+      update_side_processes
+    end
+
+    def create_workers
+      create_budget(@configuration.database_connections, @workers.slots) if @configuration.database_connections
+      @processes = WorkerProcesses.new(@workers, @configuration, @listeners, app: @app, page: Fairlead.page, budget: @budget,
+                                                                             metrics: @metrics) do
         close_in_child
       end
     end
@@ -102,17 +128,21 @@ module Fairlead
         @control_server.answer_clients { @control_server.pool_reports.request(@workers) }
         update_budget(Clock.now) if @budget
         update_watchdog if @watchdog && !@retired
-        update_jobs
+        update_side_processes
       end
     end
 
     def finished?
-      @workers.stopping? && @workers.empty? && @jobs&.pid.nil? && @budget&.finished?(Clock.now) != false
+      @workers.stopping? && @workers.empty? && side_processes.all? { |one| one.pid.nil? } && @budget&.finished?(Clock.now) != false
     end
+
+    def side_processes = [@jobs, @acme, @observer].compact
 
     def wait
       now = Clock.now
-      deadlines = [@processes.deadline(now), @budget&.deadline(now), @jobs&.deadline, (@watchdog&.deadline unless @retired)].compact
+      deadlines = [@processes.deadline(now), @budget&.deadline(now), *side_processes.map(&:deadline)]
+      deadlines << @watchdog.deadline if @watchdog && !@retired
+      deadlines.compact!
       ios = [@processes, @control_server, @budget].compact.flat_map(&:ios)
       IO.select([@signals.io, @parent&.io, *ios].compact, nil, nil, deadlines.min && [deadlines.min - now, 0].max)
     end
@@ -129,6 +159,7 @@ module Fairlead
       when :USR1
         Log.reopen
         @processes.reopen_logs
+        side_processes.each(&:reopen_logs)
       when :USR2 then @parent&.post(Messages::Restart.new) if @stopped_by.empty?
       end
     end
@@ -162,7 +193,7 @@ module Fairlead
       return if @workers.stopping?
 
       @processes.retire
-      @listeners.each(&:close)
+      [*@listeners, *@metrics_listeners].each(&:close)
       @control_server.close
       @retired = true
     end
@@ -173,7 +204,7 @@ module Fairlead
       return (stop_now if source == :parent) if @stopped_by.include?(source)
 
       @stopped_by << source
-      return if @workers.stopping? # a newer generation serves
+      return @workers.stop if @workers.stopping? # a newer generation serves, or has served
 
       @service_manager.stopping
       @parent&.post(Messages::Stopping.new) if source == :signal
@@ -184,7 +215,7 @@ module Fairlead
 
     def stop_now
       @workers.stop_now
-      @jobs&.stop_now(Clock.now)
+      side_processes.each { |one| one.stop_now(Clock.now) }
     end
 
     def restart_workers
@@ -221,10 +252,11 @@ module Fairlead
 
     def report_serving
       @serving = true
-      @banner.serving(addresses)
-      @parent&.serving(@listeners)
+      @banner.serving(addresses, @metrics_listeners.map(&:uri))
+      @parent&.serving(@listeners + @metrics_listeners, @certificates&.memory)
       @control_server.serving!
-      update_jobs
+      [@observer, @acme].each { |one| one&.open }
+      update_side_processes
     end
 
     def handle_message(message, pid)
@@ -242,21 +274,26 @@ module Fairlead
       @watchdog.check(Clock.now, serving.map(&:pid)) { |pid| @workers[pid].channel&.post(Messages::Ping.new) }
     end
 
-    # Only once all workers serve: a generation that cannot serve must not run jobs either.
-    def update_jobs
-      return unless @serving || @workers.stopping?
+    # Jobs run only once all workers serve: a generation that cannot serve must not run them. The observer answers until the last
+    # worker has ended.
+    def update_side_processes
+      [@jobs, @acme].each { |one| update(one, stopping: @workers.stopping?) } if @serving || @workers.stopping?
+      update(@observer, stopping: @retired || (@workers.stopping? && @workers.empty?))
+    end
 
-      @jobs&.update(Clock.now, stopping: @workers.stopping?) do
-        close_in_child
+    def update(side_process, stopping:)
+      side_process&.update(Clock.now, stopping:) do
+        close_in_child(except: side_process)
+        @processes&.close
         @listeners.each(&:close)
       end
     end
 
-    def close_in_child
-      @processes.close_in_child
-      @signals.close
-      @control_server.close
-      @jobs&.close
+    def close_in_child(except: nil)
+      @processes&.close_in_child
+      @signals&.close
+      @control_server&.close
+      (side_processes - [except]).each(&:close)
       @parent&.close
     end
 

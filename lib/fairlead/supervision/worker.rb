@@ -13,8 +13,9 @@ module Fairlead
     private_constant :OPEN_MAX
 
     # @param app [#call, nil] nil: it is loaded here.
+    # @param metrics [Metrics]
     # @param handoff [Array<Array(UNIXSocket, UNIXSocket)>] see {ConnectionHandoff#pairs}.
-    def initialize(row, channel:, configuration:, app:, listeners:, page:, handoff:, database: nil)
+    def initialize(row, channel:, configuration:, app:, listeners:, page:, handoff:, metrics:, database: nil)
       @row = row
       @channel = channel
       @configuration = configuration
@@ -22,12 +23,14 @@ module Fairlead
       @listeners = listeners
       @page = page
       @handoff = handoff
+      @metrics = metrics
       @database = database
       @lock = Thread::Mutex.new
     end
 
     # @return [Integer] the exit status.
     def run
+      ForkGuard.holders << self
       set_up_process
       Thread.new { control_loop }.name = "fairlead control"
       start
@@ -39,6 +42,10 @@ module Fairlead
       fail_with(error)
     end
 
+    # @api private
+    # In a child that the app forks.
+    def close_channels = [@channel, *@listeners, *@handoff.flatten, @database].compact.each(&:close)
+
     private
 
     def set_up_process
@@ -48,6 +55,7 @@ module Fairlead
       %i[HUP USR2].each { |signal| Signal.trap(signal, Signals::NOTHING) }
       %i[CHLD TTIN TTOU].each { |signal| Signal.trap(signal, "DEFAULT") }
       raise_descriptor_limit
+      Platform.report_crashes
     ensure
       Log.redirect(@configuration.log) if @configuration.log
     end
@@ -67,7 +75,9 @@ module Fairlead
       AppLoader.enable_yjit(@configuration)
       ActiveRecord::WorkerBudget.set_up(@configuration.database_connections, share: @database, page: @page, slot: @row.slot) if @database
       @configuration.run_hook(:after_fork, @row.index)
-      server = Server.new(@app, @configuration, @listeners, page: @page, slot: @row.slot, channels: @handoff,
+      app = ACMEChallenges.around(MetricsEndpoint.around(@app, @configuration, @metrics), @configuration)
+      server = Server.new(app, @configuration, @listeners, public_files: PublicFiles.for(@app, @configuration),
+                          error_pages: ErrorPages.folder(@app, @configuration), page: @page, slot: @row.slot, channels: @handoff,
                           on_stall: ->(stall) { @channel.post(Messages::Stalled.new(stall: stall.brief.to_h)) },
                           supervisor: { socket: @channel.io, relief: Messages.dump(Messages::Relief.new),
                                         lane: Messages.dump(Messages::Lane.new) })
@@ -100,7 +110,9 @@ module Fairlead
         when Messages::Drain then drain(handover: message.handover)
         when Messages::Stop then stop
         when Messages::Reopen then Log.reopen
-        when Messages::Show then PoolReports.collect { |pools| @channel.post(Messages::Shown.new(pools:)) }
+        when Messages::Show
+          Metrics.publish_process(@page, @row.slot)
+          PoolReports.collect { |pools| @channel.post(Messages::Shown.new(pools:, requests: @server&.requests)) }
         when Messages::Ping then @lock.synchronize { @server&.ask { @channel.post(Messages::Pong.new) } }
         when Messages::Spare then ActiveRecord::WorkerBudget.numbered(message.server)&.give_up_idle(message.count)
         end

@@ -15,19 +15,24 @@ module Fairlead
     attr_reader :hopeless
 
     # @param app [#call, nil] nil: each worker loads it.
+    # @param metrics [Metrics] for a worker that answers at their path.
     # @yield in a worker: closes what belongs to its parent, {#close_in_child} included.
-    def initialize(workers, configuration, listeners, app:, page:, budget:, &close_in_worker)
+    def initialize(workers, configuration, listeners, app:, page:, budget:, metrics:, &close_in_worker)
       @workers = workers
       @configuration = configuration
       @listeners = listeners
       @app = app
       @page = page
       @budget = budget
+      @metrics = metrics
       @close_in_worker = close_in_worker
       @handoff = ConnectionHandoff.new(workers.slots)
       @recycler = WorkerRecycler.for(configuration, page)
       @extra_workers = ExtraWorkers.new(workers, page, preload: configuration.preload) { |action| perform(action) }
     end
+
+    # @return [String, nil] what is wrong with how they are replaced.
+    def problem = @recycler&.problem
 
     # @return [Array<IO>] readable when {#process_events} should be called; the end of a child is an event too.
     def ios
@@ -45,7 +50,7 @@ module Fairlead
 
     # Reads the messages of the workers, and reaps those that have ended.
     #
-    # @yieldparam message [Messages::Stalled, Messages::Lasting, Messages::Shown, Messages::Pong]
+    # @yieldparam message [Messages::Stalled, Messages::Lasting, Messages::Shown, Messages::Pong, Crash]
     # @yieldparam pid [Integer] of its sender.
     def process_events(now, &)
       @workers.to_a.each { |worker| receive_from(worker, now, &) }
@@ -102,7 +107,7 @@ module Fairlead
       database = @budget&.admit(worker.slot)
       ours, theirs = Channel.pair
       write_to_page(worker)
-      pid = Process.fork { exit(run_worker(worker, theirs, ours, database)) }
+      pid = ForkGuard.fork_own { exit(run_worker(worker, theirs, ours, database)) }
       @page.write(worker.slot, :pid, pid)
       @workers.forked(worker, pid, ours)
     rescue SystemCallError => error
@@ -126,7 +131,7 @@ module Fairlead
       other_end.close
       @close_in_worker.call
       Worker.new(worker, channel:, configuration: @configuration, app: @app, listeners: @listeners, page: @page,
-                         handoff: @handoff.pairs, database:).run
+                         handoff: @handoff.pairs, metrics: @metrics, database:).run
     end
 
     def receive_from(worker, now, &)
@@ -181,18 +186,24 @@ module Fairlead
       receive_from(worker, now, &) # its last messages
       worker.failure ||= "It #{Signals.end_in_words(status)}."
       worker.refused = status.exitstatus == Worker::REFUSED
-      ended(worker, now)
+      crash = Crash.of(worker, status, @page.requests(worker.slot)) if status.signaled?
+      yield crash, worker.pid if ended(worker, now, crash) && crash
     rescue Errno::ECHILD
       worker.failure ||= "It ended, and something else in this process took its status."
       ended(worker, now)
     end
 
-    def ended(worker, now)
+    # @return [Boolean] whether it was unexpected, and was logged.
+    def ended(worker, now, crash = nil)
       close_channel(worker)
       @budget&.remove(worker.slot)
-      @page.clear(worker.slot)
       how = @workers.ended(worker, now)
-      report_end(worker, how) unless how == :expected || @workers.stopping?
+      @page.write(worker.slot, :failures, 1) unless how == :expected
+      @page.clear(worker.slot)
+      return false if (how == :expected || @workers.stopping?) && !crash&.fault?
+
+      report_end(worker, how, crash)
+      true
     end
 
     # @return [Array<Integer>] the slots of the workers that get what was on its way to one that has ended.
@@ -207,9 +218,12 @@ module Fairlead
       @retry_at = (now + RETRY if others.any? && free.any? { |slot| @handoff.waiting?(slot) })
     end
 
-    def report_end(worker, how)
+    def report_end(worker, how, crash)
       @last_ended = worker
-      return Log.say("Worker #{worker.index} (process #{worker.pid}) ended unexpectedly. #{worker.failure}") if how == :death
+      unless how == :boot
+        text = "Worker #{worker.index} (process #{worker.pid}) ended unexpectedly. #{worker.failure}"
+        return Log.say([text, *crash&.details].join("\n"))
+      end
 
       # A boot that fails again and again is logged once.
       Log.say "Worker #{worker.index} could not start. #{worker.failure}" unless @logged_failure == worker.failure

@@ -17,7 +17,8 @@ module Fairlead
     # @!attribute deadline [Float, nil] when its state has lasted too long.
     # @!attribute failure [String, nil] why it could not boot, in its own words.
     # @!attribute refused [Boolean, nil] whether the user has to change something before any worker can boot.
-    Worker = Struct.new(:slot, :index, :kind, :generation, :state, :pid, :channel, :since, :deadline, :failure, :refused,
+    # @!attribute handover [Boolean, nil] whether it drains with a handover.
+    Worker = Struct.new(:slot, :index, :kind, :generation, :state, :pid, :channel, :since, :deadline, :failure, :refused, :handover,
                         keyword_init: true) do
       def regular? = kind == :regular
       def lane? = kind == :lane
@@ -193,11 +194,11 @@ module Fairlead
       true
     end
 
-    # All drain, and none is forked any more.
+    # All drain, and none is forked any more. Those that drain already keep their time.
     #
     # @param handover [Boolean] whether others serve: then each connection gets one more answer before it is closed.
     def stop(handover: false)
-      @handover = handover unless @stopping
+      @handover = handover
       @stopping ||= :drain
     end
 
@@ -232,8 +233,15 @@ module Fairlead
     end
 
     def stops(now)
-      affected = reject { |worker| worker.state == :stopping || (@stopping == :drain && worker.leaving?) }
-      affected.map { |worker| @stopping == :drain ? drain(worker, now, handover: @handover) : stop_worker(worker, now) }
+      return reject { |worker| worker.state == :stopping }.map { |worker| stop_worker(worker, now) } if @stopping == :now
+
+      reject(&:leaving?).map { |worker| drain(worker, now, handover: @handover) } + revocations
+    end
+
+    # Nobody serves any more who would take their connections, or answer their clients.
+    def revocations
+      affected = @handover ? [] : select { |worker| worker.state == :draining && worker.handover }
+      affected.map { |worker| Drain.new(worker, worker.handover = false) }
     end
 
     def retirements(now)
@@ -288,7 +296,7 @@ module Fairlead
 
     def drain(worker, now, handover: false)
       enter(worker, :draining, now, @drain_timeout)
-      Drain.new(worker, handover)
+      Drain.new(worker, worker.handover = handover)
     end
 
     def stop_worker(worker, now)

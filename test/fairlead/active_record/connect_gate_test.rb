@@ -53,10 +53,10 @@ module Fairlead
     end
 
     def test_who_waits_while_others_get_in_does_not_give_up
-      gate = ActiveRecord::ConnectGate.new(Pool.new(0.3))
+      gate = ActiveRecord::ConnectGate.new(Pool.new(4))
       Sync do |task|
-        waiters = Array.new(10) { task.async { gate.enter(Adapter.new) { refuse } } }
-        10.times { sleep(0.1) && gate.give(Adapter.new) }
+        waiters = Array.new(5) { task.async { gate.enter(Adapter.new) { refuse } } }
+        5.times { sleep(0.9) && gate.give(Adapter.new) }
 
         assert_equal [Adapter], waiters.map { |waiter| waiter.wait.class }.uniq
       end

@@ -62,7 +62,7 @@ module Fairlead
     private_constant :APP, :SWEEP, :OPERATIONS, :HELD
 
     def test_a_deadline_while_a_waiter_takes_the_lock_again_does_not_lock_the_pool
-      with_server(APP, "--request-timeout", "1") do |server|
+      with_server(APP, "--request-timeout", "3") do |server|
         holder = Thread.new { server.get("/keep?long") }
         eventually("it has the connection") { server.get("/stat").body == "1 0 0" }
         waiter = Thread.new { server.get("/query") }
@@ -79,7 +79,7 @@ module Fairlead
     end
 
     def test_a_deadline_while_a_connection_waits_to_be_checked_in_does_not_lose_it
-      with_server(APP, "--request-timeout", "0.5") do |server|
+      with_server(APP, "--request-timeout", "3") do |server|
         holder = Thread.new { server.get("/keep") }
         eventually("it has the connection") { server.get("/stat").body == "1 0 0" }
         server.get("/lock")

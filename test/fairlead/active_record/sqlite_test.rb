@@ -6,16 +6,16 @@ module Fairlead
   # Many requests that write to SQLite, where one may at a time.
   # Covers active_record/sqlite_turns.rb
   class SqliteTest < Test
-    # All together take six times as long as one may wait for a connection, or for the lock.
+    # All together take three times as long as one may wait for a connection, or for the lock.
     COUNT = 60
     APP = <<~'RUBY'
       require "active_record"
       ActiveRecord::Base.establish_connection(adapter: "sqlite3", database: File.join(__dir__, "db.sqlite3"), pool: 5,
-        checkout_timeout: 0.5, timeout: 500)
+        checkout_timeout: 1.5, timeout: 1500)
       ActiveRecord::Base.with_connection { |connection| connection.execute("CREATE TABLE posts (id integer primary key)") }
       class Post < ActiveRecord::Base; end
 
-      write = proc { Post.transaction { Post.create! && sleep(0.05) } && "written" }
+      write = proc { Post.transaction { Post.create! && sleep(0.075) } && "written" }
       run(lambda do |env|
         # Action Cable's actions run in threads of its own.
         answer = env["PATH_INFO"] == "/thread" ? Thread.new(&write).value : write.call

@@ -8,7 +8,7 @@ module Fairlead
   # Covers cli/redaction.rb
   class ReportTest < Test
     SECRET = "s3cr3t-0123456789-abcdefghij"
-    SECTIONS = %w[Versions Configuration Status Stalls Doctor].freeze
+    SECTIONS = ["Versions", "Configuration", "Status", "Stalls", "Slow requests", "Last crash", "Doctor"].freeze
 
     def test_it_prints_versions_configuration_status_stalls_and_doctor
       app = 'run ->(env) { env["PATH_INFO"].start_with?("/slow") and 20_000.times { env.inspect }; [200, {}, ["hello"]] }'
@@ -16,7 +16,7 @@ module Fairlead
         server.get("/slow/#{SECRET}?token=#{SECRET}")
         text = report(server, env: { "WEB_CONCURRENCY" => "3" })
 
-        assert_equal SECTIONS, text.scan(/^## (\w+)$/).flatten
+        assert_equal SECTIONS, text.scan(/^## (.+)$/).flatten
         assert_match(/^fairlead #{VERSION} \(#{Platform::POLLER}\)\n#{Regexp.escape(RUBY_DESCRIPTION)}\n/, text)
         assert_match(/\basync \d+\.\d+\.\d+, .*rack \d/, text)
         assert_includes text, "drain_timeout 7.0 (config/fairlead.rb:1)\n"
@@ -30,7 +30,7 @@ module Fairlead
 
     def test_no_secret_is_in_it
       files = {
-        "config/fairlead.rb" => "tag \"password=#{SECRET}\"\nlog \"https://user:#{SECRET}@example.com/log\"\n",
+        "config/fairlead.rb" => "metrics_token \"#{SECRET}\"\ntag \"password=#{SECRET}\"\nlog \"https://user:#{SECRET}@example.com/log\"\n",
         "config/initializers/noise.rb" => "puts \"token #{SECRET}\"\nwarn \"token #{SECRET}\"\n",
         "config/initializers/state.rb" => "Thread.current[:key] = \"#{SECRET}\"\n",
         "app/models/client.rb" => "class Client\n  def key = (Thread.current[:key] = \"#{SECRET}\")\nend\n"
@@ -42,8 +42,9 @@ module Fairlead
       })
 
       refute_includes text, SECRET
-      assert_equal SECTIONS, text.scan(/^## (\w+)$/).flatten
+      assert_equal SECTIONS, text.scan(/^## (.+)$/).flatten
       assert_includes text, "environment \"production\""
+      assert_includes text, "metrics_token set (config/fairlead.rb:1)\n"
       assert_includes text, "pidfile set (the environment variable FAIRLEAD_PIDFILE)\n"
       assert_includes text, "tag \"password=[redacted]"
       assert_match(/app\/models\/client\.rb:2$/, text)

@@ -62,7 +62,7 @@ module Fairlead
           3.times do |round|
             server.signal(:TTOU)
             # Who asks again as soon as it is answered does not keep the worker that leaves.
-            eventually("fewer", within: 3) { server.worker_pids.size == 3 - round }
+            eventually("fewer", within: 20) { server.worker_pids.size == 3 - round }
           end
         end
 

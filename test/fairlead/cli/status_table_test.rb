@@ -5,7 +5,7 @@ require_relative "../../helper"
 module Fairlead
   class CLI
     # What is printed of what a server says.
-    # Covers cli/humanize.rb
+    # Covers control/findings.rb, control/humanize.rb
     class StatusTableTest < Test
       WORKER = {
         index: 0, kind: "regular", pid: 4712, age: 7300.0, state: "serving", stalled: nil, connections: 40, full: false, in_flight: 3,
@@ -61,9 +61,9 @@ module Fairlead
       end
 
       def test_what_the_system_does_not_say_is_not_known
-        now = StatusReport.new(server(worker), usage: ->(_pid) {}).to_h
+        now = report(worker, usage: ->(_pid) {}).to_h
 
-        assert_equal [nil, nil, nil], now[:workers].first.values_at(:cpu, :memory, :suspended)
+        assert_equal [nil] * 4, now[:workers].first.values_at(:cpu, :memory, :suspended, :descriptors)
         assert_match(/ -       -$/, StatusTable.new(now).to_s)
       end
 
@@ -78,6 +78,32 @@ module Fairlead
       def test_a_worker_without_descriptors_is_said_in_words
         assert_includes table(report(worker(full: true))),
                         "Worker 0 (process 4712) has no file descriptors left (ulimit -n): new connections go to other workers, or wait.\n"
+      end
+
+      def test_descriptors_that_are_nearly_used_up_are_said_in_words
+        said = ->(open, **facts) { table(report(worker(**facts), usage: ->(_) { usage(descriptors: { open:, limit: 1024 }) })) }
+
+        assert_includes said[820], "Worker 0 (process 4712) has 820 of 1,024 file descriptors open (ulimit -n), 40 of them for clients. " \
+                                   "Raise the limit, or find what the app leaves open.\n"
+        assert_includes said[819], "No problems."
+        assert_equal 1, said[1000, full: true].scan("descriptors").size
+      end
+
+      def test_memory_that_is_nearly_used_up_is_said_in_words
+        said = ->(used) { table(report(worker, memory_limit: ->(pid) { MemoryLimit.new(used: used << 20, limit: pid << 20) })) }
+
+        assert_includes said[4300], "Memory runs out: 4,300 MiB of the 4,712 MiB are used that the system allows (cgroup), and beyond that " \
+                                    "it ends processes. Raise the limit, run fewer workers, or have those replaced that grow (recycle_memory).\n"
+        assert_includes said[4000], "No problems."
+      end
+
+      def test_a_worker_that_has_grown_is_said_in_words
+        said = ->(limit, **facts) { table(report(worker(**facts), limits: { recycle_memory: limit << 20 })) }
+
+        assert_includes said[130], "Worker 0 (process 4712) takes 120 MiB of 130 MiB (recycle_memory): it is to be replaced. If that comes " \
+                                   "often, raise the limit, or find what grows.\n"
+        assert_includes said[140], "No problems."
+        assert_includes said[130, kind: "relief"], "No problems."
       end
 
       def test_a_line_is_said_in_words_with_its_cause
@@ -146,7 +172,7 @@ module Fairlead
         assert_includes text, "2 predecessors of worker 0 (process 4712) ended unexpectedly. The log says why.\n"
         assert_includes text, "New code could not be started: config.ru:1: nonsense\n"
         assert_includes table(report(worker(state: "booting"))), "No worker serves yet."
-        assert_includes StatusTable.new(StatusReport.new(server(worker), usage: ->(_) { ProcessUsage.new(cpu: 0.0, memory: 0, suspended: true) }).to_h).to_s,
+        assert_includes table(report(worker, usage: ->(_) { usage(suspended: true) })),
                         "A signal has suspended worker 0 (process 4712). Continue it with kill -CONT 4712."
       end
 
@@ -171,19 +197,20 @@ module Fairlead
           timeouts: 0, **facts }
       end
 
-      def server(*workers, failure: nil)
+      def server(*workers, failure: nil, limits: {})
         {
           pid: 4711, folder: "/app", tag: "app", addresses: ["http://127.0.0.1:9292"],
           restarts: { generation: 2, serving: true, begun: 2, failed: nil, failure: },
           status: { version: "0.1.0", ruby: "3.3.8", yjit: true, environment: "production", started_at: Time.now.to_f - 18_000,
-                    limits: { in_flight: 1000, database_connections: 90 }, workers:, routes: [] }
+                    limits: { in_flight: 1000, database_connections: 90, **limits }, workers:, routes: [] }
         }
       end
 
-      def report(*workers, cpu: Hash.new(0.0), failure: nil, **options)
-        usage = ->(pid) { ProcessUsage.new(cpu: cpu[pid], memory: 120 << 20, suspended: false) }
-        StatusReport.new(server(*workers, failure:), usage:, **options)
+      def report(*workers, cpu: Hash.new(0.0), usage: ->(pid) { usage(cpu: cpu[pid]) }, memory_limit: ->(_) {}, before: nil, at: Clock.now, **facts)
+        StatusReport.new(server(*workers, **facts), usage:, memory_limit:, before:, at:)
       end
+
+      def usage(**facts) = ProcessUsage.new(cpu: 0.0, memory: 120 << 20, suspended: false, descriptors: nil, **facts)
 
       def table(report) = StatusTable.new(report.to_h).to_s
     end

@@ -72,6 +72,18 @@ module Fairlead
       end
     end
 
+    # Who it is, the kernel says. Only root can become somebody else here.
+    def test_other_users_get_nothing
+      return unless Process.euid.zero?
+
+      answering({ pid: -8, secret: "of this user" }) do |socket|
+        address = socket.ios.first.local_address
+        assert_equal "of this user", JSON.parse(heard_at(address), symbolize_names: true)[:secret]
+        assert_equal "heard: ", as_another_user { "heard: #{heard_at(address)}" }
+        assert_equal "[]", as_another_user { ControlSocket.servers(place).to_s }
+      end
+    end
+
     def test_one_that_does_not_answer_is_said_to_be_there
       socket = ControlSocket.open(place) { {} }
 
@@ -98,6 +110,29 @@ module Fairlead
     end
 
     private
+
+    # @return [String] all that the server says; nothing where this user may not even connect.
+    def heard_at(address)
+      Socket.open(:UNIX, :STREAM) { |client| client.connect(address).zero? && client.read }
+    rescue SystemCallError
+      ""
+    end
+
+    # @return [String] what the block returns in a process of a user without any rights.
+    def as_another_user
+      IO.popen("-", err: File::NULL) do |pipe|
+        next pipe.read if pipe
+
+        begin
+          Process::Sys.setgid(65_534)
+          Process::Sys.setuid(65_534)
+          print yield
+          $stdout.flush
+        ensure
+          exit!(0)
+        end
+      end
+    end
 
     def answering(answer)
       socket = ControlSocket.open(place) { answer }

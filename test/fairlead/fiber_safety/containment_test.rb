@@ -51,8 +51,12 @@ module Fairlead
           thread = Thread.current
           Thread.new { thread.kill }.join
           sleep 0.01
-          next [200, {}, [thread.equal?(Thread.main).to_s]]
-        when "block" then Fiber.blocking { sleep 0.3 }
+          next [200, {}, [thread.object_id.to_s]]
+        when "block"
+          Fiber.blocking do
+            File.write("blocked", "")
+            sleep 0.01 until File.exist?("unblocked")
+          end
         when "set_scheduler" then Fiber.set_scheduler(env["QUERY_STRING"].empty? ? nil : Async::Scheduler.new(nil))
         when "wait_for_killed" then next [200, {}, [Async { sleep 0.001; Thread.exit }.wait.inspect]]
         when "rescue" then begin; Async { sleep 0.001; exit 3 }.wait; rescue SystemExit => error; next [200, {}, [error.status.to_s]]; end
@@ -78,7 +82,7 @@ module Fairlead
       define_method("test_what_ends_in_#{place}_ends_nothing_else") do
         beside = Thread.new { server.get("/slow?0.5").body }
         sleep 0.05
-        WAYS.each { |way| server.get("/#{place}/#{way}") rescue EOFError }
+        WAYS.each { |way| end_in(place, way) }
         sleep 0.02
         assert_equal "ok", server.get("/slow?0.001").body
         assert_equal "ok", beside.value
@@ -105,11 +109,16 @@ module Fairlead
     end
 
     def test_a_thread_that_serves_is_not_killed_by_another_one
-      assert_equal "true", server.get("/kill_from_thread").body
-      blocking = Thread.new { server.get("/block").body }
-      eventually("a standby leads") { server.get("/kill_from_thread").body == "false" }
-      assert_equal "ok", blocking.value
-      assert_equal @pid, server.get("/pid").body
+      with_server(APP, lint: false) do |server|
+        pid = server.get("/pid").body
+        first = server.get("/kill_from_thread").body
+        blocking = Thread.new { server.get("/block").body }
+        eventually("it blocks") { File.exist?(server.path("blocked")) } # a request that sleeps in its thread would wait for it
+        eventually("another thread leads") { server.get("/kill_from_thread").body != first }
+        File.write(server.path("unblocked"), "")
+        assert_equal "ok", blocking.value
+        assert_equal pid, server.get("/pid").body
+      end
     end
 
     def test_no_request_replaces_the_scheduler_of_all
@@ -123,6 +132,15 @@ module Fairlead
     def test_the_other_callbacks_run_if_one_kills_its_fiber
       assert_equal "200", server.get("/response_finished/fiber_kill").code
       eventually("the other callback") { server.get("/finished").body == "true" }
+    end
+
+    private
+
+    # What ends without a response, or within its body, closes the connection.
+    def end_in(place, way)
+      server.get("/#{place}/#{way}")
+    rescue EOFError
+      nil
     end
   end
 end

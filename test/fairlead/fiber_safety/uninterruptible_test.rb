@@ -112,8 +112,8 @@ module Fairlead
       Sync do |task|
         steps = []
         assert_raises(IOError) do
-          task.with_timeout(0.01, IOError) do
-            task.with_timeout(0.005, EOFError) { Uninterruptible.run { sleep(0.03) } }
+          task.with_timeout(0.2, IOError) do
+            task.with_timeout(0.005, EOFError) { Uninterruptible.run { sleep(0.3) } }
           rescue EOFError
             steps << :inner
             sleep(1)

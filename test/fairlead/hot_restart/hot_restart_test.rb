@@ -2,6 +2,7 @@
 
 require "open3"
 require_relative "../../helper"
+require_relative "../../http_client"
 require_relative "../../restarts"
 
 module Fairlead
@@ -107,18 +108,23 @@ module Fairlead
 
     def test_what_runs_in_the_old_code_is_finished
       with_server(answering_when_told("old")) do |server|
+        idle = HTTPClient.new(server.connect)
+        idle.get("/")
         server.connect do |socket|
           socket.write("GET /wait HTTP/1.1\r\nHost: a\r\n\r\n")
           eventually("the request runs") { File.exist?(server.path("began")) }
           server.write("config.ru", answering("new"))
           restart(server)
           assert_serves "new", server
+          eventually("the old worker drains") { idle.get("/")["connection"] == "close" }
           server.write("go", "")
           head = socket.gets("\r\n\r\n")
 
           assert_match(/^connection: close/i, head)
           assert_equal "old", socket.read
         end
+      ensure
+        idle&.close
       end
     end
 
@@ -222,6 +228,18 @@ module Fairlead
         server.wait_for_notification("STOPPING=1")
         assert_predicate server.wait_for_end, :success?
         refute_path_exists server.path("server.pid")
+      end
+    end
+
+    def test_term_ends_the_idle_connections_that_old_code_has_kept
+      with_server(answering("old"), "--drain-timeout", "600") do |server|
+        idle = HTTPClient.new(server.connect)
+        idle.get("/")
+        restart(server)
+        server.signal(:TERM)
+
+        assert_predicate idle, :eof?
+        assert_predicate server.wait_for_end, :success?
       end
     end
 
@@ -449,7 +467,7 @@ module Fairlead
         server.wait_for_notification("RELOADING=1")
         server.wait_for_notification("READY=1")
 
-        assert_equal 3, status(server)[:generation]
+        eventually("the third") { status(server)[:generation] == 3 }
       end
     end
 
@@ -500,7 +518,7 @@ module Fairlead
         asks.each.with_index(1) do |ask, number|
           server.write("config.ru", format(app, number.to_s))
           ask.call
-          eventually("the new code") { server.get.body == number.to_s } # no connection is refused
+          eventually("the new code") { server.get_meanwhile.body == number.to_s } # no connection is refused
           %w[RELOADING=1 READY=1].each { |message| server.wait_for_notification(message) }
         end
 
@@ -517,7 +535,7 @@ module Fairlead
 
     def test_without_workers_code_that_cannot_be_loaded_leaves_the_old_one_serving_and_the_command_says_so
       with_server(answering("old"), "-w", "0") do |server|
-        ["run(", "exit", "Process.kill(:KILL, Process.pid)", "raise \"\xff\""].each do |broken|
+        ["run(", "exit", "Process.kill(:KILL, Process.pid)", "raise \"\xff\"", "fork { sleep 90 }; exit"].each do |broken|
           server.write("config.ru", broken)
           text, status = command(server)
 
@@ -525,6 +543,7 @@ module Fairlead
           assert_match(/\Afairlead: The new code could not be started; the old code continues to serve\.\n\S/, text)
         end
         assert_match(/continues to serve\.\nThe app could not be loaded from config\.ru\.\nconfig\.ru:1: /, server.log)
+        refute_match(/was not loaded within/, server.log) # a child of the code that has ended does not hide its end
         server.write("config.ru", answering("new"))
         assert_equal 0, command(server).last
         assert_equal "new", server.get.body
@@ -617,8 +636,14 @@ module Fairlead
       end
     end
 
-    # As a service manager does.
-    def tell_all(server) = [*server.descendant_pids, server.pid].each { |pid| server.signal(:TERM, pid) }
+    # As a service manager does. Some may have ended by then.
+    def tell_all(server)
+      [*server.descendant_pids, server.pid].each do |pid|
+        server.signal(:TERM, pid)
+      rescue Errno::ESRCH
+        nil
+      end
+    end
 
     def await_the_end_of_the_old_code(server)
       eventually("the end of the old code") { server.supervisor_pids.size == 1 }
@@ -646,7 +671,7 @@ module Fairlead
 
     def restart(server) = server.restart(:USR2)
 
-    def status(server) = CLI::StatusReport.new(ServerSelection.new(ControlSocket.servers, pid: server.pid).server).to_h
+    def status(server) = StatusReport.new(ServerSelection.new(ControlSocket.servers, pid: server.pid).server).to_h
 
     def command(server = nil, **options)
       text, status = Open3.capture2e(RbConfig.ruby, "-I", File.join(ROOT, "lib"), File.join(ROOT, "exe/fairlead"), "restart",

@@ -128,6 +128,12 @@ module Fairlead
     end
 
     # Process numbers of another namespace mean other processes here.
+    def test_a_log_shows_no_secrets
+      command = StartCommand.parse("fairlead -w 2 --metrics-token abc --metrics http://127.0.0.1:9394 --metrics-token=def")
+
+      assert_equal "fairlead -w 2 --metrics-token … --metrics http://127.0.0.1:9394 --metrics-token=…", command.to_s
+    end
+
     def test_a_server_in_a_container_is_not_restarted_from_outside
       namespace = %w[unshare --pid --fork --mount-proc]
       skip "this user may not have a process namespace" unless system(*namespace, "true", err: File::NULL)
@@ -158,7 +164,7 @@ module Fairlead
         ask.call
         server.wait_for_notification("RELOADING=1")
         server.wait_for_notification("READY=1")
-        eventually("new code, asked for by #{name}:\n#{server.log}", within: 10) { server.get.body == number.to_s }
+        eventually("new code, asked for by #{name}:\n#{server.log}", within: 30) { server.get.body == number.to_s }
       end
       assert_hup_restarts_the_workers(server) if workers.positive?
       assert_predicate server.stop, :success?

@@ -19,7 +19,7 @@ module Fairlead
       messages = [Messages::Ready.new, Messages::Failed.new("config.ru:3: \"no\"\nline two ✓"),
                   Messages::Relief.new, Messages::Lane.new, Messages::Drain.new(true), Messages::Drain.new(false), Messages::Stop.new, Messages::Reopen.new,
                   Messages::Serving.new([["http://127.0.0.1:0", nil], ["unix:/a", 7]]), Messages::Notify.new("READY=1\nSTATUS=a"),
-                  Messages::Restart.new, Messages::Retire.new, Messages::Stopping.new, Messages::Signaled.new("TERM"), Messages::Starting.new(3), Messages::Show.new, Messages::Shown.new([])]
+                  Messages::Restart.new, Messages::Retire.new, Messages::Stopping.new, Messages::Signaled.new("TERM"), Messages::Starting.new(3), Messages::Show.new, Messages::Shown.new([], {})]
 
       messages.each { |message| assert @one.post(message) }
       assert_equal [messages, false], @other.receive

@@ -87,6 +87,30 @@ module Fairlead
       refute_path_exists listener.path
     end
 
+    def test_an_address_may_have_options
+      listener = open("http://127.0.0.1:0?proxy_protocol=1")
+
+      assert_equal [true, "http://127.0.0.1:#{listener.port}"], [listener.proxied?, listener.uri]
+      refute_predicate open("http://127.0.0.1:0?proxy_protocol=0"), :proxied?
+      assert_predicate open("unix:#{@folder}/a.sock?mode=0600&proxy_protocol=1"), :proxied?
+      assert_equal 2, (@listeners += Listener.open_all(["http://127.0.0.1:0?proxy_protocol=1"] * 2)).last(2).map(&:port).uniq.size
+      assert_match(/there is no option mode here/, refused("http://127.0.0.1:0?mode=0600"))
+      assert_match(/"proxy_protocol=yes" is no option/, refused("http://127.0.0.1:0?proxy_protocol=yes"))
+    end
+
+    def test_a_socket_gets_the_options_of_the_newest_configuration
+      listener = open("http://127.0.0.1:0")
+      uri = "#{listener.uri}?proxy_protocol=1"
+
+      assert listener.is?(uri)
+      listener.adopt(uri)
+      assert_equal [true, uri], [listener.proxied?, listener.asked]
+      inherited = Listener.new(listener.io.dup).tap { |other| @listeners << other }
+      assert inherited.is?(uri)
+      inherited.adopt(uri)
+      assert_equal [true, nil], [inherited.proxied?, inherited.asked]
+    end
+
     def test_a_name_without_a_file
       name = "@fairlead-#{Process.pid}"
       listener = open("unix://#{name}")
@@ -144,7 +168,6 @@ module Fairlead
       assert_match(/looks like http:/, refused("http://127.0.0.1:port"))
       assert_match(/looks like http:/, refused("ftp://127.0.0.1:1"))
       assert_match(/a port is a number from 0 to 65535/, refused("http://127.0.0.1:70000"))
-      assert_match(/does not serve https yet.*proxy/, refused("https://127.0.0.1:1"))
       assert_match(/no interface of this machine has the address 192\.0\.2\.1/,
                    refused("http://192.0.2.1:8080"))
       assert_match(/the host no-such-host\.invalid is not known/, refused("http://no-such-host.invalid:8080"))

@@ -71,7 +71,7 @@ module Fairlead
       eventually("#{count} wait") { pool.waiting == count }
     end
 
-    def eventually(what, within: 30)
+    def eventually(what, within: 60)
       deadline = monotonic + within
       until yield
         flunk "#{what}: not within #{within} s" if monotonic > deadline

@@ -44,9 +44,9 @@ module Fairlead
       pool, = connections(1)
       with_all_taken(pool) do
         took = duration { assert_raises(Pool::TimeoutError) { pool.checkout(timeout: 0.1) } }
-        assert_includes 0.1..2, took
+        assert_includes 0.1..10, took
         took = duration { assert_raises(Pool::TimeoutError) { pool.checkout(timeout: -1) } }
-        assert_operator took, :<, 1
+        assert_operator took, :<, 10
       end
     end
 
@@ -69,7 +69,7 @@ module Fairlead
         took = duration { error = assert_raises(Pool::FullError) { pool.with { flunk } } }
 
         refute_kind_of Pool::TimeoutError, error
-        assert_operator took, :<, 1
+        assert_operator took, :<, 10
         assert_equal 'the pool "redis"', error.message[/the pool "redis"/]
         assert_match(/: 1 wait already, .*max_waiting.*; 1 of 1 are in use\z/, error.message)
         waiter.kill.join

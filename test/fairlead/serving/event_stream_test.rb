@@ -45,7 +45,8 @@ module Fairlead
         when "/thread" then [200, {}, FromThread.new]
         when "/callable" then [200, EVENTS, ->(stream) { Silent.new.each { |event| stream.write(event) } }]
         when "/relay" then [200, EVENTS, Relay.new(Integer(env["QUERY_STRING"]))]
-        when "/ended" then [200, {}, [ENDED.pop(timeout: 3).to_s]]
+        when "/ended" then [200, {}, [ENDED.pop(timeout: 15).to_s]]
+        when "/ended-soon" then [200, {}, [ENDED.pop(timeout: 3).to_s]]
         else [200, { **EVENTS, "cache-control" => "private", "x-accel-buffering" => "yes" }, ["data: whole\n\n"]]
         end
       end)
@@ -98,7 +99,7 @@ module Fairlead
       server = with_server(APP, "--no-cancel-abandoned", lint: false)
       with_stream(server, "/silent") { |socket| read_until(socket, "hello\n\n") }
 
-      assert_equal "", client(to: server).get("/ended").body
+      assert_equal "", client(to: server).get("/ended-soon").body
     end
 
     def test_what_a_stream_relays_ends_with_its_client
@@ -109,7 +110,7 @@ module Fairlead
         read_until(socket, "data: token\n\n")
         socket.close
 
-        assert upstream.wait_readable(5), "the call ends"
+        assert upstream.wait_readable(30), "the call ends"
         assert_nil upstream.read(1)
       end
     ensure
@@ -123,7 +124,7 @@ module Fairlead
         socket.setsockopt(Socket::Option.linger(true, 0))
       end
 
-      assert_equal "200", client(to: server).get("/ended").status.to_s
+      assert_equal "200", client(to: server).get("/ended-soon").status.to_s
       refute_match(/NoMethodError|unhandled/, server.log)
     end
 

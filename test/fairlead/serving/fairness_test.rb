@@ -2,6 +2,7 @@
 
 require_relative "../../helper"
 require_relative "../../burst"
+require_relative "../../http_client"
 
 module Fairlead
   # First come, first served; and what was started first goes on first.
@@ -34,7 +35,7 @@ module Fairlead
     # The hog has another thread lead. Where a busy machine has the lead go on to a third, that one may be quicker than the
     # second is with the request that it has just taken.
     def test_requests_start_in_the_order_in_which_they_came
-      with_server(APP) do |server|
+      with_server(APP, "--queue-target", "0") do |server|
         sockets = Array.new(50) { server.connect }
         sockets.each { |socket| ask(socket, "/hello") } # from here on the worker holds them all
         hog = sockets.pop
@@ -58,7 +59,7 @@ module Fairlead
       with_server(APP, "--queue-target", "0", lint: false) do |server|
         flood(server, "/work", 40) do
           late = Array.new(3) { burst(server, ["/naps"])[0].body.split.map(&:to_f) }.flatten.sort
-          assert_operator late[late.size / 2], :<, 0.02, "half of its naps are late by more"
+          assert_operator late[late.size / 2], :<, 0.04, "half of its naps are late by more"
         end
       end
     end
@@ -66,7 +67,7 @@ module Fairlead
     timing def test_a_request_that_waits_for_its_body_goes_on_before_new_requests
       with_server(APP, "--queue-target", "0", lint: false) do |server|
         flood(server, "/work", 40) do
-          assert_median_below(0.02, "the rest of a body is read") { seconds_until_the_rest_is_read(server) }
+          assert_median_below(0.04, "the rest of a body is read") { seconds_until_the_rest_is_read(server) }
         end
       end
     end
@@ -76,7 +77,7 @@ module Fairlead
         flood(server, "/hello", 4) do
           answer = burst(server, ["/yields"])[0]
           assert_equal 200, answer.status
-          assert_operator answer.body.to_f, :<, 4
+          assert_operator answer.body.to_f, :<, 20
         end
       end
     end
@@ -95,7 +96,7 @@ module Fairlead
         told.close
         3.times { assert_equal "flowing\n", flowing.gets }
 
-        assert_operator seconds_of_burst(server, ["/hello"] * 5), :<, 4
+        assert_operator seconds_of_burst(server, ["/hello"] * 5), :<, 20
         flowing.read_nonblock(1 << 20, exception: false)
         assert_equal "flowing\n", flowing.gets, "it flows on"
       ensure
@@ -116,17 +117,17 @@ module Fairlead
           queries = 0
           until File.exist?("over")
             ActiveRecord::Base.with_connection { |connection| connection.select_value("SELECT 1") }
-            queries += 1
+            File.write("turns-#{env["QUERY_STRING"]}", "") if (queries += 1) == 50
           end
           [200, {}, [queries.to_s]]
         }
       RUBY
-        pair = Array.new(2) { Thread.new { server.get("/pass").body.to_i } }
-        sleep 0.3
+        pair = Array.new(2) { |number| Thread.new { server.get("/pass?#{number}").body.to_i } }
+        eventually("both have had their turns") { Dir[server.path("turns-*")].size == 2 }
         assert_equal "hello", server.get("/hello").body
         assert pair.all?(&:alive?)
         server.write("over", "")
-        assert_operator pair.map(&:value).min, :>, 50, "both have had their turns"
+        assert_operator pair.map(&:value).min, :>=, 50
       end
     end
 
@@ -177,10 +178,6 @@ module Fairlead
       read_answer(socket)
     end
 
-    def read_answer(socket)
-      head = +""
-      head << socket.gets until head.end_with?("\r\n\r\n")
-      socket.read(head[/content-length: (\d+)/, 1].to_i)
-    end
+    def read_answer(socket) = HTTPClient.new(socket).response.body
   end
 end

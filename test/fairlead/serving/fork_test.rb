@@ -2,6 +2,7 @@
 
 require_relative "../../helper"
 require_relative "../../burst"
+require_relative "../../http_client"
 
 module Fairlead
   # A process forked in a request has its parent's connections in its hands: it must not touch them.
@@ -39,6 +40,17 @@ module Fairlead
     EXPECTED = { "/block" => "3", "/exit" => "4", "/raise" => "1", "/return" => "0", "/collect" => "5", "/sleep" => "6",
                  "/double" => "7", "/system" => "8", "/popen" => "child" }.freeze
 
+    # TERM comes before the child has let go of the server's traps.
+    EARLY = <<~'RUBY'
+      Fairlead::Signals.singleton_class.prepend(Module.new { def leave_to_default(...) = Process.kill(:TERM, Process.pid) && super })
+      run ->(_) { [200, {}, [Process.wait2(fork { exit!(0) })[1].termsig.to_s]] }
+    RUBY
+    private_constant :EARLY
+
+    def test_a_child_that_is_told_to_end_at_once_ends
+      with_server(EARLY) { |server| assert_equal Signal.list["TERM"].to_s, server.get.body }
+    end
+
     def test_a_child_answers_nobody_and_closes_no_connection
       with_server(APP) do |server|
         server.connect do |idle|
@@ -74,6 +86,34 @@ module Fairlead
       end
     end
 
+    # The app forks them as it is loaded, in hooks, and in threads that it leaves running: in the supervisor and in workers.
+    def test_children_that_the_app_forks_outside_of_requests_keep_nothing_of_the_server
+      app = <<~RUBY
+        $child = ->(name) { File.write(name, fork { sleep }) }
+        $child.call("loaded")
+        Thread.new { sleep 0.01 until File.exist?("go"); $child.call("thread"); File.write("done", "") }
+        run ->(_) { [200, {}, []] }
+      RUBY
+      config = "before_fork { $child.call(\"before\") if $child }\nafter_fork { $child.call(\"after\") }"
+      [["--preload", 4], ["--no-preload", 3]].each do |flag, count|
+        with_server(app, "-w", "1", "-b", "http://127.0.0.1:0", flag, files: { "config/fairlead.rb" => config }) do |server|
+          server.write("go", "")
+          eventually("the thread has forked") { File.exist?(server.path("done")) }
+          children = %w[loaded thread before after].filter_map { |name| File.read(server.path(name)).to_i if File.exist?(server.path(name)) }
+          server.stop
+
+          assert_equal count, children.size
+          children.each { |child| assert_empty opened(child).grep(/\Asocket:/) - notifications }
+          assert(children.all? { |child| server.alive?(child) })
+          assert_raises(Errno::ECONNREFUSED) { server.connect }
+          children.each { |child| Process.kill(:TERM, child) }
+          eventually("a signal ends them") { children.none? { |child| server.alive?(child) } }
+        ensure
+          children&.each { |child| server.alive?(child) && Process.kill(:KILL, child) }
+        end
+      end
+    end
+
     # A fork writes it first, and waits for that.
     def test_what_the_app_has_printed_and_nobody_reads_stops_no_other_request
       with_server(APP) do |server|
@@ -88,15 +128,19 @@ module Fairlead
 
     private
 
+    # @return [Array<String>] sockets over which processes speak to a service manager, as /proc calls them.
+    def notifications
+      File.readlines("/proc/net/unix").map(&:split).filter_map { |row| "socket:[#{row[6]}]" if row[4] == "0002" }
+    end
+
     def ask(socket, path)
       socket.write("GET #{path} HTTP/1.1\r\nHost: a\r\n\r\n")
       hear(socket)
     end
 
     def hear(socket)
-      head = +""
-      head << socket.gets until head.end_with?("\r\n\r\n")
-      [head[/ (\d+)/, 1].to_i, socket.read(head[/content-length: (\d+)/, 1].to_i)]
+      answer = HTTPClient.new(socket).response
+      [answer.status, answer.body]
     end
   end
 end

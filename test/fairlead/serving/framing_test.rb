@@ -47,11 +47,14 @@ module Fairlead
     CODED = "HEAD /read HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
     LONG = "40000\r\n#{"x" * 0x40_000}\r\n"
 
-    def server = shared_server(APP, "--early-hints", "--body-timeout", "0.3", "--head-timeout", "0.3", "--request-timeout", "1.5", lint: false)
+    def server = shared_server(APP, "--early-hints", lint: false)
+
+    # One that waits for nobody for long.
+    def hasty = shared_server(APP, "--body-timeout", "0.3", "--head-timeout", "0.3", "--request-timeout", "0.3", name: :hasty, lint: false)
 
     # @return [Array(String, String)] head and body of all that comes until the end.
-    def all(*parts)
-      client = client()
+    def all(*parts, to: server)
+      client = client(to:)
       parts.each { |part| part.is_a?(String) ? client.write_as_taken(part) : sleep(part) }
       client.rest.split("\r\n\r\n", 2)
     end
@@ -64,12 +67,12 @@ module Fairlead
         "504 Gateway Timeout" => [["HEAD /slow HTTP/1.1\r\nHost: a\r\n\r\n"]],
         "505 HTTP Version Not Supported" => [["HEAD / HTTP/3.0\r\n\r\n"]] }.each do |status, requests|
         requests.each do |parts|
-          head, body = all(*parts)
+          head, body = all(*parts, to: status.match?(/408|504/) ? hasty : server)
           assert_equal ["HTTP/1.1 #{status}", ""], [head[/.*(?=\r\n)/], body], parts.first[0, 50]
         end
       end
       assert_equal ["the request took too long\n", "a chunk is malformed\n"],
-                   [all("GET /slow HTTP/1.1\r\nHost: a\r\n\r\n"), all(CODED.sub("HEAD", "POST"), LONG, 0.1, "zz\r\n")].map(&:last)
+                   [all("GET /slow HTTP/1.1\r\nHost: a\r\n\r\n", to: hasty), all(CODED.sub("HEAD", "POST"), LONG, 0.1, "zz\r\n")].map(&:last)
     end
 
     def test_what_can_have_no_body_says_nothing_of_its_framing

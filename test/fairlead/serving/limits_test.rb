@@ -58,12 +58,12 @@ module Fairlead
     end
 
     def test_who_waits_too_long_is_told_so_at_once_and_the_connection_ends
-      server = holding("--in-flight", "1", "--queue-timeout", "0.2")
+      server = holding("--in-flight", "1", "--queue-timeout", "1")
       holder = client(to: server).request("GET", "/hold")
       eventually_started(server, "/hold")
       late = nil
       took = duration { @answer = (late = client(to: server).request("GET", "/late")).response }
-      assert_includes 0.19..5, took
+      assert_includes 0.99..8, took
       assert_equal [503, "close"], [@answer.status, @answer["connection"]]
       assert_match(/\A\d+\z/, @answer["retry-after"])
       assert_predicate late, :eof?
@@ -74,14 +74,19 @@ module Fairlead
     end
 
     # The loop looks around also while one request after the other computes.
-    def test_a_busy_worker_too_refuses_in_time_and_forgets_who_has_gone
+    def test_a_busy_worker_too_refuses_in_time
       server = holding("--queue-timeout", "0.35")
-      clients = Array.new(40) { |number| client(to: server).request("GET", "/compute?#{number}") } # 4 s
-      gone = clients.delete_at(7)
+      clients = Array.new(100) { |number| client(to: server).request("GET", "/compute?#{number}") } # 10 s
+      assert_operator duration { assert_includes clients.map { |client| client.response.status }, 503 }, :<, 8
+    end
+
+    def test_a_busy_worker_too_forgets_who_has_gone
+      server = holding("--queue-target", "0")
+      clients = Array.new(50) { |number| client(to: server).request("GET", "/compute?#{number}") } # 5 s
       clients[0].response
-      gone.reset
-      assert_operator duration { assert_includes clients.drop(1).map { |client| client.response.status }, 503 }, :<, 2.5
-      refute_includes started(server), "/compute?7"
+      clients.pop.reset
+      assert_equal [200], clients.drop(1).map { |client| client.response.status }.uniq
+      refute_includes started(server), "/compute?49"
     end
 
     def test_a_request_whose_client_has_gone_is_never_run
@@ -164,13 +169,13 @@ module Fairlead
       server = holding("--in-flight", "1")
       stream = client(to: server).request("GET", "/stream")
       second = client(to: server).request("GET", "/")
-      assert_operator duration { assert_equal "quick", second.response.body }, :<, 2
+      assert_operator duration { assert_equal "quick", second.response.body }, :<, 10
       release(server)
       stream.rest_of_chunks
     end
 
     def test_long_lived_responses_have_a_bound_of_their_own
-      server = holding("--in-flight", "1", "--streams", "1", "--queue-timeout", "0.3")
+      server = holding("--in-flight", "1", "--streams", "1", "--queue-timeout", "1")
       first = client(to: server).request("GET", "/events").tap { |client| assert_includes client.some, "data: x" }
       second = client(to: server).request("GET", "/events").tap { |client| assert_includes client.some, "data: x" }
       assert_equal 503, client(to: server).get("/").status # the second one counts as any other

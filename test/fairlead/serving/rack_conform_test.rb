@@ -2,8 +2,8 @@
 
 require "bundler"
 require "open3"
-require "socket"
 require_relative "../../helper"
+require_relative "../../../bench/harness/free_port"
 
 module Fairlead
   # The suite by which servers are compared, https://github.com/socketry/rack-conform, where a checkout of it is in
@@ -21,7 +21,7 @@ module Fairlead
       output, status = run_in(CHECKOUT, "bundle", "install")
       skip "the gems of test/rack_conform cannot be installed:\n#{output}" unless status.success?
 
-      port = TCPServer.open("127.0.0.1", 0) { |server| server.addr[1] }
+      port = Bench::FreePort.find
       output, status = run_in(CHECKOUT, "bundle", "exec", "sus", "--verbose",
         "RUBYLIB" => File.join(CHECKOUT, "lib"), "RACK_CONFORM_ENDPOINT" => "http://localhost:#{port}",
         "RACK_CONFORM_SERVER" => "exec bundle exec fairlead --workers 1 --bind http://localhost:#{port}")

@@ -80,15 +80,17 @@ module Fairlead
 
     # The sibling serves what else has come to the worker meanwhile.
     def test_a_request_waits_for_the_worker_of_its_session_though_that_is_stuck
-      (pid, id), (sibling,) = session_of_each(server).to_a
-      there = client_of(server, sibling)
-      waiting, other, here = Array.new(3) { client_of(server, pid) }
-      stuck = stall(server, "/held", 1, on: here)
-      eventually("it is seen") { figures(server)[:stall] == 2 }
+      sessions = session_of_each(server)
+      clients = sessions.keys.to_h { |worker| [worker, Array.new(2) { client_of(server, worker) }] }
+      keep_stuck(server)
+      pid = stuck_worker(server)
+      id = sessions.fetch(pid)
+      waiting, other = clients.delete(pid)
+      there, = clients.values.first
       [waiting, there].each { |client| client.request("GET", "/call", "Mcp-Session-Id: #{id}") }
 
       refute_equal pid, other.get("/").body.to_i
-      assert stuck.silent?(0), "it has waited for the worker that was stuck"
+      release(server)
       assert_equal ["#{pid} 1 0", "#{pid} 2 0"], [waiting, there].map { |client| client.response.body }.sort
     end
 
@@ -108,7 +110,9 @@ module Fairlead
     def test_after_a_restart_a_client_begins_anew
       with_server(APP, "-w", "2") do |server|
         id = session(client(to: server))
+        before = server.worker_pids
         server.restart
+        eventually("those who keep the session have gone") { (server.worker_pids & before).empty? }
 
         assert_equal "404", server.get("/call", "Mcp-Session-Id" => id).code
         id = session(client(to: server))
@@ -130,7 +134,7 @@ module Fairlead
       found = {}
       eventually("each worker has a session") do
         client_of_each(server).each_value { |client| client.get("/begin").then { |begun| found[begun.body.to_i] = begun["mcp-session-id"] } }
-        found.size == server.worker_pids.size
+        (regular_workers(server) - found.keys).empty?
       end
       found
     end

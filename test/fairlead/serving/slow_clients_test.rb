@@ -27,13 +27,15 @@ module Fairlead
       run ->(env) { $calls[env["PATH_INFO"]] += 1; APPS.fetch(env["PATH_INFO"]).call(env) }
     RUBY
 
-    FLAGS = %w[--body-buffer 100000 --response-buffer 10000000].freeze
+    # The first byte of TCP_INFO is the state of a connection (linux/tcp.h).
+    ESTABLISHED = 1
+    FLAGS = %w[--body-buffer 100000 --response-buffer 10000000 --queue-target 0].freeze
 
     def server = @server ||= shared_server(APP, *FLAGS)
 
     # A server of little patience.
     def be_impatient
-      @server = shared_server(APP, *FLAGS, "--write-timeout", "1", "--body-timeout", "1", name: :impatient)
+      @server = shared_server(APP, *FLAGS, "--write-timeout", "2", "--body-timeout", "2", name: :impatient)
     end
 
     def stats = JSON.parse((@asking ||= client).get("/stats").body)
@@ -58,7 +60,7 @@ module Fairlead
       dribbled = [heads.size, bodies.size].min - 2
       dribbled.times do |at|
         clients.each { |client, request| client << request[at] }
-        assert_operator duration { assert_equal "quick", client.get("/quick").body }, :<, 3 if (at % 8).zero?
+        assert_operator duration { assert_equal "quick", client.get("/quick").body }, :<, 15 if (at % 8).zero?
         eventually_in_flight(0) if (at % 16).zero?
       end
       eventually_in_flight(0)
@@ -94,13 +96,16 @@ module Fairlead
     def test_a_reader_that_stalls_is_dropped_whoever_has_its_response
       be_impatient
       { "/download?8000000" => 0, "/parts?30000000" => 1 }.each do |path, fibers|
+        stats # the connection that asks counts from the next time on
         before = stats["connections"]
         client = small_client
         client.request("GET", path)
         client.line
-        eventually_in_flight(fibers)
-        took = duration { eventually { in_flight.zero? && stats["connections"] <= before } }
-        assert_operator took, :<, 8
+        took = duration { eventually("it is dropped") { client.socket.getsockopt(:TCP, :INFO).data.unpack1("C") != ESTABLISHED } }
+        assert_operator took, :<, 20
+        eventually("nothing is left of it") { in_flight.zero? && stats["connections"] <= before }
+        # Which of the app's responses was held back is known though it was so for a short time only.
+        assert_equal fibers == 1, stats["steps"].any? { |size, steps| size == "30000000" && steps < 30_000_000 }, path
       end
     end
 
@@ -109,11 +114,11 @@ module Fairlead
       be_impatient
       client = small_client
       client.request("GET", "/download?8000000")
-      10.times do
+      20.times do
         assert_equal 200_000, client.read(200_000).size
         sleep 0.2
       end
-      client.read(6_000_000)
+      client.read(4_000_000)
     end
 
     def test_an_upload_up_to_the_limit_is_read_before_the_app_is_called
@@ -130,11 +135,13 @@ module Fairlead
       be_impatient
       client = client()
       client << "PUT /upload HTTP/1.1\r\nHost: a\r\nContent-Length: 150000\r\n\r\n#{"x" * 100_000}"
-      eventually_in_flight(1)
-      10.times do
-        client << ("x" * 5000)
+      # The client must not pause for longer, however slowly it is answered here.
+      seen = Array.new(20) do
+        client << ("x" * 2500)
         sleep 0.2
+        in_flight
       end
+      assert_operator seen.max, :>=, 1
       assert_equal "150000", client.response.body
       eventually_in_flight(0)
     end
@@ -143,7 +150,7 @@ module Fairlead
       be_impatient
       client = client()
       client << "PUT /upload HTTP/1.1\r\nHost: a\r\nContent-Length: 150000\r\n\r\n#{"x" * 100_000}"
-      eventually_in_flight(1)
+      eventually("it has a fiber") { (client << "x") && in_flight == 1 } # until it is seen, it goes on
       eventually_in_flight(0)
       client.rest # it ends, whatever was answered
     end

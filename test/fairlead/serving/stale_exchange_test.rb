@@ -60,7 +60,7 @@ module Fairlead
           other = client(to: server).request("GET", "/next")
           assert_nil client(to: server).get(path), "it was abandoned"
           assert_equal "first last", other.response.body
-          assert_match(/the request has been answered \(IOError\)/, server.log)
+          eventually("it is logged") { server.log.include?("the request has been answered (IOError)") }
         end
       end
     end
@@ -107,7 +107,7 @@ module Fairlead
         plain = clients.map(&:value).select { |path,| path == "/plain" }.flat_map(&:last)
 
         assert_empty plain.reject { |body| body == "P" * 300 }
-        assert_operator plain.size, :>, 20, "the writers leave few turns"
+        refute_empty plain, "the writers leave no turns"
         assert_match(/\A\d+\z/, server.worker_pids.join)
       end
     end
@@ -148,12 +148,10 @@ module Fairlead
     CLOSING = <<~'RUBY'
       require "fairlead"
       require "fairlead/serving/server"
-      limits = %i[request_line head_size headers body_size body_buffer response_buffer in_flight streams queue_timeout queue_target
-                  request_timeout idle_timeout head_timeout body_timeout write_timeout health_path cancel_abandoned event_stream_keepalive]
-      limits = limits.to_h { |name| [name, Fairlead::Configuration.new.public_send(name)] }
+      limits = Fairlead::Server.const_get(:LIMITS).to_h { |name| [name, Fairlead::Configuration.new.public_send(name)] }
       closed = %i[turn prepare_wait woken expired take rejections stop takeable counts]
       [false, true].each do |watched|
-        looped = Fairlead::Loop.new({ **limits, body_size: 1 << 40, record_rejections: false })
+        looped = Fairlead::Loop.new({ **limits, body_size: 1 << 40, record_rejections: false, https_port: 0, trusted_proxies: [] })
         looped.watch(tick: 2, blocked: 4, stuck: 7, computing: 60, lost: 0, drain: 0, priority: 0) if watched
         ready = Queue.new
         threads = Array.new(3) do |number|

@@ -89,6 +89,7 @@ module Fairlead
       app = <<~'RUBY'
         run(lambda do |env|
           env["rack.response_finished"] << ->(*, error) { warn "finished: #{error.class}" }
+          warn "begun"
           env["rack.input"].read
           [200, {}, []]
         end)
@@ -96,6 +97,8 @@ module Fairlead
       server = with_server(app, "--body-buffer", "10", "--stream-request-bodies")
       client = client(to: server)
       client << "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n#{"x" * 20}"
+      # A client that has gone before that has its request dropped: no app is told.
+      eventually("the request was taken") { server.log.include?("begun") }
       client.close
       eventually("the request's end") { server.log.include?("finished: Fairlead::ClientGone") }
     end

@@ -15,7 +15,7 @@ module Fairlead
         case env["PATH_INFO"]
         when "/late"
           begin
-            section.(0.9)
+            section.(2.5)
             STEPS << "went on"
           rescue Fairlead::RequestTimeout => error
             STEPS << error.class.name
@@ -26,7 +26,7 @@ module Fairlead
           end
         when "/both" # its own timeout, and the request's: the second one has nothing left to end
           begin
-            Timeout.timeout(0.3) { section.(0.9) }
+            Timeout.timeout(0.3) { section.(2.5) }
           rescue Timeout::Error
             STEPS << "timeout"
           ensure
@@ -49,14 +49,14 @@ module Fairlead
     RUBY
 
     def test_a_deadline_waits_for_the_end_of_a_section
-      with_server(APP, "--request-timeout", "0.5", lint: false) do |server|
+      with_server(APP, "--request-timeout", "1.5", lint: false) do |server|
         assert_equal "504", server.get("/late").code
         assert_equal "finished,Fairlead::RequestTimeout,finished", server.get("/seen").body
       end
     end
 
     def test_a_deadline_that_was_held_back_reaches_no_later_request
-      with_server(APP, "--request-timeout", "0.5", lint: false) do |server|
+      with_server(APP, "--request-timeout", "1.5", lint: false) do |server|
         assert_equal "504", server.get("/both").code
         assert_equal "finished,timeout", server.get("/seen").body
         10.times { assert_equal "200", server.get("/sleep").code }

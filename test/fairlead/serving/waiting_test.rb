@@ -34,7 +34,7 @@ module Fairlead
         -> { names.send("#{query.byteslice(0, 2)}#{head}#{query.byteslice(12..)}#{record}", 0, "127.0.0.1", port) }
       end
 
-      # It runs in a process of its own. Of at-once.test, and that it knows no address in IPv6, it tells at once.
+      # It runs in a process of its own. That it knows no address in IPv6, it tells at once.
       SLEEPER_PORTS, ports_to_tell = IO.pipe
       fork do
         supervisor = Process.ppid
@@ -54,7 +54,7 @@ module Fairlead
             query, sender = names.recvfrom(512)
             ipv4 = query.end_with?("\0\1\0\1") # type A, class IN
             answer = naming(names, query, sender[1], known: ipv4)
-            ipv4 && !query.include?("at-once") ? due << [now + WAIT, answer] : answer.call
+            ipv4 ? due << [now + WAIT, answer] : answer.call
           end
           due.shift[1].call while due.any? && due[0][0] <= now
         end
@@ -79,8 +79,9 @@ module Fairlead
       LOCKS = Array.new(HUNDRED) { Monitor.new }
       $turn = -1
 
+      PROGRAM = "echo >> started; until [ -e go ]; do sleep 0.2; done"
+
       KINDS = {
-        "nothing" => -> { },
         "sleep" => -> { sleep WAIT },
         "pipe" => lambda {
           reader, writer = IO.pipe
@@ -128,7 +129,6 @@ module Fairlead
         # Only the system's resolver of this server's knows the names; if it held the thread, each request would wait 0.2 s.
         "dns" => -> { Addrinfo.getaddrinfo("harbour.test", nil, nil, :STREAM).map(&:ip_address) == ["127.0.0.1"] or raise },
         "dns-to-connect" => -> { TCPSocket.new("harbour.test", SLEEPER).close },
-        "dns-at-once" => -> { Addrinfo.getaddrinfo("at-once.test", nil, nil, :STREAM).size == 1 or raise },
         "dns-in-ruby" => -> { Resolv.getaddress("harbour.test") == "127.0.0.1" or raise },
         "timeout" => lambda {
           begin
@@ -161,15 +161,11 @@ module Fairlead
         "file-lock-in-turn" => lambda {
           File.open("turns", "w") { |file| file.flock(File::LOCK_EX); sleep 0.002 }
         },
-        "process-wait" => -> { Process.wait(spawn("sleep 0.2")) },
-        "process-detach" => -> { Process.detach(spawn("sleep 0.2")).value.success? or raise },
-        "system" => -> { system("sleep 0.2") or raise },
-        "backticks" => -> { `sleep 0.2; echo done` == "done\n" or raise },
-        "popen" => -> { IO.popen(["sleep", "0.2"], &:read) },
-        # What twenty processes take this process without any server's doing.
-        "plain-processes" => lambda {
-          Fiber.new(blocking: true) { Array.new(20) { spawn("sleep 0.2") }.each { |pid| Process.wait(pid) } }.resume
-        },
+        "process-wait" => -> { Process.wait(spawn(PROGRAM)) },
+        "process-detach" => -> { Process.detach(spawn(PROGRAM)).value.success? or raise },
+        "system" => -> { system(PROGRAM) or raise },
+        "backticks" => -> { `#{PROGRAM}; echo done` == "done\n" or raise },
+        "popen" => -> { IO.popen(PROGRAM, &:read) },
       }
 
       run lambda { |env|
@@ -185,44 +181,34 @@ module Fairlead
     def server = shared_server(APP, prefix: PREFIX, files: { "resolv.conf" => NAMESERVER })
 
     %w[sleep pipe socket-read socket-write net-http mutex monitor condition condition-timeout monitor-condition queue
-       queue-timeout sized-queue thread-join thread-value timeout timeout-unneeded select wait-readable file-lock].each do |kind|
+       queue-timeout sized-queue thread-join thread-value timeout timeout-unneeded select wait-readable file-lock dns
+       dns-to-connect dns-in-ruby].each do |kind|
       define_method("test_a_hundred_requests_wait_at_once_for_#{kind.tr("-", "_")}") { assert_wait_together(kind, 100) }
-    end
-
-    # Asking and reading the answer is Ruby's own work, and takes its time.
-    %w[dns dns-to-connect dns-in-ruby].each do |kind|
-      define_method("test_a_hundred_requests_wait_at_once_for_#{kind.tr("-", "_")}") do
-        assert_wait_together(kind, 100) { seconds_of_burst(server, ["/dns-at-once"] * 100) + 0.35 }
-      end
     end
 
     # One holds it while the others want it: if waiting held the thread, none would ever go on.
     def test_requests_of_one_worker_pass_a_file_lock_on
-      assert_operator seconds_of_burst(server, ["/file-lock-in-turn"] * 20), :<, 5
+      assert_operator seconds_of_burst(server, ["/file-lock-in-turn"] * 20), :<, 20
     end
 
-    # A busy machine takes its time to start processes: no less for any Ruby.
     %w[process-wait process-detach system backticks popen].each do |kind|
       define_method("test_twenty_requests_wait_at_once_for_#{kind.tr("-", "_")}") do
-        assert_wait_together(kind, 20) { seconds_of_burst(server, ["/plain-processes"]) + 0.1 }
+        %w[started go].each { |name| FileUtils.rm_f(server.path(name)) }
+        waiting = Thread.new { burst(server, ["/#{kind}"] * 20) }
+        eventually("the programs of all run") { File.size?(server.path("started")) == 20 }
+        server.write("go", "")
+        assert_equal [200] * 20, waiting.value.map(&:status)
+      ensure
+        server.write("go", "")
       end
     end
 
     private
 
-    # One good run proves that they wait together. How fast this machine serves as many that wait for nothing is
-    # measured beside each run, and added to what is enough.
-    #
-    # @yield [Float] the seconds that are enough, if they are more than that.
+    # One after the other, they would take 20 s.
     def assert_wait_together(kind, count)
-      enough = seconds = nil
-      10.times do
-        busy = seconds_of_burst(server, ["/nothing"] * count)
-        enough = [0.35 + busy, block_given? ? yield : 0].max
-        seconds = seconds_of_burst(server, ["/#{kind}"] * count)
-        break if seconds < enough
-      end
-      assert_operator seconds, :<, enough, "#{count} × #{kind}"
+      seconds = seconds_of_burst(server, ["/#{kind}"] * count)
+      assert_operator seconds, :<, 17, "#{count} × #{kind}"
       assert_operator seconds, :>=, 0.19, "#{count} × #{kind} did not wait"
     end
   end

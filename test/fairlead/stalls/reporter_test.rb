@@ -25,6 +25,7 @@ module Fairlead
 
     MORE = <<~RUBY.chomp
       when "/blocks" then Cwork.without_gvl(seconds)
+      when "/listener" then (env["fairlead.stall_listener"] = ->(_) { raise "on purpose" }; Cwork.without_gvl(seconds))
       when "/lasts" then Cwork.without_gvl(seconds)
       when "/library"
         ends = Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID) + seconds
@@ -37,7 +38,7 @@ module Fairlead
       when "/later-child" then Async { sleep(0.01); Cwork.without_gvl(seconds) }.wait
       when "/leave" then Async { sleep(0.3); Cwork.without_gvl(seconds) }
       when "/fiber" then Enumerator.new { |values| Cwork.without_gvl(seconds); values << 1 }.next
-      when "/thread" then (Thread.new { Cwork.with_gvl(seconds) }.tap { |thread| thread.name = "a bystander" }; sleep 0.01)
+      when "/thread" then Thread.new { Cwork.with_gvl_while(env["QUERY_STRING"], 300) }.name = "a bystander"
       when "/free"
     RUBY
 
@@ -84,8 +85,8 @@ module Fairlead
     end
 
     def test_a_stall_that_comes_after_a_wait
-      assert_told(stalled("/later/free", kind: "blocked"), at: line_of('"/later/free"'))
-      assert_told(stalled("/later/held", kind: "stuck"), at: line_of('"/later/held"'))
+      assert_told(stalled("/later/free", kind: "blocked"), at: line_of('"/free"'))
+      assert_told(stalled("/later/held", kind: "stuck"), at: line_of('"/held"'))
     end
 
     def test_one_that_computes_at_first_but_mostly_blocks_is_blamed_for_that
@@ -115,18 +116,29 @@ module Fairlead
     end
 
     def test_a_thread_of_the_app_that_keeps_the_lock_from_all_is_named
-      client = client(to: server)
-      client.write("GET /thread?0.6 HTTP/1.1\r\nHost: a\r\n\r\n")
+      client = keep_stuck(server, "/thread")
+      client.request("GET", "/") # for the worker to want the lock
+      eventually("it is seen") { stuck_worker(server) }
+      sleep 0.5 # a short one is not told
+      release(server)
       stall = eventually("it is told") { events.find { |event| event["thread"] == "a bystander" } }
 
       assert_match(/with_gvl/, stall["backtrace"].first)
-      client.response
+      2.times { assert_equal 200, client.response.status }
+    end
+
+    def test_a_listener_that_raises_keeps_no_stall_from_being_told
+      assert_told stalled("/listener", kind: "blocked"), at: line_of('"/listener"'), says: []
+      eventually("the error is logged") { server.log.match?(/A stall could not be reported\. .*on purpose/) }
     end
 
     def test_what_was_done_for_requests_that_waited_is_told
       clients = client_of_each(server)
-      stuck = stall(server, "/held", 2)
+      stuck = keep_stuck(server)
+      eventually("it is seen") { figures(server)[:stall] == 2 } # else its sibling takes some as it would of any that is busy
       clients.each_value { |client| client.get("/") }
+      sleep 0.5 # a short one is not told
+      release(server)
       victim = stuck.response.body.to_i
       other, = clients.keys - [victim]
       stall = eventually("it is told") { events.find { |event| event["handed"].positive? && event["pid"] == victim } }
@@ -158,19 +170,19 @@ module Fairlead
     end
 
     def test_one_that_lasts_is_told_while_it_goes_on
-      client = client(to: server, timeout: 30).write("GET /lasts?6.5 HTTP/1.1\r\nHost: a\r\n\r\n")
-      eventually("it is told") { server.log.match?(%r{GET /lasts has stalled for [56]\.\d+ s so far: blocked in C}) }
+      client = client(to: server, timeout: 30).write("GET /lasts?12 HTTP/1.1\r\nHost: a\r\n\r\n")
+      eventually("it is told") { server.log.match?(%r{GET /lasts has stalled for \d+\.\d+ s so far: blocked in C}) }
 
       assert client.silent?, "it goes on"
       client.response
-      eventually("its end is known") { asked(server)["stalls"].any? { |stall| stall["seconds"] > 6.4 } }
+      eventually("its end is known") { asked(server)["stalls"].any? { |stall| stall["seconds"] > 11 } }
     end
 
     # No Ruby runs meanwhile: it is the core that tells.
     def test_one_that_lasts_and_keeps_the_lock_from_all_is_told_while_it_goes_on
-      client = client(to: server, timeout: 30).write("GET /held/~lasts\xFF?7 HTTP/1.1\r\nHost: a\r\n\r\n".b)
+      client = client(to: server, timeout: 30).write("GET /held/~lasts\xFF?12 HTTP/1.1\r\nHost: a\r\n\r\n".b)
       eventually("it is told") do
-        server.log.match?(%r{GET /held/~lasts%ff has stalled for [56]\.\d+ s so far: asleep with Ruby's lock held\.})
+        server.log.match?(%r{GET /held/~lasts%ff has stalled for \d+\.\d+ s so far: asleep with Ruby's lock held\.})
       end
       assert client.silent?, "it goes on"
       # Asked in this process: a command takes its time to start.
@@ -180,8 +192,9 @@ module Fairlead
 
       client.response
       stall = eventually("its end is told") do
-        asked(server)["stalls"].find { |found| found["path"] == "/held/~lasts%ff" && found["seconds"] > 6.9 }
+        asked(server)["stalls"].find { |found| found["path"] == "/held/~lasts%ff" && !found["lasting"] }
       end
+      assert_operator stall["seconds"], :>, 10, "but for the time in which it waited for a processor"
       assert_match(/with_gvl/, stall["backtrace"].first)
     end
 
@@ -195,7 +208,7 @@ module Fairlead
       end
 
       assert_equal "GET /orders/:id", stall["route"]
-      assert_operator stall["total"], :>=, 1.9
+      assert_operator stall["total"], :>=, 1
       assert_operator stall["seconds"], :<=, stall["total"]
       assert_equal 1, server.log.scan(/ stalled for .* blocked in C/).size
     end
@@ -219,11 +232,12 @@ module Fairlead
     end
 
     def test_a_server_that_is_not_there_is_one_clear_line
-      output, status = fairlead("stalls", "--pid", "1")
+      pid = 1 << 23 # beyond the highest (pid_max in proc_sys_kernel(5))
+      output, status = fairlead("stalls", "--pid", pid.to_s)
 
       assert_equal 1, status.exitstatus
       # Servers of tests that run meanwhile may be stopped or stuck.
-      assert_match(/\Afairlead: No server of this user (runs|answers) as process 1\. These run:\n  --pid \d+/, output)
+      assert_match(/\Afairlead: No server of this user (runs|answers) as process #{pid}\. These run:\n  --pid \d+/, output)
       refute_match(/\.rb:\d+:in /, output)
     end
 
@@ -241,26 +255,26 @@ module Fairlead
       client(to: server).get("/free?0.4")
 
       eventually("it is told") { asked(server)["stalls"].map { |stall| stall["path"] } == ["/free"] }
-      assert_includes server.log, "GET /free stalled for "
+      eventually("it is in the log") { server.log.include?("GET /free stalled for ") }
     end
 
     def test_in_development_its_backtrace_is_on_the_error_stream
       server = with_server(TOLD, "-e", "development")
       client(to: server).get("/free?0.4")
 
-      eventually("it is there") { server.log.match?(%r{^fairlead: GET /free stalled for \d}) }
-      assert_match(/^fairlead: GET .*\n  .*config\.ru:\d+:in .*without_gvl/, server.log)
+      eventually("it is there") { server.log.match?(%r{^fairlead: GET /free stalled for \d.*\n  .*config\.ru:\d+:in .*without_gvl}) }
     end
 
     private
 
-    # Stalls, and awaits what is told of it.
-    def stalled(path, kind:, seconds: 0.4)
+    # Stalls, and awaits what the server tells of it. On a busy machine the server takes off some of the time for which the thread waits
+    # for a processor afterwards.
+    def stalled(path, kind:, seconds: 0.6)
       known = events.size
-      client(to: server, timeout: 30).get("#{path}?#{seconds}")
+      took = duration { client(to: server, timeout: 60).get("#{path}?#{seconds}") }
       stall = eventually("#{path} is told") { events.drop(known).find { |event| event["path"] == path } }
       assert_equal kind, stall["kind"]
-      assert_includes (seconds - 0.05)..(seconds + 3), stall["seconds"]
+      assert_includes (seconds / 2)..(took + 3), stall["seconds"]
       eventually("subscribers know") { lines("subscribed").include?("#{kind}\n") }
       stall
     end

@@ -38,6 +38,25 @@ module Fairlead
       end
     end
 
+    def test_told_to_end_before_it_serves_it_never_shows_that_it_serves
+      with_server(<<~RUBY, "--workers", "0", ready: false) do |server|
+        require "fairlead/serving/server"
+        Fairlead::Server.prepend(Module.new do
+          def run
+            drain
+            super do
+              yield
+              File.write("state", Fairlead.page.get(0, :state).to_s)
+            end
+          end
+        end)
+        run ->(_) { [200, {}, []] }
+      RUBY
+        assert_predicate server.wait_for_end(within: 240), :success?
+        assert_equal WorkerState::DRAINING.to_s, File.read(server.path("state"))
+      end
+    end
+
     def test_a_second_term_ends_at_once
       with_server(SLOW, "-w", "0") do |server|
         server.connect do |socket|
@@ -79,8 +98,25 @@ module Fairlead
           server.write("go", "")
           server.wait_until_ready
 
-          eventually("the new version") { server.get.body == "new" }
+          eventually("the new version") { server.get_meanwhile.body == "new" }
         end
+      end
+    end
+
+    # Clients that connect, and ask a moment later. The server promises them a second; those that the machine delays for half of it do not
+    # count.
+    def test_clients_that_have_just_connected_are_answered_while_new_code_takes_over
+      with_server("VERSION = File.read(\"version\")\nrun ->(_) { [200, {}, [VERSION]] }", "-w", "0", files: { "version" => "0" }) do |server|
+        answers = Queue.new
+        clients = Array.new(6) { Thread.new { ask_late(server, answers) until answers.closed? } }
+        server.write("version", "1")
+        server.signal(:USR2)
+        seen = []
+        eventually("the new code") { seen.push(answers.pop).last.first.end_with?("1") }
+        answers.close
+        clients.each(&:join)
+
+        assert_empty seen.filter_map { |answer, in_time| answer if in_time }.grep_v(/\AHTTP\/1.1 200 .*[01]\z/m)
       end
     end
 
@@ -133,6 +169,22 @@ module Fairlead
     end
 
     private
+
+    def ask_late(server, answers)
+      began = monotonic
+      sent = nil
+      answer = server.connect do |socket|
+        sleep 0.05
+        socket.write("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        sent = monotonic
+        socket.read
+      rescue SystemCallError => error
+        error.inspect
+      end
+      answers.push([answer, (sent || monotonic) < began + 0.5])
+    rescue ClosedQueueError
+      nil # the test has seen enough
+    end
 
     def begin_request(server, socket, seconds)
       socket.write("GET /?#{seconds} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")

@@ -5,6 +5,8 @@ require_relative "../../helper"
 module Fairlead
   # The process of Solid Queue beside the workers: when it is started, told to end, and killed. What runs in it is a
   # stand-in here; test/ecosystem has the real one.
+  #
+  # Covers supervision/side_process.rb
   class JobsTest < Test
     needs :database
 
@@ -154,6 +156,7 @@ module Fairlead
       Thread.new do
         sleep 0.01 until File.exist?("take")
         pid = File.read("begun").split.last.to_i
+        Thread.current.priority = 3 # longer turns of Ruby's lock: a process may take some time to end
         Process.kill(:KILL, pid)
         nil until Process.wait(pid, Process::WNOHANG)
         File.write("taken", "")
@@ -196,6 +199,18 @@ module Fairlead
 
         assert_equal first, begun(server)
         assert server.alive?(first)
+      end
+    end
+
+    def test_it_opens_its_log_again
+      [[], ["-w", "0"]].each do |flags|
+        with_server(APP, "--solid-queue", "async", "--log", "server.log", *flags) do |server|
+          pid = jobs(server)
+          File.rename(server.path("server.log"), server.path("old.log"))
+          server.signal(:USR1)
+
+          eventually("it writes to the new file") { File.readlink("/proc/#{pid}/fd/1") == server.path("server.log") }
+        end
       end
     end
 

@@ -148,7 +148,7 @@ module Fairlead
           (new - [other]).first if new.size == 2
         end
 
-        assert_match(/Worker 0 \(process #{killed}\) ended unexpectedly\. It was ended by SIGKILL\./, server.log)
+        eventually("it is told") { server.log.include?("Worker 0 (process #{killed}) ended unexpectedly. It was ended by SIGKILL.") }
         eventually("its title") { server.title(successor).start_with?("fairlead: worker 0 ") }
       end
     end
@@ -235,7 +235,7 @@ module Fairlead
         server.write("config.ru", "\nrun nonsense")
         server.restart
 
-        assert_equal workers, server.worker_pids
+        eventually("those that failed have gone") { server.worker_pids == workers }
         assert_equal "old", server.get.body
         assert_match(/^config\.ru:2: NameError: .*nonsense/, server.log)
         assert_equal 1, server.log.scan("could not start").size, "it is told once"

@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "open3"
 require_relative "../../helper"
 require_relative "../../restarts"
 require_relative "../../stalls"
@@ -36,6 +37,43 @@ module Fairlead
       @taken[2] = 201 << 20
 
       assert_equal [@workers[2], "it takes 201 MiB (recycle_memory 200 MiB)"], recycling.due(@workers, 1)
+    end
+
+    def test_a_limit_below_what_the_app_needs_replaces_workers_ever_more_seldom_and_is_reported_once
+      recycling = recycling(nil, 200 << 20)
+      @taken.default = 201 << 20
+      text = logged { assert_equal [0, 60, 120, 300, 600, 1260, 2520, 4860, 6120, 8460, 9720], replacements(recycling, 0..12_000) }
+
+      assert_equal 1, text.scan("A worker has reached 200 MiB (recycle_memory) within 1 s of its start").size
+      assert_includes text, recycling.problem
+    end
+
+    def test_a_worker_that_has_grown_slowly_goes_at_once_and_is_no_problem
+      recycling = recycling(nil, 200 << 20)
+      @taken[1] = 201 << 20
+      logged { assert_equal [0], replacements(recycling, 0..50) }
+      refute_nil recycling.problem
+      assert_empty replacements(recycling, 51..70)
+      assert_nil recycling.problem, "all have served for a minute with less"
+      @taken[2] = 201 << 20
+
+      assert_equal [71], replacements(recycling, 71..80)
+      assert_nil recycling.problem
+    end
+
+    def test_the_time_in_which_another_leaves_does_not_count_as_slow_growth
+      recycling = recycling(nil, 200 << 20)
+      @taken.default = 201 << 20
+      logged do
+        first, = recycling.due(@workers, 0)
+        @workers.replace(first)
+        boot(0)
+        @workers.due(0)
+        1.upto(120) { |now| assert_nil recycling.due(@workers, now) }
+        @workers.ended(first, 120)
+        refute_nil recycling.due(@workers, 121)
+      end
+      refute_nil recycling.problem
     end
 
     def test_limits_are_up_to_a_tenth_lower
@@ -106,13 +144,11 @@ module Fairlead
     end
 
     def test_the_next_one_waits_until_the_last_has_finished_what_it_runs
-      { "--recycle-requests" => "5", "--recycle-memory" => "1M" }.each do |flag, limit|
-        with_server(APP, "-w", "2", flag, limit) do |server|
-          assert_one_leaves_at_a_time(server) do
-            slow = Array.new(8) { Thread.new { server.get("/sleep?2.5").code } }
-            Array.new(8) { Thread.new { 5.times { server.get("/cpu?0.01") } } }.each(&:join)
-            assert_equal ["200"], slow.map(&:value).uniq
-          end
+      with_server(APP, "-w", "2", "--recycle-requests", "5") do |server|
+        assert_one_leaves_at_a_time(server) do
+          slow = Array.new(8) { Thread.new { server.get("/sleep?2.5").code } }
+          Array.new(8) { Thread.new { 5.times { server.get("/cpu?0.01") } } }.each(&:join)
+          assert_equal ["200"], slow.map(&:value).uniq
         end
       end
     end
@@ -137,7 +173,42 @@ module Fairlead
       end
     end
 
+    def test_a_limit_below_what_the_app_needs_is_a_problem_of_the_server
+      with_server(APP, "--recycle-memory", "1M") do |server|
+        eventually("its first worker is replaced") { server.log.include?("A worker has reached 1 MiB") }
+        status, = Open3.capture2e(RbConfig.ruby, "-I", File.join(ROOT, "lib"), File.join(ROOT, "exe/fairlead"), "status",
+                                  chdir: server.directory)
+
+        assert_match(/^A worker has reached 1 MiB \(recycle_memory\) within \d+ s of its start/, status)
+      end
+    end
+
     private
+
+    # With workers that boot and end at once.
+    #
+    # @return [Array<Integer>] the seconds in which one was replaced.
+    def replacements(recycling, seconds)
+      seconds.select do |now|
+        worker, = recycling.due(@workers, now)
+        next unless worker
+
+        @workers.replace(worker)
+        boot(now)
+        @workers.due(now)
+        @workers.ended(worker, now)
+      end
+    end
+
+    # @return [String] what was written to the log.
+    def logged
+      before = Log.io
+      Log.io = StringIO.new
+      yield
+      Log.io.string
+    ensure
+      Log.io = before
+    end
 
     # @return [Integer, nil] nil: none is there now.
     def serving_lane(server)
@@ -161,13 +232,13 @@ module Fairlead
     end
 
     def recycling(requests, memory, random: HIGHEST)
-      WorkerRecycler.new(requests, memory, random:, measure: ->(pid) { @taken[pid] }) { |worker| @answered[worker.pid] }
+      WorkerRecycler.new(requests, memory, random:, measure: ->(_, pid) { @taken[pid] }) { |worker| @answered[worker.pid] }
     end
 
-    def boot
-      @workers.due(0).each do |action|
+    def boot(now = 0)
+      @workers.due(now).each do |action|
         @workers.forked(action.worker, @pid += 1)
-        @workers.ready(action.worker, 0)
+        @workers.ready(action.worker, now)
       end
     end
   end

@@ -253,10 +253,19 @@ module Fairlead
     def test_where_others_serve_a_stop_lets_connections_go_on_for_another_answer
       table = serving(2)
       table.stop(handover: true)
-      assert table.due(1.0).all?(&:handover)
-
-      table.stop
+      assert_equal [true, true], table.due(1.0).map(&:handover)
+      table.stop(handover: true)
       assert_empty table.due(1.1), "they have been told"
+    end
+
+    def test_those_that_hand_over_are_told_when_all_stop_and_keep_their_time
+      table = serving(2, drain_timeout: 30.0)
+      table.shrink
+      assert_equal [[1, true]], table.due(1.0).map { |drain| [drain.worker.index, drain.handover] }
+      table.stop
+      assert_equal [[0, false], [1, false]], table.due(2.0).map { |drain| [drain.worker.index, drain.handover] }
+      assert_empty table.due(2.1), "they have been told"
+      assert_equal [[WorkerTable::Stop, 1, 1]], kinds(table.due(31.0))
     end
 
     def test_a_worker_that_drains_too_long_is_told_to_stop_and_then_killed

@@ -5,7 +5,9 @@
 #include <ruby.h>
 #include <ruby/thread.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <time.h>
+#include <unistd.h>
 
 static struct timespec
 now_plus(double seconds)
@@ -35,6 +37,27 @@ cwork_with_gvl(VALUE self, VALUE seconds)
     while (block_until(&end)) {
     }
     return seconds;
+}
+
+/* The same while there is a file at `path`, for so many seconds at most. It makes the file: whoever finds it knows that no other thread
+ * runs. */
+static VALUE
+cwork_with_gvl_while(VALUE self, VALUE path, VALUE seconds)
+{
+    const char *name = StringValueCStr(path);
+    struct timespec now, next, end = now_plus(NUM2DBL(seconds));
+    int file = open(name, O_CREAT | O_WRONLY | O_CLOEXEC, 0644);
+
+    if (file < 0)
+        rb_sys_fail(name);
+    close(file);
+    do {
+        next = now_plus(0.03);
+        while (block_until(&next)) {
+        }
+        clock_gettime(CLOCK_MONOTONIC, &now);
+    } while (access(name, F_OK) == 0 && now.tv_sec < end.tv_sec);
+    return Qnil;
 }
 
 /* Ruby cannot interrupt it: no other thread runs meanwhile. */
@@ -67,6 +90,7 @@ Init_cwork(void)
     VALUE cwork = rb_define_module("Cwork");
 
     rb_define_module_function(cwork, "with_gvl", cwork_with_gvl, 1);
+    rb_define_module_function(cwork, "with_gvl_while", cwork_with_gvl_while, 2);
     rb_define_module_function(cwork, "computes_with_gvl", cwork_computes_with_gvl, 1);
     rb_define_module_function(cwork, "without_gvl", cwork_without_gvl, 1);
 }

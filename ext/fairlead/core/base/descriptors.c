@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <stdatomic.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -16,6 +17,24 @@ static struct {
     int size;
 } hijacked;
 
+/* A bit for each of the descriptors below this number; those beyond are not known to be relayed. */
+enum { RELAYED_END = 1 << 16 };
+static _Atomic uint64_t relayed_bits[RELAYED_END / 64];
+
+void fl_descriptor_set_relayed(int descriptor, bool relayed) {
+    if (descriptor >= RELAYED_END)
+        return;
+    uint64_t bit = UINT64_C(1) << (descriptor % 64);
+    if (relayed)
+        atomic_fetch_or(&relayed_bits[descriptor / 64], bit);
+    else
+        atomic_fetch_and(&relayed_bits[descriptor / 64], ~bit);
+}
+
+bool fl_descriptor_is_relayed(int descriptor) {
+    return descriptor < RELAYED_END && (atomic_load(&relayed_bits[descriptor / 64]) >> (descriptor % 64) & 1) != 0;
+}
+
 void fl_descriptor_track(int descriptor) {
     if (descriptor > atomic_load_explicit(&highest, memory_order_relaxed))
         atomic_store_explicit(&highest, descriptor, memory_order_relaxed); /* if two threads store, either value will do */
@@ -27,6 +46,7 @@ int fl_descriptors_end(void) {
 
 void fl_descriptor_mark_hijacked(int descriptor) {
     struct stat status;
+    fl_descriptor_set_relayed(descriptor, false);
     if (fstat(descriptor, &status) < 0)
         return;
     if (descriptor >= hijacked.size) {

@@ -15,6 +15,10 @@ int fl_descriptors_end(void);
 void fl_descriptor_mark_hijacked(int descriptor);
 bool fl_descriptor_is_hijacked(int descriptor);
 
+/* The socket is one end of a relay, which has no address to know it by; or it is to be closed. Any thread may call. */
+void fl_descriptor_set_relayed(int descriptor, bool relayed);
+bool fl_descriptor_is_relayed(int descriptor);
+
 /* In the child: closes the file, but keeps the descriptor in use (/dev/null). An IO object may close it later, and must not close
  * another file then. */
 void fl_descriptor_replace(int descriptor);

@@ -106,7 +106,7 @@ typedef struct fl_head {
                              * empty if Host is empty (RFC 9112, 3.2) or missing (HTTP/1.0) */
     fl_span session;        /* Mcp-Session-Id; empty: none */
     fl_target_form form;
-    uint8_t minor;          /* 0 or 1 of HTTP/1.x */
+    uint8_t minor;          /* 0 or 1 of HTTP/1.x; 2: HTTP/2 */
     bool head_method;       /* HEAD */
     bool keep_alive;        /* the client's wish, by its version and its Connection header */
     bool chunked;           /* the body is chunked */

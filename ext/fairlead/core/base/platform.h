@@ -19,6 +19,7 @@
 #define FL_LINUX
 #include <linux/sockios.h>
 #include <sys/ioctl.h>
+#include <sys/sendfile.h>
 #endif
 
 /* The backend of poll.h */
@@ -72,6 +73,24 @@ static inline int fl_accept(int listener, struct sockaddr *address, socklen_t *s
 #endif
 }
 
+/* Anonymous memory of this size, as a descriptor that is closed on exec; -1: there is none on this system. */
+int fl_memory_descriptor(const char *name, size_t size);
+
+/* Two connected sockets, close-on-exec: another thread may start a program at any time. */
+static inline bool fl_socket_pair(int pair[2]) {
+#ifdef FL_LINUX
+    return socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0;
+#else
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) < 0)
+        return false;
+    if (fl_close_on_exec_nonblocking(pair[0]) == 0 && fl_close_on_exec_nonblocking(pair[1]) == 0)
+        return true;
+    close(pair[0]);
+    close(pair[1]);
+    return false;
+#endif
+}
+
 /* Bytes that were written to a socket and that its peer has not acknowledged; 0 if the system does not report it. */
 static inline int fl_unacknowledged(int descriptor) {
     int size = 0;
@@ -87,6 +106,22 @@ static inline int fl_unacknowledged(int descriptor) {
 #endif
     return size;
 }
+
+#ifdef FL_LINUX
+#define FL_HAS_SEND_FILE
+/* Sends a part of a file to a socket. Raises SIGPIPE if the peer has gone; Ruby ignores it. */
+static inline ssize_t fl_send_file(int socket, int file, off_t offset, size_t size) {
+    return sendfile(socket, file, &offset, size);
+}
+#endif
+
+/* Opens a file below a folder for reading, close-on-exec, and nothing outside of the folder, wherever ".." and symbolic links lead. Some
+ * systems follow no symbolic links. Does not wait for the writer of a pipe. */
+int fl_open_beneath(int folder, const char *path);
+
+#ifdef __APPLE__
+#define st_mtim st_mtimespec
+#endif
 
 /* Limits the bytes that the kernel buffers for a peer that does not read, if the system supports it. */
 static inline void fl_limit_unsent(int descriptor, int most) {

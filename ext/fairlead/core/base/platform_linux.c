@@ -54,6 +54,15 @@ bool fl_task_sleeps(const fl_task *task) {
     return state == 'S' || state == 'D';
 }
 
+int fl_memory_descriptor(const char *name, size_t size) {
+    int descriptor = (int) syscall(SYS_memfd_create, name, 1u /* MFD_CLOEXEC */);
+    if (descriptor >= 0 && ftruncate(descriptor, (off_t) size) < 0) {
+        close(descriptor);
+        return -1;
+    }
+    return descriptor;
+}
+
 int fl_process_descriptor(int pid) {
     return (int) syscall(SYS_pidfd_open, pid, 0); /* the kernel sets close-on-exec */
 }

@@ -82,6 +82,11 @@ bool fl_task_is_uninterruptible(const fl_task *task) {
 }
 #endif
 
+int fl_memory_descriptor(const char *name, size_t size) {
+    (void) name, (void) size;
+    return -1;
+}
+
 int fl_process_descriptor(int pid) {
     (void) pid;
     return -1;

@@ -5,7 +5,9 @@
 #ifndef FL_SHARED_PAGE_H
 #define FL_SHARED_PAGE_H
 
+#include "request_times.h"
 #include "routes.h"
+#include "run.h"
 #include "sessions.h"
 #include <stdatomic.h>
 #include <stddef.h>
@@ -53,8 +55,15 @@
     X(relief)                  /* 1: a relief worker (by the supervisor) */                                   \
     X(began_us)                /* fl_clock when it was forked (by the supervisor) */                          \
     X(stalls)                  /* reported stalls */                                                          \
+    X(stalls_blocked)          /* of them, by kind, in the order of fl_stall */                               \
+    X(stalls_stuck)                                                                                           \
+    X(stalls_computing)                                                                                       \
+    X(failures)                /* 1: it ended unexpectedly (by the supervisor) */                             \
+    X(gc_runs)                 /* of the garbage collector, as last reported */                               \
+    X(gc_us)                   /* and their time */                                                           \
     X(stalled_us)              /* fl_clock when its oldest current stall began; 0: none */                    \
-    X(stalled_kind)            /* fl_stall of that stall */
+    X(stalled_kind)            /* fl_stall of that stall */                                                  \
+    X(runs)                    /* of its runs in the page, so many have been used */
 
 typedef enum fl_slot_field {
 #define X(field) FL_SLOT_##field,
@@ -88,11 +97,32 @@ static inline const char *fl_stall_name(fl_stall stall) {
     return names[stall];
 }
 
+/* Fields that count since the worker's start: X(field) */
+#define FL_SLOT_COUNTER_MAP(X)                                                                                                 \
+    X(requests)                                                                                                                \
+    X(errors)                                                                                                                  \
+    X(refused)                                                                                                                 \
+    X(turned_away)                                                                                                             \
+    X(timed_out)                                                                                                               \
+    X(standbys)                                                                                                                \
+    X(handed)                                                                                                                  \
+    X(received)                                                                                                                \
+    X(lane_requests)                                                                                                           \
+    X(lane_waited_us)                                                                                                          \
+    X(stalls)                                                                                                                  \
+    X(stalls_blocked)                                                                                                          \
+    X(stalls_stuck)                                                                                                            \
+    X(stalls_computing)                                                                                                        \
+    X(failures)                                                                                                                \
+    X(gc_runs)                                                                                                                 \
+    X(gc_us)
+
 typedef struct fl_slot {
     _Alignas(128) _Atomic int64_t fields[FL_SLOT_FIELDS];
+    _Alignas(128) fl_request_times times;
 } fl_slot;
 
-enum { FL_MAX_DATABASES = 4 };
+enum { FL_MAX_DATABASES = 4, FL_MAX_RUNS = 256 };
 
 typedef struct fl_shared_page {
     size_t count;
@@ -100,11 +130,27 @@ typedef struct fl_shared_page {
     _Atomic int max_lanes; /* the limit of lane workers */
     fl_routes routes;
     fl_sessions sessions;
-    fl_slot slots[];
+    fl_timed_routes timed_routes;
+    fl_run *runs;           /* FL_MAX_RUNS for each slot; mapped at the same address in all processes */
+    _Atomic bool runs_kept; /* some have been used: they stay when the page is closed */
+    /* Odd while the supervisor moves counters from one slot to another, so that readers take neither both nor none. */
+    _Atomic uint64_t retirements;
+    fl_slot slots[]; /* `count`, and one more for the counters of workers that have ended */
 } fl_shared_page;
 
 fl_shared_page *fl_shared_page_open(size_t slots);
 void fl_shared_page_close(fl_shared_page *page);
+
+/* Memory for one more run of the worker in this slot, which stays the worker's until it ends. NULL: there is no room. */
+fl_run *fl_shared_page_add_run(fl_shared_page *page, size_t slot);
+
+/* Empties the slot of a worker that has ended; its counters move to the last slot. The supervisor calls it. */
+void fl_shared_page_retire(fl_shared_page *page, size_t slot);
+
+/* Copies the sum of all workers' counters, also of those that have ended. `slot`: only those of this slot; -1: all. */
+void fl_shared_page_times(fl_shared_page *page, int slot, fl_request_times *sum);
+/* The same for the fields of FL_SLOT_COUNTER_MAP; the other fields of `sum` are 0. */
+void fl_shared_page_counters(fl_shared_page *page, int64_t sum[FL_SLOT_FIELDS]);
 
 /* The number of a database server, the same in all processes. Servers beyond FL_MAX_DATABASES share the last one. */
 int fl_shared_page_database(fl_shared_page *page, uint64_t key);

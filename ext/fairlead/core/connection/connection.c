@@ -1,39 +1,18 @@
-/* Opening, reading, events, deadlines, and closing. */
+/* Opening, reading, events, and closing. */
 #include "connection.h"
 #include "base/descriptors.h"
 #include "base/list.h"
 #include "base/platform.h"
 #include "context.h"
-#include "event_stream.h"
 #include "exchange.h"
 #include "internal.h"
+#include "proxy_header.h"
 
-#include <netinet/in.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    MIN_PROGRESS = 4096, /* a client that moves fewer bytes within a deadline has stalled */
-    DROPPED_AT_ONCE = 65536,
-};
-
-static void store_client(fl_connection *connection) {
-    struct sockaddr_storage address;
-    socklen_t size = sizeof address;
-    if (getpeername(connection->transport.descriptor, (struct sockaddr *) &address, &size) < 0)
-        return;
-    fl_client *client = &connection->client;
-    const struct in6_addr *six = &((struct sockaddr_in6 *) &address)->sin6_addr;
-    client->family = (uint8_t) address.ss_family;
-    if (address.ss_family == AF_INET) {
-        memcpy(client->address, &((struct sockaddr_in *) &address)->sin_addr, 4);
-    } else if (address.ss_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(six)) { /* a listener on [::] accepts IPv4 too */
-        client->family = AF_INET;
-        memcpy(client->address, six->s6_addr + 12, 4);
-    } else if (address.ss_family == AF_INET6) {
-        memcpy(client->address, six, 16);
-    }
-}
+enum { DROPPED_A_TURN = 16384 };
 
 void fl_connection_count(fl_connection *connection, int connections, int fresh) {
     fl_context *context = connection->context;
@@ -42,15 +21,59 @@ void fl_connection_count(fl_connection *connection, int connections, int fresh) 
     context->calls->connections_changed(context);
 }
 
+const fl_protocol *fl_connection_find_protocol(const fl_connection *connection, const char *name) {
+    const fl_protocol *const *protocol = connection->listener->protocols;
+    while (*protocol != NULL && strcmp((*protocol)->name, name) != 0) protocol++;
+    return *protocol;
+}
+
+static void open_protocol(fl_connection *connection, const fl_protocol *protocol) {
+    connection->protocol = protocol;
+    connection->state = FL_CONNECTION_OPEN;
+    if (protocol->open != NULL)
+        protocol->open(connection);
+}
+
 /* Chooses the protocol once the transport is open. */
 static void begin(fl_connection *connection) {
-    const fl_protocol *const *protocol = connection->listener->protocols;
     const char *negotiated = connection->transport.protocol;
-    while (negotiated != NULL && protocol[1] != NULL && strcmp((*protocol)->name, negotiated) != 0) protocol++;
-    connection->protocol = *protocol;
-    connection->state = FL_CONNECTION_OPEN;
-    if (connection->protocol->open != NULL)
-        connection->protocol->open(connection);
+    const fl_protocol *protocol = negotiated == NULL ? NULL : fl_connection_find_protocol(connection, negotiated);
+    open_protocol(connection, protocol != NULL ? protocol : connection->listener->protocols[0]);
+}
+
+void fl_connection_switch_protocol(fl_connection *connection, const fl_protocol *protocol) {
+    while (connection->exchanges != NULL) fl_exchange_free(connection->exchanges);
+    if (connection->protocol->close != NULL)
+        connection->protocol->close(connection);
+    memset(connection->protocol_state, 0, sizeof connection->protocol_state);
+    open_protocol(connection, protocol);
+}
+
+/* A handshake computes for long, so it goes on later, where it delays nobody. */
+static void queue_handshake(fl_connection *connection) {
+    fl_context *context = connection->context;
+    if (connection->shakes)
+        return;
+    connection->shakes = true;
+    context->handshakes.count++;
+    connection->handshake_next = NULL;
+    if (context->handshakes.last != NULL)
+        context->handshakes.last->handshake_next = connection;
+    else
+        context->handshakes.first = connection;
+    context->handshakes.last = connection;
+}
+
+fl_connection *fl_context_next_handshake(fl_context *context) {
+    fl_connection *connection = context->handshakes.first;
+    if (connection == NULL)
+        return NULL;
+    context->handshakes.first = connection->handshake_next;
+    if (context->handshakes.first == NULL)
+        context->handshakes.last = NULL;
+    connection->shakes = false;
+    context->handshakes.count--;
+    return connection;
 }
 
 static void shake_hands(fl_connection *connection) {
@@ -62,23 +85,71 @@ static void shake_hands(fl_connection *connection) {
         fl_connection_receive(connection);
     } else if (outcome == FL_TRANSPORT_WAIT) {
         fl_connection_await(connection, transport->read_needs);
+        /* Its turn may have come late: a client of a server that stops has a second from here on. */
+        if (connection->context->draining && !connection->context->handing_over)
+            fl_connection_set_deadline(connection, FL_DEADLINE_HEAD);
     } else {
         fl_connection_close(connection);
+    }
+}
+
+void fl_context_shake_hands(fl_context *context, uint64_t microseconds) {
+    uint64_t end = fl_clock() + microseconds;
+    for (fl_connection *connection; (connection = fl_context_next_handshake(context)) != NULL;) {
+        if (connection->state == FL_CONNECTION_OPENING)
+            shake_hands(connection);
+        if (fl_clock() >= end)
+            return;
+    }
+}
+
+/* The transport is ready to open. */
+static void open_transport(fl_connection *connection) {
+    if (connection->transport.kind->handshake == NULL) {
+        begin(connection);
+        return;
+    }
+    fl_connection_set_deadline(connection, FL_DEADLINE_HEAD);
+    queue_handshake(connection);
+}
+
+/* The bytes behind the header belong to the transport, so the header is only looked at until it is complete. */
+static void receive_proxy_header(fl_connection *connection) {
+    char bytes[FL_PROXY_HEADER_MAX];
+    int descriptor = connection->transport.descriptor;
+    ssize_t available = recv(descriptor, bytes, sizeof bytes, MSG_PEEK);
+    bool waits = available < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR);
+    ssize_t size = available > 0 ? fl_proxy_header_parse(bytes, (size_t) available, &connection->client) : waits ? 0 : -1;
+    if (size == 0 && !connection->half_closed)
+        return;
+    if (size <= 0 || recv(descriptor, bytes, (size_t) size, 0) != size) {
+        connection->context->counts.refused += available > 0;
+        fl_connection_close(connection);
+        return;
+    }
+    connection->awaits_proxy = false;
+    open_transport(connection);
+    if (connection->state == FL_CONNECTION_OPEN) {
+        connection->readable = true; /* the poll has reported what follows already */
+        fl_connection_receive(connection);
     }
 }
 
 static fl_connection *new_connection(fl_context *context, fl_listener *listener, int descriptor, const char *bytes,
                                      size_t size) {
     fl_connection *connection = calloc(1, sizeof *connection);
-    if (connection == NULL ||
-        !fl_transport_open(&connection->transport, listener->transport, listener->configuration, descriptor)) {
+    const fl_transport_kind *transport = context->handed.relayed ? &fl_transport_plain : listener->transport;
+    if (connection == NULL || !fl_transport_open(&connection->transport, transport, listener->configuration, descriptor)) {
         free(connection);
         close(descriptor);
         return NULL;
     }
     if (fl_buffer_append(&context->slab, &connection->in, bytes, size) == FL_OK &&
-        fl_poll_add_connection(&context->poll, descriptor, connection) == 0)
+        fl_poll_add_connection(&context->poll, descriptor, connection) == 0) {
+        if (context->handed.identity != NULL)
+            connection->transport.identity = fl_identity_retain(context->handed.identity);
         return connection;
+    }
     fl_buffer_free(&context->slab, &connection->in);
     connection->transport.kind->close(&connection->transport);
     free(connection);
@@ -86,23 +157,30 @@ static fl_connection *new_connection(fl_context *context, fl_listener *listener,
 }
 
 fl_connection *fl_connection_open(fl_context *context, fl_listener *listener, int descriptor, const char *bytes, size_t size) {
+    bool relayed = context->handed.relayed;
+    fl_descriptor_track(descriptor); /* first: another thread may fork at any time */
+    if (relayed)
+        fl_descriptor_set_relayed(descriptor, true);
     fl_connection *connection = new_connection(context, listener, descriptor, bytes, size);
-    if (connection == NULL)
+    if (connection == NULL) {
+        if (relayed)
+            fl_descriptor_set_relayed(descriptor, false);
         return NULL;
+    }
     connection->source = FL_SOURCE_CONNECTION;
     connection->context = context;
     connection->listener = listener;
     FL_LIST_PUSH(context->connections, connection, previous, next);
     connection->fresh = true;
-    fl_descriptor_track(descriptor);
     fl_connection_count(connection, 1, 1);
-    store_client(connection);
-    if (connection->transport.kind->handshake == NULL) {
-        begin(connection);
-    } else {
+    bool known = context->handed.client.family != 0;
+    connection->client = known ? context->handed.client : fl_client_of_peer(descriptor);
+    connection->relayed = relayed;
+    connection->awaits_proxy = listener->proxied && !known && !connection->relayed;
+    if (connection->awaits_proxy)
         fl_connection_set_deadline(connection, FL_DEADLINE_HEAD);
-        shake_hands(connection);
-    }
+    else
+        open_transport(connection);
     return connection;
 }
 
@@ -119,8 +197,13 @@ static void disconnect(fl_connection *connection, bool client_gone) {
         connection->protocol->close(connection);
     fl_buffer_free(&context->slab, &connection->in);
     fl_buffer_free(&context->slab, &connection->out);
+    if (connection->transport.identity != NULL)
+        fl_identity_release(connection->transport.identity);
+    connection->transport.identity = NULL;
     /* A child process of the app may have the socket too: then closing it would not remove it from the poll. */
     fl_poll_remove(&context->poll, connection->transport.descriptor);
+    if (connection->relayed)
+        fl_descriptor_set_relayed(connection->transport.descriptor, false);
 
     FL_LIST_UNLINK(context->connections, connection, previous, next);
     connection->next = context->closed;
@@ -161,6 +244,7 @@ void fl_connection_end(fl_connection *connection) {
 }
 
 void fl_connection_all_sent(fl_connection *connection) {
+    connection->awaits_room = false;
     if (connection->state == FL_CONNECTION_ENDING) {
         linger(connection);
     } else if (connection->state == FL_CONNECTION_OPEN || connection->state == FL_CONNECTION_SENDING) {
@@ -189,7 +273,10 @@ void fl_connection_event(fl_connection *connection, uint32_t ready) {
     if (ready & FL_HALF_CLOSED)
         connection->half_closed = true;
     if (connection->state == FL_CONNECTION_OPENING) {
-        shake_hands(connection);
+        if (connection->awaits_proxy)
+            receive_proxy_header(connection);
+        else
+            queue_handshake(connection);
         return;
     }
     if (ready & (FL_READABLE | FL_HALF_CLOSED | connection->transport.read_needs))
@@ -199,7 +286,7 @@ void fl_connection_event(fl_connection *connection, uint32_t ready) {
         if (connection->state == FL_CONNECTION_CLOSED)
             return;
     }
-    if ((ready & connection->transport.write_needs) && connection->out.length > 0)
+    if ((ready & connection->transport.write_needs) && (connection->out.length > 0 || connection->awaits_room))
         fl_connection_send(connection, NULL);
     if (connection->state != FL_CONNECTION_CLOSED)
         fl_connection_receive(connection);
@@ -207,7 +294,7 @@ void fl_connection_event(fl_connection *connection, uint32_t ready) {
 
 bool fl_connection_is_idle(const fl_connection *connection) {
     return connection->state == FL_CONNECTION_OPEN && connection->exchanges == NULL && connection->in.length == 0 &&
-           connection->out.length == 0 && !connection->readable && !connection->half_closed;
+           connection->out.length == 0 && !connection->readable && !connection->half_closed && !connection->tunneled;
 }
 
 /* Waits for the event that the next read needs. Writability has to be requested again: the socket may be writable all the time. */
@@ -245,13 +332,13 @@ ssize_t fl_connection_read(fl_connection *connection, fl_buffer *buffer, size_t 
     return count == 0 ? -1 : 0;
 }
 
+/* A client may send for as long as it lingers, so others have their turn in between. */
 static void drop_input(fl_connection *connection) {
     fl_buffer scratch = {0};
-    for (int i = 0; i < 16 && connection->readable && connection->state == FL_CONNECTION_LINGERING; i++)
-        if (fl_connection_read(connection, &scratch, DROPPED_AT_ONCE) < 0) {
-            fl_connection_close(connection);
-            break;
-        }
+    if (fl_connection_read(connection, &scratch, DROPPED_A_TURN) < 0)
+        fl_connection_close(connection);
+    else if (connection->state == FL_CONNECTION_LINGERING && connection->readable)
+        fl_connection_mark_dirty(connection); /* goes on at the next turn */
     fl_buffer_free(&connection->context->slab, &scratch);
 }
 
@@ -266,83 +353,5 @@ void fl_connection_receive(fl_connection *connection) {
         if (connection->state != FL_CONNECTION_OPEN)
             return;
         connection->protocol->receive(connection);
-    } while (connection->progress != before);
-}
-
-/* The kernel reports writability only when a third of its buffer is free, which may be megabytes. Acknowledged bytes tell a slow client
- * from a stalled one. */
-static uint64_t progress_of(const fl_connection *connection, fl_deadline_kind kind) {
-    if (kind != FL_DEADLINE_WRITE)
-        return connection->progress;
-    return connection->progress - (uint64_t) fl_unacknowledged(connection->transport.descriptor);
-}
-
-void fl_connection_start_deadline(fl_connection *connection, fl_deadline_kind kind) {
-    fl_deadline_set(connection->context, &connection->deadline, kind, progress_of(connection, kind));
-}
-
-static bool has_progressed(uint64_t progress, const fl_deadline *deadline) {
-    return (int64_t) (progress - deadline->progress) >= MIN_PROGRESS;
-}
-
-static void expire_body(fl_exchange *exchange) {
-    fl_deadline *deadline = &exchange->request.deadline;
-    bool progressed = has_progressed(exchange->request.received, deadline);
-    fl_exchange_stop_deadline(exchange);
-    if (exchange->state == FL_EXCHANGE_SERVED && !exchange->request.awaited)
-        return; /* the app does not wait for the client */
-    if (progressed)
-        fl_deadline_set(exchange->context, deadline, FL_DEADLINE_BODY, exchange->request.received);
-    else
-        fl_exchange_reject(exchange, FL_BODY_TIMEOUT);
-}
-
-static void expire_head(fl_connection *connection) {
-    fl_exchange *exchange = connection->exchanges;
-    while (exchange != NULL && exchange->state != FL_EXCHANGE_HEAD) exchange = exchange->stream_next;
-    if (exchange != NULL)
-        fl_exchange_reject(exchange, FL_HEAD_TIMEOUT);
-    else
-        fl_connection_close(connection);
-}
-
-static void expire_output(fl_connection *connection) {
-    fl_transport *transport = &connection->transport;
-    bool progressed = has_progressed(progress_of(connection, FL_DEADLINE_WRITE), &connection->deadline);
-    fl_connection_set_deadline(connection, FL_DEADLINE_NONE);
-    if (connection->out.length == 0 && fl_unacknowledged(transport->descriptor) == 0) {
-        fl_connection_all_sent(connection);
-    } else if (progressed) {
-        fl_connection_start_deadline(connection, FL_DEADLINE_WRITE);
-    } else {
-        transport->kind->reset(transport); /* else the kernel would keep its buffer and retransmit */
-        fl_connection_close(connection);
-    }
-}
-
-void fl_deadline_expired(fl_deadline *deadline) {
-    fl_connection *connection = fl_connection_of_deadline(deadline);
-    switch (deadline->kind) {
-    case FL_DEADLINE_BODY:
-        expire_body(fl_exchange_of_deadline(deadline));
-        break;
-    case FL_DEADLINE_EVENTS:
-        fl_event_stream_expired(fl_exchange_of_deadline(deadline));
-        break;
-    case FL_DEADLINE_HEAD:
-        fl_connection_set_deadline(connection, FL_DEADLINE_NONE);
-        expire_head(connection);
-        break;
-    case FL_DEADLINE_WRITE:
-        expire_output(connection);
-        break;
-    case FL_DEADLINE_IDLE:
-        if (fl_unacknowledged(connection->transport.descriptor) > 0) { /* the client still receives the last response */
-            fl_connection_start_deadline(connection, FL_DEADLINE_WRITE);
-            break;
-        }
-        /* fall through */
-    default:
-        fl_connection_close(connection);
-    }
+    } while (connection->state == FL_CONNECTION_OPEN && connection->progress != before);
 }

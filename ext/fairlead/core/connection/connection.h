@@ -6,22 +6,32 @@
 #define FL_CONNECTION_H
 
 #include "base/buffer.h"
+#include "base/client.h"
 #include "base/status.h"
 #include "protocol.h"
 #include "transport.h"
 #include <stdbool.h>
 #include <stdint.h>
-#include <sys/socket.h>
+
+/* Bytes that the kernel keeps unsent for a client; its default of 4 MB would be copied for nothing if the client never reads. When the
+ * poll reports room, enough bytes are left to bridge a short delay. */
+enum { FL_MAX_UNSENT = 512 << 10 };
 
 struct fl_context;
 struct fl_exchange;
 struct fl_listener;
 
 /* The first member of everything that an event's data points at. */
-typedef enum fl_source { FL_SOURCE_LISTENER, FL_SOURCE_CONNECTION, FL_SOURCE_CHANNEL } fl_source;
+typedef enum fl_source {
+    FL_SOURCE_LISTENER,
+    FL_SOURCE_CONNECTION,
+    FL_SOURCE_CHANNEL,
+    FL_SOURCE_RELAY,
+    FL_SOURCE_TUNNEL
+} fl_source;
 
 typedef enum fl_connection_state {
-    FL_CONNECTION_OPENING,   /* its transport shakes hands */
+    FL_CONNECTION_OPENING,   /* its PROXY header is awaited, or its transport shakes hands */
     FL_CONNECTION_OPEN,      /* its protocol reads requests */
     FL_CONNECTION_SENDING,   /* its protocol waits until the unsent output has been sent */
     FL_CONNECTION_ENDING,    /* it sends its last response */
@@ -33,11 +43,12 @@ typedef enum fl_connection_state {
 typedef enum fl_deadline_kind {
     FL_DEADLINE_NONE,
     FL_DEADLINE_IDLE,
-    FL_DEADLINE_HEAD,   /* also of a handshake */
+    FL_DEADLINE_HEAD,   /* also of a PROXY header and a handshake */
     FL_DEADLINE_BODY,   /* of an exchange, */
     FL_DEADLINE_EVENTS, /* and so is that of an event stream; all others belong to a connection */
     FL_DEADLINE_WRITE,
     FL_DEADLINE_LINGER,
+    FL_DEADLINE_STREAM, /* of a protocol's stream, see fl_stream_deadline */
     FL_DEADLINE_KINDS,
 } fl_deadline_kind;
 
@@ -48,17 +59,17 @@ typedef struct fl_deadline {
     uint8_t kind;
 } fl_deadline;
 
+/* A deadline of FL_DEADLINE_STREAM: the protocol has a stream whose client takes no more of its response. */
+typedef struct fl_stream_deadline {
+    fl_deadline deadline; /* first */
+    void (*expired)(struct fl_stream_deadline *deadline);
+} fl_stream_deadline;
+
 /* Starts a deadline of this kind now; FL_DEADLINE_NONE removes it. */
 void fl_deadline_set(struct fl_context *context, fl_deadline *deadline, fl_deadline_kind kind, uint64_t progress);
 
 /* The deadline is due. */
 void fl_deadline_expired(fl_deadline *deadline);
-
-/* The address of the peer. */
-typedef struct fl_client {
-    uint8_t address[16]; /* 4 or 16 bytes are used, by the family */
-    uint8_t family;
-} fl_client;
 
 typedef struct fl_connection {
     fl_source source;
@@ -70,18 +81,25 @@ typedef struct fl_connection {
     struct fl_exchange *exchanges; /* the newest first */
 
     struct fl_connection *previous, *next; /* the context's list of connections, or of closed ones */
-    struct fl_connection *dirty_next;
+    struct fl_connection *dirty_next, *handshake_next;
     fl_deadline deadline;
     uint64_t progress; /* bytes moved */
 
     fl_buffer in, out;
+    uint32_t retained; /* bytes of responses that the protocol keeps back until the client has room for them */
     fl_client client;
     uint8_t state;
     bool readable : 1;       /* the transport may have more to read */
     bool half_closed : 1;    /* the client has ended its side */
     bool wants_writable : 1; /* the poll reports writability */
     bool dirty : 1;          /* on the context's list of connections to flush */
+    bool flushing : 1;       /* its exchanges are being flushed, one after the other */
     bool fresh : 1;          /* no request so far */
+    bool relayed : 1;        /* a sibling relays a request of its client over it */
+    bool tunneled : 1;       /* the app has hijacked it, see tunnel.h */
+    bool shakes : 1;         /* on the context's list of connections whose handshake can go on */
+    bool awaits_proxy : 1;   /* its PROXY header is awaited */
+    bool awaits_room : 1;    /* a file waits until the transport takes more, though `out` is empty */
 } fl_connection;
 
 static inline fl_connection *fl_connection_of_deadline(const fl_deadline *deadline) {
@@ -129,6 +147,16 @@ void fl_connection_stage(fl_connection *connection, fl_buffer *staged);
 
 /* If `out` is empty, sends `staged` and then `bytes` with one system call, without a copy. Returns how many of `bytes` were sent. */
 size_t fl_connection_send_directly(fl_connection *connection, fl_buffer *staged, const char *bytes, size_t size);
+
+/* The listener's protocol of this name; NULL: it does not have it. */
+const fl_protocol *fl_connection_find_protocol(const fl_connection *connection, const char *name);
+
+/* Changes to another protocol, which finds its first bytes in `in`. Frees the exchanges. */
+void fl_connection_switch_protocol(fl_connection *connection, const fl_protocol *protocol);
+
+/* Sends a part of a file. Call it while `out` is empty and the transport has send_file. Returns how many bytes; 0: the client has to read
+ * first, or the connection was closed; FL_TRANSPORT_UNREADABLE: the file has ended, or cannot be read. */
+ssize_t fl_connection_send_file(fl_connection *connection, int file, off_t offset, size_t size);
 
 /* Sends `out`, then closes the connection. */
 void fl_connection_end(fl_connection *connection);

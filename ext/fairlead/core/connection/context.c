@@ -2,6 +2,10 @@
 #include "base/list.h"
 #include "base/platform.h"
 #include "exchange.h"
+#include "error_page.h"
+#include "file_body.h"
+#include "internal.h"
+#include "tunnel.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -22,11 +26,13 @@ void fl_context_free_closed(fl_context *context) {
     fl_connection **link = &context->closed;
     while (*link != NULL) {
         fl_connection *connection = *link;
-        if (connection->dirty) {
+        if (connection->dirty || connection->shakes) {
             link = &connection->next;
             continue;
         }
         *link = connection->next;
+        if (connection->tunneled)
+            fl_tunnel_free(connection);
         free(connection);
     }
 }
@@ -53,8 +59,11 @@ static void disown_served(fl_context *context) {
 
 void fl_context_close(fl_context *context) {
     for (; context->dirty != NULL; context->dirty = context->dirty->dirty_next) context->dirty->dirty = false;
+    while (fl_context_next_handshake(context) != NULL) continue;
     fl_context_free_closed(context);
     fl_context_free_abandoned(context);
+    fl_file_bodies_close(context);
+    fl_error_pages_free(context);
     disown_served(context);
     while (context->free_exchanges != NULL) {
         fl_exchange *exchange = context->free_exchanges;
@@ -70,6 +79,7 @@ void fl_context_close(fl_context *context) {
     fl_poll_close(&context->poll);
     fl_slab_close(&context->slab);
     fl_slab_close(&context->staging);
+    free(context->limits.trusted_proxies.list);
     pthread_mutex_destroy(&context->lock);
 }
 
@@ -129,17 +139,25 @@ void fl_context_send_staged(fl_context *context, bool only_complete) {
         if (only_complete && has_served_exchange(connection)) {
             connection->dirty_next = context->dirty;
             context->dirty = connection;
+            if (connection->state == FL_CONNECTION_OPEN && connection->protocol->send_staged != NULL)
+                connection->protocol->send_staged(connection); /* what its other exchanges have staged */
             continue;
         }
         connection->dirty = false;
+        connection->flushing = true;
         for (fl_exchange *exchange = connection->exchanges, *other; exchange != NULL; exchange = other) {
             other = exchange->stream_next;
-            if (exchange->state == FL_EXCHANGE_SERVED)
+            if (exchange->state >= FL_EXCHANGE_SERVED)
                 fl_exchange_flush(exchange);
             if (connection->state == FL_CONNECTION_CLOSED)
                 break;
         }
-        if (connection->state != FL_CONNECTION_CLOSED && connection->out.length > 0)
+        connection->flushing = false;
+        if (connection->state == FL_CONNECTION_OPEN && connection->protocol->send_staged != NULL)
+            connection->protocol->send_staged(connection);
+        else if (connection->state == FL_CONNECTION_LINGERING)
+            fl_connection_receive(connection);
+        else if (connection->state != FL_CONNECTION_CLOSED && connection->out.length > 0)
             fl_connection_send(connection, NULL);
     }
 }

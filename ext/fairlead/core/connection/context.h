@@ -7,12 +7,17 @@
 #include "base/poll.h"
 #include "connection.h"
 #include "base/head.h"
+#include "base/networks.h"
 #include "base/http_date.h"
+#include "base/request_times.h"
 #include "rejection.h"
 #include <pthread.h>
 
 enum {
     FL_MAX_HEALTH_PATH = 255,
+    FL_MAX_HSTS = 127,
+    FL_ERROR_PAGES = 3,                  /* for 502, 503 and 504, */
+    FL_MAX_ERROR_PAGE = 64 << 10,        /* of at most so many bytes: one is copied for each client that gets it */
     FL_MEMORY_PRESSURE = 64 << 20,       /* bytes buffered for all connections, above which */
     FL_BUFFER_UNDER_PRESSURE = 32 << 10, /* a connection may buffer this many */
 };
@@ -31,12 +36,17 @@ typedef struct fl_limits {
     bool cancel_streams;                      /* or at least a long-lived one does */
     char health_path[FL_MAX_HEALTH_PATH + 1]; /* empty: none */
     bool record_rejections;                   /* for the access log */
+    bool redirect_to_https;                   /* see https.h */
+    uint16_t https_port;                      /* of the first https:// address; 0: there is none */
+    char hsts[FL_MAX_HSTS + 1];               /* the value of Strict-Transport-Security; empty: none */
+    fl_networks trusted_proxies;              /* see base/forwarded.h; on the heap, the context frees it */
 } fl_limits;
 
 typedef struct fl_listener {
     fl_source source;
     int descriptor;
     bool unix_socket;
+    bool proxied; /* connections begin with a PROXY header */
     bool watched;
     struct fl_listener *next;
     int index; /* the same in all workers */
@@ -54,19 +64,23 @@ typedef struct fl_counts {
     uint64_t lane_requests, lane_waited;
 } fl_counts;
 
-/* Origin of a request that a sibling has handed over. */
+/* Origin of a connection that a sibling has handed over, and of its request. */
 typedef struct fl_handed {
     uint64_t arrived;
     int hand_overs;
+    fl_client client; /* family 0: the sibling has not looked at the connection */
+    bool relayed;     /* the connection is one end of a relay (siblings/relay.h) */
+    fl_identity *identity;
 } fl_handed;
 
 struct fl_context;
 
 /* Functions of the loop that connections and exchanges call. */
 typedef struct fl_context_calls {
-    bool (*enqueue)(struct fl_exchange *exchange);       /* queues a ready request; returns whether it has to wait for others */
-    void (*dequeue)(struct fl_exchange *exchange);       /* removes a request that will not be served */
-    void (*request_ended)(struct fl_exchange *exchange); /* a served request has ended */
+    bool (*enqueue)(struct fl_exchange *exchange); /* queues a ready request; returns whether it has to wait for others */
+    void (*dequeue)(struct fl_exchange *exchange); /* removes a request that will not be served here */
+    void (*relay_notified)(struct fl_exchange *exchange);  /* there is room for a relayed response, or the client has gone */
+    void (*request_ended)(struct fl_exchange *exchange);   /* a served request has ended */
     void (*response_finished)(struct fl_context *context); /* a response is complete, and sent or staged */
     void (*stream_began)(struct fl_context *context);      /* a request in flight has become long-lived */
     void (*time_limit_set)(struct fl_context *context);
@@ -74,6 +88,8 @@ typedef struct fl_context_calls {
     bool (*batches_responses)(
         const struct fl_context *context);               /* whether complete responses are staged, to be sent together */
     bool (*is_ending)(const struct fl_context *context); /* whether connections close after their current response */
+    /* A request is complete; returns whether it was for a public file, which is sent. */
+    bool (*serve_file)(struct fl_exchange *exchange);
     /* The head of a request may name a session; returns whether the connection has gone to the worker that owns it. */
     bool (*goes_to_owner)(struct fl_exchange *exchange);
     /* The head of a response names a session of this worker. Called without the lock. */
@@ -84,6 +100,16 @@ typedef struct fl_deadlines {
     fl_deadline *first, *last;
 } fl_deadlines;
 
+typedef struct fl_exchange_list {
+    struct fl_exchange *first, *last;
+} fl_exchange_list;
+
+/* See error_page.h. */
+typedef struct fl_error_page {
+    char *bytes; /* NULL: none */
+    size_t size;
+} fl_error_page;
+
 typedef struct fl_context {
     const fl_context_calls *calls;
     pthread_mutex_t lock;
@@ -93,16 +119,23 @@ typedef struct fl_context {
     fl_slab staging; /* for responses: guarded by the GVL, not by the lock */
     fl_connection *connections, *closed;
     fl_connection *dirty;
+    struct {
+        fl_connection *first, *last;
+        uint32_t count;
+    } handshakes;                              /* that can go on */
     _Atomic uint64_t staged_at;                /* fl_clock since when a connection is dirty; 0: none is */
     fl_deadlines deadlines[FL_DEADLINE_KINDS]; /* ordered by time */
     struct fl_exchange *served;
+    uint32_t tunnels; /* connections that are one */
     struct {
-        struct fl_exchange *first, *last;
-    } woken;
+        struct fl_relay *open, *notified, *ended;
+        uint32_t count; /* of open ones */
+    } relays;
+    fl_exchange_list woken;
+    fl_exchange_list files;          /* whose file can be sent on, see file_body.h */
+    uint64_t file_bytes;             /* sent from files so far */
     struct fl_exchange *time_limits; /* the root of the heap in time_limit.c */
-    struct {
-        struct fl_exchange *first, *last;
-    } expired;
+    fl_exchange_list expired;
     _Atomic(struct fl_exchange *) abandoned; /* see fl_exchange_abandon_later */
     struct fl_exchange *free_exchanges;
     uint32_t free_exchange_count;
@@ -113,12 +146,20 @@ typedef struct fl_context {
     uint64_t wall_offset; /* fl_wall_clock minus fl_clock */
     bool timer_stale;     /* the poll's timer is older than a deadline */
     uint64_t last_id;
+    struct fl_public_files *public_files; /* NULL: none are served */
     int64_t date_second;
     char date[FL_DATE_SIZE];
+    fl_error_page error_pages[FL_ERROR_PAGES];
+    bool has_error_pages;
+    const fl_buffer *canned_lines; /* further header lines, while a canned response is made; NULL: none */
     bool draining;
     bool handing_over;
     bool forgotten; /* this process is a forked child */
     fl_counts counts;
+    struct {
+        fl_request_times *page; /* of this worker in the shared page; NULL: nothing is recorded */
+        fl_timed_routes *routes;
+    } times;
     fl_handed handed; /* set while a connection from a sibling is opened */
 } fl_context;
 
@@ -126,16 +167,23 @@ int fl_context_open(fl_context *context, const fl_limits *limits, const fl_conte
 /* Call it after the last connection is closed. Disowns exchanges that are still served; their owners free them. */
 void fl_context_close(fl_context *context);
 
-/* Frees closed connections, except for dirty ones. */
+/* Frees closed connections, except for those on another list. */
 void fl_context_free_closed(fl_context *context);
 
 /* Abandons the exchanges of fl_exchange_abandon_later. */
 void fl_context_free_abandoned(fl_context *context);
 
+/* Goes on with handshakes that have heard from their clients, for about so many microseconds. They compute for long: call it without the
+ * GVL. */
+void fl_context_shake_hands(fl_context *context, uint64_t microseconds);
+
 void fl_context_update_clock(fl_context *context);
 
 /* The Date header for the current second. */
 const char *fl_context_date(fl_context *context);
+
+/* Counts a response of the core's own. */
+void fl_context_record_code(fl_context *context, int code);
 
 /* Bytes in buffers; approximate while another thread stages a response. */
 static inline int64_t fl_context_buffered(const fl_context *context) {

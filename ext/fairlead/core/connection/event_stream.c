@@ -1,10 +1,12 @@
 /* Event streams: responses of type text/event-stream (WHATWG HTML, 9.2). The core keeps silent ones alive without waking their fiber, and
  * ends them in order when the server drains, so that clients connect again, elsewhere, with Last-Event-ID. */
 #include "context.h"
+#include "event_stream.h"
 #include "exchange.h"
 #include "internal.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -12,6 +14,11 @@ enum {
     RETRY = 500,                    /* milliseconds after which its client connects again, at least, */
     RETRY_SPREAD = 2000,            /* and up to this much later, so that not all come at once */
 };
+
+typedef struct fl_event_coding {
+    uint8_t nothing_size, end_size; /* 0: nothing may be added now */
+    char nothing[FL_MAX_EVENT_NOTHING], end[FL_MAX_EVENT_END];
+} fl_event_coding;
 
 #define ADD(name, value) exchange->protocol->header(exchange, name, sizeof name - 1, value, sizeof value - 1)
 
@@ -23,29 +30,58 @@ fl_status fl_event_stream_add_headers(fl_exchange *exchange) {
 }
 
 /* Whether the core may add to the body. */
-static bool is_plain(const fl_exchange *exchange) {
+static bool is_open(const fl_exchange *exchange) {
     const fl_response *response = &exchange->response;
-    return response->events.is_one && !response->events.encoded && !response->switches_protocol && response->framing_decided &&
+    return response->events.is_one && (!response->events.encoded || response->events.coding != NULL) &&
+           !response->switches_protocol && response->framing_decided &&
            (response->framing == FL_FRAMING_CHUNKED || response->framing == FL_FRAMING_CLOSE);
 }
 
 void fl_event_stream_begin(fl_exchange *exchange) {
     fl_context *context = exchange->context;
-    if (is_plain(exchange) && exchange->request.complete && context->limits.deadlines[FL_DEADLINE_EVENTS] != 0)
+    if (is_open(exchange) && exchange->request.complete && context->limits.deadlines[FL_DEADLINE_EVENTS] != 0)
         fl_deadline_set(context, &exchange->request.deadline, FL_DEADLINE_EVENTS, exchange->response.body_sent);
 }
 
+bool fl_event_stream_set_coding(fl_exchange *exchange, const char *nothing, size_t nothing_size, const char *end,
+                                size_t end_size) {
+    fl_event_stream *events = &exchange->response.events;
+    if (nothing_size > FL_MAX_EVENT_NOTHING || end_size > FL_MAX_EVENT_END)
+        return false;
+    if (events->coding == NULL && (events->coding = malloc(sizeof *events->coding)) == NULL)
+        return false;
+    events->coding->nothing_size = (uint8_t) nothing_size;
+    events->coding->end_size = (uint8_t) end_size;
+    memcpy(events->coding->nothing, nothing, nothing_size);
+    memcpy(events->coding->end, end, end_size);
+    if (exchange->response.committed && exchange->connection != NULL && exchange->request.deadline.kind != FL_DEADLINE_EVENTS)
+        fl_event_stream_begin(exchange);
+    return true;
+}
+
+void fl_event_stream_free(fl_event_stream *events) {
+    free(events->coding);
+    events->coding = NULL;
+}
+
 void fl_event_stream_written(fl_exchange *exchange, const char *bytes, size_t size) {
+    fl_event_coding *coding = exchange->response.events.coding;
+    if (coding != NULL)
+        coding->nothing_size = coding->end_size = 0;
     for (size_t i = size < 4 ? 0 : size - 4; i < size; i++)
         exchange->response.events.tail = exchange->response.events.tail << 8 | (unsigned char) bytes[i];
 }
 
 /* Not after a carriage return: its line feed may follow. */
 static bool at_line_start(const fl_response *response) {
+    if (response->events.encoded)
+        return response->events.coding->nothing_size > 0;
     return response->body_sent == 0 || (response->events.tail & 0xff) == '\n';
 }
 
 static bool at_event_start(const fl_response *response) {
+    if (response->events.encoded)
+        return response->events.coding->end_size > 0;
     uint32_t tail = response->events.tail;
     return response->body_sent == 0 || (tail & 0xffff) == 0x0a0a || (tail & 0xffff) == 0x0d0d || tail == 0x0d0a0d0a;
 }
@@ -64,15 +100,29 @@ static bool send_text(fl_exchange *exchange, const char *text, size_t size) {
 
 /* A comment is no event, and may stand between the lines of one. */
 static void send_comment(fl_exchange *exchange) {
-    send_text(exchange, ":\n", 2);
+    const fl_event_stream *events = &exchange->response.events;
+    if (events->encoded)
+        send_text(exchange, events->coding->nothing, events->coding->nothing_size);
+    else
+        send_text(exchange, ":\n", 2);
+}
+
+size_t fl_event_stream_last_text(const fl_exchange *exchange, char text[FL_MAX_LAST_TEXT]) {
+    return (size_t) snprintf(text, FL_MAX_LAST_TEXT, "retry: %u\n\n", (unsigned) (RETRY + exchange->id * 7919 % RETRY_SPREAD));
+}
+
+static bool send_end(fl_exchange *exchange) {
+    const fl_event_stream *events = &exchange->response.events;
+    if (events->encoded)
+        return send_text(exchange, events->coding->end, events->coding->end_size);
+    char text[FL_MAX_LAST_TEXT];
+    return send_text(exchange, text, fl_event_stream_last_text(exchange, text));
 }
 
 static void end_in_order(fl_exchange *exchange) {
     const fl_protocol *protocol = exchange->protocol;
     fl_connection *connection = exchange->connection;
-    char text[32];
-    int size = snprintf(text, sizeof text, "retry: %u\n\n", (unsigned) (RETRY + exchange->id * 7919 % RETRY_SPREAD));
-    if (!send_text(exchange, text, (size_t) size))
+    if (!send_end(exchange))
         return;
     if (!protocol->finish(exchange))
         protocol->reset(exchange);
@@ -114,6 +164,6 @@ void fl_event_streams_drain(fl_context *context) {
 
 void fl_event_streams_end(fl_context *context) {
     for (fl_exchange *exchange = context->served; exchange != NULL; exchange = exchange->next)
-        if (is_plain(exchange) && exchange->connection != NULL && is_sent(exchange) && at_event_start(&exchange->response))
+        if (is_open(exchange) && exchange->connection != NULL && is_sent(exchange) && at_event_start(&exchange->response))
             end_in_order(exchange);
 }

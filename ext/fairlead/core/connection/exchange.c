@@ -1,7 +1,8 @@
 #include "exchange.h"
-#include "base/list.h"
 #include "context.h"
 #include "event_stream.h"
+#include "file_body.h"
+#include "https.h"
 #include "internal.h"
 
 #include <string.h>
@@ -11,6 +12,7 @@ enum {
     MAX_STAGED = 65536, /* bytes that wait for the loop's next turn */
     MAX_COPIED = 16384, /* larger parts are offered to the kernel without a copy */
     MAX_AHEAD = 131072, /* bytes that are copied of a part whose writer has to wait */
+    LEAST_ROOM = 16384, /* bytes that each response may buffer, however many the connection's others do */
 };
 
 void fl_exchange_release_head(fl_exchange *exchange) {
@@ -30,7 +32,9 @@ fl_status fl_exchange_begin(fl_exchange *exchange, int code) {
     response->has_length = response->has_date = response->head_complete = response->framing_decided = false;
     response->length_left = response->checked = 0;
     response->switches_protocol = code == 101;
-    response->names_protocol = response->has_trailers = false;
+    response->names_protocol = response->has_trailers = response->has_hsts = false;
+    if (response->events.coding != NULL)
+        fl_event_stream_free(&response->events);
     response->events = (fl_event_stream) {0};
     response->code = code;
     return exchange->protocol->begin(exchange);
@@ -61,6 +65,9 @@ fl_status fl_exchange_header(fl_exchange *exchange, const char *name, size_t nam
     case 4:
         response->has_date |= IS("date");
         break;
+    case 25:
+        response->has_hsts |= IS("strict-transport-security");
+        break;
     case 7:
         response->has_trailers |= IS("trailer");
         break;
@@ -89,7 +96,7 @@ fl_status fl_exchange_header(fl_exchange *exchange, const char *name, size_t nam
             response->length_left = length;
             if (fl_exchange_has_no_framing(exchange))
                 return FL_OK;
-        } else if (response->code < 400 && IS("mcp-session-id")) {
+        } else if (response->code < 400 && exchange->state != FL_EXCHANGE_RELAYED && IS("mcp-session-id")) {
             exchange->context->calls->session_began(exchange->context, value, value_size);
         }
         break;
@@ -107,6 +114,8 @@ fl_status fl_exchange_head_end(fl_exchange *exchange, int64_t length) {
     if (exchange->context == NULL)
         return FL_CLOSED;
     fl_status status = response->events.is_one ? fl_event_stream_add_headers(exchange) : FL_OK;
+    if (status == FL_OK && exchange->request.https)
+        status = fl_https_add_header(exchange);
     if (status != FL_OK)
         return status;
     response->head_complete = true;
@@ -155,6 +164,8 @@ size_t fl_exchange_room(const fl_exchange *exchange) {
     if (exchange->connection == NULL)
         return 0;
     size_t limit = fl_context_buffer_limit(exchange->context, exchange->context->limits.response_buffer);
+    if (exchange->connection->retained > limit)
+        limit = LEAST_ROOM;
     size_t unsent = (size_t) exchange->response.out.length + exchange->response.held.length + exchange->connection->out.length;
     return unsent < limit ? limit - unsent : 0;
 }
@@ -273,10 +284,21 @@ static void release(fl_exchange *exchange) {
     fl_context *context = exchange->context;
     if (context == NULL)
         return;
-    if (exchange->stream)
-        context->counts.streams--;
-    else
-        context->counts.in_flight--;
+    if (exchange->state == FL_EXCHANGE_RELAYED) { /* the sibling counts it */
+        fl_exchange_free(exchange);
+        return;
+    }
+    if (exchange->connection == NULL)
+        fl_context_update_clock(context);
+    if (exchange->state == FL_EXCHANGE_SERVED) {
+        fl_exchange_record(exchange);
+        if (exchange->stream)
+            context->counts.streams--;
+        else
+            context->counts.in_flight--;
+    } else if (!exchange->queueing.recorded) {
+        fl_context_record_code(context, exchange->response.code);
+    }
     context->counts.requests++;
     fl_exchange_free(exchange);
 }
@@ -298,11 +320,12 @@ void fl_exchange_finish(fl_exchange *exchange) {
         fl_exchange_abandon(exchange);
         return;
     }
-    bool open = exchange->connection != NULL;
+    bool open = exchange->connection != NULL, served = exchange->state == FL_EXCHANGE_SERVED;
     release(exchange);
     if (open)
         protocol->finished(connection);
-    context->calls->response_finished(context);
+    if (served) /* others are finished without the GVL, which flushing served requests takes */
+        context->calls->response_finished(context);
 }
 
 void fl_exchange_abandon(fl_exchange *exchange) {
@@ -325,7 +348,7 @@ fl_status fl_exchange_send_interim(fl_exchange *exchange, int code, const char *
 
 int fl_exchange_hijack(fl_exchange *exchange, fl_buffer *unsent, fl_buffer *ahead) {
     const fl_connection *connection = exchange->connection;
-    if (connection == NULL || !connection->transport.kind->raw || exchange->protocol->hijack == NULL ||
+    if (connection == NULL || exchange->protocol->hijack == NULL ||
         (!exchange->response.switches_protocol && exchange->response.committed))
         return -1;
     return exchange->protocol->hijack(exchange, unsent, ahead);
@@ -335,6 +358,7 @@ void fl_exchange_mark_long_lived(fl_exchange *exchange) {
     fl_context *context = exchange->context;
     if (context == NULL)
         return;
+    fl_exchange_record_stream(exchange);
     exchange->long_lived = true;
     if (exchange->stream || context->counts.streams >= context->limits.streams)
         return;
@@ -344,52 +368,18 @@ void fl_exchange_mark_long_lived(fl_exchange *exchange) {
     context->calls->stream_began(context);
 }
 
-void fl_exchange_wake(fl_exchange *exchange) {
-    fl_context *context = exchange->context;
-    if (exchange->woken || !(exchange->request.awaited || exchange->response.awaits_room))
-        return;
-    exchange->woken = true;
-    FL_LIST_APPEND(&context->woken, exchange, woken_before, woken_next);
-}
-
-void fl_exchange_cancel_wake(fl_exchange *exchange) {
-    fl_context *context = exchange->context;
-    FL_LIST_REMOVE(&context->woken, exchange, woken_before, woken_next);
-    exchange->woken = false;
-}
-
-uint64_t fl_context_next_woken(fl_context *context) {
-    fl_exchange *exchange = context->woken.first;
-    if (exchange == NULL)
-        return 0;
-    fl_exchange_cancel_wake(exchange);
-    return exchange->id;
-}
-
-void fl_exchange_disown(fl_exchange *exchange) {
-    exchange->context = NULL;
-    exchange->connection = NULL;
-    exchange->request.failed = true;
-    exchange->request.complete = false;
-    exchange->next = exchange->previous = NULL;
-    exchange->timing.before = exchange->timing.after = exchange->timing.child = NULL;
-    exchange->timing.running = exchange->timing.expired = false;
-}
-
-void fl_exchange_abandon_later(fl_exchange *exchange) {
-    fl_context *context = exchange->context;
-    exchange->abandoned_next = atomic_load(&context->abandoned);
-    while (!atomic_compare_exchange_weak(&context->abandoned, &exchange->abandoned_next, exchange)) continue;
-}
-
 void fl_exchange_connection_lost(fl_exchange *exchange, bool client_gone) {
-    if (exchange->state != FL_EXCHANGE_SERVED) {
+    if (exchange->state == FL_EXCHANGE_FILE) {
+        fl_file_body_lost(exchange);
+        return;
+    }
+    if (exchange->state < FL_EXCHANGE_SERVED) {
         if (exchange->state == FL_EXCHANGE_QUEUED)
             exchange->context->calls->dequeue(exchange);
         fl_exchange_free(exchange);
         return;
     }
-    if (client_gone)
+    if (client_gone && exchange->state == FL_EXCHANGE_SERVED)
         fl_exchange_client_gone(exchange);
     exchange->request.failed = !exchange->request.complete;
     fl_exchange_wake(exchange);

@@ -10,9 +10,10 @@
 #define FL_EXCHANGE_H
 
 #include "base/buffer.h"
-#include "connection.h"
+#include "context.h"
 #include "base/head.h"
 #include "base/routes.h"
+#include "base/time_account.h"
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -27,11 +28,13 @@ typedef enum fl_framing {
 } fl_framing;
 
 typedef enum fl_exchange_state {
-    FL_EXCHANGE_NEW,    /* only empty lines have been received */
-    FL_EXCHANGE_HEAD,   /* a part of the head has been received */
-    FL_EXCHANGE_BODY,   /* the protocol reads the body ahead */
-    FL_EXCHANGE_QUEUED, /* the request waits for a fiber */
-    FL_EXCHANGE_SERVED, /* a fiber serves it */
+    FL_EXCHANGE_NEW,     /* only empty lines have been received */
+    FL_EXCHANGE_HEAD,    /* a part of the head has been received */
+    FL_EXCHANGE_BODY,    /* the protocol reads the body ahead */
+    FL_EXCHANGE_QUEUED,  /* the request waits for a fiber */
+    FL_EXCHANGE_SERVED,  /* a fiber serves it */
+    FL_EXCHANGE_RELAYED, /* a sibling does */
+    FL_EXCHANGE_FILE,    /* the core sends a file, see file_body.h */
 } fl_exchange_state;
 
 typedef struct fl_request {
@@ -50,12 +53,15 @@ typedef struct fl_request {
     bool awaited : 1;  /* the owner waits for more of the body */
     bool head_method : 1;
     bool connect_method : 1;
-    bool compact : 1; /* the head's block has room for its own headers only */
+    bool accepts_html : 1; /* see error_page.h */
+    bool https : 1;        /* see https.h */
+    bool compact : 1;      /* the head's block has room for its own headers only */
 } fl_request;
 
 /* Whether a response is an event stream, see event_stream.h. */
 typedef struct fl_event_stream {
-    uint32_t tail; /* the last four bytes of its body */
+    struct fl_event_coding *coding; /* how the core may add to an encoded one; NULL: not known */
+    uint32_t tail;                  /* the last four bytes of its body */
     bool is_one, encoded, has_cache_control, has_accel_buffering;
 } fl_event_stream;
 
@@ -72,6 +78,7 @@ typedef struct fl_response {
     bool close; /* the connection ends after this response */
     bool has_length;
     bool has_date;
+    bool has_hsts;          /* the head has Strict-Transport-Security */
     bool head_complete;     /* the app has set all headers */
     bool framing_decided;   /* and the whole head is staged or sent */
     bool committed;         /* the connection has some of the response */
@@ -101,14 +108,21 @@ typedef struct fl_queueing {
     bool pinned;    /* cannot be handed over */
     /* fl_exchange_new does not clear the members from here on. */
     uint64_t ready_at, started_at; /* of fl_clock, when it was queued and taken */
+    uint64_t queued_at;            /* of fl_clock, when it was queued in this worker: later than ready_at if a sibling had it */
     uint64_t route;                /* if it has a lane: its key, */
     int64_t route_stalls;          /* and how often it had stalled when the request was taken */
+    fl_route timed_route;          /* for request_times.h, once it is taken */
+    bool route_named;              /* the app's router has named it */
+    bool recorded;                 /* its times are in the shared page */
+    fl_time_account *account;      /* NULL: nobody keeps one; it may be another request's by now */
 } fl_queueing;
 
 typedef struct fl_exchange {
     fl_connection *connection;
     const fl_protocol *protocol;
     struct fl_context *context;
+    fl_slab *staging;       /* for the bytes of `begin` and `header`: a relay calls them with the lock, but without the GVL */
+    struct fl_relay *relay; /* its owner, if it is relayed */
     uint64_t id;
     struct fl_exchange *stream_previous, *stream_next; /* in its connection */
     struct fl_exchange *previous, *next;               /* in the queue, then among the served */
@@ -117,6 +131,8 @@ typedef struct fl_exchange {
     bool woken;
     bool long_lived;
     bool stream; /* counts as one, since the limit of streams was not reached */
+    struct fl_file_body *file;
+    fl_identity *identity; /* of the client, once it has been taken */
     fl_request request;
     fl_response response;
     fl_time_limit timing;
@@ -242,6 +258,10 @@ static inline bool fl_exchange_has_no_body(const fl_exchange *exchange) {
 
 /* Called within this folder */
 
+/* Adds the request to the counters of the shared page, once: when its response becomes a stream, or at its end, which also ends its
+ * account. */
+void fl_exchange_record(fl_exchange *exchange);
+void fl_exchange_record_stream(fl_exchange *exchange);
 /* Frees a detached exchange, or wakes its owner. `client_gone`: false if the connection was closed for another reason. */
 void fl_exchange_connection_lost(fl_exchange *exchange, bool client_gone);
 void fl_exchange_client_gone(fl_exchange *exchange);

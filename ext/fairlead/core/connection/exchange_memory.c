@@ -1,7 +1,9 @@
 /* Allocates and frees exchanges and heads, and keeps free ones for the next requests. */
 #include "base/list.h"
 #include "context.h"
+#include "event_stream.h"
 #include "exchange.h"
+#include "file_body.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -38,6 +40,7 @@ fl_exchange *fl_exchange_new(fl_context *context, fl_connection *connection) {
     fl_head_clear(head);
     exchange->request.head = head;
     exchange->context = context;
+    exchange->staging = &context->staging;
     exchange->connection = connection;
     if (connection != NULL) {
         exchange->protocol = connection->protocol;
@@ -74,6 +77,11 @@ void fl_exchange_free_buffers(fl_exchange *exchange) {
     fl_buffer_free(slab, &request->trailers);
     fl_buffer_free(slab, &exchange->response.out);
     fl_buffer_free(slab, &exchange->response.held);
+    if (exchange->response.events.coding != NULL)
+        fl_event_stream_free(&exchange->response.events);
+    if (exchange->identity != NULL)
+        fl_identity_release(exchange->identity);
+    exchange->identity = NULL;
 }
 
 void fl_exchange_detach(fl_exchange *exchange) {
@@ -92,6 +100,8 @@ void fl_exchange_free(fl_exchange *exchange) {
         fl_exchange_detach(exchange);
     if (exchange->protocol != NULL && exchange->protocol->exchange_freed != NULL)
         exchange->protocol->exchange_freed(exchange);
+    if (exchange->file != NULL)
+        fl_file_body_free(exchange->file);
     if (exchange->state == FL_EXCHANGE_SERVED) {
         context->calls->request_ended(exchange);
         FL_LIST_UNLINK(context->served, exchange, previous, next);
@@ -99,4 +109,20 @@ void fl_exchange_free(fl_exchange *exchange) {
     fl_exchange_free_head(exchange);
     fl_exchange_free_buffers(exchange);
     keep(context, exchange);
+}
+
+void fl_exchange_disown(fl_exchange *exchange) {
+    exchange->context = NULL;
+    exchange->connection = NULL;
+    exchange->request.failed = true;
+    exchange->request.complete = false;
+    exchange->next = exchange->previous = NULL;
+    exchange->timing.before = exchange->timing.after = exchange->timing.child = NULL;
+    exchange->timing.running = exchange->timing.expired = false;
+}
+
+void fl_exchange_abandon_later(fl_exchange *exchange) {
+    fl_context *context = exchange->context;
+    exchange->abandoned_next = atomic_load(&context->abandoned);
+    while (!atomic_compare_exchange_weak(&context->abandoned, &exchange->abandoned_next, exchange)) continue;
 }

@@ -4,6 +4,9 @@
 
 #include "connection.h"
 
+/* Takes the next connection from the list of handshakes that can go on. NULL: none. It may be closed. */
+fl_connection *fl_context_next_handshake(struct fl_context *context);
+
 /* `out` is empty: continues or ends the connection. */
 void fl_connection_all_sent(fl_connection *connection);
 

@@ -25,6 +25,8 @@ struct fl_exchange;
 
 typedef struct fl_protocol {
     const char *name; /* its ALPN identifier */
+    bool
+        moves; /* a connection with at most one request can go to another worker; others end their connections when they drain */
 
     /* Connections. Functions marked with * may be NULL. */
 
@@ -36,6 +38,8 @@ typedef struct fl_protocol {
     void (*sent)(struct fl_connection *connection);
     /* * The client has ended its side, but may still read. Called again with each event. */
     void (*half_closed)(struct fl_connection *connection);
+    /* * Output was staged: sends it, after those exchanges that are served have been flushed. May free exchanges. NULL: `out` is sent. */
+    void (*send_staged)(struct fl_connection *connection);
     /* The server is shutting down: accept no further request, and close the connection if it is idle. */
     void (*drain)(struct fl_connection *connection);
     /* * The connection is closed and has no exchanges. */
@@ -48,14 +52,18 @@ typedef struct fl_protocol {
 
     /* * A fiber takes the request. Must move the bytes of the head to request.head_bytes. */
     void (*taken)(struct fl_exchange *exchange);
-    /* The owner needs more of the body: read what is available. */
+    /* The owner needs more of the body: read what is available, or have the client send it. Must not read other requests: the driver of
+     * the loop would not hear of them. */
     void (*read)(struct fl_exchange *exchange);
+    /* * The owner has taken bytes of the body. */
+    void (*consumed)(struct fl_exchange *exchange);
     /* * Whether a client that has ended its side may still read the response. If not, closes the connection. */
     bool (*client_reads)(struct fl_exchange *exchange);
     /* Sends a response of the core with a short text, and detaches the exchange, which the caller frees. `may_keep_alive`: the connection
      * may stay open for other requests. Must not free other exchanges, unless the connection is closed. */
     void (*canned_response)(struct fl_exchange *exchange, int code, const char *text, bool may_keep_alive);
-    /* * The bytes of a complete request as HTTP/1, to hand it to another worker. Returns the number of parts; 0: not possible. */
+    /* * The bytes of a complete request as HTTP/1, to hand it to another worker: its head, its body unless it is empty, and what follows
+     * on the connection. Returns the number of parts; 0: not possible. */
     size_t (*serialize)(const struct fl_exchange *exchange, struct iovec parts[3]);
 
     /* Responses, in this order. If a function fails, the caller ends the exchange. */
@@ -90,6 +98,7 @@ typedef struct fl_protocol {
     int (*hijack)(struct fl_exchange *exchange, fl_buffer *unsent, fl_buffer *ahead);
 } fl_protocol;
 
+enum { FL_MAX_SERIALIZED = 65536 };
 enum { FL_PROTOCOL_CONNECTION_STATE = 8, FL_PROTOCOL_EXCHANGE_STATE = 112 };
 
 #endif

@@ -1,7 +1,9 @@
 /* Requests: queueing, health checks, rejections, and what their owner reads of the body. */
 #include "base/platform.h"
 #include "context.h"
+#include "error_page.h"
 #include "exchange.h"
+#include "https.h"
 #include "internal.h"
 
 #include <stdlib.h>
@@ -28,12 +30,19 @@ void fl_exchange_submit(fl_exchange *exchange) {
         fl_exchange_free(exchange);
         return;
     }
+    if (context->has_error_pages)
+        fl_error_page_note_request(exchange);
+    if ((context->limits.redirect_to_https || context->limits.hsts[0] != '\0') && fl_https_redirect(exchange))
+        return;
     if (connection->deadline.kind != FL_DEADLINE_WRITE)
         fl_connection_set_deadline(connection, FL_DEADLINE_NONE);
-    exchange->state = FL_EXCHANGE_QUEUED;
     if (connection->fresh)
         fl_connection_count(connection, 0, -1);
     connection->fresh = false;
+    if (context->public_files != NULL && context->calls->serve_file(exchange))
+        return;
+    exchange->state = FL_EXCHANGE_QUEUED;
+    exchange->queueing.queued_at = context->now;
     exchange->queueing.ready_at = context->handed.arrived != 0 ? context->handed.arrived : context->now;
     bool waits = context->calls->enqueue(exchange);
     if (waits && connection->half_closed && exchange->protocol->half_closed != NULL)
@@ -48,6 +57,8 @@ void fl_exchange_body_received(fl_exchange *exchange) {
     if (exchange->state == FL_EXCHANGE_SERVED) {
         fl_exchange_wake(exchange);
         request->awaited = false; /* the client has delivered: its deadline must not expire before the app reads */
+    } else if (exchange->state >= FL_EXCHANGE_QUEUED) {
+        return; /* whoever takes it finds what has come */
     } else if (request->complete || request->body.length >= fl_context_buffer_limit(context, context->limits.body_buffer)) {
         fl_exchange_submit(exchange);
     } else if (request->deadline.kind == FL_DEADLINE_NONE) {
@@ -65,6 +76,7 @@ static void count_rejection(fl_context *context, fl_status status) {
 
 static void reject_waiting(fl_exchange *exchange, fl_status status, bool may_keep_alive) {
     count_rejection(exchange->context, status);
+    fl_context_record_code(exchange->context, fl_status_http(status));
     fl_rejection_record(exchange, status);
     if (exchange->state == FL_EXCHANGE_QUEUED)
         exchange->context->calls->dequeue(exchange);
@@ -73,6 +85,10 @@ static void reject_waiting(fl_exchange *exchange, fl_status status, bool may_kee
 }
 
 void fl_exchange_reject(fl_exchange *exchange, fl_status status) {
+    if (exchange->state == FL_EXCHANGE_FILE) {
+        fl_exchange_abandon(exchange);
+        return;
+    }
     if (exchange->state != FL_EXCHANGE_SERVED) {
         reject_waiting(exchange, status, false);
         return;
@@ -93,6 +109,7 @@ void fl_exchange_turn_away(fl_exchange *exchange, fl_status status) {
 void fl_exchange_reject_served(fl_exchange *exchange) {
     fl_status status = (fl_status) exchange->request.rejection;
     count_rejection(exchange->context, status);
+    exchange->response.code = fl_status_http(status);
     exchange->protocol->canned_response(exchange, fl_status_http(status), fl_status_text(status), false);
 }
 
@@ -156,6 +173,9 @@ fl_status fl_exchange_body(fl_exchange *exchange, const char **bytes, size_t *si
 }
 
 void fl_exchange_consume_body(fl_exchange *exchange, size_t size) {
-    if (exchange->context != NULL)
-        fl_buffer_consume(&exchange->context->slab, &exchange->request.body, size);
+    if (exchange->context == NULL)
+        return;
+    fl_buffer_consume(&exchange->context->slab, &exchange->request.body, size);
+    if (size > 0 && exchange->connection != NULL && exchange->protocol->consumed != NULL)
+        exchange->protocol->consumed(exchange);
 }

@@ -93,3 +93,21 @@ size_t fl_connection_send_directly(fl_connection *connection, fl_buffer *staged,
     fl_buffer_consume(&connection->context->slab, staged, written);
     return written > before ? written - before : 0;
 }
+
+ssize_t fl_connection_send_file(fl_connection *connection, int file, off_t offset, size_t size) {
+    fl_transport *transport = &connection->transport;
+    ssize_t count = transport->kind->send_file(transport, file, offset, size);
+    if (count > 0)
+        connection->progress += (uint64_t) count;
+    if (count > 0)
+        return count; /* fewer bytes do not mean that there is no room: a signal may have ended the call */
+    if (count == FL_TRANSPORT_BROKEN) {
+        fl_connection_close(connection);
+        return 0;
+    }
+    if (count == 0 || count == FL_TRANSPORT_UNREADABLE)
+        return FL_TRANSPORT_UNREADABLE;
+    connection->awaits_room = true;
+    await_room(connection);
+    return 0;
+}

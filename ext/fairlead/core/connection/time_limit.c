@@ -117,8 +117,15 @@ static void expire(fl_exchange *exchange) {
     FL_LIST_APPEND(&context->expired, exchange, timing.before, timing.after);
 }
 
+/* All of its length has been sent: what the app still does is for nobody to cancel. */
+static bool is_delivered(const fl_exchange *exchange) {
+    const fl_response *response = &exchange->response;
+    return response->head_complete && response->framing == FL_FRAMING_LENGTH && response->length_left == 0 &&
+           response->out.length == 0;
+}
+
 void fl_exchange_client_gone(fl_exchange *exchange) {
-    if (exchange->context == NULL)
+    if (exchange->context == NULL || is_delivered(exchange))
         return;
     const fl_limits *limits = &exchange->context->limits;
     bool cancelled = limits->cancel_abandoned || (limits->cancel_streams && exchange->long_lived);

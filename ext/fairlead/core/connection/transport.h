@@ -5,12 +5,13 @@
 #ifndef FL_TRANSPORT_H
 #define FL_TRANSPORT_H
 
+#include "base/identity.h"
 #include "base/poll.h"
 #include <stddef.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 
-enum { FL_TRANSPORT_WAIT = -1, FL_TRANSPORT_BROKEN = -2 };
+enum { FL_TRANSPORT_WAIT = -1, FL_TRANSPORT_BROKEN = -2, FL_TRANSPORT_UNREADABLE = -3 };
 
 typedef struct fl_transport fl_transport;
 
@@ -22,12 +23,17 @@ typedef struct fl_transport_kind {
     /* Returns 0 once the transport is open, with `protocol` set; FL_TRANSPORT_WAIT, with `read_needs` set; or FL_TRANSPORT_BROKEN.
      * NULL if there is no handshake. */
     int (*handshake)(fl_transport *transport);
+    /* Whether the handshake has read nothing yet, so another worker can begin it. NULL if that is never so. */
+    bool (*is_unread)(const fl_transport *transport);
     /* Returns how many bytes; 0: the peer has ended its side. Sets `drained` if no more can be read before the next event: bytes in the
      * transport's own buffer cause no event. */
     ssize_t (*read)(fl_transport *transport, void *bytes, size_t size);
     /* Returns how many bytes: fewer than offered only if it has to wait. The next call then offers the remaining bytes first, perhaps at
      * another address. */
     ssize_t (*write)(fl_transport *transport, const struct iovec *parts, int count);
+    /* Sends from an offset of a file, like `write`. 0: the file has ended. FL_TRANSPORT_UNREADABLE: it cannot be read. NULL if the
+     * transport has to see the bytes. */
+    ssize_t (*send_file)(fl_transport *transport, int file, off_t offset, size_t size);
     void (*finish)(fl_transport *transport); /* ends this side */
     void (*reset)(
         fl_transport *transport); /* makes `close` reset the connection: the peer sees that the response is incomplete */
@@ -37,7 +43,8 @@ typedef struct fl_transport_kind {
 struct fl_transport {
     const fl_transport_kind *kind;
     void *state;
-    const char *protocol; /* negotiated in the handshake, as ALPN names it; NULL: none */
+    const char *protocol;  /* negotiated in the handshake, as ALPN names it; NULL: none */
+    fl_identity *identity; /* of the client, once the transport is open; NULL: it has shown none */
     int descriptor;
     uint8_t read_needs, write_needs; /* FL_READABLE or FL_WRITABLE: the event to wait for */
     bool drained;

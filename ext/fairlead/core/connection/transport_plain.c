@@ -23,6 +23,17 @@ static ssize_t plain_write(fl_transport *transport, const struct iovec *parts, i
     return outcome(sendmsg(transport->descriptor, &message, FL_SEND_FLAGS));
 }
 
+#ifdef FL_HAS_SEND_FILE
+static ssize_t plain_send_file(fl_transport *transport, int file, off_t offset, size_t size) {
+    ssize_t result;
+    do result = fl_send_file(transport->descriptor, file, offset, size);
+    while (result < 0 && errno == EINTR);
+    if (result < 0 && errno != EPIPE && errno != ECONNRESET && errno != ETIMEDOUT && outcome(result) == FL_TRANSPORT_BROKEN)
+        return FL_TRANSPORT_UNREADABLE;
+    return result == 0 ? 0 : outcome(result);
+}
+#endif
+
 static void plain_finish(fl_transport *transport) {
     shutdown(transport->descriptor, SHUT_WR);
 }
@@ -42,6 +53,9 @@ const fl_transport_kind fl_transport_plain = {
     .raw = true,
     .read = plain_read,
     .write = plain_write,
+#ifdef FL_HAS_SEND_FILE
+    .send_file = plain_send_file,
+#endif
     .finish = plain_finish,
     .reset = plain_reset,
     .close = plain_close,

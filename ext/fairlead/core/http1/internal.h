@@ -30,6 +30,12 @@ static inline fl_http1_exchange *fl_http1_exchange_state(const fl_exchange *exch
     return (fl_http1_exchange *) exchange->protocol_state;
 }
 
+/* Whether the connection ends with its current response: the server drains, and no sibling can take it over. */
+static inline bool fl_http1_is_ending(const fl_connection *connection) {
+    const fl_context *context = connection->context;
+    return context->draining && (!connection->transport.kind->raw || context->calls->is_ending(context));
+}
+
 /* protocol.c: for connections without an exchange. */
 void fl_http1_reject_connection(fl_connection *connection, fl_status status);
 

@@ -3,6 +3,8 @@
 #include "base/descriptors.h"
 #include "base/platform.h"
 #include "connection/event_stream.h"
+#include "connection/tunnel.h"
+#include "connection/error_page.h"
 #include "internal.h"
 
 #include <stdio.h>
@@ -11,9 +13,8 @@
 enum {
     MAX_UNSENT_BEFORE_NEXT = 65536,
     MAX_CANNED_RESPONSES = 200, /* in a row, so that one connection cannot occupy the loop */
-    MAX_HANDED_BYTES = 65536,
-    RESPONSE_HEAD = 1024, /* bytes: most heads of responses fit */
-    PROBE_AFTER = 5000,   /* microseconds in the queue */
+    RESPONSE_HEAD = 1024,       /* bytes: most heads of responses fit */
+    PROBE_AFTER = 5000,         /* microseconds in the queue */
 };
 
 static void next_request(fl_connection *connection) {
@@ -22,8 +23,6 @@ static void next_request(fl_connection *connection) {
         fl_connection_set_deadline(connection, FL_DEADLINE_IDLE);
     fl_http1_read_requests(connection);
     fl_connection_receive(connection); /* the poll has reported this input already */
-    if (connection->context->draining && !connection->context->handing_over && fl_connection_is_idle(connection))
-        fl_connection_close(connection);
 }
 
 static void sent(fl_connection *connection) {
@@ -66,6 +65,10 @@ static void probe_client(fl_connection *connection) {
 /* HTTP/1.0 has no interim responses: such a client counts as reading. */
 static void half_closed(fl_connection *connection) {
     fl_exchange *exchange = connection->exchanges;
+    if (exchange != NULL && exchange->state == FL_EXCHANGE_RELAYED) {
+        connection->context->calls->relay_notified(exchange); /* the sibling probes */
+        return;
+    }
     if (exchange != NULL && exchange->response.events.is_one && !fl_http1_connection_state(connection)->probed) {
         fl_http1_connection_state(connection)->probed = true;
         fl_event_stream_probe(exchange);
@@ -118,16 +121,22 @@ static bool is_head_request(const fl_exchange *exchange) {
     return in->length >= head->line + 5 && memcmp(fl_buffer_at(in) + head->line, "HEAD ", 5) == 0;
 }
 
-static bool stage_canned_response(fl_connection *connection, int code, const char *text, bool with_body, bool close) {
+static bool stage_canned_response(fl_connection *connection, int code, fl_canned_body body, bool with_body, bool close) {
     fl_context *context = connection->context;
+    fl_slab *slab = &context->slab;
+    const fl_buffer *lines = context->canned_lines;
     char response[512];
-    int size = snprintf(response, sizeof response,
-                        "HTTP/1.1 %d %s\r\n%.*s%s%scontent-type: text/plain\r\ncontent-length: %zu\r\n\r\n%s\n", code,
-                        fl_reason(code), FL_DATE_SIZE, fl_context_date(context), close ? "connection: close\r\n" : "",
-                        code == 503 ? "retry-after: 1\r\n" : "", strlen(text) + 1, text);
-    if (!with_body)
-        size -= (int) strlen(text) + 1;
-    return fl_buffer_append(&context->slab, &connection->out, response, (size_t) size) == FL_OK;
+    int size = snprintf(response, sizeof response, "HTTP/1.1 %d %s\r\n%.*s%s%s%scontent-length: %zu\r\n", code, fl_reason(code),
+                        FL_DATE_SIZE, fl_context_date(context), close ? "connection: close\r\n" : "",
+                        code == 503 ? "retry-after: 1\r\n" : "", body.fields, body.size);
+    fl_status status = fl_buffer_append(slab, &connection->out, response, (size_t) size);
+    if (status == FL_OK && lines != NULL)
+        status = fl_buffer_append(slab, &connection->out, fl_buffer_at(lines), lines->length);
+    if (status == FL_OK)
+        status = fl_buffer_append(slab, &connection->out, "\r\n", 2);
+    if (status == FL_OK && with_body)
+        status = fl_buffer_append(slab, &connection->out, body.text, body.text_size);
+    return status == FL_OK && (!with_body || fl_buffer_append(slab, &connection->out, body.end, strlen(body.end)) == FL_OK);
 }
 
 static void keep_open_after_canned_response(fl_connection *connection) {
@@ -144,11 +153,10 @@ static void end(fl_connection *connection) {
 }
 
 static bool can_keep_alive(const fl_exchange *exchange) {
-    const fl_context *context = exchange->context;
     fl_connection *connection = exchange->connection;
     fl_http1_connection *own = fl_http1_connection_state(connection);
     if (!own->keep_alive || fl_http1_exchange_state(exchange)->minor == 0 || !exchange->request.complete ||
-        context->calls->is_ending(context))
+        fl_http1_is_ending(connection))
         return false;
     if (exchange->state == FL_EXCHANGE_QUEUED) /* only if no pipelined request follows */
         return connection->in.length == exchange->request.head->size && !connection->half_closed;
@@ -159,9 +167,10 @@ static void canned_response(fl_exchange *exchange, int code, const char *text, b
     fl_connection *connection = exchange->connection;
     bool complete = exchange->request.complete, keep_alive = may_keep_alive && can_keep_alive(exchange);
     bool with_body = !is_head_request(exchange);
-    uint32_t size = complete && exchange->state != FL_EXCHANGE_SERVED ? exchange->request.head->size : 0;
+    uint32_t size = complete && exchange->state < FL_EXCHANGE_SERVED ? exchange->request.head->size : 0;
+    fl_canned_body body = fl_canned_body_of(exchange, code, text);
     fl_exchange_detach(exchange);
-    if (!stage_canned_response(connection, code, text, with_body, !keep_alive)) {
+    if (!stage_canned_response(connection, code, body, with_body, !keep_alive)) {
         fl_connection_close(connection);
         return;
     }
@@ -177,7 +186,9 @@ static void canned_response(fl_exchange *exchange, int code, const char *text, b
 void fl_http1_reject_connection(fl_connection *connection, fl_status status) {
     connection->context->counts.refused++;
     connection->context->counts.turned_away += fl_status_http(status) == 503;
-    if (stage_canned_response(connection, fl_status_http(status), fl_status_text(status), true, true))
+    fl_context_record_code(connection->context, fl_status_http(status));
+    fl_canned_body body = fl_canned_body_of(NULL, fl_status_http(status), fl_status_text(status));
+    if (stage_canned_response(connection, fl_status_http(status), body, true, true))
         end(connection);
     else
         fl_connection_close(connection);
@@ -186,7 +197,7 @@ void fl_http1_reject_connection(fl_connection *connection, fl_status status) {
 static size_t serialize(const fl_exchange *exchange, struct iovec parts[3]) {
     const fl_request *request = &exchange->request;
     const fl_buffer *in = &exchange->connection->in, *body = &request->body;
-    if (request->chunked || !request->complete || in->length + body->length > MAX_HANDED_BYTES)
+    if (request->chunked || !request->complete || in->length + body->length > FL_MAX_SERIALIZED)
         return 0;
     char *bytes = fl_buffer_at(in);
     uint32_t head = request->head->size;
@@ -208,8 +219,11 @@ static int hijack(fl_exchange *exchange, fl_buffer *unsent, fl_buffer *ahead) {
     fl_exchange_flush(exchange);
     if (exchange->connection == NULL)
         return -1;
-    *unsent = connection->out;
-    connection->out = (fl_buffer) {0};
+    bool raw = connection->transport.kind->raw;
+    if (raw) {
+        *unsent = connection->out;
+        connection->out = (fl_buffer) {0};
+    }
     *ahead = request->body;
     request->body = (fl_buffer) {0};
     if (ahead->length == 0) {
@@ -223,6 +237,14 @@ static int hijack(fl_exchange *exchange, fl_buffer *unsent, fl_buffer *ahead) {
     }
     exchange->response.committed = true;
     fl_exchange_set_time_limit(exchange, 0);
+    if (!raw) {
+        fl_exchange_detach(exchange);
+        fl_exchange_connection_lost(exchange, false);
+        int end = fl_tunnel_begin(connection);
+        if (end < 0)
+            fl_connection_close(connection);
+        return end;
+    }
     int descriptor = fl_connection_release_socket(connection);
     fl_descriptor_mark_hijacked(descriptor);
     return descriptor;
@@ -230,6 +252,7 @@ static int hijack(fl_exchange *exchange, fl_buffer *unsent, fl_buffer *ahead) {
 
 const fl_protocol fl_http1_protocol = {
     .name = "http/1.1",
+    .moves = true,
     .open = next_request,
     .receive = fl_http1_receive,
     .sent = sent,

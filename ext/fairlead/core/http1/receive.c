@@ -8,6 +8,10 @@ enum {
     BODY_READ_SIZE = 65536,
 };
 
+/* The first bytes of a client that knows that the server speaks HTTP/2 (RFC 9113, 3.3 and 3.4). */
+static const char PREFACE[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+enum { PREFACE_SIZE = sizeof PREFACE - 1 };
+
 /* Decodes `size` received bytes and appends them to the request's body. `in_place`: they lie in the room of its buffer already. Returns how
  * many belong to the request, or -1 if it has rejected the request. */
 static ssize_t accept_body(fl_exchange *exchange, char *bytes, size_t size, bool in_place) {
@@ -92,6 +96,8 @@ static void receive_body(fl_connection *connection, fl_exchange *exchange) {
         }
     }
     fl_exchange_body_received(exchange);
+    if (connection->state == FL_CONNECTION_OPEN && connection->exchanges == NULL)
+        fl_http1_read_requests(connection); /* the core has answered it */
 }
 
 static void head_is_complete(fl_connection *connection, fl_exchange *exchange) {
@@ -136,6 +142,13 @@ static void head_is_complete(fl_connection *connection, fl_exchange *exchange) {
     fl_exchange_body_received(exchange);
 }
 
+/* The protocol that the first bytes of the connection belong to, as far as they tell; NULL: HTTP/1. */
+static const fl_protocol *other_protocol(const fl_connection *connection) {
+    size_t size = connection->in.length < PREFACE_SIZE ? connection->in.length : PREFACE_SIZE;
+    bool matches = connection->fresh && memcmp(fl_buffer_at(&connection->in), PREFACE, size) == 0;
+    return matches ? fl_connection_find_protocol(connection, "h2") : NULL;
+}
+
 /* Whether more than empty lines has been received. */
 static bool has_begun(const fl_connection *connection, const fl_head *head) {
     return head->started || head->line < connection->in.length;
@@ -155,6 +168,15 @@ static void read_request(fl_connection *connection) {
     fl_head_limits limits = context->limits.head;
     limits.head = fl_context_buffer_limit(context, limits.head);
     fl_status status = fl_http1_parse(exchange->request.head, fl_buffer_at(&connection->in), connection->in.length, &limits);
+    const fl_protocol *other = status == FL_UNKNOWN_VERSION ? other_protocol(connection) : NULL;
+    if (other != NULL && connection->in.length >= PREFACE_SIZE) {
+        fl_connection_switch_protocol(connection, other);
+        return;
+    }
+    if (other != NULL) {
+        fl_head_clear(exchange->request.head);
+        status = FL_AGAIN;
+    }
     if (status == FL_OK) {
         const fl_head *head = exchange->request.head;
         if ((head->session.size == 0 && head->query.size == 0) || !context->calls->goes_to_owner(exchange))

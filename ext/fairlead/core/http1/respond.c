@@ -14,7 +14,7 @@ fl_status fl_http1_begin(fl_exchange *exchange) {
         return FL_BAD_STATUS;
     own->response_chunks = (fl_chunks) {0};
     own->trailers_begun = false;
-    return fl_http1_write_status(&exchange->context->staging, &response->out, response->code);
+    return fl_http1_write_status(exchange->staging, &response->out, response->code);
 }
 
 static bool has_token(fl_http1_list list, const char *token, size_t token_size) {
@@ -66,7 +66,7 @@ fl_status fl_http1_header(fl_exchange *exchange, const char *name, size_t name_s
         }
         break;
     }
-    return fl_http1_write_header(&exchange->context->staging, &response->out, name, name_size, value, value_size);
+    return fl_http1_write_header(exchange->staging, &response->out, name, name_size, value, value_size);
 }
 
 static fl_status append(fl_exchange *exchange, const char *text, size_t size) {
@@ -112,8 +112,7 @@ fl_status fl_http1_end_head(fl_exchange *exchange, int64_t length) {
         response->close = true;
     }
     if (connection != NULL && !response->switches_protocol &&
-        (!fl_http1_connection_state(connection)->keep_alive || !exchange->request.complete ||
-         exchange->context->calls->is_ending(exchange->context)))
+        (!fl_http1_connection_state(connection)->keep_alive || !exchange->request.complete || fl_http1_is_ending(connection)))
         response->close = true;
     if (status == FL_OK && response->close)
         status = APPEND("connection: close\r\n");

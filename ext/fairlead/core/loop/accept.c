@@ -2,6 +2,7 @@
 #include "base/descriptors.h"
 #include "base/platform.h"
 #include "http1/protocol.h"
+#include "http2/protocol.h"
 #include "loop.h"
 #include "internal.h"
 #include "siblings/handoff.h"
@@ -11,16 +12,13 @@
 
 enum {
     ACCEPTS_BEFORE_LEAVING = 1024,
-    /* Bytes that the kernel keeps unsent for a client; its default of 4 MB would be copied for nothing if the client never reads. When
-     * the poll reports room, enough bytes are left to bridge a short delay. */
-    MAX_UNSENT = 512 << 10,
     LISTEN_AGAIN = 100000, /* microseconds, after the descriptors ran out */
-    LONG_SILENT = 1000000, /* microseconds, after which an idle connection may be closed to free its descriptor */
+    LONG_SILENT = 1000000, /* microseconds, after which a silent connection may be closed: for its descriptor, or to drain */
     UNEVEN = 2,            /* how much more load must be here than at a sibling, for a new connection to go there */
     MAX_SPARE = 128,       /* descriptors that are left to the app */
 };
 
-static const fl_protocol *const protocols[] = {&fl_http1_protocol, NULL};
+static const fl_protocol *const protocols[] = {&fl_http1_protocol, FL_HTTP2, NULL};
 
 fl_status fl_loop_listen(fl_loop *loop, int descriptor, bool unix_socket) {
     fl_listener *listener = calloc(1, sizeof *listener);
@@ -39,7 +37,7 @@ fl_status fl_loop_listen(fl_loop *loop, int descriptor, bool unix_socket) {
     int one = 1;
     if (!unix_socket) { /* accepted connections inherit these options */
         setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-        fl_limit_unsent(descriptor, MAX_UNSENT);
+        fl_limit_unsent(descriptor, FL_MAX_UNSENT);
     }
     if (fl_close_on_exec_nonblocking(descriptor) < 0 || fl_poll_add_listener(&loop->context.poll, descriptor, listener) < 0) {
         free(listener);
@@ -51,14 +49,22 @@ fl_status fl_loop_listen(fl_loop *loop, int descriptor, bool unix_socket) {
     return FL_OK;
 }
 
+void fl_loop_serve_tls(fl_loop *loop, fl_tls *tls) {
+    fl_listener *listener = loop->accepting.listeners;
+    listener->transport = &fl_transport_tls;
+    listener->configuration = tls;
+    fl_tls_set_protocols(tls, listener->protocols);
+}
+
 void fl_loop_watch_listeners(fl_loop *loop, bool watch) {
     for (fl_listener *listener = loop->accepting.listeners; listener != NULL; listener = listener->next) {
-        if (listener->watched == watch)
+        bool wanted = watch && !(loop->accepting.handshakes_paused && listener->transport->handshake != NULL);
+        if (listener->watched == wanted)
             continue;
-        if (!watch)
+        if (!wanted)
             fl_poll_remove(&loop->context.poll, listener->descriptor);
-        listener->watched = watch && fl_poll_add_listener(&loop->context.poll, listener->descriptor, listener) == 0;
-        if (watch && !listener->watched) /* the kernel lacks memory, or its limit is reached */
+        listener->watched = wanted && fl_poll_add_listener(&loop->context.poll, listener->descriptor, listener) == 0;
+        if (wanted && !listener->watched) /* the kernel lacks memory, or its limit is reached */
             loop->accepting.again_at = loop->context.now + LISTEN_AGAIN;
     }
     loop->context.timer_stale |= loop->accepting.again_at != 0;
@@ -82,8 +88,8 @@ int64_t fl_loop_room(const fl_loop *loop) {
         return 0;
     if (loop->accepting.most == 0)
         return INT32_MAX;
-    return loop->accepting.most > loop->context.counts.connections ? loop->accepting.most - loop->context.counts.connections
-                                                                   : 0;
+    uint32_t used = loop->context.counts.connections + loop->context.relays.count;
+    return loop->accepting.most > used ? loop->accepting.most - used : 0;
 }
 
 static void publish_room(fl_loop *loop) {
@@ -115,25 +121,50 @@ void fl_loop_open_reserve(fl_loop *loop) {
         suspend_listeners(loop);
 }
 
+void fl_loop_resume_accepting(fl_loop *loop) {
+    if (!loop->accepting.paused && loop->accepting.again_at == 0 && !loop->context.draining && !loop->lanes.dedicated)
+        fl_loop_watch_listeners(loop, true);
+}
+
 void fl_loop_listen_again(fl_loop *loop) {
     if (loop->accepting.again_at > loop->context.now || loop->context.draining)
         return;
     loop->accepting.again_at = 0;
     fl_loop_open_reserve(loop);
-    if (loop->accepting.again_at == 0 && !loop->accepting.paused && !loop->lanes.dedicated)
-        fl_loop_watch_listeners(loop, true);
+    fl_loop_resume_accepting(loop);
     publish_room(loop);
 }
 
-/* Closes the longest idle connection, if it has been silent for LONG_SILENT. */
+bool fl_loop_has_lasted(const fl_loop *loop, const fl_deadline *deadline) {
+    return loop->context.now + loop->context.limits.deadlines[deadline->kind] >= deadline->at + LONG_SILENT;
+}
+
+/* The oldest connection that is not open yet, though it has had LONG_SILENT for that. NULL: none. */
+static fl_connection *find_unopened(const fl_loop *loop) {
+    const fl_deadline *deadline = loop->context.deadlines[FL_DEADLINE_HEAD].first;
+    for (; deadline != NULL && fl_loop_has_lasted(loop, deadline); deadline = deadline->after) {
+        fl_connection *connection = fl_connection_of_deadline(deadline);
+        if (connection->state == FL_CONNECTION_OPENING && !connection->shakes)
+            return connection;
+    }
+    return NULL;
+}
+
+/* The longest idle connection, if it has been silent for LONG_SILENT. NULL: none. */
+static fl_connection *find_idle(const fl_loop *loop) {
+    const fl_deadline *first = loop->context.deadlines[FL_DEADLINE_IDLE].first;
+    fl_connection *connection = first == NULL ? NULL : fl_connection_of_deadline(first);
+    return connection != NULL && fl_connection_is_idle(connection) && fl_loop_has_lasted(loop, first) ? connection : NULL;
+}
+
+/* Closes a connection that has long been silent, for a new one. */
 static bool close_silent(fl_loop *loop) {
-    fl_deadline *first = loop->context.deadlines[FL_DEADLINE_IDLE].first;
-    fl_connection *silent = first == NULL ? NULL : fl_connection_of_deadline(first);
-    uint64_t timeout = loop->context.limits.deadlines[FL_DEADLINE_IDLE];
-    if (silent == NULL || !fl_connection_is_idle(silent) || loop->context.now + timeout < first->at + LONG_SILENT)
-        return false;
-    fl_connection_close(silent);
-    return true;
+    fl_connection *silent = find_unopened(loop);
+    if (silent == NULL)
+        silent = find_idle(loop);
+    if (silent != NULL)
+        fl_connection_close(silent);
+    return silent != NULL;
 }
 
 static fl_connection *open_connection(fl_loop *loop, fl_listener *listener, int descriptor, const char *bytes, size_t size) {
@@ -198,18 +229,20 @@ static void open_received(fl_loop *loop, const fl_handover *handover) {
         return;
     fl_listener *listener = loop->accepting.listeners;
     while (listener != NULL && listener->index != handover->listener) listener = listener->next;
-    loop->context.handed = (fl_handed) {handover->arrived, handover->hand_overs};
+    fl_identity *identity = fl_identity_new(handover->identity, handover->identity_size);
+    loop->context.handed = (fl_handed) {handover->arrived, handover->hand_overs, handover->client, handover->relayed, identity};
     if (listener == NULL || fl_close_on_exec_nonblocking(handover->descriptor) < 0)
         close(handover->descriptor);
     else if (open_connection(loop, listener, handover->descriptor, handover->bytes, handover->size) != NULL &&
              handover->arrived != 0)
         loop->context.counts.received++;
     loop->context.handed = (fl_handed) {0};
+    fl_identity_release(identity);
 }
 
 void fl_loop_receive(fl_loop *loop) {
     fl_buffer room = {0};
-    if (fl_buffer_reserve(&loop->context.slab, &room, FL_HANDOFF_BYTES) != FL_OK)
+    if (loop->accepting.ended || fl_buffer_reserve(&loop->context.slab, &room, FL_HANDOFF_ROOM) != FL_OK)
         return;
     fl_handover handover;
     do {
@@ -240,5 +273,5 @@ void fl_loop_pause_accepting(fl_loop *loop, bool pause) {
     if (pause)
         fl_loop_stop_accepting(loop);
     else
-        fl_loop_watch_listeners(loop, true);
+        fl_loop_resume_accepting(loop);
 }

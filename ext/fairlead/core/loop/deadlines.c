@@ -3,7 +3,7 @@
 #include "internal.h"
 
 enum {
-    HAND_OVER_AGAIN = 10000,            /* microseconds, if siblings could not take all connections */
+    RELEASE_AGAIN = 10000,              /* microseconds, as long as a draining loop has connections */
     ENDS_A_TURN = 64,                   /* of each kind: thousands may expire together, and each takes some microseconds */
     REJECTIONS_A_TURN = FL_POLL_EVENTS, /* of each queue, and by time limits: no fewer than a turn may bring */
 };
@@ -45,8 +45,10 @@ void fl_loop_set_timer(fl_loop *loop) {
         earliest = earlier(earliest, context->time_limits->timing.expires_at);
     if (loop->accepting.again_at != 0)
         earliest = earlier(earliest, loop->accepting.again_at);
-    if (context->handing_over && context->connections != NULL)
-        earliest = earlier(earliest, context->now + HAND_OVER_AGAIN);
+    if (context->handshakes.first != NULL && loop->turns.handshakes_again_at > context->now)
+        earliest = earlier(earliest, loop->turns.handshakes_again_at);
+    if (context->draining && context->connections != NULL)
+        earliest = earlier(earliest, context->now + RELEASE_AGAIN);
     /* A timer that fires too early costs one turn; setting it anew costs a system call each time. */
     if (earliest != UINT64_MAX && (loop->turns.timer <= context->now || earliest < loop->turns.timer)) {
         loop->turns.timer = earliest;

@@ -138,6 +138,14 @@ static void flush_late(fl_loop *loop) {
     fl_loop_flush_late(&loop->context);
 }
 
+/* The head is freed before the request ends. */
+static void note_route(fl_exchange *exchange) {
+    const fl_head *head = exchange->request.head;
+    const char *bytes = fl_exchange_head_bytes(exchange);
+    fl_route_from_path(&exchange->queueing.timed_route, bytes + head->method.at, head->method.size, bytes + head->path.at,
+                       head->path.size);
+}
+
 /* Moves the request from its queue to those that are served. */
 static fl_exchange *begin(fl_exchange *exchange) {
     fl_loop *loop = fl_loop_of(exchange->context);
@@ -168,11 +176,17 @@ static fl_exchange *begin(fl_exchange *exchange) {
         fl_slot_set(loop->siblings.slot, FL_SLOT_oldest_us,
                     loop->ready.first == NULL ? 0 : (int64_t) loop->ready.first->queueing.ready_at);
     }
+    exchange->queueing.route_named = exchange->queueing.recorded = false;
+    exchange->queueing.account = NULL;
+    if (loop->context.times.page != NULL)
+        note_route(exchange);
     loop->context.counts.in_flight++;
     if (loop->context.limits.request_timeout != 0)
         fl_exchange_set_time_limit(exchange, loop->context.limits.request_timeout);
     fl_connection *connection = exchange->connection;
     exchange->client = connection->client;
+    if (connection->transport.identity != NULL)
+        exchange->identity = fl_identity_retain(connection->transport.identity);
     exchange->listener = connection->listener->index;
     if (exchange->protocol->taken != NULL)
         exchange->protocol->taken(exchange);

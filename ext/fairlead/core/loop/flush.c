@@ -36,6 +36,9 @@ void fl_loop_flush_late(fl_context *context) {
 void fl_loop_flush_complete(fl_loop *loop, uint64_t microseconds) {
     if (!is_late(loop, fl_clock(), microseconds) || pthread_mutex_trylock(&loop->context.lock) != 0)
         return;
+    uint32_t ready = loop->ready.count;
     fl_context_send_staged(&loop->context, true);
+    if (loop->ready.count > ready || loop->context.woken.first != NULL)
+        fl_loop_wake(loop); /* the driver may be about to wait */
     pthread_mutex_unlock(&loop->context.lock);
 }

@@ -27,6 +27,8 @@ static bool is_ours(const fl_loop *loop, int descriptor) {
     socklen_t size = sizeof address;
     if (getsockname(descriptor, (struct sockaddr *) &address, &size) < 0)
         return false;
+    if (fl_descriptor_is_relayed(descriptor))
+        return true;
     for (const fl_listener *listener = loop->accepting.listeners; listener != NULL; listener = listener->next)
         if (belongs_to(listener, &address, size))
             return true;

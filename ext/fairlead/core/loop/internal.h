@@ -23,11 +23,22 @@ int64_t fl_loop_room(const fl_loop *loop);
 void fl_loop_close_reserve(fl_loop *loop);
 void fl_loop_open_reserve(fl_loop *loop);
 
-/* Watches the listeners again once accepting.again_at has come. */
+/* Watches the listeners that may be watched now: none while siblings accept instead, or descriptors have run out, or the worker drains or
+ * serves a lane. */
+void fl_loop_resume_accepting(fl_loop *loop);
+
+/* The same once accepting.again_at has come. */
 void fl_loop_listen_again(fl_loop *loop);
+
+/* Whether a connection that has been idle, or in its handshake, since this deadline was set has had its time, a second. */
+bool fl_loop_has_lasted(const fl_loop *loop, const fl_deadline *deadline);
 
 /* Accepts what is in the backlog, then stops watching the listeners. */
 void fl_loop_stop_accepting(fl_loop *loop);
+
+/* Goes on with handshakes, or has the next wait do so, which does not hold the GVL. While requests want to run, handshakes get half of the
+ * time. */
+void fl_loop_process_handshakes(fl_loop *loop, bool without_gvl);
 
 /* Ends the requests, bodies and connections whose deadline context.now has reached. */
 void fl_loop_process_deadlines(fl_loop *loop);

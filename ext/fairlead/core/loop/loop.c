@@ -1,7 +1,11 @@
 #include "loop.h"
 #include "connection/event_stream.h"
+#include "connection/file_body.h"
+#include "files/public_files.h"
 #include "internal.h"
 #include "siblings/handoff.h"
+#include "connection/tunnel.h"
+#include "siblings/relay.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -45,6 +49,7 @@ static bool is_ending(const fl_context *context) {
 static const fl_context_calls calls = {
     .enqueue = fl_loop_enqueue,
     .dequeue = fl_loop_dequeue,
+    .relay_notified = fl_relay_notify,
     .request_ended = fl_loop_ended,
     .response_finished = fl_loop_flush_late,
     .stream_began = wake_for_waiting,
@@ -52,6 +57,7 @@ static const fl_context_calls calls = {
     .connections_changed = publish_connections,
     .batches_responses = fl_loop_batches_responses,
     .is_ending = is_ending,
+    .serve_file = fl_public_files_serve,
     .goes_to_owner = fl_loop_goes_to_owner,
     .session_began = fl_loop_session_began,
 };
@@ -72,12 +78,15 @@ fl_loop *fl_loop_open(const fl_limits *limits) {
 
 void fl_loop_close(fl_loop *loop) {
     while (loop->context.connections != NULL) fl_connection_close(loop->context.connections);
+    fl_relays_continue(&loop->context);
+    fl_relays_free_ended(&loop->context);
     while (loop->accepting.listeners != NULL) {
         fl_listener *listener = loop->accepting.listeners;
         loop->accepting.listeners = listener->next;
         free(listener);
     }
     fl_loop_close_reserve(loop);
+    fl_public_files_close(loop->context.public_files);
     fl_context_close(&loop->context);
     free(loop);
 }
@@ -87,6 +96,8 @@ fl_status fl_loop_join(fl_loop *loop, fl_shared_page *page, int slot, int receiv
     siblings->page = page;
     siblings->slot = &page->slots[slot];
     siblings->own = slot;
+    loop->context.times.page = &siblings->slot->times;
+    loop->context.times.routes = &page->timed_routes;
     siblings->receiving = receiving;
     siblings->count = count < FL_MAX_SIBLINGS ? count : FL_MAX_SIBLINGS;
     memcpy(siblings->sending, sending, sizeof(int) * (size_t) siblings->count);
@@ -98,23 +109,6 @@ fl_status fl_loop_join(fl_loop *loop, fl_shared_page *page, int slot, int receiv
     fl_loop_open_reserve(loop);
     fl_slot_set(siblings->slot, FL_SLOT_room, fl_loop_room(loop));
     return FL_OK;
-}
-
-/* Searches only the lists of IDLE and WRITE deadlines, where idle connections are: a draining loop does it at each turn, beside any
- * number of streams. */
-void fl_loop_hand_over_idle(fl_loop *loop) {
-    static const fl_deadline_kind kinds[] = {FL_DEADLINE_IDLE, FL_DEADLINE_WRITE};
-    for (int i = 0; i < 2 && loop->siblings.slot != NULL; i++)
-        for (fl_deadline *deadline = loop->context.deadlines[kinds[i]].first, *next; deadline != NULL; deadline = next) {
-            fl_connection *connection = fl_connection_of_deadline(deadline);
-            next = deadline->after;
-            if (!fl_connection_is_idle(connection))
-                continue;
-            if (!fl_handoff_possible(connection))
-                fl_connection_drain(connection);
-            else if (!fl_handoff_give_to_least_loaded(&loop->siblings, connection))
-                return;
-        }
 }
 
 void fl_loop_return_connections(fl_loop *loop) {
@@ -166,7 +160,7 @@ static void publish(fl_loop *loop) {
 }
 
 /* Processes events, then due deadlines. `polling`: 1 if the calling thread has polled without the lock. */
-static void process(fl_loop *loop, fl_event *events, int count, int polling) {
+static void process(fl_loop *loop, fl_event *events, int count, int polling, bool without_gvl) {
     loop->driver.turned_by_watch = false;
     fl_context *context = &loop->context;
     uint64_t now = context->now = loop->turns.turned_at = fl_clock();
@@ -182,8 +176,18 @@ static void process(fl_loop *loop, fl_event *events, int count, int polling) {
         case FL_SOURCE_CHANNEL:
             fl_loop_receive(loop);
             break;
+        case FL_SOURCE_RELAY:
+            fl_relay_event(events[i].data, events[i].ready);
+            break;
+        case FL_SOURCE_TUNNEL:
+            fl_tunnel_event(events[i].data, events[i].ready);
+            break;
         }
     }
+    if (context->relays.notified != NULL)
+        fl_relays_continue(context);
+    if (context->handshakes.first != NULL)
+        fl_loop_process_handshakes(loop, without_gvl);
     if (due)
         fl_loop_process_deadlines(loop);
     if (loop->siblings.page != NULL)
@@ -194,13 +198,18 @@ static void process(fl_loop *loop, fl_event *events, int count, int polling) {
         fl_loop_return_connections(loop);
     if (loop->accepting.again_at != 0)
         fl_loop_listen_again(loop);
-    if (loop->context.handing_over)
-        fl_loop_hand_over_idle(loop);
-    if (context->timer_stale || loop->turns.timer <= now || context->handing_over)
+    if (context->files.first != NULL && fl_file_bodies_turn(context))
+        fl_loop_wake(loop);
+    if (context->draining)
+        fl_loop_release_idle(loop);
+    if (context->timer_stale || loop->turns.timer <= now || context->draining)
         fl_loop_set_timer(loop);
     publish(loop);
-    if (atomic_load(&loop->driver.polling) <= polling) /* otherwise another thread may have an event of a closed connection */
+    if (atomic_load(&loop->driver.polling) <= polling) { /* otherwise another thread may have an event of a closed connection */
         fl_context_free_closed(&loop->context);
+        if (context->relays.ended != NULL)
+            fl_relays_free_ended(context);
+    }
 }
 
 uint32_t fl_loop_turn(fl_loop *loop) {
@@ -210,7 +219,7 @@ uint32_t fl_loop_turn(fl_loop *loop) {
     fl_context_flush(&loop->context);
     fl_context_free_abandoned(&loop->context);
     fl_loop_pause_accepting(loop, false);
-    process(loop, events, fl_poll_wait(&loop->context.poll, events, 0, &woken), 0);
+    process(loop, events, fl_poll_wait(&loop->context.poll, events, 0, &woken), 0, false);
     return fl_loop_takeable(loop);
 }
 
@@ -218,7 +227,7 @@ void fl_loop_turn_for_reactor(fl_loop *loop) {
     fl_event events[FL_POLL_EVENTS];
     bool woken;
     bool before = loop->driver.turned_by_watch;
-    process(loop, events, fl_poll_wait(&loop->context.poll, events, 0, &woken), 0);
+    process(loop, events, fl_poll_wait(&loop->context.poll, events, 0, &woken), 0, true);
     loop->driver.turned_by_watch = before || woken || loop->context.expired.first != NULL;
 }
 
@@ -229,10 +238,15 @@ void fl_loop_update_timer(fl_loop *loop) {
 
 void fl_loop_prepare_wait(fl_loop *loop, bool leads, bool busy) {
     loop->context.now = fl_clock();
+    uint32_t ready = loop->ready.count;
     fl_context_flush(&loop->context);
     fl_context_free_abandoned(&loop->context);
-    if (loop->context.handing_over) /* a client that sends one request after the other is idle only now */
-        fl_loop_hand_over_idle(loop);
+    if (loop->context.draining) /* a client that sends one request after the other is idle only now, or has sent the next */
+        fl_loop_release_idle(loop);
+    bool more = loop->context.files.first != NULL || loop->context.dirty != NULL; /* the next turn sends more */
+    /* A connection that has flushed may go on reading. */
+    if (more || loop->ready.count > ready || loop->context.woken.first != NULL || loop->context.expired.first != NULL)
+        fl_loop_wake(loop);
     fl_loop_update_timer(loop);
     publish(loop);
     if (!leads)
@@ -255,14 +269,14 @@ void fl_loop_prepare_wait(fl_loop *loop, bool leads, bool busy) {
     fl_slot_set(slot, FL_SLOT_idle, loop->ready.first == NULL && !busy);
 }
 
-static bool poll_unlocked(fl_loop *loop, int64_t microseconds) {
+static bool poll_unlocked(fl_loop *loop, int64_t microseconds, bool without_gvl) {
     fl_event events[FL_POLL_EVENTS];
     bool woken;
     atomic_fetch_add(&loop->driver.polling, 1);
     int count = fl_poll_wait(&loop->context.poll, events, microseconds, &woken);
     if (woken) {
         pthread_mutex_lock(&loop->context.lock);
-        process(loop, events, count, 1);
+        process(loop, events, count, 1, without_gvl);
         pthread_mutex_unlock(&loop->context.lock);
     }
     atomic_fetch_sub(&loop->driver.polling, 1);
@@ -270,19 +284,21 @@ static bool poll_unlocked(fl_loop *loop, int64_t microseconds) {
 }
 
 bool fl_loop_wait(fl_loop *loop, int64_t microseconds) {
-    bool woken = poll_unlocked(loop, microseconds);
+    bool woken = poll_unlocked(loop, microseconds, true);
     atomic_store(&loop->driver.waiting, false);
     return woken;
 }
 
 bool fl_loop_may_spin(fl_loop *loop) {
+    if (loop->context.handshakes.first != NULL)
+        return false;
     return loop->driver.failed_spins < MAX_FAILED_SPINS || ++loop->driver.failed_spins % SPIN_EVERY == 0;
 }
 
 bool fl_loop_spin(fl_loop *loop) {
     uint64_t until = fl_clock() + SPIN;
     bool woken;
-    do woken = poll_unlocked(loop, 0);
+    do woken = poll_unlocked(loop, 0, false);
     while (!woken && fl_clock() < until);
     loop->driver.failed_spins = woken ? 0 : loop->driver.failed_spins + 1;
     atomic_store(&loop->driver.waiting, false);
@@ -296,57 +312,4 @@ void fl_loop_wake(fl_loop *loop) {
 void fl_loop_notify_driver(fl_loop *loop) {
     atomic_store(&loop->driver.notified, true);
     fl_loop_wake(loop);
-}
-
-static void drain_connections(fl_loop *loop) {
-    for (fl_connection *connection = loop->context.connections, *next; connection != NULL; connection = next) {
-        next = connection->next;
-        fl_connection_drain(connection);
-    }
-}
-
-void fl_loop_drain(fl_loop *loop, bool handing_over) {
-    if (!loop->context.draining) {
-        fl_loop_stop_accepting(loop);
-        loop->accepting.again_at = 0;
-    }
-    if (!loop->context.draining)
-        fl_event_streams_drain(&loop->context);
-    loop->context.draining = true;
-    loop->context.handing_over = handing_over;
-    if (handing_over)
-        fl_loop_hand_over_idle(loop);
-    else
-        drain_connections(loop);
-    fl_loop_wake(loop);
-}
-
-/* Rejects requests that wait or are incomplete. */
-static void reject_waiting(fl_connection *connection) {
-    for (fl_exchange *exchange = connection->exchanges, *next; exchange != NULL; exchange = next) {
-        next = exchange->stream_next;
-        if (exchange->state != FL_EXCHANGE_NEW && exchange->state != FL_EXCHANGE_SERVED)
-            fl_exchange_reject(exchange, FL_ENDING);
-        if (connection->state == FL_CONNECTION_CLOSED)
-            return;
-    }
-}
-
-void fl_loop_stop(fl_loop *loop) {
-    fl_context *context = &loop->context;
-    fl_context_update_clock(context);
-    fl_context_flush(context); /* a stream that has just written can end in order */
-    fl_event_streams_end(context);
-    fl_context_expire_all(context);
-    for (fl_connection *connection = context->connections, *next; connection != NULL; connection = next) {
-        next = connection->next;
-        const fl_exchange *exchange = connection->exchanges;
-        bool waits = exchange != NULL && exchange->state == FL_EXCHANGE_QUEUED;
-        if (!waits || !context->handing_over || !fl_handoff_give_to_least_loaded(&loop->siblings, connection))
-            reject_waiting(connection);
-    }
-}
-
-bool fl_loop_is_drained(const fl_loop *loop) {
-    return loop->context.draining && loop->context.connections == NULL && loop->context.served == NULL;
 }

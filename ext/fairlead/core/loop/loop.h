@@ -10,6 +10,7 @@
 #include "connection/exchange.h"
 #include "load_shedding.h"
 #include "siblings/siblings.h"
+#include "tls/tls.h"
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -27,16 +28,19 @@ typedef struct fl_fifo {
 /* Which connections are accepted. */
 typedef struct fl_accepting {
     fl_listener *listeners;
-    uint32_t most;     /* connections at once, so that the app has some descriptors left; 0: not known yet */
-    int reserve;       /* a spare descriptor, see internal.h; -1: none */
-    uint64_t again_at; /* when the poll watches the listeners again, after the descriptors ran out; 0: it watches them */
-    bool paused;       /* the siblings accept instead */
+    uint32_t most;          /* connections at once, so that the app has some descriptors left; 0: not known yet */
+    int reserve;            /* a spare descriptor, see internal.h; -1: none */
+    uint64_t again_at;      /* when the poll watches the listeners again, after the descriptors ran out; 0: it watches them */
+    bool paused;            /* the siblings accept instead */
+    bool ended;             /* nothing is received from siblings any more */
+    bool handshakes_paused; /* listeners with handshakes are not watched, see handshakes.c */
 } fl_accepting;
 
 typedef struct fl_turns {
     uint64_t turned_at;
-    uint64_t timer; /* when the poll's timer fires; 0: not set */
-    uint32_t takes; /* since the last turn */
+    uint64_t timer;               /* when the poll's timer fires; 0: not set */
+    uint64_t handshakes_again_at; /* when their break ends */
+    uint32_t takes;               /* since the last turn */
 } fl_turns;
 
 /* The leading reactor, which drives the loop. */
@@ -104,7 +108,18 @@ fl_status fl_loop_listen(fl_loop *loop, int descriptor, bool unix_socket);
  * its end of a socket pair (-1: none), `sending` has `count` ends, one for each slot. All ends stay the caller's. */
 fl_status fl_loop_join(fl_loop *loop, fl_shared_page *page, int slot, int receiving, const int *sending, int count);
 
-/* Sends staged responses, processes events and due deadlines. Returns how many requests can be taken. */
+/* The listener that was added last carries TLS. `tls` stays the caller's. */
+void fl_loop_serve_tls(fl_loop *loop, fl_tls *tls);
+
+/* Goes on with handshakes that have heard from their clients (context.handshakes), for some milliseconds, unless they have a break. Call
+ * it without the GVL. */
+void fl_loop_shake_hands(fl_loop *loop);
+
+/* Whether there are such handshakes, and they have no break: while requests are ready, they get at most half of the time. */
+bool fl_loop_may_shake_hands(const fl_loop *loop);
+
+/* Sends staged responses, processes events and due deadlines. Leaves handshakes to the next wait, or fl_loop_shake_hands. Returns how many
+ * requests can be taken. */
 uint32_t fl_loop_turn(fl_loop *loop);
 
 /* The watch thread turns the loop while the reactor is away. It does not send what the reactor's fibers have staged. */
@@ -154,13 +169,19 @@ static inline int fl_loop_holder(const fl_loop *loop) {
 /* Moves requests between queues if routes have got or lost a lane. */
 void fl_loop_sort(fl_loop *loop);
 
-/* Hands as many idle connections to siblings as they have room for. */
-void fl_loop_hand_over_idle(fl_loop *loop);
+/* Hands as many connections without a request to siblings as they have room for, and ends those that cannot go; without siblings, all.
+ * A client that has just connected has a second for its first request. Tunnels end once nothing else is left. It searches only the lists
+ * of deadlines where such connections are: a draining loop calls it at each turn, beside any number of streams. */
+void fl_loop_release_idle(fl_loop *loop);
 
 /* Accepts no further connections and requests, and answers those that have been received. `hand_over`: idle connections go to
- * siblings, or get one more answer. */
+ * siblings, or get one more answer; else they end. */
 void fl_loop_drain(fl_loop *loop, bool hand_over);
 bool fl_loop_is_drained(const fl_loop *loop);
+
+/* Ends a loop that is drained; false: it is not. A connection that a sibling sends from now on stays in the channel, for the next worker
+ * that receives from it. */
+bool fl_loop_end(fl_loop *loop);
 
 /* Ends all requests now, when a drain has run out of time: running ones expire, waiting ones go to a sibling if it is handing over.
  * The others, and incomplete ones, are rejected. */

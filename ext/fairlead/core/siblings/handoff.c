@@ -2,15 +2,23 @@
 #include "base/platform.h"
 #include "connection/context.h"
 #include "connection/exchange.h"
+#include "internal.h"
+#include "relay.h"
 
 #include <string.h>
 
 typedef struct message {
     uint64_t arrived; /* see fl_handover */
     int32_t listener, hand_overs;
+    fl_client client;
+    bool relayed;
+    uint32_t identity_size; /* it follows */
 } message;
 
-enum { MAX_HAND_OVERS = 3 };
+enum {
+    MAX_HAND_OVERS = 3, /* in quick succession, since workers that are stuck by turns would pass a request around; */
+    STAY = 20000,       /* microseconds in one worker, after which the request may move again */
+};
 
 /* Room for one descriptor, aligned. */
 typedef union control {
@@ -62,19 +70,53 @@ static const fl_exchange *queued_request(const fl_connection *connection) {
     return exchange != NULL && exchange->state == FL_EXCHANGE_QUEUED && exchange->stream_next == NULL ? exchange : NULL;
 }
 
+bool fl_handoff_must_stay_for_now(const fl_exchange *exchange) {
+    const fl_queueing *queueing = &exchange->queueing;
+    const fl_context *context = exchange->context;
+    return queueing->hand_overs >= MAX_HAND_OVERS && !context->draining && context->now < queueing->queued_at + STAY;
+}
+
+bool fl_handoff_may_move(const fl_exchange *exchange) {
+    return !exchange->queueing.pinned && !fl_handoff_must_stay_for_now(exchange);
+}
+
+/* What precedes the bytes of a connection. Returns how many parts that are. */
+static size_t begin_parts(const fl_connection *connection, message *message, struct iovec parts[2]) {
+    fl_identity *identity = connection->transport.identity;
+    *message = (struct message) {
+        .listener = connection->listener->index, .client = connection->client, .relayed = connection->relayed};
+    if (connection->awaits_proxy)
+        message->client = (fl_client) {0}; /* the sibling awaits its header */
+    parts[0] = (struct iovec) {message, sizeof *message};
+    if (identity == NULL)
+        return 1;
+    message->identity_size = identity->size;
+    parts[1] = (struct iovec) {identity->bytes, identity->size};
+    return 2;
+}
+
+/* Whether all that its client has sent is still in the socket: a PROXY header is only looked at until it is complete. */
+static bool is_unread(const fl_connection *connection) {
+    const fl_transport *transport = &connection->transport;
+    return connection->state == FL_CONNECTION_OPENING &&
+           (connection->awaits_proxy || (transport->kind->is_unread != NULL && transport->kind->is_unread(transport)));
+}
+
 static bool is_movable(const fl_connection *connection) {
-    return connection->transport.kind->raw && connection->protocol->serialize != NULL && connection->out.length == 0;
+    return connection->transport.kind->raw && connection->protocol != NULL && connection->protocol->moves &&
+           connection->out.length == 0;
 }
 
 bool fl_handoff_possible(const fl_connection *connection) {
     struct iovec parts[3];
     const fl_exchange *exchange = queued_request(connection);
+    if (is_unread(connection))
+        return true;
     if (!is_movable(connection))
         return false;
     if (exchange == NULL)
         return connection->exchanges == NULL;
-    return !exchange->queueing.pinned && exchange->queueing.hand_overs < MAX_HAND_OVERS &&
-           connection->protocol->serialize(exchange, parts) > 0;
+    return fl_handoff_may_move(exchange) && connection->protocol->serialize(exchange, parts) > 0;
 }
 
 /* The first part is the message. */
@@ -92,12 +134,12 @@ static bool give(fl_siblings *siblings, fl_connection *connection, int sibling, 
 bool fl_handoff_give(fl_siblings *siblings, fl_connection *connection, int sibling) {
     if (!fl_handoff_possible(connection))
         return false;
-    message message = {.listener = connection->listener->index};
-    struct iovec parts[4] = {{&message, sizeof message}};
-    size_t count = 1;
+    message message;
+    struct iovec parts[5];
+    size_t count = begin_parts(connection, &message, parts);
     const fl_exchange *exchange = queued_request(connection);
     if (exchange != NULL) {
-        count += connection->protocol->serialize(exchange, parts + 1);
+        count += connection->protocol->serialize(exchange, parts + count);
         message.arrived = exchange->queueing.ready_at;
         message.hand_overs = exchange->queueing.hand_overs + 1;
     }
@@ -113,9 +155,34 @@ bool fl_handoff_give_unread(fl_siblings *siblings, fl_connection *connection, in
     /* It has not been queued: the time in which its client sent the head is no wait. */
     const fl_context *context = connection->context;
     uint64_t arrived = context->handed.arrived != 0 ? context->handed.arrived : context->now;
-    message message = {arrived, connection->listener->index, exchange->queueing.hand_overs + 1};
-    struct iovec parts[] = {{&message, sizeof message}, {fl_buffer_at(in), in->length}};
-    return give(siblings, connection, sibling, parts, 2);
+    message message;
+    struct iovec parts[3];
+    size_t count = begin_parts(connection, &message, parts);
+    message.arrived = arrived;
+    message.hand_overs = exchange->queueing.hand_overs + 1;
+    parts[count++] = (struct iovec) {fl_buffer_at(in), in->length};
+    return give(siblings, connection, sibling, parts, count);
+}
+
+bool fl_handoff_request_possible(const fl_exchange *exchange) {
+    return fl_handoff_possible(exchange->connection) || fl_relay_possible(exchange);
+}
+
+bool fl_handoff_give_request(fl_siblings *siblings, fl_exchange *exchange, int sibling) {
+    if (fl_handoff_possible(exchange->connection))
+        return fl_handoff_give(siblings, exchange->connection, sibling);
+    return fl_relay_possible(exchange) && fl_relay_give(siblings, exchange, sibling);
+}
+
+bool fl_handoff_send_request(const fl_siblings *siblings, const fl_exchange *exchange, int sibling, int descriptor) {
+    message message;
+    struct iovec parts[5];
+    size_t first = begin_parts(exchange->connection, &message, parts);
+    message.arrived = exchange->queueing.ready_at;
+    message.hand_overs = exchange->queueing.hand_overs + 1;
+    message.relayed = true;
+    size_t count = exchange->protocol->serialize(exchange, parts + first), own = exchange->request.body.length > 0 ? 2 : 1;
+    return count >= own && send_connection(siblings, sibling, descriptor, parts, first + own);
 }
 
 bool fl_handoff_give_to_least_loaded(fl_siblings *siblings, fl_connection *connection) {
@@ -124,9 +191,11 @@ bool fl_handoff_give_to_least_loaded(fl_siblings *siblings, fl_connection *conne
 }
 
 bool fl_handoff_forward(const fl_siblings *siblings, int sibling, const fl_handover *handover) {
-    message message = {handover->arrived, handover->listener, handover->hand_overs};
-    struct iovec parts[] = {{&message, sizeof message}, {handover->bytes, handover->size}};
-    if (!send_connection(siblings, sibling, handover->descriptor, parts, handover->size > 0 ? 2 : 1))
+    message message = {handover->arrived, handover->listener, handover->hand_overs,
+                       handover->client,  handover->relayed,  (uint32_t) handover->identity_size};
+    struct iovec parts[] = {
+        {&message, sizeof message}, {handover->identity, handover->identity_size}, {handover->bytes, handover->size}};
+    if (!send_connection(siblings, sibling, handover->descriptor, parts, 3))
         return false;
     close(handover->descriptor);
     return true;
@@ -134,14 +203,16 @@ bool fl_handoff_forward(const fl_siblings *siblings, int sibling, const fl_hando
 
 bool fl_handoff_receive(const fl_siblings *siblings, char *bytes, fl_handover *handover) {
     message message = {0};
-    struct iovec parts[] = {{&message, sizeof message}, {bytes, FL_HANDOFF_BYTES}};
+    struct iovec parts[] = {{&message, sizeof message}, {bytes, FL_HANDOFF_ROOM}};
     control control;
     struct msghdr envelope = envelope_of(parts, 2, &control);
     ssize_t size = recvmsg(siblings->receiving, &envelope, MSG_DONTWAIT | FL_RECEIVE_FLAGS);
-    if (size < (ssize_t) sizeof message)
+    if (size < (ssize_t) (sizeof message + message.identity_size))
         return false;
-    *handover =
-        (fl_handover) {message.arrived, message.listener, message.hand_overs, -1, bytes, (size_t) size - sizeof message};
+    size_t identity_size = message.identity_size, rest = (size_t) size - sizeof message - identity_size;
+    *handover = (fl_handover) {
+        message.arrived, message.listener, message.hand_overs, message.client, -1, bytes + identity_size, rest, message.relayed,
+        bytes,           identity_size};
     struct cmsghdr *rights = CMSG_FIRSTHDR(&envelope);
     if (rights != NULL && rights->cmsg_type == SCM_RIGHTS)
         memcpy(&handover->descriptor, CMSG_DATA(rights), sizeof(int));

@@ -6,7 +6,8 @@ enum {
     MAX_MARGIN = 100000, /* and at most: see margin */
     PATIENCE = 20000,    /* microseconds that a request waits here before it goes to a sibling that runs more requests */
     UNUSUAL = 4,         /* times the usual: a request that takes longer may never end */
-    AT_ONCE = 64,        /* requests handed over in one tick */
+    AT_ONCE = 64,        /* requests handed over in one tick, */
+    LOOKED_AT = 1024,    /* and looked at: many that must stay may be before them */
 };
 
 /* How soon a sibling would serve one more request: the smaller, the better. */
@@ -66,14 +67,22 @@ bool fl_balance_finds_idle_sibling(const fl_loop *loop) {
     return false;
 }
 
+/* This request, or the first one behind it that can be handed over: one that must stay does not keep them. */
+static fl_exchange *first_movable(fl_exchange *exchange) {
+    for (int i = 0; i < LOOKED_AT && exchange != NULL && !fl_handoff_request_possible(exchange); i++) exchange = exchange->next;
+    return exchange;
+}
+
 static void hand_over_all(fl_loop *loop) {
     offer best;
     fl_exchange *next = loop->ready.first;
-    for (int i = 0; i < AT_ONCE && next != NULL && best_offer(loop, true, &best); i++) {
-        fl_exchange *exchange = next;
-        next = exchange->next;
+    for (int i = 0; i < AT_ONCE; i++) {
         /* A request that must stay does not keep those behind it; a full socket does. */
-        if (fl_handoff_possible(exchange->connection) && !fl_handoff_give(&loop->siblings, exchange->connection, best.sibling))
+        fl_exchange *exchange = first_movable(next);
+        if (exchange == NULL || !best_offer(loop, true, &best))
+            return;
+        next = exchange->next;
+        if (!fl_handoff_give_request(&loop->siblings, exchange, best.sibling))
             return;
     }
 }
@@ -84,13 +93,6 @@ static void hand_over_all(fl_loop *loop) {
 static uint64_t margin(const fl_loop *loop) {
     int64_t margin = loop->pace.interval + 3 * loop->pace.deviation;
     return (uint64_t) (margin < MARGIN ? MARGIN : margin > MAX_MARGIN ? MAX_MARGIN : margin);
-}
-
-/* This request, or the first one behind it that can be handed over: one that must stay does not keep them. */
-static fl_exchange *first_movable(fl_exchange *exchange) {
-    for (int i = 0; i < AT_ONCE && exchange != NULL && !fl_handoff_possible(exchange->connection); i++)
-        exchange = exchange->next;
-    return exchange;
 }
 
 /* Hands over one request, if a sibling has nothing older to do: the second oldest, since the oldest is next here; but the oldest if the
@@ -106,22 +108,22 @@ static void hand_over_one(fl_loop *loop, uint64_t away) {
     /* If both reactors have been away for unusually long, the later one keeps its request: the other would give it back. */
     bool nothing_waits = best.waiting == 0 && !(unusually_long && best.away != 0 && best.away <= loop->context.now - away);
     if (best.idle || nothing_waits || best.oldest > candidate->queueing.ready_at + margin(loop))
-        fl_handoff_give(&loop->siblings, candidate->connection, best.sibling);
+        fl_handoff_give_request(&loop->siblings, candidate, best.sibling);
 }
 
 void fl_balance_lanes(fl_loop *loop) {
     fl_exchange *next = loop->queues[FL_LANE_PROCESS].first;
-    for (int i = 0; i < AT_ONCE && next != NULL; i++) {
+    for (int i = 0; i < LOOKED_AT && next != NULL; i++) {
         fl_exchange *exchange = next;
         next = exchange->next;
-        if (exchange->queueing.pinned)
+        if (exchange->queueing.pinned || fl_handoff_must_stay_for_now(exchange))
             continue;
         int lane = fl_siblings_choose_lane(&loop->siblings);
         if (lane < 0)
             return;
-        if (!fl_handoff_possible(exchange->connection))
+        if (!fl_handoff_request_possible(exchange))
             exchange->queueing.pinned = true;
-        else if (!fl_handoff_give(&loop->siblings, exchange->connection, lane))
+        else if (!fl_handoff_give_request(&loop->siblings, exchange, lane))
             return;
     }
 }
@@ -129,9 +131,9 @@ void fl_balance_lanes(fl_loop *loop) {
 /* Hands a request from this lane worker to an idle one. */
 static void share_lane(fl_loop *loop) {
     int lane = fl_siblings_choose_lane(&loop->siblings);
-    const fl_exchange *candidate = first_movable(loop->ready.first);
+    fl_exchange *candidate = first_movable(loop->ready.first);
     if (candidate != NULL && lane >= 0 && is_idle(&loop->siblings.page->slots[lane]))
-        fl_handoff_give(&loop->siblings, candidate->connection, lane);
+        fl_handoff_give_request(&loop->siblings, candidate, lane);
 }
 
 uint32_t fl_balance(fl_loop *loop, bool stuck, uint64_t away) {

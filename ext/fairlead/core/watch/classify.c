@@ -8,7 +8,7 @@ enum {
 
 _Atomic(fl_thread *) fl_gvl_holder;
 _Atomic uint64_t fl_gvl_progress;
-_Atomic uint64_t fl_collecting_since, fl_collected;
+_Atomic uint64_t fl_collecting_since;
 
 /* A thread stays asleep if its CPU clock stands still, and the kernel reports that it sleeps. */
 bool fl_stays_asleep(fl_sample *sample, const fl_thread *thread, uint64_t now) {
@@ -16,11 +16,15 @@ bool fl_stays_asleep(fl_sample *sample, const fl_thread *thread, uint64_t now) {
     if (sample->thread != thread) {
         *sample = (fl_sample) {.thread = thread, .at = now, .clock = clock};
     } else if (now - sample->at >= SAMPLE) {
-        sample->asleep = (clock - sample->clock) * 10 < now - sample->at && fl_task_sleeps(&thread->task);
+        bool asleep = (clock - sample->clock) * 10 < now - sample->at && fl_task_sleeps(&thread->task);
+        if (!asleep)
+            sample->asleep_since = 0;
+        else if (sample->asleep_since == 0)
+            sample->asleep_since = sample->at;
         sample->at = now;
         sample->clock = clock;
     }
-    return sample->asleep;
+    return sample->asleep_since != 0;
 }
 
 void fl_watch_check_gvl(fl_watch *watch, uint64_t now) {

@@ -18,17 +18,27 @@ enum {
     TIMES = 2,       /* stalls by computing or the disk before a route is recorded: its first request may load much */
 };
 
+/* Whether a thread sleeps and holds the GVL meanwhile, also after it was looked at: a busy machine may stop this thread between two looks
+ * for as long as several calls take. */
+static bool sleeps_with_gvl(fl_sample *sample, const fl_thread *thread, uint64_t since, uint64_t now) {
+    return atomic_load(&fl_gvl_holder) == thread && fl_stays_asleep(sample, thread, now) &&
+           atomic_load(&thread->gvl) == FL_GVL_HELD && atomic_load(&thread->gvl_since) == since;
+}
+
 /* The lane for what the absent reactor does, and `needed`: after how many such stalls its route gets that lane. */
 static fl_lane lane_for(fl_reactor *reactor, uint64_t now, uint64_t away, int *needed) {
     const fl_thread *thread = atomic_load(&reactor->thread);
     uint64_t computed = fl_task_clock(&thread->task) - reactor->seen_clock;
+    uint64_t since = atomic_load(&thread->gvl_since);
+    if (reactor->sample.at < since) /* of an earlier call: the thread may have slept without the GVL */
+        reactor->sample.thread = NULL;
     *needed = 1;
     if (atomic_load(&thread->gvl) == FL_GVL_RELEASED) {
         /* A busy machine can delay a thread for as long: then the thread neither sleeps nor computes. */
         bool busy = fl_stays_asleep(&reactor->sample, thread, now) || computed > BLOCKED;
-        return busy && now > atomic_load(&thread->gvl_since) + BLOCKED ? FL_LANE_THREADS : FL_LANE_NONE;
+        return busy && now > since + BLOCKED ? FL_LANE_THREADS : FL_LANE_NONE;
     }
-    bool asleep = atomic_load(&fl_gvl_holder) == thread && fl_stays_asleep(&reactor->sample, thread, now);
+    bool asleep = sleeps_with_gvl(&reactor->sample, thread, since, now);
     if (asleep ? away <= STUCK : away <= COMPUTING || computed <= COMPUTING_ON_CPU)
         return FL_LANE_NONE;
     if (!asleep || fl_task_is_uninterruptible(&thread->task))

@@ -13,6 +13,8 @@ void fl_run_begin(fl_run *run, const fl_exchange *exchange) {
     run->method_size = (uint16_t) method_size;
     run->path_size = (uint16_t) path_size;
     run->id = exchange->id;
+    atomic_store_explicit(&run->switched_at, exchange->queueing.started_at, memory_order_relaxed);
+    atomic_store_explicit(&run->since, exchange->queueing.started_at, memory_order_release);
     atomic_store_explicit(&run->stall_recorded, false, memory_order_relaxed);
 }
 

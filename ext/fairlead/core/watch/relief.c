@@ -8,6 +8,7 @@ enum {
     RELIEF_AFTER = 20000,   /* microseconds: starting a process holds the GVL for this long, and ends by itself */
     RELIEF_AHEAD = 40000,   /* while no request waits: the next one should not have to wait for a process to start */
     RELIEF_LATE = 500000,   /* for C code that computes, which is mostly ordinary work */
+    ASLEEP_FOR = 12000,     /* at least this long the holder of the GVL has slept without a break */
     RELIEF_AGAIN = 30000,   /* between two requests for a relief worker */
     LOSS_AGAIN = 1000000,   /* between two requests for a replacement */
     ORDINARY_MAX = 1000000, /* microseconds: computing for longer is never ordinary */
@@ -16,8 +17,9 @@ enum {
     ASLEEP_IN_A_ROW = 5,    /* ticks that find the holder of the GVL asleep, until it counts as stuck */
 };
 
-/* Passes the lead to a reactor that waits in its loop; `to_any`: also to one that runs requests of a lane. The caller holds the lock: a
- * leader that has returned meanwhile and waits for the loop keeps the lead, since only one reactor may wait there. */
+/* Passes the lead to a reactor that waits in its loop; `to_any`: also to one that runs requests of a lane. Returns whether it still waits
+ * there. The caller holds the lock: a leader that has returned meanwhile and waits for the loop keeps the lead, since only one reactor may
+ * wait there. */
 static bool pass_lead(fl_watch *watch, int from, bool to_any) {
     int count = atomic_load(&watch->loop->driver.waiting) ? 0 : atomic_load(&watch->count);
     for (int i = 1; i < count; i++) {
@@ -31,19 +33,23 @@ static bool pass_lead(fl_watch *watch, int from, bool to_any) {
         fl_notifier_notify(&reactor->lead);
         /* The candidate has just left its loop, and finds the notification when it returns; or it is retiring: then either it sees that
          * it leads, or the next tick sees that it has retired. */
-        if (!atomic_load(&reactor->in_loop))
-            continue;
-        fl_stall_standby(watch, from);
-        if (watch->loop->siblings.slot != NULL)
-            atomic_fetch_add(&watch->loop->siblings.slot->fields[FL_SLOT_standbys], 1);
-        return true;
+        if (atomic_load(&reactor->in_loop))
+            return true;
     }
     return false;
+}
+
+static void count_standby(fl_watch *watch, int from) {
+    fl_stall_standby(watch, from);
+    if (watch->loop->siblings.slot != NULL)
+        atomic_fetch_add(&watch->loop->siblings.slot->fields[FL_SLOT_standbys], 1);
 }
 
 static bool pass_lead_locking(fl_watch *watch, int from) {
     pthread_mutex_lock(&watch->loop->context.lock);
     bool passed = pass_lead(watch, from, false) || pass_lead(watch, from, true);
+    if (!fl_watch_leads(watch, from)) /* also if the last candidate had just left its loop */
+        count_standby(watch, from);
     pthread_mutex_unlock(&watch->loop->context.lock);
     return passed;
 }
@@ -81,7 +87,10 @@ void fl_watch_report_loss(fl_watch *watch, uint64_t now) {
         return;
     fl_loop *loop = watch->loop;
     pthread_mutex_lock(&loop->context.lock);
-    fl_loop_hand_over_idle(loop);
+    fl_context_update_clock(&loop->context);
+    fl_loop_release_idle(loop);
+    if (loop->ready.count > 0) /* a client that is to be released has sent a request */
+        fl_loop_wake(loop);
     if (away > watch->limits.lost + watch->limits.drain)
         fl_context_expire_all(&loop->context); /* the supervisor kills this process next */
     pthread_mutex_unlock(&loop->context.lock);
@@ -112,10 +121,14 @@ static bool has_usable_sibling(const fl_loop *loop) {
     return loop->siblings.slot != NULL && fl_siblings_choose(&loop->siblings) >= 0;
 }
 
-/* Whether requests wait for a worker that is stuck, or would if they came. */
-static bool needs_relief(const fl_watch *watch, uint32_t waiting, uint64_t away) {
-    if (watch->unresponsive)
+/* Whether requests wait for a worker that is stuck, or would if they came. On a busy machine a thread may have been away for long, and
+ * sleep for a moment: it waits for a lock whose owner waits for a processor. */
+static bool needs_relief(const fl_watch *watch, uint32_t waiting, uint64_t away, uint64_t now) {
+    uint64_t since = watch->sample.asleep_since;
+    if (watch->unresponsive && since == 0)
         return waiting > 0 && away > RELIEF_LATE;
+    if (since == 0 || now - since < ASLEEP_FOR)
+        return false;
     if (waiting > 0)
         return away > RELIEF_AFTER;
     return away > RELIEF_AHEAD && watch->loop->siblings.slot != NULL && !has_usable_sibling(watch->loop);
@@ -170,7 +183,7 @@ void fl_watch_relieve(fl_watch *watch, fl_stall stall, uint64_t away, uint64_t n
     pthread_mutex_unlock(&loop->context.lock);
     if (loop->lanes.dedicated) /* requests in a lane wait for their lane worker */
         return;
-    if (stall == FL_STALL_STUCK && needs_relief(watch, waiting, away))
+    if (stall == FL_STALL_STUCK && needs_relief(watch, waiting, away, now))
         request_relief(watch, leader, now);
     else if (stall == FL_STALL_COMPUTING && wanted && computing > long_computation(watch) && !waits_for_gvl)
         pass_lead_locking(watch, leader);

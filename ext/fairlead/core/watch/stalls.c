@@ -87,9 +87,19 @@ static uint64_t time_seen(const fl_stall_record *record) {
     return get(&record->released) + get(&record->asleep) + get(&record->computed);
 }
 
+bool fl_stall_is_due(const fl_watch *watch, const fl_stall_record *record) {
+    return fl_stall_lasted(record) >= limit_of(watch, record);
+}
+
 /* Asks the kernel last, in own_time: most reactors are away for a few milliseconds only. */
 static bool has_lasted(const fl_stall_record *record, uint64_t until, uint64_t limit) {
     return until - get(&record->began) >= limit && time_seen(record) >= limit / 2 && own_time(record, until) >= limit;
+}
+
+static void count_stall(fl_slot *slot, fl_stall kind) {
+    fl_slot_field of_kind = FL_SLOT_stalls + (fl_slot_field) kind;
+    fl_slot_set(slot, FL_SLOT_stalls, fl_slot_get(slot, FL_SLOT_stalls) + 1);
+    fl_slot_set(slot, of_kind, fl_slot_get(slot, of_kind) + 1);
 }
 
 static void close_record(fl_watch *watch, fl_stall_record *record, uint64_t ended) {
@@ -101,7 +111,7 @@ static void close_record(fl_watch *watch, fl_stall_record *record, uint64_t ende
     atomic_store(&record->phase, FL_STALL_OVER);
     fl_slot *slot = watch->loop->siblings.slot;
     if (slot != NULL)
-        fl_slot_set(slot, FL_SLOT_stalls, fl_slot_get(slot, FL_SLOT_stalls) + 1);
+        count_stall(slot, fl_stall_kind(record));
     fl_notifier_notify(&watch->reporter);
 }
 

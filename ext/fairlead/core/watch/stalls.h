@@ -67,6 +67,9 @@ uint64_t fl_stall_lasted(const fl_stall_record *record);
 
 fl_stall fl_stall_kind(const fl_stall_record *record);
 
+/* Whether a stall, which may go on, is long enough by now to be reported when it is over. */
+bool fl_stall_is_due(const struct fl_watch *watch, const fl_stall_record *record);
+
 /* The reporter calls it when it has read a record that is over. */
 static inline void fl_stall_reported(fl_stall_record *record) {
     atomic_store(&record->phase, FL_STALL_CALM);

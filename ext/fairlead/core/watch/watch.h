@@ -10,6 +10,7 @@
 
 #include "loop/loop.h"
 #include "base/platform.h"
+#include "base/run.h"
 #include "stalls.h"
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -21,24 +22,18 @@ typedef struct fl_thread {
     _Atomic int gvl;
     _Atomic uint64_t gvl_since;       /* fl_clock when it last released or requested the GVL */
     _Atomic(struct fl_watch *) watch; /* NULL: the thread is no reactor */
+    fl_thread_clock clock;
     fl_task task;
 } fl_thread;
 
-/* The request that a fiber runs. Never freed, since any thread may still read it; written and read with the loop's lock. */
-typedef struct fl_run {
-    uint64_t id;                 /* of its exchange; 0: none */
-    _Atomic bool stall_recorded; /* its route was recorded as stalling */
-    uint16_t method_size, path_size;
-    char method[16], path[FL_ROUTE_PATH];
-} fl_run;
-
+/* The request of this exchange, which has just been taken, runs. The caller holds the loop's lock, as whoever reads the run. */
 void fl_run_begin(fl_run *run, const fl_exchange *exchange);
 
 /* The last observation of a thread, to tell whether it computes or sleeps. */
 typedef struct fl_sample {
     const fl_thread *thread;
     uint64_t at, clock;
-    bool asleep;
+    uint64_t asleep_since; /* 0: it is awake */
 } fl_sample;
 
 /* A Ruby thread that serves requests. */
@@ -64,8 +59,8 @@ extern _Atomic(fl_thread *) fl_gvl_holder;
 /* How often a thread has acquired the GVL or answered request_yield. Increased before fl_gvl_holder is set. */
 extern _Atomic uint64_t fl_gvl_progress;
 
-/* Ruby's garbage collector: fl_clock since when it runs (0: it does not), and microseconds that it ran before. */
-extern _Atomic uint64_t fl_collecting_since, fl_collected;
+/* fl_clock since when Ruby's garbage collector runs; 0: it does not. Before, it ran for fl_collected microseconds. */
+extern _Atomic uint64_t fl_collecting_since;
 
 typedef struct fl_watch_limits {
     uint64_t tick;      /* least microseconds between two checks; at most twice `blocked` */

@@ -21,6 +21,15 @@ module Fairlead
       end
     end
 
+    # Of X-Sendfile (Apache's, Thruster's) the client would get the header and an empty body: the core sends such files itself. The headers
+    # of nginx and lighttpd stay, since an app that sets them has that server in front.
+    initializer "fairlead.x_sendfile", after: :load_config_initializers do |app|
+      if Fairlead.serving? && app.config.respond_to?(:action_dispatch) &&
+         app.config.action_dispatch.x_sendfile_header.to_s.casecmp?("X-Sendfile")
+        app.config.action_dispatch.x_sendfile_header = nil
+      end
+    end
+
     # The status that Rails logs for cancelled requests: 504 past `request_timeout`, as the client was answered, and 499 (nginx'
     # code) when the client has gone, which is no error.
     initializer "fairlead.cancelled_requests", after: "action_dispatch.configure" do

@@ -18,7 +18,7 @@ module Fairlead
       # @return [Object] what the block returns.
       # @raise what the block raises.
       def value
-        @done.pop
+        RequestTimes.during(RequestTimes::BLOCKED) { @done.pop }
         raise_error if @error
         @value
       ensure

@@ -17,9 +17,9 @@ module Fairlead
 
       # Of Thread's own class.
       module Noting
-        def new(...) = Writers.note(super)
-        def start(...) = Writers.note(super)
-        def fork(...) = Writers.note(super)
+        def new(...) = Writers.register(super)
+        def start(...) = Writers.register(super)
+        def fork(...) = Writers.register(super)
       end
 
       class << self
@@ -27,7 +27,7 @@ module Fairlead
         def establish = ::Thread.singleton_class.prepend(Noting)
 
         # @return [Thread]
-        def note(thread)
+        def register(thread)
           Fiber[KEY]&.add(thread)
           thread
         end

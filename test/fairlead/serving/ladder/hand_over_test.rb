@@ -14,14 +14,16 @@ module Fairlead
     # @return [Hash{Integer => Integer}] requests that each worker has handed to a sibling, less those that it was handed.
     def handed_on_by_each(server) = slots(server).to_h { |slot| [slot[:pid], slot[:handed] - slot[:received]] }
 
-    %w[/held /later/held].each do |path|
+    %w[/kept /later/kept].each do |path|
       define_method("test_the_sibling_serves_new_connections_beside_#{path.delete("/")}") do
-        stuck = stall(server, path, 2)
+        stuck = keep_stuck(server, path)
         10.times { assert_equal "200", server.get("/").code }
-        assert_still_stuck(stuck)
+        release(server)
         stuck.response
       end
+    end
 
+    %w[/held /later/held].each do |path|
       timing define_method("test_the_sibling_serves_new_connections_beside_#{path.delete("/")}_soon") {
         assert_median_below(0.1, runs: 3) do
           stuck = stall(server, path, 0.5)
@@ -31,6 +33,7 @@ module Fairlead
     end
 
     def test_connections_that_come_at_once_are_spread_evenly
+      await_regular_workers_alone(server)
       eventually("no worker is stuck any more") { figures(server)[:stall].zero? }
       before = handed_on_by_each(server)
       clients = Array.new(60) { client(to: server) }
@@ -47,10 +50,10 @@ module Fairlead
         with_server(APP, "-w", workers.to_s) do |server|
           clients = client_of_each(server)
           before = figures(server)[:handed]
-          stuck = Array.new(workers - 1) { stall(server, "/held", 3) }
+          stuck = Array.new(workers - 1) { keep_stuck(server) }
           eventually("it is seen") { figures(server)[:stall] == 2 * stuck.size }
           answers = clients.values.map { |client| client.get("/").body.to_i }
-          assert_still_stuck(*stuck)
+          release(server)
           free = clients.keys - stuck.map { |client| client.response.body.to_i }
           assert_equal free, answers.uniq
           assert_equal free, clients.values.map { |client| client.get("/").body.to_i }.uniq, "they have moved"
@@ -68,7 +71,7 @@ module Fairlead
     def test_a_request_keeps_the_time_at_which_it_came_and_its_place
       with_server(APP, "-w", "2") do |server|
         clients = client_of_each(server)
-        stall(server, "/held", 2)
+        keep_stuck(server)
         sender = stuck_worker(server)
         receiver, = clients.keys - [sender]
         handed_on = clients[sender]
@@ -79,6 +82,7 @@ module Fairlead
         handed_on.request("GET", "/", "X-Number: 1")
         eventually("it has been handed over") { figures_of(server, sender)[:handed] > before }
         received = Time.now.to_f
+        release(server)
         server.signal(:CONT, receiver)
 
         answers = [handed_on, clients[receiver]].map(&:response)
@@ -95,11 +99,11 @@ module Fairlead
       victim = clients.keys.first
       kept = client_of(server, victim)
       bodies = [Random.bytes(20_000), "", Random.bytes(3)]
-      stuck = stall(server, "/held", 2, on: clients[victim])
+      stuck = keep_stuck(server, on: clients[victim])
       eventually("it is seen") { figures(server)[:stall] == 2 } # else its sibling takes some as it would of any that is busy
       bodies.each { |body| kept.request("POST", "/digest", body:) }
       bodies.each { |body| assert_equal Digest::SHA256.hexdigest(body), kept.response.body }
-      assert_still_stuck(stuck)
+      release(server)
       stuck.response
     end
 
@@ -107,11 +111,11 @@ module Fairlead
       clients = client_of_each(server)
       victim = clients.keys.first
       staying, moving = client_of(server, victim), client_of(server, victim)
-      stuck = stall(server, "/held", 2, on: clients[victim])
+      stuck = keep_stuck(server, on: clients[victim])
       staying.write("POST /digest HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n")
       sleep 0.05
       assert_equal 200, moving.get("/").status
-      assert_still_stuck(stuck)
+      release(server)
       assert_equal Digest::SHA256.hexdigest("abc"), staying.response.body
       stuck.response
     end
@@ -121,16 +125,17 @@ module Fairlead
       clients.each_value { |client| stall(server, "/held", 0.2, on: client).response }
       # Each had left its listener to the other; now each must be there for it.
       clients.each_value do |client|
-        stuck = stall(server, "/held", 2, on: client)
+        stuck = keep_stuck(server, on: client)
         sleep 0.05
         answer = server.get("/").body
-        assert_still_stuck(stuck)
+        release(server)
         refute_equal stuck.response.body, answer
       end
     end
 
     # Nothing stalls: but all of a crowd has come to one worker, and the other has nothing to do.
     def test_the_longer_queue_hands_over_without_a_stall_too
+      await_regular_workers_alone(server)
       { "/work?0.05" => 16, "/work?0.004" => 120 }.each do |path, size| # also such as are too short to be seen one by one
         crowd = Array.new(2 * size) { client(to: server) }
         crowd = crowd.group_by { |client| client.get("/").body }.values.max_by(&:size).first(size)
@@ -142,13 +147,5 @@ module Fairlead
         assert_equal 2, workers.uniq.size, path
       end
     end
-
-    private
-
-    def assert_still_stuck(*clients)
-      assert clients.all? { |client| client.silent?(0) }, "others have waited for a worker that was stuck"
-    end
-
-    def relief_workers(server) = server.worker_pids.select { |pid| server.title(pid).include?("relief") }
   end
 end

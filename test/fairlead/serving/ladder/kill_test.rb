@@ -13,7 +13,7 @@ module Fairlead
     KINDS = %w[/ / / /sleep?0.02 /free?0.03 /held?0.03 /cpu?0.02 /later/held?0.02 /digest].freeze
     # @!attribute ports [Array<Integer>] the clients' ends of the connections that it held.
     Kill = Struct.new(:pid, :ports, :at)
-    Loss = Struct.new(:number, :port, :opened_at, :at, :error) do
+    Loss = Struct.new(:number, :path, :port, :opened_at, :at, :error) do
       # A port may be used again: it has to be the connection of that time.
       def by?(kill) = kill.ports.include?(port) && kill.at.between?(opened_at, at)
     end
@@ -30,13 +30,15 @@ module Fairlead
           sleep 1
         end
 
+        refute_match(/\[BUG\]/, server.log)
         runs = runs(server)
         assert_empty runs.reject { |_, pids| pids.size == 1 }, "run twice"
-        assert_operator answered, :>, 200
+        assert_operator answered, :>, 50
         refute_empty losses
         losses.each do |loss|
-          kill = kills.find { |candidate| loss.by?(candidate) }
-          assert kill, "#{loss}: nobody was killed that held its connection"
+          # The last one: of a connection that moves, both workers have a descriptor for a moment.
+          kill = kills.reverse.find { |candidate| loss.by?(candidate) }
+          assert kill, "#{loss}: nobody was killed that held its connection, but #{kills}; it ran in #{runs[loss.number]}"
           assert_includes [nil, [kill.pid]], runs[loss.number], "#{loss}: it ran elsewhere"
         end
         eventually("all have been replaced") { regular_workers(server).size == 3 }
@@ -74,10 +76,11 @@ module Fairlead
         opened_at = monotonic
         client = HTTPClient.new(server.connect)
         port = client.socket.local_address.ip_port
+        path = nil
         begin
-          exchange(client, number += 1, dice) until @over
+          exchange(client, number += 1, path = KINDS.sample(random: dice), dice) until @over
         rescue SystemCallError, EOFError => error
-          losses << Loss.new(number, port, opened_at, monotonic, error)
+          losses << Loss.new(number, path, port, opened_at, monotonic, error)
         ensure
           client.close
         end
@@ -85,8 +88,7 @@ module Fairlead
       [number - first - losses.size, losses]
     end
 
-    def exchange(client, number, dice)
-      path = KINDS.sample(random: dice)
+    def exchange(client, number, path, dice)
       body = dice.bytes(dice.rand(5000)) if path == "/digest"
       client.request(body ? "POST" : "GET", path, "X-Number: #{number}", body:)
       answer = client.response or raise EOFError

@@ -10,15 +10,12 @@ module Fairlead
     include SpeaksHTTP
     include Stalls
 
-    # Seconds that the sender is stuck.
-    STUCK = 3
-    private_constant :STUCK
-
     def test_the_receiver_is_killed
       on_its_way do |server, _, receiver, request, stuck|
         server.signal(:KILL, receiver)
 
         refute_equal receiver, answered(server, request), "the supervisor has given it to another"
+        release(server)
         assert_equal 200, stuck.response.status
         eventually("a new worker") { regular_workers(server).size == 2 }
         eventually("nothing is still coming") { figures(server)[:incoming_requests].zero? }
@@ -42,6 +39,7 @@ module Fairlead
         server.signal(:CONT, receiver)
 
         assert_equal receiver, answered(server, request)
+        release(server)
         assert_equal 200, stuck.response.status
         eventually("the workers end") { [sender, receiver].none? { |pid| server.alive?(pid) } }
       end
@@ -75,7 +73,7 @@ module Fairlead
           channels = ObjectSpace.each_object(Fairlead::Server).first.instance_variable_get(:@channels)
           ours, theirs = UNIXSocket.pair
           ours.write("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
-          channels.last.last.sendmsg([0, 0, 0].pack("Qll"), 0, nil, Socket::AncillaryData.unix_rights(theirs))
+          channels.last.last.sendmsg([0, 0, 0].pack("Qllx32"), 0, nil, Socket::AncillaryData.unix_rights(theirs))
           theirs.close
           [200, {}, [ours.wait_readable(10) ? ours.read : "nobody has answered"]]
         }
@@ -88,20 +86,20 @@ module Fairlead
     def test_the_supervisor_rests_while_nobody_takes_what_was_sent_to_a_worker_that_has_ended
       app = <<~'RUBY'
         run lambda { |env|
-          next [200, {}, [Process.pid.to_s]] unless env["PATH_INFO"] == "/fill"
-
+          File.write("filler", "#{Process.pid}\n")
+          sleep 0.01 until File.exist?("fill")
           ObjectSpace.each_object(Fairlead::Server).first.instance_variable_get(:@channels).each do |_, sending|
-            nil until sending.sendmsg_nonblock([0, -1, 0].pack("Qll"), 0, exception: false) == :wait_writable
+            nil until sending.sendmsg_nonblock([0, -1, 0].pack("Qllx32"), 0, exception: false) == :wait_writable
           end
           Process.kill(:STOP, Process.pid)
           [200, {}, ["filled"]]
         }
       RUBY
       with_server(app, "-w", "2") do |server|
-        one = client(to: server, timeout: 20)
-        filler = one.get("/").body.to_i
+        one = client(to: server).request("GET", "/")
+        filler = eventually("it has begun") { File.exist?(server.path("filler")) && File.read(server.path("filler"))[/.+\n/]&.to_i }
         suspend_at_rest(server, (server.worker_pids - [filler]).first)
-        one.request("GET", "/fill")
+        server.write("fill", "")
         eventually("it has stopped itself") { File.read("/proc/#{filler}/stat").split[2] == "T" }
         assert_operator cpu_in(1, server.supervisor_pid), :<, 0.1
         server.worker_pids.each { |pid| server.signal(:CONT, pid) }
@@ -127,7 +125,7 @@ module Fairlead
     def on_its_way
       with_server(APP, "-w", "2") do |server|
         clients = client_of_each(server)
-        stuck = stall(server, "/held", STUCK)
+        stuck = keep_stuck(server)
         sender = stuck_worker(server)
         receiver, = clients.keys - [sender]
         request = clients[sender]

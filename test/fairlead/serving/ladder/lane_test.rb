@@ -21,23 +21,25 @@ module Fairlead
 
     # For so long that it is not taken for good behaviour.
     def test_nor_do_eight_that_compute
-      assert_only_the_lane_serves(8, "/work", 0.6)
+      assert_only_the_lane_serves(16, "/work", 0.6)
     end
 
     timing def test_they_run_by_age_but_for_how_many_run_at_once
       with_server(APP, "-w", "2") do |server|
         learn(server, "/held", :process)
-        starts = answered(ask(server, "/held?0.1", 40))
-        apart = starts.sort.each_with_index.sum { |start, place| (starts.index(start) - place).abs }
-        assert_operator apart, :<, 4 * 40, "places between when they came and when they ran, in all"
+        clients = Array.new(40) { |number| client(to: server, timeout: 60).request("GET", "/held?0.1", "X-Number: #{number}") }
+        arrivals = clients.map { |client| arrival(client.response) }
+        ran = File.readlines(server.path("ran")).map(&:to_i)
+        apart = ran.sort_by { |number| arrivals[number] }.each_with_index.sum { |number, place| (ran.index(number) - place).abs }
+        assert_operator apart, :<, 6 * 40, "places between when they came and when they ran, in all"
       end
     end
 
     def test_also_when_they_wait_before_they_hold_it
       with_server(APP, "-w", "2") do |server|
         learn(server, "/later/held", :process)
-        held = ask(server, "/later/held?0.1", 20)
-        assert_operator sleeps(server), :<, 1.5
+        held = ask(server, "/later/held?0.1", 60)
+        assert_operator sleeps(server), :<, 5
         answered(held)
       end
     end
@@ -57,8 +59,8 @@ module Fairlead
     def test_of_those_that_block_without_the_lock_eight_run_at_once
       with_server(APP) do |server|
         learn(server, "/free", :threads)
-        blocked = ask(server, "/free?0.6", 24)
-        assert_operator sleeps(server), :<, 1.5
+        blocked = ask(server, "/free?2", 24)
+        assert_operator sleeps(server), :<, 3.8
         meanwhile = figures(server)
         answered(blocked)
         assert_includes 1..8, meanwhile[:lane_running]
@@ -77,14 +79,14 @@ module Fairlead
     end
 
     def test_in_a_lane_too_nobody_waits_for_longer_than_the_queue_timeout
-      with_server(APP, "--queue-timeout", "0.6") do |server|
+      with_server(APP, "--queue-timeout", "1.2") do |server|
         learn(server, "/free", :threads)
-        answers = burst(server, ["/free?0.4"] * 40) # eight at once: the last would begin after 1.6 s
+        answers = burst(server, ["/free?0.8"] * 40) # eight at once: the last would begin after 3.2 s
         served, refused = answers.partition { |answer| answer.status == 200 }
 
         assert_operator served.size, :>=, 8
         assert_operator refused.size, :>=, 8
-        assert(refused.all? { |answer| answer.status == 503 && answer.text.match?(/^retry-after: /i) && answer.seconds > 0.5 })
+        assert(refused.all? { |answer| answer.status == 503 && answer.text.match?(/^retry-after: /i) && answer.seconds > 1 })
         assert_includes refused.first.body, "waited too long in the queue"
       end
     end
@@ -106,9 +108,9 @@ module Fairlead
     def test_in_one_worker_alone_others_have_their_turn_between_two_that_hold_the_lock
       with_server(APP, "-w", "1") do |server|
         learn(server, "/held", :process)
-        held = ask(server, "/held?0.2", 10)
-        assert_operator duration { assert_equal "200", server.get("/").code }, :<, 1.5
-        assert_equal 10, answered(held).size
+        held = ask(server, "/held?0.2", 25)
+        assert_operator duration { assert_equal "200", server.get("/").code }, :<, 4
+        assert_equal 25, answered(held).size
         assert_equal 1, server.worker_pids.size
       end
     end
@@ -116,9 +118,9 @@ module Fairlead
     def test_in_one_worker_alone_those_that_hold_the_lock_wait_together
       with_server(APP, "-w", "1") do |server|
         learn(server, "/held/sleep", :process, 0.2)
-        took = duration { answered(ask(server, "/held/sleep?0.06", 10)) }
-        assert_operator took, :<, 2, "not 3.6 s, one after the other"
-        assert_operator took, :>, 0.9, "each holds it alone"
+        took = duration { answered(ask(server, "/held/sleep?0.06", 20)) }
+        assert_operator took, :<, 6, "not 7.2 s, one after the other"
+        assert_operator took, :>=, 1.2, "each holds it alone"
         assert_equal 1, server.worker_pids.size
       end
     end
@@ -172,7 +174,7 @@ module Fairlead
     end
 
     # The app's own calls are short; it is the machine that does not let the server run.
-    def test_a_machine_that_does_other_work_gives_no_route_a_lane
+    timing def test_a_machine_that_does_other_work_gives_no_route_a_lane
       with_server(APP, "-w", "1") do |server|
         hogs = Array.new(3 * Etc.nprocessors) { Process.spawn(RbConfig.ruby, "-e", "nil while true") }
         Dir.children("/proc/#{server.worker_pids.first}/task").each do |id|
@@ -184,17 +186,18 @@ module Fairlead
         assert_includes [nil, "none"], lane_of(server, "/many")
         refute_match(/has got a lane/, server.log)
         # What the server was kept from seeing it cannot leave out of account.
-        assert_operator server.log.scan(/^fairlead: .* stalled for/).size, :<=, 5
+        assert_operator server.log.scan(/^fairlead: .* stalled for/).size, :<=, 15
       end
     end
 
     private
 
+    # A slow machine may take longer for all than a request may wait by default.
     def assert_only_the_lane_serves(count, path, seconds, workers: 2)
-      with_server(APP, "-w", workers.to_s) do |server|
+      with_server(APP, "-w", workers.to_s, "--queue-timeout", "300") do |server|
         learn(server, path, :process, [0.3, seconds].max)
         asked = ask(server, "#{path}?#{seconds}", count)
-        assert_operator sleeps(server), :<, 1.5, "those in the lane take #{count * seconds} s"
+        assert_operator sleeps(server), :<, count * seconds / 2, "those in the lane take #{count * seconds} s"
         answered(asked)
         in_lane, others = server.worker_pids.partition { |pid| server.title(pid).include?("lane worker") }
         assert_includes 1..workers, in_lane.size
@@ -226,7 +229,7 @@ module Fairlead
 
     # @return [Array<HTTPClient>]
     def ask(server, path, count)
-      Array.new(count) { client(to: server, timeout: 60).write("GET #{path} HTTP/1.1\r\nHost: a\r\n\r\n") }
+      Array.new(count) { client(to: server, timeout: 300).write("GET #{path} HTTP/1.1\r\nHost: a\r\n\r\n") }
     end
 
     # @return [Array<Float>] when each had come to the server, in the order in which they were answered.

@@ -10,32 +10,34 @@ module Fairlead
     include SpeaksHTTP
     include Stalls
 
-    # Calm after half a second.
-    QUICK = "Fairlead::WorkerTable.send(:remove_const, :CALM)\nFairlead::WorkerTable.const_set(:CALM, 0.5)\n"
+    # Calm after three seconds.
+    QUICK = "Fairlead::WorkerTable.send(:remove_const, :CALM)\nFairlead::WorkerTable.const_set(:CALM, 3.0)\n"
 
     [2, 4].each do |workers|
       define_method("test_a_relief_worker_serves_while_all_#{workers}_are_stuck_and_retires_when_it_is_calm") do
         with_server(QUICK + APP, "-w", workers.to_s) do |server|
           regular = server.worker_pids
           clients = client_of_each(server, regular)
-          stuck = clients.values.map { |client| stall(server, "/held", 3, on: client) }
-          answer = server.get("/").body.to_i
-          assert stuck.all? { |client| client.silent?(0) }, "it has waited for them"
+          stuck = clients.values.map { |client| keep_stuck(server, on: client) }
+          response = server.get("/")
+          assert_equal "200", response.code
+          answer = response.body.to_i
           refute_includes regular, answer
           assert_includes server.title(answer), "relief"
+          release(server)
           stuck.each { |client| assert_equal 200, client.response.status }
           assert_match(/All workers are stuck .* relief workers serve/, server.log)
-          eventually("it is told") { server.log.match?(%r{GET /held/\S+ stalled for .* asked for a relief worker}) }
+          eventually("it is told") { server.log.match?(%r{GET /kept/\S+ stalled for .* asked for a relief worker}) }
           eventually("it has retired") { server.worker_pids == regular }
           assert_equal "200", server.get("/").code
         end
       end
     end
 
-    timing def test_it_is_forked_within_fifty_milliseconds
+    timing def test_it_is_forked_within_a_tenth_of_a_second
       with_server(QUICK + APP, "-w", "2") do |server|
         regular = server.worker_pids
-        assert_median_below(0.05, "the fork, from when the last worker was stuck,", runs: 3) do
+        assert_median_below(0.1, "the fork, from when the last worker was stuck,", runs: 3) do
           stuck = client_of_each(server, regular).values.map { |client| stall(server, "/held", 0.4, on: client) }
           began = File.mtime(server.path("begun-#{@stalls}")).to_f
           waiting = client(to: server).write("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -52,9 +54,9 @@ module Fairlead
     timing def test_it_comes_before_anybody_waits_for_it
       with_server(QUICK + APP, "-w", "2") do |server|
         regular = server.worker_pids
-        stuck = client_of_each(server, regular).values.map { |client| stall(server, "/held", 2, on: client) }
-        eventually("it comes") { relief?(server) }
-        assert stuck.all? { |client| client.silent?(0) }, "the calls had returned before"
+        stuck = client_of_each(server, regular).values.map { |client| keep_stuck(server, on: client) }
+        eventually("it comes") { relief_workers(server).any? }
+        release(server)
         stuck.each { |client| assert_equal 200, client.response.status }
         eventually("it has retired") { server.worker_pids == regular }
       end
@@ -64,11 +66,11 @@ module Fairlead
     def test_there_are_as_many_as_there_are_processors_for_the_regular_ones
       with_server(QUICK + APP, "-w", "2") do |server|
         regular = server.worker_pids
-        stuck = client_of_each(server, regular).values.map { |client| stall(server, "/held", 3, on: client) }
+        stuck = client_of_each(server, regular).values.map { |client| keep_stuck(server, on: client) }
         waiting = client(to: server).write("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
         as_many = [regular.size, Etc.nprocessors].min
         relief = eventually("they come") { (server.worker_pids - regular).then { |pids| pids if pids.size >= as_many } }
-        assert stuck.all?(&:silent?), "their calls have returned"
+        release(server)
         assert_equal as_many, relief.size
         [*stuck, waiting].each { |client| assert_equal 200, client.response.status }
         eventually("they have retired") { server.worker_pids == regular }
@@ -77,7 +79,7 @@ module Fairlead
 
     def test_also_while_all_compute_in_c_and_give_no_sign
       with_server(APP, "-w", "2") do |server|
-        stuck = client_of_each(server).values.map { |client| stall(server, "/c", 4, on: client) }
+        stuck = client_of_each(server).values.map { |client| stall(server, "/c", 6, on: client) }
         assert_equal "200", server.get("/").code
         assert stuck.all? { |client| client.silent?(0) }, "it has waited for them"
         stuck.each(&:response)
@@ -87,18 +89,19 @@ module Fairlead
 
     def test_one_worker_alone_gets_no_relief_and_goes_on_when_its_call_returns
       with_server(APP, "-w", "1") do |server|
-        stuck = stall(server, "/held", 2)
-        began = Time.now.to_f
+        stuck = keep_stuck(server)
         waiting = Array.new(5) { |number| client(to: server).request("GET", "/", "X-Number: #{number}").tap { sleep(0.01) } }
         alone = server.worker_pids
+        eventually("they wait") { figures_of(server, alone.first)[:queued] == 5 }
+        released = Time.now.to_f
+        release(server)
         assert_equal 200, stuck.response.status
-        ended = Time.now.to_f
         waiting = waiting.map(&:response)
         assert_equal [alone.first.to_s], waiting.map(&:body).uniq
         assert_equal alone, server.worker_pids
         assert_equal [0, 1, 2, 3, 4], begun(server)
         came = waiting.map { |response| arrival(response) }
-        assert_operator came.max - began, :<, (ended - began) / 2, "they were read meanwhile: it is known when they came"
+        assert_operator came.max, :<, released, "they were read meanwhile: it is known when they came"
       end
     end
 
@@ -106,9 +109,11 @@ module Fairlead
       with_server(APP, "-w", "2") do |server|
         workers = server.worker_pids
         before = figures(server)
-        times = work(server, "/cpu?0.02", connections: 16, seconds: 4)
+        assert_median_below(2.5, "p99 by p50, where three and more are usual", runs: 3, unit: "times") do
+          times = work(server, "/cpu?0.02", connections: 16, seconds: 2)
+          times[(times.size * 0.99).to_i] / times[times.size / 2]
+        end
         after = figures(server)
-        assert_operator times[(times.size * 0.99).to_i] / times[times.size / 2], :<, 2, "p99 by p50, where three and more are usual"
         assert_operator (after[:handed] - before[:handed]).fdiv(after[:requests] - before[:requests]), :<=, 0.1, "hand-overs a request"
         assert_equal workers, server.worker_pids
         refute_match(/relief/, server.log)
@@ -116,7 +121,7 @@ module Fairlead
     end
 
     [2, 4].each do |workers|
-      define_method("test_ordinary_work_starts_none_though_others_take_the_processor_from_#{workers}") do
+      timing define_method("test_ordinary_work_starts_none_though_others_take_the_processor_from_#{workers}") {
         with_server(APP, "-w", workers.to_s) do |server|
           regular = server.worker_pids
           hogs = Array.new(4) { Process.spawn(RbConfig.ruby, "-e", "nil while true") }
@@ -126,12 +131,10 @@ module Fairlead
         ensure
           hogs.each { |pid| Process.kill(:KILL, pid) && Process.wait(pid) }
         end
-      end
+      }
     end
 
     private
-
-    def relief?(server) = server.worker_pids.any? { |pid| server.title(pid).include?("relief") }
 
     # @return [Float] seconds since 1970, to 10 ms.
     def started_at(pid)

@@ -9,7 +9,7 @@ module Fairlead
       run(lambda do |env|
         File.write("begun", "")
         begin
-          sleep(5)
+          sleep(30)
         rescue Exception => error
           File.write("ended", error.class.name)
           raise
@@ -23,7 +23,7 @@ module Fairlead
       with_server(APP, "--cancel-abandoned") do |server|
         ask(server, &:close)
 
-        assert_equal "Fairlead::ClientGone", ending(server, within: 4.5)
+        assert_equal "Fairlead::ClientGone", ending(server, within: 25)
         refute_includes server.log, "ClientGone"
       end
     end
@@ -35,12 +35,12 @@ module Fairlead
           socket.close
         end
 
-        assert_equal "Fairlead::ClientGone", ending(server, within: 4.5)
+        assert_equal "Fairlead::ClientGone", ending(server, within: 25)
       end
     end
 
     def test_a_client_that_says_that_it_has_said_all_gets_its_answer
-      with_server(APP.sub("sleep(5)", "sleep(1)"), "--cancel-abandoned") do |server|
+      with_server(APP.sub("sleep(30)", "sleep(1)"), "--cancel-abandoned") do |server|
         server.connect do |socket|
           socket.write("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
           socket.close_write
@@ -51,7 +51,7 @@ module Fairlead
     end
 
     def test_without_the_option_a_request_goes_on
-      with_server(APP.sub("sleep(5)", "sleep(1)")) do |server|
+      with_server(APP.sub("sleep(30)", "sleep(1)")) do |server|
         ask(server, &:close)
 
         assert_equal "in peace", ending(server, within: 10)
@@ -60,11 +60,11 @@ module Fairlead
 
     def test_a_request_that_computes_as_its_client_goes_is_cancelled_at_its_next_wait
       compute = "limit = Process.clock_gettime(Process::CLOCK_MONOTONIC) + 1; " \
-                "nil while Process.clock_gettime(Process::CLOCK_MONOTONIC) < limit; File.write(\"computed\", \"\"); sleep(5)"
-      with_server(APP.sub("sleep(5)", compute), "--cancel-abandoned") do |server|
+                "nil while Process.clock_gettime(Process::CLOCK_MONOTONIC) < limit; File.write(\"computed\", \"\"); sleep(30)"
+      with_server(APP.sub("sleep(30)", compute), "--cancel-abandoned") do |server|
         ask(server, &:close)
 
-        assert_equal "Fairlead::ClientGone", ending(server, within: 4.5)
+        assert_equal "Fairlead::ClientGone", ending(server, within: 25)
         assert_path_exists server.path("computed")
       end
     end
@@ -88,8 +88,8 @@ module Fairlead
       with_server(app, "--cancel-abandoned") do |server|
         ask(server, &:close)
 
-        assert_equal "Fairlead::ClientGone", ending(server, within: 4.5)
-        eventually("the request is over", within: 5) { File.exist?(server.path("finished")) }
+        assert_equal "Fairlead::ClientGone", ending(server, within: 25)
+        eventually("the request is over", within: 25) { File.exist?(server.path("finished")) }
       end
     end
 

@@ -11,8 +11,8 @@ module Fairlead
     include Stalls
 
     # Seconds.
-    LIMIT = 0.4
-    STALL = 2.0
+    LIMIT = 1.0 # a busy machine keeps a request that is in time for less than this
+    STALL = 4.0
 
     APP = <<~RUBY.freeze
       #{Stalls::APP[/\A.*?(?=^run)/m]}
@@ -27,15 +27,16 @@ module Fairlead
       LIMIT = #{LIMIT}
       NOTES = []
       LOCK = Mutex.new
+      PIPE = IO.pipe # both ends: the collector would close one that nothing refers to
       WAITS = {
         sleep: -> { sleep 5 },
         queue: -> { Queue.new.pop },
-        pipe: -> { IO.pipe.first.read },
+        pipe: -> { PIPE.first.read },
         thread: -> { Thread.new { sleep 5 }.join },
         task: -> { Async { sleep 5 }.wait },
         lock: -> { LOCK.synchronize { LOCK.sleep(5) } },
-        process: -> { Process.wait(spawn("sleep 1")) },
-        select: -> { IO.select([IO.pipe.first], nil, nil, 5) },
+        process: -> { Process.wait(spawn("sleep 2")) },
+        select: -> { IO.select([PIPE.first], nil, nil, 5) },
         inner: -> { Enumerator.new { |items| items << sleep(5) }.next }
       }
 
@@ -51,6 +52,7 @@ module Fairlead
           when %r{^/waits/} then WAITS.fetch(path[7..].to_sym).call
           when "/free" then Cwork.without_gvl(seconds)
           when "/held" then Cwork.with_gvl(seconds)
+          when %r{^/kept} then Cwork.with_gvl_while(env["QUERY_STRING"], 300)
           when "/cpu" then compute(seconds)
           when "/sleep" then sleep(seconds)
           when "/free-then-wait" then (4.times { |n| Cwork.without_gvl(seconds); NOTES << "free \#{n}" }; sleep(5))
@@ -63,7 +65,7 @@ module Fairlead
           when "/quick-then-callback" then env["rack.response_finished"] << ->(*) { sleep(seconds); Object.note("called back in time") }
           when "/late-then-callback" then (env["rack.response_finished"] << ->(*) { sleep(0.05); Object.note("called back late") }; compute(seconds))
           when "/uninterruptible" then Fairlead::Uninterruptible.run { 3.times { sleep(seconds) }; Object.note("ended the section") }
-          when "/longer" then (Fairlead.request_timeout = 2; sleep(seconds))
+          when "/longer" then (Fairlead.request_timeout = 4; sleep(seconds))
           when "/longer-from-within" then (Async { Fairlead.request_timeout = nil }.wait; sleep(seconds))
           when "/cleans-up" then begin sleep(5) ensure (sleep(0.05); Object.note("cleaned up")) end
           when "/goes-on" then begin sleep(5) rescue (sleep(0.7); Object.note("went on")) end
@@ -133,8 +135,7 @@ module Fairlead
     def test_the_error_of_one_that_does_not_rescue_it_is_logged_with_where_it_waited
       assert_timed_out "/unrescued"
       eventually_noted server, "finished /unrescued nil Fairlead::RequestTimeout"
-      eventually("it is logged") { server.log[%r{fairlead: GET /unrescued: .*\(Fairlead::RequestTimeout\)}] }
-      assert_match(/config\.ru:\d+:in .*sleep/, server.log)
+      eventually("it is logged") { server.log.match?(%r{fairlead: GET /unrescued: .*\(Fairlead::RequestTimeout\).*config\.ru:\d+:in .*sleep}m) }
     end
 
     def test_a_clean_up_may_wait_and_is_not_cancelled_again
@@ -164,8 +165,8 @@ module Fairlead
     # Whoever has to tell it: the reactor, another one, or the watch thread.
     timing def test_a_client_is_told_when_the_time_is_up_and_not_later
       with_server(APP, "-w", "1", "--request-timeout", LIMIT.to_s) do |server|
-        %w[/waits/sleep /free?0.7 /cpu?0.7 /held?0.7].each do |path|
-          assert_median_below(LIMIT + 0.1, path, runs: 3) do
+        %w[/waits/sleep /free?1.3 /cpu?1.3 /held?1.3].each do |path|
+          assert_median_below(LIMIT + 0.2, path, runs: 3) do
             assert_equal "200", server.get("/").code # the one before is over
             response, took = ask(path, to: server)
             assert_equal 504, response.status
@@ -191,7 +192,7 @@ module Fairlead
     def test_one_that_blocks_or_computes_is_cancelled_at_its_next_wait_and_not_before
       %w[free cpu held c].each do |kind|
         path = "/#{kind}-then-wait"
-        assert_timed_out "#{path}?0.25"
+        assert_timed_out "#{path}?#{LIMIT * 0.6}"
         eventually_noted server, "rescued #{path} the request has taken longer than it may (request_timeout)", "closed #{path}"
       end
       noted = client.get("/notes").body.split(/ (?=[a-z])/)
@@ -199,7 +200,7 @@ module Fairlead
     end
 
     def test_an_uninterruptible_section_ends_before_its_request_is_cancelled
-      assert_timed_out "/uninterruptible?0.25"
+      assert_timed_out "/uninterruptible?#{LIMIT * 0.6}"
       eventually_noted server, "ended the section",
                        "rescued /uninterruptible the request has taken longer than it may (request_timeout)"
     end
@@ -207,7 +208,7 @@ module Fairlead
     # In its own fiber, whatever that has of its thread.
     def test_one_whose_task_blocks_or_whose_thread_masks_interrupts_is_cancelled_where_it_waits
       %w[/held-task /held-masked].each do |path|
-        assert_timed_out "#{path}?0.8"
+        assert_timed_out "#{path}?#{LIMIT * 2}"
         eventually_noted server, "rescued #{path} the request has taken longer than it may (request_timeout)", "closed #{path}"
       end
       eventually_noted server, "held on"
@@ -218,8 +219,8 @@ module Fairlead
     def test_nobody_else_is_cancelled_with_one_that_held_the_lock
       with_server(APP, "-w", "1", "--request-timeout", LIMIT.to_s) do |server|
         2.times do
-          others = Array.new(8) { |n| client(to: server).write("GET /longer?#{0.6 + (n * 0.1)} HTTP/1.1\r\nHost: a\r\n\r\n") }
-          assert_timed_out "/held-then-wait?0.25", to: server # half of them could go on before it returns
+          others = Array.new(8) { |n| client(to: server).write("GET /longer?#{(LIMIT * 1.5) + (n * 0.15)} HTTP/1.1\r\nHost: a\r\n\r\n") }
+          assert_timed_out "/held-then-wait?#{LIMIT * 0.6}", to: server # half of them could go on before it returns
           assert_equal [200], others.map { |other| other.response.status }.uniq
         end
         told = notes(server).filter_map { |line| line[/^rescued (\S+)/, 1] }
@@ -229,8 +230,8 @@ module Fairlead
 
     # Also where the time was up before the response was over, and the callback is the first to wait after that.
     def test_one_whose_response_is_over_is_not_cancelled_in_its_callbacks
-      assert_equal 200, ask("/quick-then-callback?0.8").first.status
-      assert_timed_out "/late-then-callback?0.8"
+      assert_equal 200, ask("/quick-then-callback?#{LIMIT * 2}").first.status
+      assert_timed_out "/late-then-callback?#{LIMIT * 2}"
       eventually_noted server, "called back in time", "called back late", "finished /late-then-callback 200 Fairlead::ClientGone"
     end
 
@@ -239,9 +240,9 @@ module Fairlead
       with_server(APP, "--request-timeout", LIMIT.to_s) do |server|
         waits = client(to: server).write("GET /waits/sleep HTTP/1.1\r\nHost: a\r\n\r\n")
         began = monotonic
-        stalls = stall(server, "/held", 2.5, known: true)
+        stalls = stall(server, "/held", 8, known: true)
         assert_equal 504, waits.response.status
-        assert_operator monotonic - began, :<, 2.2
+        assert_operator monotonic - began, :<, 4.5
         assert_equal 504, stalls.response.status
         eventually_noted server, "ensured /waits/sleep", "ensured /held"
       end
@@ -282,9 +283,9 @@ module Fairlead
     def test_one_may_ask_for_a_time_of_its_own
       assert_equal 200, ask("/longer?#{LIMIT * 2}").first.status
       assert_equal 200, ask("/longer-from-within?#{LIMIT * 2}").first.status
-      response, took = ask("/longer?5")
+      response, took = ask("/longer?7")
       assert_equal 504, response.status
-      assert_operator took, :>=, 2
+      assert_operator took, :>=, 4
     end
 
     def test_in_the_foreground_too
@@ -340,11 +341,10 @@ module Fairlead
     # Nobody turns the loop but the watch thread.
     def test_one_that_never_had_its_turn_is_refused_when_its_time_is_up_while_the_worker_is_stuck
       with_server(APP, "-w", "1", "--queue-timeout", LIMIT.to_s) do |server|
-        stuck = stall(server, "/held", 2.5, known: true)
-        response, took = ask("/", to: server)
+        stuck = keep_stuck(server)
+        response, = ask("/", to: server)
         assert_equal [503, "1", "close"], [response.status, response["retry-after"], response["connection"]]
-        assert stuck.silent?(0)
-        assert_operator took, :<, 2
+        release(server)
         assert_equal 200, stuck.response.status
         refute_includes notes(server), "ensured /"
       end

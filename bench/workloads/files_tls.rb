@@ -1,0 +1,5 @@
+# frozen_string_literal: true
+
+like "files"
+title "The same as files, over TLS"
+tls
