@@ -18,39 +18,56 @@ module Fairlead
     LANES = Integer(ENV.fetch("FAIRLEAD_TEST_LANES", (Etc.nprocessors + 1).clamp(2, 8)))
     # The fast mode leaves out files that took longer than so many seconds.
     SHORT = 5
-    # How long each entry took, for the order of the next run: the first is committed, the second written by each run.
+    # What fails runs again alone, so many times, and is unstable if it passes them all; more unstable ones make a run red.
+    AGAIN, MOST_UNSTABLE = 3, 5
+    # How long each entry took, for the order of the next run; each run writes its own to tmp/suite/seconds.
     SECONDS = File.join(__dir__, "suite/seconds")
-    MEASURED = File.join(ROOT, "tmp/suite/seconds")
 
     # @param mode [String] one of MODES.
-    def initialize(mode)
+    # @param root [String] the folder with test and bench.
+    def initialize(mode, root: ROOT, databases: mode != "fast")
       @mode = mode
-      @folder = File.join(ROOT, "tmp/suite")
+      @root = root
+      @folder = File.join(root, "tmp/suite")
       FileUtils.rm_rf(@folder)
       FileUtils.mkdir_p(@folder)
-      @report = Report.new
+      @lanes = Array.new(mode == "timing" ? 1 : LANES) { |index| Lane.new(index, @folder, databases:) }
+      @report = Report.new(@folder)
     end
 
-    # @return [Boolean] whether all passed.
+    # @return [Boolean] whether all passed, but for a few unstable tests.
     def run
-      lanes = Array.new(@mode == "timing" ? 1 : LANES) { |index| Lane.new(index, @folder, databases: @mode != "fast") }
-      lanes.map { |lane| Thread.new { lane.open } }.each(&:join)
-      run_side_by_side(lanes) unless @mode == "timing"
-      run_alone(lanes.first) unless @mode == "fast"
-      @report.finish(MEASURED)
+      @lanes.each(&:open)
+      run_side_by_side unless @mode == "timing"
+      run_timing unless @mode == "fast"
+      run_again
+      @report.finish
     ensure
-      lanes&.map { |lane| Thread.new { lane.close } }&.each(&:join)
+      @lanes.map { |lane| Thread.new { lane.close } }.each(&:join)
     end
 
     private
 
-    def run_side_by_side(lanes)
+    def run_side_by_side
       queue = (@mode == "fast" ? fast : [*files, *core]).sort_by { |entry| -seconds.fetch(entry.name, entry.guess) }
-      work_off(queue, lanes, timing: false)
+      work_off(queue, @lanes, timing: false)
     end
 
     # Promises about time, measured while nothing else runs.
-    def run_alone(lane) = work_off(files.select(&:timing?), [lane], timing: true)
+    def run_timing = work_off(files.select(&:timing?), @lanes.first(1), timing: true)
+
+    def run_again
+      faults = @report.faults.reject(&:final?)
+      return if faults.size > MOST_UNSTABLE # these are no accidents
+
+      faults.each { |fault| @report.forgive(fault) if Array.new(AGAIN).all? { passes_alone?(fault, @lanes.first) } }
+    end
+
+    def passes_alone?(fault, lane)
+      lane.start(fault.entry, timing: fault.timing?, only: fault.test, again: true)
+      sleep 0.01 until (outcome = lane.outcome)
+      @report.add_again(outcome, fault)
+    end
 
     def work_off(queue, lanes, timing:)
       until queue.empty? && lanes.all?(&:idle?)
@@ -63,11 +80,11 @@ module Fairlead
       end
     end
 
-    def files = @files ||= TestFile.all(ROOT)
+    def files = @files ||= TestFile.all(@root)
 
     def fast = files.select { |file| file.needs.empty? && !file.benchmark? && seconds.fetch(file.name, 0) < SHORT }
 
-    def core = CoreTarget.all(ROOT)
+    def core = CoreTarget.all(@root)
 
     def seconds = @seconds ||= File.readlines(SECONDS, chomp: true).to_h { |line| line.split(" ", 2).then { |time, name| [name, time.to_f] } }
   end

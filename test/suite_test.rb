@@ -15,9 +15,21 @@ class SuiteTest < Fairlead::Test
     lane.start(file, timing: ENV.key?("TIMING"))
     outcome = nil
     sleep(0.01) until (outcome = lane.outcome)
-    print JSON.generate(outcome.then { |one| { runs: one.runs, failures: one.failures, errors: one.errors, skips: one.skips.size } })
+    failures, errors = outcome.faults.partition(&:failure?).map { |faults| faults.map(&:text) }
+    print JSON.generate({ runs: outcome.runs, failures:, errors:, skips: outcome.skips.size })
   RUBY
-  private_constant :RUN
+  # A whole run, of a folder of its own.
+  WHOLE = <<~RUBY
+    exit Fairlead::Suite.new("all", root: ARGV.first, databases: false).run
+  RUBY
+  # A test that fails so many times.
+  FAILS = <<~'RUBY'
+    def fail_first(times)
+      File.write("tries", "x", mode: "a")
+      flunk "try #{File.size("tries")}" if File.size("tries") <= times
+    end
+  RUBY
+  private_constant :RUN, :WHOLE, :FAILS
 
   def test_a_file_that_passes
     assert_equal({ runs: 2, failures: [], errors: [], skips: 1 }, outcome("def test_a = assert(true)\ndef test_b = skip"))
@@ -50,6 +62,68 @@ class SuiteTest < Fairlead::Test
     assert_match(/#test_a/, outcome(body, "TIMING" => "yes")[:failures].join)
   end
 
+  def test_what_fails_beside_others_and_passes_alone_three_times_is_unstable
+    said, status, unstable = whole("def test_a = fail_first(1)\ndef test_b = File.write(\"b\", \"x\", mode: \"a\")") do |folder|
+      assert_equal "x" * 4, File.read(File.join(folder, "tries"))
+      assert_equal "x", File.read(File.join(folder, "b")), "only what failed runs again"
+    end
+
+    assert_predicate status, :success?, said
+    assert_match(/^Unstable: these passed alone.*== test\/some_test\.rb -n SomeTest#test_a --seed \d+$.*try 1/m, said)
+    assert_match(/^Unstable: 1\n\d+ runs, \d+ assertions, 0 failures, 0 errors, 0 skips\n\z/, said)
+    assert_match(/SomeTest#test_a.*try 1/m, unstable)
+  end
+
+  def test_what_fails_alone_again_is_a_failure
+    2.upto(4) do |times|
+      said, status, unstable = whole("def test_a = fail_first(#{times})")
+
+      refute_predicate status, :success?, said
+      assert_match(/^Failed:\n\n== .*test_a.*try 1.*^Unstable: 0\n\d+ runs, \d+ assertions, 1 failures/m, said)
+      assert_empty unstable
+    end
+  end
+
+  def test_promises_about_time_and_files_that_end_early_are_tried_again_too
+    said, status, = whole("timing def test_a = fail_first(1)\n")
+    assert_predicate status, :success?, said
+    assert_match(/^== .*\(timing\) -n SomeTest#test_a/, said)
+
+    said, status, = whole("def test_a = File.exist?(\"once\") || (File.write(\"once\", \"\"); exit!(0))")
+    assert_predicate status, :success?, said
+  end
+
+  def test_more_than_five_are_no_accident
+    said, status, = whole((1..6).map { |n| "def test_#{n} = File.exist?(\"#{n}\") || (File.write(\"#{n}\", \"\"); flunk)" }.join("\n"))
+
+    refute_predicate status, :success?, said
+    assert_match(/ 6 failures, /, said)
+  end
+
+  def test_a_crash_is_not_tried_again
+    ["Process.kill(:SEGV, Process.pid)", "flunk(\"ERROR: AddressSanitizer: heap-use-after-free\")",
+     "flunk(\"a process of the server crashed.\")"].each do |crash|
+      said, status, = whole("def test_a = File.exist?(\"once\") || (File.write(\"once\", \"\"); #{crash})")
+
+      refute_predicate status, :success?, said
+      refute_includes said, "again, alone"
+    end
+  end
+
+  # `make` runs each target, which fails for the first time.
+  def test_so_it_is_with_targets_of_the_core
+    once = ->(says) { "@test -e once || { touch once; echo '#{says}'; exit 1; }" }
+    said, status, = whole("def test_a = nil", make: { "test" => once.call("expected 1, got 0") })
+    assert_predicate status, :success?, said
+    assert_match(%r{^== make -C test/core test$}, said)
+
+    { "test" => "died with exit status 139", "tsan" => "WARNING: ThreadSanitizer: data race", "fuzz" => "found something" }.each do |target, says|
+      said, status, = whole("def test_a = nil", make: { target => once.call(says) })
+      refute_predicate status, :success?, said
+      refute_includes said, "again, alone"
+    end
+  end
+
   # A renamed file would lose its place in the order, and a long one would come to be in the fast mode.
   def test_measured_files_are_there
     names = File.readlines(File.join(ROOT, "test/suite/seconds"), chomp: true).map { |line| line.split(" ", 2).last }
@@ -60,11 +134,32 @@ class SuiteTest < Fairlead::Test
 
   def outcome(body, limit: 60, **environment)
     Dir.mktmpdir do |folder|
-      needs = File.join(ROOT, "test/needs").inspect
-      File.write(File.join(folder, "some_test.rb"), "require #{needs}\nclass SomeTest < Minitest::Test\nextend Fairlead::Needs\n#{body}\nend\n")
-      said, status = Open3.capture2e(environment.transform_keys(&:to_s), RbConfig.ruby, "-r", File.join(ROOT, "test/suite"), "-e", RUN, folder, limit.to_s)
+      File.write(File.join(folder, "some_test.rb"), text_of(body))
+      said, status = ruby(RUN, folder, limit.to_s, environment:)
       assert_predicate status, :success?, said
       JSON.parse(said, symbolize_names: true)
     end
+  end
+
+  # @param make [Hash{String => String}] commands of targets of the core.
+  # @return [Array(String, Process::Status, String)] what was said, how it ended, and the file of unstable tests.
+  def whole(body, make: {})
+    Dir.mktmpdir do |folder|
+      FileUtils.mkdir_p(File.join(folder, "test/core"))
+      File.write(File.join(folder, "test/some_test.rb"), text_of("#{FAILS}\n#{body}"))
+      targets = %w[test fallbacks kqueue tsan fuzz costs].map { |target| "#{target}:\n\t#{make.fetch(target, "@true")}\n" }
+      File.write(File.join(folder, "test/core/Makefile"), ".PHONY: test fallbacks kqueue tsan fuzz costs\n#{targets.join}")
+      said, status = ruby(WHOLE, folder, chdir: folder)
+      yield folder if block_given?
+      [said, status, File.read(File.join(folder, "tmp/suite/unstable"))]
+    end
+  end
+
+  def text_of(body)
+    "require #{File.join(ROOT, "test/needs").inspect}\nclass SomeTest < Minitest::Test\nextend Fairlead::Needs\n#{body}\nend\n"
+  end
+
+  def ruby(program, *arguments, environment: {}, **)
+    Open3.capture2e(environment.transform_keys(&:to_s), RbConfig.ruby, "-r", File.join(ROOT, "test/suite"), "-e", program, *arguments, **)
   end
 end

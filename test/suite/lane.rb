@@ -8,7 +8,9 @@ module Fairlead
     # Runs one entry at a time, with database servers that no other lane uses.
     class Lane
       URLS = { "TEST_DATABASE_URL" => "postgresql", "TEST_MARIADB_URL" => "mariadb", "TEST_REDIS_URL" => "redis" }.freeze
-      private_constant :URLS
+      # bin/services failed.
+      ServicesError = Class.new(StandardError)
+      private_constant :URLS, :ServicesError
 
       # @param index [Integer] the first lane uses the servers that `bin/services start` starts.
       # @param folder [String] for the output of the entries.
@@ -20,15 +22,12 @@ module Fairlead
         @environment = URLS.transform_values { nil }
       end
 
-      # Starts the database servers unless they run already.
+      # Starts the database servers unless they run already; once more if they do not start.
       def open
-        return unless @databases
-
-        services_folder = services("folder") + ("-#{@index + 1}" if @index.positive?).to_s
-        @environment["FAIRLEAD_SERVICES"] = services_folder
-        @started = !system(@environment, PROGRAM, "status", out: File::NULL, err: File::NULL)
-        services("start") if @started
-        URLS.each { |variable, service| @environment[variable] = services("url", service) }
+        start_services if @databases
+      rescue ServicesError => e
+        warn "#{e.message}\nOnce more:"
+        start_services
       end
 
       # Ends what still runs, and the servers if {#open} has started them.
@@ -41,14 +40,16 @@ module Fairlead
 
       # @param entry [TestFile, CoreTarget]
       # @param timing [Boolean] whether to run the promises about time, or the other tests.
-      def start(entry, timing:)
+      # @param only [String, nil] one of them, as "Class#method".
+      # @param again [Boolean] whether it has run before: the output of then is kept.
+      def start(entry, timing:, only: nil, again: false)
         @entry = entry
         @timing = timing
-        @log = File.join(@folder, "#{entry.name.tr("/ ", "-_")}#{"-timing" if timing}.log")
+        @log = File.join(@folder, "#{entry.name.tr("/ ", "-_")}#{"-timing" if timing}#{"-again" if again}.log")
         @records = "#{@log}.records"
         @deadline = now + entry.limit
         @started_at = now
-        @pid = fork { become(entry) }
+        @pid = fork { become(entry, only) }
       end
 
       # @return [Outcome, nil] of the entry once it has ended, or has taken too long.
@@ -70,14 +71,22 @@ module Fairlead
       PROGRAM = File.join(ROOT, "bin/services").freeze
       private_constant :PROGRAM
 
-      def become(entry)
+      # @raise [ServicesError]
+      def start_services
+        @environment["FAIRLEAD_SERVICES"] ||= services("folder") + ("-#{@index + 1}" if @index.positive?).to_s
+        @started = !system(@environment, PROGRAM, "status", out: File::NULL, err: File::NULL)
+        services("start") if @started
+        URLS.each { |variable, service| @environment[variable] = services("url", service) }
+      end
+
+      def become(entry, only)
         Process.setpgid(0, 0)
         $stdin.reopen(File::NULL)
         $stdout.reopen(@log, "w")
         $stderr.reopen($stdout)
         $stdout.sync = true
         ENV.update(@environment)
-        entry.run(@records, timing: @timing)
+        entry.run(@records, timing: @timing, only:)
       end
 
       # Nothing that an entry started may go on beside the next one.
@@ -90,7 +99,7 @@ module Fairlead
 
       def services(*arguments)
         said, status = Open3.capture2e(@environment, PROGRAM, *arguments)
-        raise "bin/services #{arguments.join(" ")}: #{said}" unless status.success?
+        raise ServicesError, "bin/services #{arguments.join(" ")}: #{said}" unless status.success?
 
         said.chomp
       end

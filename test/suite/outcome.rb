@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "json"
+require_relative "fault"
 
 module Fairlead
   class Suite
@@ -36,27 +37,30 @@ module Fairlead
       def assertions = results.sum { |result| result[:assertions] }
       def skips = results.select { |result| result[:code] == "S" }
 
-      # @return [Array<String>]
-      def failures = results.select { |result| result[:code] == "F" }.map { |result| result[:text] }
-
-      # @return [Array<String>] of tests, and of the process itself.
-      def errors = results.select { |result| result[:code] == "E" }.map { |result| result[:text] } + [process_error].compact
+      # @return [Array<Fault>]
+      def faults = @faults ||= test_faults + [process_fault].compact
 
       # @return [Integer] a target of make counts as one.
       def runs = @entry.is_a?(TestFile) ? results.size : 1
 
-      def passed? = failures.empty? && errors.empty?
-
-      def seed = output[/--seed (\d+)/, 1]
+      def passed? = faults.empty?
 
       private
 
-      def process_error
-        failed = results.any? { |result| %w[E F].include?(result[:code]) }
-        return if running.nil? && @status && (@status.success? || (@status.exited? && failed))
+      def seed = output[/--seed (\d+)/, 1]
+
+      def test_faults
+        failed.map { |result| Fault.new(@entry, result[:text], timing: timing?, test: result[:name], failure: result[:code] == "F", seed:) }
+      end
+
+      def failed = results.select { |result| %w[E F].include?(result[:code]) }
+
+      def process_fault
+        return if running.nil? && @status && (@status.success? || (@status.exited? && failed.any?))
 
         how = @late ? "was killed after #{@entry.limit} s" : "ended with #{@status}"
-        "Error:\n#{name} #{how}#{" in #{running}" if running}:\n#{output[-OUTPUT..] || output}"
+        text = "Error:\n#{name} #{how}#{" in #{running}" if running}:\n#{output[-OUTPUT..] || output}"
+        Fault.new(@entry, text, timing: timing?, final: @status&.signaled? || (@entry.is_a?(CoreTarget) && Fault.crash?(output)), seed:)
       end
 
       # The test that had begun and has not ended.

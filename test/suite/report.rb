@@ -2,15 +2,18 @@
 
 module Fairlead
   class Suite
-    # Prints a line for each entry as it ends, its failures at once, and in the end what failed, what was skipped, where the
-    # time went, and a summary like minitest's.
+    # Prints a line for each entry as it ends, its failures at once, and in the end what failed, what is unstable, what was skipped, where
+    # the time went, and a summary like minitest's.
     class Report
       # Entries and tests listed as the slowest.
       SLOWEST = 10
       private_constant :SLOWEST
 
-      def initialize
+      # @param folder [String] for the files "seconds" (of each entry but for the promises about time) and "unstable".
+      def initialize(folder)
+        @folder = folder
         @outcomes = []
+        @unstable = []
         @started = now
       end
 
@@ -18,26 +21,41 @@ module Fairlead
       def add(outcome, left:)
         @outcomes << outcome
         runs = outcome.runs
-        say format("%6.1<seconds>f s  %<cpu>5.1f s of CPU  %<verdict>-6s  %<name>s  (%<runs>d run%<plural>s; %<left>d left)",
-                   seconds: outcome.seconds, cpu: outcome.cpu_seconds, verdict: outcome.passed? ? "ok" : "FAILED", name: outcome.name, runs:,
-                   plural: runs == 1 ? "" : "s", left:)
-        [*outcome.failures, *outcome.errors].each { |text| say text.gsub(/^/, "    "), "" }
+        tell(outcome, "#{outcome.name}  (#{runs} run#{"s" unless runs == 1}; #{left} left)")
       end
 
-      # @param measured [String] a file for the seconds that each entry took, but for the promises about time.
-      # @return [Boolean] whether all passed.
-      def finish(measured)
-        write_seconds(measured)
+      # @param outcome [Outcome] of what runs once more, alone.
+      # @return [Boolean] whether it ran, and passed.
+      def add_again(outcome, fault)
+        tell(outcome, "again, alone: #{fault.name}")
+        outcome.passed? && outcome.runs.positive?
+      end
+
+      # @return [Array<Fault>] of all that failed, but for what has been forgiven.
+      def faults = @outcomes.flat_map(&:faults) - @unstable
+
+      # @param fault [Fault] what was found to pass alone.
+      def forgive(fault) = @unstable << fault
+
+      # @return [Boolean] whether all passed that is not unstable.
+      def finish
+        write_seconds(File.join(@folder, "seconds"))
+        File.write(File.join(@folder, "unstable"), @unstable.map { |fault| "#{fault.name}\n#{fault.text}\n" }.join("\n"))
         tell_slowest
         tell_skips
-        tell_failures
-        say "", "Finished in #{(now - @started).round(1)} s; the entries took #{sum(&:seconds).round} s and #{sum(&:cpu_seconds).round} s of CPU."
-        say "#{sum(&:runs)} runs, #{sum(&:assertions)} assertions, #{sum { |one| one.failures.size }} failures, " \
-            "#{sum { |one| one.errors.size }} errors, #{sum { |one| one.skips.size }} skips"
-        @outcomes.all?(&:passed?)
+        tell_faults("Failed:", faults)
+        tell_faults("Unstable: these passed alone, #{AGAIN} times. Each is a fault, to be mended before other work.", @unstable)
+        tell_summary
+        faults.empty?
       end
 
       private
+
+      def tell(outcome, what)
+        say format("%6.1<seconds>f s  %<cpu>5.1f s of CPU  %<verdict>-6s  %<what>s",
+                   seconds: outcome.seconds, cpu: outcome.cpu_seconds, verdict: outcome.passed? ? "ok" : "FAILED", what:)
+        outcome.faults.each { |fault| say fault.text.gsub(/^/, "    "), "" }
+      end
 
       def write_seconds(path)
         side_by_side = @outcomes.reject(&:timing?).sort_by { |one| -one.seconds }
@@ -65,15 +83,18 @@ module Fairlead
         skips.each { |reason, group| say "  #{group.size} × #{reason} (#{group.first[:name]}#{", …" if group.size > 1})" }
       end
 
-      def tell_failures
-        failed = @outcomes.reject(&:passed?)
-        return if failed.empty?
+      def tell_faults(title, faults)
+        return if faults.empty?
 
-        say "", "Failed:"
-        failed.each do |outcome|
-          say "", "== #{outcome.name}#{" --seed #{outcome.seed}" if outcome.seed}"
-          say(*outcome.failures, *outcome.errors)
-        end
+        say "", title
+        faults.each { |fault| say "", "== #{fault.name}", fault.text }
+      end
+
+      def tell_summary
+        failures, errors = faults.partition(&:failure?).map(&:size)
+        say "", "Finished in #{(now - @started).round(1)} s; the entries took #{sum(&:seconds).round} s and #{sum(&:cpu_seconds).round} s of CPU."
+        say "Unstable: #{@unstable.size}"
+        say "#{sum(&:runs)} runs, #{sum(&:assertions)} assertions, #{failures} failures, #{errors} errors, #{sum { |one| one.skips.size }} skips"
       end
 
       def sum(&) = @outcomes.sum(&)

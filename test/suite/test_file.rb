@@ -19,10 +19,14 @@ module Fairlead
       # Seconds it may take.
       def limit = 600
 
+      def final? = false
+
       # In a process of its own: {Minitest.autorun} runs the tests when it exits.
-      def run(records, timing:)
+      #
+      # @param only [String, nil] one test, as "Class#method".
+      def run(records, timing:, only: nil)
         ENV["FAIRLEAD_TIMING"] = timing ? "only" : "no"
-        ARGV.clear
+        ARGV.replace(only ? ["--name", "/\\A#{Regexp.escape(only)}\\z/"] : [])
         require "minitest/autorun"
         require_relative "recorder"
         Recorder.write_to(records)
