@@ -34,6 +34,15 @@ module Fairlead
     CLEAN = %w[PORT PIDFILE WEB_CONCURRENCY RACK_ENV RAILS_ENV LISTEN_FDS LISTEN_PID LISTEN_FDNAMES NOTIFY_SOCKET
                FAIRLEAD_BIND FAIRLEAD_WORKERS].to_h { |name| [name, nil] }.freeze
 
+    # A prefix: the server is not root's then, and may still read and write all files, wherever the checkout is. Ruby starts programs
+    # by vfork in such a process.
+    UNPRIVILEGED = if Process.uid.zero?
+                     %w[setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=-all,+dac_override --ambient-caps=-all,+dac_override
+                        env HOME=/tmp].freeze
+                   else
+                     [].freeze
+                   end
+
     # @return [String] the folder the server runs in.
     attr_reader :directory
     # @return [Integer] the process that was started, by which the server is known.

@@ -69,6 +69,30 @@ static void a_sleep_that_is_over_waits_for_its_turn(void) {
     CHECK_NUMBER(450, account.kinds[FL_KIND_turn]);
 }
 
+/* Others compute from 1800 until 2400; meanwhile a thread takes the GVL from them twice, and one of their calls blocks. */
+static void what_takes_the_gvl_from_others_wakes_nobody(void) {
+    fl_time_account other;
+    begin();
+    fl_account_wait(&account, FL_KIND_lock, 0);
+    fl_account_leave(&account, 1200);
+    fl_thread_polls(&thread, 1210);
+    fl_thread_wants_gvl(&thread, 1215, 1800);
+    fl_thread_got_gvl(&thread, 0);
+    fl_account_begin(&other, 2, &thread, 1800);
+    for (uint64_t preempted = 2000; preempted < 2400; preempted += 200) {
+        fl_thread_wants_gvl(&thread, preempted, preempted);
+        fl_thread_got_gvl(&thread, 50);
+    }
+    fl_thread_wants_gvl(&thread, 2300, 2350);
+    fl_thread_got_gvl(&thread, 0);
+    fl_account_leave(&other, 2400);
+    fl_thread_polls(&thread, 2410);
+    fl_account_resume(&account, &thread, 2420);
+    CHECK_NUMBER(600, account.kinds[FL_KIND_lock]);
+    CHECK_NUMBER(620, account.kinds[FL_KIND_turn]);
+    CHECK_NUMBER(0, account.kinds[FL_KIND_gvl]);
+}
+
 /* A fiber waits for two tasks of its request. */
 static void a_request_waits_for_what_its_tasks_wait_for(void) {
     begin();
@@ -76,10 +100,12 @@ static void a_request_waits_for_what_its_tasks_wait_for(void) {
     fl_account_wait(&account, FL_KIND_database, 0);
     fl_account_wait(&account, FL_KIND_lock, 0);
     fl_account_leave(&account, 1000);
+    fl_thread_polls(&thread, 1000);
     fl_thread_wants_gvl(&thread, 1000, 1400);
     fl_account_resume(&account, &thread, 1400);
     fl_account_waited(&account, FL_KIND_database);
     fl_account_leave(&account, 1400);
+    fl_thread_polls(&thread, 1400);
     fl_thread_wants_gvl(&thread, 1400, 1700);
     fl_account_resume(&account, &thread, 1700);
     CHECK_NUMBER(400, account.kinds[FL_KIND_database]);
@@ -102,6 +128,7 @@ int main(void) {
     TEST(what_the_thread_has_lost_is_no_computing);
     TEST(a_wait_ends_when_the_reactor_is_woken);
     TEST(a_sleep_that_is_over_waits_for_its_turn);
+    TEST(what_takes_the_gvl_from_others_wakes_nobody);
     TEST(a_request_waits_for_what_its_tasks_wait_for);
     TEST(an_account_that_has_ended_stays);
     return test_summary();

@@ -138,6 +138,28 @@ static bool keeps_the_lead(bool in_loop) {
     return keeps;
 }
 
+/* It has prepared its wait, and is about to release the GVL: nobody would show that it is idle until something comes. */
+static void a_leader_that_has_just_returned_to_its_loop_stays_idle(void) {
+    peer_server server = server_start();
+    fl_shared_page *page = fl_shared_page_open(1);
+    int nobody[] = {-1};
+    CHECK_NUMBER(FL_OK, fl_loop_join(server.loop, page, 0, -1, nobody, 1));
+    fl_watch *watch = fl_watch_open(server.loop, &limits);
+    fl_thread leader = {.task = fl_task_self()};
+    set_gvl(&leader, FL_GVL_HELD);
+    CHECK_NUMBER(0, fl_watch_register(watch, &leader));
+    fl_loop_prepare_wait(server.loop, true, false);
+    fl_watch_relieve(watch, FL_STALL_STUCK, 50 * MILLISECOND, fl_clock());
+    CHECK_NUMBER(1, fl_slot_get(&page->slots[0], FL_SLOT_idle));
+    fl_reactor_enters_app(&watch->reactors[0], fl_clock());
+    fl_watch_relieve(watch, FL_STALL_STUCK, 50 * MILLISECOND, fl_clock());
+    CHECK_NUMBER(0, fl_slot_get(&page->slots[0], FL_SLOT_idle));
+    set_gvl(&leader, FL_GVL_RELEASED);
+    fl_watch_close(watch);
+    server_stop(&server);
+    fl_shared_page_close(page);
+}
+
 static void a_leader_that_waits_for_the_gvl_keeps_the_lead(void) {
     CHECK(keeps_the_lead(true));
     CHECK(!keeps_the_lead(false));
@@ -369,6 +391,7 @@ int main(void) {
     TEST(a_reactor_that_computes_is_noticed_too);
     TEST(a_reactor_that_computes_and_does_not_answer_is_stuck_after_a_while);
     TEST(a_reactor_that_computes_and_answers_is_not_stuck);
+    TEST(a_leader_that_has_just_returned_to_its_loop_stays_idle);
     TEST(a_leader_that_waits_for_the_gvl_keeps_the_lead);
     TEST(a_standby_is_recorded_for_a_stall_that_begins_before_the_last_one_was_reported);
     TEST(a_new_leader_is_notified_even_if_it_has_just_left_its_loop);

@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require "fileutils"
 require_relative "../../helper"
 
 module Fairlead
@@ -30,15 +29,11 @@ module Fairlead
       }
     RUBY
     SECONDS = 8
-    # A process that may do anything is forked otherwise, with the loop's lock held.
-    AS_NOBODY = Process.uid.zero? ? %w[setpriv --reuid=nobody --regid=nogroup --clear-groups env HOME=/tmp] : []
 
     def test_programs_inherit_no_socket
-      server = of_this_test(ServerProcess.new(APP, "--workers", "2", "--queue-target", "0", lint: false, prefix: AS_NOBODY, files: { "of-the-tests" => opened("self").join("\n") }))
-      FileUtils.chown_R("nobody", nil, server.directory) if AS_NOBODY.any?
-      umask = File.umask(0) # its own socket in there, which the server tells that it is ready, is ours
-      server.start.wait_until_ready
-      File.umask(umask)
+      # A process of root's is forked otherwise, with the loop's lock held.
+      server = with_server(APP, "--workers", "2", "--queue-target", "0", lint: false, prefix: ServerProcess::UNPRIVILEGED,
+                                files: { "of-the-tests" => opened("self").join("\n") })
       ends = monotonic + SECONDS
       Array.new(4) { Thread.new { connect_anew(server) while monotonic < ends || started(server) <= 50 } }.each(&:join)
 

@@ -36,11 +36,6 @@ module Fairlead
     APP = <<~RUBY.freeze
       require "socket"
       #{LOOK}
-      if ENV["UNPRIVILEGED"] && Process.uid.zero?
-        File.chmod(0o777, ".", "notify.sock")
-        Process::Sys.setgid(65_534)
-        Process::Sys.setuid(65_534)
-      end
 
       # Of the child: what it has, and that it was there.
       def look(port)
@@ -129,8 +124,8 @@ module Fairlead
               task-ends task-raises task-block enumerator fiber blocking-fiber thread offload system spawn backquotes
               popen-program stream].freeze
 
-    def server(name, **env)
-      shared_server(APP, name:, env:, files: { "look.rb" => PROGRAM }, lint: false)
+    def server(name, prefix: [])
+      shared_server(APP, name:, prefix:, files: { "look.rb" => PROGRAM }, lint: false)
     end
 
     def test_no_child_holds_a_socket_of_the_server_and_its_parent_goes_on
@@ -139,7 +134,7 @@ module Fairlead
 
     # Ruby starts programs by vfork then, which calls no handlers.
     def test_so_it_is_without_privileges
-      each_way(server(:unprivileged, "UNPRIVILEGED" => "1"))
+      each_way(server(:unprivileged, prefix: ServerProcess::UNPRIVILEGED))
     end
 
     # A gem may come before Fairlead, and have something raised in the child before Fairlead's Ruby is asked there.

@@ -11,7 +11,8 @@
 typedef struct fl_thread_clock {
     _Atomic uint64_t gvl;      /* microseconds that it has waited for the GVL, */
     _Atomic uint64_t blocked;  /* and that it was away without it */
-    _Atomic uint64_t ready_at; /* when it last came back and wanted the GVL, */
+    _Atomic bool looks;        /* for events: no fiber of a request has run since it began to */
+    _Atomic uint64_t ready_at; /* when it last came back from that and wanted the GVL, */
     _Atomic uint64_t held_at;  /* and when it got it */
     uint64_t polled_at[2];     /* when a reactor last began to look for events, and the time before */
 } fl_thread_clock;
@@ -20,20 +21,23 @@ typedef struct fl_thread_clock {
 static inline void fl_thread_wants_gvl(fl_thread_clock *clock, uint64_t since, uint64_t now) {
     uint64_t blocked = atomic_load_explicit(&clock->blocked, memory_order_relaxed);
     atomic_store_explicit(&clock->blocked, blocked + (now - since), memory_order_relaxed);
-    atomic_store_explicit(&clock->ready_at, now, memory_order_relaxed);
+    if (atomic_load_explicit(&clock->looks, memory_order_relaxed))
+        atomic_store_explicit(&clock->ready_at, now, memory_order_relaxed);
 }
 
 static inline void fl_thread_got_gvl(fl_thread_clock *clock, uint64_t waited) {
     uint64_t gvl = atomic_load_explicit(&clock->gvl, memory_order_relaxed);
     uint64_t wanted = atomic_load_explicit(&clock->ready_at, memory_order_relaxed);
     atomic_store_explicit(&clock->gvl, gvl + waited, memory_order_relaxed);
-    atomic_store_explicit(&clock->held_at, wanted + waited, memory_order_relaxed);
+    if (atomic_load_explicit(&clock->looks, memory_order_relaxed))
+        atomic_store_explicit(&clock->held_at, wanted + waited, memory_order_relaxed);
 }
 
 /* A reactor begins to look for events. */
 static inline void fl_thread_polls(fl_thread_clock *clock, uint64_t now) {
     clock->polled_at[1] = clock->polled_at[0];
     clock->polled_at[0] = now;
+    atomic_store_explicit(&clock->looks, true, memory_order_relaxed);
 }
 
 /* Microseconds that the garbage collector has run. */
@@ -52,7 +56,7 @@ typedef struct fl_time_account {
     bool ended;
 } fl_time_account;
 
-void fl_account_begin(fl_time_account *account, uint64_t id, const fl_thread_clock *clock, uint64_t now);
+void fl_account_begin(fl_time_account *account, uint64_t id, fl_thread_clock *clock, uint64_t now);
 
 /* One of its fibers is about to wait. Call it before the fiber is switched; `due`: when a sleep ends, else 0. */
 static inline void fl_account_wait(fl_time_account *account, fl_kind kind, uint64_t due) {
@@ -71,7 +75,7 @@ static inline void fl_account_waited(fl_time_account *account, fl_kind kind) {
 void fl_account_leave(fl_time_account *account, uint64_t now);
 
 /* The thread goes on with this request. */
-void fl_account_resume(fl_time_account *account, const fl_thread_clock *clock, uint64_t now);
+void fl_account_resume(fl_time_account *account, fl_thread_clock *clock, uint64_t now);
 
 /* Enters the time until now. */
 void fl_account_settle(fl_time_account *account, uint64_t now);

@@ -169,7 +169,7 @@ void fl_watch_relieve(fl_watch *watch, fl_stall stall, uint64_t away, uint64_t n
     if (stall == FL_STALL_BLOCKED && pass_lead_locking(watch, leader))
         return;
     pthread_mutex_lock(&loop->context.lock);
-    if (loop->siblings.slot != NULL && !atomic_load(&loop->driver.waiting) && !fl_watch_is_idle(watch, leader))
+    if (loop->siblings.slot != NULL && !atomic_load(&loop->driver.waiting) && fl_watch_away_since(watch, leader) != 0)
         fl_slot_set(loop->siblings.slot, FL_SLOT_idle, 0); /* unless the leader has returned, and set this itself */
     fl_loop_pause_accepting(loop, stall == FL_STALL_STUCK && has_usable_sibling(loop));
     fl_loop_turn_for_reactor(loop);
