@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "json"
+require "rbconfig"
 require_relative "crosstalk/app"
 require_relative "crosstalk/client"
 require_relative "crosstalk/streams"
@@ -18,7 +19,7 @@ module Fairlead
     CLIENTS = 8
     # What a server says only of its own faults.
     BROKEN = /\[BUG\]|AddressSanitizer|ended unexpectedly|Segmentation fault|SIGSEGV|SIGABRT/
-    private_constant :CWORK, :FLAGS, :PROCESSES, :CLIENTS, :BROKEN
+    private_constant :FLAGS, :PROCESSES, :CLIENTS, :BROKEN
 
     # @return [Array<String>] what was not as it should be; known after {#run}.
     attr_reader :faults
@@ -45,8 +46,8 @@ module Fairlead
         before = server.worker_pids
         ask(server)
         @faults << "The workers #{before} are #{server.worker_pids} now" unless (before - server.worker_pids).empty?
-        @handed = Integer(server.get("/handed").body, 10)
-        @faults << "No answer: #{server.end_of_log}" unless server.get("/fixed?T0000000000&1").body == "T0000000000"
+        @handed = Integer(answer(server, "/handed"), 10)
+        @faults << "No answer: #{server.end_of_log}" unless answer(server, "/fixed?T0000000000&1") == "T0000000000"
       end
       self
     end
@@ -73,7 +74,7 @@ module Fairlead
     def ask(server)
       scheme = @over ? "https" : "http"
       port = server.addresses.map { |address| URI(address) }.find { |address| address.scheme == scheme }.port
-      askers = Array.new(PROCESSES) { |number| IO.popen("-") || report(port, number) }
+      askers = Array.new(PROCESSES) { |number| IO.popen("-") || report(server, port, number) }
       askers.each do |asker|
         outcomes, faults = JSON.parse(asker.read)
         @outcomes.update(outcomes) { |_, one, other| one + other }
@@ -83,17 +84,34 @@ module Fairlead
     end
 
     # In the process that asks.
-    def report(port, number)
+    def report(server, port, number)
       ends = Process.clock_gettime(Process::CLOCK_MONOTONIC) + @seconds
       kind = @over == "h2" ? Streams : Client
+      first = Thread::Mutex.new
+      state = -> { state_of(server) if first.try_lock }
       clients = Array.new(CLIENTS) do |index|
-        Thread.new { kind.new(port, (@seed * 1000) + (number * CLIENTS) + index, protocol: @over).run(ends) }
+        Thread.new { kind.new(port, (@seed * 1000) + (number * CLIENTS) + index, protocol: @over, &state).run(ends) }
       end.map(&:value)
       outcomes = clients.map(&:outcomes).reduce { |sum, one| sum.merge(one) { |_, before, more| before + more } }
       $stdout.write(JSON.generate([outcomes, clients.flat_map(&:faults).first(20).map(&:scrub)]))
       $stdout.flush
     ensure
       exit!
+    end
+
+    # What remains of the run may take a request's time.
+    def answer(server, path)
+      response = nil
+      20.times { return response.body if (response = server.get(path)).code == "200" }
+      raise "GET #{path}: #{response.code} #{response.body}\n#{state_of(server)}\n#{server.end_of_log}"
+    end
+
+    # What it says of itself.
+    def state_of(server)
+      %w[status slow stalls].map do |command|
+        fairlead = [RbConfig.ruby, "-I", File.join(ServerProcess::ROOT, "lib"), File.join(ServerProcess::ROOT, "exe/fairlead"), command]
+        IO.popen([*fairlead, { chdir: server.directory, err: %i[child out] }], &:read)
+      end.join("\n")
     end
   end
 end

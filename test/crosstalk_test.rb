@@ -20,6 +20,30 @@ module Fairlead
       end
     end
 
+    # All threads that run beside it would wait for the collector, and nobody be answered.
+    def test_the_collector_soon_rests_whatever_becomes_of_the_request_that_has_it_run
+      app = <<~RUBY
+        #{Crosstalk::APP}
+        WAYS["/begin"] = ->(*) { GC.stress = true; [] }
+        WAYS["/goes-on"] = ->(*) { [GC.stress.to_s] }
+      RUBY
+      server = with_server(app, env: { "CWORK" => Crosstalk::CWORK }, lint: false)
+
+      assert_equal "200", server.get("/begin?T0123456789&1").code
+      eventually("the collector rests", within: 20) { server.get("/goes-on?T0123456789&1").body == "false" }
+    end
+
+    def test_a_client_that_gets_no_answer_asks_the_server_why
+      listener = TCPServer.new("127.0.0.1", 0)
+      client = Crosstalk::Client.new(listener.local_address.ip_port, 1, patience: 0.1) { "No problems." }
+      client.run(monotonic + 0.05)
+
+      assert_match(%r{\Anothing came from the server within 0.1 s: /[\w-]+\?T\h{10}&\d+}, client.faults.first)
+      assert_equal "No problems.", client.faults.last
+    ensure
+      listener&.close
+    end
+
     # What a server of any other kind would answer, by what is wrong with it.
     WRONG = {
       "another's body" => ->(token, _) { answer(token, "T0123456789" * 200) },

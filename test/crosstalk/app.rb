@@ -33,7 +33,7 @@ module Fairlead
       module Disturb
         class << self
           def start
-            @started ||= [Thread.new { write }, Thread.new { write }, Thread.new { close }, Thread.new { pass_on }]
+            @started ||= [Thread.new { write }, Thread.new { write }, Thread.new { close }, Thread.new { pass_on }, Thread.new { relax }]
           end
 
           # In short slices, so that others come in between at every moment; without a pause for a third of each second.
@@ -66,6 +66,15 @@ module Fairlead
               stream.close
             rescue IOError, Fairlead::ClientGone
               nil
+            end
+          end
+
+          # While the collector runs at each allocation, it does so for all threads, and these have their turns before the request that
+          # has begun it comes to its end: on a busy machine that took a minute, and nobody was answered.
+          def relax
+            loop do
+              sleep 0.1
+              GC.stress = false
             end
           end
 

@@ -30,10 +30,14 @@ module Fairlead
       attr_reader :faults
 
       # @param protocol [String, nil] what it negotiates over TLS, "http/1.1" or "h2"; nil: it speaks HTTP/1 in the clear.
-      def initialize(port, seed, protocol: nil)
+      # @param patience [Numeric] seconds without a byte; a request waits for its turn for 30 at most (queue_timeout).
+      # @yieldreturn [String, nil] what the server says of itself, where it does not answer.
+      def initialize(port, seed, protocol: nil, patience: 45, &state)
         @port = port
         @protocol = protocol
         @dice = Random.new(seed)
+        @patience = patience
+        @state = state
         @outcomes = Hash.new(0)
         @faults = []
       end
@@ -48,7 +52,7 @@ module Fairlead
 
       # Some requests on one connection, some of them behind each other at once.
       def converse(ends)
-        @http = HTTPClient.new(connect, timeout: 30)
+        @http = HTTPClient.new(connect, timeout: @patience)
         requests = nil
         @dice.rand(1..40).times do
           requests = Array.new(one_in(5) ? @dice.rand(2..4) : 1) { new_request }
@@ -61,7 +65,7 @@ module Fairlead
       rescue EOFError, SystemCallError, OpenSSL::SSL::SSLError
         @outcomes["cut"] += 1
       rescue Foreign, RuntimeError => error
-        @faults << "#{error.message}: #{requests&.map { |request| "#{request.path}?#{request.token}&#{request.count} (#{request.body&.bytesize})" }&.join(", ")}"
+        note(error, requests&.map { |request| "#{request.path}?#{request.token}&#{request.count} (#{request.body&.bytesize})" }&.join(", "))
       ensure
         @http&.close unless @http.nil? || @http.socket.closed?
       end
@@ -163,6 +167,12 @@ module Fairlead
 
         at = (0...bytes.bytesize).find { |index| bytes.getbyte(index) != pattern.getbyte(index) }
         foreign(request, "#{bytes.byteslice([at - 20, 0].max, 80).inspect} at #{offset + at}")
+      end
+
+      def note(error, requests = nil)
+        @faults << [error.message, requests].compact.join(": ")
+        state = @state&.call unless error.is_a?(Foreign)
+        @faults << state if state
       end
 
       def foreign(request, what) = raise(Foreign, "#{request.path} #{request.token} #{request.count}: #{what}")

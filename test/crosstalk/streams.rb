@@ -85,7 +85,7 @@ module Fairlead
 
       # Some rounds of requests on one connection.
       def converse(ends)
-        @streams = Connection.new(connect, timeout: 30)
+        @streams = Connection.new(connect, timeout: @patience)
         @id = -1
         @dice.rand(1..10).times do
           requests = Array.new(@dice.rand(1..8)) { new_request }.to_h { |request| [@id += 2, request] }
@@ -98,7 +98,7 @@ module Fairlead
       rescue EOFError, SystemCallError, OpenSSL::SSL::SSLError
         @outcomes["cut"] += 1
       rescue Foreign, RuntimeError => error
-        @faults << error.message
+        note(error)
       ensure
         @streams&.close
       end
