@@ -20,8 +20,14 @@ module Fairlead
     SHORT = 5
     # What fails runs again alone, so many times, and is unstable if it passes them all; more unstable ones make a run red.
     AGAIN, MOST_UNSTABLE = 3, 5
-    # How long each entry took, for the order of the next run; each run writes its own to tmp/suite/seconds.
-    SECONDS = File.join(__dir__, "suite/seconds")
+    # How long each entry took, for the order and the limits of the next run; each run writes its own to tmp/suite/seconds.
+    SECONDS = File.readlines(File.join(__dir__, "suite/seconds"), chomp: true).to_h { |line| line.split(" ", 2).then { |time, name| [name, time.to_f] } }
+    # The least that an entry may take.
+    LIMIT = 600
+
+    # @param entry [TestFile, CoreTarget]
+    # @return [Numeric] how many seconds it may take: the machine may be slower than the one on which it was measured.
+    def self.limit(entry) = [LIMIT, 5 * SECONDS.fetch(entry.name, entry.guess)].max
 
     # @param mode [String] one of MODES.
     # @param root [String] the folder with test and bench.
@@ -49,7 +55,7 @@ module Fairlead
     private
 
     def run_side_by_side
-      queue = (@mode == "fast" ? fast : [*files, *core]).sort_by { |entry| -seconds.fetch(entry.name, entry.guess) }
+      queue = (@mode == "fast" ? fast : [*files, *core]).sort_by { |entry| -SECONDS.fetch(entry.name, entry.guess) }
       work_off(queue, @lanes, timing: false)
     end
 
@@ -82,11 +88,9 @@ module Fairlead
 
     def files = @files ||= TestFile.all(@root)
 
-    def fast = files.select { |file| file.needs.empty? && !file.benchmark? && seconds.fetch(file.name, 0) < SHORT }
+    def fast = files.select { |file| file.needs.empty? && !file.benchmark? && SECONDS.fetch(file.name, 0) < SHORT }
 
     def core = CoreTarget.all(@root)
-
-    def seconds = @seconds ||= File.readlines(SECONDS, chomp: true).to_h { |line| line.split(" ", 2).then { |time, name| [name, time.to_f] } }
   end
 end
 

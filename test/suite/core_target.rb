@@ -9,7 +9,7 @@ module Fairlead
 
       def name = "make -C test/core #{target}"
       def guess = 60
-      def limit = 900
+      def limit = Suite.limit(self)
 
       # Whether a failure counts at once: what a fuzzer has found it need not find again.
       def final? = target.start_with?("fuzz")

@@ -16,8 +16,7 @@ module Fairlead
       def benchmark? = name.start_with?("bench/")
       # Seconds where nothing has been measured: an unknown file is begun before the short ones.
       def guess = 10
-      # Seconds it may take.
-      def limit = 600
+      def limit = Suite.limit(self)
 
       def final? = false
 

@@ -177,7 +177,7 @@ module Fairlead
     end
 
     %w[trilogy mysql2].each do |adapter|
-      define_method(:"test_with_#{adapter}_connections_go_from_worker_to_worker_and_a_killed_ones_share_comes_back") do
+      timing define_method(:"test_with_#{adapter}_connections_go_from_worker_to_worker_and_a_killed_ones_share_comes_back") {
         serve_mariadb(adapter) do |server|
           clients = clients_of_two_workers(server)
           5.times { clients.each { |client| assert client.ask, client.take_failures.inspect } }
@@ -189,7 +189,7 @@ module Fairlead
         ensure
           clients&.each(&:close)
         end
-      end
+      }
     end
 
     %w[trilogy mysql2].each do |adapter|

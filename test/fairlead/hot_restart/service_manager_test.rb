@@ -54,7 +54,7 @@ module Fairlead
       listen("@fairlead-#{Process.pid}-#{object_id}") do |notifier, _|
         took = duration { 1000.times { notifier.stopping } }
 
-        assert_operator took, :<, 5
+        assert_operator took, :<, 10
       end
     ensure
       Log.io = $stderr

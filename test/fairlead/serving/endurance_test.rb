@@ -56,16 +56,20 @@ module Fairlead
       end
     end
 
-    # Where the machine is busy, standbys help to begin so many, and each of them makes fibers of its own.
-    timing def test_ten_thousand_requests_that_each_wait_a_second
+    def test_ten_thousand_requests_that_wait_at_once
       skip_without_descriptors
-      app = "run ->(env) { sleep 1; [200, {}, [\"waited\"]] }"
+      app = "DONE = Thread::Queue.new\nrun ->(env) { env[\"PATH_INFO\"] == \"/end\" ? DONE.close : DONE.pop; [200, {}, [\"waited\"]] }"
       with_server(app, "--queue-target", "0", lint: false, **descriptors) do |server|
         worker = server.worker_pids.first
-        watching = Thread.new { Array.new(30) { sleep 0.2 and resident(worker) }.max }
-        assert_operator wrk(server, "-c10000", "-t1", "-d5s", "--timeout", "10s"), :>=, 10_000
+        holder = hold_connections(server, 10_000, "waited")
+        assert_equal "asked\n", holder.gets
+        eventually("all wait") { in_flight(server) >= 10_000 }
+        assert_operator resident(worker) / 1_048_576, :<, 320, "MB"
+        server.get("/end")
+        assert_equal "answered\n", holder.gets
         assert_equal [worker], server.worker_pids
-        assert_operator watching.value / 1_048_576, :<, 320, "MB"
+      ensure
+        holder&.close
       end
     end
 
@@ -75,7 +79,8 @@ module Fairlead
         worker = server.worker_pids.first
         wrk(server, "-c100", "-t1", "-d1s")
         before = resident(worker)
-        holder = hold_connections(server, 10_000)
+        holder = hold_connections(server, 10_000, "hello")
+        assert_equal %W[asked\n answered\n], Array.new(2) { holder.gets }
         grown = resident(worker) - before
         assert_operator grown, :<, 20 * 1024 * 1024
         assert_equal "hello", server.get("/").body
@@ -133,24 +138,24 @@ module Fairlead
       output[/(\d+) requests in/, 1].to_i
     end
 
+    def in_flight(server) = ServerSelection.new(ControlSocket.servers, pid: server.pid).server[:status][:workers].sum { |one| one[:in_flight] }
+
     def resident(pid) = File.read("/proc/#{pid}/status")[/^VmRSS:\s+(\d+)/, 1].to_i * 1024
 
-    # A process of its own, so that the limit of this one does not count; it ends when its pipe is closed.
-    def hold_connections(server, count)
+    # A process of its own, so that the limit of this one does not count; it says when all have asked, and when all have been answered so,
+    # and ends when its pipe is closed.
+    def hold_connections(server, count, answer)
       code = <<~RUBY
         require "socket"
         sockets = Array.new(#{count}) { TCPSocket.new("127.0.0.1", #{server.port}) }
-        sockets.each do |socket|
-          socket.write("GET / HTTP/1.1\\r\\nHost: a\\r\\n\\r\\n")
-          socket.readpartial(1000).end_with?("hello") or raise
-        end
-        puts "ready"
-        $stdout.flush
+        $stdout.sync = true
+        sockets.each { |socket| socket.write("GET / HTTP/1.1\\r\\nHost: a\\r\\n\\r\\n") }
+        puts "asked"
+        sockets.each { |socket| socket.readpartial(1000).end_with?(#{answer.inspect}) or raise }
+        puts "answered"
         $stdin.read
       RUBY
-      holder = IO.popen([RbConfig.ruby, "-e", code], "r+", **descriptors[:spawn_options])
-      assert_equal "ready\n", holder.gets
-      holder
+      IO.popen([RbConfig.ruby, "-e", code], "r+", **descriptors[:spawn_options])
     end
 
     def descriptors = { spawn_options: { rlimit_nofile: Process.getrlimit(:NOFILE)[1] } }

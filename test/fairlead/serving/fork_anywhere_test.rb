@@ -194,9 +194,9 @@ module Fairlead
       with_slow_server("early", "--workers", "2") do |server|
         server.write("slow-before", "")
         slow = client(to: server).write("GET /slow?early HTTP/1.1\r\nHost: a\r\n\r\n")
-        sleep 0.1
-        took = Array.new(12) { Thread.new { duration { server.get("/pid") } } }.map(&:value)
-        assert_operator took.max, :<, 0.4
+        eventually("it has begun") { File.exist?(server.path("slow")) }
+        Array.new(12) { Thread.new { server.get("/pid") } }.each(&:join)
+        assert slow.silent?(0), "they have waited for it"
         assert_equal 200, slow.response.status
       end
     end

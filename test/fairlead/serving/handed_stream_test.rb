@@ -87,7 +87,7 @@ module Fairlead
       with_server(APP, "--drain-timeout", "1", lint: false) do |server|
         client(to: server).request("GET", "/endless").read(100)
 
-        assert_operator duration { assert_predicate server.stop, :success? }, :<, 8
+        assert_operator duration { assert_predicate server.stop, :success? }, :<, 15
       end
     end
 

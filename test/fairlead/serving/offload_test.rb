@@ -242,7 +242,7 @@ module Fairlead
     def test_a_request_that_takes_too_long_is_cancelled_and_its_block_ends_by_itself
       server = with_server(SERVED, "--request-timeout", "1.5")
 
-      assert_operator duration { assert_equal "504", server.get("/offloaded?10").code }, :<, 8
+      assert_operator duration { assert_equal "504", server.get("/offloaded?15").code }, :<, 12
       assert_equal "200", server.get("/offloaded?0.01").code
     end
 

@@ -29,15 +29,15 @@ module Fairlead
       LOCK = Mutex.new
       PIPE = IO.pipe # both ends: the collector would close one that nothing refers to
       WAITS = {
-        sleep: -> { sleep 5 },
+        sleep: -> { sleep 20 },
         queue: -> { Queue.new.pop },
         pipe: -> { PIPE.first.read },
-        thread: -> { Thread.new { sleep 5 }.join },
-        task: -> { Async { sleep 5 }.wait },
-        lock: -> { LOCK.synchronize { LOCK.sleep(5) } },
+        thread: -> { Thread.new { sleep 20 }.join },
+        task: -> { Async { sleep 20 }.wait },
+        lock: -> { LOCK.synchronize { LOCK.sleep(20) } },
         process: -> { Process.wait(spawn("sleep 2")) },
-        select: -> { IO.select([PIPE.first], nil, nil, 5) },
-        inner: -> { Enumerator.new { |items| items << sleep(5) }.next }
+        select: -> { IO.select([PIPE.first], nil, nil, 20) },
+        inner: -> { Enumerator.new { |items| items << sleep(20) }.next }
       }
 
       run lambda { |env|
@@ -46,7 +46,7 @@ module Fairlead
         seconds = seconds.to_f
         File.write("begun-\#{stall}", "") if stall
         env["rack.response_finished"] << ->(_, status, _, error) { Object.note("finished \#{path} \#{status.inspect} \#{error.class}") }
-        sleep(5) if path == "/unrescued"
+        sleep(20) if path == "/unrescued"
         begin
           case path
           when %r{^/waits/} then WAITS.fetch(path[7..].to_sym).call
@@ -55,22 +55,22 @@ module Fairlead
           when %r{^/kept} then Cwork.with_gvl_while(env["QUERY_STRING"], 300)
           when "/cpu" then compute(seconds)
           when "/sleep" then sleep(seconds)
-          when "/free-then-wait" then (4.times { |n| Cwork.without_gvl(seconds); NOTES << "free \#{n}" }; sleep(5))
-          when "/cpu-then-wait" then (4.times { |n| compute(seconds); NOTES << "cpu \#{n}" }; sleep(5))
-          when "/held-then-wait" then (4.times { |n| Cwork.with_gvl(seconds); NOTES << "held \#{n}" }; sleep(5))
-          when "/c-then-wait" then (4.times { |n| Cwork.computes_with_gvl(seconds); NOTES << "c \#{n}" }; sleep(5))
+          when "/free-then-wait" then (4.times { |n| Cwork.without_gvl(seconds); NOTES << "free \#{n}" }; sleep(20))
+          when "/cpu-then-wait" then (4.times { |n| compute(seconds); NOTES << "cpu \#{n}" }; sleep(20))
+          when "/held-then-wait" then (4.times { |n| Cwork.with_gvl(seconds); NOTES << "held \#{n}" }; sleep(20))
+          when "/c-then-wait" then (4.times { |n| Cwork.computes_with_gvl(seconds); NOTES << "c \#{n}" }; sleep(20))
           when "/notes" then return [200, {}, [NOTES.join(" ")]]
-          when "/held-task" then (Async { Cwork.with_gvl(seconds) }.wait; sleep(5))
-          when "/held-masked" then Thread.handle_interrupt(Exception => :never) { Cwork.with_gvl(seconds); Object.note("held on"); sleep(5) }
+          when "/held-task" then (Async { Cwork.with_gvl(seconds) }.wait; sleep(20))
+          when "/held-masked" then Thread.handle_interrupt(Exception => :never) { Cwork.with_gvl(seconds); Object.note("held on"); sleep(20) }
           when "/quick-then-callback" then env["rack.response_finished"] << ->(*) { sleep(seconds); Object.note("called back in time") }
           when "/late-then-callback" then (env["rack.response_finished"] << ->(*) { sleep(0.05); Object.note("called back late") }; compute(seconds))
           when "/uninterruptible" then Fairlead::Uninterruptible.run { 3.times { sleep(seconds) }; Object.note("ended the section") }
           when "/longer" then (Fairlead.request_timeout = 4; sleep(seconds))
           when "/longer-from-within" then (Async { Fairlead.request_timeout = nil }.wait; sleep(seconds))
-          when "/cleans-up" then begin sleep(5) ensure (sleep(0.05); Object.note("cleaned up")) end
-          when "/goes-on" then begin sleep(5) rescue (sleep(0.7); Object.note("went on")) end
+          when "/cleans-up" then begin sleep(20) ensure (sleep(0.05); Object.note("cleaned up")) end
+          when "/goes-on" then begin sleep(20) rescue (sleep(0.7); Object.note("went on")) end
           when "/parts" then return [200, {}, Body.new(env, Enumerator.new { |parts| 6.times { parts << "part"; sleep(seconds) } })]
-          when "/silent" then return [200, {}, Body.new(env, Enumerator.new { |parts| parts << "begun"; sleep(5) })]
+          when "/silent" then return [200, {}, Body.new(env, Enumerator.new { |parts| parts << "begun"; sleep(20) })]
           when "/events" then return [200, { "content-type" => "text/event-stream" }, Enumerator.new { |parts| parts << "a"; sleep(seconds); parts << "z" }]
           when "/callable" then return [200, {}, ->(stream) { stream.write("a"); stream.flush; sleep(seconds); stream.write("z"); stream.close }]
           when "/upload" then return [200, {}, [env["rack.input"].read.bytesize.to_s]]
@@ -98,7 +98,7 @@ module Fairlead
     end
 
     # @param paths [Array<String>] requested at once, each on a connection of its own.
-    def assert_timed_out(*paths, to: server, within: 4)
+    def assert_timed_out(*paths, to: server, within: 10)
       began = monotonic
       clients = paths.map { |path| client(to:).request("GET", path) }
       clients.zip(paths) do |one, path|
@@ -239,10 +239,9 @@ module Fairlead
     def test_one_that_waits_beside_one_that_stalls_is_told_in_time_too
       with_server(APP, "--request-timeout", LIMIT.to_s) do |server|
         waits = client(to: server).write("GET /waits/sleep HTTP/1.1\r\nHost: a\r\n\r\n")
-        began = monotonic
         stalls = stall(server, "/held", 8, known: true)
         assert_equal 504, waits.response.status
-        assert_operator monotonic - began, :<, 4.5
+        refute_includes notes(server), "ensured /held", "it was told only when the other was over"
         assert_equal 504, stalls.response.status
         eventually_noted server, "ensured /waits/sleep", "ensured /held"
       end
