@@ -160,6 +160,58 @@ static void a_leader_that_has_just_returned_to_its_loop_stays_idle(void) {
     fl_shared_page_close(page);
 }
 
+/* Its reactor retired while it was given the lead, and no other can take it. */
+static void a_leader_that_has_retired_is_not_idle(void) {
+    peer_server server = server_start();
+    fl_shared_page *page = fl_shared_page_open(1);
+    int nobody[] = {-1};
+    CHECK_NUMBER(FL_OK, fl_loop_join(server.loop, page, 0, -1, nobody, 1));
+    fl_watch *watch = fl_watch_open(server.loop, &limits);
+    fl_thread blocked = {.task = fl_task_self()}, retired = blocked;
+    CHECK_NUMBER(0, fl_watch_register(watch, &blocked));
+    CHECK_NUMBER(1, fl_watch_register(watch, &retired));
+    fl_reactor_enters_app(&watch->reactors[0], fl_clock());
+    CHECK(fl_watch_retire(watch, 1));
+    atomic_store(&watch->leader, 1);
+    fl_loop_prepare_wait(server.loop, true, false); /* its scheduler has still gone round once */
+    uint64_t away;
+    CHECK_NUMBER(FL_STALL_BLOCKED, fl_watch_classify(watch, &watch->reactors[1], fl_clock(), &away));
+    fl_watch_relieve(watch, FL_STALL_BLOCKED, away, fl_clock());
+    CHECK(fl_watch_leads(watch, 1));
+    CHECK_NUMBER(0, fl_slot_get(&page->slots[0], FL_SLOT_idle));
+    fl_watch_close(watch);
+    server_stop(&server);
+    fl_shared_page_close(page);
+}
+
+/* It has prepared its wait, and another thread takes the GVL before it waits. Then it has it for a moment, and nothing comes. */
+static void a_leader_that_had_to_wait_for_the_gvl_before_it_waits_is_idle_again(void) {
+    peer_server server = server_start();
+    fl_shared_page *page = fl_shared_page_open(1);
+    int nobody[] = {-1};
+    CHECK_NUMBER(FL_OK, fl_loop_join(server.loop, page, 0, -1, nobody, 1));
+    fl_watch *watch = fl_watch_open(server.loop, &limits);
+    fl_thread leader = {.task = fl_task_self()}, hog = leader;
+    set_gvl(&leader, FL_GVL_HELD);
+    CHECK_NUMBER(0, fl_watch_register(watch, &leader));
+    fl_loop_prepare_wait(server.loop, true, false);
+    set_gvl(&leader, FL_GVL_WANTED);
+    set_gvl(&hog, FL_GVL_HELD);
+    uint64_t away, now = fl_clock() + 5 * MILLISECOND;
+    CHECK_NUMBER(FL_STALL_COMPUTING, fl_watch_classify(watch, &watch->reactors[0], now, &away));
+    fl_watch_relieve(watch, FL_STALL_COMPUTING, away, now);
+    CHECK_NUMBER(0, fl_slot_get(&page->slots[0], FL_SLOT_idle));
+    set_gvl(&hog, FL_GVL_RELEASED);
+    set_gvl(&leader, FL_GVL_RELEASED);
+    CHECK_NUMBER(0, fl_watch_start(watch));
+    for (uint64_t deadline = fl_clock() + SECOND; fl_slot_get(&page->slots[0], FL_SLOT_idle) == 0 && fl_clock() < deadline;)
+        pause_for(200);
+    CHECK_NUMBER(1, fl_slot_get(&page->slots[0], FL_SLOT_idle));
+    fl_watch_close(watch);
+    server_stop(&server);
+    fl_shared_page_close(page);
+}
+
 static void a_leader_that_waits_for_the_gvl_keeps_the_lead(void) {
     CHECK(keeps_the_lead(true));
     CHECK(!keeps_the_lead(false));
@@ -392,6 +444,8 @@ int main(void) {
     TEST(a_reactor_that_computes_and_does_not_answer_is_stuck_after_a_while);
     TEST(a_reactor_that_computes_and_answers_is_not_stuck);
     TEST(a_leader_that_has_just_returned_to_its_loop_stays_idle);
+    TEST(a_leader_that_has_retired_is_not_idle);
+    TEST(a_leader_that_had_to_wait_for_the_gvl_before_it_waits_is_idle_again);
     TEST(a_leader_that_waits_for_the_gvl_keeps_the_lead);
     TEST(a_standby_is_recorded_for_a_stall_that_begins_before_the_last_one_was_reported);
     TEST(a_new_leader_is_notified_even_if_it_has_just_left_its_loop);

@@ -13,8 +13,7 @@ static uint64_t get(const _Atomic uint64_t *value) {
     return atomic_load_explicit(value, memory_order_relaxed);
 }
 
-static void run(fl_time_account *account, fl_thread_clock *clock, uint64_t now) {
-    atomic_store_explicit(&clock->looks, false, memory_order_relaxed);
+static void run(fl_time_account *account, const fl_thread_clock *clock, uint64_t now) {
     account->clock = clock;
     account->gvl = get(&clock->gvl);
     account->blocked = get(&clock->blocked);
@@ -25,6 +24,7 @@ static void run(fl_time_account *account, fl_thread_clock *clock, uint64_t now) 
 void fl_account_begin(fl_time_account *account, uint64_t id, fl_thread_clock *clock, uint64_t now) {
     memset(account, 0, sizeof *account);
     account->id = id;
+    atomic_store_explicit(&clock->looks, false, memory_order_relaxed);
     run(account, clock, now);
 }
 
@@ -79,6 +79,8 @@ static uint64_t ready_since(const fl_time_account *account, const fl_thread_cloc
 }
 
 void fl_account_resume(fl_time_account *account, fl_thread_clock *clock, uint64_t now) {
+    /* Also if it has ended: its fiber has more to do. */
+    atomic_store_explicit(&clock->looks, false, memory_order_relaxed);
     if (account->ended || account->clock != NULL)
         return;
     account->waited = now > account->since ? now - account->since : 0;

@@ -11,7 +11,7 @@
 typedef struct fl_thread_clock {
     _Atomic uint64_t gvl;      /* microseconds that it has waited for the GVL, */
     _Atomic uint64_t blocked;  /* and that it was away without it */
-    _Atomic bool looks;        /* for events: no fiber of a request has run since it began to */
+    _Atomic bool looks;        /* for events: no serving fiber has run since it began to */
     _Atomic uint64_t ready_at; /* when it last came back from that and wanted the GVL, */
     _Atomic uint64_t held_at;  /* and when it got it */
     uint64_t polled_at[2];     /* when a reactor last began to look for events, and the time before */

@@ -19,6 +19,9 @@ fl_stall fl_watch_classify(fl_watch *watch, const fl_reactor *reactor, uint64_t 
 /* Works around a stall of the leader: does what cannot wait until the leader returns. */
 void fl_watch_relieve(fl_watch *watch, fl_stall stall, uint64_t away, uint64_t now);
 
+/* Shows the leader as idle again, if it was shown as busy and waits now. */
+void fl_watch_show_idle(fl_watch *watch);
+
 /* Hands a request to a sibling while nothing stalls, if the queue is longer here. */
 void fl_watch_even_out(fl_watch *watch, uint64_t now);
 

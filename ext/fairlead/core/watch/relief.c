@@ -159,6 +159,28 @@ static uint64_t long_computation(const fl_watch *watch) {
     return limit > watch->limits.computing ? limit : watch->limits.computing;
 }
 
+/* Unless the leader has returned: then it has set this itself, or will. The caller holds the lock. */
+static void show_busy(fl_watch *watch, int leader) {
+    const fl_loop *loop = watch->loop;
+    bool away = fl_watch_away_since(watch, leader) != 0 || atomic_load(&watch->reactors[leader].retired);
+    if (loop->siblings.slot == NULL || atomic_load(&loop->driver.waiting) || !away)
+        return;
+    fl_slot_set(loop->siblings.slot, FL_SLOT_idle, 0);
+    watch->shows_busy = true;
+}
+
+/* A leader that was about to wait for events when another thread took the GVL waits for them as soon as it has it again. */
+void fl_watch_show_idle(fl_watch *watch) {
+    fl_loop *loop = watch->loop;
+    if (!watch->shows_busy || pthread_mutex_trylock(&loop->context.lock) != 0)
+        return;
+    if (fl_watch_is_idle(watch, atomic_load(&watch->leader))) {
+        fl_slot_set(loop->siblings.slot, FL_SLOT_idle, loop->ready.first == NULL);
+        watch->shows_busy = false;
+    }
+    pthread_mutex_unlock(&loop->context.lock);
+}
+
 void fl_watch_relieve(fl_watch *watch, fl_stall stall, uint64_t away, uint64_t now) {
     fl_loop *loop = watch->loop;
     int leader = atomic_load(&watch->leader);
@@ -169,8 +191,7 @@ void fl_watch_relieve(fl_watch *watch, fl_stall stall, uint64_t away, uint64_t n
     if (stall == FL_STALL_BLOCKED && pass_lead_locking(watch, leader))
         return;
     pthread_mutex_lock(&loop->context.lock);
-    if (loop->siblings.slot != NULL && !atomic_load(&loop->driver.waiting) && fl_watch_away_since(watch, leader) != 0)
-        fl_slot_set(loop->siblings.slot, FL_SLOT_idle, 0); /* unless the leader has returned, and set this itself */
+    show_busy(watch, leader);
     fl_loop_pause_accepting(loop, stall == FL_STALL_STUCK && has_usable_sibling(loop));
     fl_loop_turn_for_reactor(loop);
     uint64_t handed = loop->context.counts.handed;

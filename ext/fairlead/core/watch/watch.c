@@ -51,6 +51,7 @@ static uint64_t tick(fl_watch *watch, uint64_t *busy_at) {
     fl_loop_flush_complete(watch->loop, watch->limits.tick);
     bool known = watch->turn == stamp;
     if (stall == FL_STALL_NONE) {
+        fl_watch_show_idle(watch);
         fl_watch_even_out(watch, now);
     } else {
         *busy_at = now;

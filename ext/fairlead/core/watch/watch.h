@@ -100,6 +100,7 @@ typedef struct fl_watch {
     uint64_t progress_seen, held_since; /* since when one thread holds the GVL without increasing fl_gvl_progress */
     uint64_t asked_at;                  /* the holder's CPU clock when it was first asked to yield; 0: it was not */
     bool unresponsive;                  /* C code computes with the GVL, and does not answer */
+    bool shows_busy;                    /* it has shown the leader as busy, and not as idle since */
     unsigned asleep_in_a_row;
     uint64_t turn, turn_took;           /* the last turn that was seen to compute: its stamp, its microseconds */
     uint64_t turns_took, requests_seen; /* the turns before it, since the last request ended */
