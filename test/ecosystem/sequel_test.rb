@@ -57,7 +57,7 @@ module Fairlead
     REQUESTS = 60
 
     def server
-      shared_server(APP, "-w", "2", env: BUNDLE.merge("DATABASE_URL" => ENV["TEST_DATABASE_URL"]))
+      shared_server(APP, "-w", "2", "--queue-target", "0", env: BUNDLE.merge("DATABASE_URL" => ENV["TEST_DATABASE_URL"]))
     end
 
     def test_a_query_that_waits_is_its_requests_alone
@@ -89,7 +89,8 @@ module Fairlead
     # Of the kinds of pools that Sequel has, timed_queue is the usual one.
     %w[threaded sharded_timed_queue sharded_threaded].each do |pool|
       define_method("test_what_is_left_open_is_closed_in_a_#{pool}_pool") do
-        server = with_server(APP, env: BUNDLE.merge("DATABASE_URL" => ENV.fetch("TEST_DATABASE_URL"), "SEQUEL_DEFAULT_CONNECTION_POOL" => pool))
+        variables = { "DATABASE_URL" => ENV.fetch("TEST_DATABASE_URL"), "SEQUEL_DEFAULT_CONNECTION_POOL" => pool }
+        server = with_server(APP, "--queue-target", "0", env: BUNDLE.merge(variables))
         2.times do
           assert_equal ["[true]"], Array.new(30) { Thread.new { server.get("/abandoned").body } }.map(&:value).uniq
           assert_equal ["[false,0]"], Array.new(30) { Thread.new { server.get("/after").body } }.map(&:value).uniq

@@ -15,6 +15,6 @@ module Fairlead
 
     private
 
-    def fibers = shared_rails(:fairlead, "--workers", "1", files: APP, database: postgresql)
+    def fibers = shared_rails(:fairlead, "--workers", "1", "--queue-target", "0", files: APP, database: postgresql)
   end
 end

@@ -136,11 +136,12 @@ module Fairlead
     def bundle = self.class::BUNDLE
 
     def server
-      shared_rails(:fairlead, "--workers", "1", env: bundle.environment, files: APP, database: postgresql)
+      shared_rails(:fairlead, "--workers", "1", "--queue-target", "0", env: bundle.environment, files: APP, database: postgresql)
     end
 
     def fibers
-      shared_rails(:fairlead, "--workers", "1", name: :fibers, env: bundle.environment, files: PlainFibers::APP, database: postgresql)
+      shared_rails(:fairlead, "--workers", "1", "--queue-target", "0", name: :fibers, env: bundle.environment, files: PlainFibers::APP,
+                                                                       database: postgresql)
     end
   end
 

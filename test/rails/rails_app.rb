@@ -220,12 +220,15 @@ module Fairlead
           include ActionController::Live
           before_action { Current.number = params[:number].to_i }
 
+          BEGUN = Thread::Queue.new
+          ALL_HAVE_BEGUN = Thread::Queue.new
+
           def events
             response.headers["Content-Type"] = "text/event-stream"
             events = SSE.new(response.stream)
             3.times do |n|
               events.write({ n:, number: Current.number, item: Item.find(n + 1).name }, event: "tick")
-              sleep params.fetch(:pause, 0).to_f
+              await_others if n.zero? && params[:together]
             end
           ensure
             response.stream.close
@@ -241,6 +244,15 @@ module Fairlead
             File.write("disconnected", Current.number.to_s)
           ensure
             response.stream.close
+          end
+
+          private
+
+          # No stream goes on before so many have begun.
+          def await_others
+            BEGUN.push(Current.number)
+            ALL_HAVE_BEGUN.close if BEGUN.size == params[:together].to_i
+            ALL_HAVE_BEGUN.pop
           end
         end
       RUBY

@@ -41,7 +41,7 @@ module Fairlead
     private_constant :CONNECTIONS, :FILES
 
     def test_it_works_as_under_any_server_and_the_log_says_where_a_connection_is_kept
-      server = rails(:fairlead, "--workers", "1", database: postgresql, files: FILES)
+      server = rails(:fairlead, "--workers", "1", "--queue-target", "0", database: postgresql, files: FILES)
       %w[/keeping /giving].each { |path| assert_equal ["ten times"], burst(server, [path] * 30).map(&:body).uniq }
 
       assert_match(/Called deprecated `ActiveRecord::Base.connection`.*tens_controller\.rb:3/m, server.log)

@@ -41,15 +41,17 @@ module Fairlead
 
       def initialize(...)
         super
+        fairlead_gate # from here on it takes no lock, which who connects could not wait for
         fairlead_raise_limit(WorkerBudget.limit) if WorkerBudget.limit
       end
 
       # @return [Monitor] its lock.
       def fairlead_monitor = @mon_data
 
-      def fairlead_stats = @fairlead_stats ||= PoolStats.new(self)
+      # Like the line of waiters, these two are made once, whichever threads ask first.
+      def fairlead_stats = @fairlead_stats || synchronize { @fairlead_stats ||= PoolStats.new(self) }
 
-      def fairlead_gate = @fairlead_gate ||= ConnectGate.new(self)
+      def fairlead_gate = @fairlead_gate || synchronize { @fairlead_gate ||= ConnectGate.new(self) }
 
       # @return [WorkerBudget, nil] what bounds this pool, beside its own size.
       def fairlead_budget

@@ -31,8 +31,11 @@ module Fairlead
         @lock.synchronize { fairlead_waiters.preferred = before }
       end
 
-      # Under the lock.
-      def fairlead_waiters = @fairlead_waiters ||= WaitQueue.new(@lock.fairlead_monitor)
+      # The first ones to ask may be several threads, without the lock: whoever joined a line that another one replaces would
+      # wait for ever.
+      def fairlead_waiters
+        @fairlead_waiters || @lock.synchronize { @fairlead_waiters ||= WaitQueue.new(@lock.fairlead_monitor) }
+      end
 
       private
 

@@ -8,6 +8,7 @@ module Fairlead
     # until their `timeout` is over. A connection keeps its turn until it has the lock, not until its transaction ends.
     module SqliteTurns
       @turns = {}
+      @making = ::Thread::Mutex.new
 
       class << self
         # @return [void]
@@ -15,7 +16,9 @@ module Fairlead
 
         # @param database [String] its file.
         # @return [Fairlead::Pool] of the one turn.
-        def of(database) = @turns[database] ||= Fairlead::Pool.new(size: 1, timeout: nil, name: database) { true }
+        def of(database)
+          @turns[database] || @making.synchronize { @turns[database] ||= Fairlead::Pool.new(size: 1, timeout: nil, name: database) { true } }
+        end
       end
 
       # Without a timeout nothing waits for the lock.

@@ -75,6 +75,7 @@ module Fairlead
       private_constant :OtherServer, :Side, :UNKNOWN_ID, :REMEDIES
 
       @sides = {}
+      @making = ::Thread::Mutex.new
       @refused = {}
 
       class << self
@@ -86,7 +87,7 @@ module Fairlead
           address = options.values_at(:host, :port, :socket, :username)
           return refuse(address, session) unless session
 
-          side = @sides[[driver, address]] ||= Pool.new(size: 1, timeout: PATIENCE) { Side.open(driver, options) }
+          side = @making.synchronize { @sides[[driver, address]] ||= Pool.new(size: 1, timeout: PATIENCE) { Side.open(driver, options) } }
           # All offload threads may be waiting for queries.
           ::Thread.new { try(side, session, address) }.value
         end

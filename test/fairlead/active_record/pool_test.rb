@@ -438,6 +438,18 @@ module Fairlead
       end
     end
 
+    # Whoever had joined the line of a thread that was slower would wait in it for ever.
+    def test_threads_that_are_the_first_to_ask_for_the_line_get_the_same_one
+      pool = make_pool(1)
+      first, other = Thread.current, nil
+      pool.define_singleton_method(:fairlead_monitor) do # asked for by the line that is being made
+        (other = Thread.new { fairlead_waiters }).then { Thread.pass until other.stop? } if Thread.current == first && other.nil?
+        super()
+      end
+
+      assert_same pool.fairlead_waiters, other.value
+    end
+
     def test_each_role_and_shard_has_a_pool_and_a_line_of_its_own
       configuration = %i[one two].to_h { |shard| [shard, { writing: sqlite("#{shard}-w", 1), reading: sqlite("#{shard}-r", 1) }] }
       Sharded.connects_to(shards: configuration)

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../../helper"
+require "fairlead/active_record/sqlite_turns"
 
 module Fairlead
   # Many requests that write to SQLite, where one may at a time.
@@ -30,6 +31,23 @@ module Fairlead
 
         assert_equal [%w[200 written]], answers.map { |answer| [answer.code, answer.body] }.uniq
       end
+    end
+
+    # Else two would begin at once.
+    def test_threads_that_are_the_first_to_ask_for_the_turn_get_the_same_one
+      database = "of #{object_id}"
+      first, other = Thread.current, nil
+      slow = Module.new do
+        define_method(:new) do |*arguments, **options, &block|
+          (other = Thread.new { ActiveRecord::SqliteTurns.of(database) }).then { Thread.pass until other.stop? } if Thread.current == first
+          super(*arguments, **options, &block)
+        end
+      end
+      Pool.singleton_class.prepend(slow)
+
+      assert_same ActiveRecord::SqliteTurns.of(database), other.value
+    ensure
+      slow&.remove_method(:new)
     end
   end
 end

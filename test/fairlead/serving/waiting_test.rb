@@ -178,7 +178,7 @@ module Fairlead
     PREFIX = ["unshare", "--mount", "sh", "-c", 'mount --bind resolv.conf /etc/resolv.conf && exec "$@"', "sh"].freeze
     NAMESERVER = "nameserver 127.53.#{Process.pid.divmod(250).map { |part| (part % 250) + 1 }.join(".")}\n".freeze
 
-    def server = shared_server(APP, prefix: PREFIX, files: { "resolv.conf" => NAMESERVER })
+    def server = shared_server(APP, "--queue-target", "0", prefix: PREFIX, files: { "resolv.conf" => NAMESERVER })
 
     %w[sleep pipe socket-read socket-write net-http mutex monitor condition condition-timeout monitor-condition queue
        queue-timeout sized-queue thread-join thread-value timeout timeout-unneeded select wait-readable file-lock dns
