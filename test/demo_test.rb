@@ -30,10 +30,10 @@ module Fairlead
     def test_the_start_page_shows_what_each_worker_does
       visit
 
-      assert_operator page.css(".worker").size, :>=, 2
-      assert_match(/\A\d+\z/, page.at_css("#in-flight").text)
-      assert_match(/Worker 0.*serving/m, page.at_css(".worker").text)
-      assert_match(/served by .*fairlead/i, page.at_css("footer").text)
+      assert_operator page.evaluate('document.querySelectorAll(".worker").length'), :>=, 2
+      assert_match(/\A\d+\z/, text_of("#in-flight"))
+      assert_match(/Worker 0.*serving/m, text_of(".worker"))
+      assert_match(/served by .*fairlead/i, text_of("footer"))
     end
 
     def test_a_click_fires_fifty_sleeps_that_take_as_long_as_one
@@ -102,15 +102,15 @@ module Fairlead
       page.at_css("#upload input[type=file]").select_file(File.expand_path(__FILE__))
       press "#upload button"
       size = File.size(__FILE__).to_s.gsub(/(?<=\d)(?=(\d{3})+\z)/, ",")
-      eventually("the upload's answer") { page.at_css("#upload-result").text.start_with?("#{size} bytes") }
+      eventually("the upload's answer") { text_of("#upload-result").start_with?("#{size} bytes") }
 
       press "#download"
       eventually("the end of the download") do
-        page.at_css("#download-result").text.start_with?("10,240,000 bytes")
+        text_of("#download-result").start_with?("10,240,000 bytes")
       end
 
       press "#events"
-      eventually("ten events") { page.at_css("#events-result").text.end_with?("all 10 received") }
+      eventually("ten events") { text_of("#events-result").end_with?("all 10 received") }
     end
 
     def test_events_come_one_by_one
@@ -211,10 +211,11 @@ module Fairlead
     # Once the figures are there the page is still, and a click meets what it is meant for.
     def visit
       page.go_to(demo.address)
-      eventually("the live figures") { page.at_css("#live").text == "live" }
+      eventually("the live figures") { text_of("#live") == "live" }
     end
 
-    def text_of(selector) = page.at_css(selector).text
+    # In one go: the page replaces its nodes while it is looked at.
+    def text_of(selector) = page.evaluate("document.querySelector(#{selector.to_json}).textContent")
 
     def click(kind, seconds:)
       page.evaluate(<<~SCRIPT)
@@ -250,9 +251,9 @@ module Fairlead
     end
 
     # Seconds that all fifty took together; nil before the end.
-    def finished(kind) = page.at_css("[data-kind=#{kind}]").attribute("data-finished")&.to_f
+    def finished(kind) = page.evaluate("document.querySelector('[data-kind=#{kind}]').dataset.finished")&.to_f
 
-    def caption(kind) = page.at_css("[data-kind=#{kind}] figcaption").property("innerText").tr("\n", " ")
+    def caption(kind) = page.evaluate("document.querySelector('[data-kind=#{kind}] figcaption').innerText").tr("\n", " ")
 
     def assert_sleeps_in_database(pattern, url)
       demo = DemoProcess.new("--workers", "1", env: { "DATABASE_URL" => url })

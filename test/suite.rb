@@ -45,6 +45,7 @@ module Fairlead
     def run
       @lanes.each(&:open)
       run_side_by_side unless @mode == "timing"
+      run_core if @mode == "all"
       run_timing unless @mode == "fast"
       run_again
       @report.finish
@@ -55,9 +56,12 @@ module Fairlead
     private
 
     def run_side_by_side
-      queue = (@mode == "fast" ? fast : [*files, *core]).sort_by { |entry| -SECONDS.fetch(entry.name, entry.guess) }
+      queue = (@mode == "fast" ? fast : files).sort_by { |entry| -SECONDS.fetch(entry.name, entry.guess) }
       work_off(queue, @lanes, timing: false)
     end
+
+    # They saturate the processors, and what a sanitizer says of them is final.
+    def run_core = work_off(CoreTarget.all(@root), @lanes.first(1), timing: false)
 
     # Promises about time, measured while nothing else runs.
     def run_timing = work_off(files.select(&:timing?), @lanes.first(1), timing: true)
@@ -89,8 +93,6 @@ module Fairlead
     def files = @files ||= TestFile.all(@root)
 
     def fast = files.select { |file| file.needs.empty? && !file.benchmark? && SECONDS.fetch(file.name, 0) < SHORT }
-
-    def core = CoreTarget.all(@root)
   end
 end
 

@@ -38,6 +38,7 @@ __attribute__((format(printf, 3, 4))) static inline void test_fail(const char *f
     vprintf(format, arguments);
     va_end(arguments);
     putchar('\n');
+    fflush(stdout); /* a sanitizer's exit does not */
 }
 
 /* A test continues after a failed check. */
@@ -72,6 +73,7 @@ __attribute__((format(printf, 3, 4))) static inline void test_fail(const char *f
 
 static inline int test_summary(void) {
     printf("%u passed, %u failed\n", test.passed, test.failed);
+    fflush(stdout);
     return test.failed > 0;
 }
 

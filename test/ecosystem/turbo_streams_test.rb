@@ -91,6 +91,6 @@ module Fairlead
 
     def publish(server, number) = server.write("news-#{number}", "")
 
-    def await_news(*wanted) = eventually(wanted.last) { @page.css("#news li").map(&:text) == wanted }
+    def await_news(*wanted) = eventually(wanted.last) { @page.evaluate("[...document.querySelectorAll('#news li')].map(line => line.textContent)") == wanted }
   end
 end
