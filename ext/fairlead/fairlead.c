@@ -5,7 +5,7 @@
 #include <ruby/io.h>
 
 VALUE fl_mFairlead;
-static VALUE eClosed, eInvalid;
+static VALUE eClosed, eInvalid, eStopping;
 
 void fl_raise(fl_status status) {
     switch (status) {
@@ -18,6 +18,12 @@ void fl_raise(fl_status status) {
     default:
         rb_raise(eInvalid, "%s", fl_status_text(status));
     }
+}
+
+void fl_check_request(VALUE request, fl_status status) {
+    if (status == FL_CLOSED && fl_is_stopped(fl_ruby_request_get(request)))
+        rb_raise(eStopping, "the server stops, and has ended the response");
+    fl_check(status);
 }
 
 uint64_t fl_microseconds(VALUE seconds, const char *what) {
@@ -86,10 +92,12 @@ RUBY_FUNC_EXPORTED void Init_fairlead(void) {
     VALUE error = rb_const_defined(fl_mFairlead, rb_intern("Error"))
                       ? rb_const_get(fl_mFairlead, rb_intern("Error"))
                       : rb_define_class_under(fl_mFairlead, "Error", rb_eStandardError);
-    /* No Fairlead::Error, like RequestTimeout: ActiveRecord would take another error, raised while it waits, for the database's. */
+    /* No Fairlead::Error, these two, like RequestTimeout: ActiveRecord would take another error, raised while it waits, for the database's. */
     eClosed = rb_define_class_under(fl_mFairlead, "ClientGone", rb_eRuntimeError);
+    eStopping = rb_define_class_under(fl_mFairlead, "ServerStopping", rb_eRuntimeError);
     eInvalid = rb_define_class_under(fl_mFairlead, "InvalidResponse", error);
     rb_gc_register_mark_object(eClosed);
+    rb_gc_register_mark_object(eStopping);
     rb_gc_register_mark_object(eInvalid);
     init_platform();
     VALUE loop = fl_init_loop();

@@ -87,7 +87,7 @@ typedef struct fl_ruby_request {
     int code;
     const fl_time_account *account; /* NULL: there is none; it may be another request's by now */
     bool hijacked;                  /* the app has the socket */
-    bool timed_out;
+    bool timed_out, stopped;
     bool long_lived; /* its response */
     bool whole; /* all of its body had been received when it was taken */
 } fl_ruby_request;
@@ -97,6 +97,14 @@ extern const rb_data_type_t fl_request_type;
 static inline fl_ruby_request *fl_ruby_request_get(VALUE self) {
     return rb_check_typeddata(self, &fl_request_type);
 }
+
+/* Whether the server has ended the response, since it stops. */
+static inline bool fl_is_stopped(const fl_ruby_request *request) {
+    return request->stopped || (request->exchange != NULL && request->exchange->timing.stopped);
+}
+
+/* fairlead.c: as fl_check, for a status that the request's exchange has returned. */
+void fl_check_request(VALUE request, fl_status status);
 
 /* request.c: takes the lock of the request's loop; the caller releases it with fl_unlock(exchange->context). Returns NULL if the request
  * is over, or an exchange without a context if the server has ended: then no lock is held. May release the GVL, never raises. */

@@ -235,9 +235,10 @@ static VALUE loop_expired(VALUE object) {
     return id == 0 ? Qnil : ULL2NUM(id);
 }
 
-static VALUE loop_stop(VALUE object) {
+/* stop(streams): false: long-lived responses run on. */
+static VALUE loop_stop(VALUE object, VALUE streams) {
     fl_loop *loop = fl_lock(fl_ruby_loop_struct(object));
-    fl_loop_stop(loop);
+    fl_loop_stop(loop, RTEST(streams));
     fl_unlock(&loop->context);
     return Qnil;
 }
@@ -320,7 +321,7 @@ VALUE fl_init_loop(void) {
     rb_define_method(loop, "router=", loop_set_router, 1);
     rb_define_method(loop, "woken", loop_woken, 0);
     rb_define_method(loop, "expired", loop_expired, 0);
-    rb_define_method(loop, "stop", loop_stop, 0);
+    rb_define_method(loop, "stop", loop_stop, 1);
     rb_define_method(loop, "batch_responses", loop_batch_responses, 0);
     rb_define_method(loop, "rejections", fl_ruby_loop_rejections, 0);
     rb_define_method(loop, "take", fl_ruby_loop_take, 0);

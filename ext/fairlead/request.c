@@ -244,7 +244,7 @@ static VALUE request_read(VALUE object, VALUE string, VALUE most) {
     fl_unlock(exchange->context);
     if (status == FL_AGAIN)
         return Qfalse;
-    fl_check(status);
+    fl_check_request(object, status);
     if (size == 0)
         return Qnil;
     rb_str_set_len(string, (long) (length + size));

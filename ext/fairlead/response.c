@@ -84,7 +84,7 @@ static VALUE header_of_each(RB_BLOCK_CALL_FUNC_ARGLIST(pair, self)) {
 static void begin(VALUE self, VALUE status, VALUE headers) {
     int code = RB_INTEGER_TYPE_P(status) ? NUM2INT(status) : NUM2INT(rb_funcallv(status, id_to_i, 0, NULL));
     fl_ruby_request_get(self)->code = code;
-    fl_check(fl_exchange_begin(fl_staged(self), code));
+    fl_check_request(self, fl_exchange_begin(fl_staged(self), code));
     if (RB_TYPE_P(headers, T_HASH))
         rb_hash_foreach(headers, header_of_hash, self);
     else
@@ -119,10 +119,11 @@ void fl_end_request(VALUE object, void (*end)(fl_exchange *)) {
     fl_exchange *exchange = self->exchange;
     leave(self, exchange);
     self->timed_out = exchange->timing.timed_out;
+    self->stopped = exchange->timing.stopped;
     if (end == fl_exchange_abandon && exchange->request.rejection != FL_OK && !exchange->response.committed)
         self->code = fl_status_http((fl_status) exchange->request.rejection);
     if (exchange->timing.timed_out && !exchange->response.committed)
-        self->code = fl_status_http(FL_REQUEST_TIMEOUT); /* whatever status the app has set since */
+        self->code = fl_status_http(fl_exchange_timeout(exchange)); /* whatever status the app has set since */
     else
         self->bytes_sent = exchange->response.body_sent + exchange->response.held.length;
     if (exchange->context == NULL)
@@ -216,7 +217,7 @@ static VALUE respond(VALUE object, VALUE status, VALUE headers, VALUE body, int 
     if (whole && outcome == FL_OK)
         fl_end_request(object, fl_exchange_finish);
     fl_unlock(context);
-    fl_check(outcome);
+    fl_check_request(object, outcome);
     if (whole || passed)
         fl_wake_driver(object);
     RB_GC_GUARD(body);
@@ -308,10 +309,21 @@ static VALUE request_limit_time(VALUE self, VALUE seconds) {
     return Qnil;
 }
 
-/* Whether its time limit has passed: then the core has sent 504, or cut the client off. */
+/* Whether its time limit has passed, or that of the server's end: then the core has sent 504 or 503, or cut the client off. */
 static VALUE request_timed_out_p(VALUE object) {
     fl_ruby_request *self = fl_ruby_request_get(object);
     return self->timed_out || (self->exchange != NULL && self->exchange->timing.timed_out) ? Qtrue : Qfalse;
+}
+
+/* Whether the server has ended the response, since it stops: its client connects again, or timed_out?. */
+static VALUE request_stopped_p(VALUE object) {
+    return fl_is_stopped(fl_ruby_request_get(object)) ? Qtrue : Qfalse;
+}
+
+/* Whether it is a call by MCP, which goes on if its client disconnects. */
+static VALUE request_mcp_call_p(VALUE object) {
+    const fl_exchange *exchange = fl_ruby_request_get(object)->exchange;
+    return exchange != NULL && exchange->request.mcp_call ? Qtrue : Qfalse;
 }
 
 /* Whether anything of the response was sent. */
@@ -344,6 +356,8 @@ void fl_init_response(VALUE request) {
     rb_define_method(request, "detach_socket", request_detach_socket, 0);
     rb_define_method(request, "limit_time", request_limit_time, 1);
     rb_define_method(request, "timed_out?", request_timed_out_p, 0);
+    rb_define_method(request, "stopped?", request_stopped_p, 0);
+    rb_define_method(request, "mcp_call?", request_mcp_call_p, 0);
     rb_define_method(request, "committed?", request_committed_p, 0);
     rb_define_method(request, "answered?", request_answered_p, 0);
     rb_define_method(request, "status", request_status, 0);

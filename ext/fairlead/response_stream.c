@@ -26,7 +26,7 @@ static VALUE request_write(VALUE self, VALUE string) {
     fl_status status = fl_exchange_write(exchange, RSTRING_PTR(string), size < MAX_AT_ONCE ? size : MAX_AT_ONCE, &used);
     fl_unlock(exchange->context);
     if (status != FL_AGAIN)
-        fl_check(status);
+        fl_check_request(self, status);
     fl_wake_driver(self);
     if (used < size)
         return rb_str_subseq(string, (long) used, (long) (size - used));
@@ -112,7 +112,7 @@ static VALUE request_trailer(VALUE object, VALUE name, VALUE value) {
     fl_status status = fl_exchange_trailer(exchange, RSTRING_PTR(name), (size_t) RSTRING_LEN(name), RSTRING_PTR(value),
                                            (size_t) RSTRING_LEN(value));
     fl_unlock(exchange->context);
-    fl_check(status);
+    fl_check_request(object, status);
     return Qnil;
 }
 

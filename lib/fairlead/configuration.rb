@@ -90,6 +90,9 @@ module Fairlead
     # @return [String, nil] where only metrics are served; nil if the option names a path of the app's addresses.
     def metrics_address = (metrics unless metrics&.start_with?("/"))
 
+    # @return [Float] seconds until a process that drains is ended.
+    def longest_drain = [drain_timeout, stream_drain_timeout].compact.max
+
     # @return [String] the place of an option's value: "config/fairlead.rb:3", "--workers", "default"
     def source(name) = @settings[name]&.at || "default"
 

@@ -82,10 +82,10 @@ module Fairlead
         end
       end
 
-      # @return [Boolean] whether an error comes from outside: a deadline, a client that has gone, Timeout, Task#cancel.
+      # @return [Boolean] whether an error comes from outside: a deadline, the client or the server that goes, Timeout, Task#cancel.
       def interruption?(error)
         case error
-        when RequestTimeout, ClientGone, ::Timeout::Error, ::Async::TimeoutError then true
+        when RequestTimeout, ClientGone, ServerStopping, ::Timeout::Error, ::Async::TimeoutError then true
         else !error.is_a?(StandardError)
         end
       end

@@ -15,7 +15,9 @@ end
 
 module Fairlead
   # The core's binding.
-  %i[ClientGone FiberOwner Platform RequestTimes SharedPage StallKind TLS WorkerState].each { |name| autoload name, "fairlead/fairlead" }
+  %i[
+    ClientGone FiberOwner Platform RequestTimes ServerStopping SharedPage StallKind TLS WorkerState
+  ].each { |name| autoload name, "fairlead/fairlead" }
 
   autoload :ActiveRecord, "fairlead/active_record"
   autoload :CLI, "fairlead/cli"

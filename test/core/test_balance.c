@@ -25,12 +25,12 @@ static void a_stopped_worker_hands_over_all_requests_or_rejects_them(void) {
     scene scene = begin(2);
     queue_requests(&scene, 2);
     fl_loop_drain(scene.loop, true);
-    fl_loop_stop(scene.loop);
+    fl_loop_stop(scene.loop, true);
     CHECK_TEXT("21", sent_to(&scene, 1)); /* the sibling sorts them by age */
     CHECK_NUMBER(0, scene.loop->context.counts.refused);
     publish(&scene, 1, FL_SLOT_state, FL_WORKER_DRAINING);
     queue_requests(&scene, 2);
-    fl_loop_stop(scene.loop);
+    fl_loop_stop(scene.loop, true);
     CHECK_TEXT("", sent_to(&scene, 1));
     CHECK_NUMBER(2, scene.loop->context.counts.refused);
     end(&scene);
@@ -157,7 +157,7 @@ static void a_stopped_worker_keeps_no_request_that_was_handed_over_often(void) {
     queue_requests(&scene, 2);
     scene.loop->ready.first->queueing.hand_overs = 3;
     fl_loop_drain(scene.loop, true);
-    fl_loop_stop(scene.loop);
+    fl_loop_stop(scene.loop, true);
     CHECK_TEXT("21", sent_to(&scene, 1));
     CHECK_NUMBER(0, scene.loop->context.counts.refused);
     end(&scene);

@@ -271,7 +271,7 @@ static void run(uint64_t seed, unsigned steps) {
         if (drains && step == steps * 3 / 4)
             fl_loop_drain(servers[0].loop, dice(2));
         if (stops && step == steps * 7 / 8)
-            fl_loop_stop(servers[0].loop);
+            fl_loop_stop(servers[0].loop, true);
     }
     servers[1].loop->context.draining = false;
     bool closes_first = dice(2);

@@ -97,8 +97,11 @@ static void waiting_requests_are_rejected_when_the_drain_times_out(void) {
     turn(server.loop);
     fl_loop_drain(server.loop, false);
     CHECK_NUMBER(1, server.loop->ready.count);
-    fl_loop_stop(server.loop);
-    CHECK_RECEIVED("HTTP/1.1 504 ", "the request took too long\n", receive_to_end(server.loop, served));
+    fl_loop_stop(server.loop, true);
+    received_bytes ended = receive_to_end(server.loop, served);
+    CHECK_NUMBER(1, occurrences(&ended, "\r\nretry-after: 1\r\n"));
+    CHECK_RECEIVED("HTTP/1.1 503 ", "the server is shutting down\n", ended);
+    CHECK_NUMBER(0, server.loop->context.counts.timed_out);
     for (int i = 0; i < 3; i++) {
         received_bytes refused = receive_to_end(server.loop, waiting[i]);
         CHECK_NUMBER(1, occurrences(&refused, "HTTP/1.1 "));

@@ -4,8 +4,10 @@
 
 enum { SILENCE = 30 * MILLISECOND };
 
-static fl_exchange *begin_stream(peer_server *server, int socket, const char *name, const char *value) {
-    send_text(socket, GET("/"));
+#define EVENT_SOURCE "GET / HTTP/1.1\r\nHost: a\r\nAccept: text/event-stream\r\n\r\n"
+
+static fl_exchange *begin_answer(peer_server *server, int socket, const char *request, const char *name, const char *value) {
+    send_text(socket, request);
     fl_exchange *exchange = take(server->loop);
     fl_exchange_release_head(exchange);
     CHECK_NUMBER(FL_OK, fl_exchange_begin(exchange, 200));
@@ -14,6 +16,10 @@ static fl_exchange *begin_stream(peer_server *server, int socket, const char *na
         header(exchange, name, value);
     CHECK_NUMBER(FL_OK, fl_exchange_head_end(exchange, -1));
     return exchange;
+}
+
+static fl_exchange *begin_stream(peer_server *server, int socket, const char *name, const char *value) {
+    return begin_answer(server, socket, EVENT_SOURCE, name, value);
 }
 
 static peer_server server_with_silence(uint64_t silence) {
@@ -197,6 +203,80 @@ static void a_silent_stream_ends_in_order_when_the_server_drains(void) {
     server_stop(&server);
 }
 
+/* Its client would not ask for the rest again: the response runs on, and is cut off in a way that shows. */
+static void runs_on_and_is_cut(const char *request) {
+    peer_server server = server_with_silence(5 * SECOND);
+    int socket = client(&server);
+    fl_exchange *exchange = begin_answer(&server, socket, request, NULL, NULL);
+    put(exchange, "data: a\n\n");
+    fl_exchange_mark_long_lived(exchange);
+    fl_loop_drain(server.loop, false);
+    await_text(&server, socket, "data: a\n\n\r\n2\r\n:\n\r\n"); /* it has been silent for long enough to end */
+    put(exchange, "data: b\n\n");
+    await_text(&server, socket, "data: b\n\n\r\n");
+    fl_loop_stop(server.loop, false);
+    CHECK(exchange->connection != NULL);
+    fl_loop_stop(server.loop, true);
+    CHECK(exchange->connection == NULL);
+    CHECK(exchange->timing.timed_out);
+    CHECK(exchange->timing.stopped);
+    received_bytes last = receive_to_end(server.loop, socket);
+    CHECK_NUMBER(0, occurrences(&last, "retry:"));
+    CHECK_NUMBER(0, occurrences(&last, "0\r\n\r\n"));
+    free(last.bytes);
+    fl_exchange_abandon(exchange);
+    close(socket);
+    server_stop(&server);
+}
+
+static void a_stream_that_is_asked_for_once_runs_on_when_the_server_drains(void) {
+    runs_on_and_is_cut("POST / HTTP/1.1\r\nHost: a\r\nAccept: text/event-stream\r\nContent-Length: 0\r\n\r\n");
+    runs_on_and_is_cut("GET / HTTP/1.1\r\nHost: a\r\nAccept: */*\r\n\r\n");
+    runs_on_and_is_cut("GET / HTTP/1.1\r\nHost: a\r\nAccept: text/event-stream;q=0\r\n\r\n");
+}
+
+static void a_stream_to_a_POST_that_has_said_nothing_runs_on(void) {
+    peer_server server = server_with_silence(5 * SECOND);
+    int socket = client(&server);
+    fl_exchange *exchange =
+        begin_answer(&server, socket, "POST / HTTP/1.1\r\nHost: a\r\nAccept: text/event-stream\r\nContent-Length: 0\r\n\r\n", NULL, NULL);
+    fl_loop_drain(server.loop, false);
+    await_text(&server, socket, "\r\n2\r\n:\n\r\n");
+    CHECK(exchange->connection != NULL);
+    put(exchange, "data: a\n\n");
+    fl_exchange_finish(exchange);
+    await_text(&server, socket, "data: a\n\n\r\n0\r\n\r\n");
+    close(socket);
+    server_stop(&server);
+}
+
+/* MCP, Streamable HTTP: "Disconnection SHOULD NOT be interpreted as the client cancelling its request." */
+static void a_call_by_MCP_is_not_cancelled_when_its_client_goes(void) {
+    static const struct {
+        const char *request;
+        bool cancelled;
+    } calls[] = {
+        {"POST / HTTP/1.1\r\nHost: a\r\nMcp-Session-Id: s\r\nContent-Length: 0\r\n\r\n", false},
+        {"POST / HTTP/1.1\r\nHost: a\r\nMCP-Protocol-Version: 2025-06-18\r\nContent-Length: 0\r\n\r\n", false},
+        {"GET / HTTP/1.1\r\nHost: a\r\nMcp-Session-Id: s\r\nAccept: text/event-stream\r\n\r\n", true},
+        {"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n", true},
+    };
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        fl_limits limits = peer_limits;
+        limits.cancel_abandoned = true;
+        peer_server server = server_with(limits);
+        int socket = client(&server);
+        fl_exchange *exchange = begin_answer(&server, socket, calls[i].request, NULL, NULL);
+        put(exchange, "data: a\n\n");
+        TURN_UNTIL(server.loop, exchange->response.committed);
+        close(socket); /* with unread input: its kernel resets the connection */
+        TURN_UNTIL(server.loop, exchange->connection == NULL);
+        CHECK_NUMBER(calls[i].cancelled ? exchange->id : 0, fl_context_next_expired(&server.loop->context));
+        fl_exchange_abandon(exchange);
+        server_stop(&server);
+    }
+}
+
 static void busy_streams_end_in_order_when_the_server_stops(void) {
     fl_limits limits = peer_limits;
     limits.deadlines[FL_DEADLINE_EVENTS] = 5 * SECOND;
@@ -209,7 +289,7 @@ static void busy_streams_end_in_order_when_the_server_stops(void) {
     await_text(&server, socket, "\r\n\r\n\r\n");
     put(exchange, "data: b\n\n");
     fl_loop_drain(server.loop, false);
-    fl_loop_stop(server.loop);
+    fl_loop_stop(server.loop, true);
     received_bytes last = await_text(&server, socket, "0\r\n\r\n");
     CHECK_NUMBER(1, occurrences(&last, "data: b\n\n"));
     CHECK_NUMBER(1, occurrences(&last, "retry: "));
@@ -230,6 +310,9 @@ int main(void) {
     TEST(an_encoded_stream_ends_in_order_between_events);
     TEST(a_stream_beyond_their_limit_expires_with_its_client);
     TEST(a_silent_stream_ends_in_order_when_the_server_drains);
+    TEST(a_stream_that_is_asked_for_once_runs_on_when_the_server_drains);
+    TEST(a_stream_to_a_POST_that_has_said_nothing_runs_on);
+    TEST(a_call_by_MCP_is_not_cancelled_when_its_client_goes);
     TEST(busy_streams_end_in_order_when_the_server_stops);
     return test_summary();
 }

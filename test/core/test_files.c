@@ -359,7 +359,7 @@ static void a_client_that_goes_leaves_nothing_open(void) {
         if (how == 0)
             close(socket);
         else if (how == 1)
-            fl_loop_stop(server.loop);
+            fl_loop_stop(server.loop, true);
         else
             server_stop(&server);
         if (how < 2)

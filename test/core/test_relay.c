@@ -392,7 +392,7 @@ static void a_drain_waits_for_relays_and_a_stop_ends_them(void) {
     fl_loop_drain(pair.owner.loop, false);
     turn(pair.owner.loop);
     CHECK(!fl_loop_is_drained(pair.owner.loop));
-    fl_loop_stop(pair.owner.loop);
+    fl_loop_stop(pair.owner.loop, true);
     check_received(&pair, "HTTP/1.1 503 Service Unavailable\r\n", "the server is shutting down\n");
     CHECK_NUMBER(0, pair.owner.loop->context.relays.count);
     TURN_UNTIL(pair.sibling.loop, exchange->connection == NULL);

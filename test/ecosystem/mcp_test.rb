@@ -43,7 +43,19 @@ module Fairlead
         end
       end
 
-      SERVER = MCP::Server.new(name: "where", version: "1", tools: [Where, Tell, Ask])
+      class Pay < MCP::Tool
+        description "Pays once there is a file `gate`"
+        def self.call(server_context: nil)
+          File.write("began", "")
+          sleep 0.01 until File.exist?("gate")
+          how = "paid"
+          MCP::Tool::Response.new([{ type: "text", text: "paid" }])
+        ensure
+          File.write("payment", how || $!.class.name)
+        end
+      end
+
+      SERVER = MCP::Server.new(name: "where", version: "1", tools: [Where, Tell, Ask, Pay])
       TRANSPORT = MCP::Server::Transports::StreamableHTTPTransport.new(SERVER, stateless: ENV.key?("STATELESS"))
       SERVER.transport = TRANSPORT
       map("/mcp") { run TRANSPORT }
@@ -129,6 +141,26 @@ module Fairlead
       assert_operator taken, :<, 9
     end
 
+    # "Disconnection SHOULD NOT be interpreted as the client cancelling its request" (Streamable HTTP).
+    def test_a_call_whose_client_has_gone_goes_on
+      server = with_server(APP, "--cancel-abandoned", env: BUNDLE)
+      begin_payment(server).reset
+      sleep 0.2 # else nothing could cancel it
+      server.write("gate", "")
+
+      eventually("the payment") { payment(server) == "paid" }
+    end
+
+    def test_a_call_is_answered_while_its_worker_is_replaced
+      server = with_server(APP, env: BUNDLE)
+      call = begin_payment(server)
+      server.restart
+      server.write("gate", "")
+
+      assert_equal "paid", Session.said(call.response)
+      assert_equal "paid", payment(server)
+    end
+
     def test_a_server_without_sessions_answers_in_any_worker
       server = shared_server(APP, "-w", "2", name: :stateless, env: BUNDLE.merge("STATELESS" => "1"))
       clients = client_of_each(server)
@@ -202,6 +234,19 @@ module Fairlead
     end
 
     private
+
+    # @return [HTTPClient] of a call that runs.
+    def begin_payment(server)
+      call = Session.new(client(to: server)).request(client(to: server), id: 7, method: "tools/call", params: { name: "pay", arguments: {} })
+      eventually("it runs") { File.exist?(server.path("began")) }
+      call
+    end
+
+    def payment(server)
+      File.read(server.path("payment"))
+    rescue Errno::ENOENT
+      nil
+    end
 
     # @return [Hash{Integer => HTTPClient}] a connection of each worker.
     def client_of_each(server)

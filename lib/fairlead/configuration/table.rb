@@ -133,9 +133,13 @@ module Fairlead
                  "How long a worker may take to boot. Then the supervisor kills it and forks another.",
                  group: :processes, within: DEADLINE),
       Option.new(:drain_timeout, :seconds, 30.0,
-                 "How long requests may take once the server, or their worker, stops. Past it, a running request " \
-                 "gets 504, a waiting or incomplete one 503 with Retry-After.",
+                 "How long requests may take once the server, or their worker, stops. Past it, a waiting, running " \
+                 "or incomplete request gets 503 with Retry-After, and a response that has begun is cut off so that its client notices.",
                  group: :processes, within: DEADLINE),
+      Option.new(:stream_drain_timeout, :seconds, nil,
+                 "The same for long-lived responses: answers of language models, callable bodies, hijacked connections. Event streams " \
+                 "of browsers (GET) end sooner in any case: their clients connect again.",
+                 group: :processes, within: DEADLINE, shown: "drain_timeout, which is its lower bound"),
 
       Option.new(:recycle_requests, :integer, nil,
                  "Replace a worker after this many requests, or up to a tenth earlier. Its successor serves " \

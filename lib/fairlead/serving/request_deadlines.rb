@@ -65,9 +65,13 @@ module Fairlead
       end
 
       def error(request)
-        return ClientGone.new("the client has gone (cancel_abandoned)") unless request.timed_out?
-
-        RequestTimeout.new("the request has taken longer than it may (request_timeout)")
+        if request.timed_out?
+          RequestTimeout.new("the request has taken longer than it may (#{request.stopped? ? "drain_timeout" : "request_timeout"})")
+        elsif request.stopped?
+          ServerStopping.new("the server stops, and its client connects again")
+        else
+          ClientGone.new("the client has gone (cancel_abandoned)")
+        end
       end
     end
     private_constant :Running
@@ -101,14 +105,15 @@ module Fairlead
     # @return [Running, nil] nil: the present fiber does not work for the request, as in a thread of the app.
     def begin(request)
       fiber = ServingFiber.of(Fiber.current)&.fiber or return
-      running = Fiber[KEY] = @running[request.id] ||= Running.new(request, fiber, @cancels_abandoned ? true : false)
+      running = Fiber[KEY] = @running[request.id] ||= Running.new(request, fiber, @cancels_abandoned == true && !request.mcp_call?)
       running.interrupt if running.late?
       running
     end
 
-    # The request's response lives long: it is cancelled when its client has gone, unless the configuration forbids that.
+    # The request's response lives long: it is cancelled when its client has gone, unless the configuration forbids that, or it is a
+    # call by MCP: there "disconnection SHOULD NOT be interpreted as the client cancelling its request" (Streamable HTTP).
     def begin_stream(request)
-      return if @cancels_abandoned == false
+      return if @cancels_abandoned == false || request.mcp_call?
 
       running = @running[request.id] || self.begin(request)
       return if running.nil? || running.cancels_abandoned

@@ -47,7 +47,7 @@ module Fairlead
       headers, parts = @compression.apply(request.env, status, headers, body) if @compression
       file = ResponseFile.open(parts) unless parts.is_a?(Array)
       send_parts(request, headers, parts) unless respond(request, status, headers, parts, file)
-    rescue ClientGone => error
+    rescue ClientGone, ServerStopping => error
       request.abandon
     rescue BodyFile::NotStored => error
       report(request, error)
@@ -131,7 +131,7 @@ module Fairlead
       return request.abandon if request.committed? || request.timed_out?
 
       request.respond(500, { "content-type" => "text/plain" }, ["Internal Server Error\n"])
-    rescue Error, ClientGone
+    rescue Error, ClientGone, ServerStopping
       request.abandon
     end
 

@@ -60,6 +60,7 @@ module Fairlead
       @channels = channels
       join if page
       @ready = @draining = false
+      @drain_timeout = configuration.drain_timeout
       @group = assemble(app, configuration, replaced: !supervisor.nil?)
       @group.on_rejections { log_rejections } if @access_log
       @loop.server_timing = configuration.server_timing
@@ -118,8 +119,7 @@ module Fairlead
     # in a trap.
     def stop
       @group.ask do
-        @loop.stop
-        log_rejections if @access_log
+        end_requests(streams: true)
         @group.finish
       end
     end
@@ -148,7 +148,7 @@ module Fairlead
     def assemble(app, configuration, replaced:)
       lost = replaced ? configuration.stuck_timeout.to_f : 0
       @handler = RequestHandler.new(app, @loop, configuration, @access_log)
-      @handler.group = ReactorGroup.new(@loop, @handler, deadlines: @handler.deadlines, lost:, drain: configuration.drain_timeout,
+      @handler.group = ReactorGroup.new(@loop, @handler, deadlines: @handler.deadlines, lost:, drain: configuration.longest_drain,
                                         stream_share: configuration.stream_share)
     end
 
@@ -193,16 +193,24 @@ module Fairlead
 
     def show_state(state) = @page&.write(@slot, :state, state)
 
-    # The loop ends when its last connection has gone.
+    # The loop ends when its last connection has gone. Streams may have longer than other requests.
     def watch_the_end
       Async::Task.new(Fiber.scheduler, transient: true) do
+        ends_at = Clock.now + @drain_timeout
         # What siblings sent before they saw that we drain is here by then, or another worker gets it.
-        loop do
-          sleep(0.01)
-          break if @loop.ended?
+        until sleep(0.01) && @loop.ended?
+          next if Clock.now < ends_at
+
+          end_requests(streams: false)
+          ends_at = Float::INFINITY
         end
         @group.finish
       end.run
+    end
+
+    def end_requests(streams:)
+      @loop.stop(streams)
+      log_rejections if @access_log
     end
   end
 end

@@ -214,12 +214,12 @@ module Fairlead
       stop_rehearsal
       @successors ? @service_manager.reloading : @service_manager.stopping
       @server.drain
-      @deadline = Clock.now + @configuration.drain_timeout
+      @deadline = Clock.now + @configuration.longest_drain
     end
 
     def stop_server
       @server.stop
-      @deadline = Clock.now + @configuration.drain_timeout
+      @deadline = Clock.now + @configuration.longest_drain
     end
 
     # Unless the process has been told to end meanwhile.

@@ -85,7 +85,7 @@ module Fairlead
       count = @configuration.workers
       slots = [[2 * count + 8, Configuration::MAXIMUM_SLOTS].min, count + 2].max
       @workers = WorkerTable.new(count, slots:, boot_timeout: @configuration.boot_timeout,
-                                        drain_timeout: @configuration.drain_timeout)
+                                        drain_timeout: @configuration.longest_drain)
       Fairlead.page = SharedPage.new(slots)
     end
 

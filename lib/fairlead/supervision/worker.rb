@@ -121,7 +121,7 @@ module Fairlead
 
       Log.say "Worker #{@row.index} has lost its supervisor: it finishes running requests and ends."
       drain(handover: false)
-      Clock.now + @configuration.drain_timeout
+      Clock.now + @configuration.longest_drain
     end
 
     # There is no supervisor that would kill this process.

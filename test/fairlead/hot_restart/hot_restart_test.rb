@@ -274,7 +274,7 @@ module Fairlead
 
           refute slow.join(0.5), "it runs yet"
           finished ? server.write("go", "") : tell_all(server)
-          assert_match(finished ? /done\z/ : /\AHTTP\/1.1 504 /, slow.value)
+          assert_match(finished ? /done\z/ : /\AHTTP\/1.1 503 /, slow.value)
           assert_predicate server.wait_for_end(within: 20), :success?
         end
       end

@@ -210,7 +210,7 @@ module Fairlead
       define_method(:"test_an_event_stream_with_#{coding}_is_live_kept_alive_and_ended_in_order") do
         server = with_server(APP, "--compress", "--workers", "1", "--event-stream-keepalive", "0.1", lint: false)
         decode = decoder.new
-        stream = client(to: server).request("GET", "/events", "Accept-Encoding: #{coding}")
+        stream = client(to: server).request("GET", "/events", "Accept: text/event-stream", "Accept-Encoding: #{coding}")
         head = +""
         head << stream.line << "\n" until head.end_with?("\n\n")
         assert_match(/^content-encoding: #{coding}$/i, head)

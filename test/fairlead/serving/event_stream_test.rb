@@ -134,7 +134,7 @@ module Fairlead
 
     def with_stream(server, path)
       server.connect do |socket|
-        socket.write("GET #{path} HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        socket.write("GET #{path} HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n")
         yield socket
       end
     end

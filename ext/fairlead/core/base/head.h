@@ -24,6 +24,7 @@ typedef struct fl_span {
     X(UPGRADE, "upgrade", "HTTP_UPGRADE")                                                                    \
     X(X_REQUEST_START, "x-request-start", "HTTP_X_REQUEST_START")                                            \
     X(MCP_SESSION_ID, "mcp-session-id", "HTTP_MCP_SESSION_ID")                                               \
+    X(MCP_PROTOCOL_VERSION, "mcp-protocol-version", "HTTP_MCP_PROTOCOL_VERSION")                             \
     X(ACCEPT, "accept", "HTTP_ACCEPT")                                                                       \
     X(ACCEPT_ENCODING, "accept-encoding", "HTTP_ACCEPT_ENCODING")                                            \
     X(ACCEPT_LANGUAGE, "accept-language", "HTTP_ACCEPT_LANGUAGE")                                            \
@@ -105,6 +106,7 @@ typedef struct fl_head {
     fl_span authority;      /* of an absolute-form or authority-form target, else of Host, without the ":" of an empty port;
                              * empty if Host is empty (RFC 9112, 3.2) or missing (HTTP/1.0) */
     fl_span session;        /* Mcp-Session-Id; empty: none */
+    bool noted;             /* has one of the headers that fl_exchange_note_head reads */
     fl_target_form form;
     uint8_t minor;          /* 0 or 1 of HTTP/1.x; 2: HTTP/2 */
     bool head_method;       /* HEAD */

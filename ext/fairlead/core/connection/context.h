@@ -150,7 +150,6 @@ typedef struct fl_context {
     int64_t date_second;
     char date[FL_DATE_SIZE];
     fl_error_page error_pages[FL_ERROR_PAGES];
-    bool has_error_pages;
     const fl_buffer *canned_lines; /* further header lines, while a canned response is made; NULL: none */
     bool draining;
     bool handing_over;
@@ -214,7 +213,7 @@ uint64_t fl_context_next_expired(fl_context *context);
 /* Expires exchanges whose time limit is due, at most `most`. */
 void fl_context_expire(fl_context *context, int most);
 
-/* Expires all served exchanges. */
-void fl_context_expire_all(fl_context *context);
+/* Ends all served exchanges, since the server stops: their owners see timing.stopped. Without `streams`, but those that live long. */
+void fl_context_stop_all(fl_context *context, bool streams);
 
 #endif

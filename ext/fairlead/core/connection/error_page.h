@@ -15,9 +15,6 @@ typedef struct fl_canned_body {
 bool fl_error_page_set(struct fl_context *context, int code, const char *bytes, size_t size);
 void fl_error_pages_free(struct fl_context *context);
 
-/* Sets request.accepts_html, while there is a head. */
-void fl_error_page_note_request(fl_exchange *exchange);
-
 /* `exchange`: NULL if there is no request. */
 fl_canned_body fl_canned_body_of(const fl_exchange *exchange, int code, const char *text);
 

@@ -1,5 +1,6 @@
-/* Event streams: responses of type text/event-stream (WHATWG HTML, 9.2). The core keeps silent ones alive without waking their fiber, and
- * ends them in order when the server drains, so that clients connect again, elsewhere, with Last-Event-ID. */
+/* Event streams: responses of type text/event-stream (WHATWG HTML, 9.2). The core keeps silent ones alive without waking their fiber. When
+ * the server drains, it ends those of an EventSource in order: their clients connect again, elsewhere, with Last-Event-ID. Others, like
+ * the answer to a POST, are asked for once: they run on. */
 #include "context.h"
 #include "event_stream.h"
 #include "exchange.h"
@@ -119,6 +120,11 @@ static bool send_end(fl_exchange *exchange) {
     return send_text(exchange, text, fl_event_stream_last_text(exchange, text));
 }
 
+/* Whether the response may end here, as nothing is lost by that. */
+static bool may_end(const fl_exchange *exchange) {
+    return exchange->request.reconnects && is_sent(exchange) && at_event_start(&exchange->response);
+}
+
 static void end_in_order(fl_exchange *exchange) {
     const fl_protocol *protocol = exchange->protocol;
     fl_connection *connection = exchange->connection;
@@ -128,6 +134,7 @@ static void end_in_order(fl_exchange *exchange) {
         protocol->reset(exchange);
     bool open = exchange->connection != NULL;
     if (open) {
+        exchange->timing.stopped = true;
         fl_exchange_detach(exchange);
         fl_exchange_connection_lost(exchange, true);
         protocol->finished(connection);
@@ -139,7 +146,7 @@ void fl_event_stream_expired(fl_exchange *exchange) {
     fl_deadline_set(exchange->context, &exchange->request.deadline, FL_DEADLINE_EVENTS, exchange->response.body_sent);
     if (!silent || !is_sent(exchange))
         return;
-    if (exchange->context->draining && at_event_start(&exchange->response))
+    if (exchange->context->draining && may_end(exchange))
         end_in_order(exchange);
     else if (at_line_start(&exchange->response))
         send_comment(exchange);
@@ -164,6 +171,6 @@ void fl_event_streams_drain(fl_context *context) {
 
 void fl_event_streams_end(fl_context *context) {
     for (fl_exchange *exchange = context->served; exchange != NULL; exchange = exchange->next)
-        if (is_open(exchange) && exchange->connection != NULL && is_sent(exchange) && at_event_start(&exchange->response))
+        if (is_open(exchange) && exchange->connection != NULL && may_end(exchange))
             end_in_order(exchange);
 }

@@ -35,10 +35,10 @@ void fl_event_stream_expired(fl_exchange *exchange);
 /* The client has ended its side: a comment tells whether it still reads. */
 void fl_event_stream_probe(fl_exchange *exchange);
 
-/* The server drains: streams end once they have been silent for a second after an event. */
+/* The server drains: streams whose clients connect again end once they have been silent for a second after an event. */
 void fl_event_streams_drain(struct fl_context *context);
 
-/* The server stops: streams end, but those within an event. */
+/* The server stops: the same streams end now, but those within an event. */
 void fl_event_streams_end(struct fl_context *context);
 
 #endif

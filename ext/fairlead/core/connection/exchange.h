@@ -53,7 +53,9 @@ typedef struct fl_request {
     bool awaited : 1;  /* the owner waits for more of the body */
     bool head_method : 1;
     bool connect_method : 1;
-    bool accepts_html : 1; /* see error_page.h */
+    bool accepts_html : 1; /* see error_page.h; known once it is submitted, like the next two */
+    bool reconnects : 1;   /* an EventSource: its client asks again by itself once the response has ended */
+    bool mcp_call : 1;     /* goes on without its client (MCP, Streamable HTTP) */
     bool https : 1;        /* see https.h */
     bool compact : 1;      /* the head's block has room for its own headers only */
 } fl_request;
@@ -98,6 +100,7 @@ typedef struct fl_time_limit {
     bool running;
     bool expired;   /* waits in the list of expired exchanges */
     bool timed_out; /* the client has got a timeout response, or a truncated response */
+    bool stopped;   /* the server has ended the response, since it stops */
 } fl_time_limit;
 
 typedef struct fl_queueing {
@@ -242,6 +245,12 @@ void fl_exchange_submit(fl_exchange *exchange);
 void fl_exchange_body_received(fl_exchange *exchange);
 /* Removes the exchange from its connection. */
 void fl_exchange_detach(fl_exchange *exchange);
+/* Sets what of the head is needed once it has been freed. */
+void fl_exchange_note_head(fl_exchange *exchange);
+/* What a client is told that gets no response, if timing.timed_out. */
+static inline fl_status fl_exchange_timeout(const fl_exchange *exchange) {
+    return exchange->timing.stopped ? FL_ENDING : FL_REQUEST_TIMEOUT;
+}
 /* Whether a tunnel begins after the head (RFC 9110, 9.3.6). */
 static inline bool fl_exchange_opens_tunnel(const fl_exchange *exchange) {
     return exchange->request.connect_method && exchange->response.code >= 200 && exchange->response.code < 300;

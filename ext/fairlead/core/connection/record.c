@@ -4,7 +4,7 @@
 
 static int final_code(const fl_exchange *exchange) {
     const fl_response *response = &exchange->response;
-    return exchange->timing.timed_out && !response->committed ? fl_status_http(FL_REQUEST_TIMEOUT) : response->code;
+    return exchange->timing.timed_out && !response->committed ? fl_status_http(fl_exchange_timeout(exchange)) : response->code;
 }
 
 /* A client may ask for any path and method: what no part of the app has known must not use up the table. */

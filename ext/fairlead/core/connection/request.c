@@ -30,8 +30,8 @@ void fl_exchange_submit(fl_exchange *exchange) {
         fl_exchange_free(exchange);
         return;
     }
-    if (context->has_error_pages)
-        fl_error_page_note_request(exchange);
+    if (exchange->request.head->noted)
+        fl_exchange_note_head(exchange);
     if ((context->limits.redirect_to_https || context->limits.hsts[0] != '\0') && fl_https_redirect(exchange))
         return;
     if (connection->deadline.kind != FL_DEADLINE_WRITE)
@@ -120,9 +120,9 @@ void fl_exchange_time_out(fl_exchange *exchange) {
             return;
         fl_exchange_detach(exchange);
     } else {
-        exchange->request.rejection = FL_REQUEST_TIMEOUT;
-        exchange->protocol->canned_response(exchange, fl_status_http(FL_REQUEST_TIMEOUT), fl_status_text(FL_REQUEST_TIMEOUT),
-                                            false);
+        fl_status status = fl_exchange_timeout(exchange);
+        exchange->request.rejection = status;
+        exchange->protocol->canned_response(exchange, fl_status_http(status), fl_status_text(status), false);
     }
     fl_exchange_connection_lost(exchange, false);
 }

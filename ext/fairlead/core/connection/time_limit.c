@@ -128,7 +128,8 @@ void fl_exchange_client_gone(fl_exchange *exchange) {
     if (exchange->context == NULL || is_delivered(exchange))
         return;
     const fl_limits *limits = &exchange->context->limits;
-    bool cancelled = limits->cancel_abandoned || (limits->cancel_streams && exchange->long_lived);
+    bool cancelled =
+        !exchange->request.mcp_call && (limits->cancel_abandoned || (limits->cancel_streams && exchange->long_lived));
     if (cancelled && !exchange->timing.expired && !exchange->timing.timed_out && !exchange->response.switches_protocol)
         expire(exchange);
 }
@@ -138,7 +139,8 @@ static void time_out(fl_exchange *exchange) {
     if (!exchange->timing.expired)
         expire(exchange);
     exchange->timing.timed_out = true;
-    context->counts.timed_out++;
+    if (!exchange->timing.stopped)
+        context->counts.timed_out++;
     if (exchange->connection != NULL)
         fl_exchange_time_out(exchange);
 }
@@ -152,10 +154,17 @@ void fl_context_expire(fl_context *context, int most) {
             time_out(exchange);
 }
 
-void fl_context_expire_all(fl_context *context) {
+/* Whether nobody has told its owner to end. */
+static bool goes_on(const fl_exchange *exchange) {
+    return !exchange->timing.timed_out && !(exchange->timing.expired && exchange->connection == NULL);
+}
+
+void fl_context_stop_all(fl_context *context, bool streams) {
     for (fl_exchange *exchange = context->served; exchange != NULL; exchange = exchange->next)
-        if (!exchange->timing.timed_out && !(exchange->timing.expired && exchange->connection == NULL))
+        if (goes_on(exchange) && (streams || !exchange->long_lived)) {
+            exchange->timing.stopped = true;
             time_out(exchange);
+        }
 }
 
 uint64_t fl_context_next_expired(fl_context *context) {

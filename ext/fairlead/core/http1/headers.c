@@ -124,6 +124,11 @@ fl_status fl_http1_interpret_headers(fl_head *head, const char *bytes) {
             break;
         case FL_HEADER_MCP_SESSION_ID:
             head->session = header->value;
+            head->noted = true;
+            break;
+        case FL_HEADER_MCP_PROTOCOL_VERSION:
+        case FL_HEADER_ACCEPT:
+            head->noted = true;
             break;
         default:
             break;

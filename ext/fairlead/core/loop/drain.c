@@ -78,30 +78,32 @@ void fl_loop_drain(fl_loop *loop, bool handing_over) {
     fl_loop_wake(loop); /* the next turn ends the others, once it has read what has come */
 }
 
-/* Rejects requests that wait or are incomplete. */
-static void reject_waiting(fl_connection *connection) {
+/* Rejects requests that wait or are incomplete, and without `streams` no file that is being sent. */
+static void reject_waiting(fl_connection *connection, bool streams) {
     for (fl_exchange *exchange = connection->exchanges, *next; exchange != NULL; exchange = next) {
         next = exchange->stream_next;
-        if (exchange->state != FL_EXCHANGE_NEW && exchange->state != FL_EXCHANGE_SERVED)
+        bool waits = exchange->state > FL_EXCHANGE_NEW && exchange->state < FL_EXCHANGE_SERVED;
+        if (waits || (streams && exchange->state > FL_EXCHANGE_SERVED))
             fl_exchange_reject(exchange, FL_ENDING);
         if (connection->state == FL_CONNECTION_CLOSED)
             return;
     }
 }
 
-void fl_loop_stop(fl_loop *loop) {
+void fl_loop_stop(fl_loop *loop, bool streams) {
     fl_context *context = &loop->context;
     fl_context_update_clock(context);
     fl_context_flush(context); /* a stream that has just written can end in order */
     fl_event_streams_end(context);
-    fl_context_expire_all(context);
-    fl_relays_stop(context);
+    fl_context_stop_all(context, streams);
+    if (streams)
+        fl_relays_stop(context);
     for (fl_connection *connection = context->connections, *next; connection != NULL; connection = next) {
         next = connection->next;
         const fl_exchange *exchange = connection->exchanges;
         bool waits = exchange != NULL && exchange->state == FL_EXCHANGE_QUEUED;
         if (!waits || !context->handing_over || !fl_handoff_give_to_least_loaded(&loop->siblings, connection))
-            reject_waiting(connection);
+            reject_waiting(connection, streams);
     }
 }
 

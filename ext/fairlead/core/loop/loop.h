@@ -183,9 +183,9 @@ bool fl_loop_is_drained(const fl_loop *loop);
  * that receives from it. */
 bool fl_loop_end(fl_loop *loop);
 
-/* Ends all requests now, when a drain has run out of time: running ones expire, waiting ones go to a sibling if it is handing over.
- * The others, and incomplete ones, are rejected. */
-void fl_loop_stop(fl_loop *loop);
+/* Ends requests now, when a drain has run out of time: running ones expire, waiting ones go to a sibling if it is handing over. The
+ * others, and incomplete ones, are rejected. Without `streams`, long-lived and relayed ones run on. */
+void fl_loop_stop(fl_loop *loop, bool streams);
 
 /* Sends complete responses that have been staged for so many microseconds. The watch thread calls it without the lock, which it takes
  * itself. Responses that are still being written stay. */

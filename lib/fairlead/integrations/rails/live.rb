@@ -42,7 +42,7 @@ module Fairlead
         ::Thread.current[REQUEST_FIBER] = request_fiber
         RequestDeadlines.current&.share do |error|
           abandon_stream # before the action can close the stream, which would wait for room
-          error.is_a?(ClientGone) ? disconnected(error) : error
+          error.is_a?(RequestTimeout) ? error : disconnected(error)
         end
         failure = ::ThreadError.new("the action has been ended")
         failure.set_backtrace(caller(0, 1)) # Rails logs it

@@ -31,21 +31,24 @@ module Fairlead
     end
 
     # The status that Rails logs for cancelled requests: 504 past `request_timeout`, as the client was answered, and 499 (nginx'
-    # code) when the client has gone, which is no error.
+    # code) when the client has gone or connects again to another worker, which is no error.
     initializer "fairlead.cancelled_requests", after: "action_dispatch.configure" do
       if defined?(::ActionDispatch::DebugExceptions)
         ::ActionDispatch::ExceptionWrapper.rescue_responses.update("Fairlead::RequestTimeout" => :gateway_timeout,
-                                                                   "Fairlead::ClientGone" => 499)
+                                                                   "Fairlead::ClientGone" => 499, "Fairlead::ServerStopping" => 499)
         ::ActionDispatch::DebugExceptions.register_interceptor(ClientsThatHaveGone)
       end
     end
 
     # Logs one line for such a client, and the error with its backtrace at the level debug.
     module ClientsThatHaveGone
+      ERRORS = %w[Fairlead::ClientGone Fairlead::ServerStopping].freeze # the classes only exist in a process that serves
+      private_constant :ERRORS
+
       # @param error [Exception] a view's error has the original one as its cause.
       def self.call(request, error)
         error = error.cause if ::ActionDispatch::ExceptionWrapper.wrapper_exceptions.include?(error.class.name)
-        return unless error.class.name == "Fairlead::ClientGone" # the class only exists in a process that serves
+        return unless ERRORS.include?(error.class.name)
 
         request.set_header("action_dispatch.debug_exception_log_level", ::Logger::DEBUG)
         request.logger&.info("#{request.request_method} #{request.path}: #{error.message}")

@@ -77,7 +77,7 @@ module Fairlead
           break if @streams.keys.empty?
         end
         !@failed
-      rescue ClientGone, RequestTimeout => error
+      rescue ClientGone, ServerStopping, RequestTimeout => error
         raise_in_tasks(error)
         raise
       ensure

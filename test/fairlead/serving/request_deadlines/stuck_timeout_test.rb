@@ -54,7 +54,7 @@ module Fairlead
             stall(server, path, 30, on: stuck)
             victim = await_end(server)
           end
-          assert_equal 504, stuck.response.status
+          assert_equal 503, stuck.response.status
           assert_predicate stuck, :eof?
           # Its own idle connection has gone to the sibling.
           answers = clients.values.map { |other| other.get("/") }
@@ -108,7 +108,7 @@ module Fairlead
           answer = waits.response
           assert_equal 200, answer.status
           refute_equal victim, answer.body.to_i
-          assert_equal [504, 504], [suspended, stuck].map { |client| client.response&.status }
+          assert_equal [503, 503], [suspended, stuck].map { |client| client.response&.status }
           assert_equal victim, await_end(server)
           assert_equal 1, server.worker_pids.size
         end

@@ -61,7 +61,7 @@ module Fairlead
     class HTTP1Stream
       def initialize(client, path, coding)
         @client = client
-        client.request("GET", path, "Accept-Encoding: #{coding}")
+        client.request("GET", path, "Accept: text/event-stream", "Accept-Encoding: #{coding}")
         nil until client.line.empty?
       end
 
@@ -78,7 +78,7 @@ module Fairlead
     class HTTP2Stream
       def initialize(client, path, coding)
         @client = client
-        client.headers(1, HTTP2Client.get(path, "accept-encoding" => coding))
+        client.headers(1, HTTP2Client.get(path, "accept" => "text/event-stream", "accept-encoding" => coding))
       end
 
       def piece
