@@ -40,7 +40,10 @@ module Fairlead
         case path
         when "/free" then Cwork.without_gvl(seconds)
         when "/gate" then (Cwork.without_gvl(0.02) while File.exist?("gate"))
+        when "/free/gate" then (Cwork.without_gvl(seconds); Cwork.without_gvl(0.02) while File.exist?("gate"))
+        when "/cpu/gate" then (compute(1) while File.exist?("gate")) # who looks releases the lock
         when "/many" then (seconds * 300).to_i.times { Cwork.without_gvl(0.003) }
+        when "/many/gate" then (Cwork.without_gvl(0.003) while File.exist?("gate"))
         when "/blocking-fiber" then Fiber.new(blocking: true) { sleep(seconds) }.resume
         when "/held" then Cwork.with_gvl(seconds)
         when "/kept" then Cwork.with_gvl_while(env["QUERY_STRING"], 300)
@@ -135,6 +138,14 @@ module Fairlead
 
     # Lets all go on that {#keep_stuck} has begun.
     def release(server) = Dir[server.path("kept-*")].each { |path| File.delete(path) }
+
+    # Who asks for /gate and its like meanwhile stalls until the block is done, however slow the machine is.
+    def while_the_gate_is_closed(server)
+      gate = server.write("gate", "")
+      yield
+    ensure
+      File.delete(gate)
+    end
 
     # @return [String] letters that no route has had so far.
     def new_word = Array.new(12) { rand(97..122).chr }.join

@@ -9,7 +9,7 @@ module Fairlead
     include SpeaksHTTP
     include Stalls
 
-    def server = shared_server(APP, "-w", "2")
+    def server = shared_server(APP, "-w", "2", "--queue-target", "0")
 
     # @return [Hash{Integer => Integer}] requests that each worker has handed to a sibling, less those that it was handed.
     def handed_on_by_each(server) = slots(server).to_h { |slot| [slot[:pid], slot[:handed] - slot[:received]] }
@@ -133,18 +133,24 @@ module Fairlead
       end
     end
 
-    # Nothing stalls: but all of a crowd has come to one worker, and the other has nothing to do.
+    # Nothing stalls: but all of a crowd has come to one worker, and the other has nothing to do. It stands still until all have come.
     def test_the_longer_queue_hands_over_without_a_stall_too
       await_regular_workers_alone(server)
       { "/work?0.05" => 16, "/work?0.004" => 120 }.each do |path, size| # also such as are too short to be seen one by one
         crowd = Array.new(2 * size) { client(to: server) }
-        crowd = crowd.group_by { |client| client.get("/").body }.values.max_by(&:size).first(size)
+        worker, crowd = crowd.group_by { |client| client.get("/").body.to_i }.max_by { |_, clients| clients.size }
         before = figures(server)[:handed]
+        crowd = crowd.first(size)
+        suspend_at_rest(server, worker)
         crowd.each { |client| client.write("GET #{path} HTTP/1.1\r\nHost: a\r\n\r\n") }
-        workers = crowd.map { |client| client.response.body }
+        server.signal(:CONT, worker)
+        responses = crowd.map(&:response)
         handed = figures(server)[:handed] - before
+        assert_each_equal 200, responses, server, &:status
         assert_includes 1..size, handed, "#{path}: nothing was handed over, or it was passed around"
-        assert_equal 2, workers.uniq.size, path
+        assert_equal 2, responses.map(&:body).uniq.size, path
+      ensure
+        server.signal(:CONT, worker) if worker
       end
     end
   end

@@ -58,13 +58,14 @@ module Fairlead
 
     def test_of_those_that_block_without_the_lock_eight_run_at_once
       with_server(APP) do |server|
-        learn(server, "/free", :threads)
-        blocked = ask(server, "/free?2", 24)
-        sleep_beside(server, blocked)
-        meanwhile = figures(server)
+        learn(server, "/free/gate", :threads)
+        blocked, meanwhile = while_the_gate_is_closed(server) do
+          asked = ask(server, "/free/gate?0.1", 24)
+          sleep_beside(server, asked)
+          [asked, eventually("they run, and wait") { figures(server).then { |now| now if now.values_at(:lane_running, :lane_waiting).all?(&:positive?) } }]
+        end
         answered(blocked)
         assert_includes 1..8, meanwhile[:lane_running]
-        assert_operator meanwhile[:lane_waiting], :>, 0
         figures = eventually("all are counted") { figures(server).then { |now| now if now[:lane_requests] >= 24 } }
         assert_includes 1..8, figures[:lane_max]
         assert_operator figures[:lane_waited_us], :>, 0
@@ -79,15 +80,19 @@ module Fairlead
     end
 
     def test_in_a_lane_too_nobody_waits_for_longer_than_the_queue_timeout
-      with_server(APP, "--queue-timeout", "1.2") do |server|
-        learn(server, "/free", :threads)
-        answers = burst(server, ["/free?0.8"] * 40) # eight at once: the last would begin after 3.2 s
-        served, refused = answers.partition { |answer| answer.status == 200 }
+      with_server(APP, "--queue-timeout", "4") do |server|
+        learn(server, "/free/gate", :threads)
+        began = monotonic
+        asked, refused, seconds = while_the_gate_is_closed(server) do
+          clients = ask(server, "/free/gate?0", 20) # eight at once
+          [clients, first_answered(clients, 12), monotonic - began]
+        end
+        served = (asked - refused.keys).map(&:response)
 
-        assert_operator served.size, :>=, 8
-        assert_operator refused.size, :>=, 8
-        assert(refused.all? { |answer| answer.status == 503 && answer.text.match?(/^retry-after: /i) && answer.seconds > 1 })
-        assert_includes refused.first.body, "waited too long in the queue"
+        assert_equal [[503, true, "waited too long in the queue"]],
+                     refused.values.map { |answer| [answer.status, answer["retry-after"].to_i.positive?, answer.body[/waited too .* queue/]] }.uniq
+        assert_operator seconds, :>=, 4
+        assert_equal [200] * 8, served.map(&:status)
       end
     end
 
@@ -240,16 +245,22 @@ module Fairlead
 
     # @return [Array<Float>] when each had come to the server, in the order in which they were answered.
     def answered(clients)
-      waiting = clients.to_h { |client| [client.socket, client] }
-      order = []
-      until waiting.empty?
-        IO.select(waiting.keys).first.each do |socket|
-          response = waiting.delete(socket).response
-          assert_equal 200, response.status
-          order << response["x-start"].delete_prefix("t=").to_f
-        end
+      first_answered(clients, clients.size).each_value.map do |response|
+        assert_equal 200, response.status, response.body
+        arrival(response)
       end
-      order
+    end
+
+    # @return [Hash{HTTPClient => HTTPClient::Response}] so many of those that are answered first.
+    def first_answered(clients, count)
+      waiting = clients.to_h { |client| [client.socket, client] }
+      answers = {}
+      while answers.size < count
+        ready, = IO.select(waiting.keys, nil, nil, 300)
+        flunk "#{answers.size} of #{count} were answered" unless ready
+        ready.each { |socket| waiting.delete(socket).then { |client| answers[client] = client.response } }
+      end
+      answers
     end
 
     def each_workers_figures(server)

@@ -15,19 +15,19 @@ module Fairlead
     # Others are served while the first ones block; and with nothing else at work, within so many seconds.
     { "a_standby_serves_while_the_reactor_blocks_without_the_lock" => ["/free", 0.05],
       "also_when_the_request_has_waited_before_it_blocks" => ["/later/free", 0.05],
-      "a_second_standby_serves_while_two_reactors_block" => ["/free", 0.05, { times: 2 }],
-      "more_standbys_come_when_more_block" => ["/free", 0.05, { times: 6 }],
-      "a_standby_shares_the_lock_with_a_request_that_computes_for_long" => ["/cpu", 0.3, { seconds: 3 }],
-      "also_when_it_has_waited_before" => ["/later/cpu", 0.3, { seconds: 3 }],
-      "many_short_calls_are_as_bad_as_a_long_one" => ["/many", 0.2] }.each do |name, (path, within, options)|
+      "a_second_standby_serves_while_two_reactors_block" => ["/free", 0.05, 2],
+      "more_standbys_come_when_more_block" => ["/free", 0.05, 6],
+      "a_standby_shares_the_lock_with_a_request_that_computes_for_long" => ["/cpu", 0.3],
+      "also_when_it_has_waited_before" => ["/later/cpu", 0.3],
+      "many_short_calls_are_as_bad_as_a_long_one" => ["/many", 0.2] }.each do |name, (path, within, times)|
       define_method("test_#{name}") do
         # The request waits first: a reactor that leads since an earlier test would go on to lead, and no other would be counted.
         @server = with_server(APP) if path.start_with?("/later")
-        assert_served_beside(path, **options.to_h)
+        assert_served_beside("#{path}/gate", times: times || 1)
       end
 
       timing define_method("test_#{name}_soon") {
-        assert_median_below(within, runs: 3) { seconds_beside(path, times: options.to_h.fetch(:times, 1)) }
+        assert_median_below(within, runs: 3) { seconds_beside(path, times: times || 1) }
       }
     end
 
@@ -150,14 +150,16 @@ module Fairlead
     # Responses to very short requests leave together: but not with one that is not short.
     def test_no_response_waits_for_a_request_that_blocks_after_it
       with_server(APP, "-w", "1", "--queue-target", "0") do |server|
-        %w[free held].each do |path|
+        %w[/gate /kept].each do |path|
           crowd = Array.new(150) { client(to: server) }
-          working = client(to: server).write("GET /cpu?0.05 HTTP/1.1\r\nHost: a\r\n\r\n")
-          crowd.each { |client| client.write("GET / HTTP/1.1\r\nHost: a\r\n\r\n") } # taken at one go after it
-          blocking = client(to: server).write("GET /#{path}?5 HTTP/1.1\r\nHost: a\r\n\r\n")
-
-          crowd.each { |client| assert_equal 200, client.response.status }
-          assert blocking.silent?(0), "they have waited for it"
+          working, blocking = nil
+          while_the_gate_is_closed(server) do
+            working = client(to: server).write("GET /cpu?0.05 HTTP/1.1\r\nHost: a\r\n\r\n")
+            crowd.each { |client| client.write("GET / HTTP/1.1\r\nHost: a\r\n\r\n") } # taken at one go after it
+            blocking = client(to: server).write("GET #{path}?kept-#{new_word} HTTP/1.1\r\nHost: a\r\n\r\n")
+            crowd.each { |client| assert_equal 200, client.response.status }
+            eventually("it holds the lock") { path == "/gate" || release(server).any? }
+          end
           [working, blocking].each { |client| assert_equal 200, client.response.status }
         end
       end
@@ -217,14 +219,6 @@ module Fairlead
     # In which a request began and ended.
     def threads(response) = response["x-threads"].split
 
-    # Who asks for /gate meanwhile blocks until it is open again.
-    def while_the_gate_is_closed(server)
-      gate = server.write("gate", "")
-      yield
-    ensure
-      File.delete(gate)
-    end
-
     # How often any thread of the worker has gone to sleep, in so many seconds.
     def switches(server, seconds)
       before = switches_of(server).sum
@@ -248,11 +242,11 @@ module Fairlead
     end
 
     # One worker: only a standby can have served.
-    def assert_served_beside(path, seconds: 4, times: 1)
+    def assert_served_beside(path, times:)
       before = figures(server)[:standbys]
-      blocked = Array.new(times) { stall(server, path, seconds) }
-      5.times { assert_equal "200", server.get("/").code }
-      assert blocked.all? { |client| client.silent?(0) }, "they have waited for it"
+      blocked = while_the_gate_is_closed(server) do
+        Array.new(times) { stall(server, path, 0) }.tap { 5.times { assert_equal "200", server.get("/").code } }
+      end
       blocked.each { |client| assert_equal 200, client.response.status }
       eventually("it is counted") { figures(server)[:standbys] > before }
     end
