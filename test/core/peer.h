@@ -1,4 +1,4 @@
-/* A loop under test and its clients in one process, over TCP or socket pairs. All waits fail after five seconds. */
+/* A loop under test and its clients in one process, over TCP or socket pairs. All waits fail after twenty seconds. */
 #ifndef FL_TEST_PEER_H
 #define FL_TEST_PEER_H
 
@@ -98,7 +98,7 @@ static inline void turn(fl_loop *loop) {
 
 #define TURN_UNTIL(loop, condition)                                                                            \
     do {                                                                                                       \
-        uint64_t give_up_ = fl_clock() + 5 * SECOND;                                                           \
+        uint64_t give_up_ = fl_clock() + 20 * SECOND;                                                          \
         bool came_ = false;                                                                                    \
         for (fl_loop_turn(loop); !(came_ = (condition)) && fl_clock() < give_up_; fl_loop_turn(loop))          \
             fl_loop_wait(loop, 5 * MILLISECOND);                                                               \
@@ -175,7 +175,7 @@ static inline received_bytes receive(fl_loop *loop, int descriptor) {
 
 static inline received_bytes receive_to_end(fl_loop *loop, int descriptor) {
     received_bytes received = {0};
-    uint64_t give_up = fl_clock() + 5 * SECOND;
+    uint64_t give_up = fl_clock() + 20 * SECOND;
     for (receive_available(descriptor, &received); !received.ended && !received.reset; receive_available(descriptor, &received)) {
         if (fl_clock() > give_up) {
             test_fail(__FILE__, __LINE__, "the connection was not closed");

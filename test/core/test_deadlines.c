@@ -46,7 +46,7 @@ static void a_request_that_waits_too_long_gets_503(void) {
     send_text(late, GET("/"));
     uint64_t before = fl_clock();
     received_bytes received = receive_to_end(server.loop, late);
-    CHECK(fl_clock() - before < SECOND);
+    CHECK(fl_clock() - before < 4 * SECOND); /* before any deadline of a connection */
     CHECK(strstr(received.bytes, "\r\nretry-after: ") != NULL);
     CHECK_RECEIVED("HTTP/1.1 503 Service Unavailable\r\n", "\n", received);
     answer(exchange, 200, "");
@@ -81,8 +81,8 @@ static void many_queued_requests_expire_in_order_over_several_turns(void) {
     CHECK_RECEIVED("HTTP/1.1 503 Service Unavailable\r\n", "\n", first);
     CHECK_NOTHING_RECEIVED(last);
     uint64_t since = fl_clock();
-    fl_loop_wait(server.loop, SECOND);
-    CHECK(fl_clock() < since + SECOND / 2); /* the others are due already */
+    fl_loop_wait(server.loop, 8 * SECOND);
+    CHECK(fl_clock() < since + 4 * SECOND); /* the others are due already */
     CHECK_NUMBER(MANY, server.loop->context.counts.refused);
     for (int i = 0; i < MANY; i++) close(sockets[i]);
     server_stop(&server);
@@ -145,7 +145,7 @@ static void deadlines_end_stalled_connections(void) {
 /* Closing takes some microseconds each, which would delay other connections. */
 static void many_idle_connections_expire_over_several_turns(void) {
     fl_limits limits = peer_limits;
-    limits.deadlines[FL_DEADLINE_IDLE] = SECOND;
+    limits.deadlines[FL_DEADLINE_IDLE] = 60 * SECOND;
     peer_server server = server_with(limits);
     int sockets[MANY];
     for (int i = 0; i < MANY; i++) {
@@ -154,13 +154,14 @@ static void many_idle_connections_expire_over_several_turns(void) {
     }
     TURN_UNTIL(server.loop, server.loop->context.counts.connections == MANY);
     turn(server.loop); /* handshakes end */
-    usleep(1100000);
+    for (fl_deadline *one = server.loop->context.deadlines[FL_DEADLINE_IDLE].first; one != NULL; one = one->after) one->at = fl_clock();
+    server.loop->context.timer_stale = true;
     fl_loop_turn(server.loop);
     uint32_t left = server.loop->context.counts.connections;
     CHECK(left < MANY && left > MANY / 2);
     uint64_t since = fl_clock();
-    fl_loop_wait(server.loop, SECOND);
-    CHECK(fl_clock() < since + SECOND / 2); /* the others are due already */
+    fl_loop_wait(server.loop, 8 * SECOND);
+    CHECK(fl_clock() < since + 4 * SECOND); /* the others are due already */
     TURN_UNTIL(server.loop, server.loop->context.counts.connections == 0);
     for (int i = 0; i < MANY; i++) close(sockets[i]);
     server_stop(&server);

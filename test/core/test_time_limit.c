@@ -63,8 +63,8 @@ static void many_requests_expire_in_order_over_several_turns(void) {
     CHECK(server.loop->context.counts.timed_out > MANY / 2 && server.loop->context.counts.timed_out < MANY);
     CHECK(exchanges[0]->timing.timed_out && !exchanges[MANY - 1]->timing.timed_out);
     uint64_t since = fl_clock();
-    fl_loop_wait(server.loop, SECOND);
-    CHECK(fl_clock() < since + SECOND / 2); /* the others are due already */
+    fl_loop_wait(server.loop, 8 * SECOND);
+    CHECK(fl_clock() < since + 4 * SECOND); /* the others are due already */
     CHECK_NUMBER(MANY, server.loop->context.counts.timed_out);
     for (int i = 0; i < MANY; i++) {
         CHECK_NUMBER(exchanges[i]->id, fl_context_next_expired(&server.loop->context));
