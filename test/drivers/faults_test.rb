@@ -61,10 +61,10 @@ module Fairlead
       define_method("test_#{adapter}_connections_that_the_server_has_closed_are_not_handed_out") do
         with_server(APP, env: environment(adapter)) do |server|
           3.times do
-            assert_equal ["200"], together(server, 10).map(&:code).uniq
+            assert_each_equal %w[200 done], together(server, 10), server
             end_connections(service)
 
-            assert_equal [%w[200 done]], together(server, 10).map { |answer| [answer.code, answer.body] }.uniq
+            assert_each_equal %w[200 done], together(server, 10), server
           end
         end
       end
@@ -103,15 +103,13 @@ module Fairlead
     def waits_for_room(adapter, *flags)
       few = few(adapter, 3)
       with_server(APP, *flags, env: { "DATABASE_URL" => "#{few.url}?pool=20&checkout_timeout=60" }) do |server|
-        answers = together(server, 60)
-
-        assert_equal [%w[200 done]], answers.map { |answer| [answer.code, answer.body] }.uniq
+        assert_each_equal %w[200 done], together(server, 60), server
         others = few.take_all
         waiting = Thread.new { together(server, 30) }
         share = least_share_of_cpu(server)
         others.each(&:close)
 
-        assert_equal [%w[200 done]], waiting.value.map { |answer| [answer.code, answer.body] }.uniq
+        assert_each_equal %w[200 done], waiting.value, server
         assert_operator share, :<, 0.4
       end
     ensure
@@ -246,7 +244,8 @@ module Fairlead
       over = true
     end
 
-    def together(server, count) = Array.new(count) { Thread.new { server.get("/work") } }.map(&:value)
+    # @return [Array<Array(String, String)>] status and body of each.
+    def together(server, count) = Array.new(count) { Thread.new { server.get("/work").then { |answer| [answer.code, answer.body] } } }.map(&:value)
 
     # As an administrator does, or a server that finds them idle for too long.
     def end_connections(service)

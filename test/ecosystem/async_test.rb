@@ -182,7 +182,7 @@ module Fairlead
       answers = burst(@server, (1..100).map { |number| "/redis?#{number}" })
 
       assert_equal (1..100).map(&:to_s), answers.map(&:body)
-      assert_equal ["pushed"], burst(@server, (1..20).map { |number| "/blocking-redis?#{number}" }).map(&:body).uniq
+      assert_each_equal "pushed", burst(@server, (1..20).map { |number| "/blocking-redis?#{number}" }), @server, &:body
     end
 
     def test_tasks_of_a_request_whose_client_has_gone_can_be_ended

@@ -42,7 +42,7 @@ module Fairlead
 
     def test_it_works_as_under_any_server_and_the_log_says_where_a_connection_is_kept
       server = rails(:fairlead, "--workers", "1", "--queue-target", "0", database: postgresql, files: FILES)
-      %w[/keeping /giving].each { |path| assert_equal ["ten times"], burst(server, [path] * 30).map(&:body).uniq }
+      %w[/keeping /giving].each { |path| assert_each_equal "ten times", burst(server, [path] * 30), server, &:body }
 
       assert_match(/Called deprecated `ActiveRecord::Base.connection`.*tens_controller\.rb:3/m, server.log)
       refute_match(/tens_controller\.rb:9/, server.log)

@@ -29,7 +29,7 @@ module Fairlead
       with_server(APP, "--workers", "0") do |server|
         answers = Array.new(COUNT) { |n| Thread.new { server.get(n % 10 == 9 ? "/thread" : "/") } }.map(&:value)
 
-        assert_equal [%w[200 written]], answers.map { |answer| [answer.code, answer.body] }.uniq
+        assert_each_equal(%w[200 written], answers.map { |answer| [answer.code, answer.body] }, server)
       end
     end
 

@@ -216,7 +216,7 @@ module Fairlead
       waiting = Thread.new { burst(server, ["/wait?#{round}"] * 300) }
       eventually("all wait") { server.get("/waiting?#{round}").body == "300" }
       fibers = server.get("/open?#{round}").body.to_i
-      assert_equal [200], waiting.value.map(&:status).uniq
+      assert_each_equal 200, waiting.value, server, &:status
       fibers
     end
 

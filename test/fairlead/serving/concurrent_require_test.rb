@@ -26,8 +26,7 @@ module Fairlead
 
     def assert_all_get_it(path)
       with_server(APP, files: FILES) do |server|
-        answers = burst(server, [path] * 10)
-        assert_equal [[200, "loaded"]] * 10, answers.map { |answer| [answer.status, answer.body] }, server.log
+        assert_each_equal([200, "loaded"], burst(server, [path] * 10), server) { |answer| [answer.status, answer.body] }
       end
     end
   end

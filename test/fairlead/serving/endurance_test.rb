@@ -114,7 +114,7 @@ module Fairlead
       with_server(compact) do |server|
         %w[/verify /compact].each do |path|
           answers = burst(server, (PATHS + ["/wait"] * 5 + [path]) * 2, within: 180)
-          assert_equal [200], answers.map(&:status).uniq, path
+          assert_each_equal 200, answers, server, &:status
           assert_all_kinds(server)
         end
       end

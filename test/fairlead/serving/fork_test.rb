@@ -59,7 +59,7 @@ module Fairlead
             server.connect do |socket|
               2.times { assert_equal [200, expected], ask(socket, path), path }
             end
-            others.value.each { |answer| assert_equal "slept", answer.body, path }
+            assert_each_equal "slept", others.value, server, &:body
           end
           assert_equal [200, "slept"], ask(idle, "/nap"), "a connection older than all these children"
         end

@@ -134,7 +134,7 @@ module Fairlead
         %w[/stop /stop-by-child /raise-cancel].each do |path|
           others = Array.new(3) { Thread.new { server.get("/nap").body } }
           assert_equal "500", server.get(path).code, path
-          assert_equal ["slept"] * 3, others.map(&:value), path
+          assert_each_equal "slept", others.map(&:value), server
         end
       end
     end
@@ -145,7 +145,7 @@ module Fairlead
         workers = server.worker_pids
         (%w[/stop-soon /raise-soon /stop-parent-soon] * 3).each.with_index(1) do |path, number|
           assert_equal "ok", server.get(path).body
-          assert_equal ["slept"] * 3, burst(server, ["/nap"] * 3).map(&:body), path
+          assert_each_equal "slept", burst(server, ["/nap"] * 3), server, &:body
           eventually("it has done it") { server.get("/stops").body.to_i == number }
         end
         assert_equal workers, server.worker_pids
@@ -156,7 +156,7 @@ module Fairlead
       with_server(APP) do |server|
         10.times { assert_equal "ok", server.get("/stop-at-once").body }
         eventually("all have stopped it") { server.get("/stops").body == "20" }
-        assert_equal ["slept"] * 3, burst(server, ["/nap"] * 3).map(&:body)
+        assert_each_equal "slept", burst(server, ["/nap"] * 3), server, &:body
       end
     end
 
@@ -176,7 +176,7 @@ module Fairlead
         4.times do
           before = stops.call
           assert_equal "ok", server.get("/stop-later").body
-          sleep 0.15
+          sleep 0.15 # most have stopped it by then
           # A task's end is not that of its children; who stops it then stops them, unless their time has come at the same moment.
           eventually("the first of them has stopped it") { stops.call > before }
           # All can wait at once, so each has a fiber, and somebody drives.

@@ -77,7 +77,7 @@ module Fairlead
         # The thread takes the lock a moment after it has written its note: until then this worker answers.
         answers = []
         answers << client(to: server, timeout: 20).get("/") until answers.any? && answers.last.body.to_i != victim
-        assert_equal [200], answers.map(&:status).uniq
+        assert_each_equal 200, answers, server, &:status
         assert_equal victim, await_end(server)
         assert_includes server.log, "(stuck_timeout) a thread in it has been in a call that holds Ruby's lock."
         assert_equal "200", server.get("/").code

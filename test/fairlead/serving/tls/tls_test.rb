@@ -135,7 +135,7 @@ module Fairlead
         eventually("the workers before have ended") { (before & server.worker_pids).empty? }
         answers = silent.map { |socket| HTTPClient.new(TLSSocket.new(socket) { |context| context.verify_mode = OpenSSL::SSL::VERIFY_NONE }).get("/") }
 
-        assert_equal [200], answers.map(&:status).uniq
+        assert_each_equal 200, answers, server, &:status
         assert_empty answers.map { |answer| answer.body.to_i } & before
       ensure
         silent&.each(&:close)
