@@ -32,7 +32,7 @@ module Fairlead
       "ROLLBACK TO SAVEPOINT one" => ["BEGIN", "SAVEPOINT one"]
     }.freeze
     INSERT = STATEMENTS.keys[2]
-    # Seconds that each piece takes on its way, and that the server surely has had by then.
+    # Seconds that each piece takes on its way, and after which the server most likely has done it.
     DELAY = 0.01
     LATER = 0.05
     # When, and how many times. The second one meets the clean-up.
@@ -63,9 +63,12 @@ module Fairlead
 
     # Without a network's delay some answers are there before anybody waits for them.
     def self.slowly(url)
-      network = (@networks ||= {})[url] ||= SlowNetwork.new(URI(url).port, delay: DELAY).tap { |one| Minitest.after_run { one.close } }
+      network = networks[url] ||= SlowNetwork.new(URI(url).port, delay: DELAY).tap { |one| Minitest.after_run { one.close } }
       url.sub(":#{URI(url).port}/", ":#{network.port}/")
     end
+
+    # @return [Hash{String => SlowNetwork}]
+    def self.networks = (@networks ||= {})
 
     def setup
       super
@@ -154,8 +157,11 @@ module Fairlead
 
     private
 
+    # No answer comes before the statement waits for it.
     def interrupt(pause, times)
+      networks = self.class.networks.values.each(&:hold)
       task = Async { yield }
+      networks.each(&:go)
       # Other fibers do not go on: the answer comes, and is not taken.
       Fiber.blocking { sleep(pause) }
       times.times { task.cancel }

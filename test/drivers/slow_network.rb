@@ -22,9 +22,24 @@ module Fairlead
       @port = Integer(@process.gets)
     end
 
+    # What the database sends stays on its way until {#go}. Both return once it is so.
+    def hold = tell("hold")
+
+    def go = tell("go")
+
     def close
       Process.kill(:KILL, @process.pid)
       @process.close
+    end
+
+    private
+
+    # No other fiber of the caller's goes on meanwhile.
+    def tell(word)
+      Fiber.blocking do
+        @process.puts(word)
+        @process.gets
+      end
     end
 
     # In the process.
@@ -43,17 +58,26 @@ module Fairlead
         server.setsockopt(:SOCKET, :RCVBUF, BUFFER) if @rate.positive?
         $stdout.puts(server.local_address.ip_port)
         $stdout.flush
-        Thread.new { $stdin.read && exit! } # whoever started it has ended
+        Thread.new { obey }
         loop { Thread.new(server.accept) { |client| relay(client) } }
       end
 
       private
 
+      def obey
+        while (word = $stdin.gets)
+          @held = word == "hold\n"
+          $stdout.puts(word)
+          $stdout.flush
+        end
+        exit! # whoever started it has ended
+      end
+
       def relay(client)
         sleep(@hesitation)
         client = negotiate(client) if @tls
         database = TCPSocket.new("127.0.0.1", @target)
-        ways = [Thread.new { pass(client, database) }, Thread.new { pass(database, client) }]
+        ways = [Thread.new { pass(client, database) }, Thread.new { pass(database, client) { sleep(0.001) while @held } }]
         ways.each(&:join)
       rescue SystemCallError, IOError
         nil
@@ -73,6 +97,7 @@ module Fairlead
         end
         while (due, bytes = pieces.pop) && bytes
           sleep([due - now, 0].max)
+          yield if block_given?
           to.write(bytes)
           sleep(bytes.bytesize.fdiv(@rate)) if @rate.positive?
         end
