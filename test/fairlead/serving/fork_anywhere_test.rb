@@ -99,11 +99,12 @@ module Fairlead
         when "pid" then [200, {}, [Process.pid.to_s]]
         when "stream" then [200, {}, ResponseStream.new(-> { look(port) })]
         when "slow" # what is loaded last is asked first as the process is about to fork
-          require File.expand_path("slow.so") if env["QUERY_STRING"] == "late"
-          File.write("slow", "")
+          place, seconds = env["QUERY_STRING"].split("&")
           begin
+            require File.expand_path("slow.so") if place == "late"
+            File.write("slow", "")
             status[fork { look(port); exit 7 }]
-            sleep(1)
+            sleep(seconds.to_f)
           rescue Fairlead::RequestTimeout, Fairlead::ClientGone => error
             File.write("told", "\#{error.class} in \#{Process.pid}")
             raise
@@ -167,15 +168,15 @@ module Fairlead
     %w[early late].each do |place|
       { "slow-before" => "before", "slow-in-child" => "in_child" }.each do |file, moment|
         define_method("test_a_request_that_forks_slowly_#{moment}_with_#{place}_handlers_is_told_in_its_parent_only") do
-          { "RequestTimeout" => ["--request-timeout", "0.2"], "ClientGone" => ["--cancel-abandoned"] }.each do |error, flags|
+          { "RequestTimeout" => ["--request-timeout", "0.4"], "ClientGone" => ["--cancel-abandoned"] }.each do |error, flags|
             with_slow_server(place, *flags) do |server|
               server.write(file, "")
               # Others wait in the same worker as it is copied, and must not run in both.
               others = error == "ClientGone" ? 3 : 0
               while_requests_wait(server, others) do
-                one = client(to: server).write("GET /slow?#{place} HTTP/1.1\r\nHost: a\r\n\r\n")
+                one = client(to: server).write("GET /slow?#{place}&100 HTTP/1.1\r\nHost: a\r\n\r\n")
                 eventually("it has begun") { File.exist?(server.path("slow")) } # who leaves before its turn is not served
-                sleep 0.1
+                sleep 0.1 # it most likely forks now
                 error == "ClientGone" ? one.socket.close : assert_equal(504, one.response.status)
                 told = eventually("it is told") { File.exist?(server.path("told")) && File.read(server.path("told"))[/.+/] }
                 assert_equal "Fairlead::#{error} in #{server.worker_pids.first}", told
@@ -193,7 +194,7 @@ module Fairlead
     timing def test_others_are_served_while_a_process_is_copied
       with_slow_server("early", "--workers", "2") do |server|
         server.write("slow-before", "")
-        slow = client(to: server).write("GET /slow?early HTTP/1.1\r\nHost: a\r\n\r\n")
+        slow = client(to: server).write("GET /slow?early&1 HTTP/1.1\r\nHost: a\r\n\r\n")
         eventually("it has begun") { File.exist?(server.path("slow")) }
         Array.new(12) { Thread.new { server.get("/pid") } }.each(&:join)
         assert slow.silent?(0), "they have waited for it"
@@ -227,7 +228,7 @@ module Fairlead
       names.each { |name| eventually("request #{name} waits") { File.exist?(server.path("waits-#{name}")) } }
       yield
       names.each { |name| server.write("go-#{name}", "") }
-      assert_equal ["once"] * count, waiting.map(&:value)
+      assert_each_equal "once", waiting.map(&:value), server
     end
 
     def ask(server, way) = server.get("/#{way}").body

@@ -12,7 +12,7 @@ module Fairlead
       run(lambda do |env|
         case env["PATH_INFO"]
         when "/read" then env["rack.input"].read; [200, {}, ["read"]]
-        when "/slow" then sleep(2); [200, {}, ["slow"]]
+        when "/slow" then sleep(30); [200, {}, ["slow"]]
         when %r{\A/coded/(\d+)} then [$1.to_i, { "transfer-encoding" => "chunked" }, []]
         when %r{\A/long/(\d+)} then [$1.to_i, { "content-length" => "4" }, ["body"]]
         when "/identity" then [200, { "transfer-encoding" => "Identity" }, ["unframed ", "body"]]
@@ -49,8 +49,8 @@ module Fairlead
 
     def server = shared_server(APP, "--early-hints", lint: false)
 
-    # One that waits for nobody for long.
-    def hasty = shared_server(APP, "--body-timeout", "0.3", "--head-timeout", "0.3", "--request-timeout", "0.3", name: :hasty, lint: false)
+    # One that waits for nobody for long, but for a client that a busy machine keeps from writing.
+    def hasty = shared_server(APP, "--body-timeout", "2", "--head-timeout", "2", "--request-timeout", "2", name: :hasty, lint: false)
 
     # @return [Array(String, String)] head and body of all that comes until the end.
     def all(*parts, to: server)
@@ -66,8 +66,9 @@ module Fairlead
         "414 URI Too Long" => [["HEAD /#{"a" * 20_000}"]],
         "504 Gateway Timeout" => [["HEAD /slow HTTP/1.1\r\nHost: a\r\n\r\n"]],
         "505 HTTP Version Not Supported" => [["HEAD / HTTP/3.0\r\n\r\n"]] }.each do |status, requests|
-        requests.each do |parts|
-          head, body = all(*parts, to: status.match?(/408|504/) ? hasty : server)
+        to = status.match?(/408|504/) ? hasty : server
+        requests.map { |parts| [parts, Thread.new { all(*parts, to:) }] }.each do |parts, answer|
+          head, body = answer.value
           assert_equal ["HTTP/1.1 #{status}", ""], [head[/.*(?=\r\n)/], body], parts.first[0, 50]
         end
       end
