@@ -28,7 +28,7 @@ module Fairlead
 
     def test_nor_is_one_that_rests_while_others_keep_the_whole_machine_at_work
       others = Array.new(2 * Etc.nprocessors) { fork { loop { nil } } }
-      sleep 0.2
+      eventually("they are at work") { others.all? { |pid| cpu_time(pid) > 0.02 } }
       look
       sleep 0.3
 

@@ -185,25 +185,25 @@ module Fairlead
         kept.wait
 
         assert_operator waits.min, :>=, 0.6 + 0.4
-        assert_operator waits.max, :<, 5
+        assert_operator waits.max, :<, 15
       end
     end
 
-    # One of those who wait looks out for all, and may be cancelled.
+    # One of those who wait looks out for all, and may be cancelled. One after the other, they would take 80 s.
     def test_all_whose_time_is_over_are_told_in_time
       pool = make_pool(1, checkout_timeout: 0.4)
       waits = Sync do |task|
         connection = pool.checkout
-        tasks = Array.new(20) { task.async { duration { in_vain { pool.checkout } } } }
+        tasks = Array.new(200) { task.async { duration { in_vain { pool.checkout } } } }
         late = task.async { duration { in_vain { pool.checkout(0.8) } } }
         [tasks.shift, tasks.pop].each(&:stop)
         [*tasks, late].map(&:wait).tap { pool.checkin(connection) }
       end
 
-      assert_equal 19, waits.size
+      assert_equal 199, waits.size
       assert_operator waits.min, :>=, 0.4
       assert_operator waits.last, :>=, 0.8
-      assert_operator waits.max, :<, 4
+      assert_operator waits.max, :<, 20
       assert pool.with_connection { true }
     end
 

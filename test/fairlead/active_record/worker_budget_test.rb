@@ -55,8 +55,8 @@ module Fairlead
       end
 
       run(lambda do |env|
-        base, sleeping = env["PATH_INFO"] == "/other" ? [Other, "SLEEP"] : [ActiveRecord::Base, "pg_sleep"]
-        base.with_connection { |connection| connection.execute("SELECT \#{sleeping}(\#{env["QUERY_STRING"].to_f})") }
+        base, query = env["PATH_INFO"] == "/other" ? [Other, "SELECT 1"] : [ActiveRecord::Base, "SELECT pg_advisory_xact_lock(\#{env["QUERY_STRING"]})"]
+        base.with_connection { |connection| connection.execute(query) }
         [200, { "content-type" => "text/plain" }, [Process.pid.to_s]]
       end)
     RUBY
@@ -218,10 +218,12 @@ module Fairlead
     def test_each_database_server_has_a_budget_of_its_own
       environment = { "DATABASE_URL" => "#{@url}?application_name=#{@name}", "OTHER_URL" => mariadb_url }
       with_server(TWO_SERVERS, "--workers", "2", "--database-connections", "1", env: environment) do |server|
-        first = Thread.new { server.get("/?3").code }
-        eventually("the query runs") { queries_that_run == 1 }
-        assert_equal "200", server.get("/other?0.01").code
-        assert_predicate first, :alive?
+        first = while_locked do |lock|
+          request = Thread.new { server.get("/?#{lock}").code }
+          eventually("the query runs") { queries_that_run("pg_advisory") == 1 }
+          assert_equal "200", server.get("/other").code
+          request
+        end
         assert_equal "200", first.value
       end
     end
@@ -250,14 +252,18 @@ module Fairlead
     end
 
     def test_a_request_that_waits_too_long_is_told_who_has_the_connections_and_what_to_do
-      serve("--database-connections", "1", "--workers", "1", env: { "CHECKOUT" => "0.2" }) do |server|
+      app = APP.sub('pg_sleep(#{seconds})', 'pg_advisory_xact_lock(#{seconds.to_i})').sub("to_f", "to_i")
+      serve("--database-connections", "1", "--workers", "1", app:, env: { "CHECKOUT" => "0.2" }) do |server|
         # The 0.2 s bound the supervisor's grant of the first one too.
-        eventually("a connection is open") { server.get("/?0").code == "200" }
+        eventually("a connection is open") { server.get("/").code == "200" }
         earlier = server.log
-        first = Thread.new { server.get("/?2").code }
-        eventually("the query runs") { queries_that_run == 1 }
+        first = while_locked do |lock|
+          request = Thread.new { server.get("/?#{lock}").code }
+          eventually("the query runs") { queries_that_run("pg_advisory") == 1 }
 
-        assert_equal "500", server.get("/?0").code
+          assert_equal "500", server.get("/").code
+          request
+        end
         assert_equal "200", first.value
         told = server.log.delete_prefix(earlier)
         assert_match(/could not obtain a connection.*Pool "primary" \(role writing\): 1 of 1 .* in use, 1 waiting; held by fiber \S+ for \S+ s, now at .*config.ru:\d+/m, told)
@@ -285,7 +291,7 @@ module Fairlead
     # To be closed here and opened there takes a connection as long as a hundred queries.
     def test_a_burst_finds_the_connections_of_the_last_one
       with_server(TEN_QUERIES, "--workers", "2", "--database-connections", "90",
-                  env: { "DATABASE_URL" => "#{@url}?application_name=#{@name}" }) do |server|
+                  "--queue-target", "0", env: { "DATABASE_URL" => "#{@url}?application_name=#{@name}" }) do |server|
         opened = Array.new(8) { opened_while { seconds_of_burst(server, ["/"] * 200) } }
 
         assert_operator opened.first, :>, 20
@@ -398,10 +404,19 @@ module Fairlead
       observer.join
     end
 
-    def queries_that_run
-      @observer.exec_params(<<~SQL, [@name]).getvalue(0, 0).to_i
-        SELECT count(*) FROM pg_stat_activity WHERE application_name = $1 AND state = 'active' AND query LIKE '%pg_sleep%'
+    def queries_that_run(part = "pg_sleep")
+      @observer.exec_params(<<~SQL, [@name, "%#{part}%"]).getvalue(0, 0).to_i
+        SELECT count(*) FROM pg_stat_activity WHERE application_name = $1 AND state = 'active' AND query LIKE $2
       SQL
+    end
+
+    # @yieldparam lock [Integer] of PostgreSQL: who asks for it waits until the block is done.
+    def while_locked
+      lock = rand(1 << 62)
+      @observer.exec_params("SELECT pg_advisory_lock($1)", [lock])
+      yield lock
+    ensure
+      @observer.exec_params("SELECT pg_advisory_unlock($1)", [lock])
     end
 
     def open_connections = backends.size
