@@ -17,9 +17,10 @@ module Fairlead
     # Those that ask, and the connections of each.
     PROCESSES = 2
     CLIENTS = 8
+    MOST_ROUNDS = 6
     # What a server says only of its own faults.
     BROKEN = /\[BUG\]|AddressSanitizer|ended unexpectedly|Segmentation fault|SIGSEGV|SIGABRT/
-    private_constant :FLAGS, :PROCESSES, :CLIENTS, :BROKEN
+    private_constant :FLAGS, :PROCESSES, :CLIENTS, :MOST_ROUNDS, :BROKEN
 
     # @return [Array<String>] what was not as it should be; known after {#run}.
     attr_reader :faults
@@ -30,9 +31,11 @@ module Fairlead
     attr_reader :outcomes
 
     # @param over [String, nil] the protocol that its clients negotiate over TLS, "http/1.1" or "h2"; nil: HTTP/1 in the clear.
+    # @param least [Integer] responses, and a hand-over: a slow machine gets more time for them.
     # @param sanitized [Boolean] whether the extension is the one under AddressSanitizer.
-    def initialize(seconds:, over: nil, sanitized: false, seed: 1)
+    def initialize(seconds:, over: nil, least: 0, sanitized: false, seed: 1)
       @seconds = seconds
+      @least = least
       @over = over
       @sanitized = sanitized
       @seed = seed
@@ -44,9 +47,12 @@ module Fairlead
     def run
       serve do |server|
         before = server.worker_pids
-        ask(server)
+        MOST_ROUNDS.times do
+          ask(server)
+          @handed = Integer(answer(server, "/handed"), 10)
+          break if @least.zero? || (answered > @least && @handed.positive?)
+        end
         @faults << "The workers #{before} are #{server.worker_pids} now" unless (before - server.worker_pids).empty?
-        @handed = Integer(answer(server, "/handed"), 10)
         @faults << "No answer: #{server.end_of_log}" unless answer(server, "/fixed?T0000000000&1") == "T0000000000"
       end
       self

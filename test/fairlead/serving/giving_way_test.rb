@@ -20,12 +20,12 @@ module Fairlead
         PART
       end
 
-      # For a second; meanwhile another task of the same reactor counts its turns, which are told last.
+      # Until another task of the same reactor has had its turns, which are told last.
       def produce
         turns = 0
         other = Async { loop { sleep(0.001) && turns += 1 } }
-        ends = now + 1
-        yield part while now < ends
+        ends = now + 15
+        yield part while turns < 100 && now < ends
         other.stop
         yield " #{turns}"
       end
@@ -58,8 +58,8 @@ module Fairlead
       define_method(:"test_others_have_their_turns_beside_#{path.delete("/")}") do
         body = client(to: server).get(path).body
 
-        assert_operator body.bytesize, :>, 1_000_000
-        assert_operator Integer(body[/ (\d+)\z/, 1], 10), :>, 10, "turns in a second"
+        assert_operator body.bytesize, :>, 100_000
+        assert_operator Integer(body[/ (\d+)\z/, 1], 10), :>=, 100, "turns in 15 s"
         refute_includes server.log, "GET #{path} stalled for"
       end
     end
