@@ -208,7 +208,7 @@ static void hook_collector(void) {
     rb_tracepoint_enable(trace);
 }
 
-/* watch(tick:, blocked:, stuck:, computing:, lost:, drain:, priority:): prepares the watch thread. Milliseconds, and the priority of the
+/* watch(tick:, blocked:, stuck:, computing:, lost:, drain:, drain_streams:, priority:): prepares the watch thread. Milliseconds, and the priority of the
  * reactors' threads. */
 static VALUE loop_watch(VALUE object, VALUE options) {
     static bool hooked;
@@ -219,6 +219,7 @@ static VALUE loop_watch(VALUE object, VALUE options) {
         .computing = milliseconds(options, "computing"),
         .lost = milliseconds(options, "lost"),
         .drain = milliseconds(options, "drain"),
+        .drain_streams = milliseconds(options, "drain_streams"),
     };
     if (!hooked) {
         rb_internal_thread_add_event_hook(thread_changed,

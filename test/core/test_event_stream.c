@@ -203,6 +203,16 @@ static void a_silent_stream_ends_in_order_when_the_server_drains(void) {
     server_stop(&server);
 }
 
+/* Drains until the stream of an EventSource has ended in order: the others have been silent for as long. */
+static void drain(peer_server *server) {
+    int socket = client(server);
+    fl_exchange *exchange = begin_stream(server, socket, NULL, NULL);
+    fl_loop_drain(server->loop, false);
+    await_text(server, socket, "0\r\n\r\n");
+    fl_exchange_abandon(exchange);
+    close(socket);
+}
+
 /* Its client would not ask for the rest again: the response runs on, and is cut off in a way that shows. */
 static void runs_on_and_is_cut(const char *request) {
     peer_server server = server_with_silence(5 * SECOND);
@@ -210,8 +220,8 @@ static void runs_on_and_is_cut(const char *request) {
     fl_exchange *exchange = begin_answer(&server, socket, request, NULL, NULL);
     put(exchange, "data: a\n\n");
     fl_exchange_mark_long_lived(exchange);
-    fl_loop_drain(server.loop, false);
-    await_text(&server, socket, "data: a\n\n\r\n2\r\n:\n\r\n"); /* it has been silent for long enough to end */
+    drain(&server);
+    CHECK(exchange->connection != NULL);
     put(exchange, "data: b\n\n");
     await_text(&server, socket, "data: b\n\n\r\n");
     fl_loop_stop(server.loop, false);
@@ -223,6 +233,7 @@ static void runs_on_and_is_cut(const char *request) {
     received_bytes last = receive_to_end(server.loop, socket);
     CHECK_NUMBER(0, occurrences(&last, "retry:"));
     CHECK_NUMBER(0, occurrences(&last, "0\r\n\r\n"));
+    CHECK_NUMBER(0, occurrences(&last, "\r\n:\n"));
     free(last.bytes);
     fl_exchange_abandon(exchange);
     close(socket);
@@ -240,8 +251,7 @@ static void a_stream_to_a_POST_that_has_said_nothing_runs_on(void) {
     int socket = client(&server);
     fl_exchange *exchange =
         begin_answer(&server, socket, "POST / HTTP/1.1\r\nHost: a\r\nAccept: text/event-stream\r\nContent-Length: 0\r\n\r\n", NULL, NULL);
-    fl_loop_drain(server.loop, false);
-    await_text(&server, socket, "\r\n2\r\n:\n\r\n");
+    drain(&server);
     CHECK(exchange->connection != NULL);
     put(exchange, "data: a\n\n");
     fl_exchange_finish(exchange);
@@ -275,6 +285,25 @@ static void a_call_by_MCP_is_not_cancelled_when_its_client_goes(void) {
         fl_exchange_abandon(exchange);
         server_stop(&server);
     }
+}
+
+static void a_call_by_MCP_that_lives_long_has_the_time_of_a_request_once_its_client_has_gone(void) {
+    fl_limits limits = peer_limits;
+    limits.request_timeout = 20 * MILLISECOND;
+    peer_server server = server_with(limits);
+    int socket = client(&server);
+    fl_exchange *exchange = begin_answer(
+        &server, socket, "POST / HTTP/1.1\r\nHost: a\r\nMcp-Session-Id: s\r\nContent-Length: 0\r\n\r\n", NULL, NULL);
+    fl_exchange_mark_long_lived(exchange);
+    fl_exchange_set_time_limit(exchange, 0);
+    put(exchange, "data: a\n\n");
+    TURN_UNTIL(server.loop, exchange->response.committed);
+    close(socket); /* with unread input: its kernel resets the connection */
+    TURN_UNTIL(server.loop, exchange->connection == NULL);
+    TURN_UNTIL(server.loop, exchange->timing.timed_out);
+    CHECK_NUMBER(exchange->id, fl_context_next_expired(&server.loop->context));
+    fl_exchange_abandon(exchange);
+    server_stop(&server);
 }
 
 static void busy_streams_end_in_order_when_the_server_stops(void) {
@@ -313,6 +342,7 @@ int main(void) {
     TEST(a_stream_that_is_asked_for_once_runs_on_when_the_server_drains);
     TEST(a_stream_to_a_POST_that_has_said_nothing_runs_on);
     TEST(a_call_by_MCP_is_not_cancelled_when_its_client_goes);
+    TEST(a_call_by_MCP_that_lives_long_has_the_time_of_a_request_once_its_client_has_gone);
     TEST(busy_streams_end_in_order_when_the_server_stops);
     return test_summary();
 }

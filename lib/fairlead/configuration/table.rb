@@ -197,7 +197,7 @@ module Fairlead
                  group: :deadlines, within: (0..86_400)),
       Option.new(:stuck_timeout, :seconds, nil,
                  "How long a request may block or compute without a pause. Past it, a successor replaces its " \
-                 "worker, which is killed after drain_timeout.",
+                 "worker, which is killed after stream_drain_timeout.",
                  group: :deadlines, within: (0.1..86_400)),
       Option.new(:idle_timeout, :seconds, 65.0,
                  "How long a connection may stay open without a request.",

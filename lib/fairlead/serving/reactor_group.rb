@@ -23,9 +23,10 @@ module Fairlead
     # @param deadlines [RequestDeadlines] of the requests
     # @param lost [Numeric] seconds for which a request may keep a reactor away, until the worker is to be replaced; 0:
     #   for ever
-    # @param drain [Numeric] seconds that it then has for its other requests
+    # @param drain [Numeric] seconds that it then has for its other requests,
+    # @param drain_streams [Numeric] and for long-lived responses
     # @param stream_share [Float] see {Turns}
-    def initialize(loop, handler, deadlines:, lost: 0, drain: 0, stream_share: 0.5)
+    def initialize(loop, handler, deadlines:, lost: 0, drain: 0, drain_streams: drain, stream_share: 0.5)
       @loop = loop
       @deadlines = deadlines
       @handler = handler
@@ -36,7 +37,7 @@ module Fairlead
       @stream_share = stream_share
       @first = new_reactor
       @reactors = [@first]
-      @loop.watch({ **WATCH, lost: lost * 1000, drain: drain * 1000, priority: PRIORITY })
+      @loop.watch({ **WATCH, lost: lost * 1000, drain: drain * 1000, drain_streams: drain_streams * 1000, priority: PRIORITY })
     end
 
     # Serves until {#finish}, in the calling thread and those that stand by.

@@ -3,10 +3,10 @@
 require_relative "../parts"
 
 module Fairlead
-  # The requests of a worker that may be cancelled: long-lived ones, and all while `request_timeout` or `cancel_abandoned` is set. The
-  # core knows when a request's time is up, and has answered its client by then, or that its client has gone. What is left is to raise
-  # the exception in the request's fiber: where it waits, or at its next wait. Nothing is raised in code that computes, or inside a call
-  # that blocks: a fork, a free or a held lock would be cut short anywhere.
+  # The requests of a worker that may be cancelled: long-lived ones, and all while `request_timeout` or `cancel_abandoned` is set, or if
+  # streams have longer than others when the server stops. The core knows when a request's time is up, and has answered its client by then,
+  # or that its client has gone. What is left is to raise the exception in the request's fiber: where it waits, or at its next wait. Nothing
+  # is raised in code that computes, or inside a call that blocks: a fork, a free or a held lock would be cut short anywhere.
   class RequestDeadlines
     # A request that runs, and its fiber. On the ready list of its reactor, it raises in that fiber.
     class Running
@@ -95,7 +95,8 @@ module Fairlead
     def initialize(loop, configuration)
       @loop = loop
       @cancels_abandoned = configuration.cancel_abandoned
-      @every_request = @cancels_abandoned || !configuration.request_timeout.nil?
+      @every_request = @cancels_abandoned || !configuration.request_timeout.nil? ||
+                       configuration.longest_drain > configuration.drain_timeout
       @running = {}
     end
 

@@ -148,8 +148,8 @@ module Fairlead
     def assemble(app, configuration, replaced:)
       lost = replaced ? configuration.stuck_timeout.to_f : 0
       @handler = RequestHandler.new(app, @loop, configuration, @access_log)
-      @handler.group = ReactorGroup.new(@loop, @handler, deadlines: @handler.deadlines, lost:, drain: configuration.longest_drain,
-                                        stream_share: configuration.stream_share)
+      @handler.group = ReactorGroup.new(@loop, @handler, deadlines: @handler.deadlines, lost:, drain: configuration.drain_timeout,
+                                        drain_streams: configuration.longest_drain, stream_share: configuration.stream_share)
     end
 
     def observe_stalls(configuration, on_stall)
@@ -201,7 +201,7 @@ module Fairlead
         until sleep(0.01) && @loop.ended?
           next if Clock.now < ends_at
 
-          end_requests(streams: false)
+          @group.ask { end_requests(streams: false) } # another reactor may drive by now
           ends_at = Float::INFINITY
         end
         @group.finish

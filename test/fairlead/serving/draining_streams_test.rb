@@ -32,6 +32,11 @@ module Fairlead
         when "/page" then [200, {}, [].tap { |body| Answer.new(name).each { |part| body << part } }]
         when "/text" then [200, { "content-type" => "text/plain" }, Answer.new(name)]
         when "/events" then [200, { "content-type" => "text/event-stream" }, Answer.new(name)]
+        when "/hijack"
+          socket = env["rack.hijack"].call
+          socket.write("HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n")
+          Answer.new(name).each { |part| socket.write(part) }
+          socket.close
         when "/callable"
           [200, { "content-type" => "text/event-stream" }, lambda do |stream|
             Answer.new(name).each { |part| stream.write(part) }
@@ -99,10 +104,13 @@ module Fairlead
     def test_streams_may_have_longer_than_other_requests
       server = with_server(APP, "--drain-timeout", "0.5", "--stream-drain-timeout", "60", lint: false)
       answers = begin_answers(server, ONCE.except("text"))
+      hijacked = begin_answers(server, "hijacked" => ["GET", "/hijack"]).fetch("hijacked")
       server.signal(:TERM)
 
       assert_turned_away(answers.delete("page"))
+      eventually("the page's end") { ended(server, "page") == "Fairlead::RequestTimeout" }
       server.write("gate", "")
+      assert_operator hijacked.rest, :end_with?, WHOLE
       answers.each_value { |client| assert_operator client.response.body, :end_with?, "data: last\n\n" }
       assert_predicate server.wait_for_end, :success?
     end

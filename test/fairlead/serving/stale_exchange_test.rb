@@ -152,7 +152,7 @@ module Fairlead
       closed = %i[turn prepare_wait woken expired take rejections stop takeable counts]
       [false, true].each do |watched|
         looped = Fairlead::Loop.new({ **limits, body_size: 1 << 40, record_rejections: false, https_port: 0, trusted_proxies: [] })
-        looped.watch(tick: 2, blocked: 4, stuck: 7, computing: 60, lost: 0, drain: 0, priority: 0) if watched
+        looped.watch(tick: 2, blocked: 4, stuck: 7, computing: 60, lost: 0, drain: 0, drain_streams: 0, priority: 0) if watched
         ready = Queue.new
         threads = Array.new(3) do |number|
           Thread.new do
@@ -173,7 +173,7 @@ module Fairlead
           abort thread.value unless thread.value == "the loop is closed"
         end
         closed.each do |method|
-          looped.public_send(method, *([false] if method == :prepare_wait))
+          looped.public_send(method, *([false] if %i[prepare_wait stop].include?(method)))
           abort "#{method} of a closed loop"
         rescue IOError => error
           abort error.message unless error.message == "the loop is closed"

@@ -110,7 +110,7 @@ module Fairlead
           server.wait_for_notification("STOPPING=1")
           server.signal(:TERM) if drain == "30"
 
-          assert_match(/\AHTTP\/1.1 504 /, running.read)
+          assert_match(/\AHTTP\/1.1 503 /, running.read)
           waiting.each do |socket|
             answer = socket.read
             assert_match(/\AHTTP\/1.1 503 /, answer)

@@ -45,7 +45,8 @@ typedef enum fl_deadline_kind {
     FL_DEADLINE_IDLE,
     FL_DEADLINE_HEAD,   /* also of a PROXY header and a handshake */
     FL_DEADLINE_BODY,   /* of an exchange, */
-    FL_DEADLINE_EVENTS, /* and so is that of an event stream; all others belong to a connection */
+    FL_DEADLINE_EVENTS, /* and so is that of an event stream, */
+    FL_DEADLINE_END,    /* and of one that may end, since the server drains; all others belong to a connection */
     FL_DEADLINE_WRITE,
     FL_DEADLINE_LINGER,
     FL_DEADLINE_STREAM, /* of a protocol's stream, see fl_stream_deadline */

@@ -66,6 +66,7 @@ void fl_deadline_expired(fl_deadline *deadline) {
         expire_body(fl_exchange_of_deadline(deadline));
         break;
     case FL_DEADLINE_EVENTS:
+    case FL_DEADLINE_END:
         fl_event_stream_expired(fl_exchange_of_deadline(deadline));
         break;
     case FL_DEADLINE_STREAM:

@@ -41,7 +41,13 @@ static bool is_open(const fl_exchange *exchange) {
 void fl_event_stream_begin(fl_exchange *exchange) {
     fl_context *context = exchange->context;
     if (is_open(exchange) && exchange->request.complete && context->limits.deadlines[FL_DEADLINE_EVENTS] != 0)
-        fl_deadline_set(context, &exchange->request.deadline, FL_DEADLINE_EVENTS, exchange->response.body_sent);
+        fl_deadline_set(context, &exchange->request.deadline,
+                        context->draining && exchange->request.reconnects ? FL_DEADLINE_END : FL_DEADLINE_EVENTS,
+                        exchange->response.body_sent);
+}
+
+static bool has_begun(const fl_exchange *exchange) {
+    return exchange->request.deadline.kind == FL_DEADLINE_EVENTS || exchange->request.deadline.kind == FL_DEADLINE_END;
 }
 
 bool fl_event_stream_set_coding(fl_exchange *exchange, const char *nothing, size_t nothing_size, const char *end,
@@ -55,7 +61,7 @@ bool fl_event_stream_set_coding(fl_exchange *exchange, const char *nothing, size
     events->coding->end_size = (uint8_t) end_size;
     memcpy(events->coding->nothing, nothing, nothing_size);
     memcpy(events->coding->end, end, end_size);
-    if (exchange->response.committed && exchange->connection != NULL && exchange->request.deadline.kind != FL_DEADLINE_EVENTS)
+    if (exchange->response.committed && exchange->connection != NULL && !has_begun(exchange))
         fl_event_stream_begin(exchange);
     return true;
 }
@@ -142,30 +148,29 @@ static void end_in_order(fl_exchange *exchange) {
 }
 
 void fl_event_stream_expired(fl_exchange *exchange) {
-    bool silent = exchange->request.deadline.progress == exchange->response.body_sent;
-    fl_deadline_set(exchange->context, &exchange->request.deadline, FL_DEADLINE_EVENTS, exchange->response.body_sent);
+    fl_deadline *deadline = &exchange->request.deadline;
+    bool silent = deadline->progress == exchange->response.body_sent, ends = deadline->kind == FL_DEADLINE_END;
+    fl_deadline_set(exchange->context, deadline, deadline->kind, exchange->response.body_sent);
     if (!silent || !is_sent(exchange))
         return;
-    if (exchange->context->draining && may_end(exchange))
+    if (ends && may_end(exchange))
         end_in_order(exchange);
     else if (at_line_start(&exchange->response))
         send_comment(exchange);
 }
 
 void fl_event_stream_probe(fl_exchange *exchange) {
-    if (exchange->request.deadline.kind == FL_DEADLINE_EVENTS && is_sent(exchange) && at_line_start(&exchange->response))
+    if (has_begun(exchange) && is_sent(exchange) && at_line_start(&exchange->response))
         send_comment(exchange);
 }
 
 void fl_event_streams_drain(fl_context *context) {
-    if (context->limits.deadlines[FL_DEADLINE_EVENTS] == 0)
-        return;
-    context->limits.deadlines[FL_DEADLINE_EVENTS] = SILENT_WHEN_DRAINING;
-    const fl_deadlines *streams = &context->deadlines[FL_DEADLINE_EVENTS];
-    const fl_deadline *last = streams->last;
-    for (fl_deadline *deadline = NULL; deadline != last;) { /* each goes from the front to the end */
-        deadline = streams->first;
-        fl_deadline_set(context, deadline, FL_DEADLINE_EVENTS, fl_exchange_of_deadline(deadline)->response.body_sent);
+    context->limits.deadlines[FL_DEADLINE_END] = SILENT_WHEN_DRAINING;
+    for (fl_deadline *deadline = context->deadlines[FL_DEADLINE_EVENTS].first, *next; deadline != NULL; deadline = next) {
+        const fl_exchange *exchange = fl_exchange_of_deadline(deadline);
+        next = deadline->after;
+        if (exchange->request.reconnects)
+            fl_deadline_set(context, deadline, FL_DEADLINE_END, exchange->response.body_sent);
     }
 }
 

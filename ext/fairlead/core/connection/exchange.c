@@ -351,7 +351,9 @@ int fl_exchange_hijack(fl_exchange *exchange, fl_buffer *unsent, fl_buffer *ahea
     if (connection == NULL || exchange->protocol->hijack == NULL ||
         (!exchange->response.switches_protocol && exchange->response.committed))
         return -1;
-    return exchange->protocol->hijack(exchange, unsent, ahead);
+    int descriptor = exchange->protocol->hijack(exchange, unsent, ahead);
+    exchange->long_lived |= descriptor >= 0;
+    return descriptor;
 }
 
 void fl_exchange_mark_long_lived(fl_exchange *exchange) {

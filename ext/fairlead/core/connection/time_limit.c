@@ -128,8 +128,12 @@ void fl_exchange_client_gone(fl_exchange *exchange) {
     if (exchange->context == NULL || is_delivered(exchange))
         return;
     const fl_limits *limits = &exchange->context->limits;
-    bool cancelled =
-        !exchange->request.mcp_call && (limits->cancel_abandoned || (limits->cancel_streams && exchange->long_lived));
+    if (exchange->request.mcp_call) { /* nothing else limits it, once it lives long */
+        if (!exchange->timing.running)
+            fl_exchange_set_time_limit(exchange, limits->request_timeout);
+        return;
+    }
+    bool cancelled = limits->cancel_abandoned || (limits->cancel_streams && exchange->long_lived);
     if (cancelled && !exchange->timing.expired && !exchange->timing.timed_out && !exchange->response.switches_protocol)
         expire(exchange);
 }

@@ -82,7 +82,8 @@ void fl_loop_drain(fl_loop *loop, bool handing_over) {
 static void reject_waiting(fl_connection *connection, bool streams) {
     for (fl_exchange *exchange = connection->exchanges, *next; exchange != NULL; exchange = next) {
         next = exchange->stream_next;
-        bool waits = exchange->state > FL_EXCHANGE_NEW && exchange->state < FL_EXCHANGE_SERVED;
+        /* An incomplete head has its own deadline; its end would be that of all streams of HTTP/2. */
+        bool waits = exchange->state > (streams ? FL_EXCHANGE_NEW : FL_EXCHANGE_HEAD) && exchange->state < FL_EXCHANGE_SERVED;
         if (waits || (streams && exchange->state > FL_EXCHANGE_SERVED))
             fl_exchange_reject(exchange, FL_ENDING);
         if (connection->state == FL_CONNECTION_CLOSED)

@@ -91,8 +91,8 @@ void fl_watch_report_loss(fl_watch *watch, uint64_t now) {
     fl_loop_release_idle(loop);
     if (loop->ready.count > 0) /* a client that is to be released has sent a request */
         fl_loop_wake(loop);
-    if (away > watch->limits.lost + watch->limits.drain)
-        fl_context_stop_all(&loop->context, true); /* the supervisor kills this process next */
+    if (away > watch->limits.lost + watch->limits.drain) /* the supervisor kills this process next */
+        fl_context_stop_all(&loop->context, away > watch->limits.lost + watch->limits.drain_streams);
     pthread_mutex_unlock(&loop->context.lock);
 }
 

@@ -63,13 +63,14 @@ extern _Atomic uint64_t fl_gvl_progress;
 extern _Atomic uint64_t fl_collecting_since;
 
 typedef struct fl_watch_limits {
-    uint64_t tick;      /* least microseconds between two checks; at most twice `blocked` */
-    uint64_t blocked;   /* a reactor without the GVL for longer than this loses the lead to a standby */
-    uint64_t stuck;     /* requests are handed over if the reactor sleeps with the GVL for longer than this */
-    uint64_t computing; /* a standby shares the GVL if the reactor computes for longer than this, and than is usual */
-    uint64_t reported;  /* a stall of more than this is reported (see stalls.h); 0: none is */
-    uint64_t lost;      /* a worker with a reactor that is away for longer than this is replaced; 0: never */
-    uint64_t drain;     /* how long such a worker then has to drain */
+    uint64_t tick;          /* least microseconds between two checks; at most twice `blocked` */
+    uint64_t blocked;       /* a reactor without the GVL for longer than this loses the lead to a standby */
+    uint64_t stuck;         /* requests are handed over if the reactor sleeps with the GVL for longer than this */
+    uint64_t computing;     /* a standby shares the GVL if the reactor computes for longer than this, and than is usual */
+    uint64_t reported;      /* a stall of more than this is reported (see stalls.h); 0: none is */
+    uint64_t lost;          /* a worker with a reactor that is away for longer than this is replaced; 0: never */
+    uint64_t drain;         /* how long such a worker then has to drain, */
+    uint64_t drain_streams; /* and for its long-lived responses */
 } fl_watch_limits;
 
 typedef struct fl_watch {
