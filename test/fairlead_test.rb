@@ -35,19 +35,6 @@ class FairleadTest < Fairlead::Test
     Fairlead.page = nil
   end
 
-  def test_what_stalls_is_known_also_where_nothing_is_told_of_it
-    page = Fairlead::SharedPage.new(1)
-    now = Process.clock_gettime(Process::CLOCK_MONOTONIC, :microsecond)
-    { state: Fairlead::WorkerState::SERVING, stall: Fairlead::StallKind::STUCK, away_us: now - 3_000_000 }.each { |field, value| page.write(0, field, value) }
-    stalled = Fairlead::WorkerStats.of(page).dig(:workers, 0, :stalled)
-
-    assert_equal :stuck, stalled[:kind]
-    assert_includes 2.9..10, stalled[:seconds]
-    { stalled_us: now - 5_000_000, stalled_kind: 1 }.each { |field, value| page.write(0, field, value) }
-
-    assert_equal :blocked, Fairlead::WorkerStats.of(page).dig(:workers, 0, :stalled, :kind)
-  end
-
   def test_all_parts_load_without_a_warning
     script = "require \"fairlead/configuration\"\n" \
              "(Fairlead.constants - [:Live]).each { |name| Fairlead.const_get(name) }"

@@ -4,10 +4,6 @@ module Fairlead
   # The state of all workers as the shared page shows it, for {Fairlead.stats} and `fairlead status`. No worker is asked: the page also
   # has the figures of a stuck one.
   module WorkerStats
-    # A reactor's absence below this many seconds is ordinary work.
-    SHORT = 0.1
-    private_constant :SHORT
-
     class << self
       # Times are in seconds. Each worker has:
       #
@@ -57,10 +53,8 @@ module Fairlead
 
       def full?(row) = row[:state] == WorkerState::SERVING && row[:room].zero?
 
-      # With `stall_report 0` the core watches only the leading reactor.
       def stalled(row, now)
         kind, began = row.values_at(:stalled_kind, :stalled_us)
-        kind, began = row.values_at(:stall, :away_us) if began.zero? && SHORT < since(row[:away_us], now)
         kind.zero? || began.zero? ? nil : { kind: StallKind::NAMES.fetch(kind), seconds: since(began, now) }
       end
 

@@ -77,6 +77,17 @@ module Fairlead
         assert_operator eventually("it is counted") { look["total"]["stalls"].nonzero? }, :>=, 1
       end
 
+      def test_what_is_stuck_is_shown_also_where_nothing_is_reported
+        server = with_server(APP, "-w", "1", "--stall-report", "0")
+        stuck = keep_stuck(server)
+        pid = stuck_worker(server)
+        release(server)
+
+        assert_equal pid.to_s, stuck.response.body
+        eventually("it is over") { figures_of(server, pid)[:stalled].nil? }
+        assert_equal 0, figures_of(server, pid)[:stalls]
+      end
+
       def test_a_call_that_blocks_is_shown_though_a_standby_serves
         gate = server.write("gate", "")
         blocked = stall(server, "/gate", 0)

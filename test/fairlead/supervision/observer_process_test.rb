@@ -27,9 +27,9 @@ module Fairlead
       end
     end
 
-    # Both of them hold Ruby's lock.
+    # Both of them hold Ruby's lock. What is shown is so long that it will count.
     def test_it_answers_while_every_worker_is_stuck
-      with_server(Stalls::APP, "-w", "2", "--no-preload", *METRICS) do |server|
+      with_server(Stalls::APP, "-w", "2", "--no-preload", "--stall-report", "0.3", *METRICS) do |server|
         clients = stick_both_workers(server)
         answers = eventually("it tells that both are stuck") do
           seen = figures(server)

@@ -2,10 +2,11 @@
 #include "watch.h"
 
 enum {
-    LASTING = 5000000,  /* microseconds after which a stall is reported though it goes on */
-    GVL_KEPT = 1000000, /* microseconds that one thread has held the GVL, after which the reporter cannot be relied on */
-    FIRST_LOOK = 2000,  /* microseconds that the first look at a thread counts for: it does not show what was before */
-    COMPUTING = 4,      /* times the limit: computing is ordinary work, and reported later */
+    LASTING = 5000000,   /* microseconds after which a stall is reported though it goes on */
+    GVL_KEPT = 1000000,  /* microseconds that one thread has held the GVL, after which the reporter cannot be relied on */
+    FIRST_LOOK = 2000,   /* microseconds that the first look at a thread counts for: it does not show what was before */
+    COMPUTING = 4,       /* times the limit: computing is ordinary work, and reported later */
+    UNREPORTED = 100000, /* microseconds after which an absence is shown where none is reported; below, it is ordinary work */
 };
 
 static uint64_t get(const _Atomic uint64_t *field) {
@@ -146,19 +147,31 @@ static void update_record(fl_watch *watch, int number, fl_stall_record *record, 
     }
 }
 
-/* Publishes the oldest stall that goes on. */
-static void publish(const fl_watch *watch, int count) {
+static void publish(const fl_watch *watch, fl_stall kind, uint64_t began) {
     fl_slot *slot = watch->loop->siblings.slot;
     if (slot == NULL)
         return;
+    fl_slot_set(slot, FL_SLOT_stalled_kind, kind);
+    fl_slot_set(slot, FL_SLOT_stalled_us, (int64_t) began);
+}
+
+/* The oldest stall that goes on and is due: what is shown now is in the counters later. */
+static void publish_oldest(const fl_watch *watch, int count, uint64_t now) {
     const fl_stall_record *oldest = NULL;
     for (int i = 0; i < count; i++) {
         const fl_stall_record *record = &watch->stalls[i];
-        if (fl_stall_is_long(record) && (oldest == NULL || get(&record->began) < get(&oldest->began)))
+        bool is_oldest = oldest == NULL || get(&record->began) < get(&oldest->began);
+        if (fl_stall_is_long(record) && is_oldest && has_lasted(record, now, limit_of(watch, record)))
             oldest = record;
     }
-    fl_slot_set(slot, FL_SLOT_stalled_kind, oldest == NULL ? FL_STALL_NONE : fl_stall_kind(oldest));
-    fl_slot_set(slot, FL_SLOT_stalled_us, oldest == NULL ? 0 : (int64_t) get(&oldest->began));
+    publish(watch, oldest == NULL ? FL_STALL_NONE : fl_stall_kind(oldest), oldest == NULL ? 0 : get(&oldest->began));
+}
+
+void fl_stalls_show_leader(const fl_watch *watch, fl_stall stall, uint64_t away, uint64_t now) {
+    if (watch->limits.reported != 0)
+        return;
+    bool shown = stall != FL_STALL_NONE && away >= UNREPORTED;
+    publish(watch, shown ? stall : FL_STALL_NONE, shown ? now - away : 0);
 }
 
 void fl_stalls_update(fl_watch *watch, uint64_t now) {
@@ -178,7 +191,7 @@ void fl_stalls_update(fl_watch *watch, uint64_t now) {
         else
             close_record(watch, record, since > get(&record->began) ? since : now);
     }
-    publish(watch, count);
+    publish_oldest(watch, count, now);
 }
 
 uint64_t fl_stall_lasted(const fl_stall_record *record) {

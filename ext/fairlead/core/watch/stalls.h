@@ -45,6 +45,9 @@ typedef struct fl_stall_record {
 /* The watch thread calls it at each tick. */
 void fl_stalls_update(struct fl_watch *watch, uint64_t now);
 
+/* Likewise. Without reports only the leading reactor is watched: shows how it stalls. */
+void fl_stalls_show_leader(const struct fl_watch *watch, fl_stall stall, uint64_t away, uint64_t now);
+
 /* Whether a record is open, so that the watch thread must not sleep. */
 bool fl_stalls_open(const struct fl_watch *watch);
 
@@ -56,7 +59,7 @@ void fl_stall_handed(struct fl_watch *watch, int reactor, uint64_t count, int si
 /* Whether a reactor is still in the stall of its record. While the caller holds the GVL, true stays true. */
 bool fl_stall_goes_on(const struct fl_watch *watch, int reactor);
 
-/* Whether a record is of a stall that goes on, and is long enough to report. */
+/* Whether a record is of a stall that goes on, and is long enough to take its backtrace. */
 static inline bool fl_stall_is_long(const fl_stall_record *record) {
     int phase = atomic_load(&record->phase);
     return phase == FL_STALL_LONG || phase == FL_STALL_LASTING;

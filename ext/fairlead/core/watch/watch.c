@@ -46,6 +46,7 @@ static uint64_t tick(fl_watch *watch, uint64_t *busy_at) {
         fl_slot_set(slot, FL_SLOT_stall, stall);
     if ((changes || stall != FL_STALL_NONE) && slot != NULL)
         fl_slot_set(slot, FL_SLOT_away_us, stall == FL_STALL_NONE ? 0 : (int64_t) (now - away));
+    fl_stalls_show_leader(watch, stall, away, now);
     fl_watch_report_loss(watch, now);
     fl_watch_yield_to_leader(watch, now);
     fl_loop_flush_complete(watch->loop, watch->limits.tick);
