@@ -106,11 +106,12 @@ static int choose_reactor(fl_watch *watch, int busy) {
     return best;
 }
 
-/* A reactor that was retiring when it was notified does not come. */
+/* A reactor in the lane that does not rest runs a request, is on its way to one, or is about to rest: then a request that still waits
+ * gets a reactor at the next tick. One that was retiring when it was notified does not come. */
 static bool is_busy(fl_watch *watch, int number) {
     const fl_reactor *reactor = &watch->reactors[number];
     bool runs = atomic_load(&watch->loop->lanes.running[number]) > 0;
-    return runs || (atomic_load(&reactor->lane) && !atomic_load(&reactor->in_loop) && !atomic_load(&reactor->retired));
+    return runs || (atomic_load(&reactor->lane) && !atomic_load(&reactor->retired) && !fl_watch_is_idle(watch, number));
 }
 
 void fl_lanes_serve(void *data) {
