@@ -33,6 +33,7 @@ module Fairlead
 
     def teardown
       servers = [*@servers, *self.class.shared.values]
+      explain_failures(servers) unless passed? || skipped?
       (@servers || []).each(&:finish)
       super
       await_rest
@@ -56,6 +57,9 @@ module Fairlead
 
       begin
         yield server
+      rescue StandardError, Minitest::Assertion => error
+        server.remember unless error.is_a?(Minitest::Skip)
+        raise
       ensure
         server.finish
       end
@@ -156,6 +160,12 @@ module Fairlead
     def monotonic = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
     private
+
+    # What a failure says seldom tells why nothing came.
+    def explain_failures(servers)
+      accounts = servers.filter_map(&:account)
+      failures.each { |failure| failure.define_singleton_method(:message) { [super(), *accounts].join("\n") } }
+    end
 
     # A thread that a test has left computing would take its turns of 0.1 s from all tests that come later.
     def await_rest

@@ -246,6 +246,16 @@ module Fairlead
     # @return [String] as much of it as a failure should tell.
     def end_of_log = log.then { |text| text.size > 4_000 ? "… #{text[-4_000..]}" : text }
 
+    # @return [String, nil] what helps to understand the failure of a test: what it has logged, which requests run in it, and what they
+    #   wait for. Nothing of a server that ended well.
+    def account = @finished ? @account : remember
+
+    # Keeps its account of now.
+    def remember
+      running, workers = %w[slow status].map { |command| ask(command) } if @pid && !ended?
+      @account = "The server's log:\n#{end_of_log}\n#{running}\n#{workers}"
+    end
+
     # Ends the server and its workers, whatever state they are in, and removes its folder.
     def finish
       return if @finished
@@ -259,6 +269,11 @@ module Fairlead
     end
 
     private
+
+    def ask(command)
+      asked = [RbConfig.ruby, "-I", LIBRARY.first, File.join(ROOT, "exe/fairlead"), command, "--pid", pid.to_s]
+      IO.popen(CLEAN, ["timeout", "10", *asked], err: %i[child out], &:read)
+    end
 
     def crash_in_log = log.b.slice(/^[^\n]*\[BUG\].*/mn)&.slice(0, 4_000)
 
