@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 $LOAD_PATH.unshift File.expand_path("../lib", __dir__)
+ENV["FAIRLEAD_CONTROL"] = "tests of process #{Process.pid}" # commands find no server but those of this process' tests
 
 require "minitest/autorun"
 require "fairlead/parts"

@@ -5,7 +5,7 @@ require_relative "outcome"
 
 module Fairlead
   class Suite
-    # Runs one entry at a time, with database servers that no other lane uses.
+    # Runs one entry at a time, with database servers and a folder for temporary files that no other lane uses.
     class Lane
       URLS = { "TEST_DATABASE_URL" => "postgresql", "TEST_MARIADB_URL" => "mariadb", "TEST_REDIS_URL" => "redis" }.freeze
       # bin/services failed.
@@ -24,16 +24,21 @@ module Fairlead
 
       # Starts the database servers unless they run already; once more if they do not start.
       def open
+        @place = Dir.mktmpdir("fairlead-lane-")
+        File.chmod(0o1777, @place) # as /tmp: not all programs run as root
+        @environment["TMPDIR"] = @place
         start_services if @databases
       rescue ServicesError => e
         warn "#{e.message}\nOnce more:"
         start_services
       end
 
-      # Ends what still runs, and the servers if {#open} has started them.
+      # Ends what still runs, and the servers if {#open} has started them: then their data goes, too.
       def close
         kill if @pid
-        services("stop") if @started
+        services("destroy") if @started
+      ensure
+        FileUtils.rm_rf(@place) if @place
       end
 
       def idle? = @pid.nil?

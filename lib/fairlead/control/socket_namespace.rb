@@ -1,25 +1,37 @@
 # frozen_string_literal: true
 
+require "digest"
 require "fileutils"
 require "securerandom"
 
 module Fairlead
-  # Where the control sockets of all servers are, so that commands find them.
+  # Where the control sockets of all servers are, so that commands find them. If the environment variable FAIRLEAD_CONTROL is set, whatever
+  # its value is, only those of servers that were started with the same value.
   module SocketNamespace
+    # @return [String] the value; empty where there is none.
+    def self.group = ENV.fetch("FAIRLEAD_CONTROL", "")
+
+    # @return [String] the beginning of the names of a group's sockets.
+    def self.prefix(group) = group.empty? ? "fairlead-" : "fairlead-#{Digest::SHA256.hexdigest(group)[0, 16]}-"
+
     # Linux' abstract namespace: the kernel lists the names of sockets, which need no files. Nothing has to be cleaned up.
     class Abstract
       LIST = "/proc/net/unix"
-      LISTED = /@(fairlead-\h+)$/
-      private_constant :LIST, :LISTED
+      private_constant :LIST
+
+      def initialize(group = SocketNamespace.group)
+        @prefix = SocketNamespace.prefix(group)
+        @listed = /@(#{@prefix}\h+)$/
+      end
 
       # @return [Array<String>] of all servers.
       # @raise [SystemCallError] if the kernel does not show the list.
-      def addresses = File.foreach(LIST).filter_map { |line| line[LISTED, 1] }.uniq.map { |name| "\0#{name}" }
+      def addresses = File.foreach(LIST).filter_map { |line| line[@listed, 1] }.uniq.map { |name| "\0#{name}" }
 
       # @raise [SystemCallError] if no command could find it.
       def new_address
         File.stat(LIST)
-        "\0fairlead-#{SecureRandom.hex(8)}"
+        "\0#{@prefix}#{SecureRandom.hex(8)}"
       end
 
       def remove(_address) = nil
@@ -27,18 +39,16 @@ module Fairlead
 
     # Elsewhere: one folder for each user, to which nobody else may write, with a socket for each server.
     class Folder
-      NAME = /\A\h{16}\.sock\z/
-      private_constant :NAME
-
-      # @param prefix [String] of all users' folders; short, since the path of a socket is limited.
-      def initialize(prefix = "/tmp/.fairlead-control-")
-        @prefix = prefix
-        @own = "#{prefix}#{Process.euid}"
+      # @param place [String] where all users' folders are, and how their names begin; short, since the path of a socket is limited.
+      def initialize(group = SocketNamespace.group, place: "/tmp/.fairlead-control-")
+        @place = place
+        @own = "#{place}#{Process.euid}"
+        @prefix = SocketNamespace.prefix(group)
       end
 
       # @return [Array<String>] of all servers of this user, or of all users for root.
       def addresses
-        folders = Process.euid.zero? ? Dir["#{@prefix}*"] : [@own]
+        folders = Process.euid.zero? ? Dir["#{@place}*"] : [@own]
         folders.flat_map { |folder| Dir["#{folder}/*"] }.select { |path| socket?(path) }
       end
 
@@ -48,7 +58,7 @@ module Fairlead
         folder = File.lstat(@own)
         raise Errno::EACCES, @own unless folder.directory? && folder.owned? && (folder.mode & 0o077).zero?
 
-        File.join(@own, "#{SecureRandom.hex(8)}.sock")
+        File.join(@own, "#{@prefix}#{SecureRandom.hex(8)}.sock")
       end
 
       def remove(address)
@@ -59,7 +69,7 @@ module Fairlead
 
       private
 
-      def socket?(path) = File.basename(path).match?(NAME) && !File.symlink?(path) && File.socket?(path)
+      def socket?(path) = File.basename(path).match?(/\A#{@prefix}\h{16}\.sock\z/) && !File.symlink?(path) && File.socket?(path)
     end
   end
 end

@@ -6,7 +6,8 @@ module Fairlead
   # Servers are found and asked without a port, and on Linux without a file.
   # Covers control/control_server.rb, control/socket_namespace.rb
   class ControlSocketTest < Test
-    def place = @place ||= SocketNamespace::Abstract.new
+    def place = @place ||= place_of("")
+    def place_of(group) = SocketNamespace::Abstract.new(group)
 
     def test_who_answers_is_found
       answering({ pid: Process.pid, text: "ä" * 75_000 }) do
@@ -53,6 +54,15 @@ module Fairlead
       answering({ pid: -1 }) { nil }
 
       refute_includes ControlSocket.servers(place), { pid: -1 }
+    end
+
+    def test_servers_of_another_group_are_not_found
+      groups = ["", "one", "two"].to_h { |group| [group, place_of(group)] }
+      groups.each do |group, own|
+        answering({ pid: -9 }, own) do
+          assert_equal [group], groups.select { |_, other| ControlSocket.servers(other).include?({ pid: -9 }) }.keys
+        end
+      end
     end
 
     def test_who_is_forked_meanwhile_leaves_it_open
@@ -134,8 +144,8 @@ module Fairlead
       end
     end
 
-    def answering(answer)
-      socket = ControlSocket.open(place) { answer }
+    def answering(answer, own = place)
+      socket = ControlSocket.open(own) { answer }
       thread = Thread.new { socket.answer_clients while socket.ios.first.wait_readable }
       yield socket
     ensure
@@ -149,8 +159,9 @@ module Fairlead
     def setup
       super
       @folder = Dir.mktmpdir("fairlead-control-")
-      @place = SocketNamespace::Folder.new("#{@folder}/of-")
     end
+
+    def place_of(group) = SocketNamespace::Folder.new(group, place: "#{@folder}/of-")
 
     def teardown
       FileUtils.remove_entry(@folder)
@@ -174,7 +185,7 @@ module Fairlead
 
     def test_whatever_else_is_there_is_left_alone
       folder = File.dirname(place.new_address)
-      others = ["config.ru", "#{"0" * 16}.sock"].map { |name| File.join(folder, name).tap { |path| File.write(path, "") } }
+      others = ["config.ru", "fairlead-#{"0" * 16}.sock"].map { |name| File.join(folder, name).tap { |path| File.write(path, "") } }
       others << File.join(folder, "other.sock")
       UNIXServer.new(others.last).close
 

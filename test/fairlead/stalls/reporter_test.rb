@@ -236,8 +236,7 @@ module Fairlead
       output, status = fairlead("stalls", "--pid", pid.to_s)
 
       assert_equal 1, status.exitstatus
-      # Servers of tests that run meanwhile may be stopped or stuck.
-      assert_match(/\Afairlead: No server of this user (runs|answers) as process #{pid}\. These run:\n  --pid \d+/, output)
+      assert_match(/\Afairlead: No server of this user runs as process #{pid}\. (These run:\n(  --pid .+\n)+Name one, like --pid|Start one)/, output)
       refute_match(/\.rb:\d+:in /, output)
     end
 
