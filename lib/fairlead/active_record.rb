@@ -48,7 +48,7 @@ module Fairlead
         install_pools
         OpenTransactions.install
         KeptLeases.install
-        ::ActiveRecord::ConnectionHandling.prepend(InheritedRole)
+        ::ActiveRecord::ConnectionHandling.prepend(InheritedRole) unless ::ActiveRecord::ConnectionHandling.include?(InheritedRole)
       end
 
       # @return [Boolean] whether ActiveRecord keeps its own pools, without {PoolPatch} and all that rests on it: versions

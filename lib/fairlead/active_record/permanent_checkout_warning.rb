@@ -40,7 +40,8 @@ module Fairlead
         def apply_setting
           return unless ::ActiveRecord.respond_to?(:permanent_connection_checkout=)
 
-          ::ActiveRecord::ConnectionHandling.prepend(Connection) if ::ActiveRecord.deprecator.silenced
+          handling = ::ActiveRecord::ConnectionHandling
+          handling.prepend(Connection) if ::ActiveRecord.deprecator.silenced && !handling.include?(Connection)
           configuration = Fairlead.configuration
           if configuration && configuration.origin(:permanent_connection_checkout) != :default
             ::ActiveRecord.permanent_connection_checkout = SETTINGS.fetch(configuration.permanent_connection_checkout)

@@ -75,7 +75,7 @@ module Fairlead
     # Called by the server. May be called again.
     def self.establish
       [::Process, ::Kernel].each { |owner| owner.singleton_class.prepend(Block) }
-      ::Kernel.prepend(PrivateBlock)
+      ::Kernel.prepend(PrivateBlock) unless ::Kernel.include?(PrivateBlock)
     end
 
     def _fork

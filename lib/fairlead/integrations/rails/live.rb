@@ -15,7 +15,7 @@ module Fairlead
     end
 
     def self.install
-      return unless Compatibility.fits?(:live)
+      return if ::ActionController::Live.include?(self) || !Compatibility.fits?(:live)
 
       ::ActionController::Live.prepend(self)
       ::ActiveSupport::IsolatedExecutionState.singleton_class.prepend(State)
