@@ -36,6 +36,15 @@ module Fairlead
         nil
       end
 
+      # Calls the block. What it raises is logged: one step must not end the loop that signals and other processes rely on.
+      #
+      # @param step [Object] a signal or a message, which the block handles.
+      def contain(step)
+        yield
+      rescue StandardError, ScriptError, SystemStackError, NoMemoryError => error
+        say "#{step.inspect} was not handled: #{error.full_message(highlight: false, order: :top)}"
+      end
+
       # Reopens every log file of this process that was moved away, as by logrotate: Fairlead's, the app's, and stdout and stderr if
       # they go to a file.
       def reopen

@@ -41,10 +41,13 @@ module Fairlead
       def ask(address, namespace = NAMESPACE, patience = PATIENCE)
         socket = Socket.new(:UNIX, :STREAM)
         socket.connect(Socket.sockaddr_un(address))
-        return unless [socket.getpeereid.first, 0].include?(Process.euid) # any user may take such a name
+        user = socket.getpeereid.first
+        return unless [user, 0].include?(Process.euid) # any user may take such a name
         return { silent: true } unless socket.wait_readable(patience)
 
-        JSON.parse(read(socket, patience), symbolize_names: true).tap { |answer| answer[:elsewhere] = true if elsewhere?(socket, answer) }
+        answer = JSON.parse(read(socket, patience), symbolize_names: true)
+        answer[:elsewhere] = true if elsewhere?(socket, answer)
+        answer if answer[:elsewhere] || own?(answer, user)
       rescue Errno::ECONNREFUSED
         namespace.remove(address) # its server was killed
         nil
@@ -55,6 +58,9 @@ module Fairlead
       end
 
       private
+
+      # Whether the server is a process of the user who answers: another one would have root signal it.
+      def own?(answer, user) = user == Process.euid || ProcessUsage.user(answer[:pid]) == user
 
       # Whether the answer's process ids are those of another namespace. The kernel reports the id that is valid here.
       def elsewhere?(socket, answer)

@@ -30,6 +30,14 @@ module Fairlead
     # @return [Float, nil] seconds of CPU time since its start; nil if there is no such process here.
     def self.cpu(pid) = brief(pid)&.cpu
 
+    # @return [Integer, nil] the user who runs it; nil if there is no such process here.
+    def self.user(pid)
+      text = Platform::LINUX ? File.read("/proc/#{Integer(pid)}/status")[/^Uid:\t(\d+)/, 1] : `ps -o ruid= -p #{Integer(pid)}`[/\d+/]
+      text&.to_i
+    rescue SystemCallError, TypeError, ArgumentError
+      nil
+    end
+
     # Before Linux 6.2 the size of the folder is 0.
     #
     # @return [Hash, nil] `{ open:, limit: }`, with the soft limit; nil if they are unknown.

@@ -67,7 +67,7 @@ module Fairlead
 
     def wait
       IO.select([@signals.io, *@generations.filter_map { |generation| generation.channel&.io }], nil, nil, RestartFile::INTERVAL)
-      @signals.take.each { |signal| handle_signal(signal) }
+      @signals.take.each { |signal| Log.contain(signal) { handle_signal(signal) } }
       restart("#{RestartFile::PATH} has been touched. ") if @restart_file&.touched?
       reap
       @generations.dup.each { |generation| receive_from(generation) }
@@ -178,7 +178,7 @@ module Fairlead
       return unless generation.channel
 
       messages, closed = generation.channel.receive
-      messages.each { |message| handle_message(message, generation) }
+      messages.each { |message| Log.contain(message) { handle_message(message, generation) } }
       return unless closed
 
       generation.channel.close

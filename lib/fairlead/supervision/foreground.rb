@@ -144,7 +144,7 @@ module Fairlead
       end
     end
 
-    def process_signals = @signals.take.each { |signal| handle(signal) }
+    def process_signals = @signals.take.each { |signal| Log.contain(signal) { handle(signal) } }
 
     def handle(signal)
       case signal

@@ -154,7 +154,7 @@ module Fairlead
       loop do
         channel.io.wait_readable
         messages, closed = channel.receive
-        messages.each { |message| handle(message) }
+        messages.each { |message| Log.contain(message) { handle(message) } }
         break if closed || messages.any?(Messages::Stop)
       end
       quit

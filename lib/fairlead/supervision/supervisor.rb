@@ -147,7 +147,7 @@ module Fairlead
       IO.select([@signals.io, @parent&.io, *ios].compact, nil, nil, deadlines.min && [deadlines.min - now, 0].max)
     end
 
-    def process_signals = @signals.take.each { |signal| handle(signal, :signal) }
+    def process_signals = @signals.take.each { |signal| Log.contain(signal) { handle(signal, :signal) } }
 
     # @param source [Symbol] :signal if this process has got it, :parent if the init process has.
     def handle(signal, source)
@@ -168,20 +168,22 @@ module Fairlead
       return unless @parent
 
       messages, closed = @parent.receive
-      messages.each do |message|
-        case message
-        when Messages::Signaled then handle(message.signal.to_sym, :parent)
-        when Messages::Retire then retire
-        when Messages::Starting then @control_server.restart_begun(message.generation)
-        when Messages::Failed then handle_failed_restart(message.description)
-        when Messages::RetainedConnections, Messages::ConnectionRequest then @budget&.handle(message)
-        end
-      end
+      messages.each { |message| Log.contain(message) { handle_parent_message(message) } }
       return unless closed
 
       @parent = nil
       Log.say "The init process has ended: this server finishes running requests and stops."
       stop_by(:parent) unless @workers.stopping?
+    end
+
+    def handle_parent_message(message)
+      case message
+      when Messages::Signaled then handle(message.signal.to_sym, :parent)
+      when Messages::Retire then retire
+      when Messages::Starting then @control_server.restart_begun(message.generation)
+      when Messages::Failed then handle_failed_restart(message.description)
+      when Messages::RetainedConnections, Messages::ConnectionRequest then @budget&.handle(message)
+      end
     end
 
     def handle_failed_restart(description)

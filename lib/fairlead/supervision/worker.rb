@@ -94,9 +94,8 @@ module Fairlead
         next end_process if readable.nil?
 
         @signals.take.each do |signal|
-          next Log.reopen if signal == :USR1
-
-          (signals += 1) == 1 ? drain(handover: false) : stop
+          signals += 1 unless signal == :USR1
+          Log.contain(signal) { handle_signal(signal, signals) }
         end
         deadline = process_messages if readable.include?(@channel.io)
       end
@@ -105,23 +104,32 @@ module Fairlead
     # @return [Float, nil] when to end at the latest, if the supervisor has gone.
     def process_messages
       messages, closed = @channel.receive
-      messages.each do |message|
-        case message
-        when Messages::Drain then drain(handover: message.handover)
-        when Messages::Stop then stop
-        when Messages::Reopen then Log.reopen
-        when Messages::Show
-          Metrics.publish_process(@page, @row.slot)
-          PoolReports.collect { |pools| @channel.post(Messages::Shown.new(pools:, requests: @server&.requests)) }
-        when Messages::Ping then @lock.synchronize { @server&.ask { @channel.post(Messages::Pong.new) } }
-        when Messages::Spare then ActiveRecord::WorkerBudget.numbered(message.server)&.give_up_idle(message.count)
-        end
-      end
+      messages.each { |message| Log.contain(message) { handle(message) } }
       return unless closed
 
       Log.say "Worker #{@row.index} has lost its supervisor: it finishes running requests and ends."
       drain(handover: false)
       Clock.now + @configuration.longest_drain
+    end
+
+    # @param count [Integer] how many signals have come that end it.
+    def handle_signal(signal, count)
+      return Log.reopen if signal == :USR1
+
+      count == 1 ? drain(handover: false) : stop
+    end
+
+    def handle(message)
+      case message
+      when Messages::Drain then drain(handover: message.handover)
+      when Messages::Stop then stop
+      when Messages::Reopen then Log.reopen
+      when Messages::Show
+        Metrics.publish_process(@page, @row.slot)
+        PoolReports.collect { |pools| @channel.post(Messages::Shown.new(pools:, requests: @server&.requests)) }
+      when Messages::Ping then @lock.synchronize { @server&.ask { @channel.post(Messages::Pong.new) } }
+      when Messages::Spare then ActiveRecord::WorkerBudget.numbered(message.server)&.give_up_idle(message.count)
+      end
     end
 
     # There is no supervisor that would kill this process.

@@ -138,7 +138,7 @@ module Fairlead
       return unless worker.channel
 
       messages, closed = worker.channel.receive
-      messages.each { |message| handle(message, worker, now, &) }
+      messages.each { |message| Log.contain(message) { handle(message, worker, now, &) } }
       close_channel(worker) if closed
     end
 

@@ -94,6 +94,20 @@ module Fairlead
       end
     end
 
+    def test_root_believes_other_users_only_what_is_of_their_own_processes
+      return unless Process.euid.zero?
+
+      File.chmod(0o1777, @folder) if @folder
+      pipe = IO.popen("-") || answer_as_another_user([Process.ppid, nil, "1; true", Process.pid])
+      assert_equal "open\n", pipe.gets
+      found = ControlSocket.servers(place).select { |server| server[:supervisor] == pipe.pid }
+
+      assert_equal [pipe.pid], found.map { |server| server[:pid] }
+    ensure
+      Process.kill(:KILL, pipe.pid) if pipe
+      pipe&.close
+    end
+
     def test_one_that_does_not_answer_is_said_to_be_there
       socket = ControlSocket.open(place) { {} }
 
@@ -126,6 +140,18 @@ module Fairlead
       Socket.open(:UNIX, :STREAM) { |client| client.connect(address).zero? && client.read }
     rescue SystemCallError
       ""
+    end
+
+    # In a process of its own, which never returns: answers as so many servers.
+    #
+    # @param pids [Array] what they say their process ids are.
+    def answer_as_another_user(pids)
+      Process::Sys.setgid(65_534)
+      Process::Sys.setuid(65_534)
+      sockets = pids.map { |pid| ControlSocket.new(place_of("")) { { pid:, supervisor: Process.pid } } }
+      $stdout.write("open\n")
+      $stdout.flush
+      loop { sockets.each(&:answer_clients) if IO.select(sockets.flat_map(&:ios)) }
     end
 
     # @return [String] what the block returns in a process of a user without any rights.

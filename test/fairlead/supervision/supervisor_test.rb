@@ -46,6 +46,27 @@ module Fairlead
       end
     end
 
+    def test_what_cannot_be_handled_is_logged_and_all_that_follows_is_handled
+      broken = "Fairlead::Log.define_singleton_method(:reopen) { raise \"broken in \#{Process.pid}\" }"
+      [2, 0].each do |count|
+        with_server("#{broken}\n#{PID}", "-w", count.to_s) do |server|
+          workers = server.worker_pids
+          server.signal(:USR1)
+          workers.each { |pid| Process.kill(:USR1, pid) }
+          [*workers, count.zero? ? server.pid : server.supervisor_pid].each do |pid|
+            eventually("process #{pid} says so") { server.log.match?(/^\[#{pid}\] fairlead: .*USR1.* was not handled: .*broken in #{pid} /) }
+          end
+          if count.positive?
+            server.signal(:HUP)
+            eventually("the workers are replaced") { (server.worker_pids & workers).empty? && server.worker_pids.size == count }
+          end
+
+          assert_predicate server.stop(:TERM), :success?, server.log
+          refute_match(/is killed/, server.log)
+        end
+      end
+    end
+
     def test_term_lets_what_runs_finish
       with_server(SLOW) do |server|
         server.connect do |socket|
