@@ -38,11 +38,22 @@ static VALUE request_slice_over_p(VALUE self) {
     return slice_is_over(fl_ruby_request_get(self)) ? Qtrue : Qfalse;
 }
 
+/* Whether some writer waits for room, and none has been woken since. */
 static VALUE request_awaits_room_p(VALUE self) {
     fl_exchange *exchange = fl_lock_request(self);
     if (exchange == NULL || exchange->context == NULL)
         return Qfalse;
     bool awaits = exchange->response.awaits_room;
+    fl_unlock(exchange->context);
+    return awaits ? Qtrue : Qfalse;
+}
+
+/* Whether some reader waits for more of the body, and none has come since. */
+static VALUE request_awaits_body_p(VALUE self) {
+    fl_exchange *exchange = fl_lock_request(self);
+    if (exchange == NULL || exchange->context == NULL)
+        return Qfalse;
+    bool awaits = exchange->request.awaited;
     fl_unlock(exchange->context);
     return awaits ? Qtrue : Qfalse;
 }
@@ -124,6 +135,7 @@ static VALUE request_mark_long_lived(VALUE self) {
 void fl_init_response_stream(VALUE request) {
     rb_define_method(request, "write", request_write, 1);
     rb_define_method(request, "awaits_room?", request_awaits_room_p, 0);
+    rb_define_method(request, "awaits_body?", request_awaits_body_p, 0);
     rb_define_method(request, "slice_over?", request_slice_over_p, 0);
     rb_define_method(request, "flush", request_flush, 0);
     rb_define_method(request, "mark_long_lived", request_mark_long_lived, 0);

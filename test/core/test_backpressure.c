@@ -49,7 +49,8 @@ static void transfer_large_body(const char *request, int64_t length, size_t piec
         CHECK(exchange->connection->out.length + exchange->response.out.length <= response_buffer + 65536 + 40);
         if (status == FL_AGAIN) {
             waits++;
-            TURN_UNTIL(server.loop, (receive_available(socket, &received), fl_context_next_woken(&server.loop->context) == exchange->id));
+            TURN_UNTIL(server.loop,
+                       (receive_available(socket, &received), fl_context_next_woken(&server.loop->context) == exchange->id));
         } else if (status != FL_OK) {
             CHECK_NUMBER(FL_OK, status);
             break;
@@ -59,8 +60,9 @@ static void transfer_large_body(const char *request, int64_t length, size_t piec
     fl_exchange_finish(exchange);
     CHECK_NUMBER(0, server.loop->context.counts.in_flight);
     /* With libkqueue the end arrives a little later. */
-    TURN_UNTIL(server.loop, (receive_available(socket, &received), received.ended || (server.loop->context.connections != NULL &&
-                                                                       server.loop->context.connections->out.length == 0)));
+    TURN_UNTIL(server.loop,
+               (receive_available(socket, &received), received.ended || (server.loop->context.connections != NULL &&
+                                                                         server.loop->context.connections->out.length == 0)));
     receive_available(socket, &received);
     char *body = strstr(received.bytes, "\r\n\r\n");
     body = body == NULL ? received.bytes : body + 4;
@@ -277,6 +279,55 @@ static void a_writer_learns_that_its_client_has_disconnected(void) {
     server_stop(&server);
 }
 
+/* Two fibers write: what one has written meanwhile takes no wake-up from the other, which waits for room. */
+static void a_write_that_finds_room_takes_no_wake_up_from_one_that_waits(void) {
+    peer_server server = server_buffering(65536);
+    int socket = narrow_client(&server);
+    send_text(socket, GET("/"));
+    fl_exchange *exchange = begin(server.loop, 200, -1);
+    size_t used;
+    CHECK_NUMBER(FL_AGAIN, fl_exchange_write(exchange, large, sizeof large - 1, &used));
+    size_t full = exchange->connection->out.length;
+    char some[4096];
+    TURN_UNTIL(server.loop, (recv(socket, some, sizeof some, 0), exchange->connection->out.length < full));
+    CHECK(exchange->connection->out.length > 0);
+    CHECK_NUMBER(FL_OK, fl_exchange_write(exchange, "x", 1, &used));
+    received_bytes received = {0};
+    TURN_UNTIL(server.loop,
+               (receive_available(socket, &received), fl_context_next_woken(&server.loop->context) == exchange->id));
+    CHECK(!exchange->response.awaits_room);
+    fl_exchange_abandon(exchange);
+    free(received.bytes);
+    close(socket);
+    server_stop(&server);
+}
+
+static void a_read_that_finds_bytes_takes_no_wake_up_from_one_that_waits(void) {
+    fl_limits limits = peer_limits;
+    limits.body_buffer = 2;
+    peer_server server = server_with(limits);
+    int socket = client(&server);
+    send_text(socket, "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\n\r\nab");
+    fl_exchange *exchange = take(server.loop);
+    fl_exchange_release_head(exchange);
+    const char *bytes;
+    size_t size;
+    CHECK_NUMBER(FL_OK, fl_exchange_body(exchange, &bytes, &size));
+    fl_exchange_consume_body(exchange, size);
+    CHECK_NUMBER(FL_AGAIN, fl_exchange_body(exchange, &bytes, &size)); /* the first one waits */
+    send_text(socket, "cd");
+    exchange->connection->readable = true;                          /* as the poll would say */
+    CHECK_NUMBER(FL_OK, fl_exchange_body(exchange, &bytes, &size)); /* the second one comes first */
+    CHECK_BYTES("cd", 2, bytes, size);
+    fl_exchange_consume_body(exchange, size);
+    CHECK_NUMBER(exchange->id, fl_context_next_woken(&server.loop->context));
+    CHECK_NUMBER(FL_AGAIN, fl_exchange_body(exchange, &bytes, &size));
+    CHECK(exchange->request.awaited);
+    fl_exchange_abandon(exchange);
+    close(socket);
+    server_stop(&server);
+}
+
 int main(void) {
     TEST(an_unread_body_ends_the_connection);
     TEST(a_large_body_arrives_complete_in_each_framing);
@@ -290,5 +341,7 @@ int main(void) {
     RAW_TEST(a_truncated_or_malformed_body_wakes_its_reader);
     TEST(a_reader_learns_that_its_client_has_disconnected);
     TEST(a_writer_learns_that_its_client_has_disconnected);
+    TEST(a_write_that_finds_room_takes_no_wake_up_from_one_that_waits);
+    TEST(a_read_that_finds_bytes_takes_no_wake_up_from_one_that_waits);
     return test_summary();
 }

@@ -76,16 +76,24 @@ module Fairlead
       @loop.notify_driver
     end
 
-    # Waits until the loop has news of a request: more of its body, or room for its response. From any thread.
+    # Waits until the loop has news of a request: more of its body, or room for its response. From any thread; several fibers
+    # may wait for one request, and all are woken.
     #
     # @param request [Request]
+    # @yieldreturn [Boolean] whether there has been none since the request was asked.
     def await(request)
-      queue = (@awaited[request.id] ||= Thread::Queue.new) # one fiber may read while another one writes
-      # The news may have come before this thread waited for it, so it looks again after a while.
-      RequestTimes.during(RequestTimes::WRITE) { queue.pop(timeout: 1) }
+      waiter = Thread::Queue.new # of its own: from a common one, who waits again would take what woke another
+      (@awaited[request.id] ||= []) << waiter
+      # Threads that begin and end waits at the same time may miss each other, so each looks again after a while.
+      RequestTimes.during(RequestTimes::WRITE) { waiter.pop(timeout: 1) } if yield
     ensure
-      @awaited.delete(request.id) if queue.num_waiting.zero?
+      stop_waiting(request.id, waiter)
     end
+
+    # Has all who wait for a request look again. Safe in any thread.
+    #
+    # @param id [Integer] the request's
+    def wake(id) = @awaited.delete(id)&.each { |waiter| waiter.push(true) }
 
     # @api private
     # Of the driver, after each turn of the loop: calls what {#ask} has brought, and wakes those that {#await} news.
@@ -140,9 +148,10 @@ module Fairlead
 
     def new_reactor = Reactor.new(@loop, self, @handler, stream_share: @stream_share)
 
-    def wake(id)
-      queue = @awaited[id] or return
-      [queue.num_waiting, 1].max.times { queue.push(true) }
+    def stop_waiting(id, waiter)
+      waiters = @awaited[id] or return
+      waiters.delete_if { |one| one.equal?(waiter) }
+      @awaited.delete(id) if waiters.empty?
     end
 
     def add_standby

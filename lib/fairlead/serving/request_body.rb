@@ -210,7 +210,7 @@ module Fairlead
       most = CHUNK if most > CHUNK
       before = bytes.bytesize
       until (more = @request.read(bytes, most)) != false
-        RequestTimes.during(RequestTimes::SOCKET) { @scheduler.await(@request) }
+        RequestTimes.during(RequestTimes::SOCKET) { @scheduler.await(@request) { @request.awaits_body? } }
       end
       return reach_the_end unless more
 

@@ -33,6 +33,7 @@ module Fairlead
       answer(request)
     ensure
       @deadlines.end(request)
+      @group.wake(request.id) # tasks and threads that still read or write for it are told that it has ended
     end
 
     private

@@ -64,6 +64,7 @@ module Fairlead
       begin
         ResponseStream.finish(@request)
       ensure
+        @scheduler.wake(@request.id) # others may wait to write
         @ended.push(true)
       end
       nil
@@ -106,7 +107,7 @@ module Fairlead
       string = string.to_s unless string.is_a?(String)
       while (rest = request.write(string))
         string = rest
-        request.awaits_room? ? scheduler.await(request) : scheduler.give_way
+        request.awaits_room? ? scheduler.await(request) { request.awaits_room? } : scheduler.give_way
       end
       scheduler.give_way if rest == false
     end

@@ -51,7 +51,10 @@ module Fairlead
     attr_reader :selector
 
     # (see ReactorGroup#await)
-    def await(request) = @group.await(request)
+    def await(request, &) = @group.await(request, &)
+
+    # (see ReactorGroup#wake)
+    def wake(id) = @group.wake(id)
 
     # Gives other fibers their turn. In other threads than the scheduler's, Ruby does.
     def give_way = (self.yield if ::Fiber.scheduler.equal?(self))

@@ -29,7 +29,7 @@ module Fairlead
           define_method(name) { |*arguments, **options| raise_at_this_wait; super(*arguments, **options) }
         end
         # Requests wait for their client here.
-        def await(request) = (raise_at_this_wait; super)
+        def await(request, &) = (raise_at_this_wait; super)
         def give_way = (raise_at_this_wait; super)
 
         private

@@ -204,7 +204,7 @@ static inline void fl_context_flush(fl_context *context) {
         fl_context_send_staged(context, false);
 }
 
-/* Removes the next woken exchange and returns its id; 0: none. */
+/* Removes the next woken exchange and returns its id; 0: none. The caller wakes all who read or write for its owner. */
 uint64_t fl_context_next_woken(fl_context *context);
 
 /* Removes the next expired exchange and returns its id; 0: none. The caller informs its owner. */

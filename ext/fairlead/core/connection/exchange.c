@@ -210,7 +210,6 @@ static bool is_well_formed(fl_exchange *exchange, const char *bytes, size_t size
 
 static fl_status write_all(fl_exchange *exchange, const char *bytes, size_t size, size_t *used) {
     fl_response *response = &exchange->response;
-    response->awaits_room = false;
     if (exchange->connection == NULL)
         return FL_CLOSED;
     fl_context *context = exchange->context;

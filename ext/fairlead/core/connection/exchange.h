@@ -50,7 +50,7 @@ typedef struct fl_request {
     bool chunked : 1;
     bool complete : 1; /* the whole body has been received */
     bool failed : 1;   /* the rest of the body will never be received */
-    bool awaited : 1;  /* the owner waits for more of the body */
+    bool awaited : 1;  /* the owner waits for more of the body. Only a wake-up ends that: several fibers may wait */
     bool head_method : 1;
     bool connect_method : 1;
     bool accepts_html : 1; /* see error_page.h; known once it is submitted, like the next two */
@@ -87,7 +87,7 @@ typedef struct fl_response {
     bool switches_protocol; /* the app takes over the connection after the head */
     bool names_protocol;    /* the head has an Upgrade header */
     bool has_trailers;      /* the head has a Trailer header */
-    bool awaits_room;       /* the owner waits until it can write more */
+    bool awaits_room;       /* the owner waits until it can write more. Likewise */
 } fl_response;
 
 /* See time_limit.c. */

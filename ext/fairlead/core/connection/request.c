@@ -149,7 +149,6 @@ void fl_exchange_compact(fl_exchange *exchange) {
 
 fl_status fl_exchange_body(fl_exchange *exchange, const char **bytes, size_t *size) {
     fl_request *request = &exchange->request;
-    request->awaited = false;
     fl_connection *connection = exchange->connection;
     if (request->body.length == 0 && !request->complete && connection != NULL) {
         exchange->protocol->read(exchange);

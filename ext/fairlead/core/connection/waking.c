@@ -30,5 +30,6 @@ uint64_t fl_context_next_woken(fl_context *context) {
     if (exchange == NULL)
         return 0;
     fl_exchange_cancel_wake(exchange);
+    exchange->request.awaited = exchange->response.awaits_room = false; /* whoever still has to wait says so again */
     return exchange->id;
 }

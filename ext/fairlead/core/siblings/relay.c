@@ -281,6 +281,7 @@ static void end_side(fl_relay *relay) {
 
 static void go_on(fl_relay *relay) {
     fl_exchange *exchange = relay->exchange;
+    exchange->response.awaits_room = false;
     for (int reads = 0;; reads++) {
         fl_status status = exchange->connection == NULL ? FL_CLOSED : forward(relay);
         if (exchange->connection == NULL || (status != FL_OK && status != FL_AGAIN)) {
