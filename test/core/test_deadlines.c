@@ -120,7 +120,9 @@ static void a_request_whose_client_has_disconnected_is_not_taken(void) {
 }
 
 static void deadlines_end_stalled_connections(void) {
-    static const struct { const char *name, *request, *answer; } stalls[] = {
+    static const struct {
+        const char *name, *request, *answer;
+    } stalls[] = {
         {"idle", "", ""},
         {"empty lines", "\r\n", ""},
         {"head", "GET / HTTP/1.1\r\nHo", "HTTP/1.1 408 Request Timeout\r\n"},
@@ -154,7 +156,8 @@ static void many_idle_connections_expire_over_several_turns(void) {
     }
     TURN_UNTIL(server.loop, server.loop->context.counts.connections == MANY);
     turn(server.loop); /* handshakes end */
-    for (fl_deadline *one = server.loop->context.deadlines[FL_DEADLINE_IDLE].first; one != NULL; one = one->after) one->at = fl_clock();
+    for (fl_deadline *one = server.loop->context.deadlines[FL_DEADLINE_IDLE].first; one != NULL; one = one->after)
+        one->at = fl_clock();
     server.loop->context.timer_stale = true;
     fl_loop_turn(server.loop);
     uint32_t left = server.loop->context.counts.connections;
@@ -165,6 +168,48 @@ static void many_idle_connections_expire_over_several_turns(void) {
     TURN_UNTIL(server.loop, server.loop->context.counts.connections == 0);
     for (int i = 0; i < MANY; i++) close(sockets[i]);
     server_stop(&server);
+}
+
+/* Sends a body in pieces, each after a pause. Returns whether the body was still wanted at the end. */
+static bool trickle(size_t piece, int pieces, uint64_t pause, bool served) {
+    fl_limits limits = peer_limits;
+    limits.deadlines[FL_DEADLINE_BODY] = 1 * SECOND;
+    limits.body_buffer = served ? 2 : 1 << 20;
+    peer_server server = server_with(limits);
+    int socket = client(&server);
+    send_text(socket, "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\nab");
+    fl_exchange *exchange = served ? take(server.loop) : NULL;
+    const char *bytes;
+    size_t size;
+    char some[100] = {0};
+    fl_status status = FL_OK;
+    for (int i = 0; i < pieces && server.loop->context.counts.refused == 0 && status != FL_CLOSED; i++) {
+        for (uint64_t end = fl_clock() + pause; fl_clock() < end;) {
+            fl_loop_wait(server.loop, 10 * MILLISECOND);
+            fl_loop_turn(server.loop);
+            while (served && (status = fl_exchange_body(exchange, &bytes, &size)) == FL_OK)
+                fl_exchange_consume_body(exchange, size);
+            fl_context_next_woken(&server.loop->context);
+        }
+        if (send(socket, some, piece, MSG_NOSIGNAL) < 0)
+            break;
+    }
+    bool wanted = server.loop->context.counts.refused == 0 && status != FL_CLOSED;
+    if (served)
+        fl_exchange_abandon(exchange);
+    close(socket);
+    TURN_UNTIL(server.loop, server.loop->context.counts.connections == 0);
+    server_stop(&server);
+    return wanted;
+}
+
+/* For three times as long as it may pause. */
+static void a_body_may_come_slowly_but_not_stop_nor_dribble(void) {
+    for (int served = 0; served < 2; served++) {
+        CHECK(trickle(50, 30, 100 * MILLISECOND, served));
+        CHECK(!trickle(1, 30, 100 * MILLISECOND, served));
+        CHECK(!trickle(100, 2, 3 * SECOND, served));
+    }
 }
 
 /* Deadlines run only while the server waits for the client. */
@@ -252,6 +297,7 @@ int main(void) {
     TEST(a_request_whose_client_has_disconnected_is_not_taken);
     TEST(deadlines_end_stalled_connections);
     TEST(many_idle_connections_expire_over_several_turns);
+    TEST(a_body_may_come_slowly_but_not_stop_nor_dribble);
     TEST(no_deadline_expires_while_the_app_has_the_request);
     TEST(the_write_deadline_ends_once_all_is_written);
     TEST(a_client_that_does_not_read_is_dropped);

@@ -206,7 +206,7 @@ module Fairlead
                  "How long a client may take to send a request's headers.",
                  group: :deadlines, within: DEADLINE),
       Option.new(:body_timeout, :seconds, 30.0,
-                 "How long a client may pause while it sends a body.",
+                 "How long a client may pause while it sends a body. Fewer than 32 bytes a second count as a pause.",
                  group: :deadlines, within: DEADLINE),
       Option.new(:write_timeout, :seconds, 30.0,
                  "How long a client may pause while it receives a response.",

@@ -146,6 +146,17 @@ module Fairlead
       eventually_in_flight(0)
     end
 
+    # For twice the time that it may pause, at the rate of a bad line.
+    def test_a_slow_upload_that_goes_on_is_received
+      be_impatient
+      [1_000, 4_000].each do |size|
+        client = client()
+        client << "PUT /upload HTTP/1.1\r\nHost: a\r\nContent-Length: #{size}\r\n\r\n"
+        (size / 50).times { (client << ("x" * 50)) && sleep(4.0 / (size / 50)) }
+        assert_equal "200 #{size}", client.response.then { |answer| "#{answer.status} #{answer.body}" }
+      end
+    end
+
     def test_an_upload_that_stalls_gives_its_fiber_back
       be_impatient
       client = client()

@@ -6,7 +6,10 @@
 #include "exchange.h"
 #include "internal.h"
 
-enum { MIN_PROGRESS = 4096 }; /* bytes: a client that moves fewer within a deadline has stalled */
+enum {
+    MIN_PROGRESS = 4096, /* bytes: a client that takes fewer of a response within a deadline has stalled; */
+    MIN_RATE = 32,       /* bytes of a body a second: one that sends fewer, but some, only keeps its connection busy */
+};
 
 /* The kernel reports writability only when a third of its buffer is free, which may be megabytes. Acknowledged bytes tell a slow client
  * from a stalled one. */
@@ -20,13 +23,18 @@ void fl_connection_start_deadline(fl_connection *connection, fl_deadline_kind ki
     fl_deadline_set(connection->context, &connection->deadline, kind, progress_of(connection, kind));
 }
 
-static bool has_progressed(uint64_t progress, const fl_deadline *deadline) {
-    return (int64_t) (progress - deadline->progress) >= MIN_PROGRESS;
+static bool has_progressed(uint64_t progress, const fl_deadline *deadline, uint64_t least) {
+    return (int64_t) (progress - deadline->progress) >= (int64_t) least;
+}
+
+/* Bytes of a body within its deadline, at least one. */
+static uint64_t least_of_body(const fl_context *context) {
+    return 1 + context->limits.deadlines[FL_DEADLINE_BODY] * MIN_RATE / 1000000;
 }
 
 static void expire_body(fl_exchange *exchange) {
     fl_deadline *deadline = &exchange->request.deadline;
-    bool progressed = has_progressed(exchange->request.received, deadline);
+    bool progressed = has_progressed(exchange->request.received, deadline, least_of_body(exchange->context));
     fl_exchange_stop_deadline(exchange);
     if (exchange->state == FL_EXCHANGE_SERVED && !exchange->request.awaited)
         return; /* the app does not wait for the client */
@@ -47,7 +55,7 @@ static void expire_head(fl_connection *connection) {
 
 static void expire_output(fl_connection *connection) {
     fl_transport *transport = &connection->transport;
-    bool progressed = has_progressed(progress_of(connection, FL_DEADLINE_WRITE), &connection->deadline);
+    bool progressed = has_progressed(progress_of(connection, FL_DEADLINE_WRITE), &connection->deadline, MIN_PROGRESS);
     fl_connection_set_deadline(connection, FL_DEADLINE_NONE);
     if (connection->out.length == 0 && fl_unacknowledged(transport->descriptor) == 0) {
         fl_connection_all_sent(connection);
