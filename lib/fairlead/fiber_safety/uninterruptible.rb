@@ -1,6 +1,8 @@
 # frozen_string_literal: true
 
-# The innermost uninterruptible section that the fiber is in; nil outside of one.
+require "timeout"
+
+# The innermost section that the fiber is in, see Fairlead::Uninterruptible; nil outside of one.
 Fiber.attr_accessor :fairlead_section
 # Interruptions that the fiber gets at its next waits, one at each.
 Fiber.attr_accessor :fairlead_postponed
@@ -13,16 +15,41 @@ module Fairlead
   # Sections that no exception from outside cuts short: taking a lock again, checking a connection in, recording its owner.
   #
   # A deadline, a client that has gone, Timeout and Task#cancel all arrive as Fiber#raise, at any wait, also within `ensure`.
-  # Thread.handle_interrupt holds back only Thread#raise and Thread#kill. Within {run}, Fiber#raise and Fiber#kill are held back
-  # and take effect when the section ends. The section may wait, and must end by itself: a timeout that begins within it ends it
-  # as usual, and so does what concerns the very IO that it waits for.
+  # Within {run}, Fiber#raise and Fiber#kill are held back and take effect when the section ends. The section may wait, and must end by
+  # itself: a timeout that begins within it ends it as usual, and so does what concerns the very IO that it waits for.
+  #
+  # The same holds in the blocks of Thread.handle_interrupt, for the exceptions that they name with `:never`. Ruby's own method knows
+  # Thread#raise and Thread#kill only; in a fiber of a scheduler, nothing holds these back.
   module Uninterruptible
     NEVER = { ::Object => :never }.freeze
-    private_constant :NEVER
+    # Who masks these does not think of timeouts. Timeout calls it unsupported to mask its own exception.
+    BROAD = [::Object, ::Exception, ::Timeout::ExitException, nil].freeze
+    private_constant :NEVER, :BROAD
 
     # @!attribute outer [Section, nil] the section around it
+    # @!attribute mask [Hash{Module => Symbol}, nil] what Thread.handle_interrupt was given; nil: it holds back everything, whatever
+    #   the sections within it say
     # @!attribute held [Array<Interruption>, nil] what is raised when it ends
-    Section = Struct.new(:outer, :fiber, :held)
+    Section = Struct.new(:outer, :fiber, :mask, :held) do
+      # @return [Symbol, nil] when such an exception may be raised within it, as Thread.handle_interrupt says; nil: it does not say.
+      def timing(interruption)
+        return :never unless mask
+
+        mask[key(interruption)] if fiber.equal?(interruption.fiber)
+      end
+
+      # Whether it lets an interruption through whatever its timing: a timeout that began within it, but for a mask that is for timeouts,
+      # or what ends the wait for one IO, since schedulers raise that in its wait only.
+      def meant?(interruption)
+        interruption.of_io? ||
+          (interruption.scope && equal?(interruption.section) && (mask.nil? || BROAD.include?(key(interruption))))
+      end
+
+      private
+
+      # @return [Module, nil] what the mask knows the exception by.
+      def key(interruption) = interruption.ancestors.find { |type| mask.key?(type) }
+    end
     private_constant :Section
 
     # An exception for Fiber#raise that knows where it belongs: sections that were begun outside of that place do not hold it back,
@@ -46,6 +73,9 @@ module Fairlead
 
       # What Fiber#raise calls.
       def exception(...) = @exception.exception(...)
+
+      # @return [Array<Module>] of the exception's class.
+      def ancestors = (@exception.is_a?(::Module) ? @exception : @exception.singleton_class).ancestors
     end
 
     # What is held back. Without arguments, it is a Fiber#kill.
@@ -53,6 +83,20 @@ module Fairlead
       def scope = (arguments.first if arguments&.first.is_a?(Scope))
 
       def section = scope&.section
+
+      # @return [Array<Module>] of what is raised. For Ruby, a kill is a number.
+      def ancestors
+        case cause = arguments ? arguments.first : 0
+        when Scope, ::Module then cause.ancestors
+        when ::String, nil then ::RuntimeError.ancestors
+        when ::Integer then ::Integer.ancestors
+        else cause.singleton_class.ancestors
+        end
+      end
+
+      def of_io? = ::IO::TimeoutError.equal?(arguments&.first)
+
+      def kill? = arguments.nil?
 
       # @return [Boolean] whether it no longer applies.
       def finished? = scope&.finished? || !fiber.alive?
@@ -96,6 +140,22 @@ module Fairlead
     end
     private_constant :AsyncScheduler
 
+    # Of Thread. Threads share one stack of interrupt masks among their fibers: it must not be held while a fiber waits.
+    module HandleInterrupt
+      TIMINGS = %i[immediate on_blocking never].freeze
+      private_constant :TIMINGS
+
+      def handle_interrupt(mask, &)
+        return super unless block_given? && ::Fiber.current_scheduler && mask.is_a?(::Hash)
+
+        mask.each_value { |timing| return super unless TIMINGS.include?(timing) }
+        Uninterruptible.mask(mask, &)
+      end
+
+      def pending_interrupt?(*types) = super || Uninterruptible.pending?(*types)
+    end
+    private_constant :HandleInterrupt
+
     class << self
       # Runs the block to its end. May be nested: what comes from outside is raised as the outermost section ends.
       #
@@ -104,11 +164,23 @@ module Fairlead
       def run(&)
         fiber = ::Fiber.current
         scheduler = ::Fiber.current_scheduler
-        # Threads share one stack of interrupt masks among their fibers: it must not be held while a fiber waits.
         return ::Thread.handle_interrupt(NEVER) { hold_back(fiber, nil, &) } unless scheduler
 
         prepare
         hold_back(fiber, scheduler, &)
+      end
+
+      # What Thread.handle_interrupt does, in a fiber of a scheduler.
+      #
+      # @param mask [Hash{Module => Symbol}]
+      def mask(mask)
+        scheduler = ::Fiber.current_scheduler or return yield
+
+        prepare
+        hold_back(::Fiber.current, scheduler, mask) do
+          release_allowed(::Fiber.current.fairlead_section, scheduler)
+          yield
+        end
       end
 
       # @api private
@@ -117,13 +189,23 @@ module Fairlead
         return true if arguments&.first.is_a?(Scope) && arguments.first.finished?
         return false if fiber.equal?(::Fiber.current)
 
-        section = section_of(fiber)
-        return put_off(fiber, arguments, options) if section.nil? || meant_for?(section, arguments)
-
         interruption = Interruption.new(fiber, arguments, options)
+        innermost = section_of(fiber)
+        section = holder(innermost, interruption) or return let_through(interruption, innermost)
         held = section.held ||= []
         held.push(interruption) unless held.any? { |other| other.same_cancellation?(interruption) }
         true
+      end
+
+      # @return [Boolean] whether the current fiber's sections hold back anything, or an exception of such a type.
+      def pending?(type = ::Object)
+        section = ::Fiber.current.fairlead_section
+        while section
+          return true if section.held&.any? { |interruption| interruption.ancestors.include?(type) }
+
+          section = section.outer
+        end
+        false
       end
 
       # Drops what was held back and has not been raised: the fiber goes on to other work.
@@ -150,18 +232,40 @@ module Fairlead
 
       private
 
+      # @return [Boolean] whether it comes later.
+      def let_through(interruption, section)
+        while interruption.kill? && section # what it ends, it ends for good
+          section.held = nil
+          section = section.outer
+        end
+        put_off(interruption)
+      end
+
       # A fiber that has been woken (a mutex is unlocked, something is in the queue) first takes what it waited for: Ruby wakes one
       # waiter, and no other in its place if that one is interrupted.
-      def put_off(fiber, arguments, options)
-        return false unless fiber.fairlead_woken
+      def put_off(interruption)
+        return false unless interruption.fiber.fairlead_woken
 
-        postpone(Interruption.new(fiber, arguments, options), ::Fiber.scheduler)
+        postpone(interruption, ::Fiber.scheduler)
         true
       end
 
-      def hold_back(fiber, scheduler)
-        section = fiber.fairlead_section = Section.new(fiber.fairlead_section, fiber)
-        plain = enter_plain(section) if scheduler && !(fiber.respond_to?(:async_task) && fiber.async_task)
+      # @param section [Section, nil] the innermost one.
+      # @return [Section, nil] the one at whose end it is raised; nil: it may be raised now.
+      def holder(section, interruption)
+        allowed = false
+        while section && !section.meant?(interruption)
+          timing = section.timing(interruption)
+          return section if timing == :never && !(allowed && section.mask)
+
+          allowed ||= !timing.nil?
+          section = section.outer
+        end
+      end
+
+      def hold_back(fiber, scheduler, mask = nil)
+        section = fiber.fairlead_section = Section.new(fiber.fairlead_section, fiber, mask)
+        plain = enter_plain(section) if mask.nil? && scheduler && !(fiber.respond_to?(:async_task) && fiber.async_task)
         yield
       ensure
         plain&.delete_if { |other| other.equal?(section) }
@@ -180,21 +284,29 @@ module Fairlead
         plain && !plain.empty? && fiber.to_s.end_with?("by resuming)>") ? plain.last : fiber.fairlead_section
       end
 
-      # A timeout that began within the section, or one of the IO that it waits for: schedulers raise that in its wait only.
-      def meant_for?(section, arguments)
-        cause = arguments&.first
-        cause.is_a?(Scope) ? section.equal?(cause.section) : ::IO::TimeoutError.equal?(cause)
+      # What the sections around the one that ends hold back waits for their end.
+      def release(section, scheduler)
+        held = section.held.reject do |interruption|
+          interruption.finished? || ((outer = holder(section.outer, interruption)) && (outer.held ||= []).push(interruption))
+        end
+        raise_first(held, section, scheduler)
       end
 
-      # What comes from outside the next section too waits for its end. Of the others, one can be raised here: the rest
-      # follows at the fiber's next waits.
-      def release(section, scheduler)
-        held = section.held.reject(&:finished?)
-        outer = section.outer
-        if outer
-          later, held = held.partition { |interruption| !outer.equal?(interruption.section) }
-          (outer.held ||= []).concat(later) unless later.empty?
+      # What was held back, and may be raised in the section that begins.
+      def release_allowed(section, scheduler)
+        outer = section
+        while (outer = outer.outer)
+          next unless outer.held
+
+          allowed, outer.held = outer.held.partition { |interruption| holder(section, interruption).nil? }
+          at_once, at_wait = allowed.reject(&:finished?).partition { |interruption| section.timing(interruption) == :immediate }
+          at_wait.each { |interruption| postpone(interruption, scheduler) }
+          raise_first(at_once, section, scheduler)
         end
+      end
+
+      # Of several, one can be raised here: the rest follows at the fiber's next waits.
+      def raise_first(held, section, scheduler)
         here, elsewhere = held.partition { |interruption| interruption.fiber.equal?(section.fiber) }
         first = here.shift
         [*here, *elsewhere].each { |interruption| postpone(interruption, scheduler) }
@@ -222,8 +334,10 @@ module Fairlead
     end
 
     ::Fiber.prepend(Raise)
+    ::Thread.singleton_class.prepend(HandleInterrupt)
     prepare
   end
 end
 
+require_relative "scheduled_call"
 require_relative "timeouts"

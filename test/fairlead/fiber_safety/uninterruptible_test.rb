@@ -273,5 +273,179 @@ module Fairlead
         sleep(0.01)
       end
     end
+    # --- Thread.handle_interrupt
+
+    def test_never_holds_back_what_it_names_until_its_end
+      { Exception => :held, StandardError => :held, Async::TimeoutError => :held, IOError => :at_once, Object => :held }.each do |type, expected|
+        assert_equal expected, told({ type => :never }) { |&wait| wait.call }, type
+      end
+    end
+
+    def test_immediate_within_never_lifts_it_and_tells_what_has_come_before
+      assert_equal :at_once, told({ Exception => :never }) { |&wait| Thread.handle_interrupt(Exception => :immediate, &wait) }
+      assert_equal :at_once, told({ Exception => :never }) { |&wait| Thread.handle_interrupt(StandardError => :on_blocking, &wait) }
+      assert_equal :held, told({ Exception => :never }) { |&wait| Thread.handle_interrupt(IOError => :immediate, &wait) }
+      assert_equal :held, told({ Exception => :immediate }) { |&wait| Thread.handle_interrupt(Exception => :never, &wait) }
+
+      steps = []
+      Sync do |task|
+        task.with_timeout(0.005) do
+          Thread.handle_interrupt(Exception => :never) do
+            sleep(0.02)
+            steps << :waited
+            Thread.handle_interrupt(Exception => :immediate) { steps << :never_reached }
+          ensure
+            sleep(0.001)
+            steps << :cleaned_up
+          end
+        end
+      rescue Async::TimeoutError
+        steps << :told
+      end
+      assert_equal %i[waited cleaned_up told], steps
+    end
+
+    def test_nothing_within_lifts_an_uninterruptible_section
+      assert_equal :held, told { |&wait| Uninterruptible.run { Thread.handle_interrupt(Exception => :immediate, &wait) } }
+    end
+
+    # Ruby counts a kill as a number.
+    def test_a_kill_is_held_back_by_object_only
+      { Object => true, Exception => false }.each do |type, held|
+        finished = false
+        Sync do
+          fiber = Fiber.new(blocking: false) { Thread.handle_interrupt(type => :never) { Fiber.yield; finished = true } }
+          fiber.resume
+          fiber.kill
+          fiber.resume if fiber.alive?
+        end
+        assert_equal held, finished, type
+      end
+    end
+
+    def test_a_timeout_within_ends_its_block
+      Sync do
+        Thread.handle_interrupt(Exception => :never) do
+          assert_raises(Timeout::Error) { Timeout.timeout(0.005) { sleep(1) } }
+        end
+      end
+    end
+
+    # As Timeout's documentation has it: what sets up and cleans up is not to be cut short.
+    def test_a_mask_that_names_a_timeout_is_for_timeouts_that_begin_within_too
+      steps = []
+      Sync do
+        Thread.handle_interrupt(Timeout::Error => :never) do
+          Timeout.timeout(0.005, Timeout::Error) do
+            sleep(0.02)
+            steps << :set_up
+            Thread.handle_interrupt(Timeout::Error => :immediate) { steps << :never_reached }
+          ensure
+            sleep(0.001)
+            steps << :cleaned_up
+          end
+        end
+      rescue Timeout::Error
+        steps << :told
+      end
+      assert_equal %i[set_up cleaned_up told], steps
+    end
+
+    def test_on_blocking_tells_at_the_next_wait
+      steps = []
+      Sync do |task|
+        task.with_timeout(0.005) do
+          Thread.handle_interrupt(Exception => :never) do
+            sleep(0.02)
+            Thread.handle_interrupt(Exception => :on_blocking) { steps << :computed; sleep(1); steps << :waited }
+          end
+        end
+      rescue Async::TimeoutError
+        steps << :told
+      end
+      assert_equal %i[computed told], steps
+    end
+
+    def test_what_is_held_back_is_pending
+      seen = []
+      Sync do |task|
+        assert_raises(Async::TimeoutError) do
+          task.with_timeout(0.005) do
+            Thread.handle_interrupt(Exception => :never) do
+              seen << Thread.pending_interrupt?
+              sleep(0.02)
+              seen << Thread.pending_interrupt? << Thread.pending_interrupt?(Async::TimeoutError) << Thread.pending_interrupt?(IOError)
+            end
+          end
+        end
+        seen << Thread.pending_interrupt?
+      end
+      assert_equal [false, true, true, false, false], seen
+    end
+
+    def test_masks_of_enumerators_lift_and_hold_nothing_of_other_fibers
+      assert_equal :held, told { |&wait| Uninterruptible.run { masked_enumerator(Exception => :immediate, &wait).next } }
+      assert_equal :held, told { |&wait| Uninterruptible.run { masked_enumerator(IOError => :never, &wait).next } }
+      assert_equal :held, told({ Exception => :never }) { |&wait| masked_enumerator(Exception => :immediate, &wait).next }
+
+      suspended = masked_enumerator(Exception => :never)
+      Sync { suspended.next }
+      assert_equal :at_once, told { |&wait| Enumerator.new { |values| wait.call; values << 1 }.next }
+      assert_empty Thread.current.fairlead_plain_sections.to_a
+    end
+
+    def test_who_is_killed_is_not_brought_back_by_what_was_held_back
+      steps = []
+      Sync do
+        fiber = Fiber.new(blocking: false) do
+          Thread.handle_interrupt(Exception => :never) { Fiber.yield }
+        rescue IOError
+          steps << :rescued
+        end
+        fiber.resume
+        fiber.raise(IOError)
+        fiber.kill
+      end
+      assert_empty steps
+    end
+
+    # Threads have one stack of masks, fibers each their own.
+    def test_masks_of_fibers_do_not_meet
+      seen = []
+      Sync do |main|
+        masked = main.async { Thread.handle_interrupt(Exception => :never) { sleep(0.03); seen << :finished } }
+        open = main.async { Thread.handle_interrupt(Exception => :immediate) { sleep(1) } }
+        [masked, open].each(&:cancel)
+        [masked, open].each(&:wait)
+        seen << Thread.new { Thread.handle_interrupt(Exception => :never) { Thread.pending_interrupt? } }.value
+      end
+      assert_equal [:finished, false], seen
+    end
+
+    def test_wrong_arguments_are_told_as_ruby_does
+      Sync do
+        assert_raises(ArgumentError) { Thread.handle_interrupt(Exception => :sometimes) { nil } }
+        assert_raises(ArgumentError) { Thread.handle_interrupt(Exception => :never) }
+        assert_equal 7, Thread.handle_interrupt(Exception => :never) { 7 }
+      end
+    end
+
+    private
+
+    # @return [Symbol] whether a timeout of a block is raised in a wait within it, or when its outermost section has ended.
+    def told(mask = nil, &section)
+      waited = false
+      wait = proc { sleep(0.02); waited = true }
+      Sync do |task|
+        task.with_timeout(0.005) { mask ? Thread.handle_interrupt(mask) { section.call(&wait) } : section.call(&wait) }
+        :never
+      rescue Async::TimeoutError
+        waited ? :held : :at_once
+      end
+    end
+
+    def masked_enumerator(mask)
+      Enumerator.new { |values| Thread.handle_interrupt(mask) { yield if block_given?; values << 1 } }
+    end
   end
 end
