@@ -1,6 +1,8 @@
 # frozen_string_literal: true
 
 require "open3"
+require "securerandom"
+require "tmpdir"
 require_relative "outcome"
 
 module Fairlead
@@ -24,8 +26,9 @@ module Fairlead
 
       # Starts the database servers unless they run already; once more if they do not start.
       def open
-        @place = Dir.mktmpdir("fairlead-lane-")
-        File.chmod(0o1777, @place) # as /tmp: not all programs run as root
+        # Short, since the path of a socket is limited.
+        Dir.mkdir(place = File.join(Dir.tmpdir, "fairlead-#{SecureRandom.hex(3)}"))
+        File.chmod(0o1777, @place = place) # as /tmp: not all programs run as root
         @environment["TMPDIR"] = @place
         start_services if @databases
       rescue ServicesError => e

@@ -12,7 +12,7 @@ module Fairlead
     def self.group = ENV.fetch("FAIRLEAD_CONTROL", "")
 
     # @return [String] the beginning of the names of a group's sockets.
-    def self.prefix(group) = group.empty? ? "fairlead-" : "fairlead-#{Digest::SHA256.hexdigest(group)[0, 16]}-"
+    def self.prefix(group) = group.empty? ? "fairlead-" : "fairlead-#{Digest::SHA256.hexdigest(group)[0, 8]}-"
 
     # Linux' abstract namespace: the kernel lists the names of sockets, which need no files. Nothing has to be cleaned up.
     class Abstract

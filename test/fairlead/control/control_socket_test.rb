@@ -184,7 +184,7 @@ module Fairlead
   class ControlSocketInFolderTest < ControlSocketTest
     def setup
       super
-      @folder = Dir.mktmpdir("fairlead-control-")
+      @folder = Dir.mktmpdir("control-")
     end
 
     def place_of(group) = SocketNamespace::Folder.new(group, place: "#{@folder}/of-")
