@@ -32,11 +32,7 @@ module Fairlead
     # @!attribute held [Array<Interruption>, nil] what is raised when it ends
     Section = Struct.new(:outer, :fiber, :mask, :held) do
       # @return [Symbol, nil] when such an exception may be raised within it, as Thread.handle_interrupt says; nil: it does not say.
-      def timing(interruption)
-        return :never unless mask
-
-        mask[key(interruption)] if fiber.equal?(interruption.fiber)
-      end
+      def timing(interruption) = mask ? mask[key(interruption)] : :never
 
       # Whether it lets an interruption through whatever its timing: a timeout that began within it, but for a mask that is for timeouts,
       # or what ends the wait for one IO, since schedulers raise that in its wait only.
@@ -152,9 +148,14 @@ module Fairlead
         Uninterruptible.mask(mask, &)
       end
 
-      def pending_interrupt?(*types) = super || Uninterruptible.pending?(*types)
+      def pending_interrupt?(...) = ::Thread.current.pending_interrupt?(...)
     end
-    private_constant :HandleInterrupt
+
+    # Of a thread.
+    module PendingInterrupt
+      def pending_interrupt?(*types) = super || (equal?(::Thread.current) && Uninterruptible.pending?(*types))
+    end
+    private_constant :HandleInterrupt, :PendingInterrupt
 
     class << self
       # Runs the block to its end. May be nested: what comes from outside is raised as the outermost section ends.
@@ -335,6 +336,7 @@ module Fairlead
 
     ::Fiber.prepend(Raise)
     ::Thread.singleton_class.prepend(HandleInterrupt)
+    ::Thread.prepend(PendingInterrupt)
     prepare
   end
 end

@@ -375,12 +375,13 @@ module Fairlead
               seen << Thread.pending_interrupt?
               sleep(0.02)
               seen << Thread.pending_interrupt? << Thread.pending_interrupt?(Async::TimeoutError) << Thread.pending_interrupt?(IOError)
+              seen << Thread.current.pending_interrupt? << Thread.current.pending_interrupt?(IOError)
             end
           end
         end
         seen << Thread.pending_interrupt?
       end
-      assert_equal [false, true, true, false, false], seen
+      assert_equal [false, true, true, false, true, false, false], seen
     end
 
     def test_masks_of_enumerators_lift_and_hold_nothing_of_other_fibers
