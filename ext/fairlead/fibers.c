@@ -244,6 +244,19 @@ static VALUE owner_own_state(VALUE self) {
     return Qnil;
 }
 
+/* FiberOwner.resumes?(fiber, other): whether the fiber has resumed the other one, perhaps through further ones, and waits for it. */
+static VALUE owner_resumes(VALUE self, VALUE fiber, VALUE other) {
+    for (int i = 0; i < MAX_RESUMERS; i++) {
+        origin *from = role_of(other).from;
+        if (from == NULL || NIL_P(from->resumer) || from->resumer == other)
+            return Qfalse;
+        if (from->resumer == fiber)
+            return Qtrue;
+        other = from->resumer;
+    }
+    return Qfalse;
+}
+
 /* Fairlead.request_fiber(fiber): the fiber whose request this fiber works for; nil: unknown, or the request is over. */
 static VALUE request_fiber(VALUE self, VALUE fiber) {
     origin *from = role_of(fiber).from;
@@ -270,4 +283,5 @@ void fl_init_fibers(void) {
     rb_define_singleton_method(owner, "track", owner_track, 0);
     rb_define_singleton_method(owner, "current", owner_current, 0);
     rb_define_singleton_method(owner, "own_state", owner_own_state, 0);
+    rb_define_singleton_method(owner, "resumes?", owner_resumes, 2);
 }

@@ -13,9 +13,12 @@ module Fairlead
     # @!attribute untested [Symbol] what happens with a later version whose methods fit: :install or :leave_out
     # @!attribute vital [Boolean] whether the server refuses to start without it
     Row = Struct.new(:gem, :tested, :methods, :variables, :lost, :untested, :vital, keyword_init: true) do
+      # @return [Gem::Version, nil]
       def version
-        return ::ActiveRecord.gem_version if gem == "activerecord" && defined?(::ActiveRecord.gem_version)
-
+        case gem
+        when "net-http" then return ::Gem::Version.new(::Net::HTTP::VERSION) if defined?(::Net::HTTP)
+        when "activerecord" then return ::ActiveRecord.gem_version if defined?(::ActiveRecord.gem_version)
+        end
         ::Gem.loaded_specs[gem]&.version
       end
 
@@ -140,7 +143,7 @@ module Fairlead
       ),
       share_lock: row(
         "activesupport", ">= 7.1",
-        methods: { "ActiveSupport::Concurrency::ShareLock" => %i[start_exclusive start_sharing] },
+        methods: { "ActiveSupport::Concurrency::ShareLock" => %i[start_exclusive stop_exclusive start_sharing] },
         lost: "Code may be reloaded while a request runs in it.", vital: true
       ),
       pg: row(
@@ -182,13 +185,26 @@ module Fairlead
         lost: "Requests could use each other's connections and transactions.", vital: true
       ),
       graphql: row(
-        "graphql", "~> 2.0", methods: { "GraphQL::Dataloader" => %i[run cleanup_fiber] },
+        "graphql", "~> 2.0", methods: { "GraphQL::Dataloader" => %i[run append_job cleanup_fiber] },
         lost: "Fibers of GraphQL::Dataloader block their thread while they wait."
       ),
       excon: row(
         "excon", ">= 0.60",
         methods: { "Excon::Connection" => %i[request sockets] }, variables: { "Excon::Connection" => %i[@_excon_sockets] },
         lost: "Requests that share a persistent connection of Excon read each other's answers."
+      ),
+      net_http: row(
+        "net-http", ">= 0.4", methods: { "Net::HTTP" => %i[transport_request] }, variables: { "Net::HTTP" => %i[@socket] },
+        lost: "Requests that use Stripe open connections of their own."
+      ),
+      stripe: row("stripe", ">= 5", methods: {}, lost: "Requests that use it open connections of their own."),
+      debug: row(
+        "debug", ">= 1.7", methods: { "DEBUGGER__::Session" => %i[leave_subsession in_subsession?] },
+        lost: "Requests that wait for a debugger's prompt may be reported as stalls."
+      ),
+      rackup: row(
+        "rackup", ">= 1.0", "< 3", methods: { "Rackup::Handler." => %i[default get], "Rackup::Server" => %i[app options at_exit] },
+        lost: "`rackup` and `bin/rails server` start Fairlead with `-s fairlead` or `-u fairlead` only."
       ),
       fast_mcp: row(
         "fast-mcp", ">= 1.5", "< 2",
@@ -221,15 +237,21 @@ module Fairlead
       # @param name [Symbol] of a row
       # @return [Boolean] whether to install it. If not, the log says so.
       # @raise [ConfigurationError] if the server cannot do without it.
-      def fits?(name)
-        row = TABLE.fetch(name)
-        @misfits ||= {}
-        misfit = @misfits.fetch(name) { @misfits[name] = row.misfit.tap { |found| complain(row, found) if found && !row.vital } }
-        return true unless misfit
-        return false unless row.vital
+      def fits?(name) = holds?(name) { TABLE.fetch(name).misfit }
 
-        raise ConfigurationError, "#{misfit}, on which Fairlead #{VERSION} relies. #{row.lost} Use a tested version of #{row.gem} " \
-          "(#{row.known}), or update Fairlead."
+      # Call it where the part has been installed, if names do not prove that it works.
+      #
+      # @param name [Symbol] of a row
+      # @yieldreturn [Boolean] whether it does what it is for
+      # @return [Boolean] likewise. If not, the log says so.
+      # @raise [ConfigurationError] if the server cannot do without it.
+      def works?(name)
+        holds?([name]) do
+          row = TABLE.fetch(name)
+          "#{row.gem} #{row.version} does not work like the versions that were tested" unless yield
+        rescue ::StandardError => error
+          "#{row.gem} #{row.version} does not work like the versions that were tested (#{error.class}: #{error.message})"
+        end
       end
 
       # @param name [Symbol] of a row
@@ -258,6 +280,18 @@ module Fairlead
       end
 
       private
+
+      # @yieldreturn [String, nil] why not. Called once for each name.
+      def holds?(name)
+        row = TABLE.fetch([*name].first)
+        @misfits ||= {}
+        misfit = @misfits.fetch(name) { @misfits[name] = yield.tap { |found| complain(row, found) if found && !row.vital } }
+        return true unless misfit
+        return false unless row.vital
+
+        raise ConfigurationError, "#{misfit}, on which Fairlead #{VERSION} relies. #{row.lost} Use a tested version of #{row.gem} " \
+          "(#{row.known}), or update Fairlead."
+      end
 
       def complain(row, misfit) = Log.say("#{misfit}, on which Fairlead relies. #{row.lost} (Tested: #{row.gem} #{row.known}.)")
     end

@@ -24,7 +24,7 @@ module Fairlead
     RUBY
 
     # Rows of gems that only the ecosystem's bundles have.
-    ELSEWHERE = %i[rack_timeout sequel graphql excon fast_mcp opentelemetry_context opentelemetry_spans].freeze
+    ELSEWHERE = %i[rack_timeout sequel graphql excon stripe debug fast_mcp opentelemetry_context opentelemetry_spans].freeze
 
     # The whole table, with the versions of the bundle.
     def test_the_present_versions_fit
@@ -32,7 +32,8 @@ module Fairlead
         require "bundler/setup"
         require "fairlead/parts"
         require "fairlead/serving/selector"
-        %w[async action_controller active_record active_support/concurrency/share_lock pg mysql2 trilogy sqlite3].each { |file| require file }
+        %w[async action_controller active_record active_support/concurrency/share_lock pg mysql2 trilogy sqlite3 net/http
+           rackup].each { |file| require file }
         %w[postgresql mysql2 trilogy].each { |name| require "active_record/connection_adapters/\#{name}_adapter" }
         table = Fairlead::Compatibility::TABLE.except(*#{ELSEWHERE})
         puts table.filter_map { |name, row| "\#{name}: \#{row.misfit}" if row.misfit }
@@ -62,6 +63,16 @@ module Fairlead
 
       assert_match(/pg \S+ has no PG::Connection#discard_results/, error)
       assert_match(/could leave its transaction to the next request/, error)
+    end
+
+    def test_what_has_its_methods_and_works_otherwise_is_refused
+      error = refusal(<<~RUBY)
+        require "active_support"
+        require "active_support/concurrency/share_lock"
+        ActiveSupport::Concurrency::ShareLock.prepend(Module.new { def start_exclusive(**) = true })
+      RUBY
+
+      assert_match(/activesupport \S+ does not work like the versions that were tested.* Code may be reloaded while/, error)
     end
 
     def test_what_can_be_left_out_is_left_out_and_said_once

@@ -20,32 +20,34 @@ module Fairlead
       end
     end
 
-    # Stripe's context of a thread: its connections, and what belongs to a call.
-    STRIPE = lambda do |context|
-      %i[active_requestor= default_requestor= active_client= default_client= last_responses=].each do |name|
-        context.public_send(name, nil) if context.respond_to?(name)
-      end
-    end
-
-    # key => takes out all but connections
-    TABLE = { api_requestor__internal_use_only: STRIPE, stripe_client__internal_use_only: STRIPE }.freeze
-    private_constant :STRIPE, :TABLE
+    # Stripe's contexts of a thread.
+    KEYS = %i[api_requestor__internal_use_only stripe_client__internal_use_only].freeze
+    # What of a context belongs to a call.
+    OF_CALLS = %i[active_requestor= default_requestor= active_client= default_client= last_responses=].freeze
+    # What remains of it.
+    CONNECTIONS = %i[@default_connection_manager @default_connection_managers].freeze
+    private_constant :KEYS, :OF_CALLS, :CONNECTIONS
 
     # Called by the server once the app is loaded. May be called again.
     #
-    # @return [void]
+    # @return [Boolean] whether connections may be kept.
     def self.establish
-      @whole ||= defined?(::Net::HTTP) && ::Net::HTTP.prepend(WholeExchanges) && true
+      @whole ||= defined?(::Net::HTTP) && Compatibility.fits?(:net_http) && ::Net::HTTP.prepend(WholeExchanges) && true
     end
 
     # @param key [Symbol] of a fiber-local.
     # @return [Boolean] whether it stays.
     def self.keep?(key, value)
-      strip = TABLE[key] or return false
-      return false unless establish # from the next request on
+      return false unless KEYS.include?(key) && establish # from the next request on
 
-      strip.call(value)
-      true
+      OF_CALLS.each { |name| value.public_send(name, nil) if value.respond_to?(name) }
+      Compatibility.works?(:stripe) { bare?(value) } && bare?(value)
     end
+
+    # @return [Boolean] whether the context has nothing but connections.
+    def self.bare?(context)
+      context.instance_variables.all? { |name| CONNECTIONS.include?(name) || context.instance_variable_get(name).nil? }
+    end
+    private_class_method :bare?
   end
 end

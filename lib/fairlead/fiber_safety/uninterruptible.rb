@@ -228,6 +228,7 @@ module Fairlead
         return if @prepared || !defined?(::Async::Scheduler)
 
         @prepared = true
+        FiberOwner.track
         ::Async::Scheduler.prepend(AsyncScheduler)
       end
 
@@ -278,11 +279,10 @@ module Fairlead
         (::Thread.current.fairlead_plain_sections ||= []).push(section)
       end
 
-      # What is raised in a fiber that has resumed another one arrives there: in a section of a plain fiber, perhaps. Ruby does
-      # not say in which one; to wait for the wrong one's end does no harm.
+      # What is raised in a fiber that has resumed another one arrives there: in a section of a plain fiber, perhaps.
       def section_of(fiber)
         plain = ::Thread.current.fairlead_plain_sections
-        plain && !plain.empty? && fiber.to_s.end_with?("by resuming)>") ? plain.last : fiber.fairlead_section
+        (plain&.reverse_each&.find { |section| FiberOwner.resumes?(fiber, section.fiber) }) || fiber.fairlead_section
       end
 
       # What the sections around the one that ends hold back waits for their end.

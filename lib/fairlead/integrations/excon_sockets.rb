@@ -8,8 +8,18 @@ module Fairlead
     def self.establish
       return unless defined?(::Excon::Connection) && !::Excon::Connection.const_defined?(:Thread, false)
 
+      return unless Compatibility.fits?(:excon)
+
       # Excon only calls `Thread.current`.
-      ::Excon::Connection.const_set(:Thread, FiberOwner) if Compatibility.fits?(:excon)
+      ::Excon::Connection.const_set(:Thread, FiberOwner)
+      Compatibility.works?(:excon) { apart? }
     end
+
+    def self.apart?
+      connection = ::Excon.new("http://localhost", persistent: true, thread_safe_sockets: true)
+      own, others = Array.new(2) { Integrations.in_another_request { connection.send(:sockets) } }
+      !own.equal?(others)
+    end
+    private_class_method :apart?
   end
 end

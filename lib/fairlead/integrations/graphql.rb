@@ -15,7 +15,19 @@ module Fairlead
     def self.establish
       return unless defined?(::GraphQL::Dataloader) && !::GraphQL::Dataloader.const_defined?(:Fiber, false)
 
-      ::GraphQL::Dataloader.const_set(:Fiber, Fiber) if Compatibility.fits?(:graphql)
+      return unless Compatibility.fits?(:graphql)
+
+      ::GraphQL::Dataloader.const_set(:Fiber, Fiber)
+      Compatibility.works?(:graphql) { used? }
     end
+
+    def self.used?
+      loader = ::GraphQL::Dataloader.new
+      fiber = nil
+      loader.append_job { fiber = ::Fiber.current }
+      loader.run
+      fiber.is_a?(Fiber)
+    end
+    private_class_method :used?
   end
 end

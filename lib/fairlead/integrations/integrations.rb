@@ -8,5 +8,15 @@ module Fairlead
       [Isolation, Drivers, RackTimeout, Graphql, ExconSockets, FastMCPSessions, OpenTelemetryContext, ServerSpan, PoolWaits]
         .each(&:establish)
     end
+
+    # Tries what keeps requests apart.
+    #
+    # @return [Object] what the block returns, which runs in a fiber with a request's own state.
+    def self.in_another_request
+      Fiber.new do
+        FiberOwner.own_state
+        yield
+      end.resume
+    end
   end
 end

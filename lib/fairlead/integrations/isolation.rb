@@ -71,7 +71,7 @@ module Fairlead
       fiber = Fiber.new do
         FiberOwner.own_state
         state[:fairlead_probe] = 1
-        shared = Fiber.new { state[:fairlead_probe] == 1 && state.context }.resume
+        shared = Enumerator.new { |values| values << (state[:fairlead_probe] == 1 && state.context) }.next
         Fiber.current.instance_variable_set(FiberState::ACTIVE_SUPPORT_STATE, nil)
         shared.equal?(Fiber.current) && state[:fairlead_probe].nil?
       end

@@ -19,7 +19,19 @@ module Fairlead
       ::Sequel.extension(:fiber_concurrency)
       ::Sequel.extend(ByOwner)
       Cleanup.add(method(:close_abandoned))
+      Compatibility.works?(:sequel) { apart? }
     end
+
+    # Whether a connection is its request's, also in the request's enumerators, and whether {close_abandoned} finds it.
+    def self.apart?
+      pool = ::Sequel.mock(keep_reference: false).pool
+      pool.hold do |own|
+        in_enumerator = Enumerator.new { |values| values << pool.hold(&:itself) }.next
+        others = Integrations.in_another_request { pool.hold(&:itself) }
+        own.equal?(in_enumerator) && !own.equal?(others) && taken(pool, FiberOwner.current).one?
+      end
+    end
+    private_class_method :apart?
 
     # Closes the connections of this process. Call it before a fork: each worker opens its own.
     def self.release
@@ -31,12 +43,16 @@ module Fairlead
     def self.close_abandoned
       owner = FiberOwner.current
       ::Sequel::DATABASES.each do |database|
-        allocated = database.pool.instance_variable_get(:@allocated) or next # a pool of one connection
-        sharded = database.pool.pool_type.start_with?("sharded")
-        (sharded ? allocated : { nil => allocated }).each do |server, connections|
-          close(database, connections, owner, [*server]) if connections.key?(owner)
-        end
+        taken(database.pool, owner).each { |server, connections| close(database, connections, owner, [*server]) }
       end
+    end
+
+    # @return [Array<Array(Symbol, Hash)>] for each server with a connection that the owner has: its name (nil: the pool is not sharded),
+    #   and the connections that are taken.
+    def self.taken(pool, owner)
+      allocated = pool.instance_variable_get(:@allocated) or return [] # a pool of one connection
+      allocated = { nil => allocated } unless pool.pool_type.start_with?("sharded")
+      allocated.select { |_, connections| connections.key?(owner) }.to_a
     end
 
     # Does what the pools do with a lost connection.
@@ -54,7 +70,7 @@ module Fairlead
       waiter = pool.instance_variable_get(:@waiter) || pool.instance_variable_get(:@waiters)[server.first]
       pool.send(:sync) { waiter.signal }
     end
-    private_class_method :close
+    private_class_method :taken, :close
 
     def self.loaded? = defined?(::Sequel::DATABASES) ? true : false
   end

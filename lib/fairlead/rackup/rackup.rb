@@ -48,6 +48,8 @@ module Fairlead
     end
 
     def self.install
+      return if starter.equal?(::Rackup) && !Compatibility.fits?(:rackup)
+
       starter::Handler.singleton_class.prepend(Default)
       starter::Server.prepend(Server)
       Fairlead.serving! if serving_already?

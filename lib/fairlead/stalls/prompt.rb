@@ -45,7 +45,7 @@ module Fairlead
 
         private
 
-        def debugger = (::DEBUGGER__::SESSION if defined?(::DEBUGGER__::SESSION))
+        def debugger = (::DEBUGGER__::SESSION if defined?(::DEBUGGER__::SESSION) && Compatibility.fits?(:debug))
       end
     end
   end

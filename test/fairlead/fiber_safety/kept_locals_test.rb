@@ -39,6 +39,17 @@ module Fairlead
       assert KeptLocals.keep?(:api_requestor__internal_use_only, Object.new)
     end
 
+    def test_a_client_that_has_more_than_connections_is_not_kept
+      context = Struct.new(:default_requestor).new("a request's")
+      context.instance_variable_set(:@default_connection_managers, { 1 => Object.new })
+      kept = [KeptLocals.keep?(:api_requestor__internal_use_only, context)]
+      context.instance_variable_set(:@of_this_request, "who asks")
+      kept << KeptLocals.keep?(:api_requestor__internal_use_only, context)
+
+      assert_equal [true, false], kept
+      assert_nil context.default_requestor
+    end
+
     private
 
     # Answers with the path, of what is late too late.

@@ -395,6 +395,14 @@ module Fairlead
       assert_empty Thread.current.fairlead_plain_sections.to_a
     end
 
+    def test_a_section_of_an_enumerator_that_is_not_running_holds_nothing
+      Thread.new do
+        suspended = Enumerator.new { |values| Uninterruptible.run { values << 1 } }
+        assert_equal 1, suspended.next
+        assert_equal :at_once, told { |&wait| Enumerator.new { |values| wait.call; values << 1 }.next }
+      end.join
+    end
+
     def test_who_is_killed_is_not_brought_back_by_what_was_held_back
       steps = []
       Sync do
