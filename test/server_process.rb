@@ -34,6 +34,9 @@ module Fairlead
     CLEAN = %w[PORT PIDFILE WEB_CONCURRENCY RACK_ENV RAILS_ENV LISTEN_FDS LISTEN_PID LISTEN_FDNAMES NOTIFY_SOCKET
                FAIRLEAD_BIND FAIRLEAD_WORKERS].to_h { |name| [name, nil] }.freeze
 
+    # Otherwise each server would start itself anew, which takes a third of a second.
+    STACKS = FiberStacks.variables.freeze
+
     # A prefix: the server is not root's then, and may still read and write all files, wherever the checkout is. Ruby starts programs
     # by vfork in such a process.
     UNPRIVILEGED = if Process.uid.zero?
@@ -86,7 +89,7 @@ module Fairlead
       @seen = []
       @log = File.open(path("output.log"), "a")
       @pid = Process.spawn(
-        CLEAN.merge("NOTIFY_SOCKET" => path("notify.sock"), **@env), *@prefix, *command, *flags,
+        { **CLEAN, **STACKS, "NOTIFY_SOCKET" => path("notify.sock"), **@env }, *@prefix, *command, *flags,
         chdir: @directory, in: File::NULL, out: @log, err: @log, **@spawn_options
       )
       self

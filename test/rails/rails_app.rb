@@ -72,7 +72,7 @@ module Fairlead
     end
 
     def spawn_ruby(*command, out:, **variables)
-      Process.spawn(CLEAN.merge(@env, variables), RbConfig.ruby, *@ruby_flags, *command,
+      Process.spawn(CLEAN.merge(STACKS, @env, variables), RbConfig.ruby, *@ruby_flags, *command,
                     chdir: @directory, in: File::NULL, out:, err: out, **@spawn_options)
     end
 
@@ -183,7 +183,7 @@ module Fairlead
 
       "config/routes.rb" => <<~RUBY,
         Rails.application.routes.draw do
-          %w[about state stat query keep begin_and_forget reload enumerator file interrupted].each do |action|
+          %w[about state stat query keep begin_and_forget reload enumerator file interrupted depth].each do |action|
             get action, to: "probes#\#{action}"
           end
           get :live, to: "lives#events"
@@ -257,6 +257,10 @@ module Fairlead
         end
       RUBY
 
+      "app/views/probes/_level.html.erb" => <<~HTML,
+        <%= render("probes/level", levels: levels - 1) if levels > 1 %>
+      HTML
+
       "app/controllers/probes_controller.rb" => <<~RUBY
         class ProbesController < ActionController::Base
           skip_forgery_protection
@@ -320,6 +324,9 @@ module Fairlead
           def upload
             render json: { name: params[:file].original_filename, size: params[:file].read.bytesize }
           end
+
+          # A partial that renders itself.
+          def depth = render(partial: "probes/level", locals: { levels: params[:levels].to_i })
 
           private
 

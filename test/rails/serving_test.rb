@@ -33,6 +33,14 @@ module Fairlead
       assert_served rails(:rackup, "-E", "production").json("/about")
     end
 
+    # Fibers of so deep calls have to be asked for before Ruby starts.
+    def test_a_partial_within_itself_goes_as_deep_as_in_a_thread_of_puma
+      env = ServerProcess::STACKS.transform_values { nil }
+      { rails: [], rackup: ["-E", "production"], fairlead: [] }.each do |command, flags|
+        assert_equal "200", rails(command, *flags, env:).get("/depth?levels=500").code, command
+      end
+    end
+
     def test_a_runner_is_not_served_and_stays_as_it_is
       server = rails_app(:rails)
       written = server.run("bin/rails", "runner", <<~RUBY)

@@ -4,6 +4,7 @@
 # Called by cli, rackup and supervision.
 # Calls fiber_safety, ipc and listening.
 module Fairlead
+  autoload :FiberStacks, "fairlead/hot_restart/fiber_stacks"
   autoload :InitProcess, "fairlead/hot_restart/init_process"
   autoload :ParentLink, "fairlead/hot_restart/parent_link"
   autoload :PidFile, "fairlead/hot_restart/pid_file"

@@ -88,23 +88,33 @@ module Fairlead
                     unsetenv_others: true, chdir: folder, pgroup: true, close_others: true, **inherited, **options)
     end
 
+    # Replaces this process by the command, before it has done anything.
+    #
+    # @param more [Hash{String => String}] variables
+    # @raise [SystemCallError]
+    def again(more) = replace_process(ENV.slice(*OWN).merge(more))
+
     # Replaces this process by the command, which gets the listening sockets: connections wait in them meanwhile.
     #
     # @raise [SystemCallError]
     def exec(listeners)
-      # They would end the new program until it traps them.
-      %i[USR1 USR2].each { |signal| Signal.trap(signal, "IGNORE") }
       FileUtils.rm_f(pid_file) if pid_file
       # Under their own numbers: low ones may belong to Ruby itself, which then could not go on if this fails.
       listeners.each { |listener| listener.io.close_on_exec = false }
-      variables = @variables.merge(@service, Listener::InheritedSockets.variables(listeners))
-      Process.exec(variables, *program, unsetenv_others: true, chdir: folder)
+      replace_process({ **@service, **Listener::InheritedSockets.variables(listeners) })
     end
 
     # For logs: without the values of secret options.
     def to_s = @command.join(" ").gsub(SECRET) { "#{$1}…" }
 
     private
+
+    # @param more [Hash{String => String}] variables
+    def replace_process(more)
+      # They would end the new program until it traps them.
+      %i[USR1 USR2].each { |signal| Signal.trap(signal, "IGNORE") }
+      Process.exec(@variables.merge(more), *program, unsetenv_others: true, chdir: folder)
+    end
 
     # Without a shell, also if there are no arguments.
     def program = [[@command.first, @command.first], *@command.drop(1)]

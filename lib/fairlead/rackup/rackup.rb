@@ -8,7 +8,9 @@ module Fairlead
   module Rackup
     HANDLER = "fairlead"
     VARIABLES = %w[RACKUP_HANDLER RACK_HANDLER].freeze
-    private_constant :VARIABLES
+    # The commands by which nothing but a server is started.
+    STARTERS = %w[rackup rails].freeze
+    private_constant :VARIABLES, :STARTERS
 
     # @param name [String, Symbol, nil] the handler that `-s` or `-u` names.
     # @return [Boolean] whether Rackup will serve with Fairlead.
@@ -48,6 +50,7 @@ module Fairlead
     end
 
     def self.install
+      FiberStacks.ensure(StartCommand.current) if STARTERS.include?(File.basename($PROGRAM_NAME)) && starting?
       return if starter.equal?(::Rackup) && !Compatibility.fits?(:rackup)
 
       starter::Handler.singleton_class.prepend(Default)
@@ -74,9 +77,16 @@ module Fairlead
       end
       return false unless loading
 
-      ObjectSpace.each_object(starter::Server).any? { |server| chosen?(server.options[:server]) }
+      starting?
     end
-    private_class_method :serving_already?, :report_failure_at_exit
+
+    # @return [Boolean] whether this process is about to serve an app with Fairlead, and does not just print a server's options.
+    def self.starting?
+      ObjectSpace.each_object(starter::Server).any? do |server|
+        server.instance_variable_get(:@options) && chosen?(server.options[:server])
+      end
+    end
+    private_class_method :serving_already?, :starting?, :report_failure_at_exit
 
     install if starter
   end

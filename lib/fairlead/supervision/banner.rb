@@ -29,7 +29,7 @@ module Fairlead
         *("  metrics    #{metrics.map { |address| "#{address}/metrics" }.join("  ")}" if metrics.any?),
         "  app        #{@configuration.rackup} in #{Dir.pwd}, #{@configuration.environment}#{file}",
         "  process    #{@pid}: #{control}",
-        *relief, *missing(addresses)
+        *stacks, *relief, *missing(addresses)
       ]
     end
 
@@ -51,6 +51,13 @@ module Fairlead
       when 1 then "1 process"
       else "#{@configuration.workers} processes"
       end
+    end
+
+    def stacks
+      return unless FiberStacks.small?
+
+      "  depth      less than a thread's: deep recursion raises SystemStackError earlier. Set RUBY_FIBER_VM_STACK_SIZE to " \
+        "#{RubyVM::DEFAULT_PARAMS[:thread_vm_stack_size]}."
     end
 
     # Why there is no relief beside requests that hold Ruby's lock.
