@@ -11,6 +11,7 @@ module Fairlead
   autoload :FileLock, "fairlead/fiber_safety/file_lock"
   autoload :ForkGuard, "fairlead/fiber_safety/fork_guard"
   autoload :KeptLocals, "fairlead/fiber_safety/kept_locals"
+  autoload :MutexSleep, "fairlead/fiber_safety/mutex_sleep"
   autoload :NameLookup, "fairlead/fiber_safety/name_lookup"
   autoload :ScheduledCall, "fairlead/fiber_safety/scheduled_call"
   autoload :ServingScheduler, "fairlead/fiber_safety/serving_scheduler"

@@ -1,0 +1,47 @@
+# frozen_string_literal: true
+
+require "monitor"
+require_relative "../../helper"
+require_relative "../../http_client"
+
+module Fairlead
+  class MutexSleepTest < Test
+    include SpeaksHTTP
+
+    # A thread wakes the waiter and keeps the lock, so that the waiter is interrupted while he takes it again.
+    APP = <<~'RUBY'
+      require "monitor"
+      LOCK = Monitor.new
+      CONDITION = LOCK.new_cond
+      WAITS, WOKEN, UNLOCK = Queue.new, Queue.new, Queue.new
+
+      run(lambda do |env|
+        case env["PATH_INFO"]
+        when "/wait"
+          task = Async do
+            LOCK.synchronize { (WAITS << true) && CONDITION.wait }
+          rescue RuntimeError => error
+            error.message
+          end
+          WAITS.pop
+          fiber = task.fiber
+          thread = Thread.new { LOCK.synchronize { CONDITION.signal; WOKEN << true; UNLOCK.pop } }
+          WOKEN.pop
+          sleep 0.001 # by now the waiter wants the lock
+          fiber.raise("interrupted")
+          UNLOCK << true
+          answer = [task.wait, thread.join && LOCK.synchronize { "unlocked" }]
+        when "/timeout" then answer = LOCK.synchronize { [CONDITION.wait(0.001), Mutex.new.lock.sleep(0.001)] }
+        end
+        [200, {}, [answer.inspect]]
+      end)
+    RUBY
+
+    def test_who_is_interrupted_while_he_takes_the_lock_again_leaves_it
+      server = with_server(APP)
+
+      assert_equal '["interrupted", "unlocked"]', client(to: server).get("/wait").body
+      assert_equal "[true, 0]", client(to: server).get("/timeout").body
+    end
+  end
+end
