@@ -50,8 +50,12 @@ module Fairlead
         Containment.report(self, error.exception(*arguments[1]), "Another thread raises this in one that serves: nobody gets it.")
       end
 
+      # A killed fiber could not wait in its `ensure`, as a killed thread can: its next waits would end at once.
       def kill
-        return ::Fiber.current.kill if equal?(::Thread.current) && ::Fiber.scheduler.is_a?(ServingScheduler)
+        if equal?(::Thread.current) && ::Fiber.scheduler.is_a?(ServingScheduler)
+          ::Fiber.current.kill if ::Fiber.blocking?
+          ::Kernel.raise ::Async::Cancel, "Thread.exit"
+        end
         return super unless fairlead_serves
 
         ::Console.error(self, "Another thread kills one that serves, and with it all of its requests: it goes on.")

@@ -1,22 +1,25 @@
 # frozen_string_literal: true
 
+require_relative "uninterruptible"
+
 module Fairlead
-  # Of Thread::Mutex. Who waits on a condition variable, or on a monitor's, sleeps here. In a thread Ruby lets nothing interrupt him while
-  # he takes the lock again; a fiber that is interrupted there would go on without the lock, and the monitor would stay locked for ever.
+  # Prepended to Mutex, whose `sleep` condition variables and monitors call. Whoever has waited has the lock again, whatever ends the wait,
+  # as threads do. Ruby's own method lets an exception end a fiber's wait for the lock: `synchronize` then raises a ThreadError, and a
+  # monitor takes another fiber's lock for its own.
   module MutexSleep
-    # @param timeout [Numeric, nil] seconds
-    # @return [Integer] seconds
+    # (see Thread::Mutex#sleep)
     def sleep(timeout = nil)
-      scheduler = ::Fiber.current_scheduler or return super
+      scheduler = ::Fiber.current_scheduler
+      return super unless scheduler && (timeout.nil? || (timeout.is_a?(::Numeric) && !timeout.negative?))
 
       began = Clock.now
       unlock
       begin
-        scheduler.kernel_sleep(*timeout)
+        woken = scheduler.kernel_sleep(timeout)
       ensure
-        Uninterruptible.run { lock }
+        try_lock || Uninterruptible.run { lock }
       end
-      (Clock.now - began).round
+      (Clock.now - began).round unless woken == false
     end
 
     ::Thread::Mutex.prepend(self)

@@ -8,8 +8,10 @@ Fiber.attr_accessor :fairlead_section
 Fiber.attr_accessor :fairlead_postponed
 # Whether a fiber that its scheduler blocks has been woken and goes on soon; nil for all other fibers.
 Fiber.attr_accessor :fairlead_woken
-# Sections of fibers that are no tasks: an enumerator's, for one.
+# Fibers with a section that are no tasks: an enumerator's, for one. An ObjectSpace::WeakMap: some never go on.
 Thread.attr_accessor :fairlead_plain_sections
+# Fibers that are no tasks, and that the scheduler blocks.
+Thread.attr_accessor :fairlead_plain_waits
 
 module Fairlead
   # Sections that no exception from outside cuts short: taking a lock again, checking a connection in, recording its owner.
@@ -191,8 +193,9 @@ module Fairlead
         return false if fiber.equal?(::Fiber.current)
 
         interruption = Interruption.new(fiber, arguments, options)
-        innermost = section_of(fiber)
-        section = holder(innermost, interruption) or return let_through(interruption, innermost)
+        section = holder_within(fiber, interruption) || holder(fiber.fairlead_section, interruption)
+        return let_through(interruption) unless section
+
         held = section.held ||= []
         held.push(interruption) unless held.any? { |other| other.same_cancellation?(interruption) }
         true
@@ -208,6 +211,10 @@ module Fairlead
         end
         false
       end
+
+      # @api private
+      # @return [Boolean] whether a fiber is no task, and so perhaps one that another fiber has resumed.
+      def plain?(fiber) = !(fiber.respond_to?(:async_task) && fiber.async_task)
 
       # Drops what was held back and has not been raised: the fiber goes on to other work.
       #
@@ -235,7 +242,8 @@ module Fairlead
       private
 
       # @return [Boolean] whether it comes later.
-      def let_through(interruption, section)
+      def let_through(interruption)
+        section = interruption.fiber.fairlead_section
         while interruption.kill? && section # what it ends, it ends for good
           section.held = nil
           section = section.outer
@@ -246,10 +254,15 @@ module Fairlead
       # A fiber that has been woken (a mutex is unlocked, something is in the queue) first takes what it waited for: Ruby wakes one
       # waiter, and no other in its place if that one is interrupted.
       def put_off(interruption)
-        return false unless interruption.fiber.fairlead_woken
+        return false unless woken?(interruption.fiber)
 
         postpone(interruption, ::Fiber.scheduler)
         true
+      end
+
+      def woken?(fiber)
+        fiber.fairlead_woken ||
+          ::Thread.current.fairlead_plain_waits&.any? { |plain| plain.fairlead_woken && FiberOwner.resumes?(fiber, plain) }
       end
 
       # @param section [Section, nil] the innermost one.
@@ -267,22 +280,29 @@ module Fairlead
 
       def hold_back(fiber, scheduler, mask = nil)
         section = fiber.fairlead_section = Section.new(fiber.fairlead_section, fiber, mask)
-        plain = enter_plain(section) if mask.nil? && scheduler && !(fiber.respond_to?(:async_task) && fiber.async_task)
+        plain = enter_plain(fiber) if section.outer.nil? && scheduler && plain?(fiber)
         yield
       ensure
-        plain&.delete_if { |other| other.equal?(section) }
+        plain&.delete(fiber)
         fiber.fairlead_section = section.outer
         release(section, scheduler) if section.held
       end
 
-      def enter_plain(section)
-        (::Thread.current.fairlead_plain_sections ||= []).push(section)
+      # @return [ObjectSpace::WeakMap]
+      def enter_plain(fiber)
+        (::Thread.current.fairlead_plain_sections ||= ::ObjectSpace::WeakMap.new).tap { |plain| plain[fiber] = fiber }
       end
 
       # What is raised in a fiber that has resumed another one arrives there: in a section of a plain fiber, perhaps.
-      def section_of(fiber)
-        plain = ::Thread.current.fairlead_plain_sections
-        (plain&.reverse_each&.find { |section| FiberOwner.resumes?(fiber, section.fiber) }) || fiber.fairlead_section
+      #
+      # @return [Section, nil]
+      def holder_within(fiber, interruption)
+        plain = ::Thread.current.fairlead_plain_sections or return
+        plain.each_key do |inner|
+          section = FiberOwner.resumes?(fiber, inner) && holder(inner.fairlead_section, interruption)
+          return section if section
+        end
+        nil
       end
 
       # What the sections around the one that ends hold back waits for their end.

@@ -14,11 +14,13 @@ module Fairlead
     end
 
     # The child has its parent's pools, but not the threads that held connections or waited for them, and it must
-    # not use its parent's sockets.
+    # not use its parent's sockets. What is called here never waits in a scheduler, which may still be the parent's, with fibers that
+    # would go on in the child.
     #
     # @api private
     def self.after_fork
-      POOLS&.keys&.each(&:forked)
+      work = proc { POOLS&.keys&.each(&:forked) }
+      ::Fiber.respond_to?(:blocking) ? ::Fiber.blocking(&work) : work.call
       nil
     end
 

@@ -25,9 +25,10 @@ module Fairlead
       # @param places [Places]
       def initialize(places) = @places = places
 
-      # Passes on a place whose connection is not to be kept. The caller has deferred interrupts.
+      # Passes on a place whose connection is not to be kept. The caller has deferred interrupts: one that came while the connection is
+      # closed would count as an error of its closing.
       def pass_on(place, owner)
-        dispose(place)
+        dispose(place, NEVER)
       ensure
         @places.pass_on(place, owner)
       end
@@ -52,7 +53,7 @@ module Fairlead
           begin
             if place.connected
               place.discard = close
-              failed = dispose(place)
+              failed = dispose(place, ON_BLOCKING)
               error ||= failed
             end
           ensure
@@ -67,11 +68,12 @@ module Fairlead
         end
       end
 
+      # @param mask [Hash] of interrupts, while closing.
       # @return [StandardError, nil] what was raised.
-      def dispose(place)
+      def dispose(place, mask)
         close = place.discard || @places.close
         connection = place.vacate
-        ::Thread.handle_interrupt(ON_BLOCKING) { close.call(connection) }
+        ::Thread.handle_interrupt(mask) { close.call(connection) }
         nil
       rescue ::StandardError => error
         error

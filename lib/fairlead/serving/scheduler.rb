@@ -153,6 +153,7 @@ module Fairlead
     def block(blocker, timeout)
       fiber = Fiber.current
       fiber.fairlead_woken = false
+      plain = (Thread.current.fairlead_plain_waits ||= []).push(fiber) if Uninterruptible.plain?(fiber)
       kind = fiber.fairlead_waits_for || (timeout && nil.equal?(blocker) ? RequestTimes::SLEEP : RequestTimes::LOCK)
       counted = RequestTimes.wait(kind, timeout)
       @sampler.arm if counted
@@ -165,6 +166,7 @@ module Fairlead
       timer&.cancel!
       RequestTimes.waited(kind) if counted
       fiber.fairlead_woken = fiber.fairlead_turn = nil
+      plain&.delete(fiber)
       wait_ended
     end
 

@@ -58,6 +58,16 @@ module Fairlead
             sleep 0.01 until File.exist?("unblocked")
           end
         when "set_scheduler" then Fiber.set_scheduler(env["QUERY_STRING"].empty? ? nil : Async::Scheduler.new(nil))
+        when "clean_up"
+          ($steps = []) && (env["rack.response_finished"] ||= []).push(->(*) { sleep 0.001; $steps << :finished })
+          begin
+            Thread.exit
+          ensure
+            Fairlead::Uninterruptible.run { sleep 0.001; $steps << :section }
+            sleep 0.001
+            $steps << :waited
+          end
+        when "steps" then next [200, {}, [$steps.inspect]]
         when "wait_for_killed" then next [200, {}, [Async { sleep 0.001; Thread.exit }.wait.inspect]]
         when "rescue" then begin; Async { sleep 0.001; exit 3 }.wait; rescue SystemExit => error; next [200, {}, [error.status.to_s]]; end
         when "finished" then next [200, {}, [$finished.inspect]]
@@ -92,6 +102,11 @@ module Fairlead
 
     def test_a_request_that_exits_is_answered_500_as_elsewhere
       %w[exit abort interrupt not_implemented stack throw].each { |way| assert_equal "500", server.get("/request/#{way}").code }
+    end
+
+    def test_thread_exit_lets_clean_ups_wait_as_in_a_thread
+      assert_equal "500", server.get("/clean_up").code
+      eventually("it is over") { server.get("/steps").body == "[:section, :waited, :finished]" }
     end
 
     def test_the_exception_is_logged

@@ -31,17 +31,22 @@ module Fairlead
           fiber.raise("interrupted")
           UNLOCK << true
           answer = [task.wait, thread.join && LOCK.synchronize { "unlocked" }]
+        when "/signalled" # the waiter is interrupted as it has been woken, and its waker keeps the lock for a while
+          task = Async { LOCK.synchronize { CONDITION.wait } rescue $!.class }
+          LOCK.synchronize { CONDITION.signal; task.fiber.raise(IOError); sleep 0.01 }
+          answer = [task.wait, LOCK.synchronize { "unlocked" }]
         when "/timeout" then answer = LOCK.synchronize { [CONDITION.wait(0.001), Mutex.new.lock.sleep(0.001)] }
         end
         [200, {}, [answer.inspect]]
       end)
     RUBY
 
-    def test_who_is_interrupted_while_he_takes_the_lock_again_leaves_it
+    def test_who_is_interrupted_has_the_lock_again_and_leaves_it
       server = with_server(APP)
 
       assert_equal '["interrupted", "unlocked"]', client(to: server).get("/wait").body
-      assert_equal "[true, 0]", client(to: server).get("/timeout").body
+      assert_equal '[IOError, "unlocked"]', client(to: server).get("/signalled").body
+      assert_equal "[false, nil]", client(to: server).get("/timeout").body
     end
   end
 end

@@ -384,6 +384,21 @@ module Fairlead
       assert_equal [false, true, true, false, true, false, false], seen
     end
 
+    # As Thread#raise in a thread.
+    def test_masks_of_enumerators_hold_back_what_is_raised_at_their_fiber
+      { { Exception => :never } => :held, { IOError => :never } => :at_once }.each do |mask, time|
+        assert_equal time, told { |&wait| Enumerator.new { |values| Thread.handle_interrupt(mask, &wait); values << 1 }.next; sleep }
+      end
+    end
+
+    def test_enumerators_that_never_go_on_are_forgotten
+      Thread.new do
+        Sync { 200.times { masked_enumerator(Exception => :never).next } }
+        3.times { GC.start }
+        assert_operator Thread.current.fairlead_plain_sections.size, :<, 100
+      end.join
+    end
+
     def test_masks_of_enumerators_lift_and_hold_nothing_of_other_fibers
       assert_equal :held, told { |&wait| Uninterruptible.run { masked_enumerator(Exception => :immediate, &wait).next } }
       assert_equal :held, told { |&wait| Uninterruptible.run { masked_enumerator(IOError => :never, &wait).next } }
@@ -392,7 +407,6 @@ module Fairlead
       suspended = masked_enumerator(Exception => :never)
       Sync { suspended.next }
       assert_equal :at_once, told { |&wait| Enumerator.new { |values| wait.call; values << 1 }.next }
-      assert_empty Thread.current.fairlead_plain_sections.to_a
     end
 
     def test_a_section_of_an_enumerator_that_is_not_running_holds_nothing

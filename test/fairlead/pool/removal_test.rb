@@ -46,6 +46,22 @@ module Fairlead
       assert_equal 2, made.size
     end
 
+    def test_what_interrupts_the_closing_of_a_discarded_connection_is_raised_after_it
+      pool, = connections(1)
+      closing, gate = Thread::Queue.new, Thread::Queue.new
+      user = Thread.new do
+        pool.with { pool.discard_current_connection { closing << true; gate.pop } }
+        :went_on
+      rescue IOError => error
+        error.message
+      end
+      closing.pop
+      user.raise(IOError, "interrupted")
+      gate << true
+
+      assert_equal ["interrupted", 1], [user.value, pool.available]
+    end
+
     def test_without_a_connection_there_is_nothing_to_discard
       pool, made = connections(1)
       pool.discard_current_connection(&:close)

@@ -126,6 +126,23 @@ module Fairlead
       end
     end
 
+    # Fairlead's pool, which an app may load before the server, closes the connections of the parent in the child. Closing may wait, and must
+    # not do so in the parent's scheduler.
+    def test_closing_the_pools_of_the_parent_may_wait_in_the_child
+      app = <<~'RUBY'
+        Slow = Class.new { def close = (sleep(0.01); File.write("closed", "")) }
+        POOL = Fairlead::Pool.new(size: 1) { Slow.new }
+        run(lambda do |env|
+          POOL.with { nil }
+          [200, {}, ["#{Process.wait2(fork { exit 3 })[1].exitstatus} #{File.exist?("closed")}"]]
+        end)
+      RUBY
+      with_server(app, ruby_flags: ["-rfairlead/pool"]) do |server|
+        assert_equal "3 true", server.get.body
+        refute_match(/"severity":"error"/, server.log)
+      end
+    end
+
     private
 
     # @return [Array<String>] sockets over which processes speak to a service manager, as /proc calls them.

@@ -25,7 +25,7 @@ module Fairlead
         end,
         "/condition" => lambda do |cancelled, second|
           mutex, condition = Mutex.new, ConditionVariable.new
-          wait = -> { mutex.synchronize { condition.wait(mutex) && condition.signal } }
+          wait = ->(*) { mutex.synchronize { condition.wait(mutex) && condition.signal } }
           first = cancelled.call(&wait)
           other = second.call { wait.call && :went_on }
           mutex.synchronize { condition.signal }
@@ -35,7 +35,9 @@ module Fairlead
 
       run(lambda do |env|
         task = Async::Task.current
-        first, other = WAITS.fetch(env["PATH_INFO"]).call(task.method(:async), task.method(:async))
+        start = task.method(:async)
+        in_enumerator = ->(&wait) { task.async { Enumerator.new { |values| values << wait.call }.next } }
+        first, other = WAITS.fetch(env["PATH_INFO"]).call(env["QUERY_STRING"] == "enumerator" ? in_enumerator : start, start)
         first.cancel
         answer = task.with_timeout(30) { other.wait } rescue "never"
         [200, { "content-type" => "text/plain" }, [answer.to_s]]
@@ -69,7 +71,9 @@ module Fairlead
 
     def test_who_waits_behind_it_goes_on
       with_server(APP, lint: false) do |server|
-        %w[/mutex /queue /condition].each { |path| assert_equal "went_on", server.get(path).body, path }
+        %w[/mutex /queue /condition].product(["", "?enumerator"]) do |path, where|
+          assert_equal "went_on", server.get("#{path}#{where}").body, "#{path}#{where}"
+        end
       end
     end
   end
