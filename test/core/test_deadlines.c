@@ -289,6 +289,88 @@ static void a_client_that_does_not_read_is_dropped(void) {
     server_stop(&server);
 }
 
+/* A client of TCP whose system buffers little: it tells the server of what it reads in steps of a kilobyte or two. */
+static int small_client(peer_server *server) {
+    int descriptor = socket(AF_INET, SOCK_STREAM, 0), size = 2304;
+    setsockopt(descriptor, SOL_SOCKET, SO_RCVBUF, &size, sizeof size);
+    struct sockaddr_in address = {
+        .sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}, .sin_port = htons((uint16_t) server->port)};
+    if (connect(descriptor, (struct sockaddr *) &address, sizeof address) < 0)
+        abort();
+    return client_socket(descriptor);
+}
+
+/* Has the app send more than the client's system and the server's take. */
+static fl_exchange *begin_download(peer_server *server) {
+    enum { LARGE = 8 << 20 };
+    fl_exchange *exchange = take(server->loop);
+    char *large = calloc(1, LARGE);
+    size_t used;
+    CHECK_NUMBER(FL_OK, fl_exchange_begin(exchange, 200));
+    CHECK_NUMBER(FL_OK, fl_exchange_head_end(exchange, LARGE));
+    CHECK_NUMBER(FL_AGAIN, fl_exchange_write(exchange, large, LARGE, &used));
+    free(large);
+    CHECK_NUMBER(FL_DEADLINE_WRITE, server->loop->context.connections->deadline.kind);
+    return exchange;
+}
+
+/* Returns whether the connection is still open afterwards. */
+static bool write_deadline_passes(peer_server *server) {
+    server->loop->context.connections->deadline.at = 0;
+    server->loop->context.timer_stale = true;
+    fl_loop_turn(server->loop);
+    return server->loop->context.counts.connections > 0;
+}
+
+static uint64_t read_since_deadline(const fl_connection *connection) {
+    return connection->sent - (uint64_t) fl_unacknowledged(connection->transport.descriptor) - connection->deadline.progress;
+}
+
+static void a_client_may_read_slowly_but_not_dribble(void) {
+    for (int dribbles = 0; dribbles < 2; dribbles++) {
+        fl_limits limits = peer_limits;
+        limits.deadlines[FL_DEADLINE_WRITE] = (dribbles ? 1000ull : 4) * SECOND;
+        peer_server server = server_with(limits);
+        int socket = small_client(&server);
+        send_text(socket, GET("/"));
+        fl_exchange *exchange = begin_download(&server);
+        char some[100];
+        for (int i = 0; i < 3 && server.loop->context.connections != NULL; i++) {
+            TURN_UNTIL(server.loop, (recv(socket, some, sizeof some, 0), read_since_deadline(exchange->connection) > 4 * 32));
+            CHECK_NUMBER(!dribbles, write_deadline_passes(&server));
+        }
+        fl_exchange_abandon(exchange);
+        close(socket);
+        server_stop(&server);
+    }
+}
+
+static size_t send_some(int descriptor, const char *bytes, size_t size) {
+    ssize_t count = send(descriptor, bytes, size, MSG_NOSIGNAL);
+    return count > 0 ? (size_t) count : 0;
+}
+
+static void what_a_client_sends_does_not_count_as_reading(void) {
+    enum { UPLOAD = 200000 };
+    fl_limits limits = peer_limits;
+    limits.deadlines[FL_DEADLINE_WRITE] = 1000ull * SECOND;
+    limits.body_buffer = 1; /* the app gets the request with the first byte of its body */
+    peer_server server = server_with(limits);
+    int socket = small_client(&server);
+    send_text(socket, "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 10000000\r\n\r\n");
+    char *bytes = calloc(1, UPLOAD);
+    size_t sent = 0;
+    send_bytes(socket, "x", 1);
+    fl_exchange *exchange = begin_download(&server);
+    server.loop->context.limits.body_buffer = 1 << 20;
+    TURN_UNTIL(server.loop, (sent += send_some(socket, bytes, UPLOAD - sent), exchange->request.received == 1 + UPLOAD));
+    CHECK(!write_deadline_passes(&server));
+    fl_exchange_abandon(exchange);
+    free(bytes);
+    close(socket);
+    server_stop(&server);
+}
+
 int main(void) {
     TEST(requests_over_the_limit_wait_in_the_queue);
     TEST(a_request_that_waits_too_long_gets_503);
@@ -301,5 +383,7 @@ int main(void) {
     TEST(no_deadline_expires_while_the_app_has_the_request);
     TEST(the_write_deadline_ends_once_all_is_written);
     TEST(a_client_that_does_not_read_is_dropped);
+    TEST(a_client_may_read_slowly_but_not_dribble);
+    TEST(what_a_client_sends_does_not_count_as_reading);
     return test_summary();
 }

@@ -313,7 +313,7 @@ ssize_t fl_connection_read(fl_connection *connection, fl_buffer *buffer, size_t 
     fl_transport *transport = &connection->transport;
     ssize_t count = transport->kind->read(transport, fl_buffer_room(buffer), most);
     if (count > 0) {
-        connection->progress += (uint64_t) count;
+        connection->received += (uint64_t) count;
         if (transport->drained && !connection->half_closed)
             await_input(connection);
         return count;
@@ -347,11 +347,11 @@ void fl_connection_receive(fl_connection *connection) {
     do {
         if (!connection->readable)
             return;
-        before = connection->progress;
+        before = connection->received + connection->sent;
         if (connection->state == FL_CONNECTION_LINGERING)
             drop_input(connection);
         if (connection->state != FL_CONNECTION_OPEN)
             return;
         connection->protocol->receive(connection);
-    } while (connection->state == FL_CONNECTION_OPEN && connection->progress != before);
+    } while (connection->state == FL_CONNECTION_OPEN && connection->received + connection->sent != before);
 }

@@ -56,7 +56,7 @@ typedef enum fl_deadline_kind {
 typedef struct fl_deadline {
     struct fl_deadline *before, *after;
     uint64_t at;       /* of fl_clock */
-    uint64_t progress; /* bytes moved when it was set, to tell a slow client from a stalled one */
+    uint64_t progress; /* bytes moved when it was set, to tell a slow client from a stalled one: see fl_deadline_has_progressed */
     uint8_t kind;
 } fl_deadline;
 
@@ -68,6 +68,10 @@ typedef struct fl_stream_deadline {
 
 /* Starts a deadline of this kind now; FL_DEADLINE_NONE removes it. */
 void fl_deadline_set(struct fl_context *context, fl_deadline *deadline, fl_deadline_kind kind, uint64_t progress);
+
+/* Whether the client has moved enough for this deadline to start again: at least a byte, and 32 bytes a second. `progress` counts the same
+ * bytes as when it was set. */
+bool fl_deadline_has_progressed(const struct fl_context *context, const fl_deadline *deadline, uint64_t progress);
 
 /* The deadline is due. */
 void fl_deadline_expired(fl_deadline *deadline);
@@ -84,7 +88,7 @@ typedef struct fl_connection {
     struct fl_connection *previous, *next; /* the context's list of connections, or of closed ones */
     struct fl_connection *dirty_next, *handshake_next;
     fl_deadline deadline;
-    uint64_t progress; /* bytes moved */
+    uint64_t received, sent; /* bytes */
 
     fl_buffer in, out;
     uint32_t retained; /* bytes of responses that the protocol keeps back until the client has room for them */
@@ -136,7 +140,7 @@ void fl_connection_mark_dirty(fl_connection *connection);
 /* Called by the protocol */
 
 static inline void fl_connection_set_deadline(fl_connection *connection, fl_deadline_kind kind) {
-    fl_deadline_set(connection->context, &connection->deadline, kind, connection->progress);
+    fl_deadline_set(connection->context, &connection->deadline, kind, 0);
 }
 
 /* Reads up to `most` bytes into the room of `buffer`; the caller adds them with fl_buffer_added. Returns how many; 0: none are available,
@@ -162,7 +166,7 @@ ssize_t fl_connection_send_file(fl_connection *connection, int file, off_t offse
 /* Sends `out`, then closes the connection. */
 void fl_connection_end(fl_connection *connection);
 
-/* Starts a deadline. It starts again as long as the client makes progress. */
-void fl_connection_start_deadline(fl_connection *connection, fl_deadline_kind kind);
+/* Starts FL_DEADLINE_WRITE, which starts again as long as the client receives something. */
+void fl_connection_start_write_deadline(fl_connection *connection);
 
 #endif

@@ -11,7 +11,7 @@ static bool write_out(fl_connection *connection, fl_buffer *bytes) {
         return false;
     }
     if (written > 0) {
-        connection->progress += (uint64_t) written;
+        connection->sent += (uint64_t) written;
         fl_buffer_consume(&connection->context->slab, bytes, (size_t) written);
     }
     return true;
@@ -28,7 +28,7 @@ static void await_room(fl_connection *connection) {
     fl_connection_await(connection, connection->transport.write_needs);
     if (connection->deadline.kind != FL_DEADLINE_WRITE) {
         fl_context_update_clock(connection->context); /* the app may have run for long since the last turn */
-        fl_connection_start_deadline(connection, FL_DEADLINE_WRITE);
+        fl_connection_start_write_deadline(connection);
     }
 }
 
@@ -89,7 +89,7 @@ size_t fl_connection_send_directly(fl_connection *connection, fl_buffer *staged,
     if (result <= 0)
         return 0;
     size_t written = (size_t) result;
-    connection->progress += written;
+    connection->sent += written;
     fl_buffer_consume(&connection->context->slab, staged, written);
     return written > before ? written - before : 0;
 }
@@ -98,7 +98,7 @@ ssize_t fl_connection_send_file(fl_connection *connection, int file, off_t offse
     fl_transport *transport = &connection->transport;
     ssize_t count = transport->kind->send_file(transport, file, offset, size);
     if (count > 0)
-        connection->progress += (uint64_t) count;
+        connection->sent += (uint64_t) count;
     if (count > 0)
         return count; /* fewer bytes do not mean that there is no room: a signal may have ended the call */
     if (count == FL_TRANSPORT_BROKEN) {

@@ -5,16 +5,13 @@
 
 #include <stdlib.h>
 
-enum {
-    MIN_PROGRESS = 4096, /* bytes: a client that takes fewer within the deadline has stalled */
-    COMPLETE = 12,       /* tokens for a complete response: more than a request and its reset cost */
-};
+enum { COMPLETE = 12 }; /* tokens for a complete response: more than a request and its reset cost */
 
 static void expired(fl_stream_deadline *deadline) {
     fl_http2_stream *stream = (fl_http2_stream *) deadline;
     const fl_connection *connection = stream->owner->connection;
     /* While the socket takes nothing, the connection's own deadline runs. */
-    bool progressed = stream->sent - deadline->deadline.progress >= MIN_PROGRESS || connection->out.length > 0;
+    bool progressed = connection->out.length > 0 || fl_deadline_has_progressed(connection->context, &deadline->deadline, stream->sent);
     fl_deadline_set(connection->context, &deadline->deadline, FL_DEADLINE_NONE, 0);
     if (progressed)
         fl_http2_stream_watch(stream);
