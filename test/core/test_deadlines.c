@@ -119,6 +119,39 @@ static void a_request_whose_client_has_disconnected_is_not_taken(void) {
     server_stop(&server);
 }
 
+static void one_take_drops_a_limited_number_of_disconnected_clients(void) {
+    peer_server server = server_start();
+    fl_loop *loop = server.loop;
+    struct linger now = {1, 0};
+    for (int i = 0; i < MANY; i++) {
+        int gone = client(&server);
+        send_text(gone, GET("/"));
+        TURN_UNTIL(loop, loop->ready.count == (uint32_t) i + 1);
+        setsockopt(gone, SOL_SOCKET, SO_LINGER, &now, sizeof now);
+        loop->ready.last->connection->half_closed = true; /* as if it had ended its side before it reset the connection: */
+        close(gone);
+        fl_poll_remove(&loop->context.poll, loop->ready.last->connection->transport.descriptor); /* that has no event so far */
+    }
+    loop->context.now = loop->turns.turned_at;
+    CHECK(fl_loop_take(loop) == NULL);
+    CHECK(loop->ready.count > 0 && loop->ready.count < MANY / 2);
+    CHECK(fl_loop_take(loop) == NULL);
+    CHECK_NUMBER(0, loop->ready.count);
+    server_stop(&server);
+}
+
+/* Its system answers the probe with a reset. */
+static void a_request_whose_client_was_gone_before_it_was_queued_is_not_taken(void) {
+    peer_server server = server_start();
+    int gone = client(&server);
+    send_text(gone, GET("/gone"));
+    close(gone);
+    TURN_UNTIL(server.loop, server.loop->context.last_id > 0);
+    CHECK(fl_loop_take(server.loop) == NULL);
+    CHECK_NUMBER(0, server.loop->context.counts.connections);
+    server_stop(&server);
+}
+
 static void deadlines_end_stalled_connections(void) {
     static const struct {
         const char *name, *request, *answer;
@@ -377,6 +410,8 @@ int main(void) {
     TEST(many_queued_requests_expire_in_order_over_several_turns);
     TEST(an_expired_queued_request_is_not_taken);
     TEST(a_request_whose_client_has_disconnected_is_not_taken);
+    TEST(one_take_drops_a_limited_number_of_disconnected_clients);
+    TEST(a_request_whose_client_was_gone_before_it_was_queued_is_not_taken);
     TEST(deadlines_end_stalled_connections);
     TEST(many_idle_connections_expire_over_several_turns);
     TEST(a_body_may_come_slowly_but_not_stop_nor_dribble);

@@ -84,7 +84,7 @@ static void find_lane(fl_exchange *exchange) {
     loop->lanes.used |= exchange->queueing.lane != FL_LANE_NONE;
 }
 
-bool fl_loop_enqueue(fl_exchange *exchange) {
+void fl_loop_enqueue(fl_exchange *exchange) {
     fl_loop *loop = fl_loop_of(exchange->context);
     find_lane(exchange);
     if (loop->ready.count >= COMPACT_FROM)
@@ -92,7 +92,6 @@ bool fl_loop_enqueue(fl_exchange *exchange) {
     insert(exchange);
     if (exchange->queueing.queue != FL_LANE_NONE)
         loop->lanes.serve(loop->lanes.watch);
-    return loop->ready.count > 1 || loop->context.counts.in_flight >= loop->context.limits.in_flight;
 }
 
 void fl_loop_dequeue(fl_exchange *exchange) {
@@ -197,9 +196,10 @@ bool fl_loop_is_too_late(const fl_exchange *exchange) {
     return exchange->queueing.ready_at + exchange->context->limits.queue_timeout <= exchange->context->now;
 }
 
-/* The oldest request of a queue whose client still reads, and whose queue timeout is not over. NULL also after TAKES_A_TURN late ones. */
+/* The oldest request of a queue whose client still reads, and whose queue timeout is not over. NULL also after TAKES_A_TURN others: the
+ * next take goes on. */
 static fl_exchange *oldest_wanted(fl_loop *loop, int queue) {
-    for (int late = 0; late < TAKES_A_TURN;) {
+    for (int dropped = 0; dropped < TAKES_A_TURN; dropped++) {
         fl_exchange *exchange = loop->queues[queue].first;
         if (exchange == NULL)
             return NULL;
@@ -208,7 +208,6 @@ static fl_exchange *oldest_wanted(fl_loop *loop, int queue) {
         if (!fl_loop_is_too_late(exchange))
             return exchange;
         fl_exchange_reject(exchange, FL_QUEUE_TIMEOUT);
-        late++;
     }
     return NULL;
 }
