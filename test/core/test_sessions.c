@@ -141,6 +141,39 @@ static void one_that_has_been_around_stays(void) {
     end(&scene);
 }
 
+/* The response to the request before it has not been sent whole. */
+static void a_pipelined_request_goes_once_the_client_has_room(void) {
+    scene scene = begin(2);
+    int socket = narrow_client(&scene.server);
+    scene.clients[scene.client_count++] = socket;
+    keeps(&scene, 1);
+    send_text(socket, GET("/first"));
+    send_text(socket, whole);
+    char large[20000];
+    memset(large, 'x', sizeof large);
+    large[sizeof large - 1] = 0;
+    answer(take(scene.loop), 200, large);
+    turn(scene.loop);
+    CHECK(scene.loop->context.connections->out.length > 0);
+    CHECK_NUMBER(0, scene.loop->ready.count);
+    CHECK_TEXT("", bytes_sent_to(&scene, 1));
+    received_bytes received = {0};
+    TURN_UNTIL(scene.loop, (receive_available(socket, &received), scene.loop->context.counts.handed == 1));
+    CHECK_TEXT(whole, bytes_sent_to(&scene, 1));
+    CHECK_RECEIVED("HTTP/1.1 200 OK", "xxx", received);
+    end(&scene);
+}
+
+static void one_that_cannot_be_sent_there_is_turned_away(void) {
+    scene scene = begin(2);
+    keeps(&scene, 1);
+    shutdown(scene.sending[1], SHUT_WR);
+    asks(&scene, whole);
+    CHECK_NUMBER(0, scene.loop->ready.count);
+    CHECK_RECEIVED("HTTP/1.1 503 Service Unavailable\r\n", "\n", receive(scene.loop, client_socket(scene.clients[0])));
+    end(&scene);
+}
+
 static void the_worker_that_names_a_session_keeps_it(void) {
     scene scene = begin(2);
     for (int code = 404; code >= 200; code -= 204) { /* one that it does not know is no session */
@@ -194,6 +227,8 @@ int main(void) {
     TEST(those_behind_it_go_to_an_idle_worker);
     TEST(a_slowly_sent_head_has_not_waited);
     TEST(one_that_has_been_around_stays);
+    TEST(a_pipelined_request_goes_once_the_client_has_room);
+    TEST(one_that_cannot_be_sent_there_is_turned_away);
     TEST(the_worker_that_names_a_session_keeps_it);
     TEST(what_is_not_used_is_forgotten_first);
     TEST(a_session_may_move);

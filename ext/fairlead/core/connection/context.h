@@ -75,6 +75,13 @@ typedef struct fl_handed {
 
 struct fl_context;
 
+/* What becomes of a request that names a session. */
+typedef enum fl_owner {
+    FL_OWNER_HERE,    /* or unknown, or out of reach: it is served here */
+    FL_OWNER_HAS_IT,  /* the connection has gone to the owner, or the request has been rejected */
+    FL_OWNER_AWAITED, /* it can go once the output of its connection has been sent: then ask again */
+} fl_owner;
+
 /* Functions of the loop that connections and exchanges call. */
 typedef struct fl_context_calls {
     void (*enqueue)(struct fl_exchange *exchange); /* queues a ready request */
@@ -90,8 +97,8 @@ typedef struct fl_context_calls {
     bool (*is_ending)(const struct fl_context *context); /* whether connections close after their current response */
     /* A request is complete; returns whether it was for a public file, which is sent. */
     bool (*serve_file)(struct fl_exchange *exchange);
-    /* The head of a request may name a session; returns whether the connection has gone to the worker that owns it. */
-    bool (*goes_to_owner)(struct fl_exchange *exchange);
+    /* The head of a request may name a session, which another worker owns. */
+    fl_owner (*find_owner)(struct fl_exchange *exchange);
     /* The head of a response names a session of this worker. Called without the lock. */
     void (*session_began)(struct fl_context *context, const char *id, size_t size);
 } fl_context_calls;

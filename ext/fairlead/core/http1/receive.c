@@ -142,6 +142,20 @@ static void head_is_complete(fl_connection *connection, fl_exchange *exchange) {
     fl_exchange_body_received(exchange);
 }
 
+/* A request of a session that another worker owns goes there, with its connection. */
+static void head_is_parsed(fl_connection *connection, fl_exchange *exchange) {
+    fl_head *head = exchange->request.head;
+    bool names_session = head->session.size > 0 || head->query.size > 0;
+    fl_owner owner = names_session ? connection->context->calls->find_owner(exchange) : FL_OWNER_HERE;
+    if (owner == FL_OWNER_HERE) {
+        head_is_complete(connection, exchange);
+    } else if (owner == FL_OWNER_AWAITED) {
+        fl_head_clear(head); /* to be parsed again */
+        exchange->state = FL_EXCHANGE_HEAD;
+        connection->state = FL_CONNECTION_SENDING;
+    }
+}
+
 /* The protocol that the first bytes of the connection belong to, as far as they tell; NULL: HTTP/1. */
 static const fl_protocol *other_protocol(const fl_connection *connection) {
     size_t size = connection->in.length < PREFACE_SIZE ? connection->in.length : PREFACE_SIZE;
@@ -178,9 +192,7 @@ static void read_request(fl_connection *connection) {
         status = FL_AGAIN;
     }
     if (status == FL_OK) {
-        const fl_head *head = exchange->request.head;
-        if ((head->session.size == 0 && head->query.size == 0) || !context->calls->goes_to_owner(exchange))
-            head_is_complete(connection, exchange);
+        head_is_parsed(connection, exchange);
     } else if (status != FL_AGAIN) {
         fl_exchange_reject(exchange, status);
     } else {

@@ -55,7 +55,7 @@ void fl_loop_dequeue(fl_exchange *exchange);
 void fl_loop_ended(fl_exchange *exchange);
 bool fl_loop_batches_responses(const fl_context *context);
 void fl_loop_flush_late(fl_context *context);
-bool fl_loop_goes_to_owner(fl_exchange *exchange);
+fl_owner fl_loop_find_owner(fl_exchange *exchange);
 void fl_loop_session_began(fl_context *context, const char *id, size_t size);
 
 #endif

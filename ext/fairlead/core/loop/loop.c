@@ -58,7 +58,7 @@ static const fl_context_calls calls = {
     .batches_responses = fl_loop_batches_responses,
     .is_ending = is_ending,
     .serve_file = fl_public_files_serve,
-    .goes_to_owner = fl_loop_goes_to_owner,
+    .find_owner = fl_loop_find_owner,
     .session_began = fl_loop_session_began,
 };
 

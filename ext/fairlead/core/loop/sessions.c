@@ -37,15 +37,23 @@ static int owner_of(const fl_exchange *exchange, const fl_siblings *siblings) {
     return id.size == 0 ? -1 : fl_sessions_owner(sessions, bytes + id.at, id.size, exchange->context->now);
 }
 
-bool fl_loop_goes_to_owner(fl_exchange *exchange) {
+fl_owner fl_loop_find_owner(fl_exchange *exchange) {
     fl_siblings *siblings = &fl_loop_of(exchange->context)->siblings;
     fl_connection *connection = exchange->connection;
     int owner = siblings->slot == NULL ? -1 : owner_of(exchange, siblings);
     if (owner == siblings->own)
         exchange->queueing.pinned = true; /* even if this worker is stuck: no other knows the session */
     if (owner < 0 || owner == siblings->own || !fl_siblings_may_own(siblings, owner))
-        return false;
+        return FL_OWNER_HERE;
     if (connection->out.length > 0) /* the response to the request before, which was pipelined */
         fl_connection_send(connection, NULL);
-    return connection->state == FL_CONNECTION_CLOSED || fl_handoff_give_unread(siblings, connection, owner);
+    if (connection->state == FL_CONNECTION_CLOSED)
+        return FL_OWNER_HAS_IT;
+    if (!fl_handoff_may_give_unread(connection))
+        return FL_OWNER_HERE;
+    if (connection->out.length > 0)
+        return FL_OWNER_AWAITED;
+    if (!fl_handoff_give_unread(siblings, connection, owner))
+        fl_exchange_reject(exchange, FL_OVERLOADED);
+    return FL_OWNER_HAS_IT;
 }

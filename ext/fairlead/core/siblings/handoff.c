@@ -102,9 +102,12 @@ static bool is_unread(const fl_connection *connection) {
            (connection->awaits_proxy || (transport->kind->is_unread != NULL && transport->kind->is_unread(transport)));
 }
 
+static bool may_move(const fl_connection *connection) {
+    return connection->transport.kind->raw && connection->protocol != NULL && connection->protocol->moves;
+}
+
 static bool is_movable(const fl_connection *connection) {
-    return connection->transport.kind->raw && connection->protocol != NULL && connection->protocol->moves &&
-           connection->out.length == 0;
+    return may_move(connection) && connection->out.length == 0;
 }
 
 bool fl_handoff_possible(const fl_connection *connection) {
@@ -146,11 +149,15 @@ bool fl_handoff_give(fl_siblings *siblings, fl_connection *connection, int sibli
     return give(siblings, connection, sibling, parts, count);
 }
 
+bool fl_handoff_may_give_unread(const fl_connection *connection) {
+    const fl_exchange *exchange = connection->exchanges;
+    return may_move(connection) && exchange->stream_next == NULL && exchange->queueing.hand_overs < MAX_HAND_OVERS;
+}
+
 bool fl_handoff_give_unread(fl_siblings *siblings, fl_connection *connection, int sibling) {
     const fl_exchange *exchange = connection->exchanges;
     const fl_buffer *in = &connection->in;
-    if (!is_movable(connection) || exchange->stream_next != NULL || exchange->queueing.hand_overs >= MAX_HAND_OVERS ||
-        in->length > FL_HANDOFF_BYTES)
+    if (in->length > FL_HANDOFF_BYTES)
         return false;
     /* It has not been queued: the time in which its client sent the head is no wait. */
     const fl_context *context = connection->context;

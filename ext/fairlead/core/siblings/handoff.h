@@ -40,7 +40,9 @@ bool fl_handoff_request_possible(const struct fl_exchange *exchange);
 /* Whether a request has moved often, and has come a moment ago. A draining worker keeps none, since none comes back. */
 bool fl_handoff_must_stay_for_now(const struct fl_exchange *exchange);
 
-/* fl_handoff_give for a connection with a request of which only the head has been read. The sibling reads the body, of whatever size. */
+/* fl_handoff_give for a connection with a request of which only the head has been read, and whose output has been sent. The sibling reads
+ * the body, of whatever size. */
+bool fl_handoff_may_give_unread(const fl_connection *connection);
 bool fl_handoff_give_unread(fl_siblings *siblings, fl_connection *connection, int sibling);
 
 /* The same as fl_handoff_give, to the sibling that fl_siblings_choose returns. */
