@@ -41,6 +41,35 @@ static void under_memory_pressure_each_connection_buffers_less(void) {
     server_stop(&server);
 }
 
+/* The oldest make room for others. */
+static void requests_that_do_not_end_take_a_limited_amount_of_memory(void) {
+    static const char *const parts[] = {"GET /old HTTP/1.1\r\nHost", "PUT /body HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nab",
+                                        "GET /young HTTP/1.1\r\nHost"};
+    peer_server server = server_start();
+    fl_context *context = &server.loop->context;
+    int clients[3];
+    for (int i = 0; i < 3; i++) {
+        clients[i] = client(&server);
+        send_text(clients[i], parts[i]);
+        TURN_UNTIL(server.loop, context->last_id == (uint64_t) i + 1);
+    }
+    uint64_t bytes = context->unfinished.bytes;
+    CHECK(bytes > 3 * sizeof(fl_head));
+    for (int i = 0; i < 2; i++) {
+        uint64_t others = FL_MAX_UNFINISHED + 1 - context->unfinished.bytes;
+        context->unfinished.bytes += others;
+        CHECK_RECEIVED("HTTP/1.1 503 Service Unavailable\r\n", "\n", receive_to_end(server.loop, clients[i]));
+        context->unfinished.bytes -= others;
+    }
+    CHECK(context->unfinished.bytes < bytes);
+    send_text(clients[2], ": a\r\n\r\n");
+    CHECK_NUMBER(1, answer_all(server.loop));
+    CHECK_RECEIVED("HTTP/1.1 200 OK", "/young", receive(server.loop, clients[2]));
+    CHECK(context->unfinished.bytes == 0 && context->unfinished.first == NULL);
+    for (int i = 0; i < 3; i++) close(clients[i]);
+    server_stop(&server);
+}
+
 /* The head is staged in another slab than the one that it returns to. */
 static void long_response_heads_count_only_while_they_are_buffered(void) {
     peer_server server = server_start();
@@ -181,6 +210,7 @@ static void unread_rejections_are_buffered_up_to_a_limit(void) {
 
 int main(void) {
     TEST(under_memory_pressure_each_connection_buffers_less);
+    TEST(requests_that_do_not_end_take_a_limited_amount_of_memory);
     TEST(long_response_heads_count_only_while_they_are_buffered);
     TEST(a_client_that_stops_reading_is_reset);
     TEST(a_client_that_does_not_acknowledge_is_reset);

@@ -55,8 +55,9 @@ typedef enum fl_deadline_kind {
 
 typedef struct fl_deadline {
     struct fl_deadline *before, *after;
-    uint64_t at;       /* of fl_clock */
-    uint64_t progress; /* bytes moved when it was set, to tell a slow client from a stalled one: see fl_deadline_has_progressed */
+    uint64_t at; /* of fl_clock */
+    uint64_t
+        progress; /* bytes moved when it was set, to tell a slow client from a stalled one: see fl_deadline_has_progressed */
     uint8_t kind;
 } fl_deadline;
 

@@ -20,6 +20,9 @@ enum {
     FL_MAX_ERROR_PAGE = 64 << 10,        /* of at most so many bytes: one is copied for each client that gets it */
     FL_MEMORY_PRESSURE = 64 << 20,       /* bytes buffered for all connections, above which */
     FL_BUFFER_UNDER_PRESSURE = 32 << 10, /* a connection may buffer this many */
+    /* Bytes of requests of which only a part has come: some 3,000 as large as they may be under pressure, or 16,000 that have just begun,
+     * as many as may run. */
+    FL_MAX_UNFINISHED = 2 * FL_MEMORY_PRESSURE,
 };
 
 typedef struct fl_limits {
@@ -84,8 +87,8 @@ typedef enum fl_owner {
 
 /* Functions of the loop that connections and exchanges call. */
 typedef struct fl_context_calls {
-    void (*enqueue)(struct fl_exchange *exchange); /* queues a ready request */
-    void (*dequeue)(struct fl_exchange *exchange); /* removes a request that will not be served here */
+    void (*enqueue)(struct fl_exchange *exchange);         /* queues a ready request */
+    void (*dequeue)(struct fl_exchange *exchange);         /* removes a request that will not be served here */
     void (*relay_notified)(struct fl_exchange *exchange);  /* there is room for a relayed response, or the client has gone */
     void (*request_ended)(struct fl_exchange *exchange);   /* a served request has ended */
     void (*response_finished)(struct fl_context *context); /* a response is complete, and sent or staged */
@@ -138,6 +141,10 @@ typedef struct fl_context {
         struct fl_relay *open, *notified, *ended;
         uint32_t count; /* of open ones */
     } relays;
+    struct {
+        struct fl_exchange *first, *last;
+        uint64_t bytes; /* that they take */
+    } unfinished;       /* requests of which only a part has come, the oldest first */
     fl_exchange_list woken;
     fl_exchange_list files;          /* whose file can be sent on, see file_body.h */
     uint64_t file_bytes;             /* sent from files so far */
@@ -216,6 +223,9 @@ uint64_t fl_context_next_woken(fl_context *context);
 
 /* Removes the next expired exchange and returns its id; 0: none. The caller informs its owner. */
 uint64_t fl_context_next_expired(fl_context *context);
+
+/* While unfinished requests take more than FL_MAX_UNFINISHED, turns away the oldest, at most `most`: their clients are the slowest. */
+void fl_context_shed_unfinished(fl_context *context, int most);
 
 /* Expires exchanges whose time limit is due, at most `most`. */
 void fl_context_expire(fl_context *context, int most);

@@ -45,6 +45,7 @@ typedef struct fl_request {
     uint64_t content_length;
     uint64_t received;      /* bytes of the body */
     uint64_t first_byte_at; /* of fl_clock */
+    uint32_t unfinished;    /* bytes that it counts for among the context's unfinished requests; 0: it is none of them */
     fl_deadline deadline;   /* of the body */
     uint8_t rejection;      /* fl_status: sent to the client if the app sends no response */
     bool chunked : 1;
@@ -128,7 +129,7 @@ typedef struct fl_exchange {
     struct fl_relay *relay; /* its owner, if it is relayed */
     uint64_t id;
     struct fl_exchange *stream_previous, *stream_next; /* in its connection */
-    struct fl_exchange *previous, *next;               /* in the queue, then among the served */
+    struct fl_exchange *previous, *next;               /* among the unfinished, in the queue, then among the served */
     struct fl_exchange *woken_before, *woken_next, *abandoned_next;
     uint8_t state;
     bool woken;
@@ -243,6 +244,8 @@ fl_exchange *fl_exchange_new(struct fl_context *context, fl_connection *connecti
 void fl_exchange_submit(fl_exchange *exchange);
 /* More of the body was received, or the body has failed: queues the request once enough is read ahead, or wakes its owner. */
 void fl_exchange_body_received(fl_exchange *exchange);
+/* Only a part of the request has come so far: counts the memory that it takes by now. */
+void fl_exchange_count_unfinished(fl_exchange *exchange);
 /* Removes the exchange from its connection. */
 void fl_exchange_detach(fl_exchange *exchange);
 /* Sets what of the head is needed once it has been freed. */
@@ -271,6 +274,7 @@ static inline bool fl_exchange_has_no_body(const fl_exchange *exchange) {
  * account. */
 void fl_exchange_record(fl_exchange *exchange);
 void fl_exchange_record_stream(fl_exchange *exchange);
+void fl_exchange_forget_unfinished(fl_exchange *exchange);
 /* Frees a detached exchange, or wakes its owner. `client_gone`: false if the connection was closed for another reason. */
 void fl_exchange_connection_lost(fl_exchange *exchange, bool client_gone);
 void fl_exchange_client_gone(fl_exchange *exchange);

@@ -53,6 +53,27 @@ fl_exchange *fl_exchange_new(fl_context *context, fl_connection *connection) {
     return exchange;
 }
 
+void fl_exchange_count_unfinished(fl_exchange *exchange) {
+    fl_context *context = exchange->context;
+    fl_request *request = &exchange->request;
+    const fl_buffer *head = request->head_bytes.length > 0 ? &request->head_bytes : &exchange->connection->in;
+    if (request->unfinished == 0)
+        FL_LIST_APPEND(&context->unfinished, exchange, previous, next);
+    context->unfinished.bytes -= request->unfinished;
+    request->unfinished = (uint32_t) (sizeof(fl_exchange) + sizeof(fl_head)) + head->capacity + request->body.capacity +
+                          request->trailers.capacity;
+    context->unfinished.bytes += request->unfinished;
+}
+
+void fl_exchange_forget_unfinished(fl_exchange *exchange) {
+    fl_context *context = exchange->context;
+    if (exchange->request.unfinished == 0)
+        return;
+    FL_LIST_REMOVE(&context->unfinished, exchange, previous, next);
+    context->unfinished.bytes -= exchange->request.unfinished;
+    exchange->request.unfinished = 0;
+}
+
 void fl_exchange_free_head(fl_exchange *exchange) {
     fl_request *request = &exchange->request;
     fl_context *context = exchange->context;
@@ -96,6 +117,7 @@ void fl_exchange_free(fl_exchange *exchange) {
         fl_exchange_cancel_wake(exchange);
     if (exchange->timing.running || exchange->timing.expired)
         fl_exchange_clear_time_limit(exchange);
+    fl_exchange_forget_unfinished(exchange);
     if (exchange->connection != NULL)
         fl_exchange_detach(exchange);
     if (exchange->protocol != NULL && exchange->protocol->exchange_freed != NULL)

@@ -24,6 +24,7 @@ void fl_exchange_submit(fl_exchange *exchange) {
     fl_connection *connection = exchange->connection;
     fl_context *context = exchange->context;
     fl_exchange_stop_deadline(exchange);
+    fl_exchange_forget_unfinished(exchange);
     if (is_health_check(exchange)) {
         bool ends = context->draining && !context->handing_over;
         exchange->protocol->canned_response(exchange, ends ? 503 : 200, ends ? "ending" : "ok", true);
@@ -50,10 +51,17 @@ void fl_exchange_submit(fl_exchange *exchange) {
         exchange->protocol->half_closed(connection);
 }
 
+static void await_body(fl_exchange *exchange) {
+    fl_connection *connection = exchange->connection;
+    fl_request *request = &exchange->request;
+    if (connection->deadline.kind == FL_DEADLINE_HEAD || connection->deadline.kind == FL_DEADLINE_IDLE)
+        fl_connection_set_deadline(connection, FL_DEADLINE_NONE);
+    fl_deadline_set(exchange->context, &request->deadline, FL_DEADLINE_BODY, request->received);
+}
+
 void fl_exchange_body_received(fl_exchange *exchange) {
     fl_request *request = &exchange->request;
     fl_context *context = exchange->context;
-    fl_connection *connection = exchange->connection;
     if (exchange->state == FL_EXCHANGE_SERVED) {
         fl_exchange_wake(exchange);
         request->awaited = false; /* the client has delivered: its deadline must not expire before the app reads */
@@ -61,10 +69,10 @@ void fl_exchange_body_received(fl_exchange *exchange) {
         return; /* whoever takes it finds what has come */
     } else if (request->complete || request->body.length >= fl_context_buffer_limit(context, context->limits.body_buffer)) {
         fl_exchange_submit(exchange);
-    } else if (request->deadline.kind == FL_DEADLINE_NONE) {
-        if (connection->deadline.kind == FL_DEADLINE_HEAD || connection->deadline.kind == FL_DEADLINE_IDLE)
-            fl_connection_set_deadline(connection, FL_DEADLINE_NONE);
-        fl_deadline_set(context, &request->deadline, FL_DEADLINE_BODY, request->received);
+    } else {
+        fl_exchange_count_unfinished(exchange);
+        if (request->deadline.kind == FL_DEADLINE_NONE)
+            await_body(exchange);
     }
 }
 
@@ -97,6 +105,11 @@ void fl_exchange_reject(fl_exchange *exchange, fl_status status) {
     exchange->response.close = true;
     exchange->request.rejection = (uint8_t) status;
     fl_exchange_wake(exchange);
+}
+
+void fl_context_shed_unfinished(fl_context *context, int most) {
+    for (int i = 0; i < most && context->unfinished.bytes > FL_MAX_UNFINISHED && context->unfinished.first != NULL; i++)
+        fl_exchange_reject(context->unfinished.first, FL_OVERLOADED);
 }
 
 void fl_exchange_turn_away(fl_exchange *exchange, fl_status status) {

@@ -11,7 +11,8 @@ static void expired(fl_stream_deadline *deadline) {
     fl_http2_stream *stream = (fl_http2_stream *) deadline;
     const fl_connection *connection = stream->owner->connection;
     /* While the socket takes nothing, the connection's own deadline runs. */
-    bool progressed = connection->out.length > 0 || fl_deadline_has_progressed(connection->context, &deadline->deadline, stream->sent);
+    bool progressed =
+        connection->out.length > 0 || fl_deadline_has_progressed(connection->context, &deadline->deadline, stream->sent);
     fl_deadline_set(connection->context, &deadline->deadline, FL_DEADLINE_NONE, 0);
     if (progressed)
         fl_http2_stream_watch(stream);

@@ -186,6 +186,8 @@ static void process(fl_loop *loop, fl_event *events, int count, int polling, boo
     }
     if (context->relays.notified != NULL)
         fl_relays_continue(context);
+    if (context->unfinished.bytes > FL_MAX_UNFINISHED)
+        fl_context_shed_unfinished(context, FL_POLL_EVENTS);
     if (context->handshakes.first != NULL)
         fl_loop_process_handshakes(loop, without_gvl);
     if (due)
