@@ -1,44 +1,39 @@
 # frozen_string_literal: true
 
-require_relative "response_stream/writers"
+require "async"
 
 module Fairlead
-  # What a callable body writes to, and reads the rest of the request from (Rack specification, "Streaming Body").
+  # What a callable body writes to, and reads the rest of the request from. The body may hand it on and return: "the application is
+  # responsible for closing the stream" (Rack specification, "Streaming Body").
   class ResponseStream
+    # Seconds from one look to the next whether the client is still there, where nothing interrupts the request when it goes.
+    CHECK = 5
+    private_constant :CHECK
+
     # @param request [Request]
     # @param scheduler [Scheduler]
-    # @param ended [Thread::Queue] gets an entry when the stream is closed.
-    def initialize(request, scheduler, ended)
+    def initialize(request, scheduler)
       @request = request
       @scheduler = scheduler
-      @ended = ended
-      @used = false
       @input = request.env["rack.input"]
-      @closed = false
+      @ended = Thread::Queue.new
     end
 
-    def read(...)
-      @used = true
-      @input.read(...)
-    end
+    def read(...) = input.read(...)
 
-    def readpartial(...)
-      @used = true
-      @input.readpartial(...)
-    end
+    def readpartial(...) = input.readpartial(...)
 
     # Waits while the client is too slow to take it.
     #
     # @param string [String]
     # @return [Integer] its bytes
     # @raise [ClientGone]
+    # @raise [IOError] once the stream is closed, or the response has ended otherwise.
     def write(string)
-      raise IOError, "closed stream" if @closed
-
-      @used = true
+      request = @request or raise IOError, "closed stream"
       string = string.to_s
       size = string.bytesize
-      ResponseStream.write(@request, string, @scheduler)
+      ResponseStream.write(request, string, @scheduler)
       size
     end
 
@@ -48,8 +43,10 @@ module Fairlead
     end
 
     # Sends what was written now. Otherwise it leaves when the fiber waits.
+    #
+    # @raise [IOError] once the response has ended otherwise than by {#close}.
     def flush
-      @request.flush unless @closed
+      @request&.flush
       self
     end
 
@@ -58,37 +55,57 @@ module Fairlead
     def close_write = close
 
     def close(_error = nil)
-      return if @closed
-
-      @closed = true
+      request = @request or return
+      @request = nil
       begin
-        ResponseStream.finish(@request)
+        ResponseStream.finish(request)
       ensure
-        @scheduler.wake(@request.id) # others may wait to write
+        @scheduler.wake(request.id) # others may wait to write
         @ended.push(true)
       end
       nil
     end
 
-    def closed? = @closed
+    def closed? = @request.nil?
 
     # @api private
-    # @return [Boolean] whether the app has read from it or written to it.
-    def used? = @used
-
-    # @api private
-    # Calls a callable body. The response ends when its stream is closed, or when the body has returned and no thread or task is
-    # left that could close it: see {Writers}. If one of those has failed, the client sees that the response is not whole.
-    def self.serve(request, scheduler, body)
-      ended = Thread::Queue.new
-      writers = Writers.new
-      writers.run(body, new(request, scheduler, ended))
-      return if request.answered?
-
-      writers.await(request, ended) ? finish(request) : request.abandon
-    ensure
-      writers.forget
+    # Waits until the stream is closed, or the client has gone.
+    def await_end(request)
+      begin
+        flush # the head: nothing may have followed it yet
+      rescue IOError
+        return # another thread has closed it meanwhile
+      end
+      nil until request.gone? || @ended.pop(timeout: CHECK)
     end
+
+    # @api private
+    # The response has ended: whoever keeps the stream does not keep the request.
+    def release = @request = @input = nil
+
+    # @api private
+    # Calls a callable body. The response ends when its stream is closed, and breaks off when its client has gone or the server stops.
+    # Nothing else ends it: who has the stream may still write.
+    def self.serve(request, scheduler, body)
+      stream = new(request, scheduler)
+      before = tasks
+      body.call(stream)
+      stream.await_end(request)
+    rescue ClientGone, ServerStopping, RequestTimeout => error
+      (tasks - before).each { |task| scheduler.raise(task.fiber, error) if task.alive? } # those of the body are interrupted with it
+      raise
+    ensure
+      stream.release
+    end
+
+    # @return [Array<Async::Task>] what the present task and its tasks have started; one that has ended keeps its own.
+    def self.tasks
+      found = []
+      root = ::Async::Task.current
+      root.traverse { |task, _| found << task if task.alive? && !task.transient? && !task.equal?(root) } if root.children?
+      found
+    end
+    private_class_method :tasks
 
     # @api private
     # Sends the trailers of the app, and ends the response.
@@ -111,5 +128,9 @@ module Fairlead
       end
       scheduler.give_way if rest == false
     end
+
+    private
+
+    def input = @input || raise(IOError, "closed stream")
   end
 end

@@ -77,7 +77,6 @@ module Fairlead
     # @yield once it serves
     def run
       ThreadVariables.establish
-      ResponseStream::Writers.establish
       KeptLocals.establish
       NameLookup.establish
       WorkingFolder.establish

@@ -85,7 +85,7 @@ module Fairlead
       end
       run lambda { |env|
         $writers ||= START_WRITERS.call
-        next [200, {}, ->(stream) { LIVE << stream; sleep(0.002) }] if env["PATH_INFO"] == "/stream"
+        next [200, {}, ->(stream) { LIVE << stream; sleep(0.002); stream.close }] if env["PATH_INFO"] == "/stream"
 
         [200, {}, Enumerator.new { |parts| 6.times { parts << "P" * 50; sleep 0.0005 } }]
       }
