@@ -126,6 +126,7 @@ module Fairlead
     def render_500(request, error)
       return StrayChild.end_process(error) if @loop.forgotten?
       return request.abandon if error.is_a?(Async::Cancel) && @group.ending?
+      return request.abandon if from_client_gone?(error)
 
       @loop.count_error
       report(request, error)
@@ -134,6 +135,12 @@ module Fairlead
       request.respond(500, { "content-type" => "text/plain" }, ["Internal Server Error\n"])
     rescue Error, ClientGone, ServerStopping
       request.abandon
+    end
+
+    # Apps and gems wrap what they rescue.
+    def from_client_gone?(error)
+      error = error.cause until error.nil? || error.is_a?(ClientGone) || error.is_a?(ServerStopping)
+      !error.nil?
     end
 
     def report(request, error)

@@ -28,6 +28,21 @@ module Fairlead
           end
           "#{early} #{input.read}"
         },
+        "/copied" => lambda do |input|
+          File.write("begun-copied", "")
+          IO.copy_stream(input, IO::NULL).to_s
+        ensure
+          File.write("copied", $!.class.name)
+        end,
+        "/wrapped" => ->(input) {
+          begin
+            File.write("begun-wrapped", "")
+            input.read
+          rescue StandardError => error
+            File.write("wrapped", error.class.name)
+            raise ArgumentError, "a bad upload"
+          end
+        },
         "/rewindable" => ->(input) { input.respond_to?(:rewind).to_s }
       }
       run ->(env) { [200, { "content-type" => "text/plain" }, [READ.fetch(env["PATH_INFO"]).call(env["rack.input"])]] }
@@ -48,6 +63,17 @@ module Fairlead
     def test_it_cannot_be_rewound_and_says_so
       assert_equal "false", client.request("PUT", "/rewindable", body: "x" * (BUFFER + 1)).response.body
       assert_equal "true", client.request("PUT", "/rewindable", body: "x" * BUFFER).response.body
+    end
+
+    # IO.copy_stream takes any kind of EOFError for the end.
+    def test_a_copy_of_an_upload_that_breaks_off_is_not_taken_for_whole
+      assert_equal "Fairlead::ClientGone", break_off("copied")
+    end
+
+    def test_a_client_that_goes_is_no_error_though_the_app_wraps_what_it_gets
+      assert_equal "Fairlead::ClientGone", break_off("wrapped")
+      assert_equal 200, client.get("/none").status, "what the app has raised has been dealt with"
+      refute_includes server.log, "a bad upload"
     end
 
     def test_what_was_read_when_the_app_lost_patience_is_read_once_more
@@ -101,6 +127,17 @@ module Fairlead
       eventually("the request was taken") { server.log.include?("begun") }
       client.close
       eventually("the request's end") { server.log.include?("finished: Fairlead::ClientGone") }
+    end
+
+    private
+
+    # @return [String] the name of what the app is told.
+    def break_off(name)
+      client = client()
+      client << "PUT /#{name} HTTP/1.1\r\nHost: a\r\nContent-Length: 60000\r\n\r\n#{"x" * 20_000}"
+      eventually("the app reads") { File.exist?(server.path("begun-#{name}")) }
+      client.close
+      eventually("it is told") { File.exist?(server.path(name)) && File.read(server.path(name)).then { |said| said unless said.empty? } }
     end
   end
 end
