@@ -211,6 +211,11 @@ module Fairlead
         methods: { "FastMcp::Transports::RackTransport" => %i[call path_prefix messages_route setup_sse_connection] },
         lost: "Set workers to 1: a client's messages may reach a worker that does not have its event stream."
       ),
+      tus_server: row(
+        "tus-server", ">= 2.0", "< 3",
+        methods: { "Tus::Input" => %i[read] },
+        lost: "Set stream_request_bodies to false: an upload that breaks off is corrupt once it is resumed."
+      ),
       opentelemetry_context: row(
         "opentelemetry-api", ">= 1.5", "< 2",
         methods: { "OpenTelemetry::Context." => %i[attach detach clear stack],

@@ -24,7 +24,9 @@ module Fairlead
     RUBY
 
     # Rows of gems that only the ecosystem's bundles have.
-    ELSEWHERE = %i[rack_timeout sequel graphql excon stripe debug fast_mcp opentelemetry_context opentelemetry_spans].freeze
+    ELSEWHERE = %i[
+      rack_timeout sequel graphql excon stripe debug fast_mcp tus_server opentelemetry_context opentelemetry_spans
+    ].freeze
 
     # The whole table, with the versions of the bundle.
     def test_the_present_versions_fit

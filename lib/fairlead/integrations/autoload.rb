@@ -15,4 +15,5 @@ module Fairlead
   autoload :RailsLive, "fairlead/integrations/rails/live"
   autoload :SequelPools, "fairlead/integrations/sequel_pools"
   autoload :ServerSpan, "fairlead/integrations/server_span"
+  autoload :TusUploads, "fairlead/integrations/tus_uploads"
 end

@@ -5,7 +5,7 @@ module Fairlead
   module Integrations
     # Call it once the app is loaded, in the process that serves, before {Server#run}. May be called again.
     def self.establish
-      [Isolation, Drivers, RackTimeout, Graphql, ExconSockets, FastMCPSessions, OpenTelemetryContext, ServerSpan, PoolWaits]
+      [Isolation, Drivers, RackTimeout, Graphql, ExconSockets, FastMCPSessions, OpenTelemetryContext, ServerSpan, TusUploads, PoolWaits]
         .each(&:establish)
     end
 
