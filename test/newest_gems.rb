@@ -12,4 +12,4 @@ rows = present.reject { |_, row| row.tested? == false && row.untested == :leave_
 rows.each { |name, row| puts format("%-12s %-14s %-9s %s", name, row.gem, row.version, row.misfit || "fits") }
 left_out = present.keys - rows.keys
 puts "left out, since nobody has tested them: #{left_out.join(", ")}" if left_out.any?
-exit rows.none? { |name, row| name != :older_pool && row.misfit }
+exit rows.none? { |name, row| name != :own_queue && row.misfit }

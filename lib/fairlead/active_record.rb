@@ -11,17 +11,18 @@ module Fairlead
     autoload :ConnectGate, "fairlead/active_record/connect_gate"
     autoload :CpuIdle, "fairlead/active_record/cpu_idle"
     autoload :InheritedRole, "fairlead/active_record/inherited_role"
-    autoload :KeptLeases, "fairlead/active_record/kept_leases"
     autoload :LeaseCleanup, "fairlead/active_record/lease_cleanup"
+    autoload :Leases, "fairlead/active_record/leases"
     autoload :Limits, "fairlead/active_record/limits"
-    autoload :OlderQueue, "fairlead/active_record/older_queue"
     autoload :OpenTransactions, "fairlead/active_record/open_transactions"
+    autoload :OwnQueue, "fairlead/active_record/own_queue"
     autoload :PermanentCheckoutWarning, "fairlead/active_record/permanent_checkout_warning"
     autoload :PoolPatch, "fairlead/active_record/pool_patch"
     autoload :PoolSizing, "fairlead/active_record/pool_sizing"
     autoload :PoolStats, "fairlead/active_record/pool_stats"
     autoload :QueuePatch, "fairlead/active_record/queue_patch"
     autoload :Reaping, "fairlead/active_record/reaping"
+    autoload :RequestLock, "fairlead/active_record/request_lock"
     autoload :SqliteTurns, "fairlead/active_record/sqlite_turns"
     autoload :WaitQueue, "fairlead/active_record/wait_queue"
     autoload :Waiter, "fairlead/active_record/waiter"
@@ -45,9 +46,8 @@ module Fairlead
         Compatibility.fits?(:connections)
         Cleanup.add(LeaseCleanup.method(:release))
         PermanentCheckoutWarning.apply_setting
+        [Leases, OpenTransactions, RequestLock].each(&:install)
         install_pools
-        OpenTransactions.install
-        KeptLeases.install
         ::ActiveRecord::ConnectionHandling.prepend(InheritedRole) unless ::ActiveRecord::ConnectionHandling.include?(InheritedRole)
       end
 
@@ -81,13 +81,10 @@ module Fairlead
       private
 
       def install_pools
-        if Compatibility.tested?(:older_pool)
-          ::ActiveRecord::ConnectionAdapters::ConnectionPool::Queue.prepend(OlderQueue) if Compatibility.fits?(:older_pool)
-        elsif Compatibility.fits?(:pool)
-          PoolPatch.install
-        else
-          @own_pools = true
-        end
+        return PoolPatch.install if Compatibility.tested?(:own_queue) == false && Compatibility.fits?(:pool)
+
+        @own_pools = true
+        ::ActiveRecord::ConnectionAdapters::ConnectionPool::Queue.prepend(OwnQueue) if Compatibility.fits?(:own_queue)
       end
 
       def plain(pool)

@@ -89,20 +89,16 @@ module Fairlead
         "activerecord", ">= 8.1", "< 8.2.a",
         methods: {
           POOL => %i[
-            checkout checkin release_connection remove reap disconnect clear_reloadable_connections discard! flush prepopulate
-            retire_old_connections preconnect keep_alive synchronize mon_synchronize acquire_connection checkout_and_verify
-            try_to_checkout_new_connection bulk_make_new_connections remove_connection_from_thread_cache active_connection?
-            connection_lease connections discarded? num_waiting_in_queue stat try_to_queue_for_background_connection
+            acquire_connection bulk_make_new_connections remove_connection_from_thread_cache connections num_waiting_in_queue stat
+            prepopulate retire_old_connections preconnect keep_alive try_to_queue_for_background_connection
           ],
           "#{POOL}::ConnectionLeasingQueue" => %i[add add_back wait_poll remove any? num_waiting with_a_bias_for poll delete],
-          "#{POOL}::ExecutorHooks." => %i[complete],
-          ADAPTER => %i[disconnect! reconnect clean! lease in_use? owner steal! expire connected? clear_cache! begin_db_transaction],
-          "Monitor" => %i[enter try_enter exit wait_for_cond]
+          ADAPTER => %i[disconnect! reconnect clean! lease in_use? steal! expire connected? clear_cache! begin_db_transaction],
+          "Monitor" => %i[wait_for_cond]
         },
         variables: {
           POOL => %i[
-            @connections @available @now_connecting @max_connections @maintaining @threads_blocking_new_connections
-            @pinned_connection @checkout_timeout
+            @available @now_connecting @max_connections @maintaining @threads_blocking_new_connections @pinned_connection
           ],
           "#{POOL}::Queue" => %i[@lock @queue @num_waiting],
           ADAPTER => %i[@raw_connection @lock @config]
@@ -111,7 +107,7 @@ module Fairlead
               "long requests wait for a connection.",
         untested: :leave_out
       ),
-      older_pool: row(
+      own_queue: row(
         "activerecord", ">= 7.1", "< 8.1.a",
         methods: { "#{POOL}::Queue" => %i[wait_poll any?] }, variables: { "#{POOL}::Queue" => %i[@cond] },
         lost: "An interrupted request that waits for a database connection may leave the next one waiting."
@@ -119,13 +115,19 @@ module Fairlead
       connections: row(
         "activerecord", ">= 7.1", "< 8.2.a",
         methods: {
-          POOL => %i[checkout checkin release_connection active_connection? remove discarded?],
-          ADAPTER => %i[
-            lock_thread= current_transaction disconnect! pool throw_away! reconnect! reset_transaction transaction materialize_transactions
+          POOL => %i[
+            checkout checkin release_connection active_connection? remove reap disconnect clear_reloadable_connections discard! discarded?
+            flush synchronize mon_synchronize checkout_and_verify try_to_checkout_new_connection
           ],
+          ADAPTER => %i[
+            lock_thread= current_transaction disconnect! owner pool throw_away! reconnect! reset_transaction transaction
+            materialize_transactions
+          ],
+          "Monitor" => %i[enter try_enter exit],
           "ActiveRecord::ConnectionAdapters::RealTransaction" => %i[materialized? incomplete!]
         },
         variables: {
+          POOL => %i[@connections @checkout_timeout],
           ADAPTER => %i[@raw_connection @lock],
           "ActiveRecord::ConnectionAdapters::DatabaseStatements" => %i[@transaction_manager],
           "ActiveRecord::ConnectionAdapters::TransactionManager" => %i[@stack @has_unmaterialized_transactions],

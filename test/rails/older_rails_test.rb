@@ -3,6 +3,7 @@
 require "json"
 require_relative "../bundle"
 require_relative "../drivers/databases"
+require_relative "../fairlead/active_record/pool_interruptions"
 require_relative "plain_fibers"
 require_relative "rails_app"
 
@@ -125,6 +126,16 @@ module Fairlead
       assert_equal ["200"], kept.map(&:value).uniq
     end
 
+    include PoolInterruptions
+
+    # Each in the version's own way; 8.1's test knows more of them.
+    def test_a_pool_stays_whole_wherever_a_request_is_interrupted
+      operations = ["opens a connection", "waits in line", "checks in", "ends a request", "removes", "reaps", "disconnects all", "flushes"]
+      { "request_timeout" => %w[2 fiber], "timeouts" => %w[1 fiber] }.each do |kind, held|
+        assert_whole_wherever(kind, operations, [held])
+      end
+    end
+
     # Templates are streamed by 8.1's test.
     PlainFibers.instance_methods(false).grep(/\Atest_/).grep_v(/streamed/).each do |test|
       define_method(test, PlainFibers.instance_method(test))
@@ -134,6 +145,8 @@ module Fairlead
     private
 
     def bundle = self.class::BUNDLE
+
+    def bundle_environment = bundle.environment
 
     def server
       shared_rails(:fairlead, "--workers", "1", "--queue-target", "0", env: bundle.environment, files: APP, database: postgresql)
@@ -146,7 +159,7 @@ module Fairlead
   end
 
   # The oldest one, and what is the same with all of them.
-  # Covers active_record/older_queue.rb
+  # Covers active_record/own_queue.rb
   class Rails71Test < RailsTest
     needs :database
 

@@ -8,16 +8,6 @@ module Fairlead
     # - While the server accepts no connections, those who need one wait at the pool's {ConnectGate}.
     # - The {WorkerBudget} learns which connections are opened and closed.
     module AdapterPatch
-      # Of ConnectionAdapters::AbstractAdapter.
-      module State
-        # @return [Float, nil] when it was checked out.
-        attr_accessor :fairlead_checked_out_at
-        # @return [Float, nil] since when its holder has waited at the {ConnectGate} in vain.
-        attr_accessor :fairlead_waiting_since
-        # @return [Integer, nil] the number by which the budget knows it; nil without a budget.
-        attr_accessor :fairlead_budget_id
-      end
-
       # @param adapter_class [Class] of a pool's connection.
       def self.apply(adapter_class)
         adapter_class.prepend(self) unless adapter_class.include?(self)

@@ -13,13 +13,12 @@ module Fairlead
         #
         # @return [void]
         def release
-          return unless @loaded ||= ActiveRecord.loaded?
+          return unless @ready ||= ActiveRecord.loaded? && Compatibility.fits?(:connections) && Leases.install
 
           # An interruption in between would keep all further pools from their connections.
           Uninterruptible.run do
             ::ActiveRecord::Base.connection_handler.each_connection_pool do |pool|
-              connection = pool.active_connection?
-              give_back(pool, connection) if connection
+              pool.fairlead_leases.each { |connection| give_back(pool, connection) }
             end
           end
         end
@@ -38,23 +37,13 @@ module Fairlead
 
         private
 
+        # A check-in that fails has closed it.
         def give_back(pool, connection)
-          Uninterruptible.run do
-            OpenTransactions.close(connection) if OpenTransactions.in?(connection)
-            pool.release_connection
-          end
+          OpenTransactions.close(connection) if OpenTransactions.in?(connection)
+          connection.equal?(pool.active_connection?) ? pool.release_connection : pool.checkin(connection)
         rescue ::Exception => error
           warn "fairlead: a database connection could not be returned to its pool " \
             "(#{error.class}: #{error.message}); it is closed."
-          discard(pool, connection)
-        end
-
-        # The database rolls back what was open, and the pool may open a new connection.
-        def discard(pool, connection)
-          pool.remove(connection)
-          connection.disconnect!
-        rescue ::Exception => error
-          warn "fairlead: a database connection could not be closed (#{error.class}: #{error.message})."
         end
 
         def used_elsewhere?(connection)

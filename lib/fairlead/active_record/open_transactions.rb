@@ -10,9 +10,7 @@ module Fairlead
     module OpenTransactions
       # @return [void]
       def self.install
-        pool, adapter = ::ActiveRecord::ConnectionAdapters::ConnectionPool, ::ActiveRecord::ConnectionAdapters::AbstractAdapter
-        pool.prepend(Pool) unless pool.include?(Pool)
-        adapter.prepend(Adapter) unless adapter.include?(Adapter)
+        ::ActiveRecord::ConnectionAdapters::AbstractAdapter.prepend(Adapter)
       end
 
       # @param connection [ActiveRecord::ConnectionAdapters::AbstractAdapter]
@@ -102,18 +100,6 @@ module Fairlead
         rescue Exception
           @transaction_manager = OpenTransactions.not_begun(open) if open
           raise
-        end
-      end
-
-      # Of ConnectionPool.
-      module Pool
-        def checkin(connection)
-          return super if @pinned_connection.equal?(connection) || !OpenTransactions.in?(connection)
-
-          Uninterruptible.run do
-            OpenTransactions.close(connection)
-            super
-          end
         end
       end
     end

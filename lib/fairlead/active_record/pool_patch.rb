@@ -22,22 +22,15 @@ module Fairlead
         @installed = true
         # Loaded now: later, it would be loaded in the middle of a request, under a lock, where that may be interrupted.
         [ConnectGate, CpuIdle, LeaseCleanup, PoolSizing, PoolStats, Waiter, WaitQueue, WorkerBudget]
+        Leases.install
         pool = ::ActiveRecord::ConnectionAdapters::ConnectionPool
         pool.prepend(Reaping, self)
         pool::ConnectionLeasingQueue.prepend(QueuePatch)
-        pool::ExecutorHooks.singleton_class.prepend(ExecutorHooks)
-        ::ActiveRecord::ConnectionAdapters::AbstractAdapter.include(AdapterPatch::State)
         ActiveRecord.pools.flat_map(&:connections).each { |connection| AdapterPatch.apply(connection.class) }
         SqliteTurns.install
       end
 
       def self.installed? = @installed ? true : false
-
-      # Of ConnectionPool::ExecutorHooks.
-      module ExecutorHooks
-        # An interruption while the first of several pools gets its connection back must not keep the others from theirs.
-        def complete(state) = Uninterruptible.run { super }
-      end
 
       def initialize(...)
         super
@@ -65,52 +58,8 @@ module Fairlead
         @max_connections = limit if @max_connections && @max_connections < limit && WorkerBudget.counts?(db_config)
       end
 
-      def fairlead_has?(connection) = synchronize { @connections&.include?(connection) }
-
       # @return [WaitQueue, nil] nil once the pool is discarded.
       def fairlead_waiters = @available&.fairlead_waiters
-
-      # A fiber that is interrupted while it waits for the lock takes it, gives it back, and then raises: a mutex wakes one
-      # waiter, and no other in its place.
-      def synchronize(&)
-        return @mon_data.synchronize(&) unless ::Fiber.current_scheduler
-
-        fairlead_lock unless @mon_data.try_enter
-        begin
-          yield
-        ensure
-          @mon_data.exit
-        end
-      end
-      alias mon_synchronize synchronize
-
-      def checkout(checkout_timeout = @checkout_timeout)
-        connection = super
-        connection.fairlead_checked_out_at ||= Clock.now
-        connection
-      end
-
-      def checkin(connection)
-        return super if @pinned_connection.equal?(connection) || !fairlead_owned?(connection)
-
-        Uninterruptible.run do
-          fairlead_record_hold(connection)
-          fairlead_unwanted?(connection) ? fairlead_retire(connection) : super
-        rescue ::Exception # of a callback: nobody else would ever give it back
-          fairlead_discard(connection) if fairlead_owned?(connection)
-          raise
-        end
-      end
-
-      # Whoever waited while all connections were disconnected has a lease that the pool has forgotten. ActiveRecord looks up
-      # the lease, and would not give back the connection.
-      def release_connection(lease = nil)
-        return super if lease.nil? || discarded?
-
-        connection = lease.release
-        checkin(connection) if connection
-        connection ? true : false
-      end
 
       # Under the lock: reports to the budget how many wait.
       def fairlead_report_waiters
@@ -167,19 +116,6 @@ module Fairlead
       # @return [Integer, nil] how many more the pool may have; nil: any number.
       def fairlead_room = (@max_connections - fairlead_size if @max_connections)
 
-      def fairlead_lock
-        locked = false
-        Uninterruptible.run do
-          @mon_data.enter
-          locked = true
-        end
-      rescue ::Exception
-        @mon_data.exit if locked
-        raise
-      end
-
-      def fairlead_owned?(connection) = connection.owner == ::ActiveSupport::IsolatedExecutionState.context
-
       def fairlead_record_hold(connection)
         since = connection.fairlead_checked_out_at
         fairlead_stats.holds.add(Clock.now - since) if since
@@ -200,27 +136,12 @@ module Fairlead
         raise error.set_pool(self)
       end
 
-      # ActiveRecord's own clean-up can be interrupted.
-      def checkout_and_verify(connection)
-        super
-      rescue ::Exception
-        fairlead_discard(connection)
-        raise
-      end
-
       # Opens the first connection at once, others only when the poller says so: first, a connection in use may come back,
       # and waiting for it costs nothing in a fiber. What an interrupted caller has opened goes to others.
-      def try_to_checkout_new_connection(assigned: false, &)
-        return unless assigned || block_given? || discarded? || fairlead_opens_first? ||
-                      ::ActiveSupport::IsolatedExecutionState.isolation_level != :fiber
+      def fairlead_open(needed, &)
+        return unless needed || discarded? || fairlead_opens_first? || ::ActiveSupport::IsolatedExecutionState.isolation_level != :fiber
 
-        connection = nil
-        begin
-          Uninterruptible.run { connection = fairlead_within_budget { super(&) } }
-        rescue ::Exception
-          checkin(connection) if connection
-          raise
-        end
+        fairlead_within_budget(&)
       end
 
       # A newcomer must not take the room that the budget has granted to requests that wait already.
@@ -247,6 +168,11 @@ module Fairlead
           connection = try_to_checkout_new_connection(assigned: true)
           checkin(connection) if connection
         end
+      end
+
+      def fairlead_return(connection)
+        fairlead_record_hold(connection)
+        fairlead_unwanted?(connection) ? fairlead_retire(connection) : yield
       end
 
       # Whether it goes to somebody who waits for the server to accept one more connection.

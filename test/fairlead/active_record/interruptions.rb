@@ -14,8 +14,8 @@ class Interruptions
         Interruptions.current&.waits
         super(*arguments)
       ensure
-        # Whoever waited in the line needs the lock again.
-        Interruptions.current&.occupy if arguments.first.is_a?(Fairlead::ActiveRecord::Waiter)
+        # Whoever waited in the line, or on ActiveRecord's own condition variable, needs the lock again.
+        Interruptions.current&.occupy if name == :block && [nil, Fairlead::ActiveRecord::Waiter].any? { |kind| kind === arguments.first }
       end
     end
   end
@@ -69,8 +69,11 @@ class Interruptions
     @turns = turns
     @other = other
     @monitor = pool.instance_variable_set(:@mon_data, BusyMonitor.new)
-    # Whoever has asked for the pool's figures already has had it made with the other monitor.
-    pool.instance_variable_get(:@available).instance_variable_set(:@fairlead_waiters, nil)
+    # What was made with the other monitor.
+    pool.instance_variable_get(:@available).then do |queue|
+      queue.instance_variable_set(:@fairlead_waiters, nil)
+      queue.instance_variable_set(:@cond, pool.new_cond)
+    end
     @scheduler = Fiber.scheduler
     @scheduler.singleton_class.prepend(Waits) unless @scheduler.singleton_class.include?(Waits)
   end

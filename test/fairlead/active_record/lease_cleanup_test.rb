@@ -5,7 +5,7 @@ require "active_record"
 require "tmpdir"
 
 module Fairlead
-  # Covers active_record/kept_leases.rb, active_record/inherited_role.rb
+  # Covers active_record/leases.rb, active_record/inherited_role.rb
   class LeaseCleanupTest < Test
     class Primary < ::ActiveRecord::Base
       self.abstract_class = true

@@ -22,7 +22,7 @@ class PoolOperations
   # @param name [String] what is done; where it "waits at the gate", the role of the URL may have one connection.
   def initialize(url, name)
     @name = name
-    @url = "#{url}?application_name=#{name.tr(" ", "-")}&checkout_timeout=20&max_connections=#{SIZES.fetch(name, 2)}"
+    @url = "#{url}?application_name=#{name.tr(" ", "-")}&checkout_timeout=20&pool=#{SIZES.fetch(name, 2)}"
     Record.establish_connection(@url)
     Other.establish_connection(@url)
     @pool, @other = [Record, Other].map(&:connection_pool)
@@ -67,7 +67,8 @@ class PoolOperations
   # The role of one connection has none for the other.
   def pools = @name == "waits at the gate" ? [@pool] : [@pool, @other]
 
-  def budget = @pool.fairlead_budget
+  # Of a pool that is not ActiveRecord's own.
+  def budget = (@pool.fairlead_budget if @pool.respond_to?(:fairlead_budget))
 
   def close = @pool.disconnect!
 
@@ -80,7 +81,9 @@ class PoolOperations
 
   def let_keep(_) = budget.singleton_class.remove_method(:recalled?)
 
-  def lease_two = [@pool, @other].each { |pool| pool.lease_connection.execute("SELECT 1") }
+  def lease_two = [@pool, @other].each { |pool| lease(pool).execute("SELECT 1") }
+
+  def lease(pool) = pool.respond_to?(:lease_connection) ? pool.lease_connection : pool.connection # before 7.2
 
   def die_with_one = Async { check_out }.wait
 
@@ -120,15 +123,15 @@ class PoolOperations
 
   # @return [Array<String>]
   def damage
-    return ["the lock is held"] unless soon { !@pool.fairlead_monitor.mon_locked? }
+    return ["the lock is held"] unless soon { !@pool.instance_variable_get(:@mon_data).mon_locked? }
 
     pools.flat_map { |pool| damage_of(pool) } + damage_of_budget
   end
 
   def damage_of(pool)
     stat = pool.stat.slice(:busy, :dead, :waiting)
-    stat.merge!(%i[@now_connecting @maintaining @threads_blocking_new_connections].to_h { |name| [name, pool.instance_variable_get(name)] })
-    stat.merge!(in_line: pool.fairlead_waiters.size, opening: pool.fairlead_waiters.opening)
+    stat.merge!(%i[@now_connecting @maintaining @threads_blocking_new_connections].to_h { |name| [name, pool.instance_variable_get(name).to_i] })
+    stat.merge!(in_line: pool.fairlead_waiters.size, opening: pool.fairlead_waiters.opening) if budget
     wrong = stat.reject { |_, count| count.zero? }.map { |name, count| "#{name}: #{count}" }
     Timeout.timeout(2) { pool.with_connection { |connection| connection.execute("SELECT 1") } }
     wrong
@@ -140,8 +143,8 @@ class PoolOperations
   def damage_of_budget
     connections = pools.flat_map(&:connections)
     wrong = []
-    wrong << "the budget counts #{budget.open} of #{connections.size}" unless budget.open == connections.size
-    open = connections.count(&:connected?)
+    wrong << "the budget counts #{budget.open} of #{connections.size}" unless budget.nil? || budget.open == connections.size
+    open = connections.count { |connection| connection.instance_variable_get(:@raw_connection)&.finished? == false }
     wrong << "the database has #{in_database}, the pools #{open}" unless soon { in_database == open }
     wrong
   end

@@ -6,11 +6,11 @@ require_relative "../../helper"
 
 module Fairlead
   # The lock that tests put around a connection which they share with requests.
-  class KeptLeasesTest < Test
+  class RequestLockTest < Test
     def setup
       super
       Isolation.establish
-      @lock = ActiveRecord::KeptLeases.lock(Object)
+      @lock = ActiveRecord::RequestLock.of(Object)
     end
 
     def test_an_enumerator_of_the_request_that_holds_the_lock_enters_and_another_request_waits

@@ -2,9 +2,9 @@
 
 module Fairlead
   module ActiveRecord
-    # Of ConnectionPool::Queue before 8.1. A waiter that is interrupted after it was signalled passes the signal on, since the
-    # connection is still there.
-    module OlderQueue
+    # Of ConnectionPool::Queue, where ActiveRecord keeps its own pools. A waiter that is interrupted after it was signalled passes the
+    # signal on, since the connection is still there.
+    module OwnQueue
       private
 
       # Under the lock.
