@@ -182,7 +182,10 @@ module Fairlead
       ),
       sequel: row(
         "sequel", "~> 5.80",
-        methods: { "Sequel." => %i[current synchronize extension], "Sequel::Database" => %i[pool disconnect_connection] },
+        methods: {
+          "Sequel." => %i[current synchronize extension], "Sequel::Database." => %i[after_initialize],
+          "Sequel::Database" => %i[pool disconnect_connection]
+        },
         variables: { "Sequel::Database" => %i[@transactions] },
         lost: "Requests could use each other's connections and transactions.", vital: true
       ),

@@ -13,6 +13,7 @@ module Fairlead
       require "json"
       require "roda"
       require "sequel"
+      require "timeout"
 
       DB = Sequel.connect(ENV.fetch("DATABASE_URL"), max_connections: 10, pool_timeout: 30)
       PARENT = DB.get(Sequel.function(:pg_backend_pid))
@@ -45,6 +46,14 @@ module Fairlead
           r.get "abandoned" do
             Enumerator.new { |all| DB.transaction { DB[:sequel_writes].insert(name: "abandoned"); all << 1 } }.next
             [DB.in_transaction?]
+          end
+          r.get "interrupted" do
+            DB.transaction do
+              DB[:sequel_writes].insert(name: "interrupted")
+              Timeout.timeout(0.1) { DB.get(Sequel.function(:pg_sleep, 20)) }
+            end
+          rescue Timeout::Error => error
+            [error.class.name]
           end
           r.get("after") { [DB.in_transaction?, DB[:sequel_writes].where(name: "abandoned").count] }
           r.get("backend") { [Process.pid, DB.fetch("SELECT pg_backend_pid() AS id, pg_sleep(0.02)").get(:id), PARENT] }
@@ -86,6 +95,9 @@ module Fairlead
       end
     end
 
+    # An interrupted statement closes its connection, which Sequel puts back into its pool.
+    def test_nobody_gets_a_connection_that_an_interruption_has_closed = assert_interruption_ends_alone(server)
+
     # Of the kinds of pools that Sequel has, timed_queue is the usual one.
     %w[threaded sharded_timed_queue sharded_threaded].each do |pool|
       define_method("test_what_is_left_open_is_closed_in_a_#{pool}_pool") do
@@ -95,6 +107,7 @@ module Fairlead
           assert_equal ["[true]"], Array.new(30) { Thread.new { server.get("/abandoned").body } }.map(&:value).uniq
           assert_equal ["[false,0]"], Array.new(30) { Thread.new { server.get("/after").body } }.map(&:value).uniq
         end
+        assert_interruption_ends_alone(server)
       end
     end
 
@@ -109,6 +122,13 @@ module Fairlead
     end
 
     private
+
+    def assert_interruption_ends_alone(server)
+      bodies = ->(path) { Array.new(12) { Thread.new { server.get(path).body } }.map(&:value).uniq }
+
+      assert_equal ['["Timeout::Error"]'], bodies.call("/interrupted")
+      assert_equal ["[false,0]"], bodies.call("/after")
+    end
 
     def at_once
       server = self.server # once, for all threads

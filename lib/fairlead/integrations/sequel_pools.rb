@@ -10,6 +10,21 @@ module Fairlead
       def current = FiberOwner.current
     end
 
+    # Extends a pool: it gives out no connection that an interrupted statement, or the server, has closed.
+    module Open
+      private
+
+      # @param server [Array<Symbol>] empty: the pool is not sharded
+      def acquire(owner, *server)
+        connection = super
+        return connection unless connection.respond_to?(:fairlead_lost?) && connection.fairlead_lost?
+
+        allocated = server.empty? ? @allocated : @allocated[server.first]
+        SequelPools.close(db, allocated, owner, server)
+        acquire(owner, *server)
+      end
+    end
+
     # Call it once the app is loaded, in a process that serves. May be called again.
     def self.isolate
       return if !loaded? || ::Sequel.singleton_class.include?(ByOwner)
@@ -18,6 +33,8 @@ module Fairlead
       FiberOwner.track
       ::Sequel.extension(:fiber_concurrency)
       ::Sequel.extend(ByOwner)
+      ::Sequel::DATABASES.each { |database| database.pool.extend(Open) }
+      ::Sequel::Database.after_initialize { |database| database.pool.extend(Open) }
       Cleanup.add(method(:close_abandoned))
       Compatibility.works?(:sequel) { apart? }
     end
@@ -57,6 +74,7 @@ module Fairlead
 
     # Does what the pools do with a lost connection.
     #
+    # @api private
     # @param server [Array<Symbol>] empty: the pool is not sharded
     def self.close(database, connections, owner, server)
       pool = database.pool
@@ -70,7 +88,7 @@ module Fairlead
       waiter = pool.instance_variable_get(:@waiter) || pool.instance_variable_get(:@waiters)[server.first]
       pool.send(:sync) { waiter.signal }
     end
-    private_class_method :taken, :close
+    private_class_method :taken
 
     def self.loaded? = defined?(::Sequel::DATABASES) ? true : false
   end
