@@ -152,7 +152,7 @@ module Fairlead
         "pg", "~> 1.5",
         methods: {
           "PG::Connection" => %i[
-            exec exec_params exec_prepared send_query get_result get_last_result discard_results block copy_data put_copy_data
+            exec exec_params exec_prepared get_result get_last_result discard_results block transaction copy_data put_copy_data
             get_copy_data connect_poll reset_poll cancel transaction_status socket_io async_connect_or_reset
           ],
           "PG::Result" => %i[values each each_row stream_each stream_each_row stream_each_tuple]

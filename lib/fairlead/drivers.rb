@@ -46,7 +46,7 @@ module Fairlead
 
       def call_failed(_) = nil
 
-      # Has the server end the query; leaves the connection as it was before, or closes it.
+      # Has the server end the query, and closes the connection: nobody knows whether the statement was done.
       def call_interrupted = raise(NotImplementedError)
     end
 
@@ -69,7 +69,7 @@ module Fairlead
       # Runs the block to its end, in another thread unless all are busy: for what takes milliseconds at most.
       def compute(&) = fibers? && Offload.free? ? Uninterruptible.run { Fairlead.offload(&) } : yield
 
-      # Puts a connection right after an interrupted statement, in the statement's fiber. Nothing interrupts the block; it ends
+      # Ends an interrupted statement on the server, in the statement's fiber. Nothing interrupts the block; it ends
       # after {PATIENCE} seconds at the latest. The app gets the first interruption, and not what the block raises.
       #
       # @return [Object, nil] what the block returns; nil if it failed.

@@ -36,42 +36,53 @@ module Fairlead
       }
     end
 
-    def test_pg_ends_a_query_and_the_connection_is_clean
-      Sync do
-        connection = PG.connect(Databases.postgresql)
-        interrupt("postgresql") { connection.exec("SELECT pg_sleep(20)") }
+    {
+      "query" => ->(connection) { connection.exec("SELECT pg_sleep(20)") },
+      "statement_with_parameters" => ->(connection) { connection.exec_params("SELECT pg_sleep($1)", [20]) },
+      "prepared_statement" => lambda { |connection|
+        connection.prepare("sleep", "SELECT pg_sleep($1)")
+        connection.exec_prepared("sleep", [20])
+      },
+      "statement_within_a_transaction" => ->(connection) { connection.transaction { connection.exec("SELECT pg_sleep(20)") } },
+      "query_whose_rows_are_on_their_way" => lambda { |connection|
+        connection.exec("SELECT repeat('x', 10000), pg_sleep(0.001) FROM generate_series(1, 20000)")
+      },
+      "query_that_was_sent_before" => lambda { |connection|
+        connection.send_query("SELECT pg_sleep(20)")
+        connection.get_last_result
+      },
+      "copy_to_the_app" => lambda { |connection|
+        connection.copy_data("COPY (SELECT pg_sleep(20)) TO STDOUT", PG::TextDecoder::CopyRow.new) { connection.get_copy_data }
+      }
+    }.each do |name, work|
+      define_method("test_pg_ends_a_#{name}_and_closes_the_connection") do
+        Sync do
+          connection = PG.connect(Databases.postgresql)
+          interrupt("postgresql") { work.call(connection) }
 
-        assert_equal "7", connection.exec("SELECT 7").getvalue(0, 0)
+          assert_predicate connection, :finished?
+        end
       end
     end
 
-    def test_pg_ends_a_prepared_statement_within_a_transaction_and_closes_the_connection
+    def test_pg_ends_a_copy_to_the_server_that_is_interrupted_and_closes_the_connection
       Sync do
         connection = PG.connect(Databases.postgresql)
-        connection.prepare("sleep", "SELECT pg_sleep($1)")
-        connection.exec("BEGIN")
-        interrupt("postgresql") { connection.exec_prepared("sleep", [20]) }
+        connection.exec("CREATE TEMPORARY TABLE copied (number integer)")
+        copy = proc do
+          connection.copy_data("COPY copied FROM STDIN", PG::TextEncoder::CopyRow.new) { connection.put_copy_data([1]) && sleep }
+        end
 
+        assert_raises(Timeout::Error) { Timeout.timeout(0.1, &copy) }
         assert_predicate connection, :finished?
       end
     end
 
-    def test_pg_takes_what_is_left_of_a_large_result
-      Sync do
-        connection = PG.connect(Databases.postgresql)
-        query = "SELECT repeat('x', 10000), pg_sleep(0.001) FROM generate_series(1, 20000)"
-        interrupt("postgresql") { connection.exec(query) }
-
-        assert_equal "7", connection.exec("SELECT 7").getvalue(0, 0)
-      end
-    end
-
-    def test_pg_closes_a_connection_that_it_cannot_clean_and_says_so
+    def test_pg_says_which_query_it_could_not_end
       Sync do
         Log.io = StringIO.new
         connection = PG.connect(Databases.postgresql)
         connection.define_singleton_method(:cancel) { "cannot be reached" }
-        connection.define_singleton_method(:discard_results) { raise PG::UnableToSend, "nor read" }
         task = Async { connection.exec("SELECT pg_sleep(1)") }
         task.stop
 
@@ -83,12 +94,12 @@ module Fairlead
       Log.io = $stderr
     end
 
-    def test_pg_gives_a_connection_up_in_time_whose_query_does_not_end
+    def test_pg_closes_a_connection_in_time_whose_server_does_not_answer
       Sync do
         Log.io = StringIO.new
         connection = PG.connect(Databases.postgresql)
         pid = connection.backend_pid
-        connection.define_singleton_method(:cancel) { nil }
+        connection.define_singleton_method(:cancel) { sleep }
         task = Async { connection.exec("SELECT pg_sleep(60)") }
         took = duration do
           task.cancel
@@ -97,6 +108,7 @@ module Fairlead
 
         assert_predicate connection, :finished?
         assert_includes (Drivers::PATIENCE - 1)..(Drivers::PATIENCE + 20), took
+        assert_includes Log.io.string, "no answer in"
         PG.connect(Databases.postgresql) { |other| other.exec("SELECT pg_terminate_backend(#{pid})") }
       end
     ensure
@@ -104,7 +116,7 @@ module Fairlead
     end
 
     { "between_two_rows" => ->(_) {}, "at_a_row" => ->(_) { sleep 20 } }.each do |where, use|
-      define_method("test_pg_ends_a_query_whose_rows_are_streamed_#{where}") do
+      define_method("test_pg_ends_a_query_whose_rows_are_streamed_#{where}_and_closes_the_connection") do
         Sync do
           connection = PG.connect(Databases.postgresql)
           interrupt("postgresql") do
@@ -113,7 +125,7 @@ module Fairlead
             connection.get_result.stream_each(&use)
           end
 
-          assert_equal "7", connection.exec("SELECT 7").getvalue(0, 0)
+          assert_predicate connection, :finished?
         end
       end
 
@@ -130,20 +142,37 @@ module Fairlead
       end
     end
 
-    def test_a_timeout_interrupts_like_a_cancelled_task
+    # pg rolls back, which fails on a closed connection.
+    { "of_its_own" => nil, "with_the_apps_error" => Class.new(StandardError) }.each do |name, error|
+      define_method("test_pg_a_timeout_#{name}_reaches_whoever_began_the_transaction") do
+        Sync do
+          connection = PG.connect(Databases.postgresql)
+
+          assert_raises(error || Timeout::Error) do
+            connection.transaction { Timeout.timeout(0.1, error) { connection.exec("SELECT pg_sleep(20)") } }
+          end
+          assert_predicate connection, :finished?
+        end
+      end
+    end
+
+    def test_pg_rolls_back_by_itself_what_is_interrupted_between_two_statements
       Sync do
         connection = PG.connect(Databases.postgresql)
 
-        assert_raises(Timeout::Error) { Timeout.timeout(0.1) { connection.exec("SELECT pg_sleep(20)") } }
-        assert_equal "7", connection.exec("SELECT 7").getvalue(0, 0)
+        assert_raises(Timeout::Error) { Timeout.timeout(0.1) { connection.transaction { sleep } } }
+        assert_equal PG::PQTRANS_IDLE, connection.transaction_status
       end
     end
 
     def test_an_error_of_the_query_itself_is_no_interruption
       Sync do
         connection = PG.connect(Databases.postgresql)
+        argument = Object.new
+        argument.define_singleton_method(:to_s) { raise "no text" }
 
         assert_raises(PG::DivisionByZero) { connection.exec("SELECT 1 / 0") }
+        assert_raises(RuntimeError) { connection.exec_params("SELECT $1", [argument]) }
         assert_equal "7", connection.exec("SELECT 7").getvalue(0, 0)
       end
     end

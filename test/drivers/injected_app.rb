@@ -125,6 +125,8 @@ module Fairlead
       def id_of(raw) = POSTGRESQL ? raw.backend_pid : raw.query("SELECT CONNECTION_ID()").first.then { |row| row.is_a?(Hash) ? row.values.first : row.first }
     end
 
+    # What rescues the interruption, and goes on as if nothing had been.
+    RESCUED = ["rescued", "reopened", "reopened twice"].freeze
     ENOUGH = 10
 
     class << self
@@ -181,6 +183,7 @@ module Fairlead
         hold_the_lock if SQLITE
         attempt.run { work.call(token) }
         wrong = Watch.faults(attempt, token, rows)
+        wrong << "it is not what was raised" unless RESCUED.include?(name) || attempt.error.nil? || Drivers.interruption?(attempt.error)
         yield "#{wrong.join("; ")}: #{attempt}" if wrong.any?
       end
     end

@@ -79,16 +79,15 @@ module Fairlead
         end
       end
 
-      # The fiber of the block is cancelled once the server is at it, and uses the connection again, if that can still be
-      # used.
+      # The fiber of the block is cancelled once the server is at it, which closes the connection.
       def interrupt_repeatedly(address, &)
         repeatedly do
-          open(address) unless @connection
+          open(address)
           task = Async(&)
           sleep(0.1)
           task.cancel
           task.wait
-          @connection = nil unless @connection.fairlead_lost? == false # a busy server may not end its statement in time
+          @connection = nil
         end
       end
 

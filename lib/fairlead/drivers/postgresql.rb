@@ -11,67 +11,51 @@ module Fairlead
     # pg waits the way fibers do. Fairlead adds three things: a thread computes keys while pg connects, large results let other
     # fibers have their turns, and the server ends queries for which nobody waits any more.
     module PostgreSQL
-      # A connection. After an interrupted statement it has the transaction status of before that statement, or it is closed:
-      # what ActiveRecord, or the app, knows of it stays true. So a statement that is ended within a transaction closes it:
-      # PostgreSQL rolls a failed transaction back at COMMIT, without an error. A statement that changes the session may have
-      # done so: its connection is closed, too.
+      # A connection. The server ends an interrupted statement, and the connection is closed: nobody knows whether the statement
+      # was done, and what it has changed. What ActiveRecord, or the app, does with it then fails: PostgreSQL would roll a failed
+      # transaction back at COMMIT, without an error.
       module Connection
         include Interruptible
 
-        # Between two statements.
-        SETTLED = [PG::PQTRANS_IDLE, PG::PQTRANS_INTRANS, PG::PQTRANS_INERROR].freeze
-        # Changes that outlive a transaction: settings, and locks of the session.
-        SESSION = %r{\A(?:\s|/\*.*?\*/)*(?:SET|RESET|DISCARD|LISTEN|UNLISTEN|LOAD)\b|advisory|set_config}im
+        # Nothing was sent, or all was answered: the call has ended, with an error of its arguments, for one.
+        AT_REST = [StandardError].freeze
         ERRORS = [PG::Error].freeze
-        private_constant :SETTLED, :SESSION, :ERRORS
+        private_constant :AT_REST, :ERRORS
 
-        # Send a statement, and wait for its end.
+        # Send a statement, or wait for one that was sent.
         %i[
           exec query async_exec exec_params async_exec_params exec_prepared async_exec_prepared prepare async_prepare
           describe_prepared describe_portal close_prepared close_portal set_client_encoding
+          get_result async_get_result get_last_result async_get_last_result block discard_results
         ].each do |name|
           next unless PG::Connection.method_defined?(name)
 
+          streams = name.end_with?("get_result")
           define_method(name) do |*arguments, &block|
-            begin_statement(name, *arguments)
             result = interruptible { super(*arguments, &nil) }
-            block ? yield_result(result, &block) : result
-          end
-        end
-
-        # Send a statement, and do not wait for it.
-        %i[
-          send_query send_query_params send_query_prepared send_prepare send_describe_prepared send_describe_portal
-          send_close_prepared send_close_portal
-        ].each do |name|
-          next unless PG::Connection.method_defined?(name)
-
-          define_method(name) do |*arguments|
-            begin_statement(name, *arguments)
-            super(*arguments)
-          end
-        end
-
-        # Wait for what was sent.
-        %i[get_last_result async_get_last_result block discard_results].each do |name|
-          define_method(name) { |*arguments| interruptible { super(*arguments) } }
-        end
-
-        %i[get_result async_get_result].each do |name|
-          define_method(name) do |&block|
-            result = interruptible { super(&nil) }
-            result.fairlead_connection = self if result
+            result.fairlead_connection = self if streams && result
             result && block ? yield_result(result, &block) : result
           end
         end
 
-        # After an error of its block, it discards the rest by itself, and waits for that.
-        def copy_data(...)
-          super
-        rescue Exception
-          settle if !finished? && transaction_status == PG::PQTRANS_ACTIVE
-          raise
+        # pg cleans up after what its block raises, which fails once an interruption has closed the connection.
+        def transaction(...) = raising_interruption { super }
+
+        # An interruption in the block is one of the statement.
+        def copy_data(*arguments)
+          raising_interruption do
+            super do |result|
+              yield result
+            rescue Exception => error
+              fairlead_end_query if Drivers.interruption?(error)
+              raise
+            end
+          end
         end
+
+        # @return [Integer] what libpq says of a connection that is lost; pg raises an error once it is closed, also where
+        #   ActiveRecord asks within its clean-up.
+        def transaction_status = finished? ? PG::PQTRANS_UNKNOWN : super
 
         # SCRAM and TLS compute for milliseconds: in another thread, which ends before an interrupted connection is closed.
         def connect_poll = Drivers.compute { super }
@@ -86,7 +70,7 @@ module Fairlead
         end
 
         # @return [Boolean] whether it is within a transaction, or a statement.
-        def fairlead_unsettled? = !finished? && ![PG::PQTRANS_IDLE, PG::PQTRANS_UNKNOWN].include?(transaction_status)
+        def fairlead_unsettled? = ![PG::PQTRANS_IDLE, PG::PQTRANS_UNKNOWN].include?(transaction_status)
 
         # The server may take data as fast as it is made: then it never waits.
         %i[put_copy_data get_copy_data].each do |name|
@@ -97,8 +81,17 @@ module Fairlead
         end
 
         # @api private
-        # For a result whose rows nobody wants any more.
-        def fairlead_end_query = (settle unless finished?)
+        # Has the server end the statement, and closes the connection.
+        #
+        # The cancel request goes to the address of this connection, with a secret from its server: behind a balancer another
+        # server refuses it.
+        def fairlead_end_query
+          failure = "no answer in #{PATIENCE} s"
+          Drivers.clean_up { failure = cancel } if active?
+          report_failure(failure) if active? && failure
+        ensure
+          finish unless finished?
+        end
 
         private
 
@@ -110,47 +103,17 @@ module Fairlead
           raise
         end
 
-        def begin_statement(name, text = nil, sql = nil)
-          @fairlead_call, @fairlead_text = name, text
-          # The name of a prepared statement says nothing.
-          (@fairlead_changing ||= []).push(text) if name.end_with?("prepare") && Drivers.sql?(sql, SESSION)
-          status = transaction_status
-          @fairlead_before = status unless status == PG::PQTRANS_ACTIVE # an earlier statement, which pg discards first
-        end
+        def active? = transaction_status == PG::PQTRANS_ACTIVE
 
-        # @return [Boolean] whether the statement that was sent last may change the session.
-        def session_changed?
-          return false unless @fairlead_call
-          return @fairlead_changing&.include?(@fairlead_text) if @fairlead_call.end_with?("prepared")
+        def driver_errors = active? ? ERRORS : AT_REST
 
-          !@fairlead_call.end_with?("prepare") && Drivers.sql?(@fairlead_text, SESSION)
-        end
+        def call_interrupted = fairlead_end_query
 
-        def driver_errors = ERRORS
-
-        def call_interrupted
-          settle unless @fairlead_settling || finished? || (transaction_status == @fairlead_before && !session_changed?)
-        end
-
-        # Has the server end the statement, and discards what it still sends. A transaction that the statement has begun is rolled
-        # back.
-        #
-        # The cancel request goes to the address of this connection, with a secret from its server: behind a balancer another
-        # server refuses it.
-        def settle
-          failure = "it did not answer in #{PATIENCE} s"
-          clean = false
-          before, session = @fairlead_before, session_changed?
-          @fairlead_settling = true
-          Drivers.clean_up do
-            failure = cancel || failure unless SETTLED.include?(transaction_status)
-            discard_results
-            exec("ROLLBACK") if before == PG::PQTRANS_IDLE && transaction_status != before
-            clean = transaction_status == before && !session
-          end
-        ensure
-          @fairlead_settling = false
-          close_unsettled(failure) unless clean || finished?
+        # @raise [Exception] instead of an error about the closed connection, what was raised before.
+        def raising_interruption
+          yield
+        rescue PG::Error => error
+          raise((error.cause if finished?) || error)
         end
 
         def yield_result(result)
@@ -167,14 +130,10 @@ module Fairlead
           false
         end
 
-        def close_unsettled(failure)
-          return if status != PG::CONNECTION_OK || SETTLED.include?(transaction_status)
-
+        def report_failure(failure)
           Log.say("A query that nobody waits for could not be ended at #{host}:#{port} (process #{backend_pid}): " \
                   "#{failure.strip.chomp(".")}. Fairlead closes the connection, but the query may go on there: with " \
                   "client_connection_check_interval set (PostgreSQL's configuration), the server checks by itself.")
-        ensure
-          finish
         end
       end
 
