@@ -25,6 +25,8 @@ module Fairlead
       POSTGRESQL = ENV.fetch("DATABASE_URL").start_with?("postgres")
       # Whether the connection is within a transaction: asked of the database itself.
       WITHIN = POSTGRESQL ? "SELECT CASE WHEN transaction_timestamp() = statement_timestamp() THEN 0 ELSE 1 END" : "SELECT @@in_transaction"
+      # The ways in which it goes on within a transaction whose statement was interrupted, which fails.
+      GOES_ON = %w[rescued savepoint].freeze
       SLEEP = POSTGRESQL ? "SELECT pg_sleep(%f)" : "SELECT SLEEP(%f)"
 
       def call(env)
@@ -33,8 +35,10 @@ module Fairlead
 
         send(@move.fetch("way"))
         answer(200)
-      rescue ::Timeout::Error, ::ActiveRecord::ActiveRecordError, Cancelled
-        answer(500)
+      rescue ::Timeout::Error, Cancelled
+        answer(408)
+      rescue ::ActiveRecord::ActiveRecordError
+        answer(GOES_ON.include?(@move.fetch("way")) ? 409 : 500)
       end
 
       # The child task was cancelled.
