@@ -6,6 +6,8 @@ require_relative "crosstalk"
 module Fairlead
   # The short form of `rake crosstalk`; and that its clients see what is wrong.
   class CrosstalkTest < Test
+    needs :machine
+
     SECONDS = 10
     # The protocol that clients negotiate over TLS; nil: HTTP/1 in the clear.
     OVER = { "in_the_clear" => nil, "over_tls" => "http/1.1", "over_http2" => "h2" }.freeze

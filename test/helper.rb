@@ -138,7 +138,7 @@ module Fairlead
     #
     # @param limit [Numeric]
     # @yieldreturn [Numeric] the seconds of one run, or what else the unit is.
-    def assert_median_below(limit, what = nil, runs: 5, unit: "s")
+    def assert_median_below(limit, what = nil, runs: 3, unit: "s")
       taken = Array.new(runs) { yield }.sort
       assert_operator taken[runs / 2], :<, limit, "#{"#{what}: " if what}the median of #{taken.map { |one| one.round(4) }.join(", ")} #{unit}"
     end

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "helper"
+require_relative "own_services"
 require "open3"
 require "mysql2"
 require "pg"
@@ -11,12 +12,7 @@ module Fairlead
   class ServicesTest < Test
     needs :database
 
-    # Not made yet: the first start does. Under root it must be where the servers' own user can go.
-    FOLDER = "/var/tmp/fairlead-services-test-#{Process.pid}".freeze
-    PROGRAM = File.join(ROOT, "bin/services").freeze
-    Minitest.after_run do
-      system({ "FAIRLEAD_SERVICES" => FOLDER }, PROGRAM, "destroy", out: File::NULL) if File.exist?(FOLDER)
-    end
+    FOLDER = OwnServices.folder("test")
 
     def teardown
       services "stop"
@@ -71,7 +67,7 @@ module Fairlead
 
     def test_two_sets_run_beside_each_other
       succeed("start")
-      other = "#{FOLDER}-other"
+      other = OwnServices.folder("other")
       succeed("start", folder: other)
 
       ports = [FOLDER, other].product(%w[postgresql mariadb redis]).map do |folder, service|
@@ -81,6 +77,52 @@ module Fairlead
       assert_equal 6, ports.uniq.size
     ensure
       services("destroy", folder: other)
+    end
+
+    # Opens a lane of bin/test, and tells where its servers are.
+    LANE = <<~RUBY
+      lane = Fairlead::Suite::Lane.new(0, ".", databases: true)
+      lane.open
+      puts lane.instance_variable_get(:@environment).fetch("TEST_DATABASE_URL")
+      $stdout.flush
+      gets
+      lane.close
+    RUBY
+    CLEAR_AWAY = "Fairlead::Suite::Lane.clear_away(databases: true)"
+
+    def test_the_next_run_clears_away_the_servers_of_one_that_was_killed_and_no_others
+      succeed("start")
+      killed, living = %w[killed living].map { |name| in_the_suite(LANE, "#{FOLDER}-#{name}") }
+      urls = [killed, living].map { |lane| lane.gets.chomp }
+      Process.kill(:KILL, killed.pid)
+      killed.close
+      urls.each { |url| PG.connect(url).close }
+      in_the_suite(CLEAR_AWAY, FOLDER).close
+
+      assert_raises(PG::ConnectionBad) { PG.connect(urls.first) }
+      [urls.last, succeed("url").chomp].each { |url| PG.connect(url).close }
+      assert_equal ["#{FOLDER}-living-1", "#{FOLDER}-living-1.lock"], Dir["#{FOLDER}-*-1*"].sort
+      living.puts
+      living.close
+      assert_empty Dir["#{FOLDER}-*-1*"]
+    end
+
+    # The pid that a server has left may be another program's by now.
+    def test_who_has_the_pid_of_a_killed_server_is_left_alone
+      succeed("start")
+      other = fork { Process::UID.change_privilege(File.stat(FOLDER).uid) && exec("sleep", "600") }
+      files = %w[postgresql/data/postmaster.pid mariadb/pid].map { |name| File.join(FOLDER, name) }
+      killed = files.map { |file| File.readlines(file).first.to_i }
+      killed.each { |pid| Process.kill(:KILL, pid) }
+      eventually("they have ended") { killed.none? { |pid| File.exist?("/proc/#{pid}") } }
+      files.each { |file| File.write(file, other.to_s) }
+
+      assert_equal 3, services("status").last.exitstatus
+      succeed("destroy")
+      assert_nil Process.wait(other, Process::WNOHANG), "it runs"
+      refute_path_exists FOLDER
+    ensure
+      Process.kill(:KILL, other) && Process.wait(other)
     end
 
     def test_data_outlives_a_stop_and_a_start
@@ -148,8 +190,12 @@ module Fairlead
       end
     end
 
+    def in_the_suite(program, folder)
+      IO.popen([{ "FAIRLEAD_SERVICES" => folder }, RbConfig.ruby, "-r", File.join(ROOT, "test/suite"), "-e", program], "r+")
+    end
+
     def services(*command, folder: FOLDER)
-      Open3.capture2e({ "FAIRLEAD_SERVICES" => folder }, PROGRAM, *command)
+      Open3.capture2e({ "FAIRLEAD_SERVICES" => folder }, OwnServices::PROGRAM, *command)
     end
 
     def succeed(*command, folder: FOLDER)

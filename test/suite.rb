@@ -10,7 +10,7 @@ module Fairlead
   # Runs test files and the C core's suites: each in a process of its own, a few side by side, the longest first. bin/test
   # starts it and describes the modes.
   #
-  # A test file declares in one line what it needs: `needs :database`, `needs :browser`. (see Needs)
+  # A test file declares in one line what it needs: `needs :database`, `needs :browser`, `needs :machine`. (see Needs)
   class Suite
     ROOT = File.expand_path("..", __dir__)
     MODES = %w[all fast timing].freeze
@@ -34,6 +34,7 @@ module Fairlead
     def initialize(mode, root: ROOT, databases: mode != "fast")
       @mode = mode
       @root = root
+      @databases = databases
       @folder = File.join(root, "tmp/suite")
       FileUtils.rm_rf(@folder)
       FileUtils.mkdir_p(@folder)
@@ -43,9 +44,10 @@ module Fairlead
 
     # @return [Boolean] whether all passed, but for a few unstable tests.
     def run
+      Lane.clear_away(databases: @databases)
       @lanes.each(&:open)
       run_side_by_side unless @mode == "timing"
-      run_core if @mode == "all"
+      run_alone if @mode == "all"
       run_timing unless @mode == "fast"
       run_again
       @report.finish
@@ -56,12 +58,12 @@ module Fairlead
     private
 
     def run_side_by_side
-      queue = (@mode == "fast" ? fast : files).sort_by { |entry| -SECONDS.fetch(entry.name, entry.guess) }
+      queue = (@mode == "fast" ? fast : files.reject(&:alone?)).sort_by { |entry| -SECONDS.fetch(entry.name, entry.guess) }
       work_off(queue, @lanes, timing: false)
     end
 
-    # They saturate the processors, and what a sanitizer says of them is final.
-    def run_core = work_off(CoreTarget.all(@root), @lanes.first(1), timing: false)
+    # They saturate the processors; and what a sanitizer says of the core is final.
+    def run_alone = work_off(files.select(&:alone?) + CoreTarget.all(@root), @lanes.first(1), timing: false)
 
     # Promises about time, measured while nothing else runs.
     def run_timing = work_off(files.select(&:timing?), @lanes.first(1), timing: true)

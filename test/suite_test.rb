@@ -29,7 +29,16 @@ class SuiteTest < Fairlead::Test
       flunk "try #{File.size("tries")}" if File.size("tries") <= times
     end
   RUBY
-  private_constant :RUN, :WHOLE, :FAILS
+  # Runs a test that does not end.
+  HANGS = <<~RUBY
+    folder = ARGV.first
+    file = Fairlead::Suite::TestFile.new(folder, "some_test.rb", [], false)
+    lane = Fairlead::Suite::Lane.new(0, folder, databases: false)
+    lane.open
+    lane.start(file, timing: false)
+    sleep
+  RUBY
+  private_constant :RUN, :WHOLE, :FAILS, :HANGS
 
   def test_a_file_that_passes
     assert_equal({ runs: 2, failures: [], errors: [], skips: 1 }, outcome("def test_a = assert(true)\ndef test_b = skip"))
@@ -62,6 +71,44 @@ class SuiteTest < Fairlead::Test
     assert_match(/#test_a/, outcome(body, "TIMING" => "yes")[:failures].join)
   end
 
+  def test_what_two_of_three_runs_say_of_a_promise_about_time_counts
+    tries = lambda do |times|
+      said, status, = whole("timing def test_a = fail_first(#{times})") { |folder| @tries = File.size(File.join(folder, "tries")) }
+      assert_predicate status, :success?, said
+      refute_match(/again, alone/, said)
+      @tries
+    end
+
+    assert_equal [2, 3], [tries.call(0), tries.call(1)]
+  end
+
+  def test_what_needs_the_machine_runs_beside_no_other_file
+    note = ->(what) { "File.write(\"runs\", \"#{what} \", mode: \"a\")" }
+    body = "needs :machine\ndef test_a = (#{note.call("begins")}; sleep(0.2); #{note.call("ends")})"
+    said, status, = whole(body, more: { "test/another_test.rb" => body, "test/third_test.rb" => "def test_c = #{note.call("beside")}" }) do |folder|
+      assert_match(/\Abeside (begins ends ){2}\z/, File.read(File.join(folder, "runs")))
+    end
+
+    assert_predicate status, :success?, said
+  end
+
+  # What such a run has begun goes on, and holds nothing.
+  def test_what_a_killed_run_has_left_is_cleared_away_by_the_next_and_what_others_use_is_not
+    Dir.mktmpdir do |temporary|
+      in_a_lane(temporary) do |_, other|
+        in_a_lane(temporary) do |runner, left|
+          Process.kill(:KILL, runner)
+          eventually("it has ended") { File.read("/proc/#{runner}/stat").match?(/\) Z/) }
+          assert_path_exists left
+          said, status, = whole("def test_a = assert_path_exists(ENV.fetch(\"TMPDIR\"))", environment: { "TMPDIR" => temporary })
+
+          assert_predicate status, :success?, said
+          assert_equal [other, "#{other}.lock"], Dir.glob(File.join(temporary, "fairlead-*")).sort
+        end
+      end
+    end
+  end
+
   def test_what_fails_beside_others_and_passes_alone_three_times_is_unstable
     said, status, unstable = whole("def test_a = fail_first(1)\ndef test_b = File.write(\"b\", \"x\", mode: \"a\")") do |folder|
       assert_equal "x" * 4, File.read(File.join(folder, "tries"))
@@ -85,7 +132,7 @@ class SuiteTest < Fairlead::Test
   end
 
   def test_promises_about_time_and_files_that_end_early_are_tried_again_too
-    said, status, = whole("timing def test_a = fail_first(1)\n")
+    said, status, = whole("timing def test_a = fail_first(2)\n")
     assert_predicate status, :success?, said
     assert_match(/^== .*\(timing\) -n SomeTest#test_a/, said)
 
@@ -102,8 +149,8 @@ class SuiteTest < Fairlead::Test
 
   def test_a_crash_is_not_tried_again
     ["Process.kill(:SEGV, Process.pid)", "flunk(\"ERROR: AddressSanitizer: heap-use-after-free\")",
-     "flunk(\"a process of the server crashed.\")"].each do |crash|
-      said, status, = whole("def test_a = File.exist?(\"once\") || (File.write(\"once\", \"\"); #{crash})")
+     "flunk(\"a process of the server crashed.\")"].product(["", "timing "]).each do |crash, timing|
+      said, status, = whole("#{timing}def test_a = File.exist?(\"once\") || (File.write(\"once\", \"\"); #{crash})")
 
       refute_predicate status, :success?, said
       refute_includes said, "again, alone"
@@ -141,15 +188,30 @@ class SuiteTest < Fairlead::Test
     end
   end
 
+  # @yieldparam runner [Integer] a process that runs a test in a lane.
+  # @yieldparam place [String] the lane's folder of temporary files.
+  def in_a_lane(temporary)
+    Dir.mktmpdir do |folder|
+      File.write(File.join(folder, "some_test.rb"), text_of("def test_a = File.write(\"begun\", \"\#{Process.pid} \#{ENV.fetch(\"TMPDIR\")}\") && sleep"))
+      runner = spawn({ "TMPDIR" => temporary }, RbConfig.ruby, "-r", File.join(ROOT, "test/suite"), "-e", HANGS, folder, chdir: folder)
+      test, place = eventually("the test has begun") { File.exist?(begun = File.join(folder, "begun")) && File.read(begun)[/.+/] }.split
+      yield runner, place
+    ensure
+      [runner, test&.to_i].compact.each { |pid| Process.kill(:KILL, pid) }
+      Process.wait(runner)
+    end
+  end
+
   # @param make [Hash{String => String}] commands of targets of the core.
+  # @param more [Hash{String => String}] further test files.
   # @return [Array(String, Process::Status, String)] what was said, how it ended, and the file of unstable tests.
-  def whole(body, make: {})
+  def whole(body, make: {}, more: {}, environment: {})
     Dir.mktmpdir do |folder|
       FileUtils.mkdir_p(File.join(folder, "test/core"))
-      File.write(File.join(folder, "test/some_test.rb"), text_of("#{FAILS}\n#{body}"))
+      { "test/some_test.rb" => "#{FAILS}\n#{body}", **more }.each { |name, text| File.write(File.join(folder, name), text_of(text)) }
       targets = %w[test fallbacks kqueue tsan fuzz costs].map { |target| "#{target}:\n\t#{make.fetch(target, "@true")}\n" }
       File.write(File.join(folder, "test/core/Makefile"), ".PHONY: test fallbacks kqueue tsan fuzz costs\n#{targets.join}")
-      said, status = ruby(WHOLE, folder, chdir: folder)
+      said, status = ruby(WHOLE, folder, chdir: folder, environment:)
       yield folder if block_given?
       [said, status, File.read(File.join(folder, "tmp/suite/unstable"))]
     end

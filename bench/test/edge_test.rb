@@ -6,6 +6,8 @@ require_relative "../harness/cli"
 module Bench
   # Loads over TLS and HTTP/2: what the generators count is what was answered, and servers are started so that they can be asked.
   class EdgeTest < Fairlead::Test
+    needs :machine
+
     # A toolchain that is there: the project's own Ruby and bundle.
     class Tools
       def ruby = [RbConfig.ruby]

@@ -7,6 +7,8 @@ require_relative "../harness/cli"
 module Bench
   # What the load generators ask is what a workload says, and what they count is what was answered.
   class LoadTest < Fairlead::Test
+    needs :machine
+
     APP = <<~RUBY
       served = 0
       run lambda { |env|

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../helper"
+require_relative "../own_services"
 require_relative "databases"
 require "etc"
 require "open3"
@@ -14,11 +15,7 @@ module Fairlead
     needs :database
 
     # Its own, since they are restarted.
-    FOLDER = "/var/tmp/fairlead-services-faults-#{Process.pid}".freeze
-    PROGRAM = File.join(ROOT, "bin/services").freeze
-    Minitest.after_run do
-      system({ "FAIRLEAD_SERVICES" => FOLDER }, PROGRAM, "destroy", out: File::NULL) if File.exist?(FOLDER)
-    end
+    FOLDER = OwnServices.folder("faults")
     # Requests at a time, while the database restarts.
     CLIENTS = 12
     # Seconds from the database's return until all is well.
@@ -208,7 +205,7 @@ module Fairlead
     end
 
     def services(*command)
-      output, status = Open3.capture2e({ "FAIRLEAD_SERVICES" => FOLDER }, PROGRAM, *command)
+      output, status = Open3.capture2e({ "FAIRLEAD_SERVICES" => FOLDER }, OwnServices::PROGRAM, *command)
 
       assert_predicate status, :success?, output
       output.chomp

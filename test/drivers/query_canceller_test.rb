@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../helper"
+require_relative "../own_services"
 require_relative "databases"
 require "async"
 require "etc"
@@ -25,11 +26,10 @@ module Fairlead
     }.freeze
 
     # A second server.
-    FOLDER = "/var/tmp/fairlead-services-side-#{Process.pid}".freeze
-    Minitest.after_run { QueryCancellerTest.services("destroy") if File.exist?(FOLDER) }
+    FOLDER = OwnServices.folder("side")
 
     def self.services(*arguments)
-      said, status = Open3.capture2({ "FAIRLEAD_SERVICES" => FOLDER }, File.join(ROOT, "bin/services"), *arguments)
+      said, status = Open3.capture2({ "FAIRLEAD_SERVICES" => FOLDER }, OwnServices::PROGRAM, *arguments)
       status.success? ? said : raise(said)
     end
 

@@ -3,6 +3,7 @@
 require "open3"
 require "securerandom"
 require "tmpdir"
+require_relative "claims"
 require_relative "outcome"
 
 module Fairlead
@@ -14,7 +15,15 @@ module Fairlead
       ServicesError = Class.new(StandardError)
       private_constant :URLS, :ServicesError
 
-      # @param index [Integer] the first lane uses the servers that `bin/services start` starts.
+      # Clears away what killed runs have left: databases, which may still run, and temporary files.
+      #
+      # @param databases [Boolean] whether those, too.
+      def self.clear_away(databases:)
+        Claims.clear_away(PLACE % "??????") { |place| FileUtils.remove_entry_secure(place) if File.exist?(place) }
+        Claims.clear_away(FOLDERS) { |folder| system({ "FAIRLEAD_SERVICES" => folder }, PROGRAM, "destroy", out: File::NULL) } if databases
+      end
+
+      # @param index [Integer]
       # @param folder [String] for the output of the entries.
       # @param databases [Boolean] whether the entries get any.
       def initialize(index, folder, databases:)
@@ -24,11 +33,11 @@ module Fairlead
         @environment = URLS.transform_values { nil }
       end
 
-      # Starts the database servers unless they run already; once more if they do not start.
+      # Starts the database servers; once more if they do not start.
       def open
-        # Short, since the path of a socket is limited.
-        Dir.mkdir(place = File.join(Dir.tmpdir, "fairlead-#{SecureRandom.hex(3)}"))
-        File.chmod(0o1777, @place = place) # as /tmp: not all programs run as root
+        Claims.take(@place = PLACE % SecureRandom.hex(3))
+        Dir.mkdir(@place)
+        File.chmod(0o1777, @place) # as /tmp: not all programs run as root
         @environment["TMPDIR"] = @place
         start_services if @databases
       rescue ServicesError => e
@@ -36,12 +45,13 @@ module Fairlead
         start_services
       end
 
-      # Ends what still runs, and the servers if {#open} has started them: then their data goes, too.
+      # Ends what still runs, and the servers with their data.
       def close
         kill if @pid
-        services("destroy") if @started
+        services("destroy") if @services
       ensure
         FileUtils.rm_rf(@place) if @place
+        [@services, @place].compact.each { |folder| Claims.release(folder) }
       end
 
       def idle? = @pid.nil?
@@ -77,17 +87,21 @@ module Fairlead
       private
 
       PROGRAM = File.join(ROOT, "bin/services").freeze
-      private_constant :PROGRAM
+      # Short, since the path of a socket is limited.
+      PLACE = File.join(Dir.tmpdir, "fairlead-%s").freeze
+      FOLDERS = "{/var/tmp/fairlead-services-*,#{ROOT}/tmp/services-*}".freeze
+      private_constant :PROGRAM, :PLACE, :FOLDERS
 
       # @raise [ServicesError]
       def start_services
-        @environment["FAIRLEAD_SERVICES"] ||= services("folder") + ("-#{@index + 1}" if @index.positive?).to_s
-        @started = !system(@environment, PROGRAM, "status", out: File::NULL, err: File::NULL)
-        services("start") if @started
+        Claims.take(@services ||= "#{services("folder")}-#{@index + 1}")
+        @environment["FAIRLEAD_SERVICES"] = @services
+        services("start")
         URLS.each { |variable, service| @environment[variable] = services("url", service) }
       end
 
       def become(entry, only)
+        Claims.forget
         Process.setpgid(0, 0)
         $stdin.reopen(File::NULL)
         $stdout.reopen(@log, "w")

@@ -13,6 +13,7 @@ module Fairlead
       end
 
       def timing? = timing
+      def alone? = needs.include?(:machine)
       def benchmark? = name.start_with?("bench/")
       # Seconds where nothing has been measured: an unknown file is begun before the short ones.
       def guess = 10

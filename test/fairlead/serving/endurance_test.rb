@@ -8,6 +8,7 @@ module Fairlead
   # Much, for long, and while the garbage collector does its worst.
   class EnduranceTest < Test
     include Burst
+    needs :machine
 
     MIXED = <<~'RUBY'
       EACH = Class.new { def each = (yield "one"; yield "two") }.new

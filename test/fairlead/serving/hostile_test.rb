@@ -11,6 +11,7 @@ module Fairlead
   # same at length, with many more of them.
   class HostileTest < Test
     include SpeaksHTTP
+    needs :machine
 
     APP = File.read(File.expand_path("../../hostile/config.ru", __dir__))
     DEADLINES = { head_timeout: 1, body_timeout: 1, write_timeout: 1, idle_timeout: 2 }.freeze
