@@ -24,6 +24,8 @@ module Fairlead
     TOLD = 30
     # Seconds that the server has to come to rest.
     REST = 60
+    # Seconds more that a slow machine has for what is to be done at least.
+    PATIENCE = 300
     # Bytes that a process may grow.
     GROWTH = 24 * 1024 * 1024
     # Ruby lets some 50 MB of garbage come together before it collects: here it does so often, so that what grows is kept.
@@ -38,7 +40,7 @@ module Fairlead
       "ended unexpectedly", "could not start. It was ended by SIGKILL", "stalled for", "goes on: ", "relief workers serve",
       "in a worker of their own now", "in flight", "kernel does when memory runs out"
     )
-    private_constant :CWORK, :CALM, :PAUSE, :LONG, :TOLD, :REST, :GROWTH, :THRIFT, :PLACES, :USUAL
+    private_constant :CWORK, :CALM, :PAUSE, :LONG, :TOLD, :REST, :PATIENCE, :GROWTH, :THRIFT, :PLACES, :USUAL
 
     # @return [Array<String>] what was not as it should be; known after {#run}.
     attr_reader :faults
@@ -46,11 +48,13 @@ module Fairlead
     attr_reader :ledger
 
     # @param seconds [Numeric] of requests
+    # @param least [Integer] answers: a slow machine gets more time for them, and for the first that is killed.
     # @param database [String] PostgreSQL's address
     # @param say [#call] is told how it goes.
-    def initialize(seconds:, database:, workers: 2, clients: 12, seed: 1, say: ->(line) {})
+    def initialize(seconds:, database:, least: 0, workers: 2, clients: 12, seed: 1, say: ->(line) {})
       @seconds = seconds
       @database = database
+      @least = least
       @workers = workers
       @clients = clients
       @dice = Random.new(seed)
@@ -102,22 +106,34 @@ module Fairlead
     def census = { descriptors: @census.descriptors, threads: @census.threads, memory: @census.memory }
 
     def bustle
-      ends = now + @seconds
-      clients = Array.new(@clients) do
-        dice = Random.new(@dice.rand(1 << 30))
-        Thread.new { Client.new(@server, @ledger, dice).run(ends) }.tap { |thread| thread.report_on_exception = false }
-      end
-      kill_until(ends - @seconds * CALM)
+      began, over = now, false
+      @gives_up = began + @seconds + PATIENCE
+      clients = start_clients { over }
+      kill_while { now < began + @seconds * (1 - CALM) || short_of?(kills: 1) }
       pause(2) # who came last has loaded what it needs
       @calm_memory = @census.memory
-      pause(1) while now < ends
+      pause(1) while now < began + @seconds || short_of?(answers: @least)
+      over = true
       clients.each(&:join)
       @rungs.note(@census.page[:slots])
     end
 
+    # @yieldreturn [Boolean] whether no other request shall begin.
+    def start_clients(&over)
+      Array.new(@clients) do
+        dice = Random.new(@dice.rand(1 << 30))
+        Thread.new { Client.new(@server, @ledger, dice).run(&over) }.tap { |thread| thread.report_on_exception = false }
+      end
+    end
+
+    # A machine that cannot do it in this time never will.
+    def short_of?(kills: 0, answers: 0)
+      now < @gives_up && (@ledger.kills < kills || @ledger.counts.fetch(:answered, 0) < answers)
+    end
+
     # Any worker, at any time; but the next only when all are there again, since who dies often comes back later each time.
-    def kill_until(ends)
-      while now < ends
+    def kill_while
+      while yield
         pause(PAUSE * (0.5 + @dice.rand))
         next if worker_titles.size < @workers
 

@@ -8,13 +8,13 @@ module Fairlead
   # The short form of `rake mixture`; and that its ledger finds what is wrong.
   class MixtureTest < Test
     include Databases
-    needs :database
+    needs :database, :machine
 
     def test_at_random_every_response_that_is_due_comes_is_right_and_comes_once_and_nothing_is_left_behind
-      mixture = Mixture.new(seconds: 9, database: Databases.postgresql, clients: 10).run
+      mixture = Mixture.new(seconds: 9, database: Databases.postgresql, clients: 10, least: 100).run
 
       assert_empty mixture.faults.first(10), mixture.ledger.to_s
-      assert_operator mixture.ledger.counts[:answered], :>, 100, mixture.ledger.to_s
+      assert_operator mixture.ledger.counts[:answered], :>=, 100, mixture.ledger.to_s
       assert_operator mixture.ledger.kills, :>=, 1
     end
 

@@ -173,7 +173,7 @@ static inline void h2_exchange_bytes(h2_client *client, fl_loop *loop) {
 
 #define H2_UNTIL(client, loop, condition)                                                                      \
     do {                                                                                                       \
-        uint64_t give_up_ = fl_clock() + 5 * SECOND;                                                           \
+        uint64_t give_up_ = fl_clock() + 20 * SECOND;                                                          \
         bool came_ = false;                                                                                    \
         for (h2_exchange_bytes(client, loop); !(came_ = (condition)) && fl_clock() < give_up_;                 \
              h2_exchange_bytes(client, loop)) {                                                                \

@@ -5,7 +5,7 @@
 #include <pthread.h>
 #include <sys/poll.h>
 
-enum { TRIES = 11, NOTICED_WITHIN = 10 * MILLISECOND, PATIENCE = 300 * MILLISECOND, GUARD = 20 * SECOND };
+enum { NOTICED_WITHIN = 10 * MILLISECOND, PATIENCE = 300 * MILLISECOND, GUARD = 20 * SECOND };
 
 /* As in reactor_group.rb. */
 static const fl_watch_limits limits = {
@@ -16,9 +16,9 @@ typedef struct scene {
     fl_thread thread;
     fl_stall kind; /* expected */
     bool released, computes;
-    int tries;
     uint64_t patience; /* 0: PATIENCE */
-    uint64_t least; /* microseconds until it was noticed, in the best of all tries: the machine may be busy */
+    uint64_t least;    /* microseconds until it was noticed, in the best of all tries: the machine may be busy */
+    uint64_t within;   /* tries end as soon as it is noticed so early; 0: there is one */
     _Atomic bool registered, watched;
 } scene;
 
@@ -59,18 +59,20 @@ static void *reactor_runs(void *data) {
     set_gvl(thread, FL_GVL_RELEASED);
     atomic_store(&scene->registered, true);
     while (!atomic_load(&scene->watched)) pause_for(MILLISECOND);
-    for (int i = 0; i < scene->tries; i++) {
+    uint64_t gives_up = fl_clock() + GUARD;
+    scene->least = UINT64_MAX;
+    do {
         set_gvl(thread, FL_GVL_HELD);
         fl_reactor_enters_app(reactor, fl_clock());
         fl_watch_wake(scene->watch);
         if (scene->released)
             set_gvl(thread, FL_GVL_RELEASED);
         uint64_t took = time_until_noticed(scene);
-        scene->least = i == 0 || took < scene->least ? took : scene->least;
+        scene->least = took < scene->least ? took : scene->least;
         fl_reactor_leaves_app(reactor);
         set_gvl(thread, FL_GVL_RELEASED);
         pause_for(10 * MILLISECOND);
-    }
+    } while (scene->least > scene->within && scene->within > 0 && fl_clock() < gives_up);
     return NULL;
 }
 
@@ -91,27 +93,27 @@ static uint64_t noticed_after(scene scene) {
 }
 
 static void a_reactor_that_blocks_without_the_gvl_is_noticed_within_ten_milliseconds(void) {
-    CHECK(noticed_after((scene){.kind = FL_STALL_BLOCKED, .released = true, .tries = TRIES}) <= NOTICED_WITHIN);
+    CHECK(noticed_after((scene){.kind = FL_STALL_BLOCKED, .released = true, .within = NOTICED_WITHIN}) <= NOTICED_WITHIN);
 }
 
 static void a_reactor_that_sleeps_with_the_gvl_is_noticed_too(void) {
-    CHECK(noticed_after((scene){.kind = FL_STALL_STUCK, .tries = TRIES}) <= NOTICED_WITHIN);
+    CHECK(noticed_after((scene){.kind = FL_STALL_STUCK, .within = NOTICED_WITHIN}) <= NOTICED_WITHIN);
 }
 
 static void a_reactor_that_computes_is_noticed_too(void) {
-    CHECK(noticed_after((scene){.kind = FL_STALL_COMPUTING, .computes = true, .tries = TRIES}) <= NOTICED_WITHIN);
+    CHECK(noticed_after((scene){.kind = FL_STALL_COMPUTING, .computes = true, .within = NOTICED_WITHIN}) <= NOTICED_WITHIN);
 }
 
 static void a_reactor_that_computes_and_does_not_answer_is_stuck_after_a_while(void) {
     /* It has 60 ms of its own CPU time, which may be much longer on a busy machine. */
-    uint64_t took = noticed_after((scene){.kind = FL_STALL_STUCK, .computes = true, .tries = 2, .patience = GUARD});
+    uint64_t took = noticed_after((scene){.kind = FL_STALL_STUCK, .computes = true, .patience = GUARD});
     CHECK(took > 110 * MILLISECOND);
     CHECK(took < GUARD);
 }
 
 static void a_reactor_that_computes_and_answers_is_not_stuck(void) {
     answers = true;
-    CHECK(noticed_after((scene){.kind = FL_STALL_STUCK, .computes = true, .tries = 1}) >= PATIENCE);
+    CHECK(noticed_after((scene){.kind = FL_STALL_STUCK, .computes = true}) >= PATIENCE);
 }
 
 static bool keeps_the_lead(bool in_loop) {

@@ -196,7 +196,7 @@ module Fairlead
       Sync do
         client = Mysql2::Client.new(**Databases.mariadb_settings)
         queries = sleepers("mysql2")
-        task = Async { client.query("SELECT SLEEP(3)") }
+        task = Async { client.query("SELECT SLEEP(20)") }
         eventually("the query runs") { queries.call == 1 }
         client.close
         task.cancel
@@ -209,9 +209,9 @@ module Fairlead
 
     def test_a_query_past_mysql2s_own_read_timeout_ends_on_the_server_and_the_connection_is_of_no_use
       Sync do
-        client = Mysql2::Client.new(**Databases.mariadb_settings, read_timeout: 1)
+        client = Mysql2::Client.new(**Databases.mariadb_settings, read_timeout: 5)
 
-        assert_raises(Mysql2::Error::TimeoutError) { client.query("SELECT SLEEP(20)") }
+        assert_raises(Mysql2::Error::TimeoutError) { client.query("SELECT SLEEP(100)") }
         seconds_until_gone(sleepers("mysql2"))
       end
     end

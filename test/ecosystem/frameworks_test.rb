@@ -1,12 +1,15 @@
 # frozen_string_literal: true
 
 require "json"
+require_relative "../stalls"
 require_relative "ecosystem"
 
 module Fairlead
   # The frameworks beside Rails: each greets, reads a form, waits beside others, and streams.
   # Covers integrations/integrations.rb
   class FrameworksTest < EcosystemTest
+    include Stalls
+
     SINATRA = <<~'RUBY'
       require "sinatra/base"
 
@@ -16,7 +19,7 @@ module Fairlead
 
         get("/hello/:name") { "Hello, #{params[:name]}" }
         post("/hello") { "Hello, #{params[:name]}" }
-        get("/wait") { sleep 0.3; "waited" }
+        get("/wait") { sleep 0.01 while File.exist?("gate"); "waited" }
         get("/fail") { raise "on purpose" }
         get "/stream" do
           content_type "text/plain"
@@ -36,7 +39,7 @@ module Fairlead
         route do |r|
           r.get("hello", String) { |name| "Hello, #{name}" }
           r.post("hello") { "Hello, #{r.params["name"]}" }
-          r.get("wait") { sleep 0.3; "waited" }
+          r.get("wait") { sleep 0.01 while File.exist?("gate"); "waited" }
           r.get("fail") { raise "on purpose" }
           r.get("stream") { stream { |out| 3.times { |n| out << "part #{n}\n"; sleep 0.01 } } }
         end
@@ -55,7 +58,7 @@ module Fairlead
 
         get("/hello/:name") { "Hello, #{params[:name]}" }
         post("/hello") { "Hello, #{params[:name]}" }
-        get("/wait") { sleep 0.3; "waited" }
+        get("/wait") { sleep 0.01 while File.exist?("gate"); "waited" }
         get("/fail") { raise "on purpose" }
         get("/stream") { stream Enumerator.new { |out| 3.times { |n| out << "part #{n}\n"; sleep 0.01 } } }
       end
@@ -97,7 +100,7 @@ module Fairlead
         end
       RUBY
       **{ greet: 'response.body = "Hello, #{request.params[:name]}"',
-          wait: 'sleep 0.3; response.body = "waited"',
+          wait: 'sleep 0.01 while File.exist?("gate"); response.body = "waited"',
           fail: 'raise "on purpose"'
       }.to_h do |name, text|
         ["app/actions/#{name}.rb", <<~RUBY]
@@ -137,11 +140,17 @@ module Fairlead
         assert_equal "404", server.get("/nowhere").code
         assert_equal "500", server.get("/fail").code
         assert_equal "part 0\npart 1\npart 2\n", server.get("/stream").body
-        # One after the other it would be 12 s.
-        assert_operator duration { assert_equal ["waited"], waits(server).uniq }, :<, 11
+        assert_equal ["waited"], waits_at_once(server).uniq
       end
     end
 
-    def waits(server) = Array.new(40) { Thread.new { server.get("/wait").body } }.map(&:value)
+    def waits_at_once(server)
+      asking = while_the_gate_is_closed(server) do
+        threads = Array.new(40) { Thread.new { server.get("/wait").body } }
+        eventually("all forty wait") { figures_of(server, server.worker_pids.first)[:in_flight] == 40 }
+        threads
+      end
+      asking.map(&:value)
+    end
   end
 end

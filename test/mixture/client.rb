@@ -31,9 +31,9 @@ module Fairlead
         @dice = dice
       end
 
-      # @param ends [Float] monotonic: when no other request shall begin.
-      def run(ends)
-        while now < ends
+      # @yieldreturn [Boolean] whether no other request shall begin.
+      def run
+        until yield
           converse
           sleep(@dice.rand * 0.1)
         end

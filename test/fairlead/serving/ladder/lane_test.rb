@@ -158,11 +158,13 @@ module Fairlead
       with_server(APP, "-w", "2") do |server|
         learn(server, "/held", :process)
         lane = server.get("/held?0.05").body.to_i
+        assert_includes server.title(lane), "lane worker"
         server.signal(:KILL, lane)
         eventually("it has ended") { !server.alive?(lane) }
         assert_equal "200", server.get("/held?0.05").code
         held = ask(server, "/held?0.05&one", 5)
         eventually("they run") { File.exist?(server.path("begun-one")) }
+        eventually("all have come") { server.worker_pids.sum { |pid| figures_of(server, pid)&.fetch(:connections).to_i } >= 5 }
         server.signal(:TERM)
         answered(held)
         assert_predicate server.wait_for_end, :success?
