@@ -7,7 +7,7 @@ require_relative "helper"
 class TimeBoundsTest < Fairlead::Test
   # Seconds.
   LEAST = 10
-  TIMES = /\b(?:took|duration|seconds\w*|elapsed|monotonic|slept|waited)\b/
+  TIMES = /\b(?:took|duration|seconds\w*|elapsed|monotonic|slept|waited|taken|finished)\b/
   NUMBER = /\d[\d_]*(?:\.\d+)?/
   UPPER = /assert_operator\b.*#{TIMES}.*, :<=?, (?<bound>#{NUMBER}|[A-Z]\w+)|assert_includes \(?#{NUMBER}?\.\.\.?(?<bound>#{NUMBER})\)?, #{TIMES}/
   private_constant :LEAST, :TIMES, :NUMBER, :UPPER

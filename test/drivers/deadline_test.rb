@@ -9,9 +9,6 @@ module Fairlead
     include Databases
     needs :database
 
-    # Seconds; where nothing else runs, less is enough for a query to begin.
-    LIMIT = 2
-    LIMIT_ALONE = 0.4
     # Seconds after the answer, or after the client has gone, until the database has ended the query.
     GONE = 0.2
 
@@ -26,6 +23,7 @@ module Fairlead
       ID = POSTGRESQL ? "SELECT pg_backend_pid()" : "SELECT CONNECTION_ID()"
 
       run(lambda do |env|
+        Async { (sleep(0.01) until File.exist?("seen")) || Fairlead.request_timeout = 0.001 } if env["QUERY_STRING"] == "overdue"
         ActiveRecord::Base.with_connection do |connection|
           case env["PATH_INFO"]
           when "/setup"
@@ -74,7 +72,7 @@ module Fairlead
       end
 
       timing define_method("test_#{adapter}_ends_the_query_soon") {
-        with_app(adapter, "--request-timeout", LIMIT_ALONE.to_s, "--cancel-abandoned") do |server, queries|
+        with_app(adapter, "--cancel-abandoned") do |server, queries|
           assert_median_below(GONE, runs: 3) { overdue(server, "/sleep", queries) }
           assert_median_below(GONE, runs: 3) { seconds_until_abandoned(server, "/sleep", queries) }
         end
@@ -84,8 +82,7 @@ module Fairlead
     private
 
     def with_app(adapter, *flags)
-      flags = ["--request-timeout", LIMIT.to_s] if flags.empty?
-      with_server(APP, *flags, env: { "DATABASE_URL" => Databases.url(adapter) }) do |server|
+      with_server(APP, "--request-timeout", "60", *flags, env: { "DATABASE_URL" => Databases.url(adapter) }) do |server|
         server.get("/setup")
         yield server, sleepers(adapter, 20)
       end
@@ -98,13 +95,16 @@ module Fairlead
       response.body
     end
 
+    # Its time is up once the query runs.
+    #
     # @return [Float] how many seconds after the answer of 504 the query was gone.
     def overdue(server, path, queries)
-      request = Thread.new { server.get(path) }
+      request = Thread.new { server.get("#{path}?overdue") }
       eventually("the query runs") { queries.call == 1 }
+      seen = server.write("seen", "")
 
       assert_equal "504", request.value.code
-      seconds_until_gone(queries)
+      seconds_until_gone(queries).tap { File.delete(seen) }
     end
   end
 end

@@ -481,7 +481,7 @@ module Fairlead
       end
     end
 
-    def test_it_waits_without_turning
+    timing def test_it_waits_without_turning
       with_server(PID, "-w", "2") do |server|
         assert_median_below(2, runs: 3, unit: "ticks of CPU in a second") { in_a_second { ticks(server.supervisor_pid) + ticks(server.pid) } }
         assert_median_below(30, runs: 3, unit: "wake-ups in a second") { in_a_second { switches(server.supervisor_pid) + switches(server.pid) } }
