@@ -71,7 +71,7 @@ static void *reactor_runs(void *data) {
         scene->least = took < scene->least ? took : scene->least;
         fl_reactor_leaves_app(reactor);
         set_gvl(thread, FL_GVL_RELEASED);
-        pause_for(10 * MILLISECOND);
+        while (atomic_load(&scene->watch->stall) != FL_STALL_NONE && fl_clock() < gives_up) pause_for(MILLISECOND);
     } while (scene->least > scene->within && scene->within > 0 && fl_clock() < gives_up);
     return NULL;
 }
