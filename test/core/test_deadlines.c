@@ -140,18 +140,6 @@ static void one_take_drops_a_limited_number_of_disconnected_clients(void) {
     server_stop(&server);
 }
 
-/* Its system answers the probe with a reset. */
-static void a_request_whose_client_was_gone_before_it_was_queued_is_not_taken(void) {
-    peer_server server = server_start();
-    int gone = client(&server);
-    send_text(gone, GET("/gone"));
-    close(gone);
-    TURN_UNTIL(server.loop, server.loop->context.last_id > 0);
-    CHECK(fl_loop_take(server.loop) == NULL);
-    CHECK_NUMBER(0, server.loop->context.counts.connections);
-    server_stop(&server);
-}
-
 static void deadlines_end_stalled_connections(void) {
     static const struct {
         const char *name, *request, *answer;
@@ -411,7 +399,6 @@ int main(void) {
     TEST(an_expired_queued_request_is_not_taken);
     TEST(a_request_whose_client_has_disconnected_is_not_taken);
     TEST(one_take_drops_a_limited_number_of_disconnected_clients);
-    TEST(a_request_whose_client_was_gone_before_it_was_queued_is_not_taken);
     TEST(deadlines_end_stalled_connections);
     TEST(many_idle_connections_expire_over_several_turns);
     TEST(a_body_may_come_slowly_but_not_stop_nor_dribble);

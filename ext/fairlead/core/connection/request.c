@@ -45,10 +45,10 @@ void fl_exchange_submit(fl_exchange *exchange) {
     exchange->state = FL_EXCHANGE_QUEUED;
     exchange->queueing.queued_at = context->now;
     exchange->queueing.ready_at = context->handed.arrived != 0 ? context->handed.arrived : context->now;
-    context->calls->enqueue(exchange);
-    /* The protocol may find out that the client has gone before the request's turn. */
-    if (connection->half_closed && exchange->protocol->half_closed != NULL)
-        exchange->protocol->half_closed(connection);
+    bool waits = context->calls->enqueue(exchange);
+    if (waits && connection->half_closed && exchange->protocol->half_closed != NULL)
+        exchange->protocol->half_closed(
+            connection); /* the protocol may find out that the client has gone before the request's turn */
 }
 
 static void await_body(fl_exchange *exchange) {

@@ -14,6 +14,7 @@ enum {
     MAX_UNSENT_BEFORE_NEXT = 65536,
     MAX_CANNED_RESPONSES = 200, /* in a row, so that one connection cannot occupy the loop */
     RESPONSE_HEAD = 1024,       /* bytes: most heads of responses fit */
+    PROBE_AFTER = 5000,         /* microseconds in the queue */
 };
 
 static void next_request(fl_connection *connection) {
@@ -83,10 +84,12 @@ static void half_closed(fl_connection *connection) {
 
 static bool client_reads(fl_exchange *exchange) {
     fl_connection *connection = exchange->connection;
-    if (!fl_socket_is_broken(connection->transport.descriptor))
-        return true;
-    fl_connection_close(connection);
-    return false;
+    if (!fl_http1_connection_state(connection)->probed && fl_http1_exchange_state(exchange)->minor >= 1 &&
+        connection->context->now - exchange->queueing.ready_at > PROBE_AFTER)
+        probe_client(connection);
+    if (connection->state != FL_CONNECTION_CLOSED && fl_socket_is_broken(connection->transport.descriptor))
+        fl_connection_close(connection);
+    return connection->state != FL_CONNECTION_CLOSED;
 }
 
 /* The exchange gets the head; following input stays in the connection. */

@@ -84,7 +84,7 @@ static void find_lane(fl_exchange *exchange) {
     loop->lanes.used |= exchange->queueing.lane != FL_LANE_NONE;
 }
 
-void fl_loop_enqueue(fl_exchange *exchange) {
+bool fl_loop_enqueue(fl_exchange *exchange) {
     fl_loop *loop = fl_loop_of(exchange->context);
     find_lane(exchange);
     if (loop->ready.count >= COMPACT_FROM)
@@ -92,6 +92,7 @@ void fl_loop_enqueue(fl_exchange *exchange) {
     insert(exchange);
     if (exchange->queueing.queue != FL_LANE_NONE)
         loop->lanes.serve(loop->lanes.watch);
+    return loop->ready.count > 1 || loop->context.counts.in_flight >= loop->context.limits.in_flight;
 }
 
 void fl_loop_dequeue(fl_exchange *exchange) {

@@ -50,7 +50,7 @@ void fl_loop_return_connections(fl_loop *loop);
 void fl_loop_set_timer(fl_loop *loop);
 
 /* The members of fl_context_calls. */
-void fl_loop_enqueue(fl_exchange *exchange);
+bool fl_loop_enqueue(fl_exchange *exchange);
 void fl_loop_dequeue(fl_exchange *exchange);
 void fl_loop_ended(fl_exchange *exchange);
 bool fl_loop_batches_responses(const fl_context *context);

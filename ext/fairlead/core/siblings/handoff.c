@@ -151,14 +151,13 @@ bool fl_handoff_give(fl_siblings *siblings, fl_connection *connection, int sibli
 
 bool fl_handoff_may_give_unread(const fl_connection *connection) {
     const fl_exchange *exchange = connection->exchanges;
-    return may_move(connection) && exchange->stream_next == NULL && exchange->queueing.hand_overs < MAX_HAND_OVERS;
+    return may_move(connection) && exchange->stream_next == NULL && exchange->queueing.hand_overs < MAX_HAND_OVERS &&
+           connection->in.length <= FL_HANDOFF_BYTES;
 }
 
 bool fl_handoff_give_unread(fl_siblings *siblings, fl_connection *connection, int sibling) {
     const fl_exchange *exchange = connection->exchanges;
     const fl_buffer *in = &connection->in;
-    if (in->length > FL_HANDOFF_BYTES)
-        return false;
     /* It has not been queued: the time in which its client sent the head is no wait. */
     const fl_context *context = connection->context;
     uint64_t arrived = context->handed.arrived != 0 ? context->handed.arrived : context->now;
