@@ -31,7 +31,7 @@ module Fairlead
       # What is skipped or crashes is so whatever others say.
       def decided?(results)
         last = results.last
-        last && (last.skipped? || Suite::Fault.crash?(last.to_s) || results.count { |one| one.passed? == last.passed? } == 2)
+        last && ((last.skipped? && results.one?) || Suite::Fault.crash?(last.to_s) || results.count { |one| one.passed? == last.passed? } == 2)
       end
     end
 

@@ -209,6 +209,12 @@ static VALUE request_gone_p(VALUE object) {
     return exchange == NULL || exchange->connection == NULL ? Qtrue : Qfalse;
 }
 
+/* Whether the client has ended its side. It may have gone, or wait for the response. */
+static VALUE request_half_closed_p(VALUE object) {
+    fl_exchange *exchange = fl_ruby_request_get(object)->exchange;
+    return exchange != NULL && exchange->connection != NULL && exchange->connection->half_closed ? Qtrue : Qfalse;
+}
+
 /* Makes room for so many more bytes in a String that is not shared. Returns its length. Does not release the GVL. */
 static size_t make_room(VALUE string, size_t wanted) {
     size_t length = (size_t) RSTRING_LEN(string);
@@ -281,6 +287,7 @@ void fl_init_request(void) {
     rb_define_method(cRequest, "queue_time", request_queue_time, 0);
     rb_define_method(cRequest, "duration", request_duration, 0);
     rb_define_method(cRequest, "gone?", request_gone_p, 0);
+    rb_define_method(cRequest, "half_closed?", request_half_closed_p, 0);
     rb_define_method(cRequest, "read", request_read, 2);
     rb_define_method(cRequest, "trailers", request_trailers, 0);
     rb_define_method(cRequest, "begin_session", request_begin_session, 1);

@@ -33,6 +33,14 @@ module Fairlead
       @errors = errors
     end
 
+    # As {#run}, for the process of the executable, which may be started anew: see {FiberStacks}.
+    #
+    # @return [Integer] the exit status.
+    def main
+      FiberStacks.ensure { StartCommand.current(@arguments) } if serves?
+      run
+    end
+
     # @return [Integer] the exit status.
     def run
       parent = ParentLink.current
@@ -45,6 +53,14 @@ module Fairlead
     end
 
     private
+
+    # What is wrong with the arguments is told by {#run}.
+    def serves?
+      serve = command
+      serve.is_a?(Serve) && serve.serves?
+    rescue Error
+      false
+    end
 
     def command
       case @arguments.first

@@ -65,6 +65,32 @@ module Fairlead
       end
     end
 
+    def test_pg_lets_whoever_opened_a_connection_close_it_after_an_interruption
+      ways = {
+        block: -> { PG.connect(Databases.postgresql) { |connection| Timeout.timeout(0.1) { connection.exec("SELECT pg_sleep(20)") } } },
+        close: lambda do
+          connection = PG.connect(Databases.postgresql)
+          begin
+            Timeout.timeout(0.1) { connection.exec("SELECT pg_sleep(20)") }
+          ensure
+            connection.close
+          end
+        end
+      }
+      Sync { ways.each { |name, way| assert_raises(Timeout::Error, name.name) { way.call } } }
+      assert_raises(PG::ConnectionBad) { PG.connect(Databases.postgresql).tap(&:close).close }
+    end
+
+    def test_pg_raises_the_error_about_a_connection_that_was_closed_before
+      connection = PG.connect(Databases.postgresql).tap(&:close)
+      error = assert_raises(PG::ConnectionBad) do
+        {}.fetch(:missing)
+      rescue KeyError
+        connection.transaction { nil }
+      end
+      assert_includes error.message, "closed"
+    end
+
     def test_pg_ends_a_copy_to_the_server_that_is_interrupted_and_closes_the_connection
       Sync do
         connection = PG.connect(Databases.postgresql)

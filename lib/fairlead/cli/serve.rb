@@ -19,9 +19,11 @@ module Fairlead
         # They would end the process. So early they mean nothing: the newest code is loaded in any case.
         %i[USR1 USR2].each { |signal| trap(signal) { nil } }
         start_command = StartCommand.current(@arguments)
-        FiberStacks.ensure(start_command)
         Supervision.server(configuration, start_command).run
       end
+
+      # @return [Boolean] whether it serves, and does not just print or examine something.
+      def serves? = !(@flags.help? || @flags.version? || @flags.doctor?)
 
       private
 

@@ -209,7 +209,8 @@ module Fairlead
                  "How long a client may pause while it sends a body. Fewer than 32 bytes a second count as a pause.",
                  group: :deadlines, within: DEADLINE),
       Option.new(:write_timeout, :seconds, 30.0,
-                 "How long a client may pause while it receives a response. Fewer than 32 bytes a second count as a pause.",
+                 "How long a client may take nothing of a response, beyond what its system has buffered. Fewer than 32 bytes a second " \
+                 "count as nothing.",
                  group: :deadlines, within: DEADLINE),
 
       Option.new(:request_line, :bytes, 16 << 10,

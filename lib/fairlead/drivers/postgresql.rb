@@ -57,6 +57,10 @@ module Fairlead
         #   ActiveRecord asks within its clean-up.
         def transaction_status = finished? ? PG::PQTRANS_UNKNOWN : super
 
+        # Whoever has opened the connection closes it once more, in an `ensure` for example.
+        def finish = (super unless @fairlead_ended && finished?)
+        def close = finish
+
         # SCRAM and TLS compute for milliseconds: in another thread, which ends before an interrupted connection is closed.
         def connect_poll = Drivers.compute { super }
         def reset_poll = Drivers.compute { super }
@@ -90,7 +94,8 @@ module Fairlead
           Drivers.clean_up { failure = cancel } if active?
           report_failure(failure) if active? && failure
         ensure
-          finish unless finished?
+          @fairlead_ended = true
+          finish
         end
 
         private
@@ -109,11 +114,13 @@ module Fairlead
 
         def call_interrupted = fairlead_end_query
 
-        # @raise [Exception] instead of an error about the closed connection, what was raised before.
+        # @raise [Exception] instead of an error about the closed connection, what was raised before it.
         def raising_interruption
+          handled = $!
           yield
         rescue PG::Error => error
-          raise((error.cause if finished?) || error)
+          raised = error.cause if finished?
+          raise(raised.nil? || raised.equal?(handled) ? error : raised)
         end
 
         def yield_result(result)

@@ -11,22 +11,28 @@ module Fairlead
     MACHINE_SIZE = RubyVM::DEFAULT_PARAMS[:thread_machine_stack_size] * 5 / 4
     private_constant :VM, :MACHINE, :MACHINE_SIZE
 
-    # Starts this process anew, with the sizes of a thread, unless they have been set. To be called before the app is loaded.
-    #
-    # @param start_command [StartCommand, nil] nil: it is unknown, and nothing changes.
-    # @return [void]
-    def self.ensure(start_command)
-      start_command&.again(variables) unless ENV.key?(VM)
-    rescue SystemCallError => error
-      Log.say "Fibers keep small stacks, since this process could not be started anew: #{error.message}."
-    end
+    class << self
+      # Starts this process anew, with the sizes of a thread, unless they have been set. To be called before the app is loaded, by a
+      # command that does nothing but serve.
+      #
+      # @return [void]
+      # @yieldreturn [StartCommand, nil] nil: it is unknown, and nothing changes.
+      def ensure
+        return if ENV.key?(VM) || !small?
 
-    # @return [Hash{String => String}] for the environment of a process.
-    def self.variables
-      { VM => RubyVM::DEFAULT_PARAMS[:thread_vm_stack_size].to_s, MACHINE => ENV.fetch(MACHINE, MACHINE_SIZE).to_s }
-    end
+        command = yield
+        command.again(variables) if command&.repeatable?
+      rescue SystemCallError => error
+        Log.say "Fibers keep small stacks, since this process could not be started anew: #{error.message}."
+      end
 
-    # @return [Boolean] whether threads go deeper.
-    def self.small? = RubyVM::DEFAULT_PARAMS.values_at(:fiber_vm_stack_size, :thread_vm_stack_size).reduce(:<)
+      # @return [Hash{String => String}] for the environment of a process.
+      def variables
+        { VM => RubyVM::DEFAULT_PARAMS[:thread_vm_stack_size].to_s, MACHINE => ENV.fetch(MACHINE, MACHINE_SIZE).to_s }
+      end
+
+      # @return [Boolean] whether threads go deeper.
+      def small? = RubyVM::DEFAULT_PARAMS.values_at(:fiber_vm_stack_size, :thread_vm_stack_size).reduce(:<)
+    end
   end
 end

@@ -92,6 +92,7 @@ module Fairlead
     #
     # @param more [Hash{String => String}] variables
     # @raise [SystemCallError]
+    # @see #repeatable?
     def again(more) = replace_process(ENV.slice(*OWN).merge(more))
 
     # Replaces this process by the command, which gets the listening sockets: connections wait in them meanwhile.
@@ -102,6 +103,16 @@ module Fairlead
       # Under their own numbers: low ones may belong to Ruby itself, which then could not go on if this fails.
       listeners.each { |listener| listener.io.close_on_exec = false }
       replace_process({ **@service, **Listener::InheritedSockets.variables(listeners) })
+    end
+
+    # Whether the command means the same once more, in this process' folder: its program may be named from another one (`cd config;
+    # ../bin/rails server`), and Ruby may have been told to change the folder, or to read the program from its input.
+    def repeatable?
+      words = @command.drop(1)
+      program = words.find { |word| File.basename(word) == File.basename($PROGRAM_NAME) } or return false
+      before = words.take_while { |word| !word.equal?(program) }
+      by_name = !program.include?("/") && before.intersect?(%w[exec -S])
+      before.grep(/\A-[CXx]/).none? && (by_name || File.exist?(File.expand_path(program, folder)))
     end
 
     # For logs: without the values of secret options.

@@ -36,19 +36,7 @@ module Fairlead
       ::Sequel::DATABASES.each { |database| database.pool.extend(Open) }
       ::Sequel::Database.after_initialize { |database| database.pool.extend(Open) }
       Cleanup.add(method(:close_abandoned))
-      Compatibility.works?(:sequel) { apart? }
     end
-
-    # Whether a connection is its request's, also in the request's enumerators, and whether {close_abandoned} finds it.
-    def self.apart?
-      pool = ::Sequel.mock(keep_reference: false).pool
-      pool.hold do |own|
-        in_enumerator = Enumerator.new { |values| values << pool.hold(&:itself) }.next
-        others = Integrations.in_another_request { pool.hold(&:itself) }
-        own.equal?(in_enumerator) && !own.equal?(others) && taken(pool, FiberOwner.current).one?
-      end
-    end
-    private_class_method :apart?
 
     # Closes the connections of this process. Call it before a fork: each worker opens its own.
     def self.release

@@ -50,7 +50,7 @@ module Fairlead
     end
 
     def self.install
-      FiberStacks.ensure(StartCommand.current) if STARTERS.include?(File.basename($PROGRAM_NAME)) && starting?
+      FiberStacks.ensure { StartCommand.current } if STARTERS.include?(File.basename($PROGRAM_NAME)) && starting?
       return if starter.equal?(::Rackup) && !Compatibility.fits?(:rackup)
 
       starter::Handler.singleton_class.prepend(Default)
@@ -77,13 +77,14 @@ module Fairlead
       end
       return false unless loading
 
-      starting?
+      ObjectSpace.each_object(starter::Server).any? { |server| chosen?(server.options[:server]) }
     end
 
-    # @return [Boolean] whether this process is about to serve an app with Fairlead, and does not just print a server's options.
+    # @return [Boolean] whether this process is about to load and serve an app with Fairlead. It may have loaded the app already, or just
+    #   print a server's options.
     def self.starting?
       ObjectSpace.each_object(starter::Server).any? do |server|
-        server.instance_variable_get(:@options) && chosen?(server.options[:server])
+        server.instance_variable_get(:@options) && !server.instance_variable_get(:@app) && chosen?(server.options[:server])
       end
     end
     private_class_method :serving_already?, :starting?, :report_failure_at_exit

@@ -5,7 +5,11 @@ module Fairlead
   class RequestHandler
     # Seconds of running after which a response counts as long-lived.
     LONG_LIVED = 5
-    private_constant :LONG_LIVED
+    # Errors of an app's own code.
+    MISTAKES = [NameError, TypeError].freeze
+    # Ruby's own, which error classes override.
+    CAUSE = Exception.instance_method(:cause)
+    private_constant :LONG_LIVED, :MISTAKES, :CAUSE
 
     # @param app [#call]
     # @param loop [Loop]
@@ -126,7 +130,7 @@ module Fairlead
     def render_500(request, error)
       return StrayChild.end_process(error) if @loop.forgotten?
       return request.abandon if error.is_a?(Async::Cancel) && @group.ending?
-      return request.abandon if from_client_gone?(error)
+      return request.abandon if wraps_interruption?(request, error)
 
       @loop.count_error
       report(request, error)
@@ -137,9 +141,12 @@ module Fairlead
       request.abandon
     end
 
-    # Apps and gems wrap what they rescue.
-    def from_client_gone?(error)
-      error = error.cause until error.nil? || error.is_a?(ClientGone) || error.is_a?(ServerStopping)
+    # Apps and gems wrap what they rescue. A mistake in a clean-up, and an error about another request's client, are errors like others.
+    def wraps_interruption?(request, error)
+      return false unless error.is_a?(StandardError) && MISTAKES.none? { |type| type === error }
+      return false unless request.gone? || request.half_closed? || request.stopped?
+
+      error = CAUSE.bind_call(error) until error.nil? || error.is_a?(ClientGone) || error.is_a?(ServerStopping)
       !error.nil?
     end
 

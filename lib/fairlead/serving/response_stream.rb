@@ -8,7 +8,10 @@ module Fairlead
   class ResponseStream
     # Seconds from one look to the next whether the client is still there, where nothing interrupts the request when it goes.
     CHECK = 5
-    private_constant :CHECK
+    # Looks at which the client has ended its side, until it counts as gone. It may just be done with its request; whoever still reads gets
+    # something to read meanwhile.
+    LOOKS = 12
+    private_constant :CHECK, :LOOKS
 
     # @param request [Request]
     # @param scheduler [Scheduler]
@@ -76,7 +79,10 @@ module Fairlead
       rescue IOError
         return # another thread has closed it meanwhile
       end
-      nil until request.gone? || @ended.pop(timeout: CHECK)
+      looks = 0
+      until request.gone? || looks == LOOKS || @ended.pop(timeout: CHECK)
+        looks = request.half_closed? ? looks + 1 : 0
+      end
     end
 
     # @api private

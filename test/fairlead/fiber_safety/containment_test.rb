@@ -67,6 +67,7 @@ module Fairlead
             sleep 0.001
             $steps << :waited
           end
+        when "own_cause" then raise Class.new(StandardError) { def cause = self }, "on purpose"
         when "steps" then next [200, {}, [$steps.inspect]]
         when "wait_for_killed" then next [200, {}, [Async { sleep 0.001; Thread.exit }.wait.inspect]]
         when "rescue" then begin; Async { sleep 0.001; exit 3 }.wait; rescue SystemExit => error; next [200, {}, [error.status.to_s]]; end
@@ -102,6 +103,10 @@ module Fairlead
 
     def test_a_request_that_exits_is_answered_500_as_elsewhere
       %w[exit abort interrupt not_implemented stack throw].each { |way| assert_equal "500", server.get("/request/#{way}").code }
+    end
+
+    def test_an_error_may_have_a_cause_of_its_own
+      assert_equal "500", server.get("/own_cause").code
     end
 
     def test_thread_exit_lets_clean_ups_wait_as_in_a_thread

@@ -52,6 +52,31 @@ module Fairlead
       listener.close
     end
 
+    # What the first process of an older version does not know.
+    def test_new_code_of_a_version_that_sets_it_takes_over_from_one_that_does_not
+      older = "ENV.delete(\"RUBY_FIBER_VM_STACK_SIZE\"); Fairlead::FiberStacks.singleton_class.define_method(:ensure) { nil }"
+      app = "run ->(_) { [200, {}, [RubyVM::DEFAULT_PARAMS[:fiber_vm_stack_size].to_s]] }"
+      with_server(app, env: UNSET, files: { "older.rb" => "require \"fairlead/parts\"\n#{older} unless ENV[\"FAIRLEAD_PARENT\"]" },
+                       ruby_flags: ["-r./older.rb"]) do |server|
+        assert_equal "131072", server.get.body
+        server.write("config.ru", app.sub("[200", "[201"))
+        server.signal(:USR2)
+        eventually("new code serves") { server.get.code == "201" }
+        assert_equal "1048576", server.get.body
+      end
+    end
+
+    def test_a_command_that_means_something_else_by_now_is_not_repeated
+      app = "run ->(_) { [200, {}, [RubyVM::DEFAULT_PARAMS[:fiber_vm_stack_size].to_s]] }"
+      with_server(app, env: UNSET, ruby_flags: ["-C", "."]) { |server| assert_equal "131072", server.get.body }
+    end
+
+    def test_who_forgets_what_is_set_does_not_start_it_anew_for_ever
+      app = "run ->(_) { [200, {}, [\"served\"]] }"
+      files = { "forget.rb" => "ENV.delete_if { |name, _| name.start_with?(\"RUBY\") }" }
+      with_server(app, env: UNSET, files:, ruby_flags: ["-r./forget.rb"]) { |server| assert_equal "served", server.get.body }
+    end
+
     def test_new_code_goes_as_deep
       app = "run ->(_) { [200, {}, [RubyVM::DEFAULT_PARAMS[:fiber_vm_stack_size].to_s]] }"
       with_server(app, env: UNSET) do |server|

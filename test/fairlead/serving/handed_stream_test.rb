@@ -100,6 +100,23 @@ module Fairlead
       end
     end
 
+    # It may have gone without a word, or wait for what comes.
+    def test_a_client_that_has_ended_its_side_long_ago_counts_as_gone
+      sooner = <<~RUBY
+        require "fairlead/serving/response_stream"
+        Fairlead::ResponseStream.send(:remove_const, :CHECK)
+        Fairlead::ResponseStream.const_set(:CHECK, 0.05)
+      RUBY
+      with_server(sooner + APP, lint: false) do |server|
+        gone = client(to: server).request("GET", "/nothing")
+        stays = client(to: server).request("GET", "/thread")
+        [gone, stays].each { |client| assert_includes client.some, "200 OK" }
+        gone.close
+        eventually("its end") { server.get("/finished").body.split.include?("/nothing") }
+        refute_includes server.get("/finished").body.split, "/thread"
+      end
+    end
+
     def test_a_client_that_goes_ends_what_writes_to_it
       connection = client(to: server).request("GET", "/endless")
       connection.read(100)
