@@ -5,6 +5,7 @@ require_relative "../../helper"
 module Fairlead
   # Covers hot_restart/fiber_stacks.rb
   class FiberStacksTest < Test
+    SIZE = "run ->(_) { [200, {}, [RubyVM::DEFAULT_PARAMS[:fiber_vm_stack_size].to_s]] }"
     UNSET = ServerProcess::STACKS.transform_values { nil }.freeze
 
     # Each goes nine tenths as deep as it could in a thread of Ruby 3.3. Overflows of C code are not provoked: if one comes within malloc,
@@ -32,8 +33,7 @@ module Fairlead
     end
 
     def test_what_is_set_stays_and_the_banner_tells_of_shallow_fibers
-      with_server("run ->(_) { [200, {}, [RubyVM::DEFAULT_PARAMS[:fiber_vm_stack_size].to_s]] }",
-                  env: UNSET.merge("RUBY_FIBER_VM_STACK_SIZE" => "262144")) do |server|
+      with_server(SIZE, env: UNSET.merge("RUBY_FIBER_VM_STACK_SIZE" => "262144")) do |server|
         assert_equal "262144", server.get.body
         assert_match(/^  depth      less than a thread's: .* Set RUBY_FIBER_VM_STACK_SIZE to 1048576\.$/, server.log)
       end
@@ -55,20 +55,15 @@ module Fairlead
     # What the first process of an older version does not know.
     def test_new_code_of_a_version_that_sets_it_takes_over_from_one_that_does_not
       older = "ENV.delete(\"RUBY_FIBER_VM_STACK_SIZE\"); Fairlead::FiberStacks.singleton_class.define_method(:ensure) { nil }"
-      app = "run ->(_) { [200, {}, [RubyVM::DEFAULT_PARAMS[:fiber_vm_stack_size].to_s]] }"
-      with_server(app, env: UNSET, files: { "older.rb" => "require \"fairlead/parts\"\n#{older} unless ENV[\"FAIRLEAD_PARENT\"]" },
+      with_server(SIZE, env: UNSET, files: { "older.rb" => "require \"fairlead/parts\"\n#{older} unless ENV[\"FAIRLEAD_PARENT\"]" },
                        ruby_flags: ["-r./older.rb"]) do |server|
         assert_equal "131072", server.get.body
-        server.write("config.ru", app.sub("[200", "[201"))
-        server.signal(:USR2)
-        eventually("new code serves") { server.get.code == "201" }
-        assert_equal "1048576", server.get.body
+        assert_equal "1048576", after_restart(server)
       end
     end
 
     def test_a_command_that_means_something_else_by_now_is_not_repeated
-      app = "run ->(_) { [200, {}, [RubyVM::DEFAULT_PARAMS[:fiber_vm_stack_size].to_s]] }"
-      with_server(app, env: UNSET, ruby_flags: ["-C", "."]) { |server| assert_equal "131072", server.get.body }
+      with_server(SIZE, env: UNSET, ruby_flags: ["-C", "."]) { |server| assert_equal "131072", server.get.body }
     end
 
     def test_who_forgets_what_is_set_does_not_start_it_anew_for_ever
@@ -78,14 +73,17 @@ module Fairlead
     end
 
     def test_new_code_goes_as_deep
-      app = "run ->(_) { [200, {}, [RubyVM::DEFAULT_PARAMS[:fiber_vm_stack_size].to_s]] }"
-      with_server(app, env: UNSET) do |server|
-        server.write("config.ru", app.sub("[200", "[201"))
-        server.signal(:USR2)
-        eventually("new code serves") { server.get.code == "201" }
+      with_server(SIZE, env: UNSET) { |server| assert_equal "1048576", after_restart(server) }
+    end
 
-        assert_equal "1048576", server.get.body
-      end
+    private
+
+    # @return [String] what new code answers.
+    def after_restart(server)
+      server.write("config.ru", SIZE.sub("[200", "[201"))
+      server.signal(:USR2)
+      eventually("new code serves") { server.get.code == "201" }
+      server.get.body
     end
   end
 end
