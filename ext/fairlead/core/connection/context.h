@@ -88,7 +88,7 @@ typedef enum fl_owner {
 /* Functions of the loop that connections and exchanges call. */
 typedef struct fl_context_calls {
     bool (*enqueue)(struct fl_exchange *exchange); /* queues a ready request; returns whether it has to wait for others */
-    void (*dequeue)(struct fl_exchange *exchange);         /* removes a request that will not be served here */
+    void (*dequeue)(struct fl_exchange *exchange); /* removes a request that will not be served here */
     void (*relay_notified)(struct fl_exchange *exchange);  /* there is room for a relayed response, or the client has gone */
     void (*request_ended)(struct fl_exchange *exchange);   /* a served request has ended */
     void (*response_finished)(struct fl_context *context); /* a response is complete, and sent or staged */
