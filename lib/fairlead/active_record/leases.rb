@@ -70,6 +70,7 @@ module Fairlead
 
         Uninterruptible.run do
           connection.fairlead_lessee = nil
+          fairlead_forget_closed(connection)
           OpenTransactions.close(connection) if OpenTransactions.in?(connection)
           fairlead_return(connection) { super }
         rescue ::Exception # of a callback: nobody else would ever give it back
@@ -163,6 +164,13 @@ module Fairlead
 
         fiber = ::Fiber.current
         !fiber.equal?(connection.fairlead_lessee) && !fiber.equal?(FiberOwner.current)
+      end
+
+      # The driver closes a connection whose statement was interrupted. From 7.2 on, ActiveRecord takes one that was used in the last
+      # seconds for a living one.
+      def fairlead_forget_closed(connection)
+        raw = connection.instance_variable_get(:@raw_connection)
+        connection.disconnect! if raw.respond_to?(:finished?) ? raw.finished? : raw.respond_to?(:closed?) && raw.closed?
       end
 
       def fairlead_discard(connection)

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "timeout"
+require_relative "../parts"
 
 # The innermost section that the fiber is in, see Fairlead::Uninterruptible; nil outside of one.
 Fiber.attr_accessor :fairlead_section

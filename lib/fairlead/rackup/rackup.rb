@@ -51,7 +51,7 @@ module Fairlead
 
     def self.install
       FiberStacks.ensure { StartCommand.current } if STARTERS.include?(File.basename($PROGRAM_NAME)) && starting?
-      return if starter.equal?(::Rackup) && !Compatibility.fits?(:rackup)
+      return if starter.name == "Rackup" && !Compatibility.fits?(:rackup)
 
       starter::Handler.singleton_class.prepend(Default)
       starter::Server.prepend(Server)
