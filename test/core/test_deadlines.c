@@ -343,6 +343,7 @@ static bool write_deadline_passes(peer_server *server) {
     return server->loop->context.counts.connections > 0;
 }
 
+#ifndef FL_FALLBACKS /* they do not tell what the client's system has taken */
 static uint64_t read_since_deadline(const fl_connection *connection) {
     return connection->sent - (uint64_t) fl_unacknowledged(connection->transport.descriptor) - connection->deadline.progress;
 }
@@ -350,14 +351,14 @@ static uint64_t read_since_deadline(const fl_connection *connection) {
 static void a_client_may_read_slowly_but_not_dribble(void) {
     for (int dribbles = 0; dribbles < 2; dribbles++) {
         fl_limits limits = peer_limits;
-        limits.deadlines[FL_DEADLINE_WRITE] = (dribbles ? 1000ull : 4) * SECOND;
+        limits.deadlines[FL_DEADLINE_WRITE] = (dribbles ? 1000ull : 60) * SECOND;
         peer_server server = server_with(limits);
         int socket = small_client(&server);
         send_text(socket, GET("/"));
         fl_exchange *exchange = begin_download(&server);
         char some[100];
         for (int i = 0; i < 3 && server.loop->context.connections != NULL; i++) {
-            TURN_UNTIL(server.loop, (recv(socket, some, sizeof some, 0), read_since_deadline(exchange->connection) > 4 * 32));
+            TURN_UNTIL(server.loop, (recv(socket, some, sizeof some, 0), read_since_deadline(exchange->connection) > 60 * 32));
             CHECK_NUMBER(!dribbles, write_deadline_passes(&server));
         }
         fl_exchange_abandon(exchange);
@@ -365,6 +366,7 @@ static void a_client_may_read_slowly_but_not_dribble(void) {
         server_stop(&server);
     }
 }
+#endif
 
 static size_t send_some(int descriptor, const char *bytes, size_t size) {
     ssize_t count = send(descriptor, bytes, size, MSG_NOSIGNAL);
@@ -405,7 +407,9 @@ int main(void) {
     TEST(no_deadline_expires_while_the_app_has_the_request);
     TEST(the_write_deadline_ends_once_all_is_written);
     TEST(a_client_that_does_not_read_is_dropped);
+#ifndef FL_FALLBACKS
     TEST(a_client_may_read_slowly_but_not_dribble);
+#endif
     TEST(what_a_client_sends_does_not_count_as_reading);
     return test_summary();
 }

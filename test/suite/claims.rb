@@ -23,9 +23,10 @@ module Fairlead
           end
         end
 
+        # A folder that could not be deleted is left to the next run.
         def release(folder)
           @held.delete(folder)&.then do |file|
-            File.unlink(file.path)
+            File.unlink(file.path) unless File.exist?(folder)
             file.close
           end
         end
