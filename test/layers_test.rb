@@ -43,6 +43,14 @@ class LayersTest < Fairlead::Test
     rooms.names.each { |room| assert_match(/\A# [A-Z`].*\.\n# Called by .*\.\n# Calls [^.]*\.\n\z/, rooms.door(room), room) }
   end
 
+  def test_the_drawing_of_the_architecture_has_each_arrow
+    drawing = File.read(File.expand_path("../guides/architecture.md", __dir__))[/^flowchart TD\n(.*?)^```/m, 1]
+    drawn = drawing.scan(/^  (\w+) --> ([\w &]+)$/).flat_map { |from, to| to.split(" & ").map { |room| [from, room] } }
+    called = rooms.arrows.map { |arrow| [arrow.from, arrow.to] }.uniq.reject { |pair| pair.include?("base") }
+
+    assert_equal called.sort, drawn.sort
+  end
+
   def test_few_files_belong_to_no_room
     assert_operator Dir[File.join(Rooms::LIB, "fairlead/*.rb")].size, :<=, 15
   end
