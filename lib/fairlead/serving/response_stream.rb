@@ -8,8 +8,8 @@ module Fairlead
   class ResponseStream
     # Seconds from one look to the next whether the client is still there, where nothing interrupts the request when it goes.
     CHECK = 5
-    # Looks at which the client has ended its side, until it counts as gone. It may just be done with its request; whoever still reads gets
-    # something to read meanwhile.
+    # Looks at which the client has ended its side, and nothing was written, until it counts as gone. It may just be done with its request;
+    # if it has gone, its system answers what is written with a reset.
     LOOKS = 12
     private_constant :CHECK, :LOOKS
 
@@ -36,6 +36,7 @@ module Fairlead
       request = @request or raise IOError, "closed stream"
       string = string.to_s
       size = string.bytesize
+      @written = true
       ResponseStream.write(request, string, @scheduler)
       size
     end
@@ -81,7 +82,8 @@ module Fairlead
       end
       looks = 0
       until request.gone? || looks == LOOKS || @ended.pop(timeout: CHECK)
-        looks = request.half_closed? ? looks + 1 : 0
+        looks = request.half_closed? && !@written ? looks + 1 : 0
+        @written = false
       end
     end
 

@@ -101,7 +101,7 @@ module Fairlead
     end
 
     # It may have gone without a word, or wait for what comes.
-    def test_a_client_that_has_ended_its_side_long_ago_counts_as_gone
+    def test_a_client_that_has_ended_its_side_long_ago_counts_as_gone_unless_it_gets_something
       sooner = <<~RUBY
         require "fairlead/serving/response_stream"
         Fairlead::ResponseStream.send(:remove_const, :CHECK)
@@ -109,11 +109,13 @@ module Fairlead
       RUBY
       with_server(sooner + APP, lint: false) do |server|
         gone = client(to: server).request("GET", "/nothing")
-        stays = client(to: server).request("GET", "/thread")
-        [gone, stays].each { |client| assert_includes client.some, "200 OK" }
+        stays, reads = %w[/thread /endless].map { |path| client(to: server).request("GET", path) }
+        [gone, stays, reads].each { |client| assert_includes client.some, "200 OK" }
+        reads.close_write
         gone.close
         eventually("its end") { server.get("/finished").body.split.include?("/nothing") }
-        refute_includes server.get("/finished").body.split, "/thread"
+        100.times { reads.some }
+        assert_empty server.get("/finished").body.split & %w[/thread /endless]
       end
     end
 
