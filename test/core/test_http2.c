@@ -625,6 +625,41 @@ static void a_head_that_stops_is_not_waited_for(void) {
     end(&scene);
 }
 
+/* Of which all buffers count, those of nghttp2 too. */
+static void a_head_that_does_not_end_counts_among_the_unfinished_requests(void) {
+    char value[200];
+    memset(value, 'v', sizeof value);
+    memcpy(value, "\x40\x01"
+                  "a\x7f\x41",
+           5); /* a: and 192 bytes */
+    for (int sheds = 0; sheds < 2; sheds++) {
+        scene scene = begin();
+        fl_context *context = &scene.loop->context;
+        int32_t id = h2_get(scene.client, "/"); /* the settings of both are acknowledged */
+        answer(take_next(&scene), 200, "first");
+        check_response(&scene, id, 200, "first");
+        send_head(&scene, NGHTTP2_FLAG_END_STREAM, 3);
+        H2_UNTIL(scene.client, scene.loop, context->unfinished.first != NULL);
+        uint64_t bytes = context->unfinished.bytes;
+        CHECK(bytes > sizeof(fl_exchange) + sizeof(fl_head) + fl_http2_session_of(context->unfinished.first->connection)->allocated);
+        for (int i = 0; i < 6; i++) send_frame(&scene, NGHTTP2_CONTINUATION, 0, 3, value, 197);
+        H2_UNTIL(scene.client, scene.loop, context->unfinished.bytes > bytes + 6 * 192);
+        CHECK(context->unfinished.first == context->unfinished.last);
+        if (sheds) {
+            uint64_t others = FL_MAX_UNFINISHED + 1 - context->unfinished.bytes;
+            context->unfinished.bytes += others;
+            H2_UNTIL(scene.client, scene.loop, scene.client->ended);
+            CHECK_NUMBER(1, scene.client->goaways);
+            context->unfinished.bytes -= others;
+        } else {
+            send_frame(&scene, NGHTTP2_CONTINUATION, NGHTTP2_FLAG_END_HEADERS, 3, "", 0);
+            fl_exchange_abandon(take_next(&scene));
+        }
+        CHECK(context->unfinished.bytes == 0 && context->unfinished.first == NULL);
+        end(&scene);
+    }
+}
+
 /* The client has taken all bytes, and its window has no room for the frame that ends them. */
 static void the_end_of_a_response_is_not_waited_for(void) {
     fl_limits limits = http2_limits();
@@ -958,6 +993,7 @@ int main(void) {
     TEST(a_flood_ends_the_connection);
     TEST(a_refused_request_ends_no_other);
     TEST(a_head_that_stops_is_not_waited_for);
+    TEST(a_head_that_does_not_end_counts_among_the_unfinished_requests);
     TEST(the_end_of_a_response_is_not_waited_for);
     TEST(frames_of_streams_that_have_ended_are_ignored);
     TEST(frames_of_no_stream_end_the_connection);

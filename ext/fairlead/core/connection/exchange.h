@@ -244,8 +244,8 @@ fl_exchange *fl_exchange_new(struct fl_context *context, fl_connection *connecti
 void fl_exchange_submit(fl_exchange *exchange);
 /* More of the body was received, or the body has failed: queues the request once enough is read ahead, or wakes its owner. */
 void fl_exchange_body_received(fl_exchange *exchange);
-/* Only a part of the request has come so far: counts the memory that it takes by now. */
-void fl_exchange_count_unfinished(fl_exchange *exchange);
+/* Only a part of the request has come so far: counts the memory that it takes by now, and `more` bytes that its protocol keeps for it. */
+void fl_exchange_count_unfinished(fl_exchange *exchange, size_t more);
 /* Removes the exchange from its connection. */
 void fl_exchange_detach(fl_exchange *exchange);
 /* Sets what of the head is needed once it has been freed. */

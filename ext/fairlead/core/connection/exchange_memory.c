@@ -53,14 +53,14 @@ fl_exchange *fl_exchange_new(fl_context *context, fl_connection *connection) {
     return exchange;
 }
 
-void fl_exchange_count_unfinished(fl_exchange *exchange) {
+void fl_exchange_count_unfinished(fl_exchange *exchange, size_t more) {
     fl_context *context = exchange->context;
     fl_request *request = &exchange->request;
     const fl_buffer *head = request->head_bytes.length > 0 ? &request->head_bytes : &exchange->connection->in;
     if (request->unfinished == 0)
         FL_LIST_APPEND(&context->unfinished, exchange, previous, next);
     context->unfinished.bytes -= request->unfinished;
-    request->unfinished = (uint32_t) (sizeof(fl_exchange) + sizeof(fl_head)) + head->capacity + request->body.capacity +
+    request->unfinished = (uint32_t) (sizeof(fl_exchange) + sizeof(fl_head) + more) + head->capacity + request->body.capacity +
                           request->trailers.capacity;
     context->unfinished.bytes += request->unfinished;
 }

@@ -70,7 +70,7 @@ void fl_exchange_body_received(fl_exchange *exchange) {
     } else if (request->complete || request->body.length >= fl_context_buffer_limit(context, context->limits.body_buffer)) {
         fl_exchange_submit(exchange);
     } else {
-        fl_exchange_count_unfinished(exchange);
+        fl_exchange_count_unfinished(exchange, 0);
         if (request->deadline.kind == FL_DEADLINE_NONE)
             await_body(exchange);
     }

@@ -55,6 +55,13 @@ static void close_session(fl_connection *connection) {
         free_session(connection, own);
 }
 
+/* A connection has one such head at most: nothing else may come within it (RFC 9113, 4.3). */
+static void count_unfinished_head(const fl_http2_session *own) {
+    const fl_http2_stream *stream = own->head;
+    if (stream != NULL && stream->exchange != NULL)
+        fl_exchange_count_unfinished(stream->exchange, own->allocated + stream->pseudo.capacity + stream->cookie.capacity);
+}
+
 /* Passes input to nghttp2, and keeps what is for the next turn. Takes the buffer. May close the connection. */
 static void feed(fl_connection *connection, fl_buffer bytes) {
     fl_http2_session *own = fl_http2_session_of(connection);
@@ -73,6 +80,7 @@ static void feed(fl_connection *connection, fl_buffer bytes) {
     own->paused &= !own->ending;
     fl_buffer_consume(slab, &bytes, own->paused ? size : bytes.length);
     own->rest = bytes;
+    count_unfinished_head(own);
     if (own->paused)
         fl_connection_mark_dirty(connection); /* goes on at the next turn */
     if (count == NGHTTP2_ERR_NOMEM)
