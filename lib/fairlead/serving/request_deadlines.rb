@@ -65,10 +65,10 @@ module Fairlead
       end
 
       def error(request)
-        if request.timed_out?
-          RequestTimeout.new("the request has taken longer than it may (#{request.stopped? ? "drain_timeout" : "request_timeout"})")
-        elsif request.stopped?
-          ServerStopping.new("the server stops, and its client connects again")
+        if request.stopped?
+          ServerStopping.new("the server stops, and #{request.timed_out? ? "drain_timeout is over" : "its client connects again"}")
+        elsif request.timed_out?
+          RequestTimeout.new("the request has taken longer than it may (request_timeout)")
         else
           ClientGone.new("the client has gone (cancel_abandoned)")
         end

@@ -30,12 +30,13 @@ module Fairlead
       end
     end
 
-    # The status that Rails logs for cancelled requests: 504 past `request_timeout`, as the client was answered, and 499 (nginx'
-    # code) when the client has gone or connects again to another worker, which is no error.
+    # The status that Rails logs for cancelled requests: 504 past `request_timeout` and 503 when the server stops, as the client was
+    # answered, and 499 (nginx' code) when the client has gone. The last two are no errors.
     initializer "fairlead.cancelled_requests", after: "action_dispatch.configure" do
       if defined?(::ActionDispatch::DebugExceptions)
         ::ActionDispatch::ExceptionWrapper.rescue_responses.update("Fairlead::RequestTimeout" => :gateway_timeout,
-                                                                   "Fairlead::ClientGone" => 499, "Fairlead::ServerStopping" => 499)
+                                                                   "Fairlead::ClientGone" => 499,
+                                                                   "Fairlead::ServerStopping" => :service_unavailable)
         ::ActionDispatch::DebugExceptions.register_interceptor(ClientsThatHaveGone)
       end
     end
