@@ -38,10 +38,10 @@ module Fairlead
 
       # Those that wait for the IO are told that it is closed. Ruby keeps track of the threads that use it on the closing fiber's stack:
       # that fiber must not leave before they have.
-      def without_interruption
-        yield
+      def without_interruption(&)
+        Uninterruptible.run(&)
       rescue Exception => error
-        @exception ||= error
+        @exception = error
       end
     end
 
@@ -109,7 +109,8 @@ module Fairlead
         fiber = ::Fiber.current
         outer = fiber.fairlead_close
         close = @closes[io] = fiber.fairlead_close = Close.new
-        selectors.each { |selector| close.without_interruption { interrupt(selector, io) } if selector.waiting_for(io) }
+        waited = selectors.select { |selector| selector.waiting_for(io) }
+        close.without_interruption { waited.each { |selector| interrupt(selector, io) } } if waited.any?
         yield
       ensure
         if close

@@ -27,7 +27,9 @@ module Fairlead
     NEVER = { ::Object => :never }.freeze
     # Who masks these does not think of timeouts. Timeout calls it unsupported to mask its own exception.
     BROAD = [::Object, ::Exception, ::Timeout::ExitException, nil].freeze
-    private_constant :NEVER, :BROAD
+    # Ruby's own.
+    HANDLE_INTERRUPT = ::Thread.method(:handle_interrupt)
+    private_constant :NEVER, :BROAD, :HANDLE_INTERRUPT
 
     # @!attribute outer [Section, nil] the section around it
     # @!attribute mask [Hash{Module => Symbol}, nil] what Thread.handle_interrupt was given; nil: it holds back everything, whatever
@@ -152,6 +154,15 @@ module Fairlead
       end
 
       def pending_interrupt?(...) = ::Thread.current.pending_interrupt?(...)
+
+      # A thread begins with the masks of the one that starts it; here, of the fiber.
+      %i[new start fork].each do |name|
+        define_method(name) do |*arguments, **options, &block|
+          section = ::Fiber.current.fairlead_section or next super(*arguments, **options, &block)
+
+          Uninterruptible.hand_on(section) { super(*arguments, **options, &block) }
+        end
+      end
     end
 
     # Of a thread.
@@ -185,6 +196,14 @@ module Fairlead
           release_allowed(::Fiber.current.fairlead_section, scheduler)
           yield
         end
+      end
+
+      # @api private
+      # @yield under the masks of a section and of those around it, for the thread.
+      def hand_on(section, &)
+        return yield unless section
+
+        hand_on(section.outer) { section.mask ? HANDLE_INTERRUPT.call(section.mask, &) : yield }
       end
 
       # @api private

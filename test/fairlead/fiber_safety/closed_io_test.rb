@@ -107,6 +107,17 @@ module Fairlead
                    io = IO.popen("cat", "r+")
                    r, w = IO.pipe
                    [io, io, r, r, w, w].map { |each| said { each.close } }.uniq.join(", ")
+                 when "interrupted" # twice, while a close waits until the reader has let go
+                   r, _w = IO.pipe
+                   steps = []
+                   reader = Async { steps << said { r.read(1) } }
+                   sleep 0.001 until Fiber.scheduler.selector.waiting_for(r)
+                   closer = Async do
+                     2.times { |i| steps << said { i.zero? ? r.close : sleep } }
+                   end
+                   %w[first second].each { |word| closer.fiber.raise(IOError, word) }
+                   [reader, closer].each(&:wait)
+                   steps.join(", ")
                  when "deadline" # is due when the close has to wait for the thread
                    r, _w = IO.pipe
                    reader = Thread.new { said { r.read(1) } }
@@ -177,6 +188,10 @@ module Fairlead
 
     def test_what_is_closed_may_be_closed_again
       assert_equal "nil", server.get("/twice").body
+    end
+
+    def test_a_close_that_is_interrupted_waits_for_readers_nevertheless
+      assert_equal "#{TOLD[/.*thread/]}, IOError: first, IOError: second", server.get("/interrupted").body
     end
 
     # Ruby would lose track of the thread: it crashed (3.3), or waited for ever (4.0).

@@ -384,6 +384,16 @@ module Fairlead
       assert_equal [false, true, true, false, true, false, false], seen
     end
 
+    def test_a_thread_begins_with_the_masks_of_the_fiber_that_starts_it
+      Sync do
+        Thread.handle_interrupt(RuntimeError => :never) do
+          assert_equal :held, Thread.handle_interrupt(IOError => :immediate) { raised_in_thread }
+          assert_equal :at_once, Thread.handle_interrupt(RuntimeError => :immediate) { raised_in_thread }
+        end
+        assert_equal :at_once, Uninterruptible.run { raised_in_thread }
+      end
+    end
+
     # As Thread#raise in a thread.
     def test_masks_of_enumerators_hold_back_what_is_raised_at_their_fiber
       { { Exception => :never } => :held, { IOError => :never } => :at_once }.each do |mask, time|
@@ -465,6 +475,24 @@ module Fairlead
       rescue Async::TimeoutError
         waited ? :held : :at_once
       end
+    end
+
+    # @return [Symbol] when a new thread gets what is raised in it.
+    def raised_in_thread
+      began, gate = Thread::Queue.new, Thread::Queue.new
+      thread = Thread.start(gate) do |queue|
+        began.push(true)
+        queue.pop
+        Thread.pending_interrupt?(RuntimeError) ? :held : :never
+      rescue RuntimeError
+        :at_once
+      ensure
+        Thread.handle_interrupt(RuntimeError => :immediate) { nil } rescue nil
+      end
+      began.pop
+      thread.raise("from outside")
+      gate.push(true) if thread.join(0.05).nil?
+      thread.value
     end
 
     def masked_enumerator(mask)
