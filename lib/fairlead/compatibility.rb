@@ -120,7 +120,7 @@ module Fairlead
             flush synchronize mon_synchronize checkout_and_verify try_to_checkout_new_connection
           ],
           ADAPTER => %i[
-            lock_thread= current_transaction disconnect! owner pool throw_away! reconnect! reset_transaction transaction
+            lock_thread= current_transaction disconnect! owner pool throw_away! reconnect! reset_transaction transaction with_raw_connection
             materialize_transactions
           ],
           "Monitor" => %i[enter try_enter exit],

@@ -52,6 +52,13 @@ module Fairlead
           end
           @@full = false
 
+          # Where nothing can be tried again.
+          def goes_on
+            Timeout.timeout(0.1) { Item.connection.execute("SELECT pg_sleep(20)") }
+          rescue Timeout::Error
+            render plain: Item.where("id < 3").update_all("name = name")
+          end
+
           # The first one that waits is called, and goes.
           def interrupted
             pool = Item.connection_pool
@@ -94,6 +101,10 @@ module Fairlead
 
     def test_who_is_interrupted_leaves_its_turn_to_the_next
       assert_equal "served", server.get("/interrupted").body
+    end
+
+    def test_a_request_goes_on_after_a_timeout_of_a_statement
+      assert_equal "2", server.get("/goes_on").body
     end
 
     def test_it_is_that_version_and_goes_by_fiber

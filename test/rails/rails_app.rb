@@ -183,7 +183,7 @@ module Fairlead
 
       "config/routes.rb" => <<~RUBY,
         Rails.application.routes.draw do
-          %w[about state stat query keep begin_and_forget reload enumerator file interrupted depth].each do |action|
+          %w[about state stat query keep begin_and_forget reload enumerator file interrupted depth goes_on].each do |action|
             get action, to: "probes#\#{action}"
           end
           get :live, to: "lives#events"

@@ -8,9 +8,15 @@ module Fairlead
     # ActiveRecord throws away a connection on which it could not end a transaction. That connection is not opened again before
     # the outermost transaction has ended: what is written until then would be committed without the rest.
     module OpenTransactions
+      # The first version that looks at a connection itself once more after such an interruption.
+      VERIFIES = ::Gem::Version.new("8.1.4")
+      private_constant :VERIFIES
+
       # @return [void]
       def self.install
-        ::ActiveRecord::ConnectionAdapters::AbstractAdapter.prepend(Adapter)
+        adapter = ::ActiveRecord::ConnectionAdapters::AbstractAdapter
+        adapter.prepend(Adapter)
+        adapter.prepend(Interrupted) if ::ActiveRecord.gem_version < VERIFIES
       end
 
       # @param connection [ActiveRecord::ConnectionAdapters::AbstractAdapter]
@@ -62,6 +68,20 @@ module Fairlead
         manager.instance_variable_set(:@has_unmaterialized_transactions, true)
         manager
       end
+
+      # Of AbstractAdapter. What is no StandardError (Timeout, for one) has interrupted a statement, and the driver has closed the
+      # connection: outside of a transaction, ActiveRecord opens it again before the next statement of the request.
+      module Interrupted
+        private
+
+        def with_raw_connection(...)
+          super
+        rescue ::Exception => error
+          @last_activity = @verified = nil unless error.is_a?(::StandardError)
+          raise
+        end
+      end
+      private_constant :Interrupted
 
       # Of AbstractAdapter.
       module Adapter
