@@ -221,6 +221,19 @@ module Fairlead
         methods: { "Tus::Input" => %i[read] },
         lost: "Set stream_request_bodies to false: an upload that breaks off is corrupt once it is resumed."
       ),
+      nokogiri: row(
+        "nokogiri", "~> 1.19",
+        methods: {
+          "Nokogiri::XML::Document." => %i[read_io], "Nokogiri::HTML4::Document." => %i[read_io], "Nokogiri::XML::Reader." => %i[from_io],
+          "Nokogiri::XML::XPathContext" => %i[evaluate]
+        },
+        lost: "A request that waits while Nokogiri parses its input breaks other requests' parsing, or the worker."
+      ),
+      mini_racer: row(
+        "mini_racer", "~> 0.22",
+        methods: { "MiniRacer::Context" => %i[eval call eval_await call_await dispose], "MiniRacer::Snapshot" => %i[warmup!] },
+        lost: "With V8's flag single_threaded a request that uses JavaScript ends its worker with all other requests."
+      ),
       opentelemetry_context: row(
         "opentelemetry-api", ">= 1.5", "< 2",
         methods: { "OpenTelemetry::Context." => %i[attach detach clear stack],

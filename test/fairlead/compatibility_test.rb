@@ -25,7 +25,7 @@ module Fairlead
 
     # Rows of gems that only the ecosystem's bundles have.
     ELSEWHERE = %i[
-      rack_timeout sequel graphql excon stripe debug fast_mcp tus_server opentelemetry_context opentelemetry_spans
+      rack_timeout sequel graphql excon stripe debug fast_mcp tus_server mini_racer opentelemetry_context opentelemetry_spans
     ].freeze
 
     # The whole table, with the versions of the bundle.
@@ -35,7 +35,7 @@ module Fairlead
         require "fairlead/parts"
         require "fairlead/serving/selector"
         %w[async action_controller active_record active_support/concurrency/share_lock pg mysql2 trilogy sqlite3 net/http
-           rackup].each { |file| require file }
+           nokogiri rackup].each { |file| require file }
         %w[postgresql mysql2 trilogy].each { |name| require "active_record/connection_adapters/\#{name}_adapter" }
         table = Fairlead::Compatibility::TABLE.except(*#{ELSEWHERE})
         puts table.filter_map { |name, row| "\#{name}: \#{row.misfit}" if row.misfit }

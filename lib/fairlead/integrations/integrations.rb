@@ -5,8 +5,8 @@ module Fairlead
   module Integrations
     # Call it once the app is loaded, in the process that serves, before {Server#run}. May be called again.
     def self.establish
-      [Isolation, Drivers, RackTimeout, Graphql, ExconSockets, FastMCPSessions, OpenTelemetryContext, ServerSpan, TusUploads, PoolWaits]
-        .each(&:establish)
+      [Isolation, Drivers, RackTimeout, Graphql, ExconSockets, FastMCPSessions, OpenTelemetryContext, ServerSpan, TusUploads, PoolWaits,
+       Callbacks].each(&:establish)
     end
 
     # Tries what keeps requests apart.
