@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 static VALUE cRun, cThreadFibers;
-static ID id_run, id_task, id_owns, id_fibers;
+static ID id_run, id_task, id_owns, id_fibers, id_status;
 
 /* Runs of fibers that were freed, for reuse. Like the entries of threads they are never freed. */
 static fl_run *spare_runs;
@@ -86,6 +86,7 @@ static bool owns_state(VALUE fiber) {
 typedef struct thread_fibers {
     VALUE root, current;
     role role; /* of the current fiber: looking it up at each switch would cost more than all the rest */
+    VALUE status; /* that of the thread's last child when the fiber began to run, whichever fiber had that child */
 } thread_fibers;
 
 static rb_internal_thread_specific_key_t fibers_key;
@@ -94,6 +95,7 @@ static void thread_fibers_mark(void *data) {
     thread_fibers *fibers = data;
     rb_gc_mark(fibers->root);
     rb_gc_mark(fibers->current);
+    rb_gc_mark(fibers->status);
 }
 
 static const rb_data_type_t thread_fibers_type = {
@@ -130,7 +132,22 @@ static void make_run(void) {
     fl_own.run_borrowed = false;
 }
 
+/* Whether a request of this process has had one. */
+static bool any_child;
+
+/* A request begins: it has had no child. */
+static void forget_status(void) {
+    thread_fibers *fibers = rb_internal_thread_specific_get(rb_thread_current(), fibers_key);
+    if (fibers == NULL)
+        return;
+    fibers->status = rb_last_status_get();
+    if (any_child && !NIL_P(rb_attr_get(fibers->current, id_status)))
+        rb_ivar_set(fibers->current, id_status, Qnil);
+}
+
 void fl_prepare_run(void) {
+    if (fl_own.reactor != NULL)
+        forget_status();
     if ((fl_own.run == NULL || fl_own.run_borrowed) && fl_own.reactor != NULL)
         make_run();
 }
@@ -143,6 +160,7 @@ static void track_thread(void) {
     thread_fibers *fibers;
     VALUE object = TypedData_Make_Struct(cThreadFibers, thread_fibers, &thread_fibers_type, fibers);
     fibers->root = fibers->current = rb_fiber_current();
+    fibers->status = rb_last_status_get();
     rb_ivar_set(thread, id_fibers, object); /* the thread keeps it */
     rb_internal_thread_specific_set(thread, fibers_key, fibers);
 }
@@ -173,12 +191,65 @@ static role record_switch(VALUE fiber, VALUE previous, role before, VALUE root) 
     return now;
 }
 
+/* Ends the search among fibers that an app has transferred between in a circle. */
+enum { MAX_RESUMERS = 4096 };
+
+static VALUE owner_of(VALUE fiber) {
+    VALUE outermost = fiber;
+    for (int i = 0; i < MAX_RESUMERS && !owns_state(outermost); i++) {
+        origin *from = role_of(outermost).from;
+        if (from == NULL || NIL_P(from->resumer))
+            return outermost;
+        fl_run *run = role_of(from->resumer).run;
+        if (run != NULL && from->run == run && run->id != from->id)
+            return outermost; /* its resumer serves another request by now */
+        outermost = from->resumer;
+    }
+    return outermost;
+}
+
+/* Ruby has one `$?` for all fibers of a thread. That of a child which a reactor's fiber had goes to the fiber's owner when another fiber
+ * goes on, and is never put back: `$?` and Process.last_status ask the owner. */
+static void keep_status(thread_fibers *fibers, VALUE fiber) {
+    VALUE status = rb_last_status_get();
+    if (status == fibers->status)
+        return;
+    fibers->status = status;
+    any_child = true;
+    rb_ivar_set(owner_of(fiber), id_status, status);
+}
+
+static VALUE last_status(void) {
+    VALUE status = rb_last_status_get();
+    thread_fibers *fibers = fl_own.reactor == NULL ? NULL : rb_internal_thread_specific_get(rb_thread_current(), fibers_key);
+    if (fibers == NULL || status != fibers->status)
+        return status;
+    return rb_attr_get(owner_of(rb_fiber_current()), id_status);
+}
+
+static VALUE child_status(ID name, VALUE *data) {
+    return last_status();
+}
+
+static VALUE process_last_status(VALUE self) {
+    return last_status();
+}
+
+static void own_child_statuses(void) {
+    rb_define_virtual_variable("$?", child_status, NULL);
+    VALUE process = rb_module_new();
+    rb_define_method(process, "last_status", process_last_status, 0);
+    rb_prepend_module(rb_singleton_class(rb_mProcess), process);
+}
+
 static void fiber_switched(rb_event_flag_t event, VALUE data, VALUE self, ID method, VALUE class) {
     thread_fibers *fibers = rb_internal_thread_specific_get(rb_thread_current(), fibers_key);
     if (fibers == NULL) /* the thread is older than the hook */
         return;
     VALUE fiber = rb_fiber_current(), previous = fibers->current;
     fibers->current = fiber;
+    if (fl_own.reactor != NULL)
+        keep_status(fibers, previous);
     role now = fibers->role = record_switch(fiber, previous, fibers->role, fibers->root);
     if (fl_own.reactor == NULL)
         return;
@@ -200,6 +271,7 @@ void fl_track_fibers(void) {
     if (hooked)
         return;
     hooked = true;
+    own_child_statuses();
     rb_add_event_hook(thread_begins, RUBY_EVENT_THREAD_BEGIN, Qnil);
     rb_add_event_hook(fiber_switched, RUBY_EVENT_FIBER_SWITCH, Qnil);
 }
@@ -209,23 +281,6 @@ void fl_track_fibers(void) {
 static VALUE owner_track(VALUE self) {
     fl_track_fibers();
     return Qnil;
-}
-
-/* Ends the search among fibers that an app has transferred between in a circle. */
-enum { MAX_RESUMERS = 4096 };
-
-static VALUE owner_of(VALUE fiber) {
-    VALUE outermost = fiber;
-    for (int i = 0; i < MAX_RESUMERS && !owns_state(outermost); i++) {
-        origin *from = role_of(outermost).from;
-        if (from == NULL || NIL_P(from->resumer))
-            return outermost;
-        fl_run *run = role_of(from->resumer).run;
-        if (run != NULL && from->run == run && run->id != from->id)
-            return outermost; /* its resumer serves another request by now */
-        outermost = from->resumer;
-    }
-    return outermost;
 }
 
 /* FiberOwner.current: the fiber whose state the current one shares: itself if it has its own, otherwise the owner of its resumer. */
@@ -276,6 +331,7 @@ void fl_init_fibers(void) {
     id_fibers = rb_intern("__fairlead_fibers");
     id_task = rb_intern("@async_task");
     id_owns = rb_intern("__fairlead_owns_state");
+    id_status = rb_intern("__fairlead_status");
     cRun = hidden_class("Run");
     cThreadFibers = hidden_class("ThreadFibers");
     rb_define_singleton_method(fl_mFairlead, "request_fiber", request_fiber, 1);

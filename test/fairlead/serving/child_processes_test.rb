@@ -66,7 +66,30 @@ module Fairlead
         "/all" => -> { 3.times { spawn("sleep 0.1; exit 1") }; Process.waitall.sum { |_, status| status.exitstatus } },
         "/none" => -> { begin; Process.wait; rescue Errno::ECHILD; 3; end }
       }
-      run ->(env) { [200, {}, [KINDS.fetch(env["PATH_INFO"]).call.to_s]] }
+
+      def statuses = [$?&.exitstatus, Process.last_status&.exitstatus]
+
+      # Have a child that ends with a number.
+      WAYS = {
+        "system" => ->(number) { system("exit #{number}") }, "backquotes" => ->(number) { `exit #{number}` },
+        "popen" => ->(number) { IO.popen("exit #{number}", &:read) }, "wait" => ->(number) { Process.wait(spawn("exit #{number}")) },
+        "enumerator" => ->(number) { Enumerator.new { |all| all << system("exit #{number}") << sleep(0.001) }.take(2) }
+      }
+      HAD = Hash.new(0)
+
+      # Once all have had their child, and the next ones have come: what each sees, and one of its tasks.
+      def own(way, number, all)
+        before = statuses
+        WAYS.fetch(way).call(number)
+        HAD[way] += 1
+        sleep 0.001 until HAD[way] == all
+        seen = [before, statuses, Enumerator.new { |found| found << statuses }.next, Async { system("exit 77"); statuses }.wait, statuses]
+        [*seen.flatten, Thread.new { $? }.value].inspect
+      end
+      run(lambda do |env|
+        _, own, way, number, all = env["PATH_INFO"].split("/")
+        [200, {}, [own == "own" ? own(way, number.to_i, all.to_i) : KINDS.fetch(env["PATH_INFO"]).call.to_s]]
+      end)
     RUBY
 
     def server = shared_server(APP)
@@ -79,6 +102,15 @@ module Fairlead
         end
         assert_equal ["3"], answers.uniq
         assert_operator took, :<, 50
+      end
+    end
+
+    %w[system backquotes popen wait enumerator].each do |way|
+      define_method("test_the_status_of_the_last_child_is_the_requests_own_after_#{way}") do
+        answers = Array.new(24) { |number| Thread.new { server.get("/own/#{way}/#{number}/24").body } }.map { |thread| thread.join(60)&.value }
+        expected = Array.new(24) { |number| [nil, nil, *[number] * 4, 77, 77, number, number, nil].inspect }
+
+        assert_equal expected, answers
       end
     end
 
