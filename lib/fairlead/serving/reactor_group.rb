@@ -40,21 +40,18 @@ module Fairlead
       @loop.watch({ **WATCH, lost: lost * 1000, drain: drain * 1000, drain_streams: drain_streams * 1000, priority: PRIORITY })
     end
 
-    # Serves until {#finish}, in the calling thread and those that stand by.
+    # Serves until {#finish}. No reactor is in the calling thread: it has usually loaded the app, and what an app does with `Thread.main`
+    # must not be done to a thread that serves, as in other servers.
     #
-    # @yield once it serves
-    def run
-      before = Thread.current.priority
-      Thread.current.priority = PRIORITY
-      @first.run do
-        STANDBYS.times { add_standby }
-        @loop.start_watch
-        yield if block_given?
-      end
+    # @yield once it serves, in the first reactor's thread
+    # @raise [Exception] what has ended that
+    def run(&ready)
+      first = start_first(&ready)
+      await_end(first)
     ensure
       @ended = true
-      Thread.current.priority = before
-      @reactors.drop(1).each(&:finish)
+      @reactors.each { |reactor| reactor.finish unless reactor.ended? }
+      first&.join if first&.alive?
       @threads.dup.each(&:join)
     end
 
@@ -127,7 +124,7 @@ module Fairlead
 
     # @api private
     # @param reactor [Reactor]
-    # @return [Boolean] whether it may have to end: more stand by than at the start. The first is the worker's own thread.
+    # @return [Boolean] whether it may have to end: more stand by than at the start. The first stays.
     def surplus?(reactor) = @reactors.size > 1 + STANDBYS && !reactor.equal?(@first)
 
     # @api private
@@ -154,22 +151,52 @@ module Fairlead
       @awaited.delete(id) if waiters.empty?
     end
 
+    def start_first
+      start("fairlead server") do
+        Thread.current.report_on_exception = false # whoever awaits its end gets it
+        serve(@first) do
+          STANDBYS.times { add_standby }
+          @loop.start_watch
+          yield if block_given?
+        end
+      end
+    end
+
+    # What a signal's handler raises, or another thread, ends nothing.
+    def await_end(thread)
+      thread.join
+    rescue Exception => error
+      raise unless thread.alive?
+
+      Containment.report(self, error)
+      retry
+    end
+
+    def start(name)
+      Thread.new do
+        Thread.current.name = name
+        yield
+      end
+    end
+
     def add_standby
       reactor = new_reactor
       @reactors << reactor
-      thread = Thread.new { stand_by(reactor) }
-      thread.name = "fairlead reactor #{@reactors.size - 1}"
-      @threads << thread
+      @threads << start("fairlead reactor #{@reactors.size - 1}") { stand_by(reactor) }
       reactor.finish if @ended # {#run} may not have seen it
     rescue ThreadError
       @reactors.delete(reactor) # the system allows no more threads: the next one is tried when it is needed
     end
 
-    # The whole life of a standby's thread. It sets its priority itself: one set from outside may come before that which
-    # each new thread gets.
-    def stand_by(reactor)
+    # A thread sets its priority itself: one set from outside may come before that which each new thread gets.
+    def serve(reactor, &)
       Thread.current.priority = PRIORITY
-      reactor.run
+      reactor.run(&)
+    end
+
+    # The whole life of a standby's thread.
+    def stand_by(reactor)
+      serve(reactor)
     rescue Errno::EMFILE, Errno::ENFILE, FiberError
       nil # there are no descriptors or fibers left for one: likewise
     ensure

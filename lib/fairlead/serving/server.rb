@@ -17,7 +17,7 @@ require_relative "slow_requests"
 require_relative "wait_notes"
 
 module Fairlead
-  # Serves one Rack app in this process, in the calling thread: assembles the core's loop, the reactors, and the handler of
+  # Serves one Rack app in this process: assembles the core's loop, the reactors, and the handler of
   # requests, runs them, and ends them.
   class Server
     # What the core is told of the configuration; the units are those of Configuration.

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 module Fairlead
-  # A worker, from its fork to its end. Its main thread runs the server; a second one reads the supervisor's messages and takes
+  # A worker, from its fork to its end. Its main thread awaits the server's end; a second one reads the supervisor's messages and takes
   # signals.
   class Worker
     # The exit status of a worker that could not start, or whose server failed.

@@ -136,7 +136,7 @@ module Fairlead
     NO_MORE_FIBERS = <<~'RUBY'
       Fairlead::Server # loads the reactor
       NO_MORE = lambda do |way|
-        next if !File.exist?("no-more-#{way}") || (ENV["STANDBYS"] && Thread.current == Thread.main)
+        next if !File.exist?("no-more-#{way}") || (ENV["STANDBYS"] && !Thread.current.name&.start_with?("fairlead reactor"))
 
         File.write("refused", ".", mode: "a")
         raise FiberError, "can't alloc machine stack to fiber: Cannot allocate memory"
