@@ -17,6 +17,7 @@ module Fairlead
   autoload :ScheduledCall, "fairlead/fiber_safety/scheduled_call"
   autoload :ServingScheduler, "fairlead/fiber_safety/serving_scheduler"
   autoload :StrayChild, "fairlead/fiber_safety/stray_child"
+  autoload :ThreadParent, "fairlead/fiber_safety/thread_parent"
   autoload :ThreadVariables, "fairlead/fiber_safety/thread_variables"
   autoload :Timeouts, "fairlead/fiber_safety/timeouts"
   autoload :Uninterruptible, "fairlead/fiber_safety/uninterruptible"

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "async"
+require_relative "thread_parent"
 
 # Whether a reactor runs in the thread.
 Thread.attr_accessor :fairlead_serves
@@ -39,15 +40,18 @@ module Fairlead
     end
 
     # Prepended to Thread. In a request, the fiber is what the app takes for its thread. An exception that another thread raises in
-    # a reactor's thread could be meant for any request, and would arrive in whichever one computes.
+    # a reactor's thread would arrive in whichever request computes. It is for the one that has started that other thread ({ThreadParent}).
     module Threads
       def raise(*arguments, **options)
         return super unless fairlead_serves && !arguments.first.is_a?(Timeouts::Expiry)
         return ::Kernel.raise(*arguments, **options) if equal?(::Thread.current)
 
         error = arguments.first
-        error = ::RuntimeError.new(error) unless error.respond_to?(:exception)
-        Containment.report(self, error.exception(*arguments[1]), "Another thread raises this in one that serves: nobody gets it.")
+        error = ::RuntimeError.new(error || "unhandled exception") unless error.respond_to?(:exception)
+        error = error.exception(*arguments[1])
+        return if ThreadParent.of(self)&.raise(error)
+
+        Containment.report(self, error, "Another thread raises this in one that serves: nobody gets it.")
       end
 
       # A killed fiber could not wait in its `ensure`, as a killed thread can: its next waits would end at once.

@@ -1,0 +1,124 @@
+# frozen_string_literal: true
+
+module Fairlead
+  # The fiber of a request or task, for the threads that it starts. They take `Thread.current` of the fiber for its thread, as everywhere:
+  # what they raise there, and their `Thread#wakeup`, reaches that fiber. It arrives at a wait, as all interruptions do.
+  class ThreadParent
+    # A key of fiber storage: threads inherit it, and pass it on to theirs.
+    KEY = :fairlead_thread_parent
+    private_constant :KEY
+
+    # Prepended to Thread's singleton class.
+    module Starts
+      def new(...)
+        ThreadParent.remember
+        super
+      end
+
+      def start(...)
+        ThreadParent.remember
+        super
+      end
+
+      def fork(...)
+        ThreadParent.remember
+        super
+      end
+    end
+
+    # Prepended to Thread.
+    module Waits
+      def join(...) = super.tap { ThreadParent.await_exceptions }
+
+      def value = super.tap { ThreadParent.await_exceptions }
+
+      def wakeup = ThreadParent.of(self)&.wakeup ? self : super
+
+      def run = ThreadParent.of(self)&.wakeup ? self : super
+    end
+    private_constant :Starts, :Waits
+
+    class << self
+      # The present fiber is about to start a thread.
+      def remember
+        return unless ::Thread.current.fairlead_serves
+
+        fiber = FiberOwner.current
+        Fiber[KEY] = new(fiber) unless Fiber[KEY]&.now?(fiber)
+      end
+
+      # @param thread [Thread]
+      # @return [ThreadParent, nil] of the present thread, or of the one that has started it, if it is a fiber of that other thread.
+      def of(thread)
+        return if !thread.fairlead_serves || thread.equal?(::Thread.current)
+
+        parent = Fiber[KEY]
+        parent if parent&.in?(thread)
+      end
+
+      # A thread raises before it ends: whoever has awaited its end gets that now.
+      def await_exceptions
+        ::Fiber.scheduler.yield if ::Thread.current.fairlead_serves && ::Fiber.current_scheduler && Fiber[KEY]&.exceptions?
+      end
+    end
+
+    # @param fiber [Fiber] of the present thread.
+    def initialize(fiber)
+      @fiber = fiber
+      @thread = ::Thread.current
+      @scheduler = ::Fiber.scheduler
+      @serving = fiber.fairlead_serving_fiber
+      @request = @serving&.request&.id
+      @raised = []
+    end
+
+    # @return [Boolean] whether it stands for what that fiber does now.
+    def now?(fiber) = @fiber.equal?(fiber) && !ended?
+
+    def in?(thread) = @thread.equal?(thread)
+
+    # @return [Boolean] whether there are some that the fiber has not got yet.
+    def exceptions? = @raised.any? || @fiber.fairlead_postponed&.any?
+
+    # Has the fiber get an exception at its present wait, or its next one, unless its request ends before. Safe in any thread.
+    #
+    # @param error [Exception]
+    # @return [Boolean] whether its request, or its task, still runs.
+    def raise(error)
+      return false if ended?
+
+      @raised.push(error)
+      call do
+        @raised.shift
+        @fiber.raise(Uninterruptible::Scope.new(error) { ended? }) unless ended?
+      end
+    end
+
+    # Ends the fiber's sleep. Safe in any thread.
+    #
+    # @return [Boolean] (see #raise)
+    def wakeup
+      return false if ended?
+
+      call { @scheduler.unblock(nil, @fiber) if @fiber.fairlead_woken == false && !ended? }
+    end
+
+    private
+
+    # In the scheduler's own fiber.
+    def call(&)
+      @scheduler.unblock(nil, ScheduledCall.new(&))
+      true
+    end
+
+    def ended?
+      return !@fiber.alive? unless @serving
+
+      request = @serving.request
+      request.nil? || request.id != @request || request.answered?
+    end
+
+    ::Thread.singleton_class.prepend(Starts)
+    ::Thread.prepend(Waits)
+  end
+end
