@@ -38,7 +38,6 @@ module Fairlead
           # The driver forgets it, so that `inspect` does not show it.
           password = options.to_h.transform_keys(&:to_sym).slice(:password, :pass)
           @fairlead_password = -> { password }
-          @fairlead_lock = ::Thread::Mutex.new
           super
           session = QueryCanceller::Session.of(self)
           # Behind a proxy the server's connection may be another client's next.

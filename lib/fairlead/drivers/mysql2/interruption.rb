@@ -43,8 +43,9 @@ module Fairlead
 
         # @yield in another thread, which may still use the client when nobody waits for it any more: it closes the client then.
         def in_thread
+          lock = fairlead_lock
           Fairlead.offload do
-            @fairlead_lock.synchronize { yield unless @fairlead_abandoned }
+            lock.synchronize { yield unless @fairlead_abandoned }
           ensure
             close_abandoned
           end
@@ -99,11 +100,14 @@ module Fairlead
         end
 
         def close_abandoned
-          return unless @fairlead_abandoned && @fairlead_lock.try_lock
+          return unless @fairlead_abandoned && fairlead_lock.try_lock
 
           CLOSE.bind_call(self)
-          @fairlead_lock.unlock
+          fairlead_lock.unlock
         end
+
+        # Made when it is first needed: the app may have made the client before this module was prepended.
+        def fairlead_lock = @fairlead_lock ||= ::Thread::Mutex.new
       end
     end
   end
