@@ -85,7 +85,7 @@ static bool owns_state(VALUE fiber) {
 /* The fibers of one Ruby thread. */
 typedef struct thread_fibers {
     VALUE root, current;
-    role role; /* of the current fiber: looking it up at each switch would cost more than all the rest */
+    role role;    /* of the current fiber: looking it up at each switch would cost more than all the rest */
     VALUE status; /* that of the thread's last child when the fiber began to run, whichever fiber had that child */
 } thread_fibers;
 
@@ -312,6 +312,40 @@ static VALUE owner_resumes(VALUE self, VALUE fiber, VALUE other) {
     return Qfalse;
 }
 
+/* Which fiber has a Mutex, Ruby does not say: it is the first field of the C struct. Set if one that was locked looks like that. */
+static const rb_data_type_t *mutex_type;
+
+static const void *mutex_fiber(VALUE mutex) {
+    return *(void **) RTYPEDDATA_GET_DATA(mutex);
+}
+
+static void try_mutex(void) {
+    VALUE mutex = rb_mutex_new();
+    const void *nobody = mutex_fiber(mutex);
+    rb_mutex_lock(mutex);
+    const void *owner = mutex_fiber(mutex);
+    rb_mutex_unlock(mutex);
+    if (nobody == NULL && owner == RTYPEDDATA_GET_DATA(rb_fiber_current()))
+        mutex_type = RTYPEDDATA_TYPE(mutex);
+}
+
+/* FiberOwner.deadlock?(lock): whether a Mutex belongs to a fiber that has resumed the current one, perhaps through further ones, and so
+ * cannot go on before that does. For another object, such as the lock of a `require`, which has no class: false. */
+static VALUE owner_deadlock(VALUE self, VALUE lock) {
+    if (mutex_type == NULL || !RB_TYPE_P(lock, T_DATA) || !RTYPEDDATA_P(lock) || RTYPEDDATA_TYPE(lock) != mutex_type)
+        return Qfalse;
+    VALUE fiber = rb_fiber_current();
+    for (int i = 0; i < MAX_RESUMERS; i++) {
+        origin *from = role_of(fiber).from;
+        if (from == NULL || NIL_P(from->resumer) || from->resumer == fiber)
+            return Qfalse;
+        fiber = from->resumer;
+        if (mutex_fiber(lock) == RTYPEDDATA_GET_DATA(fiber))
+            return Qtrue;
+    }
+    return Qfalse;
+}
+
 /* Fairlead.request_fiber(fiber): the fiber whose request this fiber works for; nil: unknown, or the request is over. */
 static VALUE request_fiber(VALUE self, VALUE fiber) {
     origin *from = role_of(fiber).from;
@@ -340,4 +374,6 @@ void fl_init_fibers(void) {
     rb_define_singleton_method(owner, "current", owner_current, 0);
     rb_define_singleton_method(owner, "own_state", owner_own_state, 0);
     rb_define_singleton_method(owner, "resumes?", owner_resumes, 2);
+    rb_define_singleton_method(owner, "deadlock?", owner_deadlock, 1);
+    try_mutex();
 }

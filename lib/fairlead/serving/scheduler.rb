@@ -105,7 +105,9 @@ module Fairlead
     CHECK = 0.002
     # After so many failed rounds in a row the reactor gives up.
     MOST_FAILURES = 100
-    private_constant :CHECK, :MOST_FAILURES
+    # Ruby's own text, where it knows that the fibers belong to one thread.
+    DEADLOCK = "deadlock; lock already owned by another fiber belonging to the same thread"
+    private_constant :CHECK, :MOST_FAILURES, :DEADLOCK
 
     # A fiber that closes an IO sleeps until the threads that use the IO have let go. Ruby then wakes the fiber's thread only, so
     # the fiber checks again by itself. All others that sleep without an end are woken.
@@ -152,8 +154,11 @@ module Fairlead
     # @param blocker [Object, nil] not to be called: the lock of a `require` is an object without a class.
     def block(blocker, timeout)
       fiber = Fiber.current
+      no_task = Uninterruptible.plain?(fiber)
+      ::Kernel.raise ::ThreadError, DEADLOCK if no_task && FiberOwner.deadlock?(blocker)
+
       fiber.fairlead_woken = false
-      plain = (Thread.current.fairlead_plain_waits ||= []).push(fiber) if Uninterruptible.plain?(fiber)
+      plain = (Thread.current.fairlead_plain_waits ||= []).push(fiber) if no_task
       kind = fiber.fairlead_waits_for || (timeout && nil.equal?(blocker) ? RequestTimes::SLEEP : RequestTimes::LOCK)
       counted = RequestTimes.wait(kind, timeout)
       @sampler.arm if counted

@@ -107,10 +107,10 @@ module Fairlead
 
     %w[system backquotes popen wait enumerator].each do |way|
       define_method("test_the_status_of_the_last_child_is_the_requests_own_after_#{way}") do
-        answers = Array.new(24) { |number| Thread.new { server.get("/own/#{way}/#{number}/24").body } }.map { |thread| thread.join(60)&.value }
+        clients = Array.new(24) { |number| Thread.new { server.get("/own/#{way}/#{number}/24").body } }
         expected = Array.new(24) { |number| [nil, nil, *[number] * 4, 77, 77, number, number, nil].inspect }
 
-        assert_equal expected, answers
+        assert_equal expected, clients.map { |thread| thread.join(60)&.value }
       end
     end
 
