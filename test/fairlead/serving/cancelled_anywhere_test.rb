@@ -117,7 +117,7 @@ module Fairlead
         $fibers[fiber] = true
         {
           awaited: group.instance_variable_get(:@awaited).size, deadlines: group.instance_variable_get(:@deadlines).instance_variable_get(:@running).size,
-          slept: sleep(0.002), popped: Queue.new.pop(timeout: 0.002).inspect, offloaded: Fairlead.offload { 1 },
+          slept: (sleep(0.002); true), popped: Queue.new.pop(timeout: 0.002).inspect, offloaded: Fairlead.offload { 1 },
           section: fiber.fairlead_section.inspect, postponed: fiber.fairlead_postponed.inspect, locals: Thread.current.keys,
           descriptors: (GC.start; descriptors), sections: $sections.to_i - $cleaned.to_i, found: $found.to_i,
           open: $open.to_i
