@@ -35,9 +35,7 @@ module Fairlead
       @mode = mode
       @root = root
       @databases = databases
-      @folder = File.join(root, "tmp/suite")
-      FileUtils.rm_rf(@folder)
-      FileUtils.mkdir_p(@folder)
+      make_folder(@folder = File.join(root, "tmp/suite"))
       @lanes = Array.new(mode == "timing" ? 1 : LANES) { |index| Lane.new(index, @folder, databases:) }
       @report = Report.new(@folder)
     end
@@ -53,9 +51,18 @@ module Fairlead
       @report.finish
     ensure
       @lanes.map { |lane| Thread.new { lane.close } }.each(&:join)
+      Claims.release(@folder)
     end
 
     private
+
+    # Two runs in one checkout would delete what the other has written.
+    def make_folder(folder)
+      FileUtils.mkdir_p(File.dirname(folder))
+      Claims.take(folder, wait: false) or abort "bin/test runs already in #{@root}: wait for its end, or use another checkout."
+      FileUtils.rm_rf(folder)
+      FileUtils.mkdir_p(folder)
+    end
 
     def run_side_by_side
       queue = (@mode == "fast" ? fast : files.reject(&:alone?)).sort_by { |entry| -SECONDS.fetch(entry.name, entry.guess) }

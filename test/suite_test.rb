@@ -109,6 +109,15 @@ class SuiteTest < Fairlead::Test
     end
   end
 
+  def test_a_second_run_in_the_same_checkout_is_refused
+    second = "Open3.capture2e({ \"SECOND\" => \"yes\" }, RbConfig.ruby, \"-r\", #{File.join(ROOT, "test/suite").inspect}, \"-e\", #{WHOLE.inspect}, Dir.pwd)"
+    said, status, = whole("def test_a = ENV.key?(\"SECOND\") || File.write(\"second\", #{second}.join)") do |folder|
+      assert_match(/\Abin\/test runs already in #{Regexp.escape(folder)}: .*exit 1\b/m, File.read(File.join(folder, "second")))
+    end
+
+    assert_predicate status, :success?, said
+  end
+
   def test_what_fails_beside_others_and_passes_alone_three_times_is_unstable
     said, status, unstable = whole("def test_a = fail_first(1)\ndef test_b = File.write(\"b\", \"x\", mode: \"a\")") do |folder|
       assert_equal "x" * 4, File.read(File.join(folder, "tries"))

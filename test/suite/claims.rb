@@ -15,12 +15,16 @@ module Fairlead
         # Waits for whoever has it, or clears it away.
         #
         # @param folder [String] need not be there yet.
-        def take(folder)
+        # @param wait [Boolean] false: gives up if another process has it.
+        # @return [Boolean] whether it is this process's.
+        def take(folder, wait: true)
           until @held.key?(folder)
             file = File.open(folder + SUFFIX, FLAGS | File::CREAT, 0o600)
-            file.flock(File::LOCK_EX)
-            there?(file) ? @held[folder] = file : file.close
+            taken = file.flock(wait ? File::LOCK_EX : File::LOCK_EX | File::LOCK_NB)
+            taken && there?(file) ? @held[folder] = file : file.close
+            return false unless taken
           end
+          true
         end
 
         # A folder that could not be deleted is left to the next run.
