@@ -9,13 +9,13 @@
 static fl_ruby_loop *newest; /* the loop of the newest reporter, which also takes backtraces of threads that are no reactors */
 static ID id_capture;
 
-/* Calls reporter.capture(number, began, wanted, thread, fiber), if the stall goes on. Ruby may close the loop meanwhile. */
+/* Calls reporter.capture(number, began, asked, wanted, thread, fiber), if the stall goes on. Ruby may close the loop meanwhile. */
 static void capture(fl_ruby_loop *self, int number, VALUE thread, VALUE fiber) {
     fl_watch *watch = self->watch;
     fl_stall_record *record = &watch->stalls[number];
     if (fl_stall_is_long(record) && fl_stall_goes_on(watch, number))
-        rb_funcall(self->reporter, id_capture, 5, INT2NUM(number), ULL2NUM(atomic_load(&record->began)),
-                   INT2NUM(atomic_load(&record->wanted)), thread, fiber);
+        rb_funcall(self->reporter, id_capture, 6, INT2NUM(number), ULL2NUM(atomic_load(&record->began)),
+                   ULL2NUM(atomic_load(&record->asked)), INT2NUM(atomic_load(&record->wanted)), thread, fiber);
 }
 
 static VALUE capture_own(VALUE unused) {

@@ -320,6 +320,37 @@ static void time_without_a_cpu_or_the_gvl_is_no_stall_of_a_request(void) {
     CHECK_NUMBER(FL_STALL_OVER, phase_after(FL_GVL_HELD, true));
 }
 
+/* It has moved on since, perhaps: the look at its first moments tells little of a stall that lasts. */
+static void the_backtrace_of_a_stall_is_asked_for_again_while_it_goes_on(void) {
+    peer_server server = server_start();
+    fl_watch_limits reporting = limits;
+    reporting.reported = 100 * SECOND; /* so long that the machine's own pauses do not count */
+    fl_watch *watch = fl_watch_open(server.loop, &reporting);
+    CHECK(fl_notifier_open(&watch->reporter) >= 0);
+    fl_thread thread = {.task = fl_task_self()};
+    CHECK_NUMBER(0, fl_watch_register(watch, &thread));
+    set_gvl(&thread, FL_GVL_RELEASED);
+    uint64_t began = fl_clock(), asked = 0;
+    int times = 0;
+    fl_reactor_enters_app(&watch->reactors[0], began);
+    fl_stall_record *record = &watch->stalls[0];
+    for (int i = 1; i <= 1000; i++) {
+        fl_stalls_update(watch, began + (uint64_t) i * 10 * SECOND);
+        if (atomic_load(&record->asked) != asked)
+            times++;
+        asked = atomic_load(&record->asked);
+        if (i == 4)
+            CHECK_NUMBER(0, times);
+        if (i == 25)
+            CHECK_NUMBER(4, times);
+    }
+    CHECK(asked / SECOND > 7000);
+    CHECK(times < 30);
+    fl_reactor_leaves_app(&watch->reactors[0]);
+    fl_watch_close(watch);
+    server_stop(&server);
+}
+
 typedef struct restless {
     fl_watch *watch;
     fl_thread thread;
@@ -456,5 +487,6 @@ int main(void) {
     TEST(an_entry_is_free_once_its_reactor_has_unregistered);
     TEST(a_request_that_a_lost_worker_finds_is_not_late);
     TEST(time_without_a_cpu_or_the_gvl_is_no_stall_of_a_request);
+    TEST(the_backtrace_of_a_stall_is_asked_for_again_while_it_goes_on);
     return test_summary();
 }

@@ -64,13 +64,14 @@ module Fairlead
 
       # The core calls this while a stall goes on. The stalled reactor runs nothing until it returns.
       #
-      # @param wanted [Integer] the kind of stall for which the backtrace is; the core asks again if the kind changes.
+      # @param asked [Integer] microseconds that the stall had lasted when the core asked. It asks again while the stall goes on.
+      # @param wanted [Integer] the kind of stall for which the backtrace is.
       # @api private
-      def capture(number, began, wanted, thread, fiber)
-        before = @snapshots[number]
-        return if (before&.began == began && before.wanted == wanted) || thread.equal?(@thread)
+      def capture(number, began, asked, wanted, thread, fiber)
+        before = @snapshots[number].then { |snapshot| snapshot if snapshot&.began == began }
+        return if before&.asked == asked || thread.equal?(@thread)
 
-        @snapshots[number] = Snapshot.new(began, wanted, thread, fiber, @env_of.call(fiber))
+        @snapshots[number] = Snapshot.new(began, asked, wanted, thread, fiber, @env_of.call(fiber), before)
       rescue StandardError => error # logged by the reporter's own thread
         @failure = error
       end

@@ -3,7 +3,7 @@
 module Fairlead
   class Stall
     # The backtrace and the request of a stall, taken while it goes on, perhaps within the stalled code itself. Taking it holds
-    # Ruby's lock, waits for nothing, and takes no other lock.
+    # Ruby's lock, waits for nothing, and takes no other lock. A long stall has several: it is told of the place that took most of it.
     class Snapshot
       # The most frames of a backtrace: more are of no use, and take long.
       DEPTH = 150
@@ -13,17 +13,25 @@ module Fairlead
 
       # @return [Integer] when the stall began, on the core's clock.
       attr_reader :began
+      # @return [Integer] microseconds that the stall had lasted when the core asked for it.
+      attr_reader :asked
       # @return [Integer] the kind of stall for which it was taken.
       attr_reader :wanted
       # @return [Array<String>]
       attr_reader :backtrace
+      # @return [Array<Snapshot>] of this stall, this one the last.
+      attr_reader :series
 
       # @param thread [Thread] that stalls
       # @param fiber [Fiber] that it runs
       # @param env [Hash, nil] of the request that the fiber works for
-      def initialize(began, wanted, thread, fiber, env)
+      # @param before [Snapshot, nil] the one before of this stall
+      def initialize(began, asked, wanted, thread, fiber, env, before = nil)
         @began = began
+        @asked = asked
         @wanted = wanted
+        @since = before ? before.asked : 0
+        @series = [*before&.series, self].freeze
         @env = env
         @backtrace = Culprit.trim((thread.backtrace(0, DEPTH) || []).drop_while { |line| line.start_with?(__dir__) })
         @thread = thread.name || thread.inspect unless env || fiber.fairlead_serving_fiber || fiber.async_task # not for threads that serve
@@ -40,8 +48,14 @@ module Fairlead
       # @param facts [Hash] from the core
       # @return [Stall]
       def to_stall(facts)
-        Snapshot.stall(facts, backtrace: @backtrace, thread: @thread, **(@env ? request : {}))
+        Snapshot.stall(facts, backtrace: typical.backtrace, thread: @thread, **(@env ? request : {}))
       end
+
+      # @return [Integer] microseconds of the stall that it stands for.
+      def weight = @asked - @since
+
+      # @return [String, nil] (see Culprit#at)
+      def at = @at ||= Culprit.new(@backtrace).at
 
       # Tells the core the route as soon as the app's router has run: the next request of that route may come before this one ends.
       def learn_route
@@ -82,6 +96,11 @@ module Fairlead
       private_class_method :legible, :time, :receiver, :lane_of
 
       private
+
+      # @return [Snapshot] of the place that took the most time of this kind.
+      def typical
+        @series.select { |one| one.wanted == @wanted }.group_by(&:at).values.max_by { |same| same.sum(&:weight) }.last
+      end
 
       # Read when the stall is reported: the app may know more of its request by then.
       def request

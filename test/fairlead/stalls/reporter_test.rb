@@ -34,6 +34,9 @@ module Fairlead
           database.execute(count) while Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID) < ends
         end
       when "/both" then (compute(0.15); Cwork.without_gvl(seconds))
+      when "/moves"
+        Cwork.without_gvl(0.2)
+        Cwork.without_gvl(seconds)
       when "/child" then Async { Cwork.without_gvl(seconds) }.wait
       when "/later-child" then Async { sleep(0.01); Cwork.without_gvl(seconds) }.wait
       when "/leave" then Async { sleep(0.3); Cwork.without_gvl(seconds) }
@@ -91,6 +94,10 @@ module Fairlead
 
     def test_one_that_computes_at_first_but_mostly_blocks_is_blamed_for_that
       assert_match(/without_gvl/, stalled("/both", kind: "blocked")["at"])
+    end
+
+    def test_one_that_blocks_in_several_places_is_blamed_for_the_longest
+      assert_told stalled("/moves", kind: "blocked"), at: line_of('"/moves"') + 2
     end
 
     def test_a_child_task_or_another_fiber_stalls_in_the_name_of_its_request

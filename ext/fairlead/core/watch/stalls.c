@@ -6,6 +6,7 @@ enum {
     GVL_KEPT = 1000000,  /* microseconds that one thread has held the GVL, after which the reporter cannot be relied on */
     FIRST_LOOK = 2000,   /* microseconds that the first look at a thread counts for: it does not show what was before */
     COMPUTING = 4,       /* times the limit: computing is ordinary work, and reported later */
+    LOOKS = 4,           /* a stall of any length has its backtrace taken when it has grown by one part of so many */
     UNREPORTED = 100000, /* microseconds after which an absence is shown where none is reported; below, it is ordinary work */
 };
 
@@ -34,6 +35,7 @@ static void open_record(fl_stall_record *record, const fl_thread *thread, uint64
     set(&record->released, 0);
     set(&record->asleep, 0);
     set(&record->computed, 0);
+    set(&record->asked, 0);
     set(&record->handed, 0);
     atomic_store(&record->foreign, false);
     atomic_store(&record->relief, false);
@@ -119,6 +121,7 @@ static void close_record(fl_watch *watch, fl_stall_record *record, uint64_t ende
 /* Has the backtrace taken by the reporter, or by the stalled thread itself if that holds the GVL. */
 static void request_backtrace(fl_watch *watch, fl_stall_record *record, fl_stall kind, int gvl) {
     atomic_store(&record->wanted, kind);
+    set(&record->asked, time_seen(record));
     if (atomic_load(&record->phase) == FL_STALL_OPEN)
         atomic_store(&record->phase, FL_STALL_LONG);
     fl_notifier_notify(&watch->reporter);
@@ -126,8 +129,15 @@ static void request_backtrace(fl_watch *watch, fl_stall_record *record, fl_stall
         watch->request_backtrace();
 }
 
-/* Requests the backtrace after half of the limit, because the stall may end before it is taken, and again when most of the time turns
- * out to be of another kind. */
+/* Whether another backtrace tells more: most of the time has turned out to be of another kind, or it may be spent elsewhere by now. */
+static bool may_have_moved_on(const fl_watch *watch, const fl_stall_record *record, fl_stall kind) {
+    uint64_t seen = time_seen(record), pause = limit_of(watch, record) / 2;
+    if (pause < seen / LOOKS)
+        pause = seen / LOOKS;
+    return kind != (fl_stall) atomic_load(&record->wanted) || seen >= get(&record->asked) + pause;
+}
+
+/* Requests the backtrace after half of the limit, because the stall may end before it is taken, and again while it goes on. */
 static void update_record(fl_watch *watch, int number, fl_stall_record *record, uint64_t now) {
     const fl_thread *thread = watch->reactors[number].thread;
     int gvl = atomic_load(&thread->gvl);
@@ -135,8 +145,8 @@ static void update_record(fl_watch *watch, int number, fl_stall_record *record, 
     fl_stall looks_like = tally(record, thread, subject, gvl, now), kind = fl_stall_kind(record);
     int phase = atomic_load(&record->phase);
     bool reachable = gvl != FL_GVL_WANTED || subject != thread;
-    bool due = phase == FL_STALL_OPEN ? has_lasted(record, now, limit_of(watch, record) / 2)
-                                      : kind != (fl_stall) atomic_load(&record->wanted);
+    bool due =
+        phase == FL_STALL_OPEN ? has_lasted(record, now, limit_of(watch, record) / 2) : may_have_moved_on(watch, record, kind);
     if (due && reachable && looks_like == kind)
         request_backtrace(watch, record, kind, gvl);
     if (phase == FL_STALL_LONG && has_lasted(record, now, LASTING)) {

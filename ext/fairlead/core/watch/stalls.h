@@ -28,6 +28,7 @@ typedef struct fl_stall_record {
     /* Approximate microseconds that the thread was without the GVL, slept with it, and computed. The rest of the time it waited for
      * the GVL or a CPU. */
     _Atomic uint64_t released, asleep, computed;
+    _Atomic uint64_t asked;      /* sum of these three when the backtrace was last asked for; 0: never */
     _Atomic int wanted;          /* fl_stall: the kind of time that the backtrace should show */
     _Atomic bool foreign;        /* the GVL is held by a thread that is no reactor */
     _Atomic uint64_t standby_at; /* `began` of the stall in which a standby took the lead */
