@@ -103,6 +103,7 @@ module Fairlead
           begin
             require File.expand_path("slow.so") if place == "late"
             File.write("slow", "")
+            Fairlead.request_timeout = 0.4 if ENV["FORKS_LATE"] # from now on: nothing waits before it forks
             status[fork { look(port); exit 7 }]
             sleep(seconds.to_f)
           rescue Fairlead::RequestTimeout, Fairlead::ClientGone => error
@@ -168,8 +169,8 @@ module Fairlead
     %w[early late].each do |place|
       { "slow-before" => "before", "slow-in-child" => "in_child" }.each do |file, moment|
         define_method("test_a_request_that_forks_slowly_#{moment}_with_#{place}_handlers_is_told_in_its_parent_only") do
-          { "RequestTimeout" => ["--request-timeout", "0.4"], "ClientGone" => ["--cancel-abandoned"] }.each do |error, flags|
-            with_slow_server(place, *flags) do |server|
+          { "RequestTimeout" => ["--request-timeout", "60"], "ClientGone" => ["--cancel-abandoned"] }.each do |error, flags|
+            with_slow_server(place, *flags, late: error == "RequestTimeout") do |server|
               server.write(file, "")
               # Others wait in the same worker as it is copied, and must not run in both.
               others = error == "ClientGone" ? 3 : 0
@@ -243,9 +244,10 @@ module Fairlead
       assert_equal [server.worker_pids.first.to_s] * count, lines.map { |line| line[/\d+\z/] }, lines.join(", ")
     end
 
-    def with_slow_server(place, *flags, &)
+    # @param late [Boolean] whether its time is up as it forks.
+    def with_slow_server(place, *flags, late: false)
       library = of_slow_handlers
-      env = place == "early" ? { "LD_PRELOAD" => library } : {}
+      env = { "LD_PRELOAD" => (library if place == "early"), "FORKS_LATE" => ("yes" if late) }
       with_server(APP, *flags, env:, files: { "look.rb" => PROGRAM }, lint: false) do |server|
         FileUtils.cp(library, server.path("slow.so"))
         yield server

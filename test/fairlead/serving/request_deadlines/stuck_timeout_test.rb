@@ -32,12 +32,13 @@ module Fairlead
       assert_empty failed
     end
 
-    # A request may be served by the sibling of the worker that it came to.
+    # A request may be served by the sibling of the worker that it came to. Where the machine stands still for as long as the option
+    # says, other workers are replaced too, in the name of what they serve then.
     #
     # @return [Integer] which process has gone.
-    def await_end(server)
+    def await_end(server, what)
       pid = nil
-      eventually("a worker is replaced") { pid = server.log[/Worker \d \(process (\d+)\) is being replaced/, 1] }
+      eventually("a worker is replaced") { pid = server.log[/Worker \d \(process (\d+)\) is being replaced: for \S+ s \(stuck_timeout\) #{what}/, 1] }
       eventually("it has gone", within: 20) { !server.worker_pids.include?(pid.to_i) }
       pid.to_i
     rescue Minitest::Assertion => error
@@ -52,7 +53,7 @@ module Fairlead
           victim = nil
           while_others_ask(server) do
             stall(server, path, 30, on: stuck)
-            victim = await_end(server)
+            victim = await_end(server, "GET #{path}/~")
           end
           assert_equal 503, stuck.response.status
           assert_predicate stuck, :eof?
@@ -61,10 +62,9 @@ module Fairlead
           assert_equal [200, 200], answers.map(&:status)
           refute_includes answers.map { |answer| answer.body.to_i }, victim
           eventually("there are two again") { server.worker_pids.size == 2 }
-          assert_includes server.log, "(process #{victim}) is being replaced: for 0.6 s (stuck_timeout) GET #{path}/~"
           assert_match(/ \(stuck_timeout\) GET \S+ #{words}\.$/, server.log)
           assert_includes server.log, "(process #{victim}) does not end: it is killed"
-          assert_equal 1, server.log.scan("is being replaced").size
+          assert_equal 1, server.log.scan("(process #{victim}) is being replaced").size
         end
       end
     end
@@ -78,8 +78,7 @@ module Fairlead
         answers = []
         answers << client(to: server, timeout: 20).get("/") until answers.any? && answers.last.body.to_i != victim
         assert_each_equal 200, answers, server, &:status
-        assert_equal victim, await_end(server)
-        assert_includes server.log, "(stuck_timeout) a thread in it has been in a call that holds Ruby's lock."
+        assert_equal victim, await_end(server, "a thread in it has been in a call that holds Ruby's lock\\.")
         assert_equal "200", server.get("/").code
       end
     end
@@ -89,7 +88,7 @@ module Fairlead
         KINDS.each_key do |path|
           workers = server.worker_pids
           assert_equal 200, stall(server, path, 1.5).response.status
-          eventually("one is replaced") { server.worker_pids.size == 2 && (server.worker_pids - workers).size == 1 }
+          eventually("one is replaced") { server.worker_pids.size == 2 && (server.worker_pids - workers).any? }
         end
         refute_match(/killed/, server.log)
       end
@@ -109,7 +108,7 @@ module Fairlead
           assert_equal 200, answer.status
           refute_equal victim, answer.body.to_i
           assert_equal [503, 503], [suspended, stuck].map { |client| client.response&.status }
-          assert_equal victim, await_end(server)
+          assert_equal victim, await_end(server, "GET #{path}/~")
           assert_equal 1, server.worker_pids.size
         end
       end
@@ -117,9 +116,9 @@ module Fairlead
 
     # Each is there for less than that at a time.
     def test_one_that_waits_is_not_stuck_however_long
-      with_server(APP, "-w", "1", *LIMITS) do |server|
+      with_server(APP, "-w", "1", "--stuck-timeout", "3") do |server|
         workers = server.worker_pids
-        assert_equal 200, stall(server, "/sleep", 1.5).response.status
+        assert_equal 200, stall(server, "/sleep", 4).response.status
         assert_equal workers, server.worker_pids
       end
     end
