@@ -24,6 +24,15 @@ module Fairlead
       end
     RUBY
 
+    def test_of_many_answers_the_first_that_differs_is_told
+      with_server('run ->(env) { warn("asked"); [env["PATH_INFO"] == "/" ? 200 : 503, {}, [env["PATH_INFO"]]] }') do |server|
+        answers = %w[/ /no].map { |path| server.get(path) }
+        said = assert_raises(Minitest::Assertion) { assert_each_equal "200", answers, server, &:code }.message
+
+        assert_match(%r{\A1 of 2 are not "200"; number 1 is \["503", "/no"\]\n.*^asked$}m, said)
+      end
+    end
+
     %w[in_the_block shared].each do |name|
       define_method(:"test_#{name}") do
         said = Dir.mktmpdir do |folder|

@@ -123,14 +123,17 @@ module Fairlead
       result
     end
 
-    # Of many answers each is so. If not, the failure tells of the first that is not, and what the server has logged.
+    # There are answers, and each is so. If not, the failure tells of the first that is not, and what the server has logged.
     #
     # @yieldparam answer what else it may be; without a block the answer itself is compared.
     def assert_each_equal(expected, answers, server = nil)
+      refute_empty answers
       wrong = answers.each_index.reject { |index| expected == (block_given? ? yield(answers[index]) : answers[index]) }
       first = wrong.first
+      told = answers[first] if first
+      told = [told.code, told.body] if told.is_a?(Net::HTTPResponse) # says only its class
       assert_empty wrong, "#{wrong.size} of #{answers.size} are not #{expected.inspect}; number #{first} is " \
-                          "#{answers[first].inspect[0, 2_000]}\n#{server&.end_of_log}" if first
+                          "#{told.inspect[0, 2_000]}\n#{server&.end_of_log}" if first
       pass
     end
 

@@ -140,7 +140,7 @@ module Fairlead
         assert_equal "404", server.get("/nowhere").code
         assert_equal "500", server.get("/fail").code
         assert_equal "part 0\npart 1\npart 2\n", server.get("/stream").body
-        assert_equal ["waited"], waits_at_once(server).uniq
+        assert_each_equal "waited", waits_at_once(server), server
       end
     end
 

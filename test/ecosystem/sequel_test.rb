@@ -104,8 +104,9 @@ module Fairlead
         variables = { "DATABASE_URL" => ENV.fetch("TEST_DATABASE_URL"), "SEQUEL_DEFAULT_CONNECTION_POOL" => pool }
         server = with_server(APP, "--queue-target", "0", env: BUNDLE.merge(variables))
         2.times do
-          assert_equal ["[true]"], Array.new(30) { Thread.new { server.get("/abandoned").body } }.map(&:value).uniq
-          assert_equal ["[false,0]"], Array.new(30) { Thread.new { server.get("/after").body } }.map(&:value).uniq
+          { "/abandoned" => "[true]", "/after" => "[false,0]" }.each do |path, body|
+            assert_each_equal body, Array.new(30) { Thread.new { server.get(path).body } }.map(&:value), server
+          end
         end
         assert_interruption_ends_alone(server)
       end

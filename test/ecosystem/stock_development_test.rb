@@ -76,7 +76,7 @@ module Fairlead
       stop = true
       answers = clients.flat_map(&:value)
 
-      assert_equal ["200"], answers.map(&:code).uniq
+      assert_each_equal "200", answers, server, &:code
 
       write_version(server, "no_such_method", 5)
       page = eventually("what is wrong is shown") { server.get("/version").then { |answer| answer if answer.code == "500" } }

@@ -39,7 +39,7 @@ module Fairlead
       expected = { "names" => (1..4).map { |n| "item #{n}" }, "count" => 10 }
       server.json("/query")
 
-      assert_equal [expected] * 10, server.json_at_once(*["/query"] * 10)
+      assert_each_equal expected, server.json_at_once(*["/query"] * 10), server
       eventually("all connections are given back") { server.json("/stat")["busy"].zero? }
     end
   end

@@ -48,7 +48,7 @@ module Fairlead
       stop = true
       answers = clients.flat_map(&:value)
 
-      assert(answers.all? { |answer| answer["steady"] })
+      assert_each_equal(true, answers, @server) { |answer| answer["steady"] }
     end
 
     def test_class_bodies_that_wait_are_loaded_once_for_all_who_wait_for_them
@@ -66,7 +66,7 @@ module Fairlead
       @server.json("/reload")
       answers = @server.json_at_once(*["/slow"] * 10)
 
-      assert_equal [{ "number" => 1, "loads" => 1 }] * 10, answers
+      assert_each_equal({ "number" => 1, "loads" => 1 }, answers, @server)
     end
 
     private

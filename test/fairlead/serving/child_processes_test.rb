@@ -100,7 +100,7 @@ module Fairlead
         took = duration do
           answers = Array.new(24) { Thread.new { server.get("/#{kind}").body } }.map { |thread| thread.join(60)&.value }
         end
-        assert_equal ["3"], answers.uniq
+        assert_each_equal "3", answers, server
         assert_operator took, :<, 50
       end
     end

@@ -55,7 +55,7 @@ module Fairlead
         server = with_server(APP, lint: false)
         eventually("it is done to the seven others") do
           held = Array.new(8) { Thread.new { server.get("/held").body } }
-          assert_equal ["held"], held.map(&:value).uniq
+          assert_each_equal "held", held.map(&:value), server
           server.get("/do/#{way}").body == "done"
         end
 

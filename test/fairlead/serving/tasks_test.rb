@@ -180,7 +180,9 @@ module Fairlead
           # A task's end is not that of its children; who stops it then stops them, unless their time has come at the same moment.
           eventually("the first of them has stopped it") { stops.call > before }
           # All can wait at once, so each has a fiber, and somebody drives.
-          assert_equal ["gathered"] * 5 + ["hello"], burst(server, ["/gather"] * 5 + ["/hello"]).map(&:body)
+          *gathered, hello = burst(server, ["/gather"] * 5 + ["/hello"])
+          assert_each_equal "gathered", gathered, server, &:body
+          assert_equal "hello", hello.body
         end
         assert_operator server.get("/fibers").body.to_i, :<=, 8
       end

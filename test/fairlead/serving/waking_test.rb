@@ -102,7 +102,7 @@ module Fairlead
     def test_who_closes_what_another_thread_reads_goes_on
       with_server(CLOSING) do |server|
         answers = burst(server, ["/"] * 20)
-        assert_equal ["interrupted"], answers.map(&:body).uniq
+        assert_each_equal "interrupted", answers, server, &:body
       end
     end
 

@@ -96,7 +96,7 @@ module Fairlead
         release(server)
         assert_equal 200, stuck.response.status
         waiting = waiting.map(&:response)
-        assert_equal [alone.first.to_s], waiting.map(&:body).uniq
+        assert_each_equal alone.first.to_s, waiting, server, &:body
         assert_equal alone, server.worker_pids
         assert_equal [0, 1, 2, 3, 4], begun(server)
         came = waiting.map { |response| arrival(response) }
