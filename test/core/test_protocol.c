@@ -197,6 +197,34 @@ static void a_draining_connection_closes_after_its_last_response(void) {
     }
 }
 
+/* Parses as nghttp2 does: in place, and consumes what it has parsed at the end. */
+static void receive_in_place(fl_connection *connection) {
+    fl_buffer *in = &connection->in;
+    ssize_t count = fl_connection_read(connection, in, 4096);
+    if (count <= 0)
+        return;
+    fl_buffer_added(in, (size_t) count);
+    const char *at = fl_buffer_at(in), *stop = at + in->length, *end;
+    for (; at < stop && (end = memchr(at, '\n', (size_t) (stop - at))) != NULL; at = end + 1)
+        toy_begin_request(connection, at[0], at + 2, (size_t) (end - at) - 2, false);
+    fl_buffer_consume(&connection->context->slab, in, (size_t) (at - fl_buffer_at(in)));
+}
+
+static void input_stays_in_place_while_many_requests_wait(void) {
+    fl_protocol in_place = toy_protocol;
+    in_place.receive = receive_in_place;
+    const fl_protocol *const protocols[] = {&in_place, NULL};
+    scene scene = begin(peer_limits);
+    scene.loop->accepting.listeners->protocols = protocols;
+    for (unsigned i = 1; i <= 75; i++) {
+        send_text(scene.client, "1 /a\n2 /b\n3 /c\n4 /d\n");
+        TURN_UNTIL(scene.loop, scene.loop->ready.count == 4 * i);
+    }
+    close(scene.client);
+    scene.client = client(&scene.server);
+    end(&scene);
+}
+
 int main(void) {
     TEST(requests_of_one_connection_are_answered_in_any_order);
     TEST(responses_may_be_interleaved);
@@ -208,5 +236,6 @@ int main(void) {
     TEST(a_disconnecting_client_wakes_all_owners);
     TEST(all_writers_wait_for_room_and_are_woken);
     TEST(a_draining_connection_closes_after_its_last_response);
+    TEST(input_stays_in_place_while_many_requests_wait);
     return test_summary();
 }

@@ -153,6 +153,8 @@ void fl_exchange_compact(fl_exchange *exchange) {
     request->head = small;
     request->compact = true;
     fl_buffer *in = &exchange->connection->in, bytes = {0};
+    if (request->head_bytes.length > 0) /* `in` is the protocol's, which may be parsing it in place */
+        return;
     if (in->capacity <= FL_SLAB_SMALLEST || in->length > FL_SLAB_SMALLEST ||
         fl_buffer_append(slab, &bytes, fl_buffer_at(in), in->length) != FL_OK)
         return;
