@@ -88,9 +88,10 @@ static inline fl_shared_page *make_siblings(peer_server *old, peer_server *young
 
 /* Turns the loop until it is idle. */
 static inline void turn(fl_loop *loop) {
-    for (int i = 0; i < 50; i++) {
+    for (int i = 0; i < 200; i++) {
         fl_loop_turn(loop);
-        if (!fl_loop_wait(loop, 2 * MILLISECOND))
+        bool goes_on = loop->context.dirty != NULL; /* see fl_loop_prepare_wait */
+        if (!fl_loop_wait(loop, goes_on ? 0 : 2 * MILLISECOND) && !goes_on)
             break;
     }
     fl_loop_turn(loop);

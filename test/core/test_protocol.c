@@ -225,6 +225,44 @@ static void input_stays_in_place_while_many_requests_wait(void) {
     end(&scene);
 }
 
+/* A client that sends faster than the loop reads: `piece` bytes at a time, until `left` is 0. */
+static struct {
+    size_t piece, left;
+} flood;
+
+static ssize_t read_flood(fl_transport *transport, void *bytes, size_t size) {
+    size_t count = flood.piece < size ? flood.piece : size;
+    transport->drained = false;
+    if (flood.left == 0)
+        return FL_TRANSPORT_WAIT;
+    count = count < flood.left ? count : flood.left;
+    for (size_t i = 0; i < count; i++) ((char *) bytes)[i] = "1 +/a\n"[(i + flood.left) % 6];
+    flood.left -= count;
+    return (ssize_t) count;
+}
+
+static void a_flood_takes_turns(void) {
+    static const size_t pieces[] = {SIZE_MAX, 1};
+    for (int i = 0; i < 2; i++) {
+        fl_transport_kind transport = fl_transport_plain;
+        transport.read = read_flood;
+        scene scene = begin(peer_limits);
+        scene.loop->accepting.listeners->transport = &transport;
+        flood.left = i == 0 ? 3 << 20 : 12 << 10;
+        flood.piece = pieces[i];
+        size_t most = flood.left / 3;
+        send_text(scene.client, "causes an event");
+        for (size_t before = flood.left; flood.left > 0; before = flood.left) {
+            fl_loop_prepare_wait(scene.loop, true, false);
+            if (!fl_loop_wait(scene.loop, 20 * SECOND))
+                break;
+            CHECK(before - flood.left <= most);
+        }
+        CHECK_NUMBER(0, flood.left);
+        end(&scene);
+    }
+}
+
 int main(void) {
     TEST(requests_of_one_connection_are_answered_in_any_order);
     TEST(responses_may_be_interleaved);
@@ -237,5 +275,6 @@ int main(void) {
     TEST(all_writers_wait_for_room_and_are_woken);
     TEST(a_draining_connection_closes_after_its_last_response);
     TEST(input_stays_in_place_while_many_requests_wait);
+    TEST(a_flood_takes_turns);
     return test_summary();
 }

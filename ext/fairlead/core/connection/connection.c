@@ -12,7 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DROPPED_A_TURN = 16384 };
+enum {
+    DROPPED_A_TURN = 16384,
+    A_TURN = 262144, /* bytes that a connection moves before it is another one's turn, */
+    A_READ = 256,    /* and how many more each read counts for, which may bring a single byte */
+};
 
 void fl_connection_count(fl_connection *connection, int connections, int fresh) {
     fl_context *context = connection->context;
@@ -343,7 +347,7 @@ static void drop_input(fl_connection *connection) {
 }
 
 void fl_connection_receive(fl_connection *connection) {
-    uint64_t before;
+    uint64_t before, end = connection->received + connection->sent + A_TURN;
     do {
         if (!connection->readable)
             return;
@@ -352,6 +356,11 @@ void fl_connection_receive(fl_connection *connection) {
             drop_input(connection);
         if (connection->state != FL_CONNECTION_OPEN)
             return;
+        if (before >= end) {
+            fl_connection_mark_dirty(connection); /* goes on at the next turn */
+            return;
+        }
+        end -= A_READ;
         connection->protocol->receive(connection);
     } while (connection->state == FL_CONNECTION_OPEN && connection->received + connection->sent != before);
 }

@@ -129,7 +129,7 @@ void fl_connection_drain(fl_connection *connection);
 /* Whether the connection has no exchange, no input and no output, as far as the poll has reported. */
 bool fl_connection_is_idle(const fl_connection *connection);
 
-/* Reads until the transport is drained or the protocol stops reading. */
+/* Reads until the transport is drained, the protocol stops reading, or it is another connection's turn: then it goes on at the next one. */
 void fl_connection_receive(fl_connection *connection);
 
 /* Sends `out`, then `staged` (may be NULL). Bytes that the socket does not accept stay in `out`. */

@@ -130,6 +130,15 @@ static bool has_served_exchange(const fl_connection *connection) {
     return false;
 }
 
+/* Sends what its exchanges have left in the connection, and reads on if its last turn ended before all was read. */
+static void go_on(fl_connection *connection) {
+    if (connection->state == FL_CONNECTION_OPEN && connection->protocol->send_staged != NULL)
+        connection->protocol->send_staged(connection);
+    else if (connection->state != FL_CONNECTION_CLOSED && connection->out.length > 0)
+        fl_connection_send(connection, NULL);
+    fl_connection_receive(connection);
+}
+
 void fl_context_send_staged(fl_context *context, bool only_complete) {
     fl_connection *connection = context->dirty, *next;
     context->dirty = NULL;
@@ -139,8 +148,8 @@ void fl_context_send_staged(fl_context *context, bool only_complete) {
         if (only_complete && has_served_exchange(connection)) {
             connection->dirty_next = context->dirty;
             context->dirty = connection;
-            if (connection->state == FL_CONNECTION_OPEN && connection->protocol->send_staged != NULL)
-                connection->protocol->send_staged(connection); /* what its other exchanges have staged */
+            if (connection->protocol->send_staged != NULL)
+                go_on(connection); /* with what its other exchanges have staged */
             continue;
         }
         connection->dirty = false;
@@ -153,11 +162,6 @@ void fl_context_send_staged(fl_context *context, bool only_complete) {
                 break;
         }
         connection->flushing = false;
-        if (connection->state == FL_CONNECTION_OPEN && connection->protocol->send_staged != NULL)
-            connection->protocol->send_staged(connection);
-        else if (connection->state == FL_CONNECTION_LINGERING)
-            fl_connection_receive(connection);
-        else if (connection->state != FL_CONNECTION_CLOSED && connection->out.length > 0)
-            fl_connection_send(connection, NULL);
+        go_on(connection);
     }
 }

@@ -32,13 +32,15 @@ typedef struct fl_protocol {
 
     /* * The connection is open. `in` holds bytes that were read already. */
     void (*open)(struct fl_connection *connection);
-    /* There may be input. Called again until it reads nothing. */
+    /* There may be input. Called again until it reads nothing, or the connection's turn ends. Parses `in` in place only if the heads of its
+     * requests are in request.head_bytes. */
     void (*receive)(struct fl_connection *connection);
     /* All output that waited in `out` has been sent. Must not free exchanges: a caller may hold one. */
     void (*sent)(struct fl_connection *connection);
     /* * The client has ended its side, but may still read. Called again with each event. */
     void (*half_closed)(struct fl_connection *connection);
-    /* * Output was staged: sends it, after those exchanges that are served have been flushed. May free exchanges. NULL: `out` is sent. */
+    /* * Output was staged, or the connection's turn had ended: sends what it has, after those exchanges that are served have been flushed.
+     * May free exchanges. NULL: `out` is sent. */
     void (*send_staged)(struct fl_connection *connection);
     /* The server is shutting down: accept no further request, and close the connection if it is idle. */
     void (*drain)(struct fl_connection *connection);

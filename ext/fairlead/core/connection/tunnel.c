@@ -107,8 +107,6 @@ static void send_staged(fl_connection *connection) {
     if (connection->out.length > 0) /* a response that came before */
         fl_connection_send(connection, NULL);
     write_to_client(tunnel_of(connection));
-    if (connection->state == FL_CONNECTION_OPEN)
-        fl_connection_receive(connection);
 }
 
 static bool app_has_closed(const fl_tunnel *tunnel) {

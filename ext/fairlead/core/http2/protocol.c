@@ -263,8 +263,6 @@ static void send_staged(fl_connection *connection) {
         feed(connection, rest);
     }
     advance(connection);
-    if (connection->state == FL_CONNECTION_OPEN)
-        fl_connection_receive(connection);
 }
 
 static void exchange_freed(fl_exchange *exchange) {
