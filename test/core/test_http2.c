@@ -158,6 +158,39 @@ static void a_response_waits_for_the_window(void) {
     end(&scene);
 }
 
+/* What one response has left in the socket's way takes no room from another: a small buffer holds less than that. */
+static void a_response_has_room_beside_a_large_one(void) {
+    enum { SIZE = 1 << 20, WINDOW = 1 << 30 };
+    fl_limits limits = http2_limits();
+    limits.response_buffer = FL_BUFFER_UNDER_PRESSURE;
+    scene scene = begin_with(limits, WINDOW);
+    char *text = text_of(SIZE);
+    nghttp2_session_set_local_window_size(scene.client->session, NGHTTP2_FLAG_NONE, 0, WINDOW);
+    h2_get(scene.client, "/large");
+    fl_exchange *large = take_next(&scene);
+    fl_connection *connection = large->connection;
+    int32_t id = h2_get(scene.client, "/small");
+    fl_exchange *small = take_next(&scene);
+    size_t used;
+    begin_response(large, -1);
+    begin_response(small, -1);
+    fl_exchange_flush(small);
+    for (int i = 0; i < 10000 && connection->out.length < FL_BUFFER_UNDER_PRESSURE; i++) /* its client does not read */
+        fl_exchange_write(large, text, SIZE, &used);
+    CHECK(connection->out.length >= FL_BUFFER_UNDER_PRESSURE);
+    for (int i = 0; i < 3; i++) CHECK_NUMBER(FL_OK, fl_exchange_write(small, "piece", 5, &used));
+    for (int i = 0; i < 100; i++) fl_exchange_write(small, text, SIZE, &used);
+    CHECK(small->response.awaits_room);
+    CHECK(small->response.out.length <= FL_BUFFER_UNDER_PRESSURE);
+    fl_exchange_abandon(large);
+    fl_exchange_finish(small);
+    h2_stream *stream = h2_at(scene.client, id);
+    H2_UNTIL(scene.client, scene.loop, stream->closed);
+    CHECK(stream->ended && stream->size > 15 && memcmp(stream->body, "piecepiecepieceabc", 18) == 0);
+    free(text);
+    end(&scene);
+}
+
 /* The rest of a response needs no exchange. */
 static void a_finished_response_waits_for_the_window(void) {
     enum { SIZE = 300000, WINDOW = 10 };
@@ -973,6 +1006,7 @@ int main(void) {
     TEST(a_preface_that_is_wrong_is_refused);
     TEST(responses_may_be_interleaved);
     TEST(a_response_waits_for_the_window);
+    TEST(a_response_has_room_beside_a_large_one);
     TEST(a_finished_response_waits_for_the_window);
     TEST(a_stalled_response_is_reset);
     TEST(bodies_may_be_interleaved);

@@ -166,7 +166,9 @@ size_t fl_exchange_room(const fl_exchange *exchange) {
     size_t limit = fl_context_buffer_limit(exchange->context, exchange->context->limits.response_buffer);
     if (exchange->connection->retained > limit)
         limit = LEAST_ROOM;
-    size_t unsent = (size_t) exchange->response.out.length + exchange->response.held.length + exchange->connection->out.length;
+    size_t unsent = (size_t) exchange->response.out.length + exchange->response.held.length;
+    if (!exchange->protocol->keeps) /* otherwise it may be another response's */
+        unsent += exchange->connection->out.length;
     return unsent < limit ? limit - unsent : 0;
 }
 

@@ -25,8 +25,10 @@ struct fl_exchange;
 
 typedef struct fl_protocol {
     const char *name; /* its ALPN identifier */
-    bool
-        moves; /* a connection with at most one request can go to another worker; others end their connections when they drain */
+    /* A connection with at most one request can go to another worker; others end their connections when they drain. */
+    bool moves;
+    /* A response stays in response.out until the client has room for it, so that `out` does not grow by it. */
+    bool keeps;
 
     /* Connections. Functions marked with * may be NULL. */
 

@@ -275,6 +275,7 @@ static void exchange_freed(fl_exchange *exchange) {
 
 const fl_protocol fl_http2_protocol = {
     .name = "h2",
+    .keeps = true,
     .open = open_session,
     .receive = receive,
     .sent = sent,
