@@ -410,6 +410,6 @@ int main(void) {
 #ifndef FL_FALLBACKS
     TEST(a_client_may_read_slowly_but_not_dribble);
 #endif
-    TEST(what_a_client_sends_does_not_count_as_reading);
+    RAW_TEST(what_a_client_sends_does_not_count_as_reading); /* pieces of a byte take many turns, in which the systems take more */
     return test_summary();
 }
