@@ -83,7 +83,7 @@ static void pass_much(tunnel *tunnel, int from, int to) {
     size_t sent = 0, came = 0, turns = 0;
     received_bytes received = {0};
     memset(bytes, 'x', sizeof bytes);
-    uint64_t give_up = fl_clock() + 20 * SECOND;
+    uint64_t give_up = fl_clock() + 60 * SECOND;
     while (came < LARGE && fl_clock() < give_up) {
         ssize_t count = sent < LARGE ? send(from, bytes + sent, LARGE - sent, MSG_NOSIGNAL | MSG_DONTWAIT) : 0;
         sent += count > 0 ? (size_t) count : 0;
