@@ -136,7 +136,8 @@ static void go_on(fl_connection *connection) {
         connection->protocol->send_staged(connection);
     else if (connection->state != FL_CONNECTION_CLOSED && connection->out.length > 0)
         fl_connection_send(connection, NULL);
-    fl_connection_receive(connection);
+    if (connection->readable)
+        fl_connection_receive(connection);
 }
 
 void fl_context_send_staged(fl_context *context, bool only_complete) {
