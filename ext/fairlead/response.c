@@ -171,11 +171,10 @@ static fl_status write_all(fl_exchange *exchange, VALUE parts) {
     return outcome;
 }
 
-/* Whether the core may send a file of `size` bytes as the whole body: it must be what the head announces. */
-static bool takes_file(const fl_exchange *exchange, size_t size) {
-    const fl_response *response = &exchange->response;
-    return exchange->request.complete && response->framing == FL_FRAMING_UNDECIDED && !response->switches_protocol &&
-           !response->has_trailers && (!response->has_length || response->length_left == size);
+/* Whether a file of `size` bytes may be the whole body: it must be what the head announces. */
+static bool may_be_file(const fl_response *response, size_t size) {
+    return response->framing == FL_FRAMING_UNDECIDED && !response->switches_protocol && !response->has_trailers &&
+           (!response->has_length || response->length_left == size);
 }
 
 /* Passes the request to the core, which sends the file. False: the caller has to write the parts. */
@@ -199,15 +198,16 @@ static VALUE respond(VALUE object, VALUE status, VALUE headers, VALUE body, int 
     size_t length = 0;
     fl_exchange *exchange = fl_lock_open_request(object); /* from here on no other thread can change the body */
     fl_context *context = exchange->context;
-    bool sends_file = descriptor >= 0 && fstat(descriptor, &file) == 0 && S_ISREG(file.st_mode) &&
-                      takes_file(exchange, length = (size_t) file.st_size);
+    bool is_file = descriptor >= 0 && fstat(descriptor, &file) == 0 && S_ISREG(file.st_mode) &&
+                   may_be_file(&exchange->response, length = (size_t) file.st_size);
+    bool sends_file = is_file && exchange->request.complete; /* else the body may still read the rest */
     bool whole = RB_TYPE_P(body, T_ARRAY) && !exchange->response.switches_protocol && !exchange->response.has_trailers;
     VALUE wrong = whole ? measure(body, &length) : Qnil;
     if (!NIL_P(wrong)) {
         fl_unlock(context);
         Check_Type(wrong, T_STRING);
     }
-    fl_status outcome = fl_exchange_head_end(exchange, whole || sends_file ? (int64_t) length : -1);
+    fl_status outcome = fl_exchange_head_end(exchange, whole || is_file ? (int64_t) length : -1);
     bool empty = outcome == FL_OK && (exchange->response.framing == FL_FRAMING_NONE || (sends_file && length == 0));
     bool passed = sends_file && outcome == FL_OK && !empty && exchange->connection != NULL &&
                   pass_file(object, exchange, descriptor, length);

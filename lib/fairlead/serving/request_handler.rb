@@ -9,7 +9,9 @@ module Fairlead
     MISTAKES = [NameError, TypeError].freeze
     # Ruby's own, which error classes override.
     CAUSE = Exception.instance_method(:cause)
-    private_constant :LONG_LIVED, :MISTAKES, :CAUSE
+    # Headers by which the app itself says where its body ends, or that the client's connection is what matters.
+    FRAMED = /\A(?:content-length|transfer-encoding|rack\.hijack)\z/i
+    private_constant :LONG_LIVED, :MISTAKES, :CAUSE, :FRAMED
 
     # @param app [#call]
     # @param loop [Loop]
@@ -51,6 +53,7 @@ module Fairlead
       parts = body
       headers, parts = @compression.apply(request.env, status, headers, body) if @compression
       file = ResponseFile.open(parts) unless parts.is_a?(Array)
+      parts = whole(headers, parts) unless file
       send_parts(request, headers, parts) unless respond(request, status, headers, parts, file)
     rescue ClientGone, ServerStopping => error
       request.abandon
@@ -66,6 +69,15 @@ module Fairlead
         body_file&.close
         file&.close
       end
+    end
+
+    # An Array in place of a body that can be one, since its length is known. By the Rack specification `to_ary` closes the body.
+    def whole(headers, body)
+      return body if body.is_a?(Array) || !body.respond_to?(:to_ary)
+
+      headers.each { |name, _| return body if FRAMED.match?(name.to_s) }
+      array = body.to_ary
+      array.is_a?(Array) ? array : body
     end
 
     def respond(request, status, headers, body, file)

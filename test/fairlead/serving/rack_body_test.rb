@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "open3"
 require_relative "../../helper"
 require_relative "../../http_client"
 
@@ -23,6 +24,19 @@ module Fairlead
       APPS = {
         "/array" => ->(_) { [200, TEXT, %w[one two] + [""] + ["three"]] },
         "/empty" => ->(_) { [200, TEXT, []] },
+        "/proxied" => ->(_) { [200, TEXT, Rack::BodyProxy.new(["x" * 40_000, "y" * 500_000]) { warn "proxied: closed" }] },
+        "/proxied-none" => ->(_) { [204, {}, Rack::BodyProxy.new(["x" * 40_000]) { nil }] },
+        "/proxied-length" => ->(_) { [200, TEXT.merge("Content-Length" => "540000"), Rack::BodyProxy.new(["z" * 540_000]) { nil }] },
+        "/proxied-chunks" => ->(_) {
+          [200, TEXT.merge("transfer-encoding" => "chunked"), Rack::BodyProxy.new(["4\r\nabcd\r\n" * 9_000, "0\r\n\r\n"]) { nil }]
+        },
+        "/proxied-each" => ->(_) { [200, TEXT, Rack::BodyProxy.new(Body.new("inner", ["x" * 40_000, "y" * 500_000])) { nil }] },
+        "/proxied-hijack" => ->(_) {
+          closed = false
+          taken = ->(socket) { socket.write(closed ? "closed before" : "open"); socket.close }
+          [200, TEXT.merge("rack.hijack" => taken), Rack::BodyProxy.new([]) { closed = true }]
+        },
+        "/no-array" => ->(_) { [200, TEXT, Body.new("no-array", ["by each"]).tap { |body| def body.to_ary = nil }] },
         "/large" => ->(_) { [200, TEXT, ["x" * 5_000_000, "y" * 5_000_000]] },
         "/large-each" => ->(env) { [200, TEXT, Body.new(env["QUERY_STRING"]) { |&out| 50.times { out.call("z" * 100_000) } }] },
         "/gated" => ->(env) {
@@ -99,6 +113,29 @@ module Fairlead
       [server, careless].each do |server|
         assert_equal ("x" * 5_000_000) + ("y" * 5_000_000), client(to: server).get("/large").body
       end
+    end
+
+    # As on Puma: a download through a middleware keeps its progress bar.
+    def test_a_body_that_can_be_an_array_has_a_length_however_large
+      [server, careless].each do |server|
+        client = client(to: server)
+        answer = client.get("/proxied")
+        assert_equal ["540000", nil, ("x" * 40_000) + ("y" * 500_000)],
+                     [answer["content-length"], answer["transfer-encoding"], answer.body]
+        assert_equal ["540000", ""], client.get("/proxied", head: true).then { |head| [head["content-length"], head.body] }
+      end
+      assert_equal [200, "540000", "x"], http2("/proxied").then { |status, length, body| [status, length, body[0]] }
+      eventually("each is closed once") { careless.log.scan("proxied: closed").size == 3 }
+    end
+
+    def test_a_body_that_the_app_frames_itself_stays_as_it_is
+      client = client(to: careless)
+      answers = %w[/proxied-none /proxied-length /proxied-chunks /proxied-each /no-array].map { |path| client.get(path) }
+
+      assert_equal [204, 200, 200, 200, 200], answers.map(&:status)
+      assert_equal [nil, "540000", nil, nil, "7"], answers.map { |answer| answer["content-length"] }
+      assert_equal [0, 540_000, 36_000, 540_000, 7], (answers.map { |answer| answer.body.bytesize })
+      assert_equal "open", client(to: careless).request("GET", "/proxied-hijack").rest[/\w+\z/]
     end
 
     def test_a_large_body_in_parts_arrives_whole
@@ -298,6 +335,14 @@ module Fairlead
       client(to: server).get("/finished?raise")
       lines = eventually { server.log.scan(/^finished: \d.*/).then { |found| found if found.size >= 2 } }
       assert_match(/\Afinished: 2 true nil NilClass #<RuntimeError: on purpose> in/, lines.first)
+    end
+
+    private
+
+    def http2(path)
+      output, = Open3.capture2("curl", "-sS", "-m", "60", "-i", "--http2-prior-knowledge", "#{careless.address}#{path}", binmode: true)
+      head, body = output.split("\r\n\r\n", 2)
+      [head[/\AHTTP\/2 (\d+)/, 1].to_i, head[/^content-length: (\d+)/, 1], body]
     end
   end
 end

@@ -45,13 +45,26 @@ module Fairlead
         },
         "/rewindable" => ->(input) { input.respond_to?(:rewind).to_s }
       }
-      run ->(env) { [200, { "content-type" => "text/plain" }, [READ.fetch(env["PATH_INFO"]).call(env["rack.input"])]] }
+      FILE = File.expand_path("file.txt")
+      File.write(FILE, "x" * 200_000)
+      run(lambda do |env|
+        next [200, { "content-type" => "text/plain" }, File.open(FILE)] if env["PATH_INFO"] == "/file"
+
+        [200, { "content-type" => "text/plain" }, [READ.fetch(env["PATH_INFO"]).call(env["rack.input"])]]
+      end)
     RUBY
 
     def server = shared_server(APP, "--body-buffer", BUFFER.to_s, "--stream-request-bodies", lint: false)
 
     def test_what_reads_forward_reads_as_with_a_small_body
       assert_reads_as_a_file(BodyReadings::FORWARD, BUFFER, "--stream-request-bodies")
+    end
+
+    def test_a_file_has_a_length_before_the_body_has_come_whole
+      client = client().write("PUT /file HTTP/1.1\r\nHost: a\r\nContent-Length: 60000\r\n\r\n#{"x" * 20_000}")
+      answer = client.response
+
+      assert_equal ["200000", nil, "x" * 200_000], [answer["content-length"], answer["transfer-encoding"], answer.body]
     end
 
     def test_a_line_is_there_before_the_body_has_come_whole
