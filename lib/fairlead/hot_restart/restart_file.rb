@@ -9,6 +9,7 @@ module Fairlead
     # @param folder [String] of the app; a link is followed each time.
     def initialize(folder)
       @path = File.join(folder, PATH)
+      make
       @modified = modified
     end
 
@@ -20,6 +21,14 @@ module Fairlead
     end
 
     private
+
+    # As Puma's plugin does at its start: one that runs beside this server would otherwise make the file, which reads as a touch. In
+    # a folder of another user it is for that user to make it, who could not touch one of ours.
+    def make
+      File.open(@path, File::WRONLY | File::CREAT | File::EXCL, &:close) if File.owned?(File.dirname(@path))
+    rescue SystemCallError
+      nil
+    end
 
     def modified
       File.mtime(@path)

@@ -80,7 +80,8 @@ module Fairlead
     end
 
     def test_touching_a_file_asks_for_it_once
-      with_server(answering("first"), "-w", "2") do |server|
+      with_server(answering("first"), "-w", "2", files: { "tmp/.keep" => "" }) do |server|
+        assert_puma_makes_no_file(server)
         %w[second third].each do |code|
           server.write("config.ru", answering(code))
           server.write("tmp/restart.txt", "")
@@ -606,6 +607,15 @@ module Fairlead
     end
 
     private
+
+    # One that is started in the same folder: its plugin makes the file where there is none, which is no touch.
+    def assert_puma_makes_no_file(server)
+      path = server.path("tmp/restart.txt")
+      before = File.mtime(path)
+      code = 'Puma::Plugins.find("tmp_restart").new.start(nil)'
+      assert system(RbConfig.ruby, "-rbundler/setup", "-rpuma", "-rpuma/plugin", "-e", code, chdir: server.directory)
+      assert_equal before, File.mtime(path)
+    end
 
     def assert_ended(server)
       pids = File.read(server.path("pids")).scan(/\d+/).map(&:to_i)

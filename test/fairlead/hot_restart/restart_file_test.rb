@@ -39,6 +39,21 @@ module Fairlead
       assert_predicate file, :touched?
     end
 
+    # Without `tmp` there is none: `bin/rails restart` makes both.
+    def test_it_is_made_at_the_start_and_its_first_touch_counts
+      FileUtils.rmdir(File.dirname(@path))
+      without = RestartFile.new(@folder)
+      refute_path_exists @path
+      FileUtils.mkdir(File.dirname(@path))
+      file = RestartFile.new(@folder)
+      assert_path_exists @path
+      refute_predicate file, :touched?
+      touch(1)
+
+      assert_predicate file, :touched?
+      assert_predicate without, :touched?
+    end
+
     private
 
     def touch(time) = FileUtils.touch(@path, mtime: Time.at(time))
