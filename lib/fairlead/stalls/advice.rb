@@ -17,7 +17,10 @@ module Fairlead
       # @param stall [Stall]
       # @return [String] a sentence.
       def self.for(stall)
-        return "It was loading code, which happens once." if stall.kind == "computing" && stall.backtrace.first(30).any?(LOADS)
+        if stall.kind == "computing"
+          return "It was loading code, which happens once." if stall.backtrace.first(30).any?(LOADS)
+          return "As long as that is so, it needs no change." unless stall.delayed_others?
+        end
 
         other = ALTERNATIVES[stall.gem.to_s[/\A\S+/]]
         case stall.kind

@@ -6,7 +6,7 @@ module Fairlead
     class Aggregator
       # The most routes and places that are kept.
       MOST = 100
-      # Each entry is logged at most once in so many seconds, and all together at most LINES times.
+      # Each route is logged at most once in so many seconds, and all together at most LINES times.
       INTERVAL = 60
       LINES = 30
       private_constant :MOST, :INTERVAL, :LINES
@@ -14,16 +14,18 @@ module Fairlead
       # @!attribute count [Integer]
       # @!attribute total [Float] seconds of all stalls together.
       # @!attribute worst [Stall] the longest.
-      # @!attribute logged_at [Float, nil]
-      # @!attribute unlogged [Integer] stalls since then.
       # @!attribute lasting [Stall, nil] the latest one, if it goes on.
-      Entry = Struct.new(:count, :total, :worst, :logged_at, :unlogged, :lasting) do
+      Entry = Struct.new(:count, :total, :worst, :lasting) do
         def to_h = { count:, total:, **worst.to_h, advice: worst.advice, reaction: worst.reaction }
       end
-      private_constant :Entry
+      # @!attribute at [Float] the time of a route's latest line.
+      # @!attribute more [Integer] stalls since then.
+      Logged = Struct.new(:at, :more)
+      private_constant :Entry, :Logged
 
       def initialize
         @entries = {}
+        @logged = {}
         @lines = []
       end
 
@@ -32,7 +34,7 @@ module Fairlead
       # @return [String, nil] a line for the log; nil: the log has had enough.
       def add(stall, now: Clock.now)
         withdraw(stall)
-        entry = @entries[key(stall)] ||= Entry.new(0, 0.0, stall, nil, 0, nil)
+        entry = @entries[key(stall)] ||= Entry.new(0, 0.0, stall, nil)
         known = entry.lasting
         entry.total += stall.seconds - (known&.id == stall.id ? known.seconds : 0)
         entry.worst = stall if stall.seconds >= entry.worst.seconds
@@ -41,7 +43,7 @@ module Fairlead
 
         entry.count += 1
         forget_least
-        line(entry, stall, now)
+        line(stall, now)
       end
 
       # @param count [Integer]
@@ -63,22 +65,28 @@ module Fairlead
         entry.lasting = nil
       end
 
-      def key(stall) = [stall.route || stall.thread, stall.at, stall.kind]
+      def key(stall) = [route(stall), stall.at, stall.kind]
+
+      # Code that computes is seen in another place each time.
+      def route(stall) = stall.route || stall.thread
 
       def forget_least
         @entries.delete(@entries.min_by { |_, entry| entry.total }.first) if @entries.size > MOST
       end
 
-      def line(entry, stall, now)
+      def line(stall, now)
         @lines.shift while @lines.any? && now - @lines.first > INTERVAL
-        if (entry.logged_at && now - entry.logged_at < INTERVAL) || @lines.size >= LINES
-          entry.unlogged += 1
+        logged = @logged.delete(route(stall)) || Logged.new(-INTERVAL, 0)
+        @logged.shift if @logged.size >= MOST
+        @logged[route(stall)] = logged # the latest comes last
+        if now - logged.at < INTERVAL || @lines.size >= LINES
+          logged.more += 1
           return
         end
 
         @lines << now
-        entry.logged_at = now
-        more, entry.unlogged = entry.unlogged, 0
+        logged.at = now
+        more, logged.more = logged.more, 0
         more.zero? ? stall.to_s : "#{stall} (#{more} more of these since the last line.)"
       end
     end

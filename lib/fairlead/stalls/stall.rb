@@ -59,6 +59,9 @@ module Fairlead
       end.then { |words| at ? words : words.chomp(",") }
     end
 
+    # @return [Boolean] whether Fairlead had to do something for other requests.
+    def delayed_others? = standby || handed.positive? || relief || !lane.nil?
+
     # @return [String] what Fairlead did for other requests.
     def reaction
       done = []

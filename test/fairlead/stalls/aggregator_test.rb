@@ -8,8 +8,14 @@ module Fairlead
       def setup = @aggregator = Aggregator.new
 
       def test_the_first_of_a_route_makes_a_line
-        assert_equal "GET /a stalled for 0.100 s: computing. Nothing else waited. Wrap it in Fairlead.offload { … }, or " \
-                     "move it to a job.", @aggregator.add(stall, now: 0)
+        assert_equal "GET /a stalled for 0.100 s: computing. A standby took over. Wrap it in Fairlead.offload { … }, or " \
+                     "move it to a job.", @aggregator.add(stall(standby: true), now: 0)
+      end
+
+      def test_what_computes_while_nothing_waits_needs_no_advice
+        line = @aggregator.add(stall, now: 0)
+
+        assert line.end_with?("computing. Nothing else waited. As long as that is so, it needs no change."), line
       end
 
       def test_code_that_is_loaded_is_no_fault_of_the_app
@@ -33,11 +39,15 @@ module Fairlead
         assert_equal [4, 0.4], @aggregator.worst.first.then { |entry| [entry[:count], entry[:total].round(3)] }
       end
 
-      def test_another_place_or_kind_is_another_one
+      # A view that computes is in another place each time.
+      def test_another_place_or_kind_is_another_one_but_a_route_makes_one_line
         assert @aggregator.add(stall, now: 0)
-        assert @aggregator.add(stall(at: "b.rb:1"), now: 0)
-        assert @aggregator.add(stall(kind: "blocked"), now: 0)
+        refute @aggregator.add(stall(at: "b.rb:1"), now: 0)
+        refute @aggregator.add(stall(kind: "blocked"), now: 0)
         refute @aggregator.add(stall, now: 0)
+
+        assert_equal [1, 1, 2], (@aggregator.worst.map { |entry| entry[:count] }).sort
+        assert @aggregator.add(stall, now: 61).end_with?("(3 more of these since the last line.)")
       end
 
       def test_many_routes_make_thirty_lines_a_minute

@@ -74,7 +74,7 @@ module Fairlead
       stall = stalled("/work", kind: "computing", seconds: 0.7) # of CPU time: a busy machine takes longer
       first = line_of("nil while")
 
-      assert_told(stall, at: first, says: ["computing at", "to a job"])
+      assert_told(stall, at: first, says: ["computing at"])
       assert_operator stall["backtrace"].grep(/config\.ru/).size, :>=, 2, "the callers too"
     end
 
@@ -83,7 +83,7 @@ module Fairlead
 
       assert_match(/\Asqlite3 \d/, stall["gem"])
       assert_match(%r{\Alib/sqlite3/\w+\.rb:\d+ in }, stall["at"])
-      assert_includes stall["advice"], "Fairlead.offload"
+      assert_equal stall["reaction"] == "Nothing else waited.", !stall["advice"].include?("Wrap it in Fairlead.offload"), "no use then"
       eventually("it is in the log") { server.log.include?(" (gem #{stall["gem"]}).") }
     end
 
