@@ -28,9 +28,12 @@ module Fairlead
       # @return [Boolean, nil] nil: the library is not there.
       def tested? = (tested.satisfied_by?(version) if version)
 
+      # @return [Boolean] whether the library is of a later version than those.
+      def newer? = tested? == false && version > tested.requirements.map(&:last).min
+
       # @return [String, nil] why it does not fit.
       def misfit
-        return "#{gem} #{version} has not been tested" if untested == :leave_out && tested? == false
+        return "#{gem} #{version} is #{newer? ? "newer" : "older"} than what was tested" if untested == :leave_out && tested? == false
 
         absent = absent_methods + absent_variables
         "#{gem} #{version} has no #{absent.join(", ")}" if absent.any?

@@ -89,13 +89,18 @@ module Fairlead
 
       assert_match(/\A\[\[.*Leases.*\], 0\]\z/, client(to: server).get("/").body)
       refute_match(/PoolPatch/, client(to: server).get("/").body)
-      assert_match(/activerecord 8\.2\.0\.alpha has not been tested, .* keeps its own pools/, server.log)
+      assert_match(/^  database   ActiveRecord 8\.2\.0\.alpha is newer than what was tested \(>= 8\.1, < 8\.2\), and keeps its/, server.log)
+      said = IO.popen([RbConfig.ruby, "-rbundler/setup", "#{ROOT}/exe/fairlead", "doctor"], chdir: server.directory, &:read)
+
+      assert_match(/^– ActiveRecord 8\.2\.0\.alpha is newer .*\n    → Update Fairlead once/, said)
+      refute_includes said, "Update Rails"
+      assert_match(/activerecord 8\.2\.0\.alpha is newer than what was tested, .* keeps its own pools/, server.log)
     end
 
     def test_it_then_has_no_budget
       error = refusal("#{DATABASE}def ActiveRecord.gem_version = Gem::Version.new(\"8.2.0\")", "--database-connections", "5")
 
-      assert_match(/`database_connections 5` needs ActiveRecord >= 8\.1, < 8\.2/, error)
+      assert_match(/`database_connections 5` needs ActiveRecord >= 8\.1, < 8\.2, and the app has 8\.2\.0, which is newer than/, error)
     end
 
     def test_a_tested_active_record_gets_ours

@@ -37,6 +37,7 @@ module Fairlead
         # @return [String, nil] what an ActiveRecord that keeps its own pools lacks.
         def missing
           return unless ActiveRecord.own_pools?
+          return untested if Compatibility::TABLE[:pool].newer?
 
           "ActiveRecord #{::ActiveRecord.gem_version} keeps its pools as they are: database_connections, and figures of how " \
             "long requests wait for a connection, need #{Compatibility::TABLE[:pool].known}."
@@ -81,6 +82,11 @@ module Fairlead
         end
 
         private
+
+        def untested
+          "ActiveRecord #{::ActiveRecord.gem_version} is newer than what was tested (#{Compatibility::TABLE[:pool].known}), and keeps " \
+            "its pools as they are: without database_connections, and figures of how long requests wait for a connection."
+        end
 
         def silenced(&)
           logger = ::ActiveRecord::Base.logger

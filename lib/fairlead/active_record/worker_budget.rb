@@ -68,10 +68,11 @@ module Fairlead
         def check(limit)
           return unless defined?(::ActiveRecord.gem_version) && ActiveRecord.own_pools?
 
+          newer = ", which is newer than what was tested" if Compatibility::TABLE[:pool].newer?
           raise ConfigurationError,
                 "#{Fairlead.configuration.source(:database_connections)}: `database_connections #{limit}` needs " \
-                "ActiveRecord #{Compatibility::TABLE[:pool].known}, and the app has #{::ActiveRecord.gem_version}. Remove it: " \
-                "each worker then opens up to as many as `pool` in config/database.yml says."
+                "ActiveRecord #{Compatibility::TABLE[:pool].known}, and the app has #{::ActiveRecord.gem_version}#{newer}. " \
+                "Remove it: each worker then opens up to as many as `pool` in config/database.yml says."
         end
 
         private

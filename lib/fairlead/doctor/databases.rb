@@ -103,7 +103,9 @@ module Fairlead
         # With database_connections the server refuses to start.
         def old
           missing = ActiveRecord::Limits.missing or return
-          Finding.new(level: @configuration.database_connections ? :hurts : :note, what: missing, remedy: "Update Rails.")
+          newer = Compatibility::TABLE[:pool].newer?
+          Finding.new(level: @configuration.database_connections ? :hurts : :note, what: missing,
+                      remedy: newer ? "Update Fairlead once a version of it has been tested with this one." : "Update Rails.")
         end
       end
     end
