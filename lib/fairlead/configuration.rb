@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 # All options: their table, their sources, and the reference page.
-# Called by cli, rackup, integrations, serving and supervision.
+# Called by cli, rackup, integrations, serving, supervision and doctor.
 # Calls no other room.
 
 require "did_you_mean"
@@ -26,6 +26,8 @@ module Fairlead
   #   Configuration.new(workers: 2).workers  # => 2
   #   Configuration.load.drain_timeout       # => 30.0, or what config/fairlead.rb says
   class Configuration
+    autoload :PumaFile, "fairlead/configuration/puma_file"
+
     # The configuration file if none is named, relative to the current folder.
     DEFAULT_FILE = "config/fairlead.rb"
 
@@ -115,6 +117,9 @@ module Fairlead
     def hook(name, &block)
       @hooks.fetch(ALIASES.fetch(name, name)) << block
     end
+
+    # @return [Boolean] whether a hook has a block.
+    def hooked?(name) = @hooks.fetch(ALIASES.fetch(name, name)).any?
 
     # Runs the blocks of a hook.
     def run_hook(name, *arguments)

@@ -2,7 +2,7 @@
 
 # Finds what would hurt an app under fibers.
 # Called by cli.
-# Calls active_record.
+# Calls active_record and configuration.
 
 module Fairlead
   # `fairlead doctor`: lists what would hurt the loaded app under fibers, each with its fix.
@@ -28,7 +28,7 @@ module Fairlead
     #
     # @return [Array<Finding>] those that hurt first
     def findings
-      found = Databases.findings(@configuration) + Gems.findings + Code.findings(Dir.pwd)
+      found = Databases.findings(@configuration) + Gems.findings + Code.findings(Dir.pwd) + puma
       found.partition { |finding| finding.level == :hurts }.flatten
     end
 
@@ -43,6 +43,15 @@ module Fairlead
     end
 
     private
+
+    def puma
+      Configuration::PumaFile.all(@configuration).flat_map do |file|
+        file.losses.map do |loss|
+          Finding.new(level: :hurts, what: "#{file.path}: #{loss.what} has no effect, since Fairlead does not read that file:",
+                      places: loss.lines.map { |line| "#{file.path}:#{line}" }, remedy: loss.remedy)
+        end
+      end
+    end
 
     def show(finding, output)
       output.puts "#{MARKS[finding.level]} #{finding.what}"

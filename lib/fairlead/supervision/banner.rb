@@ -29,7 +29,7 @@ module Fairlead
         *("  metrics    #{metrics.map { |address| "#{address}/metrics" }.join("  ")}" if metrics.any?),
         "  app        #{@configuration.rackup} in #{Dir.pwd}, #{@configuration.environment}#{file}",
         "  process    #{@pid}: #{control}",
-        *stacks, *relief, *missing(addresses)
+        *stacks, *relief, *missing(addresses), *puma
       ]
     end
 
@@ -77,6 +77,13 @@ module Fairlead
       return if @http2 || addresses.none? { |address| address.start_with?("https:") }
 
       "  HTTP/2     none: Fairlead was built without libnghttp2. #{INSTALL}"
+    end
+
+    # What an app's configuration of Puma does beyond this server's own.
+    def puma
+      Configuration::PumaFile.all(@configuration).flat_map do |file|
+        file.losses.map { |loss| "  puma       #{file.path}:#{loss.lines.join(", ")}: #{loss.what} has no effect. #{loss.remedy}" }
+      end
     end
 
     def file = @configuration.file ? ", set by #{@configuration.file}" : ""
