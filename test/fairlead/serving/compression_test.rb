@@ -45,6 +45,7 @@ module Fairlead
       APPS = {
         "/array" => -> { text.({ "content-length" => TEXT.bytesize.to_s, "etag" => '"a"', "vary" => "accept" }) },
         "/large" => -> { text.({}, 200, [LARGE, nil, "end"]) },
+        "/proxied" => -> { text.({}, 200, Rack::BodyProxy.new([LARGE, "end"]) { nil }) },
         "/each" => -> { text.({ "etag" => 'W/"a"' }, 200, Enumerator.new { |out| 5.times { |i| out << "part #{i}" }; out << "" }) },
         "/empty" => -> { text.({}, 200, Enumerator.new { |_| nil }) },
         "/live" => -> { text.({}, 200, Enumerator.new { |out| out << "data: 1\n\n"; GO.pop; out << "data: 2\n\n" }) },
@@ -102,6 +103,14 @@ module Fairlead
       head = client.get("/array", GZIP, head: true)
       assert_equal [200, "gzip", 'W/"a"', nil], [head.status, head["content-encoding"], head["etag"], head["content-length"]]
       assert_equal 'W/"a"', client.get("/each", GZIP)["etag"]
+    end
+
+    def test_a_body_that_can_be_an_array_has_its_length_only_where_its_bytes_stay
+      plain, coded = [[], [GZIP]].map { |fields| client.get("/proxied", *fields) }
+
+      assert_equal [nil, LARGE.bytesize.to_s, LARGE], [plain["content-encoding"], plain["content-length"], plain.body]
+      assert_equal ["gzip", LARGE], [coded["content-encoding"], Zlib.gunzip(coded.body)]
+      refute_equal LARGE.bytesize.to_s, coded["content-length"]
     end
 
     def test_a_header_that_is_nil_says_nothing
