@@ -10,6 +10,7 @@ require_relative "../fiber_safety/mutex_sleep"
 require_relative "../fiber_safety/containment"
 require_relative "../fiber_safety/closed_io"
 require_relative "../fiber_safety/request_times"
+require_relative "../fiber_safety/shared_files"
 
 # What a waiting fiber of a stream is woken by.
 Fiber.attr_accessor :fairlead_turn

@@ -86,9 +86,17 @@ module Fairlead
     def watch(fiber, io) = CORE_WAIT.bind_call(self, fiber, io, IO::READABLE)
 
     if method_defined?(:io_read)
-      def io_read(fiber, io, *arguments) = wait_for(fiber, io) { |registered| super(fiber, registered, *arguments) }
+      def io_read(fiber, io, *arguments)
+        return SharedFiles.read(io, *arguments) unless io.nonblock?
 
-      def io_write(fiber, io, *arguments) = wait_for(fiber, io) { |registered| super(fiber, registered, *arguments) }
+        wait_for(fiber, io) { |registered| super(fiber, registered, *arguments) }
+      end
+
+      def io_write(fiber, io, *arguments)
+        return SharedFiles.write(io, *arguments) unless io.nonblock?
+
+        wait_for(fiber, io) { |registered| super(fiber, registered, *arguments) }
+      end
     end
 
     # @return [Hash{IO => Fiber, Array<Fiber>}] a copy: safe in any thread.
