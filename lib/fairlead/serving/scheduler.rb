@@ -104,16 +104,19 @@ module Fairlead
 
     # Seconds between two checks of a fiber that Ruby does not wake.
     CHECK = 0.002
+    # Seconds that no thread can sleep.
+    LONGEST = 2**63
     # After so many failed rounds in a row the reactor gives up.
     MOST_FAILURES = 100
     # Ruby's own text, where it knows that the fibers belong to one thread.
     DEADLOCK = "deadlock; lock already owned by another fiber belonging to the same thread"
-    private_constant :CHECK, :MOST_FAILURES, :DEADLOCK
+    private_constant :CHECK, :LONGEST, :MOST_FAILURES, :DEADLOCK
 
     # A fiber that closes an IO sleeps until the threads that use the IO have let go. Ruby then wakes the fiber's thread only, so
     # the fiber checks again by itself. All others that sleep without an end are woken.
     def kernel_sleep(duration = nil)
       close = Fiber.current.fairlead_close unless duration
+      duration &&= seconds(duration)
       close ? close.without_interruption { block(nil, CHECK) } : block(nil, duration)
     end
 
@@ -190,6 +193,20 @@ module Fairlead
     end
 
     private
+
+    # As Ruby does where no scheduler is.
+    #
+    # @raise [TypeError, ArgumentError, RangeError]
+    def seconds(interval)
+      negative = interval.negative? if interval.is_a?(Numeric)
+      ::Kernel.raise TypeError, "can't convert #{interval.class} into time interval" unless interval.respond_to?(:divmod)
+
+      seconds = interval.divmod(1).sum unless negative
+      ::Kernel.raise ArgumentError, "time interval must not be negative" if negative || seconds.negative?
+      ::Kernel.raise RangeError, "#{interval} out of Time range" if seconds >= LONGEST
+
+      seconds
+    end
 
     # As Async's {#block} does.
     def block_until_woken
