@@ -8,6 +8,7 @@ module Fairlead
   autoload :ACMEProcess, "fairlead/supervision/acme_process"
   autoload :AppLoader, "fairlead/supervision/app_loader"
   autoload :Banner, "fairlead/supervision/banner"
+  autoload :BootThreads, "fairlead/supervision/boot_threads"
   autoload :ExtraWorkers, "fairlead/supervision/extra_workers"
   autoload :Foreground, "fairlead/supervision/foreground"
   autoload :ObserverProcess, "fairlead/supervision/observer_process"

@@ -35,6 +35,7 @@ module Fairlead
     def self.prepare_fork
       ActiveRecord::LeaseCleanup.disconnect_before_fork
       SequelPools.release
+      BootThreads.report
       Process.warmup if Process.respond_to?(:warmup)
     end
     private_class_method :rehearse, :prepare_fork

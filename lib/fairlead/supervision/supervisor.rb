@@ -111,6 +111,7 @@ module Fairlead
     def prepare_forks
       require "fairlead/serving/server"
       @configuration.run_hook(:before_fork)
+      BootThreads.report
       # Compacts the heap and marks it as old, so that workers share more of it.
       Process.warmup if Process.respond_to?(:warmup)
     rescue StandardError, ScriptError => error
