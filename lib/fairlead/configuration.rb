@@ -140,6 +140,8 @@ module Fairlead
     # read stays.
     def export_environment
       %w[RACK_ENV RAILS_ENV].each { |name| ENV[name] = environment unless origin(:environment) == :environment && ENV[name] }
+      # New Relic's agent measures threads, unless its server is the one of whose fibers it knows.
+      ENV["NEW_RELIC_DISPATCHER"] ||= "falcon"
     end
 
     # @param variables [Hash]

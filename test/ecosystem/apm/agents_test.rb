@@ -100,6 +100,7 @@ module Fairlead
 
       def Agent.tag(name, number) = NewRelic::Agent.add_custom_attributes(name => number)
       def Agent.observe
+        File.write("dispatcher", NewRelic::Agent.config[:dispatcher])
         NewRelic::Agent.subscribe(:transaction_finished) do |payload|
           attributes = payload[:attributes]
           path = attributes.agent_attributes_for(NewRelic::Agent::AttributeFilter::DST_TRANSACTION_TRACER)[:"request.uri"]
@@ -144,6 +145,7 @@ module Fairlead
     def test_new_relic
       server = order_all(NEW_RELIC)
       assert_transactions { written_by(server) }
+      assert_equal "falcon", File.read(server.path("dispatcher")) # it then measures fibers
     end
 
     def test_scout
