@@ -25,7 +25,10 @@ module Fairlead
         ::Fiber.blocking { io.wait_readable(0) ? buffer.read(io, least, *offset) : AGAIN }
       end
 
-      # (see read) All the bytes at once: other writers' do not come between them.
+      # All the bytes at once: other writers' do not come between them.
+      #
+      # @param buffer [IO::Buffer]
+      # @return [Integer] (see read)
       def write(io, buffer, *range)
         return in_thread { buffer.write(io, *range) } unless buffer.size <= AT_ONCE || io.stat.file?
 

@@ -6,6 +6,7 @@ require_relative "../../helper"
 
 module Fairlead
   # What requests write to a file that other processes share: standard output.
+  # Covers fiber_safety/shared_files.rb
   class SharedFilesTest < Test
     APP = <<~'RUBY'
       require "fcntl"
