@@ -162,14 +162,22 @@ module Fairlead
       end
     end
 
-    # What a signal's handler raises, or another thread, ends nothing.
+    # What a signal's handler raises, or another thread, ends nothing, also while the last such exception is reported.
     def await_end(thread)
-      thread.join
-    rescue Exception => error
-      raise unless thread.alive?
+      Thread.handle_interrupt(Object => :never) do
+        Thread.handle_interrupt(Object => :immediate) { thread.join }
+      rescue Exception => error
+        raise unless thread.alive?
 
-      Containment.report(self, error)
-      retry
+        report_foreign(error)
+        retry
+      end
+    end
+
+    def report_foreign(error)
+      Containment.report(self, error, "The thread that awaits the server's end has got this exception: the server goes on.")
+    rescue Exception
+      nil # of a signal's handler, which no mask holds back, or the log cannot be written
     end
 
     def start(name)

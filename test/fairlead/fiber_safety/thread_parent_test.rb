@@ -57,6 +57,7 @@ module Fairlead
                  parent = Thread.current
                  Thread.new { STARTED.push(ENDED[name].pop); rescued { parent.raise(Lost, name) }; STARTED.push(name) }
                  "over"
+               when "main" then 100.times { Thread.main.raise(Lost, name) } && sleep(0.1) && Process.pid.to_s
                when "tell" then ENDED[name].push(1); STARTED.pop && STARTED.pop && rescued { sleep 0.05 }
                end
         [200, {}, [said]]
@@ -87,6 +88,12 @@ module Fairlead
 
     def test_a_thread_wakes_the_sleep_of_the_request_that_has_started_it
       assert_equal "woken", server.get("/wakeup").body
+    end
+
+    def test_the_main_thread_goes_on_whatever_is_raised_there
+      pid = server.get("/main/1").body
+
+      assert_equal [pid] * 3, Array.new(3) { |number| server.get("/main/#{number}").body }
     end
 
     def test_a_request_gets_nothing_from_the_thread_of_an_earlier_one
