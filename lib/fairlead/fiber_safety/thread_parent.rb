@@ -6,7 +6,9 @@ module Fairlead
   class ThreadParent
     # A key of fiber storage: threads inherit it, and pass it on to theirs.
     KEY = :fairlead_thread_parent
-    private_constant :KEY
+    # The fiber of each, which a thread that stays must not keep once it has ended: with its block, it holds what its request had.
+    FIBERS = ::ObjectSpace::WeakMap.new
+    private_constant :KEY, :FIBERS
 
     # Prepended to Thread's singleton class.
     module Starts
@@ -44,8 +46,13 @@ module Fairlead
         return unless ::Thread.current.fairlead_serves
 
         fiber = FiberOwner.current
+        return if fiber.blocking? # the scheduler's own, whose storage all requests inherit
+
         Fiber[KEY] = new(fiber) unless Fiber[KEY]&.now?(fiber)
       end
+
+      # The present thread begins, and is nobody's: it serves, and its requests would inherit what it has.
+      def forget = Fiber[KEY] = nil
 
       # @param thread [Thread]
       # @return [ThreadParent, nil] of the present thread, or of the one that has started it, if it is a fiber of that other thread.
@@ -64,7 +71,7 @@ module Fairlead
 
     # @param fiber [Fiber] of the present thread.
     def initialize(fiber)
-      @fiber = fiber
+      FIBERS[self] = fiber
       @thread = ::Thread.current
       @scheduler = ::Fiber.scheduler
       @serving = fiber.fairlead_serving_fiber
@@ -73,12 +80,12 @@ module Fairlead
     end
 
     # @return [Boolean] whether it stands for what that fiber does now.
-    def now?(fiber) = @fiber.equal?(fiber) && !ended?
+    def now?(fiber) = fiber.equal?(self.fiber) && !ended?
 
     def in?(thread) = @thread.equal?(thread)
 
     # @return [Boolean] whether there are some that the fiber has not got yet.
-    def exceptions? = @raised.any? || @fiber.fairlead_postponed&.any?
+    def exceptions? = @raised.any? || fiber&.fairlead_postponed&.any?
 
     # Has the fiber get an exception at its present wait, or its next one, unless its request ends before. Safe in any thread.
     #
@@ -90,7 +97,7 @@ module Fairlead
       @raised.push(error)
       call do
         @raised.shift
-        @fiber.raise(Uninterruptible::Scope.new(error) { ended? }) unless ended?
+        fiber.raise(Uninterruptible::Scope.new(error) { ended? }) unless ended?
       end
     end
 
@@ -100,10 +107,13 @@ module Fairlead
     def wakeup
       return false if ended?
 
-      call { @scheduler.unblock(nil, @fiber) if @fiber.fairlead_woken == false && !ended? }
+      call { @scheduler.unblock(nil, fiber) if !ended? && fiber.fairlead_woken == false }
     end
 
     private
+
+    # @return [Fiber, nil]
+    def fiber = FIBERS[self]
 
     # In the scheduler's own fiber.
     def call(&)
@@ -112,7 +122,8 @@ module Fairlead
     end
 
     def ended?
-      return !@fiber.alive? unless @serving
+      return true unless fiber&.alive?
+      return false unless @serving
 
       request = @serving.request
       request.nil? || request.id != @request || request.answered?

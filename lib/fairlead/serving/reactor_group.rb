@@ -183,6 +183,7 @@ module Fairlead
     def start(name)
       Thread.new do
         Thread.current.name = name
+        ThreadParent.forget
         yield
       end
     end

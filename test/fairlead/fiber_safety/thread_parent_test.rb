@@ -7,6 +7,9 @@ module Fairlead
   class ThreadParentTest < Test
     APP = <<~'RUBY'
       class Lost < StandardError; end
+      class Mark; end
+      THREADS = []
+      STARTS = -> { Thread.new { sleep } }
       ENDED = Hash.new { |ended, key| ended[key] = Queue.new }
       STARTED = Queue.new
 
@@ -58,6 +61,12 @@ module Fairlead
                  Thread.new { STARTED.push(ENDED[name].pop); rescued { parent.raise(Lost, name) }; STARTED.push(name) }
                  "over"
                when "main" then 100.times { Thread.main.raise(Lost, name) } && sleep(0.1) && Process.pid.to_s
+               when "storage" then sleep(0.1) && Fiber.current.storage.to_h.inspect
+               when "leave"
+                 mark = Mark.new
+                 Async { THREADS.push(STARTS.call) && sleep(0.001) && mark }.wait
+                 "left"
+               when "marks" then 3.times { GC.start } && ObjectSpace.each_object(Mark).count.to_s
                when "tell" then ENDED[name].push(1); STARTED.pop && STARTED.pop && rescued { sleep 0.05 }
                end
         [200, {}, [said]]
@@ -94,6 +103,19 @@ module Fairlead
       pid = server.get("/main/1").body
 
       assert_equal [pid] * 3, Array.new(3) { |number| server.get("/main/#{number}").body }
+    end
+
+    # What the server's own threads would remember, all serving fibers would inherit.
+    def test_a_request_begins_without_a_parent
+      answers = Array.new(12) { Thread.new { server.get("/storage").body } }.map { |thread| thread.join(30)&.value }
+
+      assert_equal ["{}"] * 12, answers
+    end
+
+    def test_a_thread_that_stays_keeps_nothing_of_a_task_that_has_ended
+      20.times { assert_equal "left", server.get("/leave").body }
+
+      assert_operator Integer(server.get("/marks").body), :<, 10
     end
 
     def test_a_request_gets_nothing_from_the_thread_of_an_earlier_one
