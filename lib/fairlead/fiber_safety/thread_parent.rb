@@ -79,6 +79,9 @@ module Fairlead
       @raised = []
     end
 
+    # Fiber#storage shows it to the app: the server's own objects would fill pages.
+    def inspect = "#<#{self.class}>"
+
     # @return [Boolean] whether it stands for what that fiber does now.
     def now?(fiber) = fiber.equal?(self.fiber) && !ended?
 

@@ -155,14 +155,15 @@ module Fairlead
 
       def pending_interrupt?(...) = ::Thread.current.pending_interrupt?(...)
 
-      # A thread begins with the masks of the one that starts it; here, of the fiber.
-      %i[new start fork].each do |name|
-        define_method(name) do |*arguments, **options, &block|
-          section = ::Fiber.current.fairlead_section or next super(*arguments, **options, &block)
+      # A thread begins with the masks of the one that starts it; here, of the fiber. These are no blocks of define_method, which no
+      # Ractor could call.
+      def new(...) = (section = ::Fiber.current.fairlead_section) ? Uninterruptible.hand_on(section) { super } : super
 
-          Uninterruptible.hand_on(section) { super(*arguments, **options, &block) }
-        end
-      end
+      # (see #new)
+      def start(...) = (section = ::Fiber.current.fairlead_section) ? Uninterruptible.hand_on(section) { super } : super
+
+      # (see #new)
+      def fork(...) = (section = ::Fiber.current.fairlead_section) ? Uninterruptible.hand_on(section) { super } : super
     end
 
     # Of a thread.

@@ -62,6 +62,10 @@ module Fairlead
                  "over"
                when "main" then 100.times { Thread.main.raise(Lost, name) } && sleep(0.1) && Process.pid.to_s
                when "storage" then sleep(0.1) && Fiber.current.storage.to_h.inspect
+               when "ractor"
+                 Warning[:experimental] = false
+                 ractor = Ractor.new { [Thread.new { Thread.pass }, Thread.start { 1 }, Thread.fork { 2 }].sum { |thread| thread.join.value.to_i } }
+                 (ractor.respond_to?(:value) ? ractor.value : ractor.take).to_s
                when "leave"
                  mark = Mark.new
                  Async { THREADS.push(STARTS.call) && sleep(0.001) && mark }.wait
@@ -85,6 +89,10 @@ module Fairlead
 
     def test_threads_are_started_in_several_ways_and_start_others
       assert_equal "new start fork", server.get("/started").body
+    end
+
+    def test_a_ractor_starts_threads
+      assert_equal "3", server.get("/ractor").body
     end
 
     def test_a_text_is_a_runtime_error
