@@ -13,7 +13,9 @@ module Fairlead
     # A pipe that is ready takes so many bytes at once (PIPE_BUF).
     AT_ONCE = Platform::LINUX ? 4096 : 512
     AGAIN = -::Errno::EAGAIN::Errno
-    private_constant :AT_ONCE, :AGAIN
+    # Bytes: more is not copied to be one write, as a large body after its head.
+    LONGEST_LINE = 1_048_576
+    private_constant :AT_ONCE, :AGAIN, :LONGEST_LINE
 
     class << self
       # @param buffer [IO::Buffer]
@@ -57,7 +59,8 @@ module Fairlead
 
     # `puts` gives a line and its end. A thread writes both at once, but a scheduler is given one after the other.
     def write(*strings)
-      return super unless strings.size > 1 && ::Fiber.current_scheduler
+      return super unless strings.size > 1 && ::Fiber.current_scheduler && strings.all?(::String)
+      return super if strings.sum(&:bytesize) > LONGEST_LINE
 
       begin
         strings = [strings.join]

@@ -12,9 +12,19 @@ module Fairlead
       require "fcntl"
       require "timeout"
       $stdout.sync = true
+      Listed = Class.new { def to_ary = ["listed"]; def to_s = "named" }
+      def peak = File.exist?("/proc/self/status") ? File.read("/proc/self/status")[/^VmHWM:\s+(\d+)/, 1].to_i * 1024 : 0
       ANSWERS = {
         "/puts" => -> { $stdout.puts "line", "x" * 200, "ended\n", ["a", 1]; puts "short"; p :inspected },
         "/encodings" => -> { $stdout.puts "\xff".b, "é", "wide".encode("UTF-16LE") },
+        "/objects" => -> { [$stdout.write("a", [1, [2]]), $stdout.write(nil, :b, Listed.new)] },
+        "/body" => lambda {
+          reader, writer = Socket.pair(:UNIX, :STREAM)
+          body = "x" * 60_000_000
+          counted = Async { sum, piece = 0, +""; sum += reader.readpartial(65_536, piece).bytesize while sum < 60_000_004; sum }
+          before = peak
+          [writer.write("head", body), counted.wait, peak - before < 40_000_000]
+        },
         "/log" => -> { $stdout.puts "=" * 4_000; "logged" },
         "/lines" => -> { 3_000.times { $stdout.puts "line" }; "logged" },
         "/long" => -> { $stdout.puts "=" * 40_000; "logged" },
@@ -50,6 +60,22 @@ module Fairlead
       assert_equal "wide".encode("UTF-16LE").b, packets(ours, 1).first.byteslice(0, 8)
     ensure
       [ours, theirs].compact.each(&:close)
+    end
+
+    def test_what_is_no_string_is_written_as_in_a_thread
+      ours, theirs = UNIXSocket.pair
+      server = with_server(APP, spawn_options: { out: theirs })
+
+      assert_equal "[9, 6]", server.get("/objects").body
+      text = +""
+      text << packets(ours, 1).first.to_s until text.end_with?("named")
+      assert_equal "a[1, [2]]bnamed", text[-15..]
+    ensure
+      [ours, theirs].compact.each(&:close)
+    end
+
+    def test_a_large_body_after_its_head_is_not_copied
+      assert_equal "[60000004, 60000004, true]", with_server(APP).get("/body").body
     end
 
     # The test shares the file with the server, and looks.
