@@ -15,7 +15,10 @@ module Fairlead
     AGAIN = -::Errno::EAGAIN::Errno
     # Bytes: more is not copied to be one write, as a large body after its head.
     LONGEST_LINE = 1_048_576
-    private_constant :AT_ONCE, :AGAIN, :LONGEST_LINE
+    # Linux's numbers.
+    FIONREAD = 0x541b
+    F_GETPIPE_SZ = 1032
+    private_constant :AT_ONCE, :AGAIN, :LONGEST_LINE, :FIONREAD, :F_GETPIPE_SZ
 
     class << self
       # @param buffer [IO::Buffer]
@@ -32,12 +35,24 @@ module Fairlead
       # @param buffer [IO::Buffer]
       # @return [Integer] (see read)
       def write(io, buffer, *range)
-        return in_thread { buffer.write(io, *range) } unless buffer.size <= AT_ONCE || io.stat.file?
+        return in_thread { buffer.write(io, *range) } unless buffer.size <= AT_ONCE || room?(io, buffer.size)
 
         ::Fiber.blocking { io.wait_writable(0) ? buffer.write(io, *range) : AGAIN }
       end
 
       private
+
+      # Files on disk do not block, and a pipe takes what it can hold once its reader has read all.
+      def room?(io, size)
+        stat = io.stat
+        return stat.file? unless Platform::LINUX && stat.pipe?
+
+        unread = [0].pack("i")
+        io.ioctl(FIONREAD, unread)
+        unread.unpack1("i").zero? && size <= io.fcntl(F_GETPIPE_SZ)
+      rescue ::SystemCallError
+        false
+      end
 
       # The buffer is Ruby's, and gone with the call: so the thread ends before.
       def in_thread(&block)

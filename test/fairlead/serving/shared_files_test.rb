@@ -28,6 +28,14 @@ module Fairlead
         "/log" => -> { $stdout.puts "=" * 4_000; "logged" },
         "/lines" => -> { 3_000.times { $stdout.puts "line" }; "logged" },
         "/long" => -> { $stdout.puts "=" * 40_000; "logged" },
+        "/threads" => lambda {
+          begun = 0
+          trace = TracePoint.new(:thread_begin) { begun += 1 }
+          trace.enable
+          $stdout.puts "=" * 40_000
+          trace.disable
+          begun
+        },
         "/timeout" => -> { begin; Timeout.timeout(0.2) { $stdout.write("y" * 20_000) }; rescue Timeout::Error; "cut short"; end },
         "/flags" => -> { $stdout.fcntl(Fcntl::F_GETFL) & File::NONBLOCK },
         "/child" => -> { system("yes % | head -n 20000") ? "written" : "failed" },
@@ -105,6 +113,19 @@ module Fairlead
         assert_equal 40_000, lines.value.join.count("%")
         assert_equal 2 * 4_000 + 2 * 40_000, lines.value.join.count("=")
       end
+    end
+
+    # Thus in the logs of a container.
+    def test_a_long_line_takes_no_thread_while_the_pipe_is_empty
+      skip "only Linux tells" unless Platform::LINUX
+      reader, writer = blocking_pipe
+      server = with_server(APP, spawn_options: { out: writer })
+      lines = Thread.new { Array.new(2) { reader.gets("=\n") } }
+
+      assert_equal %w[0 0], Array.new(2) { server.get("/threads").body.tap { sleep 0.1 } } # by then it has been read
+      assert_equal [40_000] * 2, (lines.value.map { |line| line.count("=") })
+    ensure
+      [reader, writer].compact.each(&:close)
     end
 
     def test_a_timeout_ends_a_write_to_a_slow_reader
