@@ -131,7 +131,7 @@ module Fairlead
       end
 
       def plugin(node)
-        name = tokens(node)[1]
+        name = tokens(node)[1] || node.flatten.each_cons(2).to_a.assoc(:@tstring_content)&.last
         return if name == "tmp_restart" || (name == "solid_queue" && @configuration.solid_queue != "off")
 
         remedy = 'Write `solid_queue "fork"` into config/fairlead.rb.' if name == "solid_queue"

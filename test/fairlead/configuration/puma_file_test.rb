@@ -63,6 +63,10 @@ module Fairlead
       assert_equal ["`plugin :solid_queue`"], losses(puma, "SOLID_QUEUE_IN_PUMA" => "true").map(&:what)
     end
 
+    def test_a_plugin_is_named_by_a_word_or_a_symbol
+      assert_equal %w[`plugin\ :yabeda` `plugin\ :statsd`], losses(%(plugin "tmp_restart"\nplugin "yabeda"\nplugin(:statsd))).map(&:what)
+    end
+
     private
 
     def losses(text, variables = {})
