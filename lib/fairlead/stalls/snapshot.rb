@@ -7,7 +7,9 @@ module Fairlead
     class Snapshot
       # The most frames of a backtrace: more are of no use, and take long.
       DEPTH = 150
-      private_constant :DEPTH
+      # The most snapshots of a stall that are kept: if the core asks no more often than the stall grows, one of an hour has half of them.
+      MOST = 100
+      private_constant :DEPTH, :MOST
       # The key of an env whose value, if there is one, is called with each stall of its request.
       LISTENER = "fairlead.stall_listener"
 
@@ -19,7 +21,7 @@ module Fairlead
       attr_reader :wanted
       # @return [Array<String>]
       attr_reader :backtrace
-      # @return [Array<Snapshot>] of this stall, this one the last.
+      # @return [Array<Snapshot>] of this stall, the latest one last. They share it.
       attr_reader :series
 
       # @param thread [Thread] that stalls
@@ -31,25 +33,25 @@ module Fairlead
         @asked = asked
         @wanted = wanted
         @since = before ? before.asked : 0
-        @series = [*before&.series, self].freeze
+        @series = before ? before.series : []
+        @series << self
+        @series.shift if @series.size > MOST
         @env = env
         @backtrace = Culprit.trim((thread.backtrace(0, DEPTH) || []).drop_while { |line| line.start_with?(__dir__) })
         @thread = thread.name || thread.inspect unless env || fiber.fairlead_serving_fiber || fiber.async_task # not for threads that serve
       end
 
       # @return [Boolean] whether the request of this env has stalled.
-      def of?(env) = env.equal?(@env)
+      def of?(env) = @series.any? { |one| env.equal?(one.env) } && env.equal?(typical.env)
 
       # Tells the request itself of its stall.
       #
       # @param stall [Stall]
-      def notify(stall) = @env&.[](LISTENER)&.call(stall)
+      def notify(stall) = typical.env&.[](LISTENER)&.call(stall)
 
       # @param facts [Hash] from the core
       # @return [Stall]
-      def to_stall(facts)
-        Snapshot.stall(facts, backtrace: typical.backtrace, thread: @thread, **(@env ? request : {}))
-      end
+      def to_stall(facts) = typical.tell(facts)
 
       # @return [Integer] microseconds of the stall that it stands for.
       def weight = @asked - @since
@@ -95,11 +97,20 @@ module Fairlead
       end
       private_class_method :legible, :time, :receiver, :lane_of
 
+      protected
+
+      attr_reader :env, :thread
+
+      def tell(facts) = Snapshot.stall(facts, backtrace: @backtrace, thread: @thread, **(@env ? request : {}))
+
       private
 
+      # A thread of the app may have the lock while a request stalls: the snapshots of one stall may be of both.
+      #
       # @return [Snapshot] of the place that took the most time of this kind.
       def typical
-        @series.select { |one| one.wanted == @wanted }.group_by(&:at).values.max_by { |same| same.sum(&:weight) }.last
+        same_kind = @series.select { |one| one.wanted == @wanted }
+        same_kind.group_by { |one| [one.env.object_id, one.thread, one.at] }.values.max_by { |same| same.sum(&:weight) }&.last || self
       end
 
       # Read when the stall is reported: the app may know more of its request by then.
