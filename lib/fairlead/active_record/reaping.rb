@@ -59,9 +59,7 @@ module Fairlead
         @fairlead_reaped_at = now
         return if fairlead_orphans.empty?
 
-        # Threads inherit the storage of the fiber that makes them: this one belongs to no request.
-        @fairlead_reaper = ::Fiber.new(blocking: true, storage: {}) { ::Thread.new { reap } }.resume
-        @fairlead_reaper.name = "fairlead reaper"
+        @fairlead_reaper = BareThread.start("fairlead reaper", report: true) { reap }
       rescue ::ThreadError # the system allows no more: next time
         nil
       end

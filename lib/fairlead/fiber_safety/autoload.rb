@@ -4,6 +4,7 @@
 # Called by supervision, hot_restart, serving, drivers, active_record and integrations, and by Ruby's own classes, which it extends.
 # Calls no other room.
 module Fairlead
+  autoload :BareThread, "fairlead/fiber_safety/bare_thread"
   autoload :Callbacks, "fairlead/fiber_safety/callbacks"
   autoload :Cleanup, "fairlead/fiber_safety/cleanup"
   autoload :ClosedIO, "fairlead/fiber_safety/closed_io"

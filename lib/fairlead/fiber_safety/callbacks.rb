@@ -103,7 +103,7 @@ module Fairlead
       def in_thread(&block)
         return yield unless serving?
 
-        ::Fiber.new(blocking: true, storage: {}) { ::Thread.new { ::Thread.current.report_on_exception = false; block.call } }.resume.value
+        BareThread.start(&block).value
       end
 
       private

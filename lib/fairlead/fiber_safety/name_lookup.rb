@@ -71,14 +71,11 @@ module Fairlead
 
       # @return [Thread, nil] nil: the system allows no more threads.
       def in_thread(hostname)
-        ::Fiber.new(blocking: true, storage: {}) do
-          ::Thread.new do
-            ::Thread.current.report_on_exception = false
-            look_up(hostname)
-          ensure
-            PLACES.pop
-          end
-        end.resume
+        BareThread.start do
+          look_up(hostname)
+        ensure
+          PLACES.pop
+        end
       rescue ::ThreadError
         PLACES.pop
         nil

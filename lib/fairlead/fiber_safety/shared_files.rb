@@ -56,12 +56,7 @@ module Fairlead
 
       # The buffer is Ruby's, and gone with the call: so the thread ends before.
       def in_thread(&block)
-        thread = ::Fiber.new(blocking: true, storage: {}) do
-          ::Thread.new do
-            ::Thread.current.report_on_exception = false
-            block.call
-          end
-        end.resume
+        thread = BareThread.start(&block)
         thread.value
       rescue ::ThreadError # the system allows no more threads
         raise if thread

@@ -82,10 +82,7 @@ module Fairlead
     def grow
       return unless @jobs.size > @jobs.num_waiting && @threads.size < Offload.threads
 
-      # A thread inherits the storage of the fiber that makes it: this fiber belongs to no request.
-      thread = Fiber.new(blocking: true, storage: {}) { Thread.new { work } }.resume
-      thread.name = "fairlead offload"
-      @threads << thread
+      @threads << BareThread.start("fairlead offload", report: true) { work }
     rescue ThreadError => error
       # The system allows no more threads. Those that run take the job, if there are any.
       @jobs.pop.refuse(error.dup) until @jobs.empty? || @threads.any?

@@ -152,8 +152,7 @@ module Fairlead
     end
 
     def start_first
-      start("fairlead server") do
-        Thread.current.report_on_exception = false # whoever awaits its end gets it
+      BareThread.start("fairlead server") do # whoever awaits its end gets its exception
         serve(@first) do
           STANDBYS.times { add_standby }
           @loop.start_watch
@@ -180,18 +179,10 @@ module Fairlead
       nil # of a signal's handler, which no mask holds back, or the log cannot be written
     end
 
-    def start(name)
-      Thread.new do
-        Thread.current.name = name
-        ThreadParent.forget
-        yield
-      end
-    end
-
     def add_standby
       reactor = new_reactor
       @reactors << reactor
-      @threads << start("fairlead reactor #{@reactors.size - 1}") { stand_by(reactor) }
+      @threads << BareThread.start("fairlead reactor #{@reactors.size - 1}", report: true) { stand_by(reactor) }
       reactor.finish if @ended # {#run} may not have seen it
     rescue ThreadError
       @reactors.delete(reactor) # the system allows no more threads: the next one is tried when it is needed

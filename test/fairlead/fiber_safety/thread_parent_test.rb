@@ -4,6 +4,7 @@ require_relative "../../helper"
 
 module Fairlead
   # A thread that a request has started raises into "its" thread, as a client does whose reader notices that the connection is lost.
+  # Covers fiber_safety/thread_parent.rb, fiber_safety/bare_thread.rb
   class ThreadParentTest < Test
     APP = <<~'RUBY'
       class Lost < StandardError; end

@@ -187,7 +187,7 @@ module Fairlead
       refusal = <<~RUBY
         Thread.singleton_class.prepend(Module.new do
           def new(...)
-            refused = File.exist?("no-more") && caller_locations(1, 2).any? { |caller| caller.path.end_with?("fairlead/serving/reactor_group.rb") }
+            refused = File.exist?("no-more") && caller_locations(1, 6).any? { |caller| caller.path.end_with?("fiber_safety/bare_thread.rb") }
             refused ? raise(ThreadError, "can't create Thread: Resource temporarily unavailable") : super
           end
         end)
