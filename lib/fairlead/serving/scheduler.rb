@@ -161,6 +161,7 @@ module Fairlead
       no_task = Uninterruptible.plain?(fiber)
       ::Kernel.raise ::ThreadError, DEADLOCK if no_task && FiberOwner.deadlock?(blocker)
 
+      timeout = nil if timeout == Float::INFINITY # for which Queue#pop and Thread#join wait in a thread
       fiber.fairlead_woken = false
       plain = (Thread.current.fairlead_plain_waits ||= []).push(fiber) if no_task
       kind = fiber.fairlead_waits_for || (timeout && nil.equal?(blocker) ? RequestTimes::SLEEP : RequestTimes::LOCK)

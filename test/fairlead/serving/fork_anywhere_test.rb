@@ -229,7 +229,7 @@ module Fairlead
       names.each { |name| eventually("request #{name} waits") { File.exist?(server.path("waits-#{name}")) } }
       yield
       names.each { |name| server.write("go-#{name}", "") }
-      assert_each_equal "once", waiting.map(&:value), server
+      assert_each_equal "once", waiting.map(&:value), server if waiting.any?
     end
 
     def ask(server, way) = server.get("/#{way}").body

@@ -43,7 +43,7 @@ module Fairlead
         [200, { "content-type" => "text/plain" }, [answer.to_s]]
       end)
     RUBY
-    # A stream sleeps for a time that no timer takes.
+    # A stream waits for a time that no timer takes.
     STREAM = <<~'RUBY'
       POP = lambda do
         queue = Queue.new
@@ -52,13 +52,13 @@ module Fairlead
         queue.pop(timeout: 50)
         (Process.clock_gettime(Process::CLOCK_MONOTONIC) - began).to_s
       end
-      SLEEP = lambda do |stream|
-        sleep Float::INFINITY
+      WAIT = lambda do |stream|
+        Queue.new.pop(timeout: Float::NAN)
       rescue ArgumentError => error
         stream.write(error.message)
         stream.close
       end
-      run ->(env) { [200, {}, env["PATH_INFO"] == "/stream" ? SLEEP : [POP.call]] }
+      run ->(env) { [200, {}, env["PATH_INFO"] == "/stream" ? WAIT : [POP.call]] }
     RUBY
     private_constant :APP, :STREAM
 

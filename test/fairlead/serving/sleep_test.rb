@@ -20,11 +20,22 @@ module Fairlead
       end
 
       def results = INTERVALS.map { |interval| result(interval) }
-      run ->(env) { [200, {}, [JSON.dump(fiber: results, thread: Thread.new { results }.value, after: sleep(0))]] }
+      def for_ever
+        queue = Queue.new
+        thread = Thread.new { queue.push("popped") }
+        [queue.pop(timeout: Float::INFINITY), Thread.new { sleep 0.01 }.join(Float::INFINITY).class.name, thread.join.class.name]
+      end
+      run ->(env) { [200, {}, [env["PATH_INFO"] == "/for_ever" ? for_ever.join(" ") : JSON.dump(fiber: results, thread: Thread.new { results }.value, after: sleep(0))]] }
     RUBY
 
+    def server = shared_server(APP)
+
+    def test_a_wait_without_an_end_may_be_infinite
+      assert_equal "popped Thread Thread", server.get("/for_ever").body
+    end
+
     def test_it_takes_and_refuses_what_it_does_in_a_thread
-      answer = JSON.parse(with_server(APP).get.body)
+      answer = JSON.parse(server.get.body)
 
       assert_equal answer["thread"], answer["fiber"]
       assert_equal ["TypeError", "can't convert String into time interval"], answer["fiber"].first
