@@ -3,9 +3,6 @@
 require "async"
 require_relative "thread_parent"
 
-# Whether a reactor runs in the thread.
-Thread.attr_accessor :fairlead_serves
-
 module Fairlead
   # An exception of an app ends the task or the request that raised it, and nothing else. In Async, an exception that is no
   # StandardError (NotImplementedError, `exit`, SystemStackError) ends the loop, and with it every request of its thread;

@@ -1,5 +1,8 @@
 # frozen_string_literal: true
 
+# Whether a reactor runs in the thread.
+Thread.attr_accessor :fairlead_serves
+
 module Fairlead
   # The fiber of a request or task, for the threads that it starts. They take `Thread.current` of the fiber for its thread, as everywhere:
   # what they raise there, and their `Thread#wakeup`, reaches that fiber. It arrives at a wait, as all interruptions do.

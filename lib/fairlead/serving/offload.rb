@@ -82,7 +82,7 @@ module Fairlead
     def grow
       return unless @jobs.size > @jobs.num_waiting && @threads.size < Offload.threads
 
-      @threads << BareThread.start("fairlead offload", report: true) { work }
+      @threads << BareThread.start("fairlead offload", type: Thread, report: true) { work }
     rescue ThreadError => error
       # The system allows no more threads. Those that run take the job, if there are any.
       @jobs.pop.refuse(error.dup) until @jobs.empty? || @threads.any?
