@@ -46,6 +46,34 @@ static VALUE request_times(VALUE object) {
     return fl_times_by_kind(account.kinds);
 }
 
+/* How much later a request has its turn for each second of CPU time that it has used beyond what is free. It has at most a part of the
+ * time while others want it. */
+enum { PENALTY = 4 };
+
+enum { IN_A_TURN = 1024 }; /* requests whose first bytes came in one turn differ in their ranks */
+
+/* rank(free): of requests that can go on, the one with the lowest rank goes first. Seconds of Clock.now: when its first byte came, later
+ * once it has used more than so many seconds of CPU time. */
+static VALUE request_rank(VALUE object, VALUE free) {
+    const fl_ruby_request *self = fl_ruby_request_get(object);
+    double rank = ((double) self->first_byte_at + (double) (self->id % IN_A_TURN) / IN_A_TURN) / 1e6;
+    if (self->account == NULL || self->account->id != self->id)
+        return DBL2NUM(rank);
+    double beyond = (double) self->account->kinds[FL_KIND_cpu] / 1e6 - NUM2DBL(free);
+    return DBL2NUM(beyond > 0 ? rank + PENALTY * beyond : rank);
+}
+
+/* usual_cpu: seconds of CPU time that a request has used on average since the worker's start; 0: unknown. */
+static VALUE loop_usual_cpu(VALUE object) {
+    const fl_request_times *times = fl_ruby_loop_get(object)->context.times.page;
+    int64_t cpu = 0, requests = 0;
+    for (int i = 0; times != NULL && i <= FL_TIMED_ROUTES; i++) {
+        cpu += atomic_load_explicit(&times->routes[i].kinds[FL_KIND_cpu], memory_order_relaxed);
+        requests += fl_histogram_count(&times->routes[i].service);
+    }
+    return DBL2NUM(requests == 0 ? 0 : (double) cpu / 1e6 / (double) requests);
+}
+
 enum { SERVER_TIMING = 512 };
 
 /* Where the time went until now. Returns the length of the text. */
@@ -194,6 +222,8 @@ void fl_init_time_accounts(VALUE loop) {
     rb_define_singleton_method(times, "waited", times_waited, 1);
     rb_define_method(request, "times", request_times, 0);
     rb_define_method(request, "stream?", request_stream_p, 0);
+    rb_define_method(request, "rank", request_rank, 1);
+    rb_define_method(loop, "usual_cpu", loop_usual_cpu, 0);
     rb_define_method(loop, "server_timing=", loop_set_server_timing, 1);
     rb_define_method(loop, "observe", loop_observe, 2);
     rb_define_method(loop, "in_flight", loop_in_flight, 1);

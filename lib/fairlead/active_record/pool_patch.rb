@@ -64,12 +64,12 @@ module Fairlead
       # Under the lock: reports to the budget how many wait.
       def fairlead_report_waiters
         budget = fairlead_budget or return
-        oldest = fairlead_waiters&.oldest
-        count = oldest && fairlead_room? ? fairlead_waiters.size : 0
+        waiters = fairlead_waiters
+        count = waiters && fairlead_room? ? waiters.size : 0
         return if count.zero? && !@fairlead_waiters_reported
 
         @fairlead_waiters_reported = count.positive?
-        budget.report_waiters(self, count, oldest&.since)
+        budget.report_waiters(self, count, waiters&.since)
       end
 
       # Called by the poller, under the lock: has waiters open the connections that they need.
@@ -85,7 +85,7 @@ module Fairlead
         wanted = fairlead_waiters.size - @maintaining
         return false unless wanted.positive? && fairlead_room?
         # A connection may come back before long.
-        return true if now - fairlead_waiters.oldest.since < WaitQueue::OPEN_AFTER
+        return true if now - fairlead_waiters.since < WaitQueue::OPEN_AFTER
 
         fairlead_connections_to_open(wanted, now).times { fairlead_waiters.assign_next(:open) }
         true

@@ -45,16 +45,16 @@ module Fairlead
       # @return [Float] how long a waiter waits at most, as things are.
       def deadline(waiter) = [waiter.since, @progressed_at].max + waiter.timeout
 
+      # @return [Float] when the one that waits longest began to: the first one may be a newcomer of an older request.
+      def since = to_a.map(&:since).min
+
       # A waiter has got a connection.
       def record_progress(now) = @progressed_at = now
 
       # @param timeout [Float] seconds for which the queue may stand still.
       # @return [Waiter] the calling fiber's. The caller has to {#remove} it.
       def join(context, timeout)
-        preferred = context.equal?(@preferred)
-        waiter = Waiter.new(timeout, preferred:)
-        preferred ? restore(waiter) : push(waiter)
-        waiter
+        push(Waiter.new(timeout, preferred: context.equal?(@preferred)))
       end
 
       def remove(waiter)

@@ -11,7 +11,7 @@ module Fairlead
     class Waiter < Fairlead::Pool::Waiter
       # @return [Float] seconds for which the queue may stand still.
       attr_reader :timeout
-      # @return [Float] 0 puts it at the head of the queue.
+      # @return [Float] the age of its request, or else when it began to wait; 0 puts it at the head of the queue.
       attr_reader :rank
       # @return [Symbol, nil] :take a connection, or :open one.
       attr_accessor :assignment
@@ -23,8 +23,8 @@ module Fairlead
       def initialize(timeout, preferred: false)
         super(Clock.now, nil)
         @timeout = timeout
-        @rank = preferred ? 0.0 : since
         @scheduler = ::Fiber.current_scheduler || scheduler_of_request
+        @rank = preferred ? 0.0 : rank_of_request || since
         @sleeping = false
         @assignment = @tried = nil
       end
@@ -65,6 +65,8 @@ module Fairlead
         scheduler = ::Fiber.scheduler
         scheduler if scheduler.respond_to?(:hand_on) && FiberOwner.current.async_task
       end
+
+      def rank_of_request = (@scheduler.rank if @scheduler.respond_to?(:rank))
 
       # Whether the caller is a fiber of the same thread, under Fairlead's scheduler.
       def direct? = @scheduler.equal?(::Fiber.scheduler) && @scheduler.respond_to?(:hand_on)

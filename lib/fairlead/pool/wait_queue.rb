@@ -2,54 +2,68 @@
 
 module Fairlead
   class Pool
-    # The waiters of a pool in the order of their arrival. {Places} and ActiveRecord's pools use it.
+    # The waiters of a pool in the order of their ranks, which is that of their arrival unless they say otherwise. {Places} and
+    # ActiveRecord's pools use it.
     #
     # A fiber waits at most once in a queue. Every method is called under the pool's lock and never blocks.
     #
     # @api private
     class WaitQueue
       def initialize
-        @waiters = {}.compare_by_identity # fiber => waiter, the oldest first
+        @waiters = {}.compare_by_identity # fiber => waiter
+        @order = [] # the lowest rank first
       end
 
-      def size = @waiters.size
-      def empty? = @waiters.empty?
+      def size = @order.size
+      def empty? = @order.empty?
 
       # @return [Waiter, nil]
       def [](fiber) = @waiters[fiber]
 
       # @return [Array<Waiter>] the oldest first.
-      def to_a = @waiters.values
+      def to_a = @order.dup
 
       # @return [Waiter, nil]
-      def oldest
-        @waiters.each_value { |waiter| return waiter }
-        nil
+      def oldest = @order.first
+
+      # @return [Waiter] the argument, now the last one of its rank in the queue.
+      def push(waiter)
+        last = @order.last
+        insert(waiter, last && last.rank > waiter.rank ? @order.bsearch_index { |other| other.rank > waiter.rank } : -1)
       end
 
-      # @return [Waiter] the argument, now the last one in the queue.
-      def push(waiter) = @waiters[waiter.fiber] = waiter
-
       # @return [Waiter, nil] nil if the fiber is not in the queue.
-      def delete(fiber) = @waiters.delete(fiber)
+      def delete(fiber)
+        waiter = @waiters[fiber] or return
+        @order.delete(waiter)
+        @waiters.delete(fiber)
+      end
 
       # Takes out the oldest waiter that can still be served.
       #
       # @return [Waiter, nil]
       def shift
-        while (entry = @waiters.shift)
-          return entry.last unless entry.last.gone?
+        while (waiter = @order.shift)
+          @waiters.delete(waiter.fiber)
+          return waiter unless waiter.gone?
         end
       end
 
       # Puts a waiter that could not be served back behind those that arrived before it.
       #
       # @return [Waiter] the argument.
-      def restore(waiter)
-        ahead = to_a.take_while { |other| other.rank < waiter.rank }
-        @waiters = [*ahead, waiter].to_h { |one| [one.fiber, one] }.compare_by_identity.merge!(@waiters)
+      def restore(waiter) = insert(waiter, index_of(waiter) || -1)
+
+      private
+
+      def insert(waiter, index)
+        @waiters[waiter.fiber] = waiter
+        @order.insert(index, waiter)
         waiter
       end
+
+      # @return [Integer, nil] of the first one whose rank is not lower.
+      def index_of(waiter) = @order.bsearch_index { |other| other.rank >= waiter.rank }
     end
   end
 end

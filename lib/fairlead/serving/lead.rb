@@ -150,7 +150,7 @@ module Fairlead
     def begin_requests
       @turns.begin_requests
       # Among the descriptors of many streams the selector may come to the core's late: the driver looks for itself.
-      resume if @state == :woken || (@state == :resting && @turns.queued?)
+      resume if @state == :woken || (@state == :resting && @turns.streams_queued?)
       find_owner
       find_owner while @state == :open && @loop.takeable.positive? && @turns.slice_left?
     end

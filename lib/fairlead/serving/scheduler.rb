@@ -12,7 +12,7 @@ require_relative "../fiber_safety/closed_io"
 require_relative "../fiber_safety/request_times"
 require_relative "../fiber_safety/shared_files"
 
-# What a waiting fiber of a stream is woken by.
+# What a waiting fiber of a request is woken by.
 Fiber.attr_accessor :fairlead_turn
 # How many waits of a fiber have ended: tells a wake-up for its current wait from one for an earlier wait.
 Fiber.attr_accessor :fairlead_waits
@@ -62,14 +62,25 @@ module Fairlead
     def give_way = (self.yield if ::Fiber.scheduler.equal?(self))
 
     # Lets other fibers go on first.
-    def yield = (stream = @selector.turns.current_stream) ? @selector.turns.await(stream) : super
+    def yield = (stream = current_stream) ? @selector.turns.await(stream) : super
 
-    # A read that follows has consumed nothing yet: a stream may be interrupted while it waits for its turn.
+    # A read that follows has consumed nothing yet: the fiber may be interrupted while it waits for its turn.
     def io_wait(io, events, timeout = nil)
-      stream = @selector.turns.current_stream
+      serving = ServingFiber.of(Fiber.current)
+      queue = @selector.turns.queue_of(serving) if serving&.request
       ready = super
-      @selector.turns.await(stream) if stream
+      queue&.await(serving)
       ready
+    end
+
+    # Asked of a fiber that waits.
+    #
+    # @return [Float, nil] the present request's place among others: the lowest goes first. A stream has none: it may have come hours
+    #   before all others, and would always be the first.
+    def rank
+      serving = ServingFiber.of(Fiber.current)
+      request = serving&.request
+      @selector.turns.requests.rank_of(request) if request && !serving.stream?
     end
 
     # @return [Boolean] whether any fiber waits for anything but requests.
@@ -167,9 +178,10 @@ module Fairlead
       kind = fiber.fairlead_waits_for || (timeout && nil.equal?(blocker) ? RequestTimes::SLEEP : RequestTimes::LOCK)
       counted = RequestTimes.wait(kind, timeout)
       @sampler.arm if counted
-      return super unless (stream = @selector.turns.current_stream)
+      serving = ServingFiber.of(fiber)
+      return super unless serving&.request
 
-      turn = fiber.fairlead_turn = StreamTurn.new(@selector.turns, stream, fiber)
+      turn = fiber.fairlead_turn = Turn.new(@selector.turns.queue_of(serving), serving, fiber)
       timer = @timers.after(timeout) { turn.transfer(false) } if timeout
       block_until_woken
     ensure
@@ -184,16 +196,18 @@ module Fairlead
       super(blocker, fiber.is_a?(Fiber) ? wakeup(fiber) : fiber)
     end
 
-    # As {#unblock}, for a fiber of this thread that gets what the current one gives back. If the current fiber waits next, the
-    # other goes on at once, and not with the next round.
+    # As {#unblock}, for a fiber of this thread that gets what the current one gives back.
     #
     # @param fiber [Fiber]
-    def hand_on(fiber)
-      wakeup = wakeup(fiber)
-      wakeup.is_a?(StreamTurn) ? wakeup.transfer : @selector.wake_next(wakeup)
-    end
+    def hand_on(fiber) = @selector.push(wakeup(fiber))
 
     private
+
+    # @return [ServingFiber, nil] the stream that the present fiber works for.
+    def current_stream
+      serving = ServingFiber.of(Fiber.current)
+      serving if serving&.stream?
+    end
 
     # As Ruby does where no scheduler is.
     #
@@ -217,7 +231,7 @@ module Fairlead
       @blocked -= 1
     end
 
-    # @return [Wakeup, StreamTurn]
+    # @return [Wakeup, Turn]
     def wakeup(fiber)
       fiber.fairlead_woken = true if fiber.fairlead_woken == false
       fiber.fairlead_turn || Wakeup.new(fiber, fiber.fairlead_waits)

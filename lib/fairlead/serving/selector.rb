@@ -7,13 +7,11 @@ module Fairlead
   # every HTTP socket. When no fiber waits for a descriptor, it waits in the core's set directly: a lone connection must not pay
   # for two. Which fiber goes on instead of one that waits is the {Lead}'s to say.
   class Selector < Compatibility.selector
-    # Fibers in a round that go on since they were given something: two might pass it to each other for ever.
-    MOST_WAKE_UPS = 64
     # Seconds between two looks for the end of one of several processes.
     PAUSE = 0.01
     # As it is without being counted.
     CORE_WAIT = superclass.instance_method(:io_wait)
-    private_constant :MOST_WAKE_UPS, :PAUSE, :CORE_WAIT
+    private_constant :PAUSE, :CORE_WAIT
 
     # @return [WaitSampler] told when a request waits.
     attr_writer :sampler
@@ -27,9 +25,8 @@ module Fairlead
     def initialize(fiber, loop)
       super(fiber)
       @loop = loop
-      @waiting = @wake_ups = 0
+      @waiting = 0
       @waits = {}.compare_by_identity
-      @next_wakeup = @waker = nil
     end
 
     # @param reactor [Reactor] whose scheduler has this selector.
@@ -39,40 +36,30 @@ module Fairlead
       @turns = reactor.turns
     end
 
-    # The present fiber has given something to another one of this thread. If it waits next, the other goes on at once; otherwise
-    # with the next round.
-    #
-    # @param wakeup [Scheduler::Wakeup]
-    def wake_next(wakeup)
-      push(@next_wakeup) if @next_wakeup
-      @next_wakeup = wakeup
-      @waker = Fiber.current
-    end
-
     alias transfer_to_loop transfer
 
     # The present fiber has to wait. A round of the scheduler's for each request that waits would cost as much as some of them: so
     # the next fiber may go on at once.
     def transfer
-      (next_one = @lead.successor) ? next_one.resume : transfer_to_woken
+      (next_one = @lead.successor) ? next_one.resume : transfer_to_loop
     end
 
     def select(interval)
-      @wake_ups = 0
-      release_wakeup if @next_wakeup
       @turns.begin_round
       @loop.prepare_wait(@turns.queued?)
       if @lead.open? || @turns.queued?
         super(0)
+        @turns.run_requests
         @lead.begin_requests
-        return @turns.queued? ? @turns.run_streams : nil
+        return @turns.run_streams
       end
-      return super if @waiting.positive? || !@lead.enter_core
-
-      happened = wait_in_core(interval)
-      return super if happened.nil? # a fiber is ready, or another reactor leads by now
-
-      @lead.resume(true) if happened
+      unless @waiting.positive? || !@lead.enter_core
+        happened = wait_in_core(interval)
+        return @lead.resume(true) if happened
+        return unless happened.nil? # a fiber is ready, or another reactor leads by now
+      end
+      super
+      @turns.run_requests
     end
 
     def wakeup
@@ -166,19 +153,6 @@ module Fairlead
 
       others = waiting - [fiber]
       @waits[io] = others.one? ? others.first : others
-    end
-
-    def transfer_to_woken
-      wakeup = @next_wakeup
-      return transfer_to_loop unless wakeup && @waker.equal?(Fiber.current) && (@wake_ups += 1) <= MOST_WAKE_UPS
-
-      @next_wakeup = @waker = nil
-      wakeup.alive? ? wakeup.transfer : transfer_to_loop
-    end
-
-    def release_wakeup
-      push(@next_wakeup)
-      @next_wakeup = @waker = nil
     end
   end
 end

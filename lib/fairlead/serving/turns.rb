@@ -1,14 +1,14 @@
 # frozen_string_literal: true
 
-require_relative "stream_turn"
+require_relative "request_turns"
 
 module Fairlead
   # Shares a reactor's time between two classes: requests, and streams, which are responses that have begun and then wait, or that
   # live long by their nature.
   #
-  # In each round of the scheduler, requests that can go on do so, new requests begin, and then streams that can go on have their
-  # turn, oldest first. What one class uses beyond its share, the other gets in its next turns (deficit round robin, Shreedhar and
-  # Varghese 1995). No class waits while the other has nothing to do.
+  # In each round of the scheduler, requests that can go on do so, oldest first ({RequestTurns}), new requests begin, and then streams
+  # that can go on have their turn, oldest first. What one class uses beyond its share, the other gets in its next turns (deficit round
+  # robin, Shreedhar and Varghese 1995). No class waits while the other has nothing to do.
   #
   # Only the reactor's own thread may call these methods.
   class Turns
@@ -34,18 +34,34 @@ module Fairlead
       @owed = 0.0 # seconds of CPU time that streams have had too few; below 0: too many
       @requests_turn = true
       @began_at = 0.0
+      @requests = RequestTurns.new(loop, selector)
     end
+
+    # @return [RequestTurns]
+    attr_reader :requests
 
     # @return [Integer] how many responses of the reactor have begun and not ended.
     attr_accessor :streams
 
     # @return [Boolean] whether streams wait for their turn.
-    def queued? = !@queue.empty?
+    def streams_queued? = !@queue.empty?
+
+    # @return [Boolean] whether requests that have begun, or streams, wait for their turn.
+    def queued? = !@requests.empty? || !@queue.empty?
 
     # Requests that can go on do so from here on.
     def begin_round
       @requests_turn = true
+      @requests.begin_round
       @since = nil if @queue.empty? # while no stream has anything to do, requests owe them nothing
+    end
+
+    # Of the scheduler's own fiber: the oldest requests that can go on do so, unless those that have just come go before them.
+    def run_requests
+      return if @requests.empty? || (@requests.behind_new? && new_requests?)
+
+      @began_at = 0.0 # new ones begin behind them
+      @requests.run(SLICE)
     end
 
     # New requests have their turn.
@@ -56,10 +72,12 @@ module Fairlead
 
     # Of the scheduler's own fiber: streams have their turn, unless they have had too much and requests wait.
     def run_streams
+      return if @queue.empty?
+
       now = Clock.thread_cpu
       @owed = [owed(now), MOST_OWED].min if @since
       @since = now
-      return if @owed.negative? && @loop.takeable.positive? && @loop.leads?
+      return if @owed.negative? && (!@requests.empty? || new_requests?)
 
       @requests_turn = false
       @owed = 0.0 if @owed.negative? && @loop.takeable.zero?
@@ -67,32 +85,27 @@ module Fairlead
       give_way_to_leader if @loop.leader_waits?
     end
 
-    # @return [ServingFiber, nil] the stream that the present fiber works for. A response that has begun becomes one as it waits.
-    def current_stream
-      return if @streams.zero?
-
-      serving = ServingFiber.of(Fiber.current)
-      serving if serving&.stream?
-    end
-
-    # The present fiber, whose wait has ended, waits for its turn.
+    # Asked of a fiber that waits: a response that has begun becomes a stream.
     #
-    # @param stream [ServingFiber] for which it works
-    def await(stream)
-      turn = StreamTurn.new(self, stream, Fiber.current)
-      push(turn)
-      @selector.transfer_to_loop until turn.over?
-    ensure
-      turn.forget
+    # @param serving [ServingFiber] for which it works
+    # @return [Turns, RequestTurns] where it then waits for its turn.
+    def queue_of(serving) = serving.stream? ? self : @requests
+
+    # (see RequestTurns#await)
+    def await(serving)
+      push(turn = Turn.new(self, serving))
+      turn.await(@selector)
     end
 
-    # @param turn [StreamTurn]
+    # @param turn [Turn] of a stream
     def push(turn)
-      turn.stream.debt = 0 if @queue.empty?
+      turn.serving.debt = 0 if @queue.empty?
       @queue.push(turn)
     end
 
     private
+
+    def new_requests? = @loop.takeable.positive? && @loop.leads?
 
     # What streams are owed once requests have had the time since the last turn of streams.
     def owed(now) = @owed + ((now - @since) * @rate)
@@ -112,7 +125,7 @@ module Fairlead
         next if wait_longer?(turn)
 
         turn.go_on
-        now = book(turn.stream, now)
+        now = book(turn.serving, now)
       end
     ensure
       @owed = 0.0 if @owed.positive? && @queue.empty?
@@ -121,9 +134,9 @@ module Fairlead
 
     # A stream that has computed for longer than others lets them go first, once for each slice.
     def wait_longer?(turn)
-      return false if turn.stream.debt < SLICE || @queue.empty?
+      return false if turn.serving.debt < SLICE || @queue.empty?
 
-      turn.stream.debt -= SLICE
+      turn.serving.debt -= SLICE
       @queue.push(turn)
     end
 

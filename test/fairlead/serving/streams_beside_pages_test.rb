@@ -6,7 +6,7 @@ require_relative "../../http_client"
 module Fairlead
   # Hundreds of busy streams, which together want more than there is, leave pages their share of the worker, and pages leave them
   # theirs.
-  # Covers serving/turns.rb, serving/stream_turn.rb
+  # Covers serving/turns.rb, serving/turn.rb
   class StreamsBesidePagesTest < Test
     include SpeaksHTTP
 

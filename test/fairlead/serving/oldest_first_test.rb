@@ -1,0 +1,146 @@
+# frozen_string_literal: true
+
+require_relative "../../helper"
+require_relative "../../http_client"
+
+module Fairlead
+  # Of requests that have begun and can go on, the oldest one does.
+  # Covers serving/request_turns.rb, serving/turn.rb, active_record/waiter.rb
+  class OldestFirstTest < Test
+    # Requests wait at a gate. Once it is open, each computes, and waits for what has happened, five times.
+    APP = <<~'RUBY'
+      require "active_record"
+      ActiveRecord::Base.establish_connection(adapter: "sqlite3", database: ":memory:", max_connections: 1)
+      def cpu = Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID)
+      def burn(seconds) = (ends = cpu + seconds; nil while cpu < ends)
+
+      READY, writer = IO.pipe
+      writer.write("x")
+      STARTED, STEPS, GATE = [], [], Thread::Queue.new
+
+      def step(name, seconds = 0.001)
+        READY.wait_readable
+        work(name, seconds)
+      end
+
+      def work(name, seconds = 0.001)
+        burn(seconds)
+        STEPS << name
+      end
+
+      KINDS = {
+        "descriptor" => ->(name) { step(name) },
+        "sleep" => ->(name) { sleep 0; work(name) },
+        "enumerator" => ->(name) { Enumerator.new { |parts| parts << step(name) }.next },
+        "connection" => ->(name) { ActiveRecord::Base.with_connection { step(name) } },
+        "hog" => ->(name) { 100.times { step(name, 0.02) } }
+      }
+
+      run lambda { |env|
+        _, kind, name = env["PATH_INFO"].split("/")
+        case kind
+        when "started" then next [200, {}, [STARTED.join(" ")]]
+        when "steps" then next [200, {}, [STEPS.join(" ")]]
+        when "open" then GATE.close
+        else
+          STARTED << name
+          GATE.pop
+          kind == "hog" ? KINDS[kind].call(name) : 5.times { KINDS[kind].call(name) }
+        end
+        [200, {}, [name.to_s]]
+      }
+    RUBY
+
+    # The connection is held while first a page, then a stream that came before both, waits for it.
+    STREAM_APP = <<~'RUBY'
+      require "active_record"
+      ActiveRecord::Base.establish_connection(adapter: "sqlite3", database: ":memory:", max_connections: 1)
+      STARTED, STEPS, GATES = [], [], Hash.new { |gates, name| gates[name] = Thread::Queue.new }
+
+      def step(name) = ActiveRecord::Base.with_connection { STEPS << name }
+
+      run lambda { |env|
+        name = env["PATH_INFO"].delete_prefix("/")
+        next [200, {}, [STARTED.join(" ")]] if name == "started"
+        next [200, {}, [ActiveRecord::Base.connection_pool.stat[:waiting].to_s]] if name == "waiting"
+        next [200, {}, [STEPS.join(" ")]] if name == "steps"
+        next GATES[name.delete_prefix("open-")].close && [200, {}, []] if name.start_with?("open-")
+
+        STARTED << name
+        case name
+        when "hold" then ActiveRecord::Base.with_connection { GATES[name].pop }
+        when "page" then step(name)
+        when "stream" then next [200, {}, ->(stream) { stream << "x"; GATES[name].pop; step(name); stream.close }]
+        end
+        [200, {}, []]
+      }
+    RUBY
+
+    COUNT = 40
+
+    %w[descriptor sleep enumerator].each do |kind|
+      define_method(:"test_requests_at_a_gate_end_in_the_order_of_their_arrival_after_a_#{kind}") do
+        started, steps = open_gate([kind] * COUNT)
+
+        assert_equal started.flat_map { |name| [name] * 5 }, steps
+      end
+    end
+
+    # While one computes without the connection, the next one has it.
+    def test_a_connection_goes_to_the_oldest_request
+      started, steps = open_gate(%w[connection] * COUNT)
+
+      started.each_cons(4) do |name, _, _, later|
+        assert_operator steps.rindex(name), :<, steps.index(later), "steps: #{steps.join(" ")}"
+      end
+    end
+
+    def test_a_stream_that_came_before_a_page_does_not_get_its_connection_first
+      with_server(STREAM_APP, "--workers", "1", "--environment", "production", lint: false) do |server|
+        waiting = ->(count) { eventually("#{count} wait for the connection") { server.get("/waiting").body == count.to_s } }
+        begun = ->(name) { eventually("#{name} has begun") { list(server, "/started").include?(name) } }
+        requests = %w[stream hold page].map do |name|
+          request = Thread.new { server.get("/#{name}") }
+          begun[name]
+          request
+        end
+        waiting[1]
+        server.get("/open-stream")
+        waiting[2]
+        server.get("/open-hold")
+        requests.each(&:join)
+
+        assert_equal %w[page stream], list(server, "/steps")
+      end
+    end
+
+    # It computes for two seconds in all.
+    def test_a_hog_lets_those_that_came_after_it_go_first
+      started, steps = open_gate(["hog", *%w[descriptor] * COUNT])
+
+      assert_equal started.drop(1).flat_map { |name| [name] * 5 }, steps - [started[0]]
+      assert_operator steps[0, 50].count(started[0]), :>, 0, "steps of the oldest one among the first"
+      assert_equal started[0], steps.last
+    end
+
+    private
+
+    # @param kinds [Array<String>] of a request each
+    # @return [Array<Array<String>>] the names of the requests as they started, and as they made their steps.
+    def open_gate(kinds)
+      with_server(APP, "--workers", "1", "--environment", "production", lint: false) do |server|
+        requests = kinds.each_with_index.map do |kind, name|
+          request = Thread.new { server.get("/#{kind}/#{name}").body }
+          eventually("request #{name} waits at the gate") { list(server, "/started").size == name + 1 }
+          request
+        end
+        started = list(server, "/started")
+        server.get("/open")
+        assert_equal (0...kinds.size).map(&:to_s), requests.map(&:value)
+        [started, list(server, "/steps")]
+      end
+    end
+
+    def list(server, path) = server.get(path).body.split
+  end
+end
