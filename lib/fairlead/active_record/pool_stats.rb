@@ -26,14 +26,14 @@ module Fairlead
       # @return [Hash] see {ActiveRecord.stat}.
       def to_h(backtraces: false)
         now = Clock.now
-        oldest = @pool.fairlead_waiters&.oldest
+        since = @pool.fairlead_waiters&.since
         stat = @pool.stat
         held = Fairlead::Pool::Report.holders(holders, now, backtraces:)
         held = held.map { |holder| { owner: holder[:fiber], **holder.slice(:seconds, :backtrace) } }
         {
           pool: @pool.db_config.name, role: @pool.role, shard: @pool.shard, size: stat[:size],
           connections: stat[:connections], in_use: held.size, idle: stat[:idle], waiting: stat[:waiting],
-          oldest_wait: oldest ? now - oldest.since : 0.0, timeouts: @timeouts, waits: @waits.to_h, holds: @holds.to_h,
+          oldest_wait: since ? now - since : 0.0, timeouts: @timeouts, waits: @waits.to_h, holds: @holds.to_h,
           holders: held
         }
       end
