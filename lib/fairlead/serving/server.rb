@@ -54,9 +54,7 @@ module Fairlead
       @loop = Loop.new(limits(configuration))
       public_files&.serve(@loop)
       ErrorPages.load(error_pages, @loop)
-      listeners.each do |listener|
-        @loop.listen(listener.io.fileno, listener.unix?, EnvironmentTemplate.for(listener), listener.certificates&.tls, listener.proxied?)
-      end
+      listeners.each { |listener| listen(listener) }
       @channels = channels
       join if page
       @ready = @draining = false
@@ -143,6 +141,10 @@ module Fairlead
     def close_channels = @channels&.flatten&.each(&:close)
 
     private
+
+    def listen(listener)
+      @loop.listen(listener.io.fileno, listener.unix?, EnvironmentTemplate.for(listener), listener.certificates&.tls, listener.proxied?)
+    end
 
     def assemble(app, configuration, replaced:)
       lost = replaced ? configuration.stuck_timeout.to_f : 0

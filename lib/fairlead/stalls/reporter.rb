@@ -71,7 +71,7 @@ module Fairlead
         before = @snapshots[number].then { |snapshot| snapshot if snapshot&.began == began }
         return if before&.asked == asked || thread.equal?(@thread)
 
-        @snapshots[number] = Snapshot.new(began, asked, wanted, thread, fiber, @env_of.call(fiber), before)
+        @snapshots[number] = Snapshot.new(began, asked, wanted, thread, fiber, @env_of.call(fiber), before:)
       rescue StandardError => error # logged by the reporter's own thread
         @failure = error
       end

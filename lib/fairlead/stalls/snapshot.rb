@@ -28,7 +28,7 @@ module Fairlead
       # @param fiber [Fiber] that it runs
       # @param env [Hash, nil] of the request that the fiber works for
       # @param before [Snapshot, nil] the one before of this stall
-      def initialize(began, asked, wanted, thread, fiber, env, before = nil)
+      def initialize(began, asked, wanted, thread, fiber, env, before: nil)
         @began = began
         @asked = asked
         @wanted = wanted

@@ -55,14 +55,7 @@ module Fairlead
       replace_process if @successors
       0
     ensure
-      ForkGuard.holders.delete(self)
-      stop_rehearsal
-      @signals&.restore
-      side_processes.each(&:finish)
-      close_successors
-      [*@listeners, *@metrics_listeners].each(&:close)
-      Fairlead.page = nil
-      @pid_file&.remove
+      release
     end
 
     # Finishes running requests, and ends {#run}. May be called from any thread.
@@ -89,6 +82,18 @@ module Fairlead
         @listeners.each(&:close)
         (side_processes - [side_process]).each(&:close)
       end
+    end
+
+    # At the end of {#run}, however far it came.
+    def release
+      ForkGuard.holders.delete(self)
+      stop_rehearsal
+      @signals&.restore
+      side_processes.each(&:finish)
+      close_successors
+      [*@listeners, *@metrics_listeners].each(&:close)
+      Fairlead.page = nil
+      @pid_file&.remove
     end
 
     def serve

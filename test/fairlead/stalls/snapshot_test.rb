@@ -17,14 +17,14 @@ module Fairlead
         other.name = "numbers"
         sleep(0.01) until other.stop?
         request = Snapshot.new(1, 300_000, 3, Thread.current, FIBER, ENV_OF_A_REQUEST)
-        thread = Snapshot.new(1, 400_000, 3, other, FIBER, nil, request)
+        thread = Snapshot.new(1, 400_000, 3, other, FIBER, nil, before: request)
 
         stall = thread.to_stall(FACTS)
 
         assert_equal ["/report", nil], [stall.path, stall.thread]
         assert_match(/test_the_place_and_whose/, stall.backtrace.join)
         assert thread.of?(ENV_OF_A_REQUEST)
-        stall = Snapshot.new(1, 900_000, 3, other, FIBER, nil, thread).to_stall(FACTS)
+        stall = Snapshot.new(1, 900_000, 3, other, FIBER, nil, before: thread).to_stall(FACTS)
 
         assert_equal [nil, "numbers"], [stall.path, stall.thread]
       ensure
@@ -34,7 +34,7 @@ module Fairlead
       # The core asks whenever most of the time is of another kind.
       def test_however_often_the_core_asks_a_stall_keeps_some_only
         last = nil
-        500.times { |i| last = Snapshot.new(1, i * 1000, i % 2, Thread.current, FIBER, ENV_OF_A_REQUEST, last) }
+        500.times { |i| last = Snapshot.new(1, i * 1000, i % 2, Thread.current, FIBER, ENV_OF_A_REQUEST, before: last) }
 
         assert_equal 100, last.series.size
         assert_same last, last.series.last

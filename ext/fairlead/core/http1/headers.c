@@ -89,6 +89,15 @@ static fl_status read_host(fl_head *head, const char *bytes, const fl_header *ho
     return FL_OK;
 }
 
+/* Checks a head with transfer-encoding; `unknown` if that names a coding other than chunked. */
+static fl_status check_encoding(const fl_head *head, bool unknown) {
+    if (head->has_length || head->minor == 0)
+        return FL_BAD_ENCODING;
+    if (unknown) /* without chunked, the end of the body is unknown (RFC 9112, 6.3) */
+        return head->chunked ? FL_UNKNOWN_ENCODING : FL_BAD_ENCODING;
+    return FL_OK;
+}
+
 fl_status fl_http1_interpret_headers(fl_head *head, const char *bytes) {
     const fl_header *host = NULL;
     connection_options options = {false, false, false};
@@ -140,12 +149,9 @@ fl_status fl_http1_interpret_headers(fl_head *head, const char *bytes) {
     status = read_host(head, bytes, host);
     if (status != FL_OK)
         return status;
-    if (encoded) {
-        if (head->has_length || head->minor == 0)
-            return FL_BAD_ENCODING;
-        if (unknown) /* without chunked, the end of the body is unknown (RFC 9112, 6.3) */
-            return head->chunked ? FL_UNKNOWN_ENCODING : FL_BAD_ENCODING;
-    }
+    status = encoded ? check_encoding(head, unknown) : FL_OK;
+    if (status != FL_OK)
+        return status;
     bool modern = head->minor == 1;
     head->keep_alive = (modern || options.keep_alive) && !options.close;
     head->expect_continue = expects && modern && (head->chunked || head->content_length > 0);

@@ -136,7 +136,11 @@ int fl_http2_on_begin_headers(nghttp2_session *session, const nghttp2_frame *fra
 int fl_http2_on_header(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name, size_t name_size,
                        const uint8_t *value, size_t value_size, uint8_t flags, void *data);
 int fl_http2_on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *data);
+
+/* body.c: fl_http2_on_data is a callback of nghttp2, too */
 int fl_http2_on_data(nghttp2_session *session, uint8_t flags, int32_t id, const uint8_t *bytes, size_t size, void *data);
+bool fl_http2_reads_body(const fl_http2_stream *stream);
+void fl_http2_body_is_complete(fl_http2_stream *stream);
 void fl_http2_read_body(fl_exchange *exchange);
 void fl_http2_body_consumed(fl_exchange *exchange);
 /* Gives windows to streams that were held back, as far as the connection's budget allows. */
