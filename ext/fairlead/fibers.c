@@ -321,11 +321,11 @@ static const void *mutex_fiber(VALUE mutex) {
 
 static void try_mutex(void) {
     VALUE mutex = rb_mutex_new();
-    const void *nobody = mutex_fiber(mutex);
+    const void *unlocked = mutex_fiber(mutex);
     rb_mutex_lock(mutex);
     const void *owner = mutex_fiber(mutex);
     rb_mutex_unlock(mutex);
-    if (nobody == NULL && owner == RTYPEDDATA_GET_DATA(rb_fiber_current()))
+    if (unlocked == NULL && owner == RTYPEDDATA_GET_DATA(rb_fiber_current()))
         mutex_type = RTYPEDDATA_TYPE(mutex);
 }
 

@@ -35,7 +35,7 @@ struct wait {
     bool leads, woken;
 };
 
-/* Whether the calling reactor leads, and so may wait in the core. Releases the lock, with which nobody could pass on the lead. */
+/* Whether the calling reactor leads, and so may wait in the core. Releases the lock: no thread could pass on the lead while it is held. */
 static bool begin_wait(struct wait *wait) {
     fl_loop *loop = wait->loop;
     wait->leads = fl_own_reactor_leads(wait->self);

@@ -2,7 +2,7 @@
 
 module Fairlead
   module ActiveRecord
-    # Of the adapter classes of pooled connections:
+    # Extends the adapter classes of pooled connections:
     #
     # - A checkout replaces a connection that the server has closed.
     # - While the server accepts no connections, those who need one wait at the pool's {ConnectGate}.

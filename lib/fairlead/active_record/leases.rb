@@ -2,7 +2,7 @@
 
 module Fairlead
   module ActiveRecord
-    # Of ConnectionPool, whatever the version of ActiveRecord: checks connections out and in, and takes them out of the pool. None of it
+    # Extends ConnectionPool, in each version of ActiveRecord. Checks connections out and in, and takes them out of the pool. None of it
     # stops halfway, so what a request has leased goes back, whatever interrupts it.
     #
     # All fibers of a request share its connections, and each may release them (GraphQL::Dataloader#cleanup_fiber, an enumerator that

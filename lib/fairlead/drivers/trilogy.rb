@@ -12,7 +12,7 @@ module Fairlead
       module Client
         include Interruptible
 
-        # Of the driver, and of arguments: the call has ended.
+        # Errors of the driver and of arguments, after which the call has ended.
         ERRORS = [::Trilogy::Error, TypeError, EncodingError].freeze
         private_constant :ERRORS
 

@@ -34,7 +34,7 @@ module Fairlead
         raise ClosedIO.error unless @ended.closed?
       end
 
-      def end = @ended.close
+      def finish = @ended.close
 
       # Those that wait for the IO are told that it is closed. Ruby keeps track of the threads that use it on the closing fiber's stack:
       # that fiber must not leave before they have.
@@ -116,7 +116,7 @@ module Fairlead
         if close
           fiber.fairlead_close = outer
           @closes.delete(io)
-          close.end
+          close.finish
           raise close.exception if close.exception # also where the close itself has failed
         end
       end

@@ -5,7 +5,7 @@ module Fairlead
   # spans get the parent that was current when they were made. OpenTelemetry keeps the context in an attribute of the fiber, which
   # nothing inherits. A thread still begins without one: many live on, and their later spans would belong to a request that is over.
   module OpenTelemetryContext
-    # Of the fiber's storage, which its fibers inherit as a copy: [context, thread].
+    # A key of fiber storage, which a fiber's fibers inherit as a copy; its value is [context, thread].
     KEY = :fairlead_opentelemetry_context
     private_constant :KEY
 

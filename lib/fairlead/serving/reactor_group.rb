@@ -93,7 +93,7 @@ module Fairlead
     def wake(id) = @awaited.delete(id)&.each { |waiter| waiter.push(true) }
 
     # @api private
-    # Of the driver, after each turn of the loop: calls what {#ask} has brought, and wakes those that {#await} news.
+    # Calls what {#ask} has brought, and wakes those that {#await} news. Called by the driver, after each turn of the loop.
     #
     # @return [Boolean] whether any fiber was woken.
     def after_turn
@@ -117,7 +117,7 @@ module Fairlead
     end
 
     # @api private
-    # Of a reactor that has just got the lead, or something to do for a lane: another one has to stand by for it too.
+    # Another reactor has to stand by. Called by one that has just got the lead, or something to do for a lane.
     def lead_taken
       add_standby if @loop.standbys.zero? && @reactors.size < MOST && !@ended
     end
@@ -128,7 +128,7 @@ module Fairlead
     def surplus?(reactor) = @reactors.size > 1 + STANDBYS && !reactor.equal?(@first)
 
     # @api private
-    # Of a reactor that has had nothing to do for some time.
+    # Called by a reactor that has had nothing to do for some time.
     #
     # @return [Boolean] whether it has to end: enough others stand by. It gets neither lead nor lane from then on.
     def retire_if_surplus
@@ -136,7 +136,7 @@ module Fairlead
     end
 
     # @api private
-    # Of a reactor that does not end, though more stand by than at the start: it may lead for as long as it likes.
+    # Called by a reactor that does not end, though more stand by than at the start: it may lead for as long as it likes.
     def have_others_check(reactor)
       @reactors.each { |other| other.check_surplus unless other.equal?(reactor) }
     end

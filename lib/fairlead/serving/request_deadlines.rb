@@ -87,7 +87,7 @@ module Fairlead
       # The same, where a task is to be interrupted with its request, which need not have a time limit.
       #
       # @return [Running, nil]
-      def current! = current || ServingFiber.of(Fiber.current)&.begin_deadline
+      def current! = current || ServingFiber.of(Fiber.current)&.start_deadline
     end
 
     # @param loop [Loop]
@@ -104,7 +104,7 @@ module Fairlead
     def every_request? = @every_request
 
     # @return [Running, nil] nil: the present fiber does not work for the request, as in a thread of the app.
-    def begin(request)
+    def start(request)
       fiber = ServingFiber.of(Fiber.current)&.fiber or return
       running = Fiber[KEY] = @running[request.id] ||= Running.new(request, fiber, @cancels_abandoned == true && !request.mcp_call?)
       running.interrupt if running.late?
@@ -116,14 +116,14 @@ module Fairlead
     def begin_stream(request)
       return if @cancels_abandoned == false || request.mcp_call?
 
-      running = @running[request.id] || self.begin(request)
+      running = @running[request.id] || start(request)
       return if running.nil? || running.cancels_abandoned
 
       running.cancels_abandoned = true
       running.interrupt if running.late?
     end
 
-    def end(request)
+    def finish(request)
       @running.delete(request.id)&.finished! unless @running.empty?
     end
 

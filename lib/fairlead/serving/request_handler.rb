@@ -35,10 +35,10 @@ module Fairlead
 
     # @param request [Request]
     def call(request)
-      @deadlines.begin(request) if @deadlines.every_request?
+      @deadlines.start(request) if @deadlines.every_request?
       answer(request)
     ensure
-      @deadlines.end(request)
+      @deadlines.finish(request)
       @group.wake(request.id) # tasks and threads that still read or write for it are told that it has ended
     end
 

@@ -96,7 +96,7 @@ module Fairlead
     end
 
     # (see RequestDeadlines.current!)
-    def begin_deadline = @request && @handler.deadlines.begin(@request)
+    def start_deadline = @request && @handler.deadlines.start(@request)
 
     # On the ready list, instead of its fiber: it is woken only from its rest.
     def alive? = @fiber.alive?

@@ -1,8 +1,8 @@
 /* What proxies say of the client of a request, in X-Forwarded-* and Forwarded (RFC 7239). Reads the caller's head only; nothing is
  * allocated, any thread may call.
  *
- * Without a list of trusted proxies, everybody may say that the client speaks TLS, and nobody what its address is, as with other servers.
- * With a list, only these proxies are believed, in both. */
+ * Without a list of trusted proxies, as with other servers, any sender is believed that the client speaks TLS, and none what address
+ * it has. With a list, only these proxies are believed, in both. */
 #ifndef FL_FORWARDED_H
 #define FL_FORWARDED_H
 

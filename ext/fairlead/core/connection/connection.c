@@ -53,7 +53,7 @@ void fl_connection_switch_protocol(fl_connection *connection, const fl_protocol 
     open_protocol(connection, protocol);
 }
 
-/* A handshake computes for long, so it goes on later, where it delays nobody. */
+/* A handshake computes for long: it goes on later, where it delays no request. */
 static void queue_handshake(fl_connection *connection) {
     fl_context *context = connection->context;
     if (connection->shakes)

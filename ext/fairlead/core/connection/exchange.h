@@ -118,7 +118,7 @@ typedef struct fl_queueing {
     fl_route timed_route;          /* for request_times.h, once it is taken */
     bool route_named;              /* the app's router has named it */
     bool recorded;                 /* its times are in the shared page */
-    fl_time_account *account;      /* NULL: nobody keeps one; it may be another request's by now */
+    fl_time_account *account;      /* NULL: none is kept; it may be another request's by now */
 } fl_queueing;
 
 typedef struct fl_exchange {

@@ -110,8 +110,8 @@ static inline fl_slab *fl_http2_slab(const fl_http2_stream *stream) {
 /* protocol.c */
 /* Sends what nghttp2 has, as far as the socket takes it. May close the connection. */
 void fl_http2_pump(fl_connection *connection);
-/* After pumping, where nobody holds an exchange: frees what has lost its stream, ends or closes the connection, or starts its deadline.
- * May close the connection. */
+/* Frees what has lost its stream, and ends or closes the connection or starts its deadline. Called after pumping, by a caller that
+ * holds no exchange. May close the connection. */
 void fl_http2_settle(fl_connection *connection);
 
 /* stream.c */

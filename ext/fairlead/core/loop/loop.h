@@ -1,8 +1,8 @@
 /* The loop: the listeners and connections of a worker, the queues of ready requests, deadlines and counts.
  *
  * fl_loop_open allocates the loop. fl_loop_close frees it with everything in it; exchanges that are still served are disowned, and
- * their owners free them. The caller of every function holds context.lock, unless the function says otherwise. Nobody holds the
- * lock for longer than a turn, or calls Ruby meanwhile. Opening and listening can fail, with FL_SYSTEM and errno. */
+ * their owners free them. The caller of every function holds context.lock, unless the function says otherwise. Its holder
+ * keeps it for at most a turn, and calls no Ruby meanwhile. Opening and listening can fail, with FL_SYSTEM and errno. */
 #ifndef FL_LOOP_H
 #define FL_LOOP_H
 
@@ -67,7 +67,7 @@ typedef struct fl_lanes {
     bool dedicated;             /* this worker is a lane worker */
     bool used;                  /* a request has waited in a lane */
     _Atomic int routes_version; /* the version of the table of routes by which the queues are sorted */
-    /* Called with the lock when a request has entered a lane. NULL: nobody serves lanes, and all requests wait in one queue. */
+    /* Called with the lock when a request has entered a lane. NULL: no reactor serves lanes, and all requests wait in one queue. */
     void (*serve)(void *watch);
     void *watch;
     _Atomic int running[FL_MAX_REACTORS]; /* requests of a lane that each reactor runs */

@@ -64,7 +64,7 @@ static void close_end(int descriptor) {
     close(descriptor);
 }
 
-/* Of the sibling's end: so that it is closed for copies in forked children, too. */
+/* Closes the channel to the sibling. shutdown() closes it for the copies in forked children, too. */
 static void close_channel(fl_relay *relay) {
     fl_poll_remove(&relay->context->poll, relay->descriptor);
     shutdown(relay->descriptor, SHUT_RDWR);
@@ -121,7 +121,7 @@ bool fl_relay_give(fl_siblings *siblings, fl_exchange *exchange, int sibling) {
     return given;
 }
 
-/* Ends the relay; the caller, or nobody, ends the exchange. */
+/* Ends the relay, but not the exchange: the caller may end that. */
 static fl_exchange *end(fl_relay *relay) {
     fl_context *context = relay->context;
     fl_exchange *exchange = relay->exchange;

@@ -146,7 +146,7 @@ static SSL_CTX *new_context(fl_tls *tls) {
     return context;
 }
 
-/* Of the first error: what OpenSSL reports afterwards only follows from it. */
+/* Describes the first error: what OpenSSL reports afterwards only follows from it. */
 static const char *reason(void) {
     unsigned long code = ERR_get_error();
     const char *text = code == 0 ? NULL : ERR_reason_error_string(code);

@@ -115,7 +115,7 @@ static void prepare(void) {
     method = new;
 }
 
-/* Of the client, after its handshake: renewals of keys, and handshakes that OpenSSL refuses. */
+/* Counts what the client sends after its handshake: renewals of keys, and handshakes that OpenSSL refuses. */
 static void count_renewals(int written, int version, int type, const void *bytes, size_t size, SSL *ssl, void *data) {
     session *session = ((fl_transport *) data)->state;
     (void) version, (void) bytes, (void) size, (void) ssl;

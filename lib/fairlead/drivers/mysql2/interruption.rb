@@ -14,7 +14,7 @@ module Fairlead
         CONTROL = /#{COMMENTS}(?:BEGIN|START|COMMIT|ROLLBACK|XA)\b/im
         BEGINS = /#{COMMENTS}(?:BEGIN(?!\s+NOT\b)|START\s+TRANSACTION|XA\s+(?:START|BEGIN)|(?:COMMIT|ROLLBACK)\s.*\bAND\s+CHAIN\b)/im
         ENDS = /#{COMMENTS}(?:COMMIT|ROLLBACK(?!\s+(?:WORK\s+)?TO\b)|XA\s+(?:COMMIT|ROLLBACK))\b/im
-        # Of the driver, and of arguments: the call has ended.
+        # Errors of the driver and of arguments, after which the call has ended.
         ERRORS = [::Mysql2::Error, TypeError, EncodingError].freeze
         private_constant :COMMENTS, :CONTROL, :BEGINS, :ENDS, :ERRORS
 
