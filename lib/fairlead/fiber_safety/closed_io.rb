@@ -1,11 +1,7 @@
 # frozen_string_literal: true
 
+require_relative "attributes"
 require_relative "uninterruptible"
-
-# The close that the fiber is in.
-Fiber.attr_accessor :fairlead_close
-# Of an IO that was reopened: another IO for its descriptor, which selectors get instead.
-IO.attr_accessor :fairlead_stand_in
 
 module Fairlead
   # A fiber that waits for an IO gets IOError in that very wait when another fiber or thread closes the IO, as a thread does.

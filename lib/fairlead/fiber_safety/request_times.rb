@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
-# What the fiber waits for, a number of RequestTimes; nil: what its wait itself shows.
-Fiber.attr_accessor :fairlead_waits_for
+require_relative "attributes"
 
 module Fairlead
   # Where the time of a request goes. The scheduler calls {.wait} and {.waited} around each wait of a fiber. Whoever knows better what

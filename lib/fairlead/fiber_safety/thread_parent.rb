@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
-# Whether a reactor runs in the thread.
-Thread.attr_accessor :fairlead_serves
+require_relative "attributes"
 
 module Fairlead
   # The fiber of a request or task, for the threads that it starts. They take `Thread.current` of the fiber for its thread, as everywhere:

@@ -2,17 +2,7 @@
 
 require "timeout"
 require_relative "../parts"
-
-# The innermost section that the fiber is in, see Fairlead::Uninterruptible; nil outside of one.
-Fiber.attr_accessor :fairlead_section
-# Interruptions that the fiber gets at its next waits, one at each.
-Fiber.attr_accessor :fairlead_postponed
-# Whether a fiber that its scheduler blocks has been woken and goes on soon; nil for all other fibers.
-Fiber.attr_accessor :fairlead_woken
-# Fibers with a section that are no tasks: an enumerator's, for one. An ObjectSpace::WeakMap: some never go on.
-Thread.attr_accessor :fairlead_plain_sections
-# Fibers that are no tasks, and that the scheduler blocks.
-Thread.attr_accessor :fairlead_plain_waits
+require_relative "attributes"
 
 module Fairlead
   # Sections that no exception from outside cuts short: taking a lock again, checking a connection in, recording its owner.

@@ -5,17 +5,13 @@ require "async/scheduler"
 require_relative "selector"
 require_relative "wait_sampler"
 require_relative "../fiber_safety/file_lock"
+require_relative "../fiber_safety/attributes"
 require_relative "../fiber_safety/uninterruptible"
 require_relative "../fiber_safety/mutex_sleep"
 require_relative "../fiber_safety/containment"
 require_relative "../fiber_safety/closed_io"
 require_relative "../fiber_safety/request_times"
 require_relative "../fiber_safety/shared_files"
-
-# What a waiting fiber of a request is woken by.
-Fiber.attr_accessor :fairlead_turn
-# How many waits of a fiber have ended: tells a wake-up for its current wait from one for an earlier wait.
-Fiber.attr_accessor :fairlead_waits
 
 # Reads of a fiber use an IO::Buffer. Ruby warns when a process makes its first one.
 Warning[:experimental].then do |before|

@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
-# Of a serving fiber: its ServingFiber.
-Fiber.attr_accessor :fairlead_serving_fiber
+require_relative "../fiber_safety/attributes"
 
 module Fairlead
   # One of the interchangeable fibers of a reactor. It serves one request after the other, drives the loop while it is the owner of
