@@ -233,6 +233,46 @@ module Fairlead
       end
     end
 
+    # The statement's thread may still use it.
+    def test_mysql2_does_not_free_a_statement_whose_client_is_given_up
+      Sync do
+        statement = Mysql2::Client.new(**Databases.mariadb_settings).prepare("SELECT SLEEP(20)")
+        interrupt("mysql2") do
+          statement.execute
+        ensure
+          statement.close
+        end
+
+        refute_predicate statement, :closed?
+      end
+    end
+
+    def test_a_statement_of_mysql2_is_closed_once_it_has_run
+      Sync do
+        client = Mysql2::Client.new(**Databases.mariadb_settings)
+        statement = client.prepare("SELECT SLEEP(1)")
+        task, closing = while_it_runs(statement) { statement.close }
+
+        assert_equal [0], task.wait.to_a.flat_map(&:values)
+        closing.wait
+        assert_predicate statement, :closed?
+        assert_equal [1], client.query("SELECT 1").to_a.flat_map(&:values)
+      end
+    end
+
+    def test_a_client_of_mysql2_may_be_closed_while_a_statement_runs
+      Sync do
+        client = Mysql2::Client.new(**Databases.mariadb_settings)
+        task, closing = while_it_runs(client.prepare("SELECT SLEEP(2)")) { client.close }
+
+        assert_kind_of Mysql2::Error, task.wait
+        closing.wait
+        assert_predicate client, :closed?
+        assert_raises(Mysql2::Error) { client.query("SELECT 1") }
+        seconds_until_gone(sleepers("mysql2"))
+      end
+    end
+
     def test_a_query_past_mysql2s_own_read_timeout_ends_on_the_server_and_the_connection_is_of_no_use
       Sync do
         client = Mysql2::Client.new(**Databases.mariadb_settings, read_timeout: 5)
@@ -276,6 +316,18 @@ module Fairlead
     end
 
     private
+
+    # @return [Array<Async::Task>] one that executes a prepared statement of mysql2, and one that does the block meanwhile.
+    def while_it_runs(statement, &)
+      queries = sleepers("mysql2")
+      running = Async do
+        statement.execute
+      rescue Mysql2::Error => error
+        error
+      end
+      eventually("the statement runs") { queries.call == 1 }
+      [running, Async(&)]
+    end
 
     # Interrupts what the block does once the server is at it, and waits until the server is no longer.
     #

@@ -90,8 +90,13 @@ module Fairlead
 
         def closed? = @fairlead_abandoned || super
 
-        # Sends a few bytes.
-        def close = (Drivers.compute { super } unless @fairlead_abandoned)
+        # Sends a few bytes. While another fiber's thread uses the client, that thread closes it.
+        def close
+          return if @fairlead_abandoned
+
+          fairlead_try_alone { Drivers.compute { super } } || abandon
+          nil
+        end
 
         # @return [Boolean] whether the server has closed it, or sends something unasked: why it does.
         def fairlead_lost? = closed? || Drivers.lost?(answer_socket) != false
@@ -142,8 +147,8 @@ module Fairlead
           @fairlead_client.fairlead_execute(@fairlead_sql) { super }
         end
 
-        # Sends a few bytes.
-        def close = @fairlead_client ? Drivers.compute { super } : super
+        # Sends a few bytes, and frees what a thread may still use: the garbage collector does that for a client that is given up.
+        def close = @fairlead_client ? @fairlead_client.fairlead_alone { Drivers.compute { super } } : super
       end
 
       # mysql2 makes the rows of a large result in C, one after the other: other fibers have their turns in between.

@@ -39,16 +39,32 @@ module Fairlead
           abandon
         end
 
+        # @api private
+        # @yield once no thread uses the client, unless it is given up by then.
+        def fairlead_alone
+          fairlead_lock.synchronize { yield unless @fairlead_abandoned } unless @fairlead_abandoned
+        ensure
+          close_abandoned
+        end
+
         private
 
         # @yield in another thread, which may still use the client when nobody waits for it any more: it closes the client then.
-        def in_thread
-          lock = fairlead_lock
-          Fairlead.offload do
-            lock.synchronize { yield unless @fairlead_abandoned }
+        def in_thread(&)
+          fairlead_lock # made here, once
+          Fairlead.offload { fairlead_alone(&) }
+        end
+
+        # @return [Boolean] false: a thread uses the client.
+        def fairlead_try_alone
+          return false unless fairlead_lock.try_lock
+
+          begin
+            yield
           ensure
-            close_abandoned
+            fairlead_lock.unlock
           end
+          true
         end
 
         def begin_statement(sql)
@@ -100,10 +116,7 @@ module Fairlead
         end
 
         def close_abandoned
-          return unless @fairlead_abandoned && fairlead_lock.try_lock
-
-          CLOSE.bind_call(self)
-          fairlead_lock.unlock
+          fairlead_try_alone { CLOSE.bind_call(self) } if @fairlead_abandoned
         end
 
         # Made when it is first needed: the app may have made the client before this module was prepended.
