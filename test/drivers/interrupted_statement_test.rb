@@ -37,7 +37,18 @@ module Fairlead
     LATER = 0.05
     # When, and how many times. The second one meets the clean-up.
     MOMENTS = { "before the server has it" => [0, 1], "after the server has done it" => [LATER, 1], "twice" => [LATER, 2] }.freeze
-    private_constant :INSERT, :DELAY, :LATER, :MOMENTS
+    # pg's methods that ask the server nothing. Those of large objects and internal_encoding= wait in libpq, where nothing interrupts
+    # them.
+    REST = %i[
+      backend_pid check_socket conndefaults conndefaults_hash connection_needs_password connection_used_password conninfo conninfo_hash
+      consume_input db embed_params enter_pipeline_mode error_message exit_pipeline_mode external_encoding field_name_type
+      field_name_type= finished? full_protocol_version get_client_encoding host hostaddr inspect internal_encoding internal_encoding=
+      is_busy make_empty_pgresult nonblocking? notifies notifies_wait options parameter_status pass pipeline_status port protocol_version
+      quote_ident reset_start server_version set_chunked_rows_mode set_error_context_visibility set_error_verbosity
+      set_notice_processor set_notice_receiver set_single_row_mode socket socket_io ssl_attribute ssl_attribute_names ssl_attributes
+      ssl_in_use? status trace tty untrace user wait_for_notify
+    ].freeze
+    private_constant :INSERT, :DELAY, :LATER, :MOMENTS, :REST
 
     # Of each driver, what is asked of it here.
     PostgreSQL = Struct.new(:connection, :id) do
@@ -104,6 +115,41 @@ module Fairlead
           end
         end
       end
+    end
+
+    # What asks PostgreSQL, beside statements. The portal and the statement need not be there.
+    {
+      "describe_prepared" => ->(pg) { pg.describe_prepared("none") }, "describe_portal" => ->(pg) { pg.describe_portal("none") },
+      "async_describe_prepared" => ->(pg) { pg.async_describe_prepared("none") },
+      "async_describe_portal" => ->(pg) { pg.async_describe_portal("none") },
+      "client_encoding=" => ->(pg) { pg.client_encoding = "LATIN1" },
+      "async_set_client_encoding" => ->(pg) { pg.async_set_client_encoding("LATIN1") },
+      "encrypt_password" => ->(pg) { pg.encrypt_password("secret", "fairlead") },
+      "large_send_query" => ->(pg) { pg.send_query("SELECT '#{"x" * 10_000_000}'") },
+      "copy_end" => lambda { |pg|
+        pg.exec("COPY interrupted FROM STDIN")
+        pg.put_copy_data("1\n" * 5_000_000)
+        pg.put_copy_end
+      }
+    }.each do |name, ask|
+      define_method("test_pg_#{name}_interrupted") do
+        Sync do
+          driver = PostgreSQL.open
+          interrupt(0, 1) { ask.call(driver.connection) }
+
+          assert_closed driver
+        end
+      end
+    end
+
+    # Each method that may ask the server, or wait for it, is interruptible. A method that pg gains belongs to one kind or another.
+    def test_pg_has_no_method_of_which_nobody_knows_whether_it_waits
+      known = /\A(?:sync_.*|lo_?[a-z]+|(?:async_)?(?:cancel|reset|isnonblocking|setnonblocking)|.*escape.*|.*coder_for.*|type_map_for.*)=?\z/
+      unknown = PG::Connection.public_instance_methods(false).reject do |name|
+        known.match?(name) || REST.include?(name) || PG::Connection.instance_method(name).owner == Drivers::PostgreSQL::Connection
+      end
+
+      assert_empty unknown
     end
 
     # PostgreSQL would roll back at COMMIT, and say nothing.

@@ -22,14 +22,17 @@ module Fairlead
         ERRORS = [PG::Error].freeze
         private_constant :AT_REST, :ERRORS
 
-        # Send a statement, or wait for one that was sent.
-        %i[
-          exec query async_exec exec_params async_exec_params exec_prepared async_exec_prepared prepare async_prepare
-          describe_prepared describe_portal close_prepared close_portal set_client_encoding
-          get_result async_get_result get_last_result async_get_last_result block discard_results
-        ].each do |name|
-          next unless PG::Connection.method_defined?(name)
+        # These have a connection of their own, do not wait, or are below.
+        OTHERS = %w[cancel reset isnonblocking setnonblocking get_copy_data put_copy_data].freeze
+        # What sends something to the server, and what waits for its answer. (`internal_encoding=` and `lo_*` wait within libpq.)
+        WAITING = [
+          *PG::Connection.instance_methods(false).filter_map { |name| name.name[/\Aasync_(.*)/, 1] }.-(OTHERS)
+                         .flat_map { |name| [name.to_sym, :"async_#{name}"] },
+          *%i[query block discard_results client_encoding= set_default_encoding]
+        ].freeze
+        private_constant :OTHERS, :WAITING
 
+        WAITING.each do |name|
           streams = name.end_with?("get_result")
           define_method(name) do |*arguments, &block|
             result = interruptible { super(*arguments, &nil) }
@@ -43,14 +46,12 @@ module Fairlead
 
         # An interruption in the block is one of the statement.
         def copy_data(*arguments)
-          raising_interruption do
-            super do |result|
-              yield result
-            rescue Exception => error
-              fairlead_end_query if Drivers.interruption?(error)
-              raise
-            end
-          end
+          raising_interruption { super { |result| ending_if_interrupted { yield result } } }
+        end
+
+        # They wait until the server takes what they send. Other errors are those of arguments.
+        PG::Connection.instance_methods(false).grep(/\Asend_/).each do |name|
+          define_method(name) { |*arguments| ending_if_interrupted { super(*arguments) } }
         end
 
         # @return [Integer] what libpq says of a connection that is lost; pg raises an error once it is closed, also where
@@ -77,10 +78,12 @@ module Fairlead
         def fairlead_unsettled? = ![PG::PQTRANS_IDLE, PG::PQTRANS_UNKNOWN].include?(transaction_status)
 
         # The server may take data as fast as it is made: then it never waits.
-        %i[put_copy_data get_copy_data].each do |name|
+        %i[put_copy_data async_put_copy_data get_copy_data async_get_copy_data].each do |name|
           define_method(name) do |*arguments|
-            (@fairlead_pacing ||= RowPacing.new).pass
-            super(*arguments)
+            ending_if_interrupted do
+              (@fairlead_pacing ||= RowPacing.new).pass
+              super(*arguments)
+            end
           end
         end
 
@@ -113,6 +116,13 @@ module Fairlead
         def driver_errors = active? ? ERRORS : AT_REST
 
         def call_interrupted = fairlead_end_query
+
+        def ending_if_interrupted
+          yield
+        rescue Exception => error
+          fairlead_end_query if Drivers.interruption?(error)
+          raise
+        end
 
         # @raise [Exception] instead of an error about the closed connection, what was raised before it.
         def raising_interruption
