@@ -307,6 +307,22 @@ module Fairlead
       end
     end
 
+    def test_a_client_of_trilogy_that_refuses_to_be_closed_during_a_query_is_not_lost
+      Sync do
+        client = Trilogy.new(**Databases.mariadb_settings)
+        queries = sleepers("trilogy")
+        task = Async { client.query("SELECT SLEEP(1)").to_a }
+        eventually("the query runs") { queries.call == 1 }
+        begin
+          client.close
+        rescue Trilogy::SynchronizationError
+          task.wait
+
+          refute_predicate client, :fairlead_lost?
+        end
+      end
+    end
+
     def test_trilogy_says_what_is_wrong_with_a_connection
       Sync do
         error = assert_raises(Trilogy::Error) { Trilogy.new(**Databases.mariadb_settings, password: "guessed") }

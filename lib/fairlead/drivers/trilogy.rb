@@ -39,7 +39,7 @@ module Fairlead
           define_method(name) do
             super()
           ensure
-            @fairlead_socket&.close
+            @fairlead_socket&.close if closed? # another fiber may use it: then trilogy refuses
           end
         end
 
