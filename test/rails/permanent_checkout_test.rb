@@ -30,6 +30,12 @@ module Fairlead
       refute_includes server.log, "DEPRECATION"
     end
 
+    def test_an_app_whose_deprecations_are_errors_works_as_elsewhere
+      raising = { "config/initializers/raising.rb" => "Rails.application.deprecators.behavior = :raise" }
+
+      assert_equal({ "value" => 42 }, rails(:fairlead, "--workers", "1", files: APP.merge(raising)).json("/query"))
+    end
+
     def test_what_the_app_has_set_stays
       server = rails(:fairlead, "--workers", "1", files: APP.merge("config/initializers/allowed.rb" => <<~RUBY))
         Rails.application.config.active_record.permanent_connection_checkout = true

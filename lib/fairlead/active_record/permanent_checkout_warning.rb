@@ -45,10 +45,15 @@ module Fairlead
           configuration = Fairlead.configuration
           if configuration && configuration.origin(:permanent_connection_checkout) != :default
             ::ActiveRecord.permanent_connection_checkout = SETTINGS.fetch(configuration.permanent_connection_checkout)
-          elsif ::ActiveRecord.permanent_connection_checkout == true && !set_by_app
+          elsif ::ActiveRecord.permanent_connection_checkout == true && !set_by_app && !raises?
             ::ActiveRecord.permanent_connection_checkout = :deprecated
           end
         end
+
+        private
+
+        # @return [Boolean] whether a deprecation is an error for the app: what works elsewhere must work here.
+        def raises? = ::ActiveRecord.deprecator.behavior.include?(::ActiveSupport::Deprecation::DEFAULT_BEHAVIORS[:raise])
       end
     end
   end

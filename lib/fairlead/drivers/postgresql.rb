@@ -28,7 +28,7 @@ module Fairlead
         WAITING = [
           *PG::Connection.instance_methods(false).filter_map { |name| name.name[/\Aasync_(.*)/, 1] }.-(OTHERS)
                          .flat_map { |name| [name.to_sym, :"async_#{name}"] },
-          *%i[query block discard_results client_encoding= set_default_encoding]
+          :query, :block, :discard_results, :client_encoding=, :set_default_encoding
         ].freeze
         private_constant :OTHERS, :WAITING
 
