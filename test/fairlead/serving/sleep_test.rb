@@ -4,7 +4,7 @@ require "json"
 require_relative "../../helper"
 
 module Fairlead
-  # What `sleep` takes and refuses, in a request as in a thread.
+  # What `sleep` takes, returns and refuses, in a request as in a thread.
   class SleepTest < Test
     APP = <<~'RUBY'
       require "json"
@@ -13,8 +13,9 @@ module Fairlead
         "in", :a, true, Time.now, -1, -0.1, -1r, 0, 0.01, 1/100r, divided(0, 0.01), divided(-1, 0), Float::NAN, Float::INFINITY, 2**70
       ].freeze
 
+      # The number itself is how long the machine let it sleep.
       def result(interval)
-        sleep(interval)
+        sleep(interval).class.name
       rescue StandardError => error
         [(error.is_a?(RangeError) ? RangeError : error.class).name, (error.message unless error.is_a?(RangeError))]
       end
