@@ -19,7 +19,9 @@ module Fairlead
       require "active_record"
       ActiveRecord::Base.establish_connection(ENV.fetch("DATABASE_URL") + "?pool=1&checkout_timeout=10")
       POSTGRESQL = ENV.fetch("DATABASE_URL").start_with?("postgresql")
-      SLEEP = POSTGRESQL ? "SELECT pg_sleep(20)" : "SELECT SLEEP(20)"
+      SECONDS = ENV.fetch("SECONDS")
+      SLEEP = POSTGRESQL ? "SELECT pg_sleep(\#{SECONDS})" : "SELECT SLEEP(\#{SECONDS})"
+      TABLE = "deadlines_\#{SECONDS}"
       ID = POSTGRESQL ? "SELECT pg_backend_pid()" : "SELECT CONNECTION_ID()"
 
       run(lambda do |env|
@@ -27,50 +29,54 @@ module Fairlead
         ActiveRecord::Base.with_connection do |connection|
           case env["PATH_INFO"]
           when "/setup"
-            connection.execute("DROP TABLE IF EXISTS deadlines")
-            connection.execute("CREATE TABLE deadlines (id integer)")
+            connection.execute("DROP TABLE IF EXISTS \#{TABLE}")
+            connection.execute("CREATE TABLE \#{TABLE} (id integer)")
           when "/sleep"
             connection.select_value(SLEEP)
           when "/transaction"
             connection.transaction do
-              connection.execute("INSERT INTO deadlines VALUES (1)")
+              connection.execute("INSERT INTO \#{TABLE} VALUES (1)")
               connection.execute(SLEEP)
             end
           end
-          count = connection.select_value("SELECT count(*) FROM deadlines")
+          count = connection.select_value("SELECT count(*) FROM \#{TABLE}")
           [200, { "content-type" => "text/plain" }, ["\#{connection.select_value(ID)} \#{count}"]]
         end
       end)
     RUBY
 
-    %w[postgresql mysql2 trilogy].each do |adapter|
-      define_method("test_#{adapter}_ends_the_query_and_the_connection_is_another_one_then") do
-        with_app(adapter) do |server, queries|
-          id = answer(server)
-          overdue(server, "/sleep", queries)
+    # How long a query sleeps, by which the database knows whose it is.
+    SECONDS = { "postgresql" => 20, "mysql2" => 20, "trilogy" => 21 }.freeze
+    private_constant :SECONDS
 
-          refute_equal id, answer(server)
-        end
+    def test_the_query_ends_and_the_connection_is_another_one_then
+      with_each_app do |server, queries|
+        id = answer(server)
+        overdue(server, "/sleep", queries)
+
+        refute_equal id, answer(server)
       end
+    end
 
-      define_method("test_a_client_that_goes_takes_its_query_of_#{adapter}_with_it_where_that_is_wanted") do
-        with_app(adapter, "--cancel-abandoned") do |server, queries|
-          id = answer(server)
-          seconds_until_abandoned(server, "/sleep", queries)
+    def test_a_client_that_goes_takes_its_query_with_it_where_that_is_wanted
+      with_each_app("--cancel-abandoned") do |server, queries|
+        id = answer(server)
+        seconds_until_abandoned(server, "/sleep", queries)
 
-          refute_equal id, answer(server)
-          refute_includes server.log, "ClientGone"
-        end
+        refute_equal id, answer(server)
+        refute_includes server.log, "ClientGone"
       end
+    end
 
-      define_method("test_#{adapter}_rolls_the_transaction_back") do
-        with_app(adapter) do |server, queries|
-          overdue(server, "/transaction", queries)
+    def test_the_transaction_is_rolled_back
+      with_each_app do |server, queries|
+        overdue(server, "/transaction", queries)
 
-          assert_equal "0", answer(server).split.last
-        end
+        assert_equal "0", answer(server).split.last
       end
+    end
 
+    SECONDS.each_key do |adapter|
       timing define_method("test_#{adapter}_ends_the_query_soon") {
         with_app(adapter, "--cancel-abandoned") do |server, queries|
           assert_median_below(GONE, runs: 3) { overdue(server, "/sleep", queries) }
@@ -81,11 +87,13 @@ module Fairlead
 
     private
 
+    def with_each_app(*flags, &) = each_at_once(SECONDS.keys) { |adapter| with_app(adapter, *flags, &) }
+
     def with_app(adapter, *flags)
-      with_server(APP, "--request-timeout", "60", *flags, env: { "DATABASE_URL" => Databases.url(adapter) }) do |server|
-        server.get("/setup")
-        yield server, sleepers(adapter, 20)
-      end
+      env = { "DATABASE_URL" => Databases.url(adapter), "SECONDS" => SECONDS.fetch(adapter).to_s }
+      server = shared_server(APP, "--request-timeout", "60", *flags, name: [adapter, *flags], env:)
+      server.get("/setup")
+      yield server, sleepers(adapter, SECONDS.fetch(adapter))
     end
 
     def answer(server)
