@@ -118,7 +118,7 @@ class PoolOperations
 
   def release(_)
     @over = true
-    @holders.each { |holder| Timeout.timeout(5) { holder.wait } }
+    @holders.each { |holder| Timeout.timeout(10) { holder.wait } }
   end
 
   # @return [Array<String>]
@@ -133,7 +133,7 @@ class PoolOperations
     stat.merge!(%i[@now_connecting @maintaining @threads_blocking_new_connections].to_h { |name| [name, pool.instance_variable_get(name).to_i] })
     stat.merge!(in_line: pool.fairlead_waiters.size, opening: pool.fairlead_waiters.opening) if budget
     wrong = stat.reject { |_, count| count.zero? }.map { |name, count| "#{name}: #{count}" }
-    Timeout.timeout(2) { pool.with_connection { |connection| connection.execute("SELECT 1") } }
+    Timeout.timeout(10) { pool.with_connection { |connection| connection.execute("SELECT 1") } }
     wrong
   rescue ActiveRecord::ActiveRecordError, Timeout::Error => error
     [*wrong, "no connection: #{error.message}"]
@@ -154,7 +154,7 @@ class PoolOperations
   end
 
   def soon
-    deadline = Process.clock_gettime(Process::CLOCK_MONOTONIC) + 2
+    deadline = Process.clock_gettime(Process::CLOCK_MONOTONIC) + 10
     until (true_now = yield) || Process.clock_gettime(Process::CLOCK_MONOTONIC) > deadline
       sleep 0.002
     end
