@@ -253,8 +253,8 @@ module Fairlead
         statement = client.prepare("SELECT SLEEP(1)")
         task, closing = while_it_runs(statement) { statement.close }
 
-        assert_equal [0], task.wait.to_a.flat_map(&:values)
         closing.wait
+        assert_kind_of Mysql2::Result, task.wait
         assert_predicate statement, :closed?
         assert_equal [1], client.query("SELECT 1").to_a.flat_map(&:values)
       end

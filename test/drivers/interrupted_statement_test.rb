@@ -125,7 +125,7 @@ module Fairlead
       "client_encoding=" => ->(pg) { pg.client_encoding = "LATIN1" },
       "async_set_client_encoding" => ->(pg) { pg.async_set_client_encoding("LATIN1") },
       "encrypt_password" => ->(pg) { pg.encrypt_password("secret", "fairlead") },
-      "large_send_query" => ->(pg) { pg.send_query("SELECT '#{"x" * 10_000_000}'") },
+      "large_send_query" => ->(pg) { pg.send_query("SELECT '#{"x" * 60_000_000}'") }, # more than the kernel buffers
       "copy_end" => lambda { |pg|
         pg.exec("COPY interrupted FROM STDIN")
         pg.put_copy_data("1\n" * 5_000_000)

@@ -148,7 +148,12 @@ module Fairlead
         end
 
         # Sends a few bytes, and frees what a thread may still use: the garbage collector does that for a client that is given up.
-        def close = @fairlead_client ? @fairlead_client.fairlead_alone { Drivers.compute { super } } : super
+        def close
+          return super unless @fairlead_client
+
+          @fairlead_client.fairlead_close { Drivers.compute { super() } }
+          nil
+        end
       end
 
       # mysql2 makes the rows of a large result in C, one after the other: other fibers have their turns in between.

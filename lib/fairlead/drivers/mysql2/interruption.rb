@@ -40,19 +40,38 @@ module Fairlead
         end
 
         # @api private
-        # @yield once no thread uses the client, unless it is given up by then.
-        def fairlead_alone
-          fairlead_lock.synchronize { yield unless @fairlead_abandoned } unless @fairlead_abandoned
-        ensure
-          close_abandoned
+        # @yield closes a statement: at once, or in the thread that uses the client, as soon as it no longer does. Not if the client is
+        #   given up.
+        def fairlead_close(&closing)
+          return if @fairlead_abandoned || fairlead_try_alone(&closing)
+
+          (@fairlead_closings ||= ::Thread::Queue.new).push(closing)
+          close_statements # the thread may have looked before
         end
 
         private
 
         # @yield in another thread, which may still use the client when nobody waits for it any more: it closes the client then.
-        def in_thread(&)
-          fairlead_lock # made here, once
-          Fairlead.offload { fairlead_alone(&) }
+        def in_thread
+          lock = fairlead_lock # made here, once
+          Fairlead.offload do
+            lock.synchronize { yield unless @fairlead_abandoned }
+          ensure
+            close_abandoned
+            close_statements
+          end
+        end
+
+        def close_statements
+          return if @fairlead_closings.nil? || @fairlead_closings.empty? || @fairlead_abandoned
+
+          close_statements if fairlead_try_alone { close_statement }
+        end
+
+        def close_statement
+          @fairlead_closings.pop(true).call
+        rescue ::ThreadError, ::Mysql2::Error
+          nil # another thread has closed it, or the connection is lost
         end
 
         # @return [Boolean] false: a thread uses the client.
