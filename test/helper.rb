@@ -154,6 +154,24 @@ module Fairlead
       assert_operator numbers.size - ends.size, :<=, but_for, "out of place in #{numbers.inspect}"
     end
 
+    # For independent cases that mostly wait: each has a thread. All have ended when it returns, or tells what each has raised.
+    #
+    # @yieldparam one [Object] of the cases.
+    def each_at_once(cases)
+      threads = cases.map do |one|
+        Thread.new do
+          yield one
+          nil
+        rescue StandardError, Minitest::Assertion => error
+          error
+        end
+      end
+      errors = threads.filter_map(&:value)
+      raise errors.first if errors.one?
+
+      flunk(errors.map { |error| error.full_message(highlight: false) }.join("\n")) if errors.any?
+    end
+
     # @return [Float] how many seconds the block took.
     def duration
       started = monotonic
