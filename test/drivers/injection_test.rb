@@ -31,28 +31,23 @@ module Fairlead
     DELAY = 0.001
     private_constant :DELAY
 
-    ADAPTERS.each do |name, (_, works)|
-      works.each do |work|
-        define_method("test_#{name}_#{work}") do
+    # The adapters at once: each has a server, a user and a table of its own, and mostly waits.
+    NETWORK_WORK.each do |work|
+      define_method("test_#{work}") do
+        names = ADAPTERS.filter_map { |name, (_, works)| name if works.include?(work) }
+        each_at_once(names) do |name|
           # To connect takes long.
           ways = { "reopened" => 3, "reopened_twice" => 1 }.fetch(work) { name.end_with?("_tls") ? 3 : Injection::WAYS.size }
           attempts, *faults = server(name).get("/#{work}?#{ways}").body.lines(chomp: true)
 
-          assert_operator attempts.to_i, :>=, ways
-          assert_empty faults, "#{faults.size} faults"
+          assert_operator attempts.to_i, :>=, ways, name
+          assert_empty faults, "#{name}: #{faults.size} faults"
         end
       end
     end
 
-    %w[postgresql mysql2 trilogy].each do |name|
-      define_method("test_#{name}_goes_on_in_its_transaction_once_it_is_connected_again") do
-        assert_equal "1 0", server(name).get("/goes_on").body
-      end
-
-      define_method("test_#{name}_goes_on_in_its_savepoint_once_it_is_connected_again") do
-        assert_equal "1 0", server(name).get("/goes_on?savepoint").body
-      end
-    end
+    def test_it_goes_on_in_its_transaction_once_it_is_connected_again = assert_goes_on("/goes_on")
+    def test_it_goes_on_in_its_savepoint_once_it_is_connected_again = assert_goes_on("/goes_on?savepoint")
 
     class << self
       # @return [String] the same, through a network.
@@ -64,6 +59,10 @@ module Fairlead
     end
 
     private
+
+    def assert_goes_on(path)
+      each_at_once(%w[postgresql mysql2 trilogy]) { |name| assert_equal "1 0", server(name).get(path).body, name }
+    end
 
     def server(name)
       shared(name) do
