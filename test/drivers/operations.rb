@@ -10,7 +10,7 @@ module Fairlead
   module Operations
     TICK = 0.005
     # Seconds that an operation takes, about.
-    LONG = 0.3
+    LONG = 0.2
     # A result of so many is made again and again: who goes through one without a pause lets others be late, also without
     # the garbage collector.
     ROWS = 200_000
@@ -128,10 +128,13 @@ module Fairlead
 
       # Then that is computed where it is.
       def connect_while_no_thread_is_free
-        Offload.threads.times { Async { Fairlead.offload { sleep(LONG * 3) } } }
-        connected = 0
-        repeatedly { PG.connect(near.to_s).finish.then { connected += 1 } }
-        raise "it waited for a thread" if connected < 3
+        free, waited = false, nil
+        Offload.threads.times { Async { Fairlead.offload { sleep(LONG * 5) }.then { free = true } } }
+        repeatedly do
+          PG.connect(near.to_s).finish
+          waited = free if waited.nil?
+        end
+        raise "it waited for a thread" if waited
       end
 
       def query = (open && measure { @connection.exec(SLEEP) })
@@ -223,7 +226,7 @@ module Fairlead
         open
         @connection.exec("LISTEN news")
         Async do
-          sleep(0.5)
+          sleep(LONG * 1.5)
           PG.connect(near.to_s) { |other| other.exec("NOTIFY news") }
         end
         measure { @connection.wait_for_notify(5) or raise("no news") }
@@ -420,7 +423,7 @@ module Fairlead
         other = SQLite3::Database.new("lock.sqlite3")
         other.execute("BEGIN EXCLUSIVE")
         Async do
-          sleep(0.5)
+          sleep(LONG * 1.5)
           other.execute("COMMIT")
         end
         @connection = SQLite3::Database.new("lock.sqlite3")

@@ -51,7 +51,7 @@ module Fairlead
           env["#{name}_NEAR"] = url
           env["#{name}_FAR"] = through(url, delay: DELAY)
           env["#{name}_HESITANT"] = through(url, delay: DELAY, hesitation: HESITATION)
-          env["#{name}_SLOW"] = through(url, rate: 67_000) # 20,000 bytes in Operations::LONG
+          env["#{name}_SLOW"] = through(url, rate: (20_000 / Operations::LONG).round)
           env["#{name}_NARROW"] = through(url, rate: 8_000_000)
           env["#{name}_SILENT"] = at_port(url, silent_port)
           env["#{name}_TLS"] = through(url, delay: DELAY, hesitation: HESITATION, postgresql_tls: true) if name == "POSTGRESQL"
