@@ -127,7 +127,7 @@ module Fairlead
 
     # What rescues the interruption, and goes on as if nothing had been.
     RESCUED = ["rescued", "reopened", "reopened twice"].freeze
-    ENOUGH = 10
+    ENOUGH = 3
 
     class << self
       def pool = ::ActiveRecord::Base.connection_pool
