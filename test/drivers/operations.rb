@@ -303,7 +303,7 @@ module Fairlead
       def several_results
         open(**several)
         measure do
-          @connection.query("SELECT 1; SELECT SLEEP(#{LONG * 0.4}); SELECT SLEEP(#{LONG * 0.6})")
+          @connection.query("SELECT 1; SELECT SLEEP(#{LONG * 0.2}); SELECT SLEEP(#{LONG * 0.8})")
           results { |result| result }
         end
       end
@@ -311,7 +311,7 @@ module Fairlead
       def abandoned_results
         open(**several)
         measure do
-          @connection.query("SELECT 1; SELECT SLEEP(#{LONG * 0.4}); SELECT SLEEP(#{LONG * 0.6})")
+          @connection.query("SELECT 1; SELECT SLEEP(#{LONG * 0.2}); SELECT SLEEP(#{LONG * 0.8})")
           abandon
         end
       end
