@@ -13,7 +13,7 @@ class Fiber
   attr_accessor :fairlead_section
 
   # Interruptions that the fiber gets at its next waits, one at each. Written by Uninterruptible when a section held them back, which
-  # takes each as it raises it, and drops what is left at the end of a request. Read by ThreadParent, too.
+  # takes each as it raises it, and drops the rest at the end of a request. Read by ThreadParent, too.
   attr_accessor :fairlead_postponed
 
   # Whether a fiber that its scheduler blocks has been woken and goes on soon; nil for all other fibers. Written by Scheduler: false as the
