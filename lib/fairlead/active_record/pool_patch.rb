@@ -69,7 +69,7 @@ module Fairlead
         return if count.zero? && !@fairlead_waiters_reported
 
         @fairlead_waiters_reported = count.positive?
-        budget.report_waiters(self, count, waiters&.since)
+        budget.report_waiters(self, count, (waiters.since if count.positive?))
       end
 
       # Called by the poller, under the lock: has waiters open the connections that they need.

@@ -35,7 +35,9 @@ module Fairlead
       # @return [Waiter, nil] nil if the fiber is not in the queue.
       def delete(fiber)
         waiter = @waiters[fiber] or return
-        @order.delete(waiter)
+        index = index_of(waiter) || @order.size
+        index += 1 until index >= @order.size || @order[index].equal?(waiter)
+        @order.delete_at(index)
         @waiters.delete(fiber)
       end
 

@@ -55,10 +55,6 @@ module Fairlead
     # @param turn [Turn] not of the present fiber if the request is over: what it has left behind goes on at once
     def push(turn) = turn.serving.request.nil? || alone? ? turn.go_on : insert(turn)
 
-    # @param request [Request]
-    # @return [Float]
-    def rank_of(request) = request.rank(@free)
-
     # Of the scheduler's own fiber, which has just looked for fibers that can go on: the oldest ones do so until it is to look again.
     #
     # @param seconds [Float]
@@ -80,7 +76,7 @@ module Fairlead
     def alone? = (@ready += 1) == 1 && !@several
 
     def insert(turn)
-      rank = turn.rank = rank_of(turn.serving.request)
+      rank = turn.rank = turn.serving.request.rank(@free)
       last = @queue.last
       return @queue.push(turn) if last.nil? || last.rank <= rank
 

@@ -71,12 +71,12 @@ module Fairlead
 
     # Asked of a fiber that waits.
     #
-    # @return [Float, nil] the present request's place among others: the lowest goes first. A stream has none: it may have come hours
-    #   before all others, and would always be the first.
+    # @return [Float, nil] when the present request came, of Clock.now. A stream has none: it may have come hours before all others, and
+    #   would always be the first.
     def rank
       serving = ServingFiber.of(Fiber.current)
       request = serving&.request
-      @selector.turns.requests.rank_of(request) if request && !serving.stream?
+      request.rank(Float::INFINITY) if request && !serving.stream?
     end
 
     # @return [Boolean] whether any fiber waits for anything but requests.

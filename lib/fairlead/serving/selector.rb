@@ -48,8 +48,9 @@ module Fairlead
       @turns.begin_round
       @loop.prepare_wait(@turns.queued?)
       if @lead.open? || @turns.queued?
+        began_at = Clock.now
         super(0)
-        @turns.run_requests
+        @turns.run_requests(Clock.now - began_at)
         @lead.begin_requests
         return @turns.run_streams
       end

@@ -57,11 +57,13 @@ module Fairlead
     end
 
     # Of the scheduler's own fiber: the oldest requests that can go on do so, unless those that have just come go before them.
-    def run_requests
+    #
+    # @param others [Float] seconds that fibers which wait for no turn have had in this round: those that yield, or have read
+    def run_requests(others = 0.0)
       return if @requests.empty? || (@requests.behind_new? && new_requests?)
 
       @began_at = 0.0 # new ones begin behind them
-      @requests.run(SLICE)
+      @requests.run([others, SLICE].max)
     end
 
     # New requests have their turn.

@@ -33,6 +33,7 @@ module Fairlead
         "sleep" => ->(name) { sleep 0; work(name) },
         "enumerator" => ->(name) { Enumerator.new { |parts| parts << step(name) }.next },
         "connection" => ->(name) { ActiveRecord::Base.with_connection { step(name) } },
+        "yields" => ->(name) { Fiber.scheduler.yield; work(name) },
         "hog" => ->(name) { 100.times { step(name, 0.02) } }
       }
 
@@ -45,7 +46,7 @@ module Fairlead
         else
           STARTED << name
           GATE.pop
-          kind == "hog" ? KINDS[kind].call(name) : 5.times { KINDS[kind].call(name) }
+          { "hog" => 1, "yields" => 50 }.fetch(kind, 5).times { KINDS[kind].call(name) }
         end
         [200, {}, [name.to_s]]
       }
@@ -112,6 +113,14 @@ module Fairlead
 
         assert_equal %w[page stream], list(server, "/steps")
       end
+    end
+
+    # What yields has no turn, and goes on in each round.
+    def test_requests_that_yield_leave_the_others_their_time
+      started, steps = open_gate([*%w[descriptor] * 20, *%w[yields] * 20])
+      last = steps.rindex { |name| started.first(20).include?(name) }
+
+      assert_operator last, :<, 700, "steps: #{steps.join(" ")}"
     end
 
     # It computes for two seconds in all.
