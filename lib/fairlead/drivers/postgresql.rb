@@ -29,7 +29,7 @@ module Fairlead
           *PG::Connection.instance_methods(false).filter_map { |name| name.name[/\Aasync_(.*)/, 1] }.-(OTHERS)
                          .flat_map { |name| [name.to_sym, :"async_#{name}"] },
           :query, :block, :discard_results, :client_encoding=, :set_default_encoding
-        ].freeze
+        ].uniq.freeze
         private_constant :OTHERS, :WAITING
 
         WAITING.each do |name|
