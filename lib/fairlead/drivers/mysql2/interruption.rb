@@ -63,9 +63,9 @@ module Fairlead
         end
 
         def close_statements
-          return if @fairlead_closings.nil? || @fairlead_closings.empty? || @fairlead_abandoned
-
-          close_statements if fairlead_try_alone { close_statement }
+          until @fairlead_closings.nil? || @fairlead_closings.empty? || @fairlead_abandoned
+            break unless fairlead_try_alone { close_statement }
+          end
         end
 
         def close_statement
