@@ -260,6 +260,44 @@ module Fairlead
       end
     end
 
+    def test_statements_of_mysql2_that_fibers_close_at_once_are_all_closed
+      Sync do
+        client = Mysql2::Client.new(**Databases.mariadb_settings)
+        statements = Array.new(10) { |number| client.prepare("SELECT #{number}") }
+        statements.map { |statement| Async { statement.close } }.each(&:wait)
+
+        assert_equal 10, statements.count(&:closed?)
+      end
+    end
+
+    # mysql2 returns nil for an INSERT that is done.
+    def test_what_waits_for_a_client_of_mysql2_that_is_closed_fails
+      Sync do
+        client = Mysql2::Client.new(**Databases.mariadb_settings)
+        other = client.prepare("SELECT 1")
+        running, closing = while_it_runs(client.prepare("SELECT SLEEP(2)")) do
+          asks = [-> { other.execute }, -> { client.ping }, -> { client.prepare("SELECT 2") }, -> { client.query("DO 1 # #{"x" * 40_000}") }]
+          waiting = asks.map { |ask| Async { outcome(&ask) } }
+          client.close
+          waiting.map(&:wait)
+        end
+
+        assert_equal [Mysql2::Error::ConnectionError] * 4, closing.wait.map(&:class)
+        assert_kind_of Mysql2::Error, running.wait
+        seconds_until_gone(sleepers("mysql2"))
+      end
+    end
+
+    def test_a_client_of_mysql2_that_is_given_up_while_a_fiber_closes_a_statement_is_closed_at_once
+      Sync do
+        client = Mysql2::Client.new(**Databases.mariadb_settings)
+        socket = File.readlink("/proc/self/fd/#{client.socket}")
+        client.fairlead_close { client.close }
+
+        refute_includes sockets, socket
+      end
+    end
+
     def test_a_client_of_mysql2_may_be_closed_while_a_statement_runs
       Sync do
         client = Mysql2::Client.new(**Databases.mariadb_settings)
@@ -333,14 +371,20 @@ module Fairlead
 
     private
 
+    # @return [Object] what the block returns, or the error of the driver that it raises.
+    def outcome
+      yield
+    rescue Mysql2::Error => error
+      error
+    end
+
+    # @return [Array<String>] what this process has open.
+    def sockets = Dir.glob("/proc/self/fd/*").filter_map { |path| File.readlink(path) if File.symlink?(path) }
+
     # @return [Array<Async::Task>] one that executes a prepared statement of mysql2, and one that does the block meanwhile.
     def while_it_runs(statement, &)
       queries = sleepers("mysql2")
-      running = Async do
-        statement.execute
-      rescue Mysql2::Error => error
-        error
-      end
+      running = Async { outcome { statement.execute } }
       eventually("the statement runs") { queries.call == 1 }
       [running, Async(&)]
     end

@@ -142,6 +142,25 @@ module Fairlead
       end
     end
 
+    # As pg does without Fairlead.
+    {
+      "a_copy_ends" => ["COPY interrupted FROM STDIN", ->(pg) { pg.put_copy_end(:reason) }, ->(pg) { pg.put_copy_end }],
+      "an_answer_comes" => ["SELECT 1", ->(pg) { pg.encrypt_password(:secret, "fairlead", "md5") }, ->(_) {}]
+    }.each do |name, (statement, wrong, ending)|
+      define_method("test_pg_stays_open_when_an_argument_is_wrong_before_#{name}") do
+        Sync do
+          driver = PostgreSQL.open
+          driver.connection.send_query(statement)
+          driver.connection.get_result if statement.start_with?("COPY")
+          assert_raises(TypeError) { wrong.call(driver.connection) }
+          ending.call(driver.connection)
+          driver.connection.discard_results
+
+          assert_equal "1", driver.connection.exec("SELECT 1").getvalue(0, 0)
+        end
+      end
+    end
+
     # Each method that may ask the server, or wait for it, is interruptible. A method that pg gains belongs to one kind or another.
     def test_pg_has_no_method_of_which_nobody_knows_whether_it_waits
       known = /\A(?:sync_.*|lo_?[a-z]+|(?:async_)?(?:cancel|reset|isnonblocking|setnonblocking)|.*escape.*|.*coder_for.*|type_map_for.*)=?\z/

@@ -19,7 +19,8 @@ module Fairlead
 
         # Nothing was sent, or all was answered: the call has ended, with an error of its arguments, for one.
         AT_REST = [StandardError].freeze
-        ERRORS = [PG::Error].freeze
+        # Errors of the driver and of arguments, after which the call has ended.
+        ERRORS = [PG::Error, ArgumentError, TypeError, EncodingError].freeze
         private_constant :AT_REST, :ERRORS
 
         # These have a connection of their own, do not wait, or are below.
@@ -37,7 +38,7 @@ module Fairlead
           define_method(name) do |*arguments, &block|
             result = interruptible { super(*arguments, &nil) }
             result.fairlead_connection = self if streams && result
-            result && block ? yield_result(result, &block) : result
+            block && result.is_a?(PG::Result) ? yield_result(result, &block) : result
           end
         end
 

@@ -43,10 +43,8 @@ module Fairlead
         # @yield closes a statement: at once, or in the thread that uses the client, as soon as it no longer does. Not if the client is
         #   given up.
         def fairlead_close(&closing)
-          return if @fairlead_abandoned || fairlead_try_alone(&closing)
-
-          (@fairlead_closings ||= ::Thread::Queue.new).push(closing)
-          close_statements # the thread may have looked before
+          (@fairlead_closings ||= ::Thread::Queue.new).push(closing) unless @fairlead_abandoned
+          finish_closing
         end
 
         private
@@ -55,11 +53,19 @@ module Fairlead
         def in_thread
           lock = fairlead_lock # made here, once
           Fairlead.offload do
-            lock.synchronize { yield unless @fairlead_abandoned }
+            lock.synchronize do
+              check_open
+              yield
+            end
           ensure
-            close_abandoned
-            close_statements
+            finish_closing
           end
+        end
+
+        # Closes what others could not while the caller used the client: to be called after each use.
+        def finish_closing
+          close_statements
+          close_abandoned
         end
 
         def close_statements
@@ -87,9 +93,13 @@ module Fairlead
         end
 
         def begin_statement(sql)
-          raise ::Mysql2::Error::ConnectionError, "MySQL client is not connected" if @fairlead_abandoned
-
+          check_open
           @fairlead_sent = sql
+        end
+
+        # @raise [Mysql2::Error::ConnectionError] if the client is given up: what waits for its turn is never sent.
+        def check_open
+          raise ::Mysql2::Error::ConnectionError, "MySQL client is not connected" if @fairlead_abandoned
         end
 
         # Runs a statement from being sent to its result.
