@@ -147,10 +147,13 @@ module Fairlead
     def leave_core = (@state = :resting if @state == :in_core)
 
     # Of the scheduler's own fiber, behind all requests that can go on in this round: new ones begin.
-    def begin_requests
+    #
+    # @param others [Float] seconds that fibers which wait for no turn have had in this round
+    def begin_requests(others)
       @turns.begin_requests
-      # Among the descriptors of many streams the selector may come to the core's late: the driver looks for itself.
-      resume if @state == :woken || (@state == :resting && @turns.streams_queued?)
+      # The selector may come to the core's descriptor late, among those of many streams. Or it finds nothing there, since the watch thread
+      # has taken in what came while fibers computed. The driver looks for itself.
+      resume if @state == :woken || (@state == :resting && (@turns.streams_queued? || others > Turns::SLICE))
       find_owner
       find_owner while @state == :open && @loop.takeable.positive? && @turns.slice_left?
     end

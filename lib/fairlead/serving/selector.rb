@@ -47,11 +47,11 @@ module Fairlead
     def select(interval)
       @turns.begin_round
       @loop.prepare_wait(@turns.queued?)
-      if @lead.open? || @turns.queued?
+      if @lead.open? || @turns.queued? || ready?
         began_at = Clock.now
         super(0)
-        @turns.run_requests(Clock.now - began_at)
-        @lead.begin_requests
+        @turns.run_requests(others = Clock.now - began_at)
+        @lead.begin_requests(others)
         return @turns.run_streams
       end
       unless @waiting.positive? || !@lead.enter_core

@@ -19,7 +19,7 @@ module Fairlead
     # Seconds of CPU time that a stream may owe the others: it lets them go first so many times. A round of a thousand streams that all
     # want more than there is takes seconds.
     MOST_DEBT = 2 * SLICE
-    private_constant :SLICE, :MOST_OWED, :MOST_DEBT
+    private_constant :MOST_OWED, :MOST_DEBT
 
     # @param share [Float] what part of the time streams get while both classes want all of it, above 0 and below 1
     # @param loop [Loop]

@@ -34,6 +34,7 @@ module Fairlead
         "enumerator" => ->(name) { Enumerator.new { |parts| parts << step(name) }.next },
         "connection" => ->(name) { ActiveRecord::Base.with_connection { step(name) } },
         "yields" => ->(name) { Fiber.scheduler.yield; work(name) },
+        "computes" => ->(name) { Fiber.scheduler.yield; work(name, 0.03) },
         "hog" => ->(name) { 100.times { step(name, 0.02) } }
       }
 
@@ -46,7 +47,7 @@ module Fairlead
         else
           STARTED << name
           GATE.pop
-          { "hog" => 1, "yields" => 50 }.fetch(kind, 5).times { KINDS[kind].call(name) }
+          { "hog" => 1, "yields" => 50, "computes" => 20 }.fetch(kind, 5).times { KINDS[kind].call(name) }
         end
         [200, {}, [name.to_s]]
       }
@@ -74,6 +75,25 @@ module Fairlead
         when "stream" then next [200, {}, ->(stream) { stream << "x"; GATES[name].pop; step(name); stream.close }]
         end
         [200, {}, []]
+      }
+    RUBY
+
+    # Exports need the only connection again and again, until a page has had it.
+    EXPORT_APP = <<~'RUBY'
+      require "active_record"
+      ActiveRecord::Base.establish_connection(adapter: "sqlite3", database: ":memory:", max_connections: 1)
+      STARTED, PAGES = [], []
+
+      run lambda { |env|
+        name = env["PATH_INFO"].delete_prefix("/")
+        case name
+        when "started" then next [200, {}, [STARTED.join(" ")]]
+        when "page" then ActiveRecord::Base.with_connection { PAGES << name }
+        else
+          STARTED << name
+          700.times { PAGES.empty? && ActiveRecord::Base.with_connection { sleep 0.02 } }
+        end
+        [200, {}, PAGES]
       }
     RUBY
 
@@ -112,6 +132,31 @@ module Fairlead
         requests.each(&:join)
 
         assert_equal %w[page stream], list(server, "/steps")
+      end
+    end
+
+    # Otherwise they would keep it among themselves.
+    def test_a_request_gets_a_connection_that_older_ones_need_again_and_again
+      with_server(EXPORT_APP, "--workers", "1", "--environment", "production", lint: false) do |server|
+        exports = %w[first second].map { |name| Thread.new { server.get("/#{name}").body } }
+        eventually("both exports have begun") { list(server, "/started").size == 2 }
+        server.get("/page")
+
+        assert_equal %w[page page], exports.map(&:value)
+      end
+    end
+
+    # The watch thread takes in what comes while a reactor computes, so its selector finds nothing.
+    def test_requests_that_yield_and_compute_leave_new_ones_their_time
+      with_server(APP, "--workers", "1", "--environment", "production", lint: false) do |server|
+        requests = Array.new(4) { |name| Thread.new { server.get("/computes/#{name}") } }
+        eventually("all wait at the gate") { list(server, "/started").size == 4 }
+        server.get("/open")
+        looks = [0]
+        looks << list(server, "/steps").size until looks.last == 80
+        requests.each(&:join)
+
+        assert_operator looks.each_cons(2).map { |before, after| after - before }.max, :<, 40, "steps at each look: #{looks}"
       end
     end
 
