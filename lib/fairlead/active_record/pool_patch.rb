@@ -118,7 +118,9 @@ module Fairlead
 
       def fairlead_record_hold(connection)
         since = connection.fairlead_checked_out_at
-        fairlead_stats.holds.add(Clock.now - since) if since
+        fairlead_stats.holds.add(held = Clock.now - since) if since
+        scheduler = ::Fiber.scheduler
+        scheduler.note_hold(held) if held && scheduler.respond_to?(:note_hold)
         connection.fairlead_checked_out_at = connection.fairlead_waiting_since = nil
       end
 

@@ -9,11 +9,6 @@ module Fairlead
     #
     # Every method is called under the pool's lock.
     class Waiter < Fairlead::Pool::Waiter
-      # Seconds that a request may be older than its wait: else two old ones which need a connection again and again would pass it to
-      # each other for as long as they live.
-      MOST_AGE = 1
-      private_constant :MOST_AGE
-
       # @return [Float] seconds for which the queue may stand still.
       attr_reader :timeout
       # @return [Float] when its request came, or else when it began to wait; 0 puts it at the head of the queue.
@@ -29,7 +24,7 @@ module Fairlead
         super(Clock.now, nil)
         @timeout = timeout
         @scheduler = ::Fiber.current_scheduler || scheduler_of_request
-        @rank = preferred ? 0.0 : [rank_of_request || since, since - MOST_AGE].max
+        @rank = preferred ? 0.0 : rank_of_request || since
         @sleeping = false
         @assignment = @tried = nil
       end

@@ -22,6 +22,13 @@ module Fairlead
     # @return [WaitNotes, nil] nil: there are none.
     def notes? = @notes
 
+    # Seconds for which it has held connections that it has given back.
+    #
+    # @api private
+    # @return [Float]
+    def held = @held || 0.0
+    attr_writer :held
+
     # `rack.hijack`: from now on the app talks to the client itself. Fairlead ignores the response that it returns.
     #
     # @return [TCPSocket, UNIXSocket] the app's to close. Bytes that Fairlead has read ahead come first.

@@ -69,14 +69,27 @@ module Fairlead
       ready
     end
 
-    # Asked of a fiber that waits.
+    # Seconds for which a request may hold connections before its age no longer counts: else old ones that need a connection again and
+    # again would keep it among themselves.
+    FREE_HOLD = 1
+    private_constant :FREE_HOLD
+
+    # Asked of a fiber that waits for a connection.
     #
     # @return [Float, nil] when the present request came, of Clock.now. A stream has none: it may have come hours before all others, and
     #   would always be the first.
     def rank
       serving = ServingFiber.of(Fiber.current)
       request = serving&.request
-      request.rank(Float::INFINITY) if request && !serving.stream?
+      request.rank(Float::INFINITY) if request && !serving.stream? && request.held < FREE_HOLD
+    end
+
+    # The present fiber has given a connection back.
+    #
+    # @param seconds [Float] for which it was held
+    def note_hold(seconds)
+      request = ServingFiber.request_of(Fiber.current)
+      request.held += seconds if request
     end
 
     # @return [Boolean] whether any fiber waits for anything but requests.

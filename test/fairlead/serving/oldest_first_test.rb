@@ -135,7 +135,7 @@ module Fairlead
       end
     end
 
-    # Otherwise they would keep it among themselves.
+    # Otherwise they would keep it among themselves until they end.
     def test_a_request_gets_a_connection_that_older_ones_need_again_and_again
       with_server(EXPORT_APP, "--workers", "1", "--environment", "production", lint: false) do |server|
         exports = %w[first second].map { |name| Thread.new { server.get("/#{name}").body } }
