@@ -36,10 +36,11 @@ module Fairlead
         withdraw(stall)
         entry = @entries[key(stall)] ||= Entry.new(0, 0.0, stall, nil)
         known = entry.lasting
-        entry.total += stall.seconds - (known&.id == stall.id ? known.seconds : 0)
-        entry.worst = stall if stall.seconds >= entry.worst.seconds
+        again = known&.id == stall.id # it was reported while it went on
+        entry.total += stall.seconds - (again ? known.seconds : 0)
+        entry.worst = stall if stall.seconds >= entry.worst.seconds || (again && known.equal?(entry.worst))
         entry.lasting = stall.lasting ? stall : nil
-        return if known&.id == stall.id # it was reported while it went on
+        return if again
 
         entry.count += 1
         forget_least

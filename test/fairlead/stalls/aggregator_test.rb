@@ -79,6 +79,14 @@ module Fairlead
         assert_equal [1, 90.0, 90.0], @aggregator.worst.first.values_at(:count, :seconds, :total)
       end
 
+      # While it lasts, the time in which its thread waits for a processor is not yet known, and taken for its own.
+      def test_one_that_turns_out_to_have_lasted_for_less_is_told_to_be_over
+        @aggregator.add(stall(id: "1", seconds: 12.05, lasting: true), now: 0)
+        @aggregator.add(stall(id: "1", seconds: 12.02), now: 1)
+
+        assert_equal [1, 12.02, false], @aggregator.worst.first.values_at(:count, :seconds, :lasting)
+      end
+
       def test_one_that_lasts_and_is_looked_at_only_once_it_is_over_is_told_again_and_counted_once
         @aggregator.add(stall(id: "1", seconds: 5.0, lasting: true), now: 0)
         assert_nil @aggregator.add(stall(id: "1", seconds: 60.0, lasting: true), now: 55)
