@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "async"
+require_relative "scheduled_call"
 require_relative "thread_parent"
 
 module Fairlead
@@ -8,8 +9,16 @@ module Fairlead
   # StandardError (NotImplementedError, `exit`, SystemStackError) ends the loop, and with it every request of its thread;
   # `Thread.exit` would end the thread.
   module Containment
-    # Prepended to Async::Task, for tasks in a server's scheduler.
+    # Prepended to Async::Task, for tasks in a scheduler of the server's.
     module Tasks
+      # A task of another thread's scheduler is cancelled there: Async would raise in its fiber from here, in vain, and try again for ever.
+      def cancel(...)
+        scheduler = root
+        return super if !scheduler.is_a?(ServingScheduler) || scheduler.equal?(::Fiber.scheduler)
+
+        scheduler.unblock(nil, ScheduledCall.new { cancel(...) })
+      end
+
       private
 
       def schedule

@@ -17,7 +17,7 @@ module Fairlead
       def serving_fibers = Fiber.scheduler.children.to_a.count { |task| task.annotation == "serving" && task.running? }
       $done = []
       $stops = $gathered = 0
-      GATHERED = Thread::Queue.new
+      GATHERED, HOLD = Thread::Queue.new, Thread::Queue.new
 
       def after_this_request(seconds)
         request = Async::Task.current
@@ -88,6 +88,14 @@ module Fairlead
         "/stops" => -> { $stops },
         "/stop-child" => -> { child = Async { sleep 5 }; child.stop; child.status },
         "/raise-cancel" => -> { raise Async::Cancel },
+        # It keeps its thread, so that another one serves the next request.
+        "/hold" => lambda {
+          $held = Async { begin sleep ensure $done << "cancelled" end }
+          Fiber.blocking { HOLD.pop }
+          "held"
+        },
+        "/held" => -> { HOLD.num_waiting },
+        "/cancel-held" => -> { $held.cancel; HOLD << true; "asked" },
         "/nap" => -> { sleep 1; "slept" },
         # Five wait for each other.
         "/gather" => -> { (($gathered += 1) % 5).zero? ? 4.times { GATHERED << true } : GATHERED.pop; "gathered" },
@@ -126,6 +134,16 @@ module Fairlead
         server.get("/chain")
         eventually("the last one is done") { server.get("/done").body == "chained" }
         assert_operator server.get("/kept-fibers").body.to_i, :<, 100
+      end
+    end
+
+    def test_a_task_of_another_thread_is_cancelled_there
+      with_server(APP) do |server|
+        holds = Thread.new { server.get("/hold").body }
+        eventually("it holds its thread") { server.get("/held").body == "1" }
+        assert_equal "asked", server.get("/cancel-held").body
+        assert_equal "held", holds.value
+        eventually("it is told") { server.get("/done").body == "cancelled" }
       end
     end
 

@@ -14,7 +14,7 @@ module Fairlead
       Thread::Queue.prepend(Module.new { def pop(*arguments, timeout: nil) = timeout == 1 ? super(*arguments) : super })
 
       SIZE = 8_000_000
-      $waiting, $told, $writers = 0, [], []
+      $waiting, $told = 0, []
       # A writer that does not end before its client reads.
       write = lambda do |stream, letter = "x"|
         $waiting += 1
@@ -38,15 +38,18 @@ module Fairlead
         "/thread" => ->(stream) { beats.call(stream, ->(&beat) { Thread.new(&beat) }) },
         "/writers" => lambda do |stream|
           $told.clear
-          $writers = %w[a b].map { |letter| Async { write.call(stream, letter) rescue nil } }
+          $interrupt = Thread::Queue.new
+          writers = %w[a b].map { |letter| Async { write.call(stream, letter) rescue nil } }
           thread = Thread.new { write.call(stream, "c") rescue nil }
-          $writers.each(&:wait)
+          Async { $interrupt.pop&.call(writers.first) } # in this thread: another one may serve by then
+          writers.each(&:wait)
           thread.join
+          $interrupt.close
           stream.close
         end,
         "/fails" => lambda do |stream|
           $told.clear
-          $writers = %w[a b].map { |letter| Async { write.call(stream, letter) rescue nil } }
+          %w[a b].each { |letter| Async { write.call(stream, letter) rescue nil } }
           $fails = Thread::Queue.new
           $fails.pop
           raise "on purpose"
@@ -61,8 +64,8 @@ module Fairlead
         case path = env["PATH_INFO"]
         when "/waiting" then [200, {}, [$waiting.to_s]]
         when "/told" then [200, {}, [$told.join(" ")]]
-        when "/cancel" then $writers.first.cancel; [200, {}, ["done"]]
-        when "/raise" then Fiber.scheduler.raise($writers.first.fiber, IOError, "on purpose"); [200, {}, ["done"]]
+        when "/cancel" then $interrupt << ->(writer) { writer.cancel }; [200, {}, ["done"]]
+        when "/raise" then $interrupt << ->(writer) { Fiber.scheduler.raise(writer.fiber, IOError, "on purpose") }; [200, {}, ["done"]]
         when "/fail" then $fails << true; [200, {}, ["done"]]
         when "/close" then $closes.call; [200, {}, ["done"]]
         else [200, {}, BODIES.fetch(path)]
