@@ -36,7 +36,7 @@ module Fairlead
       @idle = reactor.idle
       @owner = nil
       @state = :away
-      @drives = @taken = 0
+      @taken = 0
     end
 
     # @return [Boolean] whether an idle fiber is to take the lead at the end of the round.
@@ -98,8 +98,7 @@ module Fairlead
       @taken = 0
       woke = @group.after_turn
       return if @reactor.ended?
-      # Fibers that yield, or that the app has pushed, are not among the others that go first: every 64th time they do.
-      return (@selector.yield if woke || ((@drives += 1) & 63).zero?) if takeable.positive? || woke
+      return (@selector.yield if woke) if takeable.positive? || woke
 
       @idle.trim_later
       @taken = 2 unless rest # else the core has taken in what there was

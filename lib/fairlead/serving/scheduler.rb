@@ -92,8 +92,8 @@ module Fairlead
       request.held += seconds if request
     end
 
-    # @return [Boolean] whether any fiber waits for anything but requests.
-    def others? = @blocked.positive? || @selector.waiting.positive? || @selector.turns.queued?
+    # @return [Boolean] whether any fiber waits for anything but requests, or can go on.
+    def others? = @blocked.positive? || @selector.waiting.positive? || @selector.turns.queued? || @selector.ready?
 
     # The share of CPU that the thread has used since the last call. Async measures each round instead, which costs a lone request
     # more than the round itself.

@@ -48,9 +48,10 @@ module Fairlead
       @turns.begin_round
       @loop.prepare_wait(@turns.queued?)
       if @lead.open? || @turns.queued? || ready?
-        began_at = Clock.now
+        began_at, computed = Clock.now, @turns.computed
         super(0)
-        @turns.run_requests(others = Clock.now - began_at)
+        others = Clock.now - began_at
+        @turns.run_requests(@turns.computed - computed)
         @lead.begin_requests(others)
         return @turns.run_streams
       end

@@ -49,6 +49,11 @@ module Fairlead
     # @return [Boolean] whether requests that have begun, or streams, wait for their turn.
     def queued? = !@requests.empty? || !@queue.empty?
 
+    # The collector's time is nobody's: whose turn it comes in is chance.
+    #
+    # @return [Float] seconds of CPU time that the thread has used, without that of the collector.
+    def computed = Clock.thread_cpu - (GC.total_time / 1e9)
+
     # Requests that can go on do so from here on.
     def begin_round
       @requests_turn = true
@@ -58,7 +63,7 @@ module Fairlead
 
     # Of the scheduler's own fiber: the oldest requests that can go on do so, unless those that have just come go before them.
     #
-    # @param others [Float] seconds that fibers which wait for no turn have had in this round: those that yield, or have read
+    # @param others [Float] seconds of CPU time that fibers which wait for no turn have had in this round: those that yield, or have read
     def run_requests(others = 0.0)
       return if @requests.empty? || (@requests.behind_new? && new_requests?)
 

@@ -72,12 +72,14 @@ module Fairlead
       end
     end
 
-    def test_a_fiber_that_yields_gets_its_turn_among_new_requests
-      with_server(APP) do |server|
-        flood(server, "/hello", 4) do
-          answer = burst(server, ["/yields"])[0]
-          assert_equal 200, answer.status
-          assert_operator answer.body.to_f, :<, 20
+    { "/hello" => 4, "/work" => 40 }.each do |path, count|
+      define_method(:"test_a_fiber_that_yields_gets_its_turn_among_new_requests_for_#{path.delete("/")}") do
+        with_server(APP) do |server|
+          flood(server, path, count) do
+            answer = burst(server, ["/yields"])[0]
+            assert_equal 200, answer.status
+            assert_operator answer.body.to_f, :<, 20
+          end
         end
       end
     end

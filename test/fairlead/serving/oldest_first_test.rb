@@ -4,7 +4,8 @@ require_relative "../../helper"
 require_relative "../../http_client"
 
 module Fairlead
-  # Of requests that have begun and can go on, the oldest one does.
+  # Of requests that have begun in one thread and can go on, the oldest one does. Where the machine keeps that thread from a processor,
+  # another one serves what comes then.
   # Covers serving/request_turns.rb, serving/turn.rb, active_record/waiter.rb
   class OldestFirstTest < Test
     # Requests wait at a gate. Once it is open, each computes, and waits for what has happened, five times.
@@ -17,6 +18,7 @@ module Fairlead
       READY, writer = IO.pipe
       writer.write("x")
       STARTED, STEPS, GATE = [], [], Thread::Queue.new
+      THREADS = Hash.new { |threads, thread| threads[thread] = [] }
 
       def step(name, seconds = 0.001)
         READY.wait_readable
@@ -43,9 +45,11 @@ module Fairlead
         case kind
         when "started" then next [200, {}, [STARTED.join(" ")]]
         when "steps" then next [200, {}, [STEPS.join(" ")]]
+        when "threads" then next [200, {}, [THREADS.values.map { |names| names.join(" ") }.join("\n")]]
         when "open" then GATE.close
         else
           STARTED << name
+          THREADS[Thread.current] << name
           GATE.pop
           { "hog" => 1, "yields" => 50, "computes" => 20 }.fetch(kind, 5).times { KINDS[kind].call(name) }
         end
@@ -101,9 +105,9 @@ module Fairlead
 
     %w[descriptor sleep enumerator].each do |kind|
       define_method(:"test_requests_at_a_gate_end_in_the_order_of_their_arrival_after_a_#{kind}") do
-        started, steps = open_gate([kind] * COUNT)
+        _, steps, threads = open_gate([kind] * COUNT)
 
-        assert_equal started.flat_map { |name| [name] * 5 }, steps
+        threads.each { |names| assert_oldest_first(names, steps) }
       end
     end
 
@@ -170,9 +174,9 @@ module Fairlead
 
     # It computes for two seconds in all.
     def test_a_hog_lets_those_that_came_after_it_go_first
-      started, steps = open_gate(["hog", *%w[descriptor] * COUNT])
+      started, steps, threads = open_gate(["hog", *%w[descriptor] * COUNT])
 
-      assert_equal started.drop(1).flat_map { |name| [name] * 5 }, steps - [started[0]]
+      threads.each { |names| assert_oldest_first(names - [started[0]], steps) }
       assert_operator steps[0, 50].count(started[0]), :>, 0, "steps of the oldest one among the first"
       assert_equal started[0], steps.last
     end
@@ -180,7 +184,7 @@ module Fairlead
     private
 
     # @param kinds [Array<String>] of a request each
-    # @return [Array<Array<String>>] the names of the requests as they started, and as they made their steps.
+    # @return [Array] the names of the requests as they started, and as they made their steps; and those of each thread, as they started.
     def open_gate(kinds)
       with_server(APP, "--workers", "1", "--environment", "production", lint: false) do |server|
         requests = kinds.each_with_index.map do |kind, name|
@@ -191,8 +195,12 @@ module Fairlead
         started = list(server, "/started")
         server.get("/open")
         assert_equal (0...kinds.size).map(&:to_s), requests.map(&:value)
-        [started, list(server, "/steps")]
+        [started, list(server, "/steps"), server.get("/threads").body.lines.map(&:split)]
       end
+    end
+
+    def assert_oldest_first(names, steps)
+      assert_equal names.flat_map { |name| [name] * 5 }, steps.select { |name| names.include?(name) }
     end
 
     def list(server, path) = server.get(path).body.split
