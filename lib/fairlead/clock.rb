@@ -14,5 +14,10 @@ module Fairlead
 
     # @return [Float] of CPU that the current thread has used.
     def self.thread_cpu = Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID)
+
+    # The collector's time is nobody's: in whose turn it comes is chance.
+    #
+    # @return [Float] of CPU that the current thread has used, without what collections have taken.
+    def self.thread_cpu_without_gc = thread_cpu - (GC.total_time / 1e9)
   end
 end

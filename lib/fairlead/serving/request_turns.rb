@@ -57,15 +57,16 @@ module Fairlead
 
     # Of the scheduler's own fiber, which has just looked for fibers that can go on: the oldest ones do so until it is to look again.
     #
-    # @param seconds [Float]
-    def run(seconds)
-      ends_at = (now = Clock.now) + seconds
+    # @param others [Float] seconds of CPU time that fibers which wait for no turn have had: these have as much
+    def run(others)
+      ends_at = (now = Clock.now) + Turns::SLICE
+      computed = Clock.thread_cpu_without_gc if others > Turns::SLICE
       learn(now) if now - @learnt_at > LEARN
       while (turn = @queue.shift)
         next unless turn.alive?
 
         turn.go_on
-        break if Clock.now >= ends_at
+        break if Clock.now >= ends_at && (computed.nil? || Clock.thread_cpu_without_gc - computed >= others)
       end
     end
 

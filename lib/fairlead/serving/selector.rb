@@ -48,10 +48,10 @@ module Fairlead
       @turns.begin_round
       @loop.prepare_wait(@turns.queued?)
       if @lead.open? || @turns.queued? || ready?
-        began_at, computed = Clock.now, @turns.computed
+        began_at, computed = Clock.now, Clock.thread_cpu_without_gc
         super(0)
         others = Clock.now - began_at
-        @turns.run_requests(@turns.computed - computed)
+        @turns.run_requests(Clock.thread_cpu_without_gc - computed)
         @lead.begin_requests(others)
         return @turns.run_streams
       end

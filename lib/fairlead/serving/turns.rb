@@ -49,11 +49,6 @@ module Fairlead
     # @return [Boolean] whether requests that have begun, or streams, wait for their turn.
     def queued? = !@requests.empty? || !@queue.empty?
 
-    # The collector's time is nobody's: whose turn it comes in is chance.
-    #
-    # @return [Float] seconds of CPU time that the thread has used, without that of the collector.
-    def computed = Clock.thread_cpu - (GC.total_time / 1e9)
-
     # Requests that can go on do so from here on.
     def begin_round
       @requests_turn = true
@@ -68,7 +63,7 @@ module Fairlead
       return if @requests.empty? || (@requests.behind_new? && new_requests?)
 
       @began_at = 0.0 # new ones begin behind them
-      @requests.run([others, SLICE].max)
+      @requests.run(others)
     end
 
     # New requests have their turn.
