@@ -147,12 +147,12 @@ module Fairlead
 
     # Of the scheduler's own fiber, behind all requests that can go on in this round: new ones begin.
     #
-    # @param others [Float] seconds that fibers which wait for no turn have had in this round
-    def begin_requests(others)
+    # @param late [Boolean] whether fibers that wait for no turn have taken long in this round
+    def begin_requests(late)
       @turns.begin_requests
       # The selector may come to the core's descriptor late, among those of many streams. Or it finds nothing there, since the watch thread
       # has taken in what came while fibers computed. The driver looks for itself.
-      resume if @state == :woken || (@state == :resting && (@turns.streams_queued? || others > Turns::SLICE))
+      resume if @state == :woken || (@state == :resting && (@turns.streams_queued? || late))
       find_owner
       find_owner while @state == :open && @loop.takeable.positive? && @turns.slice_left?
     end

@@ -27,6 +27,7 @@ module Fairlead
       @loop = loop
       @waiting = 0
       @waits = {}.compare_by_identity
+      @late = false # whether what waits for no turn took long in the latest round
     end
 
     # @param reactor [Reactor] whose scheduler has this selector.
@@ -48,12 +49,10 @@ module Fairlead
       @turns.begin_round
       @loop.prepare_wait(@turns.queued?)
       if @lead.open? || @turns.queued? || ready?
-        began_at, computed = Clock.now, Clock.thread_cpu_without_gc
+        began_at, computed = Clock.now, (Clock.thread_cpu_without_gc if @late)
         super(0)
-        others = Clock.now - began_at
-        @turns.run_requests(Clock.thread_cpu_without_gc - computed)
-        @lead.begin_requests(others)
-        return @turns.run_streams
+        @late = Clock.now - began_at > Turns::SLICE
+        return have_turns(computed)
       end
       unless @waiting.positive? || !@lead.enter_core
         happened = wait_in_core(interval)
@@ -101,6 +100,16 @@ module Fairlead
     def process_wait(fiber, pid, flags) = RequestTimes.during(RequestTimes::OTHER) { await_process(fiber, pid, flags) }
 
     private
+
+    # All that can go on does so, or has done so: what waits for no turn.
+    #
+    # @param computed [Float, nil] of the thread's CPU clock, before that; nil: too short a time to ask that clock, which costs more than a
+    #   switch of fibers.
+    def have_turns(computed)
+      @turns.run_requests(computed ? Clock.thread_cpu_without_gc - computed : 0.0)
+      @lead.begin_requests(@late)
+      @turns.run_streams
+    end
 
     def await_process(fiber, pid, flags)
       descriptor = Platform.process_descriptor(pid) if pid.positive? && flags.zero?
