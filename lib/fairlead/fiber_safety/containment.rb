@@ -11,10 +11,10 @@ module Fairlead
   module Containment
     # Prepended to Async::Task, for tasks in a scheduler of the server's.
     module Tasks
-      # A task of another thread's scheduler is cancelled there: Async would raise in its fiber from here, in vain, and try again for ever.
+      # The scheduler of another thread cancels its tasks itself: Async would raise in a fiber of it from here, in vain, again and again.
       def cancel(...)
         scheduler = root
-        return super if !scheduler.is_a?(ServingScheduler) || scheduler.equal?(::Fiber.scheduler)
+        return super if !scheduler.is_a?(ServingScheduler) || scheduler.equal?(::Fiber.scheduler) || current?
 
         scheduler.unblock(nil, ScheduledCall.new { cancel(...) })
       end

@@ -36,7 +36,7 @@ module Fairlead
       @idle = reactor.idle
       @owner = nil
       @state = :away
-      @taken = 0
+      @drives = @taken = 0
     end
 
     # @return [Boolean] whether an idle fiber is to take the lead at the end of the round.
@@ -98,7 +98,8 @@ module Fairlead
       @taken = 0
       woke = @group.after_turn
       return if @reactor.ended?
-      return (@selector.yield if woke) if takeable.positive? || woke
+      # Every 64th time there is a round for what {Scheduler#others?} does not know: a timer, for example.
+      return (@selector.yield if woke || ((@drives += 1) & 63).zero?) if takeable.positive? || woke
 
       @idle.trim_later
       @taken = 2 unless rest # else the core has taken in what there was

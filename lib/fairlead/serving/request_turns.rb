@@ -16,7 +16,9 @@ module Fairlead
     FREE = 4
     # Seconds between two looks at what is usual.
     LEARN = 1
-    private_constant :LEAST_FREE, :FREE, :LEARN
+    # How many times as long as they compute requests may take: the thread waits for a processor, or one of them blocks.
+    PREEMPTED = 8
+    private_constant :LEAST_FREE, :FREE, :LEARN, :PREEMPTED
 
     # @param loop [Loop]
     # @param selector [Selector]
@@ -59,14 +61,16 @@ module Fairlead
     #
     # @param others [Float] seconds of CPU time that fibers which wait for no turn have had: these have as much
     def run(others)
-      ends_at = (now = Clock.now) + Turns::SLICE
-      computed = Clock.thread_cpu_without_gc if others > Turns::SLICE
+      now = Clock.now
       learn(now) if now - @learnt_at > LEARN
+      most = others > Turns::SLICE ? others * PREEMPTED : Turns::SLICE
+      computed = Clock.thread_cpu_without_gc if most > Turns::SLICE
       while (turn = @queue.shift)
         next unless turn.alive?
 
         turn.go_on
-        break if Clock.now >= ends_at && (computed.nil? || Clock.thread_cpu_without_gc - computed >= others)
+        took = Clock.now - now
+        break if took >= most || (computed && took >= others && Clock.thread_cpu_without_gc - computed >= others)
       end
     end
 

@@ -109,9 +109,9 @@ module Fairlead
     # @return [Boolean] whether all tasks have been cancelled, since the reactor ends.
     def cancelled_all? = @cancelled_all
 
-    # A task whose parent is the scheduler may stop its parent, but not the server.
+    # A task whose parent is the scheduler may stop its parent, but not the server; nor may another thread.
     def cancel(...)
-      return if ::Async::Task.current?
+      return if ::Async::Task.current? || !equal?(::Fiber.scheduler)
 
       @cancelled_all = true
       super

@@ -9,9 +9,12 @@ module Fairlead
   class Selector < Compatibility.selector
     # Seconds between two looks for the end of one of several processes.
     PAUSE = 0.01
+    # Seconds for which the CPU time of what waits for no turn is measured, after a round in which it took long: that clock costs more than
+    # a switch of fibers.
+    MEASURED = 1
     # As it is without being counted.
     CORE_WAIT = superclass.instance_method(:io_wait)
-    private_constant :PAUSE, :CORE_WAIT
+    private_constant :PAUSE, :MEASURED, :CORE_WAIT
 
     # @return [WaitSampler] told when a request waits.
     attr_writer :sampler
@@ -27,7 +30,7 @@ module Fairlead
       @loop = loop
       @waiting = 0
       @waits = {}.compare_by_identity
-      @late = false # whether what waits for no turn took long in the latest round
+      @measured_until = 0.0
     end
 
     # @param reactor [Reactor] whose scheduler has this selector.
@@ -49,10 +52,12 @@ module Fairlead
       @turns.begin_round
       @loop.prepare_wait(@turns.queued?)
       if @lead.open? || @turns.queued? || ready?
-        began_at, computed = Clock.now, (Clock.thread_cpu_without_gc if @late)
+        began_at = Clock.now
+        computed = Clock.thread_cpu_without_gc if began_at < @measured_until
         super(0)
-        @late = Clock.now - began_at > Turns::SLICE
-        return have_turns(computed)
+        late = Clock.now - began_at > Turns::SLICE
+        @measured_until = began_at + MEASURED if late
+        return have_turns(computed, late)
       end
       unless @waiting.positive? || !@lead.enter_core
         happened = wait_in_core(interval)
@@ -103,11 +108,11 @@ module Fairlead
 
     # All that can go on does so, or has done so: what waits for no turn.
     #
-    # @param computed [Float, nil] of the thread's CPU clock, before that; nil: too short a time to ask that clock, which costs more than a
-    #   switch of fibers.
-    def have_turns(computed)
+    # @param computed [Float, nil] of the thread's CPU clock, before that; nil: not known
+    # @param late [Boolean] whether that took long
+    def have_turns(computed, late)
       @turns.run_requests(computed ? Clock.thread_cpu_without_gc - computed : 0.0)
-      @lead.begin_requests(@late)
+      @lead.begin_requests(late)
       @turns.run_streams
     end
 

@@ -37,6 +37,7 @@ module Fairlead
         "connection" => ->(name) { ActiveRecord::Base.with_connection { step(name) } },
         "yields" => ->(name) { Fiber.scheduler.yield; work(name) },
         "computes" => ->(name) { Fiber.scheduler.yield; work(name, 0.03) },
+        "bursts" => ->(name) { 2.times { Fiber.scheduler.yield }; work(name, 0.01) },
         "hog" => ->(name) { 100.times { step(name, 0.02) } }
       }
 
@@ -51,7 +52,7 @@ module Fairlead
           STARTED << name
           THREADS[Thread.current] << name
           GATE.pop
-          { "hog" => 1, "yields" => 50, "computes" => 20 }.fetch(kind, 5).times { KINDS[kind].call(name) }
+          { "hog" => 1, "yields" => 50, "computes" => 20, "bursts" => 100 }.fetch(kind, 5).times { KINDS[kind].call(name) }
         end
         [200, {}, [name.to_s]]
       }
@@ -170,6 +171,14 @@ module Fairlead
       last = steps.rindex { |name| started.first(20).include?(name) }
 
       assert_operator last, :<, 700, "steps: #{steps.join(" ")}"
+    end
+
+    # Every other round it takes no time. The others need as much as ten of its hundred bursts.
+    def test_a_request_that_yields_twice_leaves_the_others_their_time
+      started, steps = open_gate([*%w[descriptor] * 20, "bursts"])
+      last = steps.rindex { |name| name != started.last }
+
+      assert_operator steps[0, last].count(started.last), :<, 30, "steps: #{steps.join(" ")}"
     end
 
     # It computes for two seconds in all.

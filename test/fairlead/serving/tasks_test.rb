@@ -87,6 +87,8 @@ module Fairlead
         },
         "/stops" => -> { $stops },
         "/stop-child" => -> { child = Async { sleep 5 }; child.stop; child.status },
+        "/stop-root" => -> { root = Async::Task.current.root; Thread.new { root.stop }.join; "ok" },
+        "/stop-in-child" => -> { Process.wait2(fork { Async::Task.current.stop; exit!(7) })[1].exitstatus },
         "/raise-cancel" => -> { raise Async::Cancel },
         # It keeps its thread, so that another one serves the next request.
         "/hold" => lambda {
@@ -145,6 +147,17 @@ module Fairlead
         assert_equal "held", holds.value
         eventually("it is told") { server.get("/done").body == "cancelled" }
       end
+    end
+
+    def test_a_thread_stops_no_scheduler_of_the_server
+      with_server(APP) do |server|
+        assert_equal "ok", server.get("/stop-root").body
+        assert_equal "slept", server.get("/nap").body
+      end
+    end
+
+    def test_a_task_that_stops_itself_in_the_child_of_a_fork_ends_the_child
+      with_server(APP) { |server| assert_equal "1", server.get("/stop-in-child").body }
     end
 
     def test_a_stopped_request_answers_500_and_ends_nothing_else
