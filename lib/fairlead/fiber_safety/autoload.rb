@@ -16,6 +16,7 @@ module Fairlead
   autoload :MutexSleep, "fairlead/fiber_safety/mutex_sleep"
   autoload :NameLookup, "fairlead/fiber_safety/name_lookup"
   autoload :ScheduledCall, "fairlead/fiber_safety/scheduled_call"
+  autoload :Semaphores, "fairlead/fiber_safety/semaphores"
   autoload :ServingScheduler, "fairlead/fiber_safety/serving_scheduler"
   autoload :SharedFiles, "fairlead/fiber_safety/shared_files"
   autoload :StrayChild, "fairlead/fiber_safety/stray_child"

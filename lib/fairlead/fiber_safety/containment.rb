@@ -2,6 +2,7 @@
 
 require "async"
 require_relative "scheduled_call"
+require_relative "semaphores"
 require_relative "thread_parent"
 
 module Fairlead
