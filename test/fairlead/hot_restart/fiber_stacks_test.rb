@@ -20,14 +20,16 @@ module Fairlead
         "/blocks" => -> { descend(1_150) },
         "/inspect" => -> { nested(1_040).inspect },
         "/json" => -> { JSON.generate(nested(6_000), max_nesting: 0) },
-        "/marshal" => -> { Marshal.dump(nested(4_200)) }
+        "/marshal" => -> { Marshal.dump(nested(4_200)) },
+        "/pattern" => -> { Regexp.new("#{"(" * 1_240}a#{")" * 1_240}").match?("a") or raise "no match" },
+        "/subexpression" => -> { /\A(?<pair>\(\g<pair>?\))\z/.match?("(" * 2_000 + ")" * 2_000) or raise "no match" }
       }
       run(->(env) { WORK.fetch(env["PATH_INFO"]).call && [200, {}, ["whole"]] })
     RUBY
 
     def test_a_request_goes_as_deep_as_a_thread
       with_server(DEPTHS, env: UNSET) do |server|
-        %w[/calls /blocks /inspect /json /marshal].each { |path| assert_equal "whole", server.get(path).body, path }
+        %w[/calls /blocks /inspect /json /marshal /pattern /subexpression].each { |path| assert_equal "whole", server.get(path).body, path }
         refute_match(/depth/, server.log)
       end
     end
