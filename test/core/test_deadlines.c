@@ -292,6 +292,50 @@ static void the_write_deadline_ends_once_all_is_written(void) {
     server_stop(&server);
 }
 
+/* Though the rest of the response is staged meanwhile: a deadline that starts again forgets how little the client reads. */
+static void the_write_deadline_runs_on_while_output_waits(void) {
+    peer_server server = server_start();
+    int socket = narrow_client(&server);
+    send_text(socket, GET("/"));
+    fl_exchange *exchange = take(server.loop);
+    char large[20000];
+    size_t used;
+    memset(large, 'x', sizeof large);
+    CHECK_NUMBER(FL_OK, fl_exchange_begin(exchange, 200));
+    CHECK_NUMBER(FL_OK, fl_exchange_head_end(exchange, sizeof large + 4));
+    CHECK_NUMBER(FL_OK, fl_exchange_write(exchange, large, sizeof large, &used));
+    fl_exchange_flush(exchange);
+    fl_connection *connection = exchange->connection;
+    CHECK_NUMBER(FL_DEADLINE_WRITE, connection->deadline.kind);
+    uint64_t at = connection->deadline.at -= SECOND;
+    CHECK_NUMBER(FL_OK, fl_exchange_write(exchange, "last", 4, &used));
+    fl_exchange_finish(exchange);
+    CHECK(connection->out.length > 0);
+    CHECK_NUMBER(FL_DEADLINE_WRITE, connection->deadline.kind);
+    CHECK_NUMBER(at, connection->deadline.at);
+    close(socket);
+    server_stop(&server);
+}
+
+#ifndef FL_FALLBACKS
+static void a_head_is_awaited_while_the_last_response_is_on_its_way(void) {
+    fl_limits limits = peer_limits;
+    limits.deadlines[FL_DEADLINE_IDLE] = 20 * MILLISECOND;
+    peer_server server = server_with(limits);
+    int socket = narrow_client(&server);
+    fl_connection *connection = server.loop->context.connections;
+    send_text(socket, GET("/"));
+    answer(take(server.loop), 200, "first");
+    TURN_UNTIL(server.loop, connection->deadline.kind == FL_DEADLINE_WRITE); /* the client was idle for long */
+    CHECK_NUMBER(0, connection->out.length);
+    send_text(socket, "GET / HTTP/1.1\r\nHo");
+    TURN_UNTIL(server.loop, connection->exchanges != NULL);
+    CHECK_NUMBER(FL_DEADLINE_HEAD, connection->deadline.kind);
+    close(socket);
+    server_stop(&server);
+}
+#endif
+
 static void a_client_that_does_not_read_is_dropped(void) {
     fl_limits limits = peer_limits;
     limits.deadlines[FL_DEADLINE_WRITE] = 30 * MILLISECOND;
@@ -406,8 +450,10 @@ int main(void) {
     TEST(a_body_may_come_slowly_but_not_stop_nor_dribble);
     TEST(no_deadline_expires_while_the_app_has_the_request);
     TEST(the_write_deadline_ends_once_all_is_written);
+    TEST(the_write_deadline_runs_on_while_output_waits);
     TEST(a_client_that_does_not_read_is_dropped);
 #ifndef FL_FALLBACKS
+    TEST(a_head_is_awaited_while_the_last_response_is_on_its_way);
     TEST(a_client_may_read_slowly_but_not_dribble);
 #endif
     RAW_TEST(what_a_client_sends_does_not_count_as_reading); /* pieces of a byte take many turns, in which the systems take more */

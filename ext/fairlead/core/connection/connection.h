@@ -105,7 +105,7 @@ typedef struct fl_connection {
     bool tunneled : 1;       /* the app has hijacked it, see tunnel.h */
     bool shakes : 1;         /* on the context's list of connections whose handshake can go on */
     bool awaits_proxy : 1;   /* its PROXY header is awaited */
-    bool awaits_room : 1;    /* a file waits until the transport takes more, though `out` is empty */
+    bool awaits_room : 1;    /* `out`, or a file, waits until the transport takes more */
 } fl_connection;
 
 static inline fl_connection *fl_connection_of_deadline(const fl_deadline *deadline) {

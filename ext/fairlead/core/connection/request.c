@@ -35,7 +35,7 @@ void fl_exchange_submit(fl_exchange *exchange) {
         fl_exchange_note_head(exchange);
     if ((context->limits.redirect_to_https || context->limits.hsts[0] != '\0') && fl_https_redirect(exchange))
         return;
-    if (connection->deadline.kind != FL_DEADLINE_WRITE)
+    if (!connection->awaits_room)
         fl_connection_set_deadline(connection, FL_DEADLINE_NONE);
     if (connection->fresh)
         fl_connection_count(connection, 0, -1);

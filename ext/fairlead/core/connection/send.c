@@ -26,16 +26,17 @@ void fl_connection_await(fl_connection *connection, uint8_t event) {
 
 static void await_room(fl_connection *connection) {
     fl_connection_await(connection, connection->transport.write_needs);
-    if (connection->deadline.kind != FL_DEADLINE_WRITE) {
-        fl_context_update_clock(connection->context); /* the app may have run for long since the last turn */
-        fl_connection_start_write_deadline(connection);
-    }
+    if (connection->awaits_room)
+        return;
+    connection->awaits_room = true;
+    fl_context_update_clock(connection->context); /* the app may have run for long since the last turn */
+    fl_connection_start_write_deadline(connection);
 }
 
 void fl_connection_send(fl_connection *connection, fl_buffer *staged) {
     fl_context *context = connection->context;
     fl_buffer *out = &connection->out;
-    bool had_to_wait = connection->deadline.kind == FL_DEADLINE_WRITE;
+    bool had_to_wait = connection->awaits_room;
     if (staged != NULL && staged->length > 0) {
         if (out->length == 0) {
             if (!write_out(connection, staged))
@@ -107,7 +108,6 @@ ssize_t fl_connection_send_file(fl_connection *connection, int file, off_t offse
     }
     if (count == 0 || count == FL_TRANSPORT_UNREADABLE)
         return FL_TRANSPORT_UNREADABLE;
-    connection->awaits_room = true;
     await_room(connection);
     return 0;
 }

@@ -19,7 +19,7 @@ enum {
 
 static void next_request(fl_connection *connection) {
     connection->state = FL_CONNECTION_OPEN;
-    if (connection->out.length == 0 || connection->dirty)
+    if (!connection->awaits_room)
         fl_connection_set_deadline(connection, FL_DEADLINE_IDLE);
     fl_http1_read_requests(connection);
     fl_connection_receive(connection); /* the poll has reported this input already */

@@ -226,8 +226,7 @@ int fl_http2_on_begin_headers(nghttp2_session *session, const nghttp2_frame *fra
     exchange->state = FL_EXCHANGE_HEAD;
     nghttp2_session_set_stream_user_data(session, stream->id, stream);
     own->head = stream;
-    fl_deadline_kind kind = (fl_deadline_kind) connection->deadline.kind;
-    if (kind == FL_DEADLINE_NONE || kind == FL_DEADLINE_IDLE || kind == FL_DEADLINE_LINGER)
+    if (!connection->awaits_room)
         fl_connection_set_deadline(connection, FL_DEADLINE_HEAD);
     return 0;
 }
