@@ -106,8 +106,9 @@ void fl_deadline_set(fl_context *context, fl_deadline *deadline, fl_deadline_kin
     if (kind == FL_DEADLINE_NONE)
         return;
     fl_deadlines *others = &context->deadlines[kind];
-    context->timer_stale = true;
     deadline->at = context->now + context->limits.deadlines[kind];
+    if (deadline->at < context->timer || context->timer <= context->now)
+        context->timer_stale = true;
     deadline->progress = progress;
     FL_LIST_APPEND(others, deadline, before, after);
 }

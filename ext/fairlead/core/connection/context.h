@@ -158,7 +158,8 @@ typedef struct fl_context {
     fl_rejections rejections;
     uint64_t now;         /* fl_clock at the last turn or later */
     uint64_t wall_offset; /* fl_wall_clock minus fl_clock */
-    bool timer_stale;     /* the poll's timer is older than a deadline */
+    bool timer_stale;     /* the poll's timer does not come before each deadline */
+    uint64_t timer;       /* when it fires, or has fired: of fl_clock; 0: not set */
     uint64_t last_id;
     struct fl_public_files *public_files; /* NULL: none are served */
     int64_t date_second;

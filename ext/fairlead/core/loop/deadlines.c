@@ -50,8 +50,8 @@ void fl_loop_set_timer(fl_loop *loop) {
     if (context->draining && context->connections != NULL)
         earliest = earlier(earliest, context->now + RELEASE_AGAIN);
     /* A timer that fires too early costs one turn; setting it anew costs a system call each time. */
-    if (earliest != UINT64_MAX && (loop->turns.timer <= context->now || earliest < loop->turns.timer)) {
-        loop->turns.timer = earliest;
+    if (earliest != UINT64_MAX && (context->timer <= context->now || earliest < context->timer)) {
+        context->timer = earliest;
         fl_poll_set_timer(&context->poll, earliest);
     }
 }

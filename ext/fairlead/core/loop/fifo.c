@@ -61,7 +61,7 @@ static void insert(fl_exchange *exchange) {
         before->next = exchange;
     else
         fifo->first = exchange;
-    if (before == NULL && exchange->queueing.ready_at + exchange->context->limits.queue_timeout < loop->turns.timer)
+    if (before == NULL && exchange->queueing.ready_at + exchange->context->limits.queue_timeout < loop->context.timer)
         exchange->context->timer_stale = true;
     count(fifo, 1);
 }

@@ -164,7 +164,7 @@ static void process(fl_loop *loop, fl_event *events, int count, int polling, boo
     loop->driver.turned_by_watch = false;
     fl_context *context = &loop->context;
     uint64_t now = context->now = loop->turns.turned_at = fl_clock();
-    bool due = context->timer_stale || loop->turns.timer <= now; /* otherwise no deadline comes before the timer */
+    bool due = context->timer_stale || context->timer <= now; /* otherwise no deadline comes before the timer */
     for (int i = 0; i < count; i++) {
         switch (*(fl_source *) events[i].data) {
         case FL_SOURCE_LISTENER:
@@ -204,7 +204,7 @@ static void process(fl_loop *loop, fl_event *events, int count, int polling, boo
         fl_loop_wake(loop);
     if (context->draining)
         fl_loop_release_idle(loop);
-    if (context->timer_stale || loop->turns.timer <= now || context->draining)
+    if (context->timer_stale || context->timer <= now || context->draining)
         fl_loop_set_timer(loop);
     publish(loop);
     if (atomic_load(&loop->driver.polling) <= polling) { /* otherwise another thread may have an event of a closed connection */

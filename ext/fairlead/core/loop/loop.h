@@ -38,7 +38,6 @@ typedef struct fl_accepting {
 
 typedef struct fl_turns {
     uint64_t turned_at;
-    uint64_t timer;               /* when the poll's timer fires; 0: not set */
     uint64_t handshakes_again_at; /* when their break ends */
     uint32_t takes;               /* since the last turn */
 } fl_turns;
