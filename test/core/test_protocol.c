@@ -263,7 +263,18 @@ static void a_flood_takes_turns(void) {
     }
 }
 
+/* Whether its transport has shaken hands, which is awaited, or not. */
+static void a_protocol_that_awaits_nothing_has_no_deadline(void) {
+    scene scene = begin(peer_limits);
+    TURN_UNTIL(scene.loop, scene.loop->context.connections != NULL);
+    fl_connection *connection = scene.loop->context.connections;
+    TURN_UNTIL(scene.loop, connection->state == FL_CONNECTION_OPEN);
+    CHECK_NUMBER(FL_DEADLINE_NONE, connection->deadline.kind);
+    end(&scene);
+}
+
 int main(void) {
+    TEST(a_protocol_that_awaits_nothing_has_no_deadline);
     TEST(requests_of_one_connection_are_answered_in_any_order);
     TEST(responses_may_be_interleaved);
     TEST(request_bodies_may_be_interleaved);

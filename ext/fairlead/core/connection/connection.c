@@ -36,6 +36,7 @@ static void open_protocol(fl_connection *connection, const fl_protocol *protocol
     connection->state = FL_CONNECTION_OPEN;
     if (protocol->open != NULL)
         protocol->open(connection);
+    fl_connection_update_deadline(connection);
 }
 
 /* Chooses the protocol once the transport is open. */
@@ -91,7 +92,7 @@ static void shake_hands(fl_connection *connection) {
         fl_connection_await(connection, transport->read_needs);
         /* Its turn may have come late: a client of a server that stops has a second from here on. */
         if (connection->context->draining && !connection->context->handing_over)
-            fl_connection_set_deadline(connection, FL_DEADLINE_HEAD);
+            fl_connection_restart_deadline(connection);
     } else {
         fl_connection_close(connection);
     }
@@ -113,7 +114,7 @@ static void open_transport(fl_connection *connection) {
         begin(connection);
         return;
     }
-    fl_connection_set_deadline(connection, FL_DEADLINE_HEAD);
+    fl_connection_restart_deadline(connection);
     queue_handshake(connection);
 }
 
@@ -182,7 +183,7 @@ fl_connection *fl_connection_open(fl_context *context, fl_listener *listener, in
     connection->relayed = relayed;
     connection->awaits_proxy = listener->proxied && !known && !connection->relayed;
     if (connection->awaits_proxy)
-        fl_connection_set_deadline(connection, FL_DEADLINE_HEAD);
+        fl_connection_update_deadline(connection);
     else
         open_transport(connection);
     return connection;
@@ -191,8 +192,8 @@ fl_connection *fl_connection_open(fl_context *context, fl_listener *listener, in
 /* Everything but closing the transport. `client_gone`: false if the socket stays open. */
 static void disconnect(fl_connection *connection, bool client_gone) {
     fl_context *context = connection->context;
-    fl_connection_set_deadline(connection, FL_DEADLINE_NONE);
     connection->state = FL_CONNECTION_CLOSED;
+    fl_connection_update_deadline(connection);
     for (fl_exchange *exchange; (exchange = connection->exchanges) != NULL;) {
         fl_exchange_detach(exchange);
         fl_exchange_connection_lost(exchange, client_gone);
@@ -238,7 +239,7 @@ static void linger(fl_connection *connection) {
     connection->state = FL_CONNECTION_LINGERING;
     fl_buffer_free(&connection->context->slab, &connection->in);
     connection->transport.kind->finish(&connection->transport);
-    fl_connection_set_deadline(connection, FL_DEADLINE_LINGER);
+    fl_connection_update_deadline(connection);
     fl_connection_receive(connection);
 }
 
@@ -252,7 +253,7 @@ void fl_connection_all_sent(fl_connection *connection) {
     if (connection->state == FL_CONNECTION_ENDING) {
         linger(connection);
     } else if (connection->state == FL_CONNECTION_OPEN || connection->state == FL_CONNECTION_SENDING) {
-        fl_connection_set_deadline(connection, FL_DEADLINE_NONE);
+        fl_connection_update_deadline(connection);
         for (fl_exchange *exchange = connection->exchanges; exchange != NULL; exchange = exchange->stream_next)
             if (exchange->response.awaits_room)
                 fl_exchange_wake(exchange);

@@ -8,6 +8,7 @@
 #include "base/buffer.h"
 #include "base/client.h"
 #include "base/status.h"
+#include "deadline.h"
 #include "protocol.h"
 #include "transport.h"
 #include <stdbool.h>
@@ -39,44 +40,6 @@ typedef enum fl_connection_state {
     FL_CONNECTION_CLOSED,
 } fl_connection_state;
 
-/* All deadlines of a kind have the same length, so each kind has a list that is ordered by time. */
-typedef enum fl_deadline_kind {
-    FL_DEADLINE_NONE,
-    FL_DEADLINE_IDLE,
-    FL_DEADLINE_HEAD,   /* also of a PROXY header and a handshake */
-    FL_DEADLINE_BODY,   /* of an exchange, */
-    FL_DEADLINE_EVENTS, /* and so is that of an event stream, */
-    FL_DEADLINE_END,    /* and of one that may end, since the server drains; all others belong to a connection */
-    FL_DEADLINE_WRITE,
-    FL_DEADLINE_LINGER,
-    FL_DEADLINE_STREAM, /* of a protocol's stream, see fl_stream_deadline */
-    FL_DEADLINE_KINDS,
-} fl_deadline_kind;
-
-typedef struct fl_deadline {
-    struct fl_deadline *before, *after;
-    uint64_t at; /* of fl_clock */
-    uint64_t
-        progress; /* bytes moved when it was set, to tell a slow client from a stalled one: see fl_deadline_has_progressed */
-    uint8_t kind;
-} fl_deadline;
-
-/* A deadline of FL_DEADLINE_STREAM: the protocol has a stream whose client takes no more of its response. */
-typedef struct fl_stream_deadline {
-    fl_deadline deadline; /* first */
-    void (*expired)(struct fl_stream_deadline *deadline);
-} fl_stream_deadline;
-
-/* Starts a deadline of this kind now; FL_DEADLINE_NONE removes it. */
-void fl_deadline_set(struct fl_context *context, fl_deadline *deadline, fl_deadline_kind kind, uint64_t progress);
-
-/* Whether the client has moved enough for this deadline to start again: at least a byte, and 32 bytes a second. `progress` counts the same
- * bytes as when it was set. */
-bool fl_deadline_has_progressed(const struct fl_context *context, const fl_deadline *deadline, uint64_t progress);
-
-/* The deadline is due. */
-void fl_deadline_expired(fl_deadline *deadline);
-
 typedef struct fl_connection {
     fl_source source;
     fl_transport transport;
@@ -106,6 +69,7 @@ typedef struct fl_connection {
     bool shakes : 1;         /* on the context's list of connections whose handshake can go on */
     bool awaits_proxy : 1;   /* its PROXY header is awaited */
     bool awaits_room : 1;    /* `out`, or a file, waits until the transport takes more */
+    bool receives : 1;       /* all is sent, and it would be idle, but its client still takes the last response */
 } fl_connection;
 
 static inline fl_connection *fl_connection_of_deadline(const fl_deadline *deadline) {
@@ -140,9 +104,12 @@ void fl_connection_mark_dirty(fl_connection *connection);
 
 /* Called by the protocol */
 
-static inline void fl_connection_set_deadline(fl_connection *connection, fl_deadline_kind kind) {
-    fl_deadline_set(connection->context, &connection->deadline, kind, 0);
-}
+/* Starts the deadline that the connection's state calls for, unless it runs already. Call it when that state has changed, its exchanges,
+ * or what fl_protocol.awaits tells. */
+void fl_connection_update_deadline(fl_connection *connection);
+
+/* The same, but it starts again if it runs. */
+void fl_connection_restart_deadline(fl_connection *connection);
 
 /* Reads up to `most` bytes into the room of `buffer`; the caller adds them with fl_buffer_added. Returns how many; 0: none are available,
  * or the connection was closed; -1: the client has ended its side. */
@@ -166,8 +133,5 @@ ssize_t fl_connection_send_file(fl_connection *connection, int file, off_t offse
 
 /* Sends `out`, then closes the connection. */
 void fl_connection_end(fl_connection *connection);
-
-/* Starts FL_DEADLINE_WRITE, which starts again as long as the client receives something. */
-void fl_connection_start_write_deadline(fl_connection *connection);
 
 #endif

@@ -1,4 +1,4 @@
-/* What the deadlines of connections and exchanges do when they expire. */
+/* Which deadline a connection has, and what deadlines do when they expire. */
 #include "base/platform.h"
 #include "connection.h"
 #include "context.h"
@@ -14,8 +14,48 @@ static uint64_t taken_by_client(const fl_connection *connection) {
     return connection->sent - (uint64_t) fl_unacknowledged(connection->transport.descriptor);
 }
 
-void fl_connection_start_write_deadline(fl_connection *connection) {
-    fl_deadline_set(connection->context, &connection->deadline, FL_DEADLINE_WRITE, taken_by_client(connection));
+/* For what the server waits while the connection is open. */
+static fl_deadline_kind awaited_of_open(const fl_connection *connection) {
+    if (connection->awaits_room)
+        return FL_DEADLINE_WRITE;
+    return connection->protocol->awaits != NULL ? connection->protocol->awaits(connection) : FL_DEADLINE_NONE;
+}
+
+static fl_deadline_kind awaited_of(const fl_connection *connection) {
+    switch (connection->state) {
+    case FL_CONNECTION_OPENING:
+        return FL_DEADLINE_HEAD;
+    case FL_CONNECTION_ENDING:
+        return connection->awaits_room ? FL_DEADLINE_WRITE : FL_DEADLINE_NONE;
+    case FL_CONNECTION_LINGERING:
+        return FL_DEADLINE_LINGER;
+    case FL_CONNECTION_CLOSED:
+        return FL_DEADLINE_NONE;
+    default:
+        return awaited_of_open(connection);
+    }
+}
+
+static void start(fl_connection *connection, fl_deadline_kind kind) {
+    uint64_t progress = kind == FL_DEADLINE_WRITE ? taken_by_client(connection) : 0;
+    fl_deadline_set(connection->context, &connection->deadline, kind, progress);
+}
+
+void fl_connection_update_deadline(fl_connection *connection) {
+    fl_deadline_kind kind = awaited_of(connection);
+    if (kind == connection->deadline.kind)
+        return;
+    if (connection->receives && (kind == FL_DEADLINE_IDLE || kind == FL_DEADLINE_LINGER))
+        kind = FL_DEADLINE_WRITE;
+    else
+        connection->receives = false;
+    if (kind != connection->deadline.kind)
+        start(connection, kind);
+}
+
+void fl_connection_restart_deadline(fl_connection *connection) {
+    start(connection, FL_DEADLINE_NONE);
+    fl_connection_update_deadline(connection);
 }
 
 bool fl_deadline_has_progressed(const fl_context *context, const fl_deadline *deadline, uint64_t progress) {
@@ -46,16 +86,24 @@ static void expire_head(fl_connection *connection) {
 
 static void expire_output(fl_connection *connection) {
     fl_transport *transport = &connection->transport;
-    bool progressed = fl_deadline_has_progressed(connection->context, &connection->deadline, taken_by_client(connection));
-    fl_connection_set_deadline(connection, FL_DEADLINE_NONE);
     if (connection->out.length == 0 && fl_unacknowledged(transport->descriptor) == 0) {
+        connection->receives = false;
         fl_connection_all_sent(connection);
-    } else if (progressed || connection->relayed) { /* the other end of a relay has the deadlines of the client */
-        fl_connection_start_write_deadline(connection);
+    } else if (connection->relayed || /* the other end of a relay has the deadlines of the client */
+               fl_deadline_has_progressed(connection->context, &connection->deadline, taken_by_client(connection))) {
+        fl_connection_restart_deadline(connection);
     } else {
         transport->kind->reset(transport); /* else the kernel would keep its buffer and retransmit */
         fl_connection_close(connection);
     }
+}
+
+static void expire_idle(fl_connection *connection) {
+    connection->receives = fl_unacknowledged(connection->transport.descriptor) > 0;
+    if (connection->receives)
+        fl_connection_restart_deadline(connection);
+    else
+        fl_connection_close(connection);
 }
 
 void fl_deadline_expired(fl_deadline *deadline) {
@@ -72,18 +120,15 @@ void fl_deadline_expired(fl_deadline *deadline) {
         ((fl_stream_deadline *) deadline)->expired((fl_stream_deadline *) deadline);
         break;
     case FL_DEADLINE_HEAD:
-        fl_connection_set_deadline(connection, FL_DEADLINE_NONE);
+        start(connection, FL_DEADLINE_NONE);
         expire_head(connection);
         break;
     case FL_DEADLINE_WRITE:
         expire_output(connection);
         break;
     case FL_DEADLINE_IDLE:
-        if (fl_unacknowledged(connection->transport.descriptor) > 0) { /* the client still receives the last response */
-            fl_connection_start_write_deadline(connection);
-            break;
-        }
-        /* fall through */
+        expire_idle(connection);
+        break;
     default:
         fl_connection_close(connection);
     }

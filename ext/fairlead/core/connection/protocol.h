@@ -14,6 +14,7 @@
 
 #include "base/buffer.h"
 #include "base/status.h"
+#include "deadline.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -44,6 +45,9 @@ typedef struct fl_protocol {
     /* * Output was staged, or the connection's turn had ended: sends what it has, after those exchanges that are served have been flushed.
      * May free exchanges. NULL: `out` is sent. */
     void (*send_staged)(struct fl_connection *connection);
+    /* * What the client has to do next: FL_DEADLINE_IDLE, FL_DEADLINE_HEAD, FL_DEADLINE_LINGER (to close a connection that the server is
+     * about to end), or FL_DEADLINE_NONE. Not asked while output waits, and once the connection ends. NULL: nothing. */
+    fl_deadline_kind (*awaits)(const struct fl_connection *connection);
     /* The server is shutting down: accept no further request, and close the connection if it is idle. */
     void (*drain)(struct fl_connection *connection);
     /* * The connection is closed and has no exchanges. */

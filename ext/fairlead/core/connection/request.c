@@ -24,6 +24,7 @@ void fl_exchange_submit(fl_exchange *exchange) {
     fl_connection *connection = exchange->connection;
     fl_context *context = exchange->context;
     fl_exchange_stop_deadline(exchange);
+    fl_connection_update_deadline(connection);
     fl_exchange_forget_unfinished(exchange);
     if (is_health_check(exchange)) {
         bool ends = context->draining && !context->handing_over;
@@ -35,8 +36,6 @@ void fl_exchange_submit(fl_exchange *exchange) {
         fl_exchange_note_head(exchange);
     if ((context->limits.redirect_to_https || context->limits.hsts[0] != '\0') && fl_https_redirect(exchange))
         return;
-    if (!connection->awaits_room)
-        fl_connection_set_deadline(connection, FL_DEADLINE_NONE);
     if (connection->fresh)
         fl_connection_count(connection, 0, -1);
     connection->fresh = false;
@@ -52,10 +51,8 @@ void fl_exchange_submit(fl_exchange *exchange) {
 }
 
 static void await_body(fl_exchange *exchange) {
-    fl_connection *connection = exchange->connection;
     fl_request *request = &exchange->request;
-    if (connection->deadline.kind == FL_DEADLINE_HEAD || connection->deadline.kind == FL_DEADLINE_IDLE)
-        fl_connection_set_deadline(connection, FL_DEADLINE_NONE);
+    fl_connection_update_deadline(exchange->connection);
     fl_deadline_set(exchange->context, &request->deadline, FL_DEADLINE_BODY, request->received);
 }
 

@@ -30,7 +30,7 @@ static void await_room(fl_connection *connection) {
         return;
     connection->awaits_room = true;
     fl_context_update_clock(connection->context); /* the app may have run for long since the last turn */
-    fl_connection_start_write_deadline(connection);
+    fl_connection_update_deadline(connection);
 }
 
 void fl_connection_send(fl_connection *connection, fl_buffer *staged) {

@@ -163,8 +163,6 @@ int fl_tunnel_begin(fl_connection *connection) {
     }
     fl_descriptor_track(pair[0]);
     fl_descriptor_set_relayed(pair[0], true);
-    if (!connection->awaits_room)
-        fl_connection_set_deadline(connection, FL_DEADLINE_NONE);
     fl_connection_switch_protocol(connection, &tunnel_protocol);
     *(fl_tunnel **) (void *) connection->protocol_state = tunnel;
     connection->tunneled = true;

@@ -19,20 +19,21 @@ enum {
 
 static void next_request(fl_connection *connection) {
     connection->state = FL_CONNECTION_OPEN;
-    if (!connection->awaits_room)
-        fl_connection_set_deadline(connection, FL_DEADLINE_IDLE);
     fl_http1_read_requests(connection);
+    fl_connection_update_deadline(connection);
     fl_connection_receive(connection); /* the poll has reported this input already */
 }
 
 static void sent(fl_connection *connection) {
-    const fl_exchange *exchange = connection->exchanges;
     if (connection->state == FL_CONNECTION_SENDING)
         next_request(connection);
-    else if (exchange == NULL)
-        fl_connection_set_deadline(connection, FL_DEADLINE_IDLE);
-    else if (exchange->state < FL_EXCHANGE_BODY)
-        fl_connection_set_deadline(connection, FL_DEADLINE_HEAD);
+}
+
+static fl_deadline_kind awaits(const fl_connection *connection) {
+    const fl_exchange *exchange = connection->exchanges;
+    if (exchange == NULL)
+        return FL_DEADLINE_IDLE;
+    return exchange->state < FL_EXCHANGE_BODY ? FL_DEADLINE_HEAD : FL_DEADLINE_NONE;
 }
 
 static void finished(fl_connection *connection) {
@@ -143,8 +144,7 @@ static void keep_open_after_canned_response(fl_connection *connection) {
     fl_connection_send(connection, NULL);
     if (connection->state == FL_CONNECTION_OPEN && connection->out.length > MAX_UNSENT_BEFORE_NEXT)
         connection->state = FL_CONNECTION_SENDING;
-    if (connection->state == FL_CONNECTION_OPEN && connection->out.length == 0)
-        fl_connection_set_deadline(connection, FL_DEADLINE_IDLE);
+    fl_connection_update_deadline(connection);
 }
 
 static void end(fl_connection *connection) {
@@ -256,6 +256,7 @@ const fl_protocol fl_http1_protocol = {
     .open = next_request,
     .receive = fl_http1_receive,
     .sent = sent,
+    .awaits = awaits,
     .half_closed = half_closed,
     .drain = drain,
     .taken = taken,

@@ -198,8 +198,7 @@ static void read_request(fl_connection *connection) {
     } else {
         exchange->state = has_begun(connection, exchange->request.head) ? FL_EXCHANGE_HEAD : FL_EXCHANGE_NEW;
         fl_exchange_count_unfinished(exchange, 0);
-        if (connection->deadline.kind != FL_DEADLINE_HEAD && !connection->awaits_room)
-            fl_connection_set_deadline(connection, FL_DEADLINE_HEAD);
+        fl_connection_update_deadline(connection);
     }
 }
 

@@ -156,12 +156,18 @@ void fl_http2_settle(fl_connection *connection) {
         lose_exchanges(connection, own, true);
         connection->readable = true; /* lingers, so that the client reads why before it sees a reset */
         fl_connection_end(connection);
-    } else if (connection->deadline.kind == FL_DEADLINE_NONE) {
-        if (own->head != NULL)
-            fl_connection_set_deadline(connection, FL_DEADLINE_HEAD);
-        else if (own->streams == 0 && connection->exchanges == NULL)
-            fl_connection_set_deadline(connection, own->draining ? FL_DEADLINE_LINGER : FL_DEADLINE_IDLE);
+    } else {
+        fl_connection_update_deadline(connection);
     }
+}
+
+static fl_deadline_kind awaits(const fl_connection *connection) {
+    const fl_http2_session *own = fl_http2_session_of(connection);
+    if (own->head != NULL)
+        return FL_DEADLINE_HEAD;
+    if (own->streams > 0 || connection->exchanges != NULL)
+        return FL_DEADLINE_NONE;
+    return own->draining ? FL_DEADLINE_LINGER : FL_DEADLINE_IDLE;
 }
 
 /* Sends and frees what is due. May close the connection. */
@@ -180,8 +186,6 @@ static void drain(fl_connection *connection) {
     if (!own->draining) {
         own->draining = true;
         nghttp2_submit_shutdown_notice(own->session);
-        if (connection->deadline.kind == FL_DEADLINE_IDLE)
-            fl_connection_set_deadline(connection, FL_DEADLINE_LINGER);
     }
     advance(connection);
 }
@@ -212,7 +216,6 @@ static void open_session(fl_connection *connection) {
         fl_connection_close(connection);
         return;
     }
-    fl_connection_set_deadline(connection, FL_DEADLINE_IDLE);
     if (first.length > 0)
         feed(connection, first);
     if (connection->state == FL_CONNECTION_OPEN && connection->context->draining)
@@ -280,6 +283,7 @@ const fl_protocol fl_http2_protocol = {
     .receive = receive,
     .sent = sent,
     .send_staged = send_staged,
+    .awaits = awaits,
     .drain = drain,
     .close = close_session,
     .exchange_freed = exchange_freed,

@@ -226,8 +226,7 @@ int fl_http2_on_begin_headers(nghttp2_session *session, const nghttp2_frame *fra
     exchange->state = FL_EXCHANGE_HEAD;
     nghttp2_session_set_stream_user_data(session, stream->id, stream);
     own->head = stream;
-    if (!connection->awaits_room)
-        fl_connection_set_deadline(connection, FL_DEADLINE_HEAD);
+    fl_connection_update_deadline(connection);
     return 0;
 }
 

@@ -84,8 +84,7 @@ void fl_http2_stream_free(fl_http2_stream *stream) {
 
 void fl_http2_head_ends(fl_http2_session *own) {
     own->head = NULL;
-    if (own->connection->deadline.kind == FL_DEADLINE_HEAD)
-        fl_connection_set_deadline(own->connection, FL_DEADLINE_NONE);
+    fl_connection_update_deadline(own->connection);
 }
 
 static bool is_skipped(fl_http2_session *own, int32_t id) {
