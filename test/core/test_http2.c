@@ -234,6 +234,61 @@ static void a_stalled_response_is_reset(void) {
     end(&scene);
 }
 
+/* A client that reads slowly, and has a response that waits for it. */
+static fl_exchange *begin_with_waiting_output(scene *scene, const char *path) {
+    char *text = text_of(30000);
+    int32_t id = h2_get(scene->client, path);
+    fl_exchange *exchange = take_next(scene);
+    size_t used;
+    nghttp2_session_set_local_window_size(scene->client->session, NGHTTP2_FLAG_NONE, id, 1 << 20);
+    h2_turn(scene->client, scene->loop);
+    begin_response(exchange, -1);
+    CHECK_NUMBER(FL_OK, fl_exchange_write(exchange, text, 30000, &used));
+    fl_exchange_flush(exchange);
+    fl_loop_turn(scene->loop);
+    CHECK(exchange->connection->out.length > 0);
+    free(text);
+    return exchange;
+}
+
+static scene begin_narrow(fl_limits limits, uint32_t window) {
+    scene scene = begin_with(limits, window);
+    close(scene.client->descriptor);
+    scene.client->descriptor = narrow_client(&scene.server);
+    return scene;
+}
+
+static void expire(scene *scene, fl_deadline *deadline) {
+    deadline->at = 0;
+    scene->loop->context.timer_stale = true;
+    fl_loop_turn(scene->loop);
+}
+
+static void an_event_stream_is_kept_alive_while_others_wait(void) {
+    fl_limits limits = http2_limits();
+    limits.deadlines[FL_DEADLINE_EVENTS] = 100 * SECOND;
+    scene scene = begin_narrow(limits, 10000);
+    int32_t id = h2_get(scene.client, "/events");
+    fl_exchange *events = take_next(&scene);
+    size_t used;
+    fl_exchange_release_head(events);
+    CHECK_NUMBER(FL_OK, fl_exchange_begin(events, 200));
+    CHECK_NUMBER(FL_OK, fl_exchange_header(events, "content-type", 12, "text/event-stream", 17));
+    CHECK_NUMBER(FL_OK, fl_exchange_head_end(events, -1));
+    CHECK_NUMBER(FL_OK, fl_exchange_write(events, "data: a\n\n", 9, &used));
+    fl_exchange_flush(events);
+    H2_UNTIL(scene.client, scene.loop, h2_at(scene.client, id)->size == 9);
+    fl_exchange *other = begin_with_waiting_output(&scene, "/other");
+    CHECK_NUMBER(FL_DEADLINE_EVENTS, events->request.deadline.kind);
+    expire(&scene, &events->request.deadline);
+    CHECK(other->connection->out.length > 0);
+    H2_UNTIL(scene.client, scene.loop, h2_at(scene.client, id)->size == 11);
+    CHECK_BYTES("data: a\n\n:\n", 11, h2_at(scene.client, id)->body, h2_at(scene.client, id)->size);
+    fl_exchange_abandon(events);
+    fl_exchange_abandon(other);
+    end(&scene);
+}
+
 static void bodies_may_be_interleaved(void) {
     scene scene = begin();
     int32_t first = h2_request(scene.client, "POST", "/1", "x", true, NULL);
@@ -1009,6 +1064,7 @@ int main(void) {
     TEST(a_response_has_room_beside_a_large_one);
     TEST(a_finished_response_waits_for_the_window);
     TEST(a_stalled_response_is_reset);
+    TEST(an_event_stream_is_kept_alive_while_others_wait);
     TEST(bodies_may_be_interleaved);
     TEST(a_large_body_arrives_as_it_is_read);
     TEST(a_body_that_differs_from_its_length_is_reset);

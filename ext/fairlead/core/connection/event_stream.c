@@ -93,9 +93,11 @@ static bool at_event_start(const fl_response *response) {
     return response->body_sent == 0 || (tail & 0xffff) == 0x0a0a || (tail & 0xffff) == 0x0d0d || tail == 0x0d0a0d0a;
 }
 
-/* Whether the client has taken all that was written before. */
+/* Whether nothing waits that was written before. The output of a connection whose protocol keeps responses may be others'. */
 static bool is_sent(const fl_exchange *exchange) {
-    return exchange->response.out.length == 0 && exchange->connection->out.length == 0 && !exchange->response.awaits_room;
+    if (exchange->response.out.length > 0 || exchange->response.awaits_room)
+        return false;
+    return exchange->protocol->keeps || exchange->connection->out.length == 0;
 }
 
 static bool send_text(fl_exchange *exchange, const char *text, size_t size) {
