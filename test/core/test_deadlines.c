@@ -88,6 +88,34 @@ static void many_queued_requests_expire_in_order_over_several_turns(void) {
     server_stop(&server);
 }
 
+/* No other deadline runs, and nothing happens in the loop while it waits. */
+static void a_request_that_comes_to_the_queue_after_a_response_waits_no_longer(void) {
+    fl_limits limits = peer_limits;
+    limits.in_flight = 1;
+    limits.queue_timeout = 200 * MILLISECOND;
+    limits.deadlines[FL_DEADLINE_IDLE] = limits.deadlines[FL_DEADLINE_HEAD] = 20 * MILLISECOND;
+    peer_server server = server_with(limits);
+    fl_loop *loop = server.loop;
+    int first = client(&server), second = client(&server);
+    send_text(first, GET("/stream") GET("/next"));
+    fl_exchange *stream = take(loop);
+    fl_exchange_mark_long_lived(stream);
+    send_text(second, GET("/"));
+    fl_exchange *running = take(loop);
+    TURN_UNTIL(loop, loop->context.timer < fl_clock());
+    answer(stream, 200, "all");
+    CHECK_NUMBER(1, loop->ready.count);
+    fl_loop_prepare_wait(loop, true, true);
+    uint64_t since = fl_clock();
+    fl_loop_wait(loop, 8 * SECOND);
+    CHECK(fl_clock() < since + 4 * SECOND);
+    TURN_UNTIL(loop, loop->ready.count == 0);
+    answer(running, 200, "");
+    close(first);
+    close(second);
+    server_stop(&server);
+}
+
 static void an_expired_queued_request_is_not_taken(void) {
     peer_server server = server_start();
     int sockets[MANY];
@@ -442,6 +470,7 @@ int main(void) {
     TEST(requests_over_the_limit_wait_in_the_queue);
     TEST(a_request_that_waits_too_long_gets_503);
     TEST(many_queued_requests_expire_in_order_over_several_turns);
+    TEST(a_request_that_comes_to_the_queue_after_a_response_waits_no_longer);
     TEST(an_expired_queued_request_is_not_taken);
     TEST(a_request_whose_client_has_disconnected_is_not_taken);
     TEST(one_take_drops_a_limited_number_of_disconnected_clients);

@@ -289,6 +289,41 @@ static void an_event_stream_is_kept_alive_while_others_wait(void) {
     end(&scene);
 }
 
+#ifndef FL_FALLBACKS
+/* Its client was idle for long, has not acknowledged the last response, and keeps its socket open whatever the server says. */
+static void what_ends_lingers_though_its_client_still_receives(bool drains) {
+    fl_limits limits = http2_limits();
+    limits.deadlines[FL_DEADLINE_IDLE] = 20 * MILLISECOND;
+    limits.deadlines[FL_DEADLINE_WRITE] = 300 * MILLISECOND;
+    limits.deadlines[FL_DEADLINE_LINGER] = 50 * MILLISECOND;
+    scene scene = begin_narrow(limits, 10000);
+    fl_loop *loop = scene.loop;
+    h2_get(scene.client, "/");
+    fl_connection *connection = loop->context.connections;
+    answer(take_next(&scene), 200, "hello");
+    TURN_UNTIL(loop, connection->deadline.kind == FL_DEADLINE_WRITE);
+    CHECK_NUMBER(0, connection->out.length);
+    static const uint8_t of_no_stream[14] = {0, 0, 5, NGHTTP2_PRIORITY};
+    if (drains)
+        fl_loop_drain(loop, false);
+    else
+        send_bytes(scene.client->descriptor, (const char *) of_no_stream, sizeof of_no_stream);
+    TURN_UNTIL(loop, connection->deadline.kind == FL_DEADLINE_LINGER);
+    char room[65536];
+    while (recv(scene.client->descriptor, room, sizeof room, 0) > 0) continue;
+    TURN_UNTIL(loop, loop->context.connections == NULL);
+    end(&scene);
+}
+
+static void a_draining_connection_lingers_though_its_client_still_receives(void) {
+    what_ends_lingers_though_its_client_still_receives(true);
+}
+
+static void a_failed_connection_lingers_though_its_client_still_receives(void) {
+    what_ends_lingers_though_its_client_still_receives(false);
+}
+#endif
+
 static void bodies_may_be_interleaved(void) {
     scene scene = begin();
     int32_t first = h2_request(scene.client, "POST", "/1", "x", true, NULL);
@@ -1064,6 +1099,10 @@ int main(void) {
     TEST(a_response_has_room_beside_a_large_one);
     TEST(a_finished_response_waits_for_the_window);
     TEST(a_stalled_response_is_reset);
+#ifndef FL_FALLBACKS
+    TEST(a_draining_connection_lingers_though_its_client_still_receives);
+    TEST(a_failed_connection_lingers_though_its_client_still_receives);
+#endif
     TEST(an_event_stream_is_kept_alive_while_others_wait);
     TEST(bodies_may_be_interleaved);
     TEST(a_large_body_arrives_as_it_is_read);

@@ -107,8 +107,7 @@ void fl_deadline_set(fl_context *context, fl_deadline *deadline, fl_deadline_kin
         return;
     fl_deadlines *others = &context->deadlines[kind];
     deadline->at = context->now + context->limits.deadlines[kind];
-    if (deadline->at < context->timer || context->timer <= context->now)
-        context->timer_stale = true;
+    fl_context_note_due(context, deadline->at);
     deadline->progress = progress;
     FL_LIST_APPEND(others, deadline, before, after);
 }

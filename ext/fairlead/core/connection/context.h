@@ -193,6 +193,12 @@ void fl_context_shake_hands(fl_context *context, uint64_t microseconds);
 
 void fl_context_update_clock(fl_context *context);
 
+/* Something is due at that time of fl_clock: the timer has to be set unless it fires before, and is still to fire. */
+static inline void fl_context_note_due(fl_context *context, uint64_t at) {
+    if (at < context->timer || context->timer <= context->now)
+        context->timer_stale = true;
+}
+
 /* The Date header for the current second. */
 const char *fl_context_date(fl_context *context);
 

@@ -45,7 +45,7 @@ void fl_connection_update_deadline(fl_connection *connection) {
     fl_deadline_kind kind = awaited_of(connection);
     if (kind == connection->deadline.kind)
         return;
-    if (connection->receives && (kind == FL_DEADLINE_IDLE || kind == FL_DEADLINE_LINGER))
+    if (connection->receives && kind == FL_DEADLINE_IDLE)
         kind = FL_DEADLINE_WRITE;
     else
         connection->receives = false;
@@ -87,8 +87,10 @@ static void expire_head(fl_connection *connection) {
 static void expire_output(fl_connection *connection) {
     fl_transport *transport = &connection->transport;
     if (connection->out.length == 0 && fl_unacknowledged(transport->descriptor) == 0) {
+        start(connection, FL_DEADLINE_NONE);
         connection->receives = false;
         fl_connection_all_sent(connection);
+        fl_connection_update_deadline(connection);
     } else if (connection->relayed || /* the other end of a relay has the deadlines of the client */
                fl_deadline_has_progressed(connection->context, &connection->deadline, taken_by_client(connection))) {
         fl_connection_restart_deadline(connection);

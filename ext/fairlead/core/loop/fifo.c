@@ -61,8 +61,8 @@ static void insert(fl_exchange *exchange) {
         before->next = exchange;
     else
         fifo->first = exchange;
-    if (before == NULL && exchange->queueing.ready_at + exchange->context->limits.queue_timeout < loop->context.timer)
-        exchange->context->timer_stale = true;
+    if (before == NULL)
+        fl_context_note_due(exchange->context, exchange->queueing.ready_at + exchange->context->limits.queue_timeout);
     count(fifo, 1);
 }
 
