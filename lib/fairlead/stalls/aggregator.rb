@@ -14,7 +14,7 @@ module Fairlead
       # @!attribute count [Integer]
       # @!attribute total [Float] seconds of all stalls together.
       # @!attribute worst [Stall] the longest.
-      # @!attribute lasting [Stall, nil] the latest one, if it goes on.
+      # @!attribute lasting [Hash{Object => Stall}] those that go on, by their id: requests of several workers may block in one place.
       Entry = Struct.new(:count, :total, :worst, :lasting) do
         def to_h = { count:, total:, **worst.to_h, advice: worst.advice, reaction: worst.reaction }
       end
@@ -34,13 +34,12 @@ module Fairlead
       # @return [String, nil] a line for the log; nil: the log has had enough.
       def add(stall, now: Clock.now)
         withdraw(stall)
-        entry = @entries[key(stall)] ||= Entry.new(0, 0.0, stall, nil)
-        known = entry.lasting
-        again = known&.id == stall.id # it was reported while it went on
-        entry.total += stall.seconds - (again ? known.seconds : 0)
-        entry.worst = stall if stall.seconds >= entry.worst.seconds || (again && known.equal?(entry.worst))
-        entry.lasting = stall.lasting ? stall : nil
-        return if again
+        entry = @entries[key(stall)] ||= Entry.new(0, 0.0, stall, {})
+        known = entry.lasting.delete(stall.id) # it was reported while it went on
+        entry.total += stall.seconds - (known ? known.seconds : 0)
+        entry.worst = stall if stall.seconds >= entry.worst.seconds || (known && known.equal?(entry.worst))
+        keep(entry.lasting, stall) if stall.lasting
+        return if known
 
         entry.count += 1
         forget_least
@@ -58,12 +57,17 @@ module Fairlead
       # The place of a lasting stall may only be known once it is over. It then has another entry.
       def withdraw(stall)
         own = key(stall)
-        other, entry = @entries.find { |place, known| place != own && known.lasting&.id == stall.id }
+        other, entry = @entries.find { |place, known| place != own && known.lasting.key?(stall.id) }
         return @entries.delete(other) if entry.nil? || entry.count == 1
 
         entry.count -= 1
-        entry.total -= entry.lasting.seconds
-        entry.lasting = nil
+        entry.total -= entry.lasting.delete(stall.id).seconds
+      end
+
+      # The end of one whose worker has been killed is never reported.
+      def keep(lasting, stall)
+        lasting[stall.id] = stall
+        lasting.shift if lasting.size > MOST
       end
 
       def key(stall) = [route(stall), stall.at, stall.kind]

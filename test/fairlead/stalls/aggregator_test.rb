@@ -87,6 +87,13 @@ module Fairlead
         assert_equal [1, 12.02, false], @aggregator.worst.first.values_at(:count, :seconds, :lasting)
       end
 
+      def test_two_that_last_in_one_place_are_each_counted_once
+        %w[1 2].each { |id| @aggregator.add(stall(id:, seconds: 5.0, lasting: true), now: 0) }
+        %w[1 2].each { |id| assert_nil @aggregator.add(stall(id:, seconds: 9.0), now: 5) }
+
+        assert_equal [2, 9.0, 18.0], @aggregator.worst.first.values_at(:count, :seconds, :total)
+      end
+
       def test_one_that_lasts_and_is_looked_at_only_once_it_is_over_is_told_again_and_counted_once
         @aggregator.add(stall(id: "1", seconds: 5.0, lasting: true), now: 0)
         assert_nil @aggregator.add(stall(id: "1", seconds: 60.0, lasting: true), now: 55)
