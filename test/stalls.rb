@@ -69,11 +69,12 @@ module Fairlead
       }
     RUBY
 
-    # @param asked [ServerProcess, HTTPClient] a server of one worker, or the client of one.
+    # @param server [ServerProcess] of one worker.
     # @return [Array<Integer>] the numbers of the requests with which it has begun, in that order.
-    def begun(asked) = JSON.parse(asked.get("/begun").body)
+    def begun(server) = JSON.parse(server.get("/begun").body)
 
-    # @return [Hash{Integer => Array<Integer>}] the processes in which each request has run, also such as have ended.
+    # @return [Hash{Integer => Array<Integer>}] the processes in which each request has run, also such as have ended, in the order in
+    #   which the requests began.
     def runs(server)
       lines = File.readlines(server.path("ran")).map { |line| line.split.map(&:to_i) }
       lines.group_by(&:first).transform_values { |found| found.map(&:last) }

@@ -88,7 +88,7 @@ module Fairlead
         answers = [handed_on, clients[receiver]].map(&:response)
         assert_equal [receiver.to_s] * 2, answers.map(&:body)
         assert_includes came..received, arrival(answers.first)
-        assert_equal [1, 2], begun(clients[receiver])
+        assert_equal [[1, [receiver]], [2, [receiver]]], runs(server).to_a
       ensure
         server.signal(:CONT, receiver) if receiver
       end
