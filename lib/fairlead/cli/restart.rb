@@ -48,7 +48,7 @@ module Fairlead
           new = found.find do |answer|
             answer[:restarts][:serving] && (answer[:restarts][:generation] >= generation || began_anew?(answer, server))
           end
-          return announce(new) if new
+          return announce(new) if new && found.one? # the old code takes no more connections
 
           unanswered = found.empty? ? unanswered + 1 : 0
           fail_with(server, "no longer answers") if unanswered > MOST_UNANSWERED

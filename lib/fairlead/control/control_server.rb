@@ -67,6 +67,8 @@ module Fairlead
       @restarts.update(failed: @restarts[:begun], failure: description)
     end
 
+    def open? = !@socket.nil?
+
     def close
       @socket&.close
       @socket = nil

@@ -8,7 +8,7 @@ module Fairlead
       # Times are in seconds. Each worker has:
       #
       # - `index:` its number among the workers of its `kind:` (:regular, :relief or :lane), as in the log; `pid:`, `age:`, `state:`
-      #   (:booting, :serving or :draining);
+      #   (:booting, :serving, :leaving until it takes no more connections, or :draining);
       # - `stalled:` why one of its reactors stays away, `{ kind:, seconds: }`, or nil. The kind is :blocked (in C, without Ruby's
       #   lock; a standby serves meanwhile), :stuck (asleep in C with Ruby's lock) or :computing;
       # - `connections:` open ones; `full:` whether it has no descriptors for more; `in_flight:` running requests; `streams:` the

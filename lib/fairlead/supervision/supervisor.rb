@@ -9,7 +9,9 @@ module Fairlead
     include Preparation
 
     SIGNALS = %i[TERM INT HUP TTIN TTOU USR1 USR2 CHLD].freeze
-    private_constant :SIGNALS
+    # Newer code serves, and the control socket is still open: seconds between looks at the workers, and until it is closed in any case.
+    LOOKS, LOOKS_FOR = 0.01, 1
+    private_constant :SIGNALS, :LOOKS, :LOOKS_FOR
 
     # @param start_command [StartCommand, nil] nil: it is unknown.
     # @param app [#call, nil] nil: it is loaded from the configuration's `rackup`, here or, without `preload`, in each worker.
@@ -129,6 +131,7 @@ module Fairlead
         @control_server.answer_clients { @control_server.pool_reports.request(@workers) }
         update_budget(Clock.now) if @budget
         update_watchdog if @watchdog && !@retired
+        leave_control(Clock.now) if @retired
         update_side_processes
       end
     end
@@ -143,6 +146,7 @@ module Fairlead
       now = Clock.now
       deadlines = [@processes.deadline(now), @budget&.deadline(now), *side_processes.map(&:deadline)]
       deadlines << @watchdog.deadline if @watchdog && !@retired
+      deadlines << (now + LOOKS) if @retired && @control_server.open?
       deadlines.compact!
       ios = [@processes, @control_server, @budget].compact.flat_map(&:ios)
       IO.select([@signals.io, @parent&.io, *ios].compact, nil, nil, deadlines.min && [deadlines.min - now, 0].max)
@@ -197,8 +201,12 @@ module Fairlead
 
       @processes.retire
       [*@listeners, *@metrics_listeners].each(&:close)
-      @control_server.close
-      @retired = true
+      @retired = Clock.now
+    end
+
+    # `fairlead restart` waits for it: from now on, every new connection gets the newer code. One that blocks takes none, but says nothing.
+    def leave_control(now)
+      @control_server.close unless @processes.leaving? && now < @retired + LOOKS_FOR
     end
 
     # The first time running requests are finished; the second time all ends. A service manager may signal all processes, so only the init

@@ -74,11 +74,14 @@ module Fairlead
     # Newer code serves. All leave together, so none hands its connections to the others.
     def retire
       @workers.each do |worker|
-        @page.write(worker.slot, :state, WorkerState::DRAINING)
+        @page.write(worker.slot, :state, WorkerState::LEAVING)
         @budget&.servers&.each { |server| spare(worker.slot, server, @configuration.database_connections) }
       end
       @workers.stop(handover: true)
     end
+
+    # @return [Boolean] whether one that {#retire} has told to drain still takes connections.
+    def leaving? = @workers.any? { |worker| @page.get(worker.slot, :state) == WorkerState::LEAVING }
 
     def close_in_child
       @budget&.close

@@ -35,6 +35,26 @@ module Fairlead
       end
     end
 
+    # The init process is late to tell the old code that it has to go.
+    def test_the_command_says_that_the_new_code_serves_once_the_old_takes_no_more_connections
+      with_server(answering("old"), "-w", "2") do |server|
+        server.write("config.ru", "sleep 0.01 until File.exist?(\"go\")\n#{answering("new")}")
+        said = Thread.new { command(server) }
+        eventually("it is being started") { server.log.include?("New code is being started.") }
+        server.signal(:STOP)
+        server.write("go", "")
+        eventually("the new code serves too") { status(server).values_at(:generation, :serving) == [1, true] }
+        assert_nil said.join(0.5)
+        server.signal(:CONT)
+        text, status = said.value
+        assert_match(/\AThe new code serves /, text)
+        assert_equal 0, status
+        20.times { assert_equal "new", server.get.body }
+      ensure
+        server.signal(:CONT)
+      end
+    end
+
     def test_where_nothing_can_be_written_workers_die_and_new_code_comes_as_elsewhere
       %w[0 1].each do |workers|
         with_server(answering("old"), "-w", workers, spawn_options: { out: "/dev/full", err: "/dev/full" }) do |server|

@@ -72,8 +72,9 @@ typedef enum fl_slot_field {
     FL_SLOT_FIELDS,
 } fl_slot_field;
 
-/* X(constant, name) */
-#define FL_WORKER_STATE_MAP(X) X(EMPTY, "empty") X(BOOTING, "booting") X(SERVING, "serving") X(DRAINING, "draining")
+/* X(constant, name). One that is leaving is to drain, and takes connections until it does. */
+#define FL_WORKER_STATE_MAP(X) \
+    X(EMPTY, "empty") X(BOOTING, "booting") X(SERVING, "serving") X(DRAINING, "draining") X(LEAVING, "leaving")
 
 typedef enum fl_worker_state {
 #define X(constant, name) FL_WORKER_##constant,
