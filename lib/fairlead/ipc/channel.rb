@@ -20,9 +20,10 @@ module Fairlead
       @buffer = +""
       @rest = "" # of a message of which the socket took a part
       @ios = []
+      @lock = Thread::Mutex.new
     end
 
-    # Never waits.
+    # Never waits for the peer. May be called from any thread.
     #
     # @param ios [Array<IO>] the peer gets copies of them.
     # @return [Boolean] false if the peer has gone, or does not read.
@@ -30,8 +31,10 @@ module Fairlead
       message = message.with(description: message.description[0, DESCRIPTION_LIMIT]) if message.is_a?(Messages::Failed)
       line = Messages.dump(message)
       rights = ios.empty? ? [] : [Socket::AncillaryData.unix_rights(*ios)]
-      @rest = @rest.byteslice(@io.sendmsg_nonblock(@rest)..) until @rest.empty?
-      @rest = line.byteslice(@io.sendmsg_nonblock(line, 0, nil, *rights)..)
+      @lock.synchronize do
+        @rest = @rest.byteslice(@io.sendmsg_nonblock(@rest)..) until @rest.empty?
+        @rest = line.byteslice(@io.sendmsg_nonblock(line, 0, nil, *rights)..)
+      end
       true
     rescue IO::WaitWritable, SystemCallError, IOError
       false
@@ -63,11 +66,12 @@ module Fairlead
     def take_messages
       messages = []
       while (line = @buffer.slice!(/\A.*\n/))
-        messages << Messages.parse(line)
+        begin
+          messages << Messages.parse(line)
+        rescue Error => error
+          Log.say error.message
+        end
       end
-      messages
-    rescue Error => error
-      Log.say error.message
       messages
     end
   end

@@ -110,6 +110,8 @@ module Fairlead
     # @raise [Error] if it is none of them.
     def self.parse(line)
       type, fields = JSON.parse(line)
+      raise ArgumentError, "no fields" unless fields.is_a?(Hash)
+
       TYPES.fetch(type).new(**fields.transform_keys(&:to_sym))
     rescue JSON::ParserError, KeyError, ArgumentError => error
       raise Error, "Not a message: #{line[0, 200].inspect} (#{error.message[0, 200]})"

@@ -61,9 +61,28 @@ module Fairlead
     end
 
     def test_what_is_no_message_is_an_error
-      ["nonsense\n", "[\"unknown\",{}]\n", "[\"drain\",{\"what\":1}]\n"].each do |line|
-        assert_raises(Error) { Messages.parse(line) }
+      ["nonsense\n", "[\"unknown\",{}]\n", "[\"drain\",{\"what\":1}]\n", "[\"ready\"]\n", "1\n", "{\"ready\":{}}\n"].each do |line|
+        assert_raises(Error, line) { Messages.parse(line) }
       end
+    end
+
+    def test_what_comes_behind_it_arrives
+      @one.io.write("[\"ready\"]\n")
+      @one.post(Messages::Ready.new)
+      log = capture_io { assert_equal [[Messages::Ready.new], false], @other.receive }.join
+
+      assert_includes log, "Not a message: \"[\\\"ready\\\"]\\n\" (no fields)"
+    end
+
+    # The socket takes a part of each.
+    def test_messages_of_several_threads_stay_whole
+      posted = Array.new(4) { |number| Messages::Shown.new([{ "number" => number, "text" => number.to_s * 150_000 }], {}) }
+      threads = posted.map { |message| Thread.new { 20.times { Thread.pass until @one.post(message) } } }
+      came = []
+      came.concat(@other.receive.first) while threads.any?(&:alive?)
+      @one.post(Messages::Ready.new) until came.concat(@other.receive.first).last == Messages::Ready.new
+
+      assert_empty came.uniq - posted - [Messages::Ready.new]
     end
   end
 end
