@@ -57,7 +57,10 @@ module Fairlead
 
       # @return [Array<Array(Fiber, nil, Float)>] see {Pool::Report}.
       def holders
-        @pool.connections.filter_map { |connection| [connection.owner, nil, connection.fairlead_checked_out_at] if connection.owner }
+        @pool.connections.filter_map do |connection|
+          owner = connection.owner # another thread may return it meanwhile
+          [owner, nil, connection.fairlead_checked_out_at] if owner
+        end
       end
     end
   end
