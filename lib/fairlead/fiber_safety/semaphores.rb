@@ -9,7 +9,7 @@ module Fairlead
   #
   # Places are given in the order of asking: whoever releases one hands it to the first that waits.
   module Semaphores
-    # For all of them: no semaphore waits, or calls an app, while it has it.
+    # For all of them: no semaphore waits, or calls an app, while it has it. See {#exclusively}.
     LOCK = ::Thread::Mutex.new
 
     # One that waits for a place.
@@ -57,7 +57,7 @@ module Fairlead
 
     # (see Async::Semaphore#release)
     def release
-      LOCK.synchronize do
+      exclusively do
         @count -= 1
         hand_over
       end
@@ -66,7 +66,7 @@ module Fairlead
 
     # (see Async::Semaphore#limit=)
     def limit=(limit)
-      LOCK.synchronize do
+      exclusively do
         @limit = limit
         hand_over
       end
@@ -74,9 +74,12 @@ module Fairlead
 
     private
 
+    # The thread waits for the lock, not the fiber: whatever is raised in a fiber that waits would lose a place that it releases.
+    def exclusively(&) = ::Fiber.blocking { LOCK.synchronize(&) }
+
     def take_place
       waiter = nil
-      LOCK.synchronize do
+      exclusively do
         if blocking?
           @waiting.append(waiter = Waiter.new)
         else
@@ -95,7 +98,7 @@ module Fairlead
 
     # @param waiter [Waiter] one whose wait has been cut short; it may have got its place by then
     def give_up(waiter)
-      LOCK.synchronize do
+      exclusively do
         next if @waiting.remove?(waiter)
 
         @count -= 1

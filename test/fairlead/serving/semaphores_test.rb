@@ -61,6 +61,16 @@ module Fairlead
           one.release
           [second.wait, one.count].inspect
         },
+        # Another thread has the lock meanwhile.
+        "/stop-one-that-releases" => lambda {
+          one, locked = Async::Semaphore.new(1), Thread::Queue.new
+          one.acquire
+          thread = Thread.new { Fairlead::Semaphores.const_get(:LOCK).synchronize { locked << true; sleep 0.05 } }
+          locked.pop
+          Async { one.release }.stop
+          thread.join
+          one.count
+        },
         "/limits" => lambda {
           one = Async::Semaphore.new(1)
           one.acquire
@@ -106,6 +116,7 @@ module Fairlead
       with_server(APP) do |server|
         assert_equal "[1, 0]", server.get("/stop-one-that-has-it").body
         assert_equal "[1, 0]", server.get("/stop-one-that-waits").body
+        assert_equal "0", server.get("/stop-one-that-releases").body
         assert_equal "[3, 0, true]", server.get("/limits").body
         assert_equal "[RuntimeError, 0]", server.get("/stopped-parent").body
       end
