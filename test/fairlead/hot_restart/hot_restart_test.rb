@@ -38,9 +38,9 @@ module Fairlead
     # The init process is late to tell the old code that it has to go.
     def test_the_command_says_that_the_new_code_serves_once_the_old_takes_no_more_connections
       with_server(answering("old"), "-w", "2") do |server|
-        server.write("config.ru", "sleep 0.01 until File.exist?(\"go\")\n#{answering("new")}")
+        server.write("config.ru", "File.write(\"begun\", \"\")\nsleep 0.01 until File.exist?(\"go\")\n#{answering("new")}")
         said = Thread.new { command(server) }
-        eventually("it is being started") { server.log.include?("New code is being started.") }
+        eventually("it is being started") { File.exist?(server.path("begun")) }
         server.signal(:STOP)
         server.write("go", "")
         eventually("the new code serves too") { status(server).values_at(:generation, :serving) == [1, true] }
